@@ -1,0 +1,411 @@
+//! Everything that can go wrong with a request, and the one place where it becomes a `Status`.
+
+use thiserror::Error;
+
+use crate::{FieldErrors, GroupKind, GroupResource, RequestInfo, User, field::quote, json};
+
+/// A failed request, in the words that Kubernetes clients know.
+#[derive(Clone, Debug, Error)]
+pub enum ApiError {
+    #[error("{resource} {} not found", quote(.name))]
+    NotFound { resource: GroupResource, name: String },
+    /// The group-version is known, the resource, subresource or path below it is not.
+    #[error("the server could not find the requested resource")]
+    NotServed,
+    /// Nobody knows the path: plain text, not a `Status`.
+    #[error("404 page not found")]
+    UnknownPath,
+    #[error("the server does not allow this method on the requested resource")]
+    MethodNotAllowed,
+    #[error("{resource} {} already exists", quote(.name))]
+    AlreadyExists { resource: GroupResource, name: String },
+    #[error("Operation cannot be fulfilled on {resource} {}: {why}", quote(.name))]
+    Conflict { resource: GroupResource, name: String, why: String },
+    /// Server-side apply met fields of other managers.
+    #[error("{message}")]
+    ApplyConflict { message: String, causes: Vec<Cause> },
+    #[error("{kind} {} is invalid: {errors}", quote(.name))]
+    Invalid { kind: GroupKind, name: String, errors: FieldErrors },
+    /// A patch that is well-formed but doesn't apply.
+    #[error("the server rejected our request due to an error in our request")]
+    Unprocessable,
+    #[error("{0}")]
+    BadRequest(String),
+    #[error("Unauthorized")]
+    Unauthorized,
+    /// `{resource} "{name}" is forbidden: {why}`; without a name for lists and creates.
+    #[error("{}", forbidden_message(.resource, .name, .why))]
+    Forbidden { resource: GroupResource, name: String, why: String, causes: Vec<Cause> },
+    #[error("forbidden: {0}")]
+    ForbiddenPath(String),
+    /// Too old for the history that is kept. A list hands out a token to go on with.
+    #[error("{message}")]
+    Expired { message: String, continue_token: String },
+    #[error("Timeout: Too large resource version: {asked}, current: {current}")]
+    TooLargeResourceVersion { asked: u64, current: u64 },
+    #[error("{0}")]
+    Timeout(String),
+    #[error("{message}")]
+    TooManyRequests { message: String, retry_after_seconds: u32, causes: Vec<Cause> },
+    #[error("{0}")]
+    TooLarge(String),
+    #[error("{0}")]
+    UnsupportedMediaType(String),
+    #[error("{0}")]
+    NotAcceptable(String),
+    #[error("{0}")]
+    ServiceUnavailable(String),
+    #[error("Internal error occurred: {0}")]
+    Internal(String),
+    /// A 500 whose message is not ours to prefix and that has no reason (storage errors).
+    #[error("{0}")]
+    Storage(String),
+    /// Made elsewhere (a webhook, a remote server).
+    #[error("{}", .0.message)]
+    Status(Box<Status>),
+}
+
+/// `v1` `Status`: the body of every failed request and of some deletes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Status {
+    pub code: u16,
+    /// Empty on success.
+    pub reason: String,
+    pub message: String,
+    pub details: Option<Details>,
+    pub continue_token: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Details {
+    pub name: String,
+    pub group: String,
+    /// The resource for most errors, the kind for invalid objects.
+    pub kind: String,
+    pub uid: String,
+    pub causes: Vec<Cause>,
+    pub retry_after_seconds: u32,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cause {
+    pub reason: String,
+    pub message: String,
+    pub field: String,
+}
+
+impl ApiError {
+    pub fn bad_request(message: impl Into<String>) -> Self {
+        Self::BadRequest(message.into())
+    }
+
+    pub fn internal(error: impl ToString) -> Self {
+        Self::Internal(error.to_string())
+    }
+
+    pub fn not_found(resource: GroupResource, name: impl Into<String>) -> Self {
+        Self::NotFound { resource, name: name.into() }
+    }
+
+    /// Somebody else changed the object since it was read.
+    pub fn modified(resource: GroupResource, name: impl Into<String>) -> Self {
+        let why = "the object has been modified; please apply your changes to the latest version \
+                   and try again";
+        Self::Conflict { resource, name: name.into(), why: why.to_owned() }
+    }
+
+    /// An authorizer said no.
+    pub fn forbidden(user: &User, info: &RequestInfo, reason: &str) -> Self {
+        let verb = &info.verb;
+        let user = quote(&user.name);
+        let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+        if !info.is_resource {
+            let path = quote(&info.path);
+            return Self::ForbiddenPath(format!("User {user} cannot {verb} path {path}{reason}"));
+        }
+        let resource = if info.subresource.is_empty() {
+            info.resource.to_string()
+        } else {
+            format!("{}/{}", info.resource, info.subresource)
+        };
+        let scope = if info.namespace.is_empty() {
+            "at the cluster scope".to_owned()
+        } else {
+            format!("in the namespace {}", quote(&info.namespace))
+        };
+        let why = format!(
+            "User {user} cannot {verb} resource {} in API group {} {scope}{reason}",
+            quote(&resource),
+            quote(&info.group),
+        );
+        let (resource, name) = (info.group_resource(), info.name.to_string());
+        Self::Forbidden { resource, name, why, causes: Vec::new() }
+    }
+
+    /// The only place where an error becomes an HTTP code and a Kubernetes reason.
+    pub fn status(&self) -> Status {
+        let (code, reason, details) = match self {
+            Self::NotFound { resource, name } => (404, "NotFound", Details::of(resource, name)),
+            Self::NotServed => (404, "NotFound", Some(Details::default())),
+            Self::UnknownPath => (404, "NotFound", None),
+            Self::MethodNotAllowed => (405, "MethodNotAllowed", Some(Details::default())),
+            Self::AlreadyExists { resource, name } => {
+                (409, "AlreadyExists", Details::of(resource, name))
+            }
+            Self::Conflict { resource, name, .. } => (409, "Conflict", Details::of(resource, name)),
+            Self::ApplyConflict { causes, .. } => (409, "Conflict", Details::of_causes(causes)),
+            Self::Invalid { kind, name, errors } => {
+                (422, "Invalid", Some(Details::of_field_errors(kind, name, errors)))
+            }
+            Self::Unprocessable => (422, "Invalid", Some(Details::default())),
+            Self::BadRequest(_) => (400, "BadRequest", None),
+            Self::Unauthorized => (401, "Unauthorized", None),
+            Self::Forbidden { resource, name, causes, .. } => {
+                let details = Details::of(resource, name);
+                (403, "Forbidden", details.map(|details| details.with_causes(causes)))
+            }
+            Self::ForbiddenPath(_) => (403, "Forbidden", Some(Details::default())),
+            // kube-rs and client-go list again on 410 only; any other code keeps them where they are.
+            Self::Expired { .. } => (410, "Expired", None),
+            Self::TooLargeResourceVersion { .. } => {
+                (504, "Timeout", Some(Details::of_too_large_resource_version()))
+            }
+            Self::Timeout(_) => (504, "Timeout", Some(Details::default())),
+            Self::TooManyRequests { retry_after_seconds, causes, .. } => {
+                let retry_after_seconds = *retry_after_seconds;
+                let details = Details { retry_after_seconds, ..Details::default() };
+                (429, "TooManyRequests", Some(details.with_causes(causes)))
+            }
+            Self::TooLarge(_) => (413, "RequestEntityTooLarge", None),
+            Self::UnsupportedMediaType(_) => (415, "UnsupportedMediaType", None),
+            Self::NotAcceptable(_) => (406, "NotAcceptable", None),
+            Self::ServiceUnavailable(_) => (503, "ServiceUnavailable", None),
+            Self::Internal(_) => {
+                let cause = Cause { message: self.cause_text(), ..Cause::default() };
+                let details = Details { causes: vec![cause], ..Details::default() };
+                (500, "InternalError", Some(details))
+            }
+            Self::Storage(_) => (500, "", None),
+            Self::Status(status) => return (**status).clone(),
+        };
+        let continue_token = match self {
+            Self::Expired { continue_token, .. } => continue_token.clone(),
+            _ => String::new(),
+        };
+        Status {
+            code,
+            reason: reason.to_owned(),
+            message: self.to_string(),
+            details,
+            continue_token,
+        }
+    }
+
+    fn cause_text(&self) -> String {
+        match self {
+            Self::Internal(text) => text.clone(),
+            other => other.to_string(),
+        }
+    }
+}
+
+impl Details {
+    fn of(resource: &GroupResource, name: &str) -> Option<Self> {
+        Some(Self {
+            name: name.to_owned(),
+            group: resource.group.to_string(),
+            kind: resource.resource.to_string(),
+            ..Self::default()
+        })
+    }
+
+    fn of_causes(causes: &[Cause]) -> Option<Self> {
+        Some(Self { causes: causes.to_vec(), ..Self::default() })
+    }
+
+    fn of_field_errors(kind: &GroupKind, name: &str, errors: &FieldErrors) -> Self {
+        let cause = |error: &crate::FieldError| Cause {
+            reason: error.reason.as_str().to_owned(),
+            message: error.message.clone(),
+            field: error.field.clone(),
+        };
+        Self {
+            name: name.to_owned(),
+            group: kind.group.to_string(),
+            kind: kind.kind.to_string(),
+            causes: errors.0.iter().map(cause).collect(),
+            ..Self::default()
+        }
+    }
+
+    fn of_too_large_resource_version() -> Self {
+        let cause = Cause {
+            reason: "ResourceVersionTooLarge".to_owned(),
+            message: "Too large resource version".to_owned(),
+            ..Cause::default()
+        };
+        Self { causes: vec![cause], retry_after_seconds: 1, ..Self::default() }
+    }
+
+    fn with_causes(mut self, causes: &[Cause]) -> Self {
+        self.causes = causes.to_vec();
+        self
+    }
+}
+
+impl Status {
+    /// A delete that is done at once.
+    pub fn success(details: Details) -> Self {
+        Self { code: 200, details: Some(details), ..Self::default() }
+    }
+
+    pub fn is_failure(&self) -> bool {
+        self.code >= 400
+    }
+
+    /// Compact JSON in the field order of the Go type, without a final newline.
+    pub fn to_json(&self) -> Vec<u8> {
+        let mut out = Writer::new(br#"{"kind":"Status","apiVersion":"v1","metadata":{"#);
+        out.text("continue", &self.continue_token);
+        out.raw(b"}");
+        out.text("status", if self.is_failure() { "Failure" } else { "Success" });
+        out.text("message", &self.message);
+        out.text("reason", &self.reason);
+        if let Some(details) = &self.details {
+            out.open("details", b'{');
+            details.write(&mut out);
+            out.raw(b"}");
+        }
+        if self.is_failure() {
+            out.number("code", u32::from(self.code));
+        }
+        out.raw(b"}");
+        out.0
+    }
+}
+
+impl Details {
+    fn write(&self, out: &mut Writer) {
+        out.text("name", &self.name);
+        out.text("group", &self.group);
+        out.text("kind", &self.kind);
+        out.text("uid", &self.uid);
+        if !self.causes.is_empty() {
+            out.open("causes", b'[');
+            for (at, cause) in self.causes.iter().enumerate() {
+                out.raw(if at > 0 { b",{" } else { b"{" });
+                out.text("reason", &cause.reason);
+                out.text("message", &cause.message);
+                out.text("field", &cause.field);
+                out.raw(b"}");
+            }
+            out.raw(b"]");
+        }
+        if self.retry_after_seconds > 0 {
+            out.number("retryAfterSeconds", self.retry_after_seconds);
+        }
+    }
+}
+
+/// Writes members with their commas; empty texts are left out.
+struct Writer(Vec<u8>);
+
+impl Writer {
+    fn new(start: &[u8]) -> Self {
+        Self(start.to_vec())
+    }
+
+    fn raw(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    fn name(&mut self, name: &str) {
+        if !matches!(self.0.last(), Some(b'{' | b'[')) {
+            self.raw(b",");
+        }
+        json::write_string(&mut self.0, name);
+        self.raw(b":");
+    }
+
+    fn open(&mut self, name: &str, bracket: u8) {
+        self.name(name);
+        self.0.push(bracket);
+    }
+
+    fn text(&mut self, name: &str, text: &str) {
+        if !text.is_empty() {
+            self.name(name);
+            json::write_string(&mut self.0, text);
+        }
+    }
+
+    fn number(&mut self, name: &str, number: u32) {
+        self.name(name);
+        self.raw(number.to_string().as_bytes());
+    }
+}
+
+fn forbidden_message(resource: &GroupResource, name: &str, why: &str) -> String {
+    if name.is_empty() {
+        format!("{resource} is forbidden: {why}")
+    } else {
+        format!("{resource} {} is forbidden: {why}", quote(name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::field::path;
+
+    #[track_caller]
+    fn check(error: &ApiError, expected: &str) {
+        assert_eq!(String::from_utf8(error.status().to_json()).unwrap(), expected);
+    }
+
+    #[test]
+    fn errors_become_the_status_that_clients_know() {
+        check(
+            &ApiError::not_found(GroupResource::new("apps", "deployments"), "web"),
+            r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"deployments.apps \"web\" not found","reason":"NotFound","details":{"name":"web","group":"apps","kind":"deployments"},"code":404}"#,
+        );
+        let mut errors = FieldErrors::default();
+        errors.required(path("metadata").child("name"), "name or generateName is required");
+        check(
+            &ApiError::Invalid {
+                kind: GroupKind::new("", "ConfigMap"),
+                name: String::new(),
+                errors,
+            },
+            r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"ConfigMap \"\" is invalid: metadata.name: Required value: name or generateName is required","reason":"Invalid","details":{"kind":"ConfigMap","causes":[{"reason":"FieldValueRequired","message":"Required value: name or generateName is required","field":"metadata.name"}]},"code":422}"#,
+        );
+        check(
+            &ApiError::MethodNotAllowed,
+            r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"the server does not allow this method on the requested resource","reason":"MethodNotAllowed","details":{},"code":405}"#,
+        );
+    }
+
+    #[test]
+    fn a_denial_names_user_verb_resource_and_scope() {
+        let user = User { name: "jane".into(), ..User::default() };
+        let info = RequestInfo {
+            verb: "get".into(),
+            is_resource: true,
+            resource: "pods".into(),
+            subresource: "log".into(),
+            namespace: "probe".into(),
+            name: "pod1".into(),
+            ..RequestInfo::default()
+        };
+        assert_eq!(
+            ApiError::forbidden(&user, &info, "").to_string(),
+            r#"pods "pod1" is forbidden: User "jane" cannot get resource "pods/log" in API group "" in the namespace "probe""#
+        );
+        let info =
+            RequestInfo { verb: "get".into(), path: "/metrics".into(), ..RequestInfo::default() };
+        assert_eq!(
+            ApiError::forbidden(&user, &info, "").to_string(),
+            r#"forbidden: User "jane" cannot get path "/metrics""#
+        );
+    }
+}

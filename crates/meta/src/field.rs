@@ -1,0 +1,241 @@
+//! Field paths and the errors collected on them, worded as Kubernetes words them.
+
+use std::fmt::{self, Write as _};
+
+use crate::Value;
+
+/// A path into an object: `spec.containers[0].env[NAME].value`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FieldPath(String);
+
+impl FieldPath {
+    pub fn new(name: impl Into<String>) -> Self {
+        Self(name.into())
+    }
+
+    /// The nothing above the first field.
+    pub fn root() -> Self {
+        Self::default()
+    }
+
+    #[must_use]
+    pub fn child(&self, name: &str) -> Self {
+        if self.0.is_empty() { Self(name.to_owned()) } else { Self(format!("{}.{name}", self.0)) }
+    }
+
+    #[must_use]
+    pub fn index(&self, at: usize) -> Self {
+        Self(format!("{}[{at}]", self.0))
+    }
+
+    #[must_use]
+    pub fn key(&self, key: &str) -> Self {
+        Self(format!("{}[{key}]", self.0))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A path without a parent; `.child()` leads on.
+pub fn path(name: &str) -> FieldPath {
+    FieldPath::new(name)
+}
+
+impl fmt::Display for FieldPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_empty() { "<nil>" } else { &self.0 })
+    }
+}
+
+/// What is wrong with one field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldError {
+    pub reason: FieldReason,
+    pub field: String,
+    /// Without the field: `Invalid value: "x": must be …`.
+    pub message: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldReason {
+    Required,
+    Invalid,
+    NotSupported,
+    Duplicate,
+    Forbidden,
+    NotFound,
+    TooLong,
+    TooMany,
+    TypeInvalid,
+    Internal,
+}
+
+impl FieldReason {
+    /// The `reason` of a cause in a `Status`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Required => "FieldValueRequired",
+            Self::Invalid => "FieldValueInvalid",
+            Self::NotSupported => "FieldValueNotSupported",
+            Self::Duplicate => "FieldValueDuplicate",
+            Self::Forbidden => "FieldValueForbidden",
+            Self::NotFound => "FieldValueNotFound",
+            Self::TooLong => "FieldValueTooLong",
+            Self::TooMany => "FieldValueTooMany",
+            Self::TypeInvalid => "FieldValueTypeInvalid",
+            Self::Internal => "InternalError",
+        }
+    }
+}
+
+/// Collected, so that a client sees everything that is wrong at once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FieldErrors(pub Vec<FieldError>);
+
+impl FieldErrors {
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn required(&mut self, field: impl AsRef<FieldPath>, why: &str) {
+        let message = if why.is_empty() {
+            "Required value".to_owned()
+        } else {
+            format!("Required value: {why}")
+        };
+        self.push(FieldReason::Required, field, message);
+    }
+
+    pub fn invalid(&mut self, field: impl AsRef<FieldPath>, value: impl Into<Value>, why: &str) {
+        let message = format!("Invalid value: {}: {why}", show(&value.into()));
+        self.push(FieldReason::Invalid, field, message);
+    }
+
+    pub fn not_supported(&mut self, field: impl AsRef<FieldPath>, value: &str, valid: &[&str]) {
+        let mut message = format!("Unsupported value: {}", quote(value));
+        if !valid.is_empty() {
+            let valid: Vec<String> = valid.iter().map(|v| quote(v)).collect();
+            let _ = write!(message, ": supported values: {}", valid.join(", "));
+        }
+        self.push(FieldReason::NotSupported, field, message);
+    }
+
+    pub fn duplicate(&mut self, field: impl AsRef<FieldPath>, value: impl Into<Value>) {
+        let message = format!("Duplicate value: {}", show(&value.into()));
+        self.push(FieldReason::Duplicate, field, message);
+    }
+
+    pub fn forbidden(&mut self, field: impl AsRef<FieldPath>, why: &str) {
+        self.push(FieldReason::Forbidden, field, format!("Forbidden: {why}"));
+    }
+
+    pub fn not_found(&mut self, field: impl AsRef<FieldPath>, value: &str) {
+        self.push(FieldReason::NotFound, field, format!("Not found: {}", quote(value)));
+    }
+
+    pub fn too_long(&mut self, field: impl AsRef<FieldPath>, bytes_max: usize) {
+        let message = format!("Too long: may not be more than {bytes_max} bytes");
+        self.push(FieldReason::TooLong, field, message);
+    }
+
+    pub fn too_many(&mut self, field: impl AsRef<FieldPath>, count: usize, max: usize) {
+        let items = if max == 1 { "item" } else { "items" };
+        let message = format!("Too many: {count}: must have at most {max} {items}");
+        self.push(FieldReason::TooMany, field, message);
+    }
+
+    pub fn push(&mut self, reason: FieldReason, field: impl AsRef<FieldPath>, message: String) {
+        self.0.push(FieldError { reason, field: field.as_ref().to_string(), message });
+    }
+
+    pub fn extend(&mut self, others: FieldErrors) {
+        self.0.extend(others.0);
+    }
+}
+
+impl AsRef<FieldPath> for FieldPath {
+    fn as_ref(&self) -> &FieldPath {
+        self
+    }
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field, self.message)
+    }
+}
+
+/// One error as it is, several in brackets. Equal ones are said once.
+impl fmt::Display for FieldErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut said: Vec<String> = Vec::new();
+        for error in &self.0 {
+            let error = error.to_string();
+            if !said.contains(&error) {
+                said.push(error);
+            }
+        }
+        match said.as_slice() {
+            [one] => f.write_str(one),
+            several => write!(f, "[{}]", several.join(", ")),
+        }
+    }
+}
+
+/// A value as Go's field errors show it: strings quoted, the rest as JSON.
+fn show(value: &Value) -> String {
+    match value {
+        Value::String(text) => quote(text),
+        other => crate::json::to_string(other),
+    }
+}
+
+/// Go's `%q`.
+pub fn quote(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\u{7}' => out.push_str("\\a"),
+            '\u{8}' => out.push_str("\\b"),
+            '\u{c}' => out.push_str("\\f"),
+            '\u{b}' => out.push_str("\\v"),
+            c if (c as u32) < 0x20 || c as u32 == 0x7f => {
+                let _ = write!(out, "\\x{:02x}", c as u32);
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_read_as_in_kubernetes() {
+        let mut errors = FieldErrors::default();
+        errors.required(path("spec").child("containers"), "");
+        assert_eq!(errors.to_string(), "spec.containers: Required value");
+        errors.invalid(path("metadata").child("name"), "A", "must be lower case");
+        errors.not_supported(path("type"), "Foo", &["A", "B"]);
+        errors.duplicate(path("ports").index(1), "a");
+        errors.too_many(path("x").key("k"), 3, 2);
+        assert_eq!(
+            errors.to_string(),
+            "[spec.containers: Required value, \
+             metadata.name: Invalid value: \"A\": must be lower case, \
+             type: Unsupported value: \"Foo\": supported values: \"A\", \"B\", \
+             ports[1]: Duplicate value: \"a\", x[k]: Too many: 3: must have at most 2 items]"
+        );
+    }
+}

@@ -1,0 +1,143 @@
+//! JSON text as Go writes it, for the few places that print JSON without a schema.
+
+use crate::{Number, Value};
+
+/// Appends a quoted string, escaped as Go's `encoding/json` does: `<`, `>`, `&`, U+2028 and U+2029
+/// are escaped too, because clients compare bytes (`last-applied-configuration`).
+pub fn write_string(out: &mut Vec<u8>, text: &str) {
+    out.push(b'"');
+    let bytes = text.as_bytes();
+    let mut written = 0;
+    for (at, &byte) in bytes.iter().enumerate() {
+        let escape: &[u8] = match byte {
+            b'"' => b"\\\"",
+            b'\\' => b"\\\\",
+            b'\n' => b"\\n",
+            b'\r' => b"\\r",
+            b'\t' => b"\\t",
+            0x08 => b"\\b",
+            0x0c => b"\\f",
+            b'<' => b"\\u003c",
+            b'>' => b"\\u003e",
+            b'&' => b"\\u0026",
+            // U+2028 and U+2029 are E2 80 A8 and E2 80 A9.
+            0xE2 if bytes[at..].starts_with(&[0xE2, 0x80, 0xA8]) => b"\\u2028",
+            0xE2 if bytes[at..].starts_with(&[0xE2, 0x80, 0xA9]) => b"\\u2029",
+            0..0x20 => {
+                out.extend_from_slice(&bytes[written..at]);
+                out.extend_from_slice(b"\\u00");
+                out.push(HEX[usize::from(byte >> 4)]);
+                out.push(HEX[usize::from(byte & 15)]);
+                written = at + 1;
+                continue;
+            }
+            _ => continue,
+        };
+        out.extend_from_slice(&bytes[written..at]);
+        out.extend_from_slice(escape);
+        written = at + if byte == 0xE2 { 3 } else { 1 };
+    }
+    out.extend_from_slice(&bytes[written..]);
+    out.push(b'"');
+}
+
+const HEX: [u8; 16] = *b"0123456789abcdef";
+
+/// Appends a number as Go prints it: floats in the shortest form, with an exponent below 1e-6 and
+/// from 1e21 on.
+pub fn write_number(out: &mut Vec<u8>, number: Number) {
+    match number {
+        Number::Int(value) => out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes()),
+        Number::Float(value) => out.extend_from_slice(format_float(value).as_bytes()),
+    }
+}
+
+fn format_float(value: f64) -> String {
+    let magnitude = value.abs();
+    if magnitude != 0.0 && !(1e-6..1e21).contains(&magnitude) {
+        // Rust prints `1e21`, Go `1e+21`; small exponents agree (`1e-7`).
+        let text = format!("{value:e}");
+        return match text.split_once('e') {
+            Some((digits, exponent)) if !exponent.starts_with('-') => {
+                format!("{digits}e+{exponent}")
+            }
+            _ => text,
+        };
+    }
+    format!("{value}")
+}
+
+/// Appends any value, compact, keys in their (sorted) order.
+pub fn write_value(out: &mut Vec<u8>, value: &Value) {
+    match value {
+        Value::Null => out.extend_from_slice(b"null"),
+        Value::Bool(true) => out.extend_from_slice(b"true"),
+        Value::Bool(false) => out.extend_from_slice(b"false"),
+        Value::Number(number) => write_number(out, *number),
+        Value::String(text) => write_string(out, text),
+        Value::Array(items) => {
+            out.push(b'[');
+            for (at, item) in items.iter().enumerate() {
+                if at > 0 {
+                    out.push(b',');
+                }
+                write_value(out, item);
+            }
+            out.push(b']');
+        }
+        Value::Object(map) => {
+            out.push(b'{');
+            for (at, (key, item)) in map.iter().enumerate() {
+                if at > 0 {
+                    out.push(b',');
+                }
+                write_string(out, key);
+                out.push(b':');
+                write_value(out, item);
+            }
+            out.push(b'}');
+        }
+    }
+}
+
+/// A value as compact JSON text.
+pub fn to_string(value: &Value) -> String {
+    let mut out = Vec::new();
+    write_value(&mut out, value);
+    String::from_utf8(out).expect("only UTF-8 is written")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_are_escaped_as_in_go() {
+        let cases = [
+            ("plain", r#""plain""#),
+            ("a\"b\\c", r#""a\"b\\c""#),
+            ("<a&b>", r#""\u003ca\u0026b\u003e""#),
+            ("\u{1}\n\t\u{8}\u{c}\u{7f}", "\"\\u0001\\n\\t\\b\\f\u{7f}\""),
+            ("é\u{2028}x\u{2029}\u{202a}", "\"é\\u2028x\\u2029\u{202a}\""),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(to_string(&Value::from(text)), expected);
+        }
+    }
+
+    #[test]
+    fn floats_are_printed_as_in_go() {
+        let cases = [
+            (1.0, "1"),
+            (0.1, "0.1"),
+            (1e20, "100000000000000000000"),
+            (1e21, "1e+21"),
+            (1.5e-7, "1.5e-7"),
+            (-2.5, "-2.5"),
+            (0.0, "0"),
+        ];
+        for (number, expected) in cases {
+            assert_eq!(to_string(&Value::from(number)), expected);
+        }
+    }
+}

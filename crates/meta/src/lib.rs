@@ -1,0 +1,21 @@
+//! The words that every other room uses: the JSON tree, group/version/kind, selectors, quantities,
+//! times, field paths with their collected errors, and the errors that become a `Status`.
+//!
+//! Nothing here does I/O or knows async: value in, value out.
+
+pub mod error;
+pub mod field;
+pub mod gvk;
+pub mod json;
+pub mod names;
+pub mod quantity;
+pub mod request;
+pub mod selector;
+pub mod time;
+pub mod value;
+
+pub use error::{ApiError, Cause, Details, Status};
+pub use field::{FieldError, FieldErrors, FieldPath};
+pub use gvk::{GroupKind, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource};
+pub use request::{RequestInfo, User};
+pub use value::{Map, Number, Str, Value};

@@ -1,0 +1,11 @@
+//! What an object may look like: its fields, their types, and what the engine has to know about
+//! each of them. Built-in kinds load theirs from the definition files, custom resources from their
+//! CRD; from there on nobody can tell them apart.
+//!
+//! Nothing here does I/O or knows async.
+
+mod resource;
+mod types;
+
+pub use resource::*;
+pub use types::*;

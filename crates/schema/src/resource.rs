@@ -1,0 +1,1 @@
+//! Facts about resources: names, scope, verbs, subresources.
