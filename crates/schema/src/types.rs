@@ -25,19 +25,27 @@ pub struct Type {
     pub fields: Vec<Field>,
     /// Unknown fields are kept (CRDs: `x-kubernetes-preserve-unknown-fields`).
     pub preserve_unknown: bool,
+    /// Server-side apply replaces it as a whole wherever it is used (`x-kubernetes-map-type: atomic`
+    /// on the definition); the nodes that use it have their own `atomic` set as well.
+    pub atomic: bool,
+    /// `x-kubernetes-unions`; only told on in OpenAPI.
+    pub unions: Vec<Union>,
     /// Group, version and kind that this type is the schema of (`x-kubernetes-group-version-kind`).
     pub kinds: Vec<meta::GroupVersionKind>,
     // Indexes into `fields`, sorted by field name.
     by_name: Vec<u16>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Field {
     /// The JSON name.
     pub name: Str,
     pub node: Node,
     /// The protobuf tag; 0 where there is none (custom resources, JSON-only types).
     pub tag: u32,
+    /// Where Go embeds a struct, JSON shows its fields here while protobuf keeps them in a message of
+    /// their own: the tags of the messages on the way down to `tag`. Mostly empty.
+    pub within: Vec<u32>,
     /// Listed under `required` in OpenAPI.
     pub required: bool,
     pub presence: Presence,
@@ -45,6 +53,14 @@ pub struct Field {
     /// value is written when it is present.
     pub pointer: bool,
     pub patch: PatchStrategy,
+}
+
+/// Fields of which at most one is set.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Union {
+    /// The field that names the one that is set, if there is such a field.
+    pub discriminator: Option<Str>,
+    pub fields: Vec<Str>,
 }
 
 /// When an encoder writes a field. It is what Go's `omitempty`, `omitzero` and pointers come to.
@@ -72,6 +88,11 @@ pub struct Node {
     pub enum_values: Vec<Str>,
     /// The OpenAPI `format` where it is not the one that follows from the kind.
     pub format: Option<Str>,
+    /// The OpenAPI definition behind a node that is no object (`Time`, `Quantity`, `RawExtension` …).
+    pub definition: Option<Str>,
+    /// A list that is a message of its own in protobuf, with the items as field 1: Go slice types
+    /// with a name (`ExtraValue`, `Verbs`).
+    pub wrapped: bool,
 }
 
 #[derive(Debug, Default)]
@@ -101,6 +122,12 @@ pub enum Kind {
     List(Box<Node>, ListKind),
     /// Free keys, values of one type.
     Map(Box<Node>),
+    /// `JSONSchemaPropsOrBool`. In protobuf: allows = 1, schema = 2.
+    SchemaOrBool(TypeId),
+    /// `JSONSchemaPropsOrArray`. In protobuf: schema = 1, items = 2.
+    SchemaOrArray(TypeId),
+    /// `JSONSchemaPropsOrStringArray`. In protobuf: schema = 1, strings = 2.
+    SchemaOrStringArray(TypeId),
 }
 
 /// How server-side apply and strategic merge see a list.
