@@ -13,7 +13,7 @@ pub struct Schema {
 }
 
 /// The place of a type in its [`Schema`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TypeId(pub u32);
 
 /// An object type: known fields, and what becomes of the others.
