@@ -1,0 +1,347 @@
+//! The watch cache: the newest state of one resource and its recent events, in memory, as bytes
+//! ready to send. Every read and every watch is answered here; `pump` keeps it up with the
+//! backend.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use meta::Str;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout};
+
+use crate::pump;
+use crate::ring::{End, Ring};
+use crate::{
+    Backend, Entry, Materialize, Range, RingLimits, Snapshot, StoreError, Trigger, Watcher,
+};
+
+/// What a cache is for.
+#[derive(Clone)]
+pub struct CacheOptions {
+    /// The keys of the resource, with the slash at the end: `/registry/pods/`.
+    pub prefix: Str,
+    pub materialize: Arc<dyn Materialize>,
+    /// Which of the entries' fields is indexed (pods: `spec.nodeName`).
+    pub index: Option<usize>,
+    pub ring: RingLimits,
+}
+
+impl CacheOptions {
+    pub fn new(prefix: impl Into<Str>, materialize: Arc<dyn Materialize>) -> Self {
+        Self { prefix: prefix.into(), materialize, index: None, ring: RingLimits::default() }
+    }
+
+    #[must_use]
+    pub fn index(mut self, field: Option<usize>) -> Self {
+        self.index = field;
+        self
+    }
+}
+
+/// The watch cache of one resource. Stops when dropped; its watchers are then told `Closed`.
+pub struct Cache {
+    shared: Arc<Shared>,
+    pump: JoinHandle<()>,
+}
+
+/// What the cache and its pump both hold.
+pub(crate) struct Shared {
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) options: CacheOptions,
+    /// What readers see; replaced whole, so nobody ever waits for a writer.
+    pub(crate) current: ArcSwap<Snapshot>,
+    /// The events that led to `current`. Replaced when events were lost.
+    pub(crate) ring: ArcSwap<Ring>,
+    /// The revision of `current`, for those who wait for one. 0 until the first list is in.
+    pub(crate) revision: watch::Sender<u64>,
+    /// Some older states, from which any revision that the ring covers is near.
+    pub(crate) checkpoints: Mutex<Checkpoints>,
+    /// Older states that took some work, kept for the pages that follow.
+    older: Mutex<VecDeque<Arc<Snapshot>>>,
+    pub(crate) progress_wanted: Arc<Notify>,
+    /// Why the cache is not getting any further, if so.
+    pub(crate) failure: Mutex<Option<StoreError>>,
+}
+
+impl Cache {
+    /// Starts to fill a cache, on the current runtime.
+    pub fn start(backend: Arc<dyn Backend>, options: CacheOptions) -> Arc<Self> {
+        let index = options.index;
+        let progress_wanted = Arc::new(Notify::new());
+        let shared = Arc::new(Shared {
+            backend,
+            current: ArcSwap::from_pointee(Snapshot::new(0, index)),
+            // Replaced when the first list is in; nobody can watch before.
+            ring: ArcSwap::from_pointee(Ring::new(
+                options.ring.clone(),
+                index,
+                0,
+                Arc::clone(&progress_wanted),
+            )),
+            options,
+            revision: watch::Sender::new(0),
+            checkpoints: Mutex::default(),
+            older: Mutex::default(),
+            progress_wanted,
+            failure: Mutex::default(),
+        });
+        let pump = tokio::spawn(pump::run(Arc::clone(&shared)));
+        Arc::new(Self { shared, pump })
+    }
+
+    /// Waits until the first list is in.
+    pub async fn ready(&self) {
+        // The sender lives as long as this cache, so waiting cannot fail.
+        let _ = self.shared.revision.subscribe().wait_for(|revision| *revision > 0).await;
+    }
+
+    pub fn is_ready(&self) -> bool {
+        self.revision() > 0
+    }
+
+    /// The keys this cache holds.
+    pub fn prefix(&self) -> &Str {
+        &self.shared.options.prefix
+    }
+
+    /// How far the cache is.
+    pub fn revision(&self) -> u64 {
+        self.shared.current.load().revision
+    }
+
+    /// An object as it is now, without waiting for anything.
+    pub fn get(&self, key: &str) -> Option<Arc<Entry>> {
+        self.shared.current.load().get(key).cloned()
+    }
+
+    /// Whatever is there now.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.shared.current.load_full()
+    }
+
+    /// A state that is not older than the call: every write acknowledged before is in it.
+    pub async fn fresh(&self) -> Result<Arc<Snapshot>, StoreError> {
+        let revision = self.shared.backend.revision().await?;
+        self.at_least(revision).await
+    }
+
+    /// A state that is not older than `revision`; waits a while for it.
+    pub async fn at_least(&self, revision: u64) -> Result<Arc<Snapshot>, StoreError> {
+        let ready = |snapshot: &Snapshot| snapshot.revision >= revision.max(1);
+        let current = self.snapshot();
+        if ready(&current) {
+            return Ok(current);
+        }
+        let mut reached = self.shared.revision.subscribe();
+        let deadline = Instant::now() + REVISION_WAIT;
+        loop {
+            self.shared.progress_wanted.notify_one();
+            let wait = reached.wait_for(|now| *now >= revision.max(1));
+            // Progress is asked for again now and then: over a network an answer may get lost.
+            let _ = timeout(PROGRESS_RETRY, wait).await;
+            let current = self.snapshot();
+            if ready(&current) {
+                return Ok(current);
+            }
+            if Instant::now() >= deadline {
+                return Err(self.why_not(revision, current.revision));
+            }
+        }
+    }
+
+    fn why_not(&self, asked: u64, current: u64) -> StoreError {
+        match &*self.shared.failure.lock() {
+            Some(failure) => failure.clone(),
+            None if current == 0 => StoreError::Unavailable(INITIALIZING.into()),
+            None => StoreError::TooLargeRevision { asked, current },
+        }
+    }
+
+    /// The state at exactly this revision: out of memory as far as the ring reaches, then from
+    /// the backend, until it is compacted there.
+    pub async fn exact(&self, revision: u64) -> Result<Arc<Snapshot>, StoreError> {
+        let current = self.at_least(revision).await?;
+        if current.revision == revision {
+            return Ok(current);
+        }
+        if let Some(snapshot) = self.shared.kept(revision) {
+            return Ok(snapshot);
+        }
+        let snapshot = match self.shared.rolled_back(current, revision) {
+            Some(snapshot) => snapshot,
+            None => self.shared.list(Some(revision)).await?,
+        };
+        let snapshot = Arc::new(snapshot);
+        self.shared.keep(&snapshot);
+        Ok(snapshot)
+    }
+
+    /// The events behind `after`, or only those that pull the trigger.
+    pub fn watch(&self, after: u64, trigger: Option<Trigger>) -> Result<Watcher, StoreError> {
+        if !self.is_ready() {
+            return Err(StoreError::Unavailable(INITIALIZING.into()));
+        }
+        Watcher::new(self.shared.ring.load_full(), after, trigger)
+    }
+
+    /// The revision from which a watch can start.
+    pub fn oldest(&self) -> u64 {
+        self.shared.ring.load().oldest()
+    }
+
+    /// How many events are kept for watchers.
+    pub fn events_kept(&self) -> usize {
+        self.shared.ring.load().events()
+    }
+
+    /// How many watchers were ended because they did not keep up.
+    pub fn watchers_slow(&self) -> u64 {
+        self.shared.ring.load().watchers_slow()
+    }
+
+    /// Stops following the backend and ends all watchers.
+    pub fn close(&self) {
+        self.pump.abort();
+        self.shared.ring.load().end(End::Closed);
+    }
+}
+
+/// How long a read waits for a revision that the cache has not come to.
+const REVISION_WAIT: Duration = Duration::from_secs(3);
+const PROGRESS_RETRY: Duration = Duration::from_millis(100);
+/// How many older states are kept; the least recently read goes first.
+const OLDER_MAX: usize = 4;
+/// Compat: the words kube-apiserver uses while a watch cache is being filled.
+const INITIALIZING: &str = "storage is (re)initializing";
+
+impl Drop for Cache {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Shared {
+    fn kept(&self, revision: u64) -> Option<Arc<Snapshot>> {
+        let mut older = self.older.lock();
+        let at = older.iter().position(|snapshot| snapshot.revision == revision)?;
+        let snapshot = older.remove(at)?;
+        older.push_back(Arc::clone(&snapshot));
+        Some(snapshot)
+    }
+
+    fn keep(&self, snapshot: &Arc<Snapshot>) {
+        let mut older = self.older.lock();
+        older.push_back(Arc::clone(snapshot));
+        if older.len() > OLDER_MAX {
+            older.pop_front();
+        }
+    }
+
+    /// The state at `revision`, made by taking back the events since, or `None` if some of them
+    /// are no longer kept.
+    fn rolled_back(&self, current: Arc<Snapshot>, revision: u64) -> Option<Snapshot> {
+        let base = self.checkpoints.lock().not_before(revision).unwrap_or(current);
+        let events = self.ring.load().newest_first(revision, base.revision)?;
+        let mut snapshot = Snapshot::clone(&base);
+        for event in events {
+            snapshot.undo(&event);
+        }
+        snapshot.revision = revision;
+        Some(snapshot)
+    }
+
+    /// Reads the whole resource from the backend, in pages. Entries that the cache has already
+    /// are shared.
+    pub(crate) async fn list(&self, revision: Option<u64>) -> Result<Snapshot, StoreError> {
+        let known = self.current.load_full();
+        let mut snapshot = Snapshot::new(0, self.options.index);
+        let mut range = Range::of(self.options.prefix.clone()).limit(LIST_PAGE);
+        range.revision = revision;
+        loop {
+            let page = self.backend.range(range.clone()).await?;
+            snapshot.revision = page.revision;
+            range.revision = Some(page.revision);
+            range.after = page.items.last().map(|item| item.key.clone());
+            for item in page.items {
+                let same = known.get(&item.key).filter(|e| e.revision == item.mod_revision);
+                let entry = match same {
+                    Some(entry) => Arc::clone(entry),
+                    None => Arc::new(self.entry(&item.key, &item.value, item.mod_revision)?),
+                };
+                snapshot.insert(entry);
+            }
+            if !page.more {
+                return Ok(snapshot);
+            }
+        }
+    }
+
+    pub(crate) fn entry(
+        &self,
+        key: &Str,
+        value: &bytes::Bytes,
+        revision: u64,
+    ) -> Result<Entry, StoreError> {
+        self.options
+            .materialize
+            .entry(key, value, revision)
+            .map_err(|error| StoreError::Corrupt(format!("{key} at {revision}: {error}")))
+    }
+}
+
+/// A page is in memory twice, as stored and as served, while it is being read.
+const LIST_PAGE: usize = 1000;
+
+/// Some of the states the cache went through, oldest first, evenly spread over the events.
+#[derive(Default)]
+pub(crate) struct Checkpoints {
+    snapshots: VecDeque<Arc<Snapshot>>,
+    /// How many events came since the newest one.
+    events_since: usize,
+}
+
+impl Checkpoints {
+    /// Notes that `events` lead away from this state.
+    pub(crate) fn pass(&mut self, snapshot: &Arc<Snapshot>, events: usize) {
+        self.events_since += events;
+        if self.events_since < CHECKPOINT_EVENTS << (self.snapshots.len() / CHECKPOINTS_DOUBLE) {
+            return;
+        }
+        self.events_since = 0;
+        self.snapshots.push_back(Arc::clone(snapshot));
+        if self.snapshots.len() > CHECKPOINTS_MAX {
+            self.snapshots.pop_front();
+        }
+    }
+
+    /// The oldest state that is not older than `revision`.
+    fn not_before(&self, revision: u64) -> Option<Arc<Snapshot>> {
+        let at = self.snapshots.partition_point(|snapshot| snapshot.revision < revision);
+        self.snapshots.get(at).cloned()
+    }
+
+    /// Lets go of states before `oldest`, from which no event leads further back.
+    pub(crate) fn forget_before(&mut self, oldest: u64) {
+        while self.snapshots.front().is_some_and(|snapshot| snapshot.revision < oldest) {
+            self.snapshots.pop_front();
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+/// Taking back this many events is quick (some 3 us each).
+const CHECKPOINT_EVENTS: usize = 256;
+/// The spacing doubles each time so many are held, so that a few cover the longest ring.
+const CHECKPOINTS_DOUBLE: usize = 4;
+/// A checkpoint holds the tree's nodes that have changed since; the objects are the ring's.
+const CHECKPOINTS_MAX: usize = 24;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,189 @@
+//! One object in the cache: the bytes a client gets, and what selectors and lists need to know
+//! about them without looking inside.
+
+use std::ops::Range;
+use std::sync::OnceLock;
+
+use bytes::{Bytes, BytesMut};
+use meta::Str;
+
+/// An object as it is served. Never changed once made; a new revision is a new entry.
+#[derive(Debug, Default)]
+pub struct Entry {
+    /// The full storage key.
+    pub key: Str,
+    pub name: Str,
+    /// Empty for objects without a namespace.
+    pub namespace: Str,
+    /// The revision at which the object was written; its `resourceVersion`.
+    pub revision: u64,
+    /// The object as JSON, with `resourceVersion` in place.
+    pub json: Bytes,
+    /// Where the object goes on behind `kind` and `apiVersion`, which typed lists leave out.
+    pub body_at: u32,
+    /// Where `metadata`'s value (from brace to brace) lies in `json`.
+    pub meta: (u32, u32),
+    pub labels: Box<[(Str, Str)]>,
+    /// The selectable fields, in the order in which the resource declares them.
+    pub fields: Box<[Str]>,
+    /// Other encodings, made when first asked for.
+    pub slots: Slots,
+}
+
+/// How many other encodings an entry can hold.
+pub const SLOTS: usize = 4;
+
+/// Encodings made on demand. Most objects are only ever read as JSON, so an unused set costs two
+/// words.
+#[derive(Debug, Default)]
+pub struct Slots(OnceLock<Box<[OnceLock<Bytes>; SLOTS]>>);
+
+impl Entry {
+    /// The `n`th other encoding (below `SLOTS`; what the numbers mean is up to the caller).
+    pub fn slot(&self, n: usize, make: impl FnOnce() -> Bytes) -> &Bytes {
+        self.slots.0.get_or_init(Box::default)[n].get_or_init(make)
+    }
+
+    /// The value of the `n`th selectable field.
+    pub fn field(&self, n: usize) -> Option<&Str> {
+        self.fields.get(n)
+    }
+
+    /// The value of a label.
+    pub fn label(&self, key: &str) -> Option<&Str> {
+        self.labels.iter().find(|(have, _)| have == key).map(|(_, value)| value)
+    }
+
+    /// The same object with another `resourceVersion`: how a deletion shows the last state.
+    pub fn with_revision(&self, revision: u64) -> Result<Self, String> {
+        let (start, end) = (self.meta.0 as usize, self.meta.1 as usize);
+        let meta = self.json.get(start..end).ok_or("metadata is out of bounds")?;
+        let old = resource_version(meta)
+            .ok_or_else(|| format!("{} has no metadata.resourceVersion", self.key))?;
+
+        let mut digits = itoa::Buffer::new();
+        let digits = digits.format(revision).as_bytes();
+        let mut json = BytesMut::with_capacity(self.json.len() + digits.len() - old.len());
+        json.extend_from_slice(&self.json[..start + old.start]);
+        json.extend_from_slice(digits);
+        json.extend_from_slice(&self.json[start + old.end..]);
+
+        let moved = |at: u32| {
+            if at as usize > start + old.start {
+                (at as usize + digits.len() - old.len()) as u32
+            } else {
+                at
+            }
+        };
+        Ok(Self {
+            key: self.key.clone(),
+            name: self.name.clone(),
+            namespace: self.namespace.clone(),
+            revision,
+            json: json.freeze(),
+            body_at: moved(self.body_at),
+            meta: (moved(self.meta.0), moved(self.meta.1)),
+            labels: self.labels.clone(),
+            fields: self.fields.clone(),
+            slots: Slots::default(),
+        })
+    }
+}
+
+/// Where the digits of `resourceVersion` lie in the JSON of an `ObjectMeta`. Only the member of
+/// the outermost object counts: annotations may have any name.
+fn resource_version(meta: &[u8]) -> Option<Range<usize>> {
+    const NAME: &[u8] = b"\"resourceVersion\":\"";
+    let mut depth = 0;
+    let mut at = 0;
+    while at < meta.len() {
+        match meta[at] {
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => depth -= 1,
+            b'"' if depth == 1 && meta[at..].starts_with(NAME) => {
+                let from = at + NAME.len();
+                let len = meta[from..].iter().position(|byte| *byte == b'"')?;
+                return Some(from..from + len);
+            }
+            b'"' => at = string_end(meta, at)?,
+            _ => {}
+        }
+        at += 1;
+    }
+    None
+}
+
+/// The closing quote of the string that opens at `at`.
+fn string_end(json: &[u8], mut at: usize) -> Option<usize> {
+    at += 1;
+    loop {
+        match json.get(at)? {
+            b'"' => return Some(at),
+            b'\\' => at += 2,
+            _ => at += 1,
+        }
+    }
+}
+
+/// How stored bytes become an entry. The registry brings one per resource, because only it knows
+/// the encoding, the served version and the selectable fields.
+pub trait Materialize: Send + Sync + 'static {
+    fn entry(&self, key: &Str, value: &Bytes, revision: u64) -> Result<Entry, String>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(json: &str, revision: u64) -> Entry {
+        let start = json.find("\"metadata\":").expect("has metadata") + "\"metadata\":".len();
+        let end = json.rfind("},\"spec\"").map_or(json.len() - 1, |at| at + 1);
+        let body_at = json.find("\"metadata\"").expect("has metadata") as u32;
+        Entry {
+            json: Bytes::copy_from_slice(json.as_bytes()),
+            meta: (start as u32, end as u32),
+            revision,
+            body_at,
+            ..Entry::default()
+        }
+    }
+
+    #[test]
+    fn a_new_revision_is_spliced_into_the_objects_own_metadata_only() {
+        let cases = [
+            (
+                r#"{"kind":"A","metadata":{"name":"x","resourceVersion":"9"},"spec":{}}"#,
+                r#"{"kind":"A","metadata":{"name":"x","resourceVersion":"1000"},"spec":{}}"#,
+            ),
+            (
+                r#"{"metadata":{"annotations":{"resourceVersion":"9"},"resourceVersion":"9"}}"#,
+                r#"{"metadata":{"annotations":{"resourceVersion":"9"},"resourceVersion":"1000"}}"#,
+            ),
+            (
+                r#"{"metadata":{"annotations":{"a":"\\\"{,\"resourceVersion\":\"9\""},"resourceVersion":"9","uid":"u"},"spec":{}}"#,
+                r#"{"metadata":{"annotations":{"a":"\\\"{,\"resourceVersion\":\"9\""},"resourceVersion":"1000","uid":"u"},"spec":{}}"#,
+            ),
+        ];
+        for (before, after) in cases {
+            let moved = entry(before, 9).with_revision(1000).expect("has a resourceVersion");
+            assert_eq!(std::str::from_utf8(&moved.json).expect("is text"), after);
+            let again = moved.with_revision(9).expect("offsets moved along");
+            assert_eq!(std::str::from_utf8(&again.json).expect("is text"), before);
+        }
+    }
+
+    #[test]
+    fn an_object_without_resource_version_is_an_error() {
+        for json in [r#"{"metadata":{"name":"x"}}"#, r#"{"metadata":{"name":"\"#] {
+            assert!(entry(json, 1).with_revision(2).is_err(), "{json}");
+        }
+    }
+
+    #[test]
+    fn a_slot_is_made_once() {
+        let entry = Entry::default();
+        assert_eq!(entry.slot(1, || Bytes::from_static(b"first")), "first");
+        assert_eq!(entry.slot(1, || Bytes::from_static(b"second")), "first");
+        assert_eq!(entry.slot(0, || Bytes::from_static(b"other")), "other");
+    }
+}

@@ -1,0 +1,80 @@
+//! What a watcher is told: one change of one object, with the frames it was encoded into.
+
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::Entry;
+
+/// What happened to the object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventKind {
+    Added,
+    Modified,
+    Deleted,
+}
+
+/// One change of one object. Shared by all watchers, so whatever is made of it is made once.
+#[derive(Debug)]
+pub struct Event {
+    pub kind: EventKind,
+    pub revision: u64,
+    /// The new state; for a deletion the last one, with the deletion's revision in place.
+    pub entry: Arc<Entry>,
+    /// The state before; `None` when the object is new.
+    pub previous: Option<Arc<Entry>>,
+    pub(crate) at: Instant,
+    departed: OnceLock<Option<Arc<Entry>>>,
+    frames: Mutex<Vec<(usize, Bytes)>>,
+}
+
+impl Event {
+    pub(crate) fn new(
+        kind: EventKind,
+        revision: u64,
+        entry: Arc<Entry>,
+        previous: Option<Arc<Entry>>,
+        at: Instant,
+    ) -> Self {
+        let (departed, frames) = (OnceLock::new(), Mutex::default());
+        Self { kind, revision, entry, previous, at, departed, frames }
+    }
+
+    /// The event as it goes over the wire in the caller's `n`th encoding. The first watcher to
+    /// ask makes it; those that follow closely share its bytes. They are let go soon after (the
+    /// event itself stays): a frame is a copy of the object, and late watchers are few.
+    pub fn frame(&self, n: usize, make: impl FnOnce() -> Bytes) -> Bytes {
+        let mut frames = self.frames.lock();
+        if let Some((_, frame)) = frames.iter().find(|(have, _)| *have == n) {
+            return frame.clone();
+        }
+        let frame = make();
+        frames.push((n, frame.clone()));
+        frame
+    }
+
+    /// The previous state with this event's revision: what a watcher gets as DELETED when the
+    /// object stops matching its selector. `None` when there was no previous state.
+    pub fn departed(&self) -> Option<&Arc<Entry>> {
+        if self.kind == EventKind::Deleted {
+            return Some(&self.entry);
+        }
+        let make = || self.previous.as_ref()?.with_revision(self.revision).ok().map(Arc::new);
+        self.departed.get_or_init(make).as_ref()
+    }
+
+    pub(crate) fn release_frames(&self) {
+        *self.frames.lock() = Vec::new();
+    }
+
+    /// What keeping this event costs beyond the current state of the object.
+    pub(crate) fn kept_bytes(&self) -> usize {
+        let deleted = if self.kind == EventKind::Deleted { self.entry.json.len() } else { 0 };
+        EVENT_BYTES + deleted + self.previous.as_ref().map_or(0, |entry| entry.json.len())
+    }
+}
+
+/// What an event and its places in queues take besides the object's bytes, roughly.
+const EVENT_BYTES: usize = 512;

@@ -1,0 +1,31 @@
+//! Where objects live: the backends (revisioned key-value stores) and the watch cache in front of
+//! them, which answers every read and every watch from memory with bytes ready to send.
+//!
+//! Reading order: `backend` (the seam), `memory` (its model), `embedded` (the default store on
+//! disk), then the read path: `entry`, `snapshot`, `event`, `ring`, `watcher`, `cache`, `pump`.
+
+pub mod backend;
+pub mod memory;
+
+mod cache;
+mod entry;
+mod event;
+mod pump;
+mod ring;
+mod snapshot;
+mod watcher;
+
+#[cfg(any(test, feature = "contract"))]
+pub mod contract;
+
+pub use backend::{
+    Backend, Batch, BoxFuture, Change, Expect, KeyValue, Range, RangeResult, StoreError, Watch,
+    WatchStream, Write,
+};
+pub use cache::{Cache, CacheOptions};
+pub use entry::{Entry, Materialize, SLOTS, Slots};
+pub use event::{Event, EventKind};
+pub use memory::MemoryBackend;
+pub use ring::{RingLimits, Trigger};
+pub use snapshot::Snapshot;
+pub use watcher::{WatchItem, Watcher};

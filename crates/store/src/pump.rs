@@ -1,0 +1,151 @@
+//! What keeps a cache up with its backend: list once, then follow the changes; list again when
+//! changes were lost.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::cache::Shared;
+use crate::ring::{End, Ring};
+use crate::{Batch, Event, EventKind, Snapshot, StoreError, Watch};
+
+/// Runs until it is aborted.
+pub(crate) async fn run(shared: Arc<Shared>) {
+    let mut pause = RETRY_MIN;
+    loop {
+        let error = match refill(&shared).await {
+            Ok(()) => {
+                pause = RETRY_MIN;
+                follow(&shared).await
+            }
+            Err(error) => error,
+        };
+        let prefix = &shared.options.prefix;
+        tracing::warn!(%prefix, %error, "the watch cache has to list again");
+        *shared.failure.lock() = Some(error);
+        sleep(pause).await;
+        pause = (pause * 2).min(RETRY_MAX);
+    }
+}
+
+const RETRY_MIN: Duration = Duration::from_millis(50);
+const RETRY_MAX: Duration = Duration::from_secs(5);
+
+/// Lists, and starts a new ring there: whoever watches the old one has lost events.
+async fn refill(shared: &Shared) -> Result<(), StoreError> {
+    let snapshot = Arc::new(shared.list(None).await?);
+    let options = &shared.options;
+    let progress = Arc::clone(&shared.progress_wanted);
+    let ring = Ring::new(options.ring.clone(), options.index, snapshot.revision, progress);
+    *shared.failure.lock() = None;
+    shared.checkpoints.lock().clear();
+    let revision = snapshot.revision;
+    shared.current.store(snapshot);
+    shared.ring.swap(Arc::new(ring)).end(End::Gap);
+    shared.revision.send_replace(revision);
+    Ok(())
+}
+
+/// Follows the changes until some of them are lost. A watch that merely breaks is opened again
+/// where it ended.
+async fn follow(shared: &Shared) -> StoreError {
+    let mut pause = RETRY_MIN;
+    loop {
+        let revision = shared.current.load().revision;
+        let error = match shared.backend.watch(&shared.options.prefix, revision).await {
+            Ok(mut stream) => {
+                let (taken, error) = drain(shared, &mut *stream).await;
+                if taken {
+                    pause = RETRY_MIN;
+                }
+                error
+            }
+            Err(error) => error,
+        };
+        if !matches!(error, StoreError::Unavailable(_)) {
+            return error;
+        }
+        tracing::warn!(prefix = %shared.options.prefix, %error, "a watch on the backend broke");
+        sleep(pause).await;
+        pause = (pause * 2).min(RETRY_MAX);
+    }
+}
+
+/// Takes batches from a watch until it ends; answers whether there was any, and why it ended.
+async fn drain(shared: &Shared, stream: &mut dyn Watch) -> (bool, StoreError) {
+    let mut taken = false;
+    let mut tidy_at = None;
+    loop {
+        tokio::select! {
+            batch = stream.next() => {
+                let batch = match batch {
+                    Ok(batch) => batch,
+                    Err(error) => return (taken, error),
+                };
+                taken = true;
+                if !batch.changes.is_empty() {
+                    tidy_at.get_or_insert_with(|| Instant::now() + TIDY_EVERY);
+                }
+                if let Err(error) = apply(shared, batch) {
+                    return (taken, error);
+                }
+            }
+            () = shared.progress_wanted.notified() => stream.request_progress(),
+            () = sleep_until(tidy_at.unwrap_or_else(Instant::now)), if tidy_at.is_some() => {
+                let now = Instant::now();
+                let ring = shared.ring.load();
+                let more = ring.tidy(now, FRAMES_AGE);
+                shared.checkpoints.lock().forget_before(ring.oldest());
+                tidy_at = more.then(|| now + TIDY_EVERY);
+            }
+        }
+    }
+}
+
+/// How often old events and frames are let go of while there are any.
+const TIDY_EVERY: Duration = Duration::from_secs(2);
+/// Watchers that keep up have all taken an event's frame by then.
+const FRAMES_AGE: Duration = Duration::from_secs(2);
+
+/// Makes changes part of the cache: first the state, so that whoever hears of an event finds it
+/// when reading; then the events; then the revision, which others wait for.
+fn apply(shared: &Shared, batch: Batch) -> Result<(), StoreError> {
+    let before = shared.current.load_full();
+    if batch.revision < before.revision {
+        return Ok(());
+    }
+    let mut snapshot = Snapshot::clone(&before);
+    let mut events = Vec::with_capacity(batch.changes.len());
+    let now = Instant::now();
+    for change in batch.changes {
+        // A watch that was opened again may repeat what is known.
+        if change.revision <= before.revision {
+            continue;
+        }
+        let (kind, entry, previous) = match change.value {
+            Some(value) => {
+                let entry = Arc::new(shared.entry(&change.key, &value, change.revision)?);
+                let previous = snapshot.insert(Arc::clone(&entry));
+                let kind = if previous.is_some() { EventKind::Modified } else { EventKind::Added };
+                (kind, entry, previous)
+            }
+            None => {
+                let Some(previous) = snapshot.remove(&change.key) else { continue };
+                let entry = previous
+                    .with_revision(change.revision)
+                    .map_err(|error| StoreError::Corrupt(format!("{}: {error}", change.key)))?;
+                (EventKind::Deleted, Arc::new(entry), Some(previous))
+            }
+        };
+        events.push(Arc::new(Event::new(kind, change.revision, entry, previous, now)));
+    }
+    snapshot.revision = batch.revision;
+    if !events.is_empty() {
+        shared.checkpoints.lock().pass(&before, events.len());
+    }
+    shared.current.store(Arc::new(snapshot));
+    shared.ring.load().push(&events, batch.revision, now);
+    shared.revision.send_replace(batch.revision);
+    Ok(())
+}

@@ -1,0 +1,373 @@
+//! The recent events of a resource, kept once for all watchers.
+//!
+//! A watcher is a position in a queue and a wake-up. Most stand in the queue of all events;
+//! those that asked for one object, one namespace or one value of the indexed field stand in a
+//! queue of their own kind (a trigger), and are neither woken nor outrun by other events.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use meta::Str;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::{Event, StoreError};
+
+/// Which events a watcher wants to be woken for, when that can be told cheaply.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Trigger {
+    /// The object with this full key.
+    Key(Str),
+    /// The objects of this namespace.
+    Namespace(Str),
+    /// The objects whose indexed field has, or had until now, this value.
+    Index(Str),
+}
+
+/// How many events are kept. The count grows up to `events_max` while they are younger than
+/// `age`; older ones are let go down to `events_min`.
+#[derive(Debug, Clone)]
+pub struct RingLimits {
+    pub events_min: usize,
+    pub events_max: usize,
+    pub age: Duration,
+    /// What the events may hold in memory beyond the current state, whatever their age.
+    pub bytes_max: usize,
+}
+
+impl Default for RingLimits {
+    fn default() -> Self {
+        Self {
+            events_min: 100,
+            events_max: 102_400,
+            age: Duration::from_secs(75),
+            bytes_max: 64 << 20,
+        }
+    }
+}
+
+pub(crate) struct Ring {
+    limits: RingLimits,
+    /// Which of the entries' fields `Trigger::Index` speaks of.
+    field: Option<usize>,
+    all: Arc<Bucket>,
+    /// The queues of triggers someone is waiting for. Lock order: this one, then a queue.
+    triggered: Mutex<HashMap<Trigger, Arc<Bucket>>>,
+    /// All events up to this revision are in the queues.
+    delivered: AtomicU64,
+    /// Asks the pump how far the backend has come.
+    progress_wanted: Arc<Notify>,
+    watchers_slow: AtomicU64,
+}
+
+/// A queue and those who wait for it to grow.
+pub(crate) struct Bucket {
+    queue: Mutex<Queue>,
+    wake: Notify,
+}
+
+/// Events in the order of their revisions. Positions count up from an arbitrary start and stay
+/// valid while events are added behind and let go in front.
+struct Queue {
+    front: u64,
+    events: VecDeque<Arc<Event>>,
+    /// Every event with a greater revision is here.
+    complete_after: u64,
+    bytes: usize,
+    /// Frames of events before this position have been released.
+    frames_released: u64,
+    ended: Option<End>,
+}
+
+/// Why a queue will not grow any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Events were lost between the backend and the cache.
+    Gap,
+    /// The cache was stopped.
+    Closed,
+}
+
+/// What there is for a watcher to take.
+pub(crate) enum Taken {
+    Events(Vec<Arc<Event>>),
+    Nothing,
+    /// The next event of the watcher is no longer kept.
+    Missed,
+    Ended(End),
+}
+
+/// Where a watcher stands.
+pub(crate) struct Position {
+    pub(crate) bucket: Arc<Bucket>,
+    pub(crate) next: u64,
+}
+
+impl Ring {
+    /// An empty ring, from which watches can start at `revision`.
+    pub(crate) fn new(
+        limits: RingLimits,
+        field: Option<usize>,
+        revision: u64,
+        progress_wanted: Arc<Notify>,
+    ) -> Self {
+        Self {
+            limits,
+            field,
+            progress_wanted,
+            all: Arc::new(Bucket::new(revision)),
+            triggered: Mutex::default(),
+            delivered: AtomicU64::new(revision),
+            watchers_slow: AtomicU64::new(0),
+        }
+    }
+
+    /// How far the queues are. Who finds a queue empty after asking has seen everything up to
+    /// here.
+    pub(crate) fn delivered(&self) -> u64 {
+        self.delivered.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn request_progress(&self) {
+        self.progress_wanted.notify_one();
+    }
+
+    /// The revision from which a watch can start.
+    pub(crate) fn oldest(&self) -> u64 {
+        self.all.queue.lock().complete_after
+    }
+
+    pub(crate) fn events(&self) -> usize {
+        self.all.queue.lock().events.len()
+    }
+
+    pub(crate) fn watchers_slow(&self) -> u64 {
+        self.watchers_slow.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn count_slow(&self) {
+        self.watchers_slow.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Adds events, tells how far the cache has come, and wakes whom it concerns: once each,
+    /// however many events there are.
+    pub(crate) fn push(&self, events: &[Arc<Event>], revision: u64, now: Instant) {
+        let mut touched: Vec<Arc<Bucket>> = Vec::new();
+        {
+            let triggered = self.triggered.lock();
+            self.all.queue.lock().extend(events, &self.limits, now);
+            if !triggered.is_empty() {
+                for event in events {
+                    for trigger in triggers(event, self.field) {
+                        let Some(bucket) = triggered.get(&trigger) else { continue };
+                        bucket.queue.lock().events.push_back(Arc::clone(event));
+                        touched.push(Arc::clone(bucket));
+                    }
+                }
+            }
+            self.delivered.store(revision, Ordering::Release);
+        }
+        if !events.is_empty() {
+            self.all.wake.notify_waiters();
+        }
+        touched.sort_unstable_by_key(Arc::as_ptr);
+        touched.dedup_by_key(|bucket| Arc::as_ptr(bucket));
+        for bucket in touched {
+            bucket.wake.notify_waiters();
+        }
+    }
+
+    /// Lets go of what has become too old, and of frames older than `frames_age`. Answers whether
+    /// there is more to let go of later.
+    pub(crate) fn tidy(&self, now: Instant, frames_age: Duration) -> bool {
+        let triggered = self.triggered.lock();
+        let mut all = self.all.queue.lock();
+        all.trim(&self.limits, now);
+        all.release_frames(now, frames_age);
+        let gone = all.complete_after;
+        for bucket in triggered.values() {
+            bucket.queue.lock().drop_through(gone);
+        }
+        all.events.len() > self.limits.events_min
+            || all.frames_released < all.front + all.events.len() as u64
+    }
+
+    /// A position behind `after` in the queue of the trigger, or of all events.
+    pub(crate) fn subscribe(
+        &self,
+        after: u64,
+        trigger: Option<&Trigger>,
+    ) -> Result<Position, StoreError> {
+        let mut triggered = self.triggered.lock();
+        let all = self.all.queue.lock();
+        if after < all.complete_after {
+            return Err(StoreError::Expired { oldest: all.complete_after });
+        }
+        if all.ended == Some(End::Closed) {
+            return Err(StoreError::Unavailable("the watch cache is closed".into()));
+        }
+        let Some(trigger) = trigger else {
+            return Ok(Position { bucket: Arc::clone(&self.all), next: all.behind(after) });
+        };
+        let bucket = triggered.entry(trigger.clone()).or_insert_with(|| {
+            Arc::new(Bucket::new(all.events.back().map_or(after, |last| last.revision.max(after))))
+        });
+        let mut queue = bucket.queue.lock();
+        if queue.complete_after > after {
+            let missing = all.between(after, queue.complete_after);
+            for event in missing.rev() {
+                if triggers(event, self.field).any(|have| have == *trigger) {
+                    queue.events.push_front(Arc::clone(event));
+                    queue.front -= 1;
+                }
+            }
+            queue.complete_after = after;
+        }
+        let next = queue.behind(after);
+        drop(queue);
+        Ok(Position { bucket: Arc::clone(bucket), next })
+    }
+
+    /// Gives a position back: a trigger nobody waits for costs nothing any more.
+    pub(crate) fn unsubscribe(&self, bucket: &Arc<Bucket>, trigger: &Trigger) {
+        let mut triggered = self.triggered.lock();
+        // One reference is the map's, one the caller's.
+        let last = Arc::strong_count(bucket) <= 2;
+        if last && triggered.get(trigger).is_some_and(|have| Arc::ptr_eq(have, bucket)) {
+            triggered.remove(trigger);
+        }
+    }
+
+    /// The events in `(after, through]`, newest first, or `None` if some of them are not here (no
+    /// longer, or not yet).
+    pub(crate) fn newest_first(&self, after: u64, through: u64) -> Option<Vec<Arc<Event>>> {
+        let all = self.all.queue.lock();
+        let known = after >= all.complete_after && through <= self.delivered();
+        known.then(|| all.between(after, through).rev().cloned().collect())
+    }
+
+    /// Ends every watcher.
+    pub(crate) fn end(&self, end: End) {
+        let triggered = self.triggered.lock();
+        for bucket in triggered.values().chain([&self.all]) {
+            bucket.queue.lock().ended.get_or_insert(end);
+            bucket.wake.notify_waiters();
+        }
+    }
+}
+
+impl Bucket {
+    fn new(complete_after: u64) -> Self {
+        let queue = Queue {
+            // Room to add older events in front of what is there.
+            front: 1 << 40,
+            events: VecDeque::new(),
+            complete_after,
+            bytes: 0,
+            frames_released: 1 << 40,
+            ended: None,
+        };
+        Self { queue: Mutex::new(queue), wake: Notify::new() }
+    }
+
+    pub(crate) fn wake(&self) -> &Notify {
+        &self.wake
+    }
+
+    /// The next events at a position, at most `n`.
+    pub(crate) fn take(&self, next: u64, n: usize) -> Taken {
+        let queue = self.queue.lock();
+        if next < queue.front {
+            return Taken::Missed;
+        }
+        let from = (next - queue.front) as usize;
+        let events: Vec<_> = queue.events.iter().skip(from).take(n).cloned().collect();
+        match (events.is_empty(), queue.ended) {
+            (false, _) => Taken::Events(events),
+            (true, Some(end)) => Taken::Ended(end),
+            (true, None) => Taken::Nothing,
+        }
+    }
+}
+
+impl Queue {
+    fn extend(&mut self, events: &[Arc<Event>], limits: &RingLimits, now: Instant) {
+        for event in events {
+            self.bytes += event.kept_bytes();
+            self.events.push_back(Arc::clone(event));
+        }
+        self.trim(limits, now);
+    }
+
+    fn trim(&mut self, limits: &RingLimits, now: Instant) {
+        while let Some(oldest) = self.events.front() {
+            let old = now.duration_since(oldest.at) > limits.age;
+            let over = self.events.len() > limits.events_max || self.bytes > limits.bytes_max;
+            if !(over || (old && self.events.len() > limits.events_min)) {
+                break;
+            }
+            self.bytes -= oldest.kept_bytes();
+            self.drop_front();
+        }
+        // A burst should not keep its room for ever.
+        if self.events.capacity() > 1024 && self.events.len() < self.events.capacity() / 4 {
+            self.events.shrink_to(self.events.len() * 2);
+        }
+    }
+
+    fn drop_through(&mut self, revision: u64) {
+        while self.events.front().is_some_and(|event| event.revision <= revision) {
+            self.drop_front();
+        }
+        self.complete_after = self.complete_after.max(revision);
+    }
+
+    fn drop_front(&mut self) {
+        if let Some(event) = self.events.pop_front() {
+            self.front += 1;
+            self.complete_after = event.revision;
+        }
+    }
+
+    fn release_frames(&mut self, now: Instant, age: Duration) {
+        self.frames_released = self.frames_released.max(self.front);
+        let from = (self.frames_released - self.front) as usize;
+        for event in self.events.range(from..) {
+            if now.duration_since(event.at) < age {
+                break;
+            }
+            event.release_frames();
+            self.frames_released += 1;
+        }
+    }
+
+    /// The position of the first event with a revision above `after`.
+    fn behind(&self, after: u64) -> u64 {
+        self.front + self.events.partition_point(|event| event.revision <= after) as u64
+    }
+
+    /// The events in `(after, through]`.
+    fn between(&self, after: u64, through: u64) -> impl DoubleEndedIterator<Item = &Arc<Event>> {
+        let from = self.events.partition_point(|event| event.revision <= after);
+        let to = self.events.partition_point(|event| event.revision <= through);
+        self.events.range(from..to.max(from))
+    }
+}
+
+/// The triggers an event pulls.
+fn triggers(event: &Event, field: Option<usize>) -> impl Iterator<Item = Trigger> {
+    let now = field.and_then(|n| event.entry.field(n));
+    let before = field.and_then(|n| event.previous.as_ref()?.field(n)).filter(|v| Some(*v) != now);
+    let namespace = Some(&event.entry.namespace).filter(|namespace| !namespace.is_empty());
+    [
+        Some(Trigger::Key(event.entry.key.clone())),
+        namespace.map(|namespace| Trigger::Namespace(namespace.clone())),
+        now.map(|value| Trigger::Index(value.clone())),
+        before.map(|value| Trigger::Index(value.clone())),
+    ]
+    .into_iter()
+    .flatten()
+}
