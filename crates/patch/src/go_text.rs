@@ -1,0 +1,76 @@
+//! Values as Go prints them with `%v`, for error messages that quote them.
+
+use meta::{Number, Value};
+
+/// `map[a:1 b:[x y]]`; strings are bare.
+pub(crate) fn show(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".to_owned(),
+        Value::Bool(value) => value.to_string(),
+        Value::Number(Number::Int(value)) => value.to_string(),
+        Value::Number(Number::Float(value)) => show_float(*value),
+        Value::String(text) => text.to_string(),
+        Value::Array(items) => {
+            format!("[{}]", items.iter().map(show).collect::<Vec<_>>().join(" "))
+        }
+        Value::Object(map) => {
+            let members = map.iter().map(|(key, value)| format!("{key}:{}", show(value)));
+            format!("map[{}]", members.collect::<Vec<_>>().join(" "))
+        }
+    }
+}
+
+/// `%v` of a float is `%g`: an exponent below 1e-4 and from 1e21 on, of at least two digits.
+fn show_float(value: f64) -> String {
+    let magnitude = value.abs();
+    if magnitude == 0.0 || (1e-4..1e21).contains(&magnitude) {
+        return value.to_string();
+    }
+    let text = format!("{value:e}");
+    match text.split_once('e') {
+        Some((digits, exponent)) => {
+            let (sign, exponent) = match exponent.strip_prefix('-') {
+                Some(exponent) => ('-', exponent),
+                None => ('+', exponent),
+            };
+            format!("{digits}e{sign}{exponent:0>2}")
+        }
+        None => text,
+    }
+}
+
+/// The name of the Go type that JSON of this shape decodes into.
+pub(crate) fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "%!s(<nil>)",
+        Value::Bool(_) => "bool",
+        Value::Number(Number::Int(_)) => "int64",
+        Value::Number(Number::Float(_)) => "float64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    }
+}
+
+/// `%s`, which is only right for strings; for others Go says so.
+pub(crate) fn show_as_string(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.to_string(),
+        Value::Null => "%!s(<nil>)".to_owned(),
+        other => format!("%!s({}={})", type_name(other), show(other)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use meta::value;
+
+    use super::*;
+
+    #[test]
+    fn values_are_printed_as_in_go() {
+        let value = value!({"b": [1i64, 2.5, 1e21, 0.00001], "a": "x y", "c": null, "d": true});
+        assert_eq!(show(&value), "map[a:x y b:[1 2.5 1e+21 1e-05] c:<nil> d:true]");
+        assert_eq!(show_as_string(&value!(1i64)), "%!s(int64=1)");
+    }
+}

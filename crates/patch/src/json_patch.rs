@@ -1,0 +1,497 @@
+//! JSON patch (RFC 6902), with the liberties that clients of Kubernetes may rely on: negative
+//! indexes count from the end, `replace` makes a missing member, `copy` of a missing one is null.
+
+use meta::{Map, Number, Value, field::quote, json};
+
+use crate::PatchError;
+
+/// Bounds the work of one request.
+pub const OPERATIONS_MAX: usize = 10_000;
+
+/// `copy` can double a document each time, so what all copies of a patch add is bounded.
+pub const COPIED_BYTES_MAX: usize = 3 * 1024 * 1024;
+
+/// A patch that was read, but not yet applied to anything.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct JsonPatch {
+    operations: Vec<Map>,
+    strict_errors: Vec<String>,
+}
+
+impl JsonPatch {
+    pub fn decode(patch: &Value) -> Result<Self, PatchError> {
+        let operations: &[Value] = match patch {
+            Value::Null => &[],
+            Value::Array(operations) => operations,
+            other => return Err(cannot_decode(other, "value of type []handlers.jsonPatchOp")),
+        };
+        if operations.len() > OPERATIONS_MAX {
+            return Err(PatchError::TooManyOperations(operations.len()));
+        }
+        let mut decoded = Self::default();
+        for (at, operation) in operations.iter().enumerate() {
+            let operation = match operation {
+                Value::Null => Map::new(),
+                Value::Object(operation) => operation.clone(),
+                other => return Err(cannot_decode(other, "value of type handlers.jsonPatchOp")),
+            };
+            for (name, value) in operation.iter() {
+                match (name.as_str(), value) {
+                    ("op" | "path" | "from", Value::String(_) | Value::Null) | ("value", _) => {}
+                    ("op" | "path" | "from", other) => {
+                        let what = format!("struct field jsonPatchOp.{name} of type string");
+                        return Err(cannot_decode(other, &what));
+                    }
+                    _ => decoded.strict_errors.push(format!(
+                        "json patch unknown field {}",
+                        quote(&format!("[{at}].{name}"))
+                    )),
+                }
+            }
+            decoded.operations.push(operation);
+        }
+        Ok(decoded)
+    }
+
+    /// What `fieldValidation` warns of or refuses.
+    pub fn strict_errors(&self) -> &[String] {
+        &self.strict_errors
+    }
+
+    /// All operations or none.
+    pub fn apply(&self, object: &Value) -> Result<Value, PatchError> {
+        let mut object = object.clone();
+        let mut copied_bytes = 0;
+        for operation in &self.operations {
+            apply(operation, &mut object, &mut copied_bytes).map_err(PatchError::DoesNotApply)?;
+        }
+        Ok(object)
+    }
+}
+
+fn cannot_decode(value: &Value, what: &str) -> PatchError {
+    let found = value.type_name();
+    PatchError::Malformed(format!(
+        "error decoding patch: json: cannot unmarshal {found} into Go {what}"
+    ))
+}
+
+fn apply(operation: &Map, object: &mut Value, copied_bytes: &mut usize) -> Result<(), String> {
+    let value = || operation.get("value").cloned().unwrap_or_default();
+    let text = |name: &str| operation.get(name).and_then(Value::as_str);
+    let kind = text("op").unwrap_or("unknown");
+    if !matches!(kind, "add" | "remove" | "replace" | "move" | "test" | "copy") {
+        return Err(format!("Unexpected kind: {kind}"));
+    }
+    // Both are read before anything is changed.
+    let path =
+        text("path").ok_or_else(|| format!("{kind} operation failed to decode path: {MISSING}"))?;
+    let from = || {
+        let missing = || {
+            format!(
+                "{kind} operation failed to decode from: operation, missing from field: {MISSING}"
+            )
+        };
+        text("from").ok_or_else(missing)
+    };
+    match kind {
+        "add" => add(object, path, value(), kind),
+        "remove" => {
+            let (parent, key) = find(object, path).ok_or_else(|| {
+                format!(
+                    "remove operation does not apply: doc is missing path: {}: {MISSING}",
+                    quote_plain(path)
+                )
+            })?;
+            let removed = remove(parent, &key);
+            removed.map(drop).map_err(|why| format!("error in remove for path: '{path}': {why}"))
+        }
+        "replace" => replace(object, path, value()),
+        "move" => {
+            let from = from()?;
+            let (parent, key) = find(object, from).ok_or_else(|| {
+                format!(
+                    "move operation does not apply: doc is missing from path: {from}: {MISSING}"
+                )
+            })?;
+            let moved = remove(parent, &key)
+                .map_err(|why| format!("error in move for path: '{key}': {why}"))?;
+            add(object, path, moved, kind)
+        }
+        "test" => test(object, path, &value()),
+        _ => {
+            let from = from()?;
+            let (parent, key) = find(object, from).ok_or_else(|| {
+                format!(
+                    "copy operation does not apply: doc is missing from path: {from}: {MISSING}"
+                )
+            })?;
+            let copy = member(parent, &key)
+                .map_err(|why| format!("error in copy for from: '{from}': {why}"))?
+                .cloned();
+            *copied_bytes += copy.as_ref().map_or(0, |copy| json::to_string(copy).len());
+            if *copied_bytes > COPIED_BYTES_MAX {
+                return Err(format!(
+                    "Unable to complete the copy, the accumulated size increase of copy is \
+                     {copied_bytes}, exceeding the limit {COPIED_BYTES_MAX}"
+                ));
+            }
+            add(object, path, copy.unwrap_or_default(), kind)
+        }
+    }
+}
+
+fn add(object: &mut Value, path: &str, value: Value, kind: &str) -> Result<(), String> {
+    let Some((parent, key)) = find(object, path) else {
+        return Err(match kind {
+            "add" => format!(
+                "add operation does not apply: doc is missing path: {}: {MISSING}",
+                quote_plain(path)
+            ),
+            _ => format!(
+                "{kind} operation does not apply: doc is missing destination path: {path}: {MISSING}"
+            ),
+        });
+    };
+    let place = match kind {
+        "copy" => "error while adding value during copy".to_owned(),
+        _ => format!("error in {kind} for path: '{path}'"),
+    };
+    match parent {
+        Value::Object(map) => {
+            map.insert(&key, value);
+        }
+        Value::Array(items) if key == "-" => items.push(value),
+        Value::Array(items) => {
+            let at = index(&key, items.len() + 1).map_err(|why| match key.parse::<i64>() {
+                Ok(_) => format!("{place}: {why}"),
+                Err(_) => format!("{place}: value was not a proper array index: '{key}': {why}"),
+            })?;
+            items.insert(at, value);
+        }
+        _ => return Err(format!("{place}: {INVALID_STATE}")),
+    }
+    Ok(())
+}
+
+fn replace(object: &mut Value, path: &str, value: Value) -> Result<(), String> {
+    if path.is_empty() {
+        if !matches!(value, Value::Object(_) | Value::Array(_)) {
+            return Err("replace operation value must be object or array".to_owned());
+        }
+        *object = value;
+        return Ok(());
+    }
+    let Some((parent, key)) = find(object, path) else {
+        return Err(format!(
+            "replace operation does not apply: doc is missing path: {path}: {MISSING}"
+        ));
+    };
+    match parent {
+        Value::Object(map) => {
+            map.insert(&key, value);
+            Ok(())
+        }
+        Value::Array(items) => match index(&key, items.len()) {
+            Ok(at) => {
+                items[at] = value;
+                Ok(())
+            }
+            Err(_) => Err(format!(
+                "replace operation does not apply: doc is missing key: {path}: {MISSING}"
+            )),
+        },
+        _ => Err(INVALID_STATE.to_owned()),
+    }
+}
+
+fn test(object: &mut Value, path: &str, expected: &Value) -> Result<(), String> {
+    let found = if path.is_empty() {
+        Some(&*object)
+    } else {
+        let Some((parent, key)) = find(object, path) else {
+            return Err(format!(
+                "test operation does not apply: is missing path: {path}: {MISSING}"
+            ));
+        };
+        let found = member(parent, &key);
+        found.map_err(|why| format!("error in test for path: '{path}': {why}"))?
+    };
+    // What is missing equals null.
+    if same(found.unwrap_or(&Value::Null), expected) {
+        return Ok(());
+    }
+    Err(format!("testing value {path} failed: test failed"))
+}
+
+/// Equal as JSON. Numbers are equal as they are written, so `1` is not `1.0`.
+fn same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Number(Number::Float(a)), Value::Number(Number::Float(b))) => {
+            a.to_bits() == b.to_bits()
+        }
+        _ => a == b,
+    }
+}
+
+/// The container of the last step of a path, and that step. Whatever is before the first slash is
+/// ignored, as upstream does.
+fn find<'a>(object: &'a mut Value, path: &str) -> Option<(&'a mut Value, String)> {
+    let (_, steps) = path.split_once('/')?;
+    let steps: Vec<&str> = steps.split('/').collect();
+    let (last, parents) = steps.split_last()?;
+    let mut parent = object;
+    for step in parents {
+        let step = unescape(step);
+        parent = match parent {
+            Value::Object(map) => map.get_mut(&step)?,
+            Value::Array(items) => {
+                let at = index(&step, items.len()).ok()?;
+                &mut items[at]
+            }
+            _ => return None,
+        };
+    }
+    matches!(parent, Value::Object(_) | Value::Array(_)).then(|| (parent, unescape(last)))
+}
+
+fn member<'a>(parent: &'a Value, key: &str) -> Result<Option<&'a Value>, String> {
+    match parent {
+        Value::Object(map) => Ok(map.get(key)),
+        Value::Array(items) => Ok(Some(&items[index(key, items.len())?])),
+        _ => Err(INVALID_STATE.to_owned()),
+    }
+}
+
+fn remove(parent: &mut Value, key: &str) -> Result<Value, String> {
+    match parent {
+        Value::Object(map) => map
+            .remove(key)
+            .ok_or_else(|| format!("Unable to remove nonexistent key: {key}: {MISSING}")),
+        Value::Array(items) => {
+            let at = index(key, items.len())?;
+            Ok(items.remove(at))
+        }
+        _ => Err(INVALID_STATE.to_owned()),
+    }
+}
+
+/// An index into `len` places; a negative one counts from the end.
+fn index(key: &str, len: usize) -> Result<usize, String> {
+    let at: i64 =
+        key.parse().map_err(|_| format!("strconv.Atoi: parsing {}: invalid syntax", quote(key)))?;
+    let place = if at < 0 { at.checked_add(len as i64) } else { Some(at) };
+    match place.and_then(|place| usize::try_from(place).ok()) {
+        Some(place) if place < len => Ok(place),
+        _ => Err(format!("Unable to access invalid index: {at}: invalid index referenced")),
+    }
+}
+
+fn unescape(step: &str) -> String {
+    if step.contains('~') {
+        // One pass, so that `~01` is `~1` and not `/`.
+        let mut plain = String::with_capacity(step.len());
+        let mut rest = step;
+        while let Some(at) = rest.find('~') {
+            plain.push_str(&rest[..at]);
+            let (text, skip) = match rest.as_bytes().get(at + 1) {
+                Some(b'1') => ("/", 2),
+                Some(b'0') => ("~", 2),
+                _ => ("~", 1),
+            };
+            plain.push_str(text);
+            rest = &rest[at + skip..];
+        }
+        plain + rest
+    } else {
+        step.to_owned()
+    }
+}
+
+fn quote_plain(path: &str) -> String {
+    format!("\"{path}\"")
+}
+
+const MISSING: &str = "missing value";
+const INVALID_STATE: &str = "invalid state detected";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json_text::parse;
+
+    #[track_caller]
+    fn check(object: &str, patch: &str, expected: &str) {
+        let patch = JsonPatch::decode(&parse(patch).unwrap());
+        let got = match patch.and_then(|patch| patch.apply(&parse(object).unwrap())) {
+            Ok(object) => json::to_string(&object),
+            Err(PatchError::DoesNotApply(why)) => format!("422 {why}"),
+            Err(error) => format!("error {error}"),
+        };
+        assert_eq!(got, expected);
+    }
+
+    #[test]
+    fn operations_are_applied_in_order() {
+        let cases = [
+            (
+                r#"{"foo":"bar"}"#,
+                r#"[{"op":"add","path":"/baz","value":"qux"}]"#,
+                r#"{"baz":"qux","foo":"bar"}"#,
+            ),
+            (
+                r#"{"foo":["a","b"]}"#,
+                r#"[{"op":"add","path":"/foo/1","value":"x"}]"#,
+                r#"{"foo":["a","x","b"]}"#,
+            ),
+            (
+                r#"{"foo":["a","b"]}"#,
+                r#"[{"op":"add","path":"/foo/-1","value":"x"}]"#,
+                r#"{"foo":["a","b","x"]}"#,
+            ),
+            (
+                r#"{"foo":["a"]}"#,
+                r#"[{"op":"add","path":"/foo/-","value":["x"]}]"#,
+                r#"{"foo":["a",["x"]]}"#,
+            ),
+            (r#"{"foo":["a","b"]}"#, r#"[{"op":"remove","path":"/foo/-2"}]"#, r#"{"foo":["b"]}"#),
+            (
+                r#"{"a":{"b":1},"c":2}"#,
+                r#"[{"op":"move","from":"/a/b","path":"/d"}]"#,
+                r#"{"a":{},"c":2,"d":1}"#,
+            ),
+            (
+                r#"{"a":[1,2,3]}"#,
+                r#"[{"op":"move","from":"/a/0","path":"/a/2"}]"#,
+                r#"{"a":[2,3,1]}"#,
+            ),
+            (
+                r#"{"a":{"b":1}}"#,
+                r#"[{"op":"copy","from":"/a","path":"/c"},{"op":"replace","path":"/c/b","value":2}]"#,
+                r#"{"a":{"b":1},"c":{"b":2}}"#,
+            ),
+            (r#"{"a":1}"#, r#"[{"op":"copy","from":"/x","path":"/c"}]"#, r#"{"a":1,"c":null}"#),
+            (r#"{"a":1}"#, r#"[{"op":"replace","path":"/b","value":null}]"#, r#"{"a":1,"b":null}"#),
+            (r#"{"a":1}"#, r#"[{"op":"replace","path":"","value":{"x":1}}]"#, r#"{"x":1}"#),
+            (r#"{"a/b":{"~1":1}}"#, r#"[{"op":"remove","path":"/a~1b/~01"}]"#, r#"{"a/b":{}}"#),
+            (r#"{"":1}"#, r#"[{"op":"add","path":"/","value":2}]"#, r#"{"":2}"#),
+            (r#"{"a":1}"#, r#"[{"op":"add","path":"ignored/b","value":2}]"#, r#"{"a":1,"b":2}"#),
+            (
+                r#"{"a":{"b":[1,{"c":null}]}}"#,
+                r#"[{"op":"test","path":"/a","value":{"b":[1,{"c":null}]}}]"#,
+                r#"{"a":{"b":[1,{"c":null}]}}"#,
+            ),
+            (
+                r#"{"a":1}"#,
+                r#"[{"op":"test","path":"/b","value":null},{"op":"test","path":"/b"}]"#,
+                r#"{"a":1}"#,
+            ),
+            (r#"{"a":1}"#, r#"[{"op":"test","path":"","value":{"a":1}}]"#, r#"{"a":1}"#),
+            (r#"{"a":1}"#, "null", r#"{"a":1}"#),
+        ];
+        for (object, patch, expected) in cases {
+            check(object, patch, expected);
+        }
+    }
+
+    #[test]
+    fn what_does_not_apply_is_told_from_what_cannot_be_read() {
+        let cases = [
+            (
+                r#"[{"op":"add","path":"/x/y","value":1}]"#,
+                "422 add operation does not apply: doc is missing path: \"/x/y\": missing value",
+            ),
+            (
+                r#"[{"op":"add","path":"","value":1}]"#,
+                "422 add operation does not apply: doc is missing path: \"\": missing value",
+            ),
+            (
+                r#"[{"op":"add","path":"/s/y","value":1}]"#,
+                "422 add operation does not apply: doc is missing path: \"/s/y\": missing value",
+            ),
+            (
+                r#"[{"op":"add","path":"/l/4","value":1}]"#,
+                "422 error in add for path: '/l/4': Unable to access invalid index: 4: invalid index referenced",
+            ),
+            (
+                r#"[{"op":"add","path":"/l/x","value":1}]"#,
+                "422 error in add for path: '/l/x': value was not a proper array index: 'x': strconv.Atoi: parsing \"x\": invalid syntax",
+            ),
+            (
+                r#"[{"op":"remove","path":"/x"}]"#,
+                "422 error in remove for path: '/x': Unable to remove nonexistent key: x: missing value",
+            ),
+            (
+                r#"[{"op":"remove","path":"/l/-3"}]"#,
+                "422 error in remove for path: '/l/-3': Unable to access invalid index: -3: invalid index referenced",
+            ),
+            (
+                r#"[{"op":"replace","path":"/l/2","value":1}]"#,
+                "422 replace operation does not apply: doc is missing key: /l/2: missing value",
+            ),
+            (
+                r#"[{"op":"move","from":"/x","path":"/y"}]"#,
+                "422 error in move for path: 'x': Unable to remove nonexistent key: x: missing value",
+            ),
+            (
+                r#"[{"op":"test","path":"/s","value":"other"}]"#,
+                "422 testing value /s failed: test failed",
+            ),
+            (
+                r#"[{"op":"test","path":"/n","value":1.0}]"#,
+                "422 testing value /n failed: test failed",
+            ),
+            (
+                r#"[{"op":"test","path":"/x/y","value":1}]"#,
+                "422 test operation does not apply: is missing path: /x/y: missing value",
+            ),
+            (r#"[{"op":"foo","path":"/x"}]"#, "422 Unexpected kind: foo"),
+            (r#"[{"path":"/x"}]"#, "422 Unexpected kind: unknown"),
+            (
+                r#"[{"op":"add","value":1}]"#,
+                "422 add operation failed to decode path: missing value",
+            ),
+            (
+                r#"{"op":"add"}"#,
+                "error error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp",
+            ),
+            (
+                r#"["x"]"#,
+                "error error decoding patch: json: cannot unmarshal string into Go value of type handlers.jsonPatchOp",
+            ),
+            (
+                r#"[{"op":1}]"#,
+                "error error decoding patch: json: cannot unmarshal number into Go struct field jsonPatchOp.op of type string",
+            ),
+        ];
+        for (patch, expected) in cases {
+            check(r#"{"s":"text","l":[1,2],"n":1}"#, patch, expected);
+        }
+    }
+
+    #[test]
+    fn the_work_of_a_patch_is_bounded() {
+        let operation = value_of(r#"{"op":"test","path":"/a"}"#);
+        let patch = Value::Array(vec![operation; OPERATIONS_MAX + 1]);
+        assert_eq!(
+            JsonPatch::decode(&patch).unwrap_err().to_string(),
+            "The allowed maximum operations in a JSON patch is 10000, got 10001"
+        );
+        // Each copy doubles the list; without a bound twenty of them were a million times its size.
+        let double = value_of(r#"[{"op":"copy","from":"/a","path":"/a/-"}]"#);
+        let copies = vec![double.as_array().unwrap()[0].clone(); 30];
+        let patch = JsonPatch::decode(&Value::Array(copies)).unwrap();
+        let error = patch.apply(&value_of(r#"{"a":["0123456789"]}"#)).unwrap_err().to_string();
+        assert!(error.ends_with("exceeding the limit 3145728"), "{error}");
+    }
+
+    #[test]
+    fn unknown_members_are_reported() {
+        let patch = JsonPatch::decode(&value_of(r#"[{},{"op":"test","foo":1}]"#)).unwrap();
+        assert_eq!(patch.strict_errors(), [r#"json patch unknown field "[1].foo""#]);
+    }
+
+    fn value_of(text: &str) -> Value {
+        parse(text).unwrap()
+    }
+}

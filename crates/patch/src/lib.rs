@@ -1,0 +1,12 @@
+//! The four ways to change part of an object: JSON patch, merge patch, strategic merge patch and
+//! server-side apply. Each takes an object and a patch and returns the new object.
+//!
+//! Nothing here does I/O or knows async.
+
+mod error;
+mod go_text;
+pub mod json_patch;
+mod json_text;
+pub mod merge;
+
+pub use error::PatchError;

@@ -1,0 +1,101 @@
+//! JSON merge patch (RFC 7396).
+
+use meta::{Map, Value};
+
+use crate::PatchError;
+
+/// Members of the patch replace those of the object, null removes them, objects are merged.
+pub fn apply(object: &Value, patch: &Value) -> Result<Value, PatchError> {
+    match patch {
+        Value::Object(patch) => {
+            let mut merged = object.as_object().cloned().unwrap_or_default();
+            merge(&mut merged, patch);
+            Ok(merged.into())
+        }
+        Value::Null => Err(PatchError::Malformed("Invalid JSON Patch".to_owned())),
+        other => Err(PatchError::Malformed(format!(
+            "error decoding patch: json: cannot unmarshal {} into Go value of type \
+             map[string]interface {{}}",
+            other.type_name()
+        ))),
+    }
+}
+
+fn merge(object: &mut Map, patch: &Map) {
+    for (key, new) in patch.iter() {
+        match (object.get_mut(key), new) {
+            (_, Value::Null) => {
+                object.remove(key);
+            }
+            (Some(Value::Object(old)), Value::Object(new)) => merge(old, new),
+            (_, new) => {
+                object.insert(key, without_nulls(new));
+            }
+        }
+    }
+}
+
+/// A null in something new has nothing to remove, so it only disappears itself. In lists it stays.
+fn without_nulls(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let kept = map.iter().filter(|(_, value)| !value.is_null());
+            kept.map(|(key, value)| (key.clone(), without_nulls(value))).collect::<Map>().into()
+        }
+        Value::Array(items) => Value::Array(items.iter().map(without_nulls).collect()),
+        other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use meta::json;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::json_text::parse;
+
+    #[test]
+    fn patches_are_merged_as_the_rfc_says() {
+        let cases = [
+            (r#"{"a":"b"}"#, r#"{"a":"c"}"#, r#"{"a":"c"}"#),
+            (r#"{"a":"b"}"#, r#"{"b":"c"}"#, r#"{"a":"b","b":"c"}"#),
+            (r#"{"a":"b","b":"c"}"#, r#"{"a":null}"#, r#"{"b":"c"}"#),
+            (r#"{"a":["b"]}"#, r#"{"a":"c"}"#, r#"{"a":"c"}"#),
+            (r#"{"a":{"b":"c"}}"#, r#"{"a":{"b":"d","c":null}}"#, r#"{"a":{"b":"d"}}"#),
+            (r#"{"a":[{"b":"c"}]}"#, r#"{"a":[1]}"#, r#"{"a":[1]}"#),
+            (r#"{"e":null}"#, r#"{"a":1}"#, r#"{"a":1,"e":null}"#),
+            (r#"{}"#, r#"{"a":{"bb":{"ccc":null}}}"#, r#"{"a":{"bb":{}}}"#),
+            (r#"{}"#, r#"{"a":[null,{"b":null,"c":1}]}"#, r#"{"a":[null,{"c":1}]}"#),
+            (r#"{"a":null}"#, r#"{"a":{"b":null}}"#, r#"{"a":{}}"#),
+        ];
+        for (object, patch, expected) in cases {
+            let merged = apply(&parse(object).unwrap(), &parse(patch).unwrap()).unwrap();
+            assert_eq!(json::to_string(&merged), expected);
+        }
+    }
+
+    #[test]
+    fn only_objects_are_patches() {
+        for (patch, expected) in [
+            ("null", "Invalid JSON Patch"),
+            (
+                "[]",
+                "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}",
+            ),
+        ] {
+            let error = apply(&Value::object(), &parse(patch).unwrap()).unwrap_err();
+            assert_eq!(error, PatchError::Malformed(expected.to_owned()));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_patch_applied_twice_changes_nothing_more(
+            object in crate::json_text::any_object(), patch in crate::json_text::any_object()
+        ) {
+            let once = apply(&object, &patch).unwrap();
+            prop_assert_eq!(apply(&once, &patch).unwrap(), once);
+        }
+    }
+}
