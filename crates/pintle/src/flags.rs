@@ -1,0 +1,212 @@
+//! The flags: kube-apiserver's names, types and meanings, each defined once in a row of a table.
+//!
+//! Everything else is read off the rows: the parser (`parse.rs`), the typed values (`value.rs`),
+//! `--help`, the test against `tests/flags.tsv`. A row opens with what the flag does today:
+//! [`done`], [`harmless`] or [`refused`]; building a feature means changing that word and reading
+//! the flag in `options.rs`.
+
+mod access;
+mod auditing;
+mod etcd;
+mod generic;
+mod go;
+mod misc;
+mod operations;
+mod parse;
+mod serving;
+mod value;
+
+pub(crate) use go::{format_duration, parse_bool, quote};
+pub(crate) use parse::{Parsed, parse};
+pub(crate) use value::{NamedCertKey, PortRange, Value, VersionFlag};
+
+/// The sections of `--help`, in kube-apiserver's order.
+pub(crate) const SECTIONS: &[(&str, &[Flag])] = &[
+    ("Generic", generic::FLAGS),
+    ("Etcd", etcd::FLAGS),
+    ("Secure serving", serving::FLAGS),
+    ("Auditing", auditing::FLAGS),
+    ("Features", access::FEATURES),
+    ("Authentication", access::AUTHENTICATION),
+    ("Authorization", access::AUTHORIZATION),
+    ("API enablement", access::API_ENABLEMENT),
+    ("Egress selector", access::EGRESS_SELECTOR),
+    ("Admission", access::ADMISSION),
+    ("Metrics", operations::METRICS),
+    ("Logs", operations::LOGS),
+    ("Traces", operations::TRACES),
+    ("Misc", misc::FLAGS),
+    ("Global", misc::GLOBAL),
+];
+
+/// One flag: a row of a table.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Flag {
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
+    /// The default, written as on the command line; empty where the type's zero is "not set".
+    pub(crate) default: &'static str,
+    pub(crate) help: &'static str,
+    pub(crate) effect: Effect,
+    /// The letter of `-v` and `-h`.
+    pub(crate) short: Option<char>,
+    /// What to use instead, where kube-apiserver calls the flag deprecated.
+    pub(crate) deprecated: Option<&'static str>,
+    /// Left out of `--help`.
+    pub(crate) hidden: bool,
+}
+
+/// What setting the flag does today. No flag is ever ignored in silence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// It does what kube-apiserver's does.
+    Done,
+    /// Accepted, with a warning that it changes nothing yet.
+    Harmless,
+    /// Another value than the default stops the start: someone's security or data may rely on it.
+    Refused,
+}
+
+/// The type of a flag's value, with the parsing rules that kube-apiserver gives it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Bool,
+    Int,
+    Uint,
+    Int32s,
+    Float,
+    Float32,
+    Duration,
+    Ip,
+    Text,
+    /// Comma lists that add up when the flag is repeated.
+    Texts,
+    /// One value each time the flag is given; a comma is part of the value.
+    TextArray,
+    /// `key=value`, one pair each time the flag is given.
+    Pair,
+    /// `key=value,key` lists; a bare key has an empty value.
+    Configuration,
+    /// `key=value,…` with CSV quoting.
+    TextMap,
+    /// `[component:]value` lists.
+    Gates,
+    PortRange,
+    CertKeys,
+    Quantity,
+    Level,
+    VModule,
+    Version,
+}
+
+impl Kind {
+    /// The name of the type as `--help` prints it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Bool => "bool",
+            Self::Int => "int",
+            Self::Uint => "uint",
+            Self::Int32s => "int32Slice",
+            Self::Float => "float",
+            Self::Float32 => "float32",
+            Self::Duration => "duration",
+            Self::Ip => "ip",
+            Self::Text => "string",
+            Self::Texts => "strings",
+            Self::TextArray => "stringArray",
+            Self::Pair | Self::Configuration => "mapStringString",
+            Self::TextMap => "stringToString",
+            Self::Gates => "colonSeparatedMultimapStringString",
+            Self::PortRange => "portRange",
+            Self::CertKeys => "namedCertKey",
+            Self::Quantity => "quantity",
+            Self::Level => "Level",
+            Self::VModule => "pattern=N,...",
+            Self::Version => "version[=true]",
+        }
+    }
+
+    /// The value that a flag takes when it is given without one; `None` if it needs an argument.
+    pub(crate) fn bare(self) -> Option<&'static str> {
+        matches!(self, Self::Bool | Self::Version).then_some("true")
+    }
+}
+
+/// A flag that works.
+const fn done(name: &'static str, kind: Kind, default: &'static str) -> Flag {
+    let (help, effect) = ("", Effect::Done);
+    Flag { name, kind, default, help, effect, short: None, deprecated: None, hidden: false }
+}
+
+/// A flag that is accepted and changes nothing yet.
+const fn harmless(name: &'static str, kind: Kind, default: &'static str) -> Flag {
+    Flag { effect: Effect::Harmless, ..done(name, kind, default) }
+}
+
+/// A flag that may only have its default value.
+const fn refused(name: &'static str, kind: Kind, default: &'static str) -> Flag {
+    Flag { effect: Effect::Refused, ..done(name, kind, default) }
+}
+
+impl Flag {
+    const fn help(self, help: &'static str) -> Self {
+        Self { help, ..self }
+    }
+
+    const fn short(self, letter: char) -> Self {
+        Self { short: Some(letter), ..self }
+    }
+
+    const fn deprecated(self, instead: &'static str) -> Self {
+        Self { deprecated: Some(instead), ..self }
+    }
+
+    const fn hidden(self) -> Self {
+        Self { hidden: true, ..self }
+    }
+
+    /// The value that the flag has when nobody sets it.
+    pub(crate) fn default_value(&self) -> Value {
+        Value::default_of(self)
+    }
+}
+
+/// Every flag, in the order of `--help`.
+pub(crate) fn all() -> impl Iterator<Item = &'static Flag> {
+    SECTIONS.iter().flat_map(|(_, flags)| flags.iter())
+}
+
+/// The flag of that name, with dashes.
+pub(crate) fn find(name: &str) -> Option<&'static Flag> {
+    all().find(|flag| flag.name == name)
+}
+
+/// The flag whose name is closest to a mistyped one; none if even that is far off.
+fn nearest(name: &str) -> Option<&'static str> {
+    // A third of the letters wrong is still a typing mistake; more is another word.
+    let distance_max = (name.len() / 3).max(2);
+    all()
+        .filter(|flag| !flag.hidden)
+        .map(|flag| (distance(name, flag.name), flag.name))
+        .min()
+        .filter(|(distance, _)| *distance <= distance_max)
+        .map(|(_, nearest)| nearest)
+}
+
+/// Levenshtein distance in bytes; flag names are ASCII.
+fn distance(one: &str, other: &str) -> usize {
+    let other = other.as_bytes();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (i, a) in one.bytes().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, b) in other.iter().enumerate() {
+            let replaced = diagonal + usize::from(a != *b);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[other.len()]
+}
+
+#[cfg(test)]
+mod tests;

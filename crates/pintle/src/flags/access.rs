@@ -1,0 +1,121 @@
+//! Who may come in, what they may do, and which APIs there are.
+
+use super::Kind::{Bool, Configuration, Duration, Int, Pair, Text, TextArray, Texts};
+use super::{Flag, done, harmless, refused};
+
+pub(super) const FEATURES: &[Flag] = &[
+    harmless("contention-profiling", Bool, "false").help("Profile lock contention as well."),
+    harmless("debug-socket-path", Text, "")
+        .help("Unix socket with unprotected profiling endpoints."),
+    harmless("enable-priority-and-fairness", Bool, "true")
+        .help("Queue requests by priority instead of only counting them."),
+    done("profiling", Bool, "true").help("Serve /debug/pprof and /debug/flags/v."),
+];
+
+pub(super) const AUTHENTICATION: &[Flag] = &[
+    done("anonymous-auth", Bool, "true").help(
+        "Treat requests without credentials as user system:anonymous of group \
+         system:unauthenticated instead of refusing them.",
+    ),
+    refused("api-audiences", Texts, "")
+        .help("Audiences of which a service account token must name one."),
+    refused("authentication-config", Text, "")
+        .help("AuthenticationConfiguration file: token issuers, claim rules, anonymous access."),
+    refused("authentication-token-webhook-cache-ttl", Duration, "2m0s")
+        .help("How long answers of the token webhook are remembered."),
+    refused("authentication-token-webhook-config-file", Text, "")
+        .help("Kubeconfig of a server that checks bearer tokens."),
+    refused("authentication-token-webhook-version", Text, "v1beta1")
+        .help("Version of the TokenReview sent to that server."),
+    done("client-ca-file", Text, "").help(
+        "Authorities whose client certificates are accepted: common name is the user, \
+         organizations are the groups.",
+    ),
+    refused("enable-bootstrap-token-auth", Bool, "false")
+        .help("Accept bootstrap tokens kept as secrets in kube-system."),
+    refused("oidc-ca-file", Text, "").help("Authority of the OpenID issuer's certificate."),
+    refused("oidc-client-id", Text, "").help("Client id that an OpenID token must be meant for."),
+    refused("oidc-groups-claim", Text, "").help("Claim that holds the groups."),
+    refused("oidc-groups-prefix", Text, "").help("Prefix put before each group."),
+    refused("oidc-issuer-url", Text, "")
+        .help("URL (https) of the OpenID issuer whose tokens are accepted."),
+    refused("oidc-required-claim", Pair, "")
+        .help("Claim that a token must carry, as key=value. Repeatable."),
+    refused("oidc-signing-algs", Texts, "RS256")
+        .help("Signature algorithms accepted in OpenID tokens."),
+    refused("oidc-username-claim", Text, "sub").help("Claim that holds the user name."),
+    refused("oidc-username-prefix", Text, "").help("Prefix put before the user name; - is none."),
+    refused("requestheader-allowed-names", Texts, "")
+        .help("Common names of front proxies that may name a user in headers. Unset: any."),
+    refused("requestheader-client-ca-file", Text, "")
+        .help("Authorities of the front proxies that may name a user in headers."),
+    refused("requestheader-extra-headers-prefix", Texts, "")
+        .help("Prefixes of headers with extra user information, usually X-Remote-Extra-."),
+    refused("requestheader-group-headers", Texts, "")
+        .help("Headers with the groups, usually X-Remote-Group."),
+    refused("requestheader-uid-headers", Texts, "")
+        .help("Headers with the user's uid, usually X-Remote-Uid."),
+    refused("requestheader-username-headers", Texts, "")
+        .help("Headers with the user name, usually X-Remote-User."),
+    refused("service-account-extend-token-expiration", Bool, "true")
+        .help("Give tokens of pods a year of grace, and note in the audit log who relies on it."),
+    refused("service-account-issuer", TextArray, "").help(
+        "Issuer of service account tokens; repeatable: the first signs, all are accepted. \
+         (kube-apiserver requires this flag, Pintle does not.)",
+    ),
+    refused("service-account-jwks-uri", Text, "")
+        .help("URL (https) of the token keys in the OpenID discovery document."),
+    refused("service-account-key-file", TextArray, "")
+        .help("Keys that verify service account tokens. Repeatable."),
+    refused("service-account-lookup", Bool, "true")
+        .help("Accept a service account token only while the objects it is bound to exist."),
+    refused("service-account-max-token-expiration", Duration, "0s")
+        .help("Longest lifetime of a service account token; 0: as asked for."),
+    done("token-auth-file", Text, "")
+        .help("CSV file of fixed tokens: token,user,uid and optionally \"group,group\"."),
+];
+
+pub(super) const AUTHORIZATION: &[Flag] = &[
+    refused("authorization-config", Text, "")
+        .help("AuthorizationConfiguration file: a chain of authorizers."),
+    refused("authorization-mode", Texts, "").help(
+        "Authorizers in order: AlwaysAllow, AlwaysDeny, ABAC, Webhook, RBAC, Node. None is built \
+         yet: group system:masters may do everything, everyone else nothing.",
+    ),
+    refused("authorization-policy-file", Text, "")
+        .help("Policy of mode ABAC, one JSON object a line."),
+    refused("authorization-webhook-cache-authorized-ttl", Duration, "5m0s")
+        .help("How long a yes of the authorization webhook is remembered."),
+    refused("authorization-webhook-cache-unauthorized-ttl", Duration, "30s")
+        .help("How long a no of the authorization webhook is remembered."),
+    refused("authorization-webhook-config-file", Text, "")
+        .help("Kubeconfig of the server that mode Webhook asks."),
+    refused("authorization-webhook-version", Text, "v1beta1")
+        .help("Version of the SubjectAccessReview sent to that server."),
+];
+
+pub(super) const API_ENABLEMENT: &[Flag] = &[done("runtime-config", Configuration, "").help(
+    "APIs to switch, as group/version=true, group/version/resource=false, v1=false for the core \
+     group, or api/all, api/ga, api/beta, api/alpha.",
+)];
+
+pub(super) const EGRESS_SELECTOR: &[Flag] = &[refused("egress-selector-config-file", Text, "")
+    .help("File that says through which proxy the server reaches nodes, etcd and webhooks.")];
+
+pub(super) const ADMISSION: &[Flag] = &[
+    refused("admission-control", Texts, "")
+        .help("Admission plugins in order, instead of the default set.")
+        .deprecated(
+            "Use --enable-admission-plugins or --disable-admission-plugins instead. Will be \
+             removed in a future version.",
+        ),
+    refused("admission-control-config-file", Text, "").help("Settings of the admission plugins."),
+    harmless("default-not-ready-toleration-seconds", Int, "300")
+        .help("How long pods stay on a node that is not ready, unless they say otherwise."),
+    harmless("default-unreachable-toleration-seconds", Int, "300")
+        .help("How long pods stay on a node that is unreachable, unless they say otherwise."),
+    refused("disable-admission-plugins", Texts, "")
+        .help("Admission plugins to leave out of the default set."),
+    refused("enable-admission-plugins", Texts, "")
+        .help("Admission plugins to add to the default set."),
+];

@@ -1,0 +1,52 @@
+//! Storage. Without `--etcd-servers` everything lives in the embedded store under `--data-dir`.
+
+use super::Kind::{Bool, Duration, Int, Text, Texts};
+use super::{Flag, done, harmless, refused};
+
+pub(super) const FLAGS: &[Flag] = &[
+    harmless("default-watch-cache-size", Int, "100")
+        .help("Size of watch caches that have no size of their own.")
+        .deprecated(
+            "watch caches are sized automatically and this flag will be removed in a future \
+             version",
+        )
+        .hidden(),
+    done("delete-collection-workers", Int, "1")
+        .help("Objects deleted at the same time by one request to delete a collection."),
+    refused("enable-garbage-collector", Bool, "true")
+        .help("Delete objects whose owners are gone, and honour the finalizers that control it."),
+    refused("encryption-provider-config", Text, "")
+        .help("File that says how to encrypt which resources at rest."),
+    refused("encryption-provider-config-automatic-reload", Bool, "false")
+        .help("Read --encryption-provider-config again when it changes."),
+    refused("etcd-cafile", Text, "").help("Certificate authority of the etcd servers."),
+    refused("etcd-certfile", Text, "").help("Client certificate shown to etcd."),
+    done("etcd-compaction-interval", Duration, "5m0s")
+        .help("How often history that no watch can need any more is dropped; 0: never."),
+    harmless("etcd-count-metric-poll-period", Duration, "1m0s")
+        .help("How often objects are counted for the metrics; 0: never."),
+    harmless("etcd-db-metric-poll-interval", Duration, "30s")
+        .help("How often the size of the store is measured for the metrics; 0: never."),
+    harmless("etcd-healthcheck-timeout", Duration, "2s")
+        .help("Longest time for the check of etcd's health."),
+    refused("etcd-keyfile", Text, "").help("Private key of --etcd-certfile."),
+    refused("etcd-prefix", Text, "/registry").help("Root of all keys in etcd."),
+    harmless("etcd-readycheck-timeout", Duration, "2s")
+        .help("Longest time for the check that etcd is ready."),
+    refused("etcd-servers", Texts, "").help(
+        "etcd servers to store in, as https://host:2379, comma separated. Unset: the embedded \
+         store (kube-apiserver requires this flag).",
+    ),
+    refused("etcd-servers-overrides", Texts, "")
+        .help("Other etcd servers for single resources, as group/resource#url;url."),
+    harmless("lease-reuse-duration-seconds", Int, "60")
+        .help("Seconds for which objects that expire share one etcd lease."),
+    refused("storage-backend", Text, "").help("Kind of the storage behind --etcd-servers: etcd3."),
+    harmless("storage-media-type", Text, "application/vnd.kubernetes.protobuf").help(
+        "Encoding of stored objects: application/json, application/yaml or \
+         application/vnd.kubernetes.protobuf.",
+    ),
+    harmless("watch-cache", Bool, "true").help("Serve lists and watches from memory."),
+    harmless("watch-cache-sizes", Texts, "")
+        .help("resource.group#size; a size of 0 takes the resource out of the watch cache."),
+];

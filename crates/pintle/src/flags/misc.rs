@@ -1,0 +1,77 @@
+//! What has no section of its own, and the flags of every program.
+
+use super::Kind::{Bool, Duration, Int, PortRange, Text, Texts, Uint, Version};
+use super::{Flag, done, harmless, refused};
+
+pub(super) const FLAGS: &[Flag] = &[
+    harmless("aggregator-reject-forwarding-redirect", Bool, "true")
+        .help("Turn redirects of aggregated servers into errors."),
+    harmless("allow-privileged", Bool, "false").help("Allow pods with privileged containers."),
+    harmless("apiserver-count", Int, "1")
+        .help("Number of servers in the cluster, for the endpoint reconciler master-count.")
+        .deprecated("apiserver-count is deprecated and will be removed in a future version.")
+        .hidden(),
+    harmless("coordinated-leadership-lease-duration", Duration, "15s")
+        .help("Coordinated leader election: how long a lease lasts."),
+    harmless("coordinated-leadership-renew-deadline", Duration, "10s")
+        .help("Coordinated leader election: how long renewing may take."),
+    harmless("coordinated-leadership-retry-period", Duration, "2s")
+        .help("Coordinated leader election: wait between attempts."),
+    harmless("enable-aggregator-routing", Bool, "false")
+        .help("Call aggregated servers at their endpoints instead of their cluster address."),
+    harmless("enable-logs-handler", Bool, "false")
+        .help("Serve /logs.")
+        .deprecated("Log handler functionality is deprecated"),
+    harmless("endpoint-reconciler-type", Text, "lease")
+        .help("How the endpoints of service kubernetes are kept: master-count, lease or none."),
+    done("event-ttl", Duration, "1h0m0s").help("How long events are kept."),
+    refused("kubelet-certificate-authority", Text, "")
+        .help("Authority of the kubelets' certificates."),
+    refused("kubelet-client-certificate", Text, "").help("Client certificate shown to kubelets."),
+    refused("kubelet-client-key", Text, "").help("Private key of --kubelet-client-certificate."),
+    harmless("kubelet-port", Uint, "10250")
+        .help("Port of the kubelets.")
+        .deprecated("kubelet-port is deprecated and will be removed.")
+        .hidden(),
+    harmless(
+        "kubelet-preferred-address-types",
+        Texts,
+        "Hostname,InternalDNS,InternalIP,ExternalDNS,ExternalIP",
+    )
+    .help("Order in which the addresses of a node are tried."),
+    harmless("kubelet-read-only-port", Uint, "10255")
+        .help("Read-only port of the kubelets.")
+        .deprecated("kubelet-read-only-port is deprecated and will be removed.")
+        .hidden(),
+    harmless("kubelet-timeout", Duration, "5s").help("Longest time for calls to kubelets."),
+    harmless("kubernetes-service-node-port", Int, "0")
+        .help("Node port of service kubernetes; 0: none."),
+    harmless("max-connection-bytes-per-sec", Int, "0")
+        .help("Bytes per second for each long-running connection; 0: no limit."),
+    harmless("peer-advertise-ip", Text, "")
+        .help("Address under which other API servers reach this one."),
+    harmless("peer-advertise-port", Text, "")
+        .help("Port under which other API servers reach this one."),
+    refused("peer-ca-file", Text, "").help("Authority of the other API servers' certificates."),
+    refused("proxy-client-cert-file", Text, "")
+        .help("Client certificate shown to aggregated servers and webhooks."),
+    refused("proxy-client-key-file", Text, "").help("Private key of --proxy-client-cert-file."),
+    refused("service-account-signing-endpoint", Text, "")
+        .help("Unix socket of a program that signs service account tokens."),
+    refused("service-account-signing-key-file", Text, "")
+        .help("Private key that signs service account tokens."),
+    done("service-cluster-ip-range", Text, "10.0.0.0/24").help(
+        "Range of service addresses, or two of different families. (kube-apiserver warns when it \
+         falls back to this default.)",
+    ),
+    done("service-node-port-range", PortRange, "30000-32767")
+        .help("Ports for services of type NodePort, both ends included."),
+];
+
+pub(super) const GLOBAL: &[Flag] = &[
+    done("help", Bool, "false").short('h').help("Print this text."),
+    done("version", Version, "false").help(
+        "Print the version (=raw: in full) and exit; =v1.36.4… sets the version that is \
+         reported.",
+    ),
+];

@@ -1,0 +1,37 @@
+//! What the server tells about itself: metrics, logs, traces.
+
+use super::Kind::{Bool, Duration, Level, Quantity, Text, TextMap, Texts, VModule};
+use super::{Flag, done, harmless};
+
+pub(super) const METRICS: &[Flag] = &[
+    harmless("allow-metric-labels", TextMap, "").help(
+        "Allowed values of metric labels, as metric,label='value,value'; others are counted \
+         together.",
+    ),
+    harmless("allow-metric-labels-manifest", Text, "").help("The same, from a file."),
+    harmless("disabled-metrics", Texts, "").help("Metrics to leave out."),
+    harmless("show-hidden-metrics-for-version", Text, "")
+        .help("Show the metrics that were hidden after this previous minor version, as 1.35."),
+];
+
+pub(super) const LOGS: &[Flag] = &[
+    harmless("log-flush-frequency", Duration, "5s")
+        .help("How often buffered log lines are written; Pintle writes each at once."),
+    harmless("log-json-info-buffer-size", Quantity, "0")
+        .help("Buffer of the split JSON stream, in bytes."),
+    harmless("log-json-split-stream", Bool, "false")
+        .help("JSON: errors to standard error, the rest to standard output."),
+    harmless("log-text-info-buffer-size", Quantity, "0")
+        .help("Buffer of the split text stream, in bytes."),
+    harmless("log-text-split-stream", Bool, "false")
+        .help("Text: errors to standard error, the rest to standard output."),
+    done("logging-format", Text, "text").help("text or json."),
+    done("v", Level, "0")
+        .short('v')
+        .help("Log verbosity: 0 is quiet, 2 usual, 4 debugging, 5 and more tracing."),
+    done("vmodule", VModule, "")
+        .help("Verbosity of single source files, as chain=4,watch*=5 (text format only)."),
+];
+
+pub(super) const TRACES: &[Flag] = &[harmless("tracing-config-file", Text, "")
+    .help("TracingConfiguration file: where traces are sent and how many.")];

@@ -1,0 +1,165 @@
+//! Log lines on standard error: klog's text by default, JSON with `--logging-format=json`.
+//!
+//! A subscriber of its own instead of a layered one: there is one format at a time and spans are
+//! not used, so an event that is switched off costs one load, and nothing has to be set up before
+//! the server starts.
+//!
+//! Kubernetes has verbosities where `tracing` has levels: errors, warnings and `info!` are always
+//! logged, `debug!` from `--v=4`, `trace!` from `--v=5`. A field `v` sets the verbosity of one
+//! event: `info!(v = 2, "compacted")`.
+
+mod format;
+mod vmodule;
+
+use std::io::Write;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use tracing::level_filters::LevelFilter;
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
+
+use format::Fields;
+use vmodule::VModule;
+
+/// How the lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    Text,
+    Json,
+}
+
+/// What the logging flags say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Settings {
+    pub(crate) format: Format,
+    pub(crate) verbosity: u32,
+    /// File patterns with a verbosity of their own.
+    pub(crate) vmodule: Vec<(String, u32)>,
+}
+
+/// The verbosity of the running server, for `/debug/flags/v`.
+#[derive(Debug, Clone)]
+pub(crate) struct Verbosity(Arc<AtomicU32>);
+
+impl Verbosity {
+    /// What counts now.
+    pub(crate) fn get(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Changes it for every log statement from here on.
+    #[allow(dead_code, reason = "/debug/flags/v is not wired in yet")]
+    pub(crate) fn set(&self, verbosity: u32) {
+        self.0.store(verbosity, Ordering::Relaxed);
+        // Every log statement remembers whether it is on; they have to ask again.
+        tracing::callsite::rebuild_interest_cache();
+    }
+}
+
+/// Starts logging to standard error. Only the first call has an effect on the process.
+pub(crate) fn start(settings: &Settings) -> Verbosity {
+    let logger = Logger::new(settings, Box::new(std::io::stderr()));
+    let verbosity = logger.verbosity.clone();
+    if tracing::subscriber::set_global_default(logger).is_err() {
+        tracing::warn!("logging was started twice");
+    }
+    verbosity
+}
+
+struct Logger {
+    format: Format,
+    verbosity: Verbosity,
+    vmodule: VModule,
+    time_zone: TimeZone,
+    process: u32,
+    now: fn() -> Timestamp,
+    out: Mutex<Box<dyn Write + Send>>,
+}
+
+impl Logger {
+    fn new(settings: &Settings, out: Box<dyn Write + Send>) -> Self {
+        Self {
+            format: settings.format,
+            verbosity: Verbosity(Arc::new(AtomicU32::new(settings.verbosity))),
+            vmodule: VModule::new(&settings.vmodule),
+            time_zone: TimeZone::system(),
+            process: std::process::id(),
+            now: Timestamp::now,
+            out: Mutex::new(out),
+        }
+    }
+
+    /// The verbosity that counts in the file of a log statement.
+    fn verbosity_at(&self, metadata: &Metadata<'_>) -> u32 {
+        metadata
+            .file()
+            .and_then(|file| self.vmodule.level(file))
+            .unwrap_or_else(|| self.verbosity.get())
+    }
+
+    fn line(&self, metadata: &Metadata<'_>, fields: &Fields) -> String {
+        let now = (self.now)();
+        match self.format {
+            Format::Text => {
+                let local = self.time_zone.to_datetime(now);
+                format::text(local, self.process, metadata, fields)
+            }
+            Format::Json => format::json(now, metadata, fields),
+        }
+    }
+}
+
+impl Subscriber for Logger {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.is_event() && lowest_verbosity(*metadata.level()) <= self.verbosity_at(metadata)
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(match self.verbosity.get().max(self.vmodule.level_max()) {
+            0..DEBUG_FROM => LevelFilter::INFO,
+            DEBUG_FROM..TRACE_FROM => LevelFilter::DEBUG,
+            TRACE_FROM.. => LevelFilter::TRACE,
+        })
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let metadata = event.metadata();
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        if fields.verbosity.is_some_and(|v| v > u64::from(self.verbosity_at(metadata))) {
+            return;
+        }
+        let line = self.line(metadata, &fields);
+        // One write for each line, so that lines of several threads do not mix. A full disk or a
+        // closed pipe behind standard error must not stop the server.
+        let _ = self.out.lock().unwrap_or_else(PoisonError::into_inner).write_all(line.as_bytes());
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        // Never asked for: spans are not enabled. Ids start at 1.
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+/// Kubernetes' convention: 4 is for debugging, 5 for tracing.
+const DEBUG_FROM: u32 = 4;
+const TRACE_FROM: u32 = 5;
+
+fn lowest_verbosity(level: Level) -> u32 {
+    match level {
+        Level::ERROR | Level::WARN | Level::INFO => 0,
+        Level::DEBUG => DEBUG_FROM,
+        Level::TRACE => TRACE_FROM,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,291 @@
+//! The options of the server: the flags with their final types, completed and validated in one go.
+
+mod cidr;
+mod runtime_config;
+mod tls;
+mod validate;
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::flags::{Effect, NamedCertKey, Parsed, PortRange, VersionFlag};
+use crate::gates::FeatureGates;
+use crate::logging;
+use crate::version;
+
+pub(crate) use cidr::Cidr;
+pub(crate) use runtime_config::RuntimeConfig;
+pub(crate) use tls::{KeyExchange, TlsVersion};
+
+/// Everything that can be chosen about a server.
+#[derive(Debug, Clone)]
+pub(crate) struct Options {
+    // Where it lives.
+    pub(crate) data_dir: PathBuf,
+    /// Generated keys and certificates.
+    pub(crate) pki_dir: PathBuf,
+    pub(crate) admin_kubeconfig: PathBuf,
+
+    // Where it listens and what it is called.
+    pub(crate) bind_address: IpAddr,
+    /// 0 picks a free port.
+    pub(crate) secure_port: u16,
+    pub(crate) advertise_address: IpAddr,
+    pub(crate) external_hostname: String,
+    pub(crate) permit_address_sharing: bool,
+    pub(crate) permit_port_sharing: bool,
+    pub(crate) version: version::Info,
+
+    // TLS.
+    /// Where a serving certificate is generated when none is given.
+    pub(crate) cert_dir: PathBuf,
+    pub(crate) serving_cert: Option<CertKey>,
+    pub(crate) sni_certs: Vec<NamedCertKey>,
+    pub(crate) tls_min_version: TlsVersion,
+    /// IANA names of TLS 1.2 suites; empty: all that are built in.
+    pub(crate) tls_cipher_suites: Vec<&'static str>,
+    /// Empty: all that are built in.
+    pub(crate) tls_key_exchanges: Vec<KeyExchange>,
+
+    // HTTP.
+    pub(crate) http2: bool,
+    pub(crate) http2_max_streams_per_connection: u32,
+    pub(crate) goaway_chance: f64,
+    pub(crate) strict_transport_security_directives: Vec<String>,
+    pub(crate) cors_allowed_origins: Vec<String>,
+    pub(crate) request_timeout: Duration,
+    /// A watch without a timeout of its own lasts between this and twice as long.
+    pub(crate) min_request_timeout: Duration,
+    /// 0: no limit.
+    pub(crate) max_requests_inflight: usize,
+    pub(crate) max_mutating_requests_inflight: usize,
+    pub(crate) profiling: bool,
+
+    // Life and death.
+    pub(crate) livez_grace_period: Duration,
+    pub(crate) shutdown_delay_duration: Duration,
+    pub(crate) shutdown_send_retry_after: bool,
+    pub(crate) shutdown_watch_termination_grace_period: Duration,
+
+    // Who may come in.
+    pub(crate) anonymous_auth: bool,
+    pub(crate) client_ca_file: Option<PathBuf>,
+    pub(crate) token_auth_file: Option<PathBuf>,
+
+    // What it serves and keeps.
+    pub(crate) feature_gates: FeatureGates,
+    pub(crate) runtime_config: RuntimeConfig,
+    pub(crate) delete_collection_workers: usize,
+    pub(crate) event_ttl: Duration,
+    /// `None`: history is never dropped.
+    pub(crate) compaction_interval: Option<Duration>,
+    /// One range, or two of different families; the first is the default for new services.
+    pub(crate) service_cluster_ip_ranges: Vec<Cidr>,
+    /// The address of service default/kubernetes: the first of the first range.
+    pub(crate) kubernetes_service_ip: IpAddr,
+    pub(crate) service_node_port_range: PortRange,
+
+    pub(crate) logging: logging::Settings,
+    /// What the user should know although the server starts, one line each.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// A certificate file with its private key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct CertKey {
+    pub(crate) cert_file: PathBuf,
+    pub(crate) key_file: PathBuf,
+}
+
+/// The address of the default route in the family of another address.
+pub(crate) type DefaultRoute = dyn Fn(IpAddr) -> Option<IpAddr>;
+
+impl Options {
+    /// Builds the options, or tells everything that is wrong with the flags. `api_versions` are the
+    /// group/versions that exist, as `apps/v1` and `v1`.
+    pub(crate) fn new(
+        parsed: &Parsed,
+        api_versions: &[&str],
+        default_route: &DefaultRoute,
+    ) -> Result<Self, Vec<String>> {
+        let mut errors = Vec::new();
+        let options = Self::complete(parsed, api_versions, default_route, &mut errors);
+        validate::validate(parsed, &options, &mut errors);
+        if errors.is_empty() { Ok(options) } else { Err(errors) }
+    }
+
+    /// Gives every flag its final type and derives what was left open. A value that does not fit is
+    /// replaced by one that does: `validate` looks at the flags themselves and refuses it.
+    fn complete(
+        parsed: &Parsed,
+        api_versions: &[&str],
+        default_route: &DefaultRoute,
+        errors: &mut Vec<String>,
+    ) -> Self {
+        let mut warnings = unsupported(parsed, errors);
+        let feature_gates =
+            FeatureGates::from_flag(&parsed.gates("feature-gates")).unwrap_or_else(|wrong| {
+                errors.extend(wrong);
+                FeatureGates::default()
+            });
+        warnings.extend(feature_gates.warnings.iter().cloned());
+        let runtime_config = RuntimeConfig::from_flag(&parsed.map("runtime-config"), api_versions)
+            .unwrap_or_else(|wrong| {
+                errors.extend(wrong);
+                RuntimeConfig::default()
+            });
+        let service_cluster_ip_ranges =
+            cidr::service_ranges(&parsed.text("service-cluster-ip-range"), errors);
+        let tls = tls::Tls::from_flags(parsed, errors, &mut warnings);
+
+        let data_dir = PathBuf::from(parsed.text("data-dir"));
+        let pki_dir = data_dir.join("pki");
+        // Compat: an empty address is every address.
+        let bind_address = parsed.ip("bind-address").unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+        let advertise_address =
+            advertised(parsed.ip("advertise-address"), bind_address, default_route);
+        let external_hostname = match parsed.text("external-hostname") {
+            host if host.is_empty() => advertise_address.to_string(),
+            host => host,
+        };
+        let reported = match parsed.version("version") {
+            VersionFlag::Report(version) => Some(version),
+            _ => None,
+        };
+
+        Self {
+            admin_kubeconfig: data_dir.join("admin.kubeconfig"),
+            cert_dir: path(parsed, "cert-dir").unwrap_or_else(|| pki_dir.clone()),
+            data_dir,
+            pki_dir,
+
+            bind_address,
+            secure_port: u16::try_from(parsed.int("secure-port")).unwrap_or(0),
+            advertise_address,
+            external_hostname,
+            permit_address_sharing: parsed.bool("permit-address-sharing"),
+            permit_port_sharing: parsed.bool("permit-port-sharing"),
+            version: version::info(reported.as_deref()),
+
+            serving_cert: path(parsed, "tls-cert-file")
+                .zip(path(parsed, "tls-private-key-file"))
+                .map(|(cert_file, key_file)| CertKey { cert_file, key_file }),
+            sni_certs: parsed.cert_keys("tls-sni-cert-key"),
+            tls_min_version: tls.min_version,
+            tls_cipher_suites: tls.cipher_suites,
+            tls_key_exchanges: tls.key_exchanges,
+
+            http2: !parsed.bool("disable-http2-serving"),
+            http2_max_streams_per_connection: match parsed.int("http2-max-streams-per-connection") {
+                ..=0 => HTTP2_STREAMS_DEFAULT,
+                streams => u32::try_from(streams).unwrap_or(u32::MAX),
+            },
+            goaway_chance: parsed.float("goaway-chance"),
+            strict_transport_security_directives: parsed
+                .texts("strict-transport-security-directives"),
+            cors_allowed_origins: parsed.texts("cors-allowed-origins"),
+            request_timeout: duration(parsed, "request-timeout"),
+            min_request_timeout: Duration::from_secs(count(parsed, "min-request-timeout") as u64),
+            max_requests_inflight: count(parsed, "max-requests-inflight"),
+            max_mutating_requests_inflight: count(parsed, "max-mutating-requests-inflight"),
+            profiling: parsed.bool("profiling"),
+
+            livez_grace_period: duration(parsed, "livez-grace-period"),
+            shutdown_delay_duration: duration(parsed, "shutdown-delay-duration"),
+            shutdown_send_retry_after: parsed.bool("shutdown-send-retry-after"),
+            shutdown_watch_termination_grace_period: duration(
+                parsed,
+                "shutdown-watch-termination-grace-period",
+            ),
+
+            anonymous_auth: parsed.bool("anonymous-auth"),
+            client_ca_file: path(parsed, "client-ca-file"),
+            token_auth_file: path(parsed, "token-auth-file"),
+
+            feature_gates,
+            runtime_config,
+            // Compat: less than one worker is one worker.
+            delete_collection_workers: count(parsed, "delete-collection-workers").max(1),
+            event_ttl: duration(parsed, "event-ttl"),
+            compaction_interval: Some(duration(parsed, "etcd-compaction-interval"))
+                .filter(|interval| !interval.is_zero()),
+            kubernetes_service_ip: service_cluster_ip_ranges
+                .first()
+                .map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), Cidr::first_address),
+            service_cluster_ip_ranges,
+            service_node_port_range: parsed.port_range("service-node-port-range"),
+
+            logging: logging::Settings {
+                format: match parsed.text("logging-format").as_str() {
+                    "json" => logging::Format::Json,
+                    _ => logging::Format::Text,
+                },
+                verbosity: parsed.level("v"),
+                vmodule: parsed.vmodule("vmodule"),
+            },
+            warnings,
+        }
+    }
+}
+
+/// What the server gives to clients when the flag leaves it open, as kube-apiserver does.
+const HTTP2_STREAMS_DEFAULT: u32 = 100;
+
+/// Flags that cannot do yet what they say: an error where it would be dangerous to go on without, a
+/// warning otherwise.
+fn unsupported(parsed: &Parsed, errors: &mut Vec<String>) -> Vec<String> {
+    for flag in parsed.changed(Effect::Refused) {
+        errors.push(format!(
+            "--{} is not available in Pintle yet, and security or data may depend on it: leave it \
+             at its default",
+            flag.name
+        ));
+    }
+    let harmless = parsed.changed(Effect::Harmless);
+    harmless.map(|flag| format!("--{} has no effect in Pintle yet", flag.name)).collect()
+}
+
+/// Where others reach this server: as told, or where it listens, or by the default route. A machine
+/// without a route has only itself.
+fn advertised(told: Option<IpAddr>, bind: IpAddr, default_route: &DefaultRoute) -> IpAddr {
+    let useful = |ip: &IpAddr| !ip.is_unspecified();
+    // Endpoints may not be loopback addresses, so listening on one is no answer.
+    let bound = Some(bind).filter(|ip| useful(ip) && !ip.is_loopback());
+    told.filter(useful).or(bound).or_else(|| default_route(bind)).unwrap_or(if bind.is_ipv6() {
+        IpAddr::V6(Ipv6Addr::LOCALHOST)
+    } else {
+        IpAddr::V4(Ipv4Addr::LOCALHOST)
+    })
+}
+
+/// Asks the kernel which address it would send from. Connecting a datagram socket sends nothing;
+/// the addresses are those reserved for documentation.
+pub(crate) fn default_route(like: IpAddr) -> Option<IpAddr> {
+    let from = |local: IpAddr, remote: IpAddr| {
+        let socket = UdpSocket::bind((local, 0)).ok()?;
+        socket.connect((remote, 9)).ok()?;
+        let ip = socket.local_addr().ok()?.ip();
+        (!ip.is_unspecified() && !ip.is_loopback()).then_some(ip)
+    };
+    let v4 = || from(Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::new(192, 0, 2, 1).into());
+    let v6 = || {
+        from(Ipv6Addr::UNSPECIFIED.into(), Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into())
+    };
+    if like.is_ipv6() { v6().or_else(v4) } else { v4().or_else(v6) }
+}
+
+fn path(parsed: &Parsed, name: &str) -> Option<PathBuf> {
+    Some(parsed.text(name)).filter(|text| !text.is_empty()).map(PathBuf::from)
+}
+
+fn duration(parsed: &Parsed, name: &str) -> Duration {
+    Duration::from_nanos(u64::try_from(parsed.nanos(name)).unwrap_or(0))
+}
+
+fn count(parsed: &Parsed, name: &str) -> usize {
+    usize::try_from(parsed.int(name)).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests;

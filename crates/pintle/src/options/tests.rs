@@ -1,0 +1,203 @@
+//! Options from command lines.
+
+use super::*;
+use crate::flags;
+
+const API_VERSIONS: &[&str] = &["v1", "apps/v1", "flowcontrol.apiserver.k8s.io/v1"];
+
+fn read(args: &[&str]) -> Result<Options, Vec<String>> {
+    let parsed = flags::parse(args.iter().map(|&arg| arg.to_owned())).expect("well-formed flags");
+    Options::new(&parsed, API_VERSIONS, &|like| {
+        Some(if like.is_ipv6() { "2001:db8::7".parse() } else { "192.0.2.7".parse() }.unwrap())
+    })
+}
+
+#[test]
+fn no_flags_give_a_server_that_starts_anywhere() {
+    let options = read(&[]).unwrap();
+    assert_eq!(options.data_dir, PathBuf::from("./pintle-data"));
+    assert_eq!(options.cert_dir, PathBuf::from("./pintle-data/pki"));
+    assert_eq!(options.admin_kubeconfig, PathBuf::from("./pintle-data/admin.kubeconfig"));
+    assert_eq!(options.bind_address.to_string(), "127.0.0.1");
+    assert_eq!(options.secure_port, 6443);
+    assert_eq!(options.advertise_address.to_string(), "192.0.2.7");
+    assert_eq!(options.external_hostname, "192.0.2.7");
+    assert_eq!(options.http2_max_streams_per_connection, 100);
+    assert_eq!(options.request_timeout, Duration::from_mins(1));
+    assert_eq!(options.min_request_timeout, Duration::from_mins(30));
+    assert_eq!(options.event_ttl, Duration::from_hours(1));
+    assert_eq!(options.compaction_interval, Some(Duration::from_mins(5)));
+    assert_eq!(options.kubernetes_service_ip.to_string(), "10.0.0.1");
+    assert_eq!(options.serving_cert, None);
+    assert_eq!(options.version.git_version, "v1.36.4+pintle");
+    assert_eq!(options.warnings, Vec::<String>::new());
+}
+
+#[test]
+fn a_server_advertises_where_it_can_be_reached() {
+    let cases: [(&[&str], &str); 6] = [
+        (&["--advertise-address=192.0.2.1"], "192.0.2.1"),
+        (&["--bind-address=192.0.2.2"], "192.0.2.2"),
+        (&["--bind-address=0.0.0.0"], "192.0.2.7"),
+        (&["--bind-address="], "192.0.2.7"),
+        (&["--bind-address=192.0.2.2", "--advertise-address=0.0.0.0"], "192.0.2.2"),
+        (&["--bind-address=::1", "--service-cluster-ip-range=fd00::/108"], "2001:db8::7"),
+    ];
+    for (args, expected) in cases {
+        assert_eq!(read(args).unwrap().advertise_address.to_string(), expected, "{args:?}");
+    }
+    let nowhere = advertised(None, "::1".parse().unwrap(), &|_| None);
+    assert_eq!(nowhere.to_string(), "::1", "a machine without network has itself");
+}
+
+#[test]
+fn flags_reach_their_options() {
+    let options = read(&[
+        "--secure-port=0",
+        "--tls-cert-file=a.crt",
+        "--tls-private-key-file=a.key",
+        "--cert-dir=/c",
+        "--external-hostname=h",
+        "--etcd-compaction-interval=0",
+        "--delete-collection-workers=-3",
+        "--http2-max-streams-per-connection=7",
+        "--version=v1.36.4-x",
+        "--feature-gates=WatchList=false",
+        "--runtime-config=apps/v1=false",
+        "--watch-cache=false",
+        "-v2",
+        "--logging-format=json",
+    ])
+    .unwrap();
+    assert_eq!(options.secure_port, 0);
+    assert_eq!(
+        options.serving_cert,
+        Some(CertKey { cert_file: "a.crt".into(), key_file: "a.key".into() })
+    );
+    assert_eq!(options.cert_dir, PathBuf::from("/c"));
+    assert_eq!(options.external_hostname, "h");
+    assert_eq!(options.compaction_interval, None);
+    assert_eq!(options.delete_collection_workers, 1);
+    assert_eq!(options.http2_max_streams_per_connection, 7);
+    assert_eq!(options.version.git_version, "v1.36.4-x");
+    assert!(!options.feature_gates.enabled("WatchList"));
+    assert!(!options.runtime_config.serves("apps", "v1", "deployments", true));
+    assert_eq!(options.logging.verbosity, 2);
+    assert_eq!(options.logging.format, logging::Format::Json);
+    assert_eq!(
+        options.warnings,
+        [
+            "--watch-cache has no effect in Pintle yet",
+            "feature gate WatchList has no effect in Pintle yet"
+        ]
+    );
+}
+
+#[test]
+fn every_rule_that_is_broken_is_told() {
+    let cases: [(&[&str], &[&str]); 17] = [
+        (
+            &[
+                "--secure-port=70000",
+                "--goaway-chance=0.5",
+                "--min-request-timeout=-1",
+                "--etcd-servers=http://e:2379",
+                "--feature-gates=Foo=true",
+            ],
+            &[
+                "--etcd-servers is not available in Pintle yet, and security or data may depend on it: leave it at its default",
+                "unrecognized feature gate: Foo",
+                "--min-request-timeout can not be negative value",
+                "--goaway-chance can not be less than 0 or greater than 0.02",
+                "--secure-port 70000 must be between 0 and 65535, inclusive. 0 picks a free port",
+            ],
+        ),
+        (
+            &["--goaway-chance=NaN"],
+            &["--goaway-chance can not be less than 0 or greater than 0.02"],
+        ),
+        (&["--request-timeout=-1s"], &["--request-timeout can not be negative value"]),
+        (
+            &["--max-requests-inflight=0", "--max-mutating-requests-inflight=0"],
+            &[
+                "invalid configuration: MaxRequestsInFlight=0 and MaxMutatingRequestsInFlight=0; they must add up to something positive",
+            ],
+        ),
+        (
+            &[
+                "--max-requests-inflight=0",
+                "--max-mutating-requests-inflight=0",
+                "--enable-priority-and-fairness=false",
+            ],
+            &[],
+        ),
+        (
+            &["--tls-cert-file=a.crt"],
+            &[
+                "missing filename for serving cert: --tls-cert-file and --tls-private-key-file go together",
+            ],
+        ),
+        (
+            &["--tls-sni-cert-key=,b"],
+            &["failed to load SNI cert and key: missing filename for serving cert in \",b\""],
+        ),
+        (
+            &["--strict-transport-security-directives=max-age=1,preload,x,"],
+            &[
+                "--strict-transport-security-directives invalid, allowed values: max-age=expireTime, includeSubDomains, preload. see https://tools.ietf.org/html/rfc6797#section-6.1 for more information",
+                "empty value in strict-transport-security-directives",
+            ],
+        ),
+        (
+            &["--cors-allowed-origins=example.com,//example\\.com(:|$)"],
+            &[
+                "--cors-allowed-origins has an invalid regular expression: regular expression does not pin to start/end of host in the origin header: \"example.com\"",
+            ],
+        ),
+        (
+            &["--service-cluster-ip-range=fd00::/108"],
+            &["service IP family \"fd00::/108\" must match public address family \"192.0.2.7\""],
+        ),
+        (
+            &["--kubernetes-service-node-port=80"],
+            &["kubernetes service node port range 30000-32767 doesn't contain 80"],
+        ),
+        (
+            &["--runtime-config=api/ga=false,flowcontrol.apiserver.k8s.io/v1=false"],
+            &[
+                "--runtime-config=flowcontrol.apiserver.k8s.io/v1=false conflicts with --enable-priority-and-fairness=true",
+            ],
+        ),
+        (&["--runtime-config=api/ga=false,flowcontrol.apiserver.k8s.io/v1=true"], &[]),
+        (
+            &["--logging-format=xml", "--vmodule=a=1", "--log-flush-frequency=0"],
+            &[
+                "flushFrequency: Invalid value: \"0s\": Must be greater than zero",
+                "format: Invalid value: \"xml\": Unsupported log format",
+                "vmodule: Forbidden: Only supported for text log format",
+            ],
+        ),
+        (
+            &["--coordinated-leadership-lease-duration=1s"],
+            &[
+                "--coordinated-leadership-lease-duration must be greater than --coordinated-leadership-renew-deadline",
+            ],
+        ),
+        (&["--data-dir="], &["--data-dir must not be empty"]),
+        (
+            &[
+                "--apiserver-count=0",
+                "--storage-media-type=text/plain",
+                "--endpoint-reconciler-type=x",
+            ],
+            &[
+                "--storage-media-type \"text/plain\" invalid, allowed values: application/json, application/vnd.kubernetes.protobuf, application/yaml",
+                "Reconciler not implemented: x",
+                "--apiserver-count should be a positive number, but value '0' provided",
+            ],
+        ),
+    ];
+    for (args, expected) in cases {
+        assert_eq!(read(args).err().unwrap_or_default(), expected, "{args:?}");
+    }
+}
