@@ -1,0 +1,313 @@
+//! The body of a response: bytes that are there, chunks made on demand, or events as they happen.
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures_core::Stream;
+use http_body::{Frame, SizeHint};
+
+use crate::gzip::GzipChunks;
+
+/// What may go wrong while a body is sent; the client then sees a reset stream or a cut connection.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// A response body. Nothing is produced before the connection asks for it, so a slow client costs one chunk.
+#[derive(Default)]
+pub struct Body {
+    source: Source,
+    /// What must live as long as the response is being sent: seats, counters, snapshots.
+    guards: Vec<Box<dyn Any + Send>>,
+}
+
+#[derive(Default)]
+pub(crate) enum Source {
+    #[default]
+    Empty,
+    Full(Bytes),
+    Chunks(Chunks),
+    Gzip(GzipChunks),
+    Events(Pin<Box<dyn Stream<Item = Result<Bytes, BoxError>> + Send>>),
+    Foreign(Pin<Box<dyn http_body::Body<Data = Bytes, Error = BoxError> + Send>>),
+}
+
+/// Chunks that are produced as they are sent.
+pub(crate) struct Chunks {
+    /// Already produced, because somebody had to look at the beginning.
+    pub(crate) ready: VecDeque<Bytes>,
+    pub(crate) rest: Box<dyn Iterator<Item = Result<Bytes, BoxError>> + Send>,
+    /// Bytes still to come, if that was known in advance.
+    pub(crate) length: Option<u64>,
+}
+
+impl Body {
+    /// No bytes at all.
+    pub fn empty() -> Self {
+        Self::default()
+    }
+
+    /// All bytes, already there.
+    pub fn full(bytes: impl Into<Bytes>) -> Self {
+        let bytes = bytes.into();
+        Self::of(if bytes.is_empty() { Source::Empty } else { Source::Full(bytes) })
+    }
+
+    /// Chunks pulled one at a time, each when the one before is on its way (LIST). An error ends the response abruptly.
+    pub fn chunks<I>(chunks: I) -> Self
+    where
+        I: IntoIterator<Item = Result<Bytes, BoxError>>,
+        I::IntoIter: Send + 'static,
+    {
+        Self::of(Source::Chunks(Chunks {
+            ready: VecDeque::new(),
+            rest: Box::new(chunks.into_iter()),
+            length: None,
+        }))
+    }
+
+    /// As [`Body::chunks`], with a known total, so that the client gets a `Content-Length`.
+    pub fn sized_chunks<I>(length: u64, chunks: I) -> Self
+    where
+        I: IntoIterator<Item = Result<Bytes, BoxError>>,
+        I::IntoIter: Send + 'static,
+    {
+        let mut body = Self::chunks(chunks);
+        if let Source::Chunks(chunks) = &mut body.source {
+            chunks.length = Some(length);
+        }
+        body
+    }
+
+    /// Events sent as they come (WATCH, logs): each item is flushed at once and never compressed.
+    pub fn events<S>(events: S) -> Self
+    where
+        S: Stream<Item = Result<Bytes, BoxError>> + Send + 'static,
+    {
+        Self::of(Source::Events(Box::pin(events)))
+    }
+
+    /// Somebody else's body, passed through frame by frame (proxies).
+    pub fn foreign<B>(body: B) -> Self
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        Self::of(Source::Foreign(Box::pin(MapError(Box::pin(body)))))
+    }
+
+    pub(crate) fn of(source: Source) -> Self {
+        Self { source, guards: Vec::new() }
+    }
+
+    /// Keeps `guard` until the last byte was handed over or the client is gone, whichever is first.
+    pub fn hold(&mut self, guard: impl Any + Send) {
+        self.guards.push(Box::new(guard));
+    }
+
+    /// The bytes, when all of them are there.
+    pub fn as_bytes(&self) -> Option<&Bytes> {
+        match &self.source {
+            Source::Full(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// Whether this body goes on for as long as events come.
+    pub fn is_events(&self) -> bool {
+        matches!(self.source, Source::Events(_))
+    }
+
+    pub(crate) fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// The same guards around another source.
+    pub(crate) fn map_source(self, map: impl FnOnce(Source) -> Source) -> Self {
+        Self { source: map(self.source), guards: self.guards }
+    }
+
+    fn poll_source(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let next = match &mut self.source {
+            Source::Empty => None,
+            Source::Full(bytes) => {
+                let bytes = std::mem::take(bytes);
+                self.source = Source::Empty;
+                Some(Ok(bytes))
+            }
+            Source::Chunks(chunks) => chunks.next(),
+            Source::Gzip(chunks) => chunks.next(),
+            Source::Events(events) => std::task::ready!(events.as_mut().poll_next(cx)),
+            Source::Foreign(body) => return body.as_mut().poll_frame(cx),
+        };
+        Poll::Ready(next.map(|chunk| chunk.map(Frame::data)))
+    }
+}
+
+impl Iterator for Chunks {
+    type Item = Result<Bytes, BoxError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let chunk = match self.ready.pop_front() {
+                Some(chunk) => Ok(chunk),
+                None => self.rest.next()?,
+            };
+            // An empty DATA frame would only cost the client something.
+            if matches!(&chunk, Ok(bytes) if bytes.is_empty()) {
+                continue;
+            }
+            if let (Ok(bytes), Some(length)) = (&chunk, &mut self.length) {
+                *length = length.saturating_sub(bytes.len() as u64);
+            }
+            return Some(chunk);
+        }
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let frame = std::task::ready!(self.poll_source(cx));
+        if !matches!(frame, Some(Ok(_))) {
+            // Ended or broken: there is nothing left to produce, so nothing is held any longer.
+            self.source = Source::Empty;
+            self.guards.clear();
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.source {
+            Source::Empty => true,
+            Source::Foreign(body) => body.is_end_stream(),
+            _ => false,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.source {
+            Source::Empty => SizeHint::with_exact(0),
+            Source::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Source::Chunks(Chunks { length: Some(length), .. }) => SizeHint::with_exact(*length),
+            Source::Foreign(body) => body.size_hint(),
+            Source::Chunks(_) | Source::Gzip(_) | Source::Events(_) => SizeHint::default(),
+        }
+    }
+}
+
+impl<T: Into<Bytes>> From<T> for Body {
+    fn from(bytes: T) -> Self {
+        Self::full(bytes)
+    }
+}
+
+/// Gives a foreign body our error type.
+struct MapError<B>(Pin<Box<B>>);
+
+impl<B> http_body::Body for MapError<B>
+where
+    B: http_body::Body<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        self.0.as_mut().poll_frame(cx).map_err(Into::into)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.0.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use http_body::Body as _;
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    fn chunk(text: &'static str) -> Result<Bytes, BoxError> {
+        Ok(Bytes::from_static(text.as_bytes()))
+    }
+
+    async fn text(body: Body) -> String {
+        let bytes = body.collect().await.expect("no chunk is an error").to_bytes();
+        String::from_utf8(bytes.to_vec()).expect("tests send text")
+    }
+
+    #[tokio::test]
+    async fn every_kind_of_body_gives_its_bytes_and_its_length() {
+        let cases = [
+            (Body::empty(), Some(0), ""),
+            (Body::full(""), Some(0), ""),
+            (Body::from("abc"), Some(3), "abc"),
+            (Body::chunks([chunk("ab"), chunk(""), chunk("c")]), None, "abc"),
+            (Body::sized_chunks(3, [chunk("ab"), chunk("c")]), Some(3), "abc"),
+            (Body::events(futures_util::stream::iter([chunk("a"), chunk("b")])), None, "ab"),
+            (Body::foreign(http_body_util::Full::new(Bytes::from_static(b"far"))), Some(3), "far"),
+        ];
+        for (body, length, expected) in cases {
+            assert_eq!(body.size_hint().exact(), length, "length of {expected:?}");
+            assert_eq!(text(body).await, expected);
+        }
+    }
+
+    #[tokio::test]
+    async fn chunks_are_made_only_when_asked_for() {
+        let made = Arc::new(AtomicUsize::new(0));
+        let counter = made.clone();
+        let mut body = Body::chunks((0..10).map(move |_| {
+            counter.fetch_add(1, Ordering::Relaxed);
+            chunk("x")
+        }));
+        assert_eq!(made.load(Ordering::Relaxed), 0);
+        body.frame().await.expect("ten chunks").expect("no error");
+        body.frame().await.expect("ten chunks").expect("no error");
+        assert_eq!(made.load(Ordering::Relaxed), 2);
+    }
+
+    #[tokio::test]
+    async fn guards_go_at_the_end_at_an_error_and_with_the_body() {
+        let held = Arc::new(());
+        let holding = |mut body: Body| {
+            body.hold(held.clone());
+            body
+        };
+
+        let mut ended = holding(Body::from("x"));
+        ended.frame().await.expect("one frame").expect("no error");
+        assert_eq!(Arc::strong_count(&held), 2, "the last bytes are still on their way");
+        assert!(ended.frame().await.is_none());
+        assert_eq!(Arc::strong_count(&held), 1);
+
+        let mut broken = holding(Body::chunks([Err("store is gone".into())]));
+        assert!(broken.frame().await.expect("one frame").is_err());
+        assert_eq!(Arc::strong_count(&held), 1);
+        assert!(broken.frame().await.is_none());
+
+        drop(holding(Body::events(futures_util::stream::pending())));
+        assert_eq!(Arc::strong_count(&held), 1);
+    }
+}

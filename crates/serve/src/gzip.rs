@@ -1,0 +1,254 @@
+//! Compressed answers, under the conditions kube-apiserver sets: only large ones, only for who asks, and fast.
+
+use std::collections::VecDeque;
+use std::io::Write;
+
+use bytes::{Bytes, BytesMut};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, VARY};
+use http::{HeaderMap, HeaderValue, Response};
+
+use crate::body::{Body, BoxError, Chunks, Source};
+
+/// Compresses `response` if the client of `request` accepts gzip and the body is worth it. A watch never is: its events have
+/// to leave one by one. A list whose size is unknown is looked at until it passes the threshold.
+pub fn compress(request: &HeaderMap, response: Response<Body>) -> Response<Body> {
+    if !accepts_gzip(request) || response.headers().contains_key(CONTENT_ENCODING) {
+        return response;
+    }
+    let (mut head, body) = response.into_parts();
+    let body = body.map_source(compress_source);
+    if body.is_gzip() {
+        head.headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        head.headers.append(VARY, HeaderValue::from_static("Accept-Encoding"));
+        head.headers.remove(CONTENT_LENGTH);
+    }
+    Response::from_parts(head, body)
+}
+
+/// Whether `gzip` is one of the encodings the client names.
+///
+/// Compat: only the first header line counts, and a weight (`gzip;q=1.0`) is not understood; both as in kube-apiserver.
+pub fn accepts_gzip(request: &HeaderMap) -> bool {
+    let Some(encodings) = request.get(ACCEPT_ENCODING) else { return false };
+    encodings.as_bytes().split(|byte| *byte == b',').any(|token| token.trim_ascii() == b"gzip")
+}
+
+fn compress_source(source: Source) -> Source {
+    match source {
+        Source::Full(bytes) if bytes.len() > THRESHOLD_BYTES => {
+            let pieces = Pieces(bytes);
+            let chunks =
+                Chunks { ready: VecDeque::new(), rest: Box::new(pieces.map(Ok)), length: None };
+            Source::Gzip(GzipChunks::new(chunks))
+        }
+        Source::Chunks(chunks) => match beginning(chunks) {
+            Beginning::Large(chunks) => Source::Gzip(GzipChunks::new(chunks)),
+            Beginning::Small(source) => source,
+        },
+        other => other,
+    }
+}
+
+enum Beginning {
+    Large(Chunks),
+    Small(Source),
+}
+
+/// Pulls chunks until they are worth compressing. A body that ends before that is sent as one piece.
+fn beginning(mut chunks: Chunks) -> Beginning {
+    match chunks.length {
+        Some(length) if length > THRESHOLD_BYTES as u64 => return Beginning::Large(chunks),
+        Some(_) => return Beginning::Small(Source::Chunks(chunks)),
+        None => {}
+    }
+    let mut seen = 0;
+    let mut ready = VecDeque::new();
+    while seen <= THRESHOLD_BYTES {
+        match chunks.next() {
+            Some(Ok(chunk)) => {
+                seen += chunk.len();
+                ready.push_back(chunk);
+            }
+            // Whoever sends the body will meet the error after the good chunks.
+            Some(Err(error)) => {
+                let rest = Box::new(std::iter::once(Err(error)));
+                return Beginning::Small(Source::Chunks(Chunks { ready, rest, length: None }));
+            }
+            None => return Beginning::Small(joined(ready, seen)),
+        }
+    }
+    Beginning::Large(Chunks { ready, rest: chunks.rest, length: None })
+}
+
+fn joined(mut ready: VecDeque<Bytes>, length: usize) -> Source {
+    match ready.len() {
+        0 => Source::Empty,
+        1 => Source::Full(ready.pop_front().expect("its length is one")),
+        _ => {
+            let mut bytes = BytesMut::with_capacity(length);
+            for chunk in ready {
+                bytes.extend_from_slice(&chunk);
+            }
+            Source::Full(bytes.freeze())
+        }
+    }
+}
+
+/// Bodies up to this size are sent as they are: compressing them costs more than it saves.
+const THRESHOLD_BYTES: usize = 128 * 1024;
+
+/// Large bytes in pieces, so that compressing them never holds up the other streams of a connection for long.
+struct Pieces(Bytes);
+
+impl Iterator for Pieces {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        let piece = self.0.split_to(self.0.len().min(PIECE_BYTES));
+        (!piece.is_empty()).then_some(piece)
+    }
+}
+
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// Compresses chunk by chunk, as they are sent.
+pub(crate) struct GzipChunks {
+    chunks: Chunks,
+    /// Gone once the trailer is written.
+    encoder: Option<GzEncoder<Vec<u8>>>,
+}
+
+impl GzipChunks {
+    fn new(chunks: Chunks) -> Self {
+        let output = Vec::with_capacity(OUTPUT_BYTES);
+        Self { chunks, encoder: Some(GzEncoder::new(output, Compression::new(LEVEL))) }
+    }
+
+    /// Feeds the encoder until it has given enough for a frame; `None` when the body is complete.
+    pub(crate) fn next(&mut self) -> Option<Result<Bytes, BoxError>> {
+        let mut encoder = self.encoder.take()?;
+        while let Some(chunk) = self.chunks.next() {
+            if let Err(error) = chunk.and_then(|chunk| Ok(encoder.write_all(&chunk)?)) {
+                return Some(Err(error));
+            }
+            if encoder.get_ref().len() >= OUTPUT_BYTES / 2 {
+                let output = std::mem::replace(encoder.get_mut(), Vec::with_capacity(OUTPUT_BYTES));
+                self.encoder = Some(encoder);
+                return Some(Ok(output.into()));
+            }
+        }
+        match encoder.finish() {
+            Ok(output) if output.is_empty() => None,
+            Ok(output) => Some(Ok(output.into())),
+            Err(error) => Some(Err(error.into())),
+        }
+    }
+}
+
+/// The fastest level: higher ones save a few percent of the bytes and cost several times the time.
+const LEVEL: u32 = 1;
+/// A frame of compressed output is between half of this and somewhat more than this.
+const OUTPUT_BYTES: usize = 32 * 1024;
+
+impl Body {
+    fn is_gzip(&self) -> bool {
+        matches!(self.source(), Source::Gzip(_))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    fn request(accept_encoding: &str) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        if !accept_encoding.is_empty() {
+            headers.insert(ACCEPT_ENCODING, accept_encoding.parse().expect("test header"));
+        }
+        headers
+    }
+
+    /// Text that compresses, but not to nothing.
+    fn text(length: usize) -> Vec<u8> {
+        (0..length).map(|i| b"abcdefghijklmnop{\":}0123456789"[(i * i / 7 + i) % 30]).collect()
+    }
+
+    fn chunks(text: &[u8], size: usize) -> Vec<Result<Bytes, BoxError>> {
+        text.chunks(size).map(|chunk| Ok(Bytes::copy_from_slice(chunk))).collect()
+    }
+
+    #[tokio::test]
+    async fn only_large_bodies_of_clients_that_ask_are_compressed() {
+        const KIB_128: usize = 128 * 1024;
+        let full = |length| Body::full(text(length));
+        let list = |length| Body::chunks(chunks(&text(length), 10_000));
+        let sized = |length| Body::sized_chunks(length as u64, chunks(&text(length), 10_000));
+        let watch =
+            |length| Body::events(futures_util::stream::iter(chunks(&text(length), 10_000)));
+        let cases: Vec<(&str, Body, usize, bool)> = vec![
+            ("gzip", full(KIB_128), KIB_128, false),
+            ("gzip", full(KIB_128 + 1), KIB_128 + 1, true),
+            ("gzip", full(1_000_000), 1_000_000, true),
+            ("deflate, gzip ,br", full(200_000), 200_000, true),
+            ("", full(200_000), 200_000, false),
+            ("br", full(200_000), 200_000, false),
+            ("gzip;q=1.0", full(200_000), 200_000, false),
+            ("gzip", list(0), 0, false),
+            ("gzip", list(10), 10, false),
+            ("gzip", list(KIB_128), KIB_128, false),
+            ("gzip", list(KIB_128 + 1), KIB_128 + 1, true),
+            ("gzip", list(1_000_000), 1_000_000, true),
+            ("gzip", sized(100_000), 100_000, false),
+            ("gzip", sized(200_000), 200_000, true),
+            ("gzip", watch(200_000), 200_000, false),
+        ];
+        for (index, (accept, body, length, compressed)) in cases.into_iter().enumerate() {
+            let response = compress(&request(accept), Response::new(body));
+            let headers = response.headers().clone();
+            let bytes = response.into_body().collect().await.expect("no error").to_bytes();
+            assert_eq!(headers.contains_key(CONTENT_ENCODING), compressed, "case {index}");
+            assert_eq!(
+                headers.get(VARY).is_some_and(|vary| vary == "Accept-Encoding"),
+                compressed,
+                "case {index}"
+            );
+            let plain = if compressed {
+                assert!(bytes.len() < length, "case {index} is smaller");
+                let mut plain = Vec::new();
+                flate2::read::GzDecoder::new(&bytes[..])
+                    .read_to_end(&mut plain)
+                    .expect("valid gzip");
+                plain
+            } else {
+                bytes.to_vec()
+            };
+            assert!(plain == text(length), "case {index} has the same bytes");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_already_encoded_answer_stays_as_it_is() {
+        let response =
+            Response::builder().header(CONTENT_ENCODING, "br").body(Body::full(text(200_000)));
+        let response = compress(&request("gzip"), response.expect("valid response"));
+        assert_eq!(response.headers()[CONTENT_ENCODING], "br");
+        assert!(!response.headers().contains_key(VARY));
+    }
+
+    #[tokio::test]
+    async fn an_error_in_a_list_reaches_the_connection() {
+        for good_bytes in [10, 300_000] {
+            let mut all = chunks(&text(good_bytes), 10_000);
+            all.push(Err("compacted".into()));
+            let response = compress(&request("gzip"), Response::new(Body::chunks(all)));
+            let error = response.into_body().collect().await.expect_err("the list broke off");
+            assert_eq!(error.to_string(), "compacted", "after {good_bytes} bytes");
+        }
+    }
+}

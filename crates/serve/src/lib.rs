@@ -1,0 +1,6 @@
+//!
+
+pub mod body;
+pub mod gzip;
+pub mod pki;
+pub mod tls;

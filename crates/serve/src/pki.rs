@@ -1,0 +1,462 @@
+//! The server's own certificates and keys, for whoever brings none: made at the first start, kept, and renewed in time.
+
+mod files;
+
+use std::collections::BTreeSet;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, SanType,
+};
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::ServerCertVerifier;
+use rustls::crypto::ring;
+use rustls::sign::CertifiedKey;
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
+
+use self::files::{Batch, make_private_dir, read_optional};
+use crate::tls::{Roots, verify_chain};
+
+/// Where the files of the PKI are; all of them exist.
+#[derive(Debug, Clone)]
+pub struct Pki {
+    /// Signs serving and client certificates.
+    pub ca_cert: PathBuf,
+    pub ca_key: PathBuf,
+    pub serving_cert: PathBuf,
+    pub serving_key: PathBuf,
+    /// Signs the certificates of front proxies, a trust of its own.
+    pub front_proxy_ca_cert: PathBuf,
+    pub front_proxy_client_cert: PathBuf,
+    pub front_proxy_client_key: PathBuf,
+    /// Signs service account tokens.
+    pub service_account_key: PathBuf,
+    pub service_account_pub: PathBuf,
+    /// A client certificate of the group `system:masters`.
+    pub admin_cert: PathBuf,
+    pub admin_key: PathBuf,
+    admin_kubeconfig: PathBuf,
+}
+
+/// Why the PKI cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum PkiError {
+    #[error("{}: {error}", path.display())]
+    File { path: PathBuf, error: io::Error },
+    #[error("{}: {reason}", path.display())]
+    Content { path: PathBuf, reason: String },
+    #[error("certificate cannot be made: {0}")]
+    Make(#[from] rcgen::Error),
+}
+
+impl Pki {
+    /// Makes what is missing under `<data_dir>/pki`, renews what runs out soon or lacks a name, keeps the rest. Keys of
+    /// CAs and service accounts are never replaced: others may trust them. Calling it again later renews in place.
+    pub fn ensure(data_dir: &Path, names: &ServerNames, now: SystemTime) -> Result<Self, PkiError> {
+        let pki = Self::at(data_dir);
+        let dir = data_dir.join("pki");
+        make_private_dir(&dir).map_err(|error| PkiError::File { path: dir.clone(), error })?;
+        let mut batch = Batch::default();
+
+        let ca = Ca::ensure(&pki.ca_cert, &pki.ca_key, "kubernetes", now, &mut batch)?;
+        let serving = Leaf::Server { common_name: "kube-apiserver", names };
+        serving.ensure(&ca, &pki.serving_cert, &pki.serving_key, now, &mut batch)?;
+        let admin =
+            Leaf::Client { common_name: "kubernetes-admin", organization: Some("system:masters") };
+        admin.ensure(&ca, &pki.admin_cert, &pki.admin_key, now, &mut batch)?;
+
+        let front_proxy_ca_key = dir.join("front-proxy-ca.key");
+        let front_ca = Ca::ensure(
+            &pki.front_proxy_ca_cert,
+            &front_proxy_ca_key,
+            "front-proxy-ca",
+            now,
+            &mut batch,
+        )?;
+        let proxy = Leaf::Client { common_name: "front-proxy-client", organization: None };
+        let (cert, key) = (&pki.front_proxy_client_cert, &pki.front_proxy_client_key);
+        proxy.ensure(&front_ca, cert, key, now, &mut batch)?;
+
+        ensure_service_account_keys(
+            &pki.service_account_key,
+            &pki.service_account_pub,
+            &mut batch,
+        )?;
+        batch.commit().map_err(|(path, error)| PkiError::File { path, error })?;
+        Ok(pki)
+    }
+
+    fn at(data_dir: &Path) -> Self {
+        let file = |name: &str| data_dir.join("pki").join(name);
+        Self {
+            ca_cert: file("ca.crt"),
+            ca_key: file("ca.key"),
+            serving_cert: file("apiserver.crt"),
+            serving_key: file("apiserver.key"),
+            front_proxy_ca_cert: file("front-proxy-ca.crt"),
+            front_proxy_client_cert: file("front-proxy-client.crt"),
+            front_proxy_client_key: file("front-proxy-client.key"),
+            service_account_key: file("sa.key"),
+            service_account_pub: file("sa.pub"),
+            admin_cert: file("admin.crt"),
+            admin_key: file("admin.key"),
+            admin_kubeconfig: data_dir.join("admin.kubeconfig"),
+        }
+    }
+
+    /// Writes `<data_dir>/admin.kubeconfig`, complete in itself, and says where it is. The address is that of this start;
+    /// `server_ca` is the PEM bundle that vouches for the serving certificate, the own CA if there is no other.
+    pub fn write_admin_kubeconfig(
+        &self,
+        server: &str,
+        server_ca: Option<&str>,
+    ) -> Result<PathBuf, PkiError> {
+        let read = |path: &Path| {
+            std::fs::read_to_string(path)
+                .map_err(|error| PkiError::File { path: path.to_owned(), error })
+        };
+        let ca = server_ca.map_or_else(|| read(&self.ca_cert), |ca| Ok(ca.to_owned()))?;
+        let content = kubeconfig(server, &ca, &read(&self.admin_cert)?, &read(&self.admin_key)?);
+        let path = &self.admin_kubeconfig;
+        let failed = |(path, error)| PkiError::File { path, error };
+        if read_optional(path).map_err(|error| failed((path.clone(), error)))?.as_ref()
+            != Some(&content)
+        {
+            let mut batch = Batch::default();
+            batch.private(path, content);
+            batch.commit().map_err(failed)?;
+        }
+        Ok(path.clone())
+    }
+}
+
+fn kubeconfig(server: &str, ca: &str, cert: &str, key: &str) -> String {
+    let [ca, cert, key] = [ca, cert, key].map(|pem| BASE64.encode(pem));
+    format!(
+        "apiVersion: v1
+kind: Config
+clusters:
+- name: pintle
+  cluster:
+    server: {server}
+    certificate-authority-data: {ca}
+users:
+- name: kubernetes-admin
+  user:
+    client-certificate-data: {cert}
+    client-key-data: {key}
+contexts:
+- name: kubernetes-admin@pintle
+  context:
+    cluster: pintle
+    user: kubernetes-admin
+current-context: kubernetes-admin@pintle
+"
+    )
+}
+
+/// What clients may call the server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerNames {
+    pub dns: BTreeSet<String>,
+    pub addresses: BTreeSet<IpAddr>,
+}
+
+impl ServerNames {
+    /// The names every API server has, its own addresses (the bind and the advertise address; unspecified ones say
+    /// nothing), and the first address of the service range, which pods use.
+    pub fn new(own: &[IpAddr], service: IpAddr) -> Self {
+        let mut dns: BTreeSet<String> = SERVICE_NAMES.map(str::to_owned).into();
+        dns.extend(hostname());
+        let mut addresses = BTreeSet::from([
+            IpAddr::V4(Ipv4Addr::LOCALHOST),
+            IpAddr::V6(Ipv6Addr::LOCALHOST),
+            service,
+        ]);
+        addresses.extend(own.iter().filter(|address| !address.is_unspecified()));
+        Self { dns, addresses }
+    }
+
+    fn alt_names(&self) -> Result<Vec<SanType>, PkiError> {
+        let mut names = Vec::new();
+        for name in &self.dns {
+            names.push(SanType::DnsName(name.as_str().try_into()?));
+        }
+        names.extend(self.addresses.iter().map(|address| SanType::IpAddress(*address)));
+        Ok(names)
+    }
+
+    fn are_in(&self, certificate: &X509Certificate<'_>) -> bool {
+        let Ok(Some(alt_names)) = certificate.subject_alternative_name() else { return false };
+        let (mut dns, mut addresses) = (BTreeSet::new(), BTreeSet::new());
+        for name in &alt_names.value.general_names {
+            match name {
+                GeneralName::DNSName(name) => {
+                    dns.insert((*name).to_owned());
+                }
+                GeneralName::IPAddress(bytes) => {
+                    let v4 = <[u8; 4]>::try_from(*bytes).map(IpAddr::from);
+                    let v6 = <[u8; 16]>::try_from(*bytes).map(IpAddr::from);
+                    addresses.extend(v4.or(v6));
+                }
+                _ => {}
+            }
+        }
+        dns.is_superset(&self.dns) && addresses.is_superset(&self.addresses)
+    }
+}
+
+const SERVICE_NAMES: [&str; 5] = [
+    "localhost",
+    "kubernetes",
+    "kubernetes.default",
+    "kubernetes.default.svc",
+    "kubernetes.default.svc.cluster.local",
+];
+
+/// The name of this machine, if it is one that a certificate can carry.
+pub fn hostname() -> Option<String> {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    let name = name.or_else(|| std::env::var("HOSTNAME").ok())?.trim().to_ascii_lowercase();
+    let good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.';
+    (!name.is_empty() && name.bytes().all(good)).then_some(name)
+}
+
+/// A CA, whether just made or found.
+struct Ca {
+    cert_path: PathBuf,
+    cert: String,
+    key_path: PathBuf,
+    key: Option<String>,
+    not_after: SystemTime,
+}
+
+impl Ca {
+    /// A key without a certificate gets one; a certificate without its key is fine while nothing has to be signed.
+    fn ensure(
+        cert_path: &Path,
+        key_path: &Path,
+        common_name: &str,
+        now: SystemTime,
+        batch: &mut Batch,
+    ) -> Result<Self, PkiError> {
+        let key = load(key_path)?;
+        if let Some(cert) = load(cert_path)? {
+            let der = certificate(cert_path, &cert)?;
+            let not_after = not_after(cert_path, &der)?;
+            if not_after < now {
+                let reason = "the CA has expired; move the directory away to make a new one";
+                return Err(content(cert_path, reason));
+            }
+            let (cert_path, key_path) = (cert_path.to_owned(), key_path.to_owned());
+            return Ok(Self { cert_path, cert, key_path, key, not_after });
+        }
+        let key_pair = match &key {
+            Some(key) => parse_key(key_path, key)?,
+            None => new_key()?,
+        };
+        let not_after = now + CA_LIFETIME;
+        let mut params = CertificateParams::default();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, common_name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![
+            KeyUsagePurpose::DigitalSignature,
+            KeyUsagePurpose::KeyCertSign,
+            KeyUsagePurpose::CrlSign,
+        ];
+        params.not_before = (now - CLOCK_SKEW).into();
+        params.not_after = not_after.into();
+        let cert = params.self_signed(&key_pair)?.pem();
+        let key_pem = key.clone().unwrap_or_else(|| key_pair.serialize_pem());
+        if key.is_none() {
+            batch.private(key_path, key_pem.clone());
+        }
+        batch.public(cert_path, cert.clone());
+        let (cert_path, key_path) = (cert_path.to_owned(), key_path.to_owned());
+        Ok(Self { cert_path, cert, key_path, key: Some(key_pem), not_after })
+    }
+
+    fn issuer(&self) -> Result<Issuer<'static, KeyPair>, PkiError> {
+        let key = self.key.as_ref().ok_or_else(|| {
+            content(&self.key_path, "missing, and a certificate has to be signed with it")
+        })?;
+        let key_pair = parse_key(&self.key_path, key)?;
+        let der = certificate(&self.cert_path, &self.cert)?;
+        if !pair_matches(&der, key) {
+            return Err(content(&self.key_path, "does not belong to the CA certificate"));
+        }
+        Ok(Issuer::from_ca_cert_der(&der, key_pair)?)
+    }
+}
+
+/// What a certificate is for.
+enum Leaf<'a> {
+    Server { common_name: &'a str, names: &'a ServerNames },
+    Client { common_name: &'a str, organization: Option<&'a str> },
+}
+
+impl Leaf<'_> {
+    /// Keeps the pair that is there if it will be good for a while, else makes a new one.
+    fn ensure(
+        &self,
+        ca: &Ca,
+        cert_path: &Path,
+        key_path: &Path,
+        now: SystemTime,
+        batch: &mut Batch,
+    ) -> Result<(), PkiError> {
+        if let (Some(cert), Some(key)) = (load(cert_path)?, load(key_path)?)
+            && self.is_good(ca, &cert, &key, now + RENEW_BEFORE)
+        {
+            return Ok(());
+        }
+        let key_pair = new_key()?;
+        let params = self.params(now, ca.not_after)?;
+        let cert = params.signed_by(&key_pair, &ca.issuer()?)?;
+        batch.private(key_path, key_pair.serialize_pem());
+        batch.public(cert_path, cert.pem());
+        Ok(())
+    }
+
+    fn is_good(&self, ca: &Ca, cert: &str, key: &str, at: SystemTime) -> bool {
+        let Ok(der) = CertificateDer::from_pem_slice(cert.as_bytes()) else { return false };
+        if !pair_matches(&der, key) {
+            return false;
+        }
+        let Ok(roots) = Roots::from_pem(ca.cert.as_bytes()) else { return false };
+        match self {
+            Self::Client { common_name, organization } => verify_chain(&roots, &[der], at)
+                .is_ok_and(|found| {
+                    found.common_name == *common_name
+                        && found.organizations.first().map(String::as_str) == *organization
+                }),
+            Self::Server { names, .. } => {
+                let Ok((_, parsed)) = X509Certificate::from_der(&der) else { return false };
+                names.are_in(&parsed) && serves(&ca.cert, &der, at)
+            }
+        }
+    }
+
+    fn params(
+        &self,
+        now: SystemTime,
+        ca_not_after: SystemTime,
+    ) -> Result<CertificateParams, PkiError> {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        params.use_authority_key_identifier_extension = true;
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.not_before = (now - CLOCK_SKEW).into();
+        params.not_after = (now + LEAF_LIFETIME).min(ca_not_after).into();
+        match self {
+            Self::Server { common_name, names } => {
+                params.distinguished_name.push(DnType::CommonName, *common_name);
+                params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+                params.subject_alt_names = names.alt_names()?;
+            }
+            Self::Client { common_name, organization } => {
+                if let Some(organization) = organization {
+                    params.distinguished_name.push(DnType::OrganizationName, *organization);
+                }
+                params.distinguished_name.push(DnType::CommonName, *common_name);
+                params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+            }
+        }
+        Ok(params)
+    }
+}
+
+/// Lifetimes as kubeadm has them.
+const CA_LIFETIME: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+const LEAF_LIFETIME: Duration = Duration::from_secs(365 * 24 * 3600);
+/// A certificate with less time left is replaced at the next chance.
+const RENEW_BEFORE: Duration = Duration::from_secs(30 * 24 * 3600);
+/// Clients whose clock is a little behind must not think that the certificate is from the future.
+const CLOCK_SKEW: Duration = Duration::from_secs(300);
+
+/// Whether a client that trusts this CA would accept the server at `at`.
+fn serves(ca: &str, leaf: &CertificateDer<'_>, at: SystemTime) -> bool {
+    let mut roots = rustls::RootCertStore::empty();
+    let Ok(ca) = CertificateDer::from_pem_slice(ca.as_bytes()) else { return false };
+    if roots.add(ca).is_err() {
+        return false;
+    }
+    let provider = ring::default_provider().into();
+    let Ok(verifier) = WebPkiServerVerifier::builder_with_provider(roots.into(), provider).build()
+    else {
+        return false;
+    };
+    let localhost = ServerName::try_from("localhost").expect("a valid name");
+    let since_epoch = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let at = UnixTime::since_unix_epoch(since_epoch);
+    verifier.verify_server_cert(leaf, &[], &localhost, &[], at).is_ok()
+}
+
+fn pair_matches(cert: &CertificateDer<'_>, key: &str) -> bool {
+    let Ok(key) = PrivateKeyDer::from_pem_slice(key.as_bytes()) else { return false };
+    CertifiedKey::from_der(vec![cert.clone().into_owned()], key, &ring::default_provider()).is_ok()
+}
+
+/// ECDSA P-256, as for certificates: ring makes no RSA keys, and Kubernetes takes both.
+fn ensure_service_account_keys(
+    key_path: &Path,
+    pub_path: &Path,
+    batch: &mut Batch,
+) -> Result<(), PkiError> {
+    match (load(key_path)?, load(pub_path)?) {
+        (Some(_), Some(_)) => {}
+        (Some(key), None) => batch.public(pub_path, parse_key(key_path, &key)?.public_key_pem()),
+        (None, Some(_)) => {
+            let reason = "missing, but its public key is there: tokens cannot be signed";
+            return Err(content(key_path, reason));
+        }
+        (None, None) => {
+            let key = new_key()?;
+            batch.private(key_path, key.serialize_pem());
+            batch.public(pub_path, key.public_key_pem());
+        }
+    }
+    Ok(())
+}
+
+fn new_key() -> Result<KeyPair, PkiError> {
+    Ok(KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?)
+}
+
+fn parse_key(path: &Path, pem: &str) -> Result<KeyPair, PkiError> {
+    KeyPair::from_pem(pem).map_err(|error| {
+        content(path, &format!("not a usable private key (PKCS #8 is needed): {error}"))
+    })
+}
+
+fn certificate(path: &Path, pem: &str) -> Result<CertificateDer<'static>, PkiError> {
+    CertificateDer::from_pem_slice(pem.as_bytes())
+        .map_err(|error| content(path, &format!("not a certificate: {error}")))
+}
+
+fn not_after(path: &Path, der: &CertificateDer<'_>) -> Result<SystemTime, PkiError> {
+    let (_, parsed) = X509Certificate::from_der(der)
+        .map_err(|error| content(path, &format!("not a certificate: {error}")))?;
+    let seconds = u64::try_from(parsed.validity().not_after.timestamp()).unwrap_or_default();
+    Ok(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
+}
+
+fn load(path: &Path) -> Result<Option<String>, PkiError> {
+    read_optional(path).map_err(|error| PkiError::File { path: path.to_owned(), error })
+}
+
+fn content(path: &Path, reason: &str) -> PkiError {
+    PkiError::Content { path: path.to_owned(), reason: reason.to_owned() }
+}
+
+#[cfg(test)]
+mod tests;

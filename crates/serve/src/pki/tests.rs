@@ -1,0 +1,197 @@
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
+
+use super::*;
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+fn names() -> ServerNames {
+    ServerNames::new(&[IpAddr::from([192, 0, 2, 7])], IpAddr::from([10, 0, 0, 1]))
+}
+
+fn content_of(dir: &Path) -> BTreeMap<String, Vec<u8>> {
+    let entries = std::fs::read_dir(dir.join("pki")).expect("the directory is there");
+    let file = |entry: io::Result<std::fs::DirEntry>| {
+        let path = entry.expect("readable").path();
+        let name = path.file_name().expect("a file").to_string_lossy().into_owned();
+        (name, std::fs::read(path).expect("readable"))
+    };
+    entries.map(file).collect()
+}
+
+/// The names of the files that are not as they were.
+fn changed(before: &BTreeMap<String, Vec<u8>>, dir: &Path) -> Vec<String> {
+    let after = content_of(dir);
+    let differs =
+        |(name, content): (String, Vec<u8>)| (before.get(&name) != Some(&content)).then_some(name);
+    after.into_iter().filter_map(differs).collect()
+}
+
+#[test]
+fn a_first_start_makes_everything_and_a_second_changes_nothing() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let data = dir.path().join("data");
+    let pki = Pki::ensure(&data, &names(), SystemTime::now()).expect("made");
+    let before = content_of(&data);
+    let expected = [
+        "admin.crt",
+        "admin.key",
+        "apiserver.crt",
+        "apiserver.key",
+        "ca.crt",
+        "ca.key",
+        "front-proxy-ca.crt",
+        "front-proxy-ca.key",
+        "front-proxy-client.crt",
+        "front-proxy-client.key",
+        "sa.key",
+        "sa.pub",
+    ];
+    assert_eq!(before.keys().collect::<Vec<_>>(), expected);
+    for name in before.keys() {
+        let mode = data.join("pki").join(name).metadata().expect("exists").permissions().mode();
+        assert_eq!(mode & 0o077 == 0, !name.ends_with(".crt") && name != "sa.pub", "{name}");
+    }
+    let mode = data.join("pki").metadata().expect("exists").permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
+
+    Pki::ensure(&data, &names(), SystemTime::now()).expect("kept");
+    assert_eq!(changed(&before, &data), Vec::<String>::new());
+
+    let roots = |path: &Path| Roots::from_pem(&std::fs::read(path).expect("there")).expect("CA");
+    let leaf = |path: &Path| CertificateDer::from_pem_file(path).expect("certificate");
+    let now = SystemTime::now();
+    let admin = verify_chain(&roots(&pki.ca_cert), &[leaf(&pki.admin_cert)], now).expect("good");
+    assert_eq!(admin.common_name, "kubernetes-admin");
+    assert_eq!(admin.organizations, ["system:masters"]);
+    let front_roots = roots(&pki.front_proxy_ca_cert);
+    let proxy = [leaf(&pki.front_proxy_client_cert)];
+    assert_eq!(
+        verify_chain(&front_roots, &proxy, now).expect("good").common_name,
+        "front-proxy-client"
+    );
+    assert!(verify_chain(&roots(&pki.ca_cert), &proxy, now).is_err(), "two separate trusts");
+    let sa_pub = std::fs::read_to_string(&pki.service_account_pub).expect("there");
+    assert!(sa_pub.starts_with("-----BEGIN PUBLIC KEY-----"), "{sa_pub}");
+}
+
+#[test]
+fn the_serving_certificate_has_every_name_of_the_server() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let pki = Pki::ensure(dir.path(), &names(), SystemTime::now()).expect("made");
+    let der = CertificateDer::from_pem_file(&pki.serving_cert).expect("certificate");
+    let (_, parsed) = X509Certificate::from_der(&der).expect("parses");
+    let expected = ServerNames {
+        dns: SERVICE_NAMES.map(str::to_owned).into(),
+        addresses: ["127.0.0.1", "::1", "10.0.0.1", "192.0.2.7"]
+            .map(|address| address.parse().expect("an address"))
+            .into(),
+    };
+    assert!(expected.are_in(&parsed));
+    let more = ServerNames::new(&[IpAddr::from([192, 0, 2, 8])], IpAddr::from([10, 0, 0, 1]));
+    assert!(!more.are_in(&parsed));
+}
+
+#[test]
+fn only_what_has_to_be_renewed_is_renewed() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let now = SystemTime::now();
+    let other = ServerNames::new(&[IpAddr::from([192, 0, 2, 8])], IpAddr::from([10, 0, 0, 1]));
+    Pki::ensure(dir.path(), &names(), now).expect("made");
+    let pki_dir = dir.path().join("pki");
+    let leaves = [
+        "admin.crt",
+        "admin.key",
+        "apiserver.crt",
+        "apiserver.key",
+        "front-proxy-client.crt",
+        "front-proxy-client.key",
+    ];
+    type Damage = fn(&Path);
+    let cases: [(&str, Damage, &ServerNames, SystemTime, &[&str]); 6] = [
+        ("most of a year later", |_| {}, &names(), now + 300 * DAY, &[]),
+        ("a new address", |_| {}, &other, now, &["apiserver.crt", "apiserver.key"]),
+        ("shortly before the end", |_| {}, &other, now + 350 * DAY, &leaves),
+        (
+            "a lost certificate",
+            |dir| std::fs::remove_file(dir.join("admin.crt")).expect("there"),
+            &other,
+            now + 350 * DAY,
+            &["admin.crt", "admin.key"],
+        ),
+        (
+            "a key of another certificate",
+            |dir| {
+                std::fs::copy(dir.join("sa.key"), dir.join("apiserver.key")).expect("there");
+            },
+            &other,
+            now + 350 * DAY,
+            &["apiserver.crt", "apiserver.key"],
+        ),
+        (
+            "a lost public key",
+            |dir| std::fs::remove_file(dir.join("sa.pub")).expect("there"),
+            &other,
+            now + 350 * DAY,
+            &[],
+        ),
+    ];
+    for (what, damage, names, at, expected) in cases {
+        let before = content_of(dir.path());
+        damage(&pki_dir);
+        Pki::ensure(dir.path(), names, at).expect(what);
+        assert_eq!(changed(&before, dir.path()), expected, "{what}");
+    }
+}
+
+#[test]
+fn a_ca_is_kept_whatever_happens_to_its_parts() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let now = SystemTime::now();
+    let pki = Pki::ensure(dir.path(), &names(), now).expect("made");
+    let before = content_of(dir.path());
+
+    std::fs::remove_file(&pki.ca_cert).expect("there");
+    Pki::ensure(dir.path(), &names(), now + DAY).expect("the key is enough");
+    assert_eq!(changed(&before, dir.path()), ["ca.crt"], "signatures of the same key stay good");
+
+    std::fs::remove_file(&pki.ca_key).expect("there");
+    Pki::ensure(dir.path(), &names(), now).expect("nothing has to be signed");
+    let error = Pki::ensure(dir.path(), &names(), now + 350 * DAY).expect_err("no key");
+    assert!(
+        error.to_string().ends_with("ca.key: missing, and a certificate has to be signed with it"),
+        "{error}"
+    );
+
+    std::fs::copy(&pki.service_account_key, &pki.ca_key).expect("there");
+    let error = Pki::ensure(dir.path(), &names(), now + 350 * DAY).expect_err("wrong key");
+    assert!(error.to_string().ends_with("does not belong to the CA certificate"), "{error}");
+
+    let error = Pki::ensure(dir.path(), &names(), now + 4000 * DAY).expect_err("too old");
+    assert!(error.to_string().contains("the CA has expired"), "{error}");
+}
+
+#[test]
+fn the_kubeconfig_follows_the_address() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let pki = Pki::ensure(dir.path(), &names(), SystemTime::now()).expect("made");
+    for port in [6443, 6443, 7443] {
+        let server = format!("https://127.0.0.1:{port}");
+        let path = pki.write_admin_kubeconfig(&server, None).expect("written");
+        assert_eq!(path, dir.path().join("admin.kubeconfig"));
+        let text = std::fs::read_to_string(&path).expect("there");
+        assert!(text.contains(&format!("server: {server}\n")), "{text}");
+        let data = |key: &str| {
+            let line = text.lines().find_map(|line| line.trim().strip_prefix(key)).expect(key);
+            String::from_utf8(BASE64.decode(line.trim()).expect("base64")).expect("PEM")
+        };
+        let file = |path: &Path| std::fs::read_to_string(path).expect("there");
+        assert_eq!(data("certificate-authority-data:"), file(&pki.ca_cert));
+        assert_eq!(data("client-certificate-data:"), file(&pki.admin_cert));
+        assert_eq!(data("client-key-data:"), file(&pki.admin_key));
+        assert_eq!(path.metadata().expect("exists").permissions().mode() & 0o777, 0o600);
+    }
+    let path = pki.write_admin_kubeconfig("https://x", Some("another CA")).expect("written");
+    let text = std::fs::read_to_string(path).expect("there");
+    assert!(text.contains(&BASE64.encode("another CA")), "{text}");
+}
