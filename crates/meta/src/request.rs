@@ -1,5 +1,7 @@
 //! Who asks for what: the user behind a request, and the request taken apart.
 
+use std::sync::{Mutex, PoisonError};
+
 use crate::{GroupResource, Str};
 
 /// Who sent a request, or who it acts as.
@@ -75,5 +77,24 @@ impl RequestInfo {
 
     pub fn is_read_only(&self) -> bool {
         matches!(self.verb.as_str(), "get" | "list" | "watch")
+    }
+}
+
+/// Texts for `Warning` headers, collected while a request is handled.
+#[derive(Debug, Default)]
+pub struct Warnings(Mutex<Vec<String>>);
+
+impl Warnings {
+    /// Adds a text; the same one is said once.
+    pub fn add(&self, text: impl Into<String>) {
+        let (mut texts, text) =
+            (self.0.lock().unwrap_or_else(PoisonError::into_inner), text.into());
+        if !texts.contains(&text) {
+            texts.push(text);
+        }
+    }
+
+    pub fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

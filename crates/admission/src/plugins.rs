@@ -1,0 +1,3 @@
+//! One file each.
+
+pub mod namespace_lifecycle;
