@@ -141,8 +141,7 @@ impl Options {
 
         let data_dir = PathBuf::from(parsed.text("data-dir"));
         let pki_dir = data_dir.join("pki");
-        // Compat: an empty address is every address.
-        let bind_address = parsed.ip("bind-address").unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+        let bind_address = parsed.ip("bind-address").expect("an address that has a default");
         let advertise_address =
             advertised(parsed.ip("advertise-address"), bind_address, default_route);
         let external_hostname = match parsed.text("external-hostname") {

@@ -199,7 +199,7 @@ pub(super) fn read_csv(text: &str) -> Result<Vec<String>, String> {
             let end = text[at..].find([',', '\n']).map_or(text.len(), |i| at + i);
             let field = &text[at..end];
             if let Some(i) = field.find('"') {
-                return error(at + i, "bare \" in non-quoted field");
+                return error(at + i, "bare \" in non-quoted-field");
             }
             fields.push(field.to_owned());
             if text[end..].starts_with(',') {
@@ -231,6 +231,19 @@ pub(super) fn read_csv(text: &str) -> Result<Vec<String>, String> {
         }
         fields.push(field);
     }
+}
+
+/// Fields as one CSV record, so that a list shows which commas are its own.
+pub(super) fn write_csv<'a>(fields: impl IntoIterator<Item = &'a String>) -> String {
+    let special = |c: char| matches!(c, '"' | ',' | '\n' | '\r');
+    let quoted = fields.into_iter().map(|field| {
+        if field.contains(special) || field.starts_with(char::is_whitespace) {
+            format!("\"{}\"", field.replace('"', "\"\""))
+        } else {
+            field.clone()
+        }
+    });
+    quoted.collect::<Vec<_>>().join(",")
 }
 
 /// A text in quotes, as `%q` prints it.

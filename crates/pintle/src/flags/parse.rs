@@ -141,12 +141,15 @@ impl Parsed {
         })
     }
 
+    /// Whether the flag was given another value than its default.
+    pub(crate) fn is_changed(&self, name: &str) -> bool {
+        self.values.contains_key(name)
+            && find(name).is_some_and(|flag| self.values[name] != flag.default_value())
+    }
+
     /// The flags of that effect that were given another value than their default.
     pub(crate) fn changed(&self, effect: Effect) -> impl Iterator<Item = &'static Flag> {
-        all().filter(move |flag| {
-            let value = self.values.get(flag.name);
-            flag.effect == effect && value.is_some_and(|value| *value != flag.default_value())
-        })
+        all().filter(move |flag| flag.effect == effect && self.is_changed(flag.name))
     }
 }
 

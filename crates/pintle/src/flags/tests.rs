@@ -73,14 +73,14 @@ fn values_are_read_as_pflag_reads_them() {
             "cors-allowed-origins",
             "[a,b,c]",
         ),
-        (&["--cors-allowed-origins=\"a,b\",c,,"], "cors-allowed-origins", "[a,b,c,,]"),
-        (&["--cors-allowed-origins=\"a\"\"b\""], "cors-allowed-origins", "[a\"b]"),
+        (&["--cors-allowed-origins=\"a,b\",c,,"], "cors-allowed-origins", r#"["a,b",c,,]"#),
+        (&["--cors-allowed-origins=\"a\"\"b\""], "cors-allowed-origins", r#"["a""b"]"#),
         (&["--cors-allowed-origins="], "cors-allowed-origins", "[]"),
         (&["--oidc-signing-algs=ES256"], "oidc-signing-algs", "[ES256]"),
         (
             &["--service-account-issuer=a,b", "--service-account-issuer=c"],
             "service-account-issuer",
-            "[a,b,c]",
+            r#"["a,b",c]"#,
         ),
         (
             &["--runtime-config=a/v1,b/v1=false", "--runtime-config= c/v1 = true "],
@@ -109,7 +109,7 @@ fn values_are_read_as_pflag_reads_them() {
             "2562047h47m16.854775807s",
         ),
         (&["--bind-address= ::1 "], "bind-address", "::1"),
-        (&["--bind-address="], "bind-address", ""),
+        (&["--bind-address="], "bind-address", "127.0.0.1"),
         (&["--service-node-port-range=30000+10"], "service-node-port-range", "30000-30010"),
         (&["--service-node-port-range=30000"], "service-node-port-range", "30000-30000"),
         (&["--service-node-port-range="], "service-node-port-range", ""),
@@ -266,7 +266,7 @@ fn mistakes_are_told_in_the_words_of_pflag() {
         ),
         (
             &["--cors-allowed-origins=a,b\"c"],
-            r#"invalid argument "a,b\"c" for "--cors-allowed-origins" flag: parse error on line 1, column 4: bare " in non-quoted field"#,
+            r#"invalid argument "a,b\"c" for "--cors-allowed-origins" flag: parse error on line 1, column 4: bare " in non-quoted-field"#,
         ),
         (
             &["--cors-allowed-origins=\"a"],

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use super::go::{
     format_duration, parse_bool, parse_decimal, parse_duration, parse_float, parse_int,
-    parse_level, parse_uint, quote, read_csv,
+    parse_level, parse_uint, quote, read_csv, write_csv,
 };
 use super::{Flag, Kind};
 use crate::version;
@@ -104,6 +104,10 @@ impl Value {
     /// Takes one occurrence of the flag. Lists and maps grow from one occurrence to the next; the
     /// first replaces the default.
     pub(super) fn set(&mut self, kind: Kind, text: &str, first: bool) -> Result<(), String> {
+        // Compat: an empty address leaves what was there, be it the default.
+        if kind == Kind::Ip && text.is_empty() {
+            return Ok(());
+        }
         if first {
             *self = Self::zero(kind);
         }
@@ -118,7 +122,10 @@ impl Value {
             }
             Self::Float(value) => *value = parse_float(text)?,
             Self::Duration(value) => *value = parse_duration(text)?,
-            Self::Ip(value) => *value = parse_ip(text)?,
+            Self::Ip(value) => {
+                let ip = text.trim().parse();
+                *value = Some(ip.map_err(|_| format!("failed to parse IP: {}", quote(text)))?);
+            }
             Self::Text(value) => {
                 if kind == Kind::Quantity {
                     check_quantity(text)?;
@@ -142,13 +149,6 @@ impl Value {
             Self::Version(flag) => *flag = parse_version(text)?,
         }
         Ok(())
-    }
-}
-
-fn parse_ip(text: &str) -> Result<Option<IpAddr>, String> {
-    match text.trim() {
-        "" => Ok(None),
-        ip => ip.parse().map(Some).map_err(|_| format!("failed to parse IP: {}", quote(text))),
     }
 }
 
@@ -287,7 +287,7 @@ impl fmt::Display for Value {
             Self::Duration(nanos) => f.write_str(&format_duration(*nanos)),
             Self::Ip(ip) => ip.map_or(Ok(()), |ip| write!(f, "{ip}")),
             Self::Text(text) => f.write_str(text),
-            Self::Texts(texts) => write!(f, "[{}]", texts.join(",")),
+            Self::Texts(texts) => write!(f, "[{}]", write_csv(texts)),
             Self::Int32s(values) => {
                 let values: Vec<_> = values.iter().map(ToString::to_string).collect();
                 write!(f, "[{}]", values.join(","))

@@ -95,7 +95,7 @@ fn flags_reach_their_options() {
 
 #[test]
 fn every_rule_that_is_broken_is_told() {
-    let cases: [(&[&str], &[&str]); 17] = [
+    let cases: [(&[&str], &[&str]); 18] = [
         (
             &[
                 "--secure-port=70000",
@@ -182,6 +182,10 @@ fn every_rule_that_is_broken_is_told() {
             &[
                 "--coordinated-leadership-lease-duration must be greater than --coordinated-leadership-renew-deadline",
             ],
+        ),
+        (
+            &["--log-json-split-stream"],
+            &["options.json.splitStream: Forbidden: Feature LoggingAlphaOptions is disabled"],
         ),
         (&["--data-dir="], &["--data-dir must not be empty"]),
         (

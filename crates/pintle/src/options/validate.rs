@@ -8,7 +8,7 @@ use crate::flags::{Parsed, format_duration, quote};
 
 /// Adds what is wrong. Looks at the flags as they were written and at the options made of them.
 pub(super) fn validate(parsed: &Parsed, options: &Options, errors: &mut Vec<String>) {
-    logging(parsed, errors);
+    logging(parsed, options, errors);
     ranges(parsed, errors);
     headers(parsed, errors);
     emulation(parsed, errors);
@@ -19,7 +19,7 @@ pub(super) fn validate(parsed: &Parsed, options: &Options, errors: &mut Vec<Stri
     coordination(parsed, errors);
 }
 
-fn logging(parsed: &Parsed, errors: &mut Vec<String>) {
+fn logging(parsed: &Parsed, options: &Options, errors: &mut Vec<String>) {
     let format = parsed.text("logging-format");
     let flush = parsed.nanos("log-flush-frequency");
     if flush <= 0 {
@@ -31,6 +31,19 @@ fn logging(parsed: &Parsed, errors: &mut Vec<String>) {
     }
     if format != "text" && !parsed.vmodule("vmodule").is_empty() {
         errors.push("vmodule: Forbidden: Only supported for text log format".to_owned());
+    }
+    let alpha = [
+        ("log-text-split-stream", "text.splitStream"),
+        ("log-text-info-buffer-size", "text.infoBufferSize"),
+        ("log-json-split-stream", "json.splitStream"),
+        ("log-json-info-buffer-size", "json.infoBufferSize"),
+    ];
+    for (flag, field) in alpha {
+        if parsed.is_changed(flag) && !options.feature_gates.enabled("LoggingAlphaOptions") {
+            errors.push(format!(
+                "options.{field}: Forbidden: Feature LoggingAlphaOptions is disabled"
+            ));
+        }
     }
 }
 
