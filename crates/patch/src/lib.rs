@@ -8,5 +8,6 @@ mod go_text;
 pub mod json_patch;
 mod json_text;
 pub mod merge;
+pub mod strategic;
 
 pub use error::PatchError;

@@ -1,0 +1,202 @@
+//! Strategic merge patch: a merge patch that knows from the schema which lists are merged, and by
+//! which key, and that takes directives (`$patch`, `$retainKeys`, `$setElementOrder/…`,
+//! `$deleteFromPrimitiveList/…`). Only built-in kinds have it.
+
+mod list;
+mod lookup;
+#[cfg(test)]
+mod tests;
+
+use meta::{Map, Value};
+use schema::{Schema, TypeId};
+
+use crate::{PatchError, go_text};
+use lookup::Place;
+
+/// Applies `patch` to an object of type `ty`.
+pub fn apply(
+    original: &Value,
+    patch: &Value,
+    schema: &Schema,
+    ty: TypeId,
+) -> Result<Value, PatchError> {
+    let patch = match patch {
+        Value::Object(patch) => patch.clone(),
+        Value::Null => Map::new(),
+        other => {
+            return Err(PatchError::Malformed(format!(
+                "json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
+                other.type_name()
+            )));
+        }
+    };
+    let original = original.as_object().cloned().unwrap_or_default();
+    merge_map(original, patch, &Place::of_type(schema, ty)).map(Value::Object)
+}
+
+/// Merges a patch into what is there. Order matters: `$retainKeys` makes room before anything is
+/// added, and lists with `$setElementOrder` take their items out of the patch.
+fn merge_map(mut original: Map, mut patch: Map, place: &Place<'_>) -> Result<Map, PatchError> {
+    if let Some(directive) = patch.get(DIRECTIVE) {
+        return match directive.as_str() {
+            Some(REPLACE) => {
+                patch.remove(DIRECTIVE);
+                Ok(patch)
+            }
+            Some(DELETE) => Ok(Map::new()),
+            _ => Err(unknown_directive(&patch)),
+        };
+    }
+    retain_keys(&mut original, &mut patch)?;
+    merge_ordered_lists(&mut original, &mut patch, place)?;
+    for (key, new) in patch {
+        let (key, deletes) = match strip_directive(&key, DELETE_FROM_LIST) {
+            Some(Some(key)) => (key.to_owned(), true),
+            Some(None) => return Err(malformed("invalid patch format of primitive list")),
+            None => (key.to_string(), false),
+        };
+        if new.is_null() {
+            original.remove(&key);
+            continue;
+        }
+        match (original.remove(&key), new) {
+            (Some(Value::Object(old)), Value::Object(new)) => {
+                let field = place.field(&key)?;
+                let merged =
+                    if field.patch.replace { new } else { merge_map(old, new, &field.place)? };
+                original.insert(&key, merged);
+            }
+            (Some(Value::Array(old)), Value::Array(new)) => {
+                let field = place.list(&key)?;
+                let merged = if deletes {
+                    list::delete(old, &new, &field)?
+                } else {
+                    list::merge_field(old, new, &field)?
+                };
+                original.insert(&key, Value::Array(merged));
+            }
+            // There is nothing to delete from.
+            (Some(old), _) if deletes => {
+                original.insert(&key, old);
+            }
+            (None, _) if deletes => {}
+            (_, new) => {
+                if let Some(new) = without_directives(discard_nulls(new)) {
+                    original.insert(&key, new);
+                }
+            }
+        }
+    }
+    Ok(original)
+}
+
+/// `$retainKeys` lists the only members that may stay; the patch itself may set no others.
+fn retain_keys(original: &mut Map, patch: &mut Map) -> Result<(), PatchError> {
+    let Some(retained) = patch.remove(RETAIN_KEYS) else { return Ok(()) };
+    let bad = || malformed("invalid patch format of retainKeys");
+    let retained = retained.as_array().ok_or_else(bad)?;
+    let retains = |key: &str| retained.iter().any(|name| name.as_str() == Some(key));
+    let is_directive =
+        |key: &str| key.starts_with(DELETE_FROM_LIST) || key.starts_with(SET_ELEMENT_ORDER);
+    for (key, value) in patch.iter() {
+        if !value.is_null() && !is_directive(key) && !retains(key) {
+            return Err(bad());
+        }
+    }
+    original.retain(|key, _| retains(key));
+    Ok(())
+}
+
+/// Merges the lists that a `$setElementOrder/…` belongs to and takes both out of the patch.
+fn merge_ordered_lists(
+    original: &mut Map,
+    patch: &mut Map,
+    place: &Place<'_>,
+) -> Result<(), PatchError> {
+    let directives: Vec<_> =
+        patch.keys().filter(|key| key.starts_with(SET_ELEMENT_ORDER)).cloned().collect();
+    for directive in directives {
+        let order = match patch.remove(&directive) {
+            Some(Value::Array(order)) => order,
+            other => return Err(wrong_type(LIST, &other.unwrap_or_default())),
+        };
+        let key = match strip_directive(&directive, SET_ELEMENT_ORDER) {
+            Some(Some(key)) => key,
+            _ => return Err(malformed("invalid patch format of setElementOrder list")),
+        };
+        let old = original.get(key).map(as_list).transpose()?;
+        let new = patch.get(key).map(as_list).transpose()?;
+        if old.is_none() && new.is_none() {
+            continue;
+        }
+        let field = place.list(key)?;
+        let merged = list::merge_ordered(old, new, &order, &field)?;
+        original.insert(key, Value::Array(merged));
+        patch.remove(key);
+    }
+    Ok(())
+}
+
+fn as_list(value: &Value) -> Result<&[Value], PatchError> {
+    value.as_array().ok_or_else(|| wrong_type(LIST, value))
+}
+
+/// The field that a directive is about: `$deleteFromPrimitiveList/finalizers`. `Some(None)` is a
+/// directive without one.
+fn strip_directive<'a>(key: &'a str, directive: &str) -> Option<Option<&'a str>> {
+    key.starts_with(directive)
+        .then(|| key.split_once('/').filter(|(name, _)| *name == directive).map(|(_, field)| field))
+}
+
+/// Something new has nothing that a null could remove.
+fn discard_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let kept = map.into_iter().filter(|(_, value)| !value.is_null());
+            kept.map(|(key, value)| (key, discard_nulls(value))).collect::<Map>().into()
+        }
+        Value::Array(items) => Value::Array(items.into_iter().map(discard_nulls).collect()),
+        other => other,
+    }
+}
+
+/// What is new is not merged into anything, so objects with a `$patch` directive mean nothing.
+fn without_directives(value: Value) -> Option<Value> {
+    match value {
+        Value::Object(map) if map.contains_key(DIRECTIVE) => None,
+        Value::Object(map) => {
+            let kept = map.into_iter();
+            let kept = kept.filter_map(|(key, value)| Some((key, without_directives(value)?)));
+            Some(kept.collect::<Map>().into())
+        }
+        Value::Array(items) => {
+            Some(Value::Array(items.into_iter().filter_map(without_directives).collect()))
+        }
+        other => Some(other),
+    }
+}
+
+fn malformed(why: &str) -> PatchError {
+    PatchError::Malformed(why.to_owned())
+}
+
+fn unknown_directive(patch: &Map) -> PatchError {
+    let directive = patch.get(DIRECTIVE).map(go_text::show_as_string).unwrap_or_default();
+    let patch = go_text::show(&Value::Object(patch.clone()));
+    PatchError::Contradiction(format!("unknown patch type: {directive} in map: {patch}"))
+}
+
+fn wrong_type(expected: &str, found: &Value) -> PatchError {
+    let found = go_text::type_name(found);
+    PatchError::Contradiction(format!("expected a {expected}, but received a {found}"))
+}
+
+const DIRECTIVE: &str = "$patch";
+const RETAIN_KEYS: &str = "$retainKeys";
+const SET_ELEMENT_ORDER: &str = "$setElementOrder";
+const DELETE_FROM_LIST: &str = "$deleteFromPrimitiveList";
+const REPLACE: &str = "replace";
+const DELETE: &str = "delete";
+const MERGE: &str = "merge";
+const LIST: &str = "[]interface {}";
+const MAP: &str = "map[string]interface {}";

@@ -1,0 +1,263 @@
+//! Lists that are merged item by item, and the order that comes out.
+
+use std::collections::{HashMap, HashSet};
+use std::mem::discriminant;
+
+use meta::{Number, Value, json};
+
+use super::{DELETE, DIRECTIVE, MAP, MERGE, REPLACE, SET_ELEMENT_ORDER};
+use super::{lookup::Field, merge_map, unknown_directive, without_directives, wrong_type};
+use crate::{PatchError, go_text};
+
+/// Merges the list of a field as its strategy says: replaced as a whole, unless it is `merge`.
+pub(super) fn merge_field(
+    old: Vec<Value>,
+    new: Vec<Value>,
+    field: &Field<'_>,
+) -> Result<Vec<Value>, PatchError> {
+    if !field.patch.merge || old.is_empty() && new.is_empty() {
+        return Ok(new);
+    }
+    if !items_are_maps(&[&old, &new])? {
+        let merged = dedup(old.iter().chain(&new).cloned().collect());
+        return in_order(merged, &new, &old, None);
+    }
+    let Some(key) = field.merge_key() else {
+        return Err(contradiction(format!(
+            "cannot merge lists without merge key for {}",
+            field.place.go_kind()
+        )));
+    };
+    let (old, new) = take_directives(old, new, key)?;
+    let merged = merge_items(old.clone(), new.clone(), key, field)?;
+    in_order(merged, &new, &old, Some(key))
+}
+
+/// `$deleteFromPrimitiveList`: works whatever the strategy is.
+pub(super) fn delete(
+    old: Vec<Value>,
+    deleted: &[Value],
+    field: &Field<'_>,
+) -> Result<Vec<Value>, PatchError> {
+    if old.is_empty() && deleted.is_empty() {
+        return Ok(old);
+    }
+    if items_are_maps(&[&old, deleted])? {
+        return merge_field(old, deleted.to_vec(), field);
+    }
+    let deleted: HashSet<String> = deleted.iter().map(identity).collect();
+    Ok(old.into_iter().filter(|item| !deleted.contains(&identity(item))).collect())
+}
+
+/// Merges and then orders: items in `order` as there, the rest as in the old list and between them.
+pub(super) fn merge_ordered(
+    old: Option<&[Value]>,
+    new: Option<&[Value]>,
+    order: &[Value],
+    field: &Field<'_>,
+) -> Result<Vec<Value>, PatchError> {
+    let key = field.merge_key().map(|key| key.as_str());
+    check_order(new.unwrap_or_default(), order, key)?;
+    let merged = match (old, new) {
+        (Some(old), None) => old.to_vec(),
+        (Some(old), Some(new)) => merge_field(old.to_vec(), new.to_vec(), field)?,
+        (None, new) => {
+            let new = new.unwrap_or_default().to_vec();
+            new.into_iter().filter_map(without_directives).collect()
+        }
+    };
+    let (old, new) = (old.unwrap_or_default(), new.unwrap_or_default());
+    if old.is_empty() && new.is_empty() {
+        return Err(contradiction("no elements in any of the given slices".to_owned()));
+    }
+    let key = if items_are_maps(&[old, new])? { Some(key.unwrap_or_default()) } else { None };
+    in_order(merged, order, old, key)
+}
+
+/// The items of a patch must stand in the same order in its `$setElementOrder`, all of them.
+fn check_order(new: &[Value], order: &[Value], key: Option<&str>) -> Result<(), PatchError> {
+    if new.is_empty() || order.is_empty() {
+        return Ok(());
+    }
+    let mut rest = order.iter();
+    let mut items = new.iter().peekable();
+    while let Some(item) = items.peek() {
+        if key.is_some() {
+            let item = item.as_object().ok_or_else(|| wrong_type(MAP, item))?;
+            if item.get(DIRECTIVE).and_then(Value::as_str) == Some(DELETE) {
+                items.next();
+                continue;
+            }
+        }
+        if rest.len() > 0 && item.get(DIRECTIVE).is_some() {
+            items.next();
+            continue;
+        }
+        let Some(next) = rest.next() else {
+            return Err(contradiction(format!(
+                "The order in patch list:\n{}\n doesn't match {SET_ELEMENT_ORDER} list:\n{}\n",
+                go_text::show(&Value::Array(new.to_vec())),
+                go_text::show(&Value::Array(order.to_vec())),
+            )));
+        };
+        if key_of(item, key)? == key_of(next, key)? {
+            items.next();
+        }
+    }
+    Ok(())
+}
+
+/// Carries out `$patch: delete` and `$patch: replace` items. Returns what is left of both lists.
+fn take_directives(
+    mut old: Vec<Value>,
+    new: Vec<Value>,
+    key: &str,
+) -> Result<(Vec<Value>, Vec<Value>), PatchError> {
+    let mut plain = Vec::with_capacity(new.len());
+    let mut replace = false;
+    let mut deleted = HashSet::new();
+    for item in new {
+        let Some(directive) = item.get(DIRECTIVE) else {
+            plain.push(item);
+            continue;
+        };
+        match directive.as_str() {
+            Some(DELETE) => {
+                deleted.insert(key_of(&item, Some(key))?);
+            }
+            Some(REPLACE) => replace = true,
+            Some(MERGE) => {
+                let why = "merging lists cannot yet be specified in the patch";
+                return Err(contradiction(why.to_owned()));
+            }
+            _ => return Err(unknown_directive(item.as_object().unwrap_or(&meta::Map::new()))),
+        }
+    }
+    if replace {
+        return Ok((plain, Vec::new()));
+    }
+    old.retain(|item| !item.get(key).is_some_and(|value| deleted.contains(&identity(value))));
+    Ok((old, plain))
+}
+
+/// Merges items with the same key, appends the others.
+fn merge_items(
+    mut merged: Vec<Value>,
+    new: Vec<Value>,
+    key: &str,
+    field: &Field<'_>,
+) -> Result<Vec<Value>, PatchError> {
+    let mut places = HashMap::new();
+    for (at, item) in merged.iter().enumerate() {
+        if let Some(value) = item.get(key) {
+            places.entry(identity(value)).or_insert(at);
+        }
+    }
+    for item in new {
+        let wanted = key_of(&item, Some(key))?;
+        match (places.get(&wanted), item) {
+            (Some(&at), Value::Object(new)) => {
+                let old = match std::mem::take(&mut merged[at]) {
+                    Value::Object(old) => old,
+                    _ => meta::Map::new(),
+                };
+                merged[at] = merge_map(old, new, &field.place)?.into();
+            }
+            (_, item) => {
+                places.insert(wanted, merged.len());
+                merged.push(item);
+            }
+        }
+    }
+    Ok(merged)
+}
+
+/// Items that stand in `order` come in that order; the others keep the order of the old list and
+/// are put before the first item that they stood before there.
+fn in_order(
+    merged: Vec<Value>,
+    order: &[Value],
+    old: &[Value],
+    key: Option<&str>,
+) -> Result<Vec<Value>, PatchError> {
+    let (order, old) = (places(order, key)?, places(old, key)?);
+    let mut first = Vec::new();
+    let mut others = Vec::new();
+    for item in merged {
+        let id = key_of(&item, key)?;
+        let was = old.get(&id).copied();
+        match order.get(&id) {
+            Some(&at) => first.push((at, was, item)),
+            None => others.push((was, item)),
+        }
+    }
+    first.sort_by_key(|(at, ..)| *at);
+    others.sort_by_key(|(was, _)| *was);
+
+    let mut all = Vec::with_capacity(first.len() + others.len());
+    let mut others = others.into_iter().peekable();
+    for (_, was, item) in first {
+        let before =
+            |other: &(Option<usize>, Value)| matches!((other.0, was), (Some(a), Some(b)) if a < b);
+        while let Some((_, other)) = others.next_if(before) {
+            all.push(other);
+        }
+        all.push(item);
+    }
+    all.extend(others.map(|(_, item)| item));
+    Ok(all)
+}
+
+fn places(items: &[Value], key: Option<&str>) -> Result<HashMap<String, usize>, PatchError> {
+    let mut places = HashMap::with_capacity(items.len());
+    for (at, item) in items.iter().enumerate() {
+        places.entry(key_of(item, key)?).or_insert(at);
+    }
+    Ok(places)
+}
+
+/// What tells an item from others: the value of its merge key, or itself.
+fn key_of(item: &Value, key: Option<&str>) -> Result<String, PatchError> {
+    let Some(key) = key else { return Ok(identity(item)) };
+    let map = item.as_object().ok_or_else(|| wrong_type(MAP, item))?;
+    let value = map.get(key).ok_or_else(|| {
+        let map = go_text::show(item);
+        contradiction(format!("map: {map} does not contain declared merge key: {key}"))
+    })?;
+    Ok(identity(value))
+}
+
+/// Equal texts for equal values; `1`, `1.0` and `"1"` differ.
+fn identity(value: &Value) -> String {
+    let mark = if matches!(value, Value::Number(Number::Float(_))) { "." } else { "" };
+    json::to_string(value) + mark
+}
+
+fn dedup(items: Vec<Value>) -> Vec<Value> {
+    let mut seen = HashSet::new();
+    items.into_iter().filter(|item| seen.insert(identity(item))).collect()
+}
+
+/// Whether the lists hold objects. All items must be of one kind, and not lists.
+fn items_are_maps(lists: &[&[Value]]) -> Result<bool, PatchError> {
+    let mut items = lists.iter().flat_map(|list| list.iter());
+    let Some(first) = items.next() else { return Ok(false) };
+    if matches!(first, Value::Array(_)) {
+        return Err(PatchError::DoesNotApply("lists of lists are not supported".to_owned()));
+    }
+    let kind = |value: &Value| match value {
+        Value::Number(number) => (discriminant(value), Some(discriminant(number))),
+        _ => (discriminant(value), None),
+    };
+    if items.any(|item| kind(item) != kind(first)) {
+        let lists: Vec<String> =
+            lists.iter().map(|list| go_text::show(&Value::Array(list.to_vec()))).collect();
+        let lists = lists.join(" ");
+        return Err(contradiction(format!("list element types are not identical: [{lists}]")));
+    }
+    Ok(matches!(first, Value::Object(_)))
+}
+
+fn contradiction(why: String) -> PatchError {
+    PatchError::Contradiction(why)
+}
