@@ -4,8 +4,10 @@
 //!
 //! Nothing here does I/O or knows async.
 
+mod default;
 mod resource;
 mod types;
 
+pub use default::{Defaults, drop_nulls};
 pub use resource::*;
 pub use types::*;

@@ -1,0 +1,290 @@
+//! Fills in what a client left out, from the defaults in the schema.
+//!
+//! For custom resources these are the rules of structural schemas: a member that is missing (or null
+//! where null means nothing) gets its default, and defaults are filled in below it as well. Built-in
+//! types behave as their Go structs do: a field without a pointer can't tell its zero value from
+//! nothing, and an object without a pointer is always there.
+
+use meta::{Number, Value};
+
+use crate::{Field, Kind, Node, Presence, Schema, TypeId};
+
+/// Knows which types have no defaults anywhere below them, so that those cost nothing.
+#[derive(Debug, Default)]
+pub struct Defaults {
+    // By type: it, or something below it, has a default.
+    any_below: Vec<bool>,
+}
+
+impl Defaults {
+    pub fn of(schema: &Schema) -> Self {
+        let mut defaults = Self { any_below: vec![false; schema.types().len()] };
+        // Types refer to each other in circles, so this repeats until nothing is new.
+        loop {
+            let mut changed = false;
+            for (id, ty) in schema.types() {
+                let known = defaults.any_below[id.0 as usize];
+                if !known && ty.fields.iter().any(|field| defaults.in_node(&field.node)) {
+                    defaults.any_below[id.0 as usize] = true;
+                    changed = true;
+                }
+            }
+            if !changed {
+                return defaults;
+            }
+        }
+    }
+
+    /// Fills in defaults in an object of type `ty`.
+    pub fn apply(&self, schema: &Schema, ty: TypeId, object: &mut Value) {
+        if !self.in_type(ty) {
+            return;
+        }
+        let Some(map) = object.as_object_mut() else { return };
+        for field in &schema.get(ty).fields {
+            if !self.in_node(&field.node) {
+                continue;
+            }
+            match map.get_mut(&field.name).filter(|value| !is_absent(value, field)) {
+                Some(value) => self.apply_below(schema, &field.node, value),
+                None => {
+                    if let Some(mut value) = self.missing(schema, field) {
+                        self.apply_below(schema, &field.node, &mut value);
+                        map.insert(&field.name, value);
+                    }
+                }
+            }
+        }
+    }
+
+    /// What stands for a field that a client left out.
+    fn missing(&self, schema: &Schema, field: &Field) -> Option<Value> {
+        if let Some(default) = &field.node.default {
+            return Some(default.clone());
+        }
+        let Kind::Object(ty) = field.node.kind else { return None };
+        if field.presence == Presence::AsGiven || field.pointer {
+            return None;
+        }
+        // A Go struct is always there, so its fields have their defaults.
+        let mut object = Value::object();
+        self.apply(schema, ty, &mut object);
+        object.as_object().is_some_and(|map| !map.is_empty()).then_some(object)
+    }
+
+    fn apply_below(&self, schema: &Schema, node: &Node, value: &mut Value) {
+        match (&node.kind, value) {
+            (Kind::Object(ty), value) => self.apply(schema, *ty, value),
+            (Kind::List(item, _), Value::Array(items)) => {
+                self.apply_each(schema, item, items.iter_mut());
+            }
+            (Kind::Map(item), Value::Object(map)) => {
+                self.apply_each(schema, item, map.iter_mut().map(|(_, value)| value));
+            }
+            _ => {}
+        }
+    }
+
+    fn apply_each<'a>(
+        &self,
+        schema: &Schema,
+        node: &Node,
+        values: impl Iterator<Item = &'a mut Value>,
+    ) {
+        if !self.in_node(node) {
+            return;
+        }
+        for value in values {
+            if let (Value::Null, false, Some(default)) = (&*value, node.nullable, &node.default) {
+                *value = default.clone();
+            }
+            self.apply_below(schema, node, value);
+        }
+    }
+
+    fn in_type(&self, ty: TypeId) -> bool {
+        // A type that was added later is unknown: then every type is looked at.
+        self.any_below.get(ty.0 as usize).copied().unwrap_or(true)
+    }
+
+    fn in_node(&self, node: &Node) -> bool {
+        node.default.is_some()
+            || match &node.kind {
+                Kind::Object(ty) => self.in_type(*ty),
+                Kind::List(item, _) | Kind::Map(item) => self.in_node(item),
+                _ => false,
+            }
+    }
+}
+
+/// Removes nulls that mean nothing: the member is not nullable and has no default that would replace
+/// them. Custom resources go through this before their defaults are filled in.
+pub fn drop_nulls(schema: &Schema, ty: TypeId, object: &mut Value) {
+    let Some(map) = object.as_object_mut() else { return };
+    let ty = schema.get(ty);
+    map.retain(|name, value| match ty.field(name) {
+        Some(field) => keep_without_nulls(schema, &field.node, value),
+        None => true,
+    });
+}
+
+fn keep_without_nulls(schema: &Schema, node: &Node, value: &mut Value) -> bool {
+    match (&node.kind, value) {
+        (_, Value::Null) => return node.nullable || node.default.is_some(),
+        (Kind::Object(ty), value) => drop_nulls(schema, *ty, value),
+        (Kind::Map(item), Value::Object(map)) => {
+            map.retain(|_, value| keep_without_nulls(schema, item, value));
+        }
+        // Items of lists stay, so that the others keep their places.
+        (Kind::List(item, _), Value::Array(items)) => {
+            for value in items {
+                keep_without_nulls(schema, item, value);
+            }
+        }
+        _ => {}
+    }
+    true
+}
+
+/// Whether a value counts as left out.
+fn is_absent(value: &Value, field: &Field) -> bool {
+    let is_zero = match value {
+        Value::Null => return !field.node.nullable,
+        Value::String(text) => text.is_empty(),
+        Value::Number(Number::Int(number)) => *number == 0,
+        Value::Number(Number::Float(number)) => *number == 0.0,
+        Value::Bool(value) => !value,
+        Value::Array(_) | Value::Object(_) => false,
+    };
+    is_zero && !field.pointer && field.presence != Presence::AsGiven
+}
+
+#[cfg(test)]
+mod tests {
+    use meta::value;
+
+    use super::*;
+    use crate::{ListKind, Type};
+
+    fn schema_of(types: Vec<Vec<Field>>) -> Schema {
+        let mut schema = Schema::default();
+        for fields in types {
+            let mut ty = Type::default();
+            ty.fields = fields;
+            schema.add(ty);
+        }
+        schema
+    }
+
+    fn field(name: &str, node: impl Into<Node>) -> Field {
+        Field { name: name.into(), node: node.into(), ..Field::default() }
+    }
+
+    fn with_default(kind: Kind, default: Value) -> Node {
+        Node { kind, default: Some(default), ..Node::default() }
+    }
+
+    fn check(schema: &Schema, object: &Value, expected: &Value) {
+        let mut defaulted = object.clone();
+        Defaults::of(schema).apply(schema, TypeId(0), &mut defaulted);
+        assert_eq!(&defaulted, expected);
+        // Once is enough.
+        Defaults::of(schema).apply(schema, TypeId(0), &mut defaulted);
+        assert_eq!(&defaulted, expected);
+    }
+
+    #[test]
+    fn custom_resources_get_what_is_missing() {
+        let nullable = Node { nullable: true, ..with_default(Kind::String, "n".into()) };
+        let inner =
+            vec![field("x", with_default(Kind::Int64, 7i64.into())), field("y", Kind::Int64)];
+        let object = || Kind::Object(TypeId(1));
+        let schema = schema_of(vec![
+            vec![
+                field("a", with_default(Kind::String, "A".into())),
+                field("nullable", nullable),
+                field("absent", object()),
+                field("object", with_default(object(), value!({"y": 1i64}))),
+                field("list", Kind::List(Box::new(object().into()), ListKind::Undeclared)),
+                field("map", Kind::Map(Box::new(with_default(Kind::String, "m".into())))),
+                field("free", Kind::Any),
+            ],
+            inner,
+        ]);
+        check(
+            &schema,
+            &value!({}),
+            &value!({"a": "A", "nullable": "n", "object": {"x": 7i64, "y": 1i64}}),
+        );
+        check(
+            &schema,
+            &value!({"a": "", "nullable": null, "absent": {}, "object": null,
+                "list": [{}, {"x": 1i64}], "map": {"k": null, "l": "v"}, "free": {"x": null}}),
+            &value!({"a": "", "nullable": null, "absent": {"x": 7i64},
+                "object": {"x": 7i64, "y": 1i64}, "list": [{"x": 7i64}, {"x": 1i64}],
+                "map": {"k": "m", "l": "v"}, "free": {"x": null}}),
+        );
+    }
+
+    #[test]
+    fn nulls_that_mean_nothing_are_dropped() {
+        let schema = schema_of(vec![vec![
+            field("a", Kind::String),
+            field("b", Node { nullable: true, ..Kind::String.into() }),
+            field("c", with_default(Kind::String, "c".into())),
+            field("map", Kind::Map(Box::new(Kind::String.into()))),
+            field("list", Kind::List(Box::new(Kind::Object(TypeId(0)).into()), ListKind::Atomic)),
+        ]]);
+        let mut object = value!({"a": null, "b": null, "c": null, "unknown": null,
+            "map": {"x": null, "y": "1"}, "list": [null, {"a": null}]});
+        drop_nulls(&schema, TypeId(0), &mut object);
+        let expected = value!({"b": null, "c": null, "unknown": null, "map": {"y": "1"},
+            "list": [null, {}]});
+        assert_eq!(object, expected);
+    }
+
+    #[test]
+    fn built_in_types_behave_as_their_structs() {
+        let omit = |field: Field| Field { presence: Presence::OmitEmpty, ..field };
+        let spec = || omit(field("spec", Kind::Object(TypeId(1))));
+        let schema = schema_of(vec![
+            vec![
+                spec(),
+                Field { name: "pointed".into(), pointer: true, ..spec() },
+                omit(field("meta", Kind::Object(TypeId(2)))),
+            ],
+            vec![
+                omit(field("protocol", with_default(Kind::String, "TCP".into()))),
+                Field {
+                    pointer: true,
+                    ..omit(field("replicas", with_default(Kind::Int32, 1i64.into())))
+                },
+            ],
+            vec![field("name", Kind::String)],
+        ]);
+        let spec = value!({"protocol": "TCP", "replicas": 1i64});
+        check(&schema, &value!({}), &value!({"spec": (spec.clone())}));
+        check(
+            &schema,
+            &value!({"spec": {"protocol": "", "replicas": 0i64}, "pointed": {}}),
+            &value!({"spec": {"protocol": "TCP", "replicas": 0i64}, "pointed": (spec)}),
+        );
+    }
+
+    #[test]
+    fn types_without_defaults_are_known() {
+        let schema = schema_of(vec![
+            vec![field("next", Kind::Object(TypeId(0))), field("other", Kind::Object(TypeId(1)))],
+            vec![field(
+                "back",
+                Kind::List(Box::new(Kind::Object(TypeId(0)).into()), ListKind::Set),
+            )],
+            vec![
+                field("first", Kind::Object(TypeId(0))),
+                field("a", with_default(Kind::Bool, true.into())),
+            ],
+            vec![field("deep", Kind::Map(Box::new(Kind::Object(TypeId(2)).into())))],
+        ]);
+        assert_eq!(Defaults::of(&schema).any_below, [false, false, true, true]);
+    }
+}
