@@ -1,0 +1,28 @@
+//! JSON, read and written as Go's `encoding/json` would with Kubernetes' types.
+//!
+//! A decoded tree is canonical: what a Go struct would forget or rewrite (unknown fields, the
+//! spelling of a quantity or a time) is gone after decoding, so that encoding and decoding again
+//! changes nothing.
+
+mod decode;
+mod encode;
+mod error;
+mod go_type;
+mod indent;
+mod leaf;
+pub(crate) mod lexer;
+#[cfg(test)]
+mod tests;
+
+pub use decode::{DecodeOptions, Decoded, decode, decode_any};
+pub use encode::{encode, encode_any, encode_node, forget_empty};
+pub use error::{DecodeError, StrictError};
+pub use indent::indent;
+
+/// Deeper nesting is a syntax error, as in Go.
+pub const DEPTH_MAX: usize = 10_000;
+
+/// Deeper nesting is refused in what is kept, in the same words. Go has no such second limit; here
+/// every later walk over the tree (copy, compare, prune, drop) recurses on a thread's stack, and no
+/// real object comes near.
+pub const TREE_DEPTH_MAX: usize = 1_000;

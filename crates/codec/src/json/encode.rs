@@ -1,0 +1,225 @@
+//! Compact JSON in the order of the schema, with what Go always prints and without what it omits.
+
+use meta::{
+    Map, Number, Value,
+    json::{write_string, write_value},
+    quantity::Quantity,
+};
+use schema::{Field, Kind, Node, Presence, Schema, Type, TypeId};
+
+/// Appends an object of a type.
+pub fn encode(value: &Value, schema: &Schema, ty: TypeId, out: &mut Vec<u8>) {
+    match value {
+        Value::Object(map) => write_struct(map, schema.get(ty), schema, out),
+        other => write_value(out, other),
+    }
+}
+
+/// Appends any value with sorted keys and nothing left out: custom resources, which no Go struct
+/// stands behind.
+pub fn encode_any(value: &Value, out: &mut Vec<u8>) {
+    write_value(out, value);
+}
+
+/// Appends a value as its place in the schema says.
+pub fn encode_node(value: &Value, node: &Node, schema: &Schema, out: &mut Vec<u8>) {
+    match (&node.kind, value) {
+        (
+            Kind::Object(id)
+            | Kind::SchemaOrBool(id)
+            | Kind::SchemaOrArray(id)
+            | Kind::SchemaOrStringArray(id),
+            Value::Object(map),
+        ) => write_struct(map, schema.get(*id), schema, out),
+        (Kind::List(item, _), Value::Array(items)) => {
+            write_list(items, out, |value, out| encode_node(value, item, schema, out));
+        }
+        (Kind::SchemaOrArray(id), Value::Array(items)) => {
+            write_list(items, out, |value, out| encode(value, schema, *id, out));
+        }
+        (Kind::Map(item), Value::Object(map)) => {
+            let mut members = Members::open(out);
+            for (key, value) in map.iter() {
+                encode_node(value, item, schema, members.key(key));
+            }
+            members.close();
+        }
+        (_, value) => write_value(out, value),
+    }
+}
+
+/// Removes what the storage format of built-in kinds (protobuf) cannot tell from nothing: lists and
+/// maps that are there but empty. A server that stores other bytes has to forget it too, or a list
+/// like `rules: []` would read back differently.
+pub fn forget_empty(value: &mut Value, schema: &Schema, ty: TypeId) {
+    let Value::Object(map) = value else { return };
+    let ty = schema.get(ty);
+    map.retain(|key, value| {
+        let Some(field) = ty.field(key) else { return true };
+        forget_in_node(value, &field.node, schema);
+        let empty = match (&field.node.kind, &*value) {
+            (Kind::List(..), Value::Array(items)) => items.is_empty(),
+            (Kind::Map(_), Value::Object(map)) => map.is_empty(),
+            (_, value) => value.is_null(),
+        };
+        !empty
+    });
+}
+
+fn forget_in_node(value: &mut Value, node: &Node, schema: &Schema) {
+    match (&node.kind, value) {
+        (
+            Kind::Object(id)
+            | Kind::SchemaOrBool(id)
+            | Kind::SchemaOrArray(id)
+            | Kind::SchemaOrStringArray(id),
+            value @ Value::Object(_),
+        ) => forget_empty(value, schema, *id),
+        (Kind::SchemaOrArray(id), Value::Array(items)) => {
+            for value in items {
+                forget_empty(value, schema, *id);
+            }
+        }
+        (Kind::List(item, _), Value::Array(items)) => {
+            for value in items {
+                forget_in_node(value, item, schema);
+            }
+        }
+        (Kind::Map(item), Value::Object(map)) => {
+            for (_, value) in map.iter_mut() {
+                forget_in_node(value, item, schema);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn write_struct(map: &Map, ty: &Type, schema: &Schema, out: &mut Vec<u8>) {
+    let mut members = Members::open(out);
+    if ty.preserve_unknown {
+        for (key, value) in map.iter() {
+            let out = members.key(key);
+            match ty.field(key) {
+                Some(field) => encode_node(value, &field.node, schema, out),
+                None => write_value(out, value),
+            }
+        }
+        members.close();
+        return;
+    }
+    for field in &ty.fields {
+        let value = map.get(&field.name).filter(|value| !value.is_null());
+        match (field.presence, value) {
+            (Presence::AsGiven | Presence::Always, Some(value)) => {
+                encode_node(value, &field.node, schema, members.key(&field.name));
+            }
+            (Presence::OmitEmpty, Some(value)) => {
+                if !is_zero(value, &field.node, schema) {
+                    encode_node(value, &field.node, schema, members.key(&field.name));
+                }
+            }
+            (Presence::Always, None) => write_zero(field, schema, members.key(&field.name)),
+            (Presence::AsGiven | Presence::OmitEmpty, None) => {}
+        }
+    }
+    members.close();
+}
+
+fn write_list(items: &[Value], out: &mut Vec<u8>, write: impl Fn(&Value, &mut Vec<u8>)) {
+    out.push(b'[');
+    for (at, item) in items.iter().enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        write(item, out);
+    }
+    out.push(b']');
+}
+
+/// What Go prints for a field that was never set.
+fn write_zero(field: &Field, schema: &Schema, out: &mut Vec<u8>) {
+    if field.pointer {
+        out.extend_from_slice(b"null");
+        return;
+    }
+    match &field.node.kind {
+        Kind::Object(id) => write_struct(&Map::new(), schema.get(*id), schema, out),
+        Kind::Bool => out.extend_from_slice(b"false"),
+        Kind::Int32 | Kind::Int64 | Kind::Double | Kind::IntOrString => out.push(b'0'),
+        Kind::String => out.extend_from_slice(b"\"\""),
+        Kind::Duration => out.extend_from_slice(b"\"0s\""),
+        Kind::Quantity => out.extend_from_slice(b"\"0\""),
+        Kind::Any
+        | Kind::AnyObject
+        | Kind::Bytes
+        | Kind::Time
+        | Kind::MicroTime
+        | Kind::List(..)
+        | Kind::Map(_)
+        | Kind::SchemaOrBool(_)
+        | Kind::SchemaOrArray(_)
+        | Kind::SchemaOrStringArray(_) => out.extend_from_slice(b"null"),
+    }
+}
+
+/// Is this what Go's `omitempty` and `omitzero` leave out?
+fn is_zero(value: &Value, node: &Node, schema: &Schema) -> bool {
+    match (&node.kind, value) {
+        (_, Value::Null) => true,
+        (
+            Kind::Any
+            | Kind::SchemaOrBool(_)
+            | Kind::SchemaOrArray(_)
+            | Kind::SchemaOrStringArray(_),
+            _,
+        )
+        // The empty text is a value of its own there.
+        | (Kind::IntOrString, Value::String(_)) => false,
+        (Kind::Quantity, Value::String(text)) => {
+            Quantity::parse(text).is_ok_and(|quantity| quantity.is_zero())
+        }
+        (Kind::Duration, Value::String(text)) => text == "0s",
+        (Kind::Object(id), Value::Object(map)) => {
+            let ty = schema.get(*id);
+            map.iter().all(|(key, value)| match ty.field(key) {
+                Some(field) if field.pointer => value.is_null(),
+                Some(field) => is_zero(value, &field.node, schema),
+                None => false,
+            })
+        }
+        (_, Value::Bool(value)) => !value,
+        (_, Value::Number(Number::Int(number))) => *number == 0,
+        (_, Value::Number(Number::Float(number))) => *number == 0.0,
+        (_, Value::String(text)) => text.is_empty(),
+        (_, Value::Array(items)) => items.is_empty(),
+        (_, Value::Object(map)) => map.is_empty(),
+    }
+}
+
+/// Writes the punctuation of an object.
+struct Members<'a> {
+    out: &'a mut Vec<u8>,
+    separator: u8,
+}
+
+impl<'a> Members<'a> {
+    fn open(out: &'a mut Vec<u8>) -> Self {
+        Self { out, separator: b'{' }
+    }
+
+    /// Begins a member; its value comes next.
+    fn key(&mut self, key: &str) -> &mut Vec<u8> {
+        self.out.push(self.separator);
+        self.separator = b',';
+        write_string(self.out, key);
+        self.out.push(b':');
+        self.out
+    }
+
+    fn close(self) {
+        if self.separator == b'{' {
+            self.out.push(b'{');
+        }
+        self.out.push(b'}');
+    }
+}

@@ -1,0 +1,91 @@
+//! What Go calls a type in an error: `int32`, `[]v1.Container`, `map[string]string`.
+
+use schema::{Kind, Node, Schema, Type};
+
+/// The Go type of a value.
+pub(super) fn of_node(node: &Node, schema: &Schema) -> String {
+    match &node.kind {
+        Kind::Any => "interface {}".to_owned(),
+        Kind::AnyObject => "map[string]interface {}".to_owned(),
+        Kind::Bool => "bool".to_owned(),
+        Kind::Int32 => "int32".to_owned(),
+        Kind::Int64 => "int64".to_owned(),
+        Kind::Double => "float64".to_owned(),
+        Kind::String => "string".to_owned(),
+        Kind::Bytes => "[]uint8".to_owned(),
+        Kind::Time => "v1.Time".to_owned(),
+        Kind::MicroTime => "v1.MicroTime".to_owned(),
+        Kind::Duration => "v1.Duration".to_owned(),
+        Kind::Quantity => "resource.Quantity".to_owned(),
+        Kind::IntOrString => "intstr.IntOrString".to_owned(),
+        Kind::Object(id) => of_type(schema.get(*id)),
+        Kind::List(item, _) => format!("[]{}", of_node(item, schema)),
+        Kind::Map(item) => format!("map[string]{}", of_node(item, schema)),
+        Kind::SchemaOrBool(_) => "v1.JSONSchemaPropsOrBool".to_owned(),
+        Kind::SchemaOrArray(_) => "v1.JSONSchemaPropsOrArray".to_owned(),
+        Kind::SchemaOrStringArray(_) => "v1.JSONSchemaPropsOrStringArray".to_owned(),
+    }
+}
+
+/// A package is called as the last part of its path, which is the version: `v1.Pod`.
+pub(super) fn of_type(ty: &Type) -> String {
+    let mut parts = ty.name.rsplit('.');
+    match (parts.next(), parts.next()) {
+        (Some(name), Some(package)) => format!("{package}.{name}"),
+        _ => ty.name.to_string(),
+    }
+}
+
+/// The type without its package.
+pub(super) fn struct_name(ty: &Type) -> &str {
+    ty.name.rsplit('.').next().unwrap_or_default()
+}
+
+/// The Go struct that a field is inlined from: Go names it in the path of an error, JSON doesn't.
+pub(super) fn inlined_from(ty: &Type, field: &str) -> Option<&'static str> {
+    if matches!(field, "kind" | "apiVersion") && !ty.kinds.is_empty() {
+        return Some("TypeMeta");
+    }
+    let (_, embedded, own) = INLINED.iter().find(|(name, ..)| *name == ty.name)?;
+    (!own.contains(&field)).then_some(*embedded)
+}
+
+/// Type, what it inlines, and the fields that are its own.
+const INLINED: &[(&str, &str, &[&str])] = &[
+    ("io.k8s.api.core.v1.Volume", "VolumeSource", &["name"]),
+    ("io.k8s.api.core.v1.Probe", "ProbeHandler", PROBE),
+    ("io.k8s.api.core.v1.EphemeralContainer", "EphemeralContainerCommon", &["targetContainerName"]),
+    ("io.k8s.api.core.v1.PersistentVolumeSpec", "PersistentVolumeSource", PERSISTENT_VOLUME),
+    ("io.k8s.api.core.v1.ConfigMapKeySelector", "LocalObjectReference", &["key", "optional"]),
+    ("io.k8s.api.core.v1.SecretKeySelector", "LocalObjectReference", &["key", "optional"]),
+    ("io.k8s.api.core.v1.ConfigMapEnvSource", "LocalObjectReference", &["optional"]),
+    ("io.k8s.api.core.v1.SecretEnvSource", "LocalObjectReference", &["optional"]),
+    ("io.k8s.api.core.v1.ConfigMapProjection", "LocalObjectReference", &["items", "optional"]),
+    ("io.k8s.api.core.v1.SecretProjection", "LocalObjectReference", &["items", "optional"]),
+    (
+        "io.k8s.api.core.v1.ConfigMapVolumeSource",
+        "LocalObjectReference",
+        &["items", "defaultMode", "optional"],
+    ),
+];
+
+const PROBE: &[&str] = &[
+    "initialDelaySeconds",
+    "timeoutSeconds",
+    "periodSeconds",
+    "successThreshold",
+    "failureThreshold",
+    "terminationGracePeriodSeconds",
+];
+
+const PERSISTENT_VOLUME: &[&str] = &[
+    "capacity",
+    "accessModes",
+    "claimRef",
+    "persistentVolumeReclaimPolicy",
+    "storageClassName",
+    "mountOptions",
+    "volumeMode",
+    "nodeAffinity",
+    "volumeAttributesClassName",
+];

@@ -1,0 +1,169 @@
+//! Values without members: read as the Go type of their field reads them, and written back in its
+//! canonical form.
+
+use std::borrow::Cow;
+
+use meta::{
+    Number, Str, Value,
+    quantity::Quantity,
+    time::{Duration, Time},
+};
+use schema::{Kind, Node};
+
+use crate::base64;
+
+/// Why a leaf cannot be what its field says.
+pub(super) enum LeafError {
+    /// `cannot unmarshal {found} into … of type {expected}`. Go goes on reading after it.
+    Type { found: String, expected: Option<&'static str> },
+    /// The same out of a type's own reader: Go stops there.
+    FatalType { found: String, expected: &'static str },
+    /// Words of their own, after which Go goes on.
+    Other(String),
+    /// Words of their own, after which Go stops.
+    Fatal(String),
+    /// Go doesn't mind.
+    Ignored,
+}
+
+type Result = std::result::Result<Value, LeafError>;
+
+/// Reads a string; `raw` is how it was spelt between its quotes.
+pub(super) fn string(kind: &Kind, text: Cow<'_, str>, raw: &str) -> Result {
+    match kind {
+        Kind::String | Kind::Any | Kind::IntOrString => Ok(Value::String(to_str(text))),
+        Kind::Quantity => quantity(raw),
+        Kind::Time => {
+            let time = Time::parse(&text).map_err(|error| LeafError::Fatal(error.to_string()))?;
+            Ok(canonical_time(time, Time::to_rfc3339))
+        }
+        Kind::MicroTime => {
+            let time =
+                Time::parse_micro(&text).map_err(|error| LeafError::Fatal(error.to_string()));
+            Ok(canonical_time(time?, Time::to_rfc3339_micro))
+        }
+        Kind::Duration => match Duration::parse(&text) {
+            Ok(duration) => Ok(Value::from(duration.to_string())),
+            Err(error) => Err(LeafError::Fatal(error.to_string())),
+        },
+        Kind::Bytes => match base64::decode(&text) {
+            Ok(bytes) => Ok(Value::from(base64::encode(&bytes))),
+            Err(error) => Err(LeafError::Other(error.to_string())),
+        },
+        kind => Err(no_leaf(kind, "string")),
+    }
+}
+
+/// Reads a number, given as text that is one.
+pub(super) fn number(kind: &Kind, text: &str) -> Result {
+    match kind {
+        Kind::Int32 | Kind::Int64 => {
+            let number = text.parse::<i64>().ok();
+            let fits = |n: &i64| matches!(kind, Kind::Int64) || i32::try_from(*n).is_ok();
+            number.filter(fits).map(Value::from).ok_or_else(|| wrong(format!("number {text}")))
+        }
+        Kind::Double => match text.parse::<f64>() {
+            Ok(number) if number.is_finite() => Ok(Value::from(number)),
+            _ => Err(wrong(format!("number {text}"))),
+        },
+        Kind::Any => free_number(text),
+        Kind::Quantity => quantity(text),
+        Kind::IntOrString => match text.parse::<i32>() {
+            Ok(number) => Ok(Value::from(i64::from(number))),
+            Err(_) => Err(fatal(format!("number {text}"), "int32")),
+        },
+        Kind::Time | Kind::MicroTime | Kind::Duration => Err(fatal("number", "string")),
+        kind => Err(no_leaf(kind, "number")),
+    }
+}
+
+/// A number in free JSON is an integer if it is written as one and fits, as in Kubernetes'
+/// unstructured objects.
+pub(super) fn free_number(text: &str) -> Result {
+    if let Ok(number) = text.parse::<i64>() {
+        return Ok(Value::from(number));
+    }
+    match text.parse::<f64>() {
+        Ok(number) if number.is_finite() => Ok(Value::from(number)),
+        _ => Err(LeafError::Type { found: format!("number {text}"), expected: Some("float64") }),
+    }
+}
+
+pub(super) fn bool(kind: &Kind, value: bool) -> Result {
+    match kind {
+        Kind::Bool | Kind::Any | Kind::SchemaOrBool(_) => Ok(Value::Bool(value)),
+        Kind::Quantity => quantity(if value { "true" } else { "false" }),
+        Kind::IntOrString => Err(fatal("bool", "int32")),
+        Kind::Time | Kind::MicroTime | Kind::Duration => Err(fatal("bool", "string")),
+        kind => Err(no_leaf(kind, "bool")),
+    }
+}
+
+/// An object or array where there should be none.
+pub(super) fn container(kind: &Kind, found: &'static str) -> LeafError {
+    match kind {
+        Kind::Quantity => LeafError::Fatal(meta::quantity::QuantityError::Format.to_string()),
+        Kind::IntOrString => fatal(found, "int32"),
+        Kind::Time | Kind::MicroTime | Kind::Duration => fatal(found, "string"),
+        kind => no_leaf(kind, found),
+    }
+}
+
+/// A value that this kind has no use for.
+fn no_leaf(kind: &Kind, found: &'static str) -> LeafError {
+    match kind {
+        Kind::SchemaOrBool(_) => LeafError::Fatal("boolean or JSON schema expected".to_owned()),
+        // Go reads past anything else.
+        Kind::SchemaOrArray(_) | Kind::SchemaOrStringArray(_) => LeafError::Ignored,
+        _ => wrong(found),
+    }
+}
+
+/// What `null` is as a list item or a map's value: Go's zero value.
+pub(super) fn zero(node: &Node) -> Value {
+    match &node.kind {
+        Kind::Bool => Value::Bool(false),
+        Kind::Int32 | Kind::Int64 | Kind::IntOrString => Value::from(0),
+        Kind::Double => Value::Number(Number::Float(0.0)),
+        Kind::String | Kind::Bytes => Value::from(""),
+        Kind::Duration => Value::from("0s"),
+        Kind::Quantity => Value::from("0"),
+        Kind::Object(_) => Value::object(),
+        Kind::Any
+        | Kind::AnyObject
+        | Kind::Time
+        | Kind::MicroTime
+        | Kind::List(..)
+        | Kind::Map(_)
+        | Kind::SchemaOrBool(_)
+        | Kind::SchemaOrArray(_)
+        | Kind::SchemaOrStringArray(_) => Value::Null,
+    }
+}
+
+fn quantity(text: &str) -> Result {
+    match Quantity::parse(text.trim()) {
+        Ok(quantity) => Ok(Value::from(quantity.to_string())),
+        Err(error) => Err(LeafError::Fatal(error.to_string())),
+    }
+}
+
+/// Go's zero time is printed as `null`, which is as good as absent.
+fn canonical_time(time: Time, print: impl Fn(Time) -> String) -> Value {
+    if time.is_zero() { Value::Null } else { Value::from(print(time)) }
+}
+
+pub(super) fn to_str(text: Cow<'_, str>) -> Str {
+    match text {
+        Cow::Borrowed(text) => Str::new(text),
+        Cow::Owned(text) => Str::from(text),
+    }
+}
+
+fn wrong(found: impl Into<String>) -> LeafError {
+    LeafError::Type { found: found.into(), expected: None }
+}
+
+fn fatal(found: impl Into<String>, expected: &'static str) -> LeafError {
+    LeafError::FatalType { found: found.into(), expected }
+}

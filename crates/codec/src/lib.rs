@@ -1,0 +1,10 @@
+//! Bytes to trees and back: JSON, YAML and protobuf as Kubernetes speaks them, driven by the schema;
+//! and what the read path needs to hand out stored bytes without decoding them.
+//!
+//! Nothing here does I/O or knows async.
+
+pub mod base64;
+pub mod json;
+pub mod scan;
+#[cfg(test)]
+mod testing;
