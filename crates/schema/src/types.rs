@@ -82,6 +82,9 @@ pub struct Node {
     pub kind: Kind,
     /// How server-side apply merges it (objects and maps; lists say it in their kind).
     pub atomic: bool,
+    /// Merged field by field, and declared so: against its type (`claimRef` of a PersistentVolume), or
+    /// just for OpenAPI to say it.
+    pub granular: bool,
     pub nullable: bool,
     pub default: Option<Value>,
     /// The only values that a string may have; empty = any. Enforced by validation, not by decoding.

@@ -1,0 +1,73 @@
+//! Compiles the definition files of `api/` into one flat blob that `src/definitions.rs` loads at start,
+//! so that a server parses no text before it is ready.
+//!
+//! `read` turns descriptors and their options into the engine's types, `check` finds what the compiler
+//! of the files can't know to be wrong, `write` lays the result out as bytes.
+
+#[path = "build/check.rs"]
+mod check;
+#[path = "build/options.rs"]
+mod options;
+#[path = "build/read.rs"]
+mod read;
+#[path = "build/resources.rs"]
+mod resources;
+#[path = "build/write.rs"]
+mod write;
+
+use std::path::{Path, PathBuf};
+use std::{env, fs, process};
+
+use schema::{GroupVersionFacts, ResourceFacts, Schema};
+
+/// Everything that the definition files say.
+#[derive(Default)]
+struct Definitions {
+    schema: Schema,
+    group_versions: Vec<GroupVersionFacts>,
+    resources: Vec<ResourceFacts>,
+}
+
+fn main() {
+    println!("cargo::rerun-if-changed=api");
+    println!("cargo::rerun-if-changed=build");
+    if let Err(error) = run() {
+        eprintln!("{error}");
+        process::exit(1);
+    }
+}
+
+fn run() -> Result<(), String> {
+    let api = PathBuf::from(env::var("CARGO_MANIFEST_DIR").expect("set by cargo")).join("api");
+    let pool = compile(&api)?;
+    let definitions = read::definitions(&pool)?;
+    let faults = check::faults(&definitions);
+    if !faults.is_empty() {
+        return Err(faults.join("\n"));
+    }
+    let blob = PathBuf::from(env::var("OUT_DIR").expect("set by cargo")).join("definitions.bin");
+    fs::write(&blob, write::blob(&definitions))
+        .map_err(|error| format!("{}: {error}", blob.display()))
+}
+
+fn compile(api: &Path) -> Result<prost_reflect::DescriptorPool, String> {
+    let mut files = Vec::new();
+    find(api, &mut files).map_err(|error| format!("{}: {error}", api.display()))?;
+    // The order of files is the order of types: it shouldn't depend on the file system.
+    files.sort();
+    let mut compiler = protox::Compiler::new([api]).map_err(|error| format!("{error:?}"))?;
+    compiler.include_imports(true).open_files(files).map_err(|error| format!("{error:?}"))?;
+    Ok(compiler.descriptor_pool())
+}
+
+fn find(dir: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
+    for entry in fs::read_dir(dir)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            find(&path, files)?;
+        } else if path.extension().is_some_and(|extension| extension == "proto") {
+            files.push(path);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,115 @@
+//! What compiles and is wrong nevertheless: keys that no item has, kinds that nobody defines, …
+
+use std::collections::HashSet;
+
+use schema::{Field, Kind, ListKind, Node, ResourceFacts, Schema, Type};
+
+use crate::{Definitions, resources};
+
+/// Everything that is wrong, each with the place where it is.
+pub(super) fn faults(definitions: &Definitions) -> Vec<String> {
+    let mut faults = Vec::new();
+    for (_, ty) in definitions.schema.types() {
+        for fault in type_faults(ty, &definitions.schema) {
+            faults.push(format!("{}: {fault}", ty.name));
+        }
+    }
+    for resource in &definitions.resources {
+        for fault in resource_faults(resource, &definitions.schema) {
+            faults.push(format!("{:?}: {fault}", resource.kind));
+        }
+    }
+    for facts in &definitions.group_versions {
+        let has_resources = definitions
+            .resources
+            .iter()
+            .any(|resource| resource.group_version() == facts.group_version);
+        if has_resources == facts.internal {
+            faults.push(format!(
+                "{:?}: internal and with resources, or neither",
+                facts.group_version
+            ));
+        }
+    }
+    faults
+}
+
+fn type_faults(ty: &Type, schema: &Schema) -> Vec<String> {
+    let mut faults = Vec::new();
+    let mut names = HashSet::new();
+    for field in &ty.fields {
+        if !names.insert(&field.name) {
+            faults.push(format!("two fields are called {}", field.name));
+        }
+        for fault in field_faults(field, schema) {
+            faults.push(format!("{}: {fault}", field.name));
+        }
+    }
+    for union in &ty.unions {
+        for name in union.fields.iter().chain(&union.discriminator) {
+            if !names.contains(name) {
+                faults.push(format!("the union has no field {name}"));
+            }
+        }
+    }
+    faults
+}
+
+fn field_faults(field: &Field, schema: &Schema) -> Vec<String> {
+    let mut faults = Vec::new();
+    let keys = match &field.node.kind {
+        Kind::List(_, ListKind::Map(keys)) => keys.as_slice(),
+        _ => &[],
+    };
+    for key in keys.iter().chain(&field.patch.merge_key) {
+        if !item_has(&field.node, key, schema) {
+            faults.push(format!("the items have no field {key}"));
+        }
+    }
+    if let Some(default) = field.node.default.as_ref().and_then(|default| default.as_str()) {
+        let allowed = &field.node.enum_values;
+        if !allowed.is_empty() && !allowed.iter().any(|value| value == default) {
+            faults.push(format!("the default {default} is none of the allowed values"));
+        }
+    }
+    faults
+}
+
+fn item_has(list: &Node, key: &str, schema: &Schema) -> bool {
+    let Kind::List(item, _) = &list.kind else { return false };
+    matches!(item.kind, Kind::Object(id) if schema.get(id).field(key).is_some())
+}
+
+fn resource_faults(resource: &ResourceFacts, schema: &Schema) -> Vec<String> {
+    let mut faults = Vec::new();
+    for subresource in &resource.subresources {
+        if resources::type_of(&subresource.kind, schema).is_none() {
+            faults.push(format!("nobody defines {:?}", subresource.kind));
+        }
+    }
+    if let Some(storage) = &resource.storage {
+        let stored = storage.version.with_kind(&resource.kind.kind);
+        if resources::type_of(&stored, schema).is_none() {
+            faults.push(format!("nobody defines what is stored, {stored:?}"));
+        }
+    }
+    let paths = resource.selectable.iter().flat_map(|field| &field.paths);
+    for path in paths {
+        if !leads_somewhere(path, schema.get(resource.type_id), schema) {
+            faults.push(format!("there is no field {path} to select by"));
+        }
+    }
+    faults
+}
+
+fn leads_somewhere(path: &str, ty: &Type, schema: &Schema) -> bool {
+    let (name, rest) = path.split_once('.').map_or((path, None), |(name, rest)| (name, Some(rest)));
+    match (ty.field(name), rest) {
+        (None, _) => false,
+        (Some(_), None) => true,
+        (Some(Field { node: Node { kind: Kind::Object(id), .. }, .. }), Some(rest)) => {
+            leads_somewhere(rest, schema.get(*id), schema)
+        }
+        (Some(_), Some(_)) => false,
+    }
+}

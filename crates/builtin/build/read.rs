@@ -1,0 +1,429 @@
+//! From descriptors to the engine's types.
+
+use std::collections::HashMap;
+
+use meta::{GroupVersion, Number, Str, Value};
+use prost_reflect::{
+    Cardinality, DescriptorPool, FieldDescriptor, FileDescriptor, Kind as ProtoKind,
+    MessageDescriptor,
+};
+use schema::{
+    Field, GroupVersionFacts, Kind, ListKind, Node, PatchStrategy, Presence, Type, TypeId, Union,
+};
+
+use crate::options::Options;
+use crate::{Definitions, resources};
+
+/// Reads every file that has facts about a type.
+pub(super) fn definitions(pool: &DescriptorPool) -> Result<Definitions, String> {
+    let reader = Reader::new(pool);
+    let mut definitions = Definitions::default();
+    for message in &reader.messages {
+        if let Shape::Object(id) = reader.shapes[message.full_name()] {
+            let added = definitions.schema.add(Type::default());
+            assert_eq!(added, id, "types are added in the order in which they were numbered");
+        }
+    }
+    for message in &reader.messages {
+        if let Shape::Object(id) = reader.shapes[message.full_name()] {
+            let ty =
+                reader.object(message).map_err(|why| format!("{}: {why}", message.full_name()))?;
+            definitions.schema.set(id, ty);
+        }
+    }
+    definitions.group_versions =
+        reader.group_versions.iter().map(|(facts, _)| facts.clone()).collect();
+    for message in &reader.messages {
+        if let Some(resource) = reader.options(message).message("resource") {
+            let home = reader.home(message).ok_or("a resource needs a group version")?;
+            let facts = resources::read(&resource, message, home, &definitions.schema)
+                .map_err(|why| format!("{}: {why}", message.full_name()))?;
+            definitions.resources.push(facts);
+        }
+    }
+    // A stable order, and the one in which discovery lists them.
+    definitions.resources.sort_by(|a, b| {
+        (a.kind.group_version(), &a.plural).cmp(&(b.kind.group_version(), &b.plural))
+    });
+    Ok(definitions)
+}
+
+/// What a message is in JSON.
+enum Shape {
+    Object(TypeId),
+    /// One value.
+    Scalar(String),
+    /// The list of its items.
+    List,
+}
+
+struct Reader<'a> {
+    pool: &'a DescriptorPool,
+    messages: Vec<MessageDescriptor>,
+    shapes: HashMap<String, Shape>,
+    /// The group version of each file that has one, with the name of the file.
+    group_versions: Vec<(GroupVersionFacts, FileDescriptor)>,
+    /// `pintle.corev1.Protocol` → its values.
+    enums: HashMap<String, Vec<Str>>,
+    /// Group versions that `"*"` stands for.
+    every: Vec<GroupVersion>,
+}
+
+impl<'a> Reader<'a> {
+    fn new(pool: &'a DescriptorPool) -> Self {
+        let mut reader = Self {
+            pool,
+            messages: Vec::new(),
+            shapes: HashMap::new(),
+            group_versions: Vec::new(),
+            enums: HashMap::new(),
+            every: Vec::new(),
+        };
+        let files = pool.files().filter(|file| {
+            file.package_name().starts_with("pintle.") || file.name() == "scalars.proto"
+        });
+        for file in files {
+            reader.file(&file);
+        }
+        reader.every.sort();
+        reader
+    }
+
+    fn file(&mut self, file: &FileDescriptor) {
+        let options = Options::of(self.pool, file.options());
+        if let Some(told) = options.message("group_version") {
+            let facts = GroupVersionFacts {
+                group_version: group_version(&told),
+                group_priority: told.int("group_priority"),
+                version_priority: told.int("version_priority"),
+                on_by_default: !told.flag("off") && !told.flag("internal"),
+                internal: told.flag("internal"),
+            };
+            let also = told.strings("also");
+            self.every.extend(also.iter().map(|name| parse_group_version(name)));
+            // Options are kinds of the groups that Go registers them for, which these two are not.
+            if !matches!(facts.group_version.group.as_str(), "meta.k8s.io" | "apidiscovery.k8s.io")
+            {
+                self.every.push(facts.group_version.clone());
+            }
+            self.group_versions.push((facts, file.clone()));
+        }
+        for told in options.messages("enum_type") {
+            let name = told.string("name").expect("required");
+            let values = told.strings("value").iter().map(Str::new).collect();
+            self.enums.insert(format!("{}.{name}", file.package_name()), values);
+        }
+        for message in file.messages() {
+            let facts = Options::of(self.pool, message.options()).message("type");
+            let scalar = facts.as_ref().and_then(|facts| facts.name("scalar"));
+            let shape = match (scalar, facts.is_some_and(|facts| facts.flag("list"))) {
+                (Some(scalar), _) => Shape::Scalar(scalar),
+                (None, true) => Shape::List,
+                (None, false) => {
+                    let objects =
+                        self.shapes.values().filter(|shape| matches!(shape, Shape::Object(_)));
+                    Shape::Object(TypeId(objects.count() as u32))
+                }
+            };
+            self.shapes.insert(message.full_name().to_owned(), shape);
+            self.messages.push(message);
+        }
+    }
+
+    fn options(&self, message: &MessageDescriptor) -> Options {
+        Options::of(self.pool, message.options())
+    }
+
+    fn home(&self, message: &MessageDescriptor) -> Option<&GroupVersionFacts> {
+        let home = self.group_versions.iter().find(|(_, file)| *file == message.parent_file());
+        home.map(|(facts, _)| facts)
+    }
+
+    fn object(&self, message: &MessageDescriptor) -> Result<Type, String> {
+        let options = self.options(message);
+        let facts = options.message("type");
+        let flag = |name| facts.as_ref().is_some_and(|facts| facts.flag(name));
+        let has_kind = flag("kind") || options.message("resource").is_some();
+        let mut fields = Vec::new();
+        if has_kind {
+            fields.extend(["kind", "apiVersion"].map(|name| Field {
+                name: Str::new_static(name),
+                node: Kind::String.into(),
+                presence: Presence::OmitEmpty,
+                ..Field::default()
+            }));
+        }
+        self.fields(message, &[], &mut fields)?;
+        if flag("json_only") {
+            fields.iter_mut().for_each(|field| field.tag = 0);
+        }
+        let mut kinds = Vec::new();
+        let elsewhere =
+            facts.as_ref().map(|facts| facts.strings("group_version")).unwrap_or_default();
+        if elsewhere == ["*"] {
+            kinds.extend(self.every.iter().map(|every| every.with_kind(message.name())));
+        } else if !elsewhere.is_empty() {
+            kinds.extend(
+                elsewhere.iter().map(|name| parse_group_version(name).with_kind(message.name())),
+            );
+        } else if has_kind {
+            let home = self.home(message).ok_or("a kind needs a group version")?;
+            kinds.push(home.group_version.with_kind(message.name()));
+        }
+        let unions = facts.iter().flat_map(|facts| facts.messages("union")).map(|union| Union {
+            discriminator: union.string("discriminator").map(Str::from),
+            fields: union.strings("member").into_iter().map(Str::from).collect(),
+        });
+        let mut ty = Type::default();
+        ty.name = Str::new(self.definition(message).ok_or("no OpenAPI definition")?);
+        ty.fields = fields;
+        ty.atomic = flag("atomic");
+        ty.unions = unions.collect();
+        ty.kinds = kinds;
+        Ok(ty)
+    }
+
+    fn fields(
+        &self,
+        message: &MessageDescriptor,
+        within: &[u32],
+        fields: &mut Vec<Field>,
+    ) -> Result<(), String> {
+        for field in message.fields() {
+            let options = Options::of(self.pool, field.options());
+            if options.flag("inline") {
+                let ProtoKind::Message(embedded) = field.kind() else {
+                    return Err(format!("{} can't be inlined", field.name()));
+                };
+                let deeper: Vec<u32> = within.iter().copied().chain([field.number()]).collect();
+                self.fields(&embedded, &deeper, fields)?;
+                continue;
+            }
+            let read =
+                self.field(&field, &options).map_err(|why| format!("{}: {why}", field.name()))?;
+            fields.push(Field { within: within.to_vec(), ..read });
+        }
+        Ok(())
+    }
+
+    fn field(&self, field: &FieldDescriptor, options: &Options) -> Result<Field, String> {
+        let is_many = field.is_list() || field.is_map();
+        let is_struct = !is_many
+            && matches!(&field.kind(), ProtoKind::Message(message)
+            if !matches!(self.shapes[message.full_name()], Shape::List));
+        let labelled = field.cardinality() == Cardinality::Required;
+        let required = labelled || options.flag("required");
+        let pointer = options.flag("pointer");
+        // What pintle.proto says about declarations and when JSON prints them.
+        let usual = if labelled || is_many && required {
+            Presence::Always
+        } else if pointer {
+            Presence::AsGiven
+        } else if is_struct {
+            Presence::Always
+        } else {
+            Presence::OmitEmpty
+        };
+        let presence = match options.name("presence").as_deref() {
+            None => usual,
+            Some("AS_GIVEN") => Presence::AsGiven,
+            Some("OMIT_EMPTY") => Presence::OmitEmpty,
+            Some("ALWAYS") => Presence::Always,
+            Some(other) => return Err(format!("unknown presence {other}")),
+        };
+        Ok(Field {
+            name: json_name(field),
+            node: self.node(field, options)?,
+            tag: field.number(),
+            within: Vec::new(),
+            required,
+            presence,
+            pointer,
+            patch: patch(options)?,
+        })
+    }
+
+    fn node(&self, field: &FieldDescriptor, options: &Options) -> Result<Node, String> {
+        let (item_kind, is_map) = match field.kind() {
+            ProtoKind::Message(entry) if entry.is_map_entry() => {
+                (entry.map_entry_value_field().kind(), true)
+            }
+            kind => (kind, false),
+        };
+        let mut item = self.item(&item_kind)?;
+        if let Some(name) = options.string("enum") {
+            let full_name = if name.contains('.') {
+                format!("pintle.{name}")
+            } else {
+                format!("{}.{name}", field.parent_file().package_name())
+            };
+            item.enum_values = self.enums.get(&full_name).ok_or(format!("no enum {name}"))?.clone();
+        }
+        let keys: Vec<Str> = options.strings("key").into_iter().map(Str::from).collect();
+        let list = match (options.name("list").as_deref(), keys.is_empty()) {
+            (None, true) => ListKind::Undeclared,
+            (None, false) => ListKind::Map(keys),
+            (Some("ATOMIC"), true) => ListKind::Atomic,
+            (Some("SET"), true) => ListKind::Set,
+            (Some(other), _) => return Err(format!("keys in a list that is {other}")),
+        };
+        let mut node = if field.is_list() {
+            Kind::List(Box::new(item), list).into()
+        } else if list != ListKind::Undeclared {
+            return Err("keys or a kind of list, but no list".to_owned());
+        } else if is_map {
+            Kind::Map(Box::new(item)).into()
+        } else {
+            item
+        };
+        if options.has("atomic") {
+            node.atomic = options.flag("atomic");
+            node.granular = !node.atomic;
+        }
+        node.nullable = options.flag("nullable");
+        if let Some(format) = options.string("format") {
+            node.format = Some(Str::from(format));
+        }
+        if let Some(text) = options.string("default") {
+            node.default = Some(default(&node.kind, &text)?);
+        }
+        Ok(node)
+    }
+
+    /// A single value: what a list or map holds, or a field that is neither.
+    fn item(&self, kind: &ProtoKind) -> Result<Node, String> {
+        let ProtoKind::Message(message) = kind else {
+            return scalar(kind).map(Node::from);
+        };
+        let facts = self.options(message).message("type");
+        let atomic = facts.is_some_and(|facts| facts.flag("atomic"));
+        let definition = self.definition(message).map(Str::from);
+        match &self.shapes[message.full_name()] {
+            Shape::Object(id) => Ok(Node { kind: Kind::Object(*id), atomic, ..Node::default() }),
+            Shape::Scalar(name) => {
+                let kind = self.special(name, message)?;
+                Ok(Node { kind, definition, ..Node::default() })
+            }
+            Shape::List => {
+                let items = message.get_field(1).ok_or("a list without items")?;
+                let item = self.item(&items.kind())?;
+                let kind = Kind::List(Box::new(item), ListKind::Undeclared);
+                Ok(Node { kind, wrapped: true, ..Node::default() })
+            }
+        }
+    }
+
+    fn special(&self, scalar: &str, message: &MessageDescriptor) -> Result<Kind, String> {
+        let schema = || {
+            let schema = message.get_field_by_name("schema").ok_or("no field schema")?;
+            let ProtoKind::Message(schema) = schema.kind() else {
+                return Err("schema is no message");
+            };
+            match self.shapes[schema.full_name()] {
+                Shape::Object(id) => Ok(id),
+                _ => Err("schema is no object"),
+            }
+        };
+        Ok(match scalar {
+            "ANY" => Kind::Any,
+            "TIME" => Kind::Time,
+            "MICRO_TIME" => Kind::MicroTime,
+            "DURATION" => Kind::Duration,
+            "QUANTITY" => Kind::Quantity,
+            "INT_OR_STRING" => Kind::IntOrString,
+            "SCHEMA_OR_ARRAY" => Kind::SchemaOrArray(schema()?),
+            "SCHEMA_OR_BOOL" => Kind::SchemaOrBool(schema()?),
+            "SCHEMA_OR_STRING_ARRAY" => Kind::SchemaOrStringArray(schema()?),
+            other => return Err(format!("unknown scalar {other}")),
+        })
+    }
+
+    /// The name of its OpenAPI definition; scalars may have none.
+    fn definition(&self, message: &MessageDescriptor) -> Option<String> {
+        let told =
+            self.options(message).message("type").and_then(|facts| facts.string("definition"));
+        told.or_else(|| {
+            let file = Options::of(self.pool, message.parent_file().options());
+            let prefix = file.message("group_version")?.string("definitions")?;
+            Some(format!("{prefix}.{}", message.name()))
+        })
+    }
+}
+
+/// The one that was written, or the name as it stands: protobuf's own rule would turn `jSONSchemas`
+/// and `a_b` into something else.
+fn json_name(field: &FieldDescriptor) -> Str {
+    let descriptor = field.field_descriptor_proto();
+    let derived = derived_json_name(field.name());
+    match &descriptor.json_name {
+        Some(told) if *told != derived => Str::new(told),
+        _ => Str::new(field.name()),
+    }
+}
+
+/// What protobuf compilers fill in when no `json_name` is given.
+fn derived_json_name(name: &str) -> String {
+    let mut derived = String::new();
+    let mut upper = false;
+    for c in name.chars() {
+        match c {
+            '_' => upper = true,
+            c if upper => {
+                derived.push(c.to_ascii_uppercase());
+                upper = false;
+            }
+            c => derived.push(c),
+        }
+    }
+    derived
+}
+
+fn scalar(kind: &ProtoKind) -> Result<Kind, String> {
+    Ok(match kind {
+        ProtoKind::Bool => Kind::Bool,
+        ProtoKind::Int32 => Kind::Int32,
+        ProtoKind::Int64 => Kind::Int64,
+        ProtoKind::Double => Kind::Double,
+        ProtoKind::String => Kind::String,
+        ProtoKind::Bytes => Kind::Bytes,
+        other => return Err(format!("Kubernetes doesn't use {other:?}")),
+    })
+}
+
+fn patch(options: &Options) -> Result<PatchStrategy, String> {
+    let merge_key = options.string("merge_key").map(Str::from);
+    let told = options.name("patch");
+    Ok(PatchStrategy {
+        merge: match told.as_deref() {
+            None => merge_key.is_some(),
+            Some("MERGE" | "MERGE_RETAIN_KEYS") => true,
+            Some("REPLACE" | "RETAIN_KEYS") => false,
+            Some(other) => return Err(format!("unknown patch strategy {other}")),
+        },
+        retain_keys: matches!(told.as_deref(), Some("RETAIN_KEYS" | "MERGE_RETAIN_KEYS")),
+        replace: told.as_deref() == Some("REPLACE"),
+        merge_key,
+    })
+}
+
+fn default(kind: &Kind, text: &str) -> Result<Value, String> {
+    match kind {
+        Kind::String => Ok(Value::String(Str::new(text))),
+        Kind::Bool => text.parse().map(Value::Bool).map_err(|_| format!("{text} is no bool")),
+        Kind::Int32 | Kind::Int64 => match text.parse() {
+            Ok(number) => Ok(Value::Number(Number::Int(number))),
+            Err(_) => Err(format!("{text} is no integer")),
+        },
+        Kind::Object(_) | Kind::Map(_) if text == "{}" => Ok(Value::object()),
+        _ => Err(format!("a field of this kind can't have the default {text}")),
+    }
+}
+
+fn group_version(told: &Options) -> GroupVersion {
+    let part = |name| told.string(name).expect("required");
+    GroupVersion::new(part("group"), part("version"))
+}
+
+fn parse_group_version(name: &str) -> GroupVersion {
+    GroupVersion::parse(name).unwrap_or_else(|| panic!("{name} is no group version"))
+}

@@ -1,0 +1,153 @@
+//! How the built-in kinds differ in what can be said as a fact. A kind that is not listed behaves
+//! as most do: unconditional updates, no create by PUT, no generation, a `Status` after a delete.
+
+use meta::names::{name_is_dns_label, name_is_dns1035_label, name_is_path_segment};
+use registry::Behaviour;
+
+/// The behaviour of a kind, by its group and kind.
+pub(crate) fn of(group: &str, kind: &str) -> Behaviour {
+    let mut behaviour = Behaviour::default();
+    let name = format!("{group}/{kind}");
+    let is_in = |list: &[&str]| list.contains(&name.as_str());
+    if is_in(&CONDITIONAL_UPDATE) {
+        behaviour.unconditional_update = false;
+    }
+    if is_in(&CREATED_BY_PUT) {
+        behaviour.create_on_update = true;
+    }
+    if is_in(&RETURNED_BY_DELETE) {
+        behaviour.returns_deleted_object = true;
+    }
+    if is_in(&COUNTS_SPEC) {
+        behaviour.generation = &["spec"];
+    }
+    for (kinds, fields) in COUNTS_OTHER {
+        if kinds.contains(&name.as_str()) {
+            behaviour.generation = fields;
+        }
+    }
+    if is_in(&NAMED_LIKE_PATHS) {
+        behaviour.name_rule = name_is_path_segment;
+    } else if is_in(&NAMED_LIKE_LABELS) {
+        behaviour.name_rule = name_is_dns_label;
+    } else if name == "/Service" {
+        behaviour.name_rule = name_is_dns1035_label;
+    }
+    behaviour
+}
+
+/// `PUT` needs a resourceVersion.
+const CONDITIONAL_UPDATE: [&str; 22] = [
+    "admissionregistration.k8s.io/MutatingAdmissionPolicy",
+    "admissionregistration.k8s.io/MutatingAdmissionPolicyBinding",
+    "admissionregistration.k8s.io/MutatingWebhookConfiguration",
+    "admissionregistration.k8s.io/ValidatingAdmissionPolicy",
+    "admissionregistration.k8s.io/ValidatingAdmissionPolicyBinding",
+    "admissionregistration.k8s.io/ValidatingWebhookConfiguration",
+    "apiextensions.k8s.io/CustomResourceDefinition",
+    "apiregistration.k8s.io/APIService",
+    "certificates.k8s.io/ClusterTrustBundle",
+    "certificates.k8s.io/PodCertificateRequest",
+    "coordination.k8s.io/Lease",
+    "coordination.k8s.io/LeaseCandidate",
+    "internal.apiserver.k8s.io/StorageVersion",
+    "node.k8s.io/RuntimeClass",
+    "policy/PodDisruptionBudget",
+    "resource.k8s.io/ResourcePoolStatusRequest",
+    "storage.k8s.io/CSIDriver",
+    "storage.k8s.io/CSINode",
+    "storage.k8s.io/CSIStorageCapacity",
+    "storage.k8s.io/VolumeAttachment",
+    "storagemigration.k8s.io/StorageVersionMigration",
+    "scheduling.k8s.io/PodGroup",
+];
+
+/// `PUT` of a missing object creates it.
+const CREATED_BY_PUT: [&str; 12] = [
+    "/Endpoints",
+    "/Event",
+    "/LimitRange",
+    "/Service",
+    "coordination.k8s.io/Lease",
+    "coordination.k8s.io/LeaseCandidate",
+    "events.k8s.io/Event",
+    "node.k8s.io/RuntimeClass",
+    "rbac.authorization.k8s.io/ClusterRole",
+    "rbac.authorization.k8s.io/ClusterRoleBinding",
+    "rbac.authorization.k8s.io/Role",
+    "rbac.authorization.k8s.io/RoleBinding",
+];
+
+/// A finished delete answers with the object.
+const RETURNED_BY_DELETE: [&str; 19] = [
+    "/Namespace",
+    "/PersistentVolume",
+    "/PersistentVolumeClaim",
+    "/Pod",
+    "/PodTemplate",
+    "/ResourceQuota",
+    "/Service",
+    "/ServiceAccount",
+    "resource.k8s.io/DeviceClass",
+    "resource.k8s.io/DeviceTaintRule",
+    "resource.k8s.io/ResourceClaim",
+    "resource.k8s.io/ResourceClaimTemplate",
+    "resource.k8s.io/ResourcePoolStatusRequest",
+    "resource.k8s.io/ResourceSlice",
+    "storage.k8s.io/CSIDriver",
+    "storage.k8s.io/CSINode",
+    "storage.k8s.io/StorageClass",
+    "storage.k8s.io/VolumeAttachment",
+    "storage.k8s.io/VolumeAttributesClass",
+];
+
+/// `metadata.generation` counts changes of `spec`.
+const COUNTS_SPEC: [&str; 22] = [
+    "/Pod",
+    "/ReplicationController",
+    "admissionregistration.k8s.io/MutatingAdmissionPolicy",
+    "admissionregistration.k8s.io/MutatingAdmissionPolicyBinding",
+    "admissionregistration.k8s.io/ValidatingAdmissionPolicy",
+    "admissionregistration.k8s.io/ValidatingAdmissionPolicyBinding",
+    "apiextensions.k8s.io/CustomResourceDefinition",
+    "apps/DaemonSet",
+    "apps/ReplicaSet",
+    "apps/StatefulSet",
+    "batch/CronJob",
+    "batch/Job",
+    "flowcontrol.apiserver.k8s.io/FlowSchema",
+    "flowcontrol.apiserver.k8s.io/PriorityLevelConfiguration",
+    "networking.k8s.io/Ingress",
+    "networking.k8s.io/IngressClass",
+    "networking.k8s.io/NetworkPolicy",
+    "policy/PodDisruptionBudget",
+    "resource.k8s.io/DeviceClass",
+    "resource.k8s.io/DeviceTaintRule",
+    "resource.k8s.io/ResourceSlice",
+    "storage.k8s.io/CSIDriver",
+];
+
+/// … or of something else.
+const COUNTS_OTHER: [(&[&str], &[&str]); 4] = [
+    (&["apps/Deployment"], &["spec", "metadata.annotations"]),
+    (&["/PodTemplate"], &["template"]),
+    (
+        &[
+            "admissionregistration.k8s.io/MutatingWebhookConfiguration",
+            "admissionregistration.k8s.io/ValidatingWebhookConfiguration",
+        ],
+        &["webhooks"],
+    ),
+    (&["discovery.k8s.io/EndpointSlice"], &["addressType", "endpoints", "ports", "metadata.labels"]),
+];
+
+/// Anything that fits into a path: RBAC's names have colons.
+const NAMED_LIKE_PATHS: [&str; 5] = [
+    "rbac.authorization.k8s.io/ClusterRole",
+    "rbac.authorization.k8s.io/ClusterRoleBinding",
+    "rbac.authorization.k8s.io/Role",
+    "rbac.authorization.k8s.io/RoleBinding",
+    "apiregistration.k8s.io/APIService",
+];
+
+const NAMED_LIKE_LABELS: [&str; 1] = ["/Namespace"];

@@ -1,0 +1,4 @@
+//! The core group.
+
+pub(crate) mod namespace;
+pub(crate) mod pod;

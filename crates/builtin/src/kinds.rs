@@ -1,0 +1,125 @@
+//! The table of built-in kinds: facts from the definitions, strategies from this crate, storage
+//! opened once per resource.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use meta::Str;
+use registry::{Conversion, Kind, Storage, StorageOptions};
+use schema::{ResourceFacts, Schema};
+use store::Backend;
+
+use crate::{Definitions, behaviour, convert, strategies};
+
+/// What of the definitions is served, and how.
+pub struct Options {
+    /// `/registry`
+    pub prefix: String,
+    pub event_ttl: Duration,
+}
+
+/// Makes the kinds for the resources that are served. One cache per resource starts to fill here.
+pub fn kinds(
+    definitions: &Definitions,
+    schema: &Arc<Schema>,
+    served: &dyn Fn(&ResourceFacts) -> bool,
+    backend: &Arc<dyn Backend>,
+    options: &Options,
+) -> Vec<Arc<Kind>> {
+    let mut plans: Vec<Plan<'_>> = Vec::new();
+    for facts in definitions.resources.iter().filter(|facts| served(facts)) {
+        plans.push(Plan::new(definitions, facts));
+    }
+    let mut storages: HashMap<Str, Arc<Storage>> = HashMap::new();
+    let mut kinds = Vec::with_capacity(plans.len());
+    for plan in &plans {
+        let storage = plan.stored.as_ref().map(|stored| {
+            let opened = storages.entry(stored.prefix.clone()).or_insert_with(|| {
+                let fields = fields_of(&plans, &stored.prefix);
+                Storage::start(backend.clone(), plan.storage_options(schema, stored, fields, options))
+            });
+            opened.clone()
+        });
+        kinds.push(Arc::new(Kind::new(
+            plan.facts.clone(),
+            schema.clone(),
+            behaviour::of(&plan.facts.kind.group, &plan.facts.kind.kind),
+            strategies::of(&plan.facts.kind.group, &plan.facts.kind.kind),
+            storage,
+            plan.conversion.clone(),
+            false,
+        )));
+    }
+    kinds
+}
+
+/// A resource and what it takes to store it.
+struct Plan<'a> {
+    facts: &'a ResourceFacts,
+    stored: Option<Stored>,
+    conversion: Option<Arc<dyn Conversion>>,
+}
+
+struct Stored {
+    prefix: Str,
+    gvk: meta::GroupVersionKind,
+    ty: schema::TypeId,
+}
+
+impl<'a> Plan<'a> {
+    fn new(definitions: &Definitions, facts: &'a ResourceFacts) -> Self {
+        let Some(storage) = &facts.storage else {
+            return Self { facts, stored: None, conversion: None };
+        };
+        let gvk = storage.version.with_kind(&facts.kind.kind);
+        // CRDs are stored by kube-apiserver in a version that is not served any more; here they
+        // are stored as they are served.
+        let (gvk, ty) = match definitions.type_of(&gvk) {
+            Some(ty) => (gvk, ty),
+            None => (facts.kind.clone(), facts.type_id),
+        };
+        let conversion = convert::between(&facts.kind, &gvk);
+        Self { facts, stored: Some(Stored { prefix: storage.prefix.clone(), gvk, ty }), conversion }
+    }
+
+    fn storage_options(
+        &self,
+        schema: &Arc<Schema>,
+        stored: &Stored,
+        fields: Vec<Str>,
+        options: &Options,
+    ) -> StorageOptions {
+        let is_event = self.facts.kind.kind == "Event";
+        StorageOptions {
+            prefix: format!("{}/{}/", options.prefix, stored.prefix).into(),
+            namespaced: self.facts.namespaced,
+            gvk: stored.gvk.clone(),
+            schema: schema.clone(),
+            ty: stored.ty,
+            ttl: is_event.then_some(options.event_ttl),
+            // A kubelet asks for the pods of its node, again and again.
+            index: (stored.prefix == "pods").then(|| Str::new_static("spec.nodeName")),
+            fields,
+            custom: false,
+        }
+    }
+}
+
+/// All fields that any served version of a stored resource may select by, as they are stored.
+fn fields_of(plans: &[Plan<'_>], prefix: &Str) -> Vec<Str> {
+    let mut fields: Vec<Str> = Vec::new();
+    let same = plans.iter().filter(|plan| plan.stored.as_ref().is_some_and(|s| s.prefix == *prefix));
+    for plan in same {
+        let selectable = plan.facts.selectable.iter();
+        let selectable = selectable.filter(|field| !field.label.starts_with("metadata."));
+        for path in selectable.flat_map(|field| &field.paths) {
+            let path = match &plan.conversion {
+                Some(conversion) => Str::new(conversion.stored_path(path)),
+                None => path.clone(),
+            };
+            if !fields.contains(&path) {
+                fields.push(path);
+            }
+        }
+    }
+    fields
+}
