@@ -189,7 +189,9 @@ impl<'a> Reader<'a> {
         within: &[u32],
         fields: &mut Vec<Field>,
     ) -> Result<(), String> {
-        for field in message.fields() {
+        // `message.fields()` would be in the order of tags.
+        for declared in &message.descriptor_proto().field {
+            let field = message.get_field(declared.number() as u32).expect("it was declared");
             let options = Options::of(self.pool, field.options());
             if options.flag("inline") {
                 let ProtoKind::Message(embedded) = field.kind() else {
