@@ -5,6 +5,7 @@
 //! disk), then the read path: `entry`, `snapshot`, `event`, `ring`, `watcher`, `cache`, `pump`.
 
 pub mod backend;
+pub mod embedded;
 pub mod memory;
 
 mod cache;
@@ -23,6 +24,7 @@ pub use backend::{
     WatchStream, Write,
 };
 pub use cache::{Cache, CacheOptions};
+pub use embedded::{Embedded, EmbeddedOptions};
 pub use entry::{Entry, Materialize, SLOTS, Slots};
 pub use event::{Event, EventKind};
 pub use memory::MemoryBackend;

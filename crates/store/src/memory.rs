@@ -46,7 +46,7 @@ struct Record {
 impl Default for Shared {
     fn default() -> Self {
         // etcd starts at 1 as well: 0 is "no revision" everywhere.
-        let state = State { revision: 1, ..State::default() };
+        let state = State { revision: 1, compacted: 1, ..State::default() };
         Self { state: Mutex::new(state), revision: watch::Sender::new(1) }
     }
 }
@@ -221,7 +221,7 @@ impl Backend for MemoryBackend {
     }
 
     fn watch(&self, prefix: &str, after: u64) -> BoxFuture<'_, Result<WatchStream, StoreError>> {
-        let prefix = Str::new(prefix);
+        let (prefix, after) = (Str::new(prefix), after.max(1));
         Box::pin(async move {
             self.shared.state.lock().changes(&prefix, after)?;
             let mut revision = self.shared.revision.subscribe();

@@ -1,0 +1,297 @@
+//! The store that comes with the server: a log on disk, an index of it in memory.
+//!
+//! Every write is appended and synced before it is acknowledged; writes that wait together share
+//! one sync. The log is the history as well, so old revisions can be read and watched from, also
+//! after a restart, until they are compacted. `docs/storage-format.md` describes the bytes.
+
+mod disk;
+mod hint;
+mod index;
+mod reclaim;
+mod record;
+mod recover;
+mod segment;
+mod watch;
+mod writer;
+
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{Read as _, Seek as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::oneshot;
+
+use self::disk::{Disk, RealDisk};
+use self::index::{Found, Index};
+use self::watch::{EmbeddedWatch, Hub};
+use self::writer::{Current, Refusal, Request, Writer};
+use crate::{Backend, BoxFuture, KeyValue, Range, RangeResult, StoreError, WatchStream, Write};
+
+/// Where the store is and how it keeps house.
+#[derive(Debug, Clone)]
+pub struct EmbeddedOptions {
+    /// A directory of its own; made if it is missing.
+    pub dir: PathBuf,
+    /// How long history is kept at least (and twice as long at most); `None` keeps it until
+    /// someone calls `compact`.
+    pub compact_every: Option<Duration>,
+}
+
+impl EmbeddedOptions {
+    pub fn new(dir: impl Into<PathBuf>) -> Self {
+        // Compat: kube-apiserver's `--etcd-compaction-interval`.
+        Self { dir: dir.into(), compact_every: Some(Duration::from_secs(300)) }
+    }
+}
+
+/// The embedded backend. Dropping it finishes the writes under way and frees the directory.
+pub struct Embedded {
+    store: Arc<Store>,
+    requests: SyncSender<Request>,
+    writer: Mutex<Option<JoinHandle<()>>>,
+    /// Held for as long as the store is open.
+    lock: Option<File>,
+}
+
+/// What the writer shares with readers and watches.
+pub(crate) struct Store {
+    disk: Box<dyn Disk>,
+    index: RwLock<Index>,
+    /// Lock order: this one, then `index`.
+    hub: Mutex<Hub>,
+    /// Everything up to this revision is in the queues of those who watch.
+    published: AtomicU64,
+}
+
+/// What tests want to be smaller, or to control.
+#[derive(Clone)]
+pub(crate) struct Tuning {
+    compact_every: Option<Duration>,
+    segment_bytes: u64,
+    /// Compaction does not wait for its time when there is more history than this.
+    history_max: usize,
+    clock: Arc<dyn Fn() -> u64 + Send + Sync>,
+}
+
+impl Tuning {
+    fn new(compact_every: Option<Duration>) -> Self {
+        let clock = || {
+            let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            since.as_millis() as u64
+        };
+        Self {
+            compact_every,
+            segment_bytes: 16 << 20,
+            history_max: 1 << 20,
+            clock: Arc::new(clock),
+        }
+    }
+
+    /// Unix milliseconds.
+    fn now_ms(&self) -> u64 {
+        (self.clock)()
+    }
+}
+
+/// Writers that may wait; far more than the server lets in at once.
+const REQUESTS_MAX: usize = 8192;
+
+impl Embedded {
+    /// Opens the store in a directory, or begins one. Reads the log, so it blocks for a moment.
+    pub fn open(options: &EmbeddedOptions) -> Result<Self, StoreError> {
+        let failed = |error: std::io::Error| {
+            let dir = options.dir.display();
+            StoreError::Unavailable(format!("cannot open the data directory {dir}: {error}"))
+        };
+        DirBuilder::new().recursive(true).mode(0o700).create(&options.dir).map_err(failed)?;
+        let lock = lock(&options.dir)?;
+        let disk = RealDisk { dir: options.dir.clone() };
+        let mut embedded = Self::start(Box::new(disk), Tuning::new(options.compact_every))?;
+        embedded.lock = Some(lock);
+        Ok(embedded)
+    }
+
+    fn start(disk: Box<dyn Disk>, tuning: Tuning) -> Result<Self, StoreError> {
+        let recovered = recover::recover(&*disk)?;
+        let published = AtomicU64::new(recovered.index.revision);
+        let index = RwLock::new(recovered.index);
+        let store = Arc::new(Store { disk, index, hub: Mutex::default(), published });
+        let (requests, received) = sync_channel(REQUESTS_MAX);
+        let writer = Writer::new(
+            Arc::clone(&store),
+            tuning,
+            received,
+            recovered.active,
+            recovered.hint,
+            recovered.allocated,
+            recovered.expirations,
+        );
+        let thread = std::thread::Builder::new()
+            .name("store-writer".into())
+            .spawn(move || writer.run())
+            .map_err(|error| StoreError::Unavailable(format!("cannot start a thread: {error}")))?;
+        Ok(Self { store, requests, writer: Mutex::new(Some(thread)), lock: None })
+    }
+
+    /// Finishes the writes that are waiting, ends all watches and lets go of the directory.
+    pub fn close(&self) {
+        let Some(thread) = self.writer.lock().take() else { return };
+        // If the writer is gone already, there is nothing left to finish.
+        let _ = self.requests.send(Request::Stop);
+        let _ = thread.join();
+        self.store.hub.lock().close();
+        if let Some(lock) = &self.lock {
+            let _ = lock.unlock();
+        }
+    }
+
+    /// Bytes of the log on disk, and how many of them are still needed.
+    pub fn usage(&self) -> (u64, u64) {
+        self.store.index.read().usage()
+    }
+
+    fn ask(&self, request: Request) -> Result<(), StoreError> {
+        self.requests.try_send(request).map_err(|error| {
+            StoreError::Unavailable(match error {
+                TrySendError::Full(_) => "etcdserver: too many requests".into(),
+                TrySendError::Disconnected(_) => CLOSED.into(),
+            })
+        })
+    }
+}
+
+const CLOSED: &str = "the store is closed";
+/// So many values are read (from the page cache, mostly) without going to another thread.
+const INLINE_READS: usize = 64;
+
+impl Drop for Embedded {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// Makes sure that nobody else has the directory.
+fn lock(dir: &Path) -> Result<File, StoreError> {
+    let path = dir.join("LOCK");
+    let failed = |error: std::io::Error| {
+        StoreError::Unavailable(format!("cannot lock {}: {error}", path.display()))
+    };
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    let mut file = options.open(&path).map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut pid = String::new();
+            // For the message only.
+            let _ = (&mut file).take(20).read_to_string(&mut pid);
+            let by = if pid.trim().is_empty() {
+                String::new()
+            } else {
+                format!(" (process {})", pid.trim())
+            };
+            return Err(StoreError::Unavailable(format!(
+                "the data directory {} is in use by another server{by}",
+                dir.display()
+            )));
+        }
+        Err(TryLockError::Error(error)) => return Err(failed(error)),
+    }
+    file.set_len(0).map_err(failed)?;
+    file.rewind().map_err(failed)?;
+    writeln!(file, "{}", std::process::id()).map_err(failed)?;
+    Ok(file)
+}
+
+impl Backend for Embedded {
+    fn get(&self, key: &str) -> BoxFuture<'_, Result<Option<KeyValue>, StoreError>> {
+        let found = {
+            let index = self.store.index.read();
+            index.newest(key).map(|version| index.found(key.into(), version)).transpose()
+        };
+        // One read that the page cache mostly answers: not worth another thread.
+        Box::pin(async move { found?.map(key_value).transpose() })
+    }
+
+    fn range(&self, range: Range) -> BoxFuture<'_, Result<RangeResult, StoreError>> {
+        Box::pin(async move {
+            let (found, revision, remaining) = self.store.index.read().range(&range)?;
+            let read =
+                |found: Vec<Found>| found.into_iter().map(key_value).collect::<Result<Vec<_>, _>>();
+            let items = if found.len() <= INLINE_READS {
+                read(found)?
+            } else {
+                // Long enough to keep a worker thread from others.
+                let reading = tokio::task::spawn_blocking(move || read(found));
+                reading.await.map_err(|error| StoreError::Unavailable(error.to_string()))??
+            };
+            Ok(RangeResult { items, revision, more: remaining > 0, remaining })
+        })
+    }
+
+    fn write(&self, write: Write) -> BoxFuture<'_, Result<u64, StoreError>> {
+        Box::pin(async move {
+            write.check_size()?;
+            if write.key.len() > record::KEY_BYTES_MAX {
+                return Err(StoreError::TooLarge { bytes: write.key.len() });
+            }
+            let (reply, answer) = oneshot::channel();
+            self.ask(Request::Write(write, reply))?;
+            match answer.await {
+                Ok(Ok(revision)) => Ok(revision),
+                Ok(Err(Refusal::Error(error))) => Err(error),
+                Ok(Err(Refusal::Conflict(current))) => {
+                    let current = match current {
+                        Some(Current::Stored(found)) => Some(key_value(found)?),
+                        Some(Current::Fresh(current)) => Some(current),
+                        None => None,
+                    };
+                    Err(StoreError::Conflict { current })
+                }
+                Err(_) => Err(StoreError::Unavailable(CLOSED.into())),
+            }
+        })
+    }
+
+    fn revision(&self) -> BoxFuture<'_, Result<u64, StoreError>> {
+        let revision = self.store.index.read().revision;
+        Box::pin(async move { Ok(revision) })
+    }
+
+    fn compact(&self, revision: u64) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async move {
+            let (reply, answer) = oneshot::channel();
+            self.ask(Request::Compact(revision, reply))?;
+            answer.await.unwrap_or_else(|_| Err(StoreError::Unavailable(CLOSED.into())))
+        })
+    }
+
+    fn watch(&self, prefix: &str, after: u64) -> BoxFuture<'_, Result<WatchStream, StoreError>> {
+        let watch = EmbeddedWatch::start(&self.store, prefix, after);
+        Box::pin(async move { Ok(Box::new(watch?) as WatchStream) })
+    }
+}
+
+/// Reads a version's value.
+fn key_value(found: Found) -> Result<KeyValue, StoreError> {
+    let Found { key, version, segment } = found;
+    let (header, value) = segment.read(version.offset, version.len)?;
+    Ok(KeyValue {
+        key,
+        value,
+        create_revision: version.create_revision,
+        mod_revision: version.revision,
+        expires_ms: header.expires(),
+    })
+}
+
+#[cfg(test)]
+mod fake_disk;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,252 @@
+//! A disk that loses power and fails on command. What was written but not synced may be there
+//! afterwards, or not, or in part, in any order; so may files that were created or removed.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::disk::{Disk, DiskFile};
+use crate::contract::Random;
+
+/// Cloning shares the disk.
+#[derive(Clone, Default)]
+pub(crate) struct FakeDisk(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    files: Vec<FileState>,
+    names: BTreeMap<String, usize>,
+    synced_names: BTreeMap<String, usize>,
+    fault: Option<Fault>,
+    calls: u64,
+}
+
+/// Which call fails, and how.
+#[derive(Clone, Copy)]
+pub(crate) struct Fault {
+    pub(crate) at_call: u64,
+    pub(crate) kind: io::ErrorKind,
+    /// Whether all calls from then on fail as well.
+    pub(crate) for_good: bool,
+}
+
+#[derive(Clone, Default)]
+struct FileState {
+    now: Vec<u8>,
+    synced: Vec<u8>,
+    unsynced: Vec<Change>,
+}
+
+#[derive(Clone)]
+enum Change {
+    Write(usize, Vec<u8>),
+    SetLen(usize),
+}
+
+impl Change {
+    fn apply(&self, bytes: &mut Vec<u8>) {
+        match self {
+            Self::Write(offset, written) => {
+                if bytes.len() < offset + written.len() {
+                    bytes.resize(offset + written.len(), 0);
+                }
+                bytes[*offset..offset + written.len()].copy_from_slice(written);
+            }
+            Self::SetLen(len) => bytes.resize(*len, 0),
+        }
+    }
+}
+
+impl State {
+    /// Counts a call that changes something, and fails it if its time has come.
+    fn call(&mut self) -> io::Result<()> {
+        self.calls += 1;
+        match self.fault {
+            Some(fault)
+                if self.calls == fault.at_call
+                    || (fault.for_good && self.calls > fault.at_call) =>
+            {
+                Err(io::Error::new(fault.kind, "made to fail"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl FakeDisk {
+    /// What might be found after the power went now.
+    pub(crate) fn crashed(&self, random: &mut Random) -> Self {
+        let state = self.0.lock();
+        let mut names = state.synced_names.clone();
+        let everyone = state.names.keys().chain(state.synced_names.keys());
+        for name in everyone.cloned().collect::<std::collections::BTreeSet<_>>() {
+            if random.below(2) == 0 {
+                match state.names.get(&name) {
+                    Some(id) => names.insert(name, *id),
+                    None => names.remove(&name),
+                };
+            }
+        }
+        let files: Vec<FileState> = state.files.iter().map(|file| file.crashed(random)).collect();
+        Self::of(files, names)
+    }
+
+    /// The disk as it looks to a process that starts now, after a mere kill.
+    pub(crate) fn killed(&self) -> Self {
+        let state = self.0.lock();
+        let whole = |file: &FileState| FileState::settled(file.now.clone());
+        Self::of(state.files.iter().map(whole).collect(), state.names.clone())
+    }
+
+    fn of(files: Vec<FileState>, names: BTreeMap<String, usize>) -> Self {
+        let state = State { files, synced_names: names.clone(), names, ..State::default() };
+        Self(Arc::new(Mutex::new(state)))
+    }
+
+    pub(crate) fn set_fault(&self, fault: Option<Fault>) {
+        let mut state = self.0.lock();
+        state.calls = 0;
+        state.fault = fault;
+    }
+
+    pub(crate) fn calls(&self) -> u64 {
+        self.0.lock().calls
+    }
+
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.0.lock().names.keys().cloned().collect()
+    }
+
+    pub(crate) fn contents(&self, name: &str) -> Vec<u8> {
+        let state = self.0.lock();
+        state.files[state.names[name]].now.clone()
+    }
+
+    pub(crate) fn set_contents(&self, name: &str, bytes: Vec<u8>) {
+        let mut state = self.0.lock();
+        let id = state.names[name];
+        state.files[id] = FileState::settled(bytes);
+    }
+}
+
+impl FileState {
+    fn settled(bytes: Vec<u8>) -> Self {
+        Self { now: bytes.clone(), synced: bytes, unsynced: Vec::new() }
+    }
+
+    fn crashed(&self, random: &mut Random) -> Self {
+        let mut bytes = self.synced.clone();
+        for change in &self.unsynced {
+            match (random.below(4), change) {
+                (0, _) => {}
+                (1, Change::Write(offset, written)) => {
+                    let kept = random.below(written.len() as u64 + 1) as usize;
+                    Change::Write(*offset, written[..kept].to_vec()).apply(&mut bytes);
+                }
+                (2, Change::Write(offset, written)) => {
+                    let lost = random.below(written.len() as u64 + 1) as usize;
+                    Change::Write(offset + lost, written[lost..].to_vec()).apply(&mut bytes);
+                }
+                _ => change.apply(&mut bytes),
+            }
+        }
+        Self::settled(bytes)
+    }
+}
+
+impl Disk for FakeDisk {
+    fn list(&self) -> io::Result<Vec<String>> {
+        Ok(self.names())
+    }
+
+    fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
+        let mut state = self.0.lock();
+        state.call()?;
+        let id = state.files.len();
+        state.files.push(FileState::default());
+        state.names.insert(name.to_owned(), id);
+        Ok(Box::new(FakeFile { disk: self.clone(), id }))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
+        let state = self.0.lock();
+        let id = *state.names.get(name).ok_or(io::ErrorKind::NotFound)?;
+        Ok(Box::new(FakeFile { disk: self.clone(), id }))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        let mut state = self.0.lock();
+        state.call()?;
+        state.names.remove(name).ok_or(io::ErrorKind::NotFound)?;
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let mut state = self.0.lock();
+        state.call()?;
+        state.synced_names = state.names.clone();
+        Ok(())
+    }
+}
+
+struct FakeFile {
+    disk: FakeDisk,
+    id: usize,
+}
+
+impl FakeFile {
+    fn change(&self, change: Change) -> io::Result<()> {
+        let mut state = self.disk.0.lock();
+        let called = state.call();
+        let file = &mut state.files[self.id];
+        match (&called, change) {
+            (Ok(()), change) => {
+                change.apply(&mut file.now);
+                file.unsynced.push(change);
+            }
+            // A write that fails may have done some of its work.
+            (Err(_), Change::Write(offset, mut bytes)) => {
+                bytes.truncate(bytes.len() / 2);
+                let half = Change::Write(offset, bytes);
+                half.apply(&mut file.now);
+                file.unsynced.push(half);
+            }
+            (Err(_), Change::SetLen(_)) => {}
+        }
+        called
+    }
+}
+
+impl DiskFile for FakeFile {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.disk.0.lock().files[self.id].now.len() as u64)
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let state = self.disk.0.lock();
+        let bytes = &state.files[self.id].now;
+        let from = (offset as usize).min(bytes.len());
+        let n = buffer.len().min(bytes.len() - from);
+        buffer[..n].copy_from_slice(&bytes[from..from + n]);
+        Ok(n)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.change(Change::Write(offset as usize, bytes.to_vec()))
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.change(Change::SetLen(len as usize))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let mut state = self.disk.0.lock();
+        state.call()?;
+        let file = &mut state.files[self.id];
+        file.synced = file.now.clone();
+        file.unsynced.clear();
+        Ok(())
+    }
+}

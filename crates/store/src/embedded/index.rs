@@ -1,0 +1,340 @@
+//! What is where: for each key its versions and their places in the log, for each revision its
+//! key. Values stay on disk.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use meta::Str;
+
+use super::record::{Header, Kind};
+use super::segment::Segment;
+use crate::{Range, StoreError};
+
+/// The state of the log, as readers need it.
+#[derive(Default)]
+pub(crate) struct Index {
+    /// The newest revision.
+    pub(crate) revision: u64,
+    /// History up to here is forgotten: the state at this revision is the oldest that is known.
+    pub(crate) compacted: u64,
+    keys: BTreeMap<Str, Versions>,
+    /// The keys of the revisions behind `pruned`, one each.
+    history: VecDeque<Str>,
+    /// Up to where versions have been let go of; follows `compacted` in steps.
+    pruned: u64,
+    pub(crate) segments: BTreeMap<u64, SegmentUse>,
+}
+
+/// A segment and what of it is still needed.
+pub(crate) struct SegmentUse {
+    pub(crate) segment: Arc<Segment>,
+    /// Up to where records have been written.
+    pub(crate) bytes: u64,
+    /// What of it the index refers to.
+    pub(crate) live: u64,
+    /// The newest revision that was first written here.
+    pub(crate) newest: u64,
+}
+
+/// The versions of a key; mostly there is just one.
+struct Versions {
+    newest: Version,
+    /// Oldest first.
+    older: Vec<Version>,
+}
+
+/// One version of a key and where it lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Version {
+    pub(crate) revision: u64,
+    pub(crate) create_revision: u64,
+    pub(crate) segment: u64,
+    pub(crate) offset: u32,
+    pub(crate) len: u32,
+    pub(crate) deleted: bool,
+}
+
+/// A version with the segment it lies in, which thereby stays readable.
+pub(crate) struct Found {
+    pub(crate) key: Str,
+    pub(crate) version: Version,
+    pub(crate) segment: Arc<Segment>,
+}
+
+impl Version {
+    pub(crate) fn of(header: &Header, segment: u64, offset: u32, len: u32) -> Self {
+        Self {
+            revision: header.revision,
+            create_revision: header.create_revision,
+            segment,
+            offset,
+            len,
+            deleted: header.kind == Kind::Delete,
+        }
+    }
+}
+
+impl Index {
+    pub(crate) fn new(revision: u64, compacted: u64) -> Self {
+        Self { revision, compacted, pruned: compacted, ..Self::default() }
+    }
+
+    /// The newest version of a key, if it exists.
+    pub(crate) fn newest(&self, key: &str) -> Option<Version> {
+        self.keys.get(key).map(|versions| versions.newest).filter(|version| !version.deleted)
+    }
+
+    pub(crate) fn found(&self, key: Str, version: Version) -> Result<Found, StoreError> {
+        let segment = self.segments.get(&version.segment).map(|used| Arc::clone(&used.segment));
+        let segment = segment
+            .ok_or_else(|| StoreError::Corrupt(format!("segment {} is gone", version.segment)))?;
+        Ok(Found { key, version, segment })
+    }
+
+    /// The versions a range shows, with the revision it shows and how many keys follow.
+    pub(crate) fn range(&self, range: &Range) -> Result<(Vec<Found>, u64, u64), StoreError> {
+        let at = range.revision.unwrap_or(self.revision);
+        self.check(at)?;
+        let start = match &range.after {
+            Some(after) if *after >= range.prefix => Bound::Excluded(after.as_str()),
+            _ => Bound::Included(range.prefix.as_str()),
+        };
+        let limit = if range.limit == 0 { usize::MAX } else { range.limit };
+        let (mut found, mut remaining) = (Vec::new(), 0);
+        for (key, versions) in self
+            .keys
+            .range::<str, _>((start, Bound::Unbounded))
+            .take_while(|(key, _)| key.starts_with(range.prefix.as_str()))
+        {
+            let Some(version) = versions.at(at) else { continue };
+            if found.len() < limit {
+                found.push(self.found(key.clone(), version)?);
+            } else {
+                remaining += 1;
+            }
+        }
+        Ok((found, at, remaining))
+    }
+
+    /// Whether the state at a revision is known.
+    pub(crate) fn check(&self, revision: u64) -> Result<(), StoreError> {
+        if revision < self.compacted {
+            return Err(StoreError::Compacted { oldest: self.compacted });
+        }
+        if revision > self.revision {
+            return Err(StoreError::Future { asked: revision, current: self.revision });
+        }
+        Ok(())
+    }
+
+    /// The versions written behind `after` to keys under `prefix`, looking at no more than
+    /// `steps` revisions, and the last revision looked at.
+    pub(crate) fn written_after(
+        &self,
+        prefix: &str,
+        after: u64,
+        steps: usize,
+    ) -> Result<(Vec<Found>, u64), StoreError> {
+        if after < self.compacted {
+            return Err(StoreError::Compacted { oldest: self.compacted });
+        }
+        let from = after.saturating_sub(self.pruned) as usize;
+        let mut found = Vec::new();
+        let mut reached = after;
+        for key in self.history.iter().skip(from).take(steps) {
+            reached += 1;
+            if key.starts_with(prefix) {
+                let version = self.keys.get(key).and_then(|versions| versions.exactly(reached));
+                let version = version.ok_or_else(|| {
+                    StoreError::Corrupt(format!("revision {reached} of {key} is missing"))
+                })?;
+                found.push(self.found(key.clone(), version)?);
+            }
+        }
+        Ok((found, reached))
+    }
+
+    /// Adds the next revision.
+    pub(crate) fn append(&mut self, key: Str, version: Version) {
+        self.revision = version.revision;
+        // The key that is there already, so that its text is in memory once.
+        let key = self.keys.get_key_value(&key).map_or(key, |(known, _)| known.clone());
+        self.history.push_back(key.clone());
+        self.insert(key, version);
+        if let Some(used) = self.segments.get_mut(&version.segment) {
+            used.newest = used.newest.max(version.revision);
+        }
+    }
+
+    /// Adds a version, or gives a version that is known a new place.
+    pub(crate) fn insert(&mut self, key: Str, version: Version) {
+        let replaced = match self.keys.entry(key) {
+            std::collections::btree_map::Entry::Vacant(vacant) => {
+                vacant.insert(Versions { newest: version, older: Vec::new() });
+                None
+            }
+            std::collections::btree_map::Entry::Occupied(mut occupied) => {
+                occupied.get_mut().insert(version)
+            }
+        };
+        if let Some(used) = self.segments.get_mut(&version.segment) {
+            used.live += u64::from(version.len);
+        }
+        if let Some(replaced) = replaced {
+            self.release(replaced);
+        }
+    }
+
+    fn release(&mut self, version: Version) {
+        if let Some(used) = self.segments.get_mut(&version.segment) {
+            used.live -= u64::from(version.len);
+        }
+    }
+
+    /// Forgets a version that was replaced long ago.
+    pub(crate) fn remove(&mut self, key: &str, revision: u64) {
+        let Some(versions) = self.keys.get_mut(key) else { return };
+        let removed = if versions.newest.revision == revision {
+            let removed = versions.newest;
+            match versions.older.pop() {
+                Some(newest) => versions.newest = newest,
+                None => drop(self.keys.remove(key)),
+            }
+            removed
+        } else {
+            let at = versions.older.binary_search_by_key(&revision, |version| version.revision);
+            let Ok(at) = at else { return };
+            versions.older.remove(at)
+        };
+        self.release(removed);
+    }
+
+    /// Whether a record that lies here is the one the index refers to, and by which revision it
+    /// has been replaced (0: by none).
+    pub(crate) fn refers_to(&self, key: &str, revision: u64, segment: u64) -> Option<u64> {
+        let versions = self.keys.get(key)?;
+        let version = versions.exactly(revision)?;
+        (version.segment == segment).then(|| versions.next_after(revision))
+    }
+
+    /// Takes over the history behind `compacted`, as it was read from disk.
+    pub(crate) fn set_history(&mut self, history: VecDeque<Str>) {
+        self.history = history;
+        self.pruned = self.compacted;
+    }
+
+    pub(crate) fn history_len(&self) -> usize {
+        self.history.len()
+    }
+
+    /// Lets go of versions that compaction made unreachable, at most `steps` revisions' worth.
+    /// Answers whether there are more.
+    pub(crate) fn prune(&mut self, steps: usize) -> bool {
+        for _ in 0..steps {
+            if self.pruned >= self.compacted {
+                return false;
+            }
+            let Some(key) = self.history.pop_front() else { return false };
+            self.pruned += 1;
+            self.prune_key(&key);
+        }
+        self.pruned < self.compacted
+    }
+
+    /// The same for all keys, whatever history says.
+    pub(crate) fn prune_all(&mut self) {
+        let keys: Vec<Str> = self.keys.keys().cloned().collect();
+        for key in keys {
+            self.prune_key(&key);
+        }
+    }
+
+    fn prune_key(&mut self, key: &Str) {
+        let Some(versions) = self.keys.get_mut(key) else { return };
+        let (released, gone) = versions.forget_before(self.compacted);
+        if gone {
+            self.keys.remove(key);
+        }
+        for version in released {
+            self.release(version);
+        }
+    }
+
+    /// All bytes of the log, and those that are still needed.
+    pub(crate) fn usage(&self) -> (u64, u64) {
+        self.segments
+            .values()
+            .fold((0, 0), |(bytes, live), used| (bytes + used.bytes, live + used.live))
+    }
+}
+
+impl Versions {
+    /// What was there at a revision.
+    fn at(&self, revision: u64) -> Option<Version> {
+        let version = if self.newest.revision <= revision {
+            self.newest
+        } else {
+            let behind = self.older.partition_point(|version| version.revision <= revision);
+            self.older[behind.checked_sub(1)?]
+        };
+        (!version.deleted).then_some(version)
+    }
+
+    fn exactly(&self, revision: u64) -> Option<Version> {
+        if self.newest.revision == revision {
+            return Some(self.newest);
+        }
+        let at = self.older.binary_search_by_key(&revision, |version| version.revision).ok()?;
+        Some(self.older[at])
+    }
+
+    /// The revision of the version that follows, 0 if none does.
+    fn next_after(&self, revision: u64) -> u64 {
+        if revision >= self.newest.revision {
+            return 0;
+        }
+        let behind = self.older.partition_point(|version| version.revision <= revision);
+        self.older.get(behind).map_or(self.newest.revision, |version| version.revision)
+    }
+
+    /// Puts a version in its place and answers the one of the same revision it replaces.
+    fn insert(&mut self, version: Version) -> Option<Version> {
+        if version.revision > self.newest.revision {
+            self.older.push(std::mem::replace(&mut self.newest, version));
+            return None;
+        }
+        if version.revision == self.newest.revision {
+            return Some(std::mem::replace(&mut self.newest, version));
+        }
+        match self.older.binary_search_by_key(&version.revision, |version| version.revision) {
+            Ok(at) => Some(std::mem::replace(&mut self.older[at], version)),
+            Err(at) => {
+                self.older.insert(at, version);
+                None
+            }
+        }
+    }
+
+    /// Forgets what the state at `revision` and later ones do not need. Answers what was let go,
+    /// and whether nothing is left.
+    fn forget_before(&mut self, revision: u64) -> (Vec<Version>, bool) {
+        let mut released: Vec<Version>;
+        if self.newest.revision <= revision {
+            released = std::mem::take(&mut self.older);
+            if self.newest.deleted {
+                released.push(self.newest);
+                return (released, true);
+            }
+        } else {
+            let behind = self.older.partition_point(|version| version.revision <= revision);
+            // The last one before is the state at `revision`, unless it says that there is none.
+            let keep = behind.checked_sub(1).filter(|last| !self.older[*last].deleted);
+            released = self.older.drain(..keep.unwrap_or(behind)).collect();
+            if self.older.is_empty() {
+                self.older = Vec::new();
+            }
+        }
+        (released, false)
+    }
+}

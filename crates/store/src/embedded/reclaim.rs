@@ -1,0 +1,142 @@
+//! Giving disk space back. The log is a queue of segments: what is still needed of the oldest is
+//! copied to the end, then the oldest is deleted.
+//!
+//! Always the oldest, because a deletion must not disappear while an older value of its key is
+//! still somewhere in the log: the next start would find the value and not its deletion.
+
+use std::io;
+use std::sync::Arc;
+
+use super::hint;
+use super::index::Version;
+use super::record::{Header, Kind};
+use super::segment::{self, HEADER_BYTES, Segment};
+use super::writer::Writer;
+
+/// A segment that is being emptied.
+pub(crate) struct Reclaim {
+    segment: Arc<Segment>,
+    /// Up to where it has been emptied.
+    at: u64,
+}
+
+/// How much is copied between two batches of writes.
+const STEP_BYTES: usize = 256 << 10;
+
+impl Writer {
+    /// Begins to empty the oldest segment if too much of the log is no longer needed.
+    pub(super) fn plan_reclaim(&mut self) {
+        // The order in which segments go matters, so nothing is done before a deletion is.
+        if self.reclaim.is_some() || !self.delete_file() {
+            return;
+        }
+        let index = self.store.index.read();
+        let (bytes, live) = index.usage();
+        let Some(oldest) = index.segments.values().next() else { return };
+        // Only what lies before the compacted revision can be told from garbage for good.
+        let possible =
+            oldest.segment.number != self.active.number && oldest.newest <= index.compacted;
+        let worthwhile = oldest.live == 0 || bytes > 2 * live + self.tuning.segment_bytes;
+        if possible && worthwhile {
+            let segment = Arc::clone(&oldest.segment);
+            drop(index);
+            self.reclaim = Some(Reclaim { segment, at: HEADER_BYTES as u64 });
+        }
+    }
+
+    /// Copies a little of what is still needed, and deletes the segment once that is all.
+    pub(super) fn reclaim_step(&mut self) {
+        let Some(Reclaim { segment, at }) = self.reclaim.take() else { return };
+        match self.move_some(&segment, at) {
+            Ok(Some(at)) => self.reclaim = Some(Reclaim { segment, at }),
+            Ok(None) => {
+                self.delete_segment(&segment);
+                self.plan_reclaim();
+            }
+            // Tried again after the next compaction; nothing has been lost.
+            Err(error) => tracing::warn!(%error, "disk space could not be reclaimed"),
+        }
+    }
+
+    /// Answers from where to go on, or `None` at the end of the segment.
+    fn move_some(
+        &mut self,
+        segment: &Arc<Segment>,
+        from: u64,
+    ) -> Result<Option<u64>, crate::StoreError> {
+        let mut bytes = Vec::new();
+        let mut moved: Vec<(Header, u32, u32)> = Vec::new();
+        let (end, reached) = {
+            let index = self.store.index.read();
+            let end = index.segments.get(&segment.number).map_or(0, |used| used.bytes);
+            let reached = segment.scan(from, |_, _, decoded| {
+                let header = decoded.header;
+                let key = header.key.as_str();
+                if let Some(superseded) = index.refers_to(key, header.revision, segment.number) {
+                    let kind = if header.kind == Kind::Delete { Kind::Delete } else { Kind::Moved };
+                    let header = Header { kind, superseded, ..header };
+                    let at = bytes.len() as u32;
+                    let len = header.encode(decoded.value, &mut bytes);
+                    moved.push((header, at, len));
+                }
+                bytes.len() < STEP_BYTES
+            })?;
+            (end, reached)
+        };
+        if bytes.is_empty() && reached < end {
+            return Err(crate::StoreError::Corrupt(format!(
+                "{} cannot be read at byte {reached}",
+                segment::file_name(segment.number)
+            )));
+        }
+        let offset = self.append(&bytes)?;
+        let number = self.active.number;
+        for (header, at, len) in &moved {
+            let place = (offset + u64::from(*at)) as u32;
+            self.hint().add(header, place, *len);
+        }
+        let end_now = self.end();
+        let mut index = self.store.index.write();
+        for (header, at, len) in moved {
+            let place = (offset + u64::from(at)) as u32;
+            index.insert(header.key.clone(), Version::of(&header, number, place, len));
+        }
+        if let Some(used) = index.segments.get_mut(&number) {
+            used.bytes = end_now;
+        }
+        Ok((reached < end).then_some(reached))
+    }
+
+    fn delete_segment(&mut self, segment: &Arc<Segment>) {
+        let mut index = self.store.index.write();
+        let live = index.segments.get(&segment.number).map_or(0, |used| used.live);
+        if live > 0 {
+            tracing::error!(segment = segment.number, live, "a segment in use was kept");
+            return;
+        }
+        index.segments.remove(&segment.number);
+        drop(index);
+        self.undeleted = Some(segment.number);
+    }
+
+    /// Deletes the file of a segment that was emptied. Answers whether none is left to delete.
+    fn delete_file(&mut self) -> bool {
+        let Some(number) = self.undeleted else { return true };
+        let disk = &*self.store.disk;
+        let gone = |deleted: io::Result<()>| match deleted {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            deleted => deleted,
+        };
+        // Whoever still reads the file holds it open.
+        let deleted = gone(disk.remove(&segment::file_name(number)))
+            .and_then(|()| gone(disk.remove(&hint::file_name(number))))
+            .and_then(|()| disk.sync());
+        match deleted {
+            Ok(()) => self.undeleted = None,
+            Err(error) => {
+                tracing::warn!(%error, segment = number, "an old segment could not be deleted");
+            }
+        }
+        self.undeleted.is_none()
+    }
+}

@@ -1,0 +1,258 @@
+//! Opening a store: reads the log back into an index, and tells a log that a crash cut short
+//! from one that was damaged.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use meta::Str;
+
+use super::disk::Disk;
+use super::hint::{self, HintBuilder};
+use super::index::{Index, SegmentUse, Version};
+use super::record::{Header, Kind};
+use super::segment::{self, HEADER_BYTES, Segment, SegmentHeader};
+use crate::StoreError;
+
+/// A store as it was found on disk.
+pub(crate) struct Recovered {
+    pub(crate) index: Index,
+    /// The segment that goes on growing, with its table of contents so far.
+    pub(crate) active: Arc<Segment>,
+    pub(crate) hint: HintBuilder,
+    /// Up to where the last segment's file has room.
+    pub(crate) allocated: u64,
+    /// What goes away by itself: when (Unix milliseconds), at which revision, which key.
+    pub(crate) expirations: Vec<(u64, u64, Str)>,
+}
+
+/// Opens what is there, or begins a new store.
+pub(crate) fn recover(disk: &dyn Disk) -> Result<Recovered, StoreError> {
+    let mut segments = open_segments(disk)?;
+    if segments.is_empty() {
+        // As in etcd, the empty store is at revision 1: 0 means "no revision" everywhere.
+        let first = SegmentHeader { number: 1, revision: 1, compacted: 1 };
+        let segment = Segment::create(disk, first).map_err(|error| {
+            StoreError::Unavailable(format!("cannot begin a log in the data directory: {error}"))
+        })?;
+        segments.push((segment, first));
+    }
+    let last = segments.len() - 1;
+    let mut loader = Loader::new(segments[0].1.revision, segments[last].1.compacted);
+    let mut active = None;
+    for (n, (segment, header)) in segments.into_iter().enumerate() {
+        let segment = Arc::new(segment);
+        loader.begin(&segment, header)?;
+        let table = if n < last { hint::read(disk, segment.number) } else { None };
+        let end = match table {
+            Some((entries, end)) => {
+                for entry in entries {
+                    loader.take(&segment, entry.offset, entry.len, entry.header);
+                }
+                end
+            }
+            None => loader.scan(&segment, n == last)?,
+        };
+        loader.finish(&segment, end);
+        active = Some(segment);
+    }
+    let active = active.ok_or_else(|| StoreError::Corrupt("there is no log".into()))?;
+    loader.done(active)
+}
+
+/// The segments in order. One that a crash left without a header is removed: nothing was ever
+/// acknowledged from it.
+fn open_segments(disk: &dyn Disk) -> Result<Vec<(Segment, SegmentHeader)>, StoreError> {
+    let failed = |error: std::io::Error| {
+        StoreError::Unavailable(format!("cannot open the data directory: {error}"))
+    };
+    let names = disk.list().map_err(failed)?;
+    let mut numbers: Vec<u64> = names.iter().filter_map(|name| segment::number_of(name)).collect();
+    numbers.sort_unstable();
+    let mut segments = Vec::with_capacity(numbers.len());
+    for (n, number) in numbers.iter().copied().enumerate() {
+        if n > 0 && number != numbers[n - 1] + 1 {
+            let name = segment::file_name(number - 1);
+            return Err(StoreError::Corrupt(format!("{name} is missing")));
+        }
+        let segment = Segment::open(disk, number).map_err(failed)?;
+        match segment.header()? {
+            Some(header) => segments.push((segment, header)),
+            None if n + 1 == numbers.len() && !segment.synced_behind(0)? => {
+                drop(segment);
+                disk.remove(&segment::file_name(number)).map_err(failed)?;
+                disk.sync().map_err(failed)?;
+            }
+            None => {
+                let name = segment::file_name(number);
+                return Err(StoreError::Corrupt(format!("{name} does not begin with a header")));
+            }
+        }
+    }
+    Ok(segments)
+}
+
+/// What has been read so far.
+struct Loader {
+    index: Index,
+    hint: HintBuilder,
+    /// The keys of the newer revisions, which watches may ask for.
+    recent: BTreeMap<u64, Str>,
+    expirations: BTreeMap<Str, (u64, u64)>,
+    /// Moved records that were history already: (key, revision, replaced by).
+    superseded: Vec<(Str, u64, u64)>,
+    allocated: u64,
+}
+
+impl Loader {
+    fn new(revision: u64, compacted: u64) -> Self {
+        Self {
+            index: Index::new(revision, compacted),
+            hint: HintBuilder::default(),
+            recent: BTreeMap::new(),
+            expirations: BTreeMap::new(),
+            superseded: Vec::new(),
+            allocated: 0,
+        }
+    }
+
+    fn begin(&mut self, segment: &Arc<Segment>, header: SegmentHeader) -> Result<(), StoreError> {
+        // Each segment says where the one before ended, so that a lost end is noticed.
+        if header.revision != self.index.revision && !self.index.segments.is_empty() {
+            return Err(StoreError::Corrupt(format!(
+                "{} goes on from revision {}, but the log before it ends at {}",
+                segment::file_name(header.number),
+                header.revision,
+                self.index.revision
+            )));
+        }
+        self.index.compacted = self.index.compacted.max(header.compacted);
+        let used = SegmentUse {
+            segment: Arc::clone(segment),
+            bytes: HEADER_BYTES as u64,
+            live: 0,
+            newest: header.revision,
+        };
+        self.index.segments.insert(segment.number, used);
+        self.hint = HintBuilder::default();
+        Ok(())
+    }
+
+    fn take(&mut self, segment: &Arc<Segment>, offset: u32, len: u32, header: Header) {
+        self.hint.add(&header, offset, len);
+        if header.kind == Kind::Compact {
+            self.index.compacted = self.index.compacted.max(header.revision);
+            return;
+        }
+        if header.kind == Kind::Moved {
+            if header.superseded > 0 {
+                self.superseded.push((header.key.clone(), header.revision, header.superseded));
+            }
+        } else {
+            self.index.revision = self.index.revision.max(header.revision);
+            if let Some(used) = self.index.segments.get_mut(&segment.number) {
+                used.newest = used.newest.max(header.revision);
+            }
+        }
+        if header.expires_ms > 0 {
+            let newest = self.expirations.entry(header.key.clone()).or_default();
+            if newest.1 <= header.revision {
+                *newest = (header.expires_ms, header.revision);
+            }
+        }
+        if header.revision > self.index.compacted {
+            self.recent.insert(header.revision, header.key.clone());
+        }
+        let version = Version::of(&header, segment.number, offset, len);
+        self.index.insert(header.key, version);
+    }
+
+    /// Reads a segment's records and answers where they end.
+    fn scan(&mut self, segment: &Arc<Segment>, last: bool) -> Result<u64, StoreError> {
+        let end = segment.scan(HEADER_BYTES as u64, |offset, len, decoded| {
+            self.take(segment, offset, len, decoded.header);
+            true
+        })?;
+        if segment.synced_behind(end)? {
+            return Err(StoreError::Corrupt(format!(
+                "{} is damaged at byte {end}: there are later records behind it",
+                segment::file_name(segment.number)
+            )));
+        }
+        if last {
+            self.allocated = discard_tail(segment, end)?;
+        }
+        Ok(end)
+    }
+
+    fn finish(&mut self, segment: &Arc<Segment>, end: u64) {
+        if let Some(used) = self.index.segments.get_mut(&segment.number) {
+            used.bytes = end;
+        }
+    }
+
+    fn done(mut self, active: Arc<Segment>) -> Result<Recovered, StoreError> {
+        let compacted = self.index.compacted;
+        for (key, revision, by) in self.superseded {
+            // What replaced it may be gone, together with the segment that said so.
+            if by <= compacted {
+                self.index.remove(&key, revision);
+            }
+        }
+        let recent = self.recent.split_off(&(compacted + 1));
+        let mut history = VecDeque::with_capacity(recent.len());
+        for (expected, (revision, key)) in (compacted + 1..).zip(recent) {
+            if revision != expected {
+                return Err(StoreError::Corrupt(format!("revision {expected} is missing")));
+            }
+            history.push_back(key);
+        }
+        if compacted + history.len() as u64 != self.index.revision.max(compacted) {
+            return Err(StoreError::Corrupt("the newest revisions are missing".into()));
+        }
+        self.index.set_history(history);
+        self.index.prune_all();
+
+        let index = self.index;
+        let current = |key: &Str, revision| {
+            index.newest(key).is_some_and(|version| version.revision == revision)
+        };
+        let expirations = self
+            .expirations
+            .into_iter()
+            .filter(|(key, (_, revision))| current(key, *revision))
+            .map(|(key, (at, revision))| (at, revision, key))
+            .collect();
+        Ok(Recovered { index, active, hint: self.hint, allocated: self.allocated, expirations })
+    }
+}
+
+/// Cuts off what a crash left half-written behind the records, so that it cannot be mistaken for
+/// records later. Answers how much room the file has.
+fn discard_tail(segment: &Segment, end: u64) -> Result<u64, StoreError> {
+    let failed = |error: std::io::Error| {
+        let name = segment::file_name(segment.number);
+        StoreError::Unavailable(format!("cannot clear the end of {name}: {error}"))
+    };
+    let file = segment.file();
+    let len = file.len().map_err(failed)?;
+    let mut at = end;
+    let mut buffer = vec![0; 64 << 10];
+    while at < len {
+        let n = file.read_at(&mut buffer, at).map_err(failed)?;
+        if n == 0 {
+            break;
+        }
+        if buffer[..n].iter().any(|byte| *byte != 0) {
+            tracing::warn!(
+                segment = segment.number,
+                end,
+                "the log ends with a write that was never finished; it is discarded"
+            );
+            file.set_len(end).map_err(failed)?;
+            file.sync().map_err(failed)?;
+            return Ok(end);
+        }
+        at += n as u64;
+    }
+    Ok(len.max(end))
+}

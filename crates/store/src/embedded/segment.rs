@@ -1,0 +1,193 @@
+//! A segment: a stretch of the log in one file. Only the last one grows.
+
+use std::io;
+
+use super::disk::{Disk, DiskFile};
+use super::record::{self, Header, u32_at, u64_at};
+use crate::StoreError;
+
+/// One file of the log.
+pub(crate) struct Segment {
+    pub(crate) number: u64,
+    file: Box<dyn DiskFile>,
+}
+
+/// What a segment begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SegmentHeader {
+    pub(crate) number: u64,
+    /// The newest revision when the segment was begun. Keeps the counter from going back when
+    /// the records that had the higher numbers are gone.
+    pub(crate) revision: u64,
+    /// Up to where history had been forgotten then.
+    pub(crate) compacted: u64,
+}
+
+pub(crate) const HEADER_BYTES: usize = 64;
+const MAGIC: &[u8; 8] = b"pintlelg";
+/// Raised whenever bytes change their meaning; a server refuses a version it does not know.
+const VERSION: u32 = 1;
+const SUFFIX: &str = ".log";
+
+pub(crate) fn file_name(number: u64) -> String {
+    format!("{number:012}{SUFFIX}")
+}
+
+pub(crate) fn number_of(name: &str) -> Option<u64> {
+    name.strip_suffix(SUFFIX).filter(|stem| stem.len() == 12)?.parse().ok()
+}
+
+impl SegmentHeader {
+    fn encode(self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[..8].copy_from_slice(MAGIC);
+        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.number.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.revision.to_le_bytes());
+        bytes[32..40].copy_from_slice(&self.compacted.to_le_bytes());
+        let crc = crc32fast::hash(&bytes[..60]);
+        bytes[60..].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// `Ok(None)` if the bytes are not a whole header; an error if it is one of another format.
+    fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<Option<Self>, StoreError> {
+        let field = |at| u64_at(bytes, at).unwrap_or_default();
+        let version = u32_at(bytes, 8).unwrap_or_default();
+        if bytes[..8] != *MAGIC || u32_at(bytes, 60) != Some(crc32fast::hash(&bytes[..60])) {
+            return Ok(None);
+        }
+        if version != VERSION {
+            return Err(StoreError::Unavailable(format!(
+                "the data directory has storage format {version}, this server knows {VERSION}"
+            )));
+        }
+        Ok(Some(Self { number: field(16), revision: field(24), compacted: field(32) }))
+    }
+}
+
+impl Segment {
+    /// Begins a segment: when this returns, it is durable.
+    pub(crate) fn create(disk: &dyn Disk, header: SegmentHeader) -> io::Result<Self> {
+        let file = disk.create(&file_name(header.number))?;
+        file.write_at(&header.encode(), 0)?;
+        file.sync()?;
+        disk.sync()?;
+        Ok(Self { number: header.number, file })
+    }
+
+    pub(crate) fn open(disk: &dyn Disk, number: u64) -> io::Result<Self> {
+        Ok(Self { number, file: disk.open(&file_name(number))? })
+    }
+
+    pub(crate) fn file(&self) -> &dyn DiskFile {
+        &*self.file
+    }
+
+    pub(crate) fn header(&self) -> Result<Option<SegmentHeader>, StoreError> {
+        let mut bytes = [0; HEADER_BYTES];
+        let n = self.file.read_at(&mut bytes, 0).map_err(|error| self.failed(&error))?;
+        if n < HEADER_BYTES {
+            return Ok(None);
+        }
+        let header = SegmentHeader::decode(&bytes)?;
+        Ok(header.filter(|header| header.number == self.number))
+    }
+
+    /// Reads and checks one record.
+    pub(crate) fn read(&self, offset: u32, len: u32) -> Result<(Header, bytes::Bytes), StoreError> {
+        let mut bytes = vec![0; len as usize];
+        let n = self
+            .file
+            .read_at(&mut bytes, u64::from(offset))
+            .map_err(|error| self.failed(&error))?;
+        bytes.truncate(n);
+        record::decode_owned(bytes).ok_or_else(|| {
+            StoreError::Corrupt(format!(
+                "the record at byte {offset} of {} does not match its checksum",
+                file_name(self.number)
+            ))
+        })
+    }
+
+    pub(crate) fn failed(&self, error: &io::Error) -> StoreError {
+        StoreError::Unavailable(format!("reading {}: {error}", file_name(self.number)))
+    }
+
+    /// Walks the records from `from` to the first place where there is none, and answers that
+    /// place. `each` gets a record's offset, its room, and the record.
+    pub(crate) fn scan(
+        &self,
+        from: u64,
+        mut each: impl FnMut(u32, u32, record::Decoded<'_>) -> bool,
+    ) -> Result<u64, StoreError> {
+        let mut window = Window::new(&*self.file);
+        let mut at = from;
+        loop {
+            let bytes = window.at(at, record::FIXED_BYTES).map_err(|error| self.failed(&error))?;
+            let Some(len) = record::claimed_len(bytes) else { return Ok(at) };
+            let bytes = window.at(at, len).map_err(|error| self.failed(&error))?;
+            let Some(decoded) = record::decode(bytes) else { return Ok(at) };
+            let room = record::padded(len) as u32;
+            let go_on = each(at as u32, room, decoded);
+            at += u64::from(room);
+            if !go_on {
+                return Ok(at);
+            }
+        }
+    }
+
+    /// Whether a record that was synced later than what lies at `end` can be found behind it. Then
+    /// `end` is not where the log was torn by a crash, but where it was damaged afterwards.
+    pub(crate) fn synced_behind(&self, end: u64) -> Result<bool, StoreError> {
+        let mut window = Window::new(&*self.file);
+        let len = self.file.len().map_err(|error| self.failed(&error))?;
+        let mut at = end + record::ALIGN as u64;
+        while at < len {
+            let bytes = window.at(at, record::FIXED_BYTES).map_err(|error| self.failed(&error))?;
+            if let Some(len) = record::claimed_len(bytes) {
+                let bytes = window.at(at, len).map_err(|error| self.failed(&error))?;
+                let start = |found: record::Decoded<'_>| at - u64::from(found.batch_back).min(at);
+                if record::decode(bytes).map(start).is_some_and(|start| start > end) {
+                    return Ok(true);
+                }
+            }
+            at += record::ALIGN as u64;
+        }
+        Ok(false)
+    }
+}
+
+/// A piece of a file in memory, moved along as the reader goes.
+struct Window<'a> {
+    file: &'a dyn DiskFile,
+    start: u64,
+    bytes: Vec<u8>,
+    end_of_file: bool,
+}
+
+/// Large enough for quick reading, small enough not to show in the memory of an idle server.
+const WINDOW_BYTES: usize = 256 << 10;
+
+impl<'a> Window<'a> {
+    fn new(file: &'a dyn DiskFile) -> Self {
+        Self { file, start: 0, bytes: Vec::new(), end_of_file: false }
+    }
+
+    /// What lies at `at`, `len` bytes of it or up to the end of the file.
+    fn at(&mut self, at: u64, len: usize) -> io::Result<&[u8]> {
+        let have = self.start..self.start + self.bytes.len() as u64;
+        let inside = at >= have.start && at + len as u64 <= have.end;
+        if !inside && !(self.end_of_file && at >= have.start) {
+            let want = len.max(WINDOW_BYTES);
+            self.bytes.resize(want, 0);
+            let n = self.file.read_at(&mut self.bytes, at)?;
+            self.bytes.truncate(n);
+            self.end_of_file = n < want;
+            self.start = at;
+        }
+        let from = ((at - self.start) as usize).min(self.bytes.len());
+        let to = (from + len).min(self.bytes.len());
+        Ok(&self.bytes[from..to])
+    }
+}

@@ -1,0 +1,517 @@
+//! The embedded store on a disk that crashes, tears, fails and fills up.
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::fake_disk::{FakeDisk, Fault};
+use super::*;
+use crate::contract::{self, Random};
+use crate::{Cache, Expect, MemoryBackend};
+
+/// Tiny segments, so that every test meets the end of one.
+fn tuning() -> Tuning {
+    Tuning { segment_bytes: 4096, ..Tuning::new(None) }
+}
+
+fn open(disk: &FakeDisk) -> Embedded {
+    Embedded::start(Box::new(disk.clone()), tuning()).expect("opens")
+}
+
+fn try_open(disk: &FakeDisk) -> Result<Embedded, StoreError> {
+    Embedded::start(Box::new(disk.clone()), tuning())
+}
+
+async fn state(store: &dyn Backend, revision: Option<u64>) -> BTreeMap<String, (u64, Bytes)> {
+    let mut range = Range::of("/");
+    range.revision = revision;
+    let found = store.range(range).await.expect("reads");
+    found.items.into_iter().map(|kv| (kv.key.to_string(), (kv.mod_revision, kv.value))).collect()
+}
+
+async fn revision(store: &dyn Backend) -> u64 {
+    store.revision().await.expect("has a revision")
+}
+
+#[tokio::test]
+async fn the_embedded_backend_keeps_every_promise() {
+    let small = async || Arc::new(open(&FakeDisk::default())) as Arc<dyn Backend>;
+    contract::every_promise(small).await;
+}
+
+#[tokio::test]
+async fn it_keeps_them_on_a_real_disk() {
+    let dir = tempfile::tempdir().expect("makes a directory");
+    let count = AtomicU64::new(0);
+    let real = async || {
+        let n = count.fetch_add(1, Ordering::Relaxed);
+        let options = EmbeddedOptions::new(dir.path().join(n.to_string()));
+        Arc::new(Embedded::open(&options).expect("opens")) as Arc<dyn Backend>
+    };
+    contract::every_promise(real).await;
+}
+
+/// The model and the store do the same; now and then the store is closed or killed and opened
+/// again, and must be the same in every readable revision.
+#[tokio::test]
+async fn it_is_the_same_after_every_restart() {
+    for seed in 1..=25 {
+        let mut random = Random::new(seed);
+        let disk = FakeDisk::default();
+        let model = MemoryBackend::new();
+        let mut store = open(&disk);
+        let mut compacted = 1;
+        for step in 0..200 {
+            let key = format!("/k{}", random.below(8));
+            match random.below(20) {
+                0 => {
+                    drop(store);
+                    store = open(&disk);
+                }
+                1 => {
+                    let now = revision(&model).await;
+                    compacted = compacted.max(now.saturating_sub(random.below(30)));
+                    model.compact(compacted).await.expect("compacts");
+                    store.compact(compacted).await.expect("compacts");
+                }
+                2..=6 => {
+                    let write = Write::delete(key, Expect::Any);
+                    let expected = model.write(write.clone()).await.ok();
+                    assert_eq!(store.write(write).await.ok(), expected);
+                }
+                _ => {
+                    let value = vec![b'a' + (step % 26) as u8; random.below(700) as usize];
+                    let write = Write::put(key, Expect::Any, value);
+                    let expected = model.write(write.clone()).await.ok();
+                    assert_eq!(store.write(write).await.ok(), expected);
+                }
+            }
+            if step % 10 == 9 {
+                let killed = open(&disk.killed());
+                let now = revision(&model).await;
+                assert_eq!(revision(&killed).await, now, "seed {seed} step {step}");
+                for at in compacted..=now {
+                    let expected = state(&model, Some(at)).await;
+                    assert_eq!(state(&store, Some(at)).await, expected, "seed {seed} at {at}");
+                    assert_eq!(state(&killed, Some(at)).await, expected, "seed {seed} at {at}");
+                }
+                let mut expected = model.watch("/", compacted).await.expect("starts");
+                let expected = contract::collect(&mut expected, now).await;
+                let mut watch = killed.watch("/", compacted).await.expect("starts");
+                assert_eq!(contract::collect(&mut watch, now).await, expected, "seed {seed}");
+            }
+        }
+    }
+}
+
+/// Power goes while writes are under way. Whatever the disk kept of them, the store opens at some
+/// revision not before the last acknowledged one, and is what it was at that revision.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_acknowledged_is_lost_when_the_power_goes() {
+    for seed in 1..=40 {
+        let mut random = Random::new(seed);
+        let disk = FakeDisk::default();
+        let store = Arc::new(open(&disk));
+        for round in 0..6 {
+            let acknowledged = Arc::new(AtomicU64::new(revision(&*store).await));
+            let writers: Vec<_> = (0..8)
+                .map(|n| {
+                    let (store, acknowledged) = (Arc::clone(&store), Arc::clone(&acknowledged));
+                    let key = format!("/k{}", random.below(12));
+                    let size = random.below(900) as usize;
+                    let delete = random.below(4) == 0;
+                    tokio::spawn(async move {
+                        let write = if delete {
+                            Write::delete(key, Expect::Any)
+                        } else {
+                            Write::put(key, Expect::Any, vec![b'a' + n; size])
+                        };
+                        if let Ok(revision) = store.write(write).await {
+                            acknowledged.fetch_max(revision, Ordering::SeqCst);
+                        }
+                    })
+                })
+                .collect();
+            tokio::time::sleep(Duration::from_micros(random.below(400))).await;
+            let mut images = Vec::new();
+            for _ in 0..4 {
+                let before = acknowledged.load(Ordering::SeqCst);
+                images.push((before, disk.crashed(&mut random)));
+            }
+            for writer in writers {
+                writer.await.expect("finishes");
+            }
+            for (before, image) in images {
+                let crashed = try_open(&image)
+                    .unwrap_or_else(|error| panic!("seed {seed} round {round}: {error}"));
+                let reached = revision(&crashed).await;
+                assert!(reached >= before, "seed {seed}: at {reached}, acknowledged {before}");
+                let expected = state(&*store, Some(reached)).await;
+                assert_eq!(state(&crashed, None).await, expected, "seed {seed} round {round}");
+                let next = crashed.write(Write::put("/n", Expect::Any, "v")).await;
+                assert_eq!(next.expect("writes"), reached + 1, "goes on from there");
+            }
+            if random.below(2) == 0 {
+                let now = revision(&*store).await;
+                store.compact(now - random.below(10).min(now - 1)).await.expect("compacts");
+            }
+        }
+    }
+}
+
+/// The last write is cut, or damaged, at every byte: the ones before it are all there.
+#[tokio::test]
+async fn a_log_torn_anywhere_in_its_last_write_opens_without_it() {
+    let disk = FakeDisk::default();
+    let tuning = || Tuning { segment_bytes: 1 << 20, ..tuning() };
+    let open = |disk: &FakeDisk| Embedded::start(Box::new(disk.clone()), tuning());
+    let store = open(&disk).expect("opens");
+    for n in 0..5 {
+        store.write(Write::create(format!("/k{n}"), vec![b'v'; 50 + n])).await.expect("writes");
+    }
+    let before = store.usage().0 as usize;
+    let expected = state(&store, None).await;
+    store.write(Write::create("/last", vec![b'l'; 100])).await.expect("writes");
+    let end = store.usage().0 as usize;
+    drop(store);
+    let name = segment::file_name(1);
+    let bytes = disk.contents(&name);
+    for cut in before..end {
+        let mut images = Vec::new();
+        let mut truncated = bytes.clone();
+        truncated.truncate(cut);
+        images.push(truncated);
+        let mut zeroed = bytes.clone();
+        zeroed[cut..].fill(0);
+        images.push(zeroed);
+        let mut damaged = bytes.clone();
+        damaged[cut] ^= 0x55;
+        images.push(damaged);
+        for (n, image) in images.into_iter().enumerate() {
+            // The padding behind the record may well be missing.
+            let whole = image.get(before..).and_then(record::decode).is_some();
+            disk.set_contents(&name, image);
+            let store = open(&disk).unwrap_or_else(|error| panic!("cut {cut} way {n}: {error}"));
+            let mut found = state(&store, None).await;
+            assert_eq!(found.remove("/last").is_some(), whole, "cut {cut} way {n}");
+            assert_eq!(found, expected, "cut {cut} way {n}");
+            let write = store.write(Write::put("/next", Expect::Any, "v")).await;
+            assert_eq!(write.expect("writes"), 7 + u64::from(whole));
+            drop(store);
+            assert!(state(&open(&disk).expect("opens"), None).await.contains_key("/next"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn damage_before_the_last_write_is_refused_not_forgotten() {
+    let disk = FakeDisk::default();
+    let store = open(&disk);
+    let mut ends = vec![segment::HEADER_BYTES];
+    for n in 0..4 {
+        store.write(Write::create(format!("/k{n}"), vec![b'v'; 100])).await.expect("writes");
+        ends.push(store.usage().0 as usize);
+    }
+    drop(store);
+    let name = segment::file_name(1);
+    let bytes = disk.contents(&name);
+    for at in (0..ends[3]).step_by(3) {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 0x10;
+        disk.set_contents(&name, damaged);
+        let padding = at >= segment::HEADER_BYTES && {
+            let record = ends.iter().rposition(|end| *end <= at).expect("behind the header");
+            let len = record::claimed_len(&bytes[ends[record]..]).expect("is a record");
+            at >= ends[record] + len
+        };
+        match try_open(&disk) {
+            Err(StoreError::Corrupt(_)) => assert!(!padding, "byte {at}"),
+            Err(error) => panic!("byte {at}: {error}"),
+            Ok(_) => assert!(padding, "byte {at} was changed and nobody noticed"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_missing_segment_or_a_lost_end_of_one_is_refused() {
+    let disk = FakeDisk::default();
+    let store = open(&disk);
+    for n in 0..30 {
+        store.write(Write::create(format!("/k{n}"), vec![b'v'; 500])).await.expect("writes");
+    }
+    drop(store);
+    let corrupt = |disk: &FakeDisk| matches!(try_open(disk), Err(StoreError::Corrupt(_)));
+    let whole = disk.killed();
+    whole.remove(&segment::file_name(2)).expect("was there");
+    assert!(corrupt(&whole), "a segment is missing");
+    let whole = disk.killed();
+    let name = segment::file_name(2);
+    whole.remove(&hint::file_name(2)).expect("was there");
+    assert!(!corrupt(&whole), "the table of contents can be done without");
+    let bytes = whole.contents(&name);
+    whole.set_contents(&name, bytes[..2000].to_vec());
+    assert!(corrupt(&whole), "half a segment is missing");
+    let whole = disk.killed();
+    let table = hint::file_name(2);
+    let mut bytes = whole.contents(&table);
+    bytes[40] ^= 1;
+    whole.set_contents(&table, bytes);
+    let store = try_open(&whole).expect("a damaged table of contents is not used");
+    assert_eq!(state(&store, None).await.len(), 30);
+}
+
+/// Every call to the disk fails once, in turn, in several ways, during the same little script.
+#[tokio::test]
+async fn a_disk_that_fails_anywhere_loses_nothing_acknowledged() {
+    let script = async |store: &Embedded| {
+        let mut done: BTreeMap<String, Option<u64>> = BTreeMap::new();
+        let mut unknown: Vec<(String, bool)> = Vec::new();
+        for n in 0..24_u64 {
+            let key = format!("/k{}", n % 7);
+            let write = if n % 5 == 4 {
+                Write::delete(key.clone(), Expect::Any)
+            } else {
+                Write::put(key.clone(), Expect::Any, vec![b'v'; 600])
+            };
+            let puts = write.value.is_some();
+            match store.write(write).await {
+                Ok(revision) => drop(done.insert(key, puts.then_some(revision))),
+                Err(StoreError::Conflict { .. }) => {}
+                Err(_) => unknown.push((key, puts)),
+            }
+            if n % 8 == 7 {
+                let _ = store.compact(revision(store).await).await;
+            }
+            let found = state(store, None).await;
+            let expected = done.iter().filter_map(|(key, at)| at.map(|at| (key.clone(), at)));
+            let expected: BTreeMap<_, _> = expected.collect();
+            let found: BTreeMap<_, _> = found.into_iter().map(|(k, (at, _))| (k, at)).collect();
+            assert_eq!(found, expected, "reads go on");
+        }
+        (done, unknown)
+    };
+    let disk = FakeDisk::default();
+    let store = open(&disk);
+    disk.set_fault(None);
+    script(&store).await;
+    drop(store);
+    let calls = disk.calls();
+    assert!(calls > 60, "the script uses the disk {calls} times");
+
+    let mut random = Random::new(3);
+    for at_call in 1..=calls {
+        for (kind, for_good) in
+            [(ErrorKind::Other, false), (ErrorKind::Other, true), (ErrorKind::StorageFull, false)]
+        {
+            let disk = FakeDisk::default();
+            let store = open(&disk);
+            disk.set_fault(Some(Fault { at_call, kind, for_good }));
+            let (done, unknown) = script(&store).await;
+            drop(store);
+            disk.set_fault(None);
+            for image in [disk.killed(), disk.crashed(&mut random)] {
+                let story = format!("call {at_call} {kind:?} {for_good}");
+                let store = try_open(&image).unwrap_or_else(|e| panic!("{story}: {e}"));
+                let found = state(&store, None).await;
+                for (key, at) in &done {
+                    let maybe = |puts: bool| unknown.contains(&(key.clone(), puts));
+                    match (at, found.get(key)) {
+                        (Some(at), Some((have, _))) => {
+                            assert!(have == at || maybe(true), "{story}: {key}");
+                        }
+                        (None, Some(_)) => assert!(maybe(true), "{story}: {key} came back"),
+                        (Some(_), None) => assert!(maybe(false), "{story}: {key} is lost"),
+                        (None, None) => {}
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_full_disk_refuses_writes_until_there_is_room_again() {
+    let disk = FakeDisk::default();
+    let store = open(&disk);
+    store.write(Write::create("/a", vec![0; 3000])).await.expect("writes");
+    disk.set_fault(Some(Fault { at_call: 1, kind: ErrorKind::StorageFull, for_good: true }));
+    for _ in 0..3 {
+        let refused = store.write(Write::create("/b", vec![0; 3000])).await;
+        assert!(matches!(refused, Err(StoreError::Full(_))), "{refused:?}");
+        assert!(store.get("/a").await.expect("reads go on").is_some());
+    }
+    disk.set_fault(None);
+    assert_eq!(store.write(Write::create("/b", vec![0; 3000])).await.expect("has room"), 3);
+}
+
+#[tokio::test]
+async fn after_a_failed_sync_no_write_is_accepted_until_a_restart() {
+    let disk = FakeDisk::default();
+    let store = open(&disk);
+    store.write(Write::create("/a", "v")).await.expect("writes");
+    // The room is there already, so a write is two calls: write, sync.
+    disk.set_fault(Some(Fault { at_call: 2, kind: ErrorKind::Other, for_good: false }));
+    for _ in 0..2 {
+        let refused = store.write(Write::create("/b", "v")).await;
+        assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
+    }
+    assert!(store.get("/b").await.expect("reads go on").is_none());
+    drop(store);
+    let store = open(&disk);
+    store.write(Write::create("/c", "v")).await.expect("writes");
+}
+
+#[tokio::test]
+async fn revisions_never_go_back_and_deletions_stay_deleted_when_space_is_reclaimed() {
+    let disk = FakeDisk::default();
+    let mut store = open(&disk);
+    let kept = store.write(Write::create("/kept", "v")).await.expect("writes");
+    let mut expected = kept;
+    for round in 0..20 {
+        for n in 0..20 {
+            let write = Write::put(format!("/k{n}"), Expect::Any, vec![b'v'; 300]);
+            store.write(write).await.expect("writes");
+        }
+        for n in 0..20 {
+            let write = Write::delete(format!("/k{n}"), Expect::Any);
+            expected = store.write(write).await.expect("deletes");
+        }
+        store.compact(expected).await.expect("compacts");
+        // One more request, so that the writer has had the time to tidy up.
+        for _ in 0..20 {
+            let _ = store.compact(expected).await;
+        }
+        if round % 3 == 0 {
+            drop(store);
+            store = open(&disk);
+        }
+        assert_eq!(revision(&store).await, expected);
+        let found = state(&store, None).await;
+        assert_eq!(found, BTreeMap::from([("/kept".to_owned(), (kept, "v".into()))]));
+    }
+    let (bytes, _) = store.usage();
+    assert!(bytes < 40_000, "{bytes} bytes for one key");
+    let files = disk.names().into_iter().filter(|name| name.ends_with(".log")).count();
+    assert!(files < 12, "{files} files for one key");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_expire_also_after_a_restart_unless_they_were_renewed() {
+    let disk = FakeDisk::default();
+    let now = Arc::new(AtomicU64::new(1_000_000));
+    let open = || {
+        let now = Arc::clone(&now);
+        let clock = Arc::new(move || now.load(Ordering::SeqCst));
+        Embedded::start(Box::new(disk.clone()), Tuning { clock, ..tuning() }).expect("opens")
+    };
+    let hour = Some(Duration::from_secs(3600));
+    let store = open();
+    store.write(Write::create("/old", "v").with_ttl(hour)).await.expect("writes");
+    let renewed = store.write(Write::create("/renewed", "v").with_ttl(hour)).await.expect("writes");
+    let freed = store.write(Write::create("/freed", "v").with_ttl(hour)).await.expect("writes");
+    now.fetch_add(1_800_000, Ordering::SeqCst);
+    let again = Write::update("/renewed", renewed, "w").with_ttl(hour);
+    store.write(again).await.expect("writes");
+    let before = store.write(Write::update("/freed", freed, "w")).await.expect("writes");
+    drop(store);
+    let store = open();
+    let found = store.get("/renewed").await.expect("reads").expect("is there");
+    assert_eq!(found.expires_ms, Some(1_000_000 + 1_800_000 + 3_600_000));
+    let mut watch = store.watch("/", before).await.expect("starts");
+
+    now.fetch_add(1_800_000, Ordering::SeqCst);
+    store.write(Write::create("/nudge", "v")).await.expect("writes");
+    let changes = contract::collect(&mut watch, before + 2).await;
+    let told: Vec<_> = changes.iter().map(|c| (c.key.as_str(), c.value.is_some())).collect();
+    assert_eq!(told, [("/nudge", true), ("/old", false)]);
+    now.fetch_add(1_800_000, Ordering::SeqCst);
+    drop(store);
+    let store = open();
+    let mut watch = store.watch("/", before + 2).await.expect("starts");
+    let changes = contract::collect(&mut watch, before + 3).await;
+    assert_eq!((changes[0].key.as_str(), changes.len()), ("/renewed", 1));
+    assert_eq!(state(&store, None).await.len(), 2);
+}
+
+#[tokio::test]
+async fn history_is_compacted_by_itself_when_there_is_too_much() {
+    let tuning = Tuning { history_max: 50, ..tuning() };
+    let store = Embedded::start(Box::new(FakeDisk::default()), tuning).expect("opens");
+    for _ in 0..200 {
+        store.write(Write::put("/k", Expect::Any, "v")).await.expect("writes");
+    }
+    let refused = store.range(Range::of("/").at(100)).await;
+    assert!(matches!(refused, Err(StoreError::Compacted { .. })));
+    store.range(Range::of("/").at(199)).await.expect("is recent");
+}
+
+#[tokio::test]
+async fn a_watch_that_was_outrun_reads_the_log() {
+    let store = open(&FakeDisk::default());
+    let mut watch = store.watch("/", 1).await.expect("starts");
+    let big = Bytes::from(vec![b'v'; 1 << 20]);
+    for n in 0..40 {
+        store.write(Write::create(format!("/k{n:02}"), big.clone())).await.expect("writes");
+    }
+    let changes = contract::collect(&mut watch, 41).await;
+    assert_eq!(changes.len(), 40);
+    store.write(Write::create("/more", "v")).await.expect("writes");
+    assert_eq!(contract::collect(&mut watch, 42).await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_second_server_on_the_same_directory_is_told_so() {
+    let dir = tempfile::tempdir().expect("makes a directory");
+    let options = EmbeddedOptions::new(dir.path().join("store"));
+    let first = Embedded::open(&options).expect("opens");
+    first.write(Write::create("/k", "v")).await.expect("writes");
+    let refused = Embedded::open(&options).err().expect("is locked").to_string();
+    let pid = std::process::id().to_string();
+    assert!(refused.contains("in use by another server") && refused.contains(&pid), "{refused}");
+    first.close();
+    let closed = first.write(Write::create("/l", "v")).await;
+    assert!(matches!(closed, Err(StoreError::Unavailable(_))));
+    let second = Embedded::open(&options).expect("is free again");
+    assert!(second.get("/k").await.expect("reads").is_some());
+}
+
+#[test]
+fn a_log_of_another_format_is_refused_by_its_number() {
+    let disk = FakeDisk::default();
+    drop(open(&disk));
+    let name = segment::file_name(1);
+    let mut bytes = disk.contents(&name);
+    bytes[8] = 2;
+    let crc = crc32fast::hash(&bytes[..60]);
+    bytes[60..64].copy_from_slice(&crc.to_le_bytes());
+    disk.set_contents(&name, bytes);
+    let refused = try_open(&disk).err().expect("is too new").to_string();
+    assert!(refused.contains("storage format 2"), "{refused}");
+}
+
+struct Raw;
+
+impl crate::Materialize for Raw {
+    fn entry(&self, key: &meta::Str, value: &Bytes, revision: u64) -> Result<crate::Entry, String> {
+        let (key, json) = (key.clone(), value.clone());
+        Ok(crate::Entry { key, json, revision, ..crate::Entry::default() })
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cache_over_it_sees_every_write_at_once() {
+    let store: Arc<dyn Backend> = Arc::new(open(&FakeDisk::default()));
+    let cache = Cache::start(Arc::clone(&store), crate::CacheOptions::new("/a/", Arc::new(Raw)));
+    cache.ready().await;
+    for n in 0..300 {
+        let key = format!("/{}/{n}", ["a", "b"][n % 2]);
+        let revision = store.write(Write::create(key, "v")).await.expect("writes");
+        let snapshot = cache.fresh().await.expect("catches up");
+        assert!(snapshot.revision >= revision);
+        assert_eq!(snapshot.len(), n / 2 + 1);
+    }
+}

@@ -1,0 +1,193 @@
+//! Watches on the embedded store. Each has a queue that the writer fills as it commits; one that
+//! comes from the past, or whose queue ran over, reads the log until it has caught up.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use meta::Str;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::Store;
+use super::index::Found;
+use crate::{Batch, BoxFuture, Change, StoreError, Watch};
+
+/// The watches there are.
+#[derive(Default)]
+pub(crate) struct Hub {
+    subscribers: Vec<Arc<Subscriber>>,
+}
+
+/// The writer's end of a watch.
+pub(crate) struct Subscriber {
+    prefix: Str,
+    queue: Mutex<Queue>,
+    wake: Notify,
+}
+
+#[derive(Default)]
+struct Queue {
+    changes: Vec<Change>,
+    bytes: usize,
+    /// The queue ran over and was emptied: what is missing has to be read from the log.
+    overrun: bool,
+    closed: bool,
+}
+
+/// What a queue may hold before its watch has to turn to the log.
+const QUEUE_CHANGES_MAX: usize = 8192;
+const QUEUE_BYTES_MAX: usize = 16 << 20;
+
+impl Hub {
+    /// Hands committed changes to the watches they concern.
+    pub(crate) fn push(&self, changes: &[Change]) {
+        for subscriber in &self.subscribers {
+            if changes.iter().any(|change| change.key.starts_with(subscriber.prefix.as_str())) {
+                subscriber.push(changes);
+                subscriber.wake.notify_one();
+            }
+        }
+    }
+
+    pub(crate) fn close(&self) {
+        for subscriber in &self.subscribers {
+            subscriber.queue.lock().closed = true;
+            subscriber.wake.notify_one();
+        }
+    }
+}
+
+impl Subscriber {
+    fn push(&self, changes: &[Change]) {
+        let mut queue = self.queue.lock();
+        if queue.overrun {
+            return;
+        }
+        for change in changes {
+            if change.key.starts_with(self.prefix.as_str()) {
+                queue.bytes += change.value.as_ref().map_or(0, bytes::Bytes::len);
+                queue.changes.push(change.clone());
+            }
+        }
+        if queue.changes.len() > QUEUE_CHANGES_MAX || queue.bytes > QUEUE_BYTES_MAX {
+            *queue = Queue { overrun: true, closed: queue.closed, ..Queue::default() };
+        }
+    }
+}
+
+/// The reader's end of a watch.
+pub(crate) struct EmbeddedWatch {
+    store: Arc<Store>,
+    subscriber: Arc<Subscriber>,
+    /// Everything up to here has been handed out.
+    cursor: u64,
+    /// Up to here the log has to be read; the queue has what follows.
+    replay_to: u64,
+    progress_wanted: bool,
+}
+
+impl EmbeddedWatch {
+    pub(crate) fn start(store: &Arc<Store>, prefix: &str, after: u64) -> Result<Self, StoreError> {
+        // Revision 1 is the empty store; nothing was ever written at it.
+        let after = after.max(1);
+        let subscriber = Arc::new(Subscriber {
+            prefix: Str::new(prefix),
+            queue: Mutex::default(),
+            wake: Notify::new(),
+        });
+        // The writer commits under this lock: what it has published by now is in the log, the
+        // rest will come through the queue.
+        let mut hub = store.hub.lock();
+        let compacted = store.index.read().compacted;
+        if after < compacted {
+            return Err(StoreError::Compacted { oldest: compacted });
+        }
+        hub.subscribers.push(Arc::clone(&subscriber));
+        let replay_to = store.published.load(Ordering::Acquire);
+        let store = Arc::clone(store);
+        Ok(Self { store, subscriber, cursor: after, replay_to, progress_wanted: false })
+    }
+
+    /// The next batch, if there is one already.
+    fn try_next(&mut self) -> Result<Option<Batch>, StoreError> {
+        if self.cursor < self.replay_to {
+            return self.replay().map(Some);
+        }
+        // Read before the queue: what is published is in the queue by then.
+        let published = self.store.published.load(Ordering::Acquire);
+        let mut changes = {
+            let mut queue = self.subscriber.queue.lock();
+            if queue.overrun {
+                drop(queue);
+                self.leave_the_queue();
+                return self.replay().map(Some);
+            }
+            if queue.closed {
+                return Err(StoreError::Unavailable("the store is closed".into()));
+            }
+            queue.bytes = 0;
+            std::mem::take(&mut queue.changes)
+        };
+        // A watch from the future, or one that has just read the log, knows some of them.
+        changes.retain(|change| change.revision > self.cursor);
+        if changes.is_empty() && !self.progress_wanted {
+            return Ok(None);
+        }
+        self.progress_wanted = false;
+        let last = changes.last().map_or(0, |change| change.revision);
+        self.cursor = self.cursor.max(published).max(last);
+        Ok(Some(Batch { changes, revision: self.cursor }))
+    }
+
+    /// The queue is of no use: what it lacks is read from the log, up to what is published now.
+    fn leave_the_queue(&mut self) {
+        let _hub = self.store.hub.lock();
+        let mut queue = self.subscriber.queue.lock();
+        *queue = Queue { closed: queue.closed, ..Queue::default() };
+        self.replay_to = self.store.published.load(Ordering::Acquire);
+    }
+
+    fn replay(&mut self) -> Result<Batch, StoreError> {
+        let steps = (self.replay_to - self.cursor).min(REPLAY_STEPS) as usize;
+        let prefix = &self.subscriber.prefix;
+        let (found, reached) = self.store.index.read().written_after(prefix, self.cursor, steps)?;
+        let changes = found.into_iter().map(change).collect::<Result<Vec<_>, _>>()?;
+        self.cursor = reached;
+        Ok(Batch { changes, revision: reached })
+    }
+}
+
+/// How many revisions are looked at in one go when reading the log.
+const REPLAY_STEPS: u64 = 512;
+
+fn change(found: Found) -> Result<Change, StoreError> {
+    let Found { key, version, segment } = found;
+    let value =
+        if version.deleted { None } else { Some(segment.read(version.offset, version.len)?.1) };
+    let (revision, create_revision) = (version.revision, version.create_revision);
+    Ok(Change { key, revision, create_revision, value })
+}
+
+impl Watch for EmbeddedWatch {
+    fn next(&mut self) -> BoxFuture<'_, Result<Batch, StoreError>> {
+        Box::pin(async move {
+            loop {
+                if let Some(batch) = self.try_next()? {
+                    return Ok(batch);
+                }
+                self.subscriber.wake.notified().await;
+            }
+        })
+    }
+
+    fn request_progress(&mut self) {
+        self.progress_wanted = true;
+    }
+}
+
+impl Drop for EmbeddedWatch {
+    fn drop(&mut self) {
+        let mut hub = self.store.hub.lock();
+        hub.subscribers.retain(|have| !Arc::ptr_eq(have, &self.subscriber));
+    }
+}
