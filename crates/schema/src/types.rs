@@ -1,6 +1,6 @@
 //! The types themselves: an arena of object types, and nodes that say how each of them is used.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::OnceLock};
 
 use meta::{Str, Value};
 
@@ -10,6 +10,8 @@ use meta::{Str, Value};
 pub struct Schema {
     types: Vec<Type>,
     by_name: HashMap<Str, TypeId>,
+    /// Where defaults are to be found, worked out when they are first asked for.
+    defaults: OnceLock<crate::Defaults>,
 }
 
 /// The place of a type in its [`Schema`].
@@ -180,6 +182,11 @@ impl Schema {
 
     pub fn get(&self, id: TypeId) -> &Type {
         &self.types[id.0 as usize]
+    }
+
+    /// Fills in the defaults of a type's definition.
+    pub fn apply_defaults(&self, ty: TypeId, object: &mut Value) {
+        self.defaults.get_or_init(|| crate::Defaults::of(self)).apply(self, ty, object);
     }
 
     pub fn by_name(&self, name: &str) -> Option<TypeId> {

@@ -1,0 +1,135 @@
+//! One request for a resource: body in, verb, answer out.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use http::{
+    HeaderValue, Method, Request, Response, StatusCode,
+    header::{CONTENT_LENGTH, CONTENT_TYPE},
+};
+use futures_util::StreamExt as _;
+use http_body_util::{BodyExt as _, Limited};
+use hyper::body::Incoming;
+use meta::{ApiError, Query};
+use registry::{Answer, Engine, Kind, Payload, Rest};
+use serve::{Body, Context, Served};
+
+use crate::Kinds;
+
+/// A server of resources: a table of kinds and the engine that runs the verbs.
+pub struct Resources {
+    pub engine: Arc<Engine>,
+    kinds: ArcSwap<Kinds>,
+}
+
+impl Resources {
+    pub fn new(engine: Arc<Engine>, kinds: Kinds) -> Self {
+        Self { engine, kinds: ArcSwap::from_pointee(kinds) }
+    }
+
+    pub fn kinds(&self) -> Arc<Kinds> {
+        self.kinds.load_full()
+    }
+
+    /// From now on these are the kinds that are served.
+    pub fn replace(&self, kinds: Kinds) {
+        self.kinds.store(Arc::new(kinds));
+    }
+
+    /// Answers requests for group-versions of this table; others fall through.
+    pub async fn serve(&self, cx: &mut Context, request: Request<Incoming>) -> Served {
+        if !cx.info.is_resource {
+            return Served::Next(request);
+        }
+        let kinds = self.kinds.load();
+        let Some(resources) = kinds.group_version(&cx.info.group, &cx.info.version) else {
+            return Served::Next(request);
+        };
+        let Some(kind) = resources.get(&cx.info.resource).cloned() else {
+            return Served::Answered(Err(ApiError::NotServed));
+        };
+        drop(kinds);
+        Served::Answered(self.answer(cx, &kind, request).await)
+    }
+
+    async fn answer(
+        &self,
+        cx: &Context,
+        kind: &Arc<Kind>,
+        request: Request<Incoming>,
+    ) -> Result<Response<Body>, ApiError> {
+        check_scope(cx, kind, request.method())?;
+        let query = Query::parse(request.uri().query().unwrap_or_default())?;
+        let (head, body) = request.into_parts();
+        let body = match head.method {
+            Method::GET => Bytes::new(),
+            _ => read_body(&head.headers, body).await?,
+        };
+        let rest = Rest {
+            engine: &self.engine,
+            kind,
+            info: &cx.info,
+            user: &cx.user,
+            query: &query,
+            headers: &head.headers,
+            body,
+            warnings: &cx.warnings,
+        };
+        registry::serve(&rest).await.map(response)
+    }
+}
+
+/// Paths that look right but are not there: a namespaced object without its namespace, a
+/// cluster-wide one inside of one.
+fn check_scope(cx: &Context, kind: &Kind, method: &Method) -> Result<(), ApiError> {
+    let info = &cx.info;
+    if method == Method::HEAD || info.verb.is_empty() {
+        return Err(ApiError::MethodNotAllowed);
+    }
+    let in_namespace = !info.namespace.is_empty() && info.resource != "namespaces";
+    if in_namespace && !kind.namespaced() {
+        return Err(ApiError::NotServed);
+    }
+    if kind.namespaced() && !in_namespace {
+        let by_selector = matches!(info.verb.as_str(), "list" | "watch");
+        if !info.name.is_empty() && !by_selector {
+            return Err(ApiError::NotServed);
+        }
+        if matches!(info.verb.as_str(), "create" | "deletecollection") {
+            return Err(ApiError::MethodNotAllowed);
+        }
+    }
+    Ok(())
+}
+
+/// The body of a create, update, patch or delete, as far as it is allowed to go.
+pub async fn read_body(headers: &http::HeaderMap, body: Incoming) -> Result<Bytes, ApiError> {
+    let too_large =
+        || ApiError::TooLarge(format!("Request entity too large: limit is {BODY_BYTES_MAX}"));
+    let announced = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+    if announced.is_some_and(|length: usize| length > BODY_BYTES_MAX) {
+        return Err(too_large());
+    }
+    match Limited::new(body, BODY_BYTES_MAX).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(too_large()),
+        Err(error) => Err(ApiError::BadRequest(format!("reading the request body: {error}"))),
+    }
+}
+
+/// Twice what etcd takes, as upstream.
+const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
+
+fn response(answer: Answer) -> Response<Body> {
+    let body = match answer.payload {
+        Payload::Bytes(bytes) => Body::full(bytes),
+        Payload::Chunks(chunks) => Body::chunks(chunks.map(Ok)),
+        Payload::Stream(stream) => Body::events(stream.map(Ok)),
+    };
+    let mut response = Response::new(body);
+    *response.status_mut() = StatusCode::from_u16(answer.code).unwrap_or(StatusCode::OK);
+    let content_type = HeaderValue::from_static(answer.content_type);
+    response.headers_mut().insert(CONTENT_TYPE, content_type);
+    response
+}

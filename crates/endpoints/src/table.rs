@@ -1,0 +1,36 @@
+//! Who serves `(group, version, resource)`? A table that is replaced whole, never locked.
+
+use std::{collections::HashMap, sync::Arc};
+
+use meta::{GroupVersion, Str};
+use registry::Kind;
+
+/// The served kinds by group-version and plural. Immutable: a change makes a new table.
+#[derive(Default)]
+pub struct Kinds {
+    by_group_version: HashMap<GroupVersion, HashMap<Str, Arc<Kind>>>,
+}
+
+impl Kinds {
+    pub fn new(kinds: impl IntoIterator<Item = Arc<Kind>>) -> Self {
+        let mut table = Self::default();
+        for kind in kinds {
+            let resources = table.by_group_version.entry(kind.group_version()).or_default();
+            resources.insert(kind.facts.plural.clone(), kind);
+        }
+        table
+    }
+
+    /// The resources of a group-version; None if it isn't served here.
+    pub(crate) fn group_version(&self, group: &Str, version: &Str) -> Option<&HashMap<Str, Arc<Kind>>> {
+        self.by_group_version.get(&GroupVersion { group: group.clone(), version: version.clone() })
+    }
+
+    pub fn get(&self, group: &str, version: &str, resource: &str) -> Option<&Arc<Kind>> {
+        self.by_group_version.get(&GroupVersion::new(group, version))?.get(resource)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Kind>> {
+        self.by_group_version.values().flat_map(HashMap::values)
+    }
+}

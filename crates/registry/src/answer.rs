@@ -1,0 +1,43 @@
+//! What a verb answers: bytes that are there, bytes that are made chunk by chunk, or a stream.
+
+use std::pin::Pin;
+
+use bytes::Bytes;
+use futures_core::Stream;
+
+/// A successful answer. Failures are an `ApiError`.
+pub struct Answer {
+    pub code: u16,
+    pub content_type: &'static str,
+    pub payload: Payload,
+}
+
+pub enum Payload {
+    Bytes(Bytes),
+    /// A list: the next chunk is made when the last one is on its way, so that a list of any size
+    /// costs one chunk of memory.
+    Chunks(Box<dyn Iterator<Item = Bytes> + Send + Sync>),
+    /// A watch: every item is to be flushed.
+    Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
+}
+
+impl Answer {
+    pub fn json(code: u16, body: impl Into<Bytes>) -> Self {
+        let payload = Payload::Bytes(body.into());
+        Self { code, content_type: "application/json", payload }
+    }
+
+    /// The whole body; for tests and for callers in process.
+    pub fn into_bytes(self) -> Option<Bytes> {
+        match self.payload {
+            Payload::Bytes(bytes) => Some(bytes),
+            Payload::Chunks(chunks) => {
+                Some(chunks.fold(Vec::new(), |mut all, chunk| {
+                    all.extend_from_slice(&chunk);
+                    all
+                }).into())
+            }
+            Payload::Stream(_) => None,
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! The token that leads from one page of a list to the next: base64url JSON, as kube-apiserver
+//! writes it, so that a client may start on one server and go on with the other.
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use meta::ApiError;
+
+/// Where a list goes on.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Continue {
+    /// None: go on at the newest revision (after the first one expired).
+    pub(crate) revision: Option<u64>,
+    /// The first key of the next page, relative to the resource's prefix.
+    pub(crate) start: String,
+}
+
+impl Continue {
+    pub(crate) fn encode(&self) -> String {
+        let revision = self.revision.map_or(-1, |revision| revision as i64);
+        // Field order of the Go struct: v, rv, start.
+        let mut token = format!(r#"{{"v":"meta.k8s.io/v1","rv":{revision},"start":"#).into_bytes();
+        meta::json::write_string(&mut token, &self.start);
+        token.push(b'}');
+        URL_SAFE_NO_PAD.encode(token)
+    }
+
+    pub(crate) fn decode(token: &str) -> Result<Self, ApiError> {
+        let bytes = URL_SAFE_NO_PAD.decode(token).map_err(|error| {
+            let at = match error {
+                base64::DecodeError::InvalidByte(at, _) => at,
+                _ => token.len(),
+            };
+            invalid(&format!(": illegal base64 data at input byte {at}"))
+        })?;
+        let options = codec::json::DecodeOptions { strict: false };
+        let token = codec::json::decode_any(&bytes, options)
+            .map_err(|error| invalid(&format!(": {error}")))?
+            .value;
+        let version = token.str_at(&["v"]);
+        if version != VERSION {
+            return Err(invalid(&format!(
+                ": server does not recognize this encoded version {version}"
+            )));
+        }
+        let revision = token.i64_at(&["rv"]).unwrap_or_default();
+        if revision == 0 {
+            return Err(invalid(": incorrect encoded start resourceVersion (version meta.k8s.io/v1)"));
+        }
+        let start = token.str_at(&["start"]);
+        if start.is_empty() {
+            return Err(invalid(": encoded start key empty (version meta.k8s.io/v1)"));
+        }
+        // A key that climbs out of its resource would read someone else's objects.
+        if start.split('/').any(|part| matches!(part, "" | "." | "..")) {
+            return Err(invalid(&format!(": {start}")));
+        }
+        Ok(Self { revision: u64::try_from(revision).ok(), start: start.to_owned() })
+    }
+}
+
+const VERSION: &str = "meta.k8s.io/v1";
+
+fn invalid(why: &str) -> ApiError {
+    ApiError::BadRequest(format!("invalid continue token: continue key is not valid{why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use meta::value;
+
+    use super::*;
+
+    #[test]
+    fn a_token_reads_back_as_it_was_written() {
+        for revision in [Some(7), None] {
+            let token = Continue { revision, start: "ns/name\0".to_owned() };
+            assert_eq!(Continue::decode(&token.encode()).unwrap(), token);
+        }
+    }
+
+    #[test]
+    fn a_token_cannot_lead_out_of_its_resource() {
+        for start in ["../secrets/x", "a/../../b", "/etc", "./a", "a//b", ""] {
+            let text = meta::json::to_string(&value!({"v": "meta.k8s.io/v1", "rv": 7i64, "start": (start)}));
+            assert!(Continue::decode(&URL_SAFE_NO_PAD.encode(text)).is_err(), "{start}");
+        }
+    }
+
+    #[test]
+    fn garbage_is_a_bad_request() {
+        for token in ["!", "AAAA", "e30", ""] {
+            let error = Continue::decode(token).unwrap_err().to_string();
+            assert!(error.starts_with("invalid continue token: continue key is not valid: "), "{error}");
+        }
+    }
+}

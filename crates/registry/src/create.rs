@@ -1,0 +1,162 @@
+//! POST: a new object.
+
+use admission::{Attributes, Operation};
+use meta::{ApiError, GroupVersionResource, Value};
+use store::{Expect, StoreError};
+
+use crate::{
+    Answer, Kind, Storage, decode,
+    get::storage,
+    object_meta,
+    options::WriteOptions,
+    response::{self, Form},
+    rest::Rest,
+    storage::store_error,
+    strategy::WriteContext,
+    update::Written,
+};
+
+pub(crate) async fn create(rest: &Rest<'_>) -> Result<Answer, ApiError> {
+    let form = Form::negotiate(rest)?;
+    let options = WriteOptions::read(rest.query, "CreateOptions", false)?;
+    let kind = rest.kind;
+    let expected = decode::Expected {
+        gvk: kind.gvk(),
+        schema: &kind.schema,
+        ty: kind.ty(),
+        validation: options.field_validation,
+    };
+    let mut object = decode::body(rest, &expected)?;
+    object_meta::settle_namespace(kind, &rest.info.namespace, &mut object)?;
+    let written = create_object(rest, storage(rest)?, &options, object).await?;
+    response::json(rest, &form, 201, written.json)
+}
+
+/// Takes an object through admission, strategy and validation into the store.
+pub(crate) async fn create_object(
+    rest: &Rest<'_>,
+    storage: &Storage,
+    options: &WriteOptions,
+    object: Value,
+) -> Result<Written, ApiError> {
+    let generated = object.str_at(&["metadata", "name"]).is_empty()
+        && !object.str_at(&["metadata", "generateName"]).is_empty();
+    let mut attempt = 1;
+    loop {
+        let mut object = object.clone();
+        if generated {
+            object_meta::generate_name(&mut object);
+        }
+        match try_create(rest, storage, options, object).await {
+            // The random suffix was taken: another one.
+            Err(ApiError::AlreadyExists { .. }) if generated && attempt < NAME_ATTEMPTS_MAX => {
+                attempt += 1;
+            }
+            other => return other,
+        }
+    }
+}
+
+/// After so many taken names a client hears AlreadyExists, as upstream.
+const NAME_ATTEMPTS_MAX: u32 = 8;
+
+async fn try_create(
+    rest: &Rest<'_>,
+    storage: &Storage,
+    options: &WriteOptions,
+    mut object: Value,
+) -> Result<Written, ApiError> {
+    let kind = rest.kind;
+    let cx = WriteContext { kind, user: rest.user, now: meta::time::Time::now() };
+    let name = object.str_at(&["metadata", "name"]).to_owned();
+    let gvr = gvr(kind);
+    let attributes = attributes(rest, &gvr, Operation::Create, &name, options.dry_run, None);
+
+    object_meta::fill_for_create(&mut object, &cx);
+    rest.engine.admission.admit(&attributes, Some(&mut object)).await?;
+    prepare(kind, &mut object, &cx)?;
+    for text in kind.strategy.warnings(&object, None) {
+        rest.warnings.add(text);
+    }
+    rest.engine.admission.validate(&attributes, Some(&object)).await?;
+    if !object.str_at(&["metadata", "resourceVersion"]).is_empty() {
+        return Err(ApiError::Storage(
+            "resourceVersion should not be set on objects to be created".to_owned(),
+        ));
+    }
+
+    let key = storage.key(&rest.info.namespace, &name);
+    let stored = storage.encode(kind.to_stored(object));
+    let exists = || ApiError::AlreadyExists { resource: kind.group_resource(), name: name.clone() };
+    if options.dry_run {
+        if storage.cache.fresh().await.map_err(store_error)?.get(&key).is_some() {
+            return Err(exists());
+        }
+        return Ok(Written { json: kind.view_of_stored(&stored)?, created: true });
+    }
+    match storage.write(key, Expect::Absent, Some(stored.clone())).await {
+        Ok(revision) => {
+            let json = storage.at_revision(&stored, revision)?;
+            Ok(Written { json: kind.view_of_stored(&json)?, created: true })
+        }
+        Err(StoreError::Conflict { .. }) => Err(exists()),
+        Err(other) => Err(store_error(other)),
+    }
+}
+
+/// Everything between admission and the store: what the server sets, and whether it may stand.
+fn prepare(kind: &Kind, object: &mut Value, cx: &WriteContext<'_>) -> Result<(), ApiError> {
+    kind.apply_defaults(object);
+    if kind.has_status() {
+        object.remove_at(&["status"]);
+    }
+    object_meta::count_generation(object, None, kind.behaviour.generation);
+    kind.strategy.prepare_for_create(object, cx);
+    let mut errors = meta::FieldErrors::default();
+    // Upstream stops at the strategy's own errors; those of the metadata come with them there too,
+    // because every strategy checks its metadata.
+    errors.extend(object_meta::validate_create(kind, object));
+    kind.strategy.validate(object, &mut errors);
+    invalid(kind, object, errors)
+}
+
+pub(crate) fn invalid(
+    kind: &Kind,
+    object: &Value,
+    errors: meta::FieldErrors,
+) -> Result<(), ApiError> {
+    if errors.is_empty() {
+        return Ok(());
+    }
+    let name = object.str_at(&["metadata", "name"]).to_owned();
+    Err(ApiError::Invalid { kind: kind.group_kind(), name, errors })
+}
+
+pub(crate) fn gvr(kind: &Kind) -> GroupVersionResource {
+    GroupVersionResource {
+        group: kind.facts.kind.group.clone(),
+        version: kind.facts.kind.version.clone(),
+        resource: kind.facts.plural.clone(),
+    }
+}
+
+pub(crate) fn attributes<'a>(
+    rest: &'a Rest<'_>,
+    gvr: &'a GroupVersionResource,
+    operation: Operation,
+    name: &'a str,
+    dry_run: bool,
+    old: Option<&'a Value>,
+) -> Attributes<'a> {
+    Attributes {
+        operation,
+        gvk: rest.kind.gvk(),
+        gvr,
+        subresource: &rest.info.subresource,
+        namespace: &rest.info.namespace,
+        name,
+        user: rest.user,
+        dry_run,
+        old,
+    }
+}

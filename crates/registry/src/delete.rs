@@ -1,0 +1,321 @@
+//! DELETE of one object and of many. An object goes at once, or waits: for its grace period, for
+//! its finalizers.
+
+use admission::Operation;
+use bytes::Bytes;
+use futures_util::{StreamExt as _, stream};
+use meta::{ApiError, Details, Status, Str, Value, time::{Duration, Time}};
+use store::{Expect, StoreError};
+
+use crate::{
+    Answer, Kind, Storage,
+    create::{attributes, gvr},
+    get::storage,
+    list,
+    object_meta::{finalizers, is_deleting},
+    options::{DeleteOptions, ListOptions},
+    response::{self, Form},
+    rest::Rest,
+    storage::store_error,
+};
+
+pub(crate) async fn delete(rest: &Rest<'_>) -> Result<Answer, ApiError> {
+    let form = Form::negotiate(rest)?;
+    let options = options(rest)?;
+    match delete_object(rest, &options, &rest.info.namespace, &rest.info.name).await? {
+        Deleted::Object(json) => response::json(rest, &form, 200, json),
+        Deleted::Gone(details) => Ok(response::status(rest, &form, &Status::success(details))),
+    }
+}
+
+pub(crate) async fn delete_collection(rest: &Rest<'_>) -> Result<Answer, ApiError> {
+    let form = Form::negotiate(rest)?;
+    let list_options = ListOptions::read(rest.query, false)?;
+    let options = options(rest)?;
+    let found = list::find(rest, &list_options).await?;
+    let head = found.head.clone();
+    let entries: Vec<_> = found.items.collect();
+    let deletes = entries.iter().map(|entry| {
+        let options = options.clone();
+        async move { delete_object(rest, &options, &entry.namespace, &entry.name).await }
+    });
+    // Order doesn't matter between objects; side by side their commits share an fsync.
+    let mut deletes = stream::iter(deletes).buffer_unordered(DELETES_AT_ONCE);
+    while let Some(outcome) = deletes.next().await {
+        match outcome {
+            // Somebody else was faster.
+            Ok(_) | Err(ApiError::NotFound { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    drop(deletes);
+    response::list(rest, &form, list::Found { items: list::Items::of(entries), head })
+}
+
+const DELETES_AT_ONCE: usize = 32;
+
+fn options(rest: &Rest<'_>) -> Result<DeleteOptions, ApiError> {
+    if rest.body.is_empty() {
+        return DeleteOptions::read(rest.query, None);
+    }
+    let body = crate::decode::delete_options(rest)?;
+    DeleteOptions::read(rest.query, Some(&body))
+}
+
+enum Deleted {
+    /// It is still there, or its kind answers with the object.
+    Object(Bytes),
+    Gone(Details),
+}
+
+/// What a delete comes to.
+enum Plan {
+    Remove,
+    /// It stays, marked; this is how it looks then.
+    Wait(Value),
+    /// It is on its way already.
+    Nothing,
+}
+
+async fn delete_object(
+    rest: &Rest<'_>,
+    options: &DeleteOptions,
+    namespace: &str,
+    name: &str,
+) -> Result<Deleted, ApiError> {
+    let (kind, storage) = (rest.kind, storage(rest)?);
+    let key = storage.key(namespace, name);
+    let mut cached = storage.cache.get(&key);
+    loop {
+        // The cache first; whatever fails because of it is tried again with the store's state.
+        let from_cache = cached.is_some();
+        let (stored, revision) = match cached.take() {
+            Some(entry) => (entry.json.clone(), entry.revision),
+            None => match storage.read(&key).await? {
+                Some(found) => (storage.at_revision(&found.value, found.mod_revision)?, found.mod_revision),
+                None => return Err(ApiError::not_found(kind.group_resource(), name)),
+            },
+        };
+        let json = kind.view_of_stored(&stored)?;
+        let object = crate::decode::tree(&json)?;
+        let step = step(rest, options, storage, key.clone(), (namespace, name), object, json, revision);
+        match step.await {
+            Ok(Some(deleted)) => return Ok(deleted),
+            Ok(None) => {}
+            Err(error) if !from_cache => return Err(error),
+            Err(error) => {
+                let newest = storage.read(&key).await?;
+                if newest.is_some_and(|newest| newest.mod_revision == revision) {
+                    return Err(error);
+                }
+            }
+        }
+    }
+}
+
+/// One attempt. None: the object changed meanwhile.
+#[allow(clippy::too_many_arguments)] // The state of one round of the loop above.
+async fn step(
+    rest: &Rest<'_>,
+    options: &DeleteOptions,
+    storage: &Storage,
+    key: Str,
+    (namespace, name): (&str, &str),
+    object: Value,
+    json: Bytes,
+    revision: u64,
+) -> Result<Option<Deleted>, ApiError> {
+    let kind = rest.kind;
+    check_preconditions(kind, options, &object, name)?;
+    let gvr = gvr(kind);
+    let mut attributes =
+        attributes(rest, &gvr, Operation::Delete, name, options.dry_run, Some(&object));
+    attributes.namespace = namespace;
+    rest.engine.admission.admit(&attributes, None).await?;
+    rest.engine.admission.validate(&attributes, None).await?;
+
+    let (value, answer) = match plan(kind, options, &object, Time::now()) {
+        Plan::Nothing => return Ok(Some(answer(kind, &object, json))),
+        Plan::Remove => (None, None),
+        Plan::Wait(waiting) => {
+            let stored = storage.encode(kind.to_stored(waiting));
+            (Some(stored.clone()), Some(stored))
+        }
+    };
+    if options.dry_run {
+        let Some(stored) = answer else { return Ok(Some(answer_gone(kind, &object, json))) };
+        return Ok(Some(Deleted::Object(kind.view_of_stored(&storage.at_revision(&stored, revision)?)?)));
+    }
+    match storage.write(key, Expect::At(revision), value).await {
+        Ok(at) => Ok(Some(match answer {
+            Some(stored) => Deleted::Object(kind.view_of_stored(&storage.at_revision(&stored, at)?)?),
+            None => {
+                let last = storage.at_revision(&storage.encode(kind.to_stored(object.clone())), at)?;
+                answer_gone(kind, &object, kind.view_of_stored(&last)?)
+            }
+        })),
+        Err(StoreError::Conflict { .. }) => Ok(None),
+        Err(other) => Err(store_error(other)),
+    }
+}
+
+fn answer(kind: &Kind, object: &Value, json: Bytes) -> Deleted {
+    answer_gone(kind, object, json)
+}
+
+fn answer_gone(kind: &Kind, object: &Value, json: Bytes) -> Deleted {
+    if kind.behaviour.returns_deleted_object {
+        return Deleted::Object(json);
+    }
+    Deleted::Gone(Details {
+        name: object.str_at(&["metadata", "name"]).to_owned(),
+        group: kind.gvk().group.to_string(),
+        // Compat: the kind is the resource here.
+        kind: kind.facts.plural.to_string(),
+        uid: object.str_at(&["metadata", "uid"]).to_owned(),
+        ..Details::default()
+    })
+}
+
+fn check_preconditions(
+    kind: &Kind,
+    options: &DeleteOptions,
+    object: &Value,
+    name: &str,
+) -> Result<(), ApiError> {
+    let conflict = |why: String| {
+        // Compat: this message names the kind where others name the resource.
+        let group = kind.gvk().group.clone();
+        let resource = meta::GroupResource { group, resource: kind.gvk().kind.clone() };
+        Err(ApiError::Conflict { resource, name: name.to_owned(), why })
+    };
+    let actual = object.str_at(&["metadata", "uid"]);
+    if let Some(uid) = options.uid.as_deref().filter(|uid| *uid != actual) {
+        return conflict(format!(
+            "the UID in the precondition ({uid}) does not match the UID in record ({actual}). \
+             The object might have been deleted and then recreated"
+        ));
+    }
+    let actual = object.str_at(&["metadata", "resourceVersion"]);
+    if let Some(version) = options.resource_version.as_deref().filter(|given| *given != actual) {
+        return conflict(format!(
+            "the ResourceVersion in the precondition ({version}) does not match the \
+             ResourceVersion in record ({actual}). The object might have been modified"
+        ));
+    }
+    Ok(())
+}
+
+fn plan(kind: &Kind, options: &DeleteOptions, object: &Value, now: Time) -> Plan {
+    let mut next = object.clone();
+    let grace = match grace(kind, options, object, &mut next, now) {
+        Grace::Pending => return Plan::Nothing,
+        Grace::None => None,
+        Grace::Seconds(seconds) => Some(seconds),
+    };
+    let wanted = finalizers_for_garbage_collection(options, object);
+    if wanted != finalizers(object) {
+        let wanted: Vec<Value> = wanted.iter().cloned().map(Value::from).collect();
+        next.set_at(&["metadata", "finalizers"], Value::Array(wanted));
+    }
+    let held = !finalizers(&next).is_empty() || kind.strategy.holds_deletion(object);
+    match grace {
+        Some(seconds) if seconds > 0 => {}
+        _ if !held => return Plan::Remove,
+        Some(_) => {}
+        None => mark_as_deleting(&mut next, now),
+    }
+    kind.strategy.begin_deletion(&mut next);
+    Plan::Wait(next)
+}
+
+enum Grace {
+    /// The kind knows no grace period.
+    None,
+    Seconds(i64),
+    /// A deletion is under way that this request doesn't make any shorter.
+    Pending,
+}
+
+fn grace(
+    kind: &Kind,
+    options: &DeleteOptions,
+    object: &Value,
+    next: &mut Value,
+    now: Time,
+) -> Grace {
+    let asked = options.grace_period_seconds;
+    if !is_deleting(object) {
+        let Some(seconds) = kind.strategy.graceful_deletion(object, asked) else {
+            return Grace::None;
+        };
+        next.set_at(&["metadata", "deletionTimestamp"], now.plus(seconds_of(seconds)).to_rfc3339());
+        next.set_at(&["metadata", "deletionGracePeriodSeconds"], seconds);
+        raise_generation(next);
+        return Grace::Seconds(seconds);
+    }
+    // Only kinds that know a grace period go on here; the others have none recorded.
+    let Some(current) = object.i64_at(&["metadata", "deletionGracePeriodSeconds"]).filter(|s| *s > 0)
+    else {
+        return Grace::None;
+    };
+    // Shortened, never prolonged.
+    let Some(mut period) = asked.filter(|period| *period < current) else { return Grace::Pending };
+    let deadline = Time::parse(object.str_at(&["metadata", "deletionTimestamp"])).unwrap_or(now);
+    let mut sooner = deadline.plus(seconds_of(period - current));
+    if sooner < now {
+        sooner = now;
+        period = i64::from(period != 0);
+    }
+    next.set_at(&["metadata", "deletionTimestamp"], sooner.to_rfc3339());
+    next.set_at(&["metadata", "deletionGracePeriodSeconds"], period);
+    Grace::Seconds(period)
+}
+
+/// The object waits for its finalizers from now on.
+fn mark_as_deleting(object: &mut Value, now: Time) {
+    if !is_deleting(object) {
+        object.set_at(&["metadata", "deletionTimestamp"], now.to_rfc3339());
+        raise_generation(object);
+    }
+    object.set_at(&["metadata", "deletionGracePeriodSeconds"], 0i64);
+}
+
+/// The wish to be gone is a change of what is asked for.
+fn raise_generation(object: &mut Value) {
+    if let Some(generation) = object.i64_at(&["metadata", "generation"]).filter(|g| *g > 0) {
+        object.set_at(&["metadata", "generation"], generation + 1);
+    }
+}
+
+fn seconds_of(seconds: i64) -> Duration {
+    Duration { nanos: seconds.saturating_mul(1_000_000_000) }
+}
+
+const ORPHAN: &str = "orphan";
+const FOREGROUND: &str = "foregroundDeletion";
+
+/// What is to become of dependents is said by a finalizer, for the garbage collector.
+fn finalizers_for_garbage_collection(options: &DeleteOptions, object: &Value) -> Vec<Str> {
+    let have = finalizers(object);
+    let wish = match (options.orphan_dependents, options.propagation_policy.as_deref()) {
+        (Some(true), _) | (None, Some("Orphan")) => Some(ORPHAN),
+        (None, Some("Foreground")) => Some(FOREGROUND),
+        (Some(false), _) | (None, Some(_)) => None,
+        (None, None) => {
+            let kept = have.iter().find(|name| *name == ORPHAN || *name == FOREGROUND);
+            kept.map(|name| if name == ORPHAN { ORPHAN } else { FOREGROUND })
+        }
+    };
+    let kept = wish.is_some_and(|wish| have.iter().any(|name| name == wish));
+    let others = [ORPHAN, FOREGROUND].iter().any(|other| {
+        Some(*other) != wish && have.iter().any(|name| name == other)
+    });
+    if kept && !others {
+        return have;
+    }
+    let mut wanted: Vec<Str> =
+        have.into_iter().filter(|name| name != ORPHAN && name != FOREGROUND).collect();
+    wanted.extend(wish.map(Str::new_static));
+    wanted
+}

@@ -1,0 +1,42 @@
+//! GET of one object: finds the bytes and hands them out.
+
+use std::sync::Arc;
+
+use meta::ApiError;
+use store::Entry;
+
+use crate::{
+    Answer, Storage,
+    response::{self, Form},
+    rest::Rest,
+    storage::{parse_revision, store_error},
+};
+
+pub(crate) async fn get(rest: &Rest<'_>) -> Result<Answer, ApiError> {
+    let form = Form::negotiate(rest)?;
+    let entry = entry(rest, rest.query.text("resourceVersion")).await?;
+    response::entry(rest, &form, 200, &entry)
+}
+
+/// The object that a request names, as new as `resource_version` asks for.
+pub(crate) async fn entry(rest: &Rest<'_>, resource_version: &str) -> Result<Arc<Entry>, ApiError> {
+    let storage = storage(rest)?;
+    let cache = &storage.cache;
+    let snapshot = match resource_version {
+        "" => cache.fresh().await,
+        "0" => Ok(cache.snapshot()),
+        other => {
+            let revision = parse_revision(other)
+                .map_err(|why| ApiError::BadRequest(format!("invalid resource version: {why}")))?;
+            cache.at_least(revision).await
+        }
+    };
+    let snapshot = snapshot.map_err(store_error)?;
+    let key = storage.key(&rest.info.namespace, &rest.info.name);
+    let found = snapshot.get(&key).cloned();
+    found.ok_or_else(|| ApiError::not_found(rest.kind.group_resource(), rest.info.name.as_str()))
+}
+
+pub(crate) fn storage<'a>(rest: &Rest<'a>) -> Result<&'a Storage, ApiError> {
+    rest.kind.storage.as_deref().ok_or(ApiError::MethodNotAllowed)
+}

@@ -1,0 +1,159 @@
+//! A served kind: its facts, its schema, its strategy and where its objects are kept.
+
+use std::{borrow::Cow, sync::Arc};
+
+use bytes::Bytes;
+use meta::{ApiError, GroupKind, GroupResource, GroupVersion, GroupVersionKind, Str, Value};
+use schema::{ResourceFacts, Schema, TypeId};
+use store::Entry;
+
+use crate::{columns::Column, decode::tree, storage::Storage, strategy::{Behaviour, Strategy}};
+
+/// One resource in one served version. Cheap to look at, shared by all requests.
+pub struct Kind {
+    pub facts: ResourceFacts,
+    pub schema: Arc<Schema>,
+    pub behaviour: Behaviour,
+    pub strategy: Arc<dyn Strategy>,
+    /// None: nothing is kept (reviews, bindings).
+    pub storage: Option<Arc<Storage>>,
+    /// From the stored version to this one and back; None where they are the same.
+    pub conversion: Option<Arc<dyn Conversion>>,
+    /// Custom resources keep kind and apiVersion in list items, and their keys are sorted.
+    pub custom: bool,
+    /// The field labels that a client may select by, with where the cache keeps their values.
+    selectable: Vec<(Str, SelectableSource)>,
+    /// Built once from the strategy.
+    columns: Vec<Column>,
+}
+
+/// Where a field label's value comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SelectableSource {
+    Name,
+    Namespace,
+    /// The first of the entry's extracted fields that isn't empty.
+    Fields(Vec<usize>),
+}
+
+/// Between a served version and the stored one. Both hold the same information, so it can't fail.
+pub trait Conversion: Send + Sync + 'static {
+    fn to_stored(&self, object: Value) -> Value;
+    fn from_stored(&self, object: Value) -> Value;
+
+    /// The place in the stored version of a field of this one.
+    fn stored_path<'a>(&self, path: &'a str) -> Cow<'a, str> {
+        Cow::Borrowed(path)
+    }
+}
+
+impl Kind {
+    pub fn new(
+        facts: ResourceFacts,
+        schema: Arc<Schema>,
+        behaviour: Behaviour,
+        strategy: Arc<dyn Strategy>,
+        storage: Option<Arc<Storage>>,
+        conversion: Option<Arc<dyn Conversion>>,
+        custom: bool,
+    ) -> Self {
+        let stored_path = |path: &Str| match &conversion {
+            Some(conversion) => Str::new(conversion.stored_path(path)),
+            None => path.clone(),
+        };
+        let selectable = facts.selectable.iter().filter_map(|field| {
+            let source = match field.label.as_str() {
+                "metadata.name" => SelectableSource::Name,
+                "metadata.namespace" => SelectableSource::Namespace,
+                _ => {
+                    let places = field.paths.iter().map(stored_path);
+                    let storage = storage.as_ref()?;
+                    SelectableSource::Fields(places.filter_map(|p| storage.field(&p)).collect())
+                }
+            };
+            Some((field.label.clone(), source))
+        });
+        let selectable = selectable.collect();
+        let columns = strategy.columns();
+        Self { facts, schema, behaviour, strategy, storage, conversion, custom, selectable, columns }
+    }
+
+    pub fn gvk(&self) -> &GroupVersionKind {
+        &self.facts.kind
+    }
+
+    pub fn ty(&self) -> TypeId {
+        self.facts.type_id
+    }
+
+    pub fn group_version(&self) -> GroupVersion {
+        self.facts.group_version()
+    }
+
+    pub fn group_resource(&self) -> GroupResource {
+        GroupResource { group: self.facts.kind.group.clone(), resource: self.facts.plural.clone() }
+    }
+
+    pub fn group_kind(&self) -> GroupKind {
+        self.facts.kind.group_kind()
+    }
+
+    pub fn namespaced(&self) -> bool {
+        self.facts.namespaced
+    }
+
+    pub fn has_verb(&self, verb: &str) -> bool {
+        self.facts.verbs.iter().any(|have| have == verb)
+    }
+
+    pub fn has_status(&self) -> bool {
+        self.facts.subresource("status").is_some()
+    }
+
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    pub(crate) fn selectable(&self, label: &str) -> Option<&SelectableSource> {
+        self.selectable.iter().find(|(known, _)| known == label).map(|(_, source)| source)
+    }
+
+    /// Plain defaults from the definitions, then those that depend on other fields.
+    pub(crate) fn apply_defaults(&self, object: &mut Value) {
+        self.schema.apply_defaults(self.ty(), object);
+        self.strategy.default(object);
+    }
+
+    pub(crate) fn to_stored(&self, object: Value) -> Value {
+        match &self.conversion {
+            Some(conversion) => conversion.to_stored(object),
+            None => object,
+        }
+    }
+
+    /// An object as this version shows it, given as it is stored.
+    pub(crate) fn view_of_stored(&self, json: &Bytes) -> Result<Bytes, ApiError> {
+        let Some(conversion) = &self.conversion else { return Ok(json.clone()) };
+        let object = tree(json)?;
+        let mut object = conversion.from_stored(object);
+        object.set_at(&["kind"], self.facts.kind.kind.clone());
+        object.set_at(&["apiVersion"], self.group_version().to_string());
+        let mut out = Vec::with_capacity(json.len());
+        codec::json::encode(&object, &self.schema, self.ty(), &mut out);
+        Ok(out.into())
+    }
+
+    /// A cached object as this version shows it: its own bytes, or a conversion that is made once.
+    pub(crate) fn view(&self, entry: &Entry) -> Bytes {
+        if self.conversion.is_none() {
+            return entry.json.clone();
+        }
+        let make = || self.view_of_stored(&entry.json).unwrap_or_else(|_| entry.json.clone());
+        entry.slot(SLOT_CONVERTED, make).clone()
+    }
+}
+
+/// What the cache's slots for other encodings hold.
+pub(crate) const SLOT_PROTOBUF: usize = 0;
+pub(crate) const SLOT_CONVERTED: usize = 1;
+pub(crate) const SLOT_CONVERTED_PROTOBUF: usize = 2;

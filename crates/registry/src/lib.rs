@@ -1,0 +1,36 @@
+//! The verbs, over any kind: given its schema and its strategy, every resource — built-in or custom
+//! — is created, read, listed, watched, changed and deleted by the same code.
+//!
+//! Reads hand out bytes that the watch cache already has. Writes parse a tree once, change it, and
+//! encode it once.
+
+mod answer;
+mod columns;
+mod continue_token;
+mod create;
+mod decode;
+mod delete;
+mod frame;
+mod get;
+mod kind;
+mod list;
+mod object_meta;
+mod options;
+mod patch;
+mod pending;
+mod response;
+mod rest;
+mod scale;
+mod select;
+mod storage;
+mod strategy;
+mod table;
+mod update;
+mod watch;
+
+pub use answer::{Answer, Payload};
+pub use columns::{Cell, Column, since};
+pub use kind::{Conversion, Kind, SelectableSource};
+pub use rest::{Engine, Rest, serve};
+pub use storage::{Storage, StorageOptions};
+pub use strategy::{Behaviour, Plain, Strategy, WriteContext, keep_all_but_status};

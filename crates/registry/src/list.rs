@@ -1,0 +1,272 @@
+//! LIST: a snapshot, streamed. Nothing is decoded; memory is one chunk, whatever the size.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use bytes::Bytes;
+use meta::{ApiError, Str};
+use store::{Entry, Snapshot, StoreError};
+
+use crate::{
+    Answer, Payload, Storage,
+    continue_token::Continue,
+    get::storage,
+    options::{EXACT, ListOptions},
+    response::{self, Form, ItemWriter},
+    rest::Rest,
+    select::Selection,
+    storage::{parse_revision, store_error},
+};
+
+pub(crate) async fn list(rest: &Rest<'_>) -> Result<Answer, ApiError> {
+    let form = Form::negotiate(rest)?;
+    let options = ListOptions::read(rest.query, false)?;
+    let found = find(rest, &options).await?;
+    response::list(rest, &form, found)
+}
+
+/// What a list will answer: its head is known, its items are taken as they are sent.
+pub(crate) struct Found {
+    pub(crate) items: Items,
+    pub(crate) head: ListHead,
+}
+
+/// `metadata` of a list.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ListHead {
+    pub(crate) revision: u64,
+    pub(crate) continue_token: String,
+    pub(crate) remaining: Option<u64>,
+}
+
+/// The entries of a list, in order.
+pub(crate) struct Items {
+    /// Taken before the snapshot is asked for more.
+    ready: VecDeque<Arc<Entry>>,
+    /// None: `ready` is all.
+    rest: Option<Cursor>,
+}
+
+struct Cursor {
+    snapshot: Arc<Snapshot>,
+    prefix: Str,
+    after: Option<Str>,
+    selection: Selection,
+}
+
+/// How many entries are taken from a snapshot at a time.
+const PAGE_ENTRIES: usize = 64;
+
+impl Items {
+    pub(crate) fn of(entries: impl IntoIterator<Item = Arc<Entry>>) -> Self {
+        Self { ready: entries.into_iter().collect(), rest: None }
+    }
+}
+
+impl Iterator for Items {
+    type Item = Arc<Entry>;
+
+    fn next(&mut self) -> Option<Arc<Entry>> {
+        loop {
+            if let Some(entry) = self.ready.pop_front() {
+                return Some(entry);
+            }
+            let cursor = self.rest.as_mut()?;
+            let page = cursor.snapshot.page(&cursor.prefix, cursor.after.as_deref(), PAGE_ENTRIES);
+            let Some(last) = page.last() else {
+                self.rest = None;
+                return None;
+            };
+            cursor.after = Some(last.key.clone());
+            self.ready.extend(page.into_iter().filter(|entry| cursor.selection.matches(entry)));
+        }
+    }
+}
+
+pub(crate) async fn find(rest: &Rest<'_>, options: &ListOptions) -> Result<Found, ApiError> {
+    let storage = storage(rest)?;
+    let selection = Selection::read(rest, options)?;
+    let (snapshot, start) = snapshot(storage, options).await?;
+    let prefix = storage.key_prefix(&rest.info.namespace);
+    let head = ListHead { revision: snapshot.revision, ..ListHead::default() };
+
+    // One object by its name, or the few of an index: no need to walk.
+    if let Some(few) = few(storage, &rest.info.namespace, &selection, &snapshot) {
+        let few = few.into_iter().filter(|entry| selection.matches(entry));
+        let few = few.filter(|entry| entry.key.starts_with(prefix.as_str()));
+        return Ok(Found { items: Items::of(few), head });
+    }
+    let after = start.as_ref().map(|start| Str::new(format!("{}{}", storage.prefix, start.start)));
+    // Compat: any cached state (resourceVersion 0) is answered whole, limit or not.
+    if options.limit > 0 && options.resource_version != "0" {
+        return Ok(page(options, storage, snapshot, prefix, after, &selection, start.is_some()));
+    }
+    let rest = Some(Cursor { snapshot, prefix, after: after.map(before), selection });
+    Ok(Found { items: Items { ready: VecDeque::new(), rest }, head })
+}
+
+/// The state that a list is about, and where in it the list goes on.
+async fn snapshot(
+    storage: &Storage,
+    options: &ListOptions,
+) -> Result<(Arc<Snapshot>, Option<Continue>), ApiError> {
+    let cache = &storage.cache;
+    let asked = parse_revision(&options.resource_version)
+        .map_err(|why| ApiError::BadRequest(format!("invalid resource version: {why}")))?;
+    if !options.continue_token.is_empty() {
+        if !matches!(options.resource_version.as_str(), "" | "0") {
+            return Err(ApiError::bad_request(
+                "specifying resource version is not allowed when using continue",
+            ));
+        }
+        let start = Continue::decode(&options.continue_token)?;
+        let snapshot = match start.revision {
+            Some(revision) => cache.exact(revision).await.map_err(|error| expired(error, &start))?,
+            None => cache.fresh().await.map_err(store_error)?,
+        };
+        return Ok((snapshot, Some(start)));
+    }
+    let exact = options.resource_version_match == EXACT;
+    let snapshot = match options.resource_version.as_str() {
+        "" => cache.fresh().await,
+        "0" => Ok(cache.snapshot()),
+        _ if exact => cache.exact(asked).await,
+        _ => cache.at_least(asked).await,
+    };
+    Ok((snapshot.map_err(store_error)?, None))
+}
+
+/// A token whose revision is gone: the client may start again, or go on at the newest state.
+fn expired(error: StoreError, start: &Continue) -> ApiError {
+    if !matches!(error, StoreError::Compacted { .. }) {
+        return store_error(error);
+    }
+    let go_on = Continue { revision: None, start: start.start.clone() };
+    ApiError::Expired {
+        message: "The provided continue parameter is too old to display a consistent list result. \
+                  You can start a new list without the continue parameter, or use the continue \
+                  token in this response to retrieve the remainder of the results. Continuing with \
+                  the provided token results in an inconsistent list - objects that were created, \
+                  modified, or deleted between the time the first chunk was returned and now may \
+                  show up in the list."
+            .to_owned(),
+        continue_token: go_on.encode(),
+    }
+}
+
+fn few(
+    storage: &Storage,
+    namespace: &str,
+    selection: &Selection,
+    snapshot: &Snapshot,
+) -> Option<Vec<Arc<Entry>>> {
+    if let Some(name) = selection.exact_name() {
+        if !storage.namespaced || !namespace.is_empty() {
+            return Some(snapshot.get(&storage.key(namespace, name)).cloned().into_iter().collect());
+        }
+    }
+    let value = selection.exact_field(storage.index?)?;
+    Some(snapshot.indexed(value).cloned().collect())
+}
+
+fn page(
+    options: &ListOptions,
+    storage: &Storage,
+    snapshot: Arc<Snapshot>,
+    prefix: Str,
+    after: Option<Str>,
+    selection: &Selection,
+    continued: bool,
+) -> Found {
+    let limit = usize::try_from(options.limit).unwrap_or(usize::MAX);
+    let start = after.map(before);
+    let mut entries = Vec::with_capacity(limit.min(500));
+    let mut more = false;
+    for entry in snapshot.range(&prefix, start.as_deref()) {
+        if !selection.matches(entry) {
+            continue;
+        }
+        if entries.len() == limit {
+            more = true;
+            break;
+        }
+        entries.push(entry.clone());
+    }
+    let mut head = ListHead { revision: snapshot.revision, ..ListHead::default() };
+    if let (true, Some(last)) = (more, entries.last()) {
+        let next = Continue {
+            revision: Some(snapshot.revision),
+            start: format!("{}\0", &last.key[storage.prefix.len()..]),
+        };
+        head.continue_token = next.encode();
+        if selection.is_everything() {
+            let remaining = if continued {
+                snapshot.remaining(&prefix, Some(&last.key))
+            } else {
+                snapshot.count(&prefix).saturating_sub(entries.len())
+            };
+            head.remaining = Some(remaining as u64);
+        }
+    }
+    Found { items: Items::of(entries), head }
+}
+
+/// A start key is the first key of the next page; cursors want the last one of the page before.
+fn before(start: Str) -> Str {
+    match start.strip_suffix('\0') {
+        Some(last) => Str::new(last),
+        None => start,
+    }
+}
+
+/// A list body, made chunk by chunk.
+pub(crate) struct Chunks {
+    items: Items,
+    writer: Box<dyn ItemWriter>,
+    state: State,
+}
+
+enum State {
+    Head,
+    Items { first: bool },
+    Done,
+}
+
+/// A chunk is sent when it has grown past this. Big enough that frames and TLS records are full,
+/// small enough that thousands of lists at once fit into memory.
+const CHUNK_BYTES: usize = 128 * 1024;
+
+impl Chunks {
+    pub(crate) fn payload(items: Items, writer: Box<dyn ItemWriter>) -> Payload {
+        Payload::Chunks(Box::new(Self { items, writer, state: State::Head }))
+    }
+}
+
+impl Iterator for Chunks {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        let mut chunk = Vec::new();
+        let mut first = match self.state {
+            State::Done => return None,
+            State::Head => {
+                self.writer.head(&mut chunk);
+                true
+            }
+            State::Items { first } => first,
+        };
+        while chunk.len() < CHUNK_BYTES {
+            let Some(entry) = self.items.next() else {
+                self.writer.tail(&mut chunk);
+                self.state = State::Done;
+                return Some(chunk.into());
+            };
+            if chunk.capacity() < CHUNK_BYTES {
+                chunk.reserve(CHUNK_BYTES + entry.json.len());
+            }
+            self.writer.item(&entry, first, &mut chunk);
+            first = false;
+        }
+        self.state = State::Items { first };
+        Some(chunk.into())
+    }
+}

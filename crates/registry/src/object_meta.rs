@@ -1,0 +1,168 @@
+//! What the server itself keeps in `metadata`, for every kind alike.
+
+use meta::{ApiError, FieldErrors, Str, Value, names};
+
+use crate::{Kind, strategy::WriteContext};
+
+/// What a client may not choose for a new object.
+pub(crate) fn fill_for_create(object: &mut Value, cx: &WriteContext<'_>) {
+    let meta = object.object_at_mut(&["metadata"]);
+    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+        meta.remove(field);
+    }
+    meta.insert("uid", uuid::Uuid::new_v4().to_string());
+    meta.insert("creationTimestamp", cx.now.to_rfc3339());
+}
+
+/// A random name for `generateName`.
+pub(crate) fn generate_name(object: &mut Value) -> bool {
+    let base = object.str_at(&["metadata", "generateName"]).to_owned();
+    if base.is_empty() {
+        return false;
+    }
+    object.set_at(&["metadata", "name"], names::generate_name(&base, random_u32));
+    true
+}
+
+fn random_u32() -> u32 {
+    getrandom::u32().expect("the operating system gives random numbers")
+}
+
+/// The namespace of the path is the namespace of the object.
+pub(crate) fn settle_namespace(kind: &Kind, namespace: &str, object: &mut Value) -> Result<(), ApiError> {
+    let given = object.str_at(&["metadata", "namespace"]);
+    let expected = if kind.namespaced() { namespace } else { "" };
+    if given == expected {
+        return Ok(());
+    }
+    if given.is_empty() {
+        object.set_at(&["metadata", "namespace"], expected);
+        return Ok(());
+    }
+    Err(ApiError::bad_request(
+        "the namespace of the provided object does not match the namespace sent on the request",
+    ))
+}
+
+/// The name of the path is the name of the object.
+pub(crate) fn check_name(object: &Value, name: &str) -> Result<(), ApiError> {
+    match object.str_at(&["metadata", "name"]) {
+        "" => Err(ApiError::BadRequest(format!(
+            "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        ))),
+        given if given == name => Ok(()),
+        given => Err(ApiError::BadRequest(format!(
+            "the name of the object ({given}) does not match the name on the URL ({name})"
+        ))),
+    }
+}
+
+/// What an update can't change stays as it was.
+pub(crate) fn keep_for_update(object: &mut Value, old: &Value) {
+    let keep = |object: &mut Value, field: &str, even_if_given: bool| {
+        let at = ["metadata", field];
+        let given = object.at(&at).is_some_and(|value| !value.is_null());
+        if let Some(value) = old.at(&at).filter(|value| !value.is_null()) {
+            if even_if_given || !given {
+                object.set_at(&at, value.clone());
+            }
+        }
+    };
+    if object.str_at(&["metadata", "uid"]).is_empty() {
+        keep(object, "uid", true);
+    }
+    keep(object, "creationTimestamp", true);
+    keep(object, "deletionTimestamp", true);
+    keep(object, "deletionGracePeriodSeconds", false);
+    object.remove_at(&["metadata", "selfLink"]);
+}
+
+/// `generation` counts changes of what the owner of an object asks for.
+pub(crate) fn count_generation(object: &mut Value, old: Option<&Value>, fields: &[&str]) {
+    let at = ["metadata", "generation"];
+    let Some(old) = old else {
+        if fields.is_empty() {
+            object.remove_at(&at);
+        } else {
+            object.set_at(&at, 1i64);
+        }
+        return;
+    };
+    let before = old.i64_at(&at).unwrap_or_default();
+    let changed = fields.iter().any(|field| !same(object.get(field), old.get(field)));
+    let generation = before + i64::from(changed);
+    if generation == 0 {
+        object.remove_at(&at);
+    } else {
+        object.set_at(&at, generation);
+    }
+}
+
+/// Equal, an empty object being as good as none.
+fn same(a: Option<&Value>, b: Option<&Value>) -> bool {
+    let empty = |value: Option<&Value>| match value {
+        None | Some(Value::Null) => true,
+        Some(Value::Object(map)) => map.is_empty(),
+        _ => false,
+    };
+    a == b || (empty(a) && empty(b))
+}
+
+pub(crate) fn validate_create(kind: &Kind, object: &Value) -> FieldErrors {
+    let mut errors = FieldErrors::default();
+    let meta = object.get("metadata").unwrap_or(&Value::Null);
+    names::validate_object_meta(
+        meta,
+        kind.namespaced(),
+        kind.behaviour.name_rule,
+        &mut errors,
+    );
+    errors
+}
+
+pub(crate) fn validate_update(kind: &Kind, object: &Value, old: &Value) -> FieldErrors {
+    let mut errors = validate_create(kind, object);
+    let meta = object.get("metadata").unwrap_or(&Value::Null);
+    let old = old.get("metadata").unwrap_or(&Value::Null);
+    names::validate_object_meta_update(meta, old, &mut errors);
+    errors
+}
+
+/// The finalizers that hold an object back.
+pub(crate) fn finalizers(object: &Value) -> Vec<Str> {
+    let items = object.items_at(&["metadata", "finalizers"]);
+    items.iter().filter_map(Value::as_str).map(Str::new).collect()
+}
+
+pub(crate) fn is_deleting(object: &Value) -> bool {
+    !object.str_at(&["metadata", "deletionTimestamp"]).is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use meta::value;
+
+    use super::*;
+
+    #[test]
+    fn an_update_cannot_change_what_the_server_keeps() {
+        let old = value!({"metadata": {"uid": "u", "creationTimestamp": "t", "deletionTimestamp": "d"}});
+        let mut new = value!({"metadata": {"creationTimestamp": "x", "selfLink": "/x"}});
+        keep_for_update(&mut new, &old);
+        assert_eq!(new, old);
+    }
+
+    #[test]
+    fn generation_counts_changes_of_the_spec_only() {
+        let old = value!({"metadata": {"generation": 3i64}, "spec": {"a": 1i64}});
+        let mut same = value!({"spec": {"a": 1i64}, "status": {"x": 1i64}});
+        count_generation(&mut same, Some(&old), &["spec"]);
+        assert_eq!(same.i64_at(&["metadata", "generation"]), Some(3));
+        let mut changed = value!({"spec": {"a": 2i64}});
+        count_generation(&mut changed, Some(&old), &["spec"]);
+        assert_eq!(changed.i64_at(&["metadata", "generation"]), Some(4));
+        let mut unversioned = value!({"metadata": {"generation": 9i64}, "spec": {}});
+        count_generation(&mut unversioned, None, &[]);
+        assert_eq!(unversioned.i64_at(&["metadata", "generation"]), None);
+    }
+}

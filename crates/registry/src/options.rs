@@ -1,0 +1,304 @@
+//! The options of the verbs, read from the query and checked with Kubernetes' words.
+
+use meta::{ApiError, FieldErrors, GroupKind, Query, Value, field::path};
+
+/// Options of list, watch and deletecollection.
+#[derive(Clone, Debug, Default)]
+pub struct ListOptions {
+    pub label_selector: String,
+    pub field_selector: String,
+    pub watch: bool,
+    pub allow_watch_bookmarks: bool,
+    pub resource_version: String,
+    pub resource_version_match: String,
+    pub timeout_seconds: Option<i64>,
+    pub limit: i64,
+    pub continue_token: String,
+    pub send_initial_events: Option<bool>,
+}
+
+impl ListOptions {
+    pub fn read(query: &Query, force_watch: bool) -> Result<Self, ApiError> {
+        let mut options = Self {
+            label_selector: query.text("labelSelector").to_owned(),
+            field_selector: query.text("fieldSelector").to_owned(),
+            watch: force_watch || query.flag("watch"),
+            allow_watch_bookmarks: query.flag("allowWatchBookmarks"),
+            resource_version: query.text("resourceVersion").to_owned(),
+            resource_version_match: query.text("resourceVersionMatch").to_owned(),
+            timeout_seconds: query.integer("timeoutSeconds")?,
+            limit: query.integer("limit")?.unwrap_or_default(),
+            continue_token: query.text("continue").to_owned(),
+            send_initial_events: query.optional_flag("sendInitialEvents"),
+        };
+        options.default_send_initial_events();
+        options.validate()?;
+        Ok(options)
+    }
+
+    /// A legacy watch from nothing or from 0 that knows bookmarks gets the bookmark at the end of
+    /// the initial events too.
+    fn default_send_initial_events(&mut self) {
+        let legacy = matches!(self.resource_version.as_str(), "" | "0");
+        if self.watch
+            && self.send_initial_events.is_none()
+            && self.resource_version_match.is_empty()
+            && legacy
+        {
+            self.send_initial_events = Some(true);
+            self.resource_version_match = NOT_OLDER_THAN.to_owned();
+        }
+    }
+
+    fn validate(&self) -> Result<(), ApiError> {
+        let mut errors = FieldErrors::default();
+        if self.watch { self.validate_watch(&mut errors) } else { self.validate_list(&mut errors) }
+        invalid_options("ListOptions", errors)
+    }
+
+    fn validate_list(&self, errors: &mut FieldErrors) {
+        let (field, matching) = (path("resourceVersionMatch"), self.resource_version_match.as_str());
+        if !matching.is_empty() {
+            if self.resource_version.is_empty() {
+                errors.forbidden(&field, "resourceVersionMatch is forbidden unless resourceVersion is provided");
+            }
+            if !self.continue_token.is_empty() {
+                errors.forbidden(&field, "resourceVersionMatch is forbidden when continue is provided");
+            }
+            if matching != EXACT && matching != NOT_OLDER_THAN {
+                errors.not_supported(&field, matching, &["", EXACT, NOT_OLDER_THAN]);
+            }
+            if matching == EXACT && self.resource_version == "0" {
+                errors.forbidden(&field, "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"");
+            }
+        }
+        if self.send_initial_events.is_some() {
+            errors.forbidden(path("sendInitialEvents"), "sendInitialEvents is forbidden for list");
+        }
+    }
+
+    fn validate_watch(&self, errors: &mut FieldErrors) {
+        let (field, matching) = (path("resourceVersionMatch"), self.resource_version_match.as_str());
+        if self.send_initial_events.is_some() && matching != NOT_OLDER_THAN {
+            errors.forbidden(&field, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
+        }
+        if !matching.is_empty() {
+            if self.send_initial_events.is_none() {
+                errors.forbidden(&field, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided");
+            }
+            if matching != NOT_OLDER_THAN {
+                errors.not_supported(&field, matching, &[NOT_OLDER_THAN]);
+            }
+            if !self.continue_token.is_empty() {
+                errors.forbidden(&field, "resourceVersionMatch is forbidden when continue is provided");
+            }
+        }
+    }
+}
+
+pub(crate) const EXACT: &str = "Exact";
+pub(crate) const NOT_OLDER_THAN: &str = "NotOlderThan";
+
+/// Options of create, update and patch.
+#[derive(Clone, Debug, Default)]
+pub struct WriteOptions {
+    pub dry_run: bool,
+    pub field_manager: String,
+    pub field_validation: FieldValidation,
+    pub force: Option<bool>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FieldValidation {
+    Ignore,
+    #[default]
+    Warn,
+    Strict,
+}
+
+impl WriteOptions {
+    /// `kind` is `CreateOptions`, `UpdateOptions` or `PatchOptions`; `apply` for apply patches.
+    pub fn read(query: &Query, kind: &str, apply: bool) -> Result<Self, ApiError> {
+        let mut errors = FieldErrors::default();
+        let force = query.optional_flag("force");
+        let field_manager = query.text("fieldManager");
+        if kind == "PatchOptions" {
+            if apply && field_manager.is_empty() {
+                errors.required(path("fieldManager"), "is required for apply patch");
+            }
+            if !apply && force.is_some() {
+                errors.forbidden(path("force"), "may not be specified for non-apply patch");
+            }
+        }
+        validate_field_manager(field_manager, &mut errors);
+        let dry_run: Vec<&str> = query.all("dryRun").collect();
+        let dry_run = read_dry_run(&dry_run, &mut errors);
+        let field_validation = match query.text("fieldValidation") {
+            "" | "Warn" => FieldValidation::Warn,
+            "Ignore" => FieldValidation::Ignore,
+            "Strict" => FieldValidation::Strict,
+            other => {
+                errors.not_supported(path("fieldValidation"), other, &["", "Ignore", "Strict", "Warn"]);
+                FieldValidation::Warn
+            }
+        };
+        invalid_options(kind, errors)?;
+        let field_manager = field_manager.to_owned();
+        Ok(Self { dry_run, field_manager, field_validation, force })
+    }
+}
+
+fn validate_field_manager(manager: &str, errors: &mut FieldErrors) {
+    if manager.len() > FIELD_MANAGER_BYTES_MAX {
+        errors.too_long(path("fieldManager"), FIELD_MANAGER_BYTES_MAX);
+    }
+    for (at, c) in manager.char_indices().filter(|(_, c)| c.is_control()) {
+        let why = format!("invalid character U+{:04X} (at position {at})", c as u32);
+        errors.invalid(path("fieldManager"), manager, &why);
+    }
+}
+
+const FIELD_MANAGER_BYTES_MAX: usize = 128;
+
+fn read_dry_run(values: &[&str], errors: &mut FieldErrors) -> bool {
+    if values.iter().any(|value| *value != "All") {
+        let shown = Value::from(values.iter().map(|value| Value::from(*value)).collect::<Vec<_>>());
+        let message = format!("Unsupported value: {}: supported values: \"All\"", meta::json::to_string(&shown));
+        errors.push(meta::field::FieldReason::NotSupported, path("dryRun"), message);
+    }
+    !values.is_empty()
+}
+
+/// Options of delete and deletecollection.
+#[derive(Clone, Debug, Default)]
+pub struct DeleteOptions {
+    pub dry_run: bool,
+    pub grace_period_seconds: Option<i64>,
+    pub propagation_policy: Option<String>,
+    pub orphan_dependents: Option<bool>,
+    pub uid: Option<String>,
+    pub resource_version: Option<String>,
+}
+
+impl DeleteOptions {
+    /// From the body if there is one. Compat: kube-apiserver ignores the query then, so that
+    /// `?dryRun=All` with a body really deletes; here a dry run asked for in either place is one.
+    pub fn read(query: &Query, body: Option<&Value>) -> Result<Self, ApiError> {
+        let mut errors = FieldErrors::default();
+        let mut dry_run: Vec<&str> = query.all("dryRun").collect();
+        let mut options = match body {
+            Some(body) => {
+                dry_run.extend(body.items_at(&["dryRun"]).iter().filter_map(Value::as_str));
+                Self::from_body(body)
+            }
+            None => Self {
+                grace_period_seconds: query.integer("gracePeriodSeconds")?,
+                propagation_policy: query.get("propagationPolicy").map(str::to_owned),
+                orphan_dependents: query.optional_flag("orphanDependents"),
+                ..Self::default()
+            },
+        };
+        options.dry_run = read_dry_run(&dry_run, &mut errors);
+        if let Some(policy) = &options.propagation_policy {
+            if options.orphan_dependents.is_some() {
+                errors.invalid(
+                    path("propagationPolicy"),
+                    policy.as_str(),
+                    "orphanDependents and deletionPropagation cannot be both set",
+                );
+            }
+            if !matches!(policy.as_str(), "Foreground" | "Background" | "Orphan") {
+                errors.not_supported(path("propagationPolicy"), policy, &["Foreground", "Background", "Orphan", "nil"]);
+            }
+        }
+        invalid_options("DeleteOptions", errors)?;
+        // A negative grace period has always meant one second.
+        if options.grace_period_seconds.is_some_and(|seconds| seconds < 0) {
+            options.grace_period_seconds = Some(1);
+        }
+        Ok(options)
+    }
+
+    fn from_body(body: &Value) -> Self {
+        let text = |at: &[&str]| body.at(at).and_then(Value::as_str).map(str::to_owned);
+        Self {
+            dry_run: false,
+            grace_period_seconds: body.i64_at(&["gracePeriodSeconds"]),
+            propagation_policy: text(&["propagationPolicy"]),
+            orphan_dependents: body.at(&["orphanDependents"]).and_then(Value::as_bool),
+            uid: text(&["preconditions", "uid"]),
+            resource_version: text(&["preconditions", "resourceVersion"]),
+        }
+    }
+}
+
+fn invalid_options(kind: &str, errors: FieldErrors) -> Result<(), ApiError> {
+    if errors.is_empty() {
+        return Ok(());
+    }
+    let kind = GroupKind::new("meta.k8s.io", kind);
+    Err(ApiError::Invalid { kind, name: String::new(), errors })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check_list(query: &str, expected: &str) {
+        let options = ListOptions::read(&Query::parse(query).unwrap(), false);
+        assert_eq!(options.err().map(|error| error.to_string()).unwrap_or_default(), expected);
+    }
+
+    #[test]
+    fn list_options_are_refused_as_upstream_refuses_them() {
+        check_list("limit=5&resourceVersion=7&resourceVersionMatch=Exact", "");
+        check_list(
+            "resourceVersionMatch=Exact",
+            "ListOptions.meta.k8s.io \"\" is invalid: resourceVersionMatch: Forbidden: \
+             resourceVersionMatch is forbidden unless resourceVersion is provided",
+        );
+        check_list(
+            "sendInitialEvents=true",
+            "ListOptions.meta.k8s.io \"\" is invalid: sendInitialEvents: Forbidden: \
+             sendInitialEvents is forbidden for list",
+        );
+        check_list("watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan", "");
+        check_list(
+            "watch=1&resourceVersion=5&resourceVersionMatch=NotOlderThan",
+            "ListOptions.meta.k8s.io \"\" is invalid: resourceVersionMatch: Forbidden: \
+             resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+        );
+    }
+
+    #[test]
+    fn write_options_are_refused_as_upstream_refuses_them() {
+        let read = |query: &str, kind, apply| {
+            WriteOptions::read(&Query::parse(query).unwrap(), kind, apply)
+                .err()
+                .map(|error| error.to_string())
+                .unwrap_or_default()
+        };
+        assert_eq!(read("dryRun=All&fieldManager=x", "CreateOptions", false), "");
+        assert_eq!(
+            read("dryRun=Some", "CreateOptions", false),
+            "CreateOptions.meta.k8s.io \"\" is invalid: dryRun: Unsupported value: [\"Some\"]: \
+             supported values: \"All\""
+        );
+        assert_eq!(
+            read("", "PatchOptions", true),
+            "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch"
+        );
+        assert_eq!(
+            read("force=true", "PatchOptions", false),
+            "PatchOptions.meta.k8s.io \"\" is invalid: force: Forbidden: may not be specified for non-apply patch"
+        );
+    }
+
+    #[test]
+    fn a_dry_run_in_the_query_holds_although_there_is_a_body() {
+        let query = Query::parse("dryRun=All").unwrap();
+        let options = DeleteOptions::read(&query, Some(&Value::object())).unwrap();
+        assert!(options.dry_run);
+    }
+}

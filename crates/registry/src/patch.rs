@@ -1,0 +1,110 @@
+//! PATCH: the same loop as an update; only the next state is computed, from the current one.
+
+use ::patch::json_patch::JsonPatch;
+use http::header::CONTENT_TYPE;
+use meta::{ApiError, Value};
+
+use crate::{
+    Answer, decode, object_meta,
+    options::WriteOptions,
+    response::{self, Form},
+    rest::Rest,
+    update::change,
+};
+
+pub(crate) async fn patch(rest: &Rest<'_>) -> Result<Answer, ApiError> {
+    let patch_type = PatchType::of(rest)?;
+    let form = Form::negotiate(rest)?;
+    let apply = patch_type == PatchType::Apply;
+    let options = WriteOptions::read(rest.query, "PatchOptions", apply)?;
+    let change_of = Change::parse(patch_type, &rest.body)?;
+    let written = change(rest, &options, false, &mut |current| {
+        let current = current.expect("a patch creates nothing, so there is a current state");
+        let patched = change_of.apply(rest, current)?;
+        let mut object = reread(rest, &options, &patched)?;
+        object_meta::settle_namespace(rest.kind, &rest.info.namespace, &mut object)?;
+        object_meta::check_name(&object, &rest.info.name)?;
+        Ok(object)
+    })
+    .await?;
+    response::json(rest, &form, if written.created { 201 } else { 200 }, written.json)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PatchType {
+    Json,
+    Merge,
+    Strategic,
+    Apply,
+}
+
+impl PatchType {
+    pub(crate) fn of(rest: &Rest<'_>) -> Result<Self, ApiError> {
+        let given = rest.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let given = given.unwrap_or_default().split(';').next().unwrap_or_default().trim();
+        match given {
+            "application/json-patch+json" => Ok(Self::Json),
+            "application/merge-patch+json" => Ok(Self::Merge),
+            "application/strategic-merge-patch+json" if !rest.kind.custom => Ok(Self::Strategic),
+            _ if rest.kind.custom => Err(ApiError::UnsupportedMediaType(
+                "the body of the request was in an unknown format - accepted media types include: \
+                 application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
+                    .to_owned(),
+            )),
+            _ => Err(ApiError::UnsupportedMediaType("415: Unsupported Media Type".to_owned())),
+        }
+    }
+}
+
+/// A patch, read once and applied as often as the loop goes round.
+pub(crate) enum Change {
+    Json(JsonPatch),
+    Merge(Value),
+    Strategic(Value),
+}
+
+impl Change {
+    pub(crate) fn parse(patch_type: PatchType, body: &[u8]) -> Result<Self, ApiError> {
+        let options = codec::json::DecodeOptions { strict: false };
+        let tree = codec::json::decode_any(body, options)
+            .map_err(|error| ApiError::BadRequest(format!("error decoding patch: {error}")))?
+            .value;
+        match patch_type {
+            PatchType::Json => Ok(Self::Json(JsonPatch::decode(&tree)?)),
+            PatchType::Merge => Ok(Self::Merge(tree)),
+            PatchType::Strategic => Ok(Self::Strategic(tree)),
+            PatchType::Apply => Err(ApiError::UnsupportedMediaType("415: Unsupported Media Type".to_owned())),
+        }
+    }
+
+    fn apply(&self, rest: &Rest<'_>, current: &Value) -> Result<Value, ApiError> {
+        let kind = rest.kind;
+        match self {
+            Self::Strategic(patch) => {
+                Ok(::patch::strategic::apply(current, patch, &kind.schema, kind.ty())?)
+            }
+            other => other.apply_untyped(current),
+        }
+    }
+
+    /// For what has no schema at hand (scale).
+    pub(crate) fn apply_untyped(&self, current: &Value) -> Result<Value, ApiError> {
+        match self {
+            Self::Json(patch) => Ok(patch.apply(current)?),
+            Self::Merge(patch) | Self::Strategic(patch) => Ok(::patch::merge::apply(current, patch)?),
+        }
+    }
+}
+
+/// A patched tree may hold anything: it is read again like a body, with all checks.
+fn reread(rest: &Rest<'_>, options: &WriteOptions, patched: &Value) -> Result<Value, ApiError> {
+    let kind = rest.kind;
+    let expected = decode::Expected {
+        gvk: kind.gvk(),
+        schema: &kind.schema,
+        ty: kind.ty(),
+        validation: options.field_validation,
+    };
+    let json = meta::json::to_string(patched);
+    decode::decode(rest, crate::pending::negotiate::Media::Json, json.as_bytes(), &expected)
+}

@@ -1,0 +1,91 @@
+//! From a request to the verb that answers it.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::HeaderMap;
+use meta::{ApiError, GroupVersionKind, Query, RequestInfo, User, Warnings};
+use schema::{Schema, TypeId};
+
+use crate::{Answer, Kind, create, delete, get, list, patch, scale, update, watch};
+
+/// What all requests share.
+pub struct Engine {
+    pub admission: admission::Chain,
+    /// A watch without a timeout ends after this to twice this.
+    pub min_request_timeout: Duration,
+    /// The types that every group shares: `DeleteOptions`, `Status`, `Table`, `Scale` ….
+    pub schema: Arc<Schema>,
+}
+
+impl Engine {
+    /// A type of `meta.k8s.io/v1` by its kind.
+    pub(crate) fn meta_type(
+        &self,
+        kind: &str,
+    ) -> Result<(&Arc<Schema>, TypeId, GroupVersionKind), ApiError> {
+        let ty = self.schema.by_name(&format!("io.k8s.apimachinery.pkg.apis.meta.v1.{kind}"));
+        let ty = ty.ok_or_else(|| ApiError::Internal(format!("no schema for {kind}")))?;
+        Ok((&self.schema, ty, GroupVersionKind::new("meta.k8s.io", "v1", kind)))
+    }
+}
+
+/// One request for a resource, its body read.
+pub struct Rest<'a> {
+    pub engine: &'a Engine,
+    pub kind: &'a Arc<Kind>,
+    pub info: &'a RequestInfo,
+    pub user: &'a User,
+    pub query: &'a Query,
+    pub headers: &'a HeaderMap,
+    pub body: Bytes,
+    pub warnings: &'a Warnings,
+}
+
+/// Answers a request for a resource that is served.
+pub async fn serve(rest: &Rest<'_>) -> Result<Answer, ApiError> {
+    let info = rest.info;
+    if !info.subresource.is_empty() {
+        return serve_subresource(rest).await;
+    }
+    if !rest.kind.has_verb(&info.verb) {
+        return Err(ApiError::MethodNotAllowed);
+    }
+    match info.verb.as_str() {
+        "get" => get::get(rest).await,
+        "list" => list::list(rest).await,
+        "watch" => watch::watch(rest).await,
+        // A name belongs into the body.
+        "create" if info.name.is_empty() => create::create(rest).await,
+        "update" => update::update(rest).await,
+        "patch" => patch::patch(rest).await,
+        "delete" => delete::delete(rest).await,
+        "deletecollection" => delete::delete_collection(rest).await,
+        _ => Err(ApiError::MethodNotAllowed),
+    }
+}
+
+async fn serve_subresource(rest: &Rest<'_>) -> Result<Answer, ApiError> {
+    let info = rest.info;
+    let Some(subresource) = rest.kind.facts.subresource(&info.subresource) else {
+        return Err(ApiError::NotServed);
+    };
+    if !subresource.verbs.contains(&info.verb) {
+        return Err(ApiError::MethodNotAllowed);
+    }
+    match (info.subresource.as_str(), info.verb.as_str()) {
+        ("scale", "get") => scale::get(rest).await,
+        ("scale", "update") => scale::update(rest).await,
+        ("scale", "patch") => scale::patch(rest).await,
+        // These read and write the object itself; the strategy says which part of it.
+        (
+            "status" | "approval" | "finalize" | "ephemeralcontainers" | "resize",
+            verb @ ("get" | "update" | "patch"),
+        ) => match verb {
+            "get" => get::get(rest).await,
+            "update" => update::update(rest).await,
+            _ => patch::patch(rest).await,
+        },
+        _ => Err(ApiError::NotServed),
+    }
+}

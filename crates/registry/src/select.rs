@@ -1,0 +1,91 @@
+//! Which objects a list or watch is about: a namespace, labels, fields. Judged on what the cache
+//! has already extracted; no object is decoded.
+
+use meta::{
+    ApiError, Str,
+    selector::{FieldRequirement, FieldSelector, LabelSelector},
+};
+use store::Entry;
+
+use crate::{Kind, SelectableSource, options::ListOptions, rest::Rest};
+
+/// A selection, ready to judge entries.
+pub(crate) struct Selection {
+    labels: LabelSelector,
+    fields: Vec<Term>,
+}
+
+struct Term {
+    source: SelectableSource,
+    equal: bool,
+    value: Str,
+}
+
+impl Selection {
+    pub(crate) fn read(rest: &Rest<'_>, options: &ListOptions) -> Result<Self, ApiError> {
+        let labels = LabelSelector::parse(&options.label_selector)
+            .map_err(ApiError::BadRequest)?;
+        let fields = FieldSelector::parse(&options.field_selector)
+            .map_err(ApiError::BadRequest)?;
+        let mut terms = fields
+            .requirements()
+            .iter()
+            .map(|requirement| term(rest.kind, requirement))
+            .collect::<Result<Vec<_>, _>>()?;
+        // The old way to watch one object: /watch/…/pods/NAME.
+        let name = &rest.info.name;
+        if !name.is_empty() && !terms.iter().any(|term| term.source == SelectableSource::Name) {
+            if !terms.is_empty() {
+                return Err(ApiError::bad_request(
+                    "fieldSelector metadata.name doesn't match requested name",
+                ));
+            }
+            terms.push(Term { source: SelectableSource::Name, equal: true, value: name.clone() });
+        }
+        Ok(Self { labels, fields: terms })
+    }
+
+    pub(crate) fn is_everything(&self) -> bool {
+        self.labels.is_everything() && self.fields.is_empty()
+    }
+
+    pub(crate) fn matches(&self, entry: &Entry) -> bool {
+        self.fields.iter().all(|term| (read(entry, &term.source) == term.value) == term.equal)
+            && self.labels.matches(&entry.labels)
+    }
+
+    /// The name that every match must have.
+    pub(crate) fn exact_name(&self) -> Option<&Str> {
+        self.exact(&SelectableSource::Name)
+    }
+
+    /// The value that the indexed field of every match must have.
+    pub(crate) fn exact_field(&self, field: usize) -> Option<&Str> {
+        self.exact(&SelectableSource::Fields(vec![field]))
+    }
+
+    fn exact(&self, source: &SelectableSource) -> Option<&Str> {
+        let term = self.fields.iter().find(|term| term.source == *source && term.equal)?;
+        Some(&term.value)
+    }
+}
+
+fn read<'a>(entry: &'a Entry, source: &SelectableSource) -> &'a str {
+    match source {
+        SelectableSource::Name => &entry.name,
+        SelectableSource::Namespace => &entry.namespace,
+        SelectableSource::Fields(places) => {
+            let mut texts = places.iter().map(|&at| entry.fields[at].as_str());
+            texts.find(|text| !text.is_empty()).unwrap_or_default()
+        }
+    }
+}
+
+fn term(kind: &Kind, requirement: &FieldRequirement) -> Result<Term, ApiError> {
+    let label = requirement.field.as_str();
+    let Some(source) = kind.selectable(label) else {
+        return Err(ApiError::BadRequest(kind.facts.unknown_label(label)));
+    };
+    let (equal, value) = (!requirement.negated, requirement.value.clone());
+    Ok(Term { source: source.clone(), equal, value })
+}

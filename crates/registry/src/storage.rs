@@ -1,0 +1,217 @@
+//! Where the objects of a resource are kept: its part of the store and its watch cache.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use codec::scan::{self, FieldSet, Order};
+use meta::{ApiError, GroupResource, GroupVersionKind, Str, Value};
+use schema::{Kind, Schema, TypeId};
+use store::{Backend, Cache, CacheOptions, Entry, Expect, KeyValue, Materialize, StoreError, Write};
+
+/// Shared by all served versions of a resource.
+pub struct Storage {
+    /// `/registry/pods/`
+    pub prefix: Str,
+    pub namespaced: bool,
+    pub backend: Arc<dyn Backend>,
+    pub cache: Arc<Cache>,
+    /// How objects are stored.
+    pub gvk: GroupVersionKind,
+    pub schema: Arc<Schema>,
+    pub ty: TypeId,
+    /// Objects go by themselves after this time (events).
+    pub ttl: Option<Duration>,
+    /// Which of the extracted fields has an index.
+    pub index: Option<usize>,
+    fields: Vec<Str>,
+    order: Order,
+}
+
+pub struct StorageOptions {
+    pub prefix: Str,
+    pub namespaced: bool,
+    pub gvk: GroupVersionKind,
+    pub schema: Arc<Schema>,
+    pub ty: TypeId,
+    pub ttl: Option<Duration>,
+    /// Paths of the fields that clients may select by: `spec.nodeName`.
+    pub fields: Vec<Str>,
+    /// The field that lists and watches are indexed by (`spec.nodeName`).
+    pub index: Option<Str>,
+    /// Custom resources have sorted keys.
+    pub custom: bool,
+}
+
+impl Storage {
+    /// Opens the resource's part of the store and starts to fill its cache.
+    pub fn start(backend: Arc<dyn Backend>, options: StorageOptions) -> Arc<Self> {
+        let index = options.index.as_ref().and_then(|wanted| place(&options.fields, wanted));
+        let zeros = options.fields.iter().map(|path| zero(&options.schema, options.ty, path));
+        let order = if options.custom { Order::Sorted } else { Order::Struct };
+        let materialize = Arc::new(JsonObjects {
+            prefix_bytes: options.prefix.len(),
+            namespaced: options.namespaced,
+            fields: FieldSet::new(options.fields.iter().map(Str::as_str)),
+            order,
+            zeros: zeros.collect(),
+        });
+        let cache = Cache::start(
+            backend.clone(),
+            CacheOptions::new(options.prefix.clone(), materialize).index(index),
+        );
+        Arc::new(Self {
+            prefix: options.prefix,
+            namespaced: options.namespaced,
+            backend,
+            cache,
+            gvk: options.gvk,
+            schema: options.schema,
+            ty: options.ty,
+            ttl: options.ttl,
+            index,
+            fields: options.fields,
+            order,
+        })
+    }
+
+    /// Where the cache keeps the value of a field.
+    pub(crate) fn field(&self, path: &str) -> Option<usize> {
+        place(&self.fields, path)
+    }
+
+    pub(crate) fn key(&self, namespace: &str, name: &str) -> Str {
+        if self.namespaced {
+            format!("{}{namespace}/{name}", self.prefix).into()
+        } else {
+            format!("{}{name}", self.prefix).into()
+        }
+    }
+
+    /// The keys of a namespace, or of all when it is empty.
+    pub(crate) fn key_prefix(&self, namespace: &str) -> Str {
+        if self.namespaced && !namespace.is_empty() {
+            format!("{}{namespace}/", self.prefix).into()
+        } else {
+            self.prefix.clone()
+        }
+    }
+
+    /// An object (of the stored version) as it is stored: without its resourceVersion, which only
+    /// the commit decides.
+    pub(crate) fn encode(&self, mut object: Value) -> Bytes {
+        object.remove_at(&["metadata", "resourceVersion"]);
+        object.set_at(&["kind"], self.gvk.kind.clone());
+        object.set_at(&["apiVersion"], self.gvk.group_version().to_string());
+        let mut out = Vec::with_capacity(4096);
+        codec::json::encode(&object, &self.schema, self.ty, &mut out);
+        out.into()
+    }
+
+    /// The object as clients get it, at the revision of its commit.
+    pub(crate) fn at_revision(&self, stored: &Bytes, revision: u64) -> Result<Bytes, ApiError> {
+        let spliced = scan::splice(stored, revision, self.order, &FieldSet::new([]));
+        Ok(spliced.map_err(ApiError::internal)?.0)
+    }
+
+    /// The newest committed state, past the cache.
+    pub(crate) async fn read(&self, key: &str) -> Result<Option<KeyValue>, ApiError> {
+        self.backend.get(key).await.map_err(store_error)
+    }
+
+    pub(crate) async fn write(
+        &self,
+        key: Str,
+        expect: Expect,
+        value: Option<Bytes>,
+    ) -> Result<u64, StoreError> {
+        self.backend.write(Write { key, expect, value, ttl: self.ttl }).await
+    }
+}
+
+fn place(fields: &[Str], path: &str) -> Option<usize> {
+    fields.iter().position(|field| field == path)
+}
+
+/// What a selector sees where a field is absent: Go's zero value as text.
+fn zero(schema: &Schema, ty: TypeId, path: &str) -> Str {
+    let mut kind = &Kind::Object(ty);
+    for name in path.split('.') {
+        match kind {
+            Kind::Object(ty) => match schema.get(*ty).field(name) {
+                Some(field) => kind = &field.node.kind,
+                None => return Str::default(),
+            },
+            _ => return Str::default(),
+        }
+    }
+    match kind {
+        Kind::Bool => Str::new_static("false"),
+        Kind::Int32 | Kind::Int64 => Str::new_static("0"),
+        _ => Str::default(),
+    }
+}
+
+/// Stored JSON becomes what clients get: the resourceVersion spliced in, labels and selectable
+/// fields picked out.
+struct JsonObjects {
+    prefix_bytes: usize,
+    namespaced: bool,
+    fields: FieldSet,
+    order: Order,
+    /// For each field, what it reads as where it is absent.
+    zeros: Vec<Str>,
+}
+
+impl Materialize for JsonObjects {
+    fn entry(&self, key: &Str, value: &Bytes, revision: u64) -> Result<Entry, String> {
+        let (json, scanned) = scan::splice(value, revision, self.order, &self.fields)
+            .map_err(|error| error.to_string())?;
+        let path = &key[self.prefix_bytes..];
+        let (namespace, name) = match path.split_once('/') {
+            Some(both) if self.namespaced => both,
+            _ => ("", path),
+        };
+        let fields = scanned.fields.into_iter().zip(&self.zeros);
+        Ok(Entry {
+            key: key.clone(),
+            name: Str::new(name),
+            namespace: Str::new(namespace),
+            revision,
+            json,
+            body_at: scanned.body_at as u32,
+            meta: (scanned.metadata.start as u32, scanned.metadata.end as u32),
+            labels: scanned.labels.into(),
+            fields: fields.map(|(text, zero)| text.unwrap_or_else(|| zero.clone())).collect(),
+            ..Entry::default()
+        })
+    }
+}
+
+/// What a client hears when the store fails.
+pub(crate) fn store_error(error: StoreError) -> ApiError {
+    match error {
+        StoreError::TooLargeRevision { asked, current } => {
+            ApiError::TooLargeResourceVersion { asked, current }
+        }
+        StoreError::Compacted { .. } => ApiError::Expired {
+            message: "The resourceVersion for the provided list is too old.".to_owned(),
+            continue_token: String::new(),
+        },
+        other => ApiError::Storage(other.to_string()),
+    }
+}
+
+/// A revision in a request: a decimal number.
+pub(crate) fn parse_revision(text: &str) -> Result<u64, String> {
+    if text.is_empty() {
+        return Ok(0);
+    }
+    text.parse::<u64>().map_err(|error| {
+        let why = match error.kind() {
+            std::num::IntErrorKind::PosOverflow => "value out of range",
+            _ => "invalid syntax",
+        };
+        let text = meta::field::quote(text);
+        format!("resourceVersion: Invalid value: {text}: strconv.ParseUint: parsing {text}: {why}")
+    })
+}

@@ -1,0 +1,120 @@
+//! What a kind does beyond what its facts say. A kind with nothing special uses [`Plain`].
+
+use meta::{
+    FieldErrors, User, Value,
+    names::{NameRule, name_is_dns_subdomain},
+};
+
+use crate::{columns::Column, kind::Kind};
+
+/// Called by the verbs, in the order of the methods here. Every method has a default that is right
+/// for a kind without special behaviour; objects are in the kind's served version.
+pub trait Strategy: Send + Sync + 'static {
+    /// Defaults that depend on other fields; plain ones are in the definition files.
+    fn default(&self, _object: &mut Value) {}
+
+    /// Clears what a client may not set and sets what the server decides, before validation.
+    /// The status of kinds with a status subresource is already gone.
+    fn prepare_for_create(&self, _object: &mut Value, _cx: &WriteContext<'_>) {}
+
+    /// The same for an update. For kinds with a status subresource the status is already the old one.
+    fn prepare_for_update(&self, _object: &mut Value, _old: &Value, _cx: &WriteContext<'_>) {}
+
+    /// The same for an update of a subresource that writes the object itself (`status`, `approval`).
+    fn prepare_for_subresource(
+        &self,
+        subresource: &str,
+        object: &mut Value,
+        old: &Value,
+        _cx: &WriteContext<'_>,
+    ) {
+        keep_all_but_status(subresource, object, old);
+    }
+
+    fn validate(&self, _object: &Value, _errors: &mut FieldErrors) {}
+
+    /// What must hold between the old and the new object; by default only what holds for a new one.
+    fn validate_update(&self, object: &Value, _old: &Value, errors: &mut FieldErrors) {
+        self.validate(object, errors);
+    }
+
+    /// Texts for `Warning` headers.
+    fn warnings(&self, _object: &Value, _old: Option<&Value>) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// How long an object lives on after its deletion was asked for; `None`: gone at once.
+    /// `asked` is the client's `gracePeriodSeconds`.
+    fn graceful_deletion(&self, _object: &Value, _asked: Option<i64>) -> Option<i64> {
+        None
+    }
+
+    /// The finalizers under `spec` that also hold an object back (namespaces).
+    fn holds_deletion(&self, _object: &Value) -> bool {
+        false
+    }
+
+    /// Changes an object as its deletion starts (a namespace's phase).
+    fn begin_deletion(&self, _object: &mut Value) {}
+
+    /// What `kubectl get` shows.
+    fn columns(&self) -> Vec<Column> {
+        Column::name_and_created_at()
+    }
+
+    /// The `conditions` of an object's row (finished pods are marked).
+    fn row_conditions(&self, _object: &Value) -> Vec<Value> {
+        Vec::new()
+    }
+}
+
+/// Who writes, and as what.
+pub struct WriteContext<'a> {
+    pub kind: &'a Kind,
+    pub user: &'a User,
+    pub now: meta::time::Time,
+}
+
+/// What varies between kinds and can be said as a fact.
+#[derive(Clone, Copy, Debug)]
+pub struct Behaviour {
+    /// What `metadata.name` may look like.
+    pub name_rule: NameRule,
+    /// Whether `PUT` may leave out the resourceVersion.
+    pub unconditional_update: bool,
+    /// Whether `PUT` of a missing object creates it.
+    pub create_on_update: bool,
+    /// The fields whose change raises `metadata.generation` (mostly `spec`); none: no generation.
+    pub generation: &'static [&'static str],
+    /// Whether a finished delete answers with the object instead of a `Status`.
+    pub returns_deleted_object: bool,
+}
+
+impl Default for Behaviour {
+    fn default() -> Self {
+        Self {
+            name_rule: name_is_dns_subdomain,
+            unconditional_update: true,
+            create_on_update: false,
+            generation: &[],
+            returns_deleted_object: false,
+        }
+    }
+}
+
+/// A kind without special behaviour.
+pub struct Plain;
+
+impl Strategy for Plain {}
+
+/// `/status` writes the status (and metadata), everything else stays as it was.
+pub fn keep_all_but_status(subresource: &str, object: &mut Value, old: &Value) {
+    let written = if subresource == "status" { "status" } else { return };
+    let (Some(new_map), Some(old_map)) = (object.as_object_mut(), old.as_object()) else { return };
+    new_map.retain(|key, _| matches!(key, "apiVersion" | "kind" | "metadata") || key == written);
+    for (key, value) in old_map.iter() {
+        if key != written && key != "metadata" {
+            new_map.insert(key, value.clone());
+        }
+    }
+}

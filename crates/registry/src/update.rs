@@ -1,0 +1,274 @@
+//! PUT, and the loop that every change of an object goes through: read, change, compare-and-commit,
+//! and again from the newest state if somebody else was faster.
+
+use admission::Operation;
+use bytes::Bytes;
+use meta::{ApiError, FieldErrors, Value, field::path};
+use store::{Expect, StoreError};
+
+use crate::{
+    Answer, Kind, Storage,
+    create::{attributes, create_object, gvr, invalid},
+    decode,
+    get::storage,
+    object_meta,
+    options::WriteOptions,
+    response::{self, Form},
+    rest::Rest,
+    storage::{parse_revision, store_error},
+    strategy::WriteContext,
+};
+
+pub(crate) async fn update(rest: &Rest<'_>) -> Result<Answer, ApiError> {
+    let form = Form::negotiate(rest)?;
+    let options = WriteOptions::read(rest.query, "UpdateOptions", false)?;
+    let kind = rest.kind;
+    let expected = decode::Expected {
+        gvk: kind.gvk(),
+        schema: &kind.schema,
+        ty: kind.ty(),
+        validation: options.field_validation,
+    };
+    let mut object = decode::body(rest, &expected)?;
+    object_meta::settle_namespace(kind, &rest.info.namespace, &mut object)?;
+    object_meta::check_name(&object, &rest.info.name)?;
+    let allow_create = rest.info.subresource.is_empty() && kind.behaviour.create_on_update;
+    let written = change(rest, &options, allow_create, &mut |_| Ok(object.clone())).await?;
+    response::json(rest, &form, if written.created { 201 } else { 200 }, written.json)
+}
+
+/// A committed object as its client gets it.
+pub(crate) struct Written {
+    pub(crate) json: Bytes,
+    pub(crate) created: bool,
+}
+
+/// Makes the next state of an object from the current one (None: there is none yet).
+pub(crate) type Next<'a> = dyn FnMut(Option<&Value>) -> Result<Value, ApiError> + Send + 'a;
+
+/// An object as it is now, in the served version.
+struct Current {
+    object: Value,
+    json: Bytes,
+    revision: u64,
+}
+
+pub(crate) async fn change(
+    rest: &Rest<'_>,
+    options: &WriteOptions,
+    allow_create: bool,
+    next: &mut Next<'_>,
+) -> Result<Written, ApiError> {
+    let (kind, storage) = (rest.kind, storage(rest)?);
+    let key = storage.key(&rest.info.namespace, &rest.info.name);
+    // The cache is nearly always new enough; only when something doesn't fit is the store asked.
+    let cached = storage.cache.get(&key);
+    let mut current = match &cached {
+        Some(entry) => Some(Current::new(kind, entry.json.clone(), entry.revision)?),
+        None => newest(kind, storage, &key).await?,
+    };
+    let mut from_cache = cached.is_some();
+    loop {
+        let attempt = match &current {
+            Some(current) => change_once(rest, storage, options, current, next).await,
+            None if allow_create => create_instead(rest, storage, options, next).await,
+            None => Err(not_found(rest)),
+        };
+        let before = current.as_ref().map(|current| current.revision);
+        match attempt {
+            Ok(Some(written)) => return Ok(written),
+            // Somebody else was faster.
+            Ok(None) => current = newest(kind, storage, &key).await?,
+            // Perhaps only because the cache was behind.
+            Err(error) if from_cache => {
+                current = newest(kind, storage, &key).await?;
+                if current.as_ref().map(|current| current.revision) == before {
+                    return Err(error);
+                }
+            }
+            Err(error) => return Err(error),
+        }
+        from_cache = false;
+    }
+}
+
+impl Current {
+    fn new(kind: &Kind, stored: Bytes, revision: u64) -> Result<Self, ApiError> {
+        let json = kind.view_of_stored(&stored)?;
+        let object = decode::tree(&json)?;
+        Ok(Self { object, json, revision })
+    }
+}
+
+async fn newest(kind: &Kind, storage: &Storage, key: &str) -> Result<Option<Current>, ApiError> {
+    let Some(found) = storage.read(key).await? else { return Ok(None) };
+    let json = storage.at_revision(&found.value, found.mod_revision)?;
+    Current::new(kind, json, found.mod_revision).map(Some)
+}
+
+fn not_found(rest: &Rest<'_>) -> ApiError {
+    ApiError::not_found(rest.kind.group_resource(), rest.info.name.as_str())
+}
+
+async fn create_instead(
+    rest: &Rest<'_>,
+    storage: &Storage,
+    options: &WriteOptions,
+    next: &mut Next<'_>,
+) -> Result<Option<Written>, ApiError> {
+    let object = next(None)?;
+    if !object.str_at(&["metadata", "uid"]).is_empty()
+        || !object.str_at(&["metadata", "resourceVersion"]).is_empty()
+    {
+        // It was there when the client saw it.
+        return Err(not_found(rest));
+    }
+    match create_object(rest, storage, options, object).await {
+        Ok(written) => Ok(Some(written)),
+        Err(ApiError::AlreadyExists { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// One attempt. None: the object changed meanwhile.
+async fn change_once(
+    rest: &Rest<'_>,
+    storage: &Storage,
+    options: &WriteOptions,
+    current: &Current,
+    next: &mut Next<'_>,
+) -> Result<Option<Written>, ApiError> {
+    let (kind, old) = (rest.kind, &current.object);
+    let mut object = next(Some(old))?;
+    let (gvr, name) = (gvr(kind), rest.info.name.as_str());
+    let attributes = attributes(rest, &gvr, Operation::Update, name, options.dry_run, Some(old));
+    rest.engine.admission.admit(&attributes, Some(&mut object)).await?;
+    check_version(rest, &object, current)?;
+    check_uid(rest, storage, &object, old)?;
+
+    let cx = WriteContext { kind, user: rest.user, now: meta::time::Time::now() };
+    prepare(kind, &rest.info.subresource, &mut object, old, &cx)?;
+    for text in kind.strategy.warnings(&object, Some(old)) {
+        rest.warnings.add(text);
+    }
+    rest.engine.admission.validate(&attributes, Some(&object)).await?;
+
+    let key = storage.key(&rest.info.namespace, name);
+    if is_last_finalizer_gone(kind, &object, old) {
+        return finish_delete(kind, storage, options, key, current, object).await;
+    }
+    let stored = storage.encode(kind.to_stored(object));
+    let at_old = kind.view_of_stored(&storage.at_revision(&stored, current.revision)?)?;
+    // Nothing changed: nothing is written, the resourceVersion stays.
+    if at_old == current.json || options.dry_run {
+        return Ok(Some(Written { json: at_old, created: false }));
+    }
+    match storage.write(key, Expect::At(current.revision), Some(stored.clone())).await {
+        Ok(revision) => {
+            let json = kind.view_of_stored(&storage.at_revision(&stored, revision)?)?;
+            Ok(Some(Written { json, created: false }))
+        }
+        Err(StoreError::Conflict { .. }) => Ok(None),
+        Err(other) => Err(store_error(other)),
+    }
+}
+
+/// The client's resourceVersion, if it gave one, must be the current one.
+fn check_version(rest: &Rest<'_>, object: &Value, current: &Current) -> Result<(), ApiError> {
+    let (kind, name) = (rest.kind, rest.info.name.as_str());
+    let given = object.str_at(&["metadata", "resourceVersion"]);
+    let given = parse_revision(given).map_err(|why| {
+        let mut errors = FieldErrors::default();
+        errors.invalid(path("metadata").child("resourceVersion"), given, &why);
+        ApiError::Invalid { kind: kind.group_kind(), name: name.to_owned(), errors }
+    })?;
+    if given == 0 && !kind.behaviour.unconditional_update {
+        let mut errors = FieldErrors::default();
+        let message = "Invalid value: 0: must be specified for an update".to_owned();
+        let field = path("metadata").child("resourceVersion");
+        errors.push(meta::field::FieldReason::Invalid, &field, message);
+        // Compat: the kind in this message is the resource.
+        let kind = meta::GroupKind { group: kind.facts.kind.group.clone(), kind: kind.facts.plural.clone() };
+        return Err(ApiError::Invalid { kind, name: name.to_owned(), errors });
+    }
+    if given != 0 && given != current.revision {
+        return Err(ApiError::modified(kind.group_resource(), name));
+    }
+    Ok(())
+}
+
+/// An object that was deleted and made again is another one.
+fn check_uid(
+    rest: &Rest<'_>,
+    storage: &Storage,
+    object: &Value,
+    old: &Value,
+) -> Result<(), ApiError> {
+    let (given, actual) = (object.str_at(&["metadata", "uid"]), old.str_at(&["metadata", "uid"]));
+    if given.is_empty() || given == actual {
+        return Ok(());
+    }
+    let key = storage.key(&rest.info.namespace, &rest.info.name);
+    let why = format!(
+        "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, \
+         AdditionalErrorMsg: Precondition failed: UID in precondition: {given}, \
+         UID in object meta: {actual}"
+    );
+    let (resource, name) = (rest.kind.group_resource(), rest.info.name.to_string());
+    Err(ApiError::Conflict { resource, name, why })
+}
+
+fn prepare(
+    kind: &Kind,
+    subresource: &str,
+    object: &mut Value,
+    old: &Value,
+    cx: &WriteContext<'_>,
+) -> Result<(), ApiError> {
+    kind.apply_defaults(object);
+    if subresource.is_empty() {
+        if kind.has_status() {
+            match old.get("status") {
+                Some(status) => object.set_at(&["status"], status.clone()),
+                None => drop(object.remove_at(&["status"])),
+            }
+        }
+        kind.strategy.prepare_for_update(object, old, cx);
+    } else {
+        kind.strategy.prepare_for_subresource(subresource, object, old, cx);
+    }
+    object_meta::keep_for_update(object, old);
+    object_meta::count_generation(object, Some(old), kind.behaviour.generation);
+    let mut errors = object_meta::validate_update(kind, object, old);
+    kind.strategy.validate_update(object, old, &mut errors);
+    invalid(kind, object, errors)
+}
+
+/// An object that waits for its finalizers goes with the last of them.
+fn is_last_finalizer_gone(kind: &Kind, object: &Value, old: &Value) -> bool {
+    let grace = old.i64_at(&["metadata", "deletionGracePeriodSeconds"]).unwrap_or_default();
+    object_meta::is_deleting(old)
+        && grace == 0
+        && object_meta::finalizers(object).is_empty()
+        && !kind.strategy.holds_deletion(object)
+}
+
+async fn finish_delete(
+    kind: &Kind,
+    storage: &Storage,
+    options: &WriteOptions,
+    key: meta::Str,
+    current: &Current,
+    object: Value,
+) -> Result<Option<Written>, ApiError> {
+    let stored = storage.encode(kind.to_stored(object));
+    let json = kind.view_of_stored(&storage.at_revision(&stored, current.revision)?)?;
+    if !options.dry_run {
+        match storage.write(key, Expect::At(current.revision), None).await {
+            Ok(_) => {}
+            Err(StoreError::Conflict { .. }) => return Ok(None),
+            Err(other) => return Err(store_error(other)),
+        }
+    }
+    Ok(Some(Written { json, created: false }))
+}

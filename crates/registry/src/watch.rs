@@ -1,0 +1,256 @@
+//! WATCH: the events of a resource as a stream. An event's frame is built once and shared by all
+//! who watch it in the same form.
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use futures_util::stream;
+use meta::{ApiError, Value};
+use store::{Entry, Event, EventKind, Snapshot, StoreError, Trigger, WatchItem, Watcher};
+use tokio::time::Instant;
+
+use crate::{
+    Answer, Kind, Payload, Storage,
+    frame::{self, Frames},
+    get::storage,
+    options::ListOptions,
+    response::Form,
+    rest::Rest,
+    select::Selection,
+    storage::{parse_revision, store_error},
+};
+
+pub(crate) async fn watch(rest: &Rest<'_>) -> Result<Answer, ApiError> {
+    let form = Form::negotiate(rest)?;
+    let options = ListOptions::read(rest.query, true)?;
+    let storage = storage(rest)?;
+    let selection = Selection::read(rest, &options)?;
+    let frames = Frames::new(rest, &form);
+    let content_type = frames.content_type();
+    let deadline = Instant::now() + timeout(rest, &options);
+    let stream = match start(rest, storage, &options, &selection).await? {
+        Start::Watching { initial, watcher } => {
+            let mut state = Watching {
+                prefix: storage.key_prefix(&rest.info.namespace).to_string(),
+                frames,
+                selection,
+                watcher,
+                deadline,
+                bookmarks: options.allow_watch_bookmarks,
+                ready: VecDeque::new(),
+                initial: None,
+                over: false,
+            };
+            if let Some(snapshot) = initial {
+                state.initial = Some(Initial { snapshot, after: None });
+            }
+            stream::unfold(state, |mut state| async { Some((state.next().await?, state)) })
+        }
+        // Too old to go on from: said as an event, because the answer has begun by then.
+        Start::Refused(error) => {
+            let frame = frames.error(&error);
+            let payload = Payload::Stream(Box::pin(stream::iter([frame])));
+            return Ok(Answer { code: 200, content_type, payload });
+        }
+    };
+    Ok(Answer { code: 200, content_type, payload: Payload::Stream(Box::pin(stream)) })
+}
+
+enum Start {
+    Watching { initial: Option<Arc<Snapshot>>, watcher: Watcher },
+    Refused(ApiError),
+}
+
+async fn start(
+    rest: &Rest<'_>,
+    storage: &Storage,
+    options: &ListOptions,
+    selection: &Selection,
+) -> Result<Start, ApiError> {
+    let cache = &storage.cache;
+    // Compat: a watch with a bad resourceVersion is a 500 without a reason.
+    let asked = parse_revision(&options.resource_version).map_err(ApiError::Storage)?;
+    let initial = match (options.send_initial_events, options.resource_version.as_str()) {
+        (Some(true), "") => Some(cache.fresh().await.map_err(store_error)?),
+        (Some(true), "0") => Some(cache.snapshot()),
+        (Some(true), _) => Some(cache.at_least(asked).await.map_err(store_error)?),
+        _ => None,
+    };
+    let after = match (&initial, asked) {
+        (Some(snapshot), _) => snapshot.revision,
+        // No initial events and no place to start from: whatever comes next.
+        (None, 0) => cache.fresh().await.map_err(store_error)?.revision,
+        (None, asked) => asked,
+    };
+    match cache.watch(after, trigger(rest, storage, selection)) {
+        Ok(watcher) => {
+            let watcher = if options.allow_watch_bookmarks {
+                watcher.with_bookmarks(BOOKMARK_INTERVAL)
+            } else {
+                watcher
+            };
+            Ok(Start::Watching { initial, watcher })
+        }
+        Err(StoreError::Expired { oldest }) => {
+            let message = format!("too old resource version: {after} ({oldest})");
+            Ok(Start::Refused(ApiError::Expired { message, continue_token: String::new() }))
+        }
+        Err(other) => Err(store_error(other)),
+    }
+}
+
+/// About once a minute, so that a client of a quiet resource has a place to resume from.
+const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
+
+/// What a watcher has to be woken for: everything, a namespace, one node's pods, one object.
+fn trigger(rest: &Rest<'_>, storage: &Storage, selection: &Selection) -> Option<Trigger> {
+    let namespace = &rest.info.namespace;
+    if let Some(name) = selection.exact_name() {
+        if !storage.namespaced || !namespace.is_empty() {
+            return Some(Trigger::Key(storage.key(namespace, name)));
+        }
+    }
+    if let Some(value) = storage.index.and_then(|field| selection.exact_field(field)) {
+        return Some(Trigger::Index(value.clone()));
+    }
+    (storage.namespaced && !namespace.is_empty()).then(|| Trigger::Namespace(namespace.clone()))
+}
+
+fn timeout(rest: &Rest<'_>, options: &ListOptions) -> Duration {
+    match options.timeout_seconds {
+        Some(seconds @ 1..) => Duration::from_secs(seconds as u64),
+        // Spread, so that clients that began together don't come back together.
+        _ => {
+            let share = f64::from(getrandom::u32().unwrap_or_default()) / f64::from(u32::MAX);
+            rest.engine.min_request_timeout.mul_f64(1.0 + share)
+        }
+    }
+}
+
+/// A watch under way.
+struct Watching {
+    prefix: String,
+    frames: Frames,
+    selection: Selection,
+    watcher: Watcher,
+    deadline: Instant,
+    bookmarks: bool,
+    /// Frames that are due.
+    ready: VecDeque<Bytes>,
+    /// The state that the watch began with, as far as it has not been sent.
+    initial: Option<Initial>,
+    over: bool,
+}
+
+struct Initial {
+    snapshot: Arc<Snapshot>,
+    after: Option<meta::Str>,
+}
+
+impl Watching {
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if let Some(bytes) = self.take_ready() {
+                return Some(bytes);
+            }
+            if self.over {
+                return None;
+            }
+            if self.initial.is_some() {
+                self.send_initial();
+                continue;
+            }
+            match tokio::time::timeout_at(self.deadline, self.watcher.next()).await {
+                Ok(item) => self.receive(item),
+                Err(_) => self.end(),
+            }
+        }
+    }
+
+    /// What is due, as one piece while it is small: one write for a burst of events.
+    fn take_ready(&mut self) -> Option<Bytes> {
+        let first = self.ready.pop_front()?;
+        if self.ready.is_empty() || first.len() > PIECE_BYTES {
+            return Some(first);
+        }
+        let mut piece = first.to_vec();
+        while self.ready.front().is_some_and(|next| piece.len() + next.len() <= PIECE_BYTES) {
+            piece.extend_from_slice(&self.ready.pop_front().expect("looked at above"));
+        }
+        Some(piece.into())
+    }
+
+    fn receive(&mut self, item: WatchItem) {
+        match item {
+            WatchItem::Events(events) => {
+                for event in events {
+                    self.send(&event);
+                }
+            }
+            WatchItem::Progress(revision) => {
+                self.ready.push_back(self.frames.bookmark(revision, false));
+            }
+            WatchItem::Expired => {
+                let message = "The resourceVersion for the provided watch is too old.".to_owned();
+                let error = ApiError::Expired { message, continue_token: String::new() };
+                self.ready.push_back(self.frames.error(&error));
+                self.over = true;
+            }
+            // The client sees the stream end and resumes from what it has.
+            WatchItem::TooSlow | WatchItem::Closed => self.over = true,
+        }
+    }
+
+    /// An event as this watcher sees it: what starts or stops to match comes and goes.
+    fn send(&mut self, event: &Event) {
+        let in_scope = event.entry.key.starts_with(&self.prefix);
+        if !in_scope {
+            return;
+        }
+        let was = event.previous.as_ref().is_some_and(|entry| self.selection.matches(entry));
+        let is = event.kind != EventKind::Deleted && self.selection.matches(&event.entry);
+        let frame = match (was, is) {
+            (false, true) => self.frames.event(event, &event.entry, frame::ADDED),
+            (true, true) => self.frames.event(event, &event.entry, frame::MODIFIED),
+            (true, false) => match event.departed() {
+                Some(last) => self.frames.event(event, last, frame::DELETED),
+                None => return,
+            },
+            (false, false) => return,
+        };
+        self.ready.push_back(frame);
+    }
+
+    /// The next part of the state that the watch began with, and the bookmark behind the last.
+    fn send_initial(&mut self) {
+        let Some(initial) = &mut self.initial else { return };
+        let page = initial.snapshot.page(&self.prefix, initial.after.as_deref(), INITIAL_ENTRIES);
+        let revision = initial.snapshot.revision;
+        match page.last() {
+            Some(last) => initial.after = Some(last.key.clone()),
+            None => {
+                self.initial = None;
+                if self.bookmarks {
+                    self.ready.push_back(self.frames.bookmark(revision, true));
+                }
+            }
+        }
+        for entry in page.iter().filter(|entry| self.selection.matches(entry)) {
+            self.ready.push_back(self.frames.initial(entry));
+        }
+    }
+
+    /// The time is up: a last bookmark, so that the client resumes where it is.
+    fn end(&mut self) {
+        if self.bookmarks {
+            if let Some(revision) = self.watcher.progress() {
+                self.ready.push_back(self.frames.bookmark(revision, false));
+            }
+        }
+        self.over = true;
+    }
+}
+
+const PIECE_BYTES: usize = 64 * 1024;
+const INITIAL_ENTRIES: usize = 64;
+
