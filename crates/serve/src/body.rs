@@ -28,7 +28,7 @@ pub(crate) enum Source {
     Empty,
     Full(Bytes),
     Chunks(Chunks),
-    Gzip(GzipChunks),
+    Gzip(Box<GzipChunks>),
     Events(Pin<Box<dyn Stream<Item = Result<Bytes, BoxError>> + Send>>),
     Foreign(Pin<Box<dyn http_body::Body<Data = Bytes, Error = BoxError> + Send>>),
 }
@@ -248,6 +248,8 @@ mod tests {
 
     use super::*;
 
+    /// As sources of chunks give it.
+    #[expect(clippy::unnecessary_wraps)]
     fn chunk(text: &'static str) -> Result<Bytes, BoxError> {
         Ok(Bytes::from_static(text.as_bytes()))
     }

@@ -11,10 +11,10 @@ use http::{HeaderMap, HeaderValue, Response};
 
 use crate::body::{Body, BoxError, Chunks, Source};
 
-/// Compresses `response` if the client of `request` accepts gzip and the body is worth it. A watch never is: its events have
-/// to leave one by one. A list whose size is unknown is looked at until it passes the threshold.
-pub fn compress(request: &HeaderMap, response: Response<Body>) -> Response<Body> {
-    if !accepts_gzip(request) || response.headers().contains_key(CONTENT_ENCODING) {
+/// Compresses `response` if the client wishes so and the body is worth it. A watch never is: its events have to leave one
+/// by one. A list whose size is unknown is looked at until it passes the threshold.
+pub fn compress(wish: bool, response: Response<Body>) -> Response<Body> {
+    if !wish || response.headers().contains_key(CONTENT_ENCODING) {
         return response;
     }
     let (mut head, body) = response.into_parts();
@@ -27,10 +27,10 @@ pub fn compress(request: &HeaderMap, response: Response<Body>) -> Response<Body>
     Response::from_parts(head, body)
 }
 
-/// Whether `gzip` is one of the encodings the client names.
+/// Whether `gzip` is one of the encodings that a request names.
 ///
 /// Compat: only the first header line counts, and a weight (`gzip;q=1.0`) is not understood; both as in kube-apiserver.
-pub fn accepts_gzip(request: &HeaderMap) -> bool {
+pub fn wish(request: &HeaderMap) -> bool {
     let Some(encodings) = request.get(ACCEPT_ENCODING) else { return false };
     encodings.as_bytes().split(|byte| *byte == b',').any(|token| token.trim_ascii() == b"gzip")
 }
@@ -41,10 +41,10 @@ fn compress_source(source: Source) -> Source {
             let pieces = Pieces(bytes);
             let chunks =
                 Chunks { ready: VecDeque::new(), rest: Box::new(pieces.map(Ok)), length: None };
-            Source::Gzip(GzipChunks::new(chunks))
+            Source::Gzip(Box::new(GzipChunks::new(chunks)))
         }
         Source::Chunks(chunks) => match beginning(chunks) {
-            Beginning::Large(chunks) => Source::Gzip(GzipChunks::new(chunks)),
+            Beginning::Large(chunks) => Source::Gzip(Box::new(GzipChunks::new(chunks))),
             Beginning::Small(source) => source,
         },
         other => other,
@@ -129,7 +129,7 @@ impl GzipChunks {
     /// Feeds the encoder until it has given enough for a frame; `None` when the body is complete.
     pub(crate) fn next(&mut self) -> Option<Result<Bytes, BoxError>> {
         let mut encoder = self.encoder.take()?;
-        while let Some(chunk) = self.chunks.next() {
+        for chunk in self.chunks.by_ref() {
             if let Err(error) = chunk.and_then(|chunk| Ok(encoder.write_all(&chunk)?)) {
                 return Some(Err(error));
             }
@@ -209,7 +209,7 @@ mod tests {
             ("gzip", watch(200_000), 200_000, false),
         ];
         for (index, (accept, body, length, compressed)) in cases.into_iter().enumerate() {
-            let response = compress(&request(accept), Response::new(body));
+            let response = compress(wish(&request(accept)), Response::new(body));
             let headers = response.headers().clone();
             let bytes = response.into_body().collect().await.expect("no error").to_bytes();
             assert_eq!(headers.contains_key(CONTENT_ENCODING), compressed, "case {index}");
@@ -236,7 +236,7 @@ mod tests {
     async fn an_already_encoded_answer_stays_as_it_is() {
         let response =
             Response::builder().header(CONTENT_ENCODING, "br").body(Body::full(text(200_000)));
-        let response = compress(&request("gzip"), response.expect("valid response"));
+        let response = compress(wish(&request("gzip")), response.expect("valid response"));
         assert_eq!(response.headers()[CONTENT_ENCODING], "br");
         assert!(!response.headers().contains_key(VARY));
     }
@@ -246,7 +246,7 @@ mod tests {
         for good_bytes in [10, 300_000] {
             let mut all = chunks(&text(good_bytes), 10_000);
             all.push(Err("compacted".into()));
-            let response = compress(&request("gzip"), Response::new(Body::chunks(all)));
+            let response = compress(wish(&request("gzip")), Response::new(Body::chunks(all)));
             let error = response.into_body().collect().await.expect_err("the list broke off");
             assert_eq!(error.to_string(), "compacted", "after {good_bytes} bytes");
         }

@@ -376,12 +376,12 @@ impl Leaf<'_> {
 }
 
 /// Lifetimes as kubeadm has them.
-const CA_LIFETIME: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
-const LEAF_LIFETIME: Duration = Duration::from_secs(365 * 24 * 3600);
+const CA_LIFETIME: Duration = Duration::from_hours(10 * 365 * 24);
+const LEAF_LIFETIME: Duration = Duration::from_hours(365 * 24);
 /// A certificate with less time left is replaced at the next chance.
-const RENEW_BEFORE: Duration = Duration::from_secs(30 * 24 * 3600);
+const RENEW_BEFORE: Duration = Duration::from_hours(30 * 24);
 /// Clients whose clock is a little behind must not think that the certificate is from the future.
-const CLOCK_SKEW: Duration = Duration::from_secs(300);
+const CLOCK_SKEW: Duration = Duration::from_mins(5);
 
 /// Whether a client that trusts this CA would accept the server at `at`.
 fn serves(ca: &str, leaf: &CertificateDer<'_>, at: SystemTime) -> bool {

@@ -3,7 +3,9 @@ use std::os::unix::fs::PermissionsExt;
 
 use super::*;
 
-const DAY: Duration = Duration::from_secs(24 * 3600);
+type Damage = fn(&Path);
+
+const DAY: Duration = Duration::from_hours(24);
 
 fn names() -> ServerNames {
     ServerNames::new(&[IpAddr::from([192, 0, 2, 7])], IpAddr::from([10, 0, 0, 1]))
@@ -50,7 +52,8 @@ fn a_first_start_makes_everything_and_a_second_changes_nothing() {
     assert_eq!(before.keys().collect::<Vec<_>>(), expected);
     for name in before.keys() {
         let mode = data.join("pki").join(name).metadata().expect("exists").permissions().mode();
-        assert_eq!(mode & 0o077 == 0, !name.ends_with(".crt") && name != "sa.pub", "{name}");
+        let public = matches!(name.rsplit_once('.'), Some((_, "crt" | "pub")));
+        assert_eq!(mode & 0o777, if public { 0o644 } else { 0o600 }, "{name}");
     }
     let mode = data.join("pki").metadata().expect("exists").permissions().mode();
     assert_eq!(mode & 0o777, 0o700);
@@ -107,7 +110,6 @@ fn only_what_has_to_be_renewed_is_renewed() {
         "front-proxy-client.crt",
         "front-proxy-client.key",
     ];
-    type Damage = fn(&Path);
     let cases: [(&str, Damage, &ServerNames, SystemTime, &[&str]); 6] = [
         ("most of a year later", |_| {}, &names(), now + 300 * DAY, &[]),
         ("a new address", |_| {}, &other, now, &["apiserver.crt", "apiserver.key"]),

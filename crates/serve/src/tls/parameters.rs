@@ -169,9 +169,12 @@ mod tests {
         }
     }
 
+    /// Version, suites, curves; how the error begins and what it mentions.
+    type Case<'a> = (&'a str, &'a [&'a str], &'a [i32], &'a str, &'a str);
+
     #[test]
     fn a_wrong_name_is_answered_with_the_right_ones() {
-        let cases: [(&str, &[&str], &[i32], &str, &str); 4] = [
+        let cases: [Case<'_>; 4] = [
             ("VersionTLS14", &[], &[], "unknown tls version \"VersionTLS14\"", "VersionTLS13"),
             (
                 "",

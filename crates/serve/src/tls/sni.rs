@@ -124,6 +124,8 @@ fn is_domain(name: &str) -> bool {
 #[derive(Debug, Clone)]
 pub(crate) struct CertTable {
     default: ServingCert,
+    /// For clients that give no name, if the address they came to has a certificate of its own.
+    nameless: Option<ServingCert>,
     by_name: HashMap<String, ServingCert>,
     /// In the order of the flags: what remains to be tried for a name that nothing selects.
     named: Vec<ServingCert>,
@@ -143,21 +145,23 @@ impl CertTable {
                 by_name.insert(name.to_ascii_lowercase(), cert.clone());
             }
         }
-        Self { default, by_name, named: named.into_iter().map(|(cert, _)| cert).collect() }
+        let named = named.into_iter().map(|(cert, _)| cert).collect();
+        Self { default, nameless: None, by_name, named }
     }
 
     /// Tables for clients that come without a name to an address that has a certificate of its own.
     pub(crate) fn by_address(&self) -> impl Iterator<Item = (IpAddr, Self)> {
         self.by_name.iter().filter_map(|(name, cert)| {
             let address: IpAddr = name.parse().ok()?;
-            Some((address, Self { default: cert.clone(), ..self.clone() }))
+            Some((address, Self { nameless: Some(cert.clone()), ..self.clone() }))
         })
     }
 
     fn select(&self, name: Option<&str>, suits: impl Fn(&ServingCert) -> bool) -> &ServingCert {
+        let mut all = std::iter::once(&self.default).chain(&self.named);
         let Some(name) = name.map(str::to_ascii_lowercase) else {
-            let all = std::iter::once(&self.default).chain(&self.named);
-            return all.into_iter().find(|cert| suits(cert)).unwrap_or(&self.default);
+            let nameless = self.nameless.as_ref().or_else(|| all.find(|cert| suits(cert)));
+            return nameless.unwrap_or(&self.default);
         };
         if let Some(cert) = self.by_name.get(&name) {
             return cert;
@@ -166,8 +170,7 @@ impl CertTable {
         if let Some(cert) = self.by_name.get(&wildcard) {
             return cert;
         }
-        let all = std::iter::once(&self.default).chain(&self.named);
-        all.into_iter().find(|cert| cert.covers(&name) && suits(cert)).unwrap_or(&self.default)
+        all.find(|cert| cert.covers(&name) && suits(cert)).unwrap_or(&self.default)
     }
 }
 

@@ -73,8 +73,8 @@ impl Leaf {
             subject,
             dns_names: vec![],
             usages: vec![ExtendedKeyUsagePurpose::ClientAuth],
-            not_before: SystemTime::now() - Duration::from_secs(60),
-            not_after: SystemTime::now() + Duration::from_secs(3600),
+            not_before: SystemTime::now() - Duration::from_mins(1),
+            not_after: SystemTime::now() + Duration::from_hours(1),
             is_ca: false,
         }
     }

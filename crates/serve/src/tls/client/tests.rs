@@ -35,7 +35,7 @@ fn a_good_chain_gives_the_user() {
 fn bad_certificates_are_refused_with_the_reason() {
     let ca = TestCa::new("ca");
     let other = TestCa::new("other");
-    let hour = Duration::from_secs(3600);
+    let hour = Duration::from_hours(1);
     let old = Leaf {
         not_before: SystemTime::now() - 2 * hour,
         not_after: SystemTime::now() - hour,
@@ -85,7 +85,7 @@ fn a_certificate_in_the_bundle_is_good_itself() {
     let chain = [leaf.der];
     let cert = verify_chain(&bundle, &chain, SystemTime::now()).expect("it is in the bundle");
     assert_eq!(cert.common_name, "pinned");
-    let later = SystemTime::now() + Duration::from_secs(7200);
+    let later = SystemTime::now() + Duration::from_hours(2);
     assert!(verify_chain(&bundle, &chain, later).expect_err("expired").ends_with(EXPIRED));
 }
 
@@ -105,7 +105,7 @@ fn an_identity_follows_the_bundle_and_the_clock() {
     bundle.store(Arc::new(roots(&ca)));
     assert!(client.identity(now).verified.is_some(), "and back");
 
-    let later = client.identity(now + Duration::from_secs(7200));
+    let later = client.identity(now + Duration::from_hours(2));
     assert!(later.error.as_ref().is_some_and(|error| error.ends_with(EXPIRED)), "{later:?}");
     bundle.store(Arc::new(Roots::default()));
     assert!(client.identity(now).verified.is_none(), "an empty bundle verifies nobody");

@@ -1,0 +1,362 @@
+//! One connection: who is there, requests in, responses out, and when it ends.
+//!
+//! All streams of an HTTP/2 connection are driven by the task of the connection itself. The streams share one lock inside the
+//! HTTP/2 library; driven from one task it is never contended, and the events of a hundred watches leave in one write.
+
+mod activity;
+mod streams;
+mod wire;
+
+use std::convert::Infallible;
+use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant, SystemTime};
+
+use futures_util::future::BoxFuture;
+use futures_util::task::AtomicWaker;
+use http::header::CONNECTION;
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use rustls_pki_types::CertificateDer;
+use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
+
+use self::activity::{Activity, Deadline};
+use self::streams::Streams;
+use self::wire::Wire;
+use crate::body::Body;
+use crate::tls::{ClientCert, PeerIdentity, Tls};
+
+/// Answers requests.
+pub trait Handler: Send + Sync + 'static {
+    /// The future is dropped when the client gives up, so what must not be left half done belongs in a task of its own.
+    fn handle(&self, request: Request<Incoming>, peer: Arc<Peer>) -> HandlerFuture;
+}
+
+/// A response to be.
+pub type HandlerFuture = BoxFuture<'static, Response<Body>>;
+
+/// The other end of a connection.
+pub struct Peer {
+    /// Where the client is.
+    pub address: SocketAddr,
+    /// Where it connected to.
+    pub local_address: SocketAddr,
+    /// What the handshake agreed on; absent in processes and tests.
+    pub tls: Option<TlsSession>,
+    client: Option<ClientCert>,
+    close: Arc<Closer>,
+}
+
+/// What the handshake agreed on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsSession {
+    pub version: Option<rustls::ProtocolVersion>,
+    pub cipher_suite: Option<rustls::CipherSuite>,
+    /// The name the client asked for.
+    pub server_name: Option<String>,
+    pub http2: bool,
+}
+
+impl Peer {
+    /// A peer without a connection: the server talking to itself, or a test.
+    pub fn detached(address: SocketAddr) -> Self {
+        let close = Arc::new(Closer::default());
+        Self { address, local_address: address, tls: None, client: None, close }
+    }
+
+    /// Who the client certificate says this is, as of now: the answer changes when the certificate expires or the CA bundle
+    /// is replaced, even on an open connection. Cheap to ask with every request.
+    pub fn identity(&self) -> Arc<PeerIdentity> {
+        match &self.client {
+            Some(client) => client.identity(SystemTime::now()),
+            None => Arc::default(),
+        }
+    }
+
+    /// The certificates the client showed, leaf first, verified by nobody yet.
+    pub fn certificates(&self) -> &[CertificateDer<'static>] {
+        self.client.as_ref().map_or(&[], |client| &client.chain)
+    }
+
+    /// Ends the connection after the requests that are running: GOAWAY for HTTP/2, else `Connection: close`.
+    pub fn close(&self) {
+        self.close.close();
+    }
+
+    fn new(stream: &TlsStream<TcpStream>, close: Arc<Closer>, tls: &Tls) -> std::io::Result<Self> {
+        let (tcp, session) = stream.get_ref();
+        let chain = session.peer_certificates().map(<[_]>::to_vec).unwrap_or_default();
+        let chain = chain.into_iter().map(CertificateDer::into_owned).collect::<Vec<_>>();
+        let roots = tls.client_roots().clone();
+        Ok(Self {
+            address: canonical(tcp.peer_addr()?),
+            local_address: canonical(tcp.local_addr()?),
+            tls: Some(TlsSession {
+                version: session.protocol_version(),
+                cipher_suite: session.negotiated_cipher_suite().map(|suite| suite.suite()),
+                server_name: session.server_name().map(str::to_owned),
+                http2: session.alpn_protocol() == Some(b"h2"),
+            }),
+            client: (!chain.is_empty()).then(|| ClientCert::new(chain, roots)),
+            close,
+        })
+    }
+}
+
+/// A socket for both families shows IPv4 clients as IPv6 addresses; nobody wants to read those.
+pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+/// The request to end a connection, from whoever has a reason to.
+#[derive(Default)]
+pub(crate) struct Closer {
+    requested: AtomicBool,
+    waker: AtomicWaker,
+}
+
+impl Closer {
+    pub(crate) fn close(&self) {
+        self.requested.store(true, Ordering::Release);
+        self.waker.wake();
+    }
+
+    /// Only the task of the connection may wait.
+    pub(crate) fn poll_requested(&self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.is_requested() {
+            return Poll::Ready(());
+        }
+        self.waker.register(cx.waker());
+        if self.is_requested() { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    fn is_requested(&self) -> bool {
+        self.requested.load(Ordering::Acquire)
+    }
+}
+
+/// How much a connection may take, in time and in memory. The defaults are kube-apiserver's, where it has one.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// For the TLS handshake.
+    pub handshake_timeout: Duration,
+    /// For the header of a request, from its first byte (of the first request: from the end of the handshake).
+    pub header_timeout: Duration,
+    /// For the client's first HTTP/2 bytes.
+    pub preface_timeout: Duration,
+    /// How long a connection without requests is kept.
+    pub idle_timeout: Duration,
+    /// How long a closing connection waits for the client to agree.
+    pub linger_timeout: Duration,
+    /// An HTTP/2 client that reads nothing for this long is gone: a live one reads even when a stream of it is stopped.
+    pub stall_timeout: Duration,
+    /// Pings find out about HTTP/2 clients that went away without a word.
+    pub ping_interval: Duration,
+    pub ping_timeout: Duration,
+    /// Streams of one HTTP/2 connection at a time (`--http2-max-streams-per-connection`); the next one is refused.
+    pub streams_max: u32,
+    /// Bytes of a request header, the request line included; more is answered with 431.
+    pub header_bytes_max: usize,
+    /// Lines of an HTTP/1.1 request header; more is answered with 431.
+    pub header_lines_max: usize,
+    /// Bytes an HTTP/2 stream may have waiting to be sent: times 100 streams, times connections.
+    pub send_buffer_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            handshake_timeout: Duration::from_secs(32),
+            header_timeout: Duration::from_secs(32),
+            preface_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(90),
+            linger_timeout: Duration::from_secs(5),
+            stall_timeout: Duration::from_mins(1),
+            ping_interval: Duration::from_secs(30),
+            ping_timeout: Duration::from_secs(20),
+            streams_max: 100,
+            header_bytes_max: 1 << 20,
+            header_lines_max: 1000,
+            send_buffer_bytes: 64 << 10,
+        }
+    }
+}
+
+/// What every connection of a server shares.
+pub(crate) struct Service {
+    pub(crate) tls: Arc<Tls>,
+    pub(crate) handler: Arc<dyn Handler>,
+    pub(crate) limits: Limits,
+}
+
+/// Serves requests until the client leaves, the time is up, or the connection is asked to close.
+pub(crate) async fn serve(
+    service: &Arc<Service>,
+    stream: TlsStream<TcpStream>,
+    close: Arc<Closer>,
+) -> std::io::Result<()> {
+    let peer = Arc::new(Peer::new(&stream, close, &service.tls)?);
+    let http2 = peer.tls.as_ref().is_some_and(|tls| tls.http2);
+    let activity = Arc::new(Activity::new(http2));
+    let io = TokioIo::new(Wire::new(stream, activity.clone()));
+    let limits = &service.limits;
+
+    let requests = service_fn({
+        let (handler, peer, activity) = (service.handler.clone(), peer.clone(), activity.clone());
+        move |request| answer(handler.clone(), request, peer.clone(), activity.clone(), http2)
+    });
+    let (timer, streams) = (TokioTimer::new(), Streams::default());
+    if http2 {
+        let connection = http2::Builder::new(streams.spawner())
+            .timer(timer)
+            .max_concurrent_streams(limits.streams_max)
+            .max_pending_accept_reset_streams(4 * limits.streams_max as usize)
+            .initial_stream_window_size(STREAM_WINDOW_BYTES)
+            .initial_connection_window_size(STREAM_WINDOW_BYTES.saturating_mul(limits.streams_max))
+            .max_frame_size(STREAM_WINDOW_BYTES)
+            .max_header_list_size(limits.header_bytes_max as u32 + HEADER_LIST_SLACK_BYTES)
+            .max_send_buf_size(limits.send_buffer_bytes)
+            .keep_alive_interval(limits.ping_interval)
+            .keep_alive_timeout(limits.ping_timeout)
+            .serve_connection(io, requests);
+        drive(connection, streams, &peer, &activity, limits).await;
+    } else {
+        let connection = http1::Builder::new()
+            .timer(timer)
+            // Its clock would run while the connection is idle as well; ours tells the two apart.
+            .header_read_timeout(None)
+            .max_headers(limits.header_lines_max)
+            .max_header_size(limits.header_bytes_max + HEADER_SLACK_BYTES)
+            .max_buf_size(limits.header_bytes_max + HEADER_SLACK_BYTES)
+            .serve_connection(io, requests)
+            .with_upgrades();
+        drive(connection, streams, &peer, &activity, limits).await;
+    }
+    Ok(())
+}
+
+/// Nearly all objects fit, so that most writes arrive in one frame.
+const STREAM_WINDOW_BYTES: u32 = 256 << 10;
+/// Compat: what Go's HTTP library allows on top of the limit.
+const HEADER_SLACK_BYTES: usize = 4 << 10;
+const HEADER_LIST_SLACK_BYTES: u32 = 320;
+
+async fn answer(
+    handler: Arc<dyn Handler>,
+    request: Request<Incoming>,
+    peer: Arc<Peer>,
+    activity: Arc<Activity>,
+    http2: bool,
+) -> Result<Response<Body>, Infallible> {
+    let active = activity.begin();
+    let mut response = handler.handle(request, peer.clone()).await;
+    // HTTP/2 has no such header; Go's library, and so the filters of kube-apiserver, mean GOAWAY by it.
+    if http2 && response.headers_mut().remove(CONNECTION).is_some_and(|value| value == "close") {
+        peer.close();
+    }
+    response.body_mut().hold(active);
+    Ok(response)
+}
+
+/// What hyper's connections have in common.
+trait Connection: Future<Output = hyper::Result<()>> {
+    fn graceful_shutdown(self: Pin<&mut Self>);
+}
+
+impl<I, S, E> Connection for http2::Connection<I, S, E>
+where
+    Self: Future<Output = hyper::Result<()>>,
+    S: hyper::service::HttpService<Incoming>,
+    S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    I: hyper::rt::Read + hyper::rt::Write + Unpin,
+    S::ResBody: 'static,
+    <S::ResBody as http_body::Body>::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    E: hyper::rt::bounds::Http2ServerConnExec<S::Future, S::ResBody>,
+{
+    fn graceful_shutdown(self: Pin<&mut Self>) {
+        http2::Connection::graceful_shutdown(self);
+    }
+}
+
+impl<I, S> Connection for http1::UpgradeableConnection<I, S>
+where
+    Self: Future<Output = hyper::Result<()>>,
+    S: hyper::service::HttpService<Incoming>,
+    S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    I: hyper::rt::Read + hyper::rt::Write + Unpin,
+    S::ResBody: 'static,
+    <S::ResBody as http_body::Body>::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    fn graceful_shutdown(self: Pin<&mut Self>) {
+        http1::UpgradeableConnection::graceful_shutdown(self);
+    }
+}
+
+/// Polls a connection and its streams to the end, and watches the clock. Streams that are still running at the end are
+/// dropped, which tells their handlers that the client is gone.
+async fn drive(
+    connection: impl Connection,
+    mut streams: Streams,
+    peer: &Peer,
+    activity: &Activity,
+    limits: &Limits,
+) {
+    let mut connection = pin!(connection);
+    let first = if activity.http2() { limits.preface_timeout } else { limits.header_timeout };
+    let mut tick = pin!(tokio::time::sleep(first.min(limits.shortest())));
+    let mut closing: Option<Instant> = None;
+    let ended = poll_fn(|cx| {
+        loop {
+            if closing.is_none() && peer.close.poll_requested(cx).is_ready() {
+                let now = Instant::now();
+                closing = Some(now);
+                tick.as_mut().reset((now + limits.linger_timeout).into());
+                connection.as_mut().graceful_shutdown();
+            }
+            // First what the streams have to say, then the connection, so that it leaves in one go.
+            streams.poll(cx);
+            if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
+                return Poll::Ready(Some(ended));
+            }
+            if streams.has_new() || (closing.is_none() && peer.close.is_requested()) {
+                continue;
+            }
+            if tick.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+            let now = Instant::now();
+            // No deadline that starts to run meanwhile can be over before this.
+            let next =
+                now + if closing.is_some() { limits.linger_timeout } else { limits.shortest() };
+            match activity.deadline(closing, limits) {
+                Deadline::Close(at) if at <= now => peer.close(),
+                Deadline::Drop(at) if at <= now => return Poll::Ready(None),
+                Deadline::Close(at) | Deadline::Drop(at) => {
+                    tick.as_mut().reset(at.min(next).into());
+                }
+                Deadline::None => tick.as_mut().reset(next.into()),
+            }
+        }
+    });
+    match ended.await {
+        Some(Ok(())) => {}
+        Some(Err(error)) => {
+            tracing::debug!(peer = %peer.address, %error, "connection ended with an error");
+        }
+        None => tracing::debug!(peer = %peer.address, "connection timed out"),
+    }
+}
+
+impl Limits {
+    fn shortest(&self) -> Duration {
+        self.header_timeout.min(self.idle_timeout).min(self.stall_timeout)
+    }
+}
