@@ -105,11 +105,10 @@ fn resource_faults(resource: &ResourceFacts, schema: &Schema) -> Vec<String> {
 fn leads_somewhere(path: &str, ty: &Type, schema: &Schema) -> bool {
     let (name, rest) = path.split_once('.').map_or((path, None), |(name, rest)| (name, Some(rest)));
     match (ty.field(name), rest) {
-        (None, _) => false,
         (Some(_), None) => true,
         (Some(Field { node: Node { kind: Kind::Object(id), .. }, .. }), Some(rest)) => {
             leads_somewhere(rest, schema.get(*id), schema)
         }
-        (Some(_), Some(_)) => false,
+        _ => false,
     }
 }

@@ -155,7 +155,9 @@ impl<'a> Reader<'a> {
         }
         self.fields(message, &[], &mut fields)?;
         if flag("json_only") {
-            fields.iter_mut().for_each(|field| field.tag = 0);
+            for field in &mut fields {
+                field.tag = 0;
+            }
         }
         let mut kinds = Vec::new();
         let elsewhere =
@@ -259,7 +261,8 @@ impl<'a> Reader<'a> {
             } else {
                 format!("{}.{name}", field.parent_file().package_name())
             };
-            item.enum_values = self.enums.get(&full_name).ok_or(format!("no enum {name}"))?.clone();
+            let values = self.enums.get(&full_name).ok_or(format!("no enum {name}"))?;
+            item.enum_values.clone_from(values);
         }
         let keys: Vec<Str> = options.strings("key").into_iter().map(Str::from).collect();
         let list = match (options.name("list").as_deref(), keys.is_empty()) {

@@ -199,7 +199,9 @@ impl Writer {
     }
 
     fn sizes(&mut self, sizes: [u32; 2]) {
-        sizes.into_iter().for_each(|size| self.size(size as usize));
+        for size in sizes {
+            self.size(size as usize);
+        }
     }
 
     fn number(&mut self, number: i64) {

@@ -15,7 +15,8 @@ fn resources_are_those_of_discovery() {
         let expected: Vec<&str> = line.split('\t').collect();
         rows += 1;
         let found = definitions.resources.iter().find(|resource| {
-            [&resource.kind.group, &resource.kind.version, &resource.plural] == [expected[0], expected[1], expected[2]]
+            [&resource.kind.group, &resource.kind.version, &resource.plural]
+                == [expected[0], expected[1], expected[2]]
         });
         let Some(resource) = found else {
             differences.push(format!("{}/{} {} is missing", expected[0], expected[1], expected[2]));
@@ -27,8 +28,17 @@ fn resources_are_those_of_discovery() {
             }
         }
     }
-    assert!(differences.is_empty(), "{} differences:\n{}", differences.len(), differences.join("\n"));
-    assert_eq!(definitions.resources.len(), rows, "there are resources that discovery doesn't have");
+    assert!(
+        differences.is_empty(),
+        "{} differences:\n{}",
+        differences.len(),
+        differences.join("\n")
+    );
+    assert_eq!(
+        definitions.resources.len(),
+        rows,
+        "there are resources that discovery doesn't have"
+    );
 }
 
 fn row(resource: &ResourceFacts) -> [String; 15] {
@@ -39,11 +49,13 @@ fn row(resource: &ResourceFacts) -> [String; 15] {
         .map(|subresource| {
             let kind = &subresource.kind;
             let home = kind.group_version() == resource.group_version();
-            let group = if home { String::new() } else { format!("{}/{}.", kind.group, kind.version) };
+            let group =
+                if home { String::new() } else { format!("{}/{}.", kind.group, kind.version) };
             format!("{}[{group}{}]({})", subresource.name, kind.kind, subresource.verbs.join(","))
         })
         .collect();
-    let mut labels: Vec<Str> = resource.selectable.iter().map(|field| field.label.clone()).collect();
+    let mut labels: Vec<Str> =
+        resource.selectable.iter().map(|field| field.label.clone()).collect();
     labels.sort();
     [
         resource.kind.group.to_string(),
@@ -59,8 +71,10 @@ fn row(resource: &ResourceFacts) -> [String; 15] {
         storage.map(|storage| storage.version_hash.to_string()).unwrap_or_default(),
         if resource.on_by_default { "on" } else { "off" }.to_owned(),
         storage.map_or("-".to_owned(), |storage| {
-            let encoding = if storage.encoding == StorageEncoding::Json { "json" } else { "protobuf" };
-            let version = [&storage.version.group, &storage.version.version].map(Str::as_str).join("/");
+            let encoding =
+                if storage.encoding == StorageEncoding::Json { "json" } else { "protobuf" };
+            let version =
+                [&storage.version.group, &storage.version.version].map(Str::as_str).join("/");
             format!("/registry/{}/ {encoding} {}", storage.prefix, version.trim_start_matches('/'))
         }),
         labels.join(","),

@@ -25,7 +25,12 @@ fn zero_values_are_those_of_go() {
         }
         types += 1;
     }
-    assert!(differences.is_empty(), "{} differences:\n{}", differences.len(), differences.join("\n"));
+    assert!(
+        differences.is_empty(),
+        "{} differences:\n{}",
+        differences.len(),
+        differences.join("\n")
+    );
     assert!(types > 900, "only {types} types");
 }
 
@@ -109,5 +114,5 @@ fn varint(bytes: &mut Vec<u8>, mut rest: u32) {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    bytes.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
 }
