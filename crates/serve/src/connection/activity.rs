@@ -99,7 +99,8 @@ impl Activity {
                 }
                 _ => Deadline::None,
             }
-        } else if !idle {
+        } else if !idle || stalled.is_some() {
+            // A client may take its time to read, as long as it is there; TCP finds out if it is not.
             Deadline::None
         } else if let Some(since) = self.since(&self.header_since) {
             Deadline::Drop(since + limits.header_timeout)

@@ -394,6 +394,14 @@ impl Http2Frames {
         self.write(HEADERS, end, stream, &block).await;
     }
 
+    /// Lets the server send as much as it can.
+    pub(crate) async fn open_windows(&mut self) {
+        let window = 0x7fff_ffff_u32.to_be_bytes();
+        let setting = [&4_u16.to_be_bytes()[..], &window].concat();
+        self.write(SETTINGS, 0, 0, &setting).await;
+        self.write(WINDOW_UPDATE, 0, 0, &0x7000_0000_u32.to_be_bytes()).await;
+    }
+
     pub(crate) async fn reset(&mut self, stream: u32) {
         self.write(RST_STREAM, 0, stream, &8_u32.to_be_bytes()).await;
     }
@@ -472,6 +480,7 @@ const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 const GOAWAY: u8 = 7;
+const WINDOW_UPDATE: u8 = 8;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 

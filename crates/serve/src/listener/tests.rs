@@ -198,6 +198,18 @@ async fn reset_streams_do_not_pile_up() {
 }
 
 #[tokio::test]
+async fn a_client_that_reads_nothing_is_cut_off() {
+    let limits = quick(|limits| limits.stall_timeout = SOON);
+    let server = TestServer::start(Setup { limits, ..Setup::default() });
+    let mut frames = Http2Frames::connect(&server).await;
+    frames.open_windows().await;
+    for stream in 0..5 {
+        frames.open(2 * stream + 1, "/list").await;
+    }
+    server.eventually(|server| server.server.connections() == 0).await;
+}
+
+#[tokio::test]
 async fn a_connection_can_be_closed_by_its_requests() {
     let server = TestServer::start(Setup::default());
     for path in ["/close", "/connection-close"] {
