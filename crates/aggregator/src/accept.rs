@@ -1,0 +1,132 @@
+//! The `Accept` header, read as kube-apiserver reads it.
+
+/// One thing that a client would accept.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Clause<'a> {
+    media: (&'a str, &'a str),
+    quality: f32,
+    params: Vec<(&'a str, &'a str)>,
+}
+
+impl Clause<'_> {
+    /// Does it name this media type, or all of them?
+    pub(crate) fn allows(&self, media: &str) -> bool {
+        let (main, sub) = media.split_once('/').unwrap_or((media, ""));
+        match self.media {
+            ("*", "*") => true,
+            (a, "*") => a == main,
+            named => named == (main, sub),
+        }
+    }
+
+    /// The value of a parameter, of several with one name the last.
+    pub(crate) fn param(&self, name: &str) -> Option<&str> {
+        self.params.iter().rev().find(|(key, _)| *key == name).map(|(_, value)| *value)
+    }
+
+    fn goes_before(&self, other: &Self) -> bool {
+        let less_starry = |a, b| a != "*" && b == "*";
+        self.quality > other.quality
+            || less_starry(self.media.0, other.media.0)
+            || less_starry(self.media.1, other.media.1)
+    }
+}
+
+/// No real client sends more; the rest of the header is not read.
+const CLAUSES_MAX: usize = 64;
+
+/// The clauses of a header, the most wanted first.
+pub(crate) fn parse(header: &str) -> Vec<Clause<'_>> {
+    let mut clauses: Vec<Clause<'_>> =
+        header.split(',').filter_map(parse_clause).take(CLAUSES_MAX).collect();
+    // Compat: `goes_before` is no order (`a/b;q=0` goes before `*/*` and the other way round), so what
+    // comes out depends on the algorithm. Go sorts short lists by insertion.
+    for end in 1..clauses.len() {
+        let mut at = end;
+        while at > 0 && clauses[at].goes_before(&clauses[at - 1]) {
+            clauses.swap(at, at - 1);
+            at -= 1;
+        }
+    }
+    clauses
+}
+
+fn parse_clause(text: &str) -> Option<Clause<'_>> {
+    let mut parts = text.split(';');
+    let media = parts.next()?;
+    let media = match media.split_once('/') {
+        Some((main, sub)) => (trim(main), trim(sub)),
+        None if trim(media) == "*" => ("*", "*"),
+        None => return None,
+    };
+    if media.1.is_empty() || media.1.contains('/') {
+        return None;
+    }
+    let mut clause = Clause { media, quality: 1.0, params: Vec::new() };
+    for part in parts {
+        match part.split_once('=') {
+            Some((_, value)) if value.is_empty() || value.contains('=') => {}
+            Some((name, value)) if trim(name) == "q" => {
+                clause.quality = value.parse().unwrap_or_default();
+            }
+            Some((name, value)) => clause.params.push((trim(name), trim(value))),
+            None => {}
+        }
+    }
+    Some(clause)
+}
+
+/// Only spaces count as space.
+fn trim(text: &str) -> &str {
+    text.trim_matches(' ')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_wanted_clause_comes_first() {
+        let cases = [
+            ("application/json", "application/json"),
+            ("*/*, application/json", "application/json */*"),
+            ("application/*, application/json", "application/json application/*"),
+            ("application/json;q=0.1, application/yaml", "application/yaml application/json"),
+            ("text/html;q=x, a/b ; q=0.5", "a/b text/html"),
+            ("*", "*/*"),
+            ("json, a/b/c, /, a/", ""),
+            ("", ""),
+        ];
+        for (header, expected) in cases {
+            let media: Vec<String> = parse(header)
+                .iter()
+                .map(|clause| format!("{}/{}", clause.media.0, clause.media.1))
+                .collect();
+            assert_eq!(media.join(" "), expected, "{header}");
+        }
+    }
+
+    #[test]
+    fn parameters_are_read_by_name() {
+        let clauses = parse("application/json; g=a ;v=v2;as=List;odd=a=b;empty=;none");
+        let params = ["g", "v", "as", "odd", "empty", "none"].map(|name| clauses[0].param(name));
+        assert_eq!(params, [Some("a"), Some("v2"), Some("List"), None, None, None]);
+    }
+
+    #[test]
+    fn a_star_allows_everything() {
+        let cases = [
+            ("application/json", [true, false]),
+            ("application/*", [true, true]),
+            ("*/*", [true, true]),
+            ("text/*", [false, false]),
+            ("*/json", [false, false]),
+        ];
+        for (header, expected) in cases {
+            let clause = &parse(header)[0];
+            let allowed =
+                ["application/json", "application/yaml"].map(|media| clause.allows(media));
+            assert_eq!(allowed, expected, "{header}");
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! One server out of several: which group versions are served, and what is told about them.
+//!
+//! Discovery and OpenAPI are rendered from the same table of served group versions, and handed out as
+//! bytes. Nothing of that does I/O or knows async.
+
+mod accept;
+mod discovery;
+mod documents;
+mod served;
+mod version_order;
+
+pub use documents::{Answer, Documents};
+pub use served::Served;
+pub use version_order::compare_versions;
