@@ -8,3 +8,4 @@ pub mod json;
 pub mod scan;
 #[cfg(test)]
 mod testing;
+pub mod yaml;
