@@ -1,0 +1,76 @@
+//! What a kubeconfig says about reaching a server, for the raw HTTP client.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use kube::config::Kubeconfig;
+use rustls::crypto::ring;
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use serde_json::Value;
+
+pub(crate) struct Credentials {
+    /// `https://host:port`
+    pub(crate) url: String,
+    authority: Vec<u8>,
+    /// Certificate chain and key, both PEM.
+    identity: Option<(Vec<u8>, Vec<u8>)>,
+    pub(crate) token: Option<String>,
+}
+
+impl Credentials {
+    /// Reads the only cluster and the only user of a file that a server wrote for its administrator.
+    pub(crate) fn read(kubeconfig: &Path) -> Self {
+        let config = Kubeconfig::read_from(kubeconfig).expect("the kubeconfig can be read");
+        // As a tree, because the fields that matter hide their value from everything but serde.
+        let config = serde_json::to_value(config).expect("a kubeconfig is a JSON tree as well");
+        let cluster = &config["clusters"][0]["cluster"];
+        let user = &config["users"][0]["user"];
+        let authority = data(cluster, "certificate-authority").expect("the kubeconfig names a CA");
+        let identity = data(user, "client-certificate").zip(data(user, "client-key"));
+        let token = user["token"].as_str().map(str::to_owned);
+        let url = cluster["server"].as_str().expect("the kubeconfig names a server").to_owned();
+        Self { url, authority, identity, token }
+    }
+
+    /// A TLS configuration that trusts the server; `identified` decides whether the client shows
+    /// its certificate.
+    pub(crate) fn tls(&self, identified: bool, protocol: &[u8]) -> ClientConfig {
+        let mut roots = RootCertStore::empty();
+        for certificate in certificates(&self.authority) {
+            roots.add(certificate).expect("the CA is a certificate");
+        }
+        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("ring speaks every version of TLS that rustls knows")
+            .with_root_certificates(roots);
+        let mut tls = match &self.identity {
+            Some((chain, key)) if identified => {
+                let key = PrivateKeyDer::from_pem_slice(key).expect("the key is PEM");
+                builder
+                    .with_client_auth_cert(certificates(chain), key)
+                    .expect("certificate and key belong together")
+            }
+            _ => builder.with_no_client_auth(),
+        };
+        tls.alpn_protocols = vec![protocol.to_vec()];
+        tls
+    }
+}
+
+fn certificates(pem: &[u8]) -> Vec<CertificateDer<'static>> {
+    CertificateDer::pem_slice_iter(pem).map(|der| der.expect("certificates are PEM")).collect()
+}
+
+/// A kubeconfig holds a file's content, or its path.
+fn data(section: &Value, field: &str) -> Option<Vec<u8>> {
+    if let Some(encoded) = section[format!("{field}-data")].as_str() {
+        return Some(STANDARD.decode(encoded).expect("kubeconfig data is base64"));
+    }
+    let path = section[field].as_str()?;
+    Some(fs::read(path).expect("the kubeconfig names a file that exists"))
+}

@@ -1,0 +1,30 @@
+//! The harness of the integration tests: it starts the real server as users start it, on a port of
+//! its own and with an empty data directory, and hands out the clients that users have.
+//!
+//! The same tests run against three servers, chosen by the environment, so that a test can be shown
+//! to be right before Pintle is:
+//!
+//! | environment | server |
+//! |---|---|
+//! | nothing | `pintle` with its embedded store |
+//! | `PINTLE_BACKEND=etcd` | `pintle` on a real etcd |
+//! | `PINTLE_PEER=<path of kube-apiserver>` | the real kube-apiserver on a real etcd |
+//!
+//! Everything here is blocking, and safe to call from an async test as well: the one client that is
+//! async by nature, kube-rs, is made by [`Server::kube`].
+
+mod credentials;
+mod etcd;
+pub mod eventually;
+pub mod http;
+mod janitor;
+pub mod kubectl;
+mod peer;
+mod process;
+mod programs;
+mod server;
+
+pub use self::eventually::eventually;
+pub use self::http::{Answer, Http, Protocol, Stream};
+pub use self::kubectl::{Kubectl, Version};
+pub use self::server::{Flavour, Server, Shared, shared};

@@ -1,0 +1,283 @@
+//! A server of any flavour: started, stopped, killed and started again.
+
+use std::env;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use http::Request;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use serde_json::json;
+
+use crate::etcd::Etcd;
+use crate::eventually::eventually;
+use crate::http::Http;
+use crate::janitor::Janitor;
+use crate::kubectl::{Kubectl, Version};
+use crate::peer::Peer;
+use crate::process::{Process, directory, free_port};
+use crate::programs;
+
+/// Which server, on which store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Flavour {
+    /// Pintle and nothing else.
+    Embedded,
+    /// Pintle on etcd.
+    Etcd,
+    /// The kube-apiserver at this path, on etcd.
+    Peer(PathBuf),
+}
+
+impl Flavour {
+    /// The flavour that the environment asks for; the crate's documentation has the table.
+    pub fn from_env() -> Self {
+        if let Some(path) = env::var_os("PINTLE_PEER") {
+            return Self::Peer(path.into());
+        }
+        match env::var("PINTLE_BACKEND").as_deref() {
+            Ok("etcd") => Self::Etcd,
+            Ok("embedded") | Err(_) => Self::Embedded,
+            Ok(other) => panic!("PINTLE_BACKEND is embedded or etcd, not {other}"),
+        }
+    }
+
+    pub fn is_peer(&self) -> bool {
+        matches!(self, Self::Peer(_))
+    }
+}
+
+/// A running server with a data directory of its own, both gone when it is dropped.
+pub struct Server {
+    flavour: Flavour,
+    address: Option<Address>,
+    peer: Option<Peer>,
+    // Dropped in this order: who leans on the server, the server, what it leans on, and the
+    // directory under all.
+    controllers: Option<Process>,
+    process: Option<Process>,
+    etcd: Option<Etcd>,
+    janitor: Arc<Janitor>,
+}
+
+/// Where a server says it can be reached.
+struct Address {
+    url: String,
+    kubeconfig: PathBuf,
+}
+
+impl Server {
+    /// Starts the flavour that the environment asks for; returns once it is ready.
+    pub fn start() -> Self {
+        Self::of(Flavour::from_env())
+    }
+
+    pub fn of(flavour: Flavour) -> Self {
+        let janitor = Arc::new(Janitor::new());
+        let etcd = (flavour != Flavour::Embedded).then(|| Etcd::start(&janitor));
+        let peer = flavour.is_peer().then(|| Peer::new(janitor.directory(), free_port()));
+        let mut server =
+            Self { flavour, address: None, peer, controllers: None, process: None, etcd, janitor };
+        server.start_again();
+        server.controllers = server.start_controllers();
+        server
+    }
+
+    /// Starts a server that was stopped or killed, on the same data and at the same address, so that
+    /// clients go on as if nothing had happened.
+    pub fn start_again(&mut self) {
+        assert!(self.process.is_none(), "the server is still running");
+        let mut process = if let (Flavour::Peer(program), Some(peer), Some(etcd)) =
+            (&self.flavour, &self.peer, &self.etcd)
+        {
+            let url = Http::new(&peer.kubeconfig).url().to_owned();
+            self.address = Some(Address { url, kubeconfig: peer.kubeconfig.clone() });
+            Process::start("kube-apiserver", peer.command(program, &etcd.url), &self.janitor)
+        } else {
+            let process = Process::start("pintle", self.command(), &self.janitor);
+            self.address = Some(process.wait_for_line(ready_line));
+            process
+        };
+        let http = self.http();
+        eventually("the server is ready", || {
+            process.assert_alive();
+            let request = Request::get("/readyz").body(Bytes::new()).expect("a valid request");
+            http.try_request(request).is_ok_and(|answer| answer.code == 200).then_some(())
+        });
+        self.process = Some(process);
+    }
+
+    /// The loops that Pintle has inside. For a kube-apiserver they are another program, which is
+    /// started if it lies beside it.
+    fn start_controllers(&self) -> Option<Process> {
+        let (Flavour::Peer(program), Some(peer)) = (&self.flavour, &self.peer) else { return None };
+        let program = program.with_file_name("kube-controller-manager");
+        let command = program.exists().then(|| peer.controllers_command(&program))?;
+        Some(Process::start("kube-controller-manager", command, &self.janitor))
+    }
+
+    /// Whether namespaces go away, owned objects are collected and default objects are made.
+    pub fn has_controllers(&self) -> bool {
+        !self.flavour.is_peer() || self.controllers.is_some()
+    }
+
+    /// The command line that started Pintle, for a test that starts a second one on the same data.
+    pub fn same_again(&self) -> Option<Command> {
+        if self.flavour != Flavour::Embedded {
+            return None;
+        }
+        let mut command = Command::new(programs::pintle());
+        command
+            .arg(format!("--data-dir={}", self.data_directory().display()))
+            .arg("--secure-port=0")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        Some(command)
+    }
+
+    /// Where Pintle keeps its objects and keys.
+    pub fn data_directory(&self) -> PathBuf {
+        self.directory().join("data")
+    }
+
+    fn command(&self) -> Command {
+        let port = match &self.address {
+            Some(address) => address.url.rsplit(':').next().unwrap_or("0").to_owned(),
+            None => "0".to_owned(),
+        };
+        let mut command = Command::new(programs::pintle());
+        command
+            .arg(format!("--data-dir={}", self.data_directory().display()))
+            .arg(format!("--secure-port={port}"));
+        if let Some(etcd) = &self.etcd {
+            command.arg(format!("--etcd-servers={}", etcd.url));
+        }
+        command
+    }
+
+    /// Asks the server to end, as a service manager does, and says how it went.
+    pub fn stop(&mut self) -> ExitStatus {
+        self.process.take().expect("the server is running").stop()
+    }
+
+    /// `kill -9`.
+    pub fn kill(&mut self) {
+        self.process.take().expect("the server is running").kill();
+    }
+
+    pub fn flavour(&self) -> &Flavour {
+        &self.flavour
+    }
+
+    /// `https://host:port`
+    pub fn url(&self) -> &str {
+        &self.address().url
+    }
+
+    /// The administrator's.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.address().kubeconfig
+    }
+
+    /// A directory for a test's own files, gone with the server.
+    pub fn scratch(&self, name: &str) -> PathBuf {
+        directory(&directory(self.directory(), "scratch"), name)
+    }
+
+    /// A raw client, as the administrator, over HTTP/1.1.
+    pub fn http(&self) -> Http {
+        Http::new(self.kubeconfig())
+    }
+
+    pub fn kubectl(&self, version: Version) -> Kubectl<'_> {
+        Kubectl::new(self, version)
+    }
+
+    /// kube-rs, as the administrator. Made per test: it belongs to the runtime it is made on.
+    pub async fn kube(&self) -> kube::Client {
+        let file = Kubeconfig::read_from(self.kubeconfig()).expect("the kubeconfig can be read");
+        let config = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
+            .await
+            .expect("kube-rs understands the kubeconfig");
+        kube::Client::try_from(config).expect("kube-rs can be set up")
+    }
+
+    /// A new namespace whose name begins with what it is for.
+    pub fn namespace(&self, purpose: &str) -> String {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("{purpose}-{}", COUNT.fetch_add(1, Ordering::Relaxed));
+        let namespace = json!({"metadata": {"name": name}});
+        self.http().post("/api/v1/namespaces", &namespace).expect(201);
+        name
+    }
+
+    pub(crate) fn directory(&self) -> &Path {
+        self.janitor.directory()
+    }
+
+    fn address(&self) -> &Address {
+        self.address.as_ref().expect("a server has an address once it was ready")
+    }
+}
+
+/// The one line that says where the server is, and how to try it:
+/// `… https://host:port … kubectl --kubeconfig <path> get ns`.
+fn ready_line(line: &str) -> Option<Address> {
+    let unquoted = |word: &str| word.trim_matches(['`', '\'', '"', ',', '.', ':', ';']).to_owned();
+    let mut words = line.split_whitespace();
+    let url = unquoted(words.clone().find(|word| unquoted(word).starts_with("https://"))?);
+    words.find(|word| *word == "--kubeconfig")?;
+    Some(Address { url, kubeconfig: unquoted(words.next()?).into() })
+}
+
+/// The server that tests share, seen from one test: when the test fails, what the server printed in
+/// the meantime is shown with it.
+pub struct Shared {
+    server: &'static Server,
+    log_from: u64,
+}
+
+/// The server for all tests that neither stop it nor need it to themselves. They keep out of each
+/// other's way by working in namespaces of their own.
+pub fn shared() -> Shared {
+    // A server that does not start poisons the lock, so that the other tests fail at once.
+    static SHARED: Mutex<Option<&'static Server>> = Mutex::new(None);
+    let server = *SHARED
+        .lock()
+        .expect("the shared server starts; the first test that failed says why it did not")
+        .get_or_insert_with(|| Box::leak(Box::new(Server::start())));
+    let log_from = server.process.as_ref().map_or(0, Process::log_bytes);
+    Shared { server, log_from }
+}
+
+impl Deref for Shared {
+    type Target = Server;
+
+    fn deref(&self) -> &Server {
+        self.server
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if std::thread::panicking()
+            && let Some(process) = &self.server.process
+        {
+            eprintln!("--- the server meanwhile:\n{}", process.log_since(self.log_from));
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if std::thread::panicking()
+            && let Some(process) = &self.process
+        {
+            eprintln!("--- the server's log:\n{}", process.log_since(0));
+        }
+    }
+}

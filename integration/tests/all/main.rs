@@ -1,0 +1,32 @@
+//! The tests over HTTP, in one binary so that they share one server. A module is a way to talk to
+//! the server; each test works in a namespace of its own. No test sleeps: they wait for events.
+
+mod bad_input;
+mod kube_rs;
+mod kubectl_create;
+mod kubectl_get;
+mod kubectl_watch;
+mod kubectl_write;
+mod lifecycle;
+mod raw;
+
+use integration::{Kubectl, Version, shared};
+
+/// Walks a journey once with each kubectl, each time in a fresh namespace.
+fn with_each_kubectl(purpose: &str, journey: impl Fn(&Kubectl<'_>)) {
+    let server = shared();
+    for version in [Version::Current, Version::Old] {
+        // Shown only when the journey ends badly.
+        eprintln!("kubectl: {version:?}");
+        let namespace = server.namespace(purpose);
+        journey(&server.kubectl(version).in_namespace(&namespace));
+    }
+}
+
+/// Panics unless all parts are in the text, naming the one that is not.
+#[track_caller]
+fn assert_contains(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "{part:?} is missing in:\n{text}");
+    }
+}
