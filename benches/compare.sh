@@ -34,10 +34,17 @@ etcd_peer_port=${BENCH_ETCD_PEER_PORT:-23800}
 port=${BENCH_PORT:-26443}
 token=pintle-bench-token
 
+# The servers in the order they have to end: kube-apiserver cannot say goodbye without its etcd.
 pids=
 stop() {
-    for pid in $pids; do kill "$pid" 2>/dev/null || true; done
-    for pid in $pids; do wait "$pid" 2>/dev/null || true; done
+    for pid in $pids; do
+        kill "$pid" 2>/dev/null || continue
+        (sleep 20 && kill -KILL "$pid") >/dev/null 2>&1 &
+        watchdog=$!
+        wait "$pid" 2>/dev/null || true
+        kill "$watchdog" 2>/dev/null || true
+        wait "$watchdog" 2>/dev/null || true
+    done
     pids=
 }
 trap stop EXIT
@@ -56,26 +63,15 @@ start_etcd() {
     sleep 1
 }
 
-# Waits until the server at the port is ready: a start of zero scenarios would not do.
-wait_ready() {
-    tries=0
-    until curl -sk --max-time 2 "https://127.0.0.1:$port/readyz" 2>/dev/null | grep -q '^ok$'; do
-        tries=$((tries + 1))
-        [ "$tries" -lt 300 ] || { echo "compare.sh: $1 is not ready; see $out" >&2; exit 1; }
-        sleep 0.2
-    done
-    # Caches fill and defaults are written in the first moments.
-    sleep 2
-}
-
-# kube-apiserver's files: a ServiceAccount key and one user in system:masters.
+# Both servers know one user, in system:masters, by a token; kube-apiserver needs a ServiceAccount key.
 openssl genrsa -out "$out/sa.key" 2048 2>/dev/null
 echo "$token,bench,bench,\"system:masters\"" >"$out/tokens.csv"
-kube_flags="--etcd-servers=http://127.0.0.1:$etcd_port --bind-address=127.0.0.1 --secure-port=$port \
---cert-dir=$out/kube-certs --token-auth-file=$out/tokens.csv --authorization-mode=Node,RBAC \
+common_flags="--bind-address=127.0.0.1 --secure-port=$port --token-auth-file=$out/tokens.csv \
+--authorization-mode=Node,RBAC"
+kube_flags="$common_flags --etcd-servers=http://127.0.0.1:$etcd_port --cert-dir=$out/kube-certs \
 --service-cluster-ip-range=10.0.0.0/16 --service-account-issuer=https://kubernetes.default.svc \
 --service-account-key-file=$out/sa.key --service-account-signing-key-file=$out/sa.key"
-pintle_flags="--bind-address=127.0.0.1 --secure-port=$port --token-auth-file=$out/tokens.csv ${PINTLE_ARGS:-}"
+pintle_flags="$common_flags ${PINTLE_ARGS:-}"
 
 if [ "$starts" -gt 0 ]; then
     start_etcd start
@@ -94,7 +90,6 @@ start_etcd run
 "$bin/kube-apiserver" $kube_flags >"$out/kube-apiserver.log" 2>&1 &
 server_pid=$!
 pids="$server_pid $pids"
-wait_ready kube-apiserver
 "$bench" run --server "kube-apiserver=https://127.0.0.1:$port" --token "$token" \
     --pid "$server_pid" --pid "$etcd_pid" --json "$out/kube-apiserver.json" "$@"
 stop
@@ -103,7 +98,6 @@ stop
 "$pintle" $pintle_flags --data-dir="$out/pintle-data" >"$out/pintle.log" 2>&1 &
 server_pid=$!
 pids=$server_pid
-wait_ready pintle
 "$bench" run --server "pintle=https://127.0.0.1:$port" --token "$token" \
     --pid "$server_pid" --json "$out/pintle.json" "$@"
 stop

@@ -120,6 +120,13 @@ impl Client {
         Ok(client)
     }
 
+    /// A client with one connection to a server that says it is ready; an error if it does not.
+    pub(crate) async fn ready(target: &Target) -> Result<Self> {
+        let client = Self::connect(target, 1).await?;
+        client.ok(&Call::get("/readyz"), Keep::Nothing).await?;
+        Ok(client)
+    }
+
     /// Replaces connections that the server has closed, so that one scenario cannot spoil the next.
     pub(crate) async fn heal(&mut self) -> Result<()> {
         for connection in &mut self.connections {

@@ -71,6 +71,6 @@ fn compare(files: &[String]) -> Result<()> {
     };
     let baseline = report::Results::read(baseline)?;
     let candidate = report::Results::read(candidate)?;
-    print!("{}", report::ratio_table(&baseline, &candidate));
+    println!("{}", report::ratio_table(&baseline, &candidate));
     Ok(())
 }

@@ -1,11 +1,11 @@
 //! `pintle-bench run`: the chosen scenarios on each server, one server after the other.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 
 use crate::args::{RunArgs, ServerArgs};
-use crate::client::{Call, Keep, Target};
+use crate::client::{Call, Client, Keep, Target};
 use crate::kubeconfig::Credentials;
 use crate::report::{self, Results};
 use crate::scenarios::{self, Scenario, Sizes, World};
@@ -37,6 +37,7 @@ pub(crate) async fn run(args: &RunArgs) -> Result<()> {
 async fn run_server(server: &ServerArgs, sizes: Sizes, chosen: &[&Scenario]) -> Result<Results> {
     let credentials = Credentials::load(&server.credentials)?;
     let target = Target::new(&server.url, &credentials)?;
+    wait_until_ready(&target).await?;
     let mut world = World::new(&target, &server.pids, sizes).await?;
     let version = version(&world).await?;
     world.reset().await.context("preparing the namespaces")?;
@@ -50,8 +51,28 @@ async fn run_server(server: &ServerArgs, sizes: Sizes, chosen: &[&Scenario]) -> 
     Ok(Results { server: server.name.clone(), version, cores, rows })
 }
 
+/// A server that was launched a moment ago may be named as well.
+async fn wait_until_ready(target: &Target) -> Result<()> {
+    let begun = Instant::now();
+    let mut tries = 0;
+    while let Err(error) = Client::ready(target).await {
+        tries += 1;
+        anyhow::ensure!(begun.elapsed() < READY_MAX, "not ready: {error:#}");
+        tokio::time::sleep(READY_POLL_EVERY).await;
+    }
+    if tries > 0 {
+        // Its caches fill and its defaults are written in the first moments.
+        tokio::time::sleep(SETTLE).await;
+    }
+    Ok(())
+}
+
 async fn version(world: &World) -> Result<String> {
     let answer = world.client.ok(&Call::get("/version"), Keep::All).await?;
     let version: serde_json::Value = serde_json::from_slice(&answer.kept)?;
     Ok(version["gitVersion"].as_str().unwrap_or("unknown version").to_owned())
 }
+
+const READY_MAX: Duration = Duration::from_mins(1);
+const READY_POLL_EVERY: Duration = Duration::from_millis(200);
+const SETTLE: Duration = Duration::from_secs(2);

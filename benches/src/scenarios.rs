@@ -310,6 +310,11 @@ fn row(
     if let Some(failure) = &measured.first_failure {
         notes.push(format!("{} failed, the first: {failure}", measured.failed));
     }
+    // Nobody serves requests without CPU: the figures would be of something else.
+    let is_server = cost.server_cpu_ms.is_none_or(|cpu| cpu > 0.0);
+    if !is_server {
+        notes.push("the --pid processes did not work: is a wrapper named?".to_owned());
+    }
     notes.retain(|note| !note.is_empty());
     let note = notes.join("; ");
     if measured.done == 0 {
@@ -323,9 +328,9 @@ fn row(
         ops_per_s: Some(ops as f64 / measured.elapsed.as_secs_f64()),
         p50_ms: measured.latencies.quantile_ms(0.5),
         p99_ms: measured.latencies.quantile_ms(0.99),
-        cpu_ms_per_op: cost.server_cpu_ms.map(|cpu| cpu / ops as f64),
-        rss_mb: cost.rss_peak_mb,
-        rss_extra_mb: cost.rss_extra_mb,
+        cpu_ms_per_op: cost.server_cpu_ms.filter(|_| is_server).map(|cpu| cpu / ops as f64),
+        rss_mb: cost.rss_peak_mb.filter(|_| is_server),
+        rss_extra_mb: cost.rss_extra_mb.filter(|_| is_server),
         bytes_per_op: Some(measured.bytes as f64 / ops as f64),
         client_load: cost.client_load,
         note,
@@ -371,5 +376,47 @@ mod tests {
         );
         assert_eq!(names(&[]).unwrap().len(), SCENARIOS.len());
         assert!(names(&["gte"]).is_err());
+    }
+
+    #[test]
+    fn a_row_has_only_figures_that_mean_something() {
+        let measured = |done, failed| Measured {
+            done,
+            failed,
+            bytes: 1000,
+            elapsed: Duration::from_secs(2),
+            first_failure: (failed > 0).then(|| Failure { code: None, message: "no".to_owned() }),
+            ..Measured::default()
+        };
+        let cost = |cpu| Cost {
+            server_cpu_ms: cpu,
+            rss_peak_mb: Some(50.0),
+            rss_extra_mb: Some(1.0),
+            client_load: None,
+        };
+        let cases = [
+            (10, 0, Some(30.0), (Some(5.0), Some(3.0), Some(50.0)), ""),
+            (10, 0, None, (Some(5.0), None, Some(50.0)), ""),
+            (10, 2, Some(30.0), (Some(5.0), Some(3.0), Some(50.0)), "2 failed, the first: no"),
+            (
+                0,
+                2,
+                Some(30.0),
+                (None, None, None),
+                "n/a: nothing succeeded; 2 failed, the first: no",
+            ),
+            (
+                10,
+                0,
+                Some(0.0),
+                (Some(5.0), None, None),
+                "the --pid processes did not work: is a wrapper named?",
+            ),
+        ];
+        for (done, failed, cpu, figures, note) in cases {
+            let row = row("x", "x", measured(done, failed), &cost(cpu), 1, String::new());
+            assert_eq!((row.ops_per_s, row.cpu_ms_per_op, row.rss_mb), figures, "{note}");
+            assert_eq!(row.note, note);
+        }
     }
 }

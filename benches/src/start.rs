@@ -101,9 +101,7 @@ async fn wait_until_ready(args: &StartArgs, server: &mut Server, begun: Instant)
 async fn ask_ready(args: &StartArgs) -> Result<Client> {
     let credentials = Credentials::load(&args.credentials)?;
     let url = args.url.as_ref().or(credentials.server.as_ref()).context("no URL")?;
-    let client = Client::connect(&Target::new(url, &credentials)?, 1).await?;
-    client.ok(&Call::get("/readyz"), Keep::Nothing).await?;
-    Ok(client)
+    Client::ready(&Target::new(url, &credentials)?).await
 }
 
 fn git_version(body: &[u8]) -> Option<String> {
