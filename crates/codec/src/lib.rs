@@ -5,6 +5,7 @@
 
 pub mod base64;
 pub mod json;
+pub mod negotiate;
 pub mod scan;
 #[cfg(test)]
 mod testing;
