@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures_core::Stream;
+use futures_util::StreamExt as _;
 use http_body::{Frame, SizeHint};
 
 use crate::gzip::GzipChunks;
@@ -112,6 +113,15 @@ impl Body {
             Source::Full(bytes) => Some(bytes),
             _ => None,
         }
+    }
+
+    /// Lets the events end when `end` comes; other bodies have an end of their own.
+    #[must_use]
+    pub fn until(mut self, end: impl Future<Output = ()> + Send + 'static) -> Self {
+        if let Source::Events(events) = self.source {
+            self.source = Source::Events(Box::pin(events.take_until(end)));
+        }
+        self
     }
 
     /// Whether this body goes on for as long as events come.

@@ -18,8 +18,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use futures_util::future::BoxFuture;
 use futures_util::task::AtomicWaker;
-use http::header::CONNECTION;
-use http::{Request, Response};
+use http::header::{CONNECTION, CONTENT_TYPE, HOST};
+use http::{HeaderValue, Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
@@ -257,6 +257,9 @@ async fn answer(
     http2: bool,
 ) -> Result<Response<Body>, Infallible> {
     let active = activity.begin();
+    if let Some(refused) = refuse_bad_host(&request) {
+        return Ok(refused);
+    }
     let mut response = handler.handle(request, peer.clone()).await;
     // HTTP/2 has no such header; Go's library, and so the filters of kube-apiserver, mean GOAWAY by it.
     if http2 && response.headers_mut().remove(CONNECTION).is_some_and(|value| value == "close") {
@@ -264,6 +267,24 @@ async fn answer(
     }
     response.body_mut().hold(active);
     Ok(response)
+}
+
+/// An HTTP/1.1 request must say once which host it is for; two hosts are how a proxy in front is fooled.
+fn refuse_bad_host(request: &Request<Incoming>) -> Option<Response<Body>> {
+    if request.version() != Version::HTTP_11 {
+        return None;
+    }
+    let problem = match request.headers().get_all(HOST).iter().count() {
+        0 => "missing required Host header",
+        1 => return None,
+        _ => "too many Host headers",
+    };
+    let mut response = Response::new(Body::from(format!("400 Bad Request: {problem}")));
+    *response.status_mut() = StatusCode::BAD_REQUEST;
+    let text = HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, text);
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    Some(response)
 }
 
 /// What hyper's connections have in common.

@@ -94,6 +94,21 @@ impl Pki {
         Ok(pki)
     }
 
+    /// Calls [`Pki::ensure`] again and again, for as long as it is polled: a server may run for longer than a certificate.
+    /// Whoever follows the files sees the new ones.
+    pub async fn keep_renewed(data_dir: PathBuf, names: ServerNames, every: Duration) {
+        loop {
+            tokio::time::sleep(every).await;
+            let (data_dir, names) = (data_dir.clone(), names.clone());
+            let renewed = tokio::task::spawn_blocking(move || {
+                Self::ensure(&data_dir, &names, SystemTime::now()).map(drop)
+            });
+            if let Ok(Err(error)) = renewed.await {
+                tracing::error!(%error, "Failed to renew certificates");
+            }
+        }
+    }
+
     fn at(data_dir: &Path) -> Self {
         let file = |name: &str| data_dir.join("pki").join(name);
         Self {

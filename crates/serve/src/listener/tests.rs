@@ -143,6 +143,16 @@ async fn broken_requests_are_refused_in_words() {
         let head = "Content-Type: text/plain; charset=utf-8\r\nConnection: close";
         assert_eq!(answer, format!("HTTP/1.1 {expected}\r\n{head}\r\n\r\n{expected}"));
     }
+    for (host, expected) in [("", "missing required"), ("Host: x\r\nHost: y\r\n", "too many")] {
+        let mut stream = server.client().tls().await;
+        let request = format!("GET /whoami HTTP/1.1\r\n{host}\r\n");
+        stream.write_all(request.as_bytes()).await.expect("written");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.expect("closed in order");
+        assert!(answer.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{answer}");
+        let text = format!("\r\n\r\n400 Bad Request: {expected} Host header");
+        assert!(answer.ends_with(&text) || answer.ends_with(&format!("{text}s")), "{answer}");
+    }
     // An empty 400 of the handler is left alone.
     let mut connection = server.client().connect().await;
     let answer = connection.get("/empty-400").await;

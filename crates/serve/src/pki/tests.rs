@@ -146,6 +146,24 @@ fn only_what_has_to_be_renewed_is_renewed() {
     }
 }
 
+#[tokio::test]
+async fn a_running_server_renews_what_it_needs() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let long_ago = SystemTime::now() - 350 * DAY;
+    let pki = Pki::ensure(dir.path(), &names(), long_ago).expect("made");
+    let old = std::fs::read(&pki.serving_cert).expect("there");
+    let renewing = Pki::keep_renewed(dir.path().to_owned(), names(), Duration::from_millis(1));
+    let renewed = async {
+        while std::fs::read(&pki.serving_cert).expect("there") == old {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::select! {
+        () = renewing => unreachable!("it never ends by itself"),
+        result = tokio::time::timeout(Duration::from_secs(10), renewed) => result.expect("in time"),
+    }
+}
+
 #[test]
 fn a_ca_is_kept_whatever_happens_to_its_parts() {
     let dir = tempfile::tempdir().expect("temporary directory");
