@@ -3,6 +3,7 @@
 //!
 //! Nothing here does I/O or knows async.
 
+pub mod apply;
 mod error;
 mod go_text;
 pub mod json_patch;

@@ -50,10 +50,12 @@ fn merge_map(mut original: Map, mut patch: Map, place: &Place<'_>) -> Result<Map
     retain_keys(&mut original, &mut patch)?;
     merge_ordered_lists(&mut original, &mut patch, place)?;
     for (key, new) in patch {
-        let (key, deletes) = match strip_directive(&key, DELETE_FROM_LIST) {
-            Some(Some(key)) => (key.to_owned(), true),
-            Some(None) => return Err(malformed("invalid patch format of primitive list")),
-            None => (key.to_string(), false),
+        let deletes = key.starts_with(DELETE_FROM_LIST);
+        let key = if deletes {
+            let bad = || malformed("invalid patch format of primitive list");
+            field_of(&key, DELETE_FROM_LIST).ok_or_else(bad)?.into()
+        } else {
+            key
         };
         if new.is_null() {
             original.remove(&key);
@@ -120,9 +122,8 @@ fn merge_ordered_lists(
             Some(Value::Array(order)) => order,
             other => return Err(wrong_type(LIST, &other.unwrap_or_default())),
         };
-        let key = match strip_directive(&directive, SET_ELEMENT_ORDER) {
-            Some(Some(key)) => key,
-            _ => return Err(malformed("invalid patch format of setElementOrder list")),
+        let Some(key) = field_of(&directive, SET_ELEMENT_ORDER) else {
+            return Err(malformed("invalid patch format of setElementOrder list"));
         };
         let old = original.get(key).map(as_list).transpose()?;
         let new = patch.get(key).map(as_list).transpose()?;
@@ -141,11 +142,9 @@ fn as_list(value: &Value) -> Result<&[Value], PatchError> {
     value.as_array().ok_or_else(|| wrong_type(LIST, value))
 }
 
-/// The field that a directive is about: `$deleteFromPrimitiveList/finalizers`. `Some(None)` is a
-/// directive without one.
-fn strip_directive<'a>(key: &'a str, directive: &str) -> Option<Option<&'a str>> {
-    key.starts_with(directive)
-        .then(|| key.split_once('/').filter(|(name, _)| *name == directive).map(|(_, field)| field))
+/// The field that a directive is about: `$deleteFromPrimitiveList/finalizers`.
+fn field_of<'a>(key: &'a str, directive: &str) -> Option<&'a str> {
+    key.strip_prefix(directive)?.strip_prefix('/')
 }
 
 /// Something new has nothing that a null could remove.

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::mem::discriminant;
 
-use meta::{Number, Value, json};
+use meta::{Number, Str, Value, json};
 
 use super::{DELETE, DIRECTIVE, MAP, MERGE, REPLACE, SET_ELEMENT_ORDER};
 use super::{lookup::Field, merge_map, unknown_directive, without_directives, wrong_type};
@@ -56,7 +56,7 @@ pub(super) fn merge_ordered(
     order: &[Value],
     field: &Field<'_>,
 ) -> Result<Vec<Value>, PatchError> {
-    let key = field.merge_key().map(|key| key.as_str());
+    let key = field.merge_key().map(Str::as_str);
     check_order(new.unwrap_or_default(), order, key)?;
     let merged = match (old, new) {
         (Some(old), None) => old.to_vec(),

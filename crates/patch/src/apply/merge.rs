@@ -1,0 +1,165 @@
+//! Merges an applied configuration into an object. Nothing is removed: what the configuration doesn't
+//! mention stays.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use meta::{Map, Str, Value};
+use schema::Schema;
+
+use super::atom::{Items, List, Object, Place, Shape};
+use super::path::PathElement;
+
+pub(super) fn merge(
+    schema: &Schema,
+    place: Place<'_>,
+    live: &Value,
+    config: &Value,
+) -> Result<Value, String> {
+    Ok(Merger { schema }.merge(place, Some(live), Some(config))?.unwrap_or_default())
+}
+
+/// None: there are several, and nobody can say which one is meant.
+type ByElement<'v> = BTreeMap<PathElement, Option<&'v Value>>;
+
+struct Merger<'a> {
+    schema: &'a Schema,
+}
+
+impl Merger<'_> {
+    fn merge(
+        &self,
+        place: Place<'_>,
+        live: Option<&Value>,
+        config: Option<&Value>,
+    ) -> Result<Option<Value>, String> {
+        let Some(config) = config else { return Ok(live.cloned()) };
+        match place.atom(self.schema).shape(Some(config)) {
+            Shape::Scalar(_) => Ok(Some(config.clone())),
+            Shape::List(list) => self.merge_lists(list, live, config),
+            Shape::Map(object) => self.merge_maps(object, live, config),
+        }
+    }
+
+    fn merge_maps(
+        &self,
+        object: Object<'_>,
+        live: Option<&Value>,
+        config: &Value,
+    ) -> Result<Option<Value>, String> {
+        let was = live.and_then(Value::as_object).filter(|map| !map.is_empty());
+        let is = config.as_object().filter(|map| !map.is_empty());
+        if object.atomic || was.is_none() && is.is_none() {
+            return Ok(Some(config.clone()));
+        }
+        let mut names: Vec<&Str> = [was, is].into_iter().flatten().flat_map(Map::keys).collect();
+        names.sort_unstable();
+        names.dedup();
+        let mut pairs = Vec::with_capacity(names.len());
+        for name in names {
+            let get = |map: Option<&'_ Map>| map.and_then(|map| map.get(name)).cloned();
+            let (was, is) = (get(was), get(is));
+            let merged = self
+                .merge(object.member(name), was.as_ref(), is.as_ref())
+                .map_err(|why| format!(".{name}{why}"))?;
+            pairs.extend(merged.map(|value| (name.clone(), value)));
+        }
+        Ok((!pairs.is_empty()).then(|| Map::from_pairs(pairs).into()))
+    }
+
+    fn merge_lists(
+        &self,
+        list: List<'_>,
+        live: Option<&Value>,
+        config: &Value,
+    ) -> Result<Option<Value>, String> {
+        let was = live.and_then(Value::as_array).unwrap_or_default();
+        let is = config.as_array().unwrap_or_default();
+        if matches!(list.kind, Items::Atomic) || was.is_empty() && is.is_empty() {
+            return Ok(Some(config.clone()));
+        }
+        let merged = self.merge_items(list, was, is)?;
+        Ok((!merged.is_empty()).then_some(Value::Array(merged)))
+    }
+
+    /// Items keep the order of the configuration; those that only the live list has stay between the
+    /// neighbours that they had.
+    fn merge_items(
+        &self,
+        list: List<'_>,
+        live: &[Value],
+        config: &[Value],
+    ) -> Result<Vec<Value>, String> {
+        let (live_elements, live_by) = self.index(list, live, true)?;
+        let (elements, by) = self.index(list, config, false)?;
+        let merge = |element: &PathElement, live: Option<&Value>, config: Option<&Value>| {
+            self.merge(list.item, live, config).map_err(|why| format!("{element}{why}"))
+        };
+        let mut shared = elements.iter().filter(|element| live_by.contains_key(*element));
+        let mut next_shared = shared.next();
+        let mut merged_elements = BTreeSet::new();
+        let mut merged = Vec::with_capacity(live.len().max(config.len()));
+        let (mut l, mut c) = (0, 0);
+        while l < live_elements.len() || c < elements.len() {
+            if let (Some(old), Some(new)) = (live_elements.get(l), elements.get(c)) {
+                if old == new {
+                    merged_elements.insert(new);
+                    merged.extend(merge(new, live_by[old], by[new])?);
+                    l += 1;
+                    c += 1;
+                    next_shared = shared.next();
+                    continue;
+                }
+                if by.contains_key(old) && next_shared.is_some_and(|next| next != old) {
+                    // The configuration has it too, but later.
+                    l += 1;
+                    continue;
+                }
+            }
+            if let Some(old) = live_elements.get(l) {
+                if !by.contains_key(old) {
+                    merged.push(live[l].clone());
+                    l += 1;
+                    continue;
+                }
+                if merged_elements.contains(old) {
+                    l += 1;
+                }
+            }
+            if let Some(new) = elements.get(c) {
+                merged_elements.insert(new);
+                merged.extend(merge(new, live_by.get(new).copied().flatten(), by[new])?);
+                c += 1;
+                if next_shared == Some(new) {
+                    next_shared = shared.next();
+                }
+            }
+        }
+        Ok(merged)
+    }
+
+    /// The steps to the items of a list, and the items by step. In a live list there may be duplicates,
+    /// left over from before there were rules; those are not merged with anything.
+    fn index<'v>(
+        &self,
+        list: List<'_>,
+        items: &'v [Value],
+        duplicates: bool,
+    ) -> Result<(Vec<PathElement>, ByElement<'v>), String> {
+        let mut elements = Vec::with_capacity(items.len());
+        let mut by_element = BTreeMap::new();
+        for (at, item) in items.iter().enumerate() {
+            let element =
+                list.element(self.schema, item).map_err(|why| format!(": element {at}: {why}"))?;
+            if by_element.contains_key(&element) {
+                if !duplicates {
+                    return Err(format!(": duplicate entries for key {element}"));
+                }
+                by_element.insert(element.clone(), None);
+            } else {
+                by_element.insert(element.clone(), Some(item));
+            }
+            elements.push(element);
+        }
+        Ok((elements, by_element))
+    }
+}

@@ -1,0 +1,79 @@
+//! Owners of `spec.replicas` through the scale subresource, which shows one field of its parent under
+//! another path and version.
+
+use std::collections::BTreeMap;
+
+use meta::Value;
+
+use super::managed::{self, Owner, Owners};
+use super::path::{Path, PathElement};
+use super::set::Set;
+
+/// Where each version of the parent has its number of replicas. None: a version without scale.
+pub type ReplicasPaths = BTreeMap<String, Option<Path>>;
+
+const SCALE_VERSION: &str = "autoscaling/v1";
+
+/// Writes the owners of the replicas of `parent` into its scale.
+pub fn scale_to_subresource(
+    parent: &Value,
+    scale: &mut Value,
+    paths: &ReplicasPaths,
+) -> Result<(), String> {
+    let mut owners = Owners::new();
+    for (id, owner) in managed::decode(parent)? {
+        let path = paths.get(&owner.api_version).and_then(Option::as_ref);
+        if path.is_some_and(|path| owner.set.has(path)) {
+            let (api_version, set) = (SCALE_VERSION.to_owned(), Set::of(&[REPLICAS]));
+            owners.insert(id, Owner { api_version, set, ..owner });
+        }
+    }
+    managed::encode(scale, &owners);
+    Ok(())
+}
+
+/// Brings the owners that a write to the scale left behind into `parent`, whose version is
+/// `api_version`.
+pub fn scale_to_parent(
+    scale: &Value,
+    parent: &mut Value,
+    api_version: &str,
+    paths: &ReplicasPaths,
+) -> Result<(), String> {
+    let parent_owners = managed::decode(parent)?;
+    let mut scale_owners = managed::decode(scale)?;
+    let mut owners = Owners::new();
+    for (id, owner) in &parent_owners {
+        let Some(path) = paths.get(&owner.api_version) else { continue };
+        let owned = path.as_ref().filter(|path| owner.set.has(path));
+        let mut owner = owner.clone();
+        if let Some(path) = owned
+            && scale_owners.remove(id).is_none()
+        {
+            // Somebody else set the replicas.
+            owner.set = owner.set.difference(&single(path));
+        }
+        if !owner.set.is_empty() {
+            owners.insert(id.clone(), owner);
+        }
+    }
+    let replicas: Path = REPLICAS.iter().map(|name| PathElement::field(name)).collect();
+    let path = paths.get(api_version).cloned().flatten().unwrap_or_default();
+    for (id, owner) in scale_owners {
+        if owner.set.has(&replicas) {
+            let time = parent_owners.get(&id).map(|owner| owner.time.clone()).unwrap_or_default();
+            let api_version = api_version.to_owned();
+            owners.insert(id, Owner { api_version, set: single(&path), time, ..owner });
+        }
+    }
+    managed::encode(parent, &owners);
+    Ok(())
+}
+
+const REPLICAS: &[&str] = &["spec", "replicas"];
+
+fn single(path: &[PathElement]) -> Set {
+    let mut set = Set::default();
+    set.insert(path);
+    set
+}

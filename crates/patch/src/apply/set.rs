@@ -1,0 +1,402 @@
+//! A set of fields: what a manager owns. `FieldsV1` is its text form.
+
+use std::cmp::Ordering;
+
+use meta::{Map, Str, Value, json};
+
+use super::path::{Path, PathElement};
+
+/// A tree: members are in the set themselves, children lead to members further down. Both are
+/// sorted, and no child is empty (other than by reading a set that a client wrote).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Set {
+    pub(super) members: Vec<PathElement>,
+    pub(super) children: Vec<(PathElement, Set)>,
+}
+
+impl Set {
+    /// The set of these fields, without their parents: `of(&[&["metadata", "labels"]])`.
+    pub fn of(paths: &[&[&str]]) -> Self {
+        let mut set = Self::default();
+        for path in paths {
+            set.insert(&path.iter().map(|name| PathElement::field(name)).collect::<Path>());
+        }
+        set
+    }
+
+    /// The root is never in a set: nobody owns a whole object.
+    pub fn insert(&mut self, path: &[PathElement]) {
+        match path {
+            [] => {}
+            [last] => {
+                if let Err(at) = self.members.binary_search(last) {
+                    self.members.insert(at, last.clone());
+                }
+            }
+            [first, rest @ ..] => self.descend(first).insert(rest),
+        }
+    }
+
+    fn descend(&mut self, element: &PathElement) -> &mut Self {
+        let at = match self.find_child(element) {
+            Ok(at) => at,
+            Err(at) => {
+                self.children.insert(at, (element.clone(), Self::default()));
+                at
+            }
+        };
+        &mut self.children[at].1
+    }
+
+    fn find_child(&self, element: &PathElement) -> Result<usize, usize> {
+        self.children.binary_search_by(|(probe, _)| probe.cmp(element))
+    }
+
+    pub fn child(&self, element: &PathElement) -> Option<&Self> {
+        self.find_child(element).ok().map(|at| &self.children[at].1)
+    }
+
+    pub fn has_member(&self, element: &PathElement) -> bool {
+        self.members.binary_search(element).is_ok()
+    }
+
+    pub fn has(&self, path: &[PathElement]) -> bool {
+        match path {
+            [] => false,
+            [last] => self.has_member(last),
+            [first, rest @ ..] => self.child(first).is_some_and(|child| child.has(rest)),
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.members.is_empty() && self.children.iter().all(|(_, child)| child.is_empty())
+    }
+
+    #[must_use]
+    pub fn union(&self, other: &Self) -> Self {
+        let mut children = Vec::with_capacity(self.children.len().max(other.children.len()));
+        for (element, mine, theirs) in zip(&self.children, &other.children) {
+            let child = match (mine, theirs) {
+                (Some(mine), Some(theirs)) => mine.union(theirs),
+                (Some(one), None) | (None, Some(one)) => one.clone(),
+                (None, None) => continue,
+            };
+            children.push((element.clone(), child));
+        }
+        let mut members = self.members.clone();
+        members.extend(other.members.iter().filter(|element| !self.has_member(element)).cloned());
+        members.sort();
+        Self { members, children }
+    }
+
+    #[must_use]
+    pub fn intersection(&self, other: &Self) -> Self {
+        let members = self.members.iter().filter(|element| other.has_member(element));
+        let both = zip(&self.children, &other.children).into_iter();
+        let children = both.filter_map(|(element, mine, theirs)| {
+            let child = mine?.intersection(theirs?);
+            (!child.is_empty()).then(|| (element.clone(), child))
+        });
+        Self { members: members.cloned().collect(), children: children.collect() }
+    }
+
+    /// Without the members of the other set. What is below one of them stays.
+    #[must_use]
+    pub fn difference(&self, other: &Self) -> Self {
+        self.subtract(other, false)
+    }
+
+    /// Without the members of the other set and everything below them.
+    #[must_use]
+    pub fn recursive_difference(&self, other: &Self) -> Self {
+        self.subtract(other, true)
+    }
+
+    fn subtract(&self, other: &Self, recursive: bool) -> Self {
+        let members = self.members.iter().filter(|element| !other.has_member(element));
+        let children = self.children.iter().filter_map(|(element, child)| {
+            if recursive && other.has_member(element) {
+                return None;
+            }
+            let child = match other.child(element) {
+                Some(theirs) => child.subtract(theirs, recursive),
+                None => return Some((element.clone(), child.clone())),
+            };
+            (!child.is_empty()).then(|| (element.clone(), child))
+        });
+        Self { members: members.cloned().collect(), children: children.collect() }
+    }
+
+    /// Only members that nothing is below of.
+    #[must_use]
+    pub fn leaves(&self) -> Self {
+        let members = self.members.iter().filter(|element| self.find_child(element).is_err());
+        let children =
+            self.children.iter().map(|(element, child)| (element.clone(), child.leaves()));
+        Self { members: members.cloned().collect(), children: children.collect() }
+    }
+
+    /// Only what begins with one of these patterns; in a pattern, `None` stands for any step.
+    #[must_use]
+    pub fn including(&self, patterns: &[&[Option<PathElement>]]) -> Self {
+        if patterns.iter().any(|pattern| pattern.is_empty()) {
+            return self.clone();
+        }
+        let below = |element: &PathElement| -> Vec<&[Option<PathElement>]> {
+            let fits = |pattern: &&&[Option<PathElement>]| {
+                pattern[0].as_ref().is_none_or(|step| step == element)
+            };
+            patterns.iter().filter(fits).map(|pattern| &pattern[1..]).collect()
+        };
+        let members = self.members.iter().filter(|element| !below(element).is_empty());
+        let children = self.children.iter().filter_map(|(element, child)| {
+            let child = child.including(&below(element));
+            (!child.is_empty()).then(|| (element.clone(), child))
+        });
+        Self { members: members.cloned().collect(), children: children.collect() }
+    }
+
+    /// Every path, members of a level before what is below them.
+    pub fn paths(&self) -> Vec<Path> {
+        let mut paths = Vec::new();
+        self.collect_paths(&mut Vec::new(), &mut paths);
+        paths
+    }
+
+    fn collect_paths(&self, prefix: &mut Path, paths: &mut Vec<Path>) {
+        for element in &self.members {
+            paths.push(prefix.iter().chain([element]).cloned().collect());
+        }
+        for (element, child) in &self.children {
+            prefix.push(element.clone());
+            child.collect_paths(prefix, paths);
+            prefix.pop();
+        }
+    }
+
+    /// The tree of a `FieldsV1`.
+    pub fn to_value(&self) -> Value {
+        self.value_of_level(false)
+    }
+
+    fn value_of_level(&self, itself: bool) -> Value {
+        let mut pairs: Vec<(Str, Value)> = Vec::new();
+        if itself {
+            pairs.push((".".into(), Value::object()));
+        }
+        for (element, member, child) in self.entries() {
+            let value = child.map_or_else(Value::object, |child| child.value_of_level(member));
+            pairs.push((element.encode().into(), value));
+        }
+        Map::from_pairs(pairs).into()
+    }
+
+    /// The bytes of a `FieldsV1` in upstream's order, which is that of the steps (port 80 before port
+    /// 443) and not that of their texts.
+    pub fn to_json(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.write_level(&mut out, false);
+        out
+    }
+
+    fn write_level(&self, out: &mut Vec<u8>, itself: bool) {
+        out.push(b'{');
+        if itself {
+            out.extend_from_slice(b"\".\":{}");
+        }
+        for (element, member, child) in self.entries() {
+            if out.last() != Some(&b'{') {
+                out.push(b',');
+            }
+            json::write_string(out, &element.encode());
+            out.push(b':');
+            match child {
+                Some(child) => child.write_level(out, member),
+                None => out.extend_from_slice(b"{}"),
+            }
+        }
+        out.push(b'}');
+    }
+
+    /// Steps in order: whether each is a member, and what is below it.
+    fn entries(&self) -> Vec<(&PathElement, bool, Option<&Self>)> {
+        let mut entries: Vec<_> = self
+            .children
+            .iter()
+            .map(|(element, child)| (element, self.has_member(element), Some(child)))
+            .collect();
+        let leaves = self.members.iter().filter(|element| self.find_child(element).is_err());
+        entries.extend(leaves.map(|element| (element, true, None)));
+        entries.sort_by(|a, b| a.0.cmp(b.0));
+        entries
+    }
+
+    /// Reads a `FieldsV1`. Unknown kinds of steps are left out.
+    pub fn from_value(fields: &Value) -> Result<Self, String> {
+        Ok(Self::read_level(fields, 0)?.0.unwrap_or_default())
+    }
+
+    /// What is below, and whether this level itself is a member.
+    fn read_level(fields: &Value, depth: usize) -> Result<(Option<Self>, bool), String> {
+        if depth > DEPTH_MAX {
+            return Err("too deep".to_owned());
+        }
+        let fields = match fields {
+            Value::Object(fields) => fields,
+            Value::Null => return Ok((None, true)),
+            other => return Err(format!("expected an object, got {}", other.type_name())),
+        };
+        let mut set: Option<Self> = None;
+        let mut itself = false;
+        for (key, below) in fields.iter() {
+            if key == "." {
+                itself = true;
+                continue;
+            }
+            let Some(element) = PathElement::decode(key)? else { continue };
+            let (child, member) = Self::read_level(below, depth + 1)?;
+            let set = set.get_or_insert_default();
+            if member {
+                set.members.push(element.clone());
+            }
+            if let Some(child) = child {
+                set.children.push((element, child));
+            }
+        }
+        if let Some(set) = &mut set {
+            set.members.sort();
+            set.members.dedup();
+            set.children.sort_by(|a, b| a.0.cmp(&b.0));
+            // Of two texts for one step the later one wins, as it does upstream.
+            set.children.reverse();
+            set.children.dedup_by(|a, b| a.0 == b.0);
+            set.children.reverse();
+        }
+        let member = itself || set.is_none();
+        Ok((set, member))
+    }
+}
+
+/// Bounds the recursion over what a client may have written.
+const DEPTH_MAX: usize = 256;
+
+type Child = (PathElement, Set);
+
+/// Walks two sorted lists of children side by side.
+fn zip<'a>(
+    mine: &'a [Child],
+    theirs: &'a [Child],
+) -> Vec<(&'a PathElement, Option<&'a Set>, Option<&'a Set>)> {
+    let (mut mine, mut theirs) = (mine.iter().peekable(), theirs.iter().peekable());
+    let mut pairs = Vec::new();
+    loop {
+        let order = match (mine.peek(), theirs.peek()) {
+            (Some(a), Some(b)) => a.0.cmp(&b.0),
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (None, None) => return pairs,
+        };
+        let a = if order.is_le() { mine.next() } else { None };
+        let b = if order.is_ge() { theirs.next() } else { None };
+        if let Some((element, _)) = a.or(b) {
+            pairs.push((element, a.map(|(_, set)| set), b.map(|(_, set)| set)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::json_text::parse;
+
+    fn set(text: &str) -> Set {
+        Set::from_value(&parse(text).unwrap()).unwrap()
+    }
+
+    fn text(set: &Set) -> String {
+        String::from_utf8(set.to_json()).unwrap()
+    }
+
+    #[test]
+    fn fields_are_read_and_written() {
+        let cases = [
+            (r#"{"f:a":{}}"#, r#"{"f:a":{}}"#),
+            (r#"{"f:a":{".":{},"f:b":{}}}"#, r#"{"f:a":{".":{},"f:b":{}}}"#),
+            (r#"{"f:a":{"f:b":{"f:c":{}}}}"#, r#"{"f:a":{"f:b":{"f:c":{}}}}"#),
+            (
+                r#"{"f:p":{"k:{\"port\":443}":{},"k:{\"port\":80}":{".":{},"f:port":{}}}}"#,
+                r#"{"f:p":{"k:{\"port\":80}":{".":{},"f:port":{}},"k:{\"port\":443}":{}}}"#,
+            ),
+            (r#"{"f:a":{"x:new":{}},"f:b":{}}"#, r#"{"f:a":{},"f:b":{}}"#),
+            (r#"{"f:a":{".":{}}}"#, r#"{"f:a":{}}"#),
+            ("{}", "{}"),
+            ("null", "{}"),
+        ];
+        for (given, expected) in cases {
+            assert_eq!(text(&set(given)), expected, "{given}");
+            assert_eq!(Set::from_value(&set(given).to_value()).unwrap(), set(given));
+        }
+        for bad in [r#"{"f":{}}"#, r#"{"f:a":1}"#, "[]"] {
+            assert!(Set::from_value(&parse(bad).unwrap()).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn sets_are_combined() {
+        let a = set(r#"{"f:a":{".":{},"f:b":{},"f:c":{}},"f:d":{}}"#);
+        let b = set(r#"{"f:a":{"f:b":{},"f:e":{}},"f:d":{"f:x":{}}}"#);
+        assert_eq!(
+            text(&a.union(&b)),
+            r#"{"f:a":{".":{},"f:b":{},"f:c":{},"f:e":{}},"f:d":{".":{},"f:x":{}}}"#
+        );
+        assert_eq!(text(&a.intersection(&b)), r#"{"f:a":{"f:b":{}}}"#);
+        assert_eq!(text(&a.difference(&b)), r#"{"f:a":{".":{},"f:c":{}},"f:d":{}}"#);
+        assert_eq!(text(&b.difference(&a)), r#"{"f:a":{"f:e":{}},"f:d":{"f:x":{}}}"#);
+        assert_eq!(text(&b.recursive_difference(&a)), "{}");
+        assert_eq!(text(&a.leaves()), r#"{"f:a":{"f:b":{},"f:c":{}},"f:d":{}}"#);
+        assert!(a.has(&[PathElement::field("a"), PathElement::field("b")]));
+        assert!(!b.has(&[PathElement::field("a")]));
+    }
+
+    #[test]
+    fn a_pattern_selects_a_part() {
+        let a = set(r#"{"f:a":{"k:{\"n\":1}":{".":{},"f:x":{},"f:y":{}}},"f:b":{}}"#);
+        let [name, x] = ["a", "x"].map(|name| Some(PathElement::field(name)));
+        let pattern = [name, None, x];
+        assert_eq!(text(&a.including(&[&pattern])), r#"{"f:a":{"k:{\"n\":1}":{".":{},"f:x":{}}}}"#);
+        assert_eq!(a.including(&[&[]]), a);
+    }
+
+    fn any_set() -> impl Strategy<Value = Set> {
+        let step = prop_oneof![
+            "[abc]".prop_map(|name| PathElement::field(&name)),
+            (0i64..3).prop_map(|number| PathElement::Value(number.into())),
+        ];
+        proptest::collection::vec(proptest::collection::vec(step, 1..4), 0..8).prop_map(|paths| {
+            let mut set = Set::default();
+            for path in paths {
+                set.insert(&path);
+            }
+            set
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn sets_obey_the_laws_of_sets(a in any_set(), b in any_set()) {
+            prop_assert_eq!(&a.union(&b), &b.union(&a));
+            prop_assert_eq!(&a.intersection(&b), &b.intersection(&a));
+            // What is not in b, together with what is in both, is a.
+            prop_assert_eq!(&a.difference(&b).union(&a.intersection(&b)), &a);
+            prop_assert!(a.difference(&b).intersection(&b).is_empty());
+            prop_assert!(a.recursive_difference(&b).difference(&a.difference(&b)).is_empty());
+            for path in a.paths() {
+                prop_assert_eq!(a.intersection(&b).has(&path), b.has(&path));
+                prop_assert_eq!(a.difference(&b).has(&path), !b.has(&path));
+            }
+            prop_assert_eq!(Set::from_value(&a.to_value()).unwrap(), a);
+        }
+    }
+}

@@ -1,0 +1,407 @@
+use meta::{Value, json, value};
+use schema::{Field, Kind, ListKind, Node, Schema, Type, TypeId};
+
+use super::*;
+use crate::json_text::parse;
+
+/// A custom kind with a list of every sort.
+fn foo_schema() -> (Schema, TypeId) {
+    let mut schema = Schema::default();
+    let add = |schema: &mut Schema, fields: Vec<(&str, Node)>| {
+        let mut ty = Type::default();
+        ty.fields = fields
+            .into_iter()
+            .map(|(name, node)| Field { name: name.into(), node, ..Field::default() })
+            .collect();
+        schema.add(ty)
+    };
+    let text = || Node::from(Kind::String);
+    let list = |item: Node, kind| Node::from(Kind::List(Box::new(item), kind));
+    let map = |item: Node| Node::from(Kind::Map(Box::new(item)));
+    let keys = |names: &[&str]| ListKind::Map(names.iter().map(|&name| name.into()).collect());
+
+    let meta = add(
+        &mut schema,
+        vec![
+            ("name", text()),
+            ("namespace", text()),
+            ("uid", text()),
+            ("resourceVersion", text()),
+            ("labels", map(text())),
+            ("annotations", map(text())),
+            ("finalizers", list(text(), ListKind::Set)),
+            ("managedFields", list(Kind::AnyObject.into(), ListKind::Atomic)),
+        ],
+    );
+    let item_id = TypeId(meta.0 + 1);
+    let item = || Node::from(Kind::Object(item_id));
+    let proto = Node { default: Some("TCP".into()), ..text() };
+    add(
+        &mut schema,
+        vec![
+            ("name", text()),
+            ("port", Kind::Int64.into()),
+            ("proto", proto),
+            ("value", text()),
+            ("sub", list(item(), keys(&["name"]))),
+            ("m", map(text())),
+        ],
+    );
+    let nested = add(&mut schema, vec![("a", text()), ("b", item())]);
+    let spec = add(
+        &mut schema,
+        vec![
+            ("num", Kind::Int64.into()),
+            ("str", text()),
+            ("flag", Kind::Bool.into()),
+            ("list", list(item(), keys(&["name"]))),
+            ("ports", list(item(), keys(&["port", "proto"]))),
+            ("set", list(text(), ListKind::Set)),
+            ("atomicList", list(item(), ListKind::Atomic)),
+            ("atomicMap", Node { atomic: true, ..map(text()) }),
+            ("map", map(text())),
+            ("nested", Kind::Object(nested).into()),
+            ("free", Kind::AnyObject.into()),
+            ("any", Kind::Any.into()),
+        ],
+    );
+    let status = add(&mut schema, vec![("phase", text())]);
+    let root = add(
+        &mut schema,
+        vec![
+            ("apiVersion", text()),
+            ("kind", text()),
+            ("metadata", Kind::Object(meta).into()),
+            ("spec", Kind::Object(spec).into()),
+            ("status", Kind::Object(status).into()),
+        ],
+    );
+    (schema, root)
+}
+
+/// A step of a story: who does what with which body, and what managedFields and object come out.
+struct World {
+    schema: Schema,
+    ty: TypeId,
+    live: Option<Value>,
+    clock: u32,
+}
+
+impl World {
+    fn new() -> Self {
+        let (schema, ty) = foo_schema();
+        Self { schema, ty, live: None, clock: 0 }
+    }
+
+    fn body(spec: &str) -> Value {
+        let mut body =
+            value!({"apiVersion": "ex.com/v1", "kind": "Foo", "metadata": {"name": "x"}});
+        body.set_at(&["spec"], parse(spec).unwrap());
+        body
+    }
+
+    fn with<T>(
+        &mut self,
+        name: &str,
+        act: impl FnOnce(&Typing<'_>, &Manager<'_>, &mut Option<Value>) -> T,
+    ) -> T {
+        self.clock += 1;
+        let now = format!("2030-01-01T00:00:{:02}Z", self.clock);
+        let fields = Filter::Except(Set::of(&[&["status"]]));
+        let typing =
+            Typing { schema: &self.schema, ty: self.ty, fields: &fields, versions: &OneVersion };
+        let manager = Manager { name, api_version: "ex.com/v1", subresource: "", now: &now };
+        act(&typing, &manager, &mut self.live)
+    }
+
+    fn apply(&mut self, name: &str, spec: &str, force: bool) -> Result<(), ApplyError> {
+        let body = Self::body(spec);
+        self.with(name, |typing, manager, live| {
+            *live = Some(apply(live.as_ref(), &body, typing, manager, force)?);
+            Ok(())
+        })
+    }
+
+    fn update(&mut self, name: &str, spec: &str) {
+        let mut body = Self::body(spec);
+        self.with(name, |typing, manager, live| {
+            if let Some(old) = live {
+                body.set_at(&["metadata", "uid"], old.str_at(&["metadata", "uid"]));
+            } else {
+                body.set_at(&["metadata", "uid"], "1");
+            }
+            update(live.as_ref(), &mut body, typing, manager);
+            *live = Some(body);
+        });
+    }
+
+    fn spec(&self) -> String {
+        self.live
+            .as_ref()
+            .and_then(|live| live.get("spec"))
+            .map(json::to_string)
+            .unwrap_or_default()
+    }
+
+    /// `manager operation seconds fields`, one line for each owner.
+    fn owners(&self) -> String {
+        let entries = self
+            .live
+            .as_ref()
+            .map_or(&[][..], |live| live.items_at(&["metadata", "managedFields"]));
+        let line = |entry: &Value| {
+            let time = entry.str_at(&["time"]);
+            let seconds = time.get(17..19).unwrap_or("-");
+            let fields = entry.get("fieldsV1").map(json::to_string).unwrap_or_default();
+            format!(
+                "{} {} {seconds} {fields}",
+                entry.str_at(&["manager"]),
+                entry.str_at(&["operation"])
+            )
+        };
+        entries.iter().map(line).collect::<Vec<_>>().join("\n")
+    }
+}
+
+#[track_caller]
+fn check_owners(world: &World, expected: &[&str]) {
+    assert_eq!(world.owners(), expected.join("\n"));
+}
+
+#[test]
+fn an_applier_owns_what_it_mentions_and_gives_up_the_rest() {
+    let mut world = World::new();
+    world
+        .apply(
+            "a",
+            r#"{"num":1,"list":[{"name":"x","value":"1"},{"name":"y"}],"map":{"k":"v"}}"#,
+            false,
+        )
+        .unwrap();
+    check_owners(
+        &world,
+        &[
+            r#"a Apply 01 {"f:spec":{"f:list":{"k:{\"name\":\"x\"}":{".":{},"f:name":{},"f:value":{}},"k:{\"name\":\"y\"}":{".":{},"f:name":{}}},"f:map":{"f:k":{}},"f:num":{}}}"#,
+        ],
+    );
+    world.apply("b", r#"{"list":[{"name":"y"}]}"#, false).unwrap();
+    // b applied what was there: nothing changed, so its entry has no time.
+    world.apply("a", r#"{"list":[{"name":"x"}]}"#, false).unwrap();
+    assert_eq!(world.spec(), r#"{"list":[{"name":"x"},{"name":"y"}]}"#);
+    check_owners(
+        &world,
+        &[
+            r#"b Apply - {"f:spec":{"f:list":{"k:{\"name\":\"y\"}":{".":{},"f:name":{}}}}}"#,
+            r#"a Apply 03 {"f:spec":{"f:list":{"k:{\"name\":\"x\"}":{".":{},"f:name":{}}}}}"#,
+        ],
+    );
+}
+
+#[test]
+fn whoever_updates_a_field_owns_it() {
+    let mut world = World::new();
+    world.update("a", r#"{"num":1,"str":"s","set":["p"]}"#);
+    check_owners(
+        &world,
+        &[r#"a Update 01 {"f:spec":{".":{},"f:num":{},"f:set":{".":{},"v:\"p\"":{}},"f:str":{}}}"#],
+    );
+    world.update("b", r#"{"num":2,"set":["p","q"]}"#);
+    check_owners(
+        &world,
+        &[
+            r#"a Update 01 {"f:spec":{".":{},"f:set":{".":{},"v:\"p\"":{}}}}"#,
+            r#"b Update 02 {"f:spec":{"f:num":{},"f:set":{"v:\"q\"":{}}}}"#,
+        ],
+    );
+    // The same again is no change.
+    let before = world.live.clone();
+    world.update("c", r#"{"num":2,"set":["p","q"]}"#);
+    assert_eq!(world.live, before);
+}
+
+#[test]
+fn conflicts_are_told_or_forced() {
+    let mut world = World::new();
+    world.apply("a", r#"{"num":1,"list":[{"name":"x","value":"1"}]}"#, false).unwrap();
+    let error = world.apply("b", r#"{"num":2}"#, false).unwrap_err();
+    assert_eq!(error.to_string(), r#"Apply failed with 1 conflict: conflict with "a": .spec.num"#);
+    world.update("u", r#"{"num":1,"str":"s","list":[{"name":"x","value":"1"}]}"#);
+    let error = world
+        .apply("b", r#"{"num":2,"str":"t","list":[{"name":"x","value":"2"}]}"#, false)
+        .unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "Apply failed with 3 conflicts: conflicts with \"a\":\n- .spec.num\n- .spec.list[name=\"x\"].value\nconflicts with \"u\" using ex.com/v1:\n- .spec.str"
+    );
+    let ApiError::ApplyConflict { causes, .. } = ApiError::from(error) else {
+        panic!("no conflict")
+    };
+    assert_eq!(causes[2].field, ".spec.str");
+    assert_eq!(causes[2].message, r#"conflict with "u" using ex.com/v1"#);
+    world.apply("b", r#"{"num":2,"str":"t"}"#, true).unwrap();
+    assert_eq!(world.spec(), r#"{"list":[{"name":"x","value":"1"}],"num":2,"str":"t"}"#);
+    check_owners(
+        &world,
+        &[
+            r#"a Apply 01 {"f:spec":{"f:list":{"k:{\"name\":\"x\"}":{".":{},"f:name":{},"f:value":{}}}}}"#,
+            r#"b Apply 05 {"f:spec":{"f:num":{},"f:str":{}}}"#,
+        ],
+    );
+}
+
+#[test]
+fn what_has_one_owner_changes_hands_as_a_whole() {
+    let mut world = World::new();
+    world.apply("a", r#"{"atomicMap":{"x":"1"},"atomicList":[{"name":"p"}]}"#, false).unwrap();
+    let error = world.apply("b", r#"{"atomicMap":{"y":"1"}}"#, false).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        r#"Apply failed with 1 conflict: conflict with "a": .spec.atomicMap"#
+    );
+    world.apply("b", r#"{"atomicMap":{"y":"1"}}"#, true).unwrap();
+    assert_eq!(world.spec(), r#"{"atomicList":[{"name":"p"}],"atomicMap":{"y":"1"}}"#);
+}
+
+#[test]
+fn what_was_there_before_the_first_apply_has_an_owner_of_its_own() {
+    let mut world = World::new();
+    world.update("u", r#"{"num":1}"#);
+    if let Some(live) = &mut world.live {
+        live.remove_at(&["metadata", "managedFields"]);
+    }
+    let error = world.apply("a", r#"{"num":2}"#, false).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        r#"Apply failed with 1 conflict: conflict with "before-first-apply" using ex.com/v1: .spec.num"#
+    );
+}
+
+#[test]
+fn owners_are_forgotten_on_demand_only() {
+    let mut world = World::new();
+    world.apply("a", r#"{"num":1}"#, false).unwrap();
+    let live = world.live.clone().unwrap();
+    for (given, expected) in [("null", 1), ("[]", 0), ("[{}]", 0), (r#"[{"operation":"What"}]"#, 1)]
+    {
+        let mut new = live.clone();
+        new.set_at(&["metadata", "uid"], "1");
+        new.set_at(&["metadata", "managedFields"], parse(given).unwrap());
+        let old = {
+            let mut old = live.clone();
+            old.set_at(&["metadata", "uid"], "1");
+            old
+        };
+        world.with("u", |typing, manager, _| update(Some(&old), &mut new, typing, manager));
+        assert_eq!(new.items_at(&["metadata", "managedFields"]).len(), expected, "{given}");
+    }
+}
+
+#[test]
+fn old_updaters_become_one() {
+    let mut world = World::new();
+    for number in 0..13 {
+        let members: Vec<String> = (0..=number).map(|k| format!(r#""k{k:02}":"v""#)).collect();
+        world.update(&format!("u{number:02}"), &format!(r#"{{"map":{{{}}}}}"#, members.join(",")));
+    }
+    let owners = world.owners();
+    assert_eq!(owners.lines().count(), 10);
+    assert_eq!(
+        owners.lines().next(),
+        Some(
+            r#"ancient-changes Update 04 {"f:spec":{".":{},"f:map":{".":{},"f:k00":{},"f:k01":{},"f:k02":{},"f:k03":{}}}}"#
+        )
+    );
+}
+
+#[test]
+fn configurations_must_fit_the_schema() {
+    let mut world = World::new();
+    let cases = [
+        (r#"{"bogus":1}"#, ".spec.bogus: field not declared in schema"),
+        (r#"{"num":"x"}"#, ".spec.num: expected numeric (int or float), got string"),
+        (r#"{"list":{"a":1}}"#, ".spec.list: expected list, got &{map[a:1]}"),
+        (r#"{"nested":[]}"#, ".spec.nested: expected map, got &{[]}"),
+        (r#"{"flag":"yes"}"#, ".spec.flag: expected boolean, got &{yes}"),
+        (r#"{"set":["a","a"]}"#, r#".spec.set: duplicate entries for key [="a"]"#),
+        (
+            r#"{"list":[{"value":"1"}]}"#,
+            r#".spec.list: element 0: associative list with keys has an element that omits all key fields ["name"] (and doesn't have default values for any key fields)"#,
+        ),
+        (
+            r#"{"set":[null]}"#,
+            ".spec.set: element 0: associative list without keys has an element that's an explicit null",
+        ),
+    ];
+    for (spec, expected) in cases {
+        let error = world.apply("a", spec, false).unwrap_err();
+        let expected =
+            format!("failed to create typed patch object (/x; ex.com/v1, Kind=Foo): {expected}");
+        assert_eq!(error, ApplyError::Untyped(expected));
+    }
+    let mut body = World::body("{}");
+    body.set_at(&["metadata", "managedFields"], Value::Array(Vec::new()));
+    let error = world.with("a", |typing, manager, _| apply(None, &body, typing, manager, false));
+    assert_eq!(error.unwrap_err().to_string(), "metadata.managedFields must be nil");
+    body.set_at(&["apiVersion"], "ex.com/v2");
+    let error = world.with("a", |typing, manager, _| apply(None, &body, typing, manager, false));
+    assert_eq!(error.unwrap_err().to_string(), "invalid object type: ex.com/v2, Kind=Foo");
+}
+
+#[test]
+fn kubectl_moves_on_from_client_side_apply() {
+    let annotation = "kubectl.kubernetes.io/last-applied-configuration";
+    let mut world = World::new();
+    world.update("kubectl-client-side-apply", r#"{"num":1,"str":"s"}"#);
+    let last = json::to_string(&World::body(r#"{"num":1,"str":"old"}"#));
+    world.live.as_mut().unwrap().set_at(&["metadata", "annotations", annotation], last);
+    // It set num and nobody changed it since; str is somebody else's by now.
+    let error = world.apply("kubectl", r#"{"num":2,"str":"t"}"#, false).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        r#"Apply failed with 1 conflict: conflict with "kubectl-client-side-apply" using ex.com/v1: .spec.str"#
+    );
+    assert!(world.apply("other", r#"{"num":2}"#, false).is_err());
+    world.apply("kubectl", r#"{"num":2}"#, false).unwrap();
+    assert_eq!(world.spec(), r#"{"num":2,"str":"s"}"#);
+    assert_eq!(
+        world.live.unwrap().str_at(&["metadata", "annotations", annotation]),
+        "{\"apiVersion\":\"ex.com/v1\",\"kind\":\"Foo\",\"metadata\":{\"name\":\"x\"},\"spec\":{\"num\":2}}\n"
+    );
+}
+
+#[test]
+fn times_alone_are_no_change() {
+    let object = |time: &str, number: i64| value!({"metadata": {"managedFields": [{"manager": "a", "time": time}]}, "spec": {"num": number}});
+    let mut new = object("2030-01-01T00:00:02Z", 1);
+    keep_times_of_unchanged(&object("2030-01-01T00:00:01Z", 1), &mut new);
+    assert_eq!(new, object("2030-01-01T00:00:01Z", 1));
+    let mut new = object("2030-01-01T00:00:02Z", 2);
+    keep_times_of_unchanged(&object("2030-01-01T00:00:01Z", 1), &mut new);
+    assert_eq!(new, object("2030-01-01T00:00:02Z", 2));
+}
+
+#[test]
+fn replicas_change_hands_through_scale() {
+    let path = vec![PathElement::field("spec"), PathElement::field("replicas")];
+    let paths = ReplicasPaths::from([("apps/v1".to_owned(), Some(path))]);
+    let entry = |manager: &str, version: &str, fields: &str| {
+        let mut entry = value!({"operation": "Update", "fieldsType": "FieldsV1"});
+        entry.set_at(&["manager"], manager);
+        entry.set_at(&["apiVersion"], version);
+        entry.set_at(&["fieldsV1"], parse(fields).unwrap());
+        entry
+    };
+    let parent = entry("a", "apps/v1", r#"{"f:spec":{"f:paused":{},"f:replicas":{}}}"#);
+    let mut parent = value!({"metadata": {"managedFields": [(parent)]}});
+    let mut scale = Value::object();
+    scale_to_subresource(&parent, &mut scale, &paths).unwrap();
+    let replicas = r#"{"f:spec":{"f:replicas":{}}}"#;
+    let managed: &[&str] = &["metadata", "managedFields"];
+    assert_eq!(scale.items_at(managed), [entry("a", "autoscaling/v1", replicas)]);
+    scale.set_at(managed, vec![entry("b", "autoscaling/v1", replicas)]);
+    scale_to_parent(&scale, &mut parent, "apps/v1", &paths).unwrap();
+    assert_eq!(
+        parent.items_at(managed),
+        [entry("a", "apps/v1", r#"{"f:spec":{"f:paused":{}}}"#), entry("b", "apps/v1", replicas)]
+    );
+}

@@ -1,0 +1,322 @@
+//! Objects under their schema: checked, turned into the set of their fields, and with parts removed.
+
+use meta::{Map, Value};
+use schema::Schema;
+
+use super::atom::{Atom, Items, List, Object, Place, Scalar, Shape};
+use super::path::PathElement;
+use super::set::Set;
+use crate::go_text;
+
+/// Checks that an object fits its schema: no unknown fields, the right types, no duplicates in lists that
+/// tell their items apart. The error text names every violation.
+pub(super) fn check(schema: &Schema, place: Place<'_>, value: &Value) -> Result<(), String> {
+    let mut violations = Vec::new();
+    Checker { schema, violations: &mut violations }.check(place, value, "", false);
+    match violations.as_slice() {
+        [] => Ok(()),
+        [one] => Err(one.clone()),
+        several => Err(format!("errors:\n  {}", several.join("\n  "))),
+    }
+}
+
+struct Checker<'a> {
+    schema: &'a Schema,
+    violations: &'a mut Vec<String>,
+}
+
+impl Checker<'_> {
+    /// `open` is inherited: below a place that keeps unknown fields, they are kept everywhere.
+    fn check(&mut self, place: Place<'_>, value: &Value, path: &str, open: bool) {
+        let schema = self.schema;
+        match place.atom(schema).shape(Some(value)) {
+            _ if value.is_null() => {}
+            Shape::Scalar(scalar) => self.check_scalar(scalar, value, path),
+            Shape::List(list) => match value {
+                Value::Array(items) => self.check_items(list, items, path, open),
+                other => self.say(path, &format!("expected list, got {}", show(other))),
+            },
+            Shape::Map(object) => match value {
+                Value::Object(map) => self.check_members(object, map, path, open),
+                other => self.say(path, &format!("expected map, got {}", show(other))),
+            },
+        }
+    }
+
+    fn check_scalar(&mut self, scalar: Scalar, value: &Value, path: &str) {
+        let fits = match scalar {
+            Scalar::Number => matches!(value, Value::Number(_)),
+            Scalar::String => matches!(value, Value::String(_)),
+            Scalar::Bool => matches!(value, Value::Bool(_)),
+            Scalar::Any => !matches!(value, Value::Array(_) | Value::Object(_)),
+        };
+        if fits {
+            return;
+        }
+        let why = match scalar {
+            Scalar::Number => {
+                format!("expected numeric (int or float), got {}", go_text::type_name(value))
+            }
+            Scalar::String => {
+                let value = match value {
+                    Value::Object(_) | Value::Array(_) => {
+                        format!("{}{{...}}", go_text::type_name(value))
+                    }
+                    other => go_text::show(other),
+                };
+                format!("expected string, got &value.valueUnstructured{{Value:{value}}}")
+            }
+            Scalar::Bool => format!("expected boolean, got {}", show(value)),
+            Scalar::Any => format!("expected any scalar, got {}", show(value)),
+        };
+        self.say(path, &why);
+    }
+
+    fn check_items(&mut self, list: List<'_>, items: &[Value], path: &str, open: bool) {
+        let mut seen = Set::default();
+        for (at, item) in items.iter().enumerate() {
+            let element = if matches!(list.kind, Items::Atomic) {
+                PathElement::Index(at as i64)
+            } else {
+                match list.element(self.schema, item) {
+                    Ok(element) => element,
+                    Err(why) => return self.say(path, &format!("element {at}: {why}")),
+                }
+            };
+            if seen.has_member(&element) {
+                self.say(path, &format!("duplicate entries for key {element}"));
+            }
+            seen.insert(std::slice::from_ref(&element));
+            self.check(list.item, item, &format!("{path}{element}"), open);
+        }
+    }
+
+    fn check_members(&mut self, object: Object<'_>, map: &Map, path: &str, open: bool) {
+        let open = open || object.ty.is_some_and(|ty| ty.preserve_unknown);
+        for (name, value) in map.iter() {
+            let path = format!("{path}.{name}");
+            if object.field(name).is_none() && object.others.is_none() && !open {
+                // Upstream stops at the first one, so there is only ever one of these in an object.
+                return self.say(&path, "field not declared in schema");
+            }
+            self.check(object.member(name), value, &path, open);
+        }
+    }
+
+    fn say(&mut self, path: &str, why: &str) {
+        self.violations.push(if path.is_empty() {
+            why.to_owned()
+        } else {
+            format!("{path}: {why}")
+        });
+    }
+}
+
+fn show(value: &Value) -> String {
+    format!("&{{{}}}", go_text::show(value))
+}
+
+/// Every leaf, every item and every member of a free map.
+pub(super) fn field_set(schema: &Schema, place: Place<'_>, value: &Value) -> Set {
+    build(schema, place, value).0
+}
+
+/// What is below a value, and whether the value itself is a leaf.
+fn build(schema: &Schema, place: Place<'_>, value: &Value) -> (Set, bool) {
+    match (place.atom(schema).shape(Some(value)), value) {
+        (
+            Shape::Scalar(_)
+            | Shape::List(List { kind: Items::Atomic, .. })
+            | Shape::Map(Object { atomic: true, .. }),
+            _,
+        ) => (Set::default(), true),
+        (Shape::List(list), Value::Array(items)) => (build_items(schema, list, items), false),
+        (Shape::Map(object), Value::Object(map)) => (build_members(schema, object, map), false),
+        _ => (Set::default(), false),
+    }
+}
+
+fn build_members(schema: &Schema, object: Object<'_>, map: &Map) -> Set {
+    let mut set = Set::default();
+    for (name, value) in map.iter() {
+        let (below, leaf) = build(schema, object.member(name), value);
+        let empty = value.is_null() || value.as_object().is_some_and(Map::is_empty);
+        let element = PathElement::Field(name.clone());
+        // Maps are sorted by key, so both lists come out sorted.
+        if leaf || empty || object.field(name).is_none() {
+            set.members.push(element.clone());
+        }
+        if !below.is_empty() {
+            set.children.push((element, below));
+        }
+    }
+    set
+}
+
+fn build_items(schema: &Schema, list: List<'_>, items: &[Value]) -> Set {
+    let mut set = Set::default();
+    // An item that lost its key while fields were removed still counts as one.
+    let element =
+        |item| list.element(schema, item).unwrap_or_else(|_| PathElement::Key(Vec::new()));
+    let elements: Vec<PathElement> = items.iter().map(element).collect();
+    let mut sorted: Vec<&PathElement> = elements.iter().collect();
+    sorted.sort();
+    let count = |element: &PathElement| {
+        let start = sorted.partition_point(|other| *other < element);
+        sorted[start..].iter().take_while(|other| **other == element).count()
+    };
+    for (element, item) in elements.iter().zip(items) {
+        set.members.push(element.clone());
+        // Nobody can say which of several items with one key is meant, so they are one leaf.
+        if count(element) == 1 {
+            let below = build(schema, list.item, item).0;
+            if !below.is_empty() {
+                set.children.push((element.clone(), below));
+            }
+        }
+    }
+    set.members.sort();
+    set.members.dedup();
+    set.children.sort_by(|a, b| a.0.cmp(&b.0));
+    set
+}
+
+/// The value without the fields and items of a set. None where nothing is left of it.
+pub(super) fn remove_items(
+    schema: &Schema,
+    place: Place<'_>,
+    value: &Value,
+    removed: &Set,
+) -> Option<Value> {
+    match (place.atom(schema).shape(Some(value)), value) {
+        (Shape::List(list), Value::Array(items)) => {
+            if matches!(list.kind, Items::Atomic) {
+                return None;
+            }
+            let keep = |item: &Value| -> Option<Value> {
+                let Ok(element) = list.element(schema, item) else { return Some(item.clone()) };
+                if removed.has_member(&element) {
+                    return None;
+                }
+                Some(match removed.child(&element).filter(|below| !below.is_empty()) {
+                    Some(below) => remove_items(schema, list.item, item, below).unwrap_or_default(),
+                    None => item.clone(),
+                })
+            };
+            let kept: Vec<Value> = items.iter().filter_map(keep).collect();
+            (!kept.is_empty()).then_some(Value::Array(kept))
+        }
+        (Shape::Map(object), Value::Object(map)) => {
+            if object.atomic {
+                return None;
+            }
+            let mut kept = Map::new();
+            for (name, value) in map.iter() {
+                let element = PathElement::Field(name.clone());
+                if removed.has_member(&element) {
+                    continue;
+                }
+                let value = match removed.child(&element).filter(|below| !below.is_empty()) {
+                    Some(below) => {
+                        remove_items(schema, object.member(name), value, below).unwrap_or_default()
+                    }
+                    None => value.clone(),
+                };
+                kept.insert(name, value);
+            }
+            (!kept.is_empty()).then_some(kept.into())
+        }
+        (Shape::Scalar(_), value) => Some(value.clone()),
+        _ => None,
+    }
+}
+
+/// The set with all known fields that lead to a member as members themselves: a struct that holds
+/// nothing but removed fields is removed with them.
+pub(super) fn with_named_fields(schema: &Schema, place: Option<Place<'_>>, set: &Set) -> Set {
+    let atom = place.map_or_else(Atom::default, |place| place.atom(schema));
+    let mut result = Set { members: set.members.clone(), children: Vec::new() };
+    for (element, child) in &set.children {
+        let mut below = None;
+        match (element, atom.map, atom.list) {
+            (PathElement::Field(name), Some(object), _) => {
+                below = Some(object.member(name));
+                if object.field(name).is_some() {
+                    result.insert(std::slice::from_ref(element));
+                }
+            }
+            (PathElement::Key(_), _, Some(list)) => below = Some(list.item),
+            _ => {}
+        }
+        result.children.push((element.clone(), with_named_fields(schema, below, child)));
+    }
+    result
+}
+
+/// A set that was written under an older schema, brought to the current one: what has one owner now is
+/// owned as a whole by whoever owned a part of it.
+pub(super) fn reconcile(schema: &Schema, place: Place<'_>, set: &Set) -> Option<Set> {
+    let mut whole = Set::default();
+    find_whole(schema, place, Some(set), true, &mut Vec::new(), &mut whole);
+    (!whole.is_empty()).then(|| set.recursive_difference(&whole).union(&whole))
+}
+
+fn find_whole(
+    schema: &Schema,
+    place: Place<'_>,
+    set: Option<&Set>,
+    leaf: bool,
+    path: &mut Vec<PathElement>,
+    whole: &mut Set,
+) {
+    let atom = place.atom(schema);
+    match atom.shape(None) {
+        Shape::Map(object) => {
+            if matches!((object.ty, object.others), (None, Some(Place::Deduced))) {
+                return;
+            }
+            if object.atomic && !leaf {
+                if set.is_some_and(|set| !set.is_empty()) {
+                    whole.insert(path);
+                }
+                return;
+            }
+            each_step(set, |element, below, leaf| {
+                let place = match element {
+                    PathElement::Field(name) => {
+                        object.field(name).map(|field| Place::Node(&field.node)).or(object.others)
+                    }
+                    _ => object.others,
+                };
+                if let Some(place) = place {
+                    path.push(element.clone());
+                    find_whole(schema, place, below, leaf, path, whole);
+                    path.pop();
+                }
+            });
+        }
+        Shape::List(list) => {
+            if matches!(list.kind, Items::Atomic) && !leaf {
+                whole.insert(path);
+                return;
+            }
+            each_step(set, |element, below, leaf| {
+                path.push(element.clone());
+                find_whole(schema, list.item, below, leaf, path, whole);
+                path.pop();
+            });
+        }
+        Shape::Scalar(_) => {}
+    }
+}
+
+/// Every step of a level, what is below it, and whether it is a member with nothing below.
+fn each_step(set: Option<&Set>, mut visit: impl FnMut(&PathElement, Option<&Set>, bool)) {
+    let Some(set) = set else { return };
+    for (element, child) in &set.children {
+        visit(element, Some(child), false);
+    }
+    for element in set.members.iter().filter(|element| set.child(element).is_none()) {
+        visit(element, None, true);
+    }
+}
