@@ -1,11 +1,24 @@
-//!
+//! From the socket to the handler: TLS, HTTP/1.1 and HTTP/2, the chain of filters that every
+//! request walks through, and the server's life from start to stop.
 
 pub mod body;
+pub mod chain;
 pub mod connection;
+pub mod context;
+pub mod delegate;
+mod filters;
+pub mod generic;
 pub mod gzip;
+pub mod health;
 pub mod lifecycle;
 pub mod listener;
+pub mod metrics;
 pub mod pki;
+mod profile;
 pub mod tls;
 
 pub use body::Body;
+pub use chain::{Chain, Server, error_response};
+pub use context::Context;
+pub use delegate::{Delegate, Delegates, Served, Serving};
+pub use filters::cors::Cors;

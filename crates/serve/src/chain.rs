@@ -1,0 +1,178 @@
+//! The path of a request, in one function, in the order it is walked. The order is
+//! kube-apiserver's; what is not built yet has its line.
+
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use auth::{Authenticator, Authorizer};
+use futures_util::FutureExt as _;
+use http::{
+    HeaderValue, Request, Response, StatusCode,
+    header::{CONTENT_TYPE, RETRY_AFTER},
+};
+use hyper::body::Incoming;
+use meta::ApiError;
+
+use crate::{
+    Body,
+    connection::{Handler, HandlerFuture, Peer},
+    context::Context,
+    delegate::Delegates,
+    filters::{
+        audit_id::audit_id,
+        authenticate::authenticate,
+        authorize::authorize,
+        cors::{self, Cors},
+        deadline::{set_deadline, timed_out},
+        request_info::request_info,
+        response_headers,
+    },
+    gzip,
+    lifecycle::InFlight,
+    metrics::Metrics,
+};
+
+/// Everything that the chain needs, given once.
+pub struct Server {
+    pub authenticator: Authenticator,
+    pub authorizer: Box<dyn Authorizer>,
+    pub delegates: Delegates,
+    pub in_flight: Arc<InFlight>,
+    pub metrics: Arc<Metrics>,
+    pub request_timeout: Duration,
+    pub cors: Cors,
+    pub hsts: Option<HeaderValue>,
+    /// The share of requests on HTTP/2 whose connection is asked to go elsewhere.
+    pub goaway_chance: f64,
+}
+
+/// The chain as the listener sees it.
+pub struct Chain(pub Arc<Server>);
+
+impl Handler for Chain {
+    fn handle(
+        &self,
+        request: Request<Incoming>,
+        peer: Arc<Peer>,
+    ) -> HandlerFuture {
+        let server = self.0.clone();
+        Box::pin(async move { handle(&server, request, peer).await })
+    }
+}
+
+/// What surrounds a request: its name in the logs, the catching of panics, headers, compression,
+/// metrics. What decides about it is in `walk`.
+async fn handle(server: &Server, request: Request<Incoming>, peer: Arc<Peer>) -> Response<Body> {
+    let mut cx = Context::new(peer);
+    cx.audit_id = audit_id(request.headers());
+    let origin = server.cors.origin(request.headers());
+    let gzip_wanted = gzip::wish(request.headers());
+    let walked = AssertUnwindSafe(walk(server, &mut cx, request)).catch_unwind().await;
+    let mut response = match walked {
+        Ok(Ok(response)) => response,
+        Ok(Err(error)) => error_response(&error),
+        Err(_) => {
+            tracing::error!(audit_id = cx.audit_id, path = cx.info.path, "request handler panicked");
+            server.metrics.panics.inc();
+            error_response(&panicked(&cx))
+        }
+    };
+    response_headers::add_headers(response.headers_mut(), &cx, server.hsts.as_ref());
+    if let Some(origin) = origin {
+        cors::add_headers(response.headers_mut(), origin);
+    }
+    server.metrics.answered(&cx, response.status());
+    let mut response = gzip::compress(gzip_wanted, response);
+    for guard in cx.take_held() {
+        response.body_mut().hold(guard);
+    }
+    response
+}
+
+/// Every request walks down this function: the order of the lines is the order of the filters.
+async fn walk(
+    server: &Server,
+    cx: &mut Context,
+    mut request: Request<Incoming>,
+) -> Result<Response<Body>, ApiError> {
+    // Not needed: mux-and-discovery-complete. The listener opens when all is registered.
+    cx.info = request_info(request.method(), request.uri())?;
+    tracing::trace!(v = 6, verb = %cx.info.verb, path = cx.info.path, audit_id = cx.audit_id, "HTTP");
+    if server.goaway_chance > 0.0 && chance() < server.goaway_chance {
+        cx.peer.close();
+    }
+    // Shutdown waits for whoever is still inside; watches have a count of their own.
+    let entered = server.in_flight.enter(cx.info.is_long_running()).map_err(draining)?;
+    let ending = entered.ending();
+    cx.hold(entered);
+    cx.hold(server.metrics.enter(cx));
+    set_deadline(cx, request.uri().query().unwrap_or_default(), server.request_timeout)?;
+    if server.cors.origin(request.headers()).is_some() {
+        if let Some(answer) = Cors::preflight(request.method()) {
+            return Ok(answer);
+        }
+    }
+    let peer = cx.peer.clone();
+    cx.user = authenticate(&server.authenticator, request.headers_mut(), &peer)?;
+    // Not built yet, here, in this order: tracing spans, audit, impersonation, priority and
+    // fairness. A request that asks for what is not there must not pass as if it had not asked.
+    refuse_impersonation(request.headers())?;
+    authorize(&*server.authorizer, cx)?;
+    // Aggregator, then built-in kinds, then custom kinds, then 404.
+    match cx.deadline {
+        None => {
+            let response = server.delegates.serve(cx, request).await?;
+            Ok(response.map(|body| body.until(ending)))
+        }
+        Some(deadline) => {
+            let served = tokio::time::timeout_at(deadline, server.delegates.serve(cx, request));
+            served.await.unwrap_or_else(|_| Err(timed_out()))
+        }
+    }
+}
+
+fn refuse_impersonation(headers: &http::HeaderMap) -> Result<(), ApiError> {
+    if headers.keys().any(|name| name.as_str().starts_with("impersonate-")) {
+        let why = "impersonation is not supported by this server yet";
+        return Err(ApiError::ForbiddenPath(why.to_owned()));
+    }
+    Ok(())
+}
+
+fn chance() -> f64 {
+    f64::from(getrandom::u32().unwrap_or(u32::MAX)) / f64::from(u32::MAX)
+}
+
+fn draining(_: crate::lifecycle::Draining) -> ApiError {
+    ApiError::ServiceUnavailable("apiserver is shutting down".to_owned())
+}
+
+fn panicked(cx: &Context) -> ApiError {
+    let (verb, path) = (&cx.info.verb, &cx.info.path);
+    ApiError::Storage(format!("This request caused apiserver to panic. Look in the logs. {verb} {path}"))
+}
+
+/// An error as its client gets it: a `Status`, or plain text where nobody knows the path.
+pub fn error_response(error: &ApiError) -> Response<Body> {
+    let status = error.status();
+    let (content_type, body) = match error {
+        ApiError::UnknownPath => ("text/plain; charset=utf-8", b"404 page not found\n".to_vec()),
+        _ => {
+            let mut body = status.to_json();
+            body.push(b'\n');
+            ("application/json", body)
+        }
+    };
+    let mut response = Response::new(Body::full(body));
+    *response.status_mut() =
+        StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    if matches!(error, ApiError::UnknownPath) || status.code == 403 {
+        headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+    }
+    let retry = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+    if retry > 0 {
+        headers.insert(RETRY_AFTER, HeaderValue::from(retry));
+    }
+    response
+}

@@ -1,0 +1,59 @@
+//! Who sent the request?
+
+use auth::{Authenticator, Credentials, authn::x509::Certificate};
+use http::{HeaderMap, header::AUTHORIZATION};
+use meta::{ApiError, User};
+
+use crate::connection::Peer;
+
+/// The user behind a request. The credential is taken out of the headers: nothing further down may
+/// see or log it, let alone send it on to another server.
+pub(crate) fn authenticate(
+    authenticator: &Authenticator,
+    headers: &mut HeaderMap,
+    peer: &Peer,
+) -> Result<User, ApiError> {
+    let authorization = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let bearer = authorization.and_then(bearer_token);
+    let identity = peer.identity();
+    let verified = identity.verified.as_ref();
+    let credential_id = verified.map(|verified| verified.credential_id()).unwrap_or_default();
+    let certificate = verified.map(|verified| Certificate {
+        common_name: &verified.common_name,
+        organizations: &verified.organizations,
+        uid: verified.uid.as_deref().unwrap_or_default(),
+        credential_id: &credential_id,
+    });
+    let user = authenticator.authenticate(&Credentials { certificate, bearer });
+    headers.remove(AUTHORIZATION);
+    user.map_err(|_| {
+        // An HTTP/2 connection of somebody unknown is not kept open for a flood of streams.
+        peer.close();
+        ApiError::Unauthorized
+    })
+}
+
+fn bearer_token(authorization: &str) -> Option<&str> {
+    let (scheme, token) = authorization.trim().split_once(' ')?;
+    let token = token.trim();
+    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bearer_token_is_found_whatever_the_case_of_its_scheme() {
+        let cases = [
+            ("Bearer abc", Some("abc")),
+            ("bearer  abc ", Some("abc")),
+            ("Basic abc", None),
+            ("Bearer", None),
+            ("Bearer ", None),
+        ];
+        for (header, expected) in cases {
+            assert_eq!(bearer_token(header), expected, "{header}");
+        }
+    }
+}

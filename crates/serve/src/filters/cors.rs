@@ -1,0 +1,52 @@
+//! `--cors-allowed-origins`: browsers on other sites may be let in.
+
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header::ORIGIN};
+use regex::Regex;
+
+use crate::Body;
+
+/// The origins that are let in. Empty: CORS is off.
+#[derive(Debug, Default)]
+pub struct Cors(Vec<Regex>);
+
+impl Cors {
+    pub fn new(patterns: &[String]) -> Result<Self, String> {
+        let compile = |pattern: &String| {
+            Regex::new(pattern).map_err(|error| format!("--cors-allowed-origins: {error}"))
+        };
+        patterns.iter().map(compile).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// The origin of a request, if it is let in.
+    pub(crate) fn origin(&self, headers: &HeaderMap) -> Option<HeaderValue> {
+        let origin = headers.get(ORIGIN)?;
+        let text = origin.to_str().ok()?;
+        self.0.iter().any(|pattern| pattern.is_match(text)).then(|| origin.clone())
+    }
+
+    /// The answer to a browser's question before the request proper.
+    pub(crate) fn preflight(method: &Method) -> Option<Response<Body>> {
+        (method == Method::OPTIONS).then(|| {
+            let mut response = Response::new(Body::empty());
+            *response.status_mut() = StatusCode::NO_CONTENT;
+            response
+        })
+    }
+}
+
+pub(crate) fn add_headers(headers: &mut HeaderMap, origin: HeaderValue) {
+    headers.insert("access-control-allow-origin", origin);
+    let fixed = [
+        ("access-control-allow-methods", "POST, GET, OPTIONS, PUT, DELETE, PATCH"),
+        (
+            "access-control-allow-headers",
+            "Content-Type, Content-Length, Accept-Encoding, X-CSRF-Token, Authorization, \
+             X-Requested-With, If-Modified-Since",
+        ),
+        ("access-control-expose-headers", "Date"),
+        ("access-control-allow-credentials", "true"),
+    ];
+    for (name, value) in fixed {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+}

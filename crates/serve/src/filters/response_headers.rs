@@ -1,0 +1,77 @@
+//! The headers that every answer carries.
+
+use http::{
+    HeaderMap, HeaderValue,
+    header::{CACHE_CONTROL, STRICT_TRANSPORT_SECURITY},
+};
+
+use crate::context::Context;
+
+/// `Audit-Id`, `Cache-Control` (unless the handler set one), `Warning`s and, where asked for, HSTS.
+pub(crate) fn add_headers(headers: &mut HeaderMap, cx: &Context, hsts: Option<&HeaderValue>) {
+    if let Ok(id) = HeaderValue::from_str(&cx.audit_id) {
+        headers.insert("audit-id", id);
+    }
+    if !headers.contains_key(CACHE_CONTROL) {
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    }
+    if let Some(hsts) = hsts {
+        headers.insert(STRICT_TRANSPORT_SECURITY, hsts.clone());
+    }
+    for warning in shorten(cx.warnings.take()) {
+        if let Ok(value) = HeaderValue::from_bytes(format_warning(&warning).as_bytes()) {
+            headers.append("warning", value);
+        }
+    }
+}
+
+/// Once all warnings together pass this, each is cut to `WARNING_CHARS_MAX`.
+const WARNINGS_CHARS_MAX: usize = 4096;
+const WARNING_CHARS_MAX: usize = 256;
+
+fn shorten(warnings: Vec<String>) -> Vec<String> {
+    let total: usize = warnings.iter().map(|warning| warning.chars().count()).sum();
+    if total <= WARNINGS_CHARS_MAX {
+        return warnings;
+    }
+    let mut kept: Vec<String> = Vec::new();
+    let mut total = 0;
+    for warning in warnings {
+        let short: String = warning.chars().take(WARNING_CHARS_MAX).collect();
+        total += short.chars().count();
+        if total > WARNINGS_CHARS_MAX {
+            break;
+        }
+        if !kept.contains(&short) {
+            kept.push(short);
+        }
+    }
+    kept
+}
+
+/// `299 - "text"`, quotes and backslashes escaped, control characters dropped.
+fn format_warning(text: &str) -> String {
+    let mut out = String::from("299 - \"");
+    for c in text.chars().filter(|c| !c.is_control()) {
+        if matches!(c, '"' | '\\') {
+            out.push('\\');
+        }
+        out.push(c);
+    }
+    out.push('"');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warnings_are_quoted_and_cut_when_there_are_too_many() {
+        assert_eq!(format_warning("unknown field \"a\\b\""), r#"299 - "unknown field \"a\\b\"""#);
+        let long: Vec<String> = (0..100).map(|at| format!("{}{at}", "x".repeat(5000))).collect();
+        assert_eq!(shorten(long), ["x".repeat(256)]);
+        let short = vec!["a".to_owned(), "b".to_owned()];
+        assert_eq!(shorten(short.clone()), short);
+    }
+}

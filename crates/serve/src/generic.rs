@@ -1,0 +1,136 @@
+//! The endpoints that every API server has: index, version, health, metrics, log verbosity.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header::CONTENT_TYPE};
+use http_body_util::{BodyExt as _, Limited};
+use hyper::body::Incoming;
+use meta::{ApiError, Query};
+
+use crate::{
+    Body,
+    context::Context,
+    delegate::{Delegate, Served, Serving},
+    health::Health,
+    metrics::Metrics,
+};
+
+pub struct Generic {
+    pub health: Arc<Health>,
+    pub metrics: Arc<Metrics>,
+    /// The answer to `/version`.
+    pub version: Bytes,
+    /// All paths of the whole chain, sorted.
+    pub index: Box<dyn Fn() -> Vec<String> + Send + Sync>,
+    /// `--profiling`: `/debug/*` is served.
+    pub profiling: bool,
+    /// Sets the verbosity of the log.
+    pub set_verbosity: Box<dyn Fn(i32) + Send + Sync>,
+}
+
+impl Delegate for Generic {
+    fn name(&self) -> &'static str {
+        "generic"
+    }
+
+    fn serve<'a>(&'a self, cx: &'a mut Context, request: Request<Incoming>) -> Serving<'a> {
+        Box::pin(async move {
+            if cx.info.is_resource {
+                return Served::Next(request);
+            }
+            match self.answer(&cx.info.path.clone(), request).await {
+                Ok(answer) => Served::Answered(answer),
+                Err(request) => Served::Next(request),
+            }
+        })
+    }
+
+    fn paths(&self) -> Vec<String> {
+        let mut paths = self.health.paths();
+        paths.extend(["/", "/index.html", "/metrics", "/version"].map(str::to_owned));
+        if self.profiling {
+            paths.extend(["/debug/flags/v", "/debug/pprof", "/debug/pprof/profile"].map(str::to_owned));
+        }
+        paths
+    }
+}
+
+impl Generic {
+    /// Err: not one of these paths.
+    async fn answer(
+        &self,
+        path: &str,
+        request: Request<Incoming>,
+    ) -> Result<Result<Response<Body>, ApiError>, Request<Incoming>> {
+        let raw = request.uri().query().unwrap_or_default();
+        let query = match Query::parse(raw) {
+            Ok(query) => query,
+            Err(error) => return Ok(Err(error)),
+        };
+        if let Some(answer) = self.health.answer(path, &query) {
+            return Ok(Ok(answer));
+        }
+        Ok(Ok(match path {
+            "/" | "/index.html" => json(self.render_index()),
+            "/version" | "/version/" => json(self.version.clone()),
+            "/metrics" => {
+                text("text/plain; version=0.0.4; charset=utf-8; escaping=underscores", self.metrics.render())
+            }
+            "/debug/flags/v" if self.profiling => return Ok(Ok(self.verbosity(request).await)),
+            "/debug/pprof/profile" if self.profiling => {
+                let seconds = query.integer("seconds").ok().flatten().unwrap_or(30);
+                return Ok(crate::profile::cpu(seconds).await);
+            }
+            "/debug/pprof" | "/debug/pprof/" if self.profiling => text(
+                "text/plain; charset=utf-8",
+                "/debug/pprof/profile?seconds=30: CPU profile in pprof's format\n",
+            ),
+            _ => return Err(request),
+        }))
+    }
+
+    fn render_index(&self) -> Vec<u8> {
+        let mut out = b"{\n  \"paths\": [".to_vec();
+        for (at, path) in (self.index)().iter().enumerate() {
+            out.extend_from_slice(if at > 0 { b",\n    " } else { b"\n    " });
+            meta::json::write_string(&mut out, path);
+        }
+        out.extend_from_slice(b"\n  ]\n}");
+        out
+    }
+
+    /// `PUT /debug/flags/v` with a number.
+    async fn verbosity(&self, request: Request<Incoming>) -> Response<Body> {
+        if request.method() != Method::PUT {
+            let mut response = text("text/plain; charset=utf-8", "unrecognized http method\n");
+            *response.status_mut() = StatusCode::NOT_ACCEPTABLE;
+            return response;
+        }
+        let body = Limited::new(request.into_body(), 64).collect().await;
+        let number = body.ok().and_then(|body| {
+            std::str::from_utf8(&body.to_bytes()).ok()?.trim().parse::<i32>().ok()
+        });
+        match number {
+            Some(number) => {
+                (self.set_verbosity)(number);
+                text("text/plain; charset=utf-8", format!("successfully set klog.logging.verbosity to {number}"))
+            }
+            None => {
+                let mut response = text("text/plain; charset=utf-8", "not a number\n");
+                *response.status_mut() = StatusCode::BAD_REQUEST;
+                response
+            }
+        }
+    }
+}
+
+fn json(body: impl Into<Bytes>) -> Response<Body> {
+    text("application/json", body)
+}
+
+fn text(content_type: &'static str, body: impl Into<Bytes>) -> Response<Body> {
+    let mut response = Response::new(Body::full(body));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}

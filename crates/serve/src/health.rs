@@ -1,0 +1,213 @@
+//! `/healthz`, `/livez`, `/readyz`: is the server well, should it be restarted, may it be used?
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use http::{HeaderValue, Response, StatusCode, header::CONTENT_TYPE};
+use meta::Query;
+
+use crate::Body;
+
+/// One thing that must hold.
+#[derive(Clone)]
+pub struct Check {
+    pub name: String,
+    pub healthz: bool,
+    pub livez: bool,
+    pub readyz: bool,
+    /// Err: why it doesn't hold. Clients are not told; the log is.
+    pub probe: Arc<dyn Fn() -> Result<(), String> + Send + Sync>,
+}
+
+impl Check {
+    /// A check that all three endpoints show.
+    pub fn new(
+        name: impl Into<String>,
+        probe: impl Fn() -> Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
+        let name = name.into();
+        Self { name, healthz: true, livez: true, readyz: true, probe: Arc::new(probe) }
+    }
+
+    /// Says nothing about whether the process should live.
+    #[must_use]
+    pub fn ready_only(mut self) -> Self {
+        (self.healthz, self.livez) = (false, false);
+        self
+    }
+}
+
+/// A post-start hook as the health endpoints see it: it fails until it is done.
+#[derive(Clone, Debug, Default)]
+pub struct Hook(Arc<AtomicBool>);
+
+impl Hook {
+    pub fn done(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    pub fn check(&self, name: &str) -> Check {
+        let hook = self.clone();
+        Check::new(format!("poststarthook/{name}"), move || {
+            if hook.0.load(Ordering::Acquire) { Ok(()) } else { Err("not finished".to_owned()) }
+        })
+    }
+}
+
+/// All checks, in the order in which they are shown.
+pub struct Health {
+    checks: Vec<Check>,
+    started: Instant,
+    /// For so long after the start `/livez` forgives unfinished hooks.
+    livez_grace: Duration,
+}
+
+impl Health {
+    pub fn new(checks: Vec<Check>, livez_grace: Duration) -> Self {
+        Self { checks, started: Instant::now(), livez_grace }
+    }
+
+    /// The paths of the endpoints and of each check.
+    pub fn paths(&self) -> Vec<String> {
+        let mut paths = Vec::new();
+        for endpoint in ["healthz", "livez", "readyz"] {
+            paths.push(format!("/{endpoint}"));
+            let checks = self.checks.iter().filter(|check| shown(check, endpoint));
+            paths.extend(checks.map(|check| format!("/{endpoint}/{}", check.name)));
+        }
+        paths
+    }
+
+    /// Answers one of the paths; None for others.
+    pub fn answer(&self, path: &str, query: &Query) -> Option<Response<Body>> {
+        let path = path.strip_prefix('/')?;
+        let (endpoint, name) = path.split_once('/').unwrap_or((path, ""));
+        if !matches!(endpoint, "healthz" | "livez" | "readyz") {
+            return None;
+        }
+        let shown: Vec<&Check> = self.checks.iter().filter(|check| shown(check, endpoint)).collect();
+        if name.is_empty() {
+            return Some(self.all(endpoint, &shown, query));
+        }
+        let check = shown.into_iter().find(|check| check.name == name)?;
+        Some(match self.judge(endpoint, check) {
+            Ok(()) => text(StatusCode::OK, "ok"),
+            Err(why) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("internal server error: {why}\n")),
+        })
+    }
+
+    fn all(&self, endpoint: &str, checks: &[&Check], query: &Query) -> Response<Body> {
+        let mut excluded: Vec<&str> = query.all("exclude").collect();
+        let (mut lines, mut failed) = (String::new(), Vec::new());
+        for check in checks {
+            if let Some(at) = excluded.iter().position(|name| *name == check.name) {
+                excluded.remove(at);
+                lines.push_str(&format!("[+]{} excluded: ok\n", check.name));
+                continue;
+            }
+            match self.judge(endpoint, check) {
+                Ok(()) => lines.push_str(&format!("[+]{} ok\n", check.name)),
+                Err(why) => {
+                    lines.push_str(&format!("[-]{} failed: reason withheld\n", check.name));
+                    failed.push(format!("{}: {why}", check.name));
+                }
+            }
+        }
+        if !excluded.is_empty() {
+            let names: Vec<String> = excluded.iter().map(|name| meta::field::quote(name)).collect();
+            lines.push_str(&format!(
+                "warn: some health checks cannot be excluded: no matches for {}\n",
+                names.join(", ")
+            ));
+        }
+        if !failed.is_empty() {
+            tracing::info!(v = 4, "{endpoint} check failed: {}", failed.join("; "));
+            lines.push_str(&format!("{endpoint} check failed\n"));
+            return text(StatusCode::INTERNAL_SERVER_ERROR, lines);
+        }
+        if query.get("verbose").is_none() {
+            return text(StatusCode::OK, "ok");
+        }
+        lines.push_str(&format!("{endpoint} check passed\n"));
+        text(StatusCode::OK, lines)
+    }
+
+    fn judge(&self, endpoint: &str, check: &Check) -> Result<(), String> {
+        let forgiven = endpoint == "livez"
+            && check.name.starts_with("poststarthook/")
+            && self.started.elapsed() < self.livez_grace;
+        if forgiven { Ok(()) } else { (check.probe)() }
+    }
+
+    /// Whether `/readyz` would say ok.
+    pub fn is_ready(&self) -> bool {
+        self.checks.iter().filter(|check| check.readyz).all(|check| (check.probe)().is_ok())
+    }
+}
+
+fn shown(check: &Check, endpoint: &str) -> bool {
+    match endpoint {
+        "livez" => check.livez,
+        "readyz" => check.readyz,
+        _ => check.healthz,
+    }
+}
+
+fn text(code: StatusCode, body: impl Into<Bytes>) -> Response<Body> {
+    let mut response = Response::new(Body::full(body));
+    *response.status_mut() = code;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn health() -> (Health, Hook) {
+        let hook = Hook::default();
+        let checks = vec![
+            Check::new("ping", || Ok(())),
+            Check::new("etcd-readiness", || Ok(())).ready_only(),
+            hook.check("start"),
+        ];
+        (Health::new(checks, Duration::ZERO), hook)
+    }
+
+    #[track_caller]
+    fn check(health: &Health, path: &str, query: &str, expected: &str) {
+        let answer = health.answer(path, &Query::parse(query).unwrap());
+        let shown = answer.map_or("none".to_owned(), |answer| {
+            let body = String::from_utf8(answer.body().as_bytes().unwrap().to_vec()).unwrap();
+            format!("{} {body}", answer.status().as_u16())
+        });
+        assert_eq!(shown, expected, "{path}?{query}");
+    }
+
+    #[test]
+    fn a_failing_check_fails_its_endpoint_and_keeps_its_reason() {
+        let (health, hook) = health();
+        let failing = "500 [+]ping ok\n[-]poststarthook/start failed: reason withheld\nlivez check failed\n";
+        check(&health, "/livez", "", failing);
+        check(&health, "/livez/ping", "", "200 ok");
+        check(&health, "/livez/etcd-readiness", "", "none");
+        check(&health, "/livez", "exclude=poststarthook/start", "200 ok");
+        hook.done();
+        check(&health, "/livez", "", "200 ok");
+        check(
+            &health,
+            "/readyz",
+            "verbose&exclude=ping&exclude=x",
+            "200 [+]ping excluded: ok\n[+]etcd-readiness ok\n[+]poststarthook/start ok\n\
+             warn: some health checks cannot be excluded: no matches for \"x\"\nreadyz check passed\n",
+        );
+    }
+}
