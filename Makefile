@@ -1,0 +1,101 @@
+# Every task by name. `make` lists them.
+.DEFAULT_GOAL := help
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS += --no-print-directory
+
+# What `make test` does, in order: what fails fast comes first.
+STEPS := fmt layers clippy doc deny tools suite suite-etcd
+
+# The rooms that do no I/O and know no async: value in, value out.
+PURE := meta schema codec patch
+
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: ## start the server: no flags, no files needed
+	cargo run --release
+
+.PHONY: test
+test: ## everything CI does, with the seconds each step took
+	@for step in $(STEPS); do \
+	    began=$$SECONDS; \
+	    echo "== $$step"; \
+	    $(MAKE) $$step || { echo "== $$step failed after $$((SECONDS - began)) s"; exit 1; }; \
+	    report+=$$(printf '\n%5d s  %s' $$((SECONDS - began)) $$step); \
+	done; \
+	echo "== all passed$$report"
+
+.PHONY: lint
+lint: fmt layers clippy doc deny ## everything but the tests
+
+.PHONY: fmt
+fmt: ## is the code formatted?
+	cargo fmt --all --check
+
+.PHONY: clippy
+clippy: ## clippy on all targets, warnings are errors
+	cargo clippy --workspace --all-targets --quiet -- -D warnings
+
+.PHONY: doc
+doc: ## does the documentation build without a broken link?
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --quiet
+
+.PHONY: layers
+layers: ## do the pure crates stay pure?
+	@for crate in $(PURE); do \
+	    if cargo tree --package $$crate --edges normal --prefix none | grep '^tokio '; then \
+	        echo "$$crate does no I/O, so it must not reach tokio"; exit 1; \
+	    fi; \
+	done
+
+# The advisory database is a git repository, the rest needs nothing but Cargo.lock. Where only
+# package registries can be reached, the advisories are left out rather than the whole check.
+.PHONY: deny
+deny: ## licences, bans, sources and, when reachable, advisories
+	tools/build cargo-deny
+	tools/bin/cargo-deny --log-level error check licenses bans sources
+	@if timeout 60 tools/bin/cargo-deny --log-level off fetch db; then \
+	    tools/bin/cargo-deny --offline check advisories; \
+	else \
+	    echo "advisories NOT checked: their database cannot be reached from here"; \
+	fi
+
+.PHONY: suite
+suite: ## all tests, on the embedded store
+	cargo test --workspace --quiet
+
+.PHONY: suite-etcd
+suite-etcd: ## the integration tests again, on a real etcd
+	PINTLE_BACKEND=etcd cargo test --workspace --quiet --test all
+
+.PHONY: unit
+unit: ## the tests beside the code
+	cargo test --workspace --lib --bins
+
+.PHONY: integration
+integration: ## the tests over HTTP with real clients, on the embedded store
+	cargo test --workspace --test all
+
+.PHONY: integration-peer
+integration-peer: peer ## the same tests against the real kube-apiserver: a test that fails here is wrong
+	PINTLE_PEER=$(CURDIR)/tools/bin/kube-apiserver cargo test --workspace --test all
+
+.PHONY: bench
+bench: ## the benchmarks
+	cargo bench --package benches
+
+.PHONY: tools
+tools: ## etcd and two kubectls for the tests
+	tools/build etcd kubectl kubectl-1.32
+
+.PHONY: peer
+peer: tools ## the real kube-apiserver and its controllers, to compare with (takes a while)
+	tools/build kube-apiserver kube-controller-manager
+
+.PHONY: clean
+clean: ## remove what was built
+	cargo clean
+	rm -rf tools/bin
