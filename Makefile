@@ -56,7 +56,7 @@ layers: ## do the pure crates stay pure?
 .PHONY: deny
 deny: ## licences, bans, sources and, when reachable, advisories
 	tools/build cargo-deny
-	tools/bin/cargo-deny --log-level error check licenses bans sources
+	tools/bin/cargo-deny --log-level error check --hide-inclusion-graph licenses bans sources
 	@if timeout 60 tools/bin/cargo-deny --log-level off fetch db; then \
 	    tools/bin/cargo-deny --offline check advisories; \
 	else \
