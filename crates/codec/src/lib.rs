@@ -6,6 +6,7 @@
 pub mod base64;
 pub mod json;
 pub mod negotiate;
+pub mod protobuf;
 pub mod scan;
 #[cfg(test)]
 mod testing;

@@ -1,4 +1,5 @@
-//! A handful of types, cut down from the real ones, for the tests of this crate.
+//! A handful of types for the tests of this crate, cut down from the real ones. What protobuf always
+//! writes is there in full, so that its bytes are those of the real types.
 
 use schema::{Field, Kind, ListKind, Node, Presence, Schema, Type, TypeId};
 
@@ -7,6 +8,8 @@ pub(crate) struct Types {
     pub(crate) config_map: TypeId,
     pub(crate) pod: TypeId,
     pub(crate) lease: TypeId,
+    pub(crate) container: TypeId,
+    pub(crate) volume: TypeId,
     pub(crate) props: TypeId,
 }
 
@@ -62,15 +65,21 @@ pub(crate) fn types() -> Types {
         "io.k8s.apimachinery.pkg.apis.meta.v1.ManagedFieldsEntry",
         vec![
             omitted("manager", 1, Kind::String),
+            omitted("operation", 2, Kind::String),
+            omitted("apiVersion", 3, Kind::String),
             given("time", 4, Kind::Time),
+            omitted("fieldsType", 6, Kind::String),
             given("fieldsV1", 7, Kind::Any),
+            omitted("subresource", 8, Kind::String),
         ],
     );
     let object_meta = add(
         "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta",
         vec![
             omitted("name", 1, Kind::String),
+            omitted("generateName", 2, Kind::String),
             omitted("namespace", 3, Kind::String),
+            omitted("selfLink", 4, Kind::String),
             omitted("uid", 5, Kind::String),
             omitted("resourceVersion", 6, Kind::String),
             omitted("generation", 7, Kind::Int64),
@@ -91,27 +100,49 @@ pub(crate) fn types() -> Types {
         add(&core("ResourceRequirements"), vec![omitted("limits", 1, map(Kind::Quantity))]);
     let http_get = add(
         &core("HTTPGetAction"),
-        vec![omitted("path", 1, Kind::String), always("port", 2, Kind::IntOrString)],
+        vec![
+            omitted("path", 1, Kind::String),
+            always("port", 2, Kind::IntOrString),
+            omitted("host", 3, Kind::String),
+            omitted("scheme", 4, Kind::String),
+        ],
     );
     let probe = add(
         &core("Probe"),
         vec![
             Field { within: vec![1], ..given("httpGet", 2, Kind::Object(http_get)) },
+            omitted("initialDelaySeconds", 2, Kind::Int32),
+            omitted("timeoutSeconds", 3, Kind::Int32),
             omitted("periodSeconds", 4, Kind::Int32),
+            omitted("successThreshold", 5, Kind::Int32),
+            omitted("failureThreshold", 6, Kind::Int32),
         ],
     );
     let port = add(
         &core("ContainerPort"),
-        vec![omitted("name", 1, Kind::String), always("containerPort", 3, Kind::Int32)],
+        vec![
+            omitted("name", 1, Kind::String),
+            omitted("hostPort", 2, Kind::Int32),
+            always("containerPort", 3, Kind::Int32),
+            omitted("protocol", 4, Kind::String),
+            omitted("hostIP", 5, Kind::String),
+        ],
     );
     let container = add(
         &core("Container"),
         vec![
             always("name", 1, Kind::String),
             omitted("image", 2, Kind::String),
+            omitted("workingDir", 5, Kind::String),
             omitted("ports", 6, list(Kind::Object(port))),
             always("resources", 8, Kind::Object(resources)),
             given("livenessProbe", 10, Kind::Object(probe)),
+            omitted("terminationMessagePath", 13, Kind::String),
+            omitted("terminationMessagePolicy", 20, Kind::String),
+            omitted("imagePullPolicy", 14, Kind::String),
+            omitted("stdin", 16, Kind::Bool),
+            omitted("stdinOnce", 17, Kind::Bool),
+            omitted("tty", 18, Kind::Bool),
         ],
     );
     let host_path = add(&core("HostPathVolumeSource"), vec![always("path", 1, Kind::String)]);
@@ -158,13 +189,26 @@ pub(crate) fn types() -> Types {
     let lease = top("Lease", lease_fields);
     let props = schema.add(Type::default());
     let props_fields = vec![
+        omitted("id", 1, Kind::String),
+        omitted("$schema", 2, Kind::String),
+        omitted("description", 4, Kind::String),
         omitted("type", 5, Kind::String),
+        omitted("format", 6, Kind::String),
+        omitted("title", 7, Kind::String),
         given("default", 8, Kind::Any),
+        given("maximum", 9, Kind::Double),
+        omitted("exclusiveMaximum", 10, Kind::Bool),
+        omitted("exclusiveMinimum", 12, Kind::Bool),
+        omitted("pattern", 15, Kind::String),
+        omitted("uniqueItems", 18, Kind::Bool),
+        given("items", 24, Kind::SchemaOrArray(props)),
         omitted("properties", 29, map(Kind::Object(props))),
-        given("items", 22, Kind::SchemaOrArray(props)),
         given("additionalProperties", 30, Kind::SchemaOrBool(props)),
+        omitted("nullable", 37, Kind::Bool),
+        omitted("x-kubernetes-embedded-resource", 39, Kind::Bool),
+        omitted("x-kubernetes-int-or-string", 40, Kind::Bool),
     ];
     let name = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
     schema.set(props, ty(name.to_owned(), props_fields));
-    Types { schema, config_map, pod, lease, props }
+    Types { schema, config_map, pod, lease, container, volume, props }
 }

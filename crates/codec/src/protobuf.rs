@@ -1,0 +1,207 @@
+//! Kubernetes' protobuf, transcoded to and from the JSON tree over the tags in the schema.
+//!
+//! The bytes are those that the generated Go code writes: fields by tag, map keys sorted, what is not
+//! a pointer even if it is zero. etcd holds built-in kinds in this form, so a server on the same etcd
+//! must read and write exactly it.
+
+mod decode;
+mod encode;
+mod tables;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+use meta::{Str, Value};
+use schema::{Schema, TypeId};
+use thiserror::Error;
+
+pub use tables::Tables;
+
+use self::wire::{Reader, Writer};
+
+/// Bytes that are not what they should be, in the words of the generated Go code.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ProtobufError {
+    #[error("unexpected EOF")]
+    UnexpectedEnd,
+    #[error("proto: integer overflow")]
+    IntOverflow,
+    #[error("proto: negative length found during unmarshaling")]
+    InvalidLength,
+    #[error("proto: unexpected end of group")]
+    UnexpectedEndOfGroup,
+    #[error("proto: illegal wireType {0}")]
+    IllegalWireType(u8),
+    #[error("proto: {message}: illegal tag {tag} (wire type {wire})")]
+    IllegalTag { message: String, tag: i32, wire: u64 },
+    #[error("proto: {0}: wiretype end group for non-group")]
+    EndGroup(String),
+    #[error("proto: wrong wireType = {wire_type} for field {field}")]
+    WrongWireType { field: String, wire_type: u8 },
+    #[error("proto: exceeded max depth of {DEPTH_MAX}")]
+    TooDeep,
+    #[error("empty data")]
+    EmptyData,
+    #[error("empty body")]
+    EmptyBody,
+    #[error(
+        "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]"
+    )]
+    NoPrefix,
+    /// A value that cannot be held by its field.
+    #[error("{field}: {why}")]
+    Value { field: String, why: String },
+}
+
+/// Messages inside of messages. Both ways recurse; the deepest real schemas need some thirty levels.
+const DEPTH_MAX: usize = 200;
+
+/// What the bytes of every object begin with.
+pub const PREFIX: [u8; 4] = *b"k8s\0";
+
+/// An object as it is on the wire and in etcd: its kind, and its message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Envelope<'a> {
+    pub api_version: Str,
+    pub kind: Str,
+    /// The message, or other bytes if `content_type` says so.
+    pub raw: &'a [u8],
+    pub content_encoding: Str,
+    pub content_type: Str,
+}
+
+impl<'a> Envelope<'a> {
+    /// Opens an envelope.
+    pub fn open(bytes: &'a [u8]) -> Result<Self, ProtobufError> {
+        if bytes.is_empty() {
+            return Err(ProtobufError::EmptyData);
+        }
+        let body = bytes.strip_prefix(&PREFIX).ok_or(ProtobufError::NoPrefix)?;
+        if body.is_empty() {
+            return Err(ProtobufError::EmptyBody);
+        }
+        let mut envelope = Self {
+            api_version: Str::default(),
+            kind: Str::default(),
+            raw: &[],
+            content_encoding: Str::default(),
+            content_type: Str::default(),
+        };
+        let mut reader = Reader::new(body);
+        while let Some(key) = reader.key("Unknown")? {
+            match key.tag {
+                1 => envelope.type_meta(reader.bytes(key, "TypeMeta")?)?,
+                2 => envelope.raw = reader.bytes(key, "Raw")?,
+                3 => envelope.content_encoding = reader.text(key, "ContentEncoding")?,
+                4 => envelope.content_type = reader.text(key, "ContentType")?,
+                _ => reader.skip(key)?,
+            }
+        }
+        Ok(envelope)
+    }
+
+    fn type_meta(&mut self, bytes: &[u8]) -> Result<(), ProtobufError> {
+        let mut reader = Reader::new(bytes);
+        while let Some(key) = reader.key("TypeMeta")? {
+            match key.tag {
+                1 => self.api_version = reader.text(key, "APIVersion")?,
+                2 => self.kind = reader.text(key, "Kind")?,
+                _ => reader.skip(key)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Puts a message into an envelope.
+pub fn seal(api_version: &str, kind: &str, message: &[u8]) -> Vec<u8> {
+    let mut writer = Writer::with_capacity(message.len() + api_version.len() + kind.len() + 32);
+    begin_envelope(&mut writer);
+    writer.field_bytes(2, message);
+    end_envelope(&mut writer, api_version, kind);
+    writer.finish()
+}
+
+/// What stands behind the message: everything is written from its end to its beginning, so that
+/// lengths are known when they are due.
+fn begin_envelope(writer: &mut Writer) {
+    writer.field_bytes(4, b"");
+    writer.field_bytes(3, b"");
+}
+
+/// What stands before the message.
+fn end_envelope(writer: &mut Writer, api_version: &str, kind: &str) {
+    let start = writer.len();
+    writer.field_bytes(2, kind.as_bytes());
+    writer.field_bytes(1, api_version.as_bytes());
+    writer.end_message(1, start);
+    writer.raw(&PREFIX);
+}
+
+/// Reads a message of a type.
+pub fn decode(
+    message: &[u8],
+    tables: &Tables,
+    schema: &Schema,
+    ty: TypeId,
+) -> Result<Value, ProtobufError> {
+    decode::Decoder { tables, schema }.object(message, ty, 0)
+}
+
+/// Writes a message of a type.
+pub fn encode(
+    value: &Value,
+    tables: &Tables,
+    schema: &Schema,
+    ty: TypeId,
+) -> Result<Vec<u8>, ProtobufError> {
+    let mut writer = Writer::with_capacity(1024);
+    encode::Encoder { tables, schema }.object(value, ty, 0, &mut writer)?;
+    Ok(writer.finish())
+}
+
+/// Reads an object with its envelope; `kind` and `apiVersion` come from there.
+pub fn decode_object(
+    bytes: &[u8],
+    tables: &Tables,
+    schema: &Schema,
+    ty: TypeId,
+) -> Result<Value, ProtobufError> {
+    let envelope = Envelope::open(bytes)?;
+    let mut object = decode(envelope.raw, tables, schema, ty)?;
+    if let Some(map) = object.as_object_mut() {
+        for (name, text) in [("apiVersion", envelope.api_version), ("kind", envelope.kind)] {
+            if !text.is_empty() {
+                map.insert(name, Value::String(text));
+            }
+        }
+    }
+    Ok(object)
+}
+
+/// Writes an object with its envelope, which gets `kind` and `apiVersion`.
+pub fn encode_object(
+    value: &Value,
+    tables: &Tables,
+    schema: &Schema,
+    ty: TypeId,
+) -> Result<Vec<u8>, ProtobufError> {
+    let mut writer = Writer::with_capacity(1024);
+    begin_envelope(&mut writer);
+    let start = writer.len();
+    encode::Encoder { tables, schema }.object(value, ty, 0, &mut writer)?;
+    writer.end_message(2, start);
+    end_envelope(&mut writer, value.str_at(&["apiVersion"]), value.str_at(&["kind"]));
+    Ok(writer.finish())
+}
+
+/// An event of a watch, framed: a length of four bytes, then a `WatchEvent` around the sealed object.
+pub fn watch_event(event_type: &str, sealed: &[u8]) -> Vec<u8> {
+    let mut writer = Writer::with_capacity(sealed.len() + 32);
+    writer.field_bytes(1, sealed);
+    writer.end_message(2, 0);
+    writer.field_bytes(1, event_type.as_bytes());
+    let length = writer.len() as u32;
+    writer.raw(&length.to_be_bytes());
+    writer.finish()
+}

@@ -1,0 +1,381 @@
+//! Wire to tree. What Go's JSON would leave out is left out here as well, so that an object is the
+//! same tree whichever way it came.
+
+use meta::{
+    Map, Str, Value,
+    quantity::Quantity,
+    time::{Duration, Time},
+};
+use schema::{Field, Kind, Node, Presence, Schema, TypeId};
+
+use super::{
+    DEPTH_MAX, ProtobufError,
+    tables::{Message, Tables, What},
+    wire::{BYTES, FIXED64, Key, Reader, VARINT},
+};
+use crate::{base64, json};
+
+pub(super) struct Decoder<'a> {
+    pub(super) tables: &'a Tables,
+    pub(super) schema: &'a Schema,
+}
+
+/// A field under construction.
+#[derive(Clone, Default)]
+enum Slot {
+    #[default]
+    Absent,
+    Value(Value),
+    Items(Vec<Value>),
+    Members(Vec<(Str, Value)>),
+}
+
+type Result<T> = std::result::Result<T, ProtobufError>;
+
+impl Decoder<'_> {
+    pub(super) fn object(&self, message: &[u8], ty: TypeId, depth: usize) -> Result<Value> {
+        if depth > DEPTH_MAX {
+            return Err(ProtobufError::TooDeep);
+        }
+        let fields = &self.schema.get(ty).fields;
+        let mut slots = vec![Slot::Absent; fields.len()];
+        self.message(message, self.tables.get(ty), fields, &mut slots, depth)?;
+        let mut members = Vec::with_capacity(slots.len());
+        for (field, slot) in fields.iter().zip(slots) {
+            let value = match slot {
+                Slot::Absent => continue,
+                Slot::Value(value) if value.is_null() || is_omitted(field, &value) => continue,
+                Slot::Value(value) => value,
+                Slot::Items(items) => Value::Array(items),
+                Slot::Members(members) => Value::Object(Map::from_pairs(members)),
+            };
+            members.push((field.name.clone(), value));
+        }
+        Ok(Value::Object(Map::from_pairs(members)))
+    }
+
+    fn message(
+        &self,
+        message: &[u8],
+        table: &Message,
+        fields: &[Field],
+        slots: &mut [Slot],
+        depth: usize,
+    ) -> Result<()> {
+        let mut reader = Reader::new(message);
+        while let Some(key) = reader.key("message")? {
+            match table.find(key.tag) {
+                None => reader.skip(key)?,
+                Some(What::Embedded(table)) => {
+                    let message = reader.bytes(key, "embedded message")?;
+                    self.message(message, table, fields, slots, depth)?;
+                }
+                Some(What::Field(index)) => {
+                    self.field(&fields[*index], key, &mut reader, &mut slots[*index], depth)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn field(
+        &self,
+        field: &Field,
+        key: Key,
+        reader: &mut Reader<'_>,
+        slot: &mut Slot,
+        depth: usize,
+    ) -> Result<()> {
+        let name = &field.name;
+        match &field.node.kind {
+            Kind::List(item, _) if !field.node.wrapped => {
+                if !matches!(slot, Slot::Items(_)) {
+                    *slot = Slot::Items(Vec::new());
+                }
+                let Slot::Items(items) = slot else { return Ok(()) };
+                if key.wire_type == BYTES && is_packable(&item.kind) {
+                    let mut packed = Reader::new(reader.bytes(key, name)?);
+                    let item_key = Key { wire_type: wire_type_of(&item.kind), ..key };
+                    while !packed.is_empty() {
+                        items.push(self.value(item, item_key, &mut packed, name, depth)?);
+                    }
+                    return Ok(());
+                }
+                items.push(self.value(item, key, reader, name, depth)?);
+            }
+            Kind::Map(item) => {
+                let entry = reader.bytes(key, name)?;
+                let entry = self.map_entry(entry, item, name, depth)?;
+                match slot {
+                    Slot::Members(members) => members.push(entry),
+                    _ => *slot = Slot::Members(vec![entry]),
+                }
+            }
+            _ => *slot = Slot::Value(self.value(&field.node, key, reader, name, depth)?),
+        }
+        Ok(())
+    }
+
+    fn map_entry(
+        &self,
+        entry: &[u8],
+        item: &Node,
+        name: &str,
+        depth: usize,
+    ) -> Result<(Str, Value)> {
+        let (mut key_text, mut value) = (Str::default(), None);
+        let mut reader = Reader::new(entry);
+        while let Some(key) = reader.key(name)? {
+            match key.tag {
+                1 => key_text = reader.text(key, name)?,
+                2 => value = Some(self.value(item, key, &mut reader, name, depth)?),
+                _ => reader.skip(key)?,
+            }
+        }
+        let value = match value {
+            Some(value) => value,
+            None => self.absent(item, name, depth)?,
+        };
+        Ok((key_text, value))
+    }
+
+    /// What a map's value is if it wasn't written.
+    fn absent(&self, item: &Node, name: &str, depth: usize) -> Result<Value> {
+        let wire_type = wire_type_of(&item.kind);
+        let zero: &[u8] = if wire_type == FIXED64 { &[0; 8] } else { &[0] };
+        self.value(item, Key { tag: 2, wire_type }, &mut Reader::new(zero), name, depth)
+    }
+
+    /// Reads a value. Only what recurses is told apart here: the rest needs more stack than a level
+    /// of nesting should take.
+    fn value(
+        &self,
+        node: &Node,
+        key: Key,
+        reader: &mut Reader<'_>,
+        name: &str,
+        depth: usize,
+    ) -> Result<Value> {
+        match &node.kind {
+            Kind::Object(ty) => self.object(reader.bytes(key, name)?, *ty, depth + 1),
+            Kind::List(item, _) => self.wrapped_list(reader.bytes(key, name)?, item, name, depth),
+            Kind::SchemaOrBool(ty) => self.schema_or_bool(reader.bytes(key, name)?, *ty, depth),
+            Kind::SchemaOrArray(ty) | Kind::SchemaOrStringArray(ty) => {
+                let texts = matches!(node.kind, Kind::SchemaOrStringArray(_));
+                self.schema_or_list(reader.bytes(key, name)?, *ty, texts, depth)
+            }
+            kind => leaf(kind, key, reader, name),
+        }
+    }
+
+    /// A list with a message around it.
+    fn wrapped_list(&self, message: &[u8], item: &Node, name: &str, depth: usize) -> Result<Value> {
+        let mut items = Vec::new();
+        let mut reader = Reader::new(message);
+        while let Some(key) = reader.key(name)? {
+            match key.tag {
+                1 => items.push(self.value(item, key, &mut reader, name, depth + 1)?),
+                _ => reader.skip(key)?,
+            }
+        }
+        Ok(Value::Array(items))
+    }
+
+    fn schema_or_bool(&self, message: &[u8], ty: TypeId, depth: usize) -> Result<Value> {
+        let mut value = Value::Bool(false);
+        let mut reader = Reader::new(message);
+        while let Some(key) = reader.key("JSONSchemaPropsOrBool")? {
+            match key.tag {
+                1 => {
+                    key.expect(VARINT, "allows")?;
+                    let allows = reader.varint()? != 0;
+                    if !matches!(value, Value::Object(_)) {
+                        value = Value::Bool(allows);
+                    }
+                }
+                2 => value = self.object(reader.bytes(key, "schema")?, ty, depth + 1)?,
+                _ => reader.skip(key)?,
+            }
+        }
+        Ok(value)
+    }
+
+    /// A schema, or a list of schemas or of texts.
+    fn schema_or_list(
+        &self,
+        message: &[u8],
+        ty: TypeId,
+        texts: bool,
+        depth: usize,
+    ) -> Result<Value> {
+        let mut schema = Value::Null;
+        let mut items = Vec::new();
+        let mut reader = Reader::new(message);
+        while let Some(key) = reader.key("JSONSchemaPropsOrArray")? {
+            match key.tag {
+                1 => schema = self.object(reader.bytes(key, "schema")?, ty, depth + 1)?,
+                2 if texts => items.push(Value::String(reader.text(key, "property")?)),
+                2 => items.push(self.object(reader.bytes(key, "schemas")?, ty, depth + 1)?),
+                _ => reader.skip(key)?,
+            }
+        }
+        Ok(if items.is_empty() { schema } else { Value::Array(items) })
+    }
+}
+
+fn leaf(kind: &Kind, key: Key, reader: &mut Reader<'_>, name: &str) -> Result<Value> {
+    let number = |reader: &mut Reader<'_>| {
+        key.expect(VARINT, name)?;
+        reader.varint()
+    };
+    let invalid = |why: String| ProtobufError::Value { field: name.to_owned(), why };
+    Ok(match kind {
+        Kind::String => Value::String(reader.text(key, name)?),
+        Kind::Bool => Value::Bool(number(reader)? != 0),
+        // The upper half is only there to carry the sign.
+        Kind::Int32 => Value::from(i64::from(number(reader)? as i32)),
+        Kind::Int64 => Value::from(number(reader)? as i64),
+        Kind::Double => {
+            key.expect(FIXED64, name)?;
+            Value::from(f64::from_bits(reader.fixed64()?))
+        }
+        Kind::Bytes => Value::from(base64::encode(reader.bytes(key, name)?)),
+        Kind::Time => match timestamp(reader.bytes(key, name)?)? {
+            Some((seconds, _)) => Value::from(Time::from_unix(seconds, 0).to_rfc3339()),
+            None => Value::Null,
+        },
+        Kind::MicroTime => match timestamp(reader.bytes(key, name)?)? {
+            Some((seconds, nanos)) => {
+                Value::from(Time::from_unix(seconds, nanos).to_rfc3339_micro())
+            }
+            None => Value::Null,
+        },
+        Kind::Duration => {
+            let nanos = single_number(reader.bytes(key, name)?, name)? as i64;
+            Value::from(Duration { nanos }.to_string())
+        }
+        Kind::Quantity => {
+            let text = single_bytes(reader.bytes(key, name)?, name)?.unwrap_or(b"0");
+            let text = String::from_utf8_lossy(text);
+            let quantity = Quantity::parse(text.trim());
+            Value::from(quantity.map_err(|error| invalid(error.to_string()))?.to_string())
+        }
+        Kind::IntOrString => int_or_string(reader.bytes(key, name)?)?,
+        Kind::Any | Kind::AnyObject => match single_bytes(reader.bytes(key, name)?, name)? {
+            None | Some([]) => Value::Null,
+            Some(raw) => {
+                let decoded = json::decode_any(raw, json::DecodeOptions { strict: false });
+                decoded.map_err(|error| invalid(error.to_string()))?.value
+            }
+        },
+        Kind::Map(_) => return Err(invalid("a map inside of a list or a map".to_owned())),
+        Kind::Object(_)
+        | Kind::List(..)
+        | Kind::SchemaOrBool(_)
+        | Kind::SchemaOrArray(_)
+        | Kind::SchemaOrStringArray(_) => return Err(invalid("not a leaf".to_owned())),
+    })
+}
+
+/// Written all the same, but not printed in JSON.
+fn is_omitted(field: &Field, value: &Value) -> bool {
+    if field.pointer || field.presence != Presence::OmitEmpty {
+        return false;
+    }
+    match (&field.node.kind, value) {
+        (Kind::Any | Kind::Bytes | Kind::IntOrString, _) => false,
+        (Kind::Quantity, Value::String(text)) => text == "0",
+        (Kind::Duration, Value::String(text)) => text == "0s",
+        (_, Value::Bool(value)) => !value,
+        (_, Value::Number(number)) => match number {
+            meta::Number::Int(number) => *number == 0,
+            meta::Number::Float(number) => *number == 0.0,
+        },
+        (_, Value::String(text)) => text.is_empty(),
+        (_, Value::Object(map)) => map.is_empty(),
+        (_, value) => value.is_null(),
+    }
+}
+
+/// Seconds and nanoseconds; none for the zero time, which has no bytes.
+fn timestamp(message: &[u8]) -> Result<Option<(i64, u32)>> {
+    if message.is_empty() {
+        return Ok(None);
+    }
+    let (mut seconds, mut nanos) = (0, 0);
+    let mut reader = Reader::new(message);
+    while let Some(key) = reader.key("Timestamp")? {
+        match key.tag {
+            1 => {
+                key.expect(VARINT, "seconds")?;
+                seconds = reader.varint()? as i64;
+            }
+            2 => {
+                key.expect(VARINT, "nanos")?;
+                nanos = u32::try_from(reader.varint()? as i32).unwrap_or(0);
+            }
+            _ => reader.skip(key)?,
+        }
+    }
+    Ok(Some((seconds, nanos)))
+}
+
+fn int_or_string(message: &[u8]) -> Result<Value> {
+    let (mut is_text, mut number, mut text) = (false, 0, Str::default());
+    let mut reader = Reader::new(message);
+    while let Some(key) = reader.key("IntOrString")? {
+        match key.tag {
+            1 => {
+                key.expect(VARINT, "type")?;
+                is_text = reader.varint()? != 0;
+            }
+            2 => {
+                key.expect(VARINT, "intVal")?;
+                number = i64::from(reader.varint()? as i32);
+            }
+            3 => text = reader.text(key, "strVal")?,
+            _ => reader.skip(key)?,
+        }
+    }
+    Ok(if is_text { Value::String(text) } else { Value::from(number) })
+}
+
+/// Field 1 of a message that has no other.
+fn single_bytes<'a>(message: &'a [u8], name: &str) -> Result<Option<&'a [u8]>> {
+    let mut found = None;
+    let mut reader = Reader::new(message);
+    while let Some(key) = reader.key(name)? {
+        match key.tag {
+            1 => found = Some(reader.bytes(key, name)?),
+            _ => reader.skip(key)?,
+        }
+    }
+    Ok(found)
+}
+
+fn single_number(message: &[u8], name: &str) -> Result<u64> {
+    let mut found = 0;
+    let mut reader = Reader::new(message);
+    while let Some(key) = reader.key(name)? {
+        match key.tag {
+            1 => {
+                key.expect(VARINT, name)?;
+                found = reader.varint()?;
+            }
+            _ => reader.skip(key)?,
+        }
+    }
+    Ok(found)
+}
+
+fn is_packable(kind: &Kind) -> bool {
+    matches!(kind, Kind::Bool | Kind::Int32 | Kind::Int64 | Kind::Double)
+}
+
+fn wire_type_of(kind: &Kind) -> u8 {
+    match kind {
+        Kind::Bool | Kind::Int32 | Kind::Int64 => VARINT,
+        Kind::Double => FIXED64,
+        _ => BYTES,
+    }
+}

@@ -1,0 +1,283 @@
+//! Tree to wire, backwards: the last field first, so that every length is known when it is written.
+
+use meta::{
+    Map, Number, Value,
+    quantity::Quantity,
+    time::{Duration, Time},
+};
+use schema::{Field, Kind, Node, Schema, TypeId};
+
+use super::{
+    DEPTH_MAX, ProtobufError,
+    tables::{Message, Tables, What},
+    wire::Writer,
+};
+use crate::{base64, json};
+
+pub(super) struct Encoder<'a> {
+    pub(super) tables: &'a Tables,
+    pub(super) schema: &'a Schema,
+}
+
+type Result<T> = std::result::Result<T, ProtobufError>;
+
+impl Encoder<'_> {
+    pub(super) fn object(
+        &self,
+        value: &Value,
+        ty: TypeId,
+        depth: usize,
+        writer: &mut Writer,
+    ) -> Result<()> {
+        const EMPTY: &Map = &Map::new();
+        let map = match value {
+            Value::Object(map) => map,
+            Value::Null => EMPTY,
+            _ => return Err(wrong(&self.schema.get(ty).name, "object", value)),
+        };
+        if depth > DEPTH_MAX {
+            return Err(ProtobufError::TooDeep);
+        }
+        self.message(map, self.tables.get(ty), &self.schema.get(ty).fields, depth, writer)
+    }
+
+    fn message(
+        &self,
+        map: &Map,
+        table: &Message,
+        fields: &[Field],
+        depth: usize,
+        writer: &mut Writer,
+    ) -> Result<()> {
+        for entry in table.entries.iter().rev() {
+            match &entry.what {
+                What::Embedded(table) => {
+                    let start = writer.len();
+                    self.message(map, table, fields, depth, writer)?;
+                    writer.end_message(entry.tag, start);
+                }
+                What::Field(index) => {
+                    let field = &fields[*index];
+                    let value = map.get(&field.name).filter(|value| !value.is_null());
+                    self.field(field, value, depth, writer)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn field(
+        &self,
+        field: &Field,
+        value: Option<&Value>,
+        depth: usize,
+        writer: &mut Writer,
+    ) -> Result<()> {
+        let (tag, node) = (field.tag, &field.node);
+        match (&node.kind, value) {
+            (Kind::List(item, _), Some(Value::Array(items))) if !node.wrapped => {
+                for value in items.iter().rev() {
+                    self.value(item, tag, value, &field.name, depth, writer)?;
+                }
+                Ok(())
+            }
+            (Kind::Map(item), Some(Value::Object(map))) => {
+                for (key, value) in map.iter().rev() {
+                    let start = writer.len();
+                    self.value(item, 2, value, &field.name, depth, writer)?;
+                    writer.field_bytes(1, key.as_bytes());
+                    writer.end_message(tag, start);
+                }
+                Ok(())
+            }
+            (Kind::List(..) | Kind::Map(_), Some(value)) if !node.wrapped => {
+                Err(wrong(&field.name, "list or map", value))
+            }
+            (_, Some(value)) => self.value(node, tag, value, &field.name, depth, writer),
+            // Nil is not written; zero is.
+            (
+                Kind::List(..)
+                | Kind::Map(_)
+                | Kind::Bytes
+                | Kind::SchemaOrBool(_)
+                | Kind::SchemaOrArray(_)
+                | Kind::SchemaOrStringArray(_),
+                None,
+            ) => Ok(()),
+            (_, None) if field.pointer => Ok(()),
+            (_, None) => self.value(node, tag, &Value::Null, &field.name, depth, writer),
+        }
+    }
+
+    /// Writes a value with its tag; null is the zero value. Only what recurses is told apart here: the
+    /// rest needs more stack than a level of nesting should take.
+    fn value(
+        &self,
+        node: &Node,
+        tag: u32,
+        value: &Value,
+        name: &str,
+        depth: usize,
+        writer: &mut Writer,
+    ) -> Result<()> {
+        let start = writer.len();
+        match &node.kind {
+            Kind::Object(ty) => self.object(value, *ty, depth + 1, writer)?,
+            Kind::List(item, _) => {
+                for value in items(value, name)?.iter().rev() {
+                    self.value(item, 1, value, name, depth + 1, writer)?;
+                }
+            }
+            Kind::SchemaOrBool(ty) => {
+                if let Value::Object(_) = value {
+                    self.part(2, value, *ty, depth, writer)?;
+                }
+                let allows = !matches!(value, Value::Bool(false) | Value::Null);
+                writer.field_varint(1, u64::from(allows));
+            }
+            Kind::SchemaOrArray(ty) | Kind::SchemaOrStringArray(ty) => {
+                if let Value::Object(_) = value {
+                    self.part(1, value, *ty, depth, writer)?;
+                } else {
+                    for value in items(value, name)?.iter().rev() {
+                        match value {
+                            Value::String(text) => writer.field_bytes(2, text.as_bytes()),
+                            schema => self.part(2, schema, *ty, depth, writer)?,
+                        }
+                    }
+                }
+            }
+            kind => return leaf(kind, tag, value, name, writer),
+        }
+        writer.end_message(tag, start);
+        Ok(())
+    }
+
+    /// An object as a field.
+    fn part(
+        &self,
+        tag: u32,
+        value: &Value,
+        ty: TypeId,
+        depth: usize,
+        writer: &mut Writer,
+    ) -> Result<()> {
+        let start = writer.len();
+        self.object(value, ty, depth + 1, writer)?;
+        writer.end_message(tag, start);
+        Ok(())
+    }
+}
+
+fn leaf(kind: &Kind, tag: u32, value: &Value, name: &str, writer: &mut Writer) -> Result<()> {
+    let invalid = |why: String| ProtobufError::Value { field: name.to_owned(), why };
+    let start = writer.len();
+    match kind {
+        Kind::String => {
+            writer.field_bytes(tag, text(value, name)?.as_bytes());
+            return Ok(());
+        }
+        Kind::Bool => {
+            let value = match value {
+                Value::Bool(value) => *value,
+                Value::Null => false,
+                _ => return Err(wrong(name, "bool", value)),
+            };
+            writer.field_varint(tag, u64::from(value));
+            return Ok(());
+        }
+        Kind::Int32 | Kind::Int64 => {
+            writer.field_varint(tag, number(value, name)? as u64);
+            return Ok(());
+        }
+        Kind::Double => {
+            let number = match value {
+                Value::Number(Number::Float(number)) => *number,
+                other => number(other, name)? as f64,
+            };
+            writer.field_fixed64(tag, number.to_bits());
+            return Ok(());
+        }
+        Kind::Bytes => {
+            let bytes = base64::decode(text(value, name)?);
+            writer.field_bytes(tag, &bytes.map_err(|error| invalid(error.to_string()))?);
+            return Ok(());
+        }
+        Kind::Time | Kind::MicroTime => {
+            let text = text(value, name)?;
+            // Either spelling is fine here; the fraction only goes where it can be read back.
+            let time = if text.is_empty() { Ok(Time::ZERO) } else { Time::parse(text) };
+            let time = time.map_err(|error| invalid(error.to_string()))?;
+            if !time.is_zero() {
+                let micro = matches!(kind, Kind::MicroTime);
+                let nanos = if micro { time.nanos() / 1000 * 1000 } else { 0 };
+                writer.field_varint(2, u64::from(nanos));
+                writer.field_varint(1, time.unix_seconds() as u64);
+            }
+        }
+        Kind::Duration => {
+            let text = text(value, name)?;
+            let duration = Duration::parse(if text.is_empty() { "0" } else { text });
+            let duration = duration.map_err(|error| invalid(error.to_string()))?;
+            writer.field_varint(1, duration.nanos as u64);
+        }
+        Kind::Quantity => {
+            let quantity = Quantity::from_value(value);
+            let quantity = quantity.map_err(|error| invalid(error.to_string()))?;
+            writer.field_bytes(1, quantity.to_string().as_bytes());
+        }
+        Kind::IntOrString => {
+            let (kind, number, text) = match value {
+                Value::String(text) => (1, 0, text.as_str()),
+                other => (0, number(other, name)?, ""),
+            };
+            writer.field_bytes(3, text.as_bytes());
+            writer.field_varint(2, number as u64);
+            writer.field_varint(1, kind);
+        }
+        Kind::Any | Kind::AnyObject => {
+            if !value.is_null() {
+                let mut raw = Vec::new();
+                json::encode_any(value, &mut raw);
+                writer.field_bytes(1, &raw);
+            }
+        }
+        Kind::Map(_) => return Err(invalid("a map inside of a list or a map".to_owned())),
+        Kind::Object(_)
+        | Kind::List(..)
+        | Kind::SchemaOrBool(_)
+        | Kind::SchemaOrArray(_)
+        | Kind::SchemaOrStringArray(_) => return Err(invalid("not a leaf".to_owned())),
+    }
+    writer.end_message(tag, start);
+    Ok(())
+}
+
+fn text<'a>(value: &'a Value, name: &str) -> Result<&'a str> {
+    match value {
+        Value::String(text) => Ok(text),
+        Value::Null => Ok(""),
+        _ => Err(wrong(name, "string", value)),
+    }
+}
+
+fn number(value: &Value, name: &str) -> Result<i64> {
+    match value {
+        Value::Number(Number::Int(number)) => Ok(*number),
+        Value::Null => Ok(0),
+        _ => Err(wrong(name, "integer", value)),
+    }
+}
+
+fn items<'a>(value: &'a Value, name: &str) -> Result<&'a [Value]> {
+    match value {
+        Value::Array(items) => Ok(items),
+        Value::Null => Ok(&[]),
+        _ => Err(wrong(name, "array", value)),
+    }
+}
+
+fn wrong(name: &str, expected: &str, value: &Value) -> ProtobufError {
+    let why = format!("expected {expected}, found {}", value.type_name());
+    ProtobufError::Value { field: name.to_owned(), why }
+}
