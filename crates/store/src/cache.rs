@@ -28,11 +28,20 @@ pub struct CacheOptions {
     /// Which of the entries' fields is indexed (pods: `spec.nodeName`).
     pub index: Option<usize>,
     pub ring: RingLimits,
+    /// How many revisions back a new cache begins, if the backend still has them, so that those
+    /// who watched before a restart can go on where they were.
+    pub resume_revisions: u64,
 }
 
 impl CacheOptions {
     pub fn new(prefix: impl Into<Str>, materialize: Arc<dyn Materialize>) -> Self {
-        Self { prefix: prefix.into(), materialize, index: None, ring: RingLimits::default() }
+        Self {
+            prefix: prefix.into(),
+            materialize,
+            index: None,
+            ring: RingLimits::default(),
+            resume_revisions: 2000,
+        }
     }
 
     #[must_use]

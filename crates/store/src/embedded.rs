@@ -46,7 +46,7 @@ pub struct EmbeddedOptions {
 impl EmbeddedOptions {
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         // Compat: kube-apiserver's `--etcd-compaction-interval`.
-        Self { dir: dir.into(), compact_every: Some(Duration::from_secs(300)) }
+        Self { dir: dir.into(), compact_every: Some(Duration::from_mins(5)) }
     }
 }
 

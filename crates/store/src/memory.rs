@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use meta::Str;
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -179,7 +178,7 @@ impl Record {
     fn key_value(&self) -> KeyValue {
         KeyValue {
             key: self.key(),
-            value: self.change.value.clone().unwrap_or_else(Bytes::new),
+            value: self.change.value.clone().unwrap_or_default(),
             create_revision: self.change.create_revision,
             mod_revision: self.change.revision,
             expires_ms: self.expires_ms,

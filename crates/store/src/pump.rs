@@ -8,16 +8,16 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::cache::Shared;
 use crate::ring::{End, Ring};
-use crate::{Batch, Event, EventKind, Snapshot, StoreError, Watch};
+use crate::{Batch, Event, EventKind, Snapshot, StoreError, Watch, WatchStream};
 
 /// Runs until it is aborted.
 pub(crate) async fn run(shared: Arc<Shared>) {
     let mut pause = RETRY_MIN;
     loop {
         let error = match refill(&shared).await {
-            Ok(()) => {
+            Ok(stream) => {
                 pause = RETRY_MIN;
-                follow(&shared).await
+                follow(&shared, stream).await
             }
             Err(error) => error,
         };
@@ -32,43 +32,74 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 const RETRY_MIN: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(5);
 
-/// Lists, and starts a new ring there: whoever watches the old one has lost events.
-async fn refill(shared: &Shared) -> Result<(), StoreError> {
-    let snapshot = Arc::new(shared.list(None).await?);
+/// Lists, and starts a new ring there: whoever watches the old one has lost events. Answers the
+/// watch that goes on from there.
+async fn refill(shared: &Shared) -> Result<WatchStream, StoreError> {
+    let now = shared.backend.revision().await?;
+    let mut snapshot = list_recent(shared, now).await?;
     let options = &shared.options;
     let progress = Arc::clone(&shared.progress_wanted);
     let ring = Ring::new(options.ring.clone(), options.index, snapshot.revision, progress);
+    let mut stream = shared.backend.watch(&options.prefix, snapshot.revision).await?;
+    while snapshot.revision < now {
+        stream.request_progress();
+        let batch = stream.next().await?;
+        let (next, events) = advance(shared, &snapshot, batch)?;
+        snapshot = next;
+        ring.push(&events, snapshot.revision, Instant::now());
+    }
     *shared.failure.lock() = None;
     shared.checkpoints.lock().clear();
     let revision = snapshot.revision;
-    shared.current.store(snapshot);
+    shared.current.store(Arc::new(snapshot));
     shared.ring.swap(Arc::new(ring)).end(End::Gap);
     shared.revision.send_replace(revision);
-    Ok(())
+    Ok(stream)
+}
+
+/// The state a little before `now`, as far back as the options ask for and the backend reaches.
+async fn list_recent(shared: &Shared, now: u64) -> Result<Snapshot, StoreError> {
+    let back = now.saturating_sub(shared.options.resume_revisions).max(1);
+    let from = match shared.list(Some(back)).await {
+        Err(StoreError::Compacted { oldest }) if oldest > back && oldest < now => oldest,
+        // What cannot be read in an old state may have been put right since.
+        Err(StoreError::Compacted { .. } | StoreError::Corrupt(_)) => now,
+        done => return done,
+    };
+    if from < now
+        && let Ok(snapshot) = shared.list(Some(from)).await
+    {
+        return Ok(snapshot);
+    }
+    shared.list(None).await
 }
 
 /// Follows the changes until some of them are lost. A watch that merely breaks is opened again
 /// where it ended.
-async fn follow(shared: &Shared) -> StoreError {
+async fn follow(shared: &Shared, mut stream: WatchStream) -> StoreError {
     let mut pause = RETRY_MIN;
     loop {
-        let revision = shared.current.load().revision;
-        let error = match shared.backend.watch(&shared.options.prefix, revision).await {
-            Ok(mut stream) => {
-                let (taken, error) = drain(shared, &mut *stream).await;
-                if taken {
-                    pause = RETRY_MIN;
-                }
-                error
-            }
-            Err(error) => error,
-        };
-        if !matches!(error, StoreError::Unavailable(_)) {
-            return error;
+        let (taken, error) = drain(shared, &mut *stream).await;
+        if taken {
+            pause = RETRY_MIN;
         }
-        tracing::warn!(prefix = %shared.options.prefix, %error, "a watch on the backend broke");
-        sleep(pause).await;
-        pause = (pause * 2).min(RETRY_MAX);
+        let mut broken = error;
+        stream = loop {
+            if !matches!(broken, StoreError::Unavailable(_)) {
+                return broken;
+            }
+            let prefix = &shared.options.prefix;
+            tracing::warn!(%prefix, error = %broken, "a watch on the backend broke");
+            *shared.failure.lock() = Some(broken);
+            sleep(pause).await;
+            pause = (pause * 2).min(RETRY_MAX);
+            let revision = shared.current.load().revision;
+            match shared.backend.watch(prefix, revision).await {
+                Ok(stream) => break stream,
+                Err(error) => broken = error,
+            }
+        };
+        *shared.failure.lock() = None;
     }
 }
 
@@ -115,7 +146,24 @@ fn apply(shared: &Shared, batch: Batch) -> Result<(), StoreError> {
     if batch.revision < before.revision {
         return Ok(());
     }
-    let mut snapshot = Snapshot::clone(&before);
+    let (snapshot, events) = advance(shared, &before, batch)?;
+    let revision = snapshot.revision;
+    if !events.is_empty() {
+        shared.checkpoints.lock().pass(&before, events.len());
+    }
+    shared.current.store(Arc::new(snapshot));
+    shared.ring.load().push(&events, revision, Instant::now());
+    shared.revision.send_replace(revision);
+    Ok(())
+}
+
+/// The state behind some changes, and what watchers are told about them.
+fn advance(
+    shared: &Shared,
+    before: &Snapshot,
+    batch: Batch,
+) -> Result<(Snapshot, Vec<Arc<Event>>), StoreError> {
+    let mut snapshot = before.clone();
     let mut events = Vec::with_capacity(batch.changes.len());
     let now = Instant::now();
     for change in batch.changes {
@@ -123,29 +171,20 @@ fn apply(shared: &Shared, batch: Batch) -> Result<(), StoreError> {
         if change.revision <= before.revision {
             continue;
         }
-        let (kind, entry, previous) = match change.value {
-            Some(value) => {
-                let entry = Arc::new(shared.entry(&change.key, &value, change.revision)?);
-                let previous = snapshot.insert(Arc::clone(&entry));
-                let kind = if previous.is_some() { EventKind::Modified } else { EventKind::Added };
-                (kind, entry, previous)
-            }
-            None => {
-                let Some(previous) = snapshot.remove(&change.key) else { continue };
-                let entry = previous
-                    .with_revision(change.revision)
-                    .map_err(|error| StoreError::Corrupt(format!("{}: {error}", change.key)))?;
-                (EventKind::Deleted, Arc::new(entry), Some(previous))
-            }
+        let (kind, entry, previous) = if let Some(value) = change.value {
+            let entry = Arc::new(shared.entry(&change.key, &value, change.revision)?);
+            let previous = snapshot.insert(Arc::clone(&entry));
+            let kind = if previous.is_some() { EventKind::Modified } else { EventKind::Added };
+            (kind, entry, previous)
+        } else {
+            let Some(previous) = snapshot.remove(&change.key) else { continue };
+            let entry = previous
+                .with_revision(change.revision)
+                .map_err(|error| StoreError::Corrupt(format!("{}: {error}", change.key)))?;
+            (EventKind::Deleted, Arc::new(entry), Some(previous))
         };
         events.push(Arc::new(Event::new(kind, change.revision, entry, previous, now)));
     }
-    snapshot.revision = batch.revision;
-    if !events.is_empty() {
-        shared.checkpoints.lock().pass(&before, events.len());
-    }
-    shared.current.store(Arc::new(snapshot));
-    shared.ring.load().push(&events, batch.revision, now);
-    shared.revision.send_replace(batch.revision);
-    Ok(())
+    snapshot.revision = batch.revision.max(before.revision);
+    Ok((snapshot, events))
 }

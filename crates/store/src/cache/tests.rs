@@ -188,7 +188,7 @@ async fn events_are_kept_for_their_time_and_at_least_the_smallest_number() {
         put(&backend, "ns/a", &format!("n{n}")).await;
     }
     cache.fresh().await.expect("catches up");
-    tokio::time::sleep(Duration::from_secs(60)).await;
+    tokio::time::sleep(Duration::from_mins(1)).await;
     assert_eq!(cache.events_kept(), 300);
     tokio::time::sleep(Duration::from_secs(20)).await;
     assert_eq!(cache.events_kept(), 100);
@@ -301,7 +301,7 @@ async fn watchers_starting_anywhere_see_every_revision_once_and_in_order() {
 #[tokio::test(start_paused = true)]
 async fn bookmarks_come_when_asked_for_and_never_overtake_events() {
     let (backend, cache) = start(options()).await;
-    let mut watcher = cache.watch(1, None).expect("starts").with_bookmarks(Duration::from_secs(60));
+    let mut watcher = cache.watch(1, None).expect("starts").with_bookmarks(Duration::from_mins(1));
     // Nothing happens here, but elsewhere.
     backend.write(Write::create("/registry/x/1", "v")).await.expect("writes");
     let began = Instant::now();
@@ -312,7 +312,7 @@ async fn bookmarks_come_when_asked_for_and_never_overtake_events() {
     backend.write(Write::create("/registry/x/2", "v")).await.expect("writes");
     assert!(matches!(watcher.next().await, WatchItem::Progress(4)));
     // Nothing new, no bookmark.
-    assert!(timeout(Duration::from_secs(600), watcher.next()).await.is_err());
+    assert!(timeout(Duration::from_mins(10), watcher.next()).await.is_err());
 }
 
 #[tokio::test(start_paused = true)]
@@ -344,6 +344,33 @@ async fn a_broken_watch_goes_on_where_it_was_and_a_gap_ends_the_watchers() {
     let mut watcher = cache.watch(revision, None).expect("starts");
     cache.close();
     assert!(matches!(watcher.next().await, WatchItem::Closed));
+}
+
+#[tokio::test]
+async fn a_new_cache_lets_watchers_go_on_from_before_it_began() {
+    let backend = Arc::new(MemoryBackend::new());
+    put(&backend, "ns/a", "n1").await;
+    for n in 0..50 {
+        put(&backend, "ns/b", &format!("n{n}")).await;
+    }
+    let cases = [(1000, None, 1), (10, None, 42), (1000, Some(40), 40), (1000, Some(52), 52)];
+    for (resume_revisions, compacted, oldest) in cases {
+        if let Some(compacted) = compacted {
+            backend.compact(compacted).await.expect("compacts");
+        }
+        let options = CacheOptions { resume_revisions, ..options() };
+        let cache = Cache::start(Arc::clone(&backend) as Arc<dyn Backend>, options);
+        cache.ready().await;
+        assert_eq!((cache.revision(), cache.oldest()), (52, oldest));
+        assert_eq!(cache.snapshot().len(), 2);
+        let refused = cache.watch(oldest - 1, None).err();
+        assert!(matches!(refused, Some(StoreError::Expired { .. })));
+        let mut watcher = cache.watch(oldest, None).expect("starts");
+        if oldest < 52 {
+            let events = events_until(&mut watcher, 52).await;
+            assert_eq!(events.len() as u64, 52 - oldest);
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -178,7 +178,8 @@ impl<'a> Window<'a> {
     fn at(&mut self, at: u64, len: usize) -> io::Result<&[u8]> {
         let have = self.start..self.start + self.bytes.len() as u64;
         let inside = at >= have.start && at + len as u64 <= have.end;
-        if !inside && !(self.end_of_file && at >= have.start) {
+        let at_end = self.end_of_file && at >= have.start;
+        if !inside && !at_end {
             let want = len.max(WINDOW_BYTES);
             self.bytes.resize(want, 0);
             let n = self.file.read_at(&mut self.bytes, at)?;

@@ -22,10 +22,13 @@ use crate::{Change, Expect, KeyValue, StoreError, Write};
 
 /// What the writer is asked to do.
 pub(crate) enum Request {
-    Write(Write, oneshot::Sender<Result<u64, Refusal>>),
+    Write(Write, Reply),
     Compact(u64, oneshot::Sender<Result<(), StoreError>>),
     Stop,
 }
+
+/// Where the answer to a write goes.
+pub(crate) type Reply = oneshot::Sender<Result<u64, Refusal>>;
 
 /// Why a write was not done.
 pub(crate) enum Refusal {
@@ -67,7 +70,7 @@ struct Pending {
     accepted: Vec<Accepted>,
     /// The newest accepted write of each key.
     newest: HashMap<Str, usize>,
-    refused: Vec<(oneshot::Sender<Result<u64, Refusal>>, Option<Current>)>,
+    refused: Vec<(Reply, Option<Current>)>,
 }
 
 struct Accepted {
@@ -76,14 +79,14 @@ struct Accepted {
     /// Where in the batch the record begins, and its room.
     at: u32,
     len: u32,
-    reply: Option<oneshot::Sender<Result<u64, Refusal>>>,
+    reply: Option<Reply>,
 }
 
 /// How much is committed in one go.
 const BATCH_BYTES_MAX: usize = 4 << 20;
 const BATCH_WRITES_MAX: usize = 2048;
 /// A clock that is set forward is noticed after this long.
-const CLOCK_CHECK: Duration = Duration::from_secs(60);
+const CLOCK_CHECK: Duration = Duration::from_mins(1);
 
 impl Writer {
     pub(crate) fn new(
@@ -183,7 +186,7 @@ impl Writer {
     }
 
     /// Decides the writes in the order they came in and makes those that pass durable.
-    fn commit(&mut self, writes: Vec<(Write, Option<oneshot::Sender<Result<u64, Refusal>>>)>) {
+    fn commit(&mut self, writes: Vec<(Write, Option<Reply>)>) {
         if writes.is_empty() {
             return;
         }
@@ -201,10 +204,7 @@ impl Writer {
         }
     }
 
-    fn decide(
-        &self,
-        writes: Vec<(Write, Option<oneshot::Sender<Result<u64, Refusal>>>)>,
-    ) -> Pending {
+    fn decide(&self, writes: Vec<(Write, Option<Reply>)>) -> Pending {
         let mut pending = Pending::default();
         // Only this thread changes the index, so it stays as it is until the batch is published.
         let index = self.store.index.read();
@@ -292,16 +292,28 @@ impl Writer {
     /// Deletes what has outlived its time, as anyone would.
     fn expire(&mut self) {
         let now = self.tuning.now_ms();
-        let mut writes = Vec::new();
-        while writes.len() < BATCH_WRITES_MAX
-            && self.expirations.first().is_some_and(|(at, ..)| *at <= now)
+        let mut due = Vec::new();
+        while due.len() < BATCH_WRITES_MAX
+            && let Some(next) = self.expirations.first()
+            && next.0 <= now
         {
-            // Taken out only now: if the deletion fails, the next start will try again.
-            let Some((_, revision, key)) = self.expirations.pop_first() else { break };
-            // Whoever has changed the key since also said anew when it expires.
-            writes.push((Write::delete(key, Expect::At(revision)), None));
+            due.extend(self.expirations.pop_first());
         }
-        self.commit(writes);
+        if due.is_empty() {
+            return;
+        }
+        // Whoever has changed the key since also said anew when it expires.
+        let delete = |(_, revision, key): &(u64, u64, Str)| {
+            (Write::delete(key.clone(), Expect::At(*revision)), None)
+        };
+        self.commit(due.iter().map(delete).collect());
+        let index = self.store.index.read();
+        for (_, revision, key) in due {
+            // The disk may have refused.
+            if index.newest(&key).is_some_and(|version| version.revision == revision) {
+                self.expirations.insert((now + EXPIRE_RETRY_MS, revision, key));
+            }
+        }
     }
 
     fn compact_when_due(&mut self) {
@@ -441,6 +453,7 @@ impl Writer {
 const ROOM_BYTES_MIN: u64 = 64 << 10;
 const ROOM_BYTES_MAX: u64 = 1 << 20;
 const PRUNE_STEPS: usize = 4096;
+const EXPIRE_RETRY_MS: u64 = 10_000;
 
 impl Accepted {
     fn key_value(&self) -> Option<KeyValue> {
