@@ -10,7 +10,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use k8s_openapi::{api, apiextensions_apiserver, apimachinery, kube_aggregator};
 use schemars::SchemaGenerator;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 const RECORD: char = '\u{1e}';
 const PART: char = '\u{1f}';
@@ -43,6 +43,17 @@ fn description(definition: &Value) -> &str {
     let text = definition["description"].as_str().unwrap_or_default();
     assert!(!text.contains([RECORD, PART]), "a description contains a separator");
     text
+}
+
+/// The crate tells what `object` of a watch event is as a part of what the event is.
+fn part_event(definitions: &mut Map<String, Value>) {
+    let name = "io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent";
+    let event = definitions.get_mut(name).expect("added above");
+    let whole = description(event).to_owned();
+    if let Some((text, object)) = whole.split_once("\n\n") {
+        event["properties"]["object"] = json!({"description": object.trim_end()});
+        event["description"] = json!(text);
+    }
 }
 
 /// All definitions of the crate: those that no other refers to are named here, the others come along.
@@ -102,5 +113,7 @@ fn definitions() -> Map<String, Value> {
         kube_aggregator::pkg::apis::apiregistration::v1: APIService;
     }
     generator.subschema_for::<apimachinery::pkg::apis::meta::v1::WatchEvent<api::core::v1::Pod>>();
-    generator.take_definitions(false)
+    let mut definitions = generator.take_definitions(false);
+    part_event(&mut definitions);
+    definitions
 }

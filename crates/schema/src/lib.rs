@@ -5,6 +5,7 @@
 //! Nothing here does I/O or knows async.
 
 mod default;
+pub mod openapi;
 mod resource;
 mod types;
 

@@ -1,0 +1,345 @@
+//! Types, written out as OpenAPI definitions, and with them all the types that they refer to.
+
+use std::collections::{BTreeMap, HashMap};
+
+use meta::{GroupVersion, GroupVersionKind, Map, Str, Value, value};
+
+use super::Source;
+use crate::{Field, Kind, ListKind, Node, Presence, Type, TypeId};
+
+/// What v2 and v3 write differently.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Dialect {
+    V2,
+    V3,
+}
+
+/// Writes definitions.
+pub(super) struct Definitions<'a> {
+    source: Source<'a>,
+    dialect: Dialect,
+    /// The group version that the document is about.
+    home: Option<&'a GroupVersion>,
+    written: BTreeMap<Str, Value>,
+    /// Referred to, but not written yet.
+    open: Vec<Str>,
+    /// Definitions that are no objects, by the way they are used.
+    scalars: HashMap<Str, &'a Kind>,
+}
+
+impl<'a> Definitions<'a> {
+    pub(super) fn new(
+        source: Source<'a>,
+        dialect: Dialect,
+        home: Option<&'a GroupVersion>,
+    ) -> Self {
+        Self {
+            source,
+            dialect,
+            home,
+            written: BTreeMap::new(),
+            open: Vec::new(),
+            scalars: HashMap::new(),
+        }
+    }
+
+    /// A reference to a definition, which is written as well.
+    pub(super) fn reference(&mut self, definition: &Str) -> Value {
+        if !self.written.contains_key(definition) {
+            self.open.push(definition.clone());
+        }
+        let folder = match self.dialect {
+            Dialect::V2 => "#/definitions/",
+            Dialect::V3 => "#/components/schemas/",
+        };
+        value!({"$ref": (format!("{folder}{definition}"))})
+    }
+
+    /// All definitions that were referred to.
+    pub(super) fn finish(mut self) -> Map {
+        while let Some(name) = self.open.pop() {
+            if self.written.contains_key(&name) {
+                continue;
+            }
+            let mut definition = match self.source.schema.by_name(&name) {
+                Some(id) => self.object(id),
+                None => self.scalar(&name),
+            };
+            let text = self.source.describe.definition(&name);
+            set_description(&mut definition, text.as_deref());
+            self.written.insert(name, definition.into());
+        }
+        self.written.into_iter().collect()
+    }
+
+    fn object(&mut self, id: TypeId) -> Map {
+        let schema = self.source.schema;
+        let ty = schema.get(id);
+        let mut written = Map::new();
+        written.insert("type", "object");
+        let mut properties = Vec::with_capacity(ty.fields.len());
+        for field in &ty.fields {
+            properties.push((field.name.clone(), self.property(ty, field)));
+        }
+        if !properties.is_empty() {
+            written.insert("properties", Map::from_pairs(properties));
+        }
+        let required: Vec<Str> = ty
+            .fields
+            .iter()
+            .filter(|field| field.required)
+            .map(|field| field.name.clone())
+            .collect();
+        if !required.is_empty() {
+            written.insert("required", required);
+        }
+        if ty.atomic {
+            written.insert("x-kubernetes-map-type", "atomic");
+        }
+        if ty.preserve_unknown {
+            written.insert("x-kubernetes-preserve-unknown-fields", true);
+        }
+        let kinds = self.kinds(ty);
+        if !kinds.is_empty() {
+            written.insert("x-kubernetes-group-version-kind", kinds);
+        }
+        if !ty.unions.is_empty() {
+            written.insert("x-kubernetes-unions", ty.unions.iter().map(union).collect::<Vec<_>>());
+        }
+        written
+    }
+
+    /// Options and watch events are a kind of every group version. A document about one of them tells
+    /// of that one, and of the version that they have in common.
+    fn kinds(&self, ty: &Type) -> Vec<Value> {
+        let told = |kind: &&GroupVersionKind| match self.home {
+            Some(home) if ty.kinds.len() > 1 => {
+                let group_version = kind.group_version();
+                group_version == *home || group_version == GroupVersion::new("", "v1")
+            }
+            _ => true,
+        };
+        let mut kinds: Vec<_> = ty.kinds.iter().filter(told).collect();
+        kinds.sort();
+        kinds.into_iter().map(group_version_kind).collect()
+    }
+
+    fn property(&mut self, ty: &Type, field: &'a Field) -> Value {
+        let mut written = self.node(&field.node);
+        if self.dialect == Dialect::V3
+            && let Some(default) = default_of(field)
+        {
+            written.insert("default", default);
+        }
+        let text = self.source.describe.field(&ty.name, &field.name);
+        set_description(&mut written, text.as_deref());
+        self.add_merging(field, &mut written);
+        self.wrap_reference(written)
+    }
+
+    /// How lists and maps are merged.
+    fn add_merging(&self, field: &Field, written: &mut Map) {
+        let node = &field.node;
+        if let Kind::List(_, list) = &node.kind {
+            let name = match list {
+                ListKind::Undeclared => None,
+                ListKind::Atomic => Some("atomic"),
+                ListKind::Set => Some("set"),
+                ListKind::Map(keys) => {
+                    written.insert("x-kubernetes-list-map-keys", keys.clone());
+                    Some("map")
+                }
+            };
+            if let Some(name) = name {
+                written.insert("x-kubernetes-list-type", name);
+            }
+        }
+        let is_atomic_type =
+            matches!(node.kind, Kind::Object(id) if self.source.schema.get(id).atomic);
+        if node.granular {
+            written.insert("x-kubernetes-map-type", "granular");
+        } else if node.atomic && !is_atomic_type {
+            written.insert("x-kubernetes-map-type", "atomic");
+        }
+        let patch = &field.patch;
+        let strategies =
+            [(patch.merge, "merge"), (patch.replace, "replace"), (patch.retain_keys, "retainKeys")];
+        let strategies: Vec<_> =
+            strategies.iter().filter(|(is, _)| *is).map(|(_, name)| *name).collect();
+        if !strategies.is_empty() {
+            written.insert("x-kubernetes-patch-strategy", strategies.join(","));
+        }
+        if let Some(key) = &patch.merge_key {
+            written.insert("x-kubernetes-patch-merge-key", key.clone());
+        }
+    }
+
+    /// In v3 nothing may stand beside a reference.
+    fn wrap_reference(&self, mut written: Map) -> Value {
+        if self.dialect == Dialect::V3
+            && written.len() > 1
+            && let Some(reference) = written.remove("$ref")
+        {
+            written.insert("allOf", vec![value!({"$ref": (reference)})]);
+        }
+        written.into()
+    }
+
+    fn node(&mut self, node: &'a Node) -> Map {
+        if let Some(name) = self.named(node) {
+            let Value::Object(reference) = self.reference(&name) else { unreachable!("an object") };
+            return reference;
+        }
+        let mut written = match &node.kind {
+            // A type without a name belongs to where it is used.
+            Kind::Object(id) => self.object(*id),
+            Kind::List(item, _) => {
+                let item = self.item(item);
+                Map::from_iter([("type", "array".into()), ("items", item)])
+            }
+            Kind::Map(item) => {
+                let item = self.item(item);
+                Map::from_iter([("type", "object".into()), ("additionalProperties", item)])
+            }
+            simple => self.simple(simple),
+        };
+        if let Some(format) = &node.format {
+            written.insert("format", format.clone());
+        }
+        if !node.enum_values.is_empty() {
+            written.insert("enum", node.enum_values.clone());
+        }
+        if node.nullable && self.dialect == Dialect::V3 {
+            written.insert("nullable", true);
+        }
+        written
+    }
+
+    /// The definition that a node refers to.
+    fn named(&mut self, node: &'a Node) -> Option<Str> {
+        if let Some(name) = &node.definition {
+            self.scalars.insert(name.clone(), &node.kind);
+            return Some(name.clone());
+        }
+        match node.kind {
+            Kind::Object(id) => {
+                Some(self.source.schema.get(id).name.clone()).filter(|name| !name.is_empty())
+            }
+            _ => None,
+        }
+    }
+
+    fn item(&mut self, item: &'a Node) -> Value {
+        let mut written = self.node(item);
+        if self.dialect == Dialect::V3
+            && let Some(zero) = zero(&item.kind)
+        {
+            written.insert("default", zero);
+        }
+        self.wrap_reference(written)
+    }
+
+    /// A definition that is no object.
+    fn scalar(&self, name: &str) -> Map {
+        match self.scalars.get(name) {
+            // Arbitrary JSON may be anything; extensions and sets of fields are always objects.
+            Some(Kind::Any) if name.rsplit('.').next() != Some("JSON") => typed("object", None),
+            Some(kind) => self.simple(kind),
+            None => Map::new(),
+        }
+    }
+
+    /// What has no types inside.
+    fn simple(&self, kind: &Kind) -> Map {
+        match kind {
+            Kind::AnyObject => typed("object", None),
+            Kind::Bool => typed("boolean", None),
+            Kind::Int32 => typed("integer", Some("int32")),
+            Kind::Int64 => typed("integer", Some("int64")),
+            Kind::Double => typed("number", Some("double")),
+            Kind::String | Kind::Duration => typed("string", None),
+            Kind::Bytes => typed("string", Some("byte")),
+            Kind::Time | Kind::MicroTime => typed("string", Some("date-time")),
+            Kind::Quantity => self.either(["string", "number"], None),
+            Kind::IntOrString => self.either(["integer", "string"], Some("int-or-string")),
+            _ => Map::new(),
+        }
+    }
+
+    /// Two types in one. v2 can't say it, and tells what clients mostly send.
+    fn either(&self, types: [&str; 2], format: Option<&str>) -> Map {
+        if self.dialect == Dialect::V2 {
+            return typed("string", format);
+        }
+        let types = types.map(|name| value!({"type": (name)})).to_vec();
+        let mut written = Map::from_iter([("oneOf", types)]);
+        if let Some(format) = format {
+            written.insert("format", format);
+        }
+        written
+    }
+}
+
+fn typed(name: &str, format: Option<&str>) -> Map {
+    let mut written = Map::from_iter([("type", name)]);
+    if let Some(format) = format {
+        written.insert("format", format);
+    }
+    written
+}
+
+fn set_description(written: &mut Map, text: Option<&str>) {
+    if let Some(text) = text {
+        written.insert("description", text);
+    }
+}
+
+/// The default that is declared, or the zero value of what Go always prints.
+fn default_of(field: &Field) -> Option<Value> {
+    if let Some(default) = &field.node.default {
+        return Some(default.clone());
+    }
+    let always = field.presence == Presence::Always || matches!(field.node.kind, Kind::Object(_));
+    if field.pointer || !always { None } else { zero(&field.node.kind) }
+}
+
+fn zero(kind: &Kind) -> Option<Value> {
+    match kind {
+        Kind::Object(_) => Some(Value::object()),
+        Kind::String => Some("".into()),
+        Kind::Int32 | Kind::Int64 | Kind::Double => Some(0.into()),
+        Kind::Bool => Some(false.into()),
+        _ => None,
+    }
+}
+
+pub(super) fn group_version_kind(kind: &GroupVersionKind) -> Value {
+    value!({
+        "group": (kind.group.clone()),
+        "version": (kind.version.clone()),
+        "kind": (kind.kind.clone()),
+    })
+}
+
+fn union(union: &crate::Union) -> Value {
+    let fields: Map = union
+        .fields
+        .iter()
+        .map(|field| {
+            let mut chars = field.chars();
+            let name: String = chars
+                .next()
+                .map(|first| first.to_ascii_uppercase())
+                .into_iter()
+                .chain(chars)
+                .collect();
+            (field.clone(), Value::from(name))
+        })
+        .collect();
+    let mut written = Map::new();
+    if let Some(discriminator) = &union.discriminator {
+        written.insert("discriminator", discriminator.clone());
+    }
+    written.insert("fields-to-discriminateBy", fields);
+    written.into()
+}

@@ -1,0 +1,231 @@
+//! OpenAPI documents in the binary form of gnostic (`OpenAPIv2.proto`, `OpenAPIv3.proto`), which
+//! kubectl and client-go ask for. It is made of the finished tree by a table of field numbers.
+
+mod tables;
+mod yaml;
+
+use meta::{Map, Number, Value};
+
+/// A v2 document.
+pub fn v2_protobuf(document: &Value) -> Vec<u8> {
+    encode(document, &tables::V2)
+}
+
+/// A v3 document.
+pub fn v3_protobuf(document: &Value) -> Vec<u8> {
+    encode(document, &tables::V3)
+}
+
+/// What becomes of a value.
+enum Shape {
+    Text,
+    Texts,
+    Flag,
+    /// One message, or the first of several.
+    One(&'static Message),
+    Many(&'static Message),
+    /// Arbitrary data, as YAML in a message of its own.
+    Any,
+    Anys,
+    /// A scalar that says its type by the number of its field.
+    Scalar,
+}
+
+enum Message {
+    /// An object with known members; what begins with `x-` goes to the field `extensions`.
+    Object { members: &'static [(&'static str, u32, Shape)], extensions: u32 },
+    /// An object with free keys: a field that repeats pairs of a name and a value.
+    Named(u32, &'static Shape),
+    /// A reference, or else what is referred to.
+    OrReference(&'static Message),
+    /// A message that only holds another.
+    Holding(u32, &'static Shape),
+    /// Parameters have a message of their own for each place that they may be in.
+    Parameter,
+}
+
+fn encode(value: &Value, message: &Message) -> Vec<u8> {
+    let mut out = Vec::new();
+    match (message, value) {
+        (Message::Object { members, extensions }, Value::Object(map)) => {
+            write_members(map, members, *extensions, &mut out);
+        }
+        (Message::Named(number, shape), Value::Object(map)) => {
+            for (name, value) in map.iter() {
+                let mut pair = Vec::new();
+                write_bytes(&mut pair, 1, name.as_bytes());
+                write(&mut pair, 2, value, shape);
+                write_bytes(&mut out, *number, &pair);
+            }
+        }
+        (Message::OrReference(message), value) => {
+            if value.get("$ref").is_some() {
+                write_bytes(&mut out, 2, &encode(value, &tables::REFERENCE));
+            } else {
+                write_bytes(&mut out, 1, &encode(value, message));
+            }
+        }
+        (Message::Holding(number, shape), value) => write(&mut out, *number, value, shape),
+        (Message::Parameter, value) => write_parameter(&mut out, value),
+        _ => {}
+    }
+    out
+}
+
+fn write_members(map: &Map, members: &[(&str, u32, Shape)], extensions: u32, out: &mut Vec<u8>) {
+    for (name, number, shape) in members {
+        if let Some(value) = map.get(name) {
+            write(out, *number, value, shape);
+        }
+    }
+    for (name, value) in map.iter().filter(|(name, _)| name.starts_with("x-")) {
+        let mut pair = Vec::new();
+        write_bytes(&mut pair, 1, name.as_bytes());
+        write(&mut pair, 2, value, &Shape::Any);
+        write_bytes(out, extensions, &pair);
+    }
+}
+
+/// A v2 parameter: the field numbers say whether it is in the body, the query or the path.
+fn write_parameter(out: &mut Vec<u8>, value: &Value) {
+    let place = match value.str_at(&["in"]) {
+        "body" => {
+            write_bytes(out, 1, &encode(value, &tables::V2_BODY));
+            return;
+        }
+        "path" => (4, &tables::V2_PATH_PARAMETER),
+        _ => (3, &tables::V2_QUERY_PARAMETER),
+    };
+    let mut inner = Vec::new();
+    write_bytes(&mut inner, place.0, &encode(value, place.1));
+    write_bytes(out, 2, &inner);
+}
+
+fn write(out: &mut Vec<u8>, number: u32, value: &Value, shape: &Shape) {
+    let items = value.as_array().unwrap_or_default();
+    match (shape, value) {
+        (Shape::Text, Value::String(text)) => write_bytes(out, number, text.as_bytes()),
+        (Shape::Texts, _) => {
+            let texts = items.iter().filter_map(Value::as_str);
+            texts.for_each(|text| write_bytes(out, number, text.as_bytes()));
+        }
+        (Shape::Flag, Value::Bool(flag)) => {
+            write_tag(out, number, VARINT);
+            out.push(u8::from(*flag));
+        }
+        (Shape::One(message), value) => write_bytes(out, number, &encode(value, message)),
+        (Shape::Many(message), _) => {
+            for item in items {
+                write_bytes(out, number, &encode(item, message));
+            }
+        }
+        (Shape::Any, value) => write_any(out, number, value),
+        (Shape::Anys, _) => items.iter().for_each(|item| write_any(out, number, item)),
+        (Shape::Scalar, value) => write_bytes(out, number, &scalar(value)),
+        _ => {}
+    }
+}
+
+fn write_any(out: &mut Vec<u8>, number: u32, value: &Value) {
+    let mut any = Vec::new();
+    write_bytes(&mut any, 2, yaml::document(value).as_bytes());
+    write_bytes(out, number, &any);
+}
+
+/// A default of v3. There is no field for objects and lists: those are left out.
+fn scalar(value: &Value) -> Vec<u8> {
+    let mut out = Vec::new();
+    match value {
+        Value::Number(number) => {
+            let number = match number {
+                Number::Int(number) => *number as f64,
+                Number::Float(number) => *number,
+            };
+            write_tag(&mut out, 1, FIXED64);
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        Value::Bool(flag) => {
+            write_tag(&mut out, 2, VARINT);
+            out.push(u8::from(*flag));
+        }
+        Value::String(text) => write_bytes(&mut out, 3, text.as_bytes()),
+        _ => {}
+    }
+    out
+}
+
+const VARINT: u32 = 0;
+const FIXED64: u32 = 1;
+const BYTES: u32 = 2;
+
+fn write_bytes(out: &mut Vec<u8>, number: u32, bytes: &[u8]) {
+    write_tag(out, number, BYTES);
+    write_varint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+fn write_tag(out: &mut Vec<u8>, number: u32, wire_type: u32) {
+    write_varint(out, u64::from(number << 3 | wire_type));
+}
+
+fn write_varint(out: &mut Vec<u8>, mut rest: u64) {
+    while rest >= 0x80 {
+        out.push(rest as u8 | 0x80);
+        rest >>= 7;
+    }
+    out.push(rest as u8);
+}
+
+#[cfg(test)]
+mod tests {
+    use meta::value;
+
+    use super::*;
+
+    fn field(number: u8, content: &[u8]) -> Vec<u8> {
+        assert!(number < 16 && content.len() < 128, "one byte each");
+        [&[number << 3 | 2, content.len() as u8], content].concat()
+    }
+
+    #[test]
+    fn documents_are_written_field_by_field() {
+        let info = field(2, &[field(1, b"T"), field(2, b"1")].concat());
+        let document = value!({"swagger": "2.0", "info": {"title": "T", "version": "1"}});
+        assert_eq!(v2_protobuf(&document), [field(1, b"2.0"), info].concat());
+    }
+
+    #[test]
+    fn a_parameter_says_its_place_by_its_field() {
+        let path = |parameter: &Value| encode(parameter, &Message::Parameter);
+        let required = value!({"in": "path", "name": "a", "required": true});
+        let expected = [&[1 << 3, 1][..], &field(2, b"path"), &field(4, b"a")].concat();
+        assert_eq!(path(&required), field(2, &field(4, &expected)));
+        let queried = value!({"in": "query", "name": "a"});
+        let expected = [field(2, b"query"), field(4, b"a")].concat();
+        assert_eq!(path(&queried), field(2, &field(3, &expected)));
+        let body = value!({"in": "body", "name": "a"});
+        assert_eq!(path(&body), field(1, &[field(2, b"a"), field(3, b"body")].concat()));
+    }
+
+    #[test]
+    fn extensions_are_yaml() {
+        let info = value!({"title": "T", "x-list": ["a", ""]});
+        let any = field(2, b"- a\n- \"\"\n");
+        let extension = field(7, &[field(1, b"x-list"), field(2, &any)].concat());
+        let expected = field(2, &[field(1, b"T"), extension].concat());
+        assert_eq!(v2_protobuf(&value!({"info": (info)})), expected);
+    }
+
+    #[test]
+    fn defaults_say_their_type_by_their_field() {
+        let cases = [
+            (value!("a"), field(3, b"a")),
+            (value!(true), vec![2 << 3, 1]),
+            (value!(0), [&[1 << 3 | 1][..], &[0; 8]].concat()),
+            (value!({}), Vec::new()),
+        ];
+        for (default, expected) in cases {
+            assert_eq!(scalar(&default), expected);
+        }
+    }
+}

@@ -1,0 +1,370 @@
+//! The requests that one resource answers.
+
+use meta::{GroupVersionKind, Str};
+
+use super::{Action, Content, Names, OBJECT, Operation, Path, Response, Routes, ok, upper_first};
+use crate::openapi::params::{CREATE, DELETE, LIST, PATCH, select};
+use crate::openapi::{Param, meta_v1};
+use crate::{ResourceFacts, SubresourceFacts, TypeId};
+
+/// Makes the paths of one resource.
+pub(super) struct Maker<'a> {
+    pub(super) routes: &'a Routes<'a>,
+    pub(super) names: &'a Names,
+    pub(super) resource: &'a ResourceFacts,
+}
+
+impl Maker<'_> {
+    pub(super) fn resource(&self, paths: &mut Vec<Path>) {
+        let ResourceFacts { kind, plural, namespaced, type_id, .. } = self.resource;
+        let verb = |name: &str| self.resource.verbs.iter().any(|verb| verb == name);
+        let object = self.definition(*type_id);
+        let list = self.resource.list_type_id.map(|id| self.definition(id));
+        let (collection, item) = (self.path("", ""), self.path("", "/{name}"));
+
+        let mut on_collection = Vec::new();
+        if let (true, Some(list)) = (verb("list"), &list) {
+            on_collection.push(self.list(&self.scoped(""), list));
+        }
+        if verb("create") {
+            on_collection.push(self.create("", kind, &object));
+        }
+        if verb("deletecollection") {
+            on_collection.push(self.delete_collection());
+        }
+        self.add(paths, collection, "", on_collection);
+
+        let mut on_item = Vec::new();
+        if verb("get") {
+            on_item.push(self.read("", kind, Content::Definition(object.clone())));
+        }
+        if verb("update") {
+            on_item.push(self.replace("", kind, &object));
+        }
+        if verb("delete") {
+            on_item.push(self.delete(&object));
+        }
+        if verb("patch") {
+            on_item.push(self.patch("", kind, &object));
+        }
+        self.add(paths, item, "", on_item);
+
+        if let (true, true, Some(list)) = (*namespaced, verb("list"), &list) {
+            let everywhere = format!("{}ForAllNamespaces", kind.kind);
+            let path = format!("{}/{plural}", self.names.root);
+            self.add(paths, path, "", vec![self.list(&everywhere, list)]);
+        }
+        if verb("watch") {
+            let lists = format!("{}List", self.scoped(""));
+            self.add(paths, self.path("/watch", ""), "", vec![self.watch("watchlist", &lists)]);
+            let one = self.watch("watch", &self.scoped(""));
+            self.add(paths, self.path("/watch", "/{name}"), "", vec![one]);
+            if *namespaced {
+                let everywhere = format!("{}ListForAllNamespaces", kind.kind);
+                let path = format!("{}/watch/{plural}", self.names.root);
+                self.add(paths, path, "", vec![self.watch("watchlist", &everywhere)]);
+            }
+        }
+    }
+
+    pub(super) fn subresource(&self, subresource: &SubresourceFacts, paths: &mut Vec<Path>) {
+        let SubresourceFacts { name, kind, verbs } = subresource;
+        let Some(type_id) = self.routes.kinds.type_of(kind) else { return };
+        let path = self.path("", &format!("/{{name}}/{name}"));
+        if CONNECTED.contains(&name.as_str()) {
+            self.connect(subresource, type_id, &path, paths);
+            return;
+        }
+        let verb = |name: &str| verbs.iter().any(|verb| verb == name);
+        let object = self.definition(type_id);
+        let mut operations = Vec::new();
+        if verb("get") {
+            operations.push(if name == "log" {
+                self.log(kind)
+            } else {
+                self.read(name, kind, Content::Definition(object.clone()))
+            });
+        }
+        if verb("update") {
+            operations.push(self.replace(name, kind, &object));
+        }
+        if verb("patch") {
+            operations.push(self.patch(name, kind, &object));
+        }
+        if verb("create") {
+            operations.push(self.create(name, kind, &object));
+        }
+        self.add(paths, path, name, operations);
+    }
+
+    /// Requests that are passed on to a node, a pod or a service.
+    fn connect(
+        &self,
+        subresource: &SubresourceFacts,
+        options: TypeId,
+        path: &str,
+        paths: &mut Vec<Path>,
+    ) {
+        let SubresourceFacts { name, kind, verbs } = subresource;
+        // A proxy passes on everything; what is a stream begins with a GET or a POST.
+        let proxied = verbs.iter().any(|verb| verb == "delete");
+        let methods: &[&str] = if proxied {
+            &["get", "put", "post", "delete", "options", "head", "patch"]
+        } else {
+            &["get", "post"]
+        };
+        for with_path in if proxied { &[false, true][..] } else { &[false] } {
+            let suffix = if *with_path { "WithPath" } else { "" };
+            let operations = methods.iter().map(|method| {
+                let verb = format!("connect{}{}", self.names.id, upper_first(method));
+                let on = self.scoped(name);
+                let method_name = method.to_uppercase();
+                let mut params = self.option_params(options);
+                if *with_path {
+                    params.push(Param::path("path", "the path to pass the request on to"));
+                }
+                Operation {
+                    method,
+                    id: format!("{verb}{on}{suffix}"),
+                    description: format!(
+                        "pass on {method_name} requests to {name} of a {}",
+                        self.kind()
+                    ),
+                    action: Some(Action { name: "connect", kind: kind.clone() }),
+                    params,
+                    consumes: &["*/*"],
+                    produces: vec!["*/*"],
+                    responses: vec![ok(Content::Text)],
+                    ..Operation::default()
+                }
+            });
+            let path = if *with_path { format!("{path}/{{path}}") } else { path.to_owned() };
+            self.add(paths, path, name, operations.collect());
+        }
+    }
+
+    fn list(&self, named: &str, list: &Str) -> Operation {
+        Operation {
+            method: "get",
+            id: format!("list{}{named}", self.names.id),
+            description: format!("list or watch {} objects", self.kind()),
+            params: query(LIST),
+            produces: STREAM.to_vec(),
+            responses: vec![ok(Content::Definition(list.clone()))],
+            ..operation("list", &self.resource.kind)
+        }
+    }
+
+    fn watch(&self, action: &'static str, named: &str) -> Operation {
+        Operation {
+            method: "get",
+            id: format!("watch{}{named}", self.names.id),
+            description: format!(
+                "deprecated: list {} objects with the parameter `watch`",
+                self.kind()
+            ),
+            params: query(LIST),
+            produces: STREAM.to_vec(),
+            responses: vec![ok(Content::Definition(meta_v1("WatchEvent")))],
+            ..operation(action, &self.resource.kind)
+        }
+    }
+
+    fn create(&self, subresource: &str, kind: &GroupVersionKind, object: &Str) -> Operation {
+        Operation {
+            method: "post",
+            id: format!("create{}{}", self.names.id, self.scoped(subresource)),
+            description: self.describe("create", subresource),
+            params: query(CREATE),
+            body: Some((object.clone(), true)),
+            responses: responses(&[200, 201, 202], object),
+            ..operation("post", kind)
+        }
+    }
+
+    fn read(&self, subresource: &str, kind: &GroupVersionKind, content: Content) -> Operation {
+        Operation {
+            method: "get",
+            id: format!("read{}{}", self.names.id, self.scoped(subresource)),
+            description: self.describe("read", subresource),
+            responses: vec![ok(content)],
+            ..operation("get", kind)
+        }
+    }
+
+    fn log(&self, kind: &GroupVersionKind) -> Operation {
+        let options = self.resource.kind.group_version().with_kind("PodLogOptions");
+        let options = self.routes.kinds.type_of(&options);
+        let mut read = self.read("log", kind, Content::Text);
+        read.params.extend(options.into_iter().flat_map(|id| self.option_params(id)));
+        read.produces.insert(0, "text/plain");
+        read
+    }
+
+    fn replace(&self, subresource: &str, kind: &GroupVersionKind, object: &Str) -> Operation {
+        Operation {
+            method: "put",
+            id: format!("replace{}{}", self.names.id, self.scoped(subresource)),
+            description: self.describe("replace", subresource),
+            params: query(CREATE),
+            body: Some((object.clone(), true)),
+            responses: responses(&[200, 201], object),
+            ..operation("put", kind)
+        }
+    }
+
+    fn patch(&self, subresource: &str, kind: &GroupVersionKind, object: &Str) -> Operation {
+        Operation {
+            method: "patch",
+            id: format!("patch{}{}", self.names.id, self.scoped(subresource)),
+            description: self.describe("change parts of", subresource),
+            params: query(PATCH),
+            body: Some((meta_v1("Patch"), true)),
+            consumes: &PATCHES,
+            responses: responses(&[200, 201], object),
+            ..operation("patch", kind)
+        }
+    }
+
+    fn delete(&self, object: &Str) -> Operation {
+        let answered =
+            if returns_deleted(self.resource) { object.clone() } else { meta_v1("Status") };
+        Operation {
+            method: "delete",
+            id: format!("delete{}{}", self.names.id, self.scoped("")),
+            description: self.describe("delete", ""),
+            params: query(DELETE),
+            body: Some((meta_v1("DeleteOptions"), false)),
+            responses: responses(&[200, 202], &answered),
+            ..operation("delete", &self.resource.kind)
+        }
+    }
+
+    fn delete_collection(&self) -> Operation {
+        Operation {
+            method: "delete",
+            id: format!("delete{}Collection{}", self.names.id, self.scoped("")),
+            description: format!("delete {} objects", self.kind()),
+            params: query(DELETE.into_iter().chain(select())),
+            body: Some((meta_v1("DeleteOptions"), false)),
+            responses: responses(&[200], &meta_v1("Status")),
+            ..operation("deletecollection", &self.resource.kind)
+        }
+    }
+
+    /// Adds a path with the parameters that follow from it.
+    fn add(
+        &self,
+        paths: &mut Vec<Path>,
+        path: String,
+        subresource: &str,
+        mut operations: Vec<Operation>,
+    ) {
+        for operation in &mut operations {
+            operation.tag.clone_from(&self.names.tag);
+            if path.contains("{name}") {
+                operation
+                    .params
+                    .push(Param::path("name", format!("the name of the {}", self.kind())));
+            }
+            if path.contains("{namespace}") {
+                operation.params.push(Param::path("namespace", "the namespace"));
+            }
+            if !CONNECTED.contains(&subresource) {
+                operation.params.push(Param::query("pretty"));
+            }
+        }
+        paths.push(Path { path, params: Vec::new(), operations });
+    }
+
+    fn path(&self, before: &str, after: &str) -> String {
+        let ResourceFacts { plural, namespaced, .. } = self.resource;
+        let scope = if *namespaced { "/namespaces/{namespace}" } else { "" };
+        format!("{}{before}{scope}/{plural}{after}", self.names.root)
+    }
+
+    /// `NamespacedPodStatus`: how operation ids name it.
+    fn scoped(&self, subresource: &str) -> String {
+        let scope = if self.resource.namespaced { "Namespaced" } else { "" };
+        format!("{scope}{}{}", self.kind(), upper_first(subresource))
+    }
+
+    fn describe(&self, what: &str, subresource: &str) -> String {
+        match subresource {
+            "" => format!("{what} a {}", self.kind()),
+            subresource => format!("{what} {subresource} of a {}", self.kind()),
+        }
+    }
+
+    fn kind(&self) -> &Str {
+        &self.resource.kind.kind
+    }
+
+    fn definition(&self, id: TypeId) -> Str {
+        self.routes.schema.get(id).name.clone()
+    }
+
+    /// The fields of an options type, as parameters.
+    fn option_params(&self, options: TypeId) -> Vec<Param> {
+        let fields = &self.routes.schema.get(options).fields;
+        let given =
+            fields.iter().filter(|field| !["kind", "apiVersion"].contains(&field.name.as_str()));
+        given.filter_map(|field| Param::of_field(&field.name, &field.node)).collect()
+    }
+}
+
+/// What all operations on objects have in common.
+fn operation(action: &'static str, kind: &GroupVersionKind) -> Operation {
+    Operation {
+        action: Some(Action { name: action, kind: kind.clone() }),
+        consumes: &["*/*"],
+        produces: OBJECT.to_vec(),
+        ..Operation::default()
+    }
+}
+
+fn query(names: impl IntoIterator<Item = &'static str>) -> Vec<Param> {
+    names.into_iter().map(Param::query).collect()
+}
+
+fn responses(codes: &[u16], definition: &Str) -> Vec<Response> {
+    let content = || Content::Definition(definition.clone());
+    codes.iter().map(|&code| Response { code, content: content() }).collect()
+}
+
+/// Kinds whose deletion is answered with the object instead of a status.
+fn returns_deleted(resource: &ResourceFacts) -> bool {
+    let kind = resource.kind.kind.as_str();
+    match resource.kind.group.as_str() {
+        "" => [
+            "PersistentVolume",
+            "PersistentVolumeClaim",
+            "Pod",
+            "PodTemplate",
+            "ResourceQuota",
+            "Service",
+            "ServiceAccount",
+        ]
+        .contains(&kind),
+        "resource.k8s.io" => true,
+        "storage.k8s.io" => kind != "CSIStorageCapacity",
+        _ => false,
+    }
+}
+
+const STREAM: [&str; 5] = [
+    "application/json",
+    "application/yaml",
+    "application/vnd.kubernetes.protobuf",
+    "application/json;stream=watch",
+    "application/vnd.kubernetes.protobuf;stream=watch",
+];
+
+const PATCHES: [&str; 4] = [
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+    "application/apply-patch+yaml",
+];
+
+const CONNECTED: [&str; 4] = ["attach", "exec", "portforward", "proxy"];

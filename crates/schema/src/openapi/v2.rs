@@ -1,0 +1,143 @@
+//! OpenAPI v2 (Swagger): one document for everything.
+
+use std::collections::BTreeMap;
+
+use meta::{Map, Str, Value, json, value};
+
+use super::definitions::{Definitions, Dialect, group_version_kind};
+use super::v3::reason;
+use super::{Content, Operation, Param, Path, Place, Source};
+
+/// The document about all paths.
+pub fn v2_document(source: Source<'_>, paths: &[Path]) -> Value {
+    let definitions = Definitions::new(source, Dialect::V2, None);
+    let mut writer = Writer { definitions, shared: BTreeMap::new() };
+    let paths: Map = paths.iter().map(|path| (path.path.as_str(), writer.path(path))).collect();
+    let definitions = writer.definitions.finish();
+    let parameters: Map = writer.shared.into_iter().collect();
+    value!({
+        "swagger": "2.0",
+        "info": {"title": "Kubernetes", "version": (source.version)},
+        "paths": (paths),
+        "definitions": (definitions),
+        "parameters": (parameters),
+        "securityDefinitions": {
+            "BearerToken": {
+                "description": "Bearer Token authentication",
+                "type": "apiKey",
+                "name": "authorization",
+                "in": "header",
+            },
+        },
+        "security": [{"BearerToken": []}],
+    })
+}
+
+struct Writer<'a> {
+    definitions: Definitions<'a>,
+    /// Parameters that are written once and referred to, by their name in the document.
+    shared: BTreeMap<Str, Value>,
+}
+
+impl Writer<'_> {
+    fn path(&mut self, path: &Path) -> Value {
+        let mut written: Map = path
+            .operations
+            .iter()
+            .map(|operation| (operation.method, self.operation(operation)))
+            .collect();
+        if !path.params.is_empty() {
+            let params: Vec<_> = path.params.iter().map(|shown| self.param(shown)).collect();
+            written.insert("parameters", params);
+        }
+        written.into()
+    }
+
+    fn operation(&mut self, operation: &Operation) -> Value {
+        let mut written = Map::new();
+        written.insert("tags", vec![operation.tag.clone()]);
+        written.insert("schemes", vec!["https"]);
+        written.insert("description", operation.description.clone());
+        written.insert("operationId", operation.id.clone());
+        if !operation.consumes.is_empty() {
+            written.insert("consumes", operation.consumes.to_vec());
+        }
+        written.insert("produces", operation.produces.clone());
+        let body =
+            operation.body.as_ref().map(|(definition, required)| self.body(definition, *required));
+        let params = operation.params.iter().map(|shown| self.param(shown));
+        let params: Vec<_> = body.into_iter().chain(params).collect();
+        if !params.is_empty() {
+            written.insert("parameters", params);
+        }
+        written.insert("responses", self.responses(operation));
+        if let Some(action) = &operation.action {
+            written.insert("x-kubernetes-action", action.name);
+            written.insert("x-kubernetes-group-version-kind", group_version_kind(&action.kind));
+        }
+        written.into()
+    }
+
+    fn responses(&mut self, operation: &Operation) -> Map {
+        let mut written = Map::from_iter([("401", value!({"description": "Unauthorized"}))]);
+        for response in &operation.responses {
+            let schema = match &response.content {
+                Content::Text => value!({"type": "string"}),
+                Content::Definition(name) => self.definitions.reference(name),
+            };
+            let described = value!({"description": (reason(response.code)), "schema": (schema)});
+            written.insert(response.code.to_string(), described);
+        }
+        written
+    }
+
+    fn body(&mut self, definition: &Str, required: bool) -> Value {
+        let schema = self.definitions.reference(definition);
+        let mut written =
+            Map::from_iter([("name", "body".into()), ("in", "body".into()), ("schema", schema)]);
+        if required {
+            written.insert("required", true);
+        }
+        // Options and patches are the same everywhere.
+        if definition.starts_with("io.k8s.apimachinery") {
+            return self.share("body", written.into());
+        }
+        written.into()
+    }
+
+    fn param(&mut self, param: &Param) -> Value {
+        let mut written = Map::new();
+        written.insert("name", param.name.clone());
+        written.insert("in", if param.place == Place::Path { "path" } else { "query" });
+        written.insert("description", param.description.as_ref());
+        written.insert("type", param.kind);
+        written.insert("uniqueItems", true);
+        if param.required() {
+            written.insert("required", true);
+        }
+        // Compat: kubectl before v1.27 looks for the two in the operations themselves to find out what
+        // the server can do. The description of a name has the kind in it.
+        if ["name", "dryRun", "fieldValidation"].contains(&param.name.as_str()) {
+            return written.into();
+        }
+        self.share(&param.name, written.into())
+    }
+
+    /// Moves a parameter to those that are written once. The name has a hash of the content, because
+    /// several parameters have the same name.
+    fn share(&mut self, name: &str, param: Value) -> Value {
+        let key = format!("{name}-{}", hash(json::to_string(&param).as_bytes()));
+        let reference = value!({"$ref": (format!("#/parameters/{key}"))});
+        self.shared.insert(Str::from(key), param);
+        reference
+    }
+}
+
+/// Eight characters of base64, made of 48 bits of FNV-1.
+fn hash(bytes: &[u8]) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        hash.wrapping_mul(0x0100_0000_01b3) ^ u64::from(*byte)
+    });
+    (0..8).map(|at| char::from(ALPHABET[(hash >> (58 - 6 * at) & 63) as usize])).collect()
+}

@@ -1,0 +1,124 @@
+//! OpenAPI v3: one document per group version, and some for paths that belong to none.
+
+use meta::{GroupVersion, Map, Str, Value, value};
+
+use super::definitions::{Definitions, Dialect, group_version_kind};
+use super::{Content, Operation, Param, Path, Place, Source};
+
+/// A document about some paths. `home` is the group version that they belong to, if it is one.
+pub fn v3_document(source: Source<'_>, home: Option<&GroupVersion>, paths: &[Path]) -> Value {
+    let mut writer = Writer { definitions: Definitions::new(source, Dialect::V3, home) };
+    let paths: Map = paths.iter().map(|path| (path.path.as_str(), writer.path(path))).collect();
+    let schemas = writer.definitions.finish();
+    let mut components = value!({
+        "securitySchemes": {
+            "BearerToken": {
+                "type": "apiKey",
+                "description": "Bearer Token authentication",
+                "name": "authorization",
+                "in": "header",
+            },
+        },
+    });
+    if !schemas.is_empty() {
+        components.set_at(&["schemas"], schemas);
+    }
+    value!({
+        "openapi": "3.0.0",
+        "info": {"title": "Kubernetes", "version": (source.version)},
+        "paths": (paths),
+        "components": (components),
+    })
+}
+
+struct Writer<'a> {
+    definitions: Definitions<'a>,
+}
+
+impl Writer<'_> {
+    fn path(&mut self, path: &Path) -> Value {
+        let mut written: Map = path
+            .operations
+            .iter()
+            .map(|operation| (operation.method, self.operation(operation)))
+            .collect();
+        if !path.params.is_empty() {
+            written.insert("parameters", path.params.iter().map(param).collect::<Vec<_>>());
+        }
+        written.into()
+    }
+
+    fn operation(&mut self, operation: &Operation) -> Value {
+        let mut written = Map::new();
+        written.insert("tags", vec![operation.tag.clone()]);
+        written.insert("description", operation.description.clone());
+        written.insert("operationId", operation.id.clone());
+        if !operation.params.is_empty() {
+            written.insert("parameters", operation.params.iter().map(param).collect::<Vec<_>>());
+        }
+        if let Some((definition, required)) = &operation.body {
+            let schema = self.definitions.reference(definition);
+            let mut body = Map::from_iter([("content", content(operation.consumes, &schema))]);
+            if *required {
+                body.insert("required", true);
+            }
+            written.insert("requestBody", body);
+        }
+        written.insert("responses", self.responses(operation));
+        if let Some(action) = &operation.action {
+            written.insert("x-kubernetes-action", action.name);
+            written.insert("x-kubernetes-group-version-kind", group_version_kind(&action.kind));
+        }
+        written.into()
+    }
+
+    fn responses(&mut self, operation: &Operation) -> Map {
+        let mut written = Map::from_iter([("401", value!({"description": "Unauthorized"}))]);
+        for response in &operation.responses {
+            let schema = self.schema(&response.content);
+            written.insert(
+                response.code.to_string(),
+                value!({
+                    "description": (reason(response.code)),
+                    "content": (content(&operation.produces, &schema)),
+                }),
+            );
+        }
+        written
+    }
+
+    fn schema(&mut self, content: &Content) -> Value {
+        match content {
+            Content::Text => value!({"type": "string"}),
+            Content::Definition(name) => self.definitions.reference(name),
+        }
+    }
+}
+
+fn content(media: &[&str], schema: &Value) -> Value {
+    media
+        .iter()
+        .map(|&media| (Str::new(media), value!({"schema": (schema.clone())})))
+        .collect::<Map>()
+        .into()
+}
+
+fn param(param: &Param) -> Value {
+    let mut written = Map::new();
+    written.insert("name", param.name.clone());
+    written.insert("in", if param.place == Place::Path { "path" } else { "query" });
+    written.insert("description", param.description.as_ref());
+    if param.required() {
+        written.insert("required", true);
+    }
+    written.insert("schema", value!({"type": (param.kind), "uniqueItems": true}));
+    written.into()
+}
+
+pub(super) fn reason(code: u16) -> &'static str {
+    match code {
+        201 => "Created",
+        202 => "Accepted",
+        _ => "OK",
+    }
+}
