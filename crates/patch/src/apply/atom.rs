@@ -228,6 +228,28 @@ pub(super) fn field_value<'v>(field: &Field, value: Option<&'v Value>) -> Option
     }
 }
 
+/// A whole value as Go's structs show it, for comparing what has one owner.
+pub(super) fn normal(schema: &Schema, place: Place<'_>, value: &Value) -> Value {
+    match (place.atom(schema).shape(Some(value)), value) {
+        (Shape::List(list), Value::Array(items)) => {
+            Value::Array(items.iter().map(|item| normal(schema, list.item, item)).collect())
+        }
+        (Shape::Map(object), Value::Object(map)) => {
+            let mut members = Map::new();
+            let names = map.keys().map(Str::as_str).chain(object.always_there());
+            for name in names {
+                let value = map.get(name);
+                let value = object.field(name).map_or(value, |field| field_value(field, value));
+                if let Some(value) = value {
+                    members.insert(name, normal(schema, object.member(name), value));
+                }
+            }
+            members.into()
+        }
+        (_, value) => value.clone(),
+    }
+}
+
 fn is_zero(value: &Value) -> bool {
     match value {
         Value::Null => true,

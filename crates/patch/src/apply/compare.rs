@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use meta::{Map, Str, Value};
 use schema::Schema;
 
-use super::atom::{Items, List, Object, Place, Shape, field_value};
+use super::atom::{Items, List, Object, Place, Shape, field_value, normal};
 use super::path::{Path, PathElement, same_value};
 use super::set::Set;
 
@@ -30,14 +30,30 @@ impl Comparison {
     }
 }
 
-pub(super) fn compare(schema: &Schema, place: Place<'_>, old: &Value, new: &Value) -> Comparison {
-    let mut walker = Walker { schema, path: Vec::new(), found: Comparison::default() };
+/// What the newer object is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum New {
+    /// An object as a client wrote it: its Go struct can't tell zero values from missing ones.
+    Whole,
+    /// The older one with a configuration merged into it, where every value counts.
+    Merged,
+}
+
+pub(super) fn compare(
+    schema: &Schema,
+    place: Place<'_>,
+    old: &Value,
+    new: &Value,
+    kind: New,
+) -> Comparison {
+    let mut walker = Walker { schema, kind, path: Vec::new(), found: Comparison::default() };
     walker.compare(place, Some(old), Some(new));
     walker.found
 }
 
 struct Walker<'a> {
     schema: &'a Schema,
+    kind: New,
     path: Path,
     found: Comparison,
 }
@@ -50,13 +66,13 @@ impl Walker<'_> {
         let atom = place.atom(self.schema);
         let (was, is) = (atom.shape(old), atom.shape(new));
         let leaf = match (old, new) {
-            (_, None) => self.compare_as(was, old, new),
+            (_, None) => self.compare_as(place, was, old, new),
             // Something else stands there now: the parts of the old one are gone, too.
             (Some(_), Some(_)) if !was.same_kind(&is) => {
-                self.compare_as(was, old, new);
-                self.compare_as(is, old, new)
+                self.compare_as(place, was, old, new);
+                self.compare_as(place, is, old, new)
             }
-            _ => self.compare_as(is, old, new),
+            _ => self.compare_as(place, is, old, new),
         };
         if !leaf {
             match (old, new) {
@@ -68,14 +84,20 @@ impl Walker<'_> {
     }
 
     /// Returns whether this was a leaf, which is then already dealt with.
-    fn compare_as(&mut self, shape: Shape<'_>, old: Option<&Value>, new: Option<&Value>) -> bool {
+    fn compare_as(
+        &mut self,
+        place: Place<'_>,
+        shape: Shape<'_>,
+        old: Option<&Value>,
+        new: Option<&Value>,
+    ) -> bool {
         match shape {
-            Shape::Scalar(_) => self.compare_leaf(old, new),
+            Shape::Scalar(_) => self.compare_leaf(place, old, new),
             Shape::List(list) => {
                 let (was, is) = (items(old), items(new));
                 let empty = was.is_empty() && is.is_empty();
                 if matches!(list.kind, Items::Atomic) || empty {
-                    return self.compare_leaf(old, new);
+                    return self.compare_leaf(place, old, new);
                 }
                 self.compare_items(list, was, is);
                 false
@@ -84,7 +106,7 @@ impl Walker<'_> {
                 let (was, is) = (members(old), members(new));
                 let is_empty = |map: Option<&Map>| map.is_none_or(Map::is_empty);
                 if object.atomic || is_empty(was) && is_empty(is) {
-                    return self.compare_leaf(old, new);
+                    return self.compare_leaf(place, old, new);
                 }
                 self.compare_members(object, was, is);
                 false
@@ -92,16 +114,28 @@ impl Walker<'_> {
         }
     }
 
-    fn compare_leaf(&mut self, old: Option<&Value>, new: Option<&Value>) -> bool {
+    fn compare_leaf(&mut self, place: Place<'_>, old: Option<&Value>, new: Option<&Value>) -> bool {
         match (old, new) {
             (None, _) => self.found.added.insert(&self.path),
             (_, None) => self.found.removed.insert(&self.path),
-            (Some(old), Some(new)) if !same_value(old, new) => {
+            (Some(old), Some(new)) if !self.same(place, old, new) => {
                 self.found.modified.insert(&self.path);
             }
             _ => {}
         }
         true
+    }
+
+    fn same(&self, place: Place<'_>, old: &Value, new: &Value) -> bool {
+        let normal = |value: &Value| normal(self.schema, place, value);
+        same_value(old, new)
+            || match (old, self.kind) {
+                (Value::Array(_) | Value::Object(_), New::Merged) => same_value(&normal(old), new),
+                (Value::Array(_) | Value::Object(_), New::Whole) => {
+                    same_value(&normal(old), &normal(new))
+                }
+                _ => false,
+            }
     }
 
     fn compare_members<'v>(
@@ -118,11 +152,18 @@ impl Walker<'_> {
         names.sort_unstable();
         names.dedup();
         for name in names {
-            let view = |map: Option<&'v Map>| {
-                let value = map?.get(name);
-                object.field(name).map_or(value, |field| field_value(field, value))
-            };
-            let (was, is) = (view(old), view(new));
+            let get = |map: Option<&'v Map>| map.and_then(|map| map.get(name));
+            let (mut was, mut is) = (get(old), get(new));
+            if let Some(field) = object.field(name) {
+                let raw = was;
+                was = old.and_then(|_| field_value(field, raw));
+                is = match (self.kind, is) {
+                    (New::Whole, is) => new.and_then(|_| field_value(field, is)),
+                    // What the old one has without writing it, the merged one has too.
+                    (New::Merged, None) if raw.is_none() => new.and(was),
+                    (New::Merged, is) => is,
+                };
+            }
             if was.is_some() || is.is_some() {
                 self.path.push(PathElement::field(name));
                 self.compare(object.member(name), was, is);

@@ -3,7 +3,7 @@
 use meta::{Value, json, names::ANNOTATIONS_BYTES_MAX};
 
 use super::atom::Place;
-use super::compare::compare;
+use super::compare::{New, compare};
 use super::set::Set;
 use super::typed::{check, field_set};
 use super::{Manager, Typing};
@@ -29,7 +29,7 @@ pub(super) fn owned_fields(
     // Where one of them doesn't fit the schema (duplicates in an old list), nothing is known.
     check(typing.schema, root, &last).ok()?;
     check(typing.schema, root, live).ok()?;
-    let changed = compare(typing.schema, root, &last, live);
+    let changed = compare(typing.schema, root, &last, live, New::Whole);
     let fields = field_set(typing.schema, root, &last);
     Some(
         fields

@@ -6,7 +6,7 @@ use meta::Value;
 use schema::{Schema, TypeId};
 
 use super::atom::Place;
-use super::compare::{Comparison, compare};
+use super::compare::{Comparison, New, compare};
 use super::managed::{Owner, Owners, cap_updaters};
 use super::merge::merge;
 use super::path::same_value;
@@ -85,7 +85,8 @@ fn take_over(
     typing: &Typing<'_>,
     manager: &Manager<'_>,
 ) -> (Comparison, Vec<Conflict>) {
-    let mut comparison = compare(typing.schema, Place::Type(typing.ty), live, new);
+    let kind = if applier.is_some() { New::Merged } else { New::Whole };
+    let mut comparison = compare(typing.schema, Place::Type(typing.ty), live, new, kind);
     comparison.filter(|set| typing.fields.apply(set));
     let mut versions = BTreeMap::from([(manager.api_version.to_owned(), Some(comparison.clone()))]);
     let is_applier = |id: &str| applier.is_some_and(|(applier, _)| applier == id);
@@ -100,7 +101,7 @@ fn take_over(
         let compared = versions.entry(owner.api_version.clone()).or_insert_with(|| {
             let (old, ty) = typing.versions.convert(live, &owner.api_version)?;
             let (new, _) = typing.versions.convert(new, &owner.api_version)?;
-            let mut compared = compare(typing.schema, Place::Type(ty), &old, &new);
+            let mut compared = compare(typing.schema, Place::Type(ty), &old, &new, kind);
             compared.filter(|set| typing.fields.apply(set));
             Some(compared)
         });

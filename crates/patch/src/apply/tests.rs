@@ -405,3 +405,104 @@ fn replicas_change_hands_through_scale() {
         [entry("a", "apps/v1", r#"{"f:spec":{"f:paused":{}}}"#), entry("b", "apps/v1", replicas)]
     );
 }
+
+/// The bones of a built-in kind: a struct that is always there, an optional one, an always written
+/// list, and values that are left out when they are zero.
+fn built_in_schema() -> (Schema, TypeId) {
+    use schema::Presence::{Always, OmitEmpty};
+    let mut schema = Schema::default();
+    let field = |name: &str, kind: Kind, presence, pointer| Field {
+        name: name.into(),
+        node: kind.into(),
+        presence,
+        pointer,
+        ..Field::default()
+    };
+    let mut types = vec![
+        vec![field("limit", Kind::String, OmitEmpty, false)],
+        vec![
+            field("name", Kind::String, Always, false),
+            field("tty", Kind::Bool, OmitEmpty, false),
+            field("resources", Kind::Object(TypeId(0)), OmitEmpty, false),
+        ],
+        vec![
+            field("replicas", Kind::Int32, OmitEmpty, true),
+            field("ready", Kind::Int32, Always, false),
+            field("security", Kind::Object(TypeId(0)), OmitEmpty, true),
+            field(
+                "containers",
+                Kind::List(
+                    Box::new(Kind::Object(TypeId(1)).into()),
+                    ListKind::Map(vec!["name".into()]),
+                ),
+                Always,
+                false,
+            ),
+            field(
+                "tolerations",
+                Kind::List(Box::new(Kind::Object(TypeId(1)).into()), ListKind::Atomic),
+                OmitEmpty,
+                false,
+            ),
+        ],
+        vec![field("uid", Kind::String, OmitEmpty, false)],
+    ];
+    types.push(vec![
+        field("apiVersion", Kind::String, OmitEmpty, false),
+        field("kind", Kind::String, OmitEmpty, false),
+        field("metadata", Kind::Object(TypeId(3)), OmitEmpty, false),
+        field("spec", Kind::Object(TypeId(2)), OmitEmpty, false),
+    ]);
+    for fields in types {
+        let mut ty = Type::default();
+        ty.fields = fields;
+        schema.add(ty);
+    }
+    (schema, TypeId(4))
+}
+
+#[test]
+fn built_in_types_are_seen_as_their_structs() {
+    let (schema, ty) = built_in_schema();
+    let fields = Filter::All;
+    let typing = Typing { schema: &schema, ty, fields: &fields, versions: &OneVersion };
+    let manager =
+        Manager { name: "u", api_version: "v1", subresource: "", now: "2030-01-01T00:00:00Z" };
+    let owned = |live: Option<&str>, new: &str| {
+        let body = |spec: &str| {
+            let mut body = value!({"metadata": {"uid": "1"}});
+            body.set_at(&["spec"], parse(spec).unwrap());
+            body
+        };
+        let mut live = live.map(body);
+        if let Some(live) = &mut live {
+            // Somebody owns something, or nothing would be tracked.
+            let entry = value!({"manager": "a", "operation": "Update", "apiVersion": "v1",
+                "fieldsType": "FieldsV1", "fieldsV1": {"f:x": {}}});
+            live.set_at(&["metadata", "managedFields"], Value::Array(vec![entry]));
+        }
+        let mut new = body(new);
+        update(live.as_ref(), &mut new, &typing, &manager);
+        let entries = new.items_at(&["metadata", "managedFields"]);
+        let own = entries.iter().find(|entry| entry.str_at(&["manager"]) == "u");
+        own.and_then(|entry| entry.get("fieldsV1")).map(json::to_string).unwrap_or_default()
+    };
+    let cases = [
+        // The struct of spec was there before, its list was null; the optional struct is new.
+        (
+            None,
+            r#"{"replicas":0,"ready":0,"security":{"limit":"1"},"containers":[{"name":"a","tty":false}]}"#,
+            r#"{"f:spec":{"f:containers":{"k:{\"name\":\"a\"}":{".":{},"f:name":{},"f:resources":{}}},"f:replicas":{},"f:security":{".":{},"f:limit":{}}}}"#,
+        ),
+        (Some(r#"{"ready":0}"#), r#"{"ready":1}"#, r#"{"f:spec":{"f:ready":{}}}"#),
+        // Zero values are no change, whether they are written or not.
+        (
+            Some(r#"{"ready":0,"containers":null,"tolerations":[{"name":"t","resources":{}}]}"#),
+            r#"{"tolerations":[{"name":"t","tty":false}]}"#,
+            "",
+        ),
+    ];
+    for (live, new, expected) in cases {
+        assert_eq!(owned(live, new), expected, "{new}");
+    }
+}
