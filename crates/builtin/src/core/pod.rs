@@ -1,7 +1,12 @@
 //! Pods: deleted gracefully, because the kubelet has to stop the containers first.
 
+mod summary;
+
 use meta::{Value, value};
-use registry::{Strategy, WriteContext};
+use registry::{Cell, Column, Strategy, WriteContext};
+
+use self::summary::summary;
+use crate::format::{NONE, condition_is_true, filled_or};
 
 pub(crate) struct Pod;
 
@@ -19,6 +24,29 @@ impl Strategy for Pod {
             seconds = 0;
         }
         Some(seconds.max(0))
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        vec![
+            Column::NAME,
+            Column::new("Ready", |pod, now| summary(pod, now).ready.into()),
+            Column::new("Status", |pod, now| summary(pod, now).status.into()),
+            Column::new("Restarts", |pod, now| summary(pod, now).restarts.into()),
+            Column::AGE,
+            Column::new("IP", |pod, _| ip(pod)).wide(),
+            Column::new("Node", |pod, _| filled_or(pod, &["spec", "nodeName"], NONE)).wide(),
+            Column::new("Nominated Node", |pod, _| filled_or(pod, &["status", "nominatedNodeName"], NONE)).wide(),
+            Column::new("Readiness Gates", |pod, _| readiness_gates(pod).into()).wide(),
+        ]
+    }
+
+    fn row_conditions(&self, pod: &Value) -> Vec<Value> {
+        let (reason, message) = match pod.str_at(&["status", "phase"]) {
+            "Succeeded" => ("Succeeded", "The pod has completed successfully."),
+            "Failed" => ("Failed", "The pod failed."),
+            _ => return Vec::new(),
+        };
+        vec![value!({"type": "Completed", "status": "True", "reason": (reason), "message": (message)})]
     }
 }
 
@@ -49,4 +77,21 @@ fn qos_class(pod: &Value) -> &'static str {
 fn quantity(container: &Value, list: &str, resource: &str) -> Option<String> {
     let text = container.str_at(&["resources", list, resource]);
     (!text.is_empty() && text != "0").then(|| text.to_owned())
+}
+
+fn ip(pod: &Value) -> Cell {
+    let first = pod.items_at(&["status", "podIPs"]).first();
+    let first = first.map_or("", |ip| ip.str_at(&["ip"]));
+    // Compat: an old kubelet writes `podIP` only, and it counts where the two differ.
+    filled_or(pod, &["status", "podIP"], if first.is_empty() { NONE } else { first })
+}
+
+/// How many of the conditions that the pod waits for are true: `1/2`.
+fn readiness_gates(pod: &Value) -> String {
+    let gates = pod.items_at(&["spec", "readinessGates"]);
+    if gates.is_empty() {
+        return NONE.to_owned();
+    }
+    let open = gates.iter().filter(|gate| condition_is_true(pod, gate.str_at(&["conditionType"])));
+    format!("{}/{}", open.count(), gates.len())
 }

@@ -1,0 +1,26 @@
+//! Daemon sets.
+
+use registry::{Column, Strategy};
+
+use super::CONTAINERS;
+use crate::format::{labels, number, of_containers, selector};
+
+pub(crate) struct DaemonSet;
+
+impl Strategy for DaemonSet {
+    fn columns(&self) -> Vec<Column> {
+        vec![
+            Column::NAME,
+            Column::integer("Desired", |set, _| number(set, &["status", "desiredNumberScheduled"])),
+            Column::integer("Current", |set, _| number(set, &["status", "currentNumberScheduled"])),
+            Column::integer("Ready", |set, _| number(set, &["status", "numberReady"])),
+            Column::integer("Up-to-date", |set, _| number(set, &["status", "updatedNumberScheduled"])),
+            Column::integer("Available", |set, _| number(set, &["status", "numberAvailable"])),
+            Column::new("Node Selector", |set, _| labels(set, &["spec", "template", "spec", "nodeSelector"])),
+            Column::AGE,
+            Column::new("Containers", |set, _| of_containers(set, CONTAINERS, "name")).wide(),
+            Column::new("Images", |set, _| of_containers(set, CONTAINERS, "image")).wide(),
+            Column::new("Selector", |set, _| selector(set, &["spec", "selector"])).wide(),
+        ]
+    }
+}

@@ -1,0 +1,4 @@
+//! The group `batch`.
+
+pub(crate) mod cron_job;
+pub(crate) mod job;

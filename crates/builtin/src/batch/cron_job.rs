@@ -1,0 +1,43 @@
+//! Cron jobs.
+
+use meta::{Value, time::Time};
+use registry::{Cell, Column, Strategy, since};
+
+use crate::format::{NONE, UNSET, boolean, count, of_containers, selector, text, text_or};
+
+pub(crate) struct CronJob;
+
+const CONTAINERS: &[&str] = &["spec", "jobTemplate", "spec", "template", "spec", "containers"];
+
+impl Strategy for CronJob {
+    fn columns(&self) -> Vec<Column> {
+        vec![
+            Column::NAME,
+            Column::new("Schedule", |cron, _| text(cron, &["spec", "schedule"])),
+            Column::new("Timezone", |cron, _| text_or(cron, &["spec", "timeZone"], NONE)),
+            boolean("Suspend", |cron, _| suspended(cron).into()),
+            Column::integer("Active", |cron, _| count(cron, &["status", "active"])),
+            Column::new("Last Schedule", last_schedule),
+            Column::AGE,
+            Column::new("Containers", |cron, _| of_containers(cron, CONTAINERS, "name")).wide(),
+            Column::new("Images", |cron, _| of_containers(cron, CONTAINERS, "image")).wide(),
+            Column::new("Selector", |cron, _| selector(cron, &["spec", "jobTemplate", "spec", "selector"])).wide(),
+        ]
+    }
+}
+
+/// Compat: the column says it holds booleans; kube-apiserver sends these texts all the same.
+fn suspended(cron: &Value) -> &'static str {
+    match cron.at(&["spec", "suspend"]).and_then(Value::as_bool) {
+        Some(true) => "True",
+        Some(false) => "False",
+        None => UNSET,
+    }
+}
+
+fn last_schedule(cron: &Value, now: Time) -> Cell {
+    match cron.str_at(&["status", "lastScheduleTime"]) {
+        "" => NONE.into(),
+        time => since(time, now),
+    }
+}

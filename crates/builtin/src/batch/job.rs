@@ -1,0 +1,57 @@
+//! Jobs.
+
+use meta::{Value, time::Time};
+use registry::{Column, Strategy};
+
+use crate::format::{condition_is_true, is_being_deleted, of_containers, selector};
+
+pub(crate) struct Job;
+
+const CONTAINERS: &[&str] = &["spec", "template", "spec", "containers"];
+
+impl Strategy for Job {
+    fn columns(&self) -> Vec<Column> {
+        vec![
+            Column::NAME,
+            Column::new("Status", |job, _| status(job).into()),
+            Column::new("Completions", |job, _| completions(job).into()),
+            Column::new("Duration", |job, now| duration(job, now).into()),
+            Column::AGE,
+            Column::new("Containers", |job, _| of_containers(job, CONTAINERS, "name")).wide(),
+            Column::new("Images", |job, _| of_containers(job, CONTAINERS, "image")).wide(),
+            Column::new("Selector", |job, _| selector(job, &["spec", "selector"])).wide(),
+        ]
+    }
+}
+
+/// What is final comes first.
+fn status(job: &Value) -> &'static str {
+    let is = |condition| condition_is_true(job, condition);
+    match () {
+        () if is("Complete") => "Complete",
+        () if is("Failed") => "Failed",
+        () if is_being_deleted(job) => "Terminating",
+        () if is("Suspended") => "Suspended",
+        () if is("FailureTarget") => "FailureTarget",
+        () if is("SuccessCriteriaMet") => "SuccessCriteriaMet",
+        () => "Running",
+    }
+}
+
+/// `1/3`, or `0/1 of 5` where any one success of five workers is enough.
+fn completions(job: &Value) -> String {
+    let succeeded = job.i64_at(&["status", "succeeded"]).unwrap_or_default();
+    match (job.i64_at(&["spec", "completions"]), job.i64_at(&["spec", "parallelism"])) {
+        (Some(wanted), _) => format!("{succeeded}/{wanted}"),
+        (None, Some(workers @ 2..)) => format!("{succeeded}/1 of {workers}"),
+        (None, _) => format!("{succeeded}/1"),
+    }
+}
+
+/// How long it took, or has been running so far; empty before it starts.
+fn duration(job: &Value, now: Time) -> String {
+    let time = |field| Time::parse(job.str_at(&["status", field])).ok();
+    time("startTime").map_or(String::new(), |start| {
+        time("completionTime").unwrap_or(now).since(start).human()
+    })
+}

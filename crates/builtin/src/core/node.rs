@@ -1,0 +1,79 @@
+//! Nodes.
+
+use meta::{Map, Value};
+use registry::{Cell, Column, Strategy};
+
+use crate::format::{NONE, UNKNOWN, filled_or, text};
+
+pub(crate) struct Node;
+
+impl Strategy for Node {
+    fn columns(&self) -> Vec<Column> {
+        vec![
+            Column::NAME,
+            Column::new("Status", |node, _| status(node).into()),
+            Column::new("Roles", |node, _| roles(node).into()),
+            Column::AGE,
+            Column::new("Version", |node, _| text(node, &["status", "nodeInfo", "kubeletVersion"])),
+            Column::new("Internal-IP", |node, _| address(node, "InternalIP")).wide(),
+            Column::new("External-IP", |node, _| address(node, "ExternalIP")).wide(),
+            Column::new("OS-Image", |node, _| info(node, "osImage")).wide(),
+            Column::new("Kernel-Version", |node, _| kernel(node).into()).wide(),
+            Column::new("Container-Runtime", |node, _| info(node, "containerRuntimeVersion")).wide(),
+        ]
+    }
+}
+
+fn status(node: &Value) -> String {
+    let conditions = node.items_at(&["status", "conditions"]).iter();
+    // The last one counts, where a kubelet wrote several.
+    let ready = conditions.rev().find(|condition| condition.str_at(&["type"]) == "Ready");
+    let mut status = match ready.map(|condition| condition.str_at(&["status"])) {
+        Some("True") => "Ready",
+        Some(_) => "NotReady",
+        None => "Unknown",
+    }
+    .to_owned();
+    if node.bool_at(&["spec", "unschedulable"]) {
+        status.push_str(",SchedulingDisabled");
+    }
+    status
+}
+
+const ROLE_PREFIX: &str = "node-role.kubernetes.io/";
+const ROLE: &str = "kubernetes.io/role";
+
+/// Roles are labels: `node-role.kubernetes.io/<role>`, or the older `kubernetes.io/role: <role>`.
+fn roles(node: &Value) -> String {
+    let labels = node.at(&["metadata", "labels"]).and_then(Value::as_object);
+    let roles = labels.into_iter().flat_map(Map::iter).filter_map(|(key, value)| {
+        if key == ROLE { value.as_str() } else { key.strip_prefix(ROLE_PREFIX) }
+    });
+    let mut roles: Vec<&str> = roles.filter(|role| !role.is_empty()).collect();
+    if roles.is_empty() {
+        return NONE.to_owned();
+    }
+    roles.sort_unstable();
+    roles.dedup();
+    roles.join(",")
+}
+
+fn address(node: &Value, kind: &str) -> Cell {
+    let addresses = node.items_at(&["status", "addresses"]).iter();
+    let mut addresses = addresses.filter(|address| address.str_at(&["type"]) == kind);
+    addresses.next().map_or(NONE.into(), |address| text(address, &["address"]))
+}
+
+fn info(node: &Value, field: &str) -> Cell {
+    filled_or(node, &["status", "nodeInfo", field], UNKNOWN)
+}
+
+/// `6.8.0-45-generic (amd64)`
+fn kernel(node: &Value) -> String {
+    let info = |field| node.str_at(&["status", "nodeInfo", field]);
+    let version = Some(info("kernelVersion")).filter(|text| !text.is_empty()).unwrap_or(UNKNOWN);
+    match info("architecture") {
+        "" => version.to_owned(),
+        architecture => format!("{version} ({architecture})"),
+    }
+}

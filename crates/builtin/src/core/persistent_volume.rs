@@ -1,0 +1,37 @@
+//! Persistent volumes.
+
+use meta::Value;
+use registry::{Cell, Column, Strategy};
+
+use super::volume_format::{access_modes, class, phase};
+use crate::format::{UNSET, quantity, text, text_or};
+
+pub(crate) struct PersistentVolume;
+
+impl Strategy for PersistentVolume {
+    fn columns(&self) -> Vec<Column> {
+        vec![
+            Column::NAME,
+            Column::new("Capacity", |volume, _| quantity(volume, &["spec", "capacity", "storage"]).into()),
+            Column::new("Access Modes", |volume, _| access_modes(volume, &["spec", "accessModes"]).into()),
+            Column::new("Reclaim Policy", |volume, _| text(volume, &["spec", "persistentVolumeReclaimPolicy"])),
+            Column::new("Status", |volume, _| phase(volume)),
+            Column::new("Claim", |volume, _| claim(volume)),
+            Column::new("StorageClass", |volume, _| class(volume)),
+            Column::new("VolumeAttributesClass", |volume, _| {
+                text_or(volume, &["spec", "volumeAttributesClassName"], UNSET)
+            }),
+            Column::new("Reason", |volume, _| text(volume, &["status", "reason"])),
+            Column::AGE,
+            Column::new("VolumeMode", |volume, _| text_or(volume, &["spec", "volumeMode"], UNSET)).wide(),
+        ]
+    }
+}
+
+/// `namespace/name` of the claim that the volume is bound to or reserved for.
+fn claim(volume: &Value) -> Cell {
+    let Some(claim) = volume.at(&["spec", "claimRef"]).filter(|claim| !claim.is_null()) else {
+        return "".into();
+    };
+    format!("{}/{}", claim.str_at(&["namespace"]), claim.str_at(&["name"])).into()
+}

@@ -1,0 +1,40 @@
+//! Persistent volume claims. What the volume offers is shown once there is a volume.
+
+use meta::{Value, time::Time};
+use registry::{Cell, Column, Strategy};
+
+use super::volume_format::{access_modes, class, phase};
+use crate::format::{UNSET, quantity, text, text_or};
+
+pub(crate) struct PersistentVolumeClaim;
+
+impl Strategy for PersistentVolumeClaim {
+    fn columns(&self) -> Vec<Column> {
+        vec![
+            Column::NAME,
+            Column::new("Status", |claim, _| phase(claim)),
+            Column::new("Volume", |claim, _| text(claim, &["spec", "volumeName"])),
+            Column::new("Capacity", capacity),
+            Column::new("Access Modes", modes),
+            Column::new("StorageClass", |claim, _| class(claim)),
+            Column::new("VolumeAttributesClass", |claim, _| {
+                text_or(claim, &["spec", "volumeAttributesClassName"], UNSET)
+            }),
+            Column::AGE,
+            Column::new("VolumeMode", |claim, _| text_or(claim, &["spec", "volumeMode"], UNSET)).wide(),
+        ]
+    }
+}
+
+fn has_volume(claim: &Value) -> bool {
+    !claim.str_at(&["spec", "volumeName"]).is_empty()
+}
+
+fn capacity(claim: &Value, _now: Time) -> Cell {
+    let capacity = if has_volume(claim) { quantity(claim, &["status", "capacity", "storage"]) } else { "" };
+    capacity.into()
+}
+
+fn modes(claim: &Value, _now: Time) -> Cell {
+    if has_volume(claim) { access_modes(claim, &["status", "accessModes"]).into() } else { "".into() }
+}

@@ -1,0 +1,33 @@
+//! Resource quotas: what is used of what is allowed.
+
+use meta::{Map, Value};
+use registry::{Column, Strategy};
+
+use crate::format::quantity;
+
+pub(crate) struct ResourceQuota;
+
+impl Strategy for ResourceQuota {
+    fn columns(&self) -> Vec<Column> {
+        vec![
+            Column::NAME,
+            Column::new("Request", |quota, _| used_of_hard(quota, false).into()),
+            Column::new("Limit", |quota, _| used_of_hard(quota, true).into()),
+            Column::AGE,
+        ]
+    }
+}
+
+/// `limits.cpu: 1/2, limits.memory: 1Gi/4Gi`, either of the limits or of everything else.
+fn used_of_hard(quota: &Value, limits: bool) -> String {
+    let hard = quota.at(&["status", "hard"]).and_then(Value::as_object);
+    let resources = hard.into_iter().flat_map(Map::keys);
+    let resources = resources.filter(|resource| resource.starts_with("limits.") == limits);
+    let lines: Vec<String> = resources
+        .map(|resource| {
+            let used = quantity(quota, &["status", "used", resource]);
+            format!("{resource}: {used}/{}", quantity(quota, &["status", "hard", resource]))
+        })
+        .collect();
+    lines.join(", ")
+}

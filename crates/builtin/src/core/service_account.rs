@@ -1,0 +1,11 @@
+//! Service accounts.
+
+use registry::{Column, Strategy};
+
+pub(crate) struct ServiceAccount;
+
+impl Strategy for ServiceAccount {
+    fn columns(&self) -> Vec<Column> {
+        vec![Column::NAME, Column::AGE]
+    }
+}
