@@ -39,10 +39,9 @@ fn as_prefix(name: &str, prefix: bool) -> std::borrow::Cow<'_, str> {
     // before the dash is lost, and clients may rely on that.
     match name.strip_suffix('-') {
         Some(head) if prefix && !head.is_empty() => {
-            let mut masked = head.to_owned();
-            masked.pop();
-            masked.push('a');
-            masked.into()
+            // Upstream takes a byte, so a wider character stays as broken as it was.
+            let head = head.strip_suffix(|c: char| c.is_ascii()).unwrap_or(head);
+            format!("{head}a").into()
         }
         _ => name.into(),
     }

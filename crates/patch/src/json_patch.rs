@@ -83,71 +83,95 @@ fn apply(operation: &Map, object: &mut Value, copied_bytes: &mut usize) -> Resul
     if !matches!(kind, "add" | "remove" | "replace" | "move" | "test" | "copy") {
         return Err(format!("Unexpected kind: {kind}"));
     }
-    // Both are read before anything is changed.
-    let path =
-        text("path").ok_or_else(|| format!("{kind} operation failed to decode path: {MISSING}"))?;
-    let from = || {
-        let missing = || {
-            format!(
-                "{kind} operation failed to decode from: operation, missing from field: {MISSING}"
-            )
+    let path = || {
+        let why = match kind {
+            "add" | "remove" | "copy" => "",
+            _ => "operation missing path field: ",
         };
-        text("from").ok_or_else(missing)
+        text("path")
+            .ok_or_else(|| format!("{kind} operation failed to decode path: {why}{MISSING}"))
+    };
+    let from = || {
+        let why = "operation, missing from field";
+        text("from")
+            .ok_or_else(|| format!("{kind} operation failed to decode from: {why}: {MISSING}"))
     };
     match kind {
-        "add" => add(object, path, value(), kind),
+        "add" => add(object, path()?, value(), kind),
         "remove" => {
-            let (parent, key) = find(object, path).ok_or_else(|| {
-                format!(
-                    "remove operation does not apply: doc is missing path: {}: {MISSING}",
-                    quote_plain(path)
-                )
-            })?;
-            let removed = remove(parent, &key);
+            let path = path()?;
+            let removed = remove_at(object, path, kind)?;
             removed.map(drop).map_err(|why| format!("error in remove for path: '{path}': {why}"))
         }
-        "replace" => replace(object, path, value()),
+        "replace" => replace(object, path()?, value()),
         "move" => {
             let from = from()?;
-            let (parent, key) = find(object, from).ok_or_else(|| {
-                format!(
-                    "move operation does not apply: doc is missing from path: {from}: {MISSING}"
-                )
-            })?;
-            let moved = remove(parent, &key)
+            let key = unescape(from.rsplit('/').next().unwrap_or_default());
+            let moved = remove_at(object, from, kind)?
                 .map_err(|why| format!("error in move for path: '{key}': {why}"))?;
-            add(object, path, moved, kind)
+            add(object, path()?, moved, kind)
         }
-        "test" => test(object, path, &value()),
+        "test" => test(object, path()?, &value()),
         _ => {
-            let from = from()?;
-            let (parent, key) = find(object, from).ok_or_else(|| {
-                format!(
-                    "copy operation does not apply: doc is missing from path: {from}: {MISSING}"
-                )
-            })?;
-            let copy = member(parent, &key)
-                .map_err(|why| format!("error in copy for from: '{from}': {why}"))?
-                .cloned();
-            *copied_bytes += copy.as_ref().map_or(0, |copy| json::to_string(copy).len());
-            if *copied_bytes > COPIED_BYTES_MAX {
-                return Err(format!(
-                    "Unable to complete the copy, the accumulated size increase of copy is \
-                     {copied_bytes}, exceeding the limit {COPIED_BYTES_MAX}"
-                ));
-            }
-            add(object, path, copy.unwrap_or_default(), kind)
+            let copy = copy_of(object, from()?, copied_bytes, path)?;
+            add(object, path()?, copy, kind)
         }
     }
+}
+
+/// Takes a value out. The inner error is that of the last step.
+fn remove_at(object: &mut Value, path: &str, kind: &str) -> Result<Result<Value, String>, String> {
+    let Some((parent, key)) = find(object, path) else {
+        return Err(match kind {
+            "move" => format!(
+                "move operation does not apply: doc is missing from path: {path}: {MISSING}"
+            ),
+            _ => format!(
+                "{kind} operation does not apply: doc is missing path: \"{path}\": {MISSING}"
+            ),
+        });
+    };
+    Ok(remove(parent, &key))
+}
+
+/// The value to copy. What is missing is copied as null, and costs nothing.
+fn copy_of<'a>(
+    object: &mut Value,
+    from: &str,
+    copied_bytes: &mut usize,
+    path: impl Fn() -> Result<&'a str, String>,
+) -> Result<Value, String> {
+    let Some((parent, key)) = find(object, from) else {
+        return Err(format!(
+            "copy operation does not apply: doc is missing from path: {from}: {MISSING}"
+        ));
+    };
+    let copy = member(parent, &key)
+        .map_err(|why| format!("error in copy for from: '{from}': {why}"))?
+        .cloned();
+    let path = path()?;
+    if find(object, path).is_none() {
+        return Err(format!(
+            "copy operation does not apply: doc is missing destination path: {path}: {MISSING}"
+        ));
+    }
+    *copied_bytes +=
+        copy.as_ref().filter(|copy| !copy.is_null()).map_or(0, |copy| json::to_string(copy).len());
+    if *copied_bytes > COPIED_BYTES_MAX {
+        return Err(format!(
+            "Unable to complete the copy, the accumulated size increase of copy is \
+             {copied_bytes}, exceeding the limit {COPIED_BYTES_MAX}"
+        ));
+    }
+    Ok(copy.unwrap_or_default())
 }
 
 fn add(object: &mut Value, path: &str, value: Value, kind: &str) -> Result<(), String> {
     let Some((parent, key)) = find(object, path) else {
         return Err(match kind {
-            "add" => format!(
-                "add operation does not apply: doc is missing path: {}: {MISSING}",
-                quote_plain(path)
-            ),
+            "add" => {
+                format!("add operation does not apply: doc is missing path: \"{path}\": {MISSING}")
+            }
             _ => format!(
                 "{kind} operation does not apply: doc is missing destination path: {path}: {MISSING}"
             ),
@@ -306,10 +330,6 @@ fn unescape(step: &str) -> String {
     } else {
         step.to_owned()
     }
-}
-
-fn quote_plain(path: &str) -> String {
-    format!("\"{path}\"")
 }
 
 const MISSING: &str = "missing value";

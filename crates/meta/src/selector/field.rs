@@ -33,6 +33,9 @@ impl FieldSelector {
                 return Err(format!("invalid selector: '{text}'; can't understand '{term}'"));
             };
             let value = unescape(value)?;
+            if field.is_empty() && value.is_empty() {
+                continue;
+            }
             requirements.push(FieldRequirement { field: Str::new(field), value, negated });
         }
         Ok(Self { requirements })
@@ -154,6 +157,7 @@ mod tests {
         let cases = [
             ("", ""),
             (",,", ""),
+            ("=,!=", ""),
             ("x=a,y=b,z=c", "x=a,y=b,z=c"),
             ("z=c,x==a", "x=a,z=c"),
             ("x!=a", "x!=a"),
