@@ -21,6 +21,7 @@ pub async fn every_promise<F: AsyncFn() -> Arc<dyn Backend>>(make: F) {
     a_quiet_watch_learns_the_revision(&*make().await).await;
     oversized_writes_are_refused(&*make().await).await;
     writers_racing_for_a_key_take_turns(make().await).await;
+    watches_see_every_write_once_while_many_write(make().await).await;
     for seed in 1..=8 {
         random_operations_agree_with_the_model(&*make().await, seed, 150).await;
     }
@@ -202,6 +203,64 @@ pub async fn writers_racing_for_a_key_take_turns(backend: Arc<dyn Backend>) {
     assert_eq!(found.value, (WRITERS * TURNS).to_string());
 }
 
+pub async fn watches_see_every_write_once_while_many_write(backend: Arc<dyn Backend>) {
+    const WRITERS: u64 = 6;
+    const WRITES: u64 = 60;
+    let start = backend.revision().await.expect("has a revision");
+    let last = start + WRITERS * WRITES;
+    let watches: Vec<_> = (0..12)
+        .map(|n| {
+            let backend = Arc::clone(&backend);
+            tokio::spawn(async move {
+                let mut random = Random::new(n + 1);
+                while backend.revision().await.expect("has a revision") < start + n * 20 {
+                    tokio::task::yield_now().await;
+                }
+                let prefix = ["/", "/a/", "/b/"][n as usize % 3];
+                let now = backend.revision().await.expect("has a revision");
+                let after = start + random.below(now - start + 1);
+                let mut watch = backend.watch(prefix, after).await.expect("starts");
+                (prefix, after, collect(&mut watch, last).await)
+            })
+        })
+        .collect();
+    let writers: Vec<_> = (0..WRITERS)
+        .map(|n| {
+            let backend = Arc::clone(&backend);
+            tokio::spawn(async move {
+                let mut written = Vec::new();
+                for i in 0..WRITES {
+                    let key = format!("/{}/{}", ["a", "b"][(i % 2) as usize], (n + i) % 9);
+                    let value = format!("{n}.{i}");
+                    let write = Write::put(key.clone(), Expect::Any, value.clone());
+                    let revision = backend.write(write).await.expect("writes");
+                    written.push((revision, key, value));
+                }
+                written
+            })
+        })
+        .collect();
+    let mut written = Vec::new();
+    for writer in writers {
+        written.extend(writer.await.expect("finishes"));
+    }
+    written.sort();
+    for watch in watches {
+        let (prefix, after, changes) = watch.await.expect("finishes");
+        let seen: Vec<_> = changes
+            .into_iter()
+            .map(|change| (change.revision, change.key, change.value.expect("is a put")))
+            .map(|(revision, key, value)| (revision, key.to_string(), value))
+            .collect();
+        let expected: Vec<_> = written
+            .iter()
+            .filter(|(revision, key, _)| *revision > after && key.starts_with(prefix))
+            .map(|(revision, key, value)| (*revision, key.clone(), Bytes::from(value.clone())))
+            .collect();
+        assert_eq!(seen, expected, "{prefix} after {after}");
+    }
+}
+
 /// Does the same random things to the backend and to the model, and compares every answer, the
 /// states at all revisions, and what watches from all over the place have seen.
 pub async fn random_operations_agree_with_the_model(
@@ -324,6 +383,8 @@ async fn random_step(
 pub async fn collect(watch: &mut WatchStream, revision: u64) -> Vec<Change> {
     let mut changes: Vec<Change> = Vec::new();
     loop {
+        // Progress is answered at once, so this task has to make room for those that write.
+        tokio::task::yield_now().await;
         watch.request_progress();
         let Batch { changes: more, revision: reached } = watch.next().await.expect("goes on");
         for change in more {

@@ -212,9 +212,9 @@ impl Ring {
         let Some(trigger) = trigger else {
             return Ok(Position { bucket: Arc::clone(&self.all), next: all.behind(after) });
         };
-        let bucket = triggered.entry(trigger.clone()).or_insert_with(|| {
-            Arc::new(Bucket::new(all.events.back().map_or(after, |last| last.revision.max(after))))
-        });
+        let bucket = triggered
+            .entry(trigger.clone())
+            .or_insert_with(|| Arc::new(Bucket::new(self.delivered())));
         let mut queue = bucket.queue.lock();
         if queue.complete_after > after {
             let missing = all.between(after, queue.complete_after);

@@ -160,6 +160,24 @@ async fn a_trigger_selects_events_by_key_namespace_or_indexed_value() {
 }
 
 #[tokio::test]
+async fn a_watch_from_the_future_starts_there_and_does_not_disturb_others() {
+    let (backend, cache) = start(options()).await;
+    let trigger = || Some(Trigger::Index("n".into()));
+    let mut future = cache.watch(4, trigger()).expect("starts");
+    let mut future_of_all = cache.watch(4, None).expect("starts");
+    for name in ["ns/a", "ns/b", "ns/c", "ns/d"] {
+        put(&backend, name, "n").await;
+    }
+    cache.fresh().await.expect("catches up");
+    let mut other = cache.watch(1, trigger()).expect("starts");
+    for (watcher, from) in [(&mut future, 5), (&mut future_of_all, 5), (&mut other, 2)] {
+        let events = events_until(watcher, 5).await;
+        let revisions: Vec<u64> = events.iter().map(|event| event.revision).collect();
+        assert_eq!(revisions, (from..=5).collect::<Vec<_>>());
+    }
+}
+
+#[tokio::test]
 async fn a_watcher_that_falls_behind_is_told_so_but_one_with_nothing_to_read_is_not() {
     let mut options = options();
     options.ring.events_max = 50;

@@ -37,13 +37,13 @@ async fn revision(store: &dyn Backend) -> u64 {
     store.revision().await.expect("has a revision")
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_embedded_backend_keeps_every_promise() {
     let small = async || Arc::new(open(&FakeDisk::default())) as Arc<dyn Backend>;
     contract::every_promise(small).await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_keeps_them_on_a_real_disk() {
     let dir = tempfile::tempdir().expect("makes a directory");
     let count = AtomicU64::new(0);
