@@ -5,7 +5,8 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 
 # What `make test` does, in order: what fails fast comes first.
-STEPS := fmt layers clippy doc deny tools suite suite-etcd
+# suite-etcd belongs at its end as soon as the server can keep its objects in etcd.
+STEPS := fmt layers clippy doc deny tools suite
 
 # The rooms that do no I/O and know no async: value in, value out.
 PURE := meta schema codec patch
@@ -81,7 +82,7 @@ integration: ## the tests over HTTP with real clients, on the embedded store
 
 .PHONY: integration-peer
 integration-peer: peer ## the same tests against the real kube-apiserver: a test that fails here is wrong
-	PINTLE_PEER=$(CURDIR)/tools/bin/kube-apiserver cargo test --workspace --test all
+	PINTLE_PEER=$(CURDIR)/tools/bin/kube-apiserver cargo test --workspace --test all -- --include-ignored
 
 .PHONY: bench
 bench: ## the benchmarks
