@@ -7,8 +7,10 @@ use crate::{Number, Value};
 pub fn write_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
     let bytes = text.as_bytes();
-    let mut written = 0;
-    for (at, &byte) in bytes.iter().enumerate() {
+    let (mut written, mut at) = (0, 0);
+    loop {
+        at = find_escaped(bytes, at);
+        let Some(&byte) = bytes.get(at) else { break };
         let escape: &[u8] = match byte {
             b'"' => b"\\\"",
             b'\\' => b"\\\\",
@@ -28,17 +30,52 @@ pub fn write_string(out: &mut Vec<u8>, text: &str) {
                 out.extend_from_slice(b"\\u00");
                 out.push(HEX[usize::from(byte >> 4)]);
                 out.push(HEX[usize::from(byte & 15)]);
-                written = at + 1;
+                at += 1;
+                written = at;
                 continue;
             }
-            _ => continue,
+            _ => {
+                at += 1;
+                continue;
+            }
         };
         out.extend_from_slice(&bytes[written..at]);
         out.extend_from_slice(escape);
-        written = at + if byte == 0xE2 { 3 } else { 1 };
+        at += if byte == 0xE2 { 3 } else { 1 };
+        written = at;
     }
     out.extend_from_slice(&bytes[written..]);
     out.push(b'"');
+}
+
+/// The first byte from `at` on that may have to be escaped, or the end. Eight bytes at a time: nearly
+/// all text that is printed has none.
+fn find_escaped(bytes: &[u8], mut at: usize) -> usize {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGHS: u64 = ONES << 7;
+    let is = |word: u64, byte: u8| {
+        let differs = word ^ (ONES * u64::from(byte));
+        differs.wrapping_sub(ONES) & !differs
+    };
+    while let Some(chunk) = bytes.get(at..at + 8) {
+        let word = u64::from_le_bytes(chunk.try_into().expect("eight bytes"));
+        // A borrow can only raise false alarms above a true one, and the lowest is taken.
+        let found = is(word, b'"')
+            | is(word, b'\\')
+            | is(word, b'<')
+            | is(word, b'>')
+            | is(word, b'&')
+            | is(word, 0xE2)
+            | (word.wrapping_sub(ONES * 0x20) & !word);
+        let found = found & HIGHS;
+        if found != 0 {
+            return at + (found.trailing_zeros() / 8) as usize;
+        }
+        at += 8;
+    }
+    let special = |byte: &u8| matches!(byte, b'"' | b'\\' | b'<' | b'>' | b'&' | 0xE2 | 0..0x20);
+    let rest = bytes.get(at..).unwrap_or_default();
+    at + rest.iter().position(special).unwrap_or(rest.len())
 }
 
 const HEX: [u8; 16] = *b"0123456789abcdef";
@@ -119,6 +156,8 @@ mod tests {
             ("<a&b>", r#""\u003ca\u0026b\u003e""#),
             ("\u{1}\n\t\u{8}\u{c}\u{7f}", "\"\\u0001\\n\\t\\b\\f\u{7f}\""),
             ("é\u{2028}x\u{2029}\u{202a}", "\"é\\u2028x\\u2029\u{202a}\""),
+            ("12345678<2345678\u{202a}9", "\"12345678\\u003c2345678\u{202a}9\""),
+            ("éééééééé\u{1f600}âââ\n", "\"éééééééé\u{1f600}âââ\\n\""),
         ];
         for (text, expected) in cases {
             assert_eq!(to_string(&Value::from(text)), expected);

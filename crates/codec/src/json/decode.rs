@@ -6,10 +6,10 @@
 //! them are kept until the end: a syntax error wins over a fatal one, and that over the first wrong
 //! type.
 
-use std::{borrow::Cow, collections::HashSet, fmt::Write as _, sync::LazyLock};
+use std::{borrow::Cow, collections::HashSet, fmt::Write as _};
 
 use meta::{Map, Str, Value};
-use schema::{Kind, Node, Schema, Type, TypeId};
+use schema::{Kind, Schema, Type, TypeId};
 
 use super::{
     DecodeError, StrictError, TREE_DEPTH_MAX, go_type,
@@ -49,8 +49,8 @@ pub fn decode(
     options: DecodeOptions,
 ) -> Result<Decoded, DecodeError> {
     let text = well_formed(bytes);
-    let target = Target::Object(schema.get(ty));
-    let mut decoded = Decoder::new(&text, Some(schema), options).run(target)?;
+    let root = Kind::Object(ty);
+    let mut decoded = Decoder::new(&text, Some(schema), options).run(Target::plain(&root))?;
     if decoded.value.is_null() {
         // Go leaves the struct as it is.
         decoded.value = Value::object();
@@ -61,36 +61,48 @@ pub fn decode(
 /// Reads any JSON and keeps all of it, as Kubernetes reads custom resources.
 pub fn decode_any(bytes: &[u8], options: DecodeOptions) -> Result<Decoded, DecodeError> {
     let text = well_formed(bytes);
-    Decoder::new(&text, None, options).run(Target::Free { reported: true })
+    Decoder::new(&text, None, options).run(Target::REPORTED)
 }
 
-/// What the next value should be.
+/// What the next value should be. Two words that stay in registers; an enum here doubled the time.
 #[derive(Clone, Copy)]
-enum Target<'a> {
-    Node(&'a Node),
-    Object(&'a Type),
-    /// Anything. Duplicates are reported inside of objects that are read as such, but not inside of
-    /// a field that Go keeps as raw bytes.
-    Free {
-        reported: bool,
-    },
+struct Target<'a> {
+    kind: &'a Kind,
+    mode: Mode,
 }
 
-/// A container whose members are being read.
+#[derive(Clone, Copy, PartialEq)]
+enum Mode {
+    /// As the kind says. Inside of any JSON duplicates are not reported: Go keeps it as raw bytes.
+    Plain,
+    /// Any JSON that Go reads, and finds duplicates in.
+    Reported,
+    /// An item of a list of schemas: an object of the kind's type.
+    Schema,
+}
+
+impl<'a> Target<'a> {
+    const REPORTED: Target<'static> = Target { kind: &Kind::Any, mode: Mode::Reported };
+
+    fn plain(kind: &'a Kind) -> Self {
+        Self { kind, mode: Mode::Plain }
+    }
+}
+
+/// A container whose members are being read. The last member is the one whose value comes next; until
+/// then its value is null.
 enum Frame<'a> {
     Struct {
         ty: &'a Type,
         members: Vec<(Str, Value)>,
         /// The field being read; none if the key is unknown and kept.
         field: Option<usize>,
-        key: Str,
         /// One bit per field.
         seen: u128,
     },
     Map {
         of: Target<'a>,
         members: Vec<(Str, Value)>,
-        key: Str,
         keys: Keys,
     },
     List {
@@ -99,26 +111,18 @@ enum Frame<'a> {
     },
 }
 
-/// What begins at a place: a whole value, or a container whose first member comes next.
-enum Begun<'a> {
-    Value(Value),
-    Member(Target<'a>),
-}
-
 struct Decoder<'a> {
     lexer: Lexer<'a>,
     schema: Option<&'a Schema>,
     strict: bool,
     frames: Vec<Frame<'a>>,
+    root: Value,
     strict_errors: Vec<StrictError>,
     saved: Option<DecodeError>,
     fatal: Option<DecodeError>,
     /// From this depth on nothing is reported: Go reads these values with a plain decoder.
     quiet_from: Option<usize>,
 }
-
-/// An item of a list of texts that the schema has no node for.
-static STRING: LazyLock<Node> = LazyLock::new(|| Kind::String.into());
 
 impl<'a> Decoder<'a> {
     fn new(text: &'a str, schema: Option<&'a Schema>, options: DecodeOptions) -> Self {
@@ -127,6 +131,7 @@ impl<'a> Decoder<'a> {
             schema,
             strict: options.strict,
             frames: Vec::with_capacity(8),
+            root: Value::Null,
             strict_errors: Vec::new(),
             saved: None,
             fatal: None,
@@ -135,101 +140,93 @@ impl<'a> Decoder<'a> {
     }
 
     fn run(mut self, target: Target<'a>) -> Result<Decoded, DecodeError> {
-        let value = self.value(target)?;
+        self.document(target)?;
         self.lexer.end()?;
         match self.fatal.or(self.saved) {
             Some(error) => Err(error),
-            None => Ok(Decoded { value, strict: self.strict_errors }),
+            None => Ok(Decoded { value: self.root, strict: self.strict_errors }),
         }
     }
 
-    fn value(&mut self, mut target: Target<'a>) -> Result<Value, DecodeError> {
+    fn document(&mut self, mut target: Target<'a>) -> Result<(), DecodeError> {
         loop {
-            let mut value = match self.begin(target)? {
-                Begun::Member(next) => {
-                    target = next;
-                    continue;
-                }
-                Begun::Value(value) => value,
-            };
+            if let Some(next) = self.begin(target)? {
+                target = next;
+                continue;
+            }
             // The value may be the last of its container, which then is the last of its own …
             target = loop {
                 if self.frames.is_empty() {
-                    return Ok(value);
+                    return Ok(());
                 }
-                self.attach(value);
                 match self.next_member()? {
                     Some(next) => break next,
-                    None => value = self.close(),
+                    None => self.close(),
                 }
             };
         }
     }
 
-    fn begin(&mut self, target: Target<'a>) -> Result<Begun<'a>, DecodeError> {
+    /// Reads a value and puts it where it belongs, unless it is a container with members: then says
+    /// what the first one should be.
+    fn begin(&mut self, target: Target<'a>) -> Result<Option<Target<'a>>, DecodeError> {
         match self.lexer.next_token()? {
             b'{' => self.begin_object(target),
             b'[' => self.begin_array(target),
-            byte => Ok(Begun::Value(self.leaf(byte, target)?)),
+            byte => self.leaf(byte, target).map(|()| None),
         }
     }
 
-    fn begin_object(&mut self, target: Target<'a>) -> Result<Begun<'a>, DecodeError> {
-        let map =
-            |of| Frame::Map { of, members: Vec::new(), key: Str::default(), keys: Keys::new() };
-        let frame = match target {
-            Target::Object(ty) => Self::begin_struct(ty),
-            Target::Free { .. } => map(target),
-            Target::Node(node) => match &node.kind {
-                Kind::Object(id) => Self::begin_struct(self.schema().get(*id)),
-                Kind::SchemaOrBool(id)
-                | Kind::SchemaOrArray(id)
-                | Kind::SchemaOrStringArray(id) => {
-                    self.quiet_from.get_or_insert(self.frames.len());
-                    Self::begin_struct(self.schema().get(*id))
-                }
-                Kind::Map(item) => map(Target::Node(item)),
-                Kind::Any | Kind::AnyObject => map(Target::Free { reported: false }),
-                _ => return self.wrong_container(target, "object"),
-            },
+    fn begin_object(&mut self, target: Target<'a>) -> Result<Option<Target<'a>>, DecodeError> {
+        let frame = match target.kind {
+            Kind::Object(id) => self.begin_struct(*id),
+            Kind::SchemaOrArray(id) if target.mode == Mode::Schema => self.begin_struct(*id),
+            Kind::SchemaOrBool(id) | Kind::SchemaOrArray(id) | Kind::SchemaOrStringArray(id) => {
+                self.quiet_from.get_or_insert(self.frames.len());
+                self.begin_struct(*id)
+            }
+            Kind::Map(item) => Frame::map(Target::plain(&item.kind)),
+            Kind::Any => Frame::map(target),
+            Kind::AnyObject => Frame::map(Target::plain(&Kind::Any)),
+            _ => return self.wrong_container(target, "object"),
         };
         self.push(frame)?;
         if self.lexer.next_token()? == b'}' {
             self.lexer.at += 1;
-            return Ok(Begun::Value(self.close()));
+            self.close();
+            return Ok(None);
         }
-        match self.member()? {
-            Some(next) => Ok(Begun::Member(next)),
-            None => Ok(Begun::Value(self.close())),
+        let first = self.member()?;
+        if first.is_none() {
+            self.close();
         }
+        Ok(first)
     }
 
-    fn begin_struct(ty: &'a Type) -> Frame<'a> {
+    fn begin_struct(&self, id: TypeId) -> Frame<'a> {
+        let ty = self.schema.expect("types come out of a schema").get(id);
         let members = Vec::with_capacity(ty.fields.len().min(8));
-        Frame::Struct { ty, members, field: None, key: Str::default(), seen: 0 }
+        Frame::Struct { ty, members, field: None, seen: 0 }
     }
 
-    fn begin_array(&mut self, target: Target<'a>) -> Result<Begun<'a>, DecodeError> {
-        let of = match target {
-            Target::Free { .. } => target,
-            Target::Object(_) => return self.wrong_container(target, "array"),
-            Target::Node(node) => match &node.kind {
-                Kind::List(item, _) => Target::Node(item),
-                Kind::Any => Target::Free { reported: false },
-                Kind::SchemaOrArray(id) => {
-                    self.quiet_from.get_or_insert(self.frames.len());
-                    Target::Object(self.schema().get(*id))
-                }
-                Kind::SchemaOrStringArray(_) => Target::Node(&STRING),
-                _ => return self.wrong_container(target, "array"),
-            },
+    fn begin_array(&mut self, target: Target<'a>) -> Result<Option<Target<'a>>, DecodeError> {
+        let of = match target.kind {
+            Kind::List(item, _) => Target::plain(&item.kind),
+            Kind::Any => target,
+            Kind::SchemaOrArray(_) if target.mode == Mode::Plain => {
+                self.quiet_from.get_or_insert(self.frames.len());
+                Target { mode: Mode::Schema, ..target }
+            }
+            Kind::SchemaOrStringArray(_) => Target::plain(&Kind::String),
+            _ => return self.wrong_container(target, "array"),
         };
         self.push(Frame::List { of, items: Vec::new() })?;
         if self.lexer.next_token()? == b']' {
             self.lexer.at += 1;
-            return Ok(Begun::Value(self.close()));
+            self.close();
+            return Ok(None);
         }
-        Ok(Begun::Member(of))
+        Ok(Some(of))
     }
 
     /// Opens a container, at its bracket.
@@ -246,26 +243,25 @@ impl<'a> Decoder<'a> {
         &mut self,
         target: Target<'a>,
         found: &'static str,
-    ) -> Result<Begun<'a>, DecodeError> {
-        let error = match target {
-            Target::Node(node) => leaf::container(&node.kind, found),
-            _ => LeafError::Type { found: found.to_owned(), expected: None },
-        };
-        self.report(error, target);
+    ) -> Result<Option<Target<'a>>, DecodeError> {
+        self.report(leaf::container(target.kind, found), target);
         self.lexer.skip_value(self.frames.len())?;
-        Ok(Begun::Value(Value::Null))
+        self.attach(Value::Null);
+        Ok(None)
     }
 
     /// Puts a finished value where it belongs.
+    #[inline]
     fn attach(&mut self, value: Value) {
-        match self.frames.last_mut().expect("the caller looked") {
+        match self.frames.last_mut() {
+            None => self.root = value,
             // To a struct, null is the same as absent.
-            Frame::Struct { field: Some(_), .. } if value.is_null() => {}
-            Frame::Struct { members, key, .. } => members.push((std::mem::take(key), value)),
-            Frame::Map { members, key, of, .. } => {
-                members.push((std::mem::take(key), or_zero(value, *of)));
+            Some(Frame::Struct { members, field: Some(_), .. }) if value.is_null() => {
+                members.pop();
             }
-            Frame::List { items, of } => items.push(or_zero(value, *of)),
+            Some(Frame::Struct { members, .. }) => set_last(members, value),
+            Some(Frame::Map { members, of, .. }) => set_last(members, or_zero(value, *of)),
+            Some(Frame::List { items, of }) => items.push(or_zero(value, *of)),
         }
     }
 
@@ -297,18 +293,18 @@ impl<'a> Decoder<'a> {
     fn enter(&mut self, key: Cow<'a, str>) -> Option<Target<'a>> {
         let strict = self.strict;
         match self.frames.last_mut().expect("keys are inside of objects") {
-            Frame::Struct { ty, field, key: current, seen, members } => {
+            Frame::Struct { ty, field, seen, members } => {
                 let ty = *ty;
-                *field = ty.field_index(&key);
+                *field = field_index(ty, &key, *field);
                 let Some(index) = *field else {
                     if ty.preserve_unknown {
                         let repeated =
                             strict && members.iter().any(|(name, _)| name.as_str() == key);
-                        *current = leaf::to_str(key);
+                        members.push((leaf::to_str(key), Value::Null));
                         if repeated {
                             self.duplicate();
                         }
-                        return Some(Target::Free { reported: true });
+                        return Some(Target::REPORTED);
                     }
                     if strict {
                         self.unknown(&key);
@@ -316,7 +312,6 @@ impl<'a> Decoder<'a> {
                     return None;
                 };
                 let known = &ty.fields[index];
-                *current = known.name.clone();
                 let bit = 1u128.checked_shl(index as u32).unwrap_or(0);
                 let repeated = if bit == 0 {
                     members.iter().any(|(name, _)| *name == known.name)
@@ -324,17 +319,18 @@ impl<'a> Decoder<'a> {
                     *seen & bit != 0
                 };
                 *seen |= bit;
+                members.push((known.name.clone(), Value::Null));
                 if repeated && strict {
                     self.duplicate();
                 }
-                Some(Target::Node(&known.node))
+                Some(Target::plain(&known.node.kind))
             }
-            Frame::Map { of, members, key: current, keys } => {
+            Frame::Map { of, members, keys } => {
                 let of = *of;
-                let key = leaf::to_str(key);
-                let reported = strict && !matches!(of, Target::Free { reported: false });
+                let raw = matches!((of.kind, of.mode), (Kind::Any, Mode::Plain));
+                let reported = strict && !raw;
                 let repeated = reported && keys.repeats(members, &key);
-                *current = key;
+                members.push((leaf::to_str(key), Value::Null));
                 if repeated {
                     self.duplicate();
                 }
@@ -344,65 +340,60 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    fn close(&mut self) -> Value {
+    /// Closes the innermost container and puts it where it belongs.
+    fn close(&mut self) {
         if self.quiet_from.is_some_and(|depth| self.frames.len() == depth + 1) {
             self.quiet_from = None;
         }
-        match self.frames.pop().expect("only open containers are closed") {
+        let value = match self.frames.pop().expect("only open containers are closed") {
             Frame::Struct { members, .. } | Frame::Map { members, .. } => {
                 Value::Object(Map::from_pairs(members))
             }
             Frame::List { items, .. } => Value::Array(items),
-        }
+        };
+        self.attach(value);
     }
 
-    fn leaf(&mut self, byte: u8, target: Target<'a>) -> Result<Value, DecodeError> {
-        const FREE: &Kind = &Kind::Any;
-        let kind = match target {
-            Target::Node(node) => Some(&node.kind),
-            Target::Free { .. } => Some(FREE),
-            Target::Object(_) => None,
-        };
-        let wrong = |found: &str| Err(LeafError::Type { found: found.to_owned(), expected: None });
+    fn leaf(&mut self, byte: u8, target: Target<'a>) -> Result<(), DecodeError> {
+        let kind = target.kind;
         let read = match byte {
             b'"' => {
                 let start = self.lexer.at + 1;
                 let text = self.lexer.string()?;
-                let raw = &self.lexer.text[start..self.lexer.at - 1];
-                kind.map_or_else(|| wrong("string"), |kind| leaf::string(kind, text, raw))
+                if let Kind::String | Kind::Any = kind {
+                    // Most values are texts: the short way.
+                    self.attach(Value::String(leaf::to_str(text)));
+                    return Ok(());
+                }
+                leaf::string(kind, text, &self.lexer.text[start..self.lexer.at - 1])
             }
-            b'-' | b'0'..=b'9' => {
-                let text = self.lexer.number()?;
-                kind.map_or_else(|| wrong("number"), |kind| leaf::number(kind, text))
-            }
+            b'-' | b'0'..=b'9' => leaf::number(kind, self.lexer.number()?),
             b't' | b'f' => {
                 self.lexer.word(if byte == b't' { "true" } else { "false" })?;
-                kind.map_or_else(|| wrong("bool"), |kind| leaf::bool(kind, byte == b't'))
+                leaf::bool(kind, byte == b't')
             }
             b'n' => {
                 self.lexer.word("null")?;
-                return Ok(Value::Null);
+                Ok(Value::Null)
             }
             _ => return Err(self.lexer.unexpected("looking for beginning of value")),
         };
-        match read {
-            Ok(value) => Ok(value),
-            Err(error) => {
-                self.report(error, target);
-                Ok(Value::Null)
-            }
-        }
+        let value = read.unwrap_or_else(|error| {
+            self.report(error, target);
+            Value::Null
+        });
+        self.attach(value);
+        Ok(())
     }
 
     #[cold]
     fn report(&mut self, error: LeafError, target: Target<'a>) {
         match error {
             LeafError::Type { found, expected } => {
-                let expected = match (expected, target) {
+                let expected = match (expected, self.schema) {
                     (Some(expected), _) => expected.to_owned(),
-                    (None, Target::Node(node)) => go_type::of_node(node, self.schema()),
-                    (None, Target::Object(ty)) => go_type::of_type(ty),
-                    (None, Target::Free { .. }) => "interface {}".to_owned(),
+                    (None, Some(schema)) => go_type::of_kind(target.kind, schema),
+                    (None, None) => "interface {}".to_owned(),
                 };
                 let error = self.type_error(&found, &expected);
                 self.saved.get_or_insert(error);
@@ -453,8 +444,8 @@ impl<'a> Decoder<'a> {
     #[cold]
     fn duplicate(&mut self) {
         let mut path = self.path_above();
-        if let Some(Frame::Struct { key, .. } | Frame::Map { key, .. }) = self.frames.last() {
-            push_step(&mut path, key);
+        if let Some(frame) = self.frames.last() {
+            frame.push_step_to(&mut path);
         }
         self.save(StrictError::DuplicateField(path));
     }
@@ -473,18 +464,29 @@ impl<'a> Decoder<'a> {
         let mut path = String::new();
         let parents = &self.frames[..self.frames.len().saturating_sub(1)];
         for frame in parents {
-            match frame {
-                Frame::Struct { key, .. } | Frame::Map { key, .. } => push_step(&mut path, key),
-                Frame::List { items, .. } => {
-                    let _ = write!(path, "[{}]", items.len());
-                }
-            }
+            frame.push_step_to(&mut path);
         }
         path
     }
+}
 
-    fn schema(&self) -> &'a Schema {
-        self.schema.expect("nodes come out of a schema")
+impl<'a> Frame<'a> {
+    fn map(of: Target<'a>) -> Self {
+        Self::Map { of, members: Vec::new(), keys: Keys::new() }
+    }
+
+    /// Appends the step to the member that is being read.
+    fn push_step_to(&self, path: &mut String) {
+        match self {
+            Self::Struct { members, .. } | Self::Map { members, .. } => {
+                if let Some((key, _)) = members.last() {
+                    push_step(path, key);
+                }
+            }
+            Self::List { items, .. } => {
+                let _ = write!(path, "[{}]", items.len());
+            }
+        }
     }
 }
 
@@ -495,12 +497,32 @@ fn push_step(path: &mut String, key: &str) {
     path.push_str(key);
 }
 
+fn set_last(members: &mut [(Str, Value)], value: Value) {
+    if let Some((_, place)) = members.last_mut() {
+        *place = value;
+    }
+}
+
+/// The place of a key among the fields. Most documents come in the order of the fields, so the next
+/// ones are tried first.
+fn field_index(ty: &Type, key: &str, last: Option<usize>) -> Option<usize> {
+    const LOOK_AHEAD: usize = 3;
+    let next = last.map_or(0, |last| last + 1);
+    let ahead = ty.fields.iter().enumerate().skip(next).take(LOOK_AHEAD);
+    for (index, field) in ahead {
+        if field.name == key {
+            return Some(index);
+        }
+    }
+    ty.field_index(key)
+}
+
 /// In a list or a map, null is the zero value of whatever it holds.
 fn or_zero(value: Value, of: Target<'_>) -> Value {
-    match (value, of) {
-        (Value::Null, Target::Node(node)) => leaf::zero(node),
-        (Value::Null, Target::Object(_)) => Value::object(),
-        (value, _) => value,
+    match value {
+        Value::Null if of.mode == Mode::Schema => Value::object(),
+        Value::Null => leaf::zero(of.kind),
+        value => value,
     }
 }
 
@@ -519,10 +541,10 @@ impl Keys {
     }
 
     /// Is `key` among the keys of `members`, or was it before?
-    fn repeats(&mut self, members: &[(Str, Value)], key: &Str) -> bool {
+    fn repeats(&mut self, members: &[(Str, Value)], key: &str) -> bool {
         if self.sorted {
             match members.last() {
-                Some((last, _)) if last >= key => self.sorted = false,
+                Some((last, _)) if last.as_str() >= key => self.sorted = false,
                 _ => return false,
             }
         }
@@ -531,6 +553,6 @@ impl Keys {
         }
         let seen =
             self.seen.get_or_insert_with(|| members.iter().map(|(name, _)| name.clone()).collect());
-        !seen.insert(key.clone())
+        !seen.insert(Str::new(key))
     }
 }

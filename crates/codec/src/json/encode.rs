@@ -107,8 +107,9 @@ fn write_struct(map: &Map, ty: &Type, schema: &Schema, out: &mut Vec<u8>) {
         members.close();
         return;
     }
-    for field in &ty.fields {
-        let value = map.get(&field.name).filter(|value| !value.is_null());
+    let given = Given::of(map, ty);
+    for (index, field) in ty.fields.iter().enumerate() {
+        let value = given.get(index, field).filter(|value| !value.is_null());
         match (field.presence, value) {
             (Presence::AsGiven | Presence::Always, Some(value)) => {
                 encode_node(value, &field.node, schema, members.key(&field.name));
@@ -123,6 +124,38 @@ fn write_struct(map: &Map, ty: &Type, schema: &Schema, out: &mut Vec<u8>) {
         }
     }
     members.close();
+}
+
+/// The members of an object by field. A type has many fields and an object few of them, so the members
+/// are looked up among the fields and not the other way round.
+struct Given<'a> {
+    map: &'a Map,
+    fields: Vec<Option<&'a Value>>,
+}
+
+/// Below this, a search for each field is as fast.
+const GIVEN_FIELDS_MIN: usize = 6;
+
+impl<'a> Given<'a> {
+    fn of(map: &'a Map, ty: &Type) -> Self {
+        let mut fields = Vec::new();
+        if ty.fields.len() >= GIVEN_FIELDS_MIN {
+            fields.resize(ty.fields.len(), None);
+            for (key, value) in map.iter() {
+                if let Some(index) = ty.field_index(key) {
+                    fields[index] = Some(value);
+                }
+            }
+        }
+        Self { map, fields }
+    }
+
+    fn get(&self, index: usize, field: &Field) -> Option<&'a Value> {
+        match self.fields.get(index) {
+            Some(value) => *value,
+            None => self.map.get(&field.name),
+        }
+    }
 }
 
 fn write_list(items: &[Value], out: &mut Vec<u8>, write: impl Fn(&Value, &mut Vec<u8>)) {

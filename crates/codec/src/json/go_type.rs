@@ -1,10 +1,10 @@
 //! What Go calls a type in an error: `int32`, `[]v1.Container`, `map[string]string`.
 
-use schema::{Kind, Node, Schema, Type};
+use schema::{Kind, Schema, Type};
 
 /// The Go type of a value.
-pub(super) fn of_node(node: &Node, schema: &Schema) -> String {
-    match &node.kind {
+pub(super) fn of_kind(kind: &Kind, schema: &Schema) -> String {
+    match kind {
         Kind::Any => "interface {}".to_owned(),
         Kind::AnyObject => "map[string]interface {}".to_owned(),
         Kind::Bool => "bool".to_owned(),
@@ -19,8 +19,8 @@ pub(super) fn of_node(node: &Node, schema: &Schema) -> String {
         Kind::Quantity => "resource.Quantity".to_owned(),
         Kind::IntOrString => "intstr.IntOrString".to_owned(),
         Kind::Object(id) => of_type(schema.get(*id)),
-        Kind::List(item, _) => format!("[]{}", of_node(item, schema)),
-        Kind::Map(item) => format!("map[string]{}", of_node(item, schema)),
+        Kind::List(item, _) => format!("[]{}", of_kind(&item.kind, schema)),
+        Kind::Map(item) => format!("map[string]{}", of_kind(&item.kind, schema)),
         Kind::SchemaOrBool(_) => "v1.JSONSchemaPropsOrBool".to_owned(),
         Kind::SchemaOrArray(_) => "v1.JSONSchemaPropsOrArray".to_owned(),
         Kind::SchemaOrStringArray(_) => "v1.JSONSchemaPropsOrStringArray".to_owned(),
@@ -28,7 +28,7 @@ pub(super) fn of_node(node: &Node, schema: &Schema) -> String {
 }
 
 /// A package is called as the last part of its path, which is the version: `v1.Pod`.
-pub(super) fn of_type(ty: &Type) -> String {
+fn of_type(ty: &Type) -> String {
     let mut parts = ty.name.rsplit('.');
     match (parts.next(), parts.next()) {
         (Some(name), Some(package)) => format!("{package}.{name}"),

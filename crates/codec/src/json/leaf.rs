@@ -8,7 +8,7 @@ use meta::{
     quantity::Quantity,
     time::{Duration, Time},
 };
-use schema::{Kind, Node};
+use schema::Kind;
 
 use crate::base64;
 
@@ -120,8 +120,8 @@ fn no_leaf(kind: &Kind, found: &'static str) -> LeafError {
 }
 
 /// What `null` is as a list item or a map's value: Go's zero value.
-pub(super) fn zero(node: &Node) -> Value {
-    match &node.kind {
+pub(super) fn zero(kind: &Kind) -> Value {
+    match kind {
         Kind::Bool => Value::Bool(false),
         Kind::Int32 | Kind::Int64 | Kind::IntOrString => Value::from(0),
         Kind::Double => Value::Number(Number::Float(0.0)),
