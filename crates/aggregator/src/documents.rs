@@ -33,15 +33,18 @@ struct Document {
 
 /// An answer to a GET. What isn't told is up to the server: without `cache_control` an answer isn't
 /// cached.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Answer {
-    /// 200, 301 or 304
+    /// 200, 301, 304, 404 or 406
     pub code: u16,
     /// Empty if there is no body.
     pub content_type: &'static str,
     pub etag: Option<String>,
     pub cache_control: Option<&'static str>,
     pub vary: Option<&'static str>,
+    pub last_modified: Option<String>,
+    pub expires: Option<String>,
+    pub location: Option<String>,
     pub body: Bytes,
 }
 
@@ -140,7 +143,7 @@ impl Document {
 
 impl Answer {
     pub(crate) fn ok(content_type: &'static str, body: Bytes) -> Self {
-        Self { code: 200, content_type, etag: None, cache_control: None, vary: None, body }
+        Self { code: 200, content_type, body, ..Self::default() }
     }
 }
 

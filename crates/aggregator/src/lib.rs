@@ -6,9 +6,11 @@
 mod accept;
 mod discovery;
 mod documents;
+mod openapi;
 mod served;
 mod version_order;
 
 pub use documents::{Answer, Documents};
+pub use openapi::{OpenApi, Question};
 pub use served::Served;
 pub use version_order::compare_versions;

@@ -16,6 +16,8 @@ pub struct Served {
     pub group_priority: i32,
     pub version_priority: i32,
     pub resources: Vec<Arc<ResourceFacts>>,
+    /// Its types are among the built-in ones. OpenAPI leaves out what isn't.
+    pub built_in: bool,
 }
 
 impl Served {
@@ -33,6 +35,7 @@ impl Served {
             group_priority: facts.group_priority,
             version_priority: facts.version_priority,
             resources: resources.into_iter().filter(is_ours).cloned().collect(),
+            built_in: true,
         }
     }
 }
@@ -94,6 +97,7 @@ mod tests {
             group_priority,
             version_priority,
             resources: Vec::new(),
+            built_in: true,
         });
         let told: Vec<String> = groups(&served)
             .iter()

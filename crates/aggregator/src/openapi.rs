@@ -1,0 +1,382 @@
+//! OpenAPI of the whole: which documents there are, and what a request for one of them gets.
+//!
+//! Documents are large and seldom asked for. They are rendered when they are, and kept as bytes.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use descriptions::Descriptions;
+use jiff::fmt::rfc2822;
+use jiff::{SignedDuration, Timestamp};
+use meta::{GroupVersion, Map, Str, Value, json, value};
+use schema::openapi::{
+    Describe, Kinds, Path, Routes, Source, v2_document, v2_protobuf, v3_document, v3_protobuf,
+};
+use schema::{ResourceFacts, Schema};
+use sha2::{Digest, Sha512};
+
+use crate::documents::upper_hex;
+use crate::{Answer, Served, accept};
+
+/// The OpenAPI documents of a server. Rebuilt and swapped as a whole when the table changes.
+pub struct OpenApi {
+    schema: Arc<Schema>,
+    /// By the path below `/openapi/v3/`.
+    v3: BTreeMap<String, Arc<Document>>,
+    v3_index: OnceLock<Bytes>,
+    v2: Document,
+}
+
+/// A request for a document.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Question<'a> {
+    pub path: &'a str,
+    /// The value of the parameter `hash`, if it was given.
+    pub hash: Option<&'a str>,
+    pub accept: Option<&'a str>,
+    pub if_none_match: Option<&'a str>,
+    pub if_modified_since: Option<&'a str>,
+}
+
+/// A document that may not have been rendered yet.
+struct Document {
+    subject: Subject,
+    last_modified: Timestamp,
+    hash: OnceLock<String>,
+    json: OnceLock<Bytes>,
+    protobuf: OnceLock<Bytes>,
+}
+
+/// What a document is about.
+#[derive(Clone)]
+enum Subject {
+    Everything(Vec<Subject>),
+    Core,
+    Groups,
+    Version,
+    Issuer,
+    Keys,
+    Group(Str),
+    GroupVersion(GroupVersion, Vec<Arc<ResourceFacts>>),
+}
+
+impl OpenApi {
+    /// Nothing is rendered here. What was rendered for an unchanged part of the `previous` table is
+    /// taken over.
+    pub fn new(
+        served: &[Served],
+        schema: Arc<Schema>,
+        now: SystemTime,
+        previous: Option<&OpenApi>,
+    ) -> Self {
+        let now = Timestamp::try_from(now).unwrap_or_default();
+        let subjects = subjects(served);
+        let v2 = Document::new(Subject::Everything(subjects.values().cloned().collect()), now);
+        let v3 = subjects.into_iter().map(|(path, subject)| {
+            let known = previous.and_then(|previous| previous.v3.get(&path));
+            let document = match known.filter(|known| known.subject.is(&subject)) {
+                Some(known) => Arc::clone(known),
+                None => Arc::new(Document::new(subject, now)),
+            };
+            (path, document)
+        });
+        Self { schema, v3: v3.collect(), v3_index: OnceLock::new(), v2 }
+    }
+
+    /// The paths that are answered, for the index.
+    pub fn paths(&self) -> impl Iterator<Item = String> {
+        let v3 = self.v3.keys().map(|path| format!("/openapi/v3/{path}"));
+        ["/openapi/v2", "/openapi/v3"].into_iter().map(str::to_owned).chain(v3)
+    }
+
+    /// Answers a GET, if the path is one of OpenAPI. The first request for a document takes as long as
+    /// rendering it: some milliseconds; for the index or v2 some tenths of a second.
+    pub fn answer(&self, question: Question<'_>, now: SystemTime) -> Option<Answer> {
+        let now = Timestamp::try_from(now).unwrap_or_default();
+        match question.path.strip_prefix("/openapi/")? {
+            "v2" => Some(self.answer_v2(question)),
+            "v3" => Some(self.answer_index(now)),
+            path => Some(self.answer_v3(path.strip_prefix("v3/")?, question, now)),
+        }
+    }
+
+    fn answer_v2(&self, question: Question<'_>) -> Answer {
+        let vary = Some("Accept-Encoding, Accept");
+        let Some(form) = Form::wanted(question.accept, &V2_FORMS) else {
+            return Answer { code: 406, vary, ..Answer::default() };
+        };
+        let answer = self.v2.answer(form, &self.schema, question);
+        Answer { vary, ..answer }
+    }
+
+    /// Compat: the index never told its type, so Go guessed it.
+    fn answer_index(&self, now: Timestamp) -> Answer {
+        let body = self.v3_index.get_or_init(|| self.index().into()).clone();
+        let last_modified = Some(http_date(now));
+        Answer { last_modified, ..Answer::ok("text/plain; charset=utf-8", body) }
+    }
+
+    /// The hashes are needed, the documents aren't: most of them will never be asked for.
+    fn index(&self) -> Vec<u8> {
+        let workshop = Workshop::new(&self.schema);
+        let paths: Map = self
+            .v3
+            .iter()
+            .map(|(path, document)| {
+                let url = hashed_path(path, document.hash(&workshop));
+                (path.as_str(), value!({"serverRelativeURL": (url)}))
+            })
+            .collect();
+        let mut index = Vec::new();
+        json::write_value(&mut index, &value!({"paths": (paths)}));
+        index
+    }
+
+    fn answer_v3(&self, path: &str, question: Question<'_>, now: Timestamp) -> Answer {
+        let Some(document) = self.v3.get(path) else {
+            return Answer { code: 404, ..Answer::default() };
+        };
+        let vary = Some("Accept");
+        let Some(form) = Form::wanted(question.accept, &V3_FORMS) else {
+            return Answer { code: 406, vary, ..Answer::default() };
+        };
+        let answer = Answer { vary, ..document.answer(form, &self.schema, question) };
+        let Some(hash) = question.hash else { return answer };
+        // With its hash in the URL a document never changes; with another hash it is another one.
+        let current = document.hash.get().expect("answered above");
+        if hash == current {
+            let expires = now.checked_add(SignedDuration::from_hours(YEAR_HOURS));
+            return Answer {
+                cache_control: Some("public, immutable"),
+                expires: expires.ok().map(|time| http_date(time).replace("GMT", "UTC")),
+                ..answer
+            };
+        }
+        Answer {
+            code: 301,
+            location: Some(hashed_path(path, current)),
+            last_modified: None,
+            body: Bytes::new(),
+            ..answer
+        }
+    }
+}
+
+const YEAR_HOURS: i64 = 365 * 24;
+
+fn hashed_path(path: &str, hash: &str) -> String {
+    format!("/openapi/v3/{path}?hash={hash}")
+}
+
+/// What there are documents about, by the path that they have in v3.
+fn subjects(served: &[Served]) -> BTreeMap<String, Subject> {
+    let mut subjects = BTreeMap::from([
+        (".well-known/openid-configuration".to_owned(), Subject::Issuer),
+        ("api".to_owned(), Subject::Core),
+        ("apis".to_owned(), Subject::Groups),
+        ("openid/v1/jwks".to_owned(), Subject::Keys),
+        ("version".to_owned(), Subject::Version),
+    ]);
+    for served in served.iter().filter(|served| served.built_in) {
+        let group_version = &served.group_version;
+        let subject = Subject::GroupVersion(group_version.clone(), served.resources.clone());
+        let group = &group_version.group;
+        if group.is_empty() {
+            subjects.insert(format!("api/{group_version}"), subject);
+        } else {
+            subjects.insert(format!("apis/{group}"), Subject::Group(group.clone()));
+            subjects.insert(format!("apis/{group_version}"), subject);
+        }
+    }
+    subjects
+}
+
+impl Subject {
+    /// The same, and rendered the same.
+    fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::GroupVersion(a, of_a), Self::GroupVersion(b, of_b)) => {
+                let same = |(a, b): (&Arc<_>, &Arc<_>)| Arc::ptr_eq(a, b);
+                a == b && of_a.len() == of_b.len() && of_a.iter().zip(of_b).all(same)
+            }
+            // The others are told apart by their path.
+            _ => true,
+        }
+    }
+
+    fn paths(&self, routes: &Routes<'_>) -> Vec<Path> {
+        match self {
+            Self::Everything(parts) => parts.iter().flat_map(|part| part.paths(routes)).collect(),
+            Self::Core => Routes::of_core(),
+            Self::Groups => Routes::of_groups(),
+            Self::Version => Routes::of_version(),
+            Self::Issuer => Routes::of_issuer(),
+            Self::Keys => Routes::of_keys(),
+            Self::Group(group) => Routes::of_group(group),
+            Self::GroupVersion(group_version, resources) => {
+                routes.of_group_version(group_version, resources)
+            }
+        }
+    }
+}
+
+impl Document {
+    fn new(subject: Subject, now: Timestamp) -> Self {
+        Self {
+            subject,
+            last_modified: now,
+            hash: OnceLock::new(),
+            json: OnceLock::new(),
+            protobuf: OnceLock::new(),
+        }
+    }
+
+    fn answer(&self, form: Form, schema: &Schema, question: Question<'_>) -> Answer {
+        let json = self.json.get_or_init(|| self.render(&Workshop::new(schema)).into());
+        let hash = self.hash.get_or_init(|| hash(json));
+        let etag = Some(format!("\"{hash}\""));
+        if self.is_known_to(question, etag.as_deref()) {
+            return Answer { code: 304, etag, ..Answer::default() };
+        }
+        let body = match form.encoding {
+            Encoding::Json => json.clone(),
+            Encoding::Protobuf => self.protobuf(schema),
+        };
+        let last_modified = Some(http_date(self.last_modified));
+        Answer { etag, last_modified, ..Answer::ok(form.content_type, body) }
+    }
+
+    /// The bytes are only kept if someone asked for them before.
+    fn hash(&self, workshop: &Workshop<'_>) -> &str {
+        self.hash.get_or_init(|| match self.json.get() {
+            Some(json) => hash(json),
+            None => hash(&self.render(workshop)),
+        })
+    }
+
+    fn protobuf(&self, schema: &Schema) -> Bytes {
+        let render = || {
+            let document = Workshop::new(schema).document(&self.subject);
+            let is_v2 = matches!(self.subject, Subject::Everything(_));
+            if is_v2 { v2_protobuf(&document) } else { v3_protobuf(&document) }.into()
+        };
+        self.protobuf.get_or_init(render).clone()
+    }
+
+    fn render(&self, workshop: &Workshop<'_>) -> Vec<u8> {
+        let mut json = Vec::new();
+        json::write_value(&mut json, &workshop.document(&self.subject));
+        json
+    }
+
+    /// Does the client have it already? Hashes count more than times.
+    fn is_known_to(&self, question: Question<'_>, etag: Option<&str>) -> bool {
+        if let Some(known) = question.if_none_match {
+            let strong = |tag: &str| tag.trim().trim_start_matches("W/").to_owned();
+            return known.split(',').map(strong).any(|tag| tag == "*" || Some(&*tag) == etag);
+        }
+        let since = question.if_modified_since.and_then(|since| rfc2822::parse(since).ok());
+        since.is_some_and(|since| self.last_modified.as_second() <= since.timestamp().as_second())
+    }
+}
+
+fn hash(json: &[u8]) -> String {
+    upper_hex(&Sha512::digest(json))
+}
+
+fn http_date(time: Timestamp) -> String {
+    // Years before 1 and after 9999 have no HTTP date.
+    rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&time).unwrap_or_default()
+}
+
+/// What is needed for rendering, and let go afterwards.
+struct Workshop<'a> {
+    schema: &'a Schema,
+    kinds: Kinds<'a>,
+    describe: Known,
+}
+
+impl<'a> Workshop<'a> {
+    fn new(schema: &'a Schema) -> Self {
+        Self { schema, kinds: Kinds::of(schema), describe: Known(Descriptions::load()) }
+    }
+
+    fn document(&self, subject: &Subject) -> Value {
+        let source = Source { schema: self.schema, describe: &self.describe, version: VERSION };
+        let paths = subject.paths(&Routes { schema: self.schema, kinds: &self.kinds });
+        match subject {
+            Subject::Everything(_) => v2_document(source, &paths),
+            Subject::GroupVersion(home, _) => v3_document(source, Some(home), &paths),
+            _ => v3_document(source, None, &paths),
+        }
+    }
+}
+
+/// The version of Kubernetes that the documents are those of.
+const VERSION: &str = "1.36";
+
+struct Known(Descriptions);
+
+impl Describe for Known {
+    fn definition(&self, definition: &str) -> Option<Cow<'_, str>> {
+        self.0.definition(definition)
+    }
+
+    fn field(&self, definition: &str, field: &str) -> Option<Cow<'_, str>> {
+        self.0.field(definition, field)
+    }
+}
+
+/// A form that documents are handed out in.
+#[derive(Clone, Copy)]
+struct Form {
+    asked_as: &'static str,
+    encoding: Encoding,
+    content_type: &'static str,
+}
+
+#[derive(Clone, Copy)]
+enum Encoding {
+    Json,
+    Protobuf,
+}
+
+impl Form {
+    const fn json() -> Self {
+        let json = "application/json";
+        Self { asked_as: json, encoding: Encoding::Json, content_type: json }
+    }
+
+    const fn protobuf(asked_as: &'static str, content_type: &'static str) -> Self {
+        Self { asked_as, encoding: Encoding::Protobuf, content_type }
+    }
+
+    /// The form that a client wants most of those that there are.
+    fn wanted(accept: Option<&str>, forms: &[Self; 3]) -> Option<Self> {
+        let accept = accept.filter(|header| !header.is_empty()).unwrap_or("*/*");
+        let clauses = accept::parse(accept);
+        let mut wanted = clauses
+            .iter()
+            .filter_map(|clause| forms.iter().find(|form| clause.allows(form.asked_as)));
+        wanted.next().copied()
+    }
+}
+
+const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+const V3_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf";
+
+/// Compat: kubectl before v1.27 writes an `@` that no media type may have.
+const V2_FORMS: [Form; 3] = [
+    Form::json(),
+    Form::protobuf("application/com.github.proto-openapi.spec.v2@v1.0+protobuf", V2_PROTOBUF),
+    Form::protobuf(V2_PROTOBUF, V2_PROTOBUF),
+];
+
+const V3_FORMS: [Form; 3] = [
+    Form::json(),
+    Form::protobuf("application/com.github.proto-openapi.spec.v3@v1.0+protobuf", V3_PROTOBUF),
+    Form::protobuf(V3_PROTOBUF, V3_PROTOBUF),
+];

@@ -1,0 +1,255 @@
+//! The OpenAPI documents of the built-in kinds say what those of kube-apiserver say; only the sentences
+//! differ. Read from a v1.36.4 with default flags, and from one with every API turned on.
+//!
+//! One difference is kept on purpose: `caBundle` of an APIService has no `x-kubernetes-list-type`,
+//! because it is no list but bytes.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use aggregator::{Answer, OpenApi, Question};
+use builtin::Definitions;
+use meta::{Value, json};
+use sha2::{Digest, Sha256};
+
+const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf";
+
+fn openapi(all: bool) -> OpenApi {
+    let mut definitions = Definitions::load();
+    let served = common::served(&definitions, all);
+    let schema = Arc::new(std::mem::take(&mut definitions.schema));
+    OpenApi::new(&served, schema, now(), None)
+}
+
+/// Sun, 15 Nov 2026 21:00:00 GMT
+fn now() -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_hours(498_549)
+}
+
+#[track_caller]
+fn ask(openapi: &OpenApi, question: Question<'_>) -> Answer {
+    openapi.answer(question, now()).expect("a path of OpenAPI")
+}
+
+#[track_caller]
+fn document(openapi: &OpenApi, path: &str) -> Value {
+    let answer = ask(openapi, Question { path, ..Question::default() });
+    assert_eq!((answer.code, answer.content_type), (200, "application/json"), "{path}");
+    codec::json::decode_any(&answer.body, codec::json::DecodeOptions::default())
+        .expect("JSON")
+        .value
+}
+
+#[test]
+fn every_document_says_what_that_of_kube_apiserver_says() {
+    let mut differences = Vec::new();
+    for (served, openapi) in [("default", openapi(false)), ("all", openapi(true))] {
+        let mut expected = 0;
+        for line in include_str!("openapi-documents.tsv").lines().skip(1) {
+            let columns: Vec<&str> = line.split('\t').collect();
+            let [set, path, hash] = columns[..] else { panic!("three columns: {line}") };
+            if set != served {
+                continue;
+            }
+            expected += 1;
+            let mut document = document(&openapi, path);
+            resolve_parameters(&mut document);
+            remove_descriptions(&mut document);
+            let found = Sha256::digest(json::to_string(&document).as_bytes());
+            if lower_hex(&found) != hash {
+                differences.push(format!("{path} of {served}"));
+            }
+        }
+        // All but the index.
+        assert_eq!(openapi.paths().count() - 1, expected, "documents of {served}");
+    }
+    assert!(differences.is_empty(), "these differ:\n{}", differences.join("\n"));
+}
+
+#[test]
+fn every_operation_is_there_by_its_name() {
+    for all in [false, true] {
+        let expected: BTreeMap<String, String> = include_str!("openapi-paths.tsv")
+            .lines()
+            .skip(1)
+            .filter_map(|line| {
+                let (facts, served) = line.rsplit_once('\t').expect("columns");
+                let mut columns = facts.splitn(3, '\t');
+                let (path, method) = (columns.next()?, columns.next()?);
+                (all || served == "default")
+                    .then(|| (format!("{method} {path}"), columns.next().unwrap_or("").to_owned()))
+            })
+            .collect();
+        let found = operations(&document(&openapi(all), "/openapi/v2"));
+        let names = expected.keys().chain(found.keys());
+        let differences: Vec<String> = names
+            .filter(|name| expected.get(*name) != found.get(*name))
+            .map(|name| format!("{name}: {:?} is {:?}", expected.get(name), found.get(name)))
+            .collect();
+        assert!(differences.is_empty(), "{}", differences.join("\n"));
+    }
+}
+
+fn operations(document: &Value) -> BTreeMap<String, String> {
+    let paths = document.get("paths").and_then(Value::as_object).expect("paths");
+    let mut found = BTreeMap::new();
+    for (path, item) in paths.iter() {
+        let item = item.as_object().expect("a path is an object");
+        for (method, operation) in item.iter().filter(|(name, _)| *name != "parameters") {
+            let action =
+                operation.get("x-kubernetes-action").and_then(Value::as_str).unwrap_or("-");
+            let kind =
+                operation.get("x-kubernetes-group-version-kind").map_or("-".into(), |kind| {
+                    let part = |name| kind.str_at(&[name]);
+                    let group = if part("group").is_empty() { "core" } else { part("group") };
+                    format!("{group}/{}/{}", part("version"), part("kind"))
+                });
+            let facts = format!("{}\t{action}\t{kind}", operation.str_at(&["operationId"]));
+            found.insert(format!("{method} {path}"), facts);
+        }
+    }
+    found
+}
+
+/// In v2 parameters are written once, under names that are made of their descriptions.
+fn resolve_parameters(document: &mut Value) {
+    let Some(shared) = document.remove_at(&["parameters"]) else { return };
+    visit(document, &mut |value| {
+        let reference = value.str_at(&["$ref"]).strip_prefix("#/parameters/");
+        if let Some(parameter) = reference.and_then(|name| shared.get(name)) {
+            *value = parameter.clone();
+        }
+    });
+}
+
+fn remove_descriptions(document: &mut Value) {
+    visit(document, &mut |value| {
+        if let Some(map) = value.as_object_mut() {
+            map.retain(|name, value| name != "description" || value.as_str().is_none());
+        }
+    });
+}
+
+fn visit(value: &mut Value, change: &mut impl FnMut(&mut Value)) {
+    change(value);
+    match value {
+        Value::Object(map) => map.iter_mut().for_each(|(_, value)| visit(value, change)),
+        Value::Array(items) => items.iter_mut().for_each(|value| visit(value, change)),
+        _ => {}
+    }
+}
+
+fn lower_hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+}
+
+#[test]
+fn what_is_explained_is_described() {
+    let core = document(&openapi(false), "/openapi/v3/api/v1");
+    let described = |path: &[&str]| {
+        let schemas = core.at(&["components", "schemas"]).expect("schemas");
+        schemas.at(path).map(|schema| schema.str_at(&["description"]).to_owned())
+    };
+    let cases = [
+        (&["io.k8s.api.core.v1.Pod"][..], "Pod is a collection of containers"),
+        (&["io.k8s.api.core.v1.PodSpec", "properties", "containers"], "List of containers"),
+        (&["io.k8s.api.core.v1.PodList"], "PodList is a list of Pod objects."),
+    ];
+    for (path, beginning) in cases {
+        let found = described(path).unwrap_or_default();
+        assert!(found.starts_with(beginning), "{path:?} is {found:?}");
+    }
+}
+
+#[test]
+fn the_index_names_every_document_by_its_hash() {
+    let openapi = openapi(false);
+    let index = ask(&openapi, Question { path: "/openapi/v3", ..Question::default() });
+    assert_eq!(index.content_type, "text/plain; charset=utf-8");
+    let index = codec::json::decode_any(&index.body, codec::json::DecodeOptions::default());
+    let index = index.expect("JSON").value;
+    let paths = index.get("paths").and_then(Value::as_object).expect("paths");
+    assert_eq!(paths.len(), openapi.paths().count() - 2);
+    for (path, document) in paths.iter() {
+        let url = document.str_at(&["serverRelativeURL"]);
+        let (path_of_url, hash) = url.split_once("?hash=").expect("a hash");
+        assert_eq!(path_of_url, format!("/openapi/v3/{path}"));
+        let question = Question { path: path_of_url, hash: Some(hash), ..Question::default() };
+        let answer = ask(&openapi, question);
+        assert_eq!(answer.code, 200, "{url}");
+        assert_eq!(answer.cache_control, Some("public, immutable"));
+        assert_eq!(answer.expires.as_deref(), Some("Mon, 15 Nov 2027 21:00:00 UTC"));
+        assert_eq!(answer.etag, Some(format!("\"{hash}\"")));
+    }
+}
+
+#[test]
+fn an_old_hash_leads_to_the_new_one() {
+    let openapi = openapi(false);
+    let path = "/openapi/v3/version";
+    let plain = ask(&openapi, Question { path, ..Question::default() });
+    let moved = ask(&openapi, Question { path, hash: Some("ABC"), ..Question::default() });
+    let hash = plain.etag.as_deref().unwrap_or_default().trim_matches('"').to_owned();
+    assert_eq!((plain.code, plain.cache_control, plain.expires), (200, None, None));
+    assert_eq!((moved.code, moved.body.len()), (301, 0));
+    assert_eq!(moved.location, Some(format!("{path}?hash={hash}")));
+}
+
+#[test]
+fn the_headers_decide_what_is_answered() {
+    let openapi = openapi(false);
+    let path = "/openapi/v3/version";
+    let plain = ask(&openapi, Question { path, ..Question::default() });
+    let etag = plain.etag.expect("documents have a hash");
+    assert_eq!(plain.last_modified.as_deref(), Some("Sun, 15 Nov 2026 21:00:00 GMT"));
+    let accept = |header| Question { path, accept: Some(header), ..Question::default() };
+    let known = |header| Question { path, if_none_match: Some(header), ..Question::default() };
+    let since = |header| Question { path, if_modified_since: Some(header), ..Question::default() };
+    let many = format!("\"other\", {etag}");
+    let cases = [
+        (accept("*/*"), 200, "application/json"),
+        (accept(""), 200, "application/json"),
+        (accept(PROTOBUF), 200, PROTOBUF),
+        (accept("application/com.github.proto-openapi.spec.v3@v1.0+protobuf"), 200, PROTOBUF),
+        (accept("text/html, application/json;q=0.5"), 200, "application/json"),
+        (accept("application/yaml"), 406, ""),
+        (known(&etag), 304, ""),
+        (known(&many), 304, ""),
+        (known("*"), 304, ""),
+        (known("\"other\""), 200, "application/json"),
+        (since("Sun, 15 Nov 2026 21:00:00 GMT"), 304, ""),
+        (since("Sun, 15 Nov 2026 20:59:59 GMT"), 200, "application/json"),
+        (since("yesterday"), 200, "application/json"),
+        (Question { path: "/openapi/v3/nope", ..Question::default() }, 404, ""),
+        (Question { path: "/openapi/v3/", ..Question::default() }, 404, ""),
+    ];
+    for (question, code, content_type) in cases {
+        let answer = ask(&openapi, question);
+        assert_eq!((answer.code, answer.content_type), (code, content_type), "{question:?}");
+    }
+    for path in ["/openapi", "/openapi/", "/openapi/v1", "/openapi/v2/", "/api"] {
+        let question = Question { path, ..Question::default() };
+        assert!(openapi.answer(question, now()).is_none(), "{path}");
+    }
+}
+
+#[test]
+fn what_did_not_change_is_not_rendered_again() {
+    let mut definitions = Definitions::load();
+    let served = common::served(&definitions, false);
+    let schema = Arc::new(std::mem::take(&mut definitions.schema));
+    let first = OpenApi::new(&served, schema.clone(), now(), None);
+    let question = |path| Question { path, ..Question::default() };
+    let before = ask(&first, question("/openapi/v3/apis/apps/v1"));
+
+    let less: Vec<_> =
+        served.into_iter().filter(|served| served.group_version.group != "batch").collect();
+    let second = OpenApi::new(&less, schema, now() + Duration::from_mins(1), Some(&first));
+    let after = ask(&second, question("/openapi/v3/apis/apps/v1"));
+    assert_eq!(before.body.as_ptr(), after.body.as_ptr(), "the same bytes");
+    assert_eq!(before.last_modified, after.last_modified);
+    assert_eq!(ask(&second, question("/openapi/v3/apis/batch/v1")).code, 404);
+}
