@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use futures_util::StreamExt as _;
 use http::{
     HeaderValue, Method, Request, Response, StatusCode,
     header::{CONTENT_LENGTH, CONTENT_TYPE},
 };
-use futures_util::StreamExt as _;
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
 use meta::{ApiError, Query};

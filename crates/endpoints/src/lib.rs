@@ -3,8 +3,10 @@
 
 mod handle;
 mod local;
+mod server;
 mod table;
 
 pub use handle::{Resources, read_body};
 pub use local::{Local, Target};
+pub use server::ResourceServer;
 pub use table::Kinds;

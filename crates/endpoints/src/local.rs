@@ -112,6 +112,11 @@ impl Local {
 
 impl<'a> From<&'a GroupVersionResource> for Target<'a> {
     fn from(gvr: &'a GroupVersionResource) -> Self {
-        Self { group: &gvr.group, version: &gvr.version, resource: &gvr.resource, ..Self::default() }
+        Self {
+            group: &gvr.group,
+            version: &gvr.version,
+            resource: &gvr.resource,
+            ..Self::default()
+        }
     }
 }

@@ -22,7 +22,11 @@ impl Kinds {
     }
 
     /// The resources of a group-version; None if it isn't served here.
-    pub(crate) fn group_version(&self, group: &Str, version: &Str) -> Option<&HashMap<Str, Arc<Kind>>> {
+    pub(crate) fn group_version(
+        &self,
+        group: &Str,
+        version: &Str,
+    ) -> Option<&HashMap<Str, Arc<Kind>>> {
         self.by_group_version.get(&GroupVersion { group: group.clone(), version: version.clone() })
     }
 

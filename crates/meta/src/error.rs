@@ -53,6 +53,12 @@ pub enum ApiError {
     UnsupportedMediaType(String),
     #[error("{0}")]
     NotAcceptable(String),
+    /// The same, said by the router of built-in kinds.
+    #[error("{0}")]
+    NotRepresentable(String),
+    /// A patch of a type that the router of built-in kinds doesn't know.
+    #[error("415: Unsupported Media Type")]
+    UnsupportedPatch,
     #[error("{0}")]
     ServiceUnavailable(String),
     #[error("Internal error occurred: {0}")]
@@ -179,6 +185,10 @@ impl ApiError {
             Self::TooLarge(_) => (413, "RequestEntityTooLarge", None),
             Self::UnsupportedMediaType(_) => (415, "UnsupportedMediaType", None),
             Self::NotAcceptable(_) => (406, "NotAcceptable", None),
+            Self::NotRepresentable(_) => (406, "NotAcceptable", Some(Details::default())),
+            Self::UnsupportedPatch => {
+                (415, "UnsupportedMediaType", Some(Details::default()))
+            }
             Self::ServiceUnavailable(_) => (503, "ServiceUnavailable", None),
             Self::Internal(_) => {
                 let cause = Cause { message: self.cause_text(), ..Cause::default() };

@@ -3,9 +3,11 @@
 mod flags;
 mod gates;
 mod help;
+mod in_process;
 mod logging;
-#[allow(dead_code, reason = "the server that reads them is not wired in yet")]
 mod options;
+mod run;
+mod storage_metrics;
 mod version;
 
 use std::io::Write;
@@ -42,6 +44,10 @@ const API_VERSIONS: &[&str] = &[
     "scheduling.k8s.io/v1",
     "storage.k8s.io/v1",
 ];
+
+/// Many small allocations of the same sizes from several threads are what the server does all day.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     match start() {
@@ -90,7 +96,7 @@ fn start() -> Result<(), Vec<String>> {
         }
     }
     info!("Version: {}", options.version.git_version);
-    Ok(())
+    run::run(&options, verbosity).map_err(|error| vec![error])
 }
 
 /// Empty arguments are forgiven, as scripts with unset variables produce them.

@@ -55,6 +55,27 @@ impl Info {
         format!("Kubernetes {}\n", self.git_version)
     }
 
+    /// The answer to `/version`, indented as kube-apiserver's.
+    pub(crate) fn json(&self) -> String {
+        let fields = [
+            ("major", self.major),
+            ("minor", self.minor),
+            ("emulationMajor", self.emulation_major),
+            ("emulationMinor", self.emulation_minor),
+            ("minCompatibilityMajor", self.min_compatibility_major),
+            ("minCompatibilityMinor", self.min_compatibility_minor),
+            ("gitVersion", &self.git_version),
+            ("gitCommit", self.git_commit),
+            ("gitTreeState", self.git_tree_state),
+            ("buildDate", self.build_date),
+            ("goVersion", self.go_version),
+            ("compiler", self.compiler),
+            ("platform", &self.platform),
+        ];
+        let fields = fields.map(|(name, value)| format!("  \"{name}\": {}", quote(value)));
+        format!("{{\n{}\n}}", fields.join(",\n"))
+    }
+
     /// The line of `--version=raw`: the whole record, as Go would print it.
     pub(crate) fn raw(&self) -> String {
         let fields = [

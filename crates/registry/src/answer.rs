@@ -31,12 +31,14 @@ impl Answer {
     pub fn into_bytes(self) -> Option<Bytes> {
         match self.payload {
             Payload::Bytes(bytes) => Some(bytes),
-            Payload::Chunks(chunks) => {
-                Some(chunks.fold(Vec::new(), |mut all, chunk| {
-                    all.extend_from_slice(&chunk);
-                    all
-                }).into())
-            }
+            Payload::Chunks(chunks) => Some(
+                chunks
+                    .fold(Vec::new(), |mut all, chunk| {
+                        all.extend_from_slice(&chunk);
+                        all
+                    })
+                    .into(),
+            ),
             Payload::Stream(_) => None,
         }
     }

@@ -27,14 +27,27 @@ pub enum Cell {
 }
 
 impl Column {
-    pub const NAME: Self =
-        Self { name: "Name", kind: "string", format: "name", priority: 0, description: "", cell: |o, _| Cell::text(o.str_at(&["metadata", "name"])) };
+    pub const NAME: Self = Self {
+        name: "Name",
+        kind: "string",
+        format: "name",
+        priority: 0,
+        description: "",
+        cell: |o, _| Cell::text(o.str_at(&["metadata", "name"])),
+    };
 
     /// How long ago the object was created.
-    pub const AGE: Self = Self { name: "Age", kind: "string", format: "", priority: 0, description: "", cell: age };
+    pub const AGE: Self =
+        Self { name: "Age", kind: "string", format: "", priority: 0, description: "", cell: age };
 
-    pub const CREATED_AT: Self =
-        Self { name: "Created At", kind: "date", format: "", priority: 0, description: "", cell: |o, _| Cell::text(o.str_at(&["metadata", "creationTimestamp"])) };
+    pub const CREATED_AT: Self = Self {
+        name: "Created At",
+        kind: "date",
+        format: "",
+        priority: 0,
+        description: "",
+        cell: |o, _| Cell::text(o.str_at(&["metadata", "creationTimestamp"])),
+    };
 
     /// A text column.
     pub const fn new(name: &'static str, cell: fn(&Value, Time) -> Cell) -> Self {

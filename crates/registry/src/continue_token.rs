@@ -43,7 +43,9 @@ impl Continue {
         }
         let revision = token.i64_at(&["rv"]).unwrap_or_default();
         if revision == 0 {
-            return Err(invalid(": incorrect encoded start resourceVersion (version meta.k8s.io/v1)"));
+            return Err(invalid(
+                ": incorrect encoded start resourceVersion (version meta.k8s.io/v1)",
+            ));
         }
         let start = token.str_at(&["start"]);
         if start.is_empty() {
@@ -80,7 +82,9 @@ mod tests {
     #[test]
     fn a_token_cannot_lead_out_of_its_resource() {
         for start in ["../secrets/x", "a/../../b", "/etc", "./a", "a//b", ""] {
-            let text = meta::json::to_string(&value!({"v": "meta.k8s.io/v1", "rv": 7i64, "start": (start)}));
+            let text = meta::json::to_string(
+                &value!({"v": "meta.k8s.io/v1", "rv": 7i64, "start": (start)}),
+            );
             assert!(Continue::decode(&URL_SAFE_NO_PAD.encode(text)).is_err(), "{start}");
         }
     }
@@ -89,7 +93,10 @@ mod tests {
     fn garbage_is_a_bad_request() {
         for token in ["!", "AAAA", "e30", ""] {
             let error = Continue::decode(token).unwrap_err().to_string();
-            assert!(error.starts_with("invalid continue token: continue key is not valid: "), "{error}");
+            assert!(
+                error.starts_with("invalid continue token: continue key is not valid: "),
+                "{error}"
+            );
         }
     }
 }

@@ -1,6 +1,12 @@
 //! From a request body to an object of the kind that the path names.
 
-use meta::{ApiError, GroupVersionKind, Value};
+use codec::{
+    json::{DecodeError, DecodeOptions, Decoded},
+    negotiate::{self, MediaType},
+    protobuf,
+};
+use http::header::CONTENT_TYPE;
+use meta::{ApiError, GroupVersion, GroupVersionKind, Value, field::quote};
 use schema::{Schema, TypeId};
 
 use crate::{options::FieldValidation, rest::Rest};
@@ -10,25 +16,36 @@ pub(crate) struct Expected<'a> {
     pub(crate) gvk: &'a GroupVersionKind,
     pub(crate) schema: &'a Schema,
     pub(crate) ty: TypeId,
-    /// 406/415 texts differ for custom resources.
     pub(crate) validation: FieldValidation,
 }
 
 /// Reads the body in its content type. Unknown and duplicate fields are dropped, warned about or
 /// refused, as `fieldValidation` asks.
 pub(crate) fn body(rest: &Rest<'_>, expected: &Expected<'_>) -> Result<Value, ApiError> {
-    let media = crate::pending::negotiate::content_type(rest.headers)?;
-    decode(rest, media, &rest.body, expected)
+    decode(rest, media_type(rest)?, &rest.body, expected)
+}
+
+fn media_type(rest: &Rest<'_>) -> Result<MediaType, ApiError> {
+    let header = rest.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    negotiate::content_type(header)
+        .map_err(|error| ApiError::UnsupportedMediaType(error.to_string()))
 }
 
 pub(crate) fn decode(
     rest: &Rest<'_>,
-    media: crate::pending::negotiate::Media,
+    media_type: MediaType,
     bytes: &[u8],
     expected: &Expected<'_>,
 ) -> Result<Value, ApiError> {
-    let decoded = crate::pending::decode(media, bytes, expected.schema, expected.ty, expected.gvk)
-        .map_err(|error| ApiError::BadRequest(error.to_string()))?;
+    let strict = expected.validation != FieldValidation::Ignore;
+    let mut decoded = match read(rest, media_type, bytes, expected, DecodeOptions { strict }) {
+        Ok(decoded) => decoded,
+        Err(why) => return Err(unreadable(bytes, media_type, expected, &why)),
+    };
+    check_kind(rest, &decoded.value, expected)?;
+    // The path says what a body is that doesn't say it itself.
+    decoded.value.set_at(&["kind"], expected.gvk.kind.clone());
+    decoded.value.set_at(&["apiVersion"], expected.gvk.group_version().to_string());
     match expected.validation {
         FieldValidation::Ignore => {}
         FieldValidation::Warn => {
@@ -39,29 +56,149 @@ pub(crate) fn decode(
         FieldValidation::Strict if decoded.strict.is_empty() => {}
         FieldValidation::Strict => {
             let errors: Vec<String> = decoded.strict.iter().map(ToString::to_string).collect();
-            return Err(ApiError::BadRequest(format!(
-                "{} in version {} cannot be handled as a {}: strict decoding error: {}",
-                expected.gvk.kind,
-                meta::field::quote(&expected.gvk.group_version().to_string()),
-                expected.gvk.kind,
-                errors.join(", ")
-            )));
+            let why = format!("strict decoding error: {}", errors.join(", "));
+            return Err(cannot_be_handled(expected.gvk, expected, &why));
         }
     }
     Ok(decoded.value)
 }
 
+fn read(
+    rest: &Rest<'_>,
+    media_type: MediaType,
+    bytes: &[u8],
+    expected: &Expected<'_>,
+    options: DecodeOptions,
+) -> Result<Decoded, Unreadable> {
+    let (schema, ty) = (expected.schema, expected.ty);
+    match media_type {
+        MediaType::Json => Ok(codec::json::decode(bytes, schema, ty, options)?),
+        MediaType::Yaml => Ok(codec::yaml::decode(bytes, schema, ty, options)?),
+        MediaType::Protobuf => {
+            let tables = rest.engine.tables();
+            let value = protobuf::decode_object(bytes, tables, schema, ty)
+                .map_err(|error| Unreadable { why: error.to_string(), is_syntax: true })?;
+            Ok(Decoded { value, strict: Vec::new() })
+        }
+        MediaType::Cbor => {
+            Err(Unreadable { why: "CBOR is not supported".to_owned(), is_syntax: true })
+        }
+    }
+}
+
+struct Unreadable {
+    why: String,
+    /// Not even the kind could be read.
+    is_syntax: bool,
+}
+
+impl From<DecodeError> for Unreadable {
+    fn from(error: DecodeError) -> Self {
+        Self { is_syntax: matches!(error, DecodeError::Syntax { .. }), why: error.to_string() }
+    }
+}
+
+/// What a client hears about a body that can't be read.
+fn unreadable(
+    bytes: &[u8],
+    media_type: MediaType,
+    expected: &Expected<'_>,
+    unreadable: &Unreadable,
+) -> ApiError {
+    let why = &unreadable.why;
+    if !unreadable.is_syntax {
+        return cannot_be_handled(expected.gvk, expected, why);
+    }
+    let (kind, summary) = (&expected.gvk.kind, summarize(bytes));
+    let why = match media_type {
+        MediaType::Protobuf => why.clone(),
+        _ => format!("couldn't get version/kind; json parse error: {why}"),
+    };
+    ApiError::BadRequest(format!(
+        "the object provided is unrecognized (must be of type {kind}): {why} ({summary})"
+    ))
+}
+
+fn cannot_be_handled(given: &GroupVersionKind, expected: &Expected<'_>, why: &str) -> ApiError {
+    let (version, kind) = (quote(&given.version), &expected.gvk.kind);
+    ApiError::BadRequest(format!(
+        "{} in version {version} cannot be handled as a {kind}: {why}",
+        given.kind
+    ))
+}
+
+/// The beginning of a body: as text if it looks like JSON, else in hexadecimal.
+fn summarize(bytes: &[u8]) -> String {
+    const BYTES_MAX: usize = 30;
+    let (start, more) =
+        if bytes.len() > BYTES_MAX { (&bytes[..BYTES_MAX], " ...") } else { (bytes, "") };
+    match bytes.first() {
+        None => "<empty>".to_owned(),
+        Some(b'{') => format!("{}{more}", String::from_utf8_lossy(start)),
+        Some(_) => {
+            let hex: String = start.iter().map(|byte| format!("{byte:02x}")).collect();
+            format!("{hex}{more}")
+        }
+    }
+}
+
+/// A body that says what it is must be what the path is about.
+fn check_kind(rest: &Rest<'_>, object: &Value, expected: &Expected<'_>) -> Result<(), ApiError> {
+    let (kind, api_version) = (object.str_at(&["kind"]), object.str_at(&["apiVersion"]));
+    let group_version = match api_version {
+        "" => expected.gvk.group_version(),
+        text => GroupVersion::parse(text).ok_or_else(|| {
+            ApiError::BadRequest(format!("unexpected GroupVersion string: {text}"))
+        })?,
+    };
+    let kind = if kind.is_empty() { &expected.gvk.kind } else { kind };
+    let given = group_version.with_kind(kind);
+    if given == *expected.gvk {
+        return Ok(());
+    }
+    let is_known =
+        |gvk: &GroupVersionKind| rest.engine.schema.types().any(|(_, ty)| ty.kinds.contains(gvk));
+    if kind == expected.gvk.kind && given.group == expected.gvk.group {
+        return Err(ApiError::BadRequest(format!(
+            "the API version in the data ({group_version}) does not match the expected API version ({})",
+            expected.gvk.group_version()
+        )));
+    }
+    let why = if is_known(&given) {
+        let package = |group: &str| match group.split('.').next() {
+            None | Some("") => "core".to_owned(),
+            Some(first) => first.to_owned(),
+        };
+        format!(
+            "converting ({}.{kind}) to ({}.{}): unknown conversion",
+            given.version,
+            package(&expected.gvk.group),
+            expected.gvk.kind
+        )
+    } else {
+        format!(
+            "no kind {} is registered for version {} in scheme \"pkg/api/legacyscheme/scheme.go:30\"",
+            quote(kind),
+            quote(&group_version.to_string())
+        )
+    };
+    Err(cannot_be_handled(&given, expected, &why))
+}
+
 /// The body of a delete.
 pub(crate) fn delete_options(rest: &Rest<'_>) -> Result<Value, ApiError> {
     let (schema, ty, _) = rest.engine.meta_type("DeleteOptions")?;
+    let options = DecodeOptions { strict: false };
     let gvk = GroupVersionKind::new("", "v1", "DeleteOptions");
-    let media = crate::pending::negotiate::content_type(rest.headers)?;
     let validation = FieldValidation::Ignore;
-    decode(rest, media, &rest.body, &Expected { gvk: &gvk, schema, ty, validation })
+    let expected = Expected { gvk: &gvk, schema, ty, validation };
+    // Clients send it in `v1`, `meta.k8s.io/v1` or in the version of the resource.
+    let decoded = read(rest, media_type(rest)?, &rest.body, &expected, options);
+    Ok(decoded.map_err(|error| ApiError::BadRequest(error.why))?.value)
 }
 
 /// The tree of JSON that the server itself has written.
 pub(crate) fn tree(json: &[u8]) -> Result<Value, ApiError> {
-    let options = codec::json::DecodeOptions { strict: false };
+    let options = DecodeOptions { strict: false };
     Ok(codec::json::decode_any(json, options).map_err(ApiError::internal)?.value)
 }

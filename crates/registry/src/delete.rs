@@ -3,8 +3,11 @@
 
 use admission::Operation;
 use bytes::Bytes;
-use futures_util::{StreamExt as _, stream};
-use meta::{ApiError, Details, Status, Str, Value, time::{Duration, Time}};
+use futures_util::{StreamExt as _, stream::FuturesUnordered};
+use meta::{
+    ApiError, Details, Status, Str, Value,
+    time::{Duration, Time},
+};
 use store::{Expect, StoreError};
 
 use crate::{
@@ -24,7 +27,7 @@ pub(crate) async fn delete(rest: &Rest<'_>) -> Result<Answer, ApiError> {
     let options = options(rest)?;
     match delete_object(rest, &options, &rest.info.namespace, &rest.info.name).await? {
         Deleted::Object(json) => response::json(rest, &form, 200, json),
-        Deleted::Gone(details) => Ok(response::status(rest, &form, &Status::success(details))),
+        Deleted::Gone(details) => response::status(rest, &form, &Status::success(details)),
     }
 }
 
@@ -35,24 +38,30 @@ pub(crate) async fn delete_collection(rest: &Rest<'_>) -> Result<Answer, ApiErro
     let found = list::find(rest, &list_options).await?;
     let head = found.head.clone();
     let entries: Vec<_> = found.items.collect();
-    let deletes = entries.iter().map(|entry| {
-        let options = options.clone();
-        async move { delete_object(rest, &options, &entry.namespace, &entry.name).await }
-    });
     // Order doesn't matter between objects; side by side their commits share an fsync.
-    let mut deletes = stream::iter(deletes).buffer_unordered(DELETES_AT_ONCE);
-    while let Some(outcome) = deletes.next().await {
-        match outcome {
-            // Somebody else was faster.
-            Ok(_) | Err(ApiError::NotFound { .. }) => {}
-            Err(error) => return Err(error),
+    let mut running = FuturesUnordered::new();
+    for entry in &entries {
+        if running.len() == DELETES_AT_ONCE {
+            settle(running.next().await)?;
         }
+        running.push(delete_object(rest, &options, &entry.namespace, &entry.name));
     }
-    drop(deletes);
+    while let Some(outcome) = running.next().await {
+        settle(Some(outcome))?;
+    }
+    drop(running);
     response::list(rest, &form, list::Found { items: list::Items::of(entries), head })
 }
 
 const DELETES_AT_ONCE: usize = 32;
+
+/// An object that somebody else has deleted meanwhile is gone, which is what was asked for.
+fn settle(outcome: Option<Result<Deleted, ApiError>>) -> Result<(), ApiError> {
+    match outcome {
+        None | Some(Ok(_) | Err(ApiError::NotFound { .. })) => Ok(()),
+        Some(Err(error)) => Err(error),
+    }
+}
 
 fn options(rest: &Rest<'_>) -> Result<DeleteOptions, ApiError> {
     if rest.body.is_empty() {
@@ -92,13 +101,16 @@ async fn delete_object(
         let (stored, revision) = match cached.take() {
             Some(entry) => (entry.json.clone(), entry.revision),
             None => match storage.read(&key).await? {
-                Some(found) => (storage.at_revision(&found.value, found.mod_revision)?, found.mod_revision),
+                Some(found) => {
+                    (storage.at_revision(&found.value, found.mod_revision)?, found.mod_revision)
+                }
                 None => return Err(ApiError::not_found(kind.group_resource(), name)),
             },
         };
         let json = kind.view_of_stored(&stored)?;
         let object = crate::decode::tree(&json)?;
-        let step = step(rest, options, storage, key.clone(), (namespace, name), object, json, revision);
+        let step =
+            step(rest, options, storage, key.clone(), (namespace, name), object, json, revision);
         match step.await {
             Ok(Some(deleted)) => return Ok(deleted),
             Ok(None) => {}
@@ -144,13 +156,18 @@ async fn step(
     };
     if options.dry_run {
         let Some(stored) = answer else { return Ok(Some(answer_gone(kind, &object, json))) };
-        return Ok(Some(Deleted::Object(kind.view_of_stored(&storage.at_revision(&stored, revision)?)?)));
+        return Ok(Some(Deleted::Object(
+            kind.view_of_stored(&storage.at_revision(&stored, revision)?)?,
+        )));
     }
     match storage.write(key, Expect::At(revision), value).await {
         Ok(at) => Ok(Some(match answer {
-            Some(stored) => Deleted::Object(kind.view_of_stored(&storage.at_revision(&stored, at)?)?),
+            Some(stored) => {
+                Deleted::Object(kind.view_of_stored(&storage.at_revision(&stored, at)?)?)
+            }
             None => {
-                let last = storage.at_revision(&storage.encode(kind.to_stored(object.clone())), at)?;
+                let last =
+                    storage.at_revision(&storage.encode(kind.to_stored(object.clone())), at)?;
                 answer_gone(kind, &object, kind.view_of_stored(&last)?)
             }
         })),
@@ -255,7 +272,8 @@ fn grace(
         return Grace::Seconds(seconds);
     }
     // Only kinds that know a grace period go on here; the others have none recorded.
-    let Some(current) = object.i64_at(&["metadata", "deletionGracePeriodSeconds"]).filter(|s| *s > 0)
+    let Some(current) =
+        object.i64_at(&["metadata", "deletionGracePeriodSeconds"]).filter(|s| *s > 0)
     else {
         return Grace::None;
     };
@@ -308,9 +326,9 @@ fn finalizers_for_garbage_collection(options: &DeleteOptions, object: &Value) ->
         }
     };
     let kept = wish.is_some_and(|wish| have.iter().any(|name| name == wish));
-    let others = [ORPHAN, FOREGROUND].iter().any(|other| {
-        Some(*other) != wish && have.iter().any(|name| name == other)
-    });
+    let others = [ORPHAN, FOREGROUND]
+        .iter()
+        .any(|other| Some(*other) != wish && have.iter().any(|name| name == other));
     if kept && !others {
         return have;
     }

@@ -6,16 +6,17 @@ use std::sync::{
 };
 
 use bytes::Bytes;
-use crate::pending::negotiate::Media;
+use codec::{negotiate::MediaType, protobuf};
 use meta::{ApiError, Value, value};
+use schema::TypeId;
 use store::{Entry, Event};
 
 use crate::{
     Kind,
     decode::tree,
-    response::{Form, Shape, protobuf_slot, write_metadata_only},
+    response::{Form, Shape, write_metadata_only},
     rest::{Engine, Rest},
-    table,
+    table, wire,
 };
 
 pub(crate) const ADDED: &str = "ADDED";
@@ -26,26 +27,25 @@ pub(crate) const DELETED: &str = "DELETED";
 pub(crate) struct Frames {
     kind: Arc<Kind>,
     form: Form,
-    schema: Arc<schema::Schema>,
+    engine: Arc<Engine>,
     /// The first table of a watch says what its columns are.
     columns_due: AtomicBool,
 }
 
 impl Frames {
     pub(crate) fn new(rest: &Rest<'_>, form: &Form) -> Self {
-        let engine: &Engine = rest.engine;
         let mut form = form.clone();
         form.pretty = false;
         Self {
             kind: rest.kind.clone(),
             form,
-            schema: engine.schema.clone(),
+            engine: rest.engine.clone(),
             columns_due: AtomicBool::new(true),
         }
     }
 
     pub(crate) fn content_type(&self) -> &'static str {
-        self.form.media.watch_content_type()
+        self.form.media_type.stream_name()
     }
 
     /// An event's frame, shared with everybody who watches in the same form.
@@ -54,12 +54,11 @@ impl Frames {
             // Ages run and only the first table has columns: these are each watcher's own.
             return self.make(entry, ty);
         }
-        let encoding = match (&self.form.shape, self.form.media) {
-            (Shape::Metadata, Media::Json) => 0,
-            (Shape::Metadata, _) => return self.make(entry, ty),
-            (_, Media::Json) => 1,
-            (_, Media::Protobuf) => 2,
-            (_, Media::Yaml) => 3,
+        let encoding = match (&self.form.shape, self.form.media_type) {
+            (Shape::Metadata, MediaType::Json) => 0,
+            (Shape::Object, MediaType::Json) => 1,
+            (Shape::Object, MediaType::Protobuf) => 2,
+            _ => return self.make(entry, ty),
         };
         let version = usize::from(self.kind.conversion.is_some());
         let ty_at = match ty {
@@ -76,13 +75,13 @@ impl Frames {
     }
 
     fn make(&self, entry: &Entry, ty: &str) -> Bytes {
-        if self.form.media == Media::Protobuf && self.form.shape == Shape::Object {
-            let raw = protobuf_slot(&self.kind, entry).unwrap_or_default();
-            return crate::pending::protobuf::watch_event(ty, self.kind.gvk(), &raw).into();
+        if self.form.media_type == MediaType::Protobuf && self.form.shape == Shape::Object {
+            let message = wire::message(&self.engine, &self.kind, entry);
+            return protobuf::watch_event(ty, &wire::seal(self.kind.gvk(), &message)).into();
         }
         let json = self.kind.view(entry);
         match &self.form.shape {
-            Shape::Object => self.wrap(ty, &json),
+            Shape::Object => wrap_json(ty, &json),
             Shape::Metadata => {
                 let mut object = Vec::with_capacity(1024);
                 let metadata = &entry.json[entry.meta.0 as usize..entry.meta.1 as usize];
@@ -101,17 +100,19 @@ impl Frames {
     pub(crate) fn bookmark(&self, revision: u64, initial_events_end: bool) -> Bytes {
         let mut object = value!({"metadata": {"resourceVersion": (revision.to_string())}});
         if initial_events_end {
-            object.set_at(&["metadata", "annotations"], value!({"k8s.io/initial-events-end": "true"}));
+            object.set_at(
+                &["metadata", "annotations"],
+                value!({"k8s.io/initial-events-end": "true"}),
+            );
         }
         let gvk = self.kind.gvk();
         object.set_at(&["kind"], gvk.kind.clone());
         object.set_at(&["apiVersion"], gvk.group_version().to_string());
-        if self.form.media == Media::Protobuf && self.form.shape == Shape::Object {
-            let raw = crate::pending::protobuf::encode(&object, &self.kind.schema, self.kind.ty());
-            return crate::pending::protobuf::watch_event("BOOKMARK", gvk, &raw).into();
-        }
         let json = self.bookmark_json(&object);
-        self.wrap("BOOKMARK", &json)
+        match self.form.shape {
+            Shape::Object => self.wrap_typed("BOOKMARK", &json, self.kind.ty()),
+            _ => self.wrap("BOOKMARK", &json),
+        }
     }
 
     fn bookmark_json(&self, object: &Value) -> Bytes {
@@ -126,39 +127,37 @@ impl Frames {
     }
 
     pub(crate) fn error(&self, error: &ApiError) -> Bytes {
-        let status = error.status();
-        if self.form.media == Media::Protobuf {
-            return crate::pending::protobuf::watch_error(&status, &self.schema).into();
-        }
-        self.wrap("ERROR", &status.to_json())
+        self.wrap("ERROR", &error.status().to_json())
     }
 
-    /// `{"type":…,"object":…}` and a newline; in protobuf the same as a framed message.
+    /// A frame around an object of one of the types that every group shares; JSON says which.
     fn wrap(&self, ty: &str, json: &[u8]) -> Bytes {
-        match self.form.media {
-            Media::Json => {
-                let mut frame = Vec::with_capacity(json.len() + 40);
-                frame.extend_from_slice(b"{\"type\":\"");
-                frame.extend_from_slice(ty.as_bytes());
-                frame.extend_from_slice(b"\",\"object\":");
-                frame.extend_from_slice(json);
-                frame.extend_from_slice(b"}\n");
-                frame.into()
-            }
-            Media::Yaml => {
-                let object = tree(json).unwrap_or_default();
-                let event = value!({"type": (ty), "object": (object)});
-                format!("---\n{}", crate::pending::yaml::to_string(&event)).into()
-            }
-            Media::Protobuf => {
-                let object = tree(json).unwrap_or_default();
-                let kind = object.str_at(&["kind"]).to_owned();
-                let name = format!("io.k8s.apimachinery.pkg.apis.meta.v1.{kind}");
-                let Some(ty_id) = self.schema.by_name(&name) else { return Bytes::new() };
-                let raw = crate::pending::protobuf::encode(&object, &self.schema, ty_id);
-                let gvk = meta::GroupVersionKind::new("meta.k8s.io", "v1", kind);
-                crate::pending::protobuf::watch_event(ty, &gvk, &raw).into()
-            }
+        if self.form.media_type != MediaType::Protobuf {
+            return wrap_json(ty, json);
+        }
+        let kind = tree(json).unwrap_or_default().str_at(&["kind"]).to_owned();
+        match self.engine.meta_type(&kind) {
+            Ok((_, ty_id, _)) => self.wrap_typed(ty, json, ty_id),
+            Err(_) => Bytes::new(),
         }
     }
+
+    fn wrap_typed(&self, ty: &str, json: &[u8], ty_id: TypeId) -> Bytes {
+        if self.form.media_type != MediaType::Protobuf {
+            return wrap_json(ty, json);
+        }
+        let sealed = wire::seal_json(&self.engine, &self.engine.schema, ty_id, json);
+        protobuf::watch_event(ty, &sealed.unwrap_or_default()).into()
+    }
+}
+
+/// `{"type":…,"object":…}` and a newline.
+fn wrap_json(ty: &str, json: &[u8]) -> Bytes {
+    let mut frame = Vec::with_capacity(json.len() + 40);
+    frame.extend_from_slice(b"{\"type\":\"");
+    frame.extend_from_slice(ty.as_bytes());
+    frame.extend_from_slice(b"\",\"object\":");
+    frame.extend_from_slice(json);
+    frame.extend_from_slice(b"}\n");
+    frame.into()
 }

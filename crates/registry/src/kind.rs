@@ -7,7 +7,12 @@ use meta::{ApiError, GroupKind, GroupResource, GroupVersion, GroupVersionKind, S
 use schema::{ResourceFacts, Schema, TypeId};
 use store::Entry;
 
-use crate::{columns::Column, decode::tree, storage::Storage, strategy::{Behaviour, Strategy}};
+use crate::{
+    columns::Column,
+    decode::tree,
+    storage::Storage,
+    strategy::{Behaviour, Strategy},
+};
 
 /// One resource in one served version. Cheap to look at, shared by all requests.
 pub struct Kind {
@@ -75,7 +80,17 @@ impl Kind {
         });
         let selectable = selectable.collect();
         let columns = strategy.columns();
-        Self { facts, schema, behaviour, strategy, storage, conversion, custom, selectable, columns }
+        Self {
+            facts,
+            schema,
+            behaviour,
+            strategy,
+            storage,
+            conversion,
+            custom,
+            selectable,
+            columns,
+        }
     }
 
     pub fn gvk(&self) -> &GroupVersionKind {

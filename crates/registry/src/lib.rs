@@ -17,7 +17,6 @@ mod list;
 mod object_meta;
 mod options;
 mod patch;
-mod pending;
 mod response;
 mod rest;
 mod scale;
@@ -27,6 +26,7 @@ mod strategy;
 mod table;
 mod update;
 mod watch;
+mod wire;
 
 pub use answer::{Answer, Payload};
 pub use columns::{Cell, Column, since};

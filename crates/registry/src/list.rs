@@ -120,7 +120,9 @@ async fn snapshot(
         }
         let start = Continue::decode(&options.continue_token)?;
         let snapshot = match start.revision {
-            Some(revision) => cache.exact(revision).await.map_err(|error| expired(error, &start))?,
+            Some(revision) => {
+                cache.exact(revision).await.map_err(|error| expired(error, &start))?
+            }
             None => cache.fresh().await.map_err(store_error)?,
         };
         return Ok((snapshot, Some(start)));
@@ -161,7 +163,9 @@ fn few(
 ) -> Option<Vec<Arc<Entry>>> {
     if let Some(name) = selection.exact_name() {
         if !storage.namespaced || !namespace.is_empty() {
-            return Some(snapshot.get(&storage.key(namespace, name)).cloned().into_iter().collect());
+            return Some(
+                snapshot.get(&storage.key(namespace, name)).cloned().into_iter().collect(),
+            );
         }
     }
     let value = selection.exact_field(storage.index?)?;

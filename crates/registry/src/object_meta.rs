@@ -29,7 +29,11 @@ fn random_u32() -> u32 {
 }
 
 /// The namespace of the path is the namespace of the object.
-pub(crate) fn settle_namespace(kind: &Kind, namespace: &str, object: &mut Value) -> Result<(), ApiError> {
+pub(crate) fn settle_namespace(
+    kind: &Kind,
+    namespace: &str,
+    object: &mut Value,
+) -> Result<(), ApiError> {
     let given = object.str_at(&["metadata", "namespace"]);
     let expected = if kind.namespaced() { namespace } else { "" };
     if given == expected {
@@ -111,12 +115,7 @@ fn same(a: Option<&Value>, b: Option<&Value>) -> bool {
 pub(crate) fn validate_create(kind: &Kind, object: &Value) -> FieldErrors {
     let mut errors = FieldErrors::default();
     let meta = object.get("metadata").unwrap_or(&Value::Null);
-    names::validate_object_meta(
-        meta,
-        kind.namespaced(),
-        kind.behaviour.name_rule,
-        &mut errors,
-    );
+    names::validate_object_meta(meta, kind.namespaced(), kind.behaviour.name_rule, &mut errors);
     errors
 }
 
@@ -146,7 +145,8 @@ mod tests {
 
     #[test]
     fn an_update_cannot_change_what_the_server_keeps() {
-        let old = value!({"metadata": {"uid": "u", "creationTimestamp": "t", "deletionTimestamp": "d"}});
+        let old =
+            value!({"metadata": {"uid": "u", "creationTimestamp": "t", "deletionTimestamp": "d"}});
         let mut new = value!({"metadata": {"creationTimestamp": "x", "selfLink": "/x"}});
         keep_for_update(&mut new, &old);
         assert_eq!(new, old);

@@ -52,24 +52,38 @@ impl ListOptions {
 
     fn validate(&self) -> Result<(), ApiError> {
         let mut errors = FieldErrors::default();
-        if self.watch { self.validate_watch(&mut errors) } else { self.validate_list(&mut errors) }
+        if self.watch {
+            self.validate_watch(&mut errors)
+        } else {
+            self.validate_list(&mut errors)
+        }
         invalid_options("ListOptions", errors)
     }
 
     fn validate_list(&self, errors: &mut FieldErrors) {
-        let (field, matching) = (path("resourceVersionMatch"), self.resource_version_match.as_str());
+        let (field, matching) =
+            (path("resourceVersionMatch"), self.resource_version_match.as_str());
         if !matching.is_empty() {
             if self.resource_version.is_empty() {
-                errors.forbidden(&field, "resourceVersionMatch is forbidden unless resourceVersion is provided");
+                errors.forbidden(
+                    &field,
+                    "resourceVersionMatch is forbidden unless resourceVersion is provided",
+                );
             }
             if !self.continue_token.is_empty() {
-                errors.forbidden(&field, "resourceVersionMatch is forbidden when continue is provided");
+                errors.forbidden(
+                    &field,
+                    "resourceVersionMatch is forbidden when continue is provided",
+                );
             }
             if matching != EXACT && matching != NOT_OLDER_THAN {
                 errors.not_supported(&field, matching, &["", EXACT, NOT_OLDER_THAN]);
             }
             if matching == EXACT && self.resource_version == "0" {
-                errors.forbidden(&field, "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"");
+                errors.forbidden(
+                    &field,
+                    "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
+                );
             }
         }
         if self.send_initial_events.is_some() {
@@ -78,9 +92,13 @@ impl ListOptions {
     }
 
     fn validate_watch(&self, errors: &mut FieldErrors) {
-        let (field, matching) = (path("resourceVersionMatch"), self.resource_version_match.as_str());
+        let (field, matching) =
+            (path("resourceVersionMatch"), self.resource_version_match.as_str());
         if self.send_initial_events.is_some() && matching != NOT_OLDER_THAN {
-            errors.forbidden(&field, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
+            errors.forbidden(
+                &field,
+                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+            );
         }
         if !matching.is_empty() {
             if self.send_initial_events.is_none() {
@@ -90,7 +108,10 @@ impl ListOptions {
                 errors.not_supported(&field, matching, &[NOT_OLDER_THAN]);
             }
             if !self.continue_token.is_empty() {
-                errors.forbidden(&field, "resourceVersionMatch is forbidden when continue is provided");
+                errors.forbidden(
+                    &field,
+                    "resourceVersionMatch is forbidden when continue is provided",
+                );
             }
         }
     }
@@ -138,7 +159,11 @@ impl WriteOptions {
             "Ignore" => FieldValidation::Ignore,
             "Strict" => FieldValidation::Strict,
             other => {
-                errors.not_supported(path("fieldValidation"), other, &["", "Ignore", "Strict", "Warn"]);
+                errors.not_supported(
+                    path("fieldValidation"),
+                    other,
+                    &["", "Ignore", "Strict", "Warn"],
+                );
                 FieldValidation::Warn
             }
         };
@@ -163,7 +188,10 @@ const FIELD_MANAGER_BYTES_MAX: usize = 128;
 fn read_dry_run(values: &[&str], errors: &mut FieldErrors) -> bool {
     if values.iter().any(|value| *value != "All") {
         let shown = Value::from(values.iter().map(|value| Value::from(*value)).collect::<Vec<_>>());
-        let message = format!("Unsupported value: {}: supported values: \"All\"", meta::json::to_string(&shown));
+        let message = format!(
+            "Unsupported value: {}: supported values: \"All\"",
+            meta::json::to_string(&shown)
+        );
         errors.push(meta::field::FieldReason::NotSupported, path("dryRun"), message);
     }
     !values.is_empty()
@@ -208,7 +236,11 @@ impl DeleteOptions {
                 );
             }
             if !matches!(policy.as_str(), "Foreground" | "Background" | "Orphan") {
-                errors.not_supported(path("propagationPolicy"), policy, &["Foreground", "Background", "Orphan", "nil"]);
+                errors.not_supported(
+                    path("propagationPolicy"),
+                    policy,
+                    &["Foreground", "Background", "Orphan", "nil"],
+                );
             }
         }
         invalid_options("DeleteOptions", errors)?;

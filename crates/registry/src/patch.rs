@@ -1,6 +1,7 @@
 //! PATCH: the same loop as an update; only the next state is computed, from the current one.
 
 use ::patch::json_patch::JsonPatch;
+use codec::negotiate::MediaType;
 use http::header::CONTENT_TYPE;
 use meta::{ApiError, Value};
 
@@ -51,7 +52,7 @@ impl PatchType {
                  application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
                     .to_owned(),
             )),
-            _ => Err(ApiError::UnsupportedMediaType("415: Unsupported Media Type".to_owned())),
+            _ => Err(ApiError::UnsupportedPatch),
         }
     }
 }
@@ -73,7 +74,7 @@ impl Change {
             PatchType::Json => Ok(Self::Json(JsonPatch::decode(&tree)?)),
             PatchType::Merge => Ok(Self::Merge(tree)),
             PatchType::Strategic => Ok(Self::Strategic(tree)),
-            PatchType::Apply => Err(ApiError::UnsupportedMediaType("415: Unsupported Media Type".to_owned())),
+            PatchType::Apply => Err(ApiError::UnsupportedPatch),
         }
     }
 
@@ -91,7 +92,9 @@ impl Change {
     pub(crate) fn apply_untyped(&self, current: &Value) -> Result<Value, ApiError> {
         match self {
             Self::Json(patch) => Ok(patch.apply(current)?),
-            Self::Merge(patch) | Self::Strategic(patch) => Ok(::patch::merge::apply(current, patch)?),
+            Self::Merge(patch) | Self::Strategic(patch) => {
+                Ok(::patch::merge::apply(current, patch)?)
+            }
         }
     }
 }
@@ -106,5 +109,5 @@ fn reread(rest: &Rest<'_>, options: &WriteOptions, patched: &Value) -> Result<Va
         validation: options.field_validation,
     };
     let json = meta::json::to_string(patched);
-    decode::decode(rest, crate::pending::negotiate::Media::Json, json.as_bytes(), &expected)
+    decode::decode(rest, MediaType::Json, json.as_bytes(), &expected)
 }

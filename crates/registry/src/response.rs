@@ -1,23 +1,29 @@
 //! The forms in which an answer is given: media type, and object, table or metadata only.
 
+use std::{ops::Range, sync::Arc};
+
 use bytes::Bytes;
-use crate::pending::negotiate::{self, Media, Transform};
+use codec::{
+    negotiate::{self, Accepted, Endpoint, MediaType, NegotiateError, Transform},
+    scan::{self, FieldSet},
+};
+use http::header::ACCEPT;
 use meta::{ApiError, Status};
 use store::Entry;
 
 use crate::{
     Answer, Kind, Payload,
     decode::tree,
-    kind::{SLOT_CONVERTED_PROTOBUF, SLOT_PROTOBUF},
     list::{Chunks, Found, ListHead},
     rest::Rest,
     table::{self, Include, TableWriter},
+    wire,
 };
 
 /// What the client accepts, decided before any work is done.
 #[derive(Clone, Debug)]
 pub(crate) struct Form {
-    pub(crate) media: Media,
+    pub(crate) media_type: MediaType,
     pub(crate) shape: Shape,
     pub(crate) pretty: bool,
 }
@@ -31,79 +37,110 @@ pub(crate) enum Shape {
 
 impl Form {
     pub(crate) fn negotiate(rest: &Rest<'_>) -> Result<Self, ApiError> {
-        let accepted = negotiate::accept(rest.headers, rest.kind.custom)?;
+        Self::of(rest, negotiate::accept)
+    }
+
+    /// For watches: YAML can't be cut into events.
+    pub(crate) fn negotiate_stream(rest: &Rest<'_>) -> Result<Self, ApiError> {
+        Self::of(rest, negotiate::accept_stream)
+    }
+
+    fn of(
+        rest: &Rest<'_>,
+        accept: fn(Option<&str>, Endpoint) -> Result<Accepted, NegotiateError>,
+    ) -> Result<Self, ApiError> {
+        let text = |name| rest.headers.get(name).and_then(|value| value.to_str().ok());
+        let endpoint = if rest.kind.custom { Endpoint::CustomResource } else { Endpoint::Resource };
+        let accepted = accept(text(ACCEPT), endpoint).map_err(|error| match error {
+            NegotiateError::NotRepresentable(_) => ApiError::NotRepresentable(error.to_string()),
+            _ => ApiError::NotAcceptable(error.to_string()),
+        })?;
         let shape = match accepted.transform {
-            Transform::None => Shape::Object,
-            Transform::Table => Shape::Table(Include::read(rest.query)?),
-            Transform::PartialObjectMetadata => Shape::Metadata,
+            None => Shape::Object,
+            Some(Transform::Table(_)) => Shape::Table(Include::read(rest.query)?),
+            Some(Transform::PartialObjectMetadata(_) | Transform::PartialObjectMetadataList(_)) => {
+                Shape::Metadata
+            }
         };
-        let pretty = negotiate::pretty(rest.query.get("pretty"), rest.headers);
-        Ok(Self { media: accepted.media, shape, pretty })
+        let pretty = accepted.pretty
+            || negotiate::is_pretty(rest.query.get("pretty"), text(http::header::USER_AGENT));
+        Ok(Self { media_type: accepted.media_type, shape, pretty })
+    }
+
+    fn answer(&self, code: u16, payload: Payload) -> Answer {
+        Answer { code, content_type: self.media_type.name(), payload }
     }
 }
 
 /// One object from the cache.
-pub(crate) fn entry(rest: &Rest<'_>, form: &Form, code: u16, entry: &Entry) -> Result<Answer, ApiError> {
+pub(crate) fn entry(
+    rest: &Rest<'_>,
+    form: &Form,
+    code: u16,
+    entry: &Entry,
+) -> Result<Answer, ApiError> {
     let kind = rest.kind;
-    if form.media == Media::Protobuf && form.shape == Shape::Object {
-        let payload = Payload::Bytes(protobuf_of_entry(kind, entry)?);
-        return Ok(Answer { code, content_type: Media::Protobuf.content_type(), payload });
+    if form.media_type == MediaType::Protobuf && form.shape == Shape::Object {
+        let message = wire::message(rest.engine, kind, entry);
+        return Ok(form.answer(code, Payload::Bytes(wire::seal(kind.gvk(), &message))));
     }
     json(rest, form, code, kind.view(entry))
 }
 
 /// One object given as the JSON of the served version.
-pub(crate) fn json(rest: &Rest<'_>, form: &Form, code: u16, json: Bytes) -> Result<Answer, ApiError> {
-    let json = match &form.shape {
-        Shape::Object => json,
-        Shape::Metadata => metadata_only(&json)?,
-        Shape::Table(include) => table::of_object(rest.kind, *include, &json)?,
-    };
-    let bytes = match form.media {
-        Media::Json => finish_json(json, form.pretty),
-        Media::Yaml => yaml(&json)?,
-        Media::Protobuf => protobuf_of_json(rest, form, &json)?,
-    };
-    Ok(Answer { code, content_type: form.media.content_type(), payload: Payload::Bytes(bytes) })
-}
-
-/// An object of a type that is not the kind's own (`Scale`).
-pub(crate) fn typed(
+pub(crate) fn json(
+    rest: &Rest<'_>,
     form: &Form,
     code: u16,
     json: Bytes,
-    (schema, ty, gvk): (&schema::Schema, schema::TypeId, &meta::GroupVersionKind),
 ) -> Result<Answer, ApiError> {
-    let bytes = match form.media {
-        Media::Json => finish_json(json, form.pretty),
-        Media::Yaml => yaml(&json)?,
-        Media::Protobuf => {
-            let raw = crate::pending::protobuf::encode(&tree(&json)?, schema, ty);
-            crate::pending::protobuf::envelope(gvk, &raw).into()
-        }
+    let kind = rest.kind;
+    let shaped = match &form.shape {
+        Shape::Object => return typed(rest, form, code, json, (&kind.schema, kind.ty())),
+        Shape::Metadata => metadata_only(&json)?,
+        Shape::Table(include) => table::of_object(kind, *include, &json)?,
     };
-    Ok(Answer { code, content_type: form.media.content_type(), payload: Payload::Bytes(bytes) })
+    let (schema, ty, _) = rest.engine.meta_type(shape_kind(&form.shape))?;
+    typed(rest, form, code, shaped, (schema, ty))
+}
+
+fn shape_kind(shape: &Shape) -> &'static str {
+    if matches!(shape, Shape::Table(_)) { "Table" } else { "PartialObjectMetadata" }
+}
+
+/// An object of any type, given as JSON.
+pub(crate) fn typed(
+    rest: &Rest<'_>,
+    form: &Form,
+    code: u16,
+    json: Bytes,
+    (schema, ty): (&schema::Schema, schema::TypeId),
+) -> Result<Answer, ApiError> {
+    let bytes = match form.media_type {
+        MediaType::Json | MediaType::Cbor => finish_json(json, form.pretty),
+        MediaType::Yaml => yaml(&json)?,
+        MediaType::Protobuf => wire::seal_json(rest.engine, schema, ty, &json)?,
+    };
+    Ok(form.answer(code, Payload::Bytes(bytes)))
 }
 
 /// A `Status` as the answer to a successful request.
-pub(crate) fn status(rest: &Rest<'_>, form: &Form, status: &Status) -> Answer {
-    let json = Bytes::from(status.to_json());
-    let bytes = match form.media {
-        Media::Yaml => yaml(&json).unwrap_or_else(|_| json.clone()),
-        Media::Protobuf => crate::pending::protobuf::of_status(status, &rest.engine.schema).into(),
-        Media::Json => finish_json(json, form.pretty),
+pub(crate) fn status(rest: &Rest<'_>, form: &Form, status: &Status) -> Result<Answer, ApiError> {
+    let bytes = match form.media_type {
+        MediaType::Yaml => yaml(&status.to_json())?,
+        MediaType::Protobuf => wire::status(rest.engine, status)?,
+        MediaType::Json | MediaType::Cbor => finish_json(status.to_json().into(), form.pretty),
     };
-    let payload = Payload::Bytes(bytes);
-    Answer { code: status.code, content_type: form.media.content_type(), payload }
+    Ok(form.answer(status.code, Payload::Bytes(bytes)))
 }
 
 /// A list, streamed where its form can be.
 pub(crate) fn list(rest: &Rest<'_>, form: &Form, found: Found) -> Result<Answer, ApiError> {
     let (kind, head) = (rest.kind, found.head);
-    let content_type = form.media.content_type();
-    if form.media == Media::Protobuf {
-        let payload = Payload::Bytes(protobuf_list(rest, form, &head, found.items)?);
-        return Ok(Answer { code: 200, content_type, payload });
+    if form.media_type == MediaType::Protobuf && form.shape == Shape::Object {
+        let messages = found.items.map(|entry| wire::message(rest.engine, kind, &entry)).collect();
+        let gvk = kind.group_version().with_kind(&kind.facts.list_kind);
+        return Ok(form.answer(200, wire::list(&gvk, &head, messages)));
     }
     let writer: Box<dyn ItemWriter> = match &form.shape {
         Shape::Object if kind.custom => Box::new(CustomItems { kind: kind.clone(), head }),
@@ -112,13 +149,24 @@ pub(crate) fn list(rest: &Rest<'_>, form: &Form, found: Found) -> Result<Answer,
         Shape::Table(include) => Box::new(TableWriter::new(kind.clone(), *include, head)),
     };
     let chunks = Chunks::payload(found.items, writer);
-    if form.media == Media::Json && !form.pretty {
-        return Ok(Answer { code: 200, content_type, payload: chunks });
+    if form.media_type == MediaType::Json && !form.pretty {
+        return Ok(form.answer(200, chunks));
     }
-    // Indenting and YAML need the whole; both are for people, who ask for small lists.
-    let json = Answer { code: 200, content_type, payload: chunks }.into_bytes().unwrap_or_default();
-    let bytes = if form.media == Media::Yaml { yaml(&json)? } else { finish_json(json, true) };
-    Ok(Answer { code: 200, content_type, payload: Payload::Bytes(bytes) })
+    // Indenting, YAML and tables in protobuf need the whole; they are asked for by people, or small.
+    let json = form.answer(200, chunks).into_bytes().unwrap_or_default();
+    let bytes = match form.media_type {
+        MediaType::Yaml => yaml(&json)?,
+        MediaType::Protobuf => {
+            let list = match form.shape {
+                Shape::Table(_) => "Table",
+                _ => "PartialObjectMetadataList",
+            };
+            let (schema, ty, _) = rest.engine.meta_type(list)?;
+            wire::seal_json(rest.engine, schema, ty, &json)?
+        }
+        MediaType::Json | MediaType::Cbor => finish_json(json, true),
+    };
+    Ok(form.answer(200, Payload::Bytes(bytes)))
 }
 
 /// Writes the parts of a list body.
@@ -130,13 +178,18 @@ pub(crate) trait ItemWriter: Send + Sync {
 
 /// Items of built-in lists leave out kind and apiVersion.
 struct TypedItems {
-    kind: std::sync::Arc<Kind>,
+    kind: Arc<Kind>,
     head: ListHead,
 }
 
 impl ItemWriter for TypedItems {
     fn head(&self, out: &mut Vec<u8>) {
-        write_head(out, &self.kind.facts.list_kind, &self.kind.group_version().to_string(), &self.head);
+        write_head(
+            out,
+            &self.kind.facts.list_kind,
+            &self.kind.group_version().to_string(),
+            &self.head,
+        );
         out.extend_from_slice(b",\"items\":[");
     }
 
@@ -147,7 +200,7 @@ impl ItemWriter for TypedItems {
             return;
         }
         let json = self.kind.view(entry);
-        out.extend_from_slice(&json[crate::pending::scan::body_at(&json)..]);
+        out.extend_from_slice(&json[body_at(&json)..]);
     }
 
     fn tail(&self, out: &mut Vec<u8>) {
@@ -157,7 +210,7 @@ impl ItemWriter for TypedItems {
 
 /// Lists of custom resources have sorted keys and whole items.
 struct CustomItems {
-    kind: std::sync::Arc<Kind>,
+    kind: Arc<Kind>,
     head: ListHead,
 }
 
@@ -183,7 +236,9 @@ impl ItemWriter for CustomItems {
         if let Some(remaining) = self.head.remaining {
             out.extend_from_slice(format!(",\"remainingItemCount\":{remaining}").as_bytes());
         }
-        out.extend_from_slice(format!(",\"resourceVersion\":\"{}\"}}}}\n", self.head.revision).as_bytes());
+        out.extend_from_slice(
+            format!(",\"resourceVersion\":\"{}\"}}}}\n", self.head.revision).as_bytes(),
+        );
     }
 }
 
@@ -218,7 +273,9 @@ pub(crate) fn write_head(out: &mut Vec<u8>, kind: &str, api_version: &str, head:
     meta::json::write_string(out, kind);
     out.extend_from_slice(b",\"apiVersion\":");
     meta::json::write_string(out, api_version);
-    out.extend_from_slice(format!(",\"metadata\":{{\"resourceVersion\":\"{}\"", head.revision).as_bytes());
+    out.extend_from_slice(
+        format!(",\"metadata\":{{\"resourceVersion\":\"{}\"", head.revision).as_bytes(),
+    );
     if !head.continue_token.is_empty() {
         out.extend_from_slice(b",\"continue\":");
         meta::json::write_string(out, &head.continue_token);
@@ -238,10 +295,20 @@ pub(crate) fn write_metadata_only(out: &mut Vec<u8>, metadata: &[u8]) {
 }
 
 pub(crate) fn metadata_only(json: &[u8]) -> Result<Bytes, ApiError> {
-    let (start, end) = crate::pending::scan::metadata(json).map_err(ApiError::internal)?;
+    let Range { start, end } = metadata_range(json)?;
     let mut out = Vec::with_capacity(end - start + 96);
     write_metadata_only(&mut out, &json[start..end]);
     Ok(out.into())
+}
+
+/// Where `metadata` lies in an object.
+pub(crate) fn metadata_range(json: &[u8]) -> Result<Range<usize>, ApiError> {
+    Ok(scan::scan(json, &FieldSet::new([])).map_err(ApiError::internal)?.metadata)
+}
+
+/// Where an object goes on behind its kind and apiVersion.
+fn body_at(json: &[u8]) -> usize {
+    scan::scan(json, &FieldSet::new([])).map_or(1, |scanned| scanned.body_at)
 }
 
 /// JSON bodies end in a newline; people get them indented.
@@ -255,53 +322,5 @@ fn finish_json(json: Bytes, pretty: bool) -> Bytes {
 
 fn yaml(json: &[u8]) -> Result<Bytes, ApiError> {
     let value = tree(json)?;
-    Ok(crate::pending::yaml::to_string(&value).into())
-}
-
-/// The protobuf form of a cached object, made once.
-fn protobuf_of_entry(kind: &Kind, entry: &Entry) -> Result<Bytes, ApiError> {
-    let raw = protobuf_slot(kind, entry)?;
-    Ok(crate::pending::protobuf::envelope(kind.gvk(), &raw).into())
-}
-
-/// The message of a cached object without its envelope.
-pub(crate) fn protobuf_slot(kind: &Kind, entry: &Entry) -> Result<Bytes, ApiError> {
-    let slot = if kind.conversion.is_none() { SLOT_PROTOBUF } else { SLOT_CONVERTED_PROTOBUF };
-    let make = || {
-        let object = tree(&kind.view(entry)).unwrap_or_default();
-        crate::pending::protobuf::encode(&object, &kind.schema, kind.ty()).into()
-    };
-    Ok(entry.slot(slot, make).clone())
-}
-
-fn protobuf_of_json(rest: &Rest<'_>, form: &Form, json: &[u8]) -> Result<Bytes, ApiError> {
-    let kind = rest.kind;
-    let object = tree(json)?;
-    let (schema, ty, gvk) = match form.shape {
-        Shape::Object => (&kind.schema, kind.ty(), kind.gvk().clone()),
-        _ => rest.engine.meta_type(object.str_at(&["kind"]))?,
-    };
-    let raw = crate::pending::protobuf::encode(&object, schema, ty);
-    Ok(crate::pending::protobuf::envelope(&gvk, &raw).into())
-}
-
-/// The length of a protobuf message stands in front of it, so all items are at hand before the
-/// first byte is sent: they are shared with the cache, not copied.
-fn protobuf_list(
-    rest: &Rest<'_>,
-    form: &Form,
-    head: &ListHead,
-    items: crate::list::Items,
-) -> Result<Bytes, ApiError> {
-    let kind = rest.kind;
-    if form.shape == Shape::Object {
-        let raw: Vec<Bytes> = items.map(|entry| protobuf_slot(kind, &entry)).collect::<Result<_, _>>()?;
-        let gvk = kind.group_version().with_kind(&kind.facts.list_kind);
-        let (token, remaining) = (&head.continue_token, head.remaining);
-        return Ok(crate::pending::protobuf::list(&gvk, head.revision, token, remaining, &raw).into());
-    }
-    let json_form = Form { media: Media::Json, pretty: false, ..form.clone() };
-    let head = head.clone();
-    let json = list(rest, &json_form, Found { items, head })?.into_bytes().unwrap_or_default();
-    protobuf_of_json(rest, form, &json)
+    Ok(codec::yaml::emit(&value).into())
 }

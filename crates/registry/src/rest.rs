@@ -1,8 +1,12 @@
 //! From a request to the verb that answers it.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use bytes::Bytes;
+use codec::protobuf::Tables;
 use http::HeaderMap;
 use meta::{ApiError, GroupVersionKind, Query, RequestInfo, User, Warnings};
 use schema::{Schema, TypeId};
@@ -16,9 +20,23 @@ pub struct Engine {
     pub min_request_timeout: Duration,
     /// The types that every group shares: `DeleteOptions`, `Status`, `Table`, `Scale` ….
     pub schema: Arc<Schema>,
+    tables: OnceLock<Tables>,
 }
 
 impl Engine {
+    pub fn new(
+        admission: admission::Chain,
+        min_request_timeout: Duration,
+        schema: Arc<Schema>,
+    ) -> Arc<Self> {
+        Arc::new(Self { admission, min_request_timeout, schema, tables: OnceLock::new() })
+    }
+
+    /// How the types look in protobuf; worked out when the first client asks for it.
+    pub(crate) fn tables(&self) -> &Tables {
+        self.tables.get_or_init(|| Tables::new(&self.schema))
+    }
+
     /// A type of `meta.k8s.io/v1` by its kind.
     pub(crate) fn meta_type(
         &self,
@@ -32,7 +50,7 @@ impl Engine {
 
 /// One request for a resource, its body read.
 pub struct Rest<'a> {
-    pub engine: &'a Engine,
+    pub engine: &'a Arc<Engine>,
     pub kind: &'a Arc<Kind>,
     pub info: &'a RequestInfo,
     pub user: &'a User,

@@ -115,16 +115,16 @@ fn decode_scale(
         None => decode::body(rest, &expected),
         Some(patched) => {
             let json = meta::json::to_string(patched);
-            decode::decode(rest, crate::pending::negotiate::Media::Json, json.as_bytes(), &expected)
+            decode::decode(rest, codec::negotiate::MediaType::Json, json.as_bytes(), &expected)
         }
     }
 }
 
 fn answer(rest: &Rest<'_>, form: &Form, scale: &Value) -> Result<Answer, ApiError> {
-    let (schema, ty, gvk) = scale_type(rest)?;
+    let (schema, ty, _) = scale_type(rest)?;
     let mut json = Vec::new();
     codec::json::encode(scale, schema, ty, &mut json);
-    response::typed(form, 200, json.into(), (schema, ty, &gvk))
+    response::typed(rest, form, 200, json.into(), (schema, ty))
 }
 
 fn scale_type<'a>(

@@ -23,10 +23,8 @@ struct Term {
 
 impl Selection {
     pub(crate) fn read(rest: &Rest<'_>, options: &ListOptions) -> Result<Self, ApiError> {
-        let labels = LabelSelector::parse(&options.label_selector)
-            .map_err(ApiError::BadRequest)?;
-        let fields = FieldSelector::parse(&options.field_selector)
-            .map_err(ApiError::BadRequest)?;
+        let labels = LabelSelector::parse(&options.label_selector).map_err(ApiError::BadRequest)?;
+        let fields = FieldSelector::parse(&options.field_selector).map_err(ApiError::BadRequest)?;
         let mut terms = fields
             .requirements()
             .iter()

@@ -4,9 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use codec::scan::{self, FieldSet, Order};
-use meta::{ApiError, GroupResource, GroupVersionKind, Str, Value};
+use meta::{ApiError, GroupVersionKind, Str, Value};
 use schema::{Kind, Schema, TypeId};
-use store::{Backend, Cache, CacheOptions, Entry, Expect, KeyValue, Materialize, StoreError, Write};
+use store::{
+    Backend, Cache, CacheOptions, Entry, Expect, KeyValue, Materialize, StoreError, Write,
+};
 
 /// Shared by all served versions of a resource.
 pub struct Storage {
@@ -111,6 +113,20 @@ impl Storage {
     pub(crate) fn at_revision(&self, stored: &Bytes, revision: u64) -> Result<Bytes, ApiError> {
         let spliced = scan::splice(stored, revision, self.order, &FieldSet::new([]));
         Ok(spliced.map_err(ApiError::internal)?.0)
+    }
+
+    /// An object from the cache, which `fresh` first brings up to date.
+    pub async fn find(
+        &self,
+        namespace: &str,
+        name: &str,
+        fresh: bool,
+    ) -> Result<Option<Arc<Entry>>, ApiError> {
+        let key = self.key(namespace, name);
+        if fresh {
+            return Ok(self.cache.fresh().await.map_err(store_error)?.get(&key).cloned());
+        }
+        Ok(self.cache.get(&key))
     }
 
     /// The newest committed state, past the cache.

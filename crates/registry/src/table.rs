@@ -9,7 +9,7 @@ use store::Entry;
 use crate::{
     Kind, decode,
     list::ListHead,
-    response::{ItemWriter, META_V1, write_head, write_metadata_only},
+    response::{ItemWriter, META_V1, metadata_range, write_head, write_metadata_only},
 };
 
 /// What of the object a row carries.
@@ -84,8 +84,9 @@ pub(crate) fn of_object_with(
     json: &[u8],
     with_columns: bool,
 ) -> Result<Bytes, ApiError> {
-    let (start, end) = crate::pending::scan::metadata(json).map_err(ApiError::internal)?;
-    let revision = crate::pending::scan::resource_version(json).unwrap_or_default();
+    let metadata = &json[metadata_range(json)?];
+    let version = decode::tree(metadata)?;
+    let revision = version.str_at(&["resourceVersion"]).parse().unwrap_or_default();
     let mut out = Vec::with_capacity(json.len() / 2);
     write_head(&mut out, "Table", META_V1, &ListHead { revision, ..ListHead::default() });
     if with_columns {
@@ -94,7 +95,7 @@ pub(crate) fn of_object_with(
         out.extend_from_slice(b",\"columnDefinitions\":null");
     }
     out.extend_from_slice(b",\"rows\":[");
-    write_row(&mut out, kind, include, json, &json[start..end], Time::now());
+    write_row(&mut out, kind, include, json, metadata, Time::now());
     out.extend_from_slice(b"]}");
     Ok(out.into())
 }

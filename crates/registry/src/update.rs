@@ -188,7 +188,10 @@ fn check_version(rest: &Rest<'_>, object: &Value, current: &Current) -> Result<(
         let field = path("metadata").child("resourceVersion");
         errors.push(meta::field::FieldReason::Invalid, &field, message);
         // Compat: the kind in this message is the resource.
-        let kind = meta::GroupKind { group: kind.facts.kind.group.clone(), kind: kind.facts.plural.clone() };
+        let kind = meta::GroupKind {
+            group: kind.facts.kind.group.clone(),
+            kind: kind.facts.plural.clone(),
+        };
         return Err(ApiError::Invalid { kind, name: name.to_owned(), errors });
     }
     if given != 0 && given != current.revision {

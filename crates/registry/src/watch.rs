@@ -5,12 +5,12 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures_util::stream;
-use meta::{ApiError, Value};
-use store::{Entry, Event, EventKind, Snapshot, StoreError, Trigger, WatchItem, Watcher};
+use meta::ApiError;
+use store::{Event, EventKind, Snapshot, StoreError, Trigger, WatchItem, Watcher};
 use tokio::time::Instant;
 
 use crate::{
-    Answer, Kind, Payload, Storage,
+    Answer, Payload, Storage,
     frame::{self, Frames},
     get::storage,
     options::ListOptions,
@@ -21,7 +21,7 @@ use crate::{
 };
 
 pub(crate) async fn watch(rest: &Rest<'_>) -> Result<Answer, ApiError> {
-    let form = Form::negotiate(rest)?;
+    let form = Form::negotiate_stream(rest)?;
     let options = ListOptions::read(rest.query, true)?;
     let storage = storage(rest)?;
     let selection = Selection::read(rest, &options)?;
@@ -253,4 +253,3 @@ impl Watching {
 
 const PIECE_BYTES: usize = 64 * 1024;
 const INITIAL_ENTRIES: usize = 64;
-

@@ -49,11 +49,7 @@ pub struct Server {
 pub struct Chain(pub Arc<Server>);
 
 impl Handler for Chain {
-    fn handle(
-        &self,
-        request: Request<Incoming>,
-        peer: Arc<Peer>,
-    ) -> HandlerFuture {
+    fn handle(&self, request: Request<Incoming>, peer: Arc<Peer>) -> HandlerFuture {
         let server = self.0.clone();
         Box::pin(async move { handle(&server, request, peer).await })
     }
@@ -71,7 +67,11 @@ async fn handle(server: &Server, request: Request<Incoming>, peer: Arc<Peer>) ->
         Ok(Ok(response)) => response,
         Ok(Err(error)) => error_response(&error),
         Err(_) => {
-            tracing::error!(audit_id = cx.audit_id, path = cx.info.path, "request handler panicked");
+            tracing::error!(
+                audit_id = cx.audit_id,
+                path = cx.info.path,
+                "request handler panicked"
+            );
             server.metrics.panics.inc();
             error_response(&panicked(&cx))
         }
@@ -148,7 +148,9 @@ fn draining(_: crate::lifecycle::Draining) -> ApiError {
 
 fn panicked(cx: &Context) -> ApiError {
     let (verb, path) = (&cx.info.verb, &cx.info.path);
-    ApiError::Storage(format!("This request caused apiserver to panic. Look in the logs. {verb} {path}"))
+    ApiError::Storage(format!(
+        "This request caused apiserver to panic. Look in the logs. {verb} {path}"
+    ))
 }
 
 /// An error as its client gets it: a `Status`, or plain text where nobody knows the path.

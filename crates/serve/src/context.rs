@@ -19,7 +19,7 @@ pub struct Context {
     pub deadline: Option<tokio::time::Instant>,
     pub peer: Arc<Peer>,
     /// Released when the response body has been sent.
-    held: Vec<Box<dyn Any + Send>>,
+    held: Vec<Box<dyn Any + Send + Sync>>,
 }
 
 impl Context {
@@ -37,11 +37,11 @@ impl Context {
     }
 
     /// Keeps a guard until the answer's last byte is out, so that streams count as well.
-    pub fn hold(&mut self, guard: impl Any + Send) {
+    pub fn hold(&mut self, guard: impl Any + Send + Sync) {
         self.held.push(Box::new(guard));
     }
 
-    pub(crate) fn take_held(&mut self) -> Vec<Box<dyn Any + Send>> {
+    pub(crate) fn take_held(&mut self) -> Vec<Box<dyn Any + Send + Sync>> {
         std::mem::take(&mut self.held)
     }
 }

@@ -51,8 +51,7 @@ impl Delegates {
     }
 
     pub fn paths(&self) -> Vec<String> {
-        let mut paths: Vec<String> =
-            self.0.iter().flat_map(|delegate| delegate.paths()).collect();
+        let mut paths: Vec<String> = self.0.iter().flat_map(|delegate| delegate.paths()).collect();
         paths.sort();
         paths.dedup();
         paths

@@ -50,7 +50,9 @@ impl Delegate for Generic {
         let mut paths = self.health.paths();
         paths.extend(["/", "/index.html", "/metrics", "/version"].map(str::to_owned));
         if self.profiling {
-            paths.extend(["/debug/flags/v", "/debug/pprof", "/debug/pprof/profile"].map(str::to_owned));
+            paths.extend(
+                ["/debug/flags/v", "/debug/pprof", "/debug/pprof/profile"].map(str::to_owned),
+            );
         }
         paths
     }
@@ -74,9 +76,10 @@ impl Generic {
         Ok(Ok(match path {
             "/" | "/index.html" => json(self.render_index()),
             "/version" | "/version/" => json(self.version.clone()),
-            "/metrics" => {
-                text("text/plain; version=0.0.4; charset=utf-8; escaping=underscores", self.metrics.render())
-            }
+            "/metrics" => text(
+                "text/plain; version=0.0.4; charset=utf-8; escaping=underscores",
+                self.metrics.render(),
+            ),
             "/debug/flags/v" if self.profiling => return Ok(Ok(self.verbosity(request).await)),
             "/debug/pprof/profile" if self.profiling => {
                 let seconds = query.integer("seconds").ok().flatten().unwrap_or(30);
@@ -114,7 +117,10 @@ impl Generic {
         match number {
             Some(number) => {
                 (self.set_verbosity)(number);
-                text("text/plain; charset=utf-8", format!("successfully set klog.logging.verbosity to {number}"))
+                text(
+                    "text/plain; charset=utf-8",
+                    format!("successfully set klog.logging.verbosity to {number}"),
+                )
             }
             None => {
                 let mut response = text("text/plain; charset=utf-8", "not a number\n");

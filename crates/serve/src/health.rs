@@ -91,14 +91,17 @@ impl Health {
         if !matches!(endpoint, "healthz" | "livez" | "readyz") {
             return None;
         }
-        let shown: Vec<&Check> = self.checks.iter().filter(|check| shown(check, endpoint)).collect();
+        let shown: Vec<&Check> =
+            self.checks.iter().filter(|check| shown(check, endpoint)).collect();
         if name.is_empty() {
             return Some(self.all(endpoint, &shown, query));
         }
         let check = shown.into_iter().find(|check| check.name == name)?;
         Some(match self.judge(endpoint, check) {
             Ok(()) => text(StatusCode::OK, "ok"),
-            Err(why) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("internal server error: {why}\n")),
+            Err(why) => {
+                text(StatusCode::INTERNAL_SERVER_ERROR, format!("internal server error: {why}\n"))
+            }
         })
     }
 
@@ -195,7 +198,8 @@ mod tests {
     #[test]
     fn a_failing_check_fails_its_endpoint_and_keeps_its_reason() {
         let (health, hook) = health();
-        let failing = "500 [+]ping ok\n[-]poststarthook/start failed: reason withheld\nlivez check failed\n";
+        let failing =
+            "500 [+]ping ok\n[-]poststarthook/start failed: reason withheld\nlivez check failed\n";
         check(&health, "/livez", "", failing);
         check(&health, "/livez/ping", "", "200 ok");
         check(&health, "/livez/etcd-readiness", "", "none");

@@ -37,12 +37,31 @@ impl Metrics {
         let requests = counter(
             "apiserver_request_total",
             "Requests by verb, resource and HTTP code.",
-            &["code", "component", "dry_run", "group", "resource", "scope", "subresource", "verb", "version"],
+            &[
+                "code",
+                "component",
+                "dry_run",
+                "group",
+                "resource",
+                "scope",
+                "subresource",
+                "verb",
+                "version",
+            ],
         );
         let durations = HistogramVec::new(
             HistogramOpts::new("apiserver_request_duration_seconds", "Time to the answer's head.")
                 .buckets(DURATION_BUCKETS.to_vec()),
-            &["component", "dry_run", "group", "resource", "scope", "subresource", "verb", "version"],
+            &[
+                "component",
+                "dry_run",
+                "group",
+                "resource",
+                "scope",
+                "subresource",
+                "verb",
+                "version",
+            ],
         )
         .expect("valid names");
         registry.register(Box::new(durations.clone())).expect("registered once");
@@ -92,7 +111,8 @@ impl Metrics {
         let (scope, verb) = (scope(cx), verb(cx));
         let dry_run = "";
         let code = code.as_str();
-        let labels = [code, COMPONENT, dry_run, group, resource, scope, subresource, &verb, version];
+        let labels =
+            [code, COMPONENT, dry_run, group, resource, scope, subresource, &verb, version];
         self.requests.with_label_values(&labels).inc();
         // A watch's duration says nothing about the server.
         if !cx.info.is_long_running() {
@@ -113,8 +133,8 @@ const COMPONENT: &str = "apiserver";
 
 /// As upstream.
 const DURATION_BUCKETS: [f64; 22] = [
-    0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0,
-    15.0, 20.0, 30.0, 45.0,
+    0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0,
+    10.0, 15.0, 20.0, 30.0, 45.0,
 ];
 
 /// One request under way.
@@ -132,7 +152,8 @@ fn subject(cx: &Context) -> [&str; 4] {
         [&info.group, &info.version, &info.resource, &info.subresource]
     } else {
         // Paths are made up by clients: only known ones may become labels.
-        let known = ["/healthz", "/livez", "/readyz", "/metrics", "/version", "/openapi/v2", "/openapi/v3"];
+        let known =
+            ["/healthz", "/livez", "/readyz", "/metrics", "/version", "/openapi/v2", "/openapi/v3"];
         let path = known.iter().find(|known| **known == info.path).copied().unwrap_or_default();
         ["", "", "", path]
     }
@@ -154,9 +175,8 @@ fn scope(cx: &Context) -> &'static str {
 /// Upper case, and none that a client made up.
 fn verb(cx: &Context) -> String {
     match cx.info.verb.as_str() {
-        verb @ ("get" | "list" | "watch" | "patch" | "delete" | "deletecollection" | "proxy" | "head") => {
-            verb.to_ascii_uppercase()
-        }
+        verb @ ("get" | "list" | "watch" | "patch" | "delete" | "deletecollection" | "proxy"
+        | "head") => verb.to_ascii_uppercase(),
         "create" | "post" => "POST".to_owned(),
         "update" | "put" => "PUT".to_owned(),
         _ => "other".to_owned(),

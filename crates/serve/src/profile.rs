@@ -29,7 +29,10 @@ pub(crate) async fn cpu(seconds: i64) -> Result<Response<Body>, ApiError> {
     let mut response = Response::new(Body::full(encoded));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
-    headers.insert("content-disposition", HeaderValue::from_static("attachment; filename=\"profile\""));
+    headers.insert(
+        "content-disposition",
+        HeaderValue::from_static("attachment; filename=\"profile\""),
+    );
     Ok(response)
 }
 

@@ -13,12 +13,33 @@ pub(crate) enum TlsVersion {
     V13,
 }
 
+impl TlsVersion {
+    /// As the flag spells it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::V12 => "VersionTLS12",
+            Self::V13 => "VersionTLS13",
+        }
+    }
+}
+
 /// A key exchange that Pintle speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KeyExchange {
     P256,
     P384,
     X25519,
+}
+
+impl KeyExchange {
+    /// Its number in the TLS registry, as the flag spells it.
+    pub(crate) fn id(self) -> i32 {
+        match self {
+            Self::P256 => 23,
+            Self::P384 => 24,
+            Self::X25519 => 29,
+        }
+    }
 }
 
 /// The flags `--tls-min-version`, `--tls-cipher-suites` and `--tls-curve-preferences`.

@@ -113,8 +113,16 @@ mod tests {
             ("GET", "/api/v1/namespaces/a/pods", "list||v1|a|pods||"),
             ("GET", "/api/v1/namespaces/a/pods?watch=1", "watch||v1|a|pods||"),
             ("GET", "/api/v1/watch/namespaces/a/pods/p", "watch||v1|a|pods|p|"),
-            ("GET", "/apis/apps/v1/namespaces/a/deployments/d/scale", "get|apps|v1|a|deployments|d|scale"),
-            ("DELETE", "/apis/apps/v1/namespaces/a/deployments", "deletecollection|apps|v1|a|deployments||"),
+            (
+                "GET",
+                "/apis/apps/v1/namespaces/a/deployments/d/scale",
+                "get|apps|v1|a|deployments|d|scale",
+            ),
+            (
+                "DELETE",
+                "/apis/apps/v1/namespaces/a/deployments",
+                "deletecollection|apps|v1|a|deployments||",
+            ),
             ("GET", "/api/v1/pods?fieldSelector=metadata.name%3Dp", "list||v1||pods|p|"),
             ("GET", "/api/v1/pods?fieldSelector=metadata.name%3Da/b", "list||v1||pods||"),
             ("POST", "/api/v1/namespaces/a/pods/p/binding", "create||v1|a|pods|p|binding"),
@@ -123,7 +131,15 @@ mod tests {
         for (method, uri, expected) in cases {
             let method: Method = method.parse().unwrap();
             let info = request_info(&method, &uri.parse().unwrap()).unwrap();
-            let got = [&info.verb, &info.group, &info.version, &info.namespace, &info.resource, &info.name, &info.subresource];
+            let got = [
+                &info.verb,
+                &info.group,
+                &info.version,
+                &info.namespace,
+                &info.resource,
+                &info.name,
+                &info.subresource,
+            ];
             assert_eq!(got.map(Str::as_str).join("|"), expected, "{uri}");
             assert!(info.is_resource, "{uri}");
         }
@@ -133,7 +149,10 @@ mod tests {
     fn what_is_not_a_resource_keeps_its_method_as_verb() {
         for path in ["/", "/healthz", "/api", "/api/v1", "/apis/apps/v1", "/apis", "/x/y/z/w"] {
             let info = request_info(&Method::POST, &path.parse().unwrap()).unwrap();
-            assert_eq!((info.is_resource, info.verb.as_str(), info.path.as_str()), (false, "post", path));
+            assert_eq!(
+                (info.is_resource, info.verb.as_str(), info.path.as_str()),
+                (false, "post", path)
+            );
         }
     }
 }

@@ -1,0 +1,65 @@
+//! The loops that make a server behave like a cluster. They speak to the API like any client, in
+//! process, and know nothing of the store.
+
+mod bootstrap;
+mod namespaces;
+
+pub use bootstrap::{ensure, system_namespaces};
+pub use namespaces::{NamespaceController, Wake};
+
+use std::{future::Future, pin::Pin};
+
+use meta::{ApiError, GroupVersionResource, Value};
+
+pub type Pinned<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// What a loop needs of the API.
+pub trait Api: Send + Sync + 'static {
+    fn get<'a>(&'a self, target: &'a Target) -> Pinned<'a, Result<Value, ApiError>>;
+    fn list<'a>(&'a self, target: &'a Target) -> Pinned<'a, Result<Vec<Value>, ApiError>>;
+    fn create<'a>(
+        &'a self,
+        target: &'a Target,
+        object: &'a Value,
+    ) -> Pinned<'a, Result<Value, ApiError>>;
+    fn update<'a>(
+        &'a self,
+        target: &'a Target,
+        object: &'a Value,
+    ) -> Pinned<'a, Result<Value, ApiError>>;
+    fn delete_collection<'a>(&'a self, target: &'a Target) -> Pinned<'a, Result<(), ApiError>>;
+    /// The namespaced resources that can be listed and deleted, each once.
+    fn namespaced_resources(&self) -> Vec<GroupVersionResource>;
+}
+
+/// What a call is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Target {
+    pub gvr: GroupVersionResource,
+    pub namespace: String,
+    pub name: String,
+    pub subresource: &'static str,
+}
+
+impl Target {
+    pub fn cluster(group: &str, version: &str, resource: &str) -> Self {
+        let gvr = GroupVersionResource {
+            group: group.into(),
+            version: version.into(),
+            resource: resource.into(),
+        };
+        Self { gvr, ..Self::default() }
+    }
+
+    #[must_use]
+    pub fn named(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.name);
+        self
+    }
+
+    #[must_use]
+    pub fn in_namespace(mut self, namespace: &str) -> Self {
+        namespace.clone_into(&mut self.namespace);
+        self
+    }
+}

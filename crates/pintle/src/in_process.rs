@@ -1,0 +1,108 @@
+//! The seams between the rooms that only the binary knows both sides of: admission and controllers
+//! look at the server from inside.
+
+use std::{collections::HashSet, sync::Arc};
+
+use admission::{Lookup, Pinned};
+use controllers::{Target, Wake};
+use endpoints::Local;
+use meta::{ApiError, GroupVersionResource, Value};
+use registry::{Kind, Storage};
+use store::{Entry, WatchItem, Watcher};
+
+/// Namespaces, for admission.
+pub(crate) struct NamespaceLookup(pub(crate) Option<Arc<Storage>>);
+
+impl Lookup for NamespaceLookup {
+    fn namespace(&self, name: &str, fresh: bool) -> Pinned<'_, Result<Option<Value>, ApiError>> {
+        let name = name.to_owned();
+        Box::pin(async move {
+            let Some(storage) = &self.0 else { return Ok(None) };
+            let entry = storage.find("", &name, fresh).await?;
+            entry.as_deref().map(tree).transpose()
+        })
+    }
+}
+
+fn tree(entry: &Entry) -> Result<Value, ApiError> {
+    let options = codec::json::DecodeOptions { strict: false };
+    Ok(codec::json::decode_any(&entry.json, options).map_err(ApiError::internal)?.value)
+}
+
+/// The API, for controllers.
+pub(crate) struct Api {
+    pub(crate) local: Local,
+    pub(crate) kinds: Vec<Arc<Kind>>,
+}
+
+fn local(target: &Target) -> endpoints::Target<'_> {
+    endpoints::Target {
+        namespace: &target.namespace,
+        name: &target.name,
+        subresource: target.subresource,
+        ..endpoints::Target::from(&target.gvr)
+    }
+}
+
+impl controllers::Api for Api {
+    fn get<'a>(&'a self, target: &'a Target) -> Pinned<'a, Result<Value, ApiError>> {
+        Box::pin(async move { self.local.get(&local(target)).await })
+    }
+
+    fn list<'a>(&'a self, target: &'a Target) -> Pinned<'a, Result<Vec<Value>, ApiError>> {
+        Box::pin(async move { Ok(self.local.list(&local(target)).await?.0) })
+    }
+
+    fn create<'a>(
+        &'a self,
+        target: &'a Target,
+        object: &'a Value,
+    ) -> Pinned<'a, Result<Value, ApiError>> {
+        Box::pin(async move { self.local.create(&local(target), object).await })
+    }
+
+    fn update<'a>(
+        &'a self,
+        target: &'a Target,
+        object: &'a Value,
+    ) -> Pinned<'a, Result<Value, ApiError>> {
+        Box::pin(async move { self.local.update(&local(target), object).await })
+    }
+
+    fn delete_collection<'a>(&'a self, target: &'a Target) -> Pinned<'a, Result<(), ApiError>> {
+        Box::pin(async move { self.local.delete_collection(&local(target)).await.map(drop) })
+    }
+
+    fn namespaced_resources(&self) -> Vec<GroupVersionResource> {
+        let mut seen = HashSet::new();
+        let deletable = self.kinds.iter().filter(|kind| {
+            kind.namespaced() && kind.has_verb("list") && kind.has_verb("deletecollection")
+        });
+        // Two served versions of one stored resource are emptied once.
+        let once = deletable.filter(|kind| {
+            kind.storage.as_ref().is_some_and(|storage| seen.insert(storage.prefix.clone()))
+        });
+        once.map(|kind| kind.facts.group_version_resource()).collect()
+    }
+}
+
+/// Wakes the namespace controller when a namespace changes.
+pub(crate) struct NamespaceWake(Option<Watcher>);
+
+impl NamespaceWake {
+    pub(crate) fn new(namespaces: Option<&Arc<Kind>>) -> Self {
+        let storage = namespaces.and_then(|kind| kind.storage.clone());
+        Self(storage.and_then(|storage| storage.cache.watch(storage.cache.revision(), None).ok()))
+    }
+}
+
+impl Wake for NamespaceWake {
+    fn changed(&mut self) -> Pinned<'_, bool> {
+        Box::pin(async move {
+            match &mut self.0 {
+                None => false,
+                Some(watcher) => !matches!(watcher.next().await, WatchItem::Closed),
+            }
+        })
+    }
+}

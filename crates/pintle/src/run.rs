@@ -1,0 +1,344 @@
+//! From options to a running server, in the order in which things happen.
+
+use std::{io::Write as _, sync::Arc, time::SystemTime};
+
+use aggregator::{Aggregator, Documents, Served, local_api_service};
+use auth::{Authenticator, authn::token_file::TokenFile, authz::MastersOnly};
+use builtin::Definitions;
+use controllers::{NamespaceController, Target};
+use endpoints::{Kinds, Local, ResourceServer, Resources};
+use http::HeaderValue;
+use meta::Str;
+use registry::{Engine, Kind};
+use schema::ResourceFacts;
+use serve::{
+    Chain, Cors, Delegate, Delegates,
+    connection::Limits,
+    generic::Generic,
+    health::{Check, Health, Hook},
+    lifecycle::{InFlight, Lifecycle, ShutdownOptions, stop_signal},
+    listener::{Listener, Sharing},
+    metrics::Metrics,
+    pki::{Pki, ServerNames},
+    tls::{NamedCertKey, Tls, TlsOptions},
+};
+use store::{Backend, Embedded, EmbeddedOptions};
+
+use crate::{
+    in_process::{Api, NamespaceLookup, NamespaceWake},
+    logging::Verbosity,
+    options::Options,
+    storage_metrics,
+};
+
+/// Serves until a signal says stop. What goes wrong before that is returned in words.
+pub(crate) fn run(options: &Options, verbosity: Verbosity) -> Result<(), String> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| format!("cannot start the runtime: {error}"))?;
+    runtime.block_on(serve(options, verbosity))
+}
+
+async fn serve(options: &Options, verbosity: Verbosity) -> Result<(), String> {
+    // Asked for first: a signal that comes while starting is not lost.
+    let stop = stop_signal().map_err(|error| format!("cannot listen to signals: {error}"))?;
+    let store = Arc::new(open_store(options)?);
+    let backend: Arc<dyn Backend> = store.clone();
+    let pki = prepare_pki(options)?;
+    let tls = prepare_tls(options, &pki)?;
+
+    let definitions = Definitions::load();
+    let servers = Servers::build(options, definitions, &backend);
+    servers.ready().await;
+
+    let lifecycle = Arc::new(Lifecycle::default());
+    let hooks = Hooks::default();
+    let health = Arc::new(Health::new(checks(&hooks, &lifecycle), options.livez_grace_period));
+    let metrics = Metrics::new();
+    storage_metrics::register(&metrics.registry, &servers.all_kinds());
+    let in_flight = Arc::new(InFlight::default());
+    let server = chain(options, &servers, &health, &metrics, &in_flight, verbosity)?;
+
+    let address = std::net::SocketAddr::new(options.bind_address, options.secure_port);
+    let sharing =
+        Sharing { address: options.permit_address_sharing, port: options.permit_port_sharing };
+    let listener = Listener::bind(address, sharing)
+        .map_err(|error| format!("failed to listen on {address}: {error}"))?;
+    let bound = listener.address();
+    servers.publish(options, bound.port());
+    let limits = Limits { streams_max: options.http2_max_streams_per_connection, ..Limits::default() };
+    let listening = listener.serve(tls.clone(), Arc::new(Chain(server)), limits);
+    tokio::spawn(tls.follow_files(RELOAD_INTERVAL));
+
+    start_hooks(&servers, &hooks).await?;
+    announce(options, &pki, bound)?;
+
+    let shutdown = ShutdownOptions {
+        delay: options.shutdown_delay_duration,
+        send_retry_after: options.shutdown_send_retry_after,
+        watch_grace_period: options.shutdown_watch_termination_grace_period,
+        request_timeout: options.request_timeout,
+    };
+    lifecycle.run(&listening, &in_flight, &shutdown, stop, async {}, async {}).await;
+    store.close();
+    Ok(())
+}
+
+/// How often certificate files are looked at.
+const RELOAD_INTERVAL: std::time::Duration = std::time::Duration::from_secs(60);
+
+fn open_store(options: &Options) -> Result<Embedded, String> {
+    let store = EmbeddedOptions {
+        dir: options.data_dir.join("store"),
+        compact_every: options.compaction_interval,
+    };
+    Embedded::open(&store).map_err(|error| error.to_string())
+}
+
+fn prepare_pki(options: &Options) -> Result<Pki, String> {
+    let own = [options.bind_address, options.advertise_address];
+    let names = ServerNames::new(&own, options.kubernetes_service_ip);
+    Pki::ensure(&options.data_dir, &names, SystemTime::now()).map_err(|error| error.to_string())
+}
+
+fn prepare_tls(options: &Options, pki: &Pki) -> Result<Arc<Tls>, String> {
+    let (cert_file, key_file) = match &options.serving_cert {
+        Some(pair) => (pair.cert_file.clone(), pair.key_file.clone()),
+        None => (pki.serving_cert.clone(), pki.serving_key.clone()),
+    };
+    let tls = TlsOptions {
+        cert_file,
+        key_file,
+        sni: options.sni_certs.iter().map(sni).collect(),
+        // The admin of `admin.kubeconfig` is known by the own CA unless another one is given.
+        client_ca_file: Some(options.client_ca_file.clone().unwrap_or_else(|| pki.ca_cert.clone())),
+        request_header_ca_file: None,
+        min_version: options.tls_min_version.name().to_owned(),
+        cipher_suites: options.tls_cipher_suites.iter().map(|name| (*name).to_owned()).collect(),
+        curve_preferences: options.tls_key_exchanges.iter().map(|kx| kx.id()).collect(),
+        disable_http2: !options.http2,
+    };
+    Tls::new(&tls).map_err(|error| error.to_string())
+}
+
+fn sni(given: &crate::flags::NamedCertKey) -> NamedCertKey {
+    NamedCertKey {
+        cert_file: given.cert_file.clone().into(),
+        key_file: given.key_file.clone().into(),
+        names: given.names.clone(),
+    }
+}
+
+/// The three servers of the chain.
+struct Servers {
+    definitions: Definitions,
+    schema: Arc<schema::Schema>,
+    aggregator: Arc<Aggregator>,
+    /// The aggregator's own resources.
+    registration: Arc<Resources>,
+    builtin: Arc<Resources>,
+    extensions: Arc<Resources>,
+    kinds: Vec<Arc<Kind>>,
+}
+
+const REGISTRATION_GROUP: &str = "apiregistration.k8s.io";
+
+impl Servers {
+    fn build(options: &Options, mut definitions: Definitions, backend: &Arc<dyn Backend>) -> Self {
+        let schema = Arc::new(std::mem::take(&mut definitions.schema));
+        let served = |facts: &ResourceFacts| {
+            let gv = facts.group_version();
+            options.runtime_config.serves(&gv.group, &gv.version, &facts.plural, facts.on_by_default)
+        };
+        let kind_options =
+            builtin::Options { prefix: "/registry".to_owned(), event_ttl: options.event_ttl };
+        let kinds = builtin::kinds(&definitions, &schema, &served, backend, &kind_options);
+        let namespaces = kinds.iter().find(|kind| kind.gvk().kind == "Namespace");
+        let namespaces = namespaces.and_then(|kind| kind.storage.clone());
+        let lookup = Box::new(NamespaceLookup(namespaces));
+        let admission = admission::Chain::new(admission::order::plugins(), lookup);
+        let engine = Engine::new(admission, options.min_request_timeout, schema.clone());
+        let resources = |wanted: &dyn Fn(&str) -> bool| {
+            let kinds = kinds.iter().filter(|kind| wanted(&kind.gvk().group)).cloned();
+            Arc::new(Resources::new(engine.clone(), Kinds::new(kinds)))
+        };
+        let registration = resources(&|group| group == REGISTRATION_GROUP);
+        let extensions = resources(&|group| group == apiextensions::GROUP);
+        let builtin =
+            resources(&|group| group != REGISTRATION_GROUP && group != apiextensions::GROUP);
+        let aggregator = Aggregator::new(Documents::default());
+        Self { definitions, schema, aggregator, registration, builtin, extensions, kinds }
+    }
+
+    fn all_kinds(&self) -> Vec<Arc<Kind>> {
+        self.kinds.clone()
+    }
+
+    /// All caches have read what there is.
+    async fn ready(&self) {
+        for storage in self.kinds.iter().filter_map(|kind| kind.storage.as_ref()) {
+            storage.cache.ready().await;
+        }
+    }
+
+    /// The served group-versions with their resources, as discovery shows them.
+    fn served(&self) -> Vec<Served> {
+        let facts: Vec<Arc<ResourceFacts>> =
+            self.kinds.iter().map(|kind| Arc::new(kind.facts.clone())).collect();
+        let group_versions = self.definitions.group_versions.iter();
+        let served = group_versions.map(|group_version| Served::new(group_version, &facts));
+        served.filter(|served| !served.resources.is_empty()).collect()
+    }
+
+    fn publish(&self, options: &Options, port: u16) {
+        let address = format!("{}:{port}", options.external_hostname);
+        self.aggregator.replace(Documents::new(&self.served(), &self.schema, &address));
+    }
+
+    fn local(&self) -> Local {
+        Local::new(vec![self.registration.clone(), self.builtin.clone(), self.extensions.clone()])
+    }
+}
+
+fn chain(
+    options: &Options,
+    servers: &Servers,
+    health: &Arc<Health>,
+    metrics: &Arc<Metrics>,
+    in_flight: &Arc<InFlight>,
+    verbosity: Verbosity,
+) -> Result<Arc<serve::Server>, String> {
+    let aggregator = servers.aggregator.clone();
+    let health_paths = health.paths();
+    let index = move || {
+        let mut paths = aggregator.paths();
+        paths.extend(health_paths.iter().cloned());
+        paths.extend(["/metrics", "/version", "/openapi/v2", "/openapi/v3"].map(str::to_owned));
+        paths.sort();
+        paths
+    };
+    let generic = Generic {
+        health: health.clone(),
+        metrics: metrics.clone(),
+        version: options.version.json().into(),
+        index: Box::new(index),
+        profiling: options.profiling,
+        set_verbosity: Box::new(move |level| verbosity.set(level.unsigned_abs())),
+    };
+    let resources = |name, resources: &Arc<Resources>| -> Arc<dyn Delegate> {
+        Arc::new(ResourceServer { name, resources: resources.clone() })
+    };
+    let delegates = Delegates(vec![
+        Arc::new(generic),
+        // The aggregator: discovery of the whole, and its own APIServices.
+        servers.aggregator.clone(),
+        resources("kube-aggregator", &servers.registration),
+        resources("kube-apiserver", &servers.builtin),
+        // The end of the chain: what it doesn't serve is a 404.
+        resources("apiextensions-apiserver", &servers.extensions),
+    ]);
+    let tokens = match &options.token_auth_file {
+        None => None,
+        Some(file) => {
+            let text = std::fs::read_to_string(file)
+                .map_err(|error| format!("--token-auth-file {}: {error}", file.display()))?;
+            Some(TokenFile::parse(&text).map_err(|why| format!("--token-auth-file: {why}"))?)
+        }
+    };
+    let hsts = match options.strict_transport_security_directives.join("; ") {
+        none if none.is_empty() => None,
+        directives => Some(
+            HeaderValue::from_str(&directives)
+                .map_err(|_| "--strict-transport-security-directives: not a header".to_owned())?,
+        ),
+    };
+    Ok(Arc::new(serve::Server {
+        authenticator: Authenticator { tokens, anonymous: options.anonymous_auth },
+        authorizer: Box::new(MastersOnly),
+        delegates,
+        in_flight: in_flight.clone(),
+        metrics: metrics.clone(),
+        request_timeout: options.request_timeout,
+        cors: Cors::new(&options.cors_allowed_origins)?,
+        hsts,
+        goaway_chance: options.goaway_chance,
+    }))
+}
+
+/// The post-start hooks that are built.
+#[derive(Default)]
+struct Hooks {
+    system_namespaces: Hook,
+    autoregistration: Hook,
+}
+
+fn checks(hooks: &Hooks, lifecycle: &Arc<Lifecycle>) -> Vec<Check> {
+    let stopping = lifecycle.clone();
+    vec![
+        Check::new("ping", || Ok(())),
+        Check::new("log", || Ok(())),
+        hooks.system_namespaces.check("start-system-namespaces-controller"),
+        hooks.autoregistration.check("kube-apiserver-autoregistration"),
+        Check::new("shutdown", move || {
+            if stopping.shutdown_initiated.is_fired() {
+                Err("process is shutting down".to_owned())
+            } else {
+                Ok(())
+            }
+        })
+        .ready_only(),
+    ]
+}
+
+/// What a fresh server makes by itself, and the loops that go on from here.
+async fn start_hooks(servers: &Servers, hooks: &Hooks) -> Result<(), String> {
+    let api = Arc::new(Api { local: servers.local(), kinds: servers.kinds.clone() });
+    let failed = |error: meta::ApiError| format!("cannot make the first objects: {error}");
+    let namespaces = Target::cluster("", "v1", "namespaces");
+    let system = controllers::system_namespaces();
+    let made = system.iter().map(|object| controllers::ensure(&*api, &namespaces, object));
+    futures_util::future::try_join_all(made).await.map_err(failed)?;
+    hooks.system_namespaces.done();
+
+    let api_services = Target::cluster(REGISTRATION_GROUP, "v1", "apiservices");
+    let served = servers.served();
+    let local: Vec<_> = served
+        .iter()
+        .filter(|served| served.group_version.group != Str::new_static(REGISTRATION_GROUP))
+        .map(local_api_service)
+        .collect();
+    let made = local.iter().map(|object| controllers::ensure(&*api, &api_services, object));
+    futures_util::future::try_join_all(made).await.map_err(failed)?;
+    hooks.autoregistration.done();
+
+    let wake = NamespaceWake::new(servers.kinds.iter().find(|kind| kind.gvk().kind == "Namespace"));
+    tokio::spawn(NamespaceController { api }.run(wake));
+    Ok(())
+}
+
+/// The one line on standard output: where the server is, and what to type.
+fn announce(options: &Options, pki: &Pki, bound: std::net::SocketAddr) -> Result<(), String> {
+    let host = if bound.ip().is_unspecified() {
+        std::net::SocketAddr::new(options.advertise_address, bound.port())
+    } else {
+        bound
+    };
+    let url = format!("https://{host}");
+    let server_ca = match &options.serving_cert {
+        // Whoever made the given certificate vouches for it; the kubeconfig trusts it as it is.
+        Some(pair) => Some(
+            std::fs::read_to_string(&pair.cert_file)
+                .map_err(|error| format!("{}: {error}", pair.cert_file.display()))?,
+        ),
+        None => None,
+    };
+    let kubeconfig = pki
+        .write_admin_kubeconfig(&url, server_ca.as_deref())
+        .map_err(|error| error.to_string())?;
+    let line = format!("Ready at {url}; try: kubectl --kubeconfig {} get ns\n", kubeconfig.display());
+    let mut out = std::io::stdout().lock();
+    // Nobody may be reading; that is no reason to stop.
+    let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());
+    Ok(())
+}

@@ -1,0 +1,168 @@
+//! Protobuf answers: messages from the cache, put into their envelopes.
+
+use bytes::Bytes;
+use codec::protobuf;
+use meta::{ApiError, GroupVersionKind, Status};
+use store::Entry;
+
+use crate::{
+    Kind, Payload,
+    decode::tree,
+    kind::{SLOT_CONVERTED_PROTOBUF, SLOT_PROTOBUF},
+    list::ListHead,
+    rest::Engine,
+};
+
+/// The message of a cached object, without its envelope; made once.
+pub(crate) fn message(engine: &Engine, kind: &Kind, entry: &Entry) -> Bytes {
+    let slot = if kind.conversion.is_none() { SLOT_PROTOBUF } else { SLOT_CONVERTED_PROTOBUF };
+    let make = || {
+        let encoded = tree(&kind.view(entry)).and_then(|object| {
+            protobuf::encode(&object, engine.tables(), &kind.schema, kind.ty())
+                .map_err(ApiError::internal)
+        });
+        encoded.map(Bytes::from).unwrap_or_else(|error| {
+            tracing::error!(key = %entry.key, "cannot encode an object as protobuf: {error}");
+            Bytes::new()
+        })
+    };
+    entry.slot(slot, make).clone()
+}
+
+/// A message in its envelope.
+pub(crate) fn seal(gvk: &GroupVersionKind, message: &[u8]) -> Bytes {
+    protobuf::seal(&gvk.group_version().to_string(), &gvk.kind, message).into()
+}
+
+/// Any object of a built-in type, given as JSON that says its kind.
+pub(crate) fn seal_json(
+    engine: &Engine,
+    schema: &schema::Schema,
+    ty: schema::TypeId,
+    json: &[u8],
+) -> Result<Bytes, ApiError> {
+    let object = tree(json)?;
+    let sealed = protobuf::encode_object(&object, engine.tables(), schema, ty);
+    Ok(sealed.map_err(ApiError::internal)?.into())
+}
+
+pub(crate) fn status(engine: &Engine, status: &Status) -> Result<Bytes, ApiError> {
+    let (schema, ty, _) = engine.meta_type("Status")?;
+    seal_json(engine, schema, ty, &status.to_json())
+}
+
+/// A list. The length of a message stands in front of it, so all items have to be at hand before
+/// the first byte is sent; they are shared with the cache, and copied chunk by chunk.
+pub(crate) fn list(gvk: &GroupVersionKind, head: &ListHead, items: Vec<Bytes>) -> Payload {
+    let mut metadata = Vec::new();
+    // selfLink, resourceVersion and continue are written even when empty.
+    write_bytes(&mut metadata, 1, b"");
+    write_bytes(&mut metadata, 2, head.revision.to_string().as_bytes());
+    write_bytes(&mut metadata, 3, head.continue_token.as_bytes());
+    if let Some(remaining) = head.remaining {
+        write_varint(&mut metadata, 4 << 3);
+        write_varint(&mut metadata, remaining);
+    }
+    let item_bytes: usize = items.iter().map(|item| 1 + varint_len(item.len()) + item.len()).sum();
+    let raw_bytes = 1 + varint_len(metadata.len()) + metadata.len() + item_bytes;
+
+    let mut start = protobuf::PREFIX.to_vec();
+    let mut type_meta = Vec::new();
+    write_bytes(&mut type_meta, 1, gvk.group_version().to_string().as_bytes());
+    write_bytes(&mut type_meta, 2, gvk.kind.as_bytes());
+    write_bytes(&mut start, 1, &type_meta);
+    write_varint(&mut start, key(2));
+    write_varint(&mut start, raw_bytes as u64);
+    write_bytes(&mut start, 1, &metadata);
+    Payload::Chunks(Box::new(Chunks { start: Some(start), items: items.into_iter() }))
+}
+
+struct Chunks {
+    start: Option<Vec<u8>>,
+    items: std::vec::IntoIter<Bytes>,
+}
+
+const CHUNK_BYTES: usize = 128 * 1024;
+
+impl Iterator for Chunks {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        let (mut chunk, first) = match self.start.take() {
+            Some(start) => (start, true),
+            None => (Vec::new(), false),
+        };
+        if !first && self.items.len() == 0 {
+            return None;
+        }
+        while chunk.len() < CHUNK_BYTES {
+            let Some(item) = self.items.next() else { break };
+            if chunk.capacity() < CHUNK_BYTES {
+                chunk.reserve(CHUNK_BYTES + item.len());
+            }
+            write_bytes(&mut chunk, 2, &item);
+        }
+        if self.items.len() == 0 {
+            // contentEncoding and contentType, both empty.
+            write_bytes(&mut chunk, 3, b"");
+            write_bytes(&mut chunk, 4, b"");
+        }
+        Some(chunk.into())
+    }
+}
+
+fn key(tag: u64) -> u64 {
+    tag << 3 | 2
+}
+
+fn write_bytes(out: &mut Vec<u8>, tag: u64, bytes: &[u8]) {
+    write_varint(out, key(tag));
+    write_varint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+fn write_varint(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+fn varint_len(number: usize) -> usize {
+    (64 - (number as u64 | 1).leading_zeros() as usize).div_ceil(7)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_is_an_envelope_around_metadata_and_items() {
+        let head = ListHead { revision: 300, continue_token: "c".to_owned(), remaining: Some(7) };
+        let items = vec![Bytes::from(vec![1u8; 200]), Bytes::from_static(b"xyz")];
+        let gvk = GroupVersionKind::new("", "v1", "PodList");
+        let Payload::Chunks(chunks) = list(&gvk, &head, items) else { panic!("not chunks") };
+        let all: Vec<u8> = chunks.flatten().collect();
+        let envelope = protobuf::Envelope::open(&all).unwrap();
+        assert_eq!((envelope.api_version.as_str(), envelope.kind.as_str()), ("v1", "PodList"));
+        let mut expected = Vec::new();
+        write_bytes(&mut expected, 1, b"\x0a\x00\x12\x03300\x1a\x01c\x20\x07");
+        write_bytes(&mut expected, 2, &[1; 200]);
+        write_bytes(&mut expected, 2, b"xyz");
+        assert_eq!(envelope.raw, expected);
+    }
+
+    #[test]
+    fn an_empty_list_is_whole_too() {
+        let gvk = GroupVersionKind::new("", "v1", "PodList");
+        let Payload::Chunks(chunks) = list(&gvk, &ListHead::default(), Vec::new()) else {
+            panic!("not chunks")
+        };
+        let all: Vec<u8> = chunks.flatten().collect();
+        assert_eq!(
+            protobuf::Envelope::open(&all).unwrap().raw,
+            b"\x0a\x07\x0a\x00\x12\x010\x1a\x00"
+        );
+    }
+}
