@@ -73,8 +73,9 @@ pub(crate) fn joined(object: &Value, path: &[&str]) -> String {
 pub(crate) fn labels(object: &Value, path: &[&str]) -> Cell {
     let labels = object.at(path).and_then(Value::as_object);
     let labels = labels.into_iter().flat_map(meta::Map::iter);
-    let mut pairs: Vec<String> =
-        labels.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default())).collect();
+    let mut pairs: Vec<String> = labels
+        .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
+        .collect();
     if pairs.is_empty() {
         return NONE.into();
     }
@@ -144,7 +145,11 @@ pub(crate) fn is_being_deleted(object: &Value) -> bool {
 pub(crate) fn name_or_default(object: &Value, annotations: &[&str]) -> Cell {
     let name = object.str_at(&["metadata", "name"]);
     let is_default = |key: &&str| object.str_at(&["metadata", "annotations", key]) == "true";
-    if annotations.iter().any(is_default) { format!("{name} (default)").into() } else { name.into() }
+    if annotations.iter().any(is_default) {
+        format!("{name} (default)").into()
+    } else {
+        name.into()
+    }
 }
 
 /// `deployment.apps`: a kind or resource with its group, in lower case.
@@ -162,7 +167,8 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_counted() {
         let texts: Vec<String> = ["a", "b", "c", "d", "e"].map(str::to_owned).to_vec();
-        let cases = [(0, ""), (1, "a"), (3, "a,b,c"), (4, "a,b,c + 1 more..."), (5, "a,b,c + 2 more...")];
+        let cases =
+            [(0, ""), (1, "a"), (3, "a,b,c"), (4, "a,b,c + 1 more..."), (5, "a,b,c + 2 more...")];
         for (len, expected) in cases {
             assert_eq!(with_more(&texts[..len], SHOWN_MAX, ","), expected);
         }

@@ -8,20 +8,53 @@ use std::sync::Arc;
 use registry::{Plain, Strategy};
 
 use crate::{
+    admissionregistration::{
+        mutating_admission_policy::MutatingAdmissionPolicy, policy_binding::PolicyBinding,
+        validating_admission_policy::ValidatingAdmissionPolicy,
+        webhook_configuration::WebhookConfiguration,
+    },
+    apiregistration::api_service::ApiService,
+    apiserverinternal::storage_version::StorageVersion,
     apps::{
         controller_revision::ControllerRevision, daemon_set::DaemonSet, deployment::Deployment,
         replica_set::ReplicaSet, stateful_set::StatefulSet,
     },
     autoscaling::horizontal_pod_autoscaler::HorizontalPodAutoscaler,
     batch::{cron_job::CronJob, job::Job},
-    core::{
-        component_status::ComponentStatus, config_map::ConfigMap, endpoints::Endpoints, event::Event,
-        namespace::Namespace, node::Node, persistent_volume::PersistentVolume,
-        persistent_volume_claim::PersistentVolumeClaim, pod::Pod, pod_template::PodTemplate,
-        replication_controller::ReplicationController, resource_quota::ResourceQuota, secret::Secret,
-        service::Service, service_account::ServiceAccount,
+    certificates::{
+        certificate_signing_request::CertificateSigningRequest,
+        cluster_trust_bundle::ClusterTrustBundle, pod_certificate_request::PodCertificateRequest,
     },
+    coordination::{lease::Lease, lease_candidate::LeaseCandidate},
+    core::{
+        component_status::ComponentStatus, config_map::ConfigMap, endpoints::Endpoints,
+        event::Event, namespace::Namespace, node::Node, persistent_volume::PersistentVolume,
+        persistent_volume_claim::PersistentVolumeClaim, pod::Pod, pod_template::PodTemplate,
+        replication_controller::ReplicationController, resource_quota::ResourceQuota,
+        secret::Secret, service::Service, service_account::ServiceAccount,
+    },
+    discovery::endpoint_slice::EndpointSlice,
+    flowcontrol::{
+        flow_schema::FlowSchema, priority_level_configuration::PriorityLevelConfiguration,
+    },
+    networking::{
+        ingress::Ingress, ingress_class::IngressClass, ip_address::IpAddress,
+        network_policy::NetworkPolicy, service_cidr::ServiceCidr,
+    },
+    node::runtime_class::RuntimeClass,
     policy::pod_disruption_budget::PodDisruptionBudget,
+    rbac::binding::Binding,
+    resource::{
+        device_class::DeviceClass, device_taint_rule::DeviceTaintRule,
+        resource_claim::ResourceClaim, resource_claim_template::ResourceClaimTemplate,
+        resource_pool_status_request::ResourcePoolStatusRequest, resource_slice::ResourceSlice,
+    },
+    scheduling::{pod_group::PodGroup, priority_class::PriorityClass, workload::Workload},
+    storage::{
+        csi_driver::CsiDriver, csi_node::CsiNode, storage_class::StorageClass,
+        volume_attachment::VolumeAttachment, volume_attributes_class::VolumeAttributesClass,
+    },
+    storagemigration::storage_version_migration::StorageVersionMigration,
 };
 
 pub(crate) fn of(group: &str, kind: &str) -> Arc<dyn Strategy> {
@@ -49,7 +82,56 @@ pub(crate) fn of(group: &str, kind: &str) -> Arc<dyn Strategy> {
         ("autoscaling", "HorizontalPodAutoscaler") => Arc::new(HorizontalPodAutoscaler),
         ("batch", "CronJob") => Arc::new(CronJob),
         ("batch", "Job") => Arc::new(Job),
+        ("admissionregistration.k8s.io", kind) => admission(kind),
+        ("apiregistration.k8s.io", "APIService") => Arc::new(ApiService),
+        ("certificates.k8s.io", "CertificateSigningRequest") => Arc::new(CertificateSigningRequest),
+        ("certificates.k8s.io", "ClusterTrustBundle") => Arc::new(ClusterTrustBundle),
+        ("certificates.k8s.io", "PodCertificateRequest") => Arc::new(PodCertificateRequest),
+        ("coordination.k8s.io", "Lease") => Arc::new(Lease),
+        ("coordination.k8s.io", "LeaseCandidate") => Arc::new(LeaseCandidate),
+        ("discovery.k8s.io", "EndpointSlice") => Arc::new(EndpointSlice),
+        ("flowcontrol.apiserver.k8s.io", "FlowSchema") => Arc::new(FlowSchema),
+        ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration") => {
+            Arc::new(PriorityLevelConfiguration)
+        }
+        ("internal.apiserver.k8s.io", "StorageVersion") => Arc::new(StorageVersion),
+        ("networking.k8s.io", "IPAddress") => Arc::new(IpAddress),
+        ("networking.k8s.io", "Ingress") => Arc::new(Ingress),
+        ("networking.k8s.io", "IngressClass") => Arc::new(IngressClass),
+        ("networking.k8s.io", "NetworkPolicy") => Arc::new(NetworkPolicy),
+        ("networking.k8s.io", "ServiceCIDR") => Arc::new(ServiceCidr),
+        ("node.k8s.io", "RuntimeClass") => Arc::new(RuntimeClass),
         ("policy", "PodDisruptionBudget") => Arc::new(PodDisruptionBudget),
+        ("rbac.authorization.k8s.io", "ClusterRoleBinding" | "RoleBinding") => Arc::new(Binding),
+        ("resource.k8s.io", "DeviceClass") => Arc::new(DeviceClass),
+        ("resource.k8s.io", "DeviceTaintRule") => Arc::new(DeviceTaintRule),
+        ("resource.k8s.io", "ResourceClaim") => Arc::new(ResourceClaim),
+        ("resource.k8s.io", "ResourceClaimTemplate") => Arc::new(ResourceClaimTemplate),
+        ("resource.k8s.io", "ResourcePoolStatusRequest") => Arc::new(ResourcePoolStatusRequest),
+        ("resource.k8s.io", "ResourceSlice") => Arc::new(ResourceSlice),
+        ("scheduling.k8s.io", "PodGroup") => Arc::new(PodGroup),
+        ("scheduling.k8s.io", "PriorityClass") => Arc::new(PriorityClass),
+        ("scheduling.k8s.io", "Workload") => Arc::new(Workload),
+        ("storage.k8s.io", "CSIDriver") => Arc::new(CsiDriver),
+        ("storage.k8s.io", "CSINode") => Arc::new(CsiNode),
+        ("storage.k8s.io", "StorageClass") => Arc::new(StorageClass),
+        ("storage.k8s.io", "VolumeAttachment") => Arc::new(VolumeAttachment),
+        ("storage.k8s.io", "VolumeAttributesClass") => Arc::new(VolumeAttributesClass),
+        ("storagemigration.k8s.io", "StorageVersionMigration") => Arc::new(StorageVersionMigration),
+        _ => Arc::new(Plain),
+    }
+}
+
+fn admission(kind: &str) -> Arc<dyn Strategy> {
+    match kind {
+        "MutatingAdmissionPolicy" => Arc::new(MutatingAdmissionPolicy),
+        "ValidatingAdmissionPolicy" => Arc::new(ValidatingAdmissionPolicy),
+        "MutatingAdmissionPolicyBinding" | "ValidatingAdmissionPolicyBinding" => {
+            Arc::new(PolicyBinding)
+        }
+        "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration" => {
+            Arc::new(WebhookConfiguration)
+        }
         _ => Arc::new(Plain),
     }
 }

@@ -14,9 +14,13 @@ impl Strategy for DaemonSet {
             Column::integer("Desired", |set, _| number(set, &["status", "desiredNumberScheduled"])),
             Column::integer("Current", |set, _| number(set, &["status", "currentNumberScheduled"])),
             Column::integer("Ready", |set, _| number(set, &["status", "numberReady"])),
-            Column::integer("Up-to-date", |set, _| number(set, &["status", "updatedNumberScheduled"])),
+            Column::integer("Up-to-date", |set, _| {
+                number(set, &["status", "updatedNumberScheduled"])
+            }),
             Column::integer("Available", |set, _| number(set, &["status", "numberAvailable"])),
-            Column::new("Node Selector", |set, _| labels(set, &["spec", "template", "spec", "nodeSelector"])),
+            Column::new("Node Selector", |set, _| {
+                labels(set, &["spec", "template", "spec", "nodeSelector"])
+            }),
             Column::AGE,
             Column::new("Containers", |set, _| of_containers(set, CONTAINERS, "name")).wide(),
             Column::new("Images", |set, _| of_containers(set, CONTAINERS, "image")).wide(),

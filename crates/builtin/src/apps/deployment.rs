@@ -12,12 +12,22 @@ impl Strategy for Deployment {
     fn columns(&self) -> Vec<Column> {
         vec![
             Column::NAME,
-            Column::new("Ready", |d, _| ratio(d, &["status", "readyReplicas"], &["spec", "replicas"])),
-            Column::new("Up-to-date", |deployment, _| number(deployment, &["status", "updatedReplicas"])),
-            Column::new("Available", |deployment, _| number(deployment, &["status", "availableReplicas"])),
+            Column::new("Ready", |d, _| {
+                ratio(d, &["status", "readyReplicas"], &["spec", "replicas"])
+            }),
+            Column::new("Up-to-date", |deployment, _| {
+                number(deployment, &["status", "updatedReplicas"])
+            }),
+            Column::new("Available", |deployment, _| {
+                number(deployment, &["status", "availableReplicas"])
+            }),
             Column::AGE,
-            Column::new("Containers", |deployment, _| of_containers(deployment, CONTAINERS, "name")).wide(),
-            Column::new("Images", |deployment, _| of_containers(deployment, CONTAINERS, "image")).wide(),
+            Column::new("Containers", |deployment, _| {
+                of_containers(deployment, CONTAINERS, "name")
+            })
+            .wide(),
+            Column::new("Images", |deployment, _| of_containers(deployment, CONTAINERS, "image"))
+                .wide(),
             Column::new("Selector", |deployment, _| selector(deployment).into()).wide(),
         ]
     }

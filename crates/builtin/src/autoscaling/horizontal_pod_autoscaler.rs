@@ -98,7 +98,8 @@ fn resource(spec: &Value, status: &Value, source: &str) -> String {
         let current = current.map_or(UNKNOWN, |now| value(now, "averageValue"));
         return format!("{name}: {current}/{}", value(target, "averageValue"));
     }
-    let percent = |value: &Value| value.i64_at(&["averageUtilization"]).map(|used| format!("{used}%"));
+    let percent =
+        |value: &Value| value.i64_at(&["averageUtilization"]).map(|used| format!("{used}%"));
     let current = current.and_then(percent).unwrap_or_else(|| UNKNOWN.to_owned());
     let target = percent(target).unwrap_or_else(|| "<auto>".to_owned());
     format!("{name}: {current}/{target}")

@@ -21,7 +21,10 @@ impl Strategy for CronJob {
             Column::AGE,
             Column::new("Containers", |cron, _| of_containers(cron, CONTAINERS, "name")).wide(),
             Column::new("Images", |cron, _| of_containers(cron, CONTAINERS, "image")).wide(),
-            Column::new("Selector", |cron, _| selector(cron, &["spec", "jobTemplate", "spec", "selector"])).wide(),
+            Column::new("Selector", |cron, _| {
+                selector(cron, &["spec", "jobTemplate", "spec", "selector"])
+            })
+            .wide(),
         ]
     }
 }

@@ -51,7 +51,6 @@ fn completions(job: &Value) -> String {
 /// How long it took, or has been running so far; empty before it starts.
 fn duration(job: &Value, now: Time) -> String {
     let time = |field| Time::parse(job.str_at(&["status", field])).ok();
-    time("startTime").map_or(String::new(), |start| {
-        time("completionTime").unwrap_or(now).since(start).human()
-    })
+    time("startTime")
+        .map_or(String::new(), |start| time("completionTime").unwrap_or(now).since(start).human())
 }

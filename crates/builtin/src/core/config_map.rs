@@ -10,7 +10,9 @@ impl Strategy for ConfigMap {
     fn columns(&self) -> Vec<Column> {
         vec![
             Column::NAME,
-            Column::new("Data", |map, _| Cell::Integer(keys(map, &["data"]) + keys(map, &["binaryData"]))),
+            Column::new("Data", |map, _| {
+                Cell::Integer(keys(map, &["data"]) + keys(map, &["binaryData"]))
+            }),
             Column::AGE,
         ]
     }

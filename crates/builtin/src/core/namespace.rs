@@ -61,7 +61,9 @@ impl Strategy for Namespace {
     fn columns(&self) -> Vec<Column> {
         vec![
             Column::NAME,
-            Column::new("Status", |namespace, _| Cell::text(namespace.str_at(&["status", "phase"]))),
+            Column::new("Status", |namespace, _| {
+                Cell::text(namespace.str_at(&["status", "phase"]))
+            }),
             Column::AGE,
         ]
     }

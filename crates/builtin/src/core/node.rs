@@ -19,7 +19,8 @@ impl Strategy for Node {
             Column::new("External-IP", |node, _| address(node, "ExternalIP")).wide(),
             Column::new("OS-Image", |node, _| info(node, "osImage")).wide(),
             Column::new("Kernel-Version", |node, _| kernel(node).into()).wide(),
-            Column::new("Container-Runtime", |node, _| info(node, "containerRuntimeVersion")).wide(),
+            Column::new("Container-Runtime", |node, _| info(node, "containerRuntimeVersion"))
+                .wide(),
         ]
     }
 }

@@ -12,9 +12,15 @@ impl Strategy for PersistentVolume {
     fn columns(&self) -> Vec<Column> {
         vec![
             Column::NAME,
-            Column::new("Capacity", |volume, _| quantity(volume, &["spec", "capacity", "storage"]).into()),
-            Column::new("Access Modes", |volume, _| access_modes(volume, &["spec", "accessModes"]).into()),
-            Column::new("Reclaim Policy", |volume, _| text(volume, &["spec", "persistentVolumeReclaimPolicy"])),
+            Column::new("Capacity", |volume, _| {
+                quantity(volume, &["spec", "capacity", "storage"]).into()
+            }),
+            Column::new("Access Modes", |volume, _| {
+                access_modes(volume, &["spec", "accessModes"]).into()
+            }),
+            Column::new("Reclaim Policy", |volume, _| {
+                text(volume, &["spec", "persistentVolumeReclaimPolicy"])
+            }),
             Column::new("Status", |volume, _| phase(volume)),
             Column::new("Claim", |volume, _| claim(volume)),
             Column::new("StorageClass", |volume, _| class(volume)),
@@ -23,7 +29,8 @@ impl Strategy for PersistentVolume {
             }),
             Column::new("Reason", |volume, _| text(volume, &["status", "reason"])),
             Column::AGE,
-            Column::new("VolumeMode", |volume, _| text_or(volume, &["spec", "volumeMode"], UNSET)).wide(),
+            Column::new("VolumeMode", |volume, _| text_or(volume, &["spec", "volumeMode"], UNSET))
+                .wide(),
         ]
     }
 }

@@ -21,7 +21,8 @@ impl Strategy for PersistentVolumeClaim {
                 text_or(claim, &["spec", "volumeAttributesClassName"], UNSET)
             }),
             Column::AGE,
-            Column::new("VolumeMode", |claim, _| text_or(claim, &["spec", "volumeMode"], UNSET)).wide(),
+            Column::new("VolumeMode", |claim, _| text_or(claim, &["spec", "volumeMode"], UNSET))
+                .wide(),
         ]
     }
 }
@@ -31,10 +32,15 @@ fn has_volume(claim: &Value) -> bool {
 }
 
 fn capacity(claim: &Value, _now: Time) -> Cell {
-    let capacity = if has_volume(claim) { quantity(claim, &["status", "capacity", "storage"]) } else { "" };
+    let capacity =
+        if has_volume(claim) { quantity(claim, &["status", "capacity", "storage"]) } else { "" };
     capacity.into()
 }
 
 fn modes(claim: &Value, _now: Time) -> Cell {
-    if has_volume(claim) { access_modes(claim, &["status", "accessModes"]).into() } else { "".into() }
+    if has_volume(claim) {
+        access_modes(claim, &["status", "accessModes"]).into()
+    } else {
+        "".into()
+    }
 }

@@ -30,12 +30,15 @@ impl Strategy for Pod {
         vec![
             Column::NAME,
             Column::new("Ready", |pod, now| summary(pod, now).ready.into()),
-            Column::new("Status", |pod, now| summary(pod, now).status.into()),
+            Column::new("Status", |pod, now| Cell::Text(summary(pod, now).status)),
             Column::new("Restarts", |pod, now| summary(pod, now).restarts.into()),
             Column::AGE,
             Column::new("IP", |pod, _| ip(pod)).wide(),
             Column::new("Node", |pod, _| filled_or(pod, &["spec", "nodeName"], NONE)).wide(),
-            Column::new("Nominated Node", |pod, _| filled_or(pod, &["status", "nominatedNodeName"], NONE)).wide(),
+            Column::new("Nominated Node", |pod, _| {
+                filled_or(pod, &["status", "nominatedNodeName"], NONE)
+            })
+            .wide(),
             Column::new("Readiness Gates", |pod, _| readiness_gates(pod).into()).wide(),
         ]
     }
@@ -46,7 +49,9 @@ impl Strategy for Pod {
             "Failed" => ("Failed", "The pod failed."),
             _ => return Vec::new(),
         };
-        vec![value!({"type": "Completed", "status": "True", "reason": (reason), "message": (message)})]
+        vec![
+            value!({"type": "Completed", "status": "True", "reason": (reason), "message": (message)}),
+        ]
     }
 }
 

@@ -14,7 +14,9 @@ impl Strategy for PodTemplate {
             Column::NAME,
             Column::new("Containers", |template, _| of_containers(template, CONTAINERS, "name")),
             Column::new("Images", |template, _| of_containers(template, CONTAINERS, "image")),
-            Column::new("Pod Labels", |template, _| labels(template, &["template", "metadata", "labels"])),
+            Column::new("Pod Labels", |template, _| {
+                labels(template, &["template", "metadata", "labels"])
+            }),
         ]
     }
 }

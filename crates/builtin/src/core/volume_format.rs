@@ -18,7 +18,8 @@ const ACCESS_MODES: [(&str, &str); 4] = [
 /// The short names of access modes, each once, in the order of the table.
 pub(crate) fn access_modes(object: &Value, path: &[&str]) -> String {
     let modes = object.items_at(path);
-    let present = ACCESS_MODES.iter().filter(|(mode, _)| modes.iter().any(|m| m.as_str() == Some(*mode)));
+    let present =
+        ACCESS_MODES.iter().filter(|(mode, _)| modes.iter().any(|m| m.as_str() == Some(*mode)));
     let short: Vec<&str> = present.map(|(_, short)| *short).collect();
     short.join(",")
 }

@@ -12,8 +12,12 @@ impl Strategy for PodDisruptionBudget {
         vec![
             Column::NAME,
             Column::new("Min Available", |budget, _| int_or_percent(budget, "minAvailable").into()),
-            Column::new("Max Unavailable", |budget, _| int_or_percent(budget, "maxUnavailable").into()),
-            Column::integer("Allowed Disruptions", |b, _| number(b, &["status", "disruptionsAllowed"])),
+            Column::new("Max Unavailable", |budget, _| {
+                int_or_percent(budget, "maxUnavailable").into()
+            }),
+            Column::integer("Allowed Disruptions", |b, _| {
+                number(b, &["status", "disruptionsAllowed"])
+            }),
             Column::AGE,
         ]
     }

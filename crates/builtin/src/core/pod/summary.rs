@@ -1,7 +1,7 @@
 //! What `kubectl get pods` says about a pod: how many containers are ready, what state it is in, and how
 //! often its containers were restarted. All three come from one walk over the containers.
 
-use meta::{Value, time::Time};
+use meta::{Str, Value, time::Time};
 
 use crate::format::{condition_is_true, is_being_deleted};
 
@@ -9,7 +9,7 @@ pub(super) struct Summary {
     /// `1/2`
     pub ready: String,
     /// A phase, or the reason that says more: `CrashLoopBackOff`, `Init:0/2`, `Terminating`.
-    pub status: String,
+    pub status: Str,
     /// `3 (5m ago)`
     pub restarts: String,
 }
@@ -22,9 +22,9 @@ pub(super) fn summary(pod: &Value, now: Time) -> Summary {
     }
     if is_being_deleted(pod) {
         if pod.str_at(&["status", "reason"]) == "NodeLost" {
-            walk.status = "Unknown".to_owned();
+            walk.status = Str::new_static("Unknown");
         } else if !matches!(pod.str_at(&["status", "phase"]), "Succeeded" | "Failed") {
-            walk.status = "Terminating".to_owned();
+            walk.status = Str::new_static("Terminating");
         }
     }
     Summary {
@@ -36,7 +36,7 @@ pub(super) fn summary(pod: &Value, now: Time) -> Summary {
 
 struct Walk<'a> {
     pod: &'a Value,
-    status: String,
+    status: Str,
     ready: usize,
     total: usize,
     restarts: Restarts,
@@ -50,7 +50,7 @@ impl<'a> Walk<'a> {
         let sidecars = sidecars.filter(|container| is_sidecar(container)).count();
         Self {
             pod,
-            status: pod_reason(pod).to_owned(),
+            status: Str::new(pod_reason(pod)),
             ready: 0,
             total: pod.items_at(&["spec", "containers"]).len() + sidecars,
             restarts: Restarts::default(),
@@ -84,7 +84,7 @@ impl<'a> Walk<'a> {
                 None if !matches!(waiting, "" | "PodInitializing") => waiting.to_owned(),
                 None => format!("{at}/{}", specs.len()),
             };
-            self.status = format!("Init:{why}");
+            self.status = format!("Init:{why}").into();
             return true;
         }
         false
@@ -98,9 +98,9 @@ impl<'a> Walk<'a> {
             self.restarts.add(container);
             let waiting = container.str_at(&["state", "waiting", "reason"]);
             if !waiting.is_empty() {
-                self.status = waiting.to_owned();
+                self.status = Str::new(waiting);
             } else if let Some(terminated) = state(container, "terminated") {
-                self.status = end(terminated);
+                self.status = end(terminated).into();
                 if exit_code(terminated) != 0 {
                     failure = Some(self.status.clone());
                 }
@@ -112,11 +112,11 @@ impl<'a> Walk<'a> {
         // One container that is done does not make the pod done.
         if self.status == "Completed" {
             if running && condition_is_ready(self.pod) {
-                self.status = "Running".to_owned();
+                self.status = Str::new_static("Running");
             } else if let Some(failure) = failure {
                 self.status = failure;
             } else if running {
-                self.status = "NotReady".to_owned();
+                self.status = Str::new_static("NotReady");
             }
         }
     }
@@ -124,7 +124,8 @@ impl<'a> Walk<'a> {
 
 fn pod_reason(pod: &Value) -> &str {
     let conditions = pod.items_at(&["status", "conditions"]).iter();
-    let mut scheduled = conditions.filter(|condition| condition.str_at(&["type"]) == "PodScheduled");
+    let mut scheduled =
+        conditions.filter(|condition| condition.str_at(&["type"]) == "PodScheduled");
     if scheduled.any(|condition| condition.str_at(&["reason"]) == GATED) {
         return GATED;
     }
@@ -172,7 +173,8 @@ struct Restarts {
 
 impl Restarts {
     fn add(&mut self, container: &Value) {
-        self.count = self.count.saturating_add(container.i64_at(&["restartCount"]).unwrap_or_default());
+        self.count =
+            self.count.saturating_add(container.i64_at(&["restartCount"]).unwrap_or_default());
         let ended = container.str_at(&["lastState", "terminated", "finishedAt"]);
         let ended = Time::parse(ended).ok().filter(|time| !time.is_zero());
         self.last = self.last.max(ended);

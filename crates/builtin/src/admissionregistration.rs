@@ -1,0 +1,7 @@
+//! The group `admissionregistration.k8s.io`.
+
+pub(crate) mod mutating_admission_policy;
+pub(crate) mod policy_binding;
+mod policy_format;
+pub(crate) mod validating_admission_policy;
+pub(crate) mod webhook_configuration;

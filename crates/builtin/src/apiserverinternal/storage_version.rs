@@ -1,0 +1,32 @@
+//! Which versions the API servers store a resource in.
+
+use meta::Value;
+use registry::{Column, Strategy};
+
+use crate::format::{SHOWN_MAX, UNSET, text_or, with_more};
+
+pub(crate) struct StorageVersion;
+
+impl Strategy for StorageVersion {
+    fn columns(&self) -> Vec<Column> {
+        vec![
+            Column::NAME,
+            Column::new("CommonEncodingVersion", |version, _| {
+                text_or(version, &["status", "commonEncodingVersion"], UNSET)
+            }),
+            Column::new("StorageVersions", |version, _| by_server(version).into()),
+            Column::AGE,
+        ]
+    }
+}
+
+/// `kube-apiserver-1234=apps/v1`
+fn by_server(version: &Value) -> String {
+    let servers = version.items_at(&["status", "storageVersions"]).iter();
+    let servers: Vec<String> = servers
+        .map(|server| {
+            format!("{}={}", server.str_at(&["apiServerID"]), server.str_at(&["encodingVersion"]))
+        })
+        .collect();
+    if servers.is_empty() { UNSET.to_owned() } else { with_more(&servers, SHOWN_MAX, ",") }
+}

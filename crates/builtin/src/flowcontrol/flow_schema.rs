@@ -1,0 +1,30 @@
+//! Flow schemas.
+
+use registry::{Column, Strategy};
+
+use crate::format::{NONE, condition, number, text, text_or};
+
+pub(crate) struct FlowSchema;
+
+impl Strategy for FlowSchema {
+    fn columns(&self) -> Vec<Column> {
+        vec![
+            Column::NAME,
+            Column::new("PriorityLevel", |s, _| {
+                text(s, &["spec", "priorityLevelConfiguration", "name"])
+            }),
+            Column::new("MatchingPrecedence", |schema, _| {
+                number(schema, &["spec", "matchingPrecedence"])
+            }),
+            Column::new("DistinguisherMethod", |schema, _| {
+                text_or(schema, &["spec", "distinguisherMethod", "type"], NONE)
+            }),
+            Column::AGE,
+            // Whether the priority level is missing that the schema names.
+            Column::new("MissingPL", |schema, _| {
+                condition(schema, "Dangling")
+                    .map_or("?".into(), |dangling| text(dangling, &["status"]))
+            }),
+        ]
+    }
+}

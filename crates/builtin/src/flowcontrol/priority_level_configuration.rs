@@ -1,0 +1,38 @@
+//! Priority levels.
+
+use meta::Value;
+use registry::{Cell, Column, Strategy};
+
+use crate::format::{NONE, number, text};
+
+pub(crate) struct PriorityLevelConfiguration;
+
+impl Strategy for PriorityLevelConfiguration {
+    fn columns(&self) -> Vec<Column> {
+        vec![
+            Column::NAME,
+            Column::new("Type", |level, _| text(level, &["spec", "type"])),
+            Column::new("NominalConcurrencyShares", |level, _| shares(level)),
+            Column::new("Queues", |level, _| queuing(level, "queues")),
+            Column::new("HandSize", |level, _| queuing(level, "handSize")),
+            Column::new("QueueLengthLimit", |level, _| queuing(level, "queueLengthLimit")),
+            Column::AGE,
+        ]
+    }
+}
+
+fn shares(level: &Value) -> Cell {
+    match level.at(&["spec", "limited"]).filter(|limited| !limited.is_null()) {
+        Some(limited) => number(limited, &["nominalConcurrencyShares"]),
+        None => NONE.into(),
+    }
+}
+
+/// Of a level that queues what it cannot serve at once.
+fn queuing(level: &Value, field: &str) -> Cell {
+    let queuing = level.at(&["spec", "limited", "limitResponse", "queuing"]);
+    match queuing.filter(|queuing| !queuing.is_null()) {
+        Some(queuing) => number(queuing, &[field]),
+        None => NONE.into(),
+    }
+}

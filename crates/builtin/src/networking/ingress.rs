@@ -1,0 +1,47 @@
+//! Ingresses.
+
+use meta::Value;
+use registry::{Cell, Column, Strategy};
+
+use crate::format::{NONE, SHOWN_MAX, load_balancer, text_or};
+
+pub(crate) struct Ingress;
+
+impl Strategy for Ingress {
+    fn columns(&self) -> Vec<Column> {
+        vec![
+            Column::NAME,
+            Column::new("Class", |ingress, _| {
+                text_or(ingress, &["spec", "ingressClassName"], NONE)
+            }),
+            Column::new("Hosts", |ingress, _| hosts(ingress).into()),
+            Column::new("Address", |ingress, _| load_balancer(ingress).into()),
+            Column::new("Ports", |ingress, _| ports(ingress)),
+            Column::AGE,
+        ]
+    }
+}
+
+/// The hosts of the rules, `*` for all. Compat: what lies beyond the third is counted in rules, also
+/// those without a host.
+fn hosts(ingress: &Value) -> String {
+    let rules = ingress.items_at(&["spec", "rules"]);
+    let (mut shown, mut more) = (Vec::new(), false);
+    for rule in rules {
+        more |= shown.len() == SHOWN_MAX;
+        let host = rule.str_at(&["host"]);
+        if !more && !host.is_empty() {
+            shown.push(host);
+        }
+    }
+    match (shown.is_empty(), more) {
+        (true, _) => "*".to_owned(),
+        (false, false) => shown.join(","),
+        (false, true) => format!("{} + {} more...", shown.join(","), rules.len() - SHOWN_MAX),
+    }
+}
+
+fn ports(ingress: &Value) -> Cell {
+    let tls = !ingress.items_at(&["spec", "tls"]).is_empty();
+    if tls { "80, 443".into() } else { "80".into() }
+}

@@ -1,0 +1,33 @@
+//! Ingress classes.
+
+use meta::Value;
+use registry::{Column, Strategy};
+
+use crate::format::{NONE, name_or_default, text};
+
+pub(crate) struct IngressClass;
+
+const IS_DEFAULT: &str = "ingressclass.kubernetes.io/is-default-class";
+
+impl Strategy for IngressClass {
+    fn columns(&self) -> Vec<Column> {
+        vec![
+            Column { cell: |class, _| name_or_default(class, &[IS_DEFAULT]), ..Column::NAME },
+            Column::new("Controller", |class, _| text(class, &["spec", "controller"])),
+            Column::new("Parameters", |class, _| parameters(class).into()),
+            Column::AGE,
+        ]
+    }
+}
+
+/// `IngressParameters.k8s.example.com/external-lb`
+fn parameters(class: &Value) -> String {
+    let Some(parameters) = class.at(&["spec", "parameters"]).filter(|it| !it.is_null()) else {
+        return NONE.to_owned();
+    };
+    let (kind, name) = (parameters.str_at(&["kind"]), parameters.str_at(&["name"]));
+    match parameters.get("apiGroup").and_then(Value::as_str) {
+        Some(group) => format!("{kind}.{group}/{name}"),
+        None => format!("{kind}/{name}"),
+    }
+}

@@ -1,0 +1,29 @@
+//! IP addresses that services hold.
+
+use meta::Value;
+use registry::{Column, Strategy};
+
+use crate::format::{NONE, with_group};
+
+pub(crate) struct IpAddress;
+
+impl Strategy for IpAddress {
+    // kube-apiserver sends the age as well, in a third cell that no column announces and no client shows.
+    fn columns(&self) -> Vec<Column> {
+        vec![Column::NAME, Column::new("ParentRef", |address, _| parent(address).into())]
+    }
+}
+
+/// `services/default/kubernetes`
+fn parent(address: &Value) -> String {
+    let Some(parent) = address.at(&["spec", "parentRef"]).filter(|parent| !parent.is_null()) else {
+        return NONE.to_owned();
+    };
+    let mut text = with_group(parent.str_at(&["resource"]), parent.str_at(&["group"]));
+    for part in [parent.str_at(&["namespace"]), parent.str_at(&["name"])] {
+        if !part.is_empty() {
+            text = format!("{text}/{part}");
+        }
+    }
+    text
+}

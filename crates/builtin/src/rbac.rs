@@ -1,0 +1,4 @@
+//! The group `rbac.authorization.k8s.io`. Roles show a name and a date, as kinds do that nobody wrote
+//! columns for.
+
+pub(crate) mod binding;

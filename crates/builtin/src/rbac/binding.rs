@@ -1,0 +1,37 @@
+//! Role bindings and cluster role bindings, which look alike.
+
+use meta::Value;
+use registry::{Column, Strategy};
+
+pub(crate) struct Binding;
+
+impl Strategy for Binding {
+    fn columns(&self) -> Vec<Column> {
+        vec![
+            Column::NAME,
+            Column::new("Role", |binding, _| role(binding).into()),
+            Column::AGE,
+            Column::new("Users", |binding, _| subjects(binding, "User").into()).wide(),
+            Column::new("Groups", |binding, _| subjects(binding, "Group").into()).wide(),
+            Column::new("ServiceAccounts", |binding, _| subjects(binding, "ServiceAccount").into())
+                .wide(),
+        ]
+    }
+}
+
+fn role(binding: &Value) -> String {
+    format!("{}/{}", binding.str_at(&["roleRef", "kind"]), binding.str_at(&["roleRef", "name"]))
+}
+
+/// The names of the subjects of a kind; service accounts have a namespace before theirs.
+fn subjects(binding: &Value, kind: &str) -> String {
+    let subjects = binding.items_at(&["subjects"]).iter();
+    let subjects = subjects.filter(|subject| subject.str_at(&["kind"]) == kind);
+    let names: Vec<String> = subjects
+        .map(|subject| match (kind, subject.str_at(&["name"])) {
+            ("ServiceAccount", name) => format!("{}/{name}", subject.str_at(&["namespace"])),
+            (_, name) => name.to_owned(),
+        })
+        .collect();
+    names.join(", ")
+}

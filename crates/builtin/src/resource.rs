@@ -1,0 +1,8 @@
+//! The group `resource.k8s.io`: devices and who uses them.
+
+pub(crate) mod device_class;
+pub(crate) mod device_taint_rule;
+pub(crate) mod resource_claim;
+pub(crate) mod resource_claim_template;
+pub(crate) mod resource_pool_status_request;
+pub(crate) mod resource_slice;

@@ -1,0 +1,28 @@
+//! Device taint rules.
+
+use meta::{Value, time::Time};
+use registry::{Cell, Column, Strategy, since};
+
+use crate::format::text;
+
+pub(crate) struct DeviceTaintRule;
+
+impl Strategy for DeviceTaintRule {
+    fn columns(&self) -> Vec<Column> {
+        vec![
+            Column::NAME,
+            Column::new("Key", |rule, _| text(rule, &["spec", "taint", "key"])),
+            Column::new("Value", |rule, _| text(rule, &["spec", "taint", "value"])),
+            Column::new("Effect", |rule, _| text(rule, &["spec", "taint", "effect"])),
+            Column::new("TimeAdded", time_added),
+            Column::AGE,
+        ]
+    }
+}
+
+fn time_added(rule: &Value, now: Time) -> Cell {
+    match rule.str_at(&["spec", "taint", "timeAdded"]) {
+        "" => "".into(),
+        time => since(time, now),
+    }
+}

@@ -1,0 +1,30 @@
+//! Resource claims.
+
+use meta::Value;
+use registry::{Column, Strategy};
+
+use crate::format::is_being_deleted;
+
+pub(crate) struct ResourceClaim;
+
+impl Strategy for ResourceClaim {
+    fn columns(&self) -> Vec<Column> {
+        vec![Column::NAME, Column::new("State", |claim, _| state(claim).into()), Column::AGE]
+    }
+}
+
+/// `pending`, `allocated,reserved`, `deleted,allocated`
+fn state(claim: &Value) -> String {
+    let allocation = claim.at(&["status", "allocation"]);
+    let allocated = allocation.is_some_and(|allocation| !allocation.is_null());
+    let reserved = !claim.items_at(&["status", "reservedFor"]).is_empty();
+    let deleted = is_being_deleted(claim);
+    let states = [
+        (deleted, "deleted"),
+        (!deleted && !allocated, "pending"),
+        (allocated, "allocated"),
+        (allocated && reserved, "reserved"),
+    ];
+    let states: Vec<&str> = states.iter().filter(|(is, _)| *is).map(|(_, state)| *state).collect();
+    states.join(",")
+}

@@ -1,0 +1,19 @@
+//! Priority classes.
+
+use registry::{Column, Strategy};
+
+use crate::format::{boolean, flag, number, text};
+
+pub(crate) struct PriorityClass;
+
+impl Strategy for PriorityClass {
+    fn columns(&self) -> Vec<Column> {
+        vec![
+            Column::NAME,
+            Column::integer("Value", |class, _| number(class, &["value"])),
+            boolean("Global-Default", |class, _| flag(class, &["globalDefault"])),
+            Column::AGE,
+            Column::new("PreemptionPolicy", |class, _| text(class, &["preemptionPolicy"])),
+        ]
+    }
+}

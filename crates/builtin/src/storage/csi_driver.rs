@@ -1,0 +1,44 @@
+//! CSI drivers.
+
+use meta::Value;
+use registry::{Cell, Column, Strategy};
+
+use crate::format::{NONE, UNSET, boolean, flag, joined};
+
+pub(crate) struct CsiDriver;
+
+impl Strategy for CsiDriver {
+    fn columns(&self) -> Vec<Column> {
+        vec![
+            Column::NAME,
+            boolean("AttachRequired", |driver, _| attach_required(driver)),
+            boolean("PodInfoOnMount", |driver, _| flag(driver, &["spec", "podInfoOnMount"])),
+            boolean("StorageCapacity", |driver, _| flag(driver, &["spec", "storageCapacity"])),
+            Column::new("TokenRequests", |driver, _| audiences(driver).into()),
+            boolean("RequiresRepublish", |driver, _| flag(driver, &["spec", "requiresRepublish"])),
+            Column::new("Modes", |driver, _| modes(driver).into()),
+            Column::AGE,
+        ]
+    }
+}
+
+fn attach_required(driver: &Value) -> Cell {
+    let given = driver.at(&["spec", "attachRequired"]).and_then(Value::as_bool);
+    Cell::Bool(given.unwrap_or(true))
+}
+
+/// Whom the tokens are for that the driver wants.
+fn audiences(driver: &Value) -> String {
+    let requests = driver.items_at(&["spec", "tokenRequests"]);
+    if requests.is_empty() {
+        return UNSET.to_owned();
+    }
+    let audiences: Vec<&str> =
+        requests.iter().map(|request| request.str_at(&["audience"])).collect();
+    audiences.join(",")
+}
+
+fn modes(driver: &Value) -> String {
+    let modes = joined(driver, &["spec", "volumeLifecycleModes"]);
+    if modes.is_empty() { NONE.to_owned() } else { modes }
+}

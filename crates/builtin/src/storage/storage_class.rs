@@ -1,0 +1,28 @@
+//! Storage classes.
+
+use registry::{Column, Strategy};
+
+use crate::format::{flag, name_or_default, text, text_or};
+
+pub(crate) struct StorageClass;
+
+const IS_DEFAULT: [&str; 2] = [
+    "storageclass.kubernetes.io/is-default-class",
+    "storageclass.beta.kubernetes.io/is-default-class",
+];
+
+impl Strategy for StorageClass {
+    fn columns(&self) -> Vec<Column> {
+        vec![
+            Column { cell: |class, _| name_or_default(class, &IS_DEFAULT), ..Column::NAME },
+            Column::new("Provisioner", |class, _| text(class, &["provisioner"])),
+            Column::new("ReclaimPolicy", |class, _| text_or(class, &["reclaimPolicy"], "Delete")),
+            Column::new("VolumeBindingMode", |class, _| {
+                text_or(class, &["volumeBindingMode"], "Immediate")
+            }),
+            // Compat: a boolean in a column of texts.
+            Column::new("AllowVolumeExpansion", |class, _| flag(class, &["allowVolumeExpansion"])),
+            Column::AGE,
+        ]
+    }
+}

@@ -1,0 +1,36 @@
+//! Storage version migrations.
+
+use meta::Value;
+use registry::{Column, Strategy};
+
+use crate::format::text;
+
+pub(crate) struct StorageVersionMigration;
+
+impl Strategy for StorageVersionMigration {
+    fn columns(&self) -> Vec<Column> {
+        vec![
+            // Compat: unlike everywhere else, the format does not say that this is the name.
+            Column::new("Name", |migration, _| text(migration, &["metadata", "name"])),
+            Column::new("Resource", |migration, _| resource(migration).into()),
+            Column::new("Status", |migration, _| status(migration).into()),
+        ]
+    }
+}
+
+/// `deployments.apps`
+fn resource(migration: &Value) -> String {
+    let part = |field| migration.str_at(&["spec", "resource", field]);
+    match part("group") {
+        "" => part("resource").to_owned(),
+        group => format!("{}.{group}", part("resource")),
+    }
+}
+
+/// The last condition that is true and tells how far the migration is.
+fn status(migration: &Value) -> &str {
+    let conditions = migration.items_at(&["status", "conditions"]).iter();
+    let holding = conditions.filter(|condition| condition.str_at(&["status"]) == "True");
+    let mut states = holding.map(|condition| condition.str_at(&["type"])).rev();
+    states.find(|name| matches!(*name, "Running" | "Succeeded" | "Failed")).unwrap_or("Unknown")
+}
