@@ -346,9 +346,14 @@ impl<'a> Decoder<'a> {
             self.quiet_from = None;
         }
         let value = match self.frames.pop().expect("only open containers are closed") {
-            Frame::Struct { members, .. } | Frame::Map { members, .. } => {
+            Frame::Struct { mut members, seen, .. } => {
+                // Without duplicates the order of equals doesn't matter, and sorting is cheaper.
+                if seen.count_ones() as usize == members.len() {
+                    members.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+                }
                 Value::Object(Map::from_pairs(members))
             }
+            Frame::Map { members, .. } => Value::Object(Map::from_pairs(members)),
             Frame::List { items, .. } => Value::Array(items),
         };
         self.attach(value);
