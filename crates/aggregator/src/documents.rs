@@ -4,8 +4,11 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
+use codec::negotiate::{self, Endpoint, NegotiateError};
+use codec::protobuf::Tables;
+use codec::{json, protobuf, yaml};
 use meta::{ApiError, Value};
-use schema::Schema;
+use schema::{Schema, TypeId};
 use sha2::{Digest, Sha512};
 
 use crate::served::{Group, Served, groups};
@@ -22,11 +25,15 @@ pub struct Documents {
 struct Page {
     plain: Document,
     aggregated: Option<Document>,
+    /// Answered by kube-apiserver's router, which looks at the `Accept` header first. The aggregator's
+    /// own pages have no router.
+    routed: bool,
 }
 
 #[derive(Debug)]
 struct Document {
     json: Bytes,
+    protobuf: Bytes,
     /// With quotes; only aggregated discovery has one.
     etag: Option<String>,
 }
@@ -53,29 +60,28 @@ impl Documents {
     /// it is reached from outside.
     pub fn new(served: &[Served], schema: &Schema, address: &str) -> Self {
         let groups = groups(served);
-        let renderer = Renderer { schema };
+        let renderer = Renderer { schema, tables: Tables::new(schema) };
         let core = groups.iter().find(|group| group.name.is_empty());
         let others = || groups.iter().filter(|group| !group.name.is_empty());
         let mut by_path = HashMap::new();
         if let Some(core) = core {
             let plain = renderer.meta("APIVersions", &discovery::api_versions(core, address));
             let aggregated = Some(renderer.aggregated([core].into_iter()));
-            by_path.insert("/api".to_owned(), Page { plain, aggregated });
+            by_path.insert("/api".to_owned(), Page { plain, aggregated, routed: true });
         }
         let plain = renderer.meta("APIGroupList", &discovery::api_group_list(others()));
         let aggregated = Some(renderer.aggregated(others()));
-        by_path.insert("/apis".to_owned(), Page { plain, aggregated });
+        by_path.insert("/apis".to_owned(), Page { plain, aggregated, routed: false });
         for group in others() {
             let plain = renderer.meta("APIGroup", &discovery::api_group(group));
-            by_path.insert(format!("/apis/{}", group.name), Page { plain, aggregated: None });
+            let page = Page { plain, aggregated: None, routed: false };
+            by_path.insert(format!("/apis/{}", group.name), page);
         }
         for served in served {
             let root = if served.group_version.group.is_empty() { "/api" } else { "/apis" };
             let plain = renderer.meta("APIResourceList", &discovery::api_resource_list(served));
-            by_path.insert(
-                format!("{root}/{}", served.group_version),
-                Page { plain, aggregated: None },
-            );
+            let page = Page { plain, aggregated: None, routed: true };
+            by_path.insert(format!("{root}/{}", served.group_version), page);
         }
         Self { by_path }
     }
@@ -93,46 +99,123 @@ impl Documents {
         if_none_match: Option<&str>,
     ) -> Option<Result<Answer, ApiError>> {
         let page = self.by_path.get(path.strip_suffix('/').unwrap_or(path))?;
-        let accept = accept.filter(|header| !header.is_empty());
-        let clauses = accept::parse(accept.unwrap_or("*/*"));
-        // A client that accepts aggregated discovery at all gets it, however much it likes the others.
-        if let Some(document) = &page.aggregated
-            && clauses.iter().any(|clause| clause.allows(JSON) && asks_for_aggregated(clause))
-        {
-            return Some(Ok(document.aggregated_answer(if_none_match)));
-        }
-        if clauses.iter().any(|clause| clause.allows(JSON) && converted_to(clause).is_none()) {
-            return Some(Ok(Answer::ok(JSON, page.plain.json.clone())));
-        }
-        Some(Err(ApiError::NotAcceptable(format!(
-            "only the following media types are accepted: {JSON}"
-        ))))
+        Some(page.answer(accept, if_none_match))
     }
 }
 
-const JSON: &str = "application/json";
-const AGGREGATED_JSON: &str =
-    "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+impl Page {
+    fn answer(
+        &self,
+        accept: Option<&str>,
+        if_none_match: Option<&str>,
+    ) -> Result<Answer, ApiError> {
+        if self.routed
+            && let Err(error @ NegotiateError::NotRepresentable(_)) =
+                negotiate::accept(accept, Endpoint::Document)
+        {
+            return Err(ApiError::NotRepresentable(error.to_string()));
+        }
+        let accept = accept.filter(|header| !header.is_empty());
+        let clauses = accept::parse(accept.unwrap_or("*/*"));
+        // A client that accepts aggregated discovery at all gets it, however much it likes the others.
+        if let Some(document) = &self.aggregated
+            && let Some(form) = Form::wanted(&clauses, |target| target == Some(AGGREGATED))
+        {
+            return Ok(document.aggregated_answer(form, if_none_match));
+        }
+        let form = Form::wanted(&clauses, |target| target.is_none());
+        let form = form.ok_or_else(|| ApiError::NotAcceptable(not_acceptable()))?;
+        Ok(Answer::ok(form.media, self.plain.body(form)))
+    }
+}
 
-/// v2beta1 is gone since v1.35; clients that know nothing newer accept plain discovery as well.
-fn asks_for_aggregated(clause: &accept::Clause<'_>) -> bool {
-    converted_to(clause) == Some(("apidiscovery.k8s.io", "v2", "APIGroupDiscoveryList"))
+/// Group, version and kind that plain discovery is turned into. v2beta1 is gone since v1.35; clients
+/// that know nothing newer accept plain discovery as well.
+const AGGREGATED: (&str, &str, &str) = ("apidiscovery.k8s.io", "v2", "APIGroupDiscoveryList");
+
+/// What a document can be written as.
+#[derive(Clone, Copy)]
+struct Form {
+    encoding: Encoding,
+    media: &'static str,
+    aggregated: &'static str,
+}
+
+#[derive(Clone, Copy)]
+enum Encoding {
+    Json,
+    Yaml,
+    Protobuf,
+}
+
+/// In the order in which they are preferred if a client doesn't care.
+const FORMS: [Form; 3] = [
+    Form {
+        encoding: Encoding::Json,
+        media: "application/json",
+        aggregated: "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+    },
+    Form {
+        encoding: Encoding::Yaml,
+        media: "application/yaml",
+        aggregated: "application/yaml;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+    },
+    Form {
+        encoding: Encoding::Protobuf,
+        media: "application/vnd.kubernetes.protobuf",
+        aggregated: concat!(
+            "application/vnd.kubernetes.protobuf",
+            ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+        ),
+    },
+];
+
+impl Form {
+    /// The first form of the first clause that asks for a target that `fits`.
+    fn wanted(
+        clauses: &[accept::Clause<'_>],
+        fits: impl Fn(Option<(&str, &str, &str)>) -> bool,
+    ) -> Option<Self> {
+        let fitting = clauses.iter().filter(|clause| fits(target(clause)));
+        let mut wanted =
+            fitting.filter_map(|clause| FORMS.iter().find(|form| clause.allows(form.media)));
+        wanted.next().copied()
+    }
 }
 
 /// Group, version and kind that a client wants the document to be turned into.
-fn converted_to<'a>(clause: &'a accept::Clause<'_>) -> Option<(&'a str, &'a str, &'a str)> {
+fn target<'a>(clause: &'a accept::Clause<'_>) -> Option<(&'a str, &'a str, &'a str)> {
     let [group, version, kind] = ["g", "v", "as"].map(|name| clause.param(name));
     let told = |part: Option<&'a str>| part.unwrap_or_default();
     (group.is_some() || version.is_some() || kind.is_some())
         .then(|| (told(group), told(version), told(kind)))
 }
 
+fn not_acceptable() -> String {
+    let media: Vec<&str> = FORMS.iter().map(|form| form.media).collect();
+    format!("only the following media types are accepted: {}", media.join(", "))
+}
+
 impl Document {
-    fn aggregated_answer(&self, if_none_match: Option<&str>) -> Answer {
+    fn body(&self, form: Form) -> Bytes {
+        match form.encoding {
+            Encoding::Json => self.json.clone(),
+            Encoding::Protobuf => self.protobuf.clone(),
+            Encoding::Yaml => self.yaml().into(),
+        }
+    }
+
+    /// Hardly anyone asks for it, so it isn't kept.
+    fn yaml(&self) -> String {
+        let document = json::decode_any(&self.json, json::DecodeOptions::default());
+        yaml::emit(&document.expect("rendered above").value)
+    }
+
+    fn aggregated_answer(&self, form: Form, if_none_match: Option<&str>) -> Answer {
         let mut answer = if if_none_match.is_some() && if_none_match == self.etag.as_deref() {
-            Answer { code: 304, ..Answer::ok("", Bytes::new()) }
+            Answer { code: 304, ..Answer::default() }
         } else {
-            Answer::ok(AGGREGATED_JSON, self.json.clone())
+            Answer::ok(form.aggregated, self.body(form))
         };
         answer.etag.clone_from(&self.etag);
         answer.cache_control = Some("public");
@@ -149,13 +232,18 @@ impl Answer {
 
 struct Renderer<'a> {
     schema: &'a Schema,
+    tables: Tables,
 }
 
 impl Renderer<'_> {
     /// A document of one of the types that all groups share.
     fn meta(&self, kind: &str, document: &Value) -> Document {
         let name = format!("io.k8s.apimachinery.pkg.apis.meta.v1.{kind}");
-        Document { json: self.json(&name, document).into(), etag: None }
+        Document {
+            json: self.json(&name, document).into(),
+            protobuf: self.protobuf(&name, document).into(),
+            etag: None,
+        }
     }
 
     fn aggregated<'a>(&self, groups: impl Iterator<Item = &'a Group<'a>>) -> Document {
@@ -164,16 +252,28 @@ impl Renderer<'_> {
         // Compat: the hash is that of the document before it says what it is, without the newline.
         let hashed = self.json(name, &document);
         let hash = Sha512::digest(hashed.trim_ascii_end());
-        let json = self.json(name, &discovery::as_aggregated(document)).into();
-        Document { json, etag: Some(format!("\"{}\"", upper_hex(&hash))) }
+        let document = discovery::as_aggregated(document);
+        Document {
+            json: self.json(name, &document).into(),
+            protobuf: self.protobuf(name, &document).into(),
+            etag: Some(format!("\"{}\"", upper_hex(&hash))),
+        }
     }
 
     fn json(&self, name: &str, document: &Value) -> Vec<u8> {
-        let ty = self.schema.by_name(name).expect("the types of discovery are built in");
         let mut json = Vec::new();
-        codec::json::encode(document, self.schema, ty, &mut json);
+        json::encode(document, self.schema, self.type_of(name), &mut json);
         json.push(b'\n');
         json
+    }
+
+    fn protobuf(&self, name: &str, document: &Value) -> Vec<u8> {
+        protobuf::encode_object(document, &self.tables, self.schema, self.type_of(name))
+            .expect("rendered by the same types")
+    }
+
+    fn type_of(&self, name: &str) -> TypeId {
+        self.schema.by_name(name).expect("the types of discovery are built in")
     }
 }
 

@@ -18,8 +18,9 @@ fn ask(documents: &Documents, path: &str, accept: &str) -> Answer {
     documents.answer(path, Some(accept), None).expect("a path of discovery").expect("an answer")
 }
 
-fn lower_hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+fn hash_of(answer: &Answer) -> String {
+    let hash = Sha256::digest(&answer.body);
+    hash.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
 #[test]
@@ -29,15 +30,21 @@ fn every_document_is_the_one_that_kube_apiserver_answers() {
         let mut expected = 0;
         for line in facts.lines().skip(1) {
             let columns: Vec<&str> = line.split('\t').collect();
-            let [set, path, document, hash] = columns[..] else { panic!("four columns: {line}") };
+            let [set, path, document, hash, protobuf] = columns[..] else {
+                panic!("five columns: {line}")
+            };
             if set != served {
                 continue;
             }
             let accept = if document == "aggregated" { AGGREGATED } else { "application/json" };
             let answer = ask(&documents, path, accept);
-            let found = lower_hex(&Sha256::digest(&answer.body));
             let body = String::from_utf8_lossy(&answer.body);
-            assert_eq!(found, hash, "{document} {path} of {served} is {body}");
+            assert_eq!(hash_of(&answer), hash, "{document} {path} of {served} is {body}");
+            if protobuf != "-" {
+                let answer =
+                    ask(&documents, path, &accept.replace("json", "vnd.kubernetes.protobuf"));
+                assert_eq!(hash_of(&answer), protobuf, "protobuf of {document} {path}");
+            }
             expected += usize::from(document == "plain");
         }
         assert_eq!(documents.paths().count(), expected, "documents of {served}");
@@ -68,30 +75,75 @@ fn aggregated_discovery_has_the_etag_that_kube_apiserver_gives_it() {
 fn the_accept_header_decides_which_document_is_answered() {
     let documents = documents(false);
     let old = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
+    let yaml = AGGREGATED.replace("json", "yaml");
+    let protobuf = AGGREGATED.replace("json", "vnd.kubernetes.protobuf");
+    let any = AGGREGATED.replace("application/json", "*/*");
     let cases = [
-        ("*/*", "plain"),
-        ("application/*", "plain"),
-        ("application/json", "plain"),
-        ("text/html, application/json;q=0.1", "plain"),
-        (AGGREGATED, "aggregated"),
-        (&format!("application/json, {AGGREGATED};q=0.1"), "aggregated"),
-        (&format!("{AGGREGATED};profile=nopeer"), "aggregated"),
-        (&format!("{old},application/json"), "plain"),
+        ("*/*", "application/json"),
+        ("application/*", "application/json"),
+        ("application/json", "application/json"),
+        ("application/yaml", "application/yaml"),
+        ("application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf"),
+        ("text/html, application/json;q=0.1", "application/json"),
+        ("application/json;q=0.1, application/yaml", "application/yaml"),
+        (AGGREGATED, AGGREGATED),
+        (&yaml, &yaml),
+        (&protobuf, &protobuf),
+        (&any, AGGREGATED),
+        (&format!("application/json, {AGGREGATED};q=0.1"), AGGREGATED),
+        (&format!("{AGGREGATED};profile=nopeer"), AGGREGATED),
+        (&format!("{old},application/json"), "application/json"),
+        (&format!("{old},{AGGREGATED}"), AGGREGATED),
         (old, "406"),
         ("application/json;as=Table;g=meta.k8s.io;v=v1", "406"),
+        ("application/cbor", "406"),
         ("text/html", "406"),
         ("nonsense", "406"),
     ];
     for (accept, expected) in cases {
         let found = match documents.answer("/apis", Some(accept), None).expect("a path") {
-            Ok(answer) if answer.content_type == AGGREGATED => "aggregated".to_owned(),
-            Ok(_) => "plain".to_owned(),
+            Ok(answer) => answer.content_type.to_owned(),
             Err(error) => error.status().code.to_string(),
         };
         assert_eq!(found, expected, "{accept}");
     }
     let listed = documents.answer("/apis/apps/v1", Some(AGGREGATED), None).expect("a path");
     assert_eq!(listed.unwrap_err().status().code, 406, "only /api and /apis are aggregated");
+}
+
+/// What kube-apiserver's router hands to its handlers, it looks at before; the aggregator's own pages
+/// have no router.
+#[test]
+fn unknown_types_are_refused_in_the_words_of_who_refuses() {
+    let documents = documents(false);
+    let offered = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+    let routed = format!("406: Not Acceptable\n\nAvailable representations: {offered}");
+    let unrouted = format!("only the following media types are accepted: {offered}");
+    for (path, expected) in [
+        ("/api", &routed),
+        ("/api/v1", &routed),
+        ("/apis/apps/v1", &routed),
+        ("/apis", &unrouted),
+        ("/apis/apps", &unrouted),
+    ] {
+        let refused = documents.answer(path, Some("text/html"), None).expect("a path").unwrap_err();
+        assert_eq!(refused.to_string(), *expected, "{path}");
+    }
+}
+
+#[test]
+fn documents_are_the_same_in_every_form() {
+    let documents = documents(false);
+    let core = ask(&documents, "/api", "application/vnd.kubernetes.protobuf");
+    let expected = [
+        b"k8s\0\x0a\x0f\x0a\x00\x12\x0bAPIVersions\x12\x21\x0a\x02v1\x12\x1b".as_slice(),
+        b"\x0a\x090.0.0.0/0\x12\x0e192.0.2.1:6443\x1a\x00\x22\x00",
+    ];
+    assert_eq!(core.body, expected.concat());
+    let core = ask(&documents, "/api", "application/yaml");
+    let expected = "kind: APIVersions\nserverAddressByClientCIDRs:\n- clientCIDR: 0.0.0.0/0\n  \
+                    serverAddress: 192.0.2.1:6443\nversions:\n- v1\n";
+    assert_eq!(core.body, expected);
 }
 
 #[test]
