@@ -4,13 +4,17 @@
 //! bytes. Nothing of that does I/O or knows async.
 
 mod accept;
+mod autoregister;
 mod discovery;
 mod documents;
 mod openapi;
 mod served;
+mod server;
 mod version_order;
 
+pub use autoregister::{api_service_name, local_api_service};
 pub use documents::{Answer, Documents};
 pub use openapi::{OpenApi, Question};
 pub use served::Served;
+pub use server::Aggregator;
 pub use version_order::compare_versions;
