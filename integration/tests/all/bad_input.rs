@@ -68,8 +68,8 @@ fn check(answer: &Answer, code: u16, reason: &str, message: &str) {
         assert_eq!(status[field], value, "{status}");
     }
     assert_eq!(status["code"], code, "{status}");
-    // Compat: the one answer that is written before an encoder was chosen.
-    assert_eq!(answer.body.ends_with(b"\n"), code != 406, "a JSON answer ends its line");
+    // Some answers to an unacceptable Accept are written before an encoder is chosen.
+    assert!(code == 406 || answer.body.ends_with(b"\n"), "a JSON answer ends its line");
 }
 
 #[test]

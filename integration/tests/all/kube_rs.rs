@@ -5,6 +5,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use futures_util::{Stream, StreamExt, TryStreamExt};
+use integration::eventually::PATIENCE;
 use integration::{Shared, shared};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -18,8 +19,6 @@ use kube::api::{
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, Discovery, Resource, ResourceExt};
 use serde_json::json;
-
-const PATIENCE: Duration = Duration::from_mins(1);
 
 async fn room(purpose: &str) -> (Shared, Client, String) {
     let server = shared();

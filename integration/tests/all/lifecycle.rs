@@ -1,12 +1,15 @@
 //! Starting, stopping, being killed and starting again. These tests have servers of their own.
 
+use std::collections::HashSet;
 use std::process::Command;
+use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::Request;
-use integration::{Server, Version};
+use integration::eventually::PATIENCE;
+use integration::{Http, Server, Version};
 use serde_json::{Value, json};
 
 use crate::assert_contains;
@@ -44,56 +47,46 @@ fn a_restart_keeps_everything() {
 #[test]
 fn what_was_acknowledged_survives_kill_9() {
     let mut server = Server::start();
+    let mut acknowledged = HashSet::new();
     for round in 0..3 {
-        let http = server.http();
-        let writers: Vec<_> = (0..4)
-            .map(|writer| {
-                let http = http.clone();
-                // Each writes until the server is gone and remembers what it was promised.
-                thread::spawn(move || {
-                    let mut acknowledged = Vec::new();
-                    for n in 0.. {
-                        let name = format!("round-{round}-writer-{writer}-{n}");
-                        let body = json!({"metadata": {"name": name}}).to_string();
-                        let request =
-                            Request::post(CONFIG_MAPS).header("content-type", "application/json");
-                        let request = request.body(Bytes::from(body)).expect("a valid request");
-                        match http.try_request(request) {
-                            Ok(answer) if answer.code == 201 => acknowledged.push(name),
-                            Ok(answer) => panic!("{}", answer.text()),
-                            Err(_) => break,
-                        }
-                    }
-                    acknowledged
-                })
-            })
-            .collect();
-        // Killed in the middle of things: once there are some objects, not at a quiet moment.
-        integration::eventually("the writers have begun", || {
-            let list = http.get(&format!("{CONFIG_MAPS}?limit=60")).expect(200);
-            (list["items"].as_array().map_or(0, Vec::len) >= 40 + round * 10).then_some(())
-        });
+        let (sender, promises) = channel();
+        for writer in 0..4 {
+            let (http, sender) = (server.http(), sender.clone());
+            thread::spawn(move || write_until_it_is_gone(&http, round, writer, &sender));
+        }
+        drop(sender);
+        // Killed in the middle of things, not at a quiet moment.
+        for _ in 0..40 {
+            acknowledged.insert(promises.recv_timeout(PATIENCE).expect("the writers are at work"));
+        }
         server.kill();
-        let acknowledged: Vec<String> =
-            writers.into_iter().flat_map(|writer| writer.join().expect("a writer")).collect();
+        // Until the last writer has noticed.
+        acknowledged.extend(promises);
+
         server.start_again();
         let list = server.http().get(CONFIG_MAPS).expect(200);
-        let there: std::collections::HashSet<&str> = list["items"]
-            .as_array()
-            .expect("a list")
-            .iter()
-            .filter_map(|object| object["metadata"]["name"].as_str())
-            .collect();
+        let items = list["items"].as_array().expect("a list");
+        let there: HashSet<&str> =
+            items.iter().filter_map(|object| object["metadata"]["name"].as_str()).collect();
         let lost: Vec<&String> =
             acknowledged.iter().filter(|name| !there.contains(name.as_str())).collect();
-        assert!(
-            lost.is_empty(),
-            "{} of {} are lost, such as {:?}",
-            lost.len(),
-            acknowledged.len(),
-            lost[0]
-        );
-        assert!(!acknowledged.is_empty());
+        assert!(lost.is_empty(), "of {} these are lost: {lost:?}", acknowledged.len());
+    }
+}
+
+/// Creates objects one after the other, and passes on the name of each that was acknowledged.
+fn write_until_it_is_gone(http: &Http, round: u32, writer: u32, promises: &Sender<String>) {
+    for n in 0.. {
+        let name = format!("round-{round}-writer-{writer}-{n}");
+        let body = json!({"metadata": {"name": name}}).to_string();
+        let request = Request::post(CONFIG_MAPS).header("content-type", "application/json");
+        match http.try_request(request.body(Bytes::from(body)).expect("a valid request")) {
+            Ok(answer) => {
+                assert_eq!(answer.code, 201, "{}", answer.text());
+                promises.send(name).expect("the test waits for all writers");
+            }
+            Err(_) => break,
+        }
     }
 }
 
