@@ -1,45 +1,90 @@
 //! The front of the chain: discovery of the whole, and who owns a group-version. What is local
 //! falls through to the servers behind.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::SystemTime};
 
-use arc_swap::ArcSwap;
+use arc_swap::ArcSwapOption;
 use http::{
     HeaderMap, HeaderValue, Method, Request, Response, StatusCode,
     header::{
-        ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderName, IF_NONE_MATCH, VARY,
+        ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, EXPIRES, HeaderName, IF_MODIFIED_SINCE,
+        IF_NONE_MATCH, LAST_MODIFIED, LOCATION, VARY,
     },
 };
 use hyper::body::Incoming;
-use meta::ApiError;
+use meta::{ApiError, Query};
 use serve::{Body, Context, Delegate, Served, Serving};
 
-use crate::{Answer, Documents};
+use crate::{Answer, Documents, OpenApi, Question};
 
 /// The aggregator: its documents are replaced whole when the table of served kinds changes.
+#[derive(Default)]
 pub struct Aggregator {
-    documents: ArcSwap<Documents>,
+    documents: ArcSwapOption<Documents>,
+    openapi: ArcSwapOption<OpenApi>,
 }
 
 impl Aggregator {
-    pub fn new(documents: Documents) -> Arc<Self> {
-        Arc::new(Self { documents: ArcSwap::from_pointee(documents) })
+    /// From now on this is what is served.
+    pub fn publish(&self, documents: Documents, openapi: OpenApi) {
+        self.documents.store(Some(Arc::new(documents)));
+        self.openapi.store(Some(Arc::new(openapi)));
     }
 
-    pub fn replace(&self, documents: Documents) {
-        self.documents.store(Arc::new(documents));
-    }
-
-    fn answer(&self, path: &str, method: &Method, headers: &HeaderMap) -> Option<Result<Response<Body>, ApiError>> {
-        let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
-        let answer =
-            self.documents.load().answer(path, text(ACCEPT), text(IF_NONE_MATCH))?;
+    async fn answer(
+        &self,
+        path: &str,
+        request: &Request<Incoming>,
+    ) -> Option<Result<Response<Body>, ApiError>> {
+        let (method, headers) = (request.method(), request.headers());
+        let answer = match self.discovery(path, headers) {
+            Some(answer) => answer,
+            None => self.openapi(path, request.uri().query(), headers).await?,
+        };
         // Compat: `/apis` answers a POST like a GET; the rest of discovery doesn't.
         if !matches!(*method, Method::GET | Method::HEAD) && path.trim_end_matches('/') != "/apis" {
             return Some(Err(ApiError::MethodNotAllowed));
         }
         Some(answer.map(response))
     }
+
+    fn discovery(&self, path: &str, headers: &HeaderMap) -> Option<Result<Answer, ApiError>> {
+        let documents = self.documents.load();
+        documents.as_ref()?.answer(path, text(headers, ACCEPT), text(headers, IF_NONE_MATCH))
+    }
+
+    async fn openapi(
+        &self,
+        path: &str,
+        query: Option<&str>,
+        headers: &HeaderMap,
+    ) -> Option<Result<Answer, ApiError>> {
+        if !path.starts_with("/openapi/") {
+            return None;
+        }
+        let openapi = self.openapi.load_full()?;
+        let query = match Query::parse(query.unwrap_or_default()) {
+            Ok(query) => query,
+            Err(error) => return Some(Err(error)),
+        };
+        let (path, headers) = (path.to_owned(), headers.clone());
+        // Rendering takes a while the first time; other requests go on meanwhile.
+        let answer = tokio::task::spawn_blocking(move || {
+            let question = Question {
+                path: &path,
+                hash: query.get("hash"),
+                accept: text(&headers, ACCEPT),
+                if_none_match: text(&headers, IF_NONE_MATCH),
+                if_modified_since: text(&headers, IF_MODIFIED_SINCE),
+            };
+            openapi.answer(question, SystemTime::now())
+        });
+        answer.await.map_err(ApiError::internal).transpose()
+    }
+}
+
+fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
 }
 
 impl Delegate for Aggregator {
@@ -53,7 +98,7 @@ impl Delegate for Aggregator {
                 // Every group-version is local until remote servers can be registered.
                 return Served::Next(request);
             }
-            match self.answer(&cx.info.path, request.method(), request.headers()) {
+            match self.answer(&cx.info.path, &request).await {
                 Some(answer) => Served::Answered(answer),
                 None => Served::Next(request),
             }
@@ -61,7 +106,14 @@ impl Delegate for Aggregator {
     }
 
     fn paths(&self) -> Vec<String> {
-        self.documents.load().paths().map(str::to_owned).collect()
+        let mut paths = Vec::new();
+        if let Some(documents) = &*self.documents.load() {
+            paths.extend(documents.paths().map(str::to_owned));
+        }
+        if let Some(openapi) = &*self.openapi.load() {
+            paths.extend(openapi.paths());
+        }
+        paths
     }
 }
 
@@ -78,5 +130,8 @@ fn response(answer: Answer) -> Response<Body> {
     set(ETAG, answer.etag.as_deref());
     set(CACHE_CONTROL, answer.cache_control);
     set(VARY, answer.vary);
+    set(LAST_MODIFIED, answer.last_modified.as_deref());
+    set(EXPIRES, answer.expires.as_deref());
+    set(LOCATION, answer.location.as_deref());
     response
 }

@@ -138,7 +138,10 @@ const COUNTS_OTHER: [(&[&str], &[&str]); 4] = [
         ],
         &["webhooks"],
     ),
-    (&["discovery.k8s.io/EndpointSlice"], &["addressType", "endpoints", "ports", "metadata.labels"]),
+    (
+        &["discovery.k8s.io/EndpointSlice"],
+        &["addressType", "endpoints", "ports", "metadata.labels"],
+    ),
 ];
 
 /// Anything that fits into a path: RBAC's names have colons.

@@ -9,7 +9,10 @@ use meta::{GroupVersionKind, Value};
 use registry::Conversion;
 
 /// The conversion between a served and the stored kind; None where they are the same.
-pub(crate) fn between(served: &GroupVersionKind, stored: &GroupVersionKind) -> Option<Arc<dyn Conversion>> {
+pub(crate) fn between(
+    served: &GroupVersionKind,
+    stored: &GroupVersionKind,
+) -> Option<Arc<dyn Conversion>> {
     if served == stored {
         return None;
     }

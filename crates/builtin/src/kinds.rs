@@ -35,7 +35,10 @@ pub fn kinds(
         let storage = plan.stored.as_ref().map(|stored| {
             let opened = storages.entry(stored.prefix.clone()).or_insert_with(|| {
                 let fields = fields_of(&plans, &stored.prefix);
-                Storage::start(backend.clone(), plan.storage_options(schema, stored, fields, options))
+                Storage::start(
+                    backend.clone(),
+                    plan.storage_options(schema, stored, fields, options),
+                )
             });
             opened.clone()
         });
@@ -107,7 +110,8 @@ impl<'a> Plan<'a> {
 /// All fields that any served version of a stored resource may select by, as they are stored.
 fn fields_of(plans: &[Plan<'_>], prefix: &Str) -> Vec<Str> {
     let mut fields: Vec<Str> = Vec::new();
-    let same = plans.iter().filter(|plan| plan.stored.as_ref().is_some_and(|s| s.prefix == *prefix));
+    let same =
+        plans.iter().filter(|plan| plan.stored.as_ref().is_some_and(|s| s.prefix == *prefix));
     for plan in same {
         let selectable = plan.facts.selectable.iter();
         let selectable = selectable.filter(|field| !field.label.starts_with("metadata."));

@@ -8,6 +8,7 @@ mod convert;
 mod emit;
 mod key_order;
 mod load;
+mod reindent;
 mod resolve;
 #[cfg(test)]
 mod tests;

@@ -186,9 +186,7 @@ impl ApiError {
             Self::UnsupportedMediaType(_) => (415, "UnsupportedMediaType", None),
             Self::NotAcceptable(_) => (406, "NotAcceptable", None),
             Self::NotRepresentable(_) => (406, "NotAcceptable", Some(Details::default())),
-            Self::UnsupportedPatch => {
-                (415, "UnsupportedMediaType", Some(Details::default()))
-            }
+            Self::UnsupportedPatch => (415, "UnsupportedMediaType", Some(Details::default())),
             Self::ServiceUnavailable(_) => (503, "ServiceUnavailable", None),
             Self::Internal(_) => {
                 let cause = Cause { message: self.cause_text(), ..Cause::default() };

@@ -2,7 +2,7 @@
 
 use std::{io::Write as _, sync::Arc, time::SystemTime};
 
-use aggregator::{Aggregator, Documents, Served, local_api_service};
+use aggregator::{Aggregator, Documents, OpenApi, Served, local_api_service};
 use auth::{Authenticator, authn::token_file::TokenFile, authz::MastersOnly};
 use builtin::Definitions;
 use controllers::{NamespaceController, Target};
@@ -67,7 +67,8 @@ async fn serve(options: &Options, verbosity: Verbosity) -> Result<(), String> {
         .map_err(|error| format!("failed to listen on {address}: {error}"))?;
     let bound = listener.address();
     servers.publish(options, bound.port());
-    let limits = Limits { streams_max: options.http2_max_streams_per_connection, ..Limits::default() };
+    let limits =
+        Limits { streams_max: options.http2_max_streams_per_connection, ..Limits::default() };
     let listening = listener.serve(tls.clone(), Arc::new(Chain(server)), limits);
     tokio::spawn(tls.follow_files(RELOAD_INTERVAL));
 
@@ -81,6 +82,8 @@ async fn serve(options: &Options, verbosity: Verbosity) -> Result<(), String> {
         request_timeout: options.request_timeout,
     };
     lifecycle.run(&listening, &in_flight, &shutdown, stop, async {}, async {}).await;
+    // Caches first, so that none of them takes the end of the store for a failure.
+    servers.close();
     store.close();
     Ok(())
 }
@@ -149,7 +152,12 @@ impl Servers {
         let schema = Arc::new(std::mem::take(&mut definitions.schema));
         let served = |facts: &ResourceFacts| {
             let gv = facts.group_version();
-            options.runtime_config.serves(&gv.group, &gv.version, &facts.plural, facts.on_by_default)
+            options.runtime_config.serves(
+                &gv.group,
+                &gv.version,
+                &facts.plural,
+                facts.on_by_default,
+            )
         };
         let kind_options =
             builtin::Options { prefix: "/registry".to_owned(), event_ttl: options.event_ttl };
@@ -167,7 +175,7 @@ impl Servers {
         let extensions = resources(&|group| group == apiextensions::GROUP);
         let builtin =
             resources(&|group| group != REGISTRATION_GROUP && group != apiextensions::GROUP);
-        let aggregator = Aggregator::new(Documents::default());
+        let aggregator = Arc::new(Aggregator::default());
         Self { definitions, schema, aggregator, registration, builtin, extensions, kinds }
     }
 
@@ -182,6 +190,12 @@ impl Servers {
         }
     }
 
+    fn close(&self) {
+        for storage in self.kinds.iter().filter_map(|kind| kind.storage.as_ref()) {
+            storage.cache.close();
+        }
+    }
+
     /// The served group-versions with their resources, as discovery shows them.
     fn served(&self) -> Vec<Served> {
         let facts: Vec<Arc<ResourceFacts>> =
@@ -193,7 +207,10 @@ impl Servers {
 
     fn publish(&self, options: &Options, port: u16) {
         let address = format!("{}:{port}", options.external_hostname);
-        self.aggregator.replace(Documents::new(&self.served(), &self.schema, &address));
+        let served = self.served();
+        let documents = Documents::new(&served, &self.schema, &address);
+        let openapi = OpenApi::new(&served, self.schema.clone(), SystemTime::now(), None);
+        self.aggregator.publish(documents, openapi);
     }
 
     fn local(&self) -> Local {
@@ -214,7 +231,7 @@ fn chain(
     let index = move || {
         let mut paths = aggregator.paths();
         paths.extend(health_paths.iter().cloned());
-        paths.extend(["/metrics", "/version", "/openapi/v2", "/openapi/v3"].map(str::to_owned));
+        paths.extend(["/metrics", "/version"].map(str::to_owned));
         paths.sort();
         paths
     };
@@ -308,12 +325,30 @@ async fn start_hooks(servers: &Servers, hooks: &Hooks) -> Result<(), String> {
         .filter(|served| served.group_version.group != Str::new_static(REGISTRATION_GROUP))
         .map(local_api_service)
         .collect();
-    let made = local.iter().map(|object| controllers::ensure(&*api, &api_services, object));
+    let made = local.iter().map(|object| register(&*api, &api_services, object));
     futures_util::future::try_join_all(made).await.map_err(failed)?;
     hooks.autoregistration.done();
 
     let wake = NamespaceWake::new(servers.kinds.iter().find(|kind| kind.gvk().kind == "Namespace"));
     tokio::spawn(NamespaceController { api }.run(wake));
+    Ok(())
+}
+
+/// An APIService that exists and says that it is available.
+async fn register(
+    api: &dyn controllers::Api,
+    target: &Target,
+    object: &meta::Value,
+) -> Result<(), meta::ApiError> {
+    controllers::ensure(api, target, object).await?;
+    let named = target.clone().named(object.str_at(&["metadata", "name"]));
+    let mut current = api.get(&named).await?;
+    if current.items_at(&["status", "conditions"]).is_empty() {
+        if let Some(status) = object.get("status") {
+            current.set_at(&["status"], status.clone());
+        }
+        api.update(&Target { subresource: "status", ..named }, &current).await?;
+    }
     Ok(())
 }
 
@@ -336,7 +371,8 @@ fn announce(options: &Options, pki: &Pki, bound: std::net::SocketAddr) -> Result
     let kubeconfig = pki
         .write_admin_kubeconfig(&url, server_ca.as_deref())
         .map_err(|error| error.to_string())?;
-    let line = format!("Ready at {url}; try: kubectl --kubeconfig {} get ns\n", kubeconfig.display());
+    let line =
+        format!("Ready at {url}; try: kubectl --kubeconfig {} get ns\n", kubeconfig.display());
     let mut out = std::io::stdout().lock();
     // Nobody may be reading; that is no reason to stop.
     let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());

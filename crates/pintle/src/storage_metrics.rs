@@ -14,7 +14,10 @@ pub(crate) fn register(registry: &Registry, kinds: &[Arc<Kind>]) {
     let mut counted = Vec::new();
     for kind in kinds {
         let Some(storage) = &kind.storage else { continue };
-        if !counted.iter().any(|(_, _, other): &(String, String, Arc<Storage>)| other.prefix == storage.prefix) {
+        if !counted
+            .iter()
+            .any(|(_, _, other): &(String, String, Arc<Storage>)| other.prefix == storage.prefix)
+        {
             let (group, resource) = (kind.gvk().group.to_string(), kind.facts.plural.to_string());
             counted.push((group, resource, storage.clone()));
         }
@@ -48,7 +51,8 @@ impl Collector for Objects {
         for (group, resource, storage) in &self.counted {
             let count = storage.cache.snapshot().len() as i64;
             self.new.with_label_values(&[group, resource]).set(count);
-            let full = if group.is_empty() { resource.clone() } else { format!("{resource}.{group}") };
+            let full =
+                if group.is_empty() { resource.clone() } else { format!("{resource}.{group}") };
             self.old.with_label_values(&[&full]).set(count);
         }
         let mut families = self.new.collect();

@@ -7,7 +7,7 @@ use store::{Expect, StoreError};
 use crate::{
     Answer, Kind, Storage, decode,
     get::storage,
-    object_meta,
+    managed, object_meta,
     options::WriteOptions,
     response::{self, Form},
     rest::Rest,
@@ -73,6 +73,8 @@ async fn try_create(
     let attributes = attributes(rest, &gvr, Operation::Create, &name, options.dry_run, None);
 
     object_meta::fill_for_create(&mut object, &cx);
+    kind.apply_defaults(&mut object);
+    managed::track(rest, options, None, &mut object);
     rest.engine.admission.admit(&attributes, Some(&mut object)).await?;
     prepare(kind, &mut object, &cx)?;
     for text in kind.strategy.warnings(&object, None) {
@@ -106,6 +108,7 @@ async fn try_create(
 
 /// Everything between admission and the store: what the server sets, and whether it may stand.
 fn prepare(kind: &Kind, object: &mut Value, cx: &WriteContext<'_>) -> Result<(), ApiError> {
+    // What admission has added may want defaults too.
     kind.apply_defaults(object);
     if kind.has_status() {
         object.remove_at(&["status"]);

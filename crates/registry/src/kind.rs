@@ -10,6 +10,7 @@ use store::Entry;
 use crate::{
     columns::Column,
     decode::tree,
+    managed::Filters,
     storage::Storage,
     strategy::{Behaviour, Strategy},
 };
@@ -30,6 +31,7 @@ pub struct Kind {
     selectable: Vec<(Str, SelectableSource)>,
     /// Built once from the strategy.
     columns: Vec<Column>,
+    pub(crate) filters: Filters,
 }
 
 /// Where a field label's value comes from.
@@ -80,6 +82,8 @@ impl Kind {
         });
         let selectable = selectable.collect();
         let columns = strategy.columns();
+        let has_status = facts.subresource("status").is_some();
+        let filters = Filters::of(&schema, facts.type_id, has_status);
         Self {
             facts,
             schema,
@@ -90,6 +94,7 @@ impl Kind {
             custom,
             selectable,
             columns,
+            filters,
         }
     }
 

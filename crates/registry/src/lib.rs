@@ -14,6 +14,7 @@ mod frame;
 mod get;
 mod kind;
 mod list;
+mod managed;
 mod object_meta;
 mod options;
 mod patch;

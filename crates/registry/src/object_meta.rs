@@ -93,7 +93,10 @@ pub(crate) fn count_generation(object: &mut Value, old: Option<&Value>, fields: 
         return;
     };
     let before = old.i64_at(&at).unwrap_or_default();
-    let changed = fields.iter().any(|field| !same(object.get(field), old.get(field)));
+    let changed = fields.iter().any(|field| {
+        let path: Vec<&str> = field.split('.').collect();
+        !same(object.at(&path), old.at(&path))
+    });
     let generation = before + i64::from(changed);
     if generation == 0 {
         object.remove_at(&at);

@@ -127,6 +127,8 @@ pub struct WriteOptions {
     pub field_manager: String,
     pub field_validation: FieldValidation,
     pub force: Option<bool>,
+    /// The object comes from an apply: its managedFields are as they should be.
+    pub applied: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -169,7 +171,7 @@ impl WriteOptions {
         };
         invalid_options(kind, errors)?;
         let field_manager = field_manager.to_owned();
-        Ok(Self { dry_run, field_manager, field_validation, force })
+        Ok(Self { dry_run, field_manager, field_validation, force, applied: apply })
     }
 }
 

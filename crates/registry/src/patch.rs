@@ -1,12 +1,12 @@
 //! PATCH: the same loop as an update; only the next state is computed, from the current one.
 
 use ::patch::json_patch::JsonPatch;
-use codec::negotiate::MediaType;
+use codec::{json::DecodeOptions, negotiate::MediaType};
 use http::header::CONTENT_TYPE;
 use meta::{ApiError, Value};
 
 use crate::{
-    Answer, decode, object_meta,
+    Answer, decode, managed, object_meta,
     options::WriteOptions,
     response::{self, Form},
     rest::Rest,
@@ -19,9 +19,9 @@ pub(crate) async fn patch(rest: &Rest<'_>) -> Result<Answer, ApiError> {
     let apply = patch_type == PatchType::Apply;
     let options = WriteOptions::read(rest.query, "PatchOptions", apply)?;
     let change_of = Change::parse(patch_type, &rest.body)?;
-    let written = change(rest, &options, false, &mut |current| {
-        let current = current.expect("a patch creates nothing, so there is a current state");
-        let patched = change_of.apply(rest, current)?;
+    // An apply creates what is missing.
+    let written = change(rest, &options, apply, &mut |current| {
+        let patched = change_of.apply(rest, &options, current)?;
         let mut object = reread(rest, &options, &patched)?;
         object_meta::settle_namespace(rest.kind, &rest.info.namespace, &mut object)?;
         object_meta::check_name(&object, &rest.info.name)?;
@@ -47,6 +47,7 @@ impl PatchType {
             "application/json-patch+json" => Ok(Self::Json),
             "application/merge-patch+json" => Ok(Self::Merge),
             "application/strategic-merge-patch+json" if !rest.kind.custom => Ok(Self::Strategic),
+            "application/apply-patch+yaml" => Ok(Self::Apply),
             _ if rest.kind.custom => Err(ApiError::UnsupportedMediaType(
                 "the body of the request was in an unknown format - accepted media types include: \
                  application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
@@ -62,29 +63,42 @@ pub(crate) enum Change {
     Json(JsonPatch),
     Merge(Value),
     Strategic(Value),
+    /// A configuration to apply.
+    Apply(Value),
 }
 
 impl Change {
     pub(crate) fn parse(patch_type: PatchType, body: &[u8]) -> Result<Self, ApiError> {
-        let options = codec::json::DecodeOptions { strict: false };
-        let tree = codec::json::decode_any(body, options)
-            .map_err(|error| ApiError::BadRequest(format!("error decoding patch: {error}")))?
-            .value;
+        let options = DecodeOptions { strict: false };
+        let decoded = match patch_type {
+            PatchType::Apply => codec::yaml::decode_any(body, options)
+                .map_err(|error| ApiError::BadRequest(format!("error decoding YAML: {error}"))),
+            _ => codec::json::decode_any(body, options)
+                .map_err(|error| ApiError::BadRequest(format!("error decoding patch: {error}"))),
+        };
+        let tree = decoded?.value;
         match patch_type {
             PatchType::Json => Ok(Self::Json(JsonPatch::decode(&tree)?)),
             PatchType::Merge => Ok(Self::Merge(tree)),
             PatchType::Strategic => Ok(Self::Strategic(tree)),
-            PatchType::Apply => Err(ApiError::UnsupportedPatch),
+            PatchType::Apply => Ok(Self::Apply(tree)),
         }
     }
 
-    fn apply(&self, rest: &Rest<'_>, current: &Value) -> Result<Value, ApiError> {
+    fn apply(
+        &self,
+        rest: &Rest<'_>,
+        options: &WriteOptions,
+        current: Option<&Value>,
+    ) -> Result<Value, ApiError> {
         let kind = rest.kind;
-        match self {
-            Self::Strategic(patch) => {
+        match (self, current) {
+            (Self::Apply(config), current) => managed::merge(rest, options, current, config),
+            (_, None) => Err(ApiError::not_found(kind.group_resource(), rest.info.name.as_str())),
+            (Self::Strategic(patch), Some(current)) => {
                 Ok(::patch::strategic::apply(current, patch, &kind.schema, kind.ty())?)
             }
-            other => other.apply_untyped(current),
+            (other, Some(current)) => other.apply_untyped(current),
         }
     }
 
@@ -92,7 +106,7 @@ impl Change {
     pub(crate) fn apply_untyped(&self, current: &Value) -> Result<Value, ApiError> {
         match self {
             Self::Json(patch) => Ok(patch.apply(current)?),
-            Self::Merge(patch) | Self::Strategic(patch) => {
+            Self::Merge(patch) | Self::Strategic(patch) | Self::Apply(patch) => {
                 Ok(::patch::merge::apply(current, patch)?)
             }
         }

@@ -11,7 +11,7 @@ use crate::{
     create::{attributes, create_object, gvr, invalid},
     decode,
     get::storage,
-    object_meta,
+    managed, object_meta,
     options::WriteOptions,
     response::{self, Form},
     rest::Rest,
@@ -140,6 +140,8 @@ async fn change_once(
 ) -> Result<Option<Written>, ApiError> {
     let (kind, old) = (rest.kind, &current.object);
     let mut object = next(Some(old))?;
+    kind.apply_defaults(&mut object);
+    managed::track(rest, options, Some(old), &mut object);
     let (gvr, name) = (gvr(kind), rest.info.name.as_str());
     let attributes = attributes(rest, &gvr, Operation::Update, name, options.dry_run, Some(old));
     rest.engine.admission.admit(&attributes, Some(&mut object)).await?;
@@ -151,6 +153,7 @@ async fn change_once(
     for text in kind.strategy.warnings(&object, Some(old)) {
         rest.warnings.add(text);
     }
+    ::patch::apply::keep_times_of_unchanged(old, &mut object);
     rest.engine.admission.validate(&attributes, Some(&object)).await?;
 
     let key = storage.key(&rest.info.namespace, name);

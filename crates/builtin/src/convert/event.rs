@@ -28,7 +28,8 @@ impl Conversion for EventsV1 {
     }
 
     fn stored_path<'a>(&self, path: &'a str) -> Cow<'a, str> {
-        let (first, rest) = path.split_once('.').map_or((path, None), |(first, rest)| (first, Some(rest)));
+        let (first, rest) =
+            path.split_once('.').map_or((path, None), |(first, rest)| (first, Some(rest)));
         match (NAMES.iter().find(|(served, _)| *served == first), rest) {
             (Some((_, stored)), Some(rest)) => Cow::Owned(format!("{stored}.{rest}")),
             (Some((_, stored)), None) => Cow::Borrowed(stored),

@@ -17,7 +17,10 @@ impl Conversion for V1 {
         if let Some(target) = object.remove_at(&["spec", "targetCPUUtilizationPercentage"]) {
             let list = metrics.get_or_insert_with(|| Value::Array(Vec::new()));
             if let Some(list) = list.as_array_mut() {
-                list.push(cpu_metric("target", &value!({"type": "Utilization", "averageUtilization": (target)})));
+                list.push(cpu_metric(
+                    "target",
+                    &value!({"type": "Utilization", "averageUtilization": (target)}),
+                ));
             }
         }
         if let Some(metrics) = metrics {
@@ -72,8 +75,8 @@ fn split(metrics: Option<Value>, field: &str) -> (Option<Value>, Option<Value>) 
     let Some(Value::Array(metrics)) = metrics else { return (None, None) };
     let (mut cpu, mut others) = (None, Vec::new());
     for metric in metrics {
-        let is_cpu = metric.str_at(&["type"]) == "Resource"
-            && metric.str_at(&["resource", "name"]) == "cpu";
+        let is_cpu =
+            metric.str_at(&["type"]) == "Resource" && metric.str_at(&["resource", "name"]) == "cpu";
         let used = metric.at(&["resource", field, "averageUtilization"]).filter(|_| is_cpu);
         match used.filter(|value| !value.is_null() && cpu.is_none()) {
             Some(used) => cpu = Some(used.clone()),
@@ -117,7 +120,9 @@ mod tests {
         });
         let served = V1.from_stored(stored.clone());
         assert_eq!(served.i64_at(&["spec", "targetCPUUtilizationPercentage"]), Some(80));
-        assert!(served.at(&["spec", "metrics"]).is_none() && served.at(&["spec", "behavior"]).is_none());
+        assert!(
+            served.at(&["spec", "metrics"]).is_none() && served.at(&["spec", "behavior"]).is_none()
+        );
         let mut again = V1.to_stored(served);
         again.remove_at(&["metadata", "annotations"]);
         assert_eq!(again, stored);

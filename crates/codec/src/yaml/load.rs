@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Span, Tag};
 
-use super::{DEPTH_MAX, YamlError};
+use super::{DEPTH_MAX, YamlError, reindent::reindent};
 
 /// The nodes of one document. They refer to each other by their place.
 #[derive(Debug, Default)]
@@ -53,6 +53,15 @@ pub(super) fn readable(bytes: &[u8]) -> Result<&str, YamlError> {
 impl Tree {
     /// Reads the first document. What follows it is not looked at.
     pub(super) fn load(text: &str) -> Result<Self, YamlError> {
+        match Self::load_once(text) {
+            Err(error) if error.to_string().contains("invalid indentation") => {
+                Self::load_once(&reindent(text)).map_err(|_| error)
+            }
+            loaded => loaded,
+        }
+    }
+
+    fn load_once(text: &str) -> Result<Self, YamlError> {
         let mut loader =
             Loader { text, tree: Self::default(), open: Vec::new(), anchors: HashMap::new() };
         let mut parser = Parser::new_from_str(text);

@@ -141,3 +141,17 @@ fn hash(bytes: &[u8]) -> String {
     });
     (0..8).map(|at| char::from(ALPHABET[(hash >> (58 - 6 * at) & 63) as usize])).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As kube-apiserver names the parameter `watch` by the JSON that it has for it.
+    #[test]
+    fn shared_parameters_are_named_by_a_hash() {
+        let cases = [("", "y_KchIQi"), ("a", "r2O9TIYB")];
+        for (json, expected) in cases {
+            assert_eq!(hash(json.as_bytes()), expected);
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Flow collections and quoted texts may go on in the next lines. YAML 1.2, which the parser speaks,
+//! wants those lines indented more than what they belong to; go-yaml doesn't care:
+//!
+//! ```yaml
+//! args: [
+//! ]
+//! ```
+//!
+//! What the parser refuses for its indentation is therefore given to it once more, with such lines
+//! indented. The white space at their start means nothing, and line numbers stay the same.
+
+/// Deeper than anything that is really written.
+const INDENT: usize = 128;
+
+/// Indents every line that begins inside of a flow collection or a quoted text.
+pub(super) fn reindent(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + text.len() / 4);
+    let mut state = State::default();
+    for line in text.split_inclusive('\n') {
+        if state.is_inside() && !line.trim().is_empty() {
+            out.extend(std::iter::repeat_n(' ', INDENT));
+        }
+        out.push_str(line);
+        state.read(line);
+    }
+    out
+}
+
+#[derive(Default)]
+struct State {
+    /// Open brackets.
+    depth: usize,
+    quote: Option<char>,
+    /// Inside of a block text (`|`, `>`): the indentation of what it is the value of.
+    block: Option<usize>,
+}
+
+impl State {
+    fn is_inside(&self) -> bool {
+        self.depth > 0 || self.quote.is_some()
+    }
+
+    fn read(&mut self, line: &str) {
+        let indent = line.len() - line.trim_start_matches(' ').len();
+        if let Some(outer) = self.block {
+            if indent > outer || line.trim().is_empty() {
+                return;
+            }
+            self.block = None;
+        }
+        // Where the key or the value of the innermost list item is.
+        let mut inner = indent;
+        while line[inner..].starts_with("- ") {
+            inner += 2;
+        }
+        // Could a value begin here?
+        let mut at_start = true;
+        let mut previous = ' ';
+        let mut chars = line.chars().peekable();
+        while let Some(c) = chars.next() {
+            match (self.quote, c) {
+                (Some('"'), '\\') => {
+                    chars.next();
+                }
+                (Some('\''), '\'') if chars.peek() == Some(&'\'') => {
+                    chars.next();
+                }
+                (Some(quote), c) => {
+                    if c == quote {
+                        self.quote = None;
+                        at_start = false;
+                    }
+                }
+                (None, '#') if previous.is_whitespace() => return,
+                (None, '"' | '\'') if at_start => self.quote = Some(c),
+                (None, '[' | '{') if at_start || self.depth > 0 => {
+                    self.depth += 1;
+                    at_start = true;
+                }
+                (None, ']' | '}') if self.depth > 0 => {
+                    self.depth -= 1;
+                    at_start = false;
+                }
+                (None, '|' | '>') if at_start && self.depth == 0 => {
+                    // Of a list item itself, or of a key.
+                    let of_item = inner > indent && line[inner..].starts_with(c);
+                    self.block = Some(if of_item { inner - 2 } else { inner });
+                    return;
+                }
+                (None, ',') if self.depth > 0 => at_start = true,
+                (None, ' ' | '\t') => at_start |= matches!(previous, ':' | '-' | '?'),
+                // An anchor or a tag: the value comes behind it.
+                (None, '&' | '!') if at_start => {
+                    while chars.next_if(|c| !c.is_whitespace()).is_some() {}
+                }
+                (None, '-' | '?') if at_start => {}
+                (None, _) => at_start = false,
+            }
+            previous = c;
+        }
+    }
+}
