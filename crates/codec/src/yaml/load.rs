@@ -55,7 +55,8 @@ impl Tree {
     pub(super) fn load(text: &str) -> Result<Self, YamlError> {
         match Self::load_once(text) {
             Err(error) if error.to_string().contains("invalid indentation") => {
-                Self::load_once(&reindent(text)).map_err(|_| error)
+                let again = reindent(text).and_then(|text| Self::load_once(&text).ok());
+                again.ok_or(error)
             }
             loaded => loaded,
         }

@@ -12,8 +12,12 @@
 /// Deeper than anything that is really written.
 const INDENT: usize = 128;
 
+/// Texts that would grow beyond this, and beyond four times their size, are left alone: many short
+/// lines would turn into a lot of white space.
+const BYTES_MAX: usize = 256 * 1024;
+
 /// Indents every line that begins inside of a flow collection or a quoted text.
-pub(super) fn reindent(text: &str) -> String {
+pub(super) fn reindent(text: &str) -> Option<String> {
     let mut out = String::with_capacity(text.len() + text.len() / 4);
     let mut state = State::default();
     for line in text.split_inclusive('\n') {
@@ -21,9 +25,12 @@ pub(super) fn reindent(text: &str) -> String {
             out.extend(std::iter::repeat_n(' ', INDENT));
         }
         out.push_str(line);
+        if out.len() > BYTES_MAX.max(text.len() * 4) {
+            return None;
+        }
         state.read(line);
     }
-    out
+    Some(out)
 }
 
 #[derive(Default)]

@@ -79,6 +79,14 @@ fn aliases_cannot_blow_up_a_document() {
 }
 
 #[test]
+fn lines_are_not_indented_without_bound() {
+    let text = format!("a: [\n{}]\n", "x,\n".repeat(100_000));
+    assert!(load(text.as_bytes()).is_err());
+    let text = format!("a: [\n{}]\n", "x,\n".repeat(100));
+    assert!(load(text.as_bytes()).is_ok());
+}
+
+#[test]
 fn depth_is_bounded() {
     let test = || {
         for (unit, depth) in [("[", 20_000), ("- ", 20_000), ("{a: ", 20_000), ("- ", 300)] {
