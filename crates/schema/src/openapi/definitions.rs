@@ -343,3 +343,98 @@ fn union(union: &crate::Union) -> Value {
     written.insert("fields-to-discriminateBy", fields);
     written.into()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::openapi::Undescribed;
+    use crate::{PatchStrategy, Schema};
+
+    fn field(name: &str, kind: Kind) -> Field {
+        Field { name: Str::new(name), node: kind.into(), ..Field::default() }
+    }
+
+    /// A schema with one type of each sort: named, nameless, and known by a definition only.
+    fn schema() -> Schema {
+        let mut schema = Schema::default();
+        let mut named = Type::default();
+        named.name = "Named".into();
+        named.atomic = true;
+        let named = schema.add(named);
+        let mut nameless = Type::default();
+        nameless.fields.push(field("a", Kind::Bool));
+        let nameless = schema.add(nameless);
+        let mut time = field("time", Kind::Time);
+        time.node.definition = Some("Time".into());
+        let mut keys = field("keys", Kind::List(Box::default(), ListKind::Map(vec!["k".into()])));
+        keys.patch = PatchStrategy { merge: true, retain_keys: true, ..PatchStrategy::default() };
+        keys.required = true;
+        let mut pointer = field("pointer", Kind::Object(named));
+        pointer.pointer = true;
+        let mut root = Type::default();
+        root.name = "Root".into();
+        root.fields = vec![
+            field("nameless", Kind::Map(Box::new(Kind::Object(nameless).into()))),
+            field("named", Kind::Object(named)),
+            field("port", Kind::IntOrString),
+            pointer,
+            time,
+            keys,
+        ];
+        schema.add(root);
+        schema
+    }
+
+    #[track_caller]
+    fn check(dialect: Dialect, expected: &[(&str, &str)]) {
+        let schema = schema();
+        let source = Source { schema: &schema, describe: &Undescribed, version: "1" };
+        let mut definitions = Definitions::new(source, dialect, None);
+        definitions.reference(&"Root".into());
+        let written = Value::from(definitions.finish());
+        for (path, expected) in expected {
+            let path: Vec<&str> = path.split('/').collect();
+            let found = written.at(&path).map(meta::json::to_string);
+            assert_eq!(found.as_deref(), Some(*expected), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn v2_refers_to_definitions_beside_other_things() {
+        check(
+            Dialect::V2,
+            &[
+                ("Root/properties/named", r##"{"$ref":"#/definitions/Named"}"##),
+                ("Root/properties/port", r#"{"format":"int-or-string","type":"string"}"#),
+                ("Root/required", r#"["keys"]"#),
+                ("Time", r#"{"format":"date-time","type":"string"}"#),
+                ("Named", r#"{"type":"object","x-kubernetes-map-type":"atomic"}"#),
+            ],
+        );
+    }
+
+    #[test]
+    fn v3_wraps_references_and_tells_defaults() {
+        check(
+            Dialect::V3,
+            &[
+                (
+                    "Root/properties/named",
+                    r##"{"allOf":[{"$ref":"#/components/schemas/Named"}],"default":{}}"##,
+                ),
+                ("Root/properties/pointer", r##"{"$ref":"#/components/schemas/Named"}"##),
+                (
+                    "Root/properties/port",
+                    r#"{"format":"int-or-string","oneOf":[{"type":"integer"},{"type":"string"}]}"#,
+                ),
+                (
+                    "Root/properties/nameless/additionalProperties/properties/a",
+                    r#"{"type":"boolean"}"#,
+                ),
+                ("Root/properties/keys/x-kubernetes-list-map-keys", r#"["k"]"#),
+                ("Root/properties/keys/x-kubernetes-list-type", r#""map""#),
+                ("Root/properties/keys/x-kubernetes-patch-strategy", r#""merge,retainKeys""#),
+            ],
+        );
+    }
+}

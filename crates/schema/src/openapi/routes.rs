@@ -258,3 +258,47 @@ fn change_first(text: &str, change: impl Fn(char) -> char) -> String {
     let mut chars = text.chars();
     chars.next().map(change).into_iter().chain(chars).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn group_versions_are_named_in_operation_ids_paths_and_tags() {
+        let cases = [
+            ("", "v1", "/api/v1 CoreV1 core_v1"),
+            ("apps", "v1", "/apis/apps/v1 AppsV1 apps_v1"),
+            (
+                "rbac.authorization.k8s.io",
+                "v1",
+                "/apis/rbac.authorization.k8s.io/v1 RbacAuthorizationV1 rbacAuthorization_v1",
+            ),
+            (
+                "stable.example.com",
+                "v1beta1",
+                "/apis/stable.example.com/v1beta1 StableExampleComV1beta1 stableExampleCom_v1beta1",
+            ),
+        ];
+        for (group, version, expected) in cases {
+            let Names { root, id, tag } = Names::of(&GroupVersion::new(group, version));
+            assert_eq!(format!("{root} {id} {tag}"), expected);
+        }
+    }
+
+    #[test]
+    fn parameters_that_all_operations_have_belong_to_the_path() {
+        let with = |names: &[&str]| Operation {
+            params: names.iter().map(|name| Param::query(name)).collect(),
+            ..Operation::default()
+        };
+        let operations = vec![with(&["watch", "pretty", "limit"]), with(&["pretty", "dryRun"])];
+        let mut path = Path { operations, ..Path::default() };
+        path.share_params();
+        let names = |params: &[Param]| {
+            params.iter().map(|param| param.name.to_string()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(names(&path.params), "pretty");
+        assert_eq!(names(&path.operations[0].params), "limit watch");
+        assert_eq!(names(&path.operations[1].params), "dryRun");
+    }
+}

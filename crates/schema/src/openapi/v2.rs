@@ -146,10 +146,9 @@ fn hash(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    /// As kube-apiserver names the parameter `watch` by the JSON that it has for it.
     #[test]
-    fn shared_parameters_are_named_by_a_hash() {
-        let cases = [("", "y_KchIQi"), ("a", "r2O9TIYB")];
+    fn hashes_are_those_of_kube_apiserver() {
+        let cases = [("", "y_Kc5IQi"), ("a", "r2O9TIYB"), ("pretty", "eEE4gngf")];
         for (json, expected) in cases {
             assert_eq!(hash(json.as_bytes()), expected);
         }
