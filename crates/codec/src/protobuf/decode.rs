@@ -237,7 +237,12 @@ fn leaf(kind: &Kind, key: Key, reader: &mut Reader<'_>, name: &str) -> Result<Va
         Kind::Int64 => Value::from(number(reader)? as i64),
         Kind::Double => {
             key.expect(FIXED64, name)?;
-            Value::from(f64::from_bits(reader.fixed64()?))
+            let number = f64::from_bits(reader.fixed64()?);
+            if !number.is_finite() {
+                // JSON has no such number.
+                return Err(invalid(format!("unsupported value: {number}")));
+            }
+            Value::from(number)
         }
         Kind::Bytes => Value::from(base64::encode(reader.bytes(key, name)?)),
         Kind::Time => match timestamp(reader.bytes(key, name)?)? {

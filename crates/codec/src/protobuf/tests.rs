@@ -201,6 +201,14 @@ fn malformed_bytes_are_errors_in_the_words_of_go() {
 }
 
 #[test]
+fn numbers_that_json_lacks_are_refused() {
+    let types = types();
+    let tables = Tables::new(&types.schema);
+    let decoded = decode(&hex("49000000000000f07f"), &tables, &types.schema, types.props);
+    assert_eq!(decoded.unwrap_err().to_string(), "maximum: unsupported value: inf");
+}
+
+#[test]
 fn depth_is_bounded_in_both_directions() {
     let test = || {
         let types = types();
