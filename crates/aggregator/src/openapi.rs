@@ -11,10 +11,8 @@ use bytes::Bytes;
 use descriptions::Descriptions;
 use jiff::fmt::rfc2822;
 use jiff::{SignedDuration, Timestamp};
-use meta::{GroupVersion, Map, Str, Value, json, value};
-use schema::openapi::{
-    Describe, Kinds, Path, Routes, Source, v2_document, v2_protobuf, v3_document, v3_protobuf,
-};
+use meta::{GroupVersion, Map, Str, json, value};
+use schema::openapi::{Describe, Form, Kinds, Path, Routes, Source, v2_document, v3_document};
 use schema::{ResourceFacts, Schema};
 use sha2::{Digest, Sha512};
 
@@ -105,10 +103,10 @@ impl OpenApi {
 
     fn answer_v2(&self, question: Question<'_>) -> Answer {
         let vary = Some("Accept-Encoding, Accept");
-        let Some(form) = Form::wanted(question.accept, &V2_FORMS) else {
+        let Some(offer) = Offer::wanted(question.accept, &V2_OFFERS) else {
             return Answer { code: 406, vary, ..Answer::default() };
         };
-        let answer = self.v2.answer(form, &self.schema, question);
+        let answer = self.v2.answer(offer, &self.schema, question);
         Answer { vary, ..answer }
     }
 
@@ -140,10 +138,10 @@ impl OpenApi {
             return Answer { code: 404, ..Answer::default() };
         };
         let vary = Some("Accept");
-        let Some(form) = Form::wanted(question.accept, &V3_FORMS) else {
+        let Some(offer) = Offer::wanted(question.accept, &V3_OFFERS) else {
             return Answer { code: 406, vary, ..Answer::default() };
         };
-        let answer = Answer { vary, ..document.answer(form, &self.schema, question) };
+        let answer = Answer { vary, ..document.answer(offer, &self.schema, question) };
         let Some(hash) = question.hash else { return answer };
         // With its hash in the URL a document never changes; with another hash it is another one.
         let current = document.hash.get().expect("answered above");
@@ -234,19 +232,19 @@ impl Document {
         }
     }
 
-    fn answer(&self, form: Form, schema: &Schema, question: Question<'_>) -> Answer {
+    fn answer(&self, offer: Offer, schema: &Schema, question: Question<'_>) -> Answer {
         let json = self.json.get_or_init(|| self.render(&Workshop::new(schema)).into());
         let hash = self.hash.get_or_init(|| hash(json));
         let etag = Some(format!("\"{hash}\""));
         if self.is_known_to(question, etag.as_deref()) {
             return Answer { code: 304, etag, ..Answer::default() };
         }
-        let body = match form.encoding {
-            Encoding::Json => json.clone(),
-            Encoding::Protobuf => self.protobuf(schema),
+        let body = match offer.form {
+            Form::Json => json.clone(),
+            Form::Protobuf => self.protobuf(schema),
         };
         let last_modified = Some(http_date(self.last_modified));
-        Answer { etag, last_modified, ..Answer::ok(form.content_type, body) }
+        Answer { etag, last_modified, ..Answer::ok(offer.content_type, body) }
     }
 
     /// The bytes are only kept if someone asked for them before.
@@ -258,18 +256,12 @@ impl Document {
     }
 
     fn protobuf(&self, schema: &Schema) -> Bytes {
-        let render = || {
-            let document = Workshop::new(schema).document(&self.subject);
-            let is_v2 = matches!(self.subject, Subject::Everything(_));
-            if is_v2 { v2_protobuf(&document) } else { v3_protobuf(&document) }.into()
-        };
+        let render = || Workshop::new(schema).document(&self.subject, Form::Protobuf).into();
         self.protobuf.get_or_init(render).clone()
     }
 
     fn render(&self, workshop: &Workshop<'_>) -> Vec<u8> {
-        let mut json = Vec::new();
-        json::write_value(&mut json, &workshop.document(&self.subject));
-        json
+        workshop.document(&self.subject, Form::Json)
     }
 
     /// Does the client have it already? Hashes count more than times.
@@ -304,13 +296,13 @@ impl<'a> Workshop<'a> {
         Self { schema, kinds: Kinds::of(schema), describe: Known(Descriptions::load()) }
     }
 
-    fn document(&self, subject: &Subject) -> Value {
+    fn document(&self, subject: &Subject, form: Form) -> Vec<u8> {
         let source = Source { schema: self.schema, describe: &self.describe, version: VERSION };
         let paths = subject.paths(&Routes { schema: self.schema, kinds: &self.kinds });
         match subject {
-            Subject::Everything(_) => v2_document(source, &paths),
-            Subject::GroupVersion(home, _) => v3_document(source, Some(home), &paths),
-            _ => v3_document(source, None, &paths),
+            Subject::Everything(_) => v2_document(source, &paths, form),
+            Subject::GroupVersion(home, _) => v3_document(source, Some(home), &paths, form),
+            _ => v3_document(source, None, &paths, form),
         }
     }
 }
@@ -330,37 +322,31 @@ impl Describe for Known {
     }
 }
 
-/// A form that documents are handed out in.
+/// A form that documents are handed out in, and what clients call it.
 #[derive(Clone, Copy)]
-struct Form {
+struct Offer {
     asked_as: &'static str,
-    encoding: Encoding,
+    form: Form,
     content_type: &'static str,
 }
 
-#[derive(Clone, Copy)]
-enum Encoding {
-    Json,
-    Protobuf,
-}
-
-impl Form {
+impl Offer {
     const fn json() -> Self {
         let json = "application/json";
-        Self { asked_as: json, encoding: Encoding::Json, content_type: json }
+        Self { asked_as: json, form: Form::Json, content_type: json }
     }
 
     const fn protobuf(asked_as: &'static str, content_type: &'static str) -> Self {
-        Self { asked_as, encoding: Encoding::Protobuf, content_type }
+        Self { asked_as, form: Form::Protobuf, content_type }
     }
 
     /// The form that a client wants most of those that there are.
-    fn wanted(accept: Option<&str>, forms: &[Self; 3]) -> Option<Self> {
+    fn wanted(accept: Option<&str>, offers: &[Self; 3]) -> Option<Self> {
         let accept = accept.filter(|header| !header.is_empty()).unwrap_or("*/*");
         let clauses = accept::parse(accept);
         let mut wanted = clauses
             .iter()
-            .filter_map(|clause| forms.iter().find(|form| clause.allows(form.asked_as)));
+            .filter_map(|clause| offers.iter().find(|offer| clause.allows(offer.asked_as)));
         wanted.next().copied()
     }
 }
@@ -369,14 +355,14 @@ const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+pro
 const V3_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf";
 
 /// Compat: kubectl before v1.27 writes an `@` that no media type may have.
-const V2_FORMS: [Form; 3] = [
-    Form::json(),
-    Form::protobuf("application/com.github.proto-openapi.spec.v2@v1.0+protobuf", V2_PROTOBUF),
-    Form::protobuf(V2_PROTOBUF, V2_PROTOBUF),
+const V2_OFFERS: [Offer; 3] = [
+    Offer::json(),
+    Offer::protobuf("application/com.github.proto-openapi.spec.v2@v1.0+protobuf", V2_PROTOBUF),
+    Offer::protobuf(V2_PROTOBUF, V2_PROTOBUF),
 ];
 
-const V3_FORMS: [Form; 3] = [
-    Form::json(),
-    Form::protobuf("application/com.github.proto-openapi.spec.v3@v1.0+protobuf", V3_PROTOBUF),
-    Form::protobuf(V3_PROTOBUF, V3_PROTOBUF),
+const V3_OFFERS: [Offer; 3] = [
+    Offer::json(),
+    Offer::protobuf("application/com.github.proto-openapi.spec.v3@v1.0+protobuf", V3_PROTOBUF),
+    Offer::protobuf(V3_PROTOBUF, V3_PROTOBUF),
 ];

@@ -4,21 +4,17 @@
 //! unpacked for rendering OpenAPI documents, and forgotten afterwards.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::io::Read;
+use std::ops::Range;
 
 use flate2::read::GzDecoder;
 
-/// The unpacked sentences, about 1 MB.
+/// The unpacked sentences: one text of about 1 MB, and where each definition begins in it.
 #[derive(Debug)]
 pub struct Descriptions {
-    by_definition: HashMap<String, Description>,
-}
-
-#[derive(Debug)]
-struct Description {
     text: String,
-    fields: HashMap<String, String>,
+    // In the order of their names.
+    records: Vec<Range<usize>>,
 }
 
 impl Descriptions {
@@ -26,14 +22,20 @@ impl Descriptions {
         let packed: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptions.gz"));
         let mut text = String::new();
         GzDecoder::new(packed).read_to_string(&mut text).expect("packed by the build script");
-        let by_definition = text.split(RECORD).filter_map(read).collect();
-        Self { by_definition }
+        let mut begin = 0;
+        let record = |record: &str| {
+            let range = begin..begin + record.len();
+            begin = range.end + RECORD.len_utf8();
+            range
+        };
+        let records = text.split(RECORD).map(record).collect();
+        Self { text, records }
     }
 
     /// What a definition (`io.k8s.api.core.v1.Pod`) is. `None` if nothing is known about it.
     pub fn definition(&self, definition: &str) -> Option<Cow<'_, str>> {
-        if let Some(known) = self.by_definition.get(definition) {
-            return (!known.text.is_empty()).then_some(Cow::Borrowed(&known.text));
+        if let Some(known) = self.known(definition) {
+            return (!known.text.is_empty()).then_some(Cow::Borrowed(known.text));
         }
         let item = kind(self.item_of(definition)?.0);
         Some(Cow::Owned(format!("{item}List is a list of {item} objects.")))
@@ -41,24 +43,52 @@ impl Descriptions {
 
     /// What a field of a definition is.
     pub fn field(&self, definition: &str, field: &str) -> Option<Cow<'_, str>> {
-        if let Some(known) = self.by_definition.get(definition) {
-            let text = known.fields.get(field)?;
-            return (!text.is_empty()).then_some(Cow::Borrowed(text));
+        if let Some(known) = self.known(definition) {
+            return known.field(field).map(Cow::Borrowed);
         }
         let (item, known) = self.item_of(definition)?;
         match field {
             "items" => Some(Cow::Owned(format!("The {} objects of the list.", kind(item)))),
             "metadata" => Some(Cow::Borrowed("What is told about the list as a whole.")),
             // Lists have `kind` and `apiVersion` in common with what they are a list of.
-            field => Some(Cow::Borrowed(known.fields.get(field)?)),
+            field => known.field(field).map(Cow::Borrowed),
         }
     }
 
     /// Lists are missing from the crate, because one generic type stands for all of them: this is what
     /// a definition is a list of.
-    fn item_of<'a>(&self, list: &'a str) -> Option<(&'a str, &Description)> {
+    fn item_of<'a>(&self, list: &'a str) -> Option<(&'a str, Description<'_>)> {
         let item = list.strip_suffix("List")?;
-        Some((item, self.by_definition.get(item)?))
+        Some((item, self.known(item)?))
+    }
+
+    fn known(&self, definition: &str) -> Option<Description<'_>> {
+        let parts = |record: &Range<usize>| self.text[record.clone()].split(PART);
+        let name = |record: &Range<usize>| parts(record).next().unwrap_or_default();
+        let at = self.records.binary_search_by(|record| name(record).cmp(definition)).ok()?;
+        let record = &self.text[self.records[at].clone()];
+        let (_, described) = record.split_once(PART)?;
+        let (text, fields) = described.split_once(PART).unwrap_or((described, ""));
+        Some(Description { text, fields })
+    }
+}
+
+/// What is known about one definition.
+struct Description<'a> {
+    text: &'a str,
+    /// Names and descriptions in turns.
+    fields: &'a str,
+}
+
+impl<'a> Description<'a> {
+    fn field(&self, name: &str) -> Option<&'a str> {
+        let mut parts = self.fields.split(PART);
+        while let (Some(field), Some(text)) = (parts.next(), parts.next()) {
+            if field == name {
+                return (!text.is_empty()).then_some(text);
+            }
+        }
+        None
     }
 }
 
@@ -70,23 +100,22 @@ fn kind(definition: &str) -> &str {
 const RECORD: char = '\u{1e}';
 const PART: char = '\u{1f}';
 
-fn read(record: &str) -> Option<(String, Description)> {
-    let mut parts = record.split(PART).map(str::to_owned);
-    let (name, text) = (parts.next()?, parts.next()?);
-    let mut fields = HashMap::new();
-    while let (Some(field), Some(text)) = (parts.next(), parts.next()) {
-        fields.insert(field, text);
-    }
-    Some((name, Description { text, fields }))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn every_definition_of_the_crate_is_there() {
-        assert_eq!(Descriptions::load().by_definition.len(), 683);
+        assert_eq!(Descriptions::load().records.len(), 683);
+    }
+
+    #[test]
+    fn definitions_are_in_the_order_of_their_names() {
+        let descriptions = Descriptions::load();
+        let name = |record: &Range<usize>| {
+            descriptions.text[record.clone()].split(PART).next().map(str::to_owned)
+        };
+        assert!(descriptions.records.iter().map(name).is_sorted());
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! OpenAPI documents of what is served: v2, one for everything, and v3, one per group version.
 //!
 //! `routes` says which requests are answered, as plain data. `definitions` writes out the types that
-//! they need. `v2` and `v3` put both together, each in its own dialect; `protobuf` writes the result
-//! in the binary form that some clients ask for.
+//! they need. `v2` and `v3` put both together, each in its own dialect, as JSON or in the binary form
+//! that some clients ask for.
 
+mod assemble;
 mod definitions;
 mod params;
 mod protobuf;
@@ -16,8 +17,8 @@ use std::collections::HashMap;
 
 use meta::{GroupVersionKind, Str};
 
+pub use assemble::Form;
 pub use params::{Param, Place};
-pub use protobuf::{v2_protobuf, v3_protobuf};
 pub use routes::{Action, Content, Operation, Path, Response, Routes};
 pub use v2::v2_document;
 pub use v3::v3_document;

@@ -1,10 +1,11 @@
 //! Types, written out as OpenAPI definitions, and with them all the types that they refer to.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{HashMap, HashSet};
 
 use meta::{GroupVersion, GroupVersionKind, Map, Str, Value, value};
 
 use super::Source;
+use super::assemble::Pieces;
 use crate::{Field, Kind, ListKind, Node, Presence, Type, TypeId};
 
 /// What v2 and v3 write differently.
@@ -20,8 +21,9 @@ pub(super) struct Definitions<'a> {
     dialect: Dialect,
     /// The group version that the document is about.
     home: Option<&'a GroupVersion>,
-    written: BTreeMap<Str, Value>,
-    /// Referred to, but not written yet.
+    /// Everything that was referred to.
+    known: HashSet<Str>,
+    /// What of it is not written yet.
     open: Vec<Str>,
     /// Definitions that are no objects, by the way they are used.
     scalars: HashMap<Str, &'a Kind>,
@@ -37,7 +39,7 @@ impl<'a> Definitions<'a> {
             source,
             dialect,
             home,
-            written: BTreeMap::new(),
+            known: HashSet::new(),
             open: Vec::new(),
             scalars: HashMap::new(),
         }
@@ -45,7 +47,7 @@ impl<'a> Definitions<'a> {
 
     /// A reference to a definition, which is written as well.
     pub(super) fn reference(&mut self, definition: &Str) -> Value {
-        if !self.written.contains_key(definition) {
+        if self.known.insert(definition.clone()) {
             self.open.push(definition.clone());
         }
         let folder = match self.dialect {
@@ -55,21 +57,20 @@ impl<'a> Definitions<'a> {
         value!({"$ref": (format!("{folder}{definition}"))})
     }
 
-    /// All definitions that were referred to.
-    pub(super) fn finish(mut self) -> Map {
+    /// Writes all definitions that were referred to.
+    pub(super) fn finish(mut self, encode: impl Fn(&Value) -> Vec<u8>) -> Pieces {
+        let mut pieces = Pieces::new();
         while let Some(name) = self.open.pop() {
-            if self.written.contains_key(&name) {
-                continue;
-            }
             let mut definition = match self.source.schema.by_name(&name) {
                 Some(id) => self.object(id),
                 None => self.scalar(&name),
             };
             let text = self.source.describe.definition(&name);
             set_description(&mut definition, text.as_deref());
-            self.written.insert(name, definition.into());
+            let piece = encode(&definition.into());
+            pieces.insert(name, piece);
         }
-        self.written.into_iter().collect()
+        pieces
     }
 
     fn object(&mut self, id: TypeId) -> Map {
@@ -346,6 +347,8 @@ fn union(union: &crate::Union) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+
     use super::*;
     use crate::openapi::Undescribed;
     use crate::{PatchStrategy, Schema};
@@ -391,11 +394,17 @@ mod tests {
         let source = Source { schema: &schema, describe: &Undescribed, version: "1" };
         let mut definitions = Definitions::new(source, dialect, None);
         definitions.reference(&"Root".into());
-        let written = Value::from(definitions.finish());
+        let written = RefCell::new(Vec::new());
+        let pieces = definitions.finish(|definition| {
+            written.borrow_mut().push(definition.clone());
+            vec![written.borrow().len() as u8 - 1]
+        });
         for (path, expected) in expected {
-            let path: Vec<&str> = path.split('/').collect();
-            let found = written.at(&path).map(meta::json::to_string);
-            assert_eq!(found.as_deref(), Some(*expected), "{path:?}");
+            let (name, path) = path.split_once('/').unwrap_or((path, ""));
+            let path: Vec<&str> = path.split('/').filter(|step| !step.is_empty()).collect();
+            let definition = &written.borrow()[usize::from(pieces[name][0])];
+            let found = definition.at(&path).map(meta::json::to_string);
+            assert_eq!(found.as_deref(), Some(*expected), "{name} {path:?}");
         }
     }
 

@@ -1,27 +1,16 @@
-//! OpenAPI documents in the binary form of gnostic (`OpenAPIv2.proto`, `OpenAPIv3.proto`), which
-//! kubectl and client-go ask for. It is made of the finished tree by a table of field numbers.
+//! The binary form of gnostic (`OpenAPIv2.proto`, `OpenAPIv3.proto`), which kubectl and client-go ask
+//! for. It is made of the same trees as JSON, by a table of field numbers.
 
-mod tables;
+pub(super) mod tables;
 mod yaml;
 
 use meta::{Map, Number, Value};
 
-/// A v2 document.
-pub fn v2_protobuf(document: &Value) -> Vec<u8> {
-    encode(document, &tables::V2)
-}
-
-/// A v3 document.
-pub fn v3_protobuf(document: &Value) -> Vec<u8> {
-    encode(document, &tables::V3)
-}
-
 /// What becomes of a value.
-enum Shape {
+pub(super) enum Shape {
     Text,
     Texts,
     Flag,
-    /// One message, or the first of several.
     One(&'static Message),
     Many(&'static Message),
     /// Arbitrary data, as YAML in a message of its own.
@@ -31,11 +20,11 @@ enum Shape {
     Scalar,
 }
 
-enum Message {
+pub(super) enum Message {
     /// An object with known members; what begins with `x-` goes to the field `extensions`.
     Object { members: &'static [(&'static str, u32, Shape)], extensions: u32 },
     /// An object with free keys: a field that repeats pairs of a name and a value.
-    Named(u32, &'static Shape),
+    Named(u32, &'static Message),
     /// A reference, or else what is referred to.
     OrReference(&'static Message),
     /// A message that only holds another.
@@ -44,18 +33,15 @@ enum Message {
     Parameter,
 }
 
-fn encode(value: &Value, message: &Message) -> Vec<u8> {
+pub(super) fn encode(value: &Value, message: &Message) -> Vec<u8> {
     let mut out = Vec::new();
     match (message, value) {
         (Message::Object { members, extensions }, Value::Object(map)) => {
             write_members(map, members, *extensions, &mut out);
         }
-        (Message::Named(number, shape), Value::Object(map)) => {
+        (Message::Named(number, message), Value::Object(map)) => {
             for (name, value) in map.iter() {
-                let mut pair = Vec::new();
-                write_bytes(&mut pair, 1, name.as_bytes());
-                write(&mut pair, 2, value, shape);
-                write_bytes(&mut out, *number, &pair);
+                write_pair(&mut out, *number, name, &encode(value, message));
             }
         }
         (Message::OrReference(message), value) => {
@@ -79,10 +65,7 @@ fn write_members(map: &Map, members: &[(&str, u32, Shape)], extensions: u32, out
         }
     }
     for (name, value) in map.iter().filter(|(name, _)| name.starts_with("x-")) {
-        let mut pair = Vec::new();
-        write_bytes(&mut pair, 1, name.as_bytes());
-        write(&mut pair, 2, value, &Shape::Any);
-        write_bytes(out, extensions, &pair);
+        write_pair(out, extensions, name, &any(value));
     }
 }
 
@@ -101,7 +84,7 @@ fn write_parameter(out: &mut Vec<u8>, value: &Value) {
     write_bytes(out, 2, &inner);
 }
 
-fn write(out: &mut Vec<u8>, number: u32, value: &Value, shape: &Shape) {
+pub(super) fn write(out: &mut Vec<u8>, number: u32, value: &Value, shape: &Shape) {
     let items = value.as_array().unwrap_or_default();
     match (shape, value) {
         (Shape::Text, Value::String(text)) => write_bytes(out, number, text.as_bytes()),
@@ -119,17 +102,29 @@ fn write(out: &mut Vec<u8>, number: u32, value: &Value, shape: &Shape) {
                 write_bytes(out, number, &encode(item, message));
             }
         }
-        (Shape::Any, value) => write_any(out, number, value),
-        (Shape::Anys, _) => items.iter().for_each(|item| write_any(out, number, item)),
+        (Shape::Any, value) => write_bytes(out, number, &any(value)),
+        (Shape::Anys, _) => {
+            for item in items {
+                write_bytes(out, number, &any(item));
+            }
+        }
         (Shape::Scalar, value) => write_bytes(out, number, &scalar(value)),
         _ => {}
     }
 }
 
-fn write_any(out: &mut Vec<u8>, number: u32, value: &Value) {
+/// Names and values are messages of two fields.
+pub(super) fn write_pair(out: &mut Vec<u8>, number: u32, name: &str, value: &[u8]) {
+    let mut pair = Vec::with_capacity(name.len() + value.len() + 12);
+    write_bytes(&mut pair, 1, name.as_bytes());
+    write_bytes(&mut pair, 2, value);
+    write_bytes(out, number, &pair);
+}
+
+fn any(value: &Value) -> Vec<u8> {
     let mut any = Vec::new();
     write_bytes(&mut any, 2, yaml::document(value).as_bytes());
-    write_bytes(out, number, &any);
+    any
 }
 
 /// A default of v3. There is no field for objects and lists: those are left out.
@@ -158,7 +153,7 @@ const VARINT: u32 = 0;
 const FIXED64: u32 = 1;
 const BYTES: u32 = 2;
 
-fn write_bytes(out: &mut Vec<u8>, number: u32, bytes: &[u8]) {
+pub(super) fn write_bytes(out: &mut Vec<u8>, number: u32, bytes: &[u8]) {
     write_tag(out, number, BYTES);
     write_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
@@ -188,10 +183,10 @@ mod tests {
     }
 
     #[test]
-    fn documents_are_written_field_by_field() {
-        let info = field(2, &[field(1, b"T"), field(2, b"1")].concat());
-        let document = value!({"swagger": "2.0", "info": {"title": "T", "version": "1"}});
-        assert_eq!(v2_protobuf(&document), [field(1, b"2.0"), info].concat());
+    fn objects_are_written_field_by_field() {
+        let info = value!({"title": "T", "version": "1"});
+        let expected = [field(1, b"T"), field(2, b"1")].concat();
+        assert_eq!(encode(&info, &tables::V2_INFO), expected);
     }
 
     #[test]
@@ -212,8 +207,7 @@ mod tests {
         let info = value!({"title": "T", "x-list": ["a", ""]});
         let any = field(2, b"- a\n- \"\"\n");
         let extension = field(7, &[field(1, b"x-list"), field(2, &any)].concat());
-        let expected = field(2, &[field(1, b"T"), extension].concat());
-        assert_eq!(v2_protobuf(&value!({"info": (info)})), expected);
+        assert_eq!(encode(&info, &tables::V2_INFO), [field(1, b"T"), extension].concat());
     }
 
     #[test]

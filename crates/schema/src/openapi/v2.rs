@@ -1,42 +1,52 @@
 //! OpenAPI v2 (Swagger): one document for everything.
 
-use std::collections::BTreeMap;
-
 use meta::{Map, Str, Value, json, value};
 
+use super::assemble::{Assembler, Pieces};
 use super::definitions::{Definitions, Dialect, group_version_kind};
+use super::protobuf::{Message, Shape, tables};
 use super::v3::reason;
-use super::{Content, Operation, Param, Path, Place, Source};
+use super::{Content, Form, Operation, Param, Path, Place, Source};
 
 /// The document about all paths.
-pub fn v2_document(source: Source<'_>, paths: &[Path]) -> Value {
+pub fn v2_document(source: Source<'_>, paths: &[Path], form: Form) -> Vec<u8> {
     let definitions = Definitions::new(source, Dialect::V2, None);
-    let mut writer = Writer { definitions, shared: BTreeMap::new() };
-    let paths: Map = paths.iter().map(|path| (path.path.as_str(), writer.path(path))).collect();
-    let definitions = writer.definitions.finish();
-    let parameters: Map = writer.shared.into_iter().collect();
-    value!({
-        "swagger": "2.0",
-        "info": {"title": "Kubernetes", "version": (source.version)},
-        "paths": (paths),
-        "definitions": (definitions),
-        "parameters": (parameters),
-        "securityDefinitions": {
-            "BearerToken": {
-                "description": "Bearer Token authentication",
-                "type": "apiKey",
-                "name": "authorization",
-                "in": "header",
-            },
+    let mut writer = Writer { definitions, form, shared: Pieces::new() };
+    let piece = |path: &Path| {
+        let written = form.encode(&writer.path(path), &tables::V2_PATH);
+        (Str::from(path.path.as_str()), written)
+    };
+    let paths: Pieces = paths.iter().map(piece).collect();
+    let definitions =
+        writer.definitions.finish(|definition| form.encode(definition, &tables::V2_SCHEMA));
+
+    let mut document = Assembler::new(form);
+    document.value("swagger", 1, &value!("2.0"), &Shape::Text);
+    let info = value!({"title": "Kubernetes", "version": (source.version)});
+    document.value("info", 2, &info, &Shape::One(&tables::V2_INFO));
+    document.pieces("paths", 8, 2, paths);
+    document.pieces("definitions", 9, 1, definitions);
+    document.pieces("parameters", 10, 1, writer.shared);
+    let security = value!([{"BearerToken": []}]);
+    document.value("security", 12, &security, &Shape::Many(&tables::V2_SECURITY));
+    let bearer = value!({
+        "BearerToken": {
+            "description": "Bearer Token authentication",
+            "type": "apiKey",
+            "name": "authorization",
+            "in": "header",
         },
-        "security": [{"BearerToken": []}],
-    })
+    });
+    let shape = Shape::One(&tables::V2_SECURITY_DEFINITIONS);
+    document.value("securityDefinitions", 13, &bearer, &shape);
+    document.finish()
 }
 
 struct Writer<'a> {
     definitions: Definitions<'a>,
+    form: Form,
     /// Parameters that are written once and referred to, by their name in the document.
-    shared: BTreeMap<Str, Value>,
+    shared: Pieces,
 }
 
 impl Writer<'_> {
@@ -100,7 +110,7 @@ impl Writer<'_> {
         }
         // Options and patches are the same everywhere.
         if definition.starts_with("io.k8s.apimachinery") {
-            return self.share("body", written.into());
+            return self.share("body", &written.into());
         }
         written.into()
     }
@@ -120,15 +130,16 @@ impl Writer<'_> {
         if ["name", "dryRun", "fieldValidation"].contains(&param.name.as_str()) {
             return written.into();
         }
-        self.share(&param.name, written.into())
+        self.share(&param.name, &written.into())
     }
 
     /// Moves a parameter to those that are written once. The name has a hash of the content, because
     /// several parameters have the same name.
-    fn share(&mut self, name: &str, param: Value) -> Value {
-        let key = format!("{name}-{}", hash(json::to_string(&param).as_bytes()));
+    fn share(&mut self, name: &str, param: &Value) -> Value {
+        let key = format!("{name}-{}", hash(json::to_string(param).as_bytes()));
         let reference = value!({"$ref": (format!("#/parameters/{key}"))});
-        self.shared.insert(Str::from(key), param);
+        let encode = || self.form.encode(param, &Message::Parameter);
+        self.shared.entry(Str::from(key)).or_insert_with(encode);
         reference
     }
 }

@@ -2,33 +2,49 @@
 
 use meta::{GroupVersion, Map, Str, Value, value};
 
+use super::assemble::{Assembler, Pieces};
 use super::definitions::{Definitions, Dialect, group_version_kind};
-use super::{Content, Operation, Param, Path, Place, Source};
+use super::protobuf::{Shape, tables};
+use super::{Content, Form, Operation, Param, Path, Place, Source};
 
 /// A document about some paths. `home` is the group version that they belong to, if it is one.
-pub fn v3_document(source: Source<'_>, home: Option<&GroupVersion>, paths: &[Path]) -> Value {
+pub fn v3_document(
+    source: Source<'_>,
+    home: Option<&GroupVersion>,
+    paths: &[Path],
+    form: Form,
+) -> Vec<u8> {
     let mut writer = Writer { definitions: Definitions::new(source, Dialect::V3, home) };
-    let paths: Map = paths.iter().map(|path| (path.path.as_str(), writer.path(path))).collect();
-    let schemas = writer.definitions.finish();
-    let mut components = value!({
-        "securitySchemes": {
-            "BearerToken": {
-                "type": "apiKey",
-                "description": "Bearer Token authentication",
-                "name": "authorization",
-                "in": "header",
-            },
+    let piece = |path: &Path| {
+        let written = form.encode(&writer.path(path), &tables::V3_PATH);
+        (Str::from(path.path.as_str()), written)
+    };
+    let paths: Pieces = paths.iter().map(piece).collect();
+    let schemas = writer
+        .definitions
+        .finish(|definition| form.encode(definition, &tables::V3_SCHEMA_OR_REFERENCE));
+
+    let mut components = Assembler::new(form);
+    if !schemas.is_empty() {
+        components.pieces("schemas", 1, 1, schemas);
+    }
+    let bearer = value!({
+        "BearerToken": {
+            "type": "apiKey",
+            "description": "Bearer Token authentication",
+            "name": "authorization",
+            "in": "header",
         },
     });
-    if !schemas.is_empty() {
-        components.set_at(&["schemas"], schemas);
-    }
-    value!({
-        "openapi": "3.0.0",
-        "info": {"title": "Kubernetes", "version": (source.version)},
-        "paths": (paths),
-        "components": (components),
-    })
+    components.value("securitySchemes", 7, &bearer, &Shape::One(&tables::V3_SECURITY));
+
+    let mut document = Assembler::new(form);
+    document.value("openapi", 1, &value!("3.0.0"), &Shape::Text);
+    let info = value!({"title": "Kubernetes", "version": (source.version)});
+    document.value("info", 2, &info, &Shape::One(&tables::V3_INFO));
+    document.pieces("paths", 4, 1, paths);
+    document.object("components", 5, components);
+    document.finish()
 }
 
 struct Writer<'a> {

@@ -4,20 +4,11 @@
 use super::Message::{self, Holding, Named, Object, OrReference, Parameter};
 use super::Shape::{Any, Anys, Flag, Many, One, Scalar, Text, Texts};
 
-pub(super) static V2: Message = Object {
-    members: &[
-        ("swagger", 1, Text),
-        ("info", 2, One(&V2_INFO)),
-        ("paths", 8, One(&Named(2, &One(&V2_PATH)))),
-        ("definitions", 9, One(&V2_SCHEMAS)),
-        ("parameters", 10, One(&Named(1, &One(&Parameter)))),
-        ("security", 12, Many(&Named(1, &One(&Holding(1, &Texts))))),
-        ("securityDefinitions", 13, One(&Named(1, &One(&Holding(2, &One(&V2_API_KEY)))))),
-    ],
-    extensions: 16,
-};
+pub(crate) static V2_SECURITY: Message = Named(1, &Holding(1, &Texts));
 
-static V2_INFO: Message =
+pub(crate) static V2_SECURITY_DEFINITIONS: Message = Named(1, &Holding(2, &One(&V2_API_KEY)));
+
+pub(crate) static V2_INFO: Message =
     Object { members: &[("title", 1, Text), ("version", 2, Text)], extensions: 7 };
 
 static V2_API_KEY: Message = Object {
@@ -25,7 +16,7 @@ static V2_API_KEY: Message = Object {
     extensions: 5,
 };
 
-static V2_PATH: Message = Object {
+pub(crate) static V2_PATH: Message = Object {
     members: &[
         ("get", 2, One(&V2_OPERATION)),
         ("put", 3, One(&V2_OPERATION)),
@@ -48,7 +39,7 @@ static V2_OPERATION: Message = Object {
         ("produces", 6, Texts),
         ("consumes", 7, Texts),
         ("parameters", 8, Many(&OrReference(&Parameter))),
-        ("responses", 9, One(&Named(1, &One(&OrReference(&V2_RESPONSE))))),
+        ("responses", 9, One(&Named(1, &OrReference(&V2_RESPONSE)))),
         ("schemes", 10, Texts),
         ("deprecated", 11, Flag),
     ],
@@ -60,7 +51,7 @@ static V2_RESPONSE: Message = Object {
     extensions: 5,
 };
 
-pub(super) static V2_BODY: Message = Object {
+pub(crate) static V2_BODY: Message = Object {
     members: &[
         ("description", 1, Text),
         ("name", 2, Text),
@@ -71,7 +62,7 @@ pub(super) static V2_BODY: Message = Object {
     extensions: 6,
 };
 
-pub(super) static V2_QUERY_PARAMETER: Message = Object {
+pub(crate) static V2_QUERY_PARAMETER: Message = Object {
     members: &[
         ("required", 1, Flag),
         ("in", 2, Text),
@@ -84,7 +75,7 @@ pub(super) static V2_QUERY_PARAMETER: Message = Object {
     extensions: 23,
 };
 
-pub(super) static V2_PATH_PARAMETER: Message = Object {
+pub(crate) static V2_PATH_PARAMETER: Message = Object {
     members: &[
         ("required", 1, Flag),
         ("in", 2, Text),
@@ -97,9 +88,9 @@ pub(super) static V2_PATH_PARAMETER: Message = Object {
     extensions: 22,
 };
 
-static V2_SCHEMAS: Message = Named(1, &One(&V2_SCHEMA));
+static V2_SCHEMAS: Message = Named(1, &V2_SCHEMA);
 
-static V2_SCHEMA: Message = Object {
+pub(crate) static V2_SCHEMA: Message = Object {
     members: &[
         ("$ref", 1, Text),
         ("format", 2, Text),
@@ -119,35 +110,19 @@ static V2_SCHEMA: Message = Object {
 };
 
 /// The same in v2 and v3, but for the number of the description, which no reference of ours has.
-pub(super) static REFERENCE: Message = Object { members: &[("$ref", 1, Text)], extensions: 0 };
+pub(crate) static REFERENCE: Message = Object { members: &[("$ref", 1, Text)], extensions: 0 };
 
-pub(super) static V3: Message = Object {
-    members: &[
-        ("openapi", 1, Text),
-        ("info", 2, One(&V3_INFO)),
-        ("paths", 4, One(&Named(1, &One(&V3_PATH)))),
-        ("components", 5, One(&V3_COMPONENTS)),
-    ],
-    extensions: 9,
-};
-
-static V3_INFO: Message =
+pub(crate) static V3_INFO: Message =
     Object { members: &[("title", 1, Text), ("version", 6, Text)], extensions: 7 };
 
-static V3_COMPONENTS: Message = Object {
-    members: &[
-        ("schemas", 1, One(&V3_SCHEMAS)),
-        ("securitySchemes", 7, One(&Named(1, &One(&OrReference(&V3_API_KEY))))),
-    ],
-    extensions: 10,
-};
+pub(crate) static V3_SECURITY: Message = Named(1, &OrReference(&V3_API_KEY));
 
 static V3_API_KEY: Message = Object {
     members: &[("type", 1, Text), ("description", 2, Text), ("name", 3, Text), ("in", 4, Text)],
     extensions: 9,
 };
 
-static V3_PATH: Message = Object {
+pub(crate) static V3_PATH: Message = Object {
     members: &[
         ("get", 4, One(&V3_OPERATION)),
         ("put", 5, One(&V3_OPERATION)),
@@ -169,7 +144,7 @@ static V3_OPERATION: Message = Object {
         ("operationId", 5, Text),
         ("parameters", 6, Many(&OrReference(&V3_PARAMETER))),
         ("requestBody", 7, One(&OrReference(&V3_BODY))),
-        ("responses", 8, One(&Named(2, &One(&OrReference(&V3_RESPONSE))))),
+        ("responses", 8, One(&Named(2, &OrReference(&V3_RESPONSE)))),
         ("deprecated", 10, Flag),
     ],
     extensions: 13,
@@ -196,14 +171,14 @@ static V3_RESPONSE: Message = Object {
     extensions: 5,
 };
 
-static V3_CONTENT: Message = Named(1, &One(&V3_MEDIA_TYPE));
+static V3_CONTENT: Message = Named(1, &V3_MEDIA_TYPE);
 
 static V3_MEDIA_TYPE: Message =
     Object { members: &[("schema", 1, One(&V3_SCHEMA_OR_REFERENCE))], extensions: 5 };
 
-static V3_SCHEMAS: Message = Named(1, &One(&V3_SCHEMA_OR_REFERENCE));
+static V3_SCHEMAS: Message = Named(1, &V3_SCHEMA_OR_REFERENCE);
 
-static V3_SCHEMA_OR_REFERENCE: Message = OrReference(&V3_SCHEMA);
+pub(crate) static V3_SCHEMA_OR_REFERENCE: Message = OrReference(&V3_SCHEMA);
 
 static V3_SCHEMA: Message = Object {
     members: &[
