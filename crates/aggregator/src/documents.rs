@@ -86,6 +86,11 @@ impl Documents {
         Self { by_path }
     }
 
+    /// Whether a path has a document: whether its group, or its group version, is served.
+    pub fn has(&self, path: &str) -> bool {
+        self.by_path.contains_key(path)
+    }
+
     /// Every path that has a document, for the index.
     pub fn paths(&self) -> impl Iterator<Item = &str> {
         self.by_path.keys().map(String::as_str)

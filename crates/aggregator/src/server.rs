@@ -12,7 +12,7 @@ use http::{
     },
 };
 use hyper::body::Incoming;
-use meta::{ApiError, Query};
+use meta::{ApiError, Query, RequestInfo};
 use serve::{Body, Context, Delegate, Served, Serving};
 
 use crate::{Answer, Documents, OpenApi, Question};
@@ -46,6 +46,18 @@ impl Aggregator {
             return Some(Err(ApiError::MethodNotAllowed));
         }
         Some(answer.map(response))
+    }
+
+    /// The group is served, but not in this version. (Nobody knows of a group that isn't.)
+    fn is_missing_version(&self, info: &RequestInfo) -> bool {
+        let documents = self.documents.load();
+        let Some(documents) = documents.as_ref() else { return false };
+        let RequestInfo { prefix, group, version, .. } = info;
+        if prefix == "api" {
+            return !documents.has(&format!("/api/{version}"));
+        }
+        documents.has(&format!("/apis/{group}"))
+            && !documents.has(&format!("/apis/{group}/{version}"))
     }
 
     fn discovery(&self, path: &str, headers: &HeaderMap) -> Option<Result<Answer, ApiError>> {
@@ -96,7 +108,11 @@ impl Delegate for Aggregator {
         Box::pin(async move {
             if cx.info.is_resource {
                 // Every group-version is local until remote servers can be registered.
-                return Served::Next(request);
+                return if self.is_missing_version(&cx.info) {
+                    Served::Answered(Err(ApiError::NotServed))
+                } else {
+                    Served::Next(request)
+                };
             }
             match self.answer(&cx.info.path, &request).await {
                 Some(answer) => Served::Answered(answer),

@@ -7,9 +7,9 @@ use bytes::Bytes;
 use futures_util::StreamExt as _;
 use http::{
     HeaderValue, Method, Request, Response, StatusCode,
-    header::{CONTENT_LENGTH, CONTENT_TYPE},
+    header::CONTENT_TYPE,
 };
-use http_body_util::{BodyExt as _, Limited};
+use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use meta::{ApiError, Query};
 use registry::{Answer, Engine, Kind, Payload, Rest};
@@ -64,7 +64,7 @@ impl Resources {
         let (head, body) = request.into_parts();
         let body = match head.method {
             Method::GET => Bytes::new(),
-            _ => read_body(&head.headers, body).await?,
+            _ => read_body(body).await?,
         };
         let rest = Rest {
             engine: &self.engine,
@@ -104,22 +104,35 @@ fn check_scope(cx: &Context, kind: &Kind, method: &Method) -> Result<(), ApiErro
 }
 
 /// The body of a create, update, patch or delete, as far as it is allowed to go.
-pub async fn read_body(headers: &http::HeaderMap, body: Incoming) -> Result<Bytes, ApiError> {
-    let too_large =
-        || ApiError::TooLarge(format!("Request entity too large: limit is {BODY_BYTES_MAX}"));
-    let announced = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
-    if announced.is_some_and(|length: usize| length > BODY_BYTES_MAX) {
-        return Err(too_large());
+pub async fn read_body(mut body: Incoming) -> Result<Bytes, ApiError> {
+    let (mut kept, mut length) = (Vec::new(), 0);
+    while let Some(frame) = body.frame().await {
+        let frame =
+            frame.map_err(|error| ApiError::BadRequest(format!("reading the body: {error}")))?;
+        let Ok(data) = frame.into_data() else { continue };
+        length += data.len();
+        if length <= BODY_BYTES_MAX {
+            kept.push(data);
+        } else if length > DRAIN_BYTES_MAX {
+            break;
+        }
     }
-    match Limited::new(body, BODY_BYTES_MAX).collect().await {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(too_large()),
-        Err(error) => Err(ApiError::BadRequest(format!("reading the request body: {error}"))),
+    if length > BODY_BYTES_MAX {
+        let message = format!("Request entity too large: limit is {BODY_BYTES_MAX}");
+        return Err(ApiError::TooLarge(message));
     }
+    Ok(match kept.len() {
+        1 => kept.remove(0),
+        _ => kept.concat().into(),
+    })
 }
 
 /// Twice what etcd takes, as upstream.
 const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
+
+/// So much is read of a body that is too large: a client that is still sending when its connection
+/// closes doesn't see the answer.
+const DRAIN_BYTES_MAX: usize = 2 * BODY_BYTES_MAX;
 
 fn response(answer: Answer) -> Response<Body> {
     let body = match answer.payload {

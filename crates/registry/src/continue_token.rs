@@ -1,7 +1,12 @@
 //! The token that leads from one page of a list to the next: base64url JSON, as kube-apiserver
 //! writes it, so that a client may start on one server and go on with the other.
 
-use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use base64::{
+    Engine as _,
+    engine::{
+        DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig, general_purpose::URL_SAFE_NO_PAD,
+    },
+};
 use meta::ApiError;
 
 /// Where a list goes on.
@@ -24,13 +29,18 @@ impl Continue {
     }
 
     pub(crate) fn decode(token: &str) -> Result<Self, ApiError> {
-        let bytes = URL_SAFE_NO_PAD.decode(token).map_err(|error| {
+        let bytes = LENIENT.decode(token).map_err(|error| {
             let at = match error {
                 base64::DecodeError::InvalidByte(at, _) => at,
                 _ => token.len(),
             };
             invalid(&format!(": illegal base64 data at input byte {at}"))
         })?;
+        if let Some(byte) = bytes.first().filter(|byte| **byte >= 0x80) {
+            // Not JSON at all; Go shows the byte as if it were a character.
+            let why = format!(": invalid character '\\u{byte:04x}' looking for beginning of value");
+            return Err(invalid(&why));
+        }
         let options = codec::json::DecodeOptions { strict: false };
         let token = codec::json::decode_any(&bytes, options)
             .map_err(|error| invalid(&format!(": {error}")))?
@@ -58,6 +68,15 @@ impl Continue {
         Ok(Self { revision: u64::try_from(revision).ok(), start: start.to_owned() })
     }
 }
+
+/// Go doesn't mind bits behind the last byte.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &base64::alphabet::URL_SAFE,
+    GeneralPurposeConfig::new()
+        .with_encode_padding(false)
+        .with_decode_padding_mode(DecodePaddingMode::RequireNone)
+        .with_decode_allow_trailing_bits(true),
+);
 
 const VERSION: &str = "meta.k8s.io/v1";
 

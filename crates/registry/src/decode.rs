@@ -40,6 +40,9 @@ pub(crate) fn decode(
     let strict = expected.validation != FieldValidation::Ignore;
     let mut decoded = match read(rest, media_type, bytes, expected, DecodeOptions { strict }) {
         Ok(decoded) => decoded,
+        Err(_) if media_type == MediaType::Json && !is_object(bytes) => {
+            return Err(no_object(bytes, expected));
+        }
         Err(why) => return Err(unreadable(bytes, media_type, expected, &why)),
     };
     check_kind(rest, &decoded.value, expected)?;
@@ -95,6 +98,34 @@ struct Unreadable {
 impl From<DecodeError> for Unreadable {
     fn from(error: DecodeError) -> Self {
         Self { is_syntax: matches!(error, DecodeError::Syntax { .. }), why: error.to_string() }
+    }
+}
+
+/// Whether JSON could be an object, going by its first character.
+fn is_object(bytes: &[u8]) -> bool {
+    !matches!(bytes.trim_ascii_start().first(), Some(b'[' | b'"' | b't' | b'f' | b'0'..=b'9' | b'-'))
+}
+
+/// JSON, but not of anything that has a kind.
+fn no_object(bytes: &[u8], expected: &Expected<'_>) -> ApiError {
+    let what = match tree(bytes) {
+        Ok(value) => value.type_name(),
+        Err(error) => {
+            let why = Unreadable { why: without_prefix(&error), is_syntax: true };
+            return unreadable(bytes, MediaType::Json, expected, &why);
+        }
+    };
+    let why = format!(
+        "json: cannot unmarshal {what} into Go value of type struct {{ APIVersion string \
+         \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
+    );
+    unreadable(bytes, MediaType::Json, expected, &Unreadable { why, is_syntax: true })
+}
+
+fn without_prefix(error: &ApiError) -> String {
+    match error {
+        ApiError::Internal(why) => why.clone(),
+        other => other.to_string(),
     }
 }
 
@@ -158,30 +189,28 @@ fn check_kind(rest: &Rest<'_>, object: &Value, expected: &Expected<'_>) -> Resul
     }
     let is_known =
         |gvk: &GroupVersionKind| rest.engine.schema.types().any(|(_, ty)| ty.kinds.contains(gvk));
-    if kind == expected.gvk.kind && given.group == expected.gvk.group {
+    if !is_known(&given) {
+        let why = format!(
+            "no kind {} is registered for version {} in scheme \"pkg/runtime/scheme.go:111\"",
+            quote(kind),
+            quote(&group_version.to_string())
+        );
+        return Err(cannot_be_handled(&given, expected, &why));
+    }
+    if kind == expected.gvk.kind {
         return Err(ApiError::BadRequest(format!(
             "the API version in the data ({group_version}) does not match the expected API version ({})",
             expected.gvk.group_version()
         )));
     }
-    let why = if is_known(&given) {
-        let package = |group: &str| match group.split('.').next() {
-            None | Some("") => "core".to_owned(),
-            Some(first) => first.to_owned(),
-        };
-        format!(
-            "converting ({}.{kind}) to ({}.{}): unknown conversion",
-            given.version,
-            package(&expected.gvk.group),
-            expected.gvk.kind
-        )
-    } else {
-        format!(
-            "no kind {} is registered for version {} in scheme \"pkg/api/legacyscheme/scheme.go:30\"",
-            quote(kind),
-            quote(&group_version.to_string())
-        )
+    let package = match expected.gvk.group.split('.').next() {
+        None | Some("") => "core",
+        Some(first) => first,
     };
+    let why = format!(
+        "converting ({}.{kind}) to ({package}.{}): unknown conversion",
+        given.version, expected.gvk.kind
+    );
     Err(cannot_be_handled(&given, expected, &why))
 }
 
@@ -194,7 +223,12 @@ pub(crate) fn delete_options(rest: &Rest<'_>) -> Result<Value, ApiError> {
     let expected = Expected { gvk: &gvk, schema, ty, validation };
     // Clients send it in `v1`, `meta.k8s.io/v1` or in the version of the resource.
     let decoded = read(rest, media_type(rest)?, &rest.body, &expected, options);
-    Ok(decoded.map_err(|error| ApiError::BadRequest(error.why))?.value)
+    let decoded = decoded.map_err(|error| {
+        let Unreadable { why, is_syntax } = error;
+        let prefix = if is_syntax { "couldn't get version/kind; json parse error: " } else { "" };
+        ApiError::BadRequest(format!("{prefix}{why}"))
+    });
+    Ok(decoded?.value)
 }
 
 /// The tree of JSON that the server itself has written.

@@ -77,7 +77,7 @@ impl ListOptions {
                 );
             }
             if matching != EXACT && matching != NOT_OLDER_THAN {
-                errors.not_supported(&field, matching, &["", EXACT, NOT_OLDER_THAN]);
+                errors.not_supported(&field, matching, &[EXACT, NOT_OLDER_THAN, ""]);
             }
             if matching == EXACT && self.resource_version == "0" {
                 errors.forbidden(

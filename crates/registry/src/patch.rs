@@ -73,7 +73,9 @@ impl Change {
         let decoded = match patch_type {
             PatchType::Apply => codec::yaml::decode_any(body, options)
                 .map_err(|error| ApiError::BadRequest(format!("error decoding YAML: {error}"))),
-            _ => codec::json::decode_any(body, options)
+            PatchType::Strategic => codec::json::decode_any(body, options)
+                .map_err(|error| ApiError::BadRequest(error.to_string())),
+            PatchType::Json | PatchType::Merge => codec::json::decode_any(body, options)
                 .map_err(|error| ApiError::BadRequest(format!("error decoding patch: {error}"))),
         };
         let tree = decoded?.value;

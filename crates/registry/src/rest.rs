@@ -75,6 +75,8 @@ pub async fn serve(rest: &Rest<'_>) -> Result<Answer, ApiError> {
         "watch" => watch::watch(rest).await,
         // A name belongs into the body.
         "create" if info.name.is_empty() => create::create(rest).await,
+        // These are about one object.
+        "update" | "patch" if info.name.is_empty() => Err(ApiError::MethodNotAllowed),
         "update" => update::update(rest).await,
         "patch" => patch::patch(rest).await,
         "delete" => delete::delete(rest).await,

@@ -104,6 +104,10 @@ impl Storage {
         object.remove_at(&["metadata", "resourceVersion"]);
         object.set_at(&["kind"], self.gvk.kind.clone());
         object.set_at(&["apiVersion"], self.gvk.group_version().to_string());
+        if self.order == Order::Struct {
+            // Protobuf knows no empty lists, so that built-in kinds never read back with one.
+            codec::json::forget_empty(&mut object, &self.schema, self.ty);
+        }
         let mut out = Vec::with_capacity(4096);
         codec::json::encode(&object, &self.schema, self.ty, &mut out);
         out.into()

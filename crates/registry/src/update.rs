@@ -145,7 +145,7 @@ async fn change_once(
     let (gvr, name) = (gvr(kind), rest.info.name.as_str());
     let attributes = attributes(rest, &gvr, Operation::Update, name, options.dry_run, Some(old));
     rest.engine.admission.admit(&attributes, Some(&mut object)).await?;
-    check_version(rest, &object, current)?;
+    check_version(rest, &mut object, current)?;
     check_uid(rest, storage, &object, old)?;
 
     let cx = WriteContext { kind, user: rest.user, now: meta::time::Time::now() };
@@ -177,7 +177,11 @@ async fn change_once(
 }
 
 /// The client's resourceVersion, if it gave one, must be the current one.
-fn check_version(rest: &Rest<'_>, object: &Value, current: &Current) -> Result<(), ApiError> {
+fn check_version(
+    rest: &Rest<'_>,
+    object: &mut Value,
+    current: &Current,
+) -> Result<(), ApiError> {
     let (kind, name) = (rest.kind, rest.info.name.as_str());
     let given = object.str_at(&["metadata", "resourceVersion"]);
     let given = parse_revision(given).map_err(|why| {
@@ -200,6 +204,7 @@ fn check_version(rest: &Rest<'_>, object: &Value, current: &Current) -> Result<(
     if given != 0 && given != current.revision {
         return Err(ApiError::modified(kind.group_resource(), name));
     }
+    object.set_at(&["metadata", "resourceVersion"], current.revision.to_string());
     Ok(())
 }
 
