@@ -3,7 +3,7 @@
 use meta::{Number, Value};
 
 /// `map[a:1 b:[x y]]`; strings are bare.
-pub(crate) fn show(value: &Value) -> String {
+pub fn show(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),
         Value::Bool(value) => value.to_string(),

@@ -5,7 +5,7 @@
 
 pub mod apply;
 mod error;
-mod go_text;
+pub mod go_text;
 pub mod json_patch;
 mod json_text;
 pub mod merge;

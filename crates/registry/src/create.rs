@@ -5,7 +5,7 @@ use meta::{ApiError, GroupVersionResource, Value};
 use store::{Expect, StoreError};
 
 use crate::{
-    Answer, Kind, Storage, decode,
+    Answer, Kind, Storage, answered, decode,
     get::storage,
     managed, object_meta,
     options::WriteOptions,
@@ -28,6 +28,9 @@ pub(crate) async fn create(rest: &Rest<'_>) -> Result<Answer, ApiError> {
     };
     let mut object = decode::body(rest, &expected)?;
     object_meta::settle_namespace(kind, &rest.info.namespace, &mut object)?;
+    if let Some(answerer) = &kind.answerer {
+        return answered::create(rest, &form, &options, &**answerer, object).await;
+    }
     let written = create_object(rest, storage(rest)?, &options, object).await?;
     response::json(rest, &form, 201, written.json)
 }

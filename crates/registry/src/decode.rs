@@ -39,6 +39,13 @@ pub(crate) fn decode(
 ) -> Result<Value, ApiError> {
     let strict = expected.validation != FieldValidation::Ignore;
     let mut decoded = match read(rest, media_type, bytes, expected, DecodeOptions { strict }) {
+        // Not JSON at all; Go shows the byte as if it were a character.
+        Err(_) if bytes.first().is_some_and(|byte| *byte >= 0x80) && media_type == MediaType::Json => {
+            let shown = char::from(bytes[0]);
+            let why = format!("invalid character '{shown}' looking for beginning of value");
+            let why = Unreadable { why, is_syntax: true };
+            return Err(unreadable(bytes, media_type, expected, &why));
+        }
         Ok(decoded) => decoded,
         Err(_) if media_type == MediaType::Json && !is_object(bytes) => {
             return Err(no_object(bytes, expected));
@@ -49,7 +56,18 @@ pub(crate) fn decode(
     // The path says what a body is that doesn't say it itself.
     decoded.value.set_at(&["kind"], expected.gvk.kind.clone());
     decoded.value.set_at(&["apiVersion"], expected.gvk.group_version().to_string());
-    match expected.validation {
+    judge_strict(rest, &decoded, expected.validation)
+        .map_err(|why| cannot_be_handled(expected.gvk, expected, &why))?;
+    Ok(decoded.value)
+}
+
+/// What becomes of unknown and duplicate fields: nothing, warnings, or a refusal.
+fn judge_strict(
+    rest: &Rest<'_>,
+    decoded: &Decoded,
+    validation: FieldValidation,
+) -> Result<(), String> {
+    match validation {
         FieldValidation::Ignore => {}
         FieldValidation::Warn => {
             for error in &decoded.strict {
@@ -59,10 +77,23 @@ pub(crate) fn decode(
         FieldValidation::Strict if decoded.strict.is_empty() => {}
         FieldValidation::Strict => {
             let errors: Vec<String> = decoded.strict.iter().map(ToString::to_string).collect();
-            let why = format!("strict decoding error: {}", errors.join(", "));
-            return Err(cannot_be_handled(expected.gvk, expected, &why));
+            return Err(format!("strict decoding error: {}", errors.join(", ")));
         }
     }
+    Ok(())
+}
+
+/// Reads what a patch has made of an object: it may hold anything. Err: why it can't stand.
+pub(crate) fn patched(
+    rest: &Rest<'_>,
+    json: &[u8],
+    validation: FieldValidation,
+) -> Result<Value, String> {
+    let kind = rest.kind;
+    let options = DecodeOptions { strict: validation != FieldValidation::Ignore };
+    let decoded = codec::json::decode(json, &kind.schema, kind.ty(), options);
+    let decoded = decoded.map_err(|error| error.to_string())?;
+    judge_strict(rest, &decoded, validation)?;
     Ok(decoded.value)
 }
 

@@ -6,7 +6,7 @@ use meta::ApiError;
 use store::Entry;
 
 use crate::{
-    Answer, Storage,
+    Answer, Storage, answered,
     response::{self, Form},
     rest::Rest,
     storage::{parse_revision, store_error},
@@ -14,6 +14,9 @@ use crate::{
 
 pub(crate) async fn get(rest: &Rest<'_>) -> Result<Answer, ApiError> {
     let form = Form::negotiate(rest)?;
+    if let Some(answerer) = &rest.kind.answerer {
+        return answered::get(rest, &form, &**answerer).await;
+    }
     let entry = entry(rest, rest.query.text("resourceVersion")).await?;
     response::entry(rest, &form, 200, &entry)
 }

@@ -8,6 +8,7 @@ use schema::{ResourceFacts, Schema, TypeId};
 use store::Entry;
 
 use crate::{
+    answered::Answerer,
     columns::Column,
     decode::tree,
     managed::Filters,
@@ -23,6 +24,8 @@ pub struct Kind {
     pub strategy: Arc<dyn Strategy>,
     /// None: nothing is kept (reviews, bindings).
     pub storage: Option<Arc<Storage>>,
+    /// Who answers where nothing is kept.
+    pub answerer: Option<Arc<dyn Answerer>>,
     /// From the stored version to this one and back; None where they are the same.
     pub conversion: Option<Arc<dyn Conversion>>,
     /// Custom resources keep kind and apiVersion in list items, and their keys are sorted.
@@ -90,12 +93,20 @@ impl Kind {
             behaviour,
             strategy,
             storage,
+            answerer: None,
             conversion,
             custom,
             selectable,
             columns,
             filters,
         }
+    }
+
+    /// The same kind, its questions answered.
+    #[must_use]
+    pub fn answered_by(mut self, answerer: Option<Arc<dyn Answerer>>) -> Self {
+        self.answerer = answerer;
+        self
     }
 
     pub fn gvk(&self) -> &GroupVersionKind {

@@ -5,6 +5,7 @@
 //! encode it once.
 
 mod answer;
+mod answered;
 mod columns;
 mod continue_token;
 mod create;
@@ -30,6 +31,7 @@ mod watch;
 mod wire;
 
 pub use answer::{Answer, Payload};
+pub use answered::{AnswerContext, Answerer};
 pub use columns::{Cell, Column, since};
 pub use kind::{Conversion, Kind, SelectableSource};
 pub use rest::{Engine, Rest, serve};

@@ -7,7 +7,7 @@ use meta::{ApiError, Str};
 use store::{Entry, Snapshot, StoreError};
 
 use crate::{
-    Answer, Payload, Storage,
+    Answer, Payload, Storage, answered,
     continue_token::Continue,
     get::storage,
     options::{EXACT, ListOptions},
@@ -20,6 +20,9 @@ use crate::{
 pub(crate) async fn list(rest: &Rest<'_>) -> Result<Answer, ApiError> {
     let form = Form::negotiate(rest)?;
     let options = ListOptions::read(rest.query, false)?;
+    if let Some(answerer) = &rest.kind.answerer {
+        return answered::list(rest, &form, &options, &**answerer).await;
+    }
     let found = find(rest, &options).await?;
     response::list(rest, &form, found)
 }

@@ -1,9 +1,9 @@
 //! PATCH: the same loop as an update; only the next state is computed, from the current one.
 
 use ::patch::json_patch::JsonPatch;
-use codec::{json::DecodeOptions, negotiate::MediaType};
+use codec::json::DecodeOptions;
 use http::header::CONTENT_TYPE;
-use meta::{ApiError, Value};
+use meta::{ApiError, FieldErrors, GroupKind, Value, field::path};
 
 use crate::{
     Answer, decode, managed, object_meta,
@@ -22,7 +22,7 @@ pub(crate) async fn patch(rest: &Rest<'_>) -> Result<Answer, ApiError> {
     // An apply creates what is missing.
     let written = change(rest, &options, apply, &mut |current| {
         let patched = change_of.apply(rest, &options, current)?;
-        let mut object = reread(rest, &options, &patched)?;
+        let mut object = reread(rest, &options, &change_of, &patched)?;
         object_meta::settle_namespace(rest.kind, &rest.info.namespace, &mut object)?;
         object_meta::check_name(&object, &rest.info.name)?;
         Ok(object)
@@ -116,14 +116,38 @@ impl Change {
 }
 
 /// A patched tree may hold anything: it is read again like a body, with all checks.
-fn reread(rest: &Rest<'_>, options: &WriteOptions, patched: &Value) -> Result<Value, ApiError> {
-    let kind = rest.kind;
-    let expected = decode::Expected {
-        gvk: kind.gvk(),
-        schema: &kind.schema,
-        ty: kind.ty(),
-        validation: options.field_validation,
-    };
+fn reread(
+    rest: &Rest<'_>,
+    options: &WriteOptions,
+    change: &Change,
+    patched: &Value,
+) -> Result<Value, ApiError> {
     let json = meta::json::to_string(patched);
-    decode::decode(rest, MediaType::Json, json.as_bytes(), &expected)
+    decode::patched(rest, json.as_bytes(), options.field_validation).map_err(|why| {
+        let mut errors = FieldErrors::default();
+        match change {
+            // Compat: strategic patches are shown as Go prints maps, and in the words of another
+            // decoder.
+            Change::Strategic(patch) => {
+                errors.invalid(path("patch"), ::patch::go_text::show(patch), &conversion(&why));
+            }
+            _ => errors.invalid(path("patch"), json.as_str(), &why),
+        }
+        ApiError::Invalid { kind: GroupKind::default(), name: String::new(), errors }
+    })
+}
+
+/// `json: cannot unmarshal number into Go struct field A.b of type string` as the decoder of trees
+/// says it: `cannot convert int64 to string`.
+fn conversion(why: &str) -> String {
+    let Some(rest) = why.strip_prefix("json: cannot unmarshal ") else { return why.to_owned() };
+    let (given, wanted) = (rest.split(' ').next(), rest.rsplit(" of type ").next());
+    let given = match given {
+        Some("number") => "int64",
+        Some("object") => "map[string]interface {}",
+        Some("array") => "[]interface {}",
+        Some(other) => other,
+        None => return why.to_owned(),
+    };
+    format!("cannot convert {given} to {}", wanted.unwrap_or_default())
 }

@@ -1,0 +1,133 @@
+//! Kinds that keep nothing: reviews and component statuses. Their answers are worked out when they
+//! are asked for; everything around that is as for kinds that are stored.
+
+use std::sync::Arc;
+
+use admission::{Operation, Pinned};
+use bytes::Bytes;
+use codec::scan::{self, FieldSet};
+use meta::{ApiError, FieldErrors, RequestInfo, Str, User, Value};
+use store::Entry;
+
+use crate::{
+    Answer, Kind,
+    create::{attributes, gvr},
+    list::{Found, Items, ListHead},
+    managed,
+    options::{ListOptions, WriteOptions},
+    response::{self, Form},
+    rest::Rest,
+    select::Selection,
+};
+
+/// Works out answers. A kind implements what its verbs need.
+pub trait Answerer: Send + Sync + 'static {
+    /// The answer to a POST, given the object as it was decoded, defaulted, admitted and validated.
+    fn create<'a>(
+        &'a self,
+        _object: Value,
+        _cx: &'a AnswerContext<'a>,
+    ) -> Pinned<'a, Result<Value, ApiError>> {
+        Box::pin(std::future::ready(Err(ApiError::MethodNotAllowed)))
+    }
+
+    /// What there is to be read, ordered by name.
+    fn list(&self) -> Pinned<'_, Result<Vec<Value>, ApiError>> {
+        Box::pin(std::future::ready(Err(ApiError::MethodNotAllowed)))
+    }
+}
+
+/// Who asks, and how.
+pub struct AnswerContext<'a> {
+    pub user: &'a User,
+    pub info: &'a RequestInfo,
+    pub dry_run: bool,
+}
+
+/// POST: the question comes back with its answer.
+pub(crate) async fn create(
+    rest: &Rest<'_>,
+    form: &Form,
+    options: &WriteOptions,
+    answerer: &dyn Answerer,
+    mut object: Value,
+) -> Result<Answer, ApiError> {
+    let kind = rest.kind;
+    let gvr = gvr(kind);
+    let attributes = attributes(rest, &gvr, Operation::Create, "", options.dry_run, None);
+    kind.apply_defaults(&mut object);
+    managed::track(rest, options, None, &mut object);
+    rest.engine.admission.admit(&attributes, Some(&mut object)).await?;
+    kind.apply_defaults(&mut object);
+    let mut errors = FieldErrors::default();
+    kind.strategy.validate(&object, &mut errors);
+    if !errors.is_empty() {
+        // A question has no name, whatever its metadata says.
+        return Err(ApiError::Invalid { kind: kind.group_kind(), name: String::new(), errors });
+    }
+    rest.engine.admission.validate(&attributes, Some(&object)).await?;
+    let cx = AnswerContext { user: rest.user, info: rest.info, dry_run: options.dry_run };
+    let answer = answerer.create(object, &cx).await?;
+    response::json(rest, form, 201, encode(kind, answer))
+}
+
+pub(crate) async fn get(
+    rest: &Rest<'_>,
+    form: &Form,
+    answerer: &dyn Answerer,
+) -> Result<Answer, ApiError> {
+    let name = rest.info.name.as_str();
+    let found = answerer.list().await?;
+    let mut named = found.into_iter().filter(|object| object.str_at(&["metadata", "name"]) == name);
+    let Some(object) = named.next() else {
+        // Compat: upstream names the singular here.
+        let resource = meta::GroupResource {
+            group: rest.kind.gvk().group.clone(),
+            resource: rest.kind.facts.singular.clone(),
+        };
+        return Err(ApiError::not_found(resource, name));
+    };
+    response::json(rest, form, 200, encode(rest.kind, object))
+}
+
+pub(crate) async fn list(
+    rest: &Rest<'_>,
+    form: &Form,
+    options: &ListOptions,
+    answerer: &dyn Answerer,
+) -> Result<Answer, ApiError> {
+    let selection = Selection::read(rest, options)?;
+    let entries = answerer
+        .list()
+        .await?
+        .into_iter()
+        .map(|object| entry(rest.kind, object))
+        .collect::<Result<Vec<_>, _>>()?;
+    let entries = entries.into_iter().filter(|entry| selection.matches(entry));
+    let items = Items::of(entries.collect::<Vec<_>>());
+    response::list(rest, form, Found { items, head: ListHead::default() })
+}
+
+fn encode(kind: &Kind, mut object: Value) -> Bytes {
+    object.set_at(&["kind"], kind.gvk().kind.clone());
+    object.set_at(&["apiVersion"], kind.group_version().to_string());
+    let mut json = Vec::with_capacity(1024);
+    codec::json::encode(&object, &kind.schema, kind.ty(), &mut json);
+    json.into()
+}
+
+/// As the cache would hold it, so that lists take every form.
+fn entry(kind: &Kind, object: Value) -> Result<Arc<Entry>, ApiError> {
+    let name = Str::new(object.str_at(&["metadata", "name"]));
+    let json = encode(kind, object);
+    let scanned = scan::scan(&json, &FieldSet::new([])).map_err(ApiError::internal)?;
+    Ok(Arc::new(Entry {
+        key: name.clone(),
+        name,
+        body_at: scanned.body_at as u32,
+        meta: (scanned.metadata.start as u32, scanned.metadata.end as u32),
+        labels: scanned.labels.into(),
+        json,
+        ..Entry::default()
+    }))
+}
