@@ -20,7 +20,10 @@ pub struct Descriptions {
 impl Descriptions {
     pub fn load() -> Self {
         let packed: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptions.gz"));
-        let mut text = String::new();
+        // A gzip file ends with the size of what was packed. Growing step by step would leave a megabyte
+        // of gaps behind.
+        let size = packed.last_chunk().map_or(0, |size| u32::from_le_bytes(*size) as usize);
+        let mut text = String::with_capacity(size);
         GzDecoder::new(packed).read_to_string(&mut text).expect("packed by the build script");
         let mut begin = 0;
         let record = |record: &str| {

@@ -58,6 +58,8 @@ impl Assembler {
     /// An object with free keys. In the binary form it is a message that repeats one field.
     pub(super) fn pieces(&mut self, name: &str, number: u32, repeated: u32, pieces: Pieces) {
         let mut inner = Self::new(self.form);
+        // Documents are large: growing step by step would cost as much again.
+        inner.out.reserve(pieces.iter().map(|(name, piece)| name.len() + piece.len() + 16).sum());
         for (name, piece) in pieces {
             match inner.form {
                 Form::Json => {
@@ -72,6 +74,7 @@ impl Assembler {
 
     pub(super) fn object(&mut self, name: &str, number: u32, object: Self) {
         let bytes = object.finish();
+        self.out.reserve(name.len() + bytes.len() + 16);
         match self.form {
             Form::Json => {
                 self.key(name);
