@@ -16,7 +16,7 @@ mod resources;
 mod write;
 
 use std::path::{Path, PathBuf};
-use std::{env, fs, process};
+use std::{env, fs, process::ExitCode};
 
 use schema::{GroupVersionFacts, ResourceFacts, Schema};
 
@@ -28,12 +28,15 @@ struct Definitions {
     resources: Vec<ResourceFacts>,
 }
 
-fn main() {
+fn main() -> ExitCode {
     println!("cargo::rerun-if-changed=api");
     println!("cargo::rerun-if-changed=build");
-    if let Err(error) = run() {
-        eprintln!("{error}");
-        process::exit(1);
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
     }
 }
 

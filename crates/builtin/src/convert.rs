@@ -31,7 +31,7 @@ impl Conversion for SameShape {
         object
     }
 
-    fn from_stored(&self, object: Value) -> Value {
+    fn to_served(&self, object: Value) -> Value {
         object
     }
 }

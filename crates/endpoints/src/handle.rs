@@ -5,13 +5,10 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
-use http::{
-    HeaderValue, Method, Request, Response, StatusCode,
-    header::CONTENT_TYPE,
-};
+use http::{HeaderValue, Method, Request, Response, StatusCode, header::CONTENT_TYPE};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
-use meta::{ApiError, Query};
+use meta::{ApiError, Query, RequestInfo};
 use registry::{Answer, Engine, Kind, Payload, Rest};
 use serve::{Body, Context, Served};
 
@@ -42,15 +39,22 @@ impl Resources {
         if !cx.info.is_resource {
             return Served::Next(request);
         }
+        match self.find(&cx.info) {
+            Found::ElsewherePerhaps => Served::Next(request),
+            Found::Nowhere => Served::Answered(Err(ApiError::NotServed)),
+            Found::Here(kind) => Served::Answered(self.answer(cx, &kind, request).await),
+        }
+    }
+
+    fn find(&self, info: &RequestInfo) -> Found {
         let kinds = self.kinds.load();
-        let Some(resources) = kinds.group_version(&cx.info.group, &cx.info.version) else {
-            return Served::Next(request);
-        };
-        let Some(kind) = resources.get(&cx.info.resource).cloned() else {
-            return Served::Answered(Err(ApiError::NotServed));
-        };
-        drop(kinds);
-        Served::Answered(self.answer(cx, &kind, request).await)
+        match kinds.group_version(&info.group, &info.version) {
+            None => Found::ElsewherePerhaps,
+            Some(resources) => match resources.get(&info.resource) {
+                None => Found::Nowhere,
+                Some(kind) => Found::Here(kind.clone()),
+            },
+        }
     }
 
     async fn answer(
@@ -78,6 +82,15 @@ impl Resources {
         };
         registry::serve(&rest).await.map(response)
     }
+}
+
+/// Who serves a resource.
+enum Found {
+    Here(Arc<Kind>),
+    /// The group-version is this server's, and has no such resource.
+    Nowhere,
+    /// Another server may know the group-version.
+    ElsewherePerhaps,
 }
 
 /// Paths that look right but are not there: a namespaced object without its namespace, a

@@ -1,5 +1,6 @@
 //! `pintle`: flags become options, options become a server.
 
+mod access;
 mod flags;
 mod gates;
 mod help;

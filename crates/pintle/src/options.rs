@@ -23,9 +23,6 @@ pub(crate) use tls::{KeyExchange, TlsVersion};
 pub(crate) struct Options {
     // Where it lives.
     pub(crate) data_dir: PathBuf,
-    /// Generated keys and certificates.
-    pub(crate) pki_dir: PathBuf,
-    pub(crate) admin_kubeconfig: PathBuf,
 
     // Where it listens and what it is called.
     pub(crate) bind_address: IpAddr,
@@ -38,8 +35,6 @@ pub(crate) struct Options {
     pub(crate) version: version::Info,
 
     // TLS.
-    /// Where a serving certificate is generated when none is given.
-    pub(crate) cert_dir: PathBuf,
     pub(crate) serving_cert: Option<CertKey>,
     pub(crate) sni_certs: Vec<NamedCertKey>,
     pub(crate) tls_min_version: TlsVersion,
@@ -57,9 +52,6 @@ pub(crate) struct Options {
     pub(crate) request_timeout: Duration,
     /// A watch without a timeout of its own lasts between this and twice as long.
     pub(crate) min_request_timeout: Duration,
-    /// 0: no limit.
-    pub(crate) max_requests_inflight: usize,
-    pub(crate) max_mutating_requests_inflight: usize,
     pub(crate) profiling: bool,
 
     // Life and death.
@@ -76,7 +68,6 @@ pub(crate) struct Options {
     // What it serves and keeps.
     pub(crate) feature_gates: FeatureGates,
     pub(crate) runtime_config: RuntimeConfig,
-    pub(crate) delete_collection_workers: usize,
     pub(crate) event_ttl: Duration,
     /// `None`: history is never dropped.
     pub(crate) compaction_interval: Option<Duration>,
@@ -140,7 +131,6 @@ impl Options {
         let tls = tls::Tls::from_flags(parsed, errors, &mut warnings);
 
         let data_dir = PathBuf::from(parsed.text("data-dir"));
-        let pki_dir = data_dir.join("pki");
         let bind_address = parsed.ip("bind-address").expect("an address that has a default");
         let advertise_address =
             advertised(parsed.ip("advertise-address"), bind_address, default_route);
@@ -154,10 +144,7 @@ impl Options {
         };
 
         Self {
-            admin_kubeconfig: data_dir.join("admin.kubeconfig"),
-            cert_dir: path(parsed, "cert-dir").unwrap_or_else(|| pki_dir.clone()),
             data_dir,
-            pki_dir,
 
             bind_address,
             secure_port: u16::try_from(parsed.int("secure-port")).unwrap_or(0),
@@ -186,8 +173,6 @@ impl Options {
             cors_allowed_origins: parsed.texts("cors-allowed-origins"),
             request_timeout: duration(parsed, "request-timeout"),
             min_request_timeout: Duration::from_secs(count(parsed, "min-request-timeout") as u64),
-            max_requests_inflight: count(parsed, "max-requests-inflight"),
-            max_mutating_requests_inflight: count(parsed, "max-mutating-requests-inflight"),
             profiling: parsed.bool("profiling"),
 
             livez_grace_period: duration(parsed, "livez-grace-period"),
@@ -205,7 +190,6 @@ impl Options {
             feature_gates,
             runtime_config,
             // Compat: less than one worker is one worker.
-            delete_collection_workers: count(parsed, "delete-collection-workers").max(1),
             event_ttl: duration(parsed, "event-ttl"),
             compaction_interval: Some(duration(parsed, "etcd-compaction-interval"))
                 .filter(|interval| !interval.is_zero()),

@@ -3,7 +3,7 @@
 use std::{io::Write as _, sync::Arc, time::SystemTime};
 
 use aggregator::{Aggregator, Documents, OpenApi, Served, local_api_service};
-use auth::{Authenticator, authn::token_file::TokenFile, authz::MastersOnly};
+use auth::{Authenticator, Authorizer, authn::token_file::TokenFile, authz::MastersOnly};
 use builtin::Definitions;
 use controllers::{NamespaceController, Target};
 use endpoints::{Kinds, Local, ResourceServer, Resources};
@@ -25,6 +25,7 @@ use serve::{
 use store::{Backend, Embedded, EmbeddedOptions};
 
 use crate::{
+    access::Access,
     in_process::{Api, NamespaceLookup, NamespaceWake},
     logging::Verbosity,
     options::Options,
@@ -49,7 +50,8 @@ async fn serve(options: &Options, verbosity: Verbosity) -> Result<(), String> {
     let tls = prepare_tls(options, &pki)?;
 
     let definitions = Definitions::load();
-    let servers = Servers::build(options, definitions, &backend);
+    let guard = Guard::new(options)?;
+    let servers = Servers::build(options, definitions, &backend, &guard);
     servers.ready().await;
 
     let lifecycle = Arc::new(Lifecycle::default());
@@ -58,7 +60,7 @@ async fn serve(options: &Options, verbosity: Verbosity) -> Result<(), String> {
     let metrics = Metrics::new();
     storage_metrics::register(&metrics.registry, &servers.all_kinds());
     let in_flight = Arc::new(InFlight::default());
-    let server = chain(options, &servers, &health, &metrics, &in_flight, verbosity)?;
+    let server = chain(options, &servers, &guard, &health, &metrics, &in_flight, verbosity)?;
 
     let address = std::net::SocketAddr::new(options.bind_address, options.secure_port);
     let sharing =
@@ -89,7 +91,7 @@ async fn serve(options: &Options, verbosity: Verbosity) -> Result<(), String> {
 }
 
 /// How often certificate files are looked at.
-const RELOAD_INTERVAL: std::time::Duration = std::time::Duration::from_secs(60);
+const RELOAD_INTERVAL: std::time::Duration = std::time::Duration::from_mins(1);
 
 fn open_store(options: &Options) -> Result<Embedded, String> {
     let store = EmbeddedOptions {
@@ -133,6 +135,27 @@ fn sni(given: &crate::flags::NamedCertKey) -> NamedCertKey {
     }
 }
 
+/// Who lets requests in; reviews ask the same two.
+struct Guard {
+    authenticator: Arc<Authenticator>,
+    authorizer: Arc<dyn Authorizer>,
+}
+
+impl Guard {
+    fn new(options: &Options) -> Result<Self, String> {
+        let tokens = match &options.token_auth_file {
+            None => None,
+            Some(file) => {
+                let text = std::fs::read_to_string(file)
+                    .map_err(|error| format!("--token-auth-file {}: {error}", file.display()))?;
+                Some(TokenFile::parse(&text).map_err(|why| format!("--token-auth-file: {why}"))?)
+            }
+        };
+        let authenticator = Authenticator { tokens, anonymous: options.anonymous_auth };
+        Ok(Self { authenticator: Arc::new(authenticator), authorizer: Arc::new(MastersOnly) })
+    }
+}
+
 /// The three servers of the chain.
 struct Servers {
     definitions: Definitions,
@@ -148,7 +171,12 @@ struct Servers {
 const REGISTRATION_GROUP: &str = "apiregistration.k8s.io";
 
 impl Servers {
-    fn build(options: &Options, mut definitions: Definitions, backend: &Arc<dyn Backend>) -> Self {
+    fn build(
+        options: &Options,
+        mut definitions: Definitions,
+        backend: &Arc<dyn Backend>,
+        guard: &Guard,
+    ) -> Self {
         let schema = Arc::new(std::mem::take(&mut definitions.schema));
         let served = |facts: &ResourceFacts| {
             let gv = facts.group_version();
@@ -159,8 +187,15 @@ impl Servers {
                 facts.on_by_default,
             )
         };
-        let kind_options =
-            builtin::Options { prefix: "/registry".to_owned(), event_ttl: options.event_ttl };
+        let access = Access {
+            authenticator: guard.authenticator.clone(),
+            authorizer: guard.authorizer.clone(),
+        };
+        let kind_options = builtin::Options {
+            prefix: "/registry".to_owned(),
+            event_ttl: options.event_ttl,
+            access: Arc::new(access),
+        };
         let kinds = builtin::kinds(&definitions, &schema, &served, backend, &kind_options);
         let namespaces = kinds.iter().find(|kind| kind.gvk().kind == "Namespace");
         let namespaces = namespaces.and_then(|kind| kind.storage.clone());
@@ -221,6 +256,7 @@ impl Servers {
 fn chain(
     options: &Options,
     servers: &Servers,
+    guard: &Guard,
     health: &Arc<Health>,
     metrics: &Arc<Metrics>,
     in_flight: &Arc<InFlight>,
@@ -255,14 +291,6 @@ fn chain(
         // The end of the chain: what it doesn't serve is a 404.
         resources("apiextensions-apiserver", &servers.extensions),
     ]);
-    let tokens = match &options.token_auth_file {
-        None => None,
-        Some(file) => {
-            let text = std::fs::read_to_string(file)
-                .map_err(|error| format!("--token-auth-file {}: {error}", file.display()))?;
-            Some(TokenFile::parse(&text).map_err(|why| format!("--token-auth-file: {why}"))?)
-        }
-    };
     let hsts = match options.strict_transport_security_directives.join("; ") {
         none if none.is_empty() => None,
         directives => Some(
@@ -271,8 +299,8 @@ fn chain(
         ),
     };
     Ok(Arc::new(serve::Server {
-        authenticator: Authenticator { tokens, anonymous: options.anonymous_auth },
-        authorizer: Box::new(MastersOnly),
+        authenticator: guard.authenticator.clone(),
+        authorizer: guard.authorizer.clone(),
         delegates,
         in_flight: in_flight.clone(),
         metrics: metrics.clone(),

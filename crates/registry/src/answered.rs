@@ -11,6 +11,7 @@ use store::Entry;
 
 use crate::{
     Answer, Kind,
+    action::{self, Outcome},
     create::{attributes, gvr},
     list::{Found, Items, ListHead},
     managed,
@@ -27,7 +28,7 @@ pub trait Answerer: Send + Sync + 'static {
         &'a self,
         _object: Value,
         _cx: &'a AnswerContext<'a>,
-    ) -> Pinned<'a, Result<Value, ApiError>> {
+    ) -> Pinned<'a, Result<Outcome, ApiError>> {
         Box::pin(std::future::ready(Err(ApiError::MethodNotAllowed)))
     }
 
@@ -67,8 +68,10 @@ pub(crate) async fn create(
     }
     rest.engine.admission.validate(&attributes, Some(&object)).await?;
     let cx = AnswerContext { user: rest.user, info: rest.info, dry_run: options.dry_run };
-    let answer = answerer.create(object, &cx).await?;
-    response::json(rest, form, 201, encode(kind, answer))
+    match answerer.create(object, &cx).await? {
+        Outcome::Object(answer) => response::json(rest, form, 201, encode(kind, answer)),
+        Outcome::Done => response::status(rest, form, &action::done()),
+    }
 }
 
 pub(crate) async fn get(

@@ -79,11 +79,30 @@ async fn try_create(
     kind.apply_defaults(&mut object);
     managed::track(rest, options, None, &mut object);
     rest.engine.admission.admit(&attributes, Some(&mut object)).await?;
-    prepare(kind, &mut object, &cx)?;
+    let Some(reserve) = &kind.reserve else {
+        return finish_create(rest, storage, options, &attributes, &cx, object).await;
+    };
+    let reservation = reserve.for_create(&mut object, options.dry_run).await?;
+    let written = finish_create(rest, storage, options, &attributes, &cx, object).await;
+    reservation.settle(written.is_ok()).await;
+    written
+}
+
+/// From admission's last word into the store.
+async fn finish_create(
+    rest: &Rest<'_>,
+    storage: &Storage,
+    options: &WriteOptions,
+    attributes: &Attributes<'_>,
+    cx: &WriteContext<'_>,
+    mut object: Value,
+) -> Result<Written, ApiError> {
+    let (kind, name) = (rest.kind, attributes.name.to_owned());
+    prepare(kind, &mut object, cx)?;
     for text in kind.strategy.warnings(&object, None) {
         rest.warnings.add(text);
     }
-    rest.engine.admission.validate(&attributes, Some(&object)).await?;
+    rest.engine.admission.validate(attributes, Some(&object)).await?;
     if !object.str_at(&["metadata", "resourceVersion"]).is_empty() {
         return Err(ApiError::Storage(
             "resourceVersion should not be set on objects to be created".to_owned(),

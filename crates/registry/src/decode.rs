@@ -40,7 +40,9 @@ pub(crate) fn decode(
     let strict = expected.validation != FieldValidation::Ignore;
     let mut decoded = match read(rest, media_type, bytes, expected, DecodeOptions { strict }) {
         // Not JSON at all; Go shows the byte as if it were a character.
-        Err(_) if bytes.first().is_some_and(|byte| *byte >= 0x80) && media_type == MediaType::Json => {
+        Err(_)
+            if bytes.first().is_some_and(|byte| *byte >= 0x80) && media_type == MediaType::Json =>
+        {
             let shown = char::from(bytes[0]);
             let why = format!("invalid character '{shown}' looking for beginning of value");
             let why = Unreadable { why, is_syntax: true };
@@ -128,13 +130,18 @@ struct Unreadable {
 
 impl From<DecodeError> for Unreadable {
     fn from(error: DecodeError) -> Self {
-        Self { is_syntax: matches!(error, DecodeError::Syntax { .. }), why: error.to_string() }
+        let why = error.to_string();
+        let is_syntax = matches!(error, DecodeError::Syntax { .. }) || why.starts_with("yaml: ");
+        Self { why, is_syntax }
     }
 }
 
 /// Whether JSON could be an object, going by its first character.
 fn is_object(bytes: &[u8]) -> bool {
-    !matches!(bytes.trim_ascii_start().first(), Some(b'[' | b'"' | b't' | b'f' | b'0'..=b'9' | b'-'))
+    !matches!(
+        bytes.trim_ascii_start().first(),
+        Some(b'[' | b'"' | b't' | b'f' | b'0'..=b'9' | b'-')
+    )
 }
 
 /// JSON, but not of anything that has a kind.
@@ -174,6 +181,7 @@ fn unreadable(
     let (kind, summary) = (&expected.gvk.kind, summarize(bytes));
     let why = match media_type {
         MediaType::Protobuf => why.clone(),
+        MediaType::Yaml if why.starts_with("yaml: ") => why.clone(),
         _ => format!("couldn't get version/kind; json parse error: {why}"),
     };
     ApiError::BadRequest(format!(

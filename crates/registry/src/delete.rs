@@ -31,6 +31,15 @@ pub(crate) async fn delete(rest: &Rest<'_>) -> Result<Answer, ApiError> {
     }
 }
 
+/// Deletes the object of a request on behalf of one of its subresources: admission has judged that
+/// one.
+pub(crate) async fn delete_unasked(
+    rest: &Rest<'_>,
+    options: &DeleteOptions,
+) -> Result<(), ApiError> {
+    delete_object(rest, options, &rest.info.namespace, &rest.info.name).await.map(drop)
+}
+
 pub(crate) async fn delete_collection(rest: &Rest<'_>) -> Result<Answer, ApiError> {
     let form = Form::negotiate(rest)?;
     let list_options = ListOptions::read(rest.query, false)?;
@@ -143,8 +152,10 @@ async fn step(
     let mut attributes =
         attributes(rest, &gvr, Operation::Delete, name, options.dry_run, Some(&object));
     attributes.namespace = namespace;
-    rest.engine.admission.admit(&attributes, None).await?;
-    rest.engine.admission.validate(&attributes, None).await?;
+    if rest.info.subresource.is_empty() {
+        rest.engine.admission.admit(&attributes, None).await?;
+        rest.engine.admission.validate(&attributes, None).await?;
+    }
 
     let (value, answer) = match plan(kind, options, &object, Time::now()) {
         Plan::Nothing => return Ok(Some(answer(kind, &object, json))),
@@ -161,15 +172,14 @@ async fn step(
         )));
     }
     match storage.write(key, Expect::At(revision), value).await {
-        Ok(at) => Ok(Some(match answer {
-            Some(stored) => {
-                Deleted::Object(kind.view_of_stored(&storage.at_revision(&stored, at)?)?)
+        Ok(at) => Ok(Some(if let Some(stored) = answer {
+            Deleted::Object(kind.view_of_stored(&storage.at_revision(&stored, at)?)?)
+        } else {
+            if let Some(reserve) = &kind.reserve {
+                reserve.release(&object).await;
             }
-            None => {
-                let last =
-                    storage.at_revision(&storage.encode(kind.to_stored(object.clone())), at)?;
-                answer_gone(kind, &object, kind.view_of_stored(&last)?)
-            }
+            let last = storage.at_revision(&storage.encode(kind.to_stored(object.clone())), at)?;
+            answer_gone(kind, &object, kind.view_of_stored(&last)?)
         })),
         Err(StoreError::Conflict { .. }) => Ok(None),
         Err(other) => Err(store_error(other)),

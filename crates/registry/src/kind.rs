@@ -8,10 +8,12 @@ use schema::{ResourceFacts, Schema, TypeId};
 use store::Entry;
 
 use crate::{
+    action::Action,
     answered::Answerer,
     columns::Column,
     decode::tree,
     managed::Filters,
+    reserve::Reserve,
     storage::Storage,
     strategy::{Behaviour, Strategy},
 };
@@ -26,6 +28,10 @@ pub struct Kind {
     pub storage: Option<Arc<Storage>>,
     /// Who answers where nothing is kept.
     pub answerer: Option<Arc<dyn Answerer>>,
+    /// What its objects take from a limited supply.
+    pub reserve: Option<Arc<dyn Reserve>>,
+    /// The subresources that act, by name.
+    actions: Vec<(&'static str, Arc<dyn Action>)>,
     /// From the stored version to this one and back; None where they are the same.
     pub conversion: Option<Arc<dyn Conversion>>,
     /// Custom resources keep kind and apiVersion in list items, and their keys are sorted.
@@ -49,7 +55,7 @@ pub enum SelectableSource {
 /// Between a served version and the stored one. Both hold the same information, so it can't fail.
 pub trait Conversion: Send + Sync + 'static {
     fn to_stored(&self, object: Value) -> Value;
-    fn from_stored(&self, object: Value) -> Value;
+    fn to_served(&self, object: Value) -> Value;
 
     /// The place in the stored version of a field of this one.
     fn stored_path<'a>(&self, path: &'a str) -> Cow<'a, str> {
@@ -94,6 +100,8 @@ impl Kind {
             strategy,
             storage,
             answerer: None,
+            reserve: None,
+            actions: Vec::new(),
             conversion,
             custom,
             selectable,
@@ -107,6 +115,24 @@ impl Kind {
     pub fn answered_by(mut self, answerer: Option<Arc<dyn Answerer>>) -> Self {
         self.answerer = answerer;
         self
+    }
+
+    /// The same kind, with what its subresources do.
+    #[must_use]
+    pub fn acting(mut self, actions: Vec<(&'static str, Arc<dyn Action>)>) -> Self {
+        self.actions = actions;
+        self
+    }
+
+    /// The same kind, its objects taking from a supply.
+    #[must_use]
+    pub fn reserving(mut self, reserve: Option<Arc<dyn Reserve>>) -> Self {
+        self.reserve = reserve;
+        self
+    }
+
+    pub(crate) fn action(&self, subresource: &str) -> Option<&Arc<dyn Action>> {
+        self.actions.iter().find(|(name, _)| *name == subresource).map(|(_, action)| action)
     }
 
     pub fn gvk(&self) -> &GroupVersionKind {
@@ -166,7 +192,7 @@ impl Kind {
     pub(crate) fn view_of_stored(&self, json: &Bytes) -> Result<Bytes, ApiError> {
         let Some(conversion) = &self.conversion else { return Ok(json.clone()) };
         let object = tree(json)?;
-        let mut object = conversion.from_stored(object);
+        let mut object = conversion.to_served(object);
         object.set_at(&["kind"], self.facts.kind.kind.clone());
         object.set_at(&["apiVersion"], self.group_version().to_string());
         let mut out = Vec::with_capacity(json.len());

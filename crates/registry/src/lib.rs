@@ -4,6 +4,7 @@
 //! Reads hand out bytes that the watch cache already has. Writes parse a tree once, change it, and
 //! encode it once.
 
+mod action;
 mod answer;
 mod answered;
 mod columns;
@@ -19,6 +20,7 @@ mod managed;
 mod object_meta;
 mod options;
 mod patch;
+mod reserve;
 mod response;
 mod rest;
 mod scale;
@@ -30,10 +32,14 @@ mod update;
 mod watch;
 mod wire;
 
+pub use action::{Action, ActionContext, Outcome};
+pub use admission::Pinned;
 pub use answer::{Answer, Payload};
 pub use answered::{AnswerContext, Answerer};
 pub use columns::{Cell, Column, since};
 pub use kind::{Conversion, Kind, SelectableSource};
+pub use options::DeleteOptions;
+pub use reserve::{Reservation, Reserve};
 pub use rest::{Engine, Rest, serve};
 pub use storage::{Storage, StorageOptions};
 pub use strategy::{Behaviour, Plain, Strategy, WriteContext, keep_all_but_status};

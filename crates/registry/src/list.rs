@@ -164,12 +164,10 @@ fn few(
     selection: &Selection,
     snapshot: &Snapshot,
 ) -> Option<Vec<Arc<Entry>>> {
-    if let Some(name) = selection.exact_name() {
-        if !storage.namespaced || !namespace.is_empty() {
-            return Some(
-                snapshot.get(&storage.key(namespace, name)).cloned().into_iter().collect(),
-            );
-        }
+    if let Some(name) = selection.exact_name()
+        && (!storage.namespaced || !namespace.is_empty())
+    {
+        return Some(snapshot.get(&storage.key(namespace, name)).cloned().into_iter().collect());
     }
     let value = selection.exact_field(storage.index?)?;
     Some(snapshot.indexed(value).cloned().collect())

@@ -66,10 +66,10 @@ pub(crate) fn keep_for_update(object: &mut Value, old: &Value) {
     let keep = |object: &mut Value, field: &str, even_if_given: bool| {
         let at = ["metadata", field];
         let given = object.at(&at).is_some_and(|value| !value.is_null());
-        if let Some(value) = old.at(&at).filter(|value| !value.is_null()) {
-            if even_if_given || !given {
-                object.set_at(&at, value.clone());
-            }
+        if let Some(value) = old.at(&at).filter(|value| !value.is_null())
+            && (even_if_given || !given)
+        {
+            object.set_at(&at, value.clone());
         }
     };
     if object.str_at(&["metadata", "uid"]).is_empty() {

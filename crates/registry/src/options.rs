@@ -4,7 +4,7 @@ use meta::{ApiError, FieldErrors, GroupKind, Query, Value, field::path};
 
 /// Options of list, watch and deletecollection.
 #[derive(Clone, Debug, Default)]
-pub struct ListOptions {
+pub(crate) struct ListOptions {
     pub label_selector: String,
     pub field_selector: String,
     pub watch: bool,
@@ -18,7 +18,7 @@ pub struct ListOptions {
 }
 
 impl ListOptions {
-    pub fn read(query: &Query, force_watch: bool) -> Result<Self, ApiError> {
+    pub(crate) fn read(query: &Query, force_watch: bool) -> Result<Self, ApiError> {
         let mut options = Self {
             label_selector: query.text("labelSelector").to_owned(),
             field_selector: query.text("fieldSelector").to_owned(),
@@ -46,16 +46,16 @@ impl ListOptions {
             && legacy
         {
             self.send_initial_events = Some(true);
-            self.resource_version_match = NOT_OLDER_THAN.to_owned();
+            NOT_OLDER_THAN.clone_into(&mut self.resource_version_match);
         }
     }
 
     fn validate(&self) -> Result<(), ApiError> {
         let mut errors = FieldErrors::default();
         if self.watch {
-            self.validate_watch(&mut errors)
+            self.validate_watch(&mut errors);
         } else {
-            self.validate_list(&mut errors)
+            self.validate_list(&mut errors);
         }
         invalid_options("ListOptions", errors)
     }
@@ -122,7 +122,7 @@ pub(crate) const NOT_OLDER_THAN: &str = "NotOlderThan";
 
 /// Options of create, update and patch.
 #[derive(Clone, Debug, Default)]
-pub struct WriteOptions {
+pub(crate) struct WriteOptions {
     pub dry_run: bool,
     pub field_manager: String,
     pub field_validation: FieldValidation,
@@ -132,7 +132,7 @@ pub struct WriteOptions {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FieldValidation {
+pub(crate) enum FieldValidation {
     Ignore,
     #[default]
     Warn,
@@ -141,7 +141,7 @@ pub enum FieldValidation {
 
 impl WriteOptions {
     /// `kind` is `CreateOptions`, `UpdateOptions` or `PatchOptions`; `apply` for apply patches.
-    pub fn read(query: &Query, kind: &str, apply: bool) -> Result<Self, ApiError> {
+    pub(crate) fn read(query: &Query, kind: &str, apply: bool) -> Result<Self, ApiError> {
         let mut errors = FieldErrors::default();
         let force = query.optional_flag("force");
         let field_manager = query.text("fieldManager");
@@ -213,7 +213,7 @@ pub struct DeleteOptions {
 impl DeleteOptions {
     /// From the body if there is one. Compat: kube-apiserver ignores the query then, so that
     /// `?dryRun=All` with a body really deletes; here a dry run asked for in either place is one.
-    pub fn read(query: &Query, body: Option<&Value>) -> Result<Self, ApiError> {
+    pub(crate) fn read(query: &Query, body: Option<&Value>) -> Result<Self, ApiError> {
         let mut errors = FieldErrors::default();
         let mut dry_run: Vec<&str> = query.all("dryRun").collect();
         let mut options = match body {

@@ -71,8 +71,10 @@ impl Change {
     pub(crate) fn parse(patch_type: PatchType, body: &[u8]) -> Result<Self, ApiError> {
         let options = DecodeOptions { strict: false };
         let decoded = match patch_type {
-            PatchType::Apply => codec::yaml::decode_any(body, options)
-                .map_err(|error| ApiError::BadRequest(format!("error decoding YAML: {error}"))),
+            PatchType::Apply => codec::yaml::decode_any(body, options).map_err(|error| {
+                let why = format!("error decoding YAML: error converting YAML to JSON: {error}");
+                ApiError::BadRequest(why)
+            }),
             PatchType::Strategic => codec::json::decode_any(body, options)
                 .map_err(|error| ApiError::BadRequest(error.to_string())),
             PatchType::Json | PatchType::Merge => codec::json::decode_any(body, options)

@@ -11,7 +11,7 @@ use http::HeaderMap;
 use meta::{ApiError, GroupVersionKind, Query, RequestInfo, User, Warnings};
 use schema::{Schema, TypeId};
 
-use crate::{Answer, Kind, create, delete, get, list, patch, scale, update, watch};
+use crate::{Answer, Kind, action, create, delete, get, list, patch, scale, update, watch};
 
 /// What all requests share.
 pub struct Engine {
@@ -97,6 +97,10 @@ async fn serve_subresource(rest: &Rest<'_>) -> Result<Answer, ApiError> {
         ("scale", "get") => scale::get(rest).await,
         ("scale", "update") => scale::update(rest).await,
         ("scale", "patch") => scale::patch(rest).await,
+        (name, "create") => match rest.kind.action(name) {
+            Some(action) => action::act(rest, &**action).await,
+            None => Err(ApiError::NotServed),
+        },
         // These read and write the object itself; the strategy says which part of it.
         (
             "status" | "approval" | "finalize" | "ephemeralcontainers" | "resize",

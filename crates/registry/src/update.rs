@@ -1,7 +1,7 @@
 //! PUT, and the loop that every change of an object goes through: read, change, compare-and-commit,
 //! and again from the newest state if somebody else was faster.
 
-use admission::Operation;
+use admission::{Attributes, Operation};
 use bytes::Bytes;
 use meta::{ApiError, FieldErrors, Value, field::path};
 use store::{Expect, StoreError};
@@ -147,14 +147,33 @@ async fn change_once(
     rest.engine.admission.admit(&attributes, Some(&mut object)).await?;
     check_version(rest, &mut object, current)?;
     check_uid(rest, storage, &object, old)?;
+    let reserve = kind.reserve.as_ref().filter(|_| rest.info.subresource.is_empty());
+    let Some(reserve) = reserve else {
+        return finish_change(rest, storage, options, &attributes, current, object).await;
+    };
+    let reservation = reserve.for_update(&mut object, old, options.dry_run).await?;
+    let written = finish_change(rest, storage, options, &attributes, current, object).await;
+    reservation.settle(matches!(written, Ok(Some(_)))).await;
+    written
+}
 
+/// From admission's last word into the store.
+async fn finish_change(
+    rest: &Rest<'_>,
+    storage: &Storage,
+    options: &WriteOptions,
+    attributes: &Attributes<'_>,
+    current: &Current,
+    mut object: Value,
+) -> Result<Option<Written>, ApiError> {
+    let (kind, old, name) = (rest.kind, &current.object, rest.info.name.as_str());
     let cx = WriteContext { kind, user: rest.user, now: meta::time::Time::now() };
     prepare(kind, &rest.info.subresource, &mut object, old, &cx)?;
     for text in kind.strategy.warnings(&object, Some(old)) {
         rest.warnings.add(text);
     }
     ::patch::apply::keep_times_of_unchanged(old, &mut object);
-    rest.engine.admission.validate(&attributes, Some(&object)).await?;
+    rest.engine.admission.validate(attributes, Some(&object)).await?;
 
     let key = storage.key(&rest.info.namespace, name);
     if is_last_finalizer_gone(kind, &object, old) {
@@ -177,11 +196,7 @@ async fn change_once(
 }
 
 /// The client's resourceVersion, if it gave one, must be the current one.
-fn check_version(
-    rest: &Rest<'_>,
-    object: &mut Value,
-    current: &Current,
-) -> Result<(), ApiError> {
+fn check_version(rest: &Rest<'_>, object: &mut Value, current: &Current) -> Result<(), ApiError> {
     let (kind, name) = (rest.kind, rest.info.name.as_str());
     let given = object.str_at(&["metadata", "resourceVersion"]);
     let given = parse_revision(given).map_err(|why| {
@@ -279,6 +294,9 @@ async fn finish_delete(
             Ok(_) => {}
             Err(StoreError::Conflict { .. }) => return Ok(None),
             Err(other) => return Err(store_error(other)),
+        }
+        if let Some(reserve) = &kind.reserve {
+            reserve.release(&current.object).await;
         }
     }
     Ok(Some(Written { json, created: false }))

@@ -100,15 +100,15 @@ async fn start(
 }
 
 /// About once a minute, so that a client of a quiet resource has a place to resume from.
-const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
+const BOOKMARK_INTERVAL: Duration = Duration::from_mins(1);
 
 /// What a watcher has to be woken for: everything, a namespace, one node's pods, one object.
 fn trigger(rest: &Rest<'_>, storage: &Storage, selection: &Selection) -> Option<Trigger> {
     let namespace = &rest.info.namespace;
-    if let Some(name) = selection.exact_name() {
-        if !storage.namespaced || !namespace.is_empty() {
-            return Some(Trigger::Key(storage.key(namespace, name)));
-        }
+    if let Some(name) = selection.exact_name()
+        && (!storage.namespaced || !namespace.is_empty())
+    {
+        return Some(Trigger::Key(storage.key(namespace, name)));
     }
     if let Some(value) = storage.index.and_then(|field| selection.exact_field(field)) {
         return Some(Trigger::Index(value.clone()));
@@ -226,13 +226,12 @@ impl Watching {
         let Some(initial) = &mut self.initial else { return };
         let page = initial.snapshot.page(&self.prefix, initial.after.as_deref(), INITIAL_ENTRIES);
         let revision = initial.snapshot.revision;
-        match page.last() {
-            Some(last) => initial.after = Some(last.key.clone()),
-            None => {
-                self.initial = None;
-                if self.bookmarks {
-                    self.ready.push_back(self.frames.bookmark(revision, true));
-                }
+        if let Some(last) = page.last() {
+            initial.after = Some(last.key.clone())
+        } else {
+            self.initial = None;
+            if self.bookmarks {
+                self.ready.push_back(self.frames.bookmark(revision, true));
             }
         }
         for entry in page.iter().filter(|entry| self.selection.matches(entry)) {
@@ -242,10 +241,10 @@ impl Watching {
 
     /// The time is up: a last bookmark, so that the client resumes where it is.
     fn end(&mut self) {
-        if self.bookmarks {
-            if let Some(revision) = self.watcher.progress() {
-                self.ready.push_back(self.frames.bookmark(revision, false));
-            }
+        if self.bookmarks
+            && let Some(revision) = self.watcher.progress()
+        {
+            self.ready.push_back(self.frames.bookmark(revision, false));
         }
         self.over = true;
     }

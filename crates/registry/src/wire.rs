@@ -16,16 +16,17 @@ use crate::{
 /// The message of a cached object, without its envelope; made once.
 pub(crate) fn message(engine: &Engine, kind: &Kind, entry: &Entry) -> Bytes {
     let slot = if kind.conversion.is_none() { SLOT_PROTOBUF } else { SLOT_CONVERTED_PROTOBUF };
-    let make = || {
-        let encoded = tree(&kind.view(entry)).and_then(|object| {
-            protobuf::encode(&object, engine.tables(), &kind.schema, kind.ty())
-                .map_err(ApiError::internal)
-        });
-        encoded.map(Bytes::from).unwrap_or_else(|error| {
+    let make =
+        || {
+            let encoded = tree(&kind.view(entry)).and_then(|object| {
+                protobuf::encode(&object, engine.tables(), &kind.schema, kind.ty())
+                    .map_err(ApiError::internal)
+            });
+            encoded.map_or_else(|error| {
             tracing::error!(key = %entry.key, "cannot encode an object as protobuf: {error}");
             Bytes::new()
-        })
-    };
+        }, Bytes::from)
+        };
     entry.slot(slot, make).clone()
 }
 

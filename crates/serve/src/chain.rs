@@ -23,6 +23,7 @@ use crate::{
         authorize::authorize,
         cors::{self, Cors},
         deadline::{set_deadline, timed_out},
+        impersonate::impersonate,
         request_info::request_info,
         response_headers,
     },
@@ -33,8 +34,8 @@ use crate::{
 
 /// Everything that the chain needs, given once.
 pub struct Server {
-    pub authenticator: Authenticator,
-    pub authorizer: Box<dyn Authorizer>,
+    pub authenticator: Arc<Authenticator>,
+    pub authorizer: Arc<dyn Authorizer>,
     pub delegates: Delegates,
     pub in_flight: Arc<InFlight>,
     pub metrics: Arc<Metrics>,
@@ -106,16 +107,16 @@ async fn walk(
     cx.hold(entered);
     cx.hold(server.metrics.enter(cx));
     set_deadline(cx, request.uri().query().unwrap_or_default(), server.request_timeout)?;
-    if server.cors.origin(request.headers()).is_some() {
-        if let Some(answer) = Cors::preflight(request.method()) {
-            return Ok(answer);
-        }
+    if server.cors.origin(request.headers()).is_some()
+        && let Some(answer) = Cors::preflight(request.method())
+    {
+        return Ok(answer);
     }
     let peer = cx.peer.clone();
     cx.user = authenticate(&server.authenticator, request.headers_mut(), &peer)?;
-    // Not built yet, here, in this order: tracing spans, audit, impersonation, priority and
-    // fairness. A request that asks for what is not there must not pass as if it had not asked.
-    refuse_impersonation(request.headers())?;
+    // Not built yet, here, in this order: tracing spans, audit; priority and fairness after
+    // impersonation.
+    impersonate(&*server.authorizer, cx, request.headers_mut())?;
     authorize(&*server.authorizer, cx)?;
     // Aggregator, then built-in kinds, then custom kinds, then 404.
     match cx.deadline {
@@ -128,14 +129,6 @@ async fn walk(
             served.await.unwrap_or_else(|_| Err(timed_out()))
         }
     }
-}
-
-fn refuse_impersonation(headers: &http::HeaderMap) -> Result<(), ApiError> {
-    if headers.keys().any(|name| name.as_str().starts_with("impersonate-")) {
-        let why = "impersonation is not supported by this server yet";
-        return Err(ApiError::ForbiddenPath(why.to_owned()));
-    }
-    Ok(())
 }
 
 fn chance() -> f64 {

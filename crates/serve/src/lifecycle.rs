@@ -184,7 +184,7 @@ pub fn stop_signal() -> io::Result<impl Future<Output = ()>> {
             match first.take() {
                 // Nobody has to be waiting yet.
                 Some(first) => drop(first.send(())),
-                None => std::process::exit(1),
+                None => leave_at_once(),
             }
         }
     });
@@ -192,6 +192,11 @@ pub fn stop_signal() -> io::Result<impl Future<Output = ()>> {
         // Without its task there is no runtime any more, which is a reason to stop as well.
         let _ = received.await;
     })
+}
+
+#[expect(clippy::disallowed_methods, reason = "a second signal asks for just that")]
+fn leave_at_once() -> ! {
+    std::process::exit(1)
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ impl Conversion for EventsV1 {
         rename(object, |(served, stored)| (served, stored))
     }
 
-    fn from_stored(&self, object: Value) -> Value {
+    fn to_served(&self, object: Value) -> Value {
         rename(object, |(served, stored)| (stored, served))
     }
 
@@ -62,7 +62,7 @@ mod tests {
         let served = value!({"regarding": {"kind": "Pod"}, "note": "n", "deprecatedCount": 2i64, "type": "Normal"});
         let stored = value!({"involvedObject": {"kind": "Pod"}, "message": "n", "count": 2i64, "type": "Normal"});
         assert_eq!(EventsV1.to_stored(served.clone()), stored);
-        assert_eq!(EventsV1.from_stored(stored), served);
+        assert_eq!(EventsV1.to_served(stored), served);
         assert_eq!(EventsV1.stored_path("regarding.kind"), "involvedObject.kind");
         assert_eq!(EventsV1.stored_path("reportingController"), "reportingComponent");
         assert_eq!(EventsV1.stored_path("type"), "type");

@@ -45,7 +45,7 @@ impl Conversion for V1 {
         object
     }
 
-    fn from_stored(&self, mut object: Value) -> Value {
+    fn to_served(&self, mut object: Value) -> Value {
         let (cpu, others) = split(object.remove_at(&["spec", "metrics"]), "target");
         if let Some(target) = cpu {
             object.set_at(&["spec", "targetCPUUtilizationPercentage"], target);
@@ -118,7 +118,7 @@ mod tests {
                 "behavior": {"scaleUp": {"stabilizationWindowSeconds": 5i64}}
             }
         });
-        let served = V1.from_stored(stored.clone());
+        let served = V1.to_served(stored.clone());
         assert_eq!(served.i64_at(&["spec", "targetCPUUtilizationPercentage"]), Some(80));
         assert!(
             served.at(&["spec", "metrics"]).is_none() && served.at(&["spec", "behavior"]).is_none()

@@ -31,9 +31,9 @@ pub(super) const FLAGS: &[Flag] = &[
     ),
     done("livez-grace-period", Duration, "0s")
         .help("How long /livez forgives post-start hooks that are still running."),
-    done("max-mutating-requests-inflight", Int, "200")
+    harmless("max-mutating-requests-inflight", Int, "200")
         .help("Writes served at the same time; more are told to try again. 0: no limit."),
-    done("max-requests-inflight", Int, "400")
+    harmless("max-requests-inflight", Int, "400")
         .help("Reads served at the same time; more are told to try again. 0: no limit."),
     refused("min-compatibility-version", Texts, "")
         .help("Oldest minor version of the control plane to stay compatible with, as kube=1.35."),

@@ -16,8 +16,6 @@ fn read(args: &[&str]) -> Result<Options, Vec<String>> {
 fn no_flags_give_a_server_that_starts_anywhere() {
     let options = read(&[]).unwrap();
     assert_eq!(options.data_dir, PathBuf::from("./pintle-data"));
-    assert_eq!(options.cert_dir, PathBuf::from("./pintle-data/pki"));
-    assert_eq!(options.admin_kubeconfig, PathBuf::from("./pintle-data/admin.kubeconfig"));
     assert_eq!(options.bind_address.to_string(), "127.0.0.1");
     assert_eq!(options.secure_port, 6443);
     assert_eq!(options.advertise_address.to_string(), "192.0.2.7");
@@ -74,10 +72,8 @@ fn flags_reach_their_options() {
         options.serving_cert,
         Some(CertKey { cert_file: "a.crt".into(), key_file: "a.key".into() })
     );
-    assert_eq!(options.cert_dir, PathBuf::from("/c"));
     assert_eq!(options.external_hostname, "h");
     assert_eq!(options.compaction_interval, None);
-    assert_eq!(options.delete_collection_workers, 1);
     assert_eq!(options.http2_max_streams_per_connection, 7);
     assert_eq!(options.version.git_version, "v1.36.4-x");
     assert!(!options.feature_gates.enabled("WatchList"));

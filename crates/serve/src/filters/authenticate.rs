@@ -4,7 +4,7 @@ use auth::{Authenticator, Credentials, authn::x509::Certificate};
 use http::{HeaderMap, header::AUTHORIZATION};
 use meta::{ApiError, User};
 
-use crate::connection::Peer;
+use crate::{connection::Peer, tls::VerifiedCert};
 
 /// The user behind a request. The credential is taken out of the headers: nothing further down may
 /// see or log it, let alone send it on to another server.
@@ -17,7 +17,7 @@ pub(crate) fn authenticate(
     let bearer = authorization.and_then(bearer_token);
     let identity = peer.identity();
     let verified = identity.verified.as_ref();
-    let credential_id = verified.map(|verified| verified.credential_id()).unwrap_or_default();
+    let credential_id = verified.map(VerifiedCert::credential_id).unwrap_or_default();
     let certificate = verified.map(|verified| Certificate {
         common_name: &verified.common_name,
         organizations: &verified.organizations,

@@ -64,10 +64,10 @@ fn read_query(info: &mut RequestInfo, uri: &Uri, by_path: bool) {
     if info.name.is_empty() && info.verb == "get" {
         info.verb = Str::new_static(if query.flag("watch") { "watch" } else { "list" });
         let selector = FieldSelector::parse(query.text("fieldSelector")).unwrap_or_default();
-        if let Some(name) = selector.exact_name() {
-            if names::name_is_path_segment(name, false).is_empty() {
-                info.name = Str::new(name);
-            }
+        if let Some(name) = selector.exact_name()
+            && names::name_is_path_segment(name, false).is_empty()
+        {
+            info.name = Str::new(name);
         }
     }
     if info.name.is_empty() && info.verb == "delete" {

@@ -1,0 +1,171 @@
+//! Subresources that do something instead of keeping something: `pods/binding`, `pods/eviction`,
+//! `serviceaccounts/token`.
+
+use admission::{Operation, Pinned};
+use meta::{ApiError, GroupVersionKind, Status, User, Value};
+use store::{Expect, StoreError};
+
+use crate::{
+    Answer, Kind,
+    create::{attributes, gvr},
+    decode::{self, tree},
+    delete,
+    get::entry,
+    options::{DeleteOptions, WriteOptions},
+    response::{self, Form},
+    rest::Rest,
+    storage::store_error,
+};
+
+/// Does what a POST to a subresource asks for.
+pub trait Action: Send + Sync + 'static {
+    /// The kinds that the body may be of; the first one is assumed where it doesn't say.
+    fn accepts(&self) -> Vec<GroupVersionKind>;
+
+    fn act<'a>(
+        &'a self,
+        object: Value,
+        cx: &'a ActionContext<'a>,
+    ) -> Pinned<'a, Result<Outcome, ApiError>>;
+}
+
+/// What a client hears of something done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// An object of the kind that was sent.
+    Object(Value),
+    /// A `Status` that says Success.
+    Done,
+}
+
+/// The object that a subresource belongs to, and who asks.
+pub struct ActionContext<'a> {
+    rest: &'a Rest<'a>,
+    pub dry_run: bool,
+}
+
+impl<'a> ActionContext<'a> {
+    pub fn kind(&self) -> &'a Kind {
+        self.rest.kind
+    }
+
+    pub fn user(&self) -> &'a User {
+        self.rest.user
+    }
+
+    pub fn namespace(&self) -> &'a str {
+        &self.rest.info.namespace
+    }
+
+    pub fn name(&self) -> &'a str {
+        &self.rest.info.name
+    }
+
+    /// The object as it is now.
+    pub async fn object(&self) -> Result<Value, ApiError> {
+        let entry = entry(self.rest, "").await?;
+        tree(&self.kind().view(&entry))
+    }
+
+    /// Deletes the object; nobody is asked again whether that is fine.
+    pub async fn delete(&self, options: &DeleteOptions) -> Result<(), ApiError> {
+        delete::delete_unasked(self.rest, options).await
+    }
+}
+
+/// Answers a POST to a subresource that acts.
+pub(crate) async fn act(rest: &Rest<'_>, action: &dyn Action) -> Result<Answer, ApiError> {
+    let form = Form::negotiate(rest)?;
+    let options = WriteOptions::read(rest.query, "CreateOptions", false)?;
+    let mut object = decode_body(rest, action, &options)?;
+    let cx = ActionContext { rest, dry_run: options.dry_run };
+    let gvr = gvr(rest.kind);
+    let attributes = attributes(rest, &gvr, Operation::Create, cx.name(), options.dry_run, None);
+    rest.engine.admission.admit(&attributes, Some(&mut object)).await?;
+    rest.engine.admission.validate(&attributes, Some(&object)).await?;
+    match action.act(object, &cx).await? {
+        Outcome::Done => response::status(rest, &form, &done()),
+        Outcome::Object(object) => {
+            let gvk = gvk_of(&object).unwrap_or_else(|| action.accepts()[0].clone());
+            let (schema, ty) = (&rest.engine.schema, type_of(rest, &gvk)?);
+            let mut json = Vec::new();
+            codec::json::encode(&object, schema, ty, &mut json);
+            response::typed(rest, &form, 201, json.into(), (schema, ty))
+        }
+    }
+}
+
+/// Says that something was done.
+pub(crate) fn done() -> Status {
+    Status { code: 201, ..Status::default() }
+}
+
+fn decode_body(
+    rest: &Rest<'_>,
+    action: &dyn Action,
+    options: &WriteOptions,
+) -> Result<Value, ApiError> {
+    let accepted = action.accepts();
+    // A body that names another of the accepted versions is read as that.
+    let mut refused = None;
+    for gvk in &accepted {
+        let ty = type_of(rest, gvk)?;
+        let validation = options.field_validation;
+        let expected = decode::Expected { gvk, schema: &rest.engine.schema, ty, validation };
+        match decode::body(rest, &expected) {
+            Ok(object) => return Ok(object),
+            Err(error) => drop(refused.get_or_insert(error)),
+        }
+    }
+    Err(refused.unwrap_or(ApiError::NotServed))
+}
+
+fn type_of(rest: &Rest<'_>, gvk: &GroupVersionKind) -> Result<schema::TypeId, ApiError> {
+    let mut types = rest.engine.schema.types();
+    let found = types.find(|(_, ty)| ty.kinds.contains(gvk)).map(|(id, _)| id);
+    found.ok_or_else(|| ApiError::internal(format!("no schema for {}", gvk.kind)))
+}
+
+fn gvk_of(object: &Value) -> Option<GroupVersionKind> {
+    let group_version = meta::GroupVersion::parse(object.str_at(&["apiVersion"]))?;
+    let kind = object.str_at(&["kind"]);
+    (!kind.is_empty()).then(|| group_version.with_kind(kind))
+}
+
+impl Kind {
+    /// Changes an object as the server itself: past admission and strategy, which have had their
+    /// say about what leads to this.
+    pub async fn rewrite(
+        &self,
+        namespace: &str,
+        name: &str,
+        dry_run: bool,
+        change: &mut (dyn FnMut(&mut Value) -> Result<(), ApiError> + Send),
+    ) -> Result<(), ApiError> {
+        let storage = self.storage.as_deref().ok_or(ApiError::MethodNotAllowed)?;
+        let key = storage.key(namespace, name);
+        loop {
+            let Some(found) = storage.read(&key).await? else {
+                return Err(ApiError::not_found(self.group_resource(), name));
+            };
+            let json = storage.at_revision(&found.value, found.mod_revision)?;
+            let mut object = tree(&self.view_of_stored(&json)?)?;
+            change(&mut object)?;
+            if dry_run {
+                return Ok(());
+            }
+            let stored = storage.encode(self.to_stored(object));
+            match storage.write(key.clone(), Expect::At(found.mod_revision), Some(stored)).await {
+                Ok(_) => return Ok(()),
+                // Somebody else was faster: again from what he made of it.
+                Err(StoreError::Conflict { .. }) => {}
+                Err(other) => return Err(store_error(other)),
+            }
+        }
+    }
+
+    /// What the store calls an object; error messages show it.
+    pub fn storage_key(&self, namespace: &str, name: &str) -> meta::Str {
+        self.storage.as_ref().map(|storage| storage.key(namespace, name)).unwrap_or_default()
+    }
+}
