@@ -35,12 +35,17 @@ impl Authenticator {
         if let Some(certificate) = &credentials.certificate {
             return Ok(with_group(certificate.user(), User::AUTHENTICATED));
         }
-        // Not built yet, in this order: service accounts, bootstrap tokens, OIDC, webhook.
         if let Some(token) = credentials.bearer {
-            let user = self.tokens.as_ref().and_then(|tokens| tokens.user(token));
-            return user.map(|user| with_group(user, User::AUTHENTICATED)).ok_or(Unauthenticated);
+            return self.token(token).ok_or(Unauthenticated);
         }
         if self.anonymous { Ok(User::anonymous()) } else { Err(Unauthenticated) }
+    }
+
+    /// The user behind a token.
+    pub fn token(&self, token: &str) -> Option<User> {
+        // Not built yet, in this order: service accounts, bootstrap tokens, OIDC, webhook.
+        let user = self.tokens.as_ref().and_then(|tokens| tokens.user(token));
+        user.map(|user| with_group(user, User::AUTHENTICATED))
     }
 }
 

@@ -6,5 +6,6 @@ pub(crate) mod authenticate;
 pub(crate) mod authorize;
 pub(crate) mod cors;
 pub(crate) mod deadline;
+pub(crate) mod impersonate;
 pub(crate) mod request_info;
 pub(crate) mod response_headers;

@@ -1,0 +1,216 @@
+//! Acting as somebody else: `kubectl --as`. Every part of the other identity must be allowed to the
+//! sender on its own, with the verb `impersonate`.
+
+use auth::{Authorizer, Decision};
+use http::{HeaderMap, HeaderName};
+use meta::{ApiError, RequestInfo, Str, User};
+use percent_encoding::percent_decode_str;
+
+use crate::context::Context;
+
+const USER: &str = "impersonate-user";
+const GROUP: &str = "impersonate-group";
+const UID: &str = "impersonate-uid";
+const EXTRA: &str = "impersonate-extra-";
+const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
+
+/// From here on `cx.user` is who the request acts as. The headers are taken out: they are meant for
+/// this server only.
+pub(crate) fn impersonate(
+    judge: &dyn Authorizer,
+    cx: &mut Context,
+    headers: &mut HeaderMap,
+) -> Result<(), ApiError> {
+    // A wish that can't be read must not pass as if there were none.
+    if headers.iter().any(|(name, value)| is_impersonation(name) && value.to_str().is_err()) {
+        return Err(ApiError::bad_request("impersonation headers must be text"));
+    }
+    let wish = Wish::read(headers);
+    if let Some(other) = wish.user(judge, &cx.user)? {
+        tracing::debug!(user = %cx.user.name, acts_as = %other.name, "impersonation");
+        cx.user = other;
+    }
+    let names = headers.keys().filter(|name| is_impersonation(name)).cloned();
+    for name in names.collect::<Vec<_>>() {
+        headers.remove(name);
+    }
+    Ok(())
+}
+
+fn is_impersonation(name: &HeaderName) -> bool {
+    let name = name.as_str();
+    matches!(name, USER | GROUP | UID) || name.starts_with(EXTRA)
+}
+
+/// Who the sender wants to be.
+#[derive(Debug, Default)]
+struct Wish {
+    name: Str,
+    uid: Str,
+    groups: Vec<Str>,
+    extra: Vec<(Str, Vec<Str>)>,
+}
+
+impl Wish {
+    fn read(headers: &HeaderMap) -> Self {
+        let texts = |name: &str| -> Vec<Str> {
+            let values = headers.get_all(name).iter();
+            values.filter_map(|value| value.to_str().ok()).map(Str::new).collect()
+        };
+        let first = |name| texts(name).into_iter().next().unwrap_or_default();
+        let mut extra: Vec<(Str, Vec<Str>)> = headers
+            .keys()
+            .filter_map(|name| {
+                let key = name.as_str().strip_prefix(EXTRA)?;
+                // Malformed keys count as they are.
+                let decoded = percent_decode_str(key).decode_utf8();
+                let decoded = decoded.map_or_else(|_| Str::new(key), Str::new);
+                Some((decoded, texts(name.as_str())))
+            })
+            .collect();
+        extra.sort();
+        Self { name: first(USER), uid: first(UID), groups: texts(GROUP), extra }
+    }
+
+    /// The other user, or None if nobody is to be impersonated.
+    fn user(self, judge: &dyn Authorizer, sender: &User) -> Result<Option<User>, ApiError> {
+        if self.name.is_empty() {
+            if self.groups.is_empty() && self.extra.is_empty() && self.uid.is_empty() {
+                return Ok(None);
+            }
+            return Err(ApiError::BadRequest(format!(
+                "requested {} without impersonating a user",
+                self.parts().join(", ")
+            )));
+        }
+        self.check(judge, sender)?;
+        let mut groups = self.groups;
+        if groups.is_empty()
+            && let Some((namespace, _)) = service_account(&self.name)
+        {
+            groups.push(Str::new_static("system:serviceaccounts"));
+            groups.push(format!("system:serviceaccounts:{namespace}").into());
+        }
+        let has = |groups: &[Str], group: &str| groups.iter().any(|name| name == group);
+        if self.name == User::ANONYMOUS {
+            if !has(&groups, User::UNAUTHENTICATED) {
+                groups.push(Str::new_static(User::UNAUTHENTICATED));
+            }
+        } else if !has(&groups, User::AUTHENTICATED) && !has(&groups, User::UNAUTHENTICATED) {
+            groups.push(Str::new_static(User::AUTHENTICATED));
+        }
+        Ok(Some(User { name: self.name, uid: self.uid, groups, extra: self.extra }))
+    }
+
+    fn check(&self, judge: &dyn Authorizer, sender: &User) -> Result<(), ApiError> {
+        let ask = |resource, subresource: &str, namespace: &str, name: &str| {
+            let own = matches!(resource, "userextras" | "uids");
+            let info = RequestInfo {
+                verb: Str::new_static("impersonate"),
+                is_resource: true,
+                group: Str::new_static(if own { "authentication.k8s.io" } else { "" }),
+                version: Str::new_static(if own { "v1" } else { "" }),
+                namespace: Str::new(namespace),
+                resource: Str::new_static(resource),
+                subresource: Str::new(subresource),
+                name: Str::new(name),
+                ..RequestInfo::default()
+            };
+            let verdict = judge.decide(sender, &info);
+            if verdict.decision == Decision::Allow {
+                return Ok(());
+            }
+            Err(ApiError::forbidden(sender, &info, &verdict.reason))
+        };
+        match service_account(&self.name) {
+            Some((namespace, name)) => ask("serviceaccounts", "", namespace, name)?,
+            None => ask("users", "", "", &self.name)?,
+        }
+        for group in &self.groups {
+            ask("groups", "", "", group)?;
+        }
+        for (key, values) in &self.extra {
+            for value in values {
+                ask("userextras", key, "", value)?;
+            }
+        }
+        if self.uid.is_empty() { Ok(()) } else { ask("uids", "", "", &self.uid) }
+    }
+
+    fn parts(&self) -> Vec<String> {
+        let groups = self.groups.iter().map(|group| format!("group {group}"));
+        let extra = self.extra.iter().map(|(key, _)| format!("extra {key}"));
+        let uid = Some(&self.uid).filter(|uid| !uid.is_empty()).map(|uid| format!("uid {uid}"));
+        groups.chain(extra).chain(uid).collect()
+    }
+}
+
+/// Namespace and name in `system:serviceaccount:NAMESPACE:NAME`.
+fn service_account(user: &str) -> Option<(&str, &str)> {
+    let (namespace, name) = user.strip_prefix(SERVICE_ACCOUNT)?.split_once(':')?;
+    (!namespace.is_empty() && !name.is_empty() && !name.contains(':')).then_some((namespace, name))
+}
+
+#[cfg(test)]
+mod tests {
+    use auth::authz::MastersOnly;
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn acts_as(
+        sender: &User,
+        pairs: &[(&'static str, &'static str)],
+    ) -> Result<Option<User>, String> {
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            headers.append(*name, HeaderValue::from_static(value));
+        }
+        Wish::read(&headers).user(&MastersOnly, sender).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn masters_may_be_anybody() {
+        let root = User { groups: vec![User::MASTERS.into()], ..User::default() };
+        let cases: [(&[(&str, &str)], &str, &[&str]); 4] = [
+            (&[(USER, "jane")], "jane", &["system:authenticated"]),
+            (
+                &[(USER, "jane"), (GROUP, "a"), (GROUP, "b")],
+                "jane",
+                &["a", "b", "system:authenticated"],
+            ),
+            (
+                &[(USER, "system:serviceaccount:ns:robot")],
+                "system:serviceaccount:ns:robot",
+                &["system:serviceaccounts", "system:serviceaccounts:ns", "system:authenticated"],
+            ),
+            (&[(USER, "system:anonymous")], "system:anonymous", &["system:unauthenticated"]),
+        ];
+        for (headers, name, groups) in cases {
+            let user = acts_as(&root, headers).unwrap().unwrap();
+            assert_eq!(
+                (user.name.as_str(), user.groups.as_slice()),
+                (name, &groups.iter().map(Str::new).collect::<Vec<_>>()[..])
+            );
+        }
+        let extra =
+            acts_as(&root, &[(USER, "u"), ("impersonate-extra-a%2fb", "x")]).unwrap().unwrap();
+        assert_eq!(extra.extra, [("a/b".into(), vec!["x".into()])]);
+        assert_eq!(acts_as(&root, &[]), Ok(None));
+    }
+
+    #[test]
+    fn others_may_not_and_hear_why() {
+        let joe = User { name: "joe".into(), ..User::default() };
+        assert_eq!(
+            acts_as(&joe, &[(USER, "jane")]),
+            Err("users \"jane\" is forbidden: User \"joe\" cannot impersonate resource \"users\" \
+                 in API group \"\" at the cluster scope"
+                .to_owned())
+        );
+        assert_eq!(
+            acts_as(&joe, &[(GROUP, "system:masters")]),
+            Err("requested group system:masters without impersonating a user".to_owned())
+        );
+    }
+}
