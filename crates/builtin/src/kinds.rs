@@ -8,13 +8,15 @@ use registry::{Conversion, Kind, Storage, StorageOptions};
 use schema::{ResourceFacts, Schema};
 use store::Backend;
 
-use crate::{Definitions, behaviour, convert, strategies};
+use crate::{Access, Definitions, answerers, behaviour, convert, strategies};
 
 /// What of the definitions is served, and how.
 pub struct Options {
     /// `/registry`
     pub prefix: String,
     pub event_ttl: Duration,
+    /// Who knows users and their rights, for reviews.
+    pub access: Arc<dyn Access>,
 }
 
 /// Makes the kinds for the resources that are served. One cache per resource starts to fill here.
@@ -42,15 +44,18 @@ pub fn kinds(
             });
             opened.clone()
         });
-        kinds.push(Arc::new(Kind::new(
+        let (group, name) = (&plan.facts.kind.group, &plan.facts.kind.kind);
+        let kind = Kind::new(
             plan.facts.clone(),
             schema.clone(),
-            behaviour::of(&plan.facts.kind.group, &plan.facts.kind.kind),
-            strategies::of(&plan.facts.kind.group, &plan.facts.kind.kind),
+            behaviour::of(group, name),
+            strategies::of(group, name),
             storage,
             plan.conversion.clone(),
             false,
-        )));
+        );
+        let answerer = answerers::of(group, name, &options.access, backend);
+        kinds.push(Arc::new(kind.answered_by(answerer)));
     }
     kinds
 }

@@ -1,10 +1,14 @@
 //! The built-in kinds: their definitions (facts, in `api/`), their strategies (one file per kind)
 //! and the table of them.
 
+mod access;
 mod admissionregistration;
+mod answerers;
 mod apiregistration;
 mod apiserverinternal;
 mod apps;
+mod authentication;
+mod authorization;
 mod autoscaling;
 mod batch;
 mod behaviour;
@@ -27,5 +31,6 @@ mod storage;
 mod storagemigration;
 mod strategies;
 
+pub use access::{Access, Judgement, NonResourceRule, ResourceRule, Rules, TokenUser};
 pub use definitions::Definitions;
 pub use kinds::{Options, kinds};

@@ -19,6 +19,7 @@ use crate::{
         controller_revision::ControllerRevision, daemon_set::DaemonSet, deployment::Deployment,
         replica_set::ReplicaSet, stateful_set::StatefulSet,
     },
+    authorization::access_review::{AccessReviewRules, Scope},
     autoscaling::horizontal_pod_autoscaler::HorizontalPodAutoscaler,
     batch::{cron_job::CronJob, job::Job},
     certificates::{
@@ -79,6 +80,15 @@ pub(crate) fn of(group: &str, kind: &str) -> Arc<dyn Strategy> {
         ("apps", "Deployment") => Arc::new(Deployment),
         ("apps", "ReplicaSet") => Arc::new(ReplicaSet),
         ("apps", "StatefulSet") => Arc::new(StatefulSet),
+        ("authorization.k8s.io", "SelfSubjectAccessReview") => {
+            Arc::new(AccessReviewRules(Scope::Oneself))
+        }
+        ("authorization.k8s.io", "SubjectAccessReview") => {
+            Arc::new(AccessReviewRules(Scope::Anybody))
+        }
+        ("authorization.k8s.io", "LocalSubjectAccessReview") => {
+            Arc::new(AccessReviewRules(Scope::AnybodyInNamespace))
+        }
         ("autoscaling", "HorizontalPodAutoscaler") => Arc::new(HorizontalPodAutoscaler),
         ("batch", "CronJob") => Arc::new(CronJob),
         ("batch", "Job") => Arc::new(Job),

@@ -164,6 +164,15 @@ impl Kind {
         }
     }
 
+    /// The objects of a namespace (all of them if it is empty) as they are now, decoded. For what is
+    /// few; whoever reads many lists bytes.
+    pub async fn objects(&self, namespace: &str) -> Result<Vec<Value>, ApiError> {
+        let storage = self.storage.as_deref().ok_or(ApiError::MethodNotAllowed)?;
+        let snapshot = storage.cache.fresh().await.map_err(store_error)?;
+        let prefix = storage.key_prefix(namespace);
+        snapshot.range(&prefix, None).map(|entry| tree(&self.view(entry))).collect()
+    }
+
     /// What the store calls an object; error messages show it.
     pub fn storage_key(&self, namespace: &str, name: &str) -> meta::Str {
         self.storage.as_ref().map(|storage| storage.key(namespace, name)).unwrap_or_default()

@@ -1,13 +1,39 @@
 //! Certificate signing requests.
 
 use meta::{Value, time::Duration};
-use registry::{Column, Strategy};
+use registry::{Column, Strategy, WriteContext};
 
 use crate::format::{NONE, condition, filled_or, text};
 
 pub(crate) struct CertificateSigningRequest;
 
 impl Strategy for CertificateSigningRequest {
+    /// Who asks is not for the client to say: signers rely on it.
+    fn prepare_for_create(&self, request: &mut Value, cx: &WriteContext<'_>) {
+        for field in ["username", "uid", "groups", "extra"] {
+            request.remove_at(&["spec", field]);
+        }
+        let user = cx.user;
+        for (field, text) in [("username", &user.name), ("uid", &user.uid)] {
+            if !text.is_empty() {
+                request.set_at(&["spec", field], text.clone());
+            }
+        }
+        if !user.groups.is_empty() {
+            request.set_at(&["spec", "groups"], user.groups.clone());
+        }
+        for (key, values) in &user.extra {
+            request.set_at(&["spec", "extra", key], values.clone());
+        }
+    }
+
+    /// A request stays as it was made; only its subresources change.
+    fn prepare_for_update(&self, request: &mut Value, old: &Value, _cx: &WriteContext<'_>) {
+        if let Some(spec) = old.get("spec") {
+            request.set_at(&["spec"], spec.clone());
+        }
+    }
+
     fn columns(&self) -> Vec<Column> {
         vec![
             Column::NAME,

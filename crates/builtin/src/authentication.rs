@@ -1,0 +1,2 @@
+pub(crate) mod self_subject_review;
+pub(crate) mod token_review;

@@ -1,0 +1,2 @@
+pub(crate) mod access_review;
+pub(crate) mod rules_review;

@@ -1,0 +1,290 @@
+//! May somebody do something? `SelfSubjectAccessReview` asks about the asker,
+//! `SubjectAccessReview` about anybody, `LocalSubjectAccessReview` about anybody in one namespace.
+
+use std::sync::Arc;
+
+use meta::{
+    ApiError, FieldErrors, RequestInfo, Str, User, Value,
+    field::{FieldPath, path},
+    selector::{FieldSelector, LabelSelector},
+    value,
+};
+use registry::{AnswerContext, Answerer, Outcome, Pinned, Strategy};
+
+use crate::access::{Access, Judgement, texts};
+
+/// Whom the question is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    Oneself,
+    Anybody,
+    AnybodyInNamespace,
+}
+
+pub(crate) struct AccessReview {
+    pub(crate) scope: Scope,
+    pub(crate) access: Arc<dyn Access>,
+}
+
+impl Answerer for AccessReview {
+    fn create<'a>(
+        &'a self,
+        mut review: Value,
+        cx: &'a AnswerContext<'a>,
+    ) -> Pinned<'a, Result<Outcome, ApiError>> {
+        Box::pin(async move {
+            let user = match self.scope {
+                Scope::Oneself => cx.user.clone(),
+                Scope::Anybody | Scope::AnybodyInNamespace => subject(&review),
+            };
+            let (info, mut problems) = attributes(&review);
+            let judgement = self.access.decide(&user, &info).await;
+            if !judgement.error.is_empty() {
+                problems.insert(0, judgement.error.clone());
+            }
+            review.set_at(&["status"], status(&judgement, &problems.join("; ")));
+            Ok(Outcome::Object(review))
+        })
+    }
+}
+
+fn status(judgement: &Judgement, error: &str) -> Value {
+    let mut status = value!({"allowed": (judgement.allowed)});
+    if judgement.denied {
+        status.set_at(&["denied"], true);
+    }
+    for (field, text) in [("reason", judgement.reason.as_str()), ("evaluationError", error)] {
+        if !text.is_empty() {
+            status.set_at(&[field], text);
+        }
+    }
+    status
+}
+
+fn subject(review: &Value) -> User {
+    let extra = review.at(&["spec", "extra"]).and_then(Value::as_object);
+    let extra = extra.into_iter().flat_map(meta::Map::iter);
+    User {
+        name: Str::new(review.str_at(&["spec", "user"])),
+        uid: Str::new(review.str_at(&["spec", "uid"])),
+        groups: texts(review, &["spec", "groups"]),
+        extra: extra.map(|(key, values)| (key.clone(), texts(values, &[]))).collect(),
+    }
+}
+
+/// The request that the review asks about, and what of it could not be understood.
+fn attributes(review: &Value) -> (RequestInfo, Vec<String>) {
+    let Some(asked) = filled(review.at(&["spec", "resourceAttributes"])) else {
+        let text = |field| review.str_at(&["spec", "nonResourceAttributes", field]);
+        let info = RequestInfo {
+            path: text("path").to_owned(),
+            verb: Str::new(text("verb")),
+            ..RequestInfo::default()
+        };
+        return (info, Vec::new());
+    };
+    let text = |field| Str::new(asked.str_at(&[field]));
+    let mut problems = Vec::new();
+    let field_selector = match selector(asked, "fieldSelector") {
+        text if FieldSelector::parse(&text).is_ok() => text,
+        _ => ignored("fieldSelector", &mut problems),
+    };
+    let label_selector = match selector(asked, "labelSelector") {
+        text if LabelSelector::parse(&text).is_ok() => text,
+        _ => ignored("labelSelector", &mut problems),
+    };
+    let version = text("version");
+    let info = RequestInfo {
+        verb: text("verb"),
+        is_resource: true,
+        group: text("group"),
+        // No version means any.
+        version: if version.is_empty() { Str::new_static("*") } else { version },
+        namespace: text("namespace"),
+        resource: text("resource"),
+        subresource: text("subresource"),
+        name: text("name"),
+        field_selector,
+        label_selector,
+        ..RequestInfo::default()
+    };
+    (info, problems)
+}
+
+fn ignored(selector: &str, problems: &mut Vec<String>) -> String {
+    problems.push(format!("spec.resourceAttributes.{selector} ignored due to parse error"));
+    String::new()
+}
+
+/// A selector as text, given as text or as requirements.
+fn selector(asked: &Value, name: &str) -> String {
+    let raw = asked.str_at(&[name, "rawSelector"]);
+    if !raw.is_empty() {
+        return raw.to_owned();
+    }
+    let terms = asked.items_at(&[name, "requirements"]).iter().filter_map(|requirement| {
+        let (key, values) = (requirement.str_at(&["key"]), texts(requirement, &["values"]));
+        let is_field = name == "fieldSelector";
+        match (requirement.str_at(&["operator"]), values.as_slice()) {
+            ("In", [value]) if is_field => Some(format!("{key}={value}")),
+            ("NotIn", [value]) if is_field => Some(format!("{key}!={value}")),
+            ("In", values) if !is_field => Some(format!("{key} in ({})", values.join(","))),
+            ("NotIn", values) if !is_field => Some(format!("{key} notin ({})", values.join(","))),
+            ("Exists", _) if !is_field => Some(key.to_owned()),
+            ("DoesNotExist", _) if !is_field => Some(format!("!{key}")),
+            // What a newer client knows and this server doesn't only narrows what is asked for.
+            _ => None,
+        }
+    });
+    terms.collect::<Vec<_>>().join(",")
+}
+
+fn filled(value: Option<&Value>) -> Option<&Value> {
+    value.filter(|value| !value.is_null())
+}
+
+/// What a question must look like.
+pub(crate) struct AccessReviewRules(pub(crate) Scope);
+
+impl Strategy for AccessReviewRules {
+    fn validate(&self, review: &Value, errors: &mut FieldErrors) {
+        let spec = path("spec");
+        let resource = filled(review.at(&["spec", "resourceAttributes"]));
+        let non_resource = filled(review.at(&["spec", "nonResourceAttributes"]));
+        if let (Some(_), Some(non_resource)) = (resource, non_resource) {
+            let why = "cannot be specified in combination with resourceAttributes";
+            errors.invalid(spec.child("nonResourceAttributes"), non_resource.clone(), why);
+        }
+        if resource.is_none() && non_resource.is_none() {
+            let why =
+                "exactly one of nonResourceAttributes or resourceAttributes must be specified";
+            errors.invalid(spec.child("resourceAttributes"), Value::Null, why);
+        }
+        if self.0 != Scope::Oneself
+            && review.str_at(&["spec", "user"]).is_empty()
+            && review.items_at(&["spec", "groups"]).is_empty()
+        {
+            let why = "at least one of user or group must be specified";
+            errors.invalid(spec.child("user"), "", why);
+        }
+        if let Some(resource) = resource {
+            for selector in ["fieldSelector", "labelSelector"] {
+                let at = spec.child("resourceAttributes").child(selector);
+                validate_selector(filled(resource.get(selector)), &at, errors);
+            }
+        }
+        self.validate_metadata(review, errors);
+        if self.0 == Scope::AnybodyInNamespace {
+            let namespace = review.str_at(&["spec", "resourceAttributes", "namespace"]);
+            if resource.is_some() && namespace != review.str_at(&["metadata", "namespace"]) {
+                let at = spec.child("resourceAttributes").child("namespace");
+                errors.invalid(at, namespace, "must match metadata.namespace");
+            }
+            if let Some(non_resource) = non_resource {
+                let why = "disallowed on this kind of request";
+                errors.invalid(spec.child("nonResourceAttributes"), non_resource.clone(), why);
+            }
+        }
+    }
+}
+
+impl AccessReviewRules {
+    fn validate_metadata(&self, review: &Value, errors: &mut FieldErrors) {
+        let in_namespace = self.0 == Scope::AnybodyInNamespace;
+        let metadata = review.get("metadata").unwrap_or(&Value::Null);
+        let mut fields = metadata.as_object().into_iter().flat_map(meta::Map::iter);
+        let surplus = fields.any(|(key, value)| {
+            let expected = key == "managedFields" || (in_namespace && key == "namespace");
+            let empty = match value {
+                Value::Null => true,
+                Value::String(text) => text.is_empty(),
+                Value::Object(map) => map.is_empty(),
+                Value::Array(items) => items.is_empty(),
+                _ => false,
+            };
+            !expected && !empty
+        });
+        if surplus {
+            let why =
+                if in_namespace { "must be empty except for namespace" } else { "must be empty" };
+            errors.invalid(path("metadata"), metadata.clone(), why);
+        }
+    }
+}
+
+fn validate_selector(selector: Option<&Value>, at: &FieldPath, errors: &mut FieldErrors) {
+    let Some(selector) = selector else { return };
+    let raw = selector.str_at(&["rawSelector"]);
+    let requirements = selector.items_at(&["requirements"]);
+    if !raw.is_empty() && !requirements.is_empty() {
+        let why = "may not specified at the same time as requirements";
+        errors.invalid(at.child("rawSelector"), raw, why);
+    }
+    if raw.is_empty() && requirements.is_empty() {
+        let why = format!("when {at} is specified, requirements or rawSelector is required");
+        errors.required(at.child("requirements"), &why);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_is_about_exactly_one_thing_and_somebody() {
+        let cases = [
+            (Scope::Oneself, value!({"spec": {"resourceAttributes": {"verb": "get"}}}), ""),
+            (
+                Scope::Oneself,
+                value!({"spec": {}}),
+                "spec.resourceAttributes: Invalid value: null: exactly one of \
+                 nonResourceAttributes or resourceAttributes must be specified",
+            ),
+            (
+                Scope::Anybody,
+                value!({"spec": {"nonResourceAttributes": {"path": "/x"}}}),
+                "spec.user: Invalid value: \"\": at least one of user or group must be specified",
+            ),
+            (
+                Scope::AnybodyInNamespace,
+                value!({"metadata": {"namespace": "a"}, "spec": {
+                    "user": "u", "resourceAttributes": {"namespace": "b"}}}),
+                "spec.resourceAttributes.namespace: Invalid value: \"b\": must match \
+                 metadata.namespace",
+            ),
+            (
+                Scope::Anybody,
+                value!({"spec": {"user": "u", "resourceAttributes": {"labelSelector": {}}}}),
+                "spec.resourceAttributes.labelSelector.requirements: Required value: when \
+                 spec.resourceAttributes.labelSelector is specified, requirements or rawSelector \
+                 is required",
+            ),
+        ];
+        for (scope, review, expected) in cases {
+            let mut errors = FieldErrors::default();
+            AccessReviewRules(scope).validate(&review, &mut errors);
+            let said = if errors.is_empty() { String::new() } else { errors.to_string() };
+            assert_eq!(said, expected, "{review:?}");
+        }
+    }
+
+    #[test]
+    fn a_question_becomes_a_request() {
+        let review = value!({"spec": {"resourceAttributes": {
+            "verb": "list", "group": "apps", "resource": "deployments", "namespace": "n",
+            "fieldSelector": {"requirements": [
+                {"key": "metadata.name", "operator": "In", "values": ["x"]}]},
+            "labelSelector": {"rawSelector": "a=(b"},
+        }}});
+        let (info, problems) = attributes(&review);
+        assert!(info.is_resource);
+        assert_eq!((info.verb.as_str(), info.version.as_str()), ("list", "*"));
+        assert_eq!((info.group.as_str(), info.resource.as_str()), ("apps", "deployments"));
+        assert_eq!(info.field_selector, "metadata.name=x");
+        assert_eq!(problems, ["spec.resourceAttributes.labelSelector ignored due to parse error"]);
+        let review =
+            value!({"spec": {"nonResourceAttributes": {"path": "/metrics", "verb": "get"}}});
+        let (info, _) = attributes(&review);
+        assert_eq!((info.is_resource, info.path.as_str()), (false, "/metrics"));
+    }
+}

@@ -1,0 +1,60 @@
+//! What may the asker do in a namespace?
+
+use std::sync::Arc;
+
+use meta::{ApiError, Str, Value, value};
+use registry::{AnswerContext, Answerer, Outcome, Pinned};
+
+use crate::access::{Access, Rules};
+
+pub(crate) struct RulesReview(pub(crate) Arc<dyn Access>);
+
+impl Answerer for RulesReview {
+    fn create<'a>(
+        &'a self,
+        review: Value,
+        cx: &'a AnswerContext<'a>,
+    ) -> Pinned<'a, Result<Outcome, ApiError>> {
+        Box::pin(async move {
+            let namespace = review.str_at(&["spec", "namespace"]);
+            if namespace.is_empty() {
+                return Err(ApiError::bad_request("no namespace on request"));
+            }
+            let rules = self.0.rules(cx.user, namespace).await;
+            // Compat: the question itself does not come back.
+            let answer = value!({"metadata": {}, "spec": {}, "status": (status(&rules))});
+            Ok(Outcome::Object(answer))
+        })
+    }
+}
+
+fn status(rules: &Rules) -> Value {
+    let list = |texts: &[Str]| Value::from(texts.to_vec());
+    let resource = rules.resource.iter().map(|rule| {
+        let mut shown = value!({"verbs": (list(&rule.verbs))});
+        let optional = [
+            ("apiGroups", &rule.api_groups),
+            ("resources", &rule.resources),
+            ("resourceNames", &rule.resource_names),
+        ];
+        for (field, texts) in optional {
+            if !texts.is_empty() {
+                shown.set_at(&[field], list(texts));
+            }
+        }
+        shown
+    });
+    let non_resource = rules
+        .non_resource
+        .iter()
+        .map(|rule| value!({"verbs": (list(&rule.verbs)), "nonResourceURLs": (list(&rule.urls))}));
+    let mut status = value!({
+        "resourceRules": (resource.collect::<Vec<_>>()),
+        "nonResourceRules": (non_resource.collect::<Vec<_>>()),
+        "incomplete": (rules.incomplete),
+    });
+    if !rules.error.is_empty() {
+        status.set_at(&["evaluationError"], rules.error.as_str());
+    }
+    status
+}
