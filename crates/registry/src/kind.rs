@@ -214,3 +214,4 @@ impl Kind {
 pub(crate) const SLOT_PROTOBUF: usize = 0;
 pub(crate) const SLOT_CONVERTED: usize = 1;
 pub(crate) const SLOT_CONVERTED_PROTOBUF: usize = 2;
+pub(crate) const SLOT_ROW: usize = 3;

@@ -73,14 +73,18 @@ impl Iterator for Items {
             if let Some(entry) = self.ready.pop_front() {
                 return Some(entry);
             }
-            let cursor = self.rest.as_mut()?;
-            let page = cursor.snapshot.page(&cursor.prefix, cursor.after.as_deref(), PAGE_ENTRIES);
-            let Some(last) = page.last() else {
-                self.rest = None;
+            let Cursor { snapshot, prefix, after, selection } = self.rest.as_mut()?;
+            // What doesn't match is only looked at, never touched.
+            let matching =
+                snapshot.range(prefix, after.as_deref()).filter(|e| selection.matches(e));
+            self.ready.extend(matching.take(PAGE_ENTRIES).cloned());
+            match self.ready.back() {
+                Some(last) if self.ready.len() == PAGE_ENTRIES => *after = Some(last.key.clone()),
+                _ => self.rest = None,
+            }
+            if self.ready.is_empty() {
                 return None;
-            };
-            cursor.after = Some(last.key.clone());
-            self.ready.extend(page.into_iter().filter(|entry| cursor.selection.matches(entry)));
+            }
         }
     }
 }

@@ -213,7 +213,7 @@ pub struct DeleteOptions {
 impl DeleteOptions {
     /// From the body if there is one. Compat: kube-apiserver ignores the query then, so that
     /// `?dryRun=All` with a body really deletes; here a dry run asked for in either place is one.
-    pub(crate) fn read(query: &Query, body: Option<&Value>) -> Result<Self, ApiError> {
+    pub fn read(query: &Query, body: Option<&Value>) -> Result<Self, ApiError> {
         let mut errors = FieldErrors::default();
         let mut dry_run: Vec<&str> = query.all("dryRun").collect();
         let mut options = match body {

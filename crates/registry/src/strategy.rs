@@ -38,6 +38,17 @@ pub trait Strategy: Send + Sync + 'static {
         self.validate(object, errors);
     }
 
+    /// The same for an update of a subresource that writes the object itself.
+    fn validate_subresource(
+        &self,
+        _subresource: &str,
+        object: &Value,
+        old: &Value,
+        errors: &mut FieldErrors,
+    ) {
+        self.validate_update(object, old, errors);
+    }
+
     /// Texts for `Warning` headers.
     fn warnings(&self, _object: &Value, _old: Option<&Value>) -> Vec<String> {
         Vec::new()

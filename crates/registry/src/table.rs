@@ -7,7 +7,8 @@ use meta::{ApiError, FieldErrors, GroupKind, Query, Value, field::path, time::Ti
 use store::Entry;
 
 use crate::{
-    Kind, decode,
+    Cell, Kind, decode,
+    kind::SLOT_ROW,
     list::ListHead,
     response::{ItemWriter, META_V1, metadata_range, write_head, write_metadata_only},
 };
@@ -62,9 +63,20 @@ impl ItemWriter for TableWriter {
         if !first {
             out.push(b',');
         }
-        let json = self.kind.view(entry);
         let metadata = &entry.json[entry.meta.0 as usize..entry.meta.1 as usize];
-        write_row(out, &self.kind, self.include, &json, metadata, self.now);
+        // Another version's object is another object.
+        let row = self
+            .kind
+            .conversion
+            .is_none()
+            .then(|| entry.slot(SLOT_ROW, || Row::of(&self.kind, &entry.json)));
+        if let Some(row) = row.and_then(Row::read) {
+            out.extend_from_slice(b"{\"cells\":");
+            row.write(out, self.now);
+            write_object(out, self.include, &entry.json, metadata);
+            return;
+        }
+        write_row(out, &self.kind, self.include, &self.kind.view(entry), metadata, self.now);
     }
 
     fn tail(&self, out: &mut Vec<u8>) {
@@ -127,7 +139,8 @@ fn write_row(
     metadata: &[u8],
     now: Time,
 ) {
-    // Cells are read off the tree: the one place on the read path that decodes.
+    // Cells are read off the tree: the one place on the read path that decodes. A list does it once
+    // per object, see `Row`.
     let object = decode::tree(json).unwrap_or_default();
     out.extend_from_slice(b"{\"cells\":[");
     for (at, column) in kind.columns().iter().enumerate() {
@@ -137,11 +150,19 @@ fn write_row(
         (column.cell)(&object, now).write(out);
     }
     out.push(b']');
-    let conditions = kind.strategy.row_conditions(&object);
+    write_conditions(out, kind, &object);
+    write_object(out, include, json, metadata);
+}
+
+fn write_conditions(out: &mut Vec<u8>, kind: &Kind, object: &Value) {
+    let conditions = kind.strategy.row_conditions(object);
     if !conditions.is_empty() {
         out.extend_from_slice(b",\"conditions\":");
         meta::json::write_value(out, &Value::Array(conditions));
     }
+}
+
+fn write_object(out: &mut Vec<u8>, include: Include, json: &[u8], metadata: &[u8]) {
     out.extend_from_slice(b",\"object\":");
     match include {
         Include::None => out.extend_from_slice(b"null"),
@@ -149,4 +170,61 @@ fn write_row(
         Include::Object => out.extend_from_slice(json),
     }
     out.push(b'}');
+}
+
+/// The cells of an object, kept with it in the cache. They are read off its tree once; what runs
+/// with the clock is only its age, and that is filled in when the row is written.
+///
+/// Kept as eight bytes of creation time, then the JSON of the cells (and of the row's conditions)
+/// with a zero byte where the age goes. Empty: other cells run with the clock too, so the row is made
+/// anew each time.
+struct Row<'a> {
+    created: Time,
+    cells: &'a [u8],
+}
+
+const AGE: u8 = 0;
+
+impl<'a> Row<'a> {
+    fn of(kind: &Kind, json: &[u8]) -> Bytes {
+        let object = decode::tree(json).unwrap_or_default();
+        let created = object.str_at(&["metadata", "creationTimestamp"]);
+        let Ok(created) = Time::parse(created) else { return Bytes::new() };
+        // A cell that says the same at very different times doesn't look at the clock.
+        let (soon, late) = (Time::from_unix(created.unix_seconds() + 1, 0), Time::now());
+        let late = Time::from_unix(late.unix_seconds() + 1_000_000_000, 0);
+        let age = |now: Time| Cell::text(now.since(created).human());
+        let mut out = created.unix_seconds().to_le_bytes().to_vec();
+        out.push(b'[');
+        for (at, column) in kind.columns().iter().enumerate() {
+            if at > 0 {
+                out.push(b',');
+            }
+            let (first, second) = ((column.cell)(&object, soon), (column.cell)(&object, late));
+            if first == second {
+                first.write(&mut out);
+            } else if first == age(soon) && second == age(late) {
+                out.push(AGE);
+            } else {
+                return Bytes::new();
+            }
+        }
+        out.push(b']');
+        write_conditions(&mut out, kind, &object);
+        out.into()
+    }
+
+    fn read(kept: &'a Bytes) -> Option<Self> {
+        let (seconds, cells) = kept.split_first_chunk::<8>()?;
+        Some(Self { created: Time::from_unix(i64::from_le_bytes(*seconds), 0), cells })
+    }
+
+    fn write(&self, out: &mut Vec<u8>, now: Time) {
+        for (at, piece) in self.cells.split(|byte| *byte == AGE).enumerate() {
+            if at > 0 {
+                Cell::text(now.since(self.created).human()).write(out);
+            }
+            out.extend_from_slice(piece);
+        }
+    }
 }

@@ -227,7 +227,7 @@ impl Watching {
         let page = initial.snapshot.page(&self.prefix, initial.after.as_deref(), INITIAL_ENTRIES);
         let revision = initial.snapshot.revision;
         if let Some(last) = page.last() {
-            initial.after = Some(last.key.clone())
+            initial.after = Some(last.key.clone());
         } else {
             self.initial = None;
             if self.bookmarks {
