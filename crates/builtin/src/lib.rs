@@ -30,6 +30,7 @@ mod scheduling;
 mod storage;
 mod storagemigration;
 mod strategies;
+mod validation;
 
 pub use access::{Access, Judgement, NonResourceRule, ResourceRule, Rules, TokenUser};
 pub use definitions::Definitions;

@@ -1,13 +1,22 @@
 //! Controller revisions: earlier states of daemon sets and stateful sets.
 
-use meta::Value;
+use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
 use crate::format::{NONE, number, with_group};
+use crate::validation::workloads;
 
 pub(crate) struct ControllerRevision;
 
 impl Strategy for ControllerRevision {
+    fn validate(&self, revision: &Value, errors: &mut FieldErrors) {
+        workloads::controller_revision(revision, errors);
+    }
+
+    fn validate_update(&self, revision: &Value, old: &Value, errors: &mut FieldErrors) {
+        workloads::controller_revision_update(revision, old, errors);
+    }
+
     fn columns(&self) -> Vec<Column> {
         vec![
             Column::NAME,

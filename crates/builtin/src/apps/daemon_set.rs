@@ -1,13 +1,23 @@
 //! Daemon sets.
 
+use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
 use super::CONTAINERS;
 use crate::format::{labels, number, of_containers, selector};
+use crate::validation::workloads;
 
 pub(crate) struct DaemonSet;
 
 impl Strategy for DaemonSet {
+    fn validate(&self, set: &Value, errors: &mut FieldErrors) {
+        workloads::daemon_set(set, errors);
+    }
+
+    fn validate_update(&self, set: &Value, old: &Value, errors: &mut FieldErrors) {
+        workloads::daemon_set_update(set, old, errors);
+    }
+
     fn columns(&self) -> Vec<Column> {
         vec![
             Column::NAME,

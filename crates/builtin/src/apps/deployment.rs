@@ -1,14 +1,23 @@
 //! Deployments.
 
-use meta::{Value, selector::LabelSelector};
+use meta::{FieldErrors, Value, selector::LabelSelector};
 use registry::{Column, Strategy};
 
 use super::CONTAINERS;
 use crate::format::{number, of_containers, ratio};
+use crate::validation::workloads;
 
 pub(crate) struct Deployment;
 
 impl Strategy for Deployment {
+    fn validate(&self, deployment: &Value, errors: &mut FieldErrors) {
+        workloads::deployment(deployment, errors);
+    }
+
+    fn validate_update(&self, deployment: &Value, old: &Value, errors: &mut FieldErrors) {
+        workloads::deployment_update(deployment, old, errors);
+    }
+
     fn columns(&self) -> Vec<Column> {
         vec![
             Column::NAME,

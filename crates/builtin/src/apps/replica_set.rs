@@ -1,13 +1,23 @@
 //! Replica sets.
 
+use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
 use super::CONTAINERS;
 use crate::format::{number, of_containers, selector};
+use crate::validation::workloads;
 
 pub(crate) struct ReplicaSet;
 
 impl Strategy for ReplicaSet {
+    fn validate(&self, set: &Value, errors: &mut FieldErrors) {
+        workloads::replica_set(set, errors);
+    }
+
+    fn validate_update(&self, set: &Value, old: &Value, errors: &mut FieldErrors) {
+        workloads::replica_set_update(set, old, errors);
+    }
+
     fn columns(&self) -> Vec<Column> {
         vec![
             Column::NAME,

@@ -1,15 +1,24 @@
 //! Cron jobs.
 
-use meta::{Value, time::Time};
+use meta::{FieldErrors, Value, time::Time};
 use registry::{Cell, Column, Strategy, since};
 
 use crate::format::{NONE, UNSET, boolean, count, of_containers, selector, text, text_or};
+use crate::validation::jobs;
 
 pub(crate) struct CronJob;
 
 const CONTAINERS: &[&str] = &["spec", "jobTemplate", "spec", "template", "spec", "containers"];
 
 impl Strategy for CronJob {
+    fn validate(&self, job: &Value, errors: &mut FieldErrors) {
+        jobs::cron_job(job, errors);
+    }
+
+    fn validate_update(&self, job: &Value, old: &Value, errors: &mut FieldErrors) {
+        jobs::cron_job_update(job, old, errors);
+    }
+
     fn columns(&self) -> Vec<Column> {
         vec![
             Column::NAME,

@@ -1,7 +1,7 @@
 //! Jobs.
 
 use meta::{Value, time::Time};
-use registry::{Column, Strategy};
+use registry::{Column, Strategy, WriteContext};
 
 use crate::format::{condition_is_true, is_being_deleted, of_containers, selector};
 
@@ -23,6 +23,29 @@ impl Strategy for Job {
         ]
     }
 }
+
+/// Pods of a job are known by its uid, so that no two jobs share any. Labels of the client's own stay,
+/// and are refused later if they say something else.
+fn generate_selector(job: &mut Value) {
+    let [name, uid] = ["name", "uid"].map(|part| Value::from(job.str_at(&["metadata", part])));
+    let labels = job.object_at_mut(&["spec", "template", "metadata", "labels"]);
+    for (key, value) in [
+        ("job-name", &name),
+        ("controller-uid", &uid),
+        ("batch.kubernetes.io/job-name", &name),
+        ("batch.kubernetes.io/controller-uid", &uid),
+    ] {
+        if !labels.contains_key(key) {
+            labels.insert(key, value.clone());
+        }
+    }
+    let selector = job.object_at_mut(&["spec", "selector", "matchLabels"]);
+    if !selector.contains_key(UID_LABEL) {
+        selector.insert(UID_LABEL, uid);
+    }
+}
+
+const UID_LABEL: &str = "batch.kubernetes.io/controller-uid";
 
 /// What is final comes first.
 fn status(job: &Value) -> &'static str {

@@ -1,14 +1,23 @@
 //! Persistent volume claims. What the volume offers is shown once there is a volume.
 
-use meta::{Value, time::Time};
+use meta::{FieldErrors, Value, time::Time};
 use registry::{Cell, Column, Strategy};
 
 use super::volume_format::{access_modes, class, phase};
 use crate::format::{UNSET, quantity, text, text_or};
+use crate::validation::persistent_volume_claim;
 
 pub(crate) struct PersistentVolumeClaim;
 
 impl Strategy for PersistentVolumeClaim {
+    fn validate(&self, claim: &Value, errors: &mut FieldErrors) {
+        persistent_volume_claim::validate(claim, errors);
+    }
+
+    fn validate_update(&self, claim: &Value, old: &Value, errors: &mut FieldErrors) {
+        persistent_volume_claim::validate_update(claim, old, errors);
+    }
+
     fn columns(&self) -> Vec<Column> {
         vec![
             Column::NAME,

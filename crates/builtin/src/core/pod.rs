@@ -2,11 +2,12 @@
 
 mod summary;
 
-use meta::{Value, value};
+use meta::{FieldErrors, Value, value};
 use registry::{Cell, Column, Strategy, WriteContext};
 
 use self::summary::summary;
 use crate::format::{NONE, condition_is_true, filled_or};
+use crate::validation::pod;
 
 pub(crate) struct Pod;
 
@@ -24,6 +25,28 @@ impl Strategy for Pod {
             seconds = 0;
         }
         Some(seconds.max(0))
+    }
+
+    fn validate(&self, pod: &Value, errors: &mut FieldErrors) {
+        pod::validate(pod, errors);
+    }
+
+    fn validate_update(&self, pod: &Value, old: &Value, errors: &mut FieldErrors) {
+        pod::validate_update(pod, old, errors);
+    }
+
+    fn validate_subresource(
+        &self,
+        subresource: &str,
+        pod: &Value,
+        old: &Value,
+        errors: &mut FieldErrors,
+    ) {
+        match subresource {
+            "ephemeralcontainers" => pod::validate_ephemeral_containers(pod, old, errors),
+            "resize" => pod::validate_resize(pod, old, errors),
+            _ => pod::validate_update(pod, old, errors),
+        }
     }
 
     fn columns(&self) -> Vec<Column> {

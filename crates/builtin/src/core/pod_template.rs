@@ -1,14 +1,24 @@
 //! Pod templates.
 
+use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
 use crate::format::{labels, of_containers};
+use crate::validation::pod_template;
 
 pub(crate) struct PodTemplate;
 
 const CONTAINERS: &[&str] = &["template", "spec", "containers"];
 
 impl Strategy for PodTemplate {
+    fn validate(&self, template: &Value, errors: &mut FieldErrors) {
+        pod_template::object(template, errors);
+    }
+
+    fn validate_update(&self, template: &Value, old: &Value, errors: &mut FieldErrors) {
+        pod_template::object_update(template, old, errors);
+    }
+
     fn columns(&self) -> Vec<Column> {
         vec![
             Column::NAME,

@@ -1,14 +1,24 @@
 //! Replication controllers: what replica sets were before them.
 
+use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
 use crate::format::{labels, number, of_containers};
+use crate::validation::workloads;
 
 pub(crate) struct ReplicationController;
 
 const CONTAINERS: &[&str] = &["spec", "template", "spec", "containers"];
 
 impl Strategy for ReplicationController {
+    fn validate(&self, controller: &Value, errors: &mut FieldErrors) {
+        workloads::replication_controller(controller, errors);
+    }
+
+    fn validate_update(&self, controller: &Value, old: &Value, errors: &mut FieldErrors) {
+        workloads::replication_controller_update(controller, old, errors);
+    }
+
     fn columns(&self) -> Vec<Column> {
         vec![
             Column::NAME,
