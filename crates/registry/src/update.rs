@@ -267,11 +267,7 @@ fn prepare(
     object_meta::count_generation(object, Some(old), kind.behaviour.generation);
     let mut errors = object_meta::validate_update(kind, object, old);
     if subresource.is_empty() {
-        if subresource.is_empty() {
         kind.strategy.validate_update(object, old, &mut errors);
-    } else {
-        kind.strategy.validate_subresource(subresource, object, old, &mut errors);
-    }
     } else {
         kind.strategy.validate_subresource(subresource, object, old, &mut errors);
     }

@@ -1,15 +1,30 @@
 //! Jobs.
 
-use meta::{Value, time::Time};
+use meta::{FieldErrors, Value, time::Time};
 use registry::{Column, Strategy, WriteContext};
 
 use crate::format::{condition_is_true, is_being_deleted, of_containers, selector};
+use crate::validation::jobs;
 
 pub(crate) struct Job;
 
 const CONTAINERS: &[&str] = &["spec", "template", "spec", "containers"];
 
 impl Strategy for Job {
+    fn prepare_for_create(&self, job: &mut Value, _cx: &WriteContext<'_>) {
+        if !job.bool_at(&["spec", "manualSelector"]) {
+            generate_selector(job);
+        }
+    }
+
+    fn validate(&self, job: &Value, errors: &mut FieldErrors) {
+        jobs::job(job, errors);
+    }
+
+    fn validate_update(&self, job: &Value, old: &Value, errors: &mut FieldErrors) {
+        jobs::job_update(job, old, errors);
+    }
+
     fn columns(&self) -> Vec<Column> {
         vec![
             Column::NAME,
