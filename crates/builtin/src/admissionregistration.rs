@@ -1,5 +1,6 @@
 //! The group `admissionregistration.k8s.io`.
 
+mod match_resources;
 pub(crate) mod mutating_admission_policy;
 pub(crate) mod policy_binding;
 mod policy_format;

@@ -4,6 +4,7 @@
 mod access;
 mod admissionregistration;
 mod answerers;
+mod apiextensions;
 mod apiregistration;
 mod apiserverinternal;
 mod apps;
@@ -18,6 +19,7 @@ mod coordination;
 mod core;
 mod definitions;
 mod discovery;
+mod fill;
 mod flowcontrol;
 mod format;
 mod kinds;

@@ -1,5 +1,6 @@
 //! The group `resource.k8s.io`: devices and who uses them.
 
+mod device;
 pub(crate) mod device_class;
 pub(crate) mod device_taint_rule;
 pub(crate) mod resource_claim;

@@ -1,6 +1,8 @@
 //! Which strategy a kind has. A kind that is not listed has nothing special.
 
 #[cfg(test)]
+mod defaults;
+#[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
@@ -13,6 +15,7 @@ use crate::{
         validating_admission_policy::ValidatingAdmissionPolicy,
         webhook_configuration::WebhookConfiguration,
     },
+    apiextensions::custom_resource_definition::CustomResourceDefinition,
     apiregistration::api_service::ApiService,
     apiserverinternal::storage_version::StorageVersion,
     apps::{
@@ -29,10 +32,11 @@ use crate::{
     coordination::{lease::Lease, lease_candidate::LeaseCandidate},
     core::{
         component_status::ComponentStatus, config_map::ConfigMap, endpoints::Endpoints,
-        event::Event, namespace::Namespace, node::Node, persistent_volume::PersistentVolume,
-        persistent_volume_claim::PersistentVolumeClaim, pod::Pod, pod_template::PodTemplate,
-        replication_controller::ReplicationController, resource_quota::ResourceQuota,
-        secret::Secret, service::Service, service_account::ServiceAccount,
+        event::Event, limit_range::LimitRange, namespace::Namespace, node::Node,
+        persistent_volume::PersistentVolume, persistent_volume_claim::PersistentVolumeClaim,
+        pod::Pod, pod_template::PodTemplate, replication_controller::ReplicationController,
+        resource_quota::ResourceQuota, secret::Secret, service::Service,
+        service_account::ServiceAccount,
     },
     discovery::endpoint_slice::EndpointSlice,
     flowcontrol::{
@@ -64,6 +68,7 @@ pub(crate) fn of(group: &str, kind: &str) -> Arc<dyn Strategy> {
         ("", "ConfigMap") => Arc::new(ConfigMap),
         ("", "Endpoints") => Arc::new(Endpoints),
         ("" | "events.k8s.io", "Event") => Arc::new(Event),
+        ("", "LimitRange") => Arc::new(LimitRange),
         ("", "Namespace") => Arc::new(Namespace),
         ("", "Node") => Arc::new(Node),
         ("", "PersistentVolume") => Arc::new(PersistentVolume),
@@ -93,6 +98,7 @@ pub(crate) fn of(group: &str, kind: &str) -> Arc<dyn Strategy> {
         ("batch", "CronJob") => Arc::new(CronJob),
         ("batch", "Job") => Arc::new(Job),
         ("admissionregistration.k8s.io", kind) => admission(kind),
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => Arc::new(CustomResourceDefinition),
         ("apiregistration.k8s.io", "APIService") => Arc::new(ApiService),
         ("certificates.k8s.io", "CertificateSigningRequest") => Arc::new(CertificateSigningRequest),
         ("certificates.k8s.io", "ClusterTrustBundle") => Arc::new(ClusterTrustBundle),

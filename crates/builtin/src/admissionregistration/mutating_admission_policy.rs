@@ -1,13 +1,24 @@
 //! Mutating admission policies.
 
+use meta::Value;
 use registry::{Column, Strategy};
 
+use super::match_resources::default_match_resources;
 use super::policy_format::param_kind;
+use crate::fill::Fill;
 use crate::format::count;
 
 pub(crate) struct MutatingAdmissionPolicy;
 
 impl Strategy for MutatingAdmissionPolicy {
+    fn default(&self, policy: &mut Value) {
+        let spec = policy.object_at_mut(&["spec"]);
+        spec.fill("failurePolicy", "Fail");
+        if let Some(constraints) = spec.given("matchConstraints") {
+            default_match_resources(constraints);
+        }
+    }
+
     fn columns(&self) -> Vec<Column> {
         vec![
             Column::NAME,

@@ -1,13 +1,22 @@
 //! The bindings of validating and mutating admission policies, which look alike.
 
+use meta::Value;
 use registry::{Column, Strategy};
 
+use super::match_resources::default_match_resources;
 use super::policy_format::param_ref;
+use crate::fill::Fill;
 use crate::format::text;
 
 pub(crate) struct PolicyBinding;
 
 impl Strategy for PolicyBinding {
+    fn default(&self, binding: &mut Value) {
+        if let Some(resources) = binding.object_at_mut(&["spec"]).given("matchResources") {
+            default_match_resources(resources);
+        }
+    }
+
     fn columns(&self) -> Vec<Column> {
         vec![
             Column::NAME,

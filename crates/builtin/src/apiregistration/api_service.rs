@@ -3,11 +3,16 @@
 use meta::Value;
 use registry::{Column, Strategy};
 
+use crate::fill::default_service_reference;
 use crate::format::condition;
 
 pub(crate) struct ApiService;
 
 impl Strategy for ApiService {
+    fn default(&self, service: &mut Value) {
+        default_service_reference(service.object_at_mut(&["spec"]));
+    }
+
     fn columns(&self) -> Vec<Column> {
         vec![
             Column::NAME,

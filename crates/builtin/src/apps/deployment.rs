@@ -4,12 +4,29 @@ use meta::{FieldErrors, Value, selector::LabelSelector};
 use registry::{Column, Strategy};
 
 use super::CONTAINERS;
+use crate::core::pod_spec::default_template;
+use crate::fill::Fill;
 use crate::format::{number, of_containers, ratio};
 use crate::validation::workloads;
 
 pub(crate) struct Deployment;
 
 impl Strategy for Deployment {
+    fn default(&self, deployment: &mut Value) {
+        let spec = deployment.object_at_mut(&["spec"]);
+        spec.fill("replicas", 1i64);
+        spec.fill("revisionHistoryLimit", 10i64);
+        spec.fill("progressDeadlineSeconds", 600i64);
+        let strategy = spec.part("strategy");
+        strategy.fill_empty("type", "RollingUpdate");
+        if strategy.get("type").and_then(Value::as_str) == Some("RollingUpdate") {
+            let rolling = strategy.part("rollingUpdate");
+            rolling.fill("maxUnavailable", "25%");
+            rolling.fill("maxSurge", "25%");
+        }
+        default_template(spec.part("template"));
+    }
+
     fn validate(&self, deployment: &Value, errors: &mut FieldErrors) {
         workloads::deployment(deployment, errors);
     }

@@ -4,12 +4,20 @@ use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
 use super::CONTAINERS;
+use crate::core::pod_spec::default_template;
+use crate::fill::Fill;
 use crate::format::{number, of_containers, selector};
 use crate::validation::workloads;
 
 pub(crate) struct ReplicaSet;
 
 impl Strategy for ReplicaSet {
+    fn default(&self, set: &mut Value) {
+        let spec = set.object_at_mut(&["spec"]);
+        spec.fill("replicas", 1i64);
+        default_template(spec.part("template"));
+    }
+
     fn validate(&self, set: &Value, errors: &mut FieldErrors) {
         workloads::replica_set(set, errors);
     }

@@ -1,15 +1,35 @@
 //! Stateful sets.
 
-use meta::{FieldErrors, Value};
+use meta::{FieldErrors, Map, Value};
 use registry::{Column, Strategy};
 
 use super::CONTAINERS;
+use crate::core::persistent_volume_claim::default_claim;
+use crate::core::pod_spec::default_template;
+use crate::fill::{Fill, is_empty};
 use crate::format::{of_containers, ratio};
 use crate::validation::workloads;
 
 pub(crate) struct StatefulSet;
 
 impl Strategy for StatefulSet {
+    fn default(&self, set: &mut Value) {
+        let spec = set.object_at_mut(&["spec"]);
+        spec.fill("replicas", 1i64);
+        spec.fill("revisionHistoryLimit", 10i64);
+        spec.fill_empty("podManagementPolicy", "OrderedReady");
+        default_update_strategy(spec.part("updateStrategy"));
+        let retention = spec.part("persistentVolumeClaimRetentionPolicy");
+        retention.fill_empty("whenDeleted", "Retain");
+        retention.fill_empty("whenScaled", "Retain");
+        default_template(spec.part("template"));
+        for claim in spec.each("volumeClaimTemplates") {
+            claim.insert("apiVersion", "v1");
+            claim.insert("kind", "PersistentVolumeClaim");
+            default_claim(claim);
+        }
+    }
+
     fn validate(&self, set: &Value, errors: &mut FieldErrors) {
         workloads::stateful_set(set, errors);
     }
@@ -28,5 +48,17 @@ impl Strategy for StatefulSet {
             Column::new("Containers", |set, _| of_containers(set, CONTAINERS, "name")).wide(),
             Column::new("Images", |set, _| of_containers(set, CONTAINERS, "image")).wide(),
         ]
+    }
+}
+
+/// Unlike deployments, a set that names its strategy may leave out how it rolls.
+fn default_update_strategy(strategy: &mut Map) {
+    if strategy.get("type").is_none_or(is_empty) {
+        strategy.insert("type", "RollingUpdate");
+        strategy.fill("rollingUpdate", Map::new());
+    }
+    let rolls = strategy.get("type").and_then(Value::as_str) == Some("RollingUpdate");
+    if let Some(rolling) = strategy.given("rollingUpdate").filter(|_| rolls) {
+        rolling.fill("partition", 0i64);
     }
 }

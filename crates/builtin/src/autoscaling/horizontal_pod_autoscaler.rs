@@ -1,10 +1,13 @@
 //! Horizontal pod autoscalers.
 
+mod defaults;
+
 use std::borrow::Cow;
 
 use meta::{GroupVersionKind, Value};
 use registry::{Column, Strategy};
 
+use self::defaults::{default_spec, default_v1};
 use crate::{
     convert,
     format::{NONE, UNKNOWN, UNSET, number, with_more},
@@ -13,6 +16,14 @@ use crate::{
 pub(crate) struct HorizontalPodAutoscaler;
 
 impl Strategy for HorizontalPodAutoscaler {
+    fn default(&self, scaler: &mut Value) {
+        if scaler.str_at(&["apiVersion"]) == "autoscaling/v1" {
+            default_v1(scaler);
+        } else {
+            default_spec(scaler.object_at_mut(&["spec"]));
+        }
+    }
+
     fn columns(&self) -> Vec<Column> {
         vec![
             Column::NAME,

@@ -3,6 +3,9 @@
 use meta::{FieldErrors, Value, time::Time};
 use registry::{Cell, Column, Strategy, since};
 
+use super::job::default_failure_policy;
+use crate::core::pod_spec::default_template;
+use crate::fill::Fill;
 use crate::format::{NONE, UNSET, boolean, count, of_containers, selector, text, text_or};
 use crate::validation::jobs;
 
@@ -11,6 +14,18 @@ pub(crate) struct CronJob;
 const CONTAINERS: &[&str] = &["spec", "jobTemplate", "spec", "template", "spec", "containers"];
 
 impl Strategy for CronJob {
+    fn default(&self, job: &mut Value) {
+        let spec = job.object_at_mut(&["spec"]);
+        spec.fill_empty("concurrencyPolicy", "Allow");
+        spec.fill("suspend", false);
+        spec.fill("successfulJobsHistoryLimit", 3i64);
+        spec.fill("failedJobsHistoryLimit", 1i64);
+        // What else a job has by default it gets when it is made.
+        let template = spec.part("jobTemplate").part("spec");
+        default_failure_policy(template);
+        default_template(template.part("template"));
+    }
+
     fn validate(&self, job: &Value, errors: &mut FieldErrors) {
         jobs::cron_job(job, errors);
     }

@@ -1,8 +1,10 @@
 //! Jobs.
 
-use meta::{FieldErrors, Value, time::Time};
+use meta::{FieldErrors, Map, Value, time::Time};
 use registry::{Column, Strategy, WriteContext};
 
+use crate::core::pod_spec::default_template;
+use crate::fill::{Fill, is_empty};
 use crate::format::{condition_is_true, is_being_deleted, of_containers, selector};
 use crate::validation::jobs;
 
@@ -11,6 +13,25 @@ pub(crate) struct Job;
 const CONTAINERS: &[&str] = &["spec", "template", "spec", "containers"];
 
 impl Strategy for Job {
+    fn default(&self, job: &mut Value) {
+        let job = job.object_at_mut(&[]);
+        let spec = job.part("spec");
+        default_counts(spec);
+        spec.fill("completionMode", "NonIndexed");
+        spec.fill("suspend", false);
+        spec.fill("manualSelector", false);
+        let fails_by_policy = spec.given("podFailurePolicy").is_some();
+        let replacement = if fails_by_policy { "Failed" } else { "TerminatingOrFailed" };
+        spec.fill("podReplacementPolicy", replacement);
+        default_failure_policy(spec);
+        let template = spec.part("template");
+        default_template(template);
+        let labels = template.given("metadata").and_then(|own| own.get("labels")).cloned();
+        if let Some(labels) = labels.filter(|labels| !is_empty(labels)) {
+            job.part("metadata").fill_empty("labels", labels);
+        }
+    }
+
     fn prepare_for_create(&self, job: &mut Value, _cx: &WriteContext<'_>) {
         if !job.bool_at(&["spec", "manualSelector"]) {
             generate_selector(job);
@@ -61,6 +82,25 @@ fn generate_selector(job: &mut Value) {
 }
 
 const UID_LABEL: &str = "batch.kubernetes.io/controller-uid";
+
+/// A job that says nothing runs one pod once, and tries it six more times.
+fn default_counts(spec: &mut Map) {
+    if spec.get("parallelism").is_none_or(Value::is_null) {
+        spec.fill("completions", 1i64);
+        spec.insert("parallelism", 1i64);
+    }
+    let counts_by_index = spec.get("backoffLimitPerIndex").is_some_and(|limit| !limit.is_null());
+    let limit = if counts_by_index { i64::from(i32::MAX) } else { 6 };
+    spec.fill("backoffLimit", limit);
+}
+
+/// Also of the jobs that a cron job makes.
+pub(super) fn default_failure_policy(spec: &mut Map) {
+    let Some(policy) = spec.given("podFailurePolicy") else { return };
+    for pattern in policy.each("rules").flat_map(|rule| rule.each("onPodConditions")) {
+        pattern.fill_empty("status", "True");
+    }
+}
 
 /// What is final comes first.
 fn status(job: &Value) -> &'static str {

@@ -3,11 +3,20 @@
 use meta::Value;
 use registry::{Column, Strategy};
 
+use crate::fill::Fill;
 use crate::format::{NONE, SHOWN_MAX, with_more};
 
 pub(crate) struct Endpoints;
 
 impl Strategy for Endpoints {
+    fn default(&self, endpoints: &mut Value) {
+        for subset in endpoints.object_at_mut(&[]).each("subsets") {
+            for port in subset.each("ports") {
+                port.fill_empty("protocol", "TCP");
+            }
+        }
+    }
+
     fn columns(&self) -> Vec<Column> {
         vec![
             Column::NAME,

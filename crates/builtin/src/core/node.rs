@@ -3,11 +3,23 @@
 use meta::{Map, Value};
 use registry::{Cell, Column, Strategy};
 
+use crate::fill::{Fill, is_empty, round_resources};
 use crate::format::{NONE, UNKNOWN, filled_or, text};
 
 pub(crate) struct Node;
 
 impl Strategy for Node {
+    fn default(&self, node: &mut Value) {
+        let node = node.object_at_mut(&[]);
+        default_pod_cidrs(node);
+        if let Some(status) = node.given("status") {
+            if let Some(capacity) = status.get("capacity").filter(|own| !own.is_null()).cloned() {
+                status.fill("allocatable", capacity);
+            }
+            round_resources(status, &["capacity", "allocatable"]);
+        }
+    }
+
     fn columns(&self) -> Vec<Column> {
         vec![
             Column::NAME,
@@ -22,6 +34,20 @@ impl Strategy for Node {
             Column::new("Container-Runtime", |node, _| info(node, "containerRuntimeVersion"))
                 .wide(),
         ]
+    }
+}
+
+/// Compat: `podCIDR` counts where it differs from the first of `podCIDRs`, which came later.
+fn default_pod_cidrs(node: &mut Map) {
+    let Some(spec) = node.given("spec") else { return };
+    let first = spec.get("podCIDRs").and_then(Value::as_array).and_then(<[_]>::first).cloned();
+    let one = spec.get("podCIDR").filter(|cidr| !is_empty(cidr)).cloned();
+    match (one, first) {
+        (Some(one), first) if first.as_ref() != Some(&one) => {
+            spec.insert("podCIDRs", Value::Array(vec![one]));
+        }
+        (None, Some(first)) => drop(spec.insert("podCIDR", first)),
+        _ => {}
     }
 }
 

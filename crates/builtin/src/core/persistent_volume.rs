@@ -4,11 +4,23 @@ use meta::Value;
 use registry::{Cell, Column, Strategy};
 
 use super::volume_format::{access_modes, class, phase};
+use crate::core::pod_spec::default_host_path;
+use crate::fill::{Fill, round_resources};
 use crate::format::{UNSET, quantity, text, text_or};
 
 pub(crate) struct PersistentVolume;
 
 impl Strategy for PersistentVolume {
+    fn default(&self, volume: &mut Value) {
+        let volume = volume.object_at_mut(&[]);
+        volume.part("status").fill_empty("phase", "Pending");
+        let spec = volume.part("spec");
+        spec.fill_empty("persistentVolumeReclaimPolicy", "Retain");
+        spec.fill("volumeMode", "Filesystem");
+        default_host_path(spec);
+        round_resources(spec, &["capacity"]);
+    }
+
     fn columns(&self) -> Vec<Column> {
         vec![
             Column::NAME,

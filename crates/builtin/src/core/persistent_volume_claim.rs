@@ -1,15 +1,20 @@
 //! Persistent volume claims. What the volume offers is shown once there is a volume.
 
-use meta::{FieldErrors, Value, time::Time};
+use meta::{FieldErrors, Map, Value, time::Time};
 use registry::{Cell, Column, Strategy};
 
 use super::volume_format::{access_modes, class, phase};
+use crate::fill::{Fill, round_resources};
 use crate::format::{UNSET, quantity, text, text_or};
 use crate::validation::persistent_volume_claim;
 
 pub(crate) struct PersistentVolumeClaim;
 
 impl Strategy for PersistentVolumeClaim {
+    fn default(&self, claim: &mut Value) {
+        default_claim(claim.object_at_mut(&[]));
+    }
+
     fn validate(&self, claim: &Value, errors: &mut FieldErrors) {
         persistent_volume_claim::validate(claim, errors);
     }
@@ -33,6 +38,22 @@ impl Strategy for PersistentVolumeClaim {
             Column::new("VolumeMode", |claim, _| text_or(claim, &["spec", "volumeMode"], UNSET))
                 .wide(),
         ]
+    }
+}
+
+/// A claim, or the template of one in a stateful set.
+pub(crate) fn default_claim(claim: &mut Map) {
+    default_claim_spec(claim.part("spec"));
+    let status = claim.part("status");
+    status.fill_empty("phase", "Pending");
+    round_resources(status, &["capacity", "allocatedResources"]);
+}
+
+/// What is asked for, also by a volume that lives as long as its pod.
+pub(crate) fn default_claim_spec(spec: &mut Map) {
+    spec.fill("volumeMode", "Filesystem");
+    if let Some(resources) = spec.given("resources") {
+        round_resources(resources, &["limits", "requests"]);
     }
 }
 

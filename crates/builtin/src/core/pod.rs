@@ -1,10 +1,12 @@
 //! Pods: deleted gracefully, because the kubelet has to stop the containers first.
 
+mod defaults;
 mod summary;
 
 use meta::{FieldErrors, Value, value};
 use registry::{Cell, Column, Strategy, WriteContext};
 
+use self::defaults::default_pod;
 use self::summary::summary;
 use crate::format::{NONE, condition_is_true, filled_or};
 use crate::validation::pod;
@@ -12,6 +14,10 @@ use crate::validation::pod;
 pub(crate) struct Pod;
 
 impl Strategy for Pod {
+    fn default(&self, pod: &mut Value) {
+        default_pod(pod.object_at_mut(&[]));
+    }
+
     fn prepare_for_create(&self, pod: &mut Value, _cx: &WriteContext<'_>) {
         pod.set_at(&["status"], value!({"phase": "Pending", "qosClass": (qos_class(pod))}));
     }

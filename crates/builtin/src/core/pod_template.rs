@@ -3,6 +3,7 @@
 use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
+use crate::core::pod_spec::default_template;
 use crate::format::{labels, of_containers};
 use crate::validation::pod_template;
 
@@ -11,6 +12,10 @@ pub(crate) struct PodTemplate;
 const CONTAINERS: &[&str] = &["template", "spec", "containers"];
 
 impl Strategy for PodTemplate {
+    fn default(&self, object: &mut Value) {
+        default_template(object.object_at_mut(&["template"]));
+    }
+
     fn validate(&self, template: &Value, errors: &mut FieldErrors) {
         pod_template::object(template, errors);
     }

@@ -3,6 +3,8 @@
 use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
+use crate::core::pod_spec::default_template;
+use crate::fill::Fill;
 use crate::format::{labels, number, of_containers};
 use crate::validation::workloads;
 
@@ -11,6 +13,19 @@ pub(crate) struct ReplicationController;
 const CONTAINERS: &[&str] = &["spec", "template", "spec", "containers"];
 
 impl Strategy for ReplicationController {
+    fn default(&self, rc: &mut Value) {
+        let rc = rc.object_at_mut(&[]);
+        let spec = rc.part("spec");
+        let Some(template) = spec.given("template") else { return };
+        default_template(template);
+        let Some(labels) = template.given("metadata").and_then(|own| own.get("labels")) else {
+            return;
+        };
+        let labels = labels.clone();
+        spec.fill_empty("selector", labels.clone());
+        rc.part("metadata").fill_empty("labels", labels);
+    }
+
     fn validate(&self, controller: &Value, errors: &mut FieldErrors) {
         workloads::replication_controller(controller, errors);
     }

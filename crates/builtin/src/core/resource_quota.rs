@@ -3,11 +3,21 @@
 use meta::{Map, Value};
 use registry::{Column, Strategy};
 
+use crate::fill::{Fill, round_resources};
 use crate::format::quantity;
 
 pub(crate) struct ResourceQuota;
 
 impl Strategy for ResourceQuota {
+    fn default(&self, quota: &mut Value) {
+        let quota = quota.object_at_mut(&[]);
+        for part in ["spec", "status"] {
+            if let Some(part) = quota.given(part) {
+                round_resources(part, &["hard", "used"]);
+            }
+        }
+    }
+
     fn columns(&self) -> Vec<Column> {
         vec![
             Column::NAME,

@@ -1,12 +1,27 @@
 //! Secrets.
 
+use base64::{Engine, prelude::BASE64_STANDARD as STANDARD};
+use meta::Value;
 use registry::{Cell, Column, Strategy};
 
+use crate::fill::Fill;
 use crate::format::{keys, text};
 
 pub(crate) struct Secret;
 
 impl Strategy for Secret {
+    fn default(&self, secret: &mut Value) {
+        let secret = secret.object_at_mut(&[]);
+        secret.fill_empty("type", "Opaque");
+        // Only ever written: what it says ends up in `data`, over what that says.
+        if let Some(Value::Object(texts)) = secret.remove("stringData") {
+            for (key, text) in texts {
+                let text = STANDARD.encode(text.as_str().unwrap_or_default());
+                secret.part("data").insert(key, text);
+            }
+        }
+    }
+
     fn columns(&self) -> Vec<Column> {
         vec![
             Column::NAME,

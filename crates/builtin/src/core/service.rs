@@ -1,13 +1,20 @@
 //! Services.
 
+mod defaults;
+
 use meta::Value;
 use registry::{Column, Strategy};
 
+use self::defaults::default_service;
 use crate::format::{NONE, UNKNOWN, joined, labels, load_balancer, text};
 
 pub(crate) struct Service;
 
 impl Strategy for Service {
+    fn default(&self, service: &mut Value) {
+        default_service(service.object_at_mut(&[]));
+    }
+
     fn columns(&self) -> Vec<Column> {
         vec![
             Column::NAME,

@@ -3,11 +3,19 @@
 use meta::Value;
 use registry::{Column, Strategy};
 
+use crate::fill::Fill;
 use crate::format::{SHOWN_MAX, UNSET, text, with_more};
 
 pub(crate) struct EndpointSlice;
 
 impl Strategy for EndpointSlice {
+    fn default(&self, slice: &mut Value) {
+        for port in slice.object_at_mut(&[]).each("ports") {
+            port.fill("name", "");
+            port.fill("protocol", "TCP");
+        }
+    }
+
     fn columns(&self) -> Vec<Column> {
         vec![
             Column::NAME,

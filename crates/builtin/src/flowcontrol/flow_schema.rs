@@ -1,12 +1,18 @@
 //! Flow schemas.
 
+use meta::Value;
 use registry::{Column, Strategy};
 
+use crate::fill::Fill;
 use crate::format::{NONE, condition, number, text, text_or};
 
 pub(crate) struct FlowSchema;
 
 impl Strategy for FlowSchema {
+    fn default(&self, schema: &mut Value) {
+        schema.object_at_mut(&["spec"]).fill_empty("matchingPrecedence", 1000i64);
+    }
+
     fn columns(&self) -> Vec<Column> {
         vec![
             Column::NAME,

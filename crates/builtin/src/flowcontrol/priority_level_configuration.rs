@@ -3,11 +3,29 @@
 use meta::Value;
 use registry::{Cell, Column, Strategy};
 
+use crate::fill::Fill;
 use crate::format::{NONE, number, text};
 
 pub(crate) struct PriorityLevelConfiguration;
 
 impl Strategy for PriorityLevelConfiguration {
+    fn default(&self, level: &mut Value) {
+        let spec = level.object_at_mut(&["spec"]);
+        if let Some(exempt) = spec.given("exempt") {
+            exempt.fill("nominalConcurrencyShares", 0i64);
+            exempt.fill("lendablePercent", 0i64);
+        }
+        if let Some(limited) = spec.given("limited") {
+            limited.fill("nominalConcurrencyShares", 30i64);
+            limited.fill("lendablePercent", 0i64);
+            if let Some(queuing) = limited.part("limitResponse").given("queuing") {
+                queuing.fill_empty("handSize", 8i64);
+                queuing.fill_empty("queues", 64i64);
+                queuing.fill_empty("queueLengthLimit", 50i64);
+            }
+        }
+    }
+
     fn columns(&self) -> Vec<Column> {
         vec![
             Column::NAME,

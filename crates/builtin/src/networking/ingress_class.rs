@@ -3,6 +3,7 @@
 use meta::Value;
 use registry::{Column, Strategy};
 
+use crate::fill::Fill;
 use crate::format::{NONE, name_or_default, text};
 
 pub(crate) struct IngressClass;
@@ -10,6 +11,12 @@ pub(crate) struct IngressClass;
 const IS_DEFAULT: &str = "ingressclass.kubernetes.io/is-default-class";
 
 impl Strategy for IngressClass {
+    fn default(&self, class: &mut Value) {
+        if let Some(parameters) = class.object_at_mut(&["spec"]).given("parameters") {
+            parameters.fill("scope", "Cluster");
+        }
+    }
+
     fn columns(&self) -> Vec<Column> {
         vec![
             Column { cell: |class, _| name_or_default(class, &[IS_DEFAULT]), ..Column::NAME },

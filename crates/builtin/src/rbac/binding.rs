@@ -3,9 +3,21 @@
 use meta::Value;
 use registry::{Column, Strategy};
 
+use crate::fill::Fill;
+
 pub(crate) struct Binding;
 
 impl Strategy for Binding {
+    fn default(&self, binding: &mut Value) {
+        let binding = binding.object_at_mut(&[]);
+        binding.part("roleRef").fill_empty("apiGroup", GROUP);
+        for subject in binding.each("subjects") {
+            if matches!(subject.get("kind").and_then(Value::as_str), Some("User" | "Group")) {
+                subject.fill_empty("apiGroup", GROUP);
+            }
+        }
+    }
+
     fn columns(&self) -> Vec<Column> {
         vec![
             Column::NAME,
@@ -18,6 +30,8 @@ impl Strategy for Binding {
         ]
     }
 }
+
+const GROUP: &str = "rbac.authorization.k8s.io";
 
 fn role(binding: &Value) -> String {
     format!("{}/{}", binding.str_at(&["roleRef", "kind"]), binding.str_at(&["roleRef", "name"]))

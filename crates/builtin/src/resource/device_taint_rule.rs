@@ -3,11 +3,16 @@
 use meta::{Value, time::Time};
 use registry::{Cell, Column, Strategy, since};
 
+use super::device::default_taint;
 use crate::format::text;
 
 pub(crate) struct DeviceTaintRule;
 
 impl Strategy for DeviceTaintRule {
+    fn default(&self, rule: &mut Value) {
+        default_taint(rule.object_at_mut(&["spec", "taint"]));
+    }
+
     fn columns(&self) -> Vec<Column> {
         vec![
             Column::NAME,

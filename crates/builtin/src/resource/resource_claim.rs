@@ -3,11 +3,16 @@
 use meta::Value;
 use registry::{Column, Strategy};
 
+use super::device::default_claim_spec;
 use crate::format::is_being_deleted;
 
 pub(crate) struct ResourceClaim;
 
 impl Strategy for ResourceClaim {
+    fn default(&self, claim: &mut Value) {
+        default_claim_spec(claim.object_at_mut(&["spec"]));
+    }
+
     fn columns(&self) -> Vec<Column> {
         vec![Column::NAME, Column::new("State", |claim, _| state(claim).into()), Column::AGE]
     }

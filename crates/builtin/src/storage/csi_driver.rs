@@ -3,11 +3,23 @@
 use meta::Value;
 use registry::{Cell, Column, Strategy};
 
+use crate::fill::Fill;
 use crate::format::{NONE, UNSET, boolean, flag, joined};
 
 pub(crate) struct CsiDriver;
 
 impl Strategy for CsiDriver {
+    fn default(&self, driver: &mut Value) {
+        let spec = driver.object_at_mut(&["spec"]);
+        spec.fill("attachRequired", true);
+        spec.fill("podInfoOnMount", false);
+        spec.fill("storageCapacity", false);
+        spec.fill("fsGroupPolicy", "ReadWriteOnceWithFSType");
+        spec.fill_empty("volumeLifecycleModes", vec!["Persistent"]);
+        spec.fill("requiresRepublish", false);
+        spec.fill("seLinuxMount", false);
+    }
+
     fn columns(&self) -> Vec<Column> {
         vec![
             Column::NAME,

@@ -1,7 +1,9 @@
 //! Storage classes.
 
+use meta::Value;
 use registry::{Column, Strategy};
 
+use crate::fill::Fill;
 use crate::format::{flag, name_or_default, text, text_or};
 
 pub(crate) struct StorageClass;
@@ -12,6 +14,12 @@ const IS_DEFAULT: [&str; 2] = [
 ];
 
 impl Strategy for StorageClass {
+    fn default(&self, class: &mut Value) {
+        let class = class.object_at_mut(&[]);
+        class.fill("reclaimPolicy", "Delete");
+        class.fill("volumeBindingMode", "Immediate");
+    }
+
     fn columns(&self) -> Vec<Column> {
         vec![
             Column { cell: |class, _| name_or_default(class, &IS_DEFAULT), ..Column::NAME },

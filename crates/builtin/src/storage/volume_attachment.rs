@@ -1,12 +1,23 @@
 //! Volume attachments.
 
+use meta::Value;
 use registry::{Column, Strategy};
 
+use crate::core::pod_spec::default_host_path;
+use crate::fill::{Fill, round_resources};
 use crate::format::{boolean, flag, text};
 
 pub(crate) struct VolumeAttachment;
 
 impl Strategy for VolumeAttachment {
+    fn default(&self, attachment: &mut Value) {
+        let source = attachment.object_at_mut(&["spec", "source"]);
+        if let Some(volume) = source.given("inlineVolumeSpec") {
+            default_host_path(volume);
+            round_resources(volume, &["capacity"]);
+        }
+    }
+
     fn columns(&self) -> Vec<Column> {
         vec![
             Column::NAME,

@@ -1,0 +1,25 @@
+//! What policies and webhooks are called for, where they don't say it.
+
+use meta::Map;
+
+use crate::fill::Fill;
+
+pub(super) fn default_match_resources(resources: &mut Map) {
+    default_selectors(resources);
+    for rules in ["resourceRules", "excludeResourceRules"] {
+        default_rules(resources, rules);
+    }
+}
+
+/// Everything is matched, in whatever version it is written.
+pub(super) fn default_selectors(matcher: &mut Map) {
+    matcher.fill("matchPolicy", "Equivalent");
+    matcher.fill("namespaceSelector", Map::new());
+    matcher.fill("objectSelector", Map::new());
+}
+
+pub(super) fn default_rules(owner: &mut Map, rules: &str) {
+    for rule in owner.each(rules) {
+        rule.fill("scope", "*");
+    }
+}

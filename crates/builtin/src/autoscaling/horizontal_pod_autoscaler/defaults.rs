@@ -1,0 +1,50 @@
+//! The defaults of autoscalers: they look at the CPU, and scale as fast as they did before one could
+//! tell them.
+
+use meta::{Map, Value, value};
+
+use super::with_metrics;
+use crate::fill::Fill;
+
+pub(super) fn default_spec(spec: &mut Map) {
+    spec.fill("minReplicas", 1i64);
+    spec.fill_empty(
+        "metrics",
+        value!([{"type": "Resource", "resource": {"name": "cpu", "target": {
+            "type": "Utilization", "averageUtilization": CPU_PERCENT
+        }}}]),
+    );
+    if let Some(behavior) = spec.given("behavior") {
+        default_scale_up(behavior.part("scaleUp"));
+        default_scale_down(behavior.part("scaleDown"));
+    }
+}
+
+/// v1 has one field for the metric that is there by default, and annotations for all others.
+pub(super) fn default_v1(scaler: &mut Value) {
+    let has_metrics = !with_metrics(scaler).items_at(&["spec", "metrics"]).is_empty();
+    let spec = scaler.object_at_mut(&["spec"]);
+    spec.fill("minReplicas", 1i64);
+    if !has_metrics {
+        spec.fill("targetCPUUtilizationPercentage", CPU_PERCENT);
+    }
+}
+
+const CPU_PERCENT: i64 = 80;
+
+fn default_scale_up(rules: &mut Map) {
+    rules.fill("stabilizationWindowSeconds", 0i64);
+    rules.fill("selectPolicy", "Max");
+    let (pods, percent) = (policy("Pods", 4), policy("Percent", 100));
+    rules.fill("policies", vec![pods, percent]);
+}
+
+/// How long to wait before scaling down is a flag of the controller.
+fn default_scale_down(rules: &mut Map) {
+    rules.fill("selectPolicy", "Max");
+    rules.fill("policies", vec![policy("Percent", 100)]);
+}
+
+fn policy(kind: &str, amount: i64) -> Value {
+    value!({"type": (kind), "value": (amount), "periodSeconds": 15i64})
+}

@@ -1,0 +1,30 @@
+//! Limit ranges.
+
+use meta::{Map, Value};
+use registry::Strategy;
+
+use crate::fill::{Fill, fill_resources, round_resources};
+
+pub(crate) struct LimitRange;
+
+impl Strategy for LimitRange {
+    fn default(&self, range: &mut Value) {
+        for limit in range.object_at_mut(&["spec"]).each("limits") {
+            if limit.get("type").and_then(Value::as_str) == Some("Container") {
+                default_container_limit(limit);
+            }
+            round_resources(
+                limit,
+                &["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"],
+            );
+        }
+    }
+}
+
+/// A container that says nothing gets the most it may have, and asks for as much, or at least for the
+/// least.
+fn default_container_limit(limit: &mut Map) {
+    fill_resources(limit, "default", "max");
+    fill_resources(limit, "defaultRequest", "default");
+    fill_resources(limit, "defaultRequest", "min");
+}

@@ -1,0 +1,50 @@
+//! The defaults of requests for devices and of devices, in the shapes of all versions.
+
+use meta::{Map, Value, time};
+
+use crate::fill::{Fill, is_empty};
+
+/// The spec of a claim, or of the template of one.
+pub(super) fn default_claim_spec(spec: &mut Map) {
+    let Some(devices) = spec.given("devices") else { return };
+    for request in devices.each("requests") {
+        if let Some(exactly) = request.given("exactly") {
+            default_request(exactly);
+        }
+        // v1beta1 has no `exactly`: its fields are those of the request.
+        if request.get("deviceClassName").is_some_and(|class| !is_empty(class)) {
+            default_request(request);
+        }
+        request.each("firstAvailable").for_each(default_request);
+    }
+}
+
+/// One device, unless all are asked for.
+fn default_request(request: &mut Map) {
+    request.fill_empty("allocationMode", EXACT_COUNT);
+    if request.get("allocationMode").and_then(Value::as_str) == Some(EXACT_COUNT) {
+        request.fill_empty("count", 1i64);
+    }
+}
+
+const EXACT_COUNT: &str = "ExactCount";
+
+pub(super) fn default_device(device: &mut Map) {
+    device.each("taints").for_each(default_taint);
+    if let Some(mappings) = device.given("nodeAllocatableResourceMappings") {
+        for (_, mapping) in mappings.iter_mut() {
+            mapping.object_at_mut(&[]).fill("allocationMultiplier", "1");
+        }
+    }
+    // v1beta1 has everything about a device in here.
+    if let Some(basic) = device.given("basic") {
+        default_device(basic);
+    }
+}
+
+/// Tolerations run out a while after this.
+pub(super) fn default_taint(taint: &mut Map) {
+    if taint.get("timeAdded").is_none_or(Value::is_null) {
+        taint.insert("timeAdded", time::now());
+    }
+}
