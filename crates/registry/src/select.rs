@@ -3,7 +3,7 @@
 
 use meta::{
     ApiError, Str,
-    selector::{FieldRequirement, FieldSelector, LabelSelector},
+    selector::{FieldRequirement, FieldSelector, LabelSelector, Operator},
 };
 use store::Entry;
 
@@ -12,6 +12,8 @@ use crate::{Kind, SelectableSource, options::ListOptions, rest::Rest};
 /// A selection, ready to judge entries.
 pub(crate) struct Selection {
     labels: LabelSelector,
+    /// The bits that the labels of every match have.
+    label_bits: u64,
     fields: Vec<Term>,
 }
 
@@ -40,7 +42,16 @@ impl Selection {
             }
             terms.push(Term { source: SelectableSource::Name, equal: true, value: name.clone() });
         }
-        Ok(Self { labels, fields: terms })
+        let wanted = labels.requirements().iter().filter_map(|requirement| {
+            let [value] = requirement.values() else { return None };
+            let exact = matches!(
+                requirement.operator(),
+                Operator::Equals | Operator::DoubleEquals | Operator::In
+            );
+            exact.then_some((requirement.key(), value.as_str()))
+        });
+        let label_bits = store::label_bits(wanted);
+        Ok(Self { labels, label_bits, fields: terms })
     }
 
     pub(crate) fn is_everything(&self) -> bool {
@@ -48,7 +59,11 @@ impl Selection {
     }
 
     pub(crate) fn matches(&self, entry: &Entry) -> bool {
-        self.fields.iter().all(|term| (read(entry, &term.source) == term.value) == term.equal)
+        entry.label_bits & self.label_bits == self.label_bits
+            && self
+                .fields
+                .iter()
+                .all(|term| (read(entry, &term.source) == term.value) == term.equal)
             && self.labels.matches(&entry.labels)
     }
 

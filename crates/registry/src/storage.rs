@@ -8,6 +8,7 @@ use meta::{ApiError, GroupVersionKind, Str, Value};
 use schema::{Kind, Schema, TypeId};
 use store::{
     Backend, Cache, CacheOptions, Entry, Expect, KeyValue, Materialize, StoreError, Write,
+    label_bits,
 };
 
 /// Shared by all served versions of a resource.
@@ -200,6 +201,7 @@ impl Materialize for JsonObjects {
             json,
             body_at: scanned.body_at as u32,
             meta: (scanned.metadata.start as u32, scanned.metadata.end as u32),
+            label_bits: label_bits(scanned.labels.iter().map(|(k, v)| (k.as_str(), v.as_str()))),
             labels: scanned.labels.into(),
             fields: fields.map(|(text, zero)| text.unwrap_or_else(|| zero.clone())).collect(),
             ..Entry::default()

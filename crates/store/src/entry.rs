@@ -24,6 +24,9 @@ pub struct Entry {
     /// Where `metadata`'s value (from brace to brace) lies in `json`.
     pub meta: (u32, u32),
     pub labels: Box<[(Str, Str)]>,
+    /// A bit or two for each label, see [`label_bits`]: a selector that wants a label looks here first,
+    /// and leaves the labels of nearly all objects that don't have it alone.
+    pub label_bits: u64,
     /// The selectable fields, in the order in which the resource declares them.
     pub fields: Box<[Str]>,
     /// Other encodings, made when first asked for.
@@ -84,10 +87,24 @@ impl Entry {
             body_at: moved(self.body_at),
             meta: (moved(self.meta.0), moved(self.meta.1)),
             labels: self.labels.clone(),
+            label_bits: self.label_bits,
             fields: self.fields.clone(),
             slots: Slots::default(),
         })
     }
+}
+
+/// The bits of a set of labels: those of each of them together. A set that lacks a bit of a label
+/// lacks the label.
+pub fn label_bits<'a>(labels: impl IntoIterator<Item = (&'a str, &'a str)>) -> u64 {
+    labels.into_iter().fold(0, |bits, (key, value)| {
+        // FNV-1a: short texts, and nobody gains anything by a collision.
+        let bytes = key.bytes().chain([b'=']).chain(value.bytes());
+        let hash = bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        bits | 1 << (hash >> 58) | 1 << (hash >> 52 & 63)
+    })
 }
 
 /// Where the digits of `resourceVersion` lie in the JSON of an `ObjectMeta`. Only the member of
@@ -177,6 +194,16 @@ mod tests {
         for json in [r#"{"metadata":{"name":"x"}}"#, r#"{"metadata":{"name":"\"#] {
             assert!(entry(json, 1).with_revision(2).is_err(), "{json}");
         }
+    }
+
+    #[test]
+    fn a_label_has_its_bits_in_every_set_that_has_it() {
+        let all = [("app", "web"), ("tier", "front"), ("n", "1"), ("n", "2")];
+        for label in all {
+            let bits = label_bits([label]);
+            assert!(bits != 0 && label_bits(all) & bits == bits);
+        }
+        assert_ne!(label_bits([("a", "b")]), label_bits([("a", "c")]));
     }
 
     #[test]

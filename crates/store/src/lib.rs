@@ -25,7 +25,7 @@ pub use backend::{
 };
 pub use cache::{Cache, CacheOptions};
 pub use embedded::{Embedded, EmbeddedOptions};
-pub use entry::{Entry, Materialize, SLOTS, Slots};
+pub use entry::{Entry, Materialize, SLOTS, Slots, label_bits};
 pub use event::{Event, EventKind};
 pub use memory::MemoryBackend;
 pub use ring::{RingLimits, Trigger};
