@@ -8,7 +8,7 @@ use registry::{Conversion, Kind, Storage, StorageOptions};
 use schema::{ResourceFacts, Schema};
 use store::Backend;
 
-use crate::{Access, Definitions, answerers, behaviour, convert, strategies};
+use crate::{Access, Definitions, Wiring, behaviour, convert, strategies};
 
 /// What of the definitions is served, and how.
 pub struct Options {
@@ -17,6 +17,10 @@ pub struct Options {
     pub event_ttl: Duration,
     /// Who knows users and their rights, for reviews.
     pub access: Arc<dyn Access>,
+    /// `10.0.0.0/24`: one range, or two of different families; the first is the default.
+    pub service_cluster_ip_ranges: Vec<String>,
+    /// First and last of the ports that services get on nodes.
+    pub service_node_ports: (u16, u16),
 }
 
 /// Makes the kinds for the resources that are served. One cache per resource starts to fill here.
@@ -26,7 +30,8 @@ pub fn kinds(
     served: &dyn Fn(&ResourceFacts) -> bool,
     backend: &Arc<dyn Backend>,
     options: &Options,
-) -> Vec<Arc<Kind>> {
+) -> (Vec<Arc<Kind>>, Wiring) {
+    let wiring = Wiring::new(options, backend);
     let mut plans: Vec<Plan<'_>> = Vec::new();
     for facts in definitions.resources.iter().filter(|facts| served(facts)) {
         plans.push(Plan::new(definitions, facts));
@@ -54,10 +59,10 @@ pub fn kinds(
             plan.conversion.clone(),
             false,
         );
-        let answerer = answerers::of(group, name, &options.access, backend);
-        kinds.push(Arc::new(kind.answered_by(answerer)));
+        kinds.push(Arc::new(wiring.wire(kind)));
     }
-    kinds
+    wiring.know(&kinds);
+    (kinds, wiring)
 }
 
 /// A resource and what it takes to store it.

@@ -3,7 +3,6 @@
 
 mod access;
 mod admissionregistration;
-mod answerers;
 mod apiextensions;
 mod apiregistration;
 mod apiserverinternal;
@@ -14,6 +13,7 @@ mod autoscaling;
 mod batch;
 mod behaviour;
 mod certificates;
+mod client;
 mod convert;
 mod coordination;
 mod core;
@@ -33,7 +33,10 @@ mod storage;
 mod storagemigration;
 mod strategies;
 mod validation;
+mod wiring;
 
 pub use access::{Access, Judgement, NonResourceRule, ResourceRule, Rules, TokenUser};
+pub use client::Client;
 pub use definitions::Definitions;
 pub use kinds::{Options, kinds};
+pub use wiring::Wiring;

@@ -1,39 +1,126 @@
-//! Who answers for the kinds that keep nothing.
+//! What kinds do beyond keeping objects: who answers where nothing is kept, what subresources do,
+//! what objects take from a supply. Some of it needs other kinds or the whole server, and is connected
+//! to them when they are there.
 
 use std::sync::Arc;
 
-use registry::Answerer;
+use meta::ApiError;
+use registry::{Action, Answerer, Kind, Reserve};
 use store::Backend;
 
 use crate::{
-    Access,
+    Access, Client, Options,
     authentication::{self_subject_review::SelfSubjectReview, token_review::TokenReview},
     authorization::{
         access_review::{AccessReview, Scope},
         rules_review::RulesReview,
     },
-    core::component_status::ComponentStatuses,
+    core::{
+        component_status::ComponentStatuses,
+        pod::{
+            binding::{Bindings, PodBinding},
+            eviction::PodEviction,
+        },
+        service::allocate::ServiceAllocator,
+    },
 };
 
-pub(crate) fn of(
-    group: &str,
-    kind: &str,
-    access: &Arc<dyn Access>,
-    backend: &Arc<dyn Backend>,
-) -> Option<Arc<dyn Answerer>> {
-    let access_review = |scope| AccessReview { scope, access: access.clone() };
-    Some(match (group, kind) {
-        ("", "ComponentStatus") => Arc::new(ComponentStatuses(backend.clone())),
-        ("authentication.k8s.io", "SelfSubjectReview") => Arc::new(SelfSubjectReview),
-        ("authentication.k8s.io", "TokenReview") => Arc::new(TokenReview(access.clone())),
-        ("authorization.k8s.io", "SelfSubjectAccessReview") => {
-            Arc::new(access_review(Scope::Oneself))
+pub struct Wiring {
+    access: Arc<dyn Access>,
+    backend: Arc<dyn Backend>,
+    bindings: Arc<Bindings>,
+    eviction: Arc<PodEviction>,
+    services: Arc<ServiceAllocator>,
+}
+
+impl Wiring {
+    pub(crate) fn new(options: &Options, backend: &Arc<dyn Backend>) -> Self {
+        let services =
+            ServiceAllocator::new(&options.service_cluster_ip_ranges, options.service_node_ports);
+        Self {
+            access: options.access.clone(),
+            backend: backend.clone(),
+            bindings: Arc::default(),
+            eviction: Arc::default(),
+            services: Arc::new(services),
         }
-        ("authorization.k8s.io", "SubjectAccessReview") => Arc::new(access_review(Scope::Anybody)),
-        ("authorization.k8s.io", "LocalSubjectAccessReview") => {
-            Arc::new(access_review(Scope::AnybodyInNamespace))
+    }
+
+    /// Gives a kind what it does.
+    pub(crate) fn wire(&self, kind: Kind) -> Kind {
+        let (group, name) = (kind.gvk().group.clone(), kind.gvk().kind.clone());
+        kind.answered_by(self.answerer(&group, &name))
+            .acting(self.actions(&group, &name))
+            .reserving(self.reserve(&group, &name))
+    }
+
+    fn answerer(&self, group: &str, kind: &str) -> Option<Arc<dyn Answerer>> {
+        let access = &self.access;
+        let access_review = |scope| AccessReview { scope, access: access.clone() };
+        Some(match (group, kind) {
+            ("", "Binding") => self.bindings.clone(),
+            ("", "ComponentStatus") => Arc::new(ComponentStatuses(self.backend.clone())),
+            ("authentication.k8s.io", "SelfSubjectReview") => Arc::new(SelfSubjectReview),
+            ("authentication.k8s.io", "TokenReview") => Arc::new(TokenReview(access.clone())),
+            ("authorization.k8s.io", "SelfSubjectAccessReview") => {
+                Arc::new(access_review(Scope::Oneself))
+            }
+            ("authorization.k8s.io", "SubjectAccessReview") => {
+                Arc::new(access_review(Scope::Anybody))
+            }
+            ("authorization.k8s.io", "LocalSubjectAccessReview") => {
+                Arc::new(access_review(Scope::AnybodyInNamespace))
+            }
+            ("authorization.k8s.io", "SelfSubjectRulesReview") => {
+                Arc::new(RulesReview(access.clone()))
+            }
+            _ => return None,
+        })
+    }
+
+    fn actions(&self, group: &str, kind: &str) -> Vec<(&'static str, Arc<dyn Action>)> {
+        match (group, kind) {
+            ("", "Pod") => {
+                vec![("binding", Arc::new(PodBinding)), ("eviction", self.eviction.clone())]
+            }
+            _ => Vec::new(),
         }
-        ("authorization.k8s.io", "SelfSubjectRulesReview") => Arc::new(RulesReview(access.clone())),
-        _ => return None,
-    })
+    }
+
+    fn reserve(&self, group: &str, kind: &str) -> Option<Arc<dyn Reserve>> {
+        match (group, kind) {
+            ("", "Service") => Some(self.services.clone()),
+            _ => None,
+        }
+    }
+
+    /// All kinds are there: those that need another one get it.
+    pub(crate) fn know(&self, kinds: &[Arc<Kind>]) {
+        for kind in kinds {
+            // Set once; the first of several versions will do.
+            match (kind.gvk().group.as_str(), kind.gvk().kind.as_str()) {
+                ("", "Pod") => drop(self.bindings.pods.set(kind.clone())),
+                ("policy", "PodDisruptionBudget") => drop(self.eviction.budgets.set(kind.clone())),
+                _ => {}
+            }
+        }
+    }
+
+    /// The server is put together and its caches are filled.
+    pub async fn connect(
+        &self,
+        client: Arc<dyn Client>,
+        kinds: &[Arc<Kind>],
+    ) -> Result<(), ApiError> {
+        self.services.connect(client, kinds).await
+    }
+
+    /// Puts right what a crash has left half done.
+    pub async fn repair(&self, kinds: &[Arc<Kind>]) -> Result<(), ApiError> {
+        match kinds.iter().find(|kind| kind.gvk().group.is_empty() && kind.gvk().kind == "Service")
+        {
+            Some(services) => self.services.repair(services).await,
+            None => Ok(()),
+        }
+    }
 }

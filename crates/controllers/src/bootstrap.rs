@@ -1,24 +1,158 @@
-//! What a fresh server makes by itself.
+//! What a fresh server makes by itself: objects, and how they are made.
+
+use std::net::IpAddr;
 
 use meta::{ApiError, Value, value};
 
 use crate::{Api, Target};
 
-/// Makes an object unless it is there; what is there stays as it is.
-pub async fn ensure(api: &dyn Api, target: &Target, object: &Value) -> Result<(), ApiError> {
+/// Makes an object unless it is there; what is there stays as it is. Answers what is there then.
+pub async fn ensure(api: &dyn Api, target: &Target, object: &Value) -> Result<Value, ApiError> {
     let named = target.clone().named(object.str_at(&["metadata", "name"]));
-    if api.get(&named).await.is_ok() {
-        return Ok(());
+    if let Ok(found) = api.get(&named).await {
+        return Ok(found);
     }
     match api.create(target, object).await {
-        Ok(_) | Err(ApiError::AlreadyExists { .. }) => Ok(()),
-        Err(error) => Err(error),
+        // Another server was faster.
+        Err(ApiError::AlreadyExists { .. }) => api.get(&named).await,
+        other => other,
     }
 }
 
-/// `default`, and the namespaces that the system lives in.
-pub fn system_namespaces() -> Vec<Value> {
-    ["default", "kube-system", "kube-public", "kube-node-lease"]
-        .map(|name| value!({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": (name)}}))
-        .to_vec()
+/// Makes an object, or brings these fields of it back to what they should be.
+pub async fn reconcile(
+    api: &dyn Api,
+    target: &Target,
+    object: &Value,
+    fields: &[&[&str]],
+) -> Result<(), ApiError> {
+    let named = target.clone().named(object.str_at(&["metadata", "name"]));
+    for _ in 0..CONFLICTS_MAX {
+        let mut found = ensure(api, target, object).await?;
+        let differs = |field: &&&[&str]| found.at(field) != object.at(field);
+        let wrong: Vec<&[&str]> = fields.iter().filter(differs).copied().collect();
+        if wrong.is_empty() {
+            return Ok(());
+        }
+        for field in wrong {
+            match object.at(field) {
+                Some(value) => found.set_at(field, value.clone()),
+                None => drop(found.remove_at(field)),
+            }
+        }
+        match api.update(&named, &found).await {
+            Ok(_) => return Ok(()),
+            Err(ApiError::Conflict { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(ApiError::internal("the object keeps changing"))
+}
+
+/// Others write, too; more often than this in a row nobody does.
+const CONFLICTS_MAX: usize = 5;
+
+/// The namespaces that the system lives in.
+pub const SYSTEM_NAMESPACES: [&str; 4] =
+    ["default", "kube-system", "kube-public", "kube-node-lease"];
+
+pub fn namespace(name: &str) -> Value {
+    value!({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": (name)}})
+}
+
+/// For pods that the cluster, or a node, cannot be without.
+pub fn priority_classes() -> Vec<Value> {
+    let classes = [
+        ("system-cluster-critical", 2_000_000_000i64, "Pods that the cluster needs; on any node."),
+        ("system-node-critical", 2_000_001_000, "Pods that their node needs."),
+    ];
+    let class = |(name, priority, description)| {
+        value!({
+            "kind": "PriorityClass",
+            "apiVersion": "scheduling.k8s.io/v1",
+            "metadata": {"name": (name)},
+            "value": (priority),
+            "description": (description),
+        })
+    };
+    classes.map(class).to_vec()
+}
+
+/// The ranges of the command line.
+pub fn service_cidr(cidrs: &[String]) -> Value {
+    value!({
+        "kind": "ServiceCIDR",
+        "apiVersion": "networking.k8s.io/v1",
+        "metadata": {"name": "kubernetes"},
+        "spec": {"cidrs": (cidrs.to_vec())},
+    })
+}
+
+/// Where pods find the server.
+pub fn kubernetes_service(address: IpAddr, secure_port: u16) -> Value {
+    value!({
+        "kind": "Service",
+        "apiVersion": "v1",
+        "metadata": {
+            "name": "kubernetes",
+            "namespace": "default",
+            "labels": {"provider": "kubernetes", "component": "apiserver"},
+        },
+        "spec": {
+            "type": "ClusterIP",
+            "clusterIP": (address.to_string()),
+            "sessionAffinity": "None",
+            "ports": [{
+                "name": "https",
+                "protocol": "TCP",
+                "port": 443i64,
+                "targetPort": (i64::from(secure_port)),
+            }],
+        },
+    })
+}
+
+/// Who is behind that service: this server.
+pub fn kubernetes_endpoints(advertised: IpAddr, secure_port: u16) -> Value {
+    value!({
+        "kind": "Endpoints",
+        "apiVersion": "v1",
+        "metadata": {
+            "name": "kubernetes",
+            "namespace": "default",
+            "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"},
+        },
+        "subsets": [{
+            "addresses": [{"ip": (advertised.to_string())}],
+            "ports": [{"name": "https", "port": (i64::from(secure_port)), "protocol": "TCP"}],
+        }],
+    })
+}
+
+pub fn kubernetes_endpoint_slice(advertised: IpAddr, secure_port: u16) -> Value {
+    value!({
+        "kind": "EndpointSlice",
+        "apiVersion": "discovery.k8s.io/v1",
+        "metadata": {
+            "name": "kubernetes",
+            "namespace": "default",
+            "labels": {"kubernetes.io/service-name": "kubernetes"},
+        },
+        "addressType": (if advertised.is_ipv4() { "IPv4" } else { "IPv6" }),
+        "endpoints": [{
+            "addresses": [(advertised.to_string())],
+            "conditions": {"ready": true},
+        }],
+        "ports": [{"name": "https", "port": (i64::from(secure_port)), "protocol": "TCP"}],
+    })
+}
+
+pub fn config_map(name: &str, data: &[(&str, String)]) -> Value {
+    let data: meta::Map = data.iter().map(|(key, text)| (*key, text.clone())).collect();
+    value!({
+        "kind": "ConfigMap",
+        "apiVersion": "v1",
+        "metadata": {"name": (name), "namespace": "kube-system"},
+        "data": (data),
+    })
 }

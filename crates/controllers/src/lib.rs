@@ -2,9 +2,14 @@
 //! process, and know nothing of the store.
 
 mod bootstrap;
+mod identity_lease;
 mod namespaces;
 
-pub use bootstrap::{ensure, system_namespaces};
+pub use bootstrap::{
+    SYSTEM_NAMESPACES, config_map, ensure, kubernetes_endpoint_slice, kubernetes_endpoints,
+    kubernetes_service, namespace, priority_classes, reconcile, service_cidr,
+};
+pub use identity_lease::IdentityLease;
 pub use namespaces::{NamespaceController, Wake};
 
 use std::{future::Future, pin::Pin};
@@ -27,6 +32,12 @@ pub trait Api: Send + Sync + 'static {
         target: &'a Target,
         object: &'a Value,
     ) -> Pinned<'a, Result<Value, ApiError>>;
+    /// `options` are `DeleteOptions`.
+    fn delete<'a>(
+        &'a self,
+        target: &'a Target,
+        options: &'a Value,
+    ) -> Pinned<'a, Result<(), ApiError>>;
     fn delete_collection<'a>(&'a self, target: &'a Target) -> Pinned<'a, Result<(), ApiError>>;
     /// The namespaced resources that can be listed and deleted, each once.
     fn namespaced_resources(&self) -> Vec<GroupVersionResource>;

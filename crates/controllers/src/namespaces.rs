@@ -1,10 +1,11 @@
-//! Namespaces that are deleted go when they are empty: this loop empties them.
+//! Namespaces that are deleted go when they are empty: this loop empties them. Those of the system
+//! come back.
 
 use std::{sync::Arc, time::Duration};
 
 use meta::{ApiError, Value};
 
-use crate::{Api, Pinned, Target};
+use crate::{Api, Pinned, SYSTEM_NAMESPACES, Target, ensure, namespace};
 
 /// Tells when a namespace may have changed.
 pub trait Wake: Send + 'static {
@@ -45,7 +46,7 @@ impl NamespaceController {
     async fn sweep(&self) -> bool {
         let namespaces = Target::cluster("", "v1", "namespaces");
         let Ok(all) = self.api.list(&namespaces).await else { return true };
-        let mut waiting = false;
+        let mut waiting = self.restore(&all).await;
         for namespace in all.iter().filter(|namespace| is_deleting(namespace)) {
             match self.empty(namespace).await {
                 Ok(true) => {}
@@ -56,6 +57,19 @@ impl NamespaceController {
                     waiting = true;
                 }
             }
+        }
+        waiting
+    }
+
+    /// Makes the system's namespaces again when one is gone. True: that did not work yet.
+    async fn restore(&self, all: &[Value]) -> bool {
+        let target = Target::cluster("", "v1", "namespaces");
+        let mut waiting = false;
+        for name in SYSTEM_NAMESPACES {
+            if all.iter().any(|namespace| namespace.str_at(&["metadata", "name"]) == name) {
+                continue;
+            }
+            waiting |= ensure(&*self.api, &target, &namespace(name)).await.is_err();
         }
         waiting
     }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::HeaderMap;
+use http::{HeaderMap, HeaderValue, header::USER_AGENT};
 use meta::{ApiError, GroupVersionResource, Query, RequestInfo, Str, User, Value, Warnings};
 use registry::Rest;
 
@@ -15,7 +15,12 @@ use crate::Resources;
 pub struct Local {
     servers: Vec<Arc<Resources>>,
     user: User,
+    /// Says whose the written fields are.
+    headers: HeaderMap,
 }
+
+/// Compat: what the server writes itself is managed by this name.
+const AGENT: &str = "kube-apiserver";
 
 /// What a call is about.
 #[derive(Clone, Debug, Default)]
@@ -36,7 +41,8 @@ impl Local {
             groups: vec![Str::new_static(User::MASTERS), Str::new_static(User::AUTHENTICATED)],
             ..User::default()
         };
-        Self { servers, user }
+        let headers = HeaderMap::from_iter([(USER_AGENT, HeaderValue::from_static(AGENT))]);
+        Self { servers, user, headers }
     }
 
     pub async fn get(&self, target: &Target<'_>) -> Result<Value, ApiError> {
@@ -59,6 +65,11 @@ impl Local {
 
     pub async fn update(&self, target: &Target<'_>, object: &Value) -> Result<Value, ApiError> {
         self.call("update", target, "", Some(object)).await
+    }
+
+    /// `options` are `DeleteOptions`.
+    pub async fn delete(&self, target: &Target<'_>, options: &Value) -> Result<Value, ApiError> {
+        self.call("delete", target, "", Some(options)).await
     }
 
     pub async fn delete_collection(&self, target: &Target<'_>) -> Result<Value, ApiError> {
@@ -99,7 +110,7 @@ impl Local {
             info: &info,
             user: &self.user,
             query: &Query::parse(query)?,
-            headers: &HeaderMap::new(),
+            headers: &self.headers,
             body: body.unwrap_or_default(),
             warnings: &Warnings::default(),
         };

@@ -284,7 +284,8 @@ impl Status {
             details.write(&mut out);
             out.raw(b"}");
         }
-        if self.is_failure() {
+        // Compat: of the successful ones, creates say their code and deletes don't.
+        if self.is_failure() || self.code == 201 {
             out.number("code", u32::from(self.code));
         }
         out.raw(b"}");

@@ -69,6 +69,14 @@ impl controllers::Api for Api {
         Box::pin(async move { self.local.update(&local(target), object).await })
     }
 
+    fn delete<'a>(
+        &'a self,
+        target: &'a Target,
+        options: &'a Value,
+    ) -> Pinned<'a, Result<(), ApiError>> {
+        Box::pin(async move { self.local.delete(&local(target), options).await.map(drop) })
+    }
+
     fn delete_collection<'a>(&'a self, target: &'a Target) -> Pinned<'a, Result<(), ApiError>> {
         Box::pin(async move { self.local.delete_collection(&local(target)).await.map(drop) })
     }
@@ -83,6 +91,32 @@ impl controllers::Api for Api {
             kind.storage.as_ref().is_some_and(|storage| seen.insert(storage.prefix.clone()))
         });
         once.map(|kind| kind.facts.group_version_resource()).collect()
+    }
+}
+
+impl builtin::Client for Api {
+    fn create<'a>(
+        &'a self,
+        gvr: GroupVersionResource,
+        namespace: &'a str,
+        object: &'a Value,
+    ) -> Pinned<'a, Result<(), ApiError>> {
+        Box::pin(async move {
+            let target = endpoints::Target { namespace, ..endpoints::Target::from(&gvr) };
+            self.local.create(&target, object).await.map(drop)
+        })
+    }
+
+    fn delete<'a>(
+        &'a self,
+        gvr: GroupVersionResource,
+        namespace: &'a str,
+        name: &'a str,
+    ) -> Pinned<'a, Result<(), ApiError>> {
+        Box::pin(async move {
+            let target = endpoints::Target { namespace, name, ..endpoints::Target::from(&gvr) };
+            self.local.delete(&target, &Value::object()).await.map(drop)
+        })
     }
 }
 

@@ -4,6 +4,7 @@ mod access;
 mod flags;
 mod gates;
 mod help;
+mod hooks;
 mod in_process;
 mod logging;
 mod options;

@@ -2,20 +2,18 @@
 
 use std::{io::Write as _, sync::Arc, time::SystemTime};
 
-use aggregator::{Aggregator, Documents, OpenApi, Served, local_api_service};
+use aggregator::{Aggregator, Documents, OpenApi, Served};
 use auth::{Authenticator, Authorizer, authn::token_file::TokenFile, authz::MastersOnly};
-use builtin::Definitions;
-use controllers::{NamespaceController, Target};
+use builtin::{Definitions, Wiring};
 use endpoints::{Kinds, Local, ResourceServer, Resources};
 use http::HeaderValue;
-use meta::Str;
 use registry::{Engine, Kind};
 use schema::ResourceFacts;
 use serve::{
     Chain, Cors, Delegate, Delegates,
     connection::Limits,
     generic::Generic,
-    health::{Check, Health, Hook},
+    health::Health,
     lifecycle::{InFlight, Lifecycle, ShutdownOptions, stop_signal},
     listener::{Listener, Sharing},
     metrics::Metrics,
@@ -26,7 +24,8 @@ use store::{Backend, Embedded, EmbeddedOptions};
 
 use crate::{
     access::Access,
-    in_process::{Api, NamespaceLookup, NamespaceWake},
+    hooks::Hooks,
+    in_process::{Api, NamespaceLookup},
     logging::Verbosity,
     options::Options,
     storage_metrics,
@@ -53,10 +52,12 @@ async fn serve(options: &Options, verbosity: Verbosity) -> Result<(), String> {
     let guard = Guard::new(options)?;
     let servers = Servers::build(options, definitions, &backend, &guard);
     servers.ready().await;
+    servers.connect().await?;
 
     let lifecycle = Arc::new(Lifecycle::default());
     let hooks = Hooks::default();
-    let health = Arc::new(Health::new(checks(&hooks, &lifecycle), options.livez_grace_period));
+    let health =
+        Arc::new(Health::new(hooks.checks(&servers.kinds, &lifecycle), options.livez_grace_period));
     let metrics = Metrics::new();
     storage_metrics::register(&metrics.registry, &servers.all_kinds());
     let in_flight = Arc::new(InFlight::default());
@@ -74,7 +75,7 @@ async fn serve(options: &Options, verbosity: Verbosity) -> Result<(), String> {
     let listening = listener.serve(tls.clone(), Arc::new(Chain(server)), limits);
     tokio::spawn(tls.follow_files(RELOAD_INTERVAL));
 
-    start_hooks(&servers, &hooks).await?;
+    hooks.start(options, &servers, &pki, bound.port()).await?;
     announce(options, &pki, bound)?;
 
     let shutdown = ShutdownOptions {
@@ -157,7 +158,7 @@ impl Guard {
 }
 
 /// The three servers of the chain.
-struct Servers {
+pub(crate) struct Servers {
     definitions: Definitions,
     schema: Arc<schema::Schema>,
     aggregator: Arc<Aggregator>,
@@ -165,10 +166,11 @@ struct Servers {
     registration: Arc<Resources>,
     builtin: Arc<Resources>,
     extensions: Arc<Resources>,
-    kinds: Vec<Arc<Kind>>,
+    pub(crate) kinds: Vec<Arc<Kind>>,
+    pub(crate) wiring: Wiring,
 }
 
-const REGISTRATION_GROUP: &str = "apiregistration.k8s.io";
+pub(crate) const REGISTRATION_GROUP: &str = "apiregistration.k8s.io";
 
 impl Servers {
     fn build(
@@ -195,8 +197,15 @@ impl Servers {
             prefix: "/registry".to_owned(),
             event_ttl: options.event_ttl,
             access: Arc::new(access),
+            service_cluster_ip_ranges: options
+                .service_cluster_ip_ranges
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
+            service_node_ports: options.service_node_port_range.bounds(),
         };
-        let kinds = builtin::kinds(&definitions, &schema, &served, backend, &kind_options);
+        let (kinds, wiring) =
+            builtin::kinds(&definitions, &schema, &served, backend, &kind_options);
         let namespaces = kinds.iter().find(|kind| kind.gvk().kind == "Namespace");
         let namespaces = namespaces.and_then(|kind| kind.storage.clone());
         let lookup = Box::new(NamespaceLookup(namespaces));
@@ -211,7 +220,7 @@ impl Servers {
         let builtin =
             resources(&|group| group != REGISTRATION_GROUP && group != apiextensions::GROUP);
         let aggregator = Arc::new(Aggregator::default());
-        Self { definitions, schema, aggregator, registration, builtin, extensions, kinds }
+        Self { definitions, schema, aggregator, registration, builtin, extensions, kinds, wiring }
     }
 
     fn all_kinds(&self) -> Vec<Arc<Kind>> {
@@ -225,6 +234,13 @@ impl Servers {
         }
     }
 
+    /// What kinds do beyond keeping objects may now use the whole server.
+    async fn connect(&self) -> Result<(), String> {
+        let client = Arc::new(Api { local: self.local(), kinds: self.kinds.clone() });
+        let connected = self.wiring.connect(client, &self.kinds).await;
+        connected.map_err(|error| format!("cannot read the services: {error}"))
+    }
+
     fn close(&self) {
         for storage in self.kinds.iter().filter_map(|kind| kind.storage.as_ref()) {
             storage.cache.close();
@@ -232,7 +248,7 @@ impl Servers {
     }
 
     /// The served group-versions with their resources, as discovery shows them.
-    fn served(&self) -> Vec<Served> {
+    pub(crate) fn served(&self) -> Vec<Served> {
         let facts: Vec<Arc<ResourceFacts>> =
             self.kinds.iter().map(|kind| Arc::new(kind.facts.clone())).collect();
         let group_versions = self.definitions.group_versions.iter();
@@ -248,7 +264,7 @@ impl Servers {
         self.aggregator.publish(documents, openapi);
     }
 
-    fn local(&self) -> Local {
+    pub(crate) fn local(&self) -> Local {
         Local::new(vec![self.registration.clone(), self.builtin.clone(), self.extensions.clone()])
     }
 }
@@ -309,75 +325,6 @@ fn chain(
         hsts,
         goaway_chance: options.goaway_chance,
     }))
-}
-
-/// The post-start hooks that are built.
-#[derive(Default)]
-struct Hooks {
-    system_namespaces: Hook,
-    autoregistration: Hook,
-}
-
-fn checks(hooks: &Hooks, lifecycle: &Arc<Lifecycle>) -> Vec<Check> {
-    let stopping = lifecycle.clone();
-    vec![
-        Check::new("ping", || Ok(())),
-        Check::new("log", || Ok(())),
-        hooks.system_namespaces.check("start-system-namespaces-controller"),
-        hooks.autoregistration.check("kube-apiserver-autoregistration"),
-        Check::new("shutdown", move || {
-            if stopping.shutdown_initiated.is_fired() {
-                Err("process is shutting down".to_owned())
-            } else {
-                Ok(())
-            }
-        })
-        .ready_only(),
-    ]
-}
-
-/// What a fresh server makes by itself, and the loops that go on from here.
-async fn start_hooks(servers: &Servers, hooks: &Hooks) -> Result<(), String> {
-    let api = Arc::new(Api { local: servers.local(), kinds: servers.kinds.clone() });
-    let failed = |error: meta::ApiError| format!("cannot make the first objects: {error}");
-    let namespaces = Target::cluster("", "v1", "namespaces");
-    let system = controllers::system_namespaces();
-    let made = system.iter().map(|object| controllers::ensure(&*api, &namespaces, object));
-    futures_util::future::try_join_all(made).await.map_err(failed)?;
-    hooks.system_namespaces.done();
-
-    let api_services = Target::cluster(REGISTRATION_GROUP, "v1", "apiservices");
-    let served = servers.served();
-    let local: Vec<_> = served
-        .iter()
-        .filter(|served| served.group_version.group != Str::new_static(REGISTRATION_GROUP))
-        .map(local_api_service)
-        .collect();
-    let made = local.iter().map(|object| register(&*api, &api_services, object));
-    futures_util::future::try_join_all(made).await.map_err(failed)?;
-    hooks.autoregistration.done();
-
-    let wake = NamespaceWake::new(servers.kinds.iter().find(|kind| kind.gvk().kind == "Namespace"));
-    tokio::spawn(NamespaceController { api }.run(wake));
-    Ok(())
-}
-
-/// An APIService that exists and says that it is available.
-async fn register(
-    api: &dyn controllers::Api,
-    target: &Target,
-    object: &meta::Value,
-) -> Result<(), meta::ApiError> {
-    controllers::ensure(api, target, object).await?;
-    let named = target.clone().named(object.str_at(&["metadata", "name"]));
-    let mut current = api.get(&named).await?;
-    if current.items_at(&["status", "conditions"]).is_empty() {
-        if let Some(status) = object.get("status") {
-            current.set_at(&["status"], status.clone());
-        }
-        api.update(&Target { subresource: "status", ..named }, &current).await?;
-    }
-    Ok(())
 }
 
 /// The one line on standard output: where the server is, and what to type.

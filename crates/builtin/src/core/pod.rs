@@ -1,6 +1,9 @@
 //! Pods: deleted gracefully, because the kubelet has to stop the containers first.
 
+pub(crate) mod binding;
+mod condition;
 mod defaults;
+pub(crate) mod eviction;
 mod summary;
 
 use meta::{FieldErrors, Value, value};

@@ -1,18 +1,38 @@
-//! Services.
+//! Services: a stable address and name in front of what changes.
 
+pub(crate) mod addresses;
+pub(crate) mod allocate;
 mod defaults;
+pub(crate) mod families;
+pub(crate) mod needs;
+pub(crate) mod ports;
+pub(crate) mod range;
 
-use meta::Value;
-use registry::{Column, Strategy};
+use meta::{FieldErrors, Value};
+use registry::{Column, Strategy, WriteContext};
 
 use self::defaults::default_service;
 use crate::format::{NONE, UNKNOWN, joined, labels, load_balancer, text};
+
+use self::{
+    families::{Addressing, validate_change},
+    needs::drop_by_type,
+};
 
 pub(crate) struct Service;
 
 impl Strategy for Service {
     fn default(&self, service: &mut Value) {
         default_service(service.object_at_mut(&[]));
+    }
+
+    fn prepare_for_update(&self, service: &mut Value, old: &Value, _cx: &WriteContext<'_>) {
+        drop_by_type(service, old);
+    }
+
+    fn validate_update(&self, service: &Value, old: &Value, errors: &mut FieldErrors) {
+        validate_change(&Addressing::of(service), &Addressing::of(old), errors);
+        self.validate(service, errors);
     }
 
     fn columns(&self) -> Vec<Column> {

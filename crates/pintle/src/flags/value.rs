@@ -48,6 +48,15 @@ impl PortRange {
         let base = i64::from(self.base);
         (base..base + i64::from(self.size)).contains(&port)
     }
+
+    /// First and last port; of an empty range the last comes before the first.
+    pub(crate) fn bounds(self) -> (u16, u16) {
+        match u16::try_from(u32::from(self.base) + self.size) {
+            _ if self.size == 0 => (1, 0),
+            Ok(end) => (self.base, end - 1),
+            Err(_) => (self.base, u16::MAX),
+        }
+    }
 }
 
 /// A certificate with its key, and the host names it is for; without names those of the

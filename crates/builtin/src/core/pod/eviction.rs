@@ -1,0 +1,268 @@
+//! `pods/eviction`: a delete that asks the pod's disruption budget first.
+
+use std::sync::{Arc, OnceLock};
+
+use meta::{
+    ApiError, Cause, GroupResource, GroupVersionKind, Query, Status, Value,
+    selector::LabelSelector, time::Time, value,
+};
+use registry::{Action, ActionContext, DeleteOptions, Kind, Outcome, Pinned};
+
+use super::condition::set_condition;
+use crate::format::condition_is_true;
+
+#[derive(Default)]
+pub(crate) struct PodEviction {
+    /// Known when all kinds are.
+    pub(crate) budgets: OnceLock<Arc<Kind>>,
+}
+
+impl Action for PodEviction {
+    fn accepts(&self) -> Vec<GroupVersionKind> {
+        vec![GroupVersionKind::new("policy", "v1", "Eviction")]
+    }
+
+    fn act<'a>(
+        &'a self,
+        eviction: Value,
+        cx: &'a ActionContext<'a>,
+    ) -> Pinned<'a, Result<Outcome, ApiError>> {
+        Box::pin(async move {
+            if eviction.str_at(&["metadata", "name"]) != cx.name() {
+                let why = "name in URL does not match name in Eviction object";
+                return Err(ApiError::bad_request(why));
+            }
+            let query = Query::parse("")?;
+            let mut options = DeleteOptions::read(&query, eviction.get("deleteOptions"))?;
+            options.dry_run |= cx.dry_run;
+            self.evict(cx, options).await?;
+            Ok(Outcome::Done)
+        })
+    }
+}
+
+impl PodEviction {
+    async fn evict(&self, cx: &ActionContext<'_>, asked: DeleteOptions) -> Result<(), ApiError> {
+        for _ in 0..CONFLICTS_MAX {
+            let pod = cx.object().await?;
+            let mut options = asked.clone();
+            match self.ask_budget(cx, &pod, options.dry_run).await? {
+                Permission::Granted => {}
+                // Whoever makes the pod ready meanwhile brings the budget back into play.
+                Permission::WhileItIsAsItIs if options.resource_version.is_none() => {
+                    let version = pod.str_at(&["metadata", "resourceVersion"]);
+                    options.resource_version = Some(version.to_owned());
+                }
+                Permission::WhileItIsAsItIs => {}
+            }
+            match mark_and_delete(cx, options).await {
+                Err(ApiError::Conflict { .. }) if asked.resource_version.is_none() => {}
+                other => return other,
+            }
+        }
+        Err(too_many(Vec::new(), BUSY_RETRY_SECONDS))
+    }
+
+    async fn ask_budget(
+        &self,
+        cx: &ActionContext<'_>,
+        pod: &Value,
+        dry_run: bool,
+    ) -> Result<Permission, ApiError> {
+        let deleting = !pod.str_at(&["metadata", "deletionTimestamp"]).is_empty();
+        match pod.str_at(&["status", "phase"]) {
+            // What has ended or is going anyway disturbs nobody.
+            "Succeeded" | "Failed" => return Ok(Permission::Granted),
+            _ if deleting => return Ok(Permission::Granted),
+            "Pending" => return Ok(Permission::WhileItIsAsItIs),
+            _ => {}
+        }
+        let Some(budgets) = self.budgets.get() else { return Ok(Permission::Granted) };
+        let found = matching(budgets, cx.namespace(), pod).await?;
+        let budget = match found.as_slice() {
+            [] => return Ok(Permission::Granted),
+            [budget] => budget,
+            _ => {
+                let message = "This pod has more than one PodDisruptionBudget, which the eviction \
+                               subresource does not support.";
+                let status = Status { code: 500, message: message.to_owned(), ..Status::default() };
+                return Err(ApiError::Status(Box::new(status)));
+            }
+        };
+        if !condition_is_true(pod, "Ready") {
+            let policy = budget.str_at(&["spec", "unhealthyPodEvictionPolicy"]);
+            let (current, desired) = healthy(budget);
+            if policy == "AlwaysAllow" || (current >= desired && desired > 0) {
+                return Ok(Permission::WhileItIsAsItIs);
+            }
+        }
+        let name = budget.str_at(&["metadata", "name"]);
+        let pod = cx.name();
+        let take = &mut |budget: &mut Value| take_disruption(budget, pod);
+        budgets.rewrite(cx.namespace(), name, dry_run, take).await?;
+        Ok(Permission::Granted)
+    }
+}
+
+enum Permission {
+    Granted,
+    /// The pod must not have changed since it was looked at.
+    WhileItIsAsItIs,
+}
+
+/// After so many lost races a client is asked to come back later.
+const CONFLICTS_MAX: usize = 20;
+const BUSY_RETRY_SECONDS: u32 = 10;
+
+/// The budgets of the pod's namespace that select it.
+async fn matching(budgets: &Kind, namespace: &str, pod: &Value) -> Result<Vec<Value>, ApiError> {
+    let mut found = budgets.objects(namespace).await?;
+    found.retain(|budget| {
+        let selector = LabelSelector::from_object(budget.at(&["spec", "selector"]));
+        // An invalid selector selects nothing.
+        selector.is_ok_and(|selector| selector.matches_object(pod))
+    });
+    Ok(found)
+}
+
+fn healthy(budget: &Value) -> (i64, i64) {
+    let count = |field| budget.i64_at(&["status", field]).unwrap_or_default();
+    (count("currentHealthy"), count("desiredHealthy"))
+}
+
+/// Counts one disruption, if the budget allows one.
+fn take_disruption(budget: &mut Value, pod: &str) -> Result<(), ApiError> {
+    let name = budget.str_at(&["metadata", "name"]).to_owned();
+    let count = |path: &[&str]| budget.i64_at(path).unwrap_or_default();
+    if count(&["status", "observedGeneration"]) < count(&["metadata", "generation"]) {
+        let why = format!("The disruption budget {name} is still being processed by the server.");
+        return Err(too_many(vec![cause(why)], BUSY_RETRY_SECONDS));
+    }
+    let forbidden = |why: &str| ApiError::Forbidden {
+        resource: GroupResource::new("policy", "poddisruptionbudget"),
+        name: name.clone(),
+        why: why.to_owned(),
+        causes: Vec::new(),
+    };
+    let allowed = count(&["status", "disruptionsAllowed"]);
+    if allowed < 0 {
+        return Err(forbidden("pdb disruptions allowed is negative"));
+    }
+    let disrupted = budget.at(&["status", "disruptedPods"]).and_then(Value::as_object);
+    if disrupted.is_some_and(|pods| pods.len() > DISRUPTED_PODS_MAX) {
+        return Err(forbidden(
+            "DisruptedPods map too big - too many evictions not confirmed by PDB controller",
+        ));
+    }
+    if allowed == 0 {
+        return Err(too_many(vec![cause(why_not(budget, &name))], 0));
+    }
+    budget.set_at(&["status", "disruptionsAllowed"], allowed - 1);
+    budget.set_at(&["status", "disruptedPods", pod], Time::now().to_rfc3339());
+    Ok(())
+}
+
+/// As many evictions may wait to be noticed.
+const DISRUPTED_PODS_MAX: usize = 2000;
+
+fn why_not(budget: &Value, name: &str) -> String {
+    let conditions = budget.items_at(&["status", "conditions"]).iter();
+    let mut allowed = conditions.filter(|c| c.str_at(&["type"]) == "DisruptionAllowed");
+    let refused = allowed
+        .next()
+        .filter(|c| c.str_at(&["status"]) == "False" && !c.str_at(&["message"]).is_empty());
+    let (reason, message) = match refused {
+        Some(condition) => (condition.str_at(&["reason"]), condition.str_at(&["message"])),
+        None => ("", ""),
+    };
+    let (current, desired) = healthy(budget);
+    if refused.is_some() && reason == "SyncFailed" {
+        return format!(
+            "The disruption budget {name} does not allow evicting pods currently because it \
+             failed sync: {message}"
+        );
+    }
+    if current <= desired {
+        return format!(
+            "The disruption budget {name} needs {desired} healthy pods and has {current} currently"
+        );
+    }
+    let short = format!("The disruption budget {name} does not allow evicting pods currently");
+    if refused.is_some() { format!("{short} ({reason}): {message}") } else { short }
+}
+
+fn cause(message: String) -> Cause {
+    Cause { reason: "DisruptionBudget".to_owned(), message, field: String::new() }
+}
+
+fn too_many(causes: Vec<Cause>, retry_after_seconds: u32) -> ApiError {
+    let message = "Cannot evict pod as it would violate the pod's disruption budget.".to_owned();
+    ApiError::TooManyRequests { message, retry_after_seconds, causes }
+}
+
+/// The pod says why it goes, and goes.
+async fn mark_and_delete(
+    cx: &ActionContext<'_>,
+    mut options: DeleteOptions,
+) -> Result<(), ApiError> {
+    if !options.dry_run {
+        let expected = options.resource_version.take();
+        let mut uid = String::new();
+        let mark = &mut |pod: &mut Value| {
+            let version = pod.str_at(&["metadata", "resourceVersion"]);
+            if expected.as_deref().is_some_and(|expected| expected != version) {
+                return Err(ApiError::modified(GroupResource::new("", "Pod"), cx.name()));
+            }
+            pod.str_at(&["metadata", "uid"]).clone_into(&mut uid);
+            let condition = value!({
+                "type": "DisruptionTarget", "status": "True",
+                "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting",
+            });
+            set_condition(pod, condition);
+            Ok(())
+        };
+        cx.kind().rewrite(cx.namespace(), cx.name(), false, mark).await?;
+        options.uid.get_or_insert(uid);
+    }
+    cx.delete(&options).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_says_why_it_allows_nothing() {
+        let cases = [
+            (
+                value!({"currentHealthy": 1i64, "desiredHealthy": 2i64}),
+                "The disruption budget b needs 2 healthy pods and has 1 currently",
+            ),
+            (
+                value!({"currentHealthy": 3i64, "desiredHealthy": 2i64}),
+                "The disruption budget b does not allow evicting pods currently",
+            ),
+            (
+                value!({"currentHealthy": 3i64, "desiredHealthy": 2i64, "conditions": [
+                    {"type": "DisruptionAllowed", "status": "False", "reason": "R", "message": "m"}]}),
+                "The disruption budget b does not allow evicting pods currently (R): m",
+            ),
+        ];
+        for (status, expected) in cases {
+            let mut budget = value!({"metadata": {"name": "b"}, "status": (status)});
+            let refused = take_disruption(&mut budget, "p").unwrap_err();
+            let status = refused.status();
+            assert_eq!((status.code, status.reason.as_str()), (429, "TooManyRequests"));
+            assert_eq!(status.details.unwrap().causes[0].message, expected);
+        }
+    }
+
+    #[test]
+    fn an_allowed_disruption_is_counted() {
+        let mut budget =
+            value!({"metadata": {"name": "b"}, "status": {"disruptionsAllowed": 2i64}});
+        take_disruption(&mut budget, "p").unwrap();
+        assert_eq!(budget.i64_at(&["status", "disruptionsAllowed"]), Some(1));
+        assert!(!budget.str_at(&["status", "disruptedPods", "p"]).is_empty());
+    }
+}

@@ -1,0 +1,201 @@
+//! Cluster addresses. Each one that is taken has an `IPAddress` object of its name: making that
+//! object is what takes the address, so two servers over one store never hand out the same.
+
+use std::{
+    net::IpAddr,
+    sync::{Arc, OnceLock},
+};
+
+use meta::{ApiError, GroupVersionResource, Value, value};
+use registry::Kind;
+
+use super::{
+    families::{IPV4, IPV6},
+    range::AddressRange,
+};
+use crate::Client;
+
+pub(crate) struct Addresses {
+    /// From the command line; the first one is the default.
+    pub(crate) ranges: Vec<AddressRange>,
+    pub(crate) server: OnceLock<Server>,
+}
+
+/// What is known when the server is put together.
+pub(crate) struct Server {
+    pub(crate) client: Arc<dyn Client>,
+    pub(crate) addresses: Arc<Kind>,
+    /// More ranges, as `ServiceCIDR` objects.
+    pub(crate) cidrs: Option<Arc<Kind>>,
+}
+
+/// Why there is no address.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum NoAddress {
+    Full,
+    Other(String),
+}
+
+impl std::fmt::Display for NoAddress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Full => "range is full",
+            Self::Other(why) => why,
+        })
+    }
+}
+
+const NOT_READY: &str = "allocator not ready";
+
+impl Addresses {
+    /// The families that there are addresses of, the default one first.
+    pub(crate) fn families(&self) -> Vec<&'static str> {
+        let mut families = Vec::new();
+        for range in &self.ranges {
+            let family = family(range.is_ipv4());
+            if !families.contains(&family) {
+                families.push(family);
+            }
+        }
+        families
+    }
+
+    /// Takes any free address of a family for a service.
+    pub(crate) async fn take_any(
+        &self,
+        wanted: &str,
+        service: &Value,
+        dry_run: bool,
+    ) -> Result<IpAddr, NoAddress> {
+        let server = self.server()?;
+        for range in self.ranges_of(wanted).await {
+            if dry_run {
+                // Compat: a dry run looks for nothing.
+                return Ok(range.network());
+            }
+            for address in range.candidates(random()) {
+                if server.has(address).await {
+                    continue;
+                }
+                match server.create(address, service).await {
+                    Ok(()) => return Ok(address),
+                    // Somebody else was faster; the next one.
+                    Err(ApiError::AlreadyExists { .. }) => {}
+                    Err(error) => return Err(NoAddress::Other(error.to_string())),
+                }
+            }
+        }
+        Err(NoAddress::Full)
+    }
+
+    /// Takes the address that the service asks for.
+    pub(crate) async fn take(
+        &self,
+        address: IpAddr,
+        service: &Value,
+        dry_run: bool,
+    ) -> Result<(), NoAddress> {
+        let server = self.server()?;
+        let ranges = self.ranges_of(family(address.is_ipv4())).await;
+        if !ranges.iter().any(|range| range.contains(address)) {
+            let shown = ranges.first().map(ToString::to_string).unwrap_or_default();
+            return Err(NoAddress::Other(format!(
+                "the provided IP ({address}) is not in the valid range. The range of valid IPs is \
+                 {shown}"
+            )));
+        }
+        if dry_run {
+            return Ok(());
+        }
+        match server.create(address, service).await {
+            Ok(()) => Ok(()),
+            Err(ApiError::AlreadyExists { .. }) => {
+                Err(NoAddress::Other("provided IP is already allocated".to_owned()))
+            }
+            Err(error) => Err(NoAddress::Other(error.to_string())),
+        }
+    }
+
+    pub(crate) async fn release(&self, addresses: &[String]) {
+        let Ok(server) = self.server() else { return };
+        for address in addresses.iter().filter_map(|ip| ip.parse::<IpAddr>().ok()) {
+            let name = address.to_string();
+            match server.client.delete(ip_addresses(), "", &name).await {
+                Ok(()) | Err(ApiError::NotFound { .. }) => {}
+                Err(error) => tracing::warn!(address = name, "cannot release an address: {error}"),
+            }
+        }
+    }
+
+    fn server(&self) -> Result<&Server, NoAddress> {
+        self.server.get().ok_or_else(|| NoAddress::Other(NOT_READY.to_owned()))
+    }
+
+    async fn ranges_of(&self, wanted: &str) -> Vec<AddressRange> {
+        let mut ranges = self.ranges.clone();
+        if let Some(cidrs) = self.server.get().and_then(|server| server.cidrs.as_ref()) {
+            for cidr in cidrs.objects("").await.unwrap_or_default() {
+                let ready = crate::format::condition_is_true(&cidr, "Ready")
+                    && cidr.str_at(&["metadata", "deletionTimestamp"]).is_empty();
+                let texts = cidr.items_at(&["spec", "cidrs"]).iter().filter_map(Value::as_str);
+                for range in texts.filter(|_| ready).filter_map(AddressRange::parse) {
+                    if !ranges.contains(&range) {
+                        ranges.push(range);
+                    }
+                }
+            }
+        }
+        ranges.retain(|range| family(range.is_ipv4()) == wanted);
+        ranges
+    }
+}
+
+impl Server {
+    async fn has(&self, address: IpAddr) -> bool {
+        let Some(storage) = &self.addresses.storage else { return false };
+        storage.find("", &address.to_string(), false).await.is_ok_and(|found| found.is_some())
+    }
+
+    pub(crate) async fn create(&self, address: IpAddr, service: &Value) -> Result<(), ApiError> {
+        let object = ip_address(address, service);
+        self.client.create(ip_addresses(), "", &object).await
+    }
+}
+
+/// The object that says whose an address is.
+fn ip_address(address: IpAddr, service: &Value) -> Value {
+    value!({
+        "kind": "IPAddress",
+        "apiVersion": "networking.k8s.io/v1",
+        "metadata": {
+            "name": (address.to_string()),
+            "labels": {
+                "ipaddress.kubernetes.io/ip-family": (family(address.is_ipv4())),
+                "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io",
+            },
+        },
+        "spec": {"parentRef": {
+            "group": "",
+            "resource": "services",
+            "namespace": (service.str_at(&["metadata", "namespace"])),
+            "name": (service.str_at(&["metadata", "name"])),
+        }},
+    })
+}
+
+pub(crate) fn ip_addresses() -> GroupVersionResource {
+    GroupVersionResource {
+        group: "networking.k8s.io".into(),
+        version: "v1".into(),
+        resource: "ipaddresses".into(),
+    }
+}
+
+fn family(is_ipv4: bool) -> &'static str {
+    if is_ipv4 { IPV4 } else { IPV6 }
+}
+
+fn random() -> u128 {
+    let half = || u128::from(getrandom::u64().unwrap_or_default());
+    half() << 64 | half()
+}

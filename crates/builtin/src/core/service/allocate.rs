@@ -1,0 +1,511 @@
+//! What a service takes when it is written, and gives back when it goes: cluster addresses and node
+//! ports.
+
+use std::{net::IpAddr, sync::Arc};
+
+use meta::{
+    ApiError, FieldErrors, GroupKind, GroupVersionResource, Value,
+    field::{FieldPath, path},
+};
+use registry::{Kind, Pinned, Reservation, Reserve};
+
+use super::{
+    addresses::{Addresses, NoAddress, Server},
+    families::{Addressing, family_of},
+    needs::{needs_health_check_port, needs_node_ports, node_ports},
+    ports::{NodePorts, PortOperation},
+    range::AddressRange,
+};
+use crate::Client;
+
+/// The supplies of a cluster's services.
+pub(crate) struct ServiceAllocator {
+    addresses: Arc<Addresses>,
+    ports: Arc<NodePorts>,
+}
+
+impl ServiceAllocator {
+    /// `ranges` are those of the command line, checked there; the first is the default.
+    pub(crate) fn new(ranges: &[String], (first, last): (u16, u16)) -> Self {
+        let ranges = ranges.iter().filter_map(|range| AddressRange::parse(range)).collect();
+        Self {
+            addresses: Arc::new(Addresses { ranges, server: std::sync::OnceLock::new() }),
+            ports: Arc::new(NodePorts::new(first, last)),
+        }
+    }
+
+    /// From here on there are addresses to be had. `kinds` have read what there is.
+    pub(crate) async fn connect(
+        &self,
+        client: Arc<dyn Client>,
+        kinds: &[Arc<Kind>],
+    ) -> Result<(), ApiError> {
+        let find = |name: &str| kinds.iter().find(|kind| kind.gvk().kind == name).cloned();
+        if let Some(services) = find("Service") {
+            for service in services.objects("").await? {
+                self.ports.seed(all_ports(&service));
+            }
+        }
+        if let Some(addresses) = find("IPAddress") {
+            let server = Server { client, addresses, cidrs: find("ServiceCIDR") };
+            drop(self.addresses.server.set(server));
+        }
+        Ok(())
+    }
+
+    /// Puts right what a crash between two writes has left: addresses of services that are not there,
+    /// services whose address nobody wrote down.
+    pub(crate) async fn repair(&self, services: &Kind) -> Result<(), ApiError> {
+        let Some(server) = self.addresses.server.get() else { return Ok(()) };
+        let services = services.objects("").await?;
+        let taken = server.addresses.objects("").await?;
+        let owns = |service: &Value, name: &str| {
+            Addressing::of(service).cluster_ips.iter().any(|ip| ip == name)
+        };
+        for address in &taken {
+            let name = address.str_at(&["metadata", "name"]);
+            let label = ["metadata", "labels", "ipaddress.kubernetes.io/managed-by"];
+            let managed = address.str_at(&label) == "ipallocator.k8s.io";
+            if managed && !services.iter().any(|service| owns(service, name)) {
+                tracing::info!(address = name, "releasing the address of a service that is gone");
+                self.addresses.release(&[name.to_owned()]).await;
+            }
+        }
+        for service in &services {
+            let ips = Addressing::of(service).cluster_ips;
+            for ip in ips.iter().filter_map(|ip| ip.parse::<IpAddr>().ok()) {
+                let name = ip.to_string();
+                if taken.iter().any(|address| address.str_at(&["metadata", "name"]) == name) {
+                    continue;
+                }
+                match server.create(ip, service).await {
+                    Ok(()) | Err(ApiError::AlreadyExists { .. }) => {}
+                    Err(error) => tracing::warn!(address = name, "cannot note it: {error}"),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn create(&self, service: &mut Value, dry_run: bool) -> Result<Reservation, ApiError> {
+        let mut addressing = Addressing::of(service);
+        addressing.normalize(None);
+        self.settle(service, &mut addressing, None)?;
+        let mut taken = self.guard(dry_run);
+        if !addressing.is_external_name() && !addressing.is_headless() {
+            self.fill_addresses(service, &mut addressing, 0, &mut taken).await?;
+        }
+        addressing.write(service);
+        let mut ports = PortOperation::new(self.ports.clone(), dry_run);
+        create_ports(service, &mut ports)?;
+        if needs_health_check_port(service) {
+            take_health_check_port(service, &mut ports)?;
+        }
+        Ok(taken.reservation(ports, Vec::new(), Vec::new()))
+    }
+
+    async fn update(
+        &self,
+        service: &mut Value,
+        old_service: &Value,
+        dry_run: bool,
+    ) -> Result<Reservation, ApiError> {
+        let old = Addressing::of(old_service);
+        keep_ports(service, old_service);
+        let mut addressing = Addressing::of(service);
+        addressing.normalize(Some(&old));
+        self.settle(service, &mut addressing, Some(&old))?;
+        let mut taken = self.guard(dry_run);
+        let mut released = Vec::new();
+        if addressing.keeps_preference(Some(&old)) {
+            // Untouched.
+        } else if old.is_external_name() && !addressing.is_external_name() {
+            if !addressing.is_headless() {
+                self.fill_addresses(service, &mut addressing, 0, &mut taken).await?;
+            }
+        } else if old.is_headless() {
+            // Has none, and will have none.
+        } else if addressing.is_external_name() {
+            released.clone_from(&old.cluster_ips);
+        } else if old.families.len() == 1 && addressing.families.len() == 2 {
+            self.fill_addresses(service, &mut addressing, 1, &mut taken).await?;
+        } else if old.families.len() == 2 && addressing.families.len() == 1 {
+            released.extend(old.cluster_ips.get(1).cloned());
+        }
+        addressing.write(service);
+        let mut ports = PortOperation::new(self.ports.clone(), dry_run);
+        let released_ports = update_ports(service, old_service, &mut ports)?;
+        Ok(taken.reservation(ports, released, released_ports))
+    }
+
+    fn settle(
+        &self,
+        service: &Value,
+        addressing: &mut Addressing,
+        old: Option<&Addressing>,
+    ) -> Result<(), ApiError> {
+        let mut errors = FieldErrors::default();
+        addressing.settle(old, &self.addresses.families(), &mut errors);
+        if errors.is_empty() { Ok(()) } else { Err(invalid(service, errors)) }
+    }
+
+    /// Takes an address of each family from the `from`th on.
+    async fn fill_addresses(
+        &self,
+        service: &Value,
+        addressing: &mut Addressing,
+        from: usize,
+        taken: &mut Taken,
+    ) -> Result<(), ApiError> {
+        let families = addressing.families.clone();
+        addressing
+            .cluster_ips
+            .resize(addressing.cluster_ips.len().max(families.len()), String::new());
+        for (at, family) in families.iter().enumerate().skip(from) {
+            let wanted = addressing.cluster_ips[at].clone();
+            let shown = || Value::from(addressing.cluster_ips.clone());
+            let field = path("spec").child("clusterIPs");
+            let got = if wanted.is_empty() {
+                let any = self.addresses.take_any(family, service, taken.dry_run).await;
+                any.map_err(|why| match why {
+                    NoAddress::Full => {
+                        let name = meta::field::quote(service.str_at(&["metadata", "name"]));
+                        ApiError::Internal(format!(
+                            "failed to allocate a serviceIP for Service {name}: range is full"
+                        ))
+                    }
+                    NoAddress::Other(_) => one_error(
+                        service,
+                        &field,
+                        shown(),
+                        &format!("failed to allocate IP: {why}"),
+                    ),
+                })?
+                .to_string()
+            } else {
+                let address: IpAddr = wanted.parse().map_err(|_| {
+                    let ip = meta::field::quote(&wanted);
+                    ApiError::Internal(format!("failed to parse service IP {ip}"))
+                })?;
+                self.addresses.take(address, service, taken.dry_run).await.map_err(|why| {
+                    let why = format!("failed to allocate IP {wanted}: {why}");
+                    one_error(service, &field, shown(), &why)
+                })?;
+                wanted
+            };
+            debug_assert!(family_of(&got) == family);
+            taken.addresses.push(got.clone());
+            if at == 0 {
+                addressing.cluster_ip.clone_from(&got);
+            }
+            addressing.cluster_ips[at] = got;
+        }
+        Ok(())
+    }
+
+    fn guard(&self, dry_run: bool) -> Taken {
+        Taken { supply: self.addresses.clone(), addresses: Vec::new(), dry_run }
+    }
+}
+
+/// Addresses taken so far: whatever fails later gives them back.
+struct Taken {
+    supply: Arc<Addresses>,
+    addresses: Vec<String>,
+    dry_run: bool,
+}
+
+impl Taken {
+    fn reservation(
+        mut self,
+        ports: PortOperation,
+        released: Vec<String>,
+        released_ports: Vec<u16>,
+    ) -> Reservation {
+        if self.dry_run {
+            return Reservation::default();
+        }
+        let (supply, addresses) = (self.supply.clone(), std::mem::take(&mut self.addresses));
+        let ports_supply = ports.supply();
+        // Exactly one of the two jobs runs; the ports go with the one that does.
+        let ports = Arc::new(std::sync::Mutex::new(Some(ports)));
+        let take_ports = move |ports: &std::sync::Mutex<Option<PortOperation>>| {
+            ports.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take()
+        };
+        let (kept_supply, kept_ports) = (supply.clone(), ports.clone());
+        let keep = Box::pin(async move {
+            if let Some(ports) = take_ports(&kept_ports) {
+                ports.keep();
+            }
+            ports_supply.release(released_ports);
+            kept_supply.release(&released).await;
+        });
+        let give_back = Box::pin(async move {
+            drop(take_ports(&ports));
+            supply.release(&addresses).await;
+        });
+        Reservation::new(Some(keep), Some(give_back))
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        if self.addresses.is_empty() || self.dry_run {
+            return;
+        }
+        let (supply, addresses) = (self.supply.clone(), std::mem::take(&mut self.addresses));
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move { supply.release(&addresses).await });
+        }
+    }
+}
+
+impl Reserve for ServiceAllocator {
+    fn for_create<'a>(
+        &'a self,
+        service: &'a mut Value,
+        dry_run: bool,
+    ) -> Pinned<'a, Result<Reservation, ApiError>> {
+        Box::pin(self.create(service, dry_run))
+    }
+
+    fn for_update<'a>(
+        &'a self,
+        service: &'a mut Value,
+        old: &'a Value,
+        dry_run: bool,
+    ) -> Pinned<'a, Result<Reservation, ApiError>> {
+        Box::pin(self.update(service, old, dry_run))
+    }
+
+    fn release<'a>(&'a self, service: &'a Value) -> Pinned<'a, ()> {
+        Box::pin(async move {
+            self.ports.release(all_ports(service));
+            let addressing = Addressing::of(service);
+            if !addressing.is_external_name() && !addressing.is_headless() {
+                self.addresses.release(&addressing.cluster_ips).await;
+            }
+            // Whoever makes a service of this name again must not find the old endpoints.
+            if let Some(server) = self.addresses.server.get() {
+                let endpoints = GroupVersionResource {
+                    group: "".into(),
+                    version: "v1".into(),
+                    resource: "endpoints".into(),
+                };
+                let at = |field| service.str_at(&["metadata", field]);
+                drop(server.client.delete(endpoints, at("namespace"), at("name")).await);
+            }
+        })
+    }
+}
+
+fn invalid(service: &Value, errors: FieldErrors) -> ApiError {
+    let name = service.str_at(&["metadata", "name"]).to_owned();
+    ApiError::Invalid { kind: GroupKind::new("", "Service"), name, errors }
+}
+
+fn one_error(service: &Value, field: &FieldPath, value: Value, why: &str) -> ApiError {
+    let mut errors = FieldErrors::default();
+    errors.invalid(field, value, why);
+    invalid(service, errors)
+}
+
+/// Node ports of all kinds that a service has.
+fn all_ports(service: &Value) -> Vec<u16> {
+    let mut ports = node_ports(service);
+    if needs_health_check_port(service) {
+        ports.extend(service.i64_at(&["spec", "healthCheckNodePort"]));
+    }
+    ports.into_iter().filter_map(|port| u16::try_from(port).ok()).filter(|port| *port > 0).collect()
+}
+
+fn port_field(at: usize) -> FieldPath {
+    path("spec").child("ports").index(at).child("nodePort")
+}
+
+fn no_port(why: &str) -> ApiError {
+    ApiError::Internal(format!("failed to allocate a nodePort: {why}"))
+}
+
+fn is_exposed(service: &Value) -> bool {
+    matches!(service.str_at(&["spec", "type"]), "NodePort" | "LoadBalancer")
+}
+
+/// Ports of a new service. The same port for two protocols gets one node port.
+fn create_ports(service: &mut Value, operation: &mut PortOperation) -> Result<(), ApiError> {
+    if !is_exposed(service) {
+        return Ok(());
+    }
+    let allocates = needs_node_ports(service);
+    let mut by_port: Vec<(i64, i64)> = Vec::new();
+    for at in 0..service.items_at(&["spec", "ports"]).len() {
+        let ports = service.items_at(&["spec", "ports"]);
+        let number = |port: &Value, field: &str| port.i64_at(&[field]).unwrap_or_default();
+        let (port, own) = (number(&ports[at], "port"), number(&ports[at], "nodePort"));
+        if own == 0 && !allocates {
+            continue;
+        }
+        let shared = by_port.iter().find(|(known, _)| *known == port).map(|(_, node)| *node);
+        let take = |wanted: i64, operation: &mut PortOperation| {
+            let taken = operation.allocate(wanted);
+            taken.map_err(|why| one_error(service, &port_field(at), Value::from(wanted), &why))
+        };
+        let node_port = match shared {
+            Some(shared) if own == 0 || own == shared => shared,
+            Some(_) => {
+                take(own, operation)?;
+                own
+            }
+            None => {
+                let mut same = ports.iter().filter(|other| number(other, "port") == port);
+                let wanted = same.find(|other| number(other, "nodePort") != 0);
+                let node_port = match wanted.map(|wanted| number(wanted, "nodePort")) {
+                    Some(wanted) => {
+                        take(wanted, operation)?;
+                        wanted
+                    }
+                    None => i64::from(operation.allocate_next().map_err(no_port)?),
+                };
+                by_port.push((port, node_port));
+                node_port
+            }
+        };
+        set_node_port(service, at, node_port);
+    }
+    Ok(())
+}
+
+fn set_node_port(service: &mut Value, at: usize, node_port: i64) {
+    let ports = service.at_mut(&["spec", "ports"]).and_then(Value::as_array_mut);
+    if let Some(port) = ports.and_then(|ports| ports.get_mut(at)) {
+        port.set_at(&["nodePort"], node_port);
+    }
+}
+
+/// Ports that were given before stay when a manifest without them is sent again.
+fn keep_ports(service: &mut Value, old: &Value) {
+    if needs_node_ports(old) && needs_node_ports(service) {
+        let (before, now) = (node_ports(old), node_ports(service));
+        let used: Vec<i64> = before.into_iter().filter(|port| now.contains(port)).collect();
+        for at in 0..service.items_at(&["spec", "ports"]).len() {
+            let port = &service.items_at(&["spec", "ports"])[at];
+            if port.i64_at(&["nodePort"]).unwrap_or_default() != 0 {
+                continue;
+            }
+            let name = port.str_at(&["name"]);
+            let mut known = old.items_at(&["spec", "ports"]).iter().rev();
+            let known = known.find(|known| known.str_at(&["name"]) == name);
+            let known = known.and_then(|known| known.i64_at(&["nodePort"])).unwrap_or_default();
+            if known != 0 && !used.contains(&known) {
+                set_node_port(service, at, known);
+            }
+        }
+    }
+    let health = ["spec", "healthCheckNodePort"];
+    if needs_health_check_port(old)
+        && needs_health_check_port(service)
+        && service.i64_at(&health).unwrap_or_default() == 0
+    {
+        if let Some(port) = old.i64_at(&health) {
+            service.set_at(&health, port);
+        }
+    }
+}
+
+/// Takes the ports that are new; answers those that are no longer needed.
+fn update_ports(
+    service: &mut Value,
+    old: &Value,
+    operation: &mut PortOperation,
+) -> Result<Vec<u16>, ApiError> {
+    let before = node_ports(old);
+    if is_exposed(service) {
+        let allocates = needs_node_ports(service);
+        for at in 0..service.items_at(&["spec", "ports"]).len() {
+            let own = service.items_at(&["spec", "ports"])[at].i64_at(&["nodePort"]);
+            match own.unwrap_or_default() {
+                0 if !allocates => {}
+                0 => {
+                    let next = operation.allocate_next().map_err(no_port)?;
+                    set_node_port(service, at, i64::from(next));
+                }
+                own if before.contains(&own) => {}
+                own if operation.allocated.iter().any(|taken| i64::from(*taken) == own) => {}
+                own => operation
+                    .allocate(own)
+                    .map_err(|why| one_error(service, &port_field(at), Value::from(own), &why))?,
+            }
+        }
+    }
+    if needs_health_check_port(service) && !needs_health_check_port(old) {
+        take_health_check_port(service, operation)?;
+    }
+    let kept = if is_exposed(service) { all_ports(service) } else { Vec::new() };
+    let was_exposed = is_exposed(old);
+    Ok(all_ports(old).into_iter().filter(|port| was_exposed && !kept.contains(port)).collect())
+}
+
+fn take_health_check_port(
+    service: &mut Value,
+    operation: &mut PortOperation,
+) -> Result<(), ApiError> {
+    let at = ["spec", "healthCheckNodePort"];
+    match service.i64_at(&at).unwrap_or_default() {
+        0 => {
+            let next = operation.allocate_next().map_err(|why| {
+                ApiError::Internal(format!("failed to allocate a HealthCheck NodePort 0: {why}"))
+            })?;
+            service.set_at(&at, i64::from(next));
+        }
+        wanted => operation.allocate(wanted).map_err(|why| {
+            ApiError::Internal(format!(
+                "failed to allocate requested HealthCheck NodePort {wanted}: {why}"
+            ))
+        })?,
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use meta::value;
+
+    use super::*;
+
+    fn ports(service: &Value) -> Vec<i64> {
+        node_ports(service)
+    }
+
+    #[test]
+    fn a_port_of_two_protocols_gets_one_node_port() {
+        let supply = Arc::new(NodePorts::new(30000, 30010));
+        let mut service = value!({"spec": {"type": "NodePort", "ports": [
+            {"port": 53i64, "protocol": "TCP"}, {"port": 53i64, "protocol": "UDP"},
+            {"port": 80i64, "nodePort": 30005i64}]}});
+        let mut operation = PortOperation::new(supply, false);
+        create_ports(&mut service, &mut operation).unwrap();
+        let got = ports(&service);
+        assert_eq!(got[0], got[1]);
+        assert_eq!(got[2], 30005);
+        assert_eq!(operation.allocated.len(), 2);
+    }
+
+    #[test]
+    fn ports_survive_an_update_that_does_not_name_them_and_go_with_the_type() {
+        let supply = Arc::new(NodePorts::new(30000, 30010));
+        supply.seed([30001, 30002]);
+        let old = value!({"spec": {"type": "NodePort", "ports": [
+            {"name": "a", "port": 1i64, "nodePort": 30001i64},
+            {"name": "b", "port": 2i64, "nodePort": 30002i64}]}});
+        let mut again = value!({"spec": {"type": "NodePort", "ports": [
+            {"name": "b", "port": 2i64}, {"name": "a", "port": 1i64}]}});
+        keep_ports(&mut again, &old);
+        assert_eq!(ports(&again), [30002, 30001]);
+        let mut operation = PortOperation::new(supply.clone(), false);
+        assert_eq!(update_ports(&mut again, &old, &mut operation).unwrap(), [0u16; 0]);
+        assert!(operation.allocated.is_empty());
+        let mut inner = value!({"spec": {"type": "ClusterIP", "ports": [{"port": 1i64}]}});
+        let released = update_ports(&mut inner, &old, &mut operation).unwrap();
+        assert_eq!(released, [30001, 30002]);
+    }
+}

@@ -1,0 +1,120 @@
+//! A lease that says which servers there are. Each renews its own; those of servers that are gone
+//! are taken away.
+
+use std::{sync::Arc, time::Duration};
+
+use meta::{ApiError, Value, time::Time, value};
+
+use crate::{Api, Target};
+
+pub struct IdentityLease {
+    api: Arc<dyn Api>,
+    /// `apiserver-<hash>`
+    identity: String,
+    hostname: String,
+    /// Another one after each start.
+    holder: String,
+}
+
+/// A server that has not been heard of for so long is gone.
+const LEASE_SECONDS: i64 = 3600;
+const RENEW_EVERY: Duration = Duration::from_secs(10);
+/// After so many renewals the leases of others are looked at: once an hour.
+const RENEWALS_PER_SWEEP: u32 = 360;
+const LABEL: &str = "apiserver.kubernetes.io/identity";
+
+impl IdentityLease {
+    pub fn new(api: Arc<dyn Api>, identity: String, hostname: String) -> Self {
+        let holder = format!("{identity}_{}", uuid::Uuid::new_v4());
+        Self { api, identity, hostname, holder }
+    }
+
+    fn target() -> Target {
+        Target::cluster("coordination.k8s.io", "v1", "leases").in_namespace("kube-system")
+    }
+
+    /// Says: still here.
+    pub async fn renew(&self) -> Result<(), ApiError> {
+        let named = Self::target().named(&self.identity);
+        let now = meta::time::now_micro();
+        let mut lease = match self.api.get(&named).await {
+            Ok(lease) => lease,
+            Err(ApiError::NotFound { .. }) => {
+                return self.api.create(&Self::target(), &self.lease(&now)).await.map(drop);
+            }
+            Err(error) => return Err(error),
+        };
+        lease.set_at(&["spec", "renewTime"], now);
+        lease.set_at(&["spec", "holderIdentity"], self.holder.as_str());
+        lease.set_at(&["spec", "leaseDurationSeconds"], LEASE_SECONDS);
+        self.api.update(&named, &lease).await.map(drop)
+    }
+
+    fn lease(&self, now: &str) -> Value {
+        value!({
+            "kind": "Lease",
+            "apiVersion": "coordination.k8s.io/v1",
+            "metadata": {
+                "name": (self.identity.as_str()),
+                "namespace": "kube-system",
+                "labels": {
+                    "apiserver.kubernetes.io/identity": "kube-apiserver",
+                    "kubernetes.io/hostname": (self.hostname.as_str()),
+                },
+            },
+            "spec": {
+                "holderIdentity": (self.holder.as_str()),
+                "leaseDurationSeconds": (LEASE_SECONDS),
+                "renewTime": (now),
+            },
+        })
+    }
+
+    /// Renews until the server stops.
+    pub async fn run(self) {
+        let mut renewals: u32 = 0;
+        loop {
+            if renewals.is_multiple_of(RENEWALS_PER_SWEEP) {
+                self.sweep().await;
+            }
+            tokio::time::sleep(RENEW_EVERY).await;
+            renewals = renewals.wrapping_add(1);
+            if let Err(error) = self.renew().await {
+                tracing::warn!(lease = self.identity, "cannot renew the lease yet: {error}");
+            }
+        }
+    }
+
+    async fn sweep(&self) {
+        let Ok(leases) = self.api.list(&Self::target()).await else { return };
+        let labelled =
+            |lease: &&Value| lease.str_at(&["metadata", "labels", LABEL]) == "kube-apiserver";
+        for lease in leases.iter().filter(labelled).filter(|lease| is_expired(lease, Time::now())) {
+            let named = Self::target().named(lease.str_at(&["metadata", "name"]));
+            let version = lease.str_at(&["metadata", "resourceVersion"]);
+            let options = value!({"preconditions": {"resourceVersion": (version)}});
+            // Renewed or taken away meanwhile: fine as well.
+            drop(self.api.delete(&named, &options).await);
+        }
+    }
+}
+
+fn is_expired(lease: &Value, now: Time) -> bool {
+    let Ok(renewed) = Time::parse(lease.str_at(&["spec", "renewTime"])) else { return true };
+    let Some(seconds) = lease.i64_at(&["spec", "leaseDurationSeconds"]) else { return true };
+    now.unix_seconds() > renewed.unix_seconds().saturating_add(seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_expires_when_nobody_renews_it() {
+        let lease = value!({"spec": {"renewTime": "2026-01-01T00:00:00.000000Z", "leaseDurationSeconds": 60i64}});
+        let at = |text| Time::parse(text).unwrap();
+        assert!(!is_expired(&lease, at("2026-01-01T00:01:00Z")));
+        assert!(is_expired(&lease, at("2026-01-01T00:01:01Z")));
+        assert!(is_expired(&value!({}), at("2026-01-01T00:00:00Z")));
+    }
+}

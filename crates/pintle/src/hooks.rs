@@ -1,0 +1,334 @@
+//! Post-start hooks: what a server makes by itself, each with its health check, and the loops that go
+//! on from there. Everything that can is made at the same time, so that writes share their fsyncs.
+
+use std::sync::Arc;
+
+use aggregator::local_api_service;
+use controllers::{
+    Api as _, IdentityLease, NamespaceController, Target, config_map, ensure,
+    kubernetes_endpoint_slice, kubernetes_endpoints, kubernetes_service, namespace,
+    priority_classes, reconcile, service_cidr,
+};
+use futures_util::future::{try_join, try_join_all};
+use meta::{ApiError, Str, Value, value};
+use registry::Kind;
+use serve::{
+    health::{Check, Hook},
+    lifecycle::Lifecycle,
+    pki::Pki,
+};
+use sha2::{Digest as _, Sha256};
+
+use crate::{
+    in_process::{Api, NamespaceWake},
+    options::Options,
+    run::{REGISTRATION_GROUP, Servers},
+};
+
+/// The hooks that are built, under kube-apiserver's names.
+#[derive(Default)]
+pub(crate) struct Hooks {
+    system_namespaces: Hook,
+    authentication_info: Hook,
+    identity_lease: Hook,
+    identity_lease_collector: Hook,
+    token_tracking: Hook,
+    service_repair: Hook,
+    priority_classes: Hook,
+    bootstrap: Hook,
+    service_cidr: Hook,
+    autoregistration: Hook,
+}
+
+impl Hooks {
+    /// The health checks, in the order in which they are shown. kube-apiserver has more, for what is
+    /// not built here yet.
+    pub(crate) fn checks(&self, kinds: &[Arc<Kind>], lifecycle: &Arc<Lifecycle>) -> Vec<Check> {
+        let stopping = lifecycle.clone();
+        let registered = self.autoregistration.clone();
+        let custom: Vec<_> =
+            kinds.iter().filter(|kind| kind.gvk().group == apiextensions::GROUP).cloned().collect();
+        vec![
+            Check::new("ping", || Ok(())),
+            Check::new("log", || Ok(())),
+            Check::new("informer-sync", filled(kinds.to_vec())).ready_only(),
+            Check::new("poststarthook/crd-informer-synced", filled(custom)),
+            self.system_namespaces.check("start-system-namespaces-controller"),
+            self.authentication_info.check("start-cluster-authentication-info-controller"),
+            self.identity_lease.check("start-kube-apiserver-identity-lease-controller"),
+            self.identity_lease_collector
+                .check("start-kube-apiserver-identity-lease-garbage-collector"),
+            Check::new("poststarthook/storage-readiness", filled(kinds.to_vec())),
+            self.token_tracking.check("start-legacy-token-tracking-controller"),
+            self.service_repair.check("start-service-ip-repair-controllers"),
+            self.priority_classes.check("scheduling/bootstrap-system-priority-classes"),
+            self.bootstrap.check("bootstrap-controller"),
+            self.service_cidr.check("start-kubernetes-service-cidr-controller"),
+            self.autoregistration.check("kube-apiserver-autoregistration"),
+            Check { name: "autoregister-completion".to_owned(), ..registered.check("") },
+            Check::new("shutdown", move || {
+                if stopping.shutdown_initiated.is_fired() {
+                    Err("process is shutting down".to_owned())
+                } else {
+                    Ok(())
+                }
+            })
+            .ready_only(),
+        ]
+    }
+
+    /// Makes what is missing and starts the loops. `port` is where the server listens.
+    pub(crate) async fn start(
+        &self,
+        options: &Options,
+        servers: &Servers,
+        pki: &Pki,
+        port: u16,
+    ) -> Result<(), String> {
+        let api = Arc::new(Api { local: servers.local(), kinds: servers.kinds.clone() });
+        let start = Start { api: api.clone(), options, servers, pki, port };
+        start.all(self).await.map_err(|error| format!("cannot make the first objects: {error}"))?;
+
+        let namespaces = servers.kinds.iter().find(|kind| kind.gvk().kind == "Namespace");
+        let wake = NamespaceWake::new(namespaces);
+        tokio::spawn(NamespaceController { api }.run(wake));
+        Ok(())
+    }
+}
+
+/// All caches have read what there is.
+fn filled(kinds: Vec<Arc<Kind>>) -> impl Fn() -> Result<(), String> + Send + Sync {
+    move || {
+        let mut storages = kinds.iter().filter_map(|kind| kind.storage.as_ref());
+        match storages.find(|storage| !storage.cache.is_ready()) {
+            None => Ok(()),
+            Some(storage) => Err(format!("{} is being read", storage.prefix)),
+        }
+    }
+}
+
+/// One start.
+struct Start<'a> {
+    api: Arc<Api>,
+    options: &'a Options,
+    servers: &'a Servers,
+    pki: &'a Pki,
+    port: u16,
+}
+
+impl Start<'_> {
+    async fn all(&self, hooks: &Hooks) -> Result<(), ApiError> {
+        let in_namespaces = async {
+            self.system_namespaces().await?;
+            hooks.system_namespaces.done();
+            let authentication_info = async {
+                self.authentication_info().await?;
+                hooks.authentication_info.done();
+                Ok::<(), ApiError>(())
+            };
+            let tracking = async {
+                self.token_tracking().await?;
+                hooks.token_tracking.done();
+                Ok::<(), ApiError>(())
+            };
+            let lease = async {
+                self.identity_lease().await?;
+                hooks.identity_lease.done();
+                hooks.identity_lease_collector.done();
+                Ok::<(), ApiError>(())
+            };
+            let bootstrap = async {
+                self.servers.wiring.repair(&self.servers.kinds).await?;
+                hooks.service_repair.done();
+                self.kubernetes_service().await?;
+                hooks.bootstrap.done();
+                Ok::<(), ApiError>(())
+            };
+            try_join(try_join(authentication_info, tracking), try_join(lease, bootstrap)).await?;
+            Ok::<(), ApiError>(())
+        };
+        let cluster_wide = async {
+            let classes = async {
+                self.priority_classes().await?;
+                hooks.priority_classes.done();
+                Ok::<(), ApiError>(())
+            };
+            let cidr = async {
+                self.service_cidr().await?;
+                hooks.service_cidr.done();
+                Ok::<(), ApiError>(())
+            };
+            let registration = async {
+                self.register().await?;
+                hooks.autoregistration.done();
+                Ok::<(), ApiError>(())
+            };
+            try_join(try_join(classes, cidr), registration).await?;
+            Ok::<(), ApiError>(())
+        };
+        try_join(in_namespaces, cluster_wide).await?;
+        Ok(())
+    }
+
+    async fn system_namespaces(&self) -> Result<(), ApiError> {
+        let target = Target::cluster("", "v1", "namespaces");
+        let objects = controllers::SYSTEM_NAMESPACES.map(namespace);
+        try_join_all(objects.iter().map(|object| ensure(&*self.api, &target, object))).await?;
+        Ok(())
+    }
+
+    async fn priority_classes(&self) -> Result<(), ApiError> {
+        let target = Target::cluster("scheduling.k8s.io", "v1", "priorityclasses");
+        let classes = priority_classes();
+        self.served(&target, classes.iter().map(|class| ensure(&*self.api, &target, class))).await
+    }
+
+    /// Runs makers of a resource; where it is not served there is nothing to make.
+    async fn served<T>(
+        &self,
+        target: &Target,
+        makers: impl Iterator<Item = impl Future<Output = Result<T, ApiError>>>,
+    ) -> Result<(), ApiError> {
+        let kinds = &self.servers.kinds;
+        if kinds.iter().any(|kind| kind.facts.group_version_resource() == target.gvr) {
+            try_join_all(makers).await?;
+        }
+        Ok(())
+    }
+
+    async fn service_cidr(&self) -> Result<(), ApiError> {
+        let target = Target::cluster("networking.k8s.io", "v1", "servicecidrs");
+        let ranges = self.options.service_cluster_ip_ranges.iter();
+        let ranges: Vec<String> = ranges.map(ToString::to_string).collect();
+        let object = service_cidr(&ranges);
+        let make = async {
+            let mut found = ensure(&*self.api, &target, &object).await?;
+            if found.items_at(&["status", "conditions"]).is_empty() {
+                found.set_at(
+                    &["status"],
+                    value!({"conditions": [{
+                        "type": "Ready",
+                        "status": "True",
+                        "reason": "",
+                        "message": "Kubernetes default Service CIDR is ready",
+                        "lastTransitionTime": (meta::time::now()),
+                    }]}),
+                );
+                let named = Target { subresource: "status", ..target.clone().named("kubernetes") };
+                self.api.update(&named, &found).await?;
+            }
+            Ok(())
+        };
+        self.served(&target, std::iter::once(make)).await
+    }
+
+    /// Service `default/kubernetes` and this server behind it.
+    async fn kubernetes_service(&self) -> Result<(), ApiError> {
+        let services = Target::cluster("", "v1", "services").in_namespace("default");
+        let service = kubernetes_service(self.options.kubernetes_service_ip, self.port);
+        reconcile(&*self.api, &services, &service, &[&["spec", "ports"], &["spec", "type"]])
+            .await?;
+        let advertised = self.options.advertise_address;
+        // Endpoints that everybody would take for himself are worse than none.
+        if advertised.is_loopback() || advertised.is_unspecified() {
+            return Ok(());
+        }
+        let endpoints = Target::cluster("", "v1", "endpoints").in_namespace("default");
+        let slices = Target::cluster("discovery.k8s.io", "v1", "endpointslices");
+        let slices = slices.in_namespace("default");
+        let (one, many) = (
+            kubernetes_endpoints(advertised, self.port),
+            kubernetes_endpoint_slice(advertised, self.port),
+        );
+        try_join(
+            reconcile(&*self.api, &endpoints, &one, &[&["subsets"]]),
+            reconcile(&*self.api, &slices, &many, &[&["endpoints"], &["ports"]]),
+        )
+        .await?;
+        Ok(())
+    }
+
+    /// What servers behind the aggregator need to know whom to trust.
+    async fn authentication_info(&self) -> Result<(), ApiError> {
+        let target = Target::cluster("", "v1", "configmaps").in_namespace("kube-system");
+        let file = self.options.client_ca_file.as_ref().unwrap_or(&self.pki.ca_cert);
+        let client_ca = std::fs::read_to_string(file)
+            .map_err(|error| ApiError::internal(format!("{}: {error}", file.display())))?;
+        let object =
+            config_map("extension-apiserver-authentication", &[("client-ca-file", client_ca)]);
+        reconcile(&*self.api, &target, &object, &[&["data", "client-ca-file"]]).await
+    }
+
+    /// Since when uses of long-lived service account tokens are written down.
+    async fn token_tracking(&self) -> Result<(), ApiError> {
+        let target = Target::cluster("", "v1", "configmaps").in_namespace("kube-system");
+        let today = meta::time::now();
+        let today = today.split('T').next().unwrap_or_default().to_owned();
+        let name = "kube-apiserver-legacy-service-account-token-tracking";
+        ensure(&*self.api, &target, &config_map(name, &[("since", today)])).await.map(drop)
+    }
+
+    async fn identity_lease(&self) -> Result<(), ApiError> {
+        let hostname = serve::pki::hostname().unwrap_or_else(|| "localhost".to_owned());
+        let lease = IdentityLease::new(self.api.clone(), identity(&hostname), hostname);
+        lease.renew().await?;
+        tokio::spawn(lease.run());
+        Ok(())
+    }
+
+    /// An APIService for each group-version, which says that it is available.
+    async fn register(&self) -> Result<(), ApiError> {
+        let target = Target::cluster(REGISTRATION_GROUP, "v1", "apiservices");
+        let served = self.servers.served();
+        let local: Vec<Value> = served
+            .iter()
+            .filter(|served| served.group_version.group != Str::new_static(REGISTRATION_GROUP))
+            .map(local_api_service)
+            .collect();
+        try_join_all(local.iter().map(|object| self.register_one(&target, object))).await?;
+        Ok(())
+    }
+
+    async fn register_one(&self, target: &Target, object: &Value) -> Result<(), ApiError> {
+        let mut current = ensure(&*self.api, target, object).await?;
+        if current.items_at(&["status", "conditions"]).is_empty() {
+            let named = target.clone().named(object.str_at(&["metadata", "name"]));
+            if let Some(status) = object.get("status") {
+                current.set_at(&["status"], status.clone());
+            }
+            self.api.update(&Target { subresource: "status", ..named }, &current).await?;
+        }
+        Ok(())
+    }
+}
+
+/// What a server on this machine is called: `apiserver-` and the machine's name, hashed.
+fn identity(hostname: &str) -> String {
+    const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+    let hash = Sha256::digest(hostname.as_bytes());
+    let mut text = "apiserver-".to_owned();
+    let (mut bits, mut held) = (0u32, 0u32);
+    for byte in &hash[..16] {
+        held = (held << 8) | u32::from(*byte);
+        bits += 8;
+        while bits >= 5 {
+            bits -= 5;
+            text.push(char::from(ALPHABET[(held >> bits) as usize & 31]));
+        }
+    }
+    if bits > 0 {
+        text.push(char::from(ALPHABET[(held << (5 - bits)) as usize & 31]));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_named_after_its_machine() {
+        // The first 16 bytes of the SHA-256 of "localhost", in base32.
+        assert_eq!(identity("localhost"), "apiserver-jgla3zmib2ggq5buc4hwi5talm");
+    }
+}
