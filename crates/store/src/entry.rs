@@ -103,6 +103,8 @@ pub fn label_bits<'a>(labels: impl IntoIterator<Item = (&'a str, &'a str)>) -> u
         let hash = bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
+        // Its high bits hardly see the last characters; this mixes them in.
+        let hash = (hash ^ hash >> 32).wrapping_mul(0xff51_afd7_ed55_8ccd);
         bits | 1 << (hash >> 58) | 1 << (hash >> 52 & 63)
     })
 }
