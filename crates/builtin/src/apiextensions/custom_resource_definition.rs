@@ -1,7 +1,7 @@
 //! Custom resource definitions.
 
 use meta::{Map, Value};
-use registry::Strategy;
+use registry::{Strategy, WriteContext};
 
 use crate::fill::{Fill, default_service_reference, is_empty};
 
@@ -20,14 +20,23 @@ impl Strategy for CustomResourceDefinition {
         } else {
             spec.part("conversion").insert("strategy", "None");
         }
-        // Objects may be stored in it from now on.
-        let stored = spec.each("versions").find_map(|version| {
-            let is_stored = version.get("storage").and_then(Value::as_bool) == Some(true);
-            version.get("name").filter(|_| is_stored).cloned()
-        });
-        if let Some(stored) = stored {
-            definition.part("status").fill_empty("storedVersions", vec![stored]);
-        }
+        default_stored_versions(definition);
+    }
+
+    fn prepare_for_create(&self, definition: &mut Value, _cx: &WriteContext<'_>) {
+        default_stored_versions(definition.object_at_mut(&[]));
+    }
+}
+
+/// Objects may be stored in the version that is marked so from now on.
+fn default_stored_versions(definition: &mut Map) {
+    let spec = definition.part("spec");
+    let stored = spec.each("versions").find_map(|version| {
+        let is_stored = version.get("storage").and_then(Value::as_bool) == Some(true);
+        version.get("name").filter(|_| is_stored).cloned()
+    });
+    if let Some(stored) = stored {
+        definition.part("status").fill_empty("storedVersions", vec![stored]);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Persistent volumes.
 
-use meta::Value;
-use registry::{Cell, Column, Strategy};
+use meta::{Value, value};
+use registry::{Cell, Column, Strategy, WriteContext};
 
 use super::volume_format::{access_modes, class, phase};
 use crate::core::pod_spec::default_host_path;
@@ -19,6 +19,12 @@ impl Strategy for PersistentVolume {
         spec.fill("volumeMode", "Filesystem");
         default_host_path(spec);
         round_resources(spec, &["capacity"]);
+    }
+
+    fn prepare_for_create(&self, volume: &mut Value, cx: &WriteContext<'_>) {
+        let since = cx.now.to_rfc3339();
+        let status = value!({"phase": "Pending", "lastPhaseTransitionTime": (since)});
+        volume.set_at(&["status"], status);
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -1,7 +1,7 @@
 //! Persistent volume claims. What the volume offers is shown once there is a volume.
 
-use meta::{FieldErrors, Map, Value, time::Time};
-use registry::{Cell, Column, Strategy};
+use meta::{FieldErrors, Map, Value, time::Time, value};
+use registry::{Cell, Column, Strategy, WriteContext};
 
 use super::volume_format::{access_modes, class, phase};
 use crate::fill::{Fill, round_resources};
@@ -13,6 +13,10 @@ pub(crate) struct PersistentVolumeClaim;
 impl Strategy for PersistentVolumeClaim {
     fn default(&self, claim: &mut Value) {
         default_claim(claim.object_at_mut(&[]));
+    }
+
+    fn prepare_for_create(&self, claim: &mut Value, _cx: &WriteContext<'_>) {
+        claim.set_at(&["status"], value!({"phase": "Pending"}));
     }
 
     fn validate(&self, claim: &Value, errors: &mut FieldErrors) {

@@ -48,3 +48,34 @@ pub(super) fn default_taint(taint: &mut Map) {
         taint.insert("timeAdded", time::now());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use meta::{time::Time, value};
+
+    use super::*;
+
+    #[test]
+    fn a_taint_counts_from_now_unless_it_says_since_when() {
+        let mut device = value!({"taints": [{"key": "a"}, {"timeAdded": "2026-01-02T03:04:05Z"}]});
+        let before = Time::now().unix_seconds();
+        default_device(device.object_at_mut(&[]));
+        let added =
+            |at: usize| Time::parse(device.items_at(&["taints"])[at].str_at(&["timeAdded"]));
+        let added = [added(0), added(1)].map(|time| time.expect("a time").unix_seconds());
+        assert!((before..before + 60).contains(&added[0]), "{added:?} is not after {before}");
+        assert_eq!(added[1], 1_767_323_045);
+    }
+
+    #[test]
+    fn what_a_device_takes_of_its_node_counts_once() {
+        let mut old = value!({"basic": {"nodeAllocatableResourceMappings": {
+            "cpu": {}, "memory": {"allocationMultiplier": "2"}
+        }}});
+        default_device(old.object_at_mut(&[]));
+        let expected = value!({"basic": {"nodeAllocatableResourceMappings": {
+            "cpu": {"allocationMultiplier": "1"}, "memory": {"allocationMultiplier": "2"}
+        }}});
+        assert_eq!(old, expected);
+    }
+}
