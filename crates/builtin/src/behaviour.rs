@@ -15,6 +15,9 @@ pub(crate) fn of(group: &str, kind: &str) -> Behaviour {
     if is_in(&CREATED_BY_PUT) {
         behaviour.create_on_update = true;
     }
+    if name == "/Node" {
+        behaviour.status_on_create = true;
+    }
     if is_in(&RETURNED_BY_DELETE) {
         behaviour.returns_deleted_object = true;
     }

@@ -84,11 +84,11 @@ impl<'a> Plan<'a> {
             return Self { facts, stored: None, conversion: None };
         };
         let gvk = storage.version.with_kind(&facts.kind.kind);
-        // CRDs are stored by kube-apiserver in a version that is not served any more; here they
-        // are stored as they are served.
+        // CRDs are stored by kube-apiserver in a version that is not served any more and has another
+        // shape; here they are stored as they are served.
         let (gvk, ty) = match definitions.type_of(&gvk) {
-            Some(ty) => (gvk, ty),
-            None => (facts.kind.clone(), facts.type_id),
+            Some(ty) if gvk.group != "apiextensions.k8s.io" => (gvk, ty),
+            _ => (facts.kind.clone(), facts.type_id),
         };
         let conversion = convert::between(&facts.kind, &gvk);
         Self { facts, stored: Some(Stored { prefix: storage.prefix.clone(), gvk, ty }), conversion }

@@ -132,7 +132,7 @@ async fn finish_create(
 fn prepare(kind: &Kind, object: &mut Value, cx: &WriteContext<'_>) -> Result<(), ApiError> {
     // What admission has added may want defaults too.
     kind.apply_defaults(object);
-    if kind.has_status() {
+    if kind.has_status() && !kind.behaviour.status_on_create {
         object.remove_at(&["status"]);
     }
     object_meta::count_generation(object, None, kind.behaviour.generation);

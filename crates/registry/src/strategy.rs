@@ -97,6 +97,8 @@ pub struct Behaviour {
     pub create_on_update: bool,
     /// The fields whose change raises `metadata.generation` (mostly `spec`); none: no generation.
     pub generation: &'static [&'static str],
+    /// A client that creates an object may give its status too (nodes register with theirs).
+    pub status_on_create: bool,
     /// Whether a finished delete answers with the object instead of a `Status`.
     pub returns_deleted_object: bool,
 }
@@ -108,6 +110,7 @@ impl Default for Behaviour {
             unconditional_update: true,
             create_on_update: false,
             generation: &[],
+            status_on_create: false,
             returns_deleted_object: false,
         }
     }
