@@ -5,15 +5,22 @@
 
 mod cron;
 mod cursor;
+pub(crate) mod data;
 mod duration;
+pub(crate) mod endpoints;
+pub(crate) mod event;
 mod ip;
 pub(crate) mod jobs;
 mod names;
+pub(crate) mod node;
+pub(crate) mod persistent_volume;
 pub(crate) mod persistent_volume_claim;
 pub(crate) mod pod;
 mod pod_spec;
 mod pod_status;
 pub(crate) mod pod_template;
+pub(crate) mod quota;
+pub(crate) mod service;
 #[cfg(test)]
 mod tests;
 mod time_zones;

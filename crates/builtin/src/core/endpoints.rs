@@ -1,10 +1,11 @@
 //! Endpoints: the addresses behind a service.
 
-use meta::Value;
+use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
 use crate::fill::Fill;
 use crate::format::{NONE, SHOWN_MAX, with_more};
+use crate::validation::endpoints;
 
 pub(crate) struct Endpoints;
 
@@ -15,6 +16,14 @@ impl Strategy for Endpoints {
                 port.fill_empty("protocol", "TCP");
             }
         }
+    }
+
+    fn validate(&self, endpoints: &Value, errors: &mut FieldErrors) {
+        endpoints::endpoints(endpoints, errors);
+    }
+
+    fn validate_update(&self, endpoints: &Value, old: &Value, errors: &mut FieldErrors) {
+        endpoints::endpoints_update(endpoints, old, errors);
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -1,9 +1,10 @@
 //! Limit ranges.
 
-use meta::{Map, Value};
+use meta::{FieldErrors, Map, Value};
 use registry::Strategy;
 
 use crate::fill::{Fill, fill_resources, round_resources};
+use crate::validation::quota;
 
 pub(crate) struct LimitRange;
 
@@ -18,6 +19,10 @@ impl Strategy for LimitRange {
                 &["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"],
             );
         }
+    }
+
+    fn validate(&self, range: &Value, errors: &mut FieldErrors) {
+        quota::limit_range(range, errors);
     }
 }
 

@@ -1,7 +1,8 @@
 //! Namespaces: a label with their own name, a phase, and a finalizer under `spec` that holds them
 //! until they are empty.
 
-use meta::{Value, value};
+use crate::validation::node;
+use meta::{FieldErrors, Value, value};
 use registry::{Cell, Column, Strategy, WriteContext, keep_all_but_status};
 
 pub(crate) struct Namespace;
@@ -56,6 +57,22 @@ impl Strategy for Namespace {
 
     fn begin_deletion(&self, namespace: &mut Value) {
         namespace.set_at(&["status", "phase"], "Terminating");
+    }
+
+    fn validate(&self, namespace: &Value, errors: &mut FieldErrors) {
+        node::namespace(namespace, errors);
+    }
+
+    fn validate_update(&self, _namespace: &Value, _old: &Value, _errors: &mut FieldErrors) {}
+
+    fn validate_subresource(
+        &self,
+        subresource: &str,
+        namespace: &Value,
+        _old: &Value,
+        errors: &mut FieldErrors,
+    ) {
+        node::namespace_subresource(subresource, namespace, errors);
     }
 
     fn columns(&self) -> Vec<Column> {

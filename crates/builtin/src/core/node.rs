@@ -1,10 +1,11 @@
 //! Nodes.
 
-use meta::{Map, Value};
+use meta::{FieldErrors, Map, Value};
 use registry::{Cell, Column, Strategy};
 
 use crate::fill::{Fill, is_empty, round_resources};
 use crate::format::{NONE, UNKNOWN, filled_or, text};
+use crate::validation::node;
 
 pub(crate) struct Node;
 
@@ -18,6 +19,14 @@ impl Strategy for Node {
             }
             round_resources(status, &["capacity", "allocatable"]);
         }
+    }
+
+    fn validate(&self, node: &Value, errors: &mut FieldErrors) {
+        node::node(node, errors);
+    }
+
+    fn validate_update(&self, node: &Value, old: &Value, errors: &mut FieldErrors) {
+        node::node_update(node, old, errors);
     }
 
     fn columns(&self) -> Vec<Column> {

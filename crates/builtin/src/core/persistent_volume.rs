@@ -1,12 +1,13 @@
 //! Persistent volumes.
 
-use meta::{Value, value};
+use meta::{FieldErrors, Value, value};
 use registry::{Cell, Column, Strategy, WriteContext};
 
 use super::volume_format::{access_modes, class, phase};
 use crate::core::pod_spec::default_host_path;
 use crate::fill::{Fill, round_resources};
 use crate::format::{UNSET, quantity, text, text_or};
+use crate::validation::persistent_volume;
 
 pub(crate) struct PersistentVolume;
 
@@ -25,6 +26,14 @@ impl Strategy for PersistentVolume {
         let since = cx.now.to_rfc3339();
         let status = value!({"phase": "Pending", "lastPhaseTransitionTime": (since)});
         volume.set_at(&["status"], status);
+    }
+
+    fn validate(&self, volume: &Value, errors: &mut FieldErrors) {
+        persistent_volume::validate(volume, errors);
+    }
+
+    fn validate_update(&self, volume: &Value, old: &Value, errors: &mut FieldErrors) {
+        persistent_volume::validate_update(volume, old, errors);
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -17,6 +17,11 @@ impl Strategy for PersistentVolumeClaim {
 
     fn prepare_for_create(&self, claim: &mut Value, _cx: &WriteContext<'_>) {
         claim.set_at(&["status"], value!({"phase": "Pending"}));
+        settle_data_source(claim, None);
+    }
+
+    fn prepare_for_update(&self, claim: &mut Value, old: &Value, _cx: &WriteContext<'_>) {
+        settle_data_source(claim, Some(old));
     }
 
     fn validate(&self, claim: &Value, errors: &mut FieldErrors) {
@@ -42,6 +47,31 @@ impl Strategy for PersistentVolumeClaim {
             Column::new("VolumeMode", |claim, _| text_or(claim, &["spec", "volumeMode"], UNSET))
                 .wide(),
         ]
+    }
+}
+
+/// `dataSource` and `dataSourceRef` say the same, for clients that know only one of them. What the
+/// older one could never hold is dropped, as it always was.
+fn settle_data_source(claim: &mut Value, old: Option<&Value>) {
+    let (source, reference) = (["spec", "dataSource"], ["spec", "dataSourceRef"]);
+    let is_old_kind = matches!(
+        (
+            claim.str_at(&["spec", "dataSource", "apiGroup"]),
+            claim.str_at(&["spec", "dataSource", "kind"])
+        ),
+        ("", "PersistentVolumeClaim") | ("snapshot.storage.k8s.io", "VolumeSnapshot")
+    );
+    let had_one = old.is_some_and(|old| old.at(&source).is_some());
+    if !had_one && !is_old_kind && claim.at(&reference).is_none() {
+        claim.remove_at(&source);
+    }
+    match (claim.at(&source).cloned(), claim.at(&reference).cloned()) {
+        (Some(given), None) => claim.set_at(&reference, given),
+        (None, Some(mut given)) if given.str_at(&["namespace"]).is_empty() => {
+            given.remove_at(&["namespace"]);
+            claim.set_at(&source, given);
+        }
+        _ => {}
     }
 }
 

@@ -1,10 +1,11 @@
 //! Resource quotas: what is used of what is allowed.
 
-use meta::{Map, Value};
+use meta::{FieldErrors, Map, Value};
 use registry::{Column, Strategy};
 
 use crate::fill::{Fill, round_resources};
 use crate::format::quantity;
+use crate::validation::quota;
 
 pub(crate) struct ResourceQuota;
 
@@ -16,6 +17,14 @@ impl Strategy for ResourceQuota {
                 round_resources(part, &["hard", "used"]);
             }
         }
+    }
+
+    fn validate(&self, quota: &Value, errors: &mut FieldErrors) {
+        quota::resource_quota(quota, errors);
+    }
+
+    fn validate_update(&self, quota: &Value, old: &Value, errors: &mut FieldErrors) {
+        quota::resource_quota_update(quota, old, errors);
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -1,11 +1,12 @@
 //! Secrets.
 
 use base64::{Engine, prelude::BASE64_STANDARD as STANDARD};
-use meta::Value;
+use meta::{FieldErrors, Value};
 use registry::{Cell, Column, Strategy};
 
 use crate::fill::Fill;
 use crate::format::{keys, text};
+use crate::validation::data;
 
 pub(crate) struct Secret;
 
@@ -20,6 +21,14 @@ impl Strategy for Secret {
                 secret.part("data").insert(key, text);
             }
         }
+    }
+
+    fn validate(&self, secret: &Value, errors: &mut FieldErrors) {
+        data::secret(secret, errors);
+    }
+
+    fn validate_update(&self, secret: &Value, old: &Value, errors: &mut FieldErrors) {
+        data::secret_update(secret, old, errors);
     }
 
     fn columns(&self) -> Vec<Column> {

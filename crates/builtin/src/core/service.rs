@@ -13,6 +13,7 @@ use registry::{Column, Strategy, WriteContext};
 
 use self::defaults::default_service;
 use crate::format::{NONE, UNKNOWN, joined, labels, load_balancer, text};
+use crate::validation::service;
 
 use self::{
     families::{Addressing, validate_change},
@@ -30,9 +31,13 @@ impl Strategy for Service {
         drop_by_type(service, old);
     }
 
+    fn validate(&self, service: &Value, errors: &mut FieldErrors) {
+        service::validate(service, errors);
+    }
+
     fn validate_update(&self, service: &Value, old: &Value, errors: &mut FieldErrors) {
         validate_change(&Addressing::of(service), &Addressing::of(old), errors);
-        self.validate(service, errors);
+        service::validate_update(service, old, errors);
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -1,10 +1,11 @@
 //! Endpoint slices.
 
-use meta::Value;
+use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
 use crate::fill::Fill;
 use crate::format::{SHOWN_MAX, UNSET, text, with_more};
+use crate::validation::endpoints;
 
 pub(crate) struct EndpointSlice;
 
@@ -14,6 +15,14 @@ impl Strategy for EndpointSlice {
             port.fill("name", "");
             port.fill("protocol", "TCP");
         }
+    }
+
+    fn validate(&self, slice: &Value, errors: &mut FieldErrors) {
+        endpoints::slice(slice, errors);
+    }
+
+    fn validate_update(&self, slice: &Value, old: &Value, errors: &mut FieldErrors) {
+        endpoints::slice_update(slice, old, errors);
     }
 
     fn columns(&self) -> Vec<Column> {

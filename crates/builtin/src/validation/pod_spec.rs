@@ -25,9 +25,8 @@ pub(crate) use self::{
     containers::image_whitespace,
     probes::port,
     resources::{
-        basic_resource, compare_quantities, container_resource_name, is_integer_resource,
-        is_native_resource, is_quota_huge_page, positive_quantity, quantity, quantity_value,
-        resource_name,
+        allows_overcommit, basic_resource, compare_quantities, container_resource_name,
+        is_quota_huge_page, positive_quantity, quantity, quantity_value, resource_name,
     },
     scheduling::{added_tolerations_only, removed_gates_only},
     volume_sources::relative_path,

@@ -170,7 +170,7 @@ pub(crate) fn is_quota_huge_page(name: &str) -> bool {
     is_huge_page(name) || name.starts_with("requests.hugepages-")
 }
 
-fn allows_overcommit(name: &str) -> bool {
+pub(crate) fn allows_overcommit(name: &str) -> bool {
     is_native_resource(name) && !is_huge_page(name)
 }
 

@@ -97,7 +97,7 @@ pub(crate) fn nfs(source: &Field<'_>, errors: &mut FieldErrors) {
     }
 }
 
-pub(super) fn iscsi(source: &Field<'_>, errors: &mut FieldErrors) {
+pub(crate) fn iscsi(source: &Field<'_>, errors: &mut FieldErrors) {
     source.get("targetPortal").require(errors);
     if source.get("iqn").require(errors) {
         initiator(&source.get("iqn"), errors);

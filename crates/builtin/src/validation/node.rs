@@ -1,0 +1,153 @@
+//! Nodes and namespaces.
+
+use std::collections::BTreeSet;
+
+use meta::{
+    FieldErrors, Value,
+    field::FieldReason,
+    names::{is_label_value, is_qualified_name, validate_finalizer_name},
+};
+
+use super::{
+    cursor::Field,
+    ip::{legacy_cidr, parse_cidr},
+    pod_spec::{quantity_value, taint_effect},
+};
+
+pub(crate) fn node(object: &Value, errors: &mut FieldErrors) {
+    let root = Field::root(object);
+    // Compat: upstream looks for taints under `metadata`.
+    taints(&root, errors);
+    resources(&root, errors);
+    let spec = root.get("spec");
+    let ranges = spec.get("podCIDRs");
+    for range in ranges.items() {
+        legacy_cidr(&range, &[], errors);
+    }
+    if ranges.len() > 1 {
+        let families: BTreeSet<bool> = ranges
+            .items()
+            .filter_map(|range| parse_cidr(range.str()))
+            .map(|range| range.address.is_ipv4())
+            .collect();
+        if families.len() != 2 || ranges.len() > 2 {
+            ranges.invalid(errors, "may specify no more than one CIDR for each IP family");
+        }
+    }
+}
+
+pub(crate) fn node_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
+    let (root, old_root) = (Field::root(object), Field::root(old));
+    resources(&root, errors);
+    let status = root.get("status");
+    let addresses = object.items_at(&["status", "addresses"]);
+    for (at, address) in status.get("addresses").items().enumerate() {
+        let value = &addresses[at];
+        if addresses[..at].contains(value) {
+            let text = |name: &str| meta::json::to_string(&value.str_at(&[name]).into());
+            let message = format!(
+                "Duplicate value: {{\"Type\":{},\"Address\":{}}}",
+                text("type"),
+                text("address")
+            );
+            errors.push(FieldReason::Duplicate, address.path(), message);
+        }
+    }
+    let spec = root.get("spec");
+    let before = old.items_at(&["spec", "podCIDRs"]);
+    if !before.is_empty() && object.items_at(&["spec", "podCIDRs"]) != before {
+        let why = "node updates may not change podCIDR except from \"\" to valid";
+        spec.get("podCIDRs").forbidden(errors, why);
+    }
+    let provider = old_root.str_at(&["spec", "providerID"]);
+    if !provider.is_empty() && provider != spec.str_at(&["providerID"]) {
+        let why = "node updates may not change providerID except from \"\" to valid";
+        spec.get("providerID").forbidden(errors, why);
+    }
+    taints(&root, errors);
+}
+
+fn taints(node: &Field<'_>, errors: &mut FieldErrors) {
+    let metadata = node.get("metadata");
+    let taints = metadata.get("taints").with(node.value_at(&["spec", "taints"]));
+    let mut seen = BTreeSet::new();
+    for taint in taints.items() {
+        taint.get("key").rule(errors, is_qualified_name);
+        let value = taint.get("value");
+        let wrong = is_label_value(value.str());
+        if !wrong.is_empty() {
+            value.invalid(errors, &wrong.join(";"));
+        }
+        let effect = taint.get("effect");
+        if effect.is_empty() {
+            effect.required(errors, "");
+        } else {
+            taint_effect(&effect, errors);
+        }
+        let (key, effect) = (taint.str_at(&["key"]), taint.str_at(&["effect"]));
+        if !seen.insert((key.to_owned(), effect.to_owned())) {
+            let text = |name: &str| meta::json::to_string(&taint.str_at(&[name]).into());
+            let added = taint.value_at(&["timeAdded"]);
+            let message = format!(
+                "Duplicate value: {{\"Key\":{},\"Value\":{},\"Effect\":{},\"TimeAdded\":{}}}: \
+                 taints must be unique by key and effect pair",
+                text("key"),
+                text("value"),
+                text("effect"),
+                added.map_or_else(|| "null".to_owned(), meta::json::to_string),
+            );
+            errors.push(FieldReason::Duplicate, taint.path(), message);
+        }
+    }
+}
+
+fn resources(node: &Field<'_>, errors: &mut FieldErrors) {
+    let status = node.get("status");
+    for list in ["capacity", "allocatable"] {
+        let list = status.get(list);
+        for (name, entry) in list.entries() {
+            // Compat: here resources are fields, not keys.
+            quantity_value(name, &list.get(name).with(entry.value()), errors);
+        }
+    }
+}
+
+pub(crate) fn namespace(object: &Value, errors: &mut FieldErrors) {
+    let root = Field::root(object);
+    let spec = root.get("spec");
+    let finalizers = spec.get("finalizers");
+    for finalizer in finalizers.items() {
+        namespace_finalizer(finalizer.str(), &finalizers, errors);
+    }
+}
+
+/// `finalize` writes the finalizers, `status` the phase.
+pub(crate) fn namespace_subresource(subresource: &str, object: &Value, errors: &mut FieldErrors) {
+    let root = Field::root(object);
+    if subresource == "finalize" {
+        let spec = root.get("spec");
+        for finalizer in spec.get("finalizers").items() {
+            namespace_finalizer(finalizer.str(), &finalizer, errors);
+        }
+    } else {
+        let status = root.get("status");
+        let phase = status.get("Phase").with(root.value_at(&["status", "phase"]));
+        if root.value_at(&["metadata", "deletionTimestamp"]).is_none() {
+            if !phase.is("Active") {
+                let why = "may only be 'Active' if `deletionTimestamp` is empty";
+                phase.invalid_value(errors, phase.str(), why);
+            }
+        } else if !phase.is("Terminating") {
+            let why = "may only be 'Terminating' if `deletionTimestamp` is not empty";
+            phase.invalid_value(errors, phase.str(), why);
+        }
+    }
+}
+
+fn namespace_finalizer(name: &str, at: &Field<'_>, errors: &mut FieldErrors) {
+    validate_finalizer_name(name, &at.path(), errors);
+    if !name.contains('/') && !matches!(name, "kubernetes" | "orphan" | "foregroundDeletion") {
+        let why = "name is neither a standard finalizer name nor is it fully qualified";
+        at.invalid_value(errors, name, why);
+    }
+}

@@ -1,0 +1,259 @@
+//! Persistent volumes.
+
+use meta::{
+    FieldErrors, Value,
+    field::FieldReason,
+    names::{is_dns1123_label, is_dns1123_subdomain},
+};
+
+use super::{
+    cursor::Field,
+    persistent_volume_claim::access_modes,
+    pod_spec::{basic_resource, node_selector, positive_quantity, volume_sources as sources},
+};
+
+pub(crate) fn validate(volume: &Value, errors: &mut FieldErrors) {
+    let root = Field::root(volume);
+    spec(&root.get("spec"), root.str_at(&["metadata", "name"]), errors);
+}
+
+fn spec(spec: &Field<'_>, name: &str, errors: &mut FieldErrors) {
+    let modes = spec.get("accessModes");
+    modes.require(errors);
+    access_modes(&modes, errors);
+    capacity(&spec.get("capacity"), errors);
+    let policies = ["Delete", "Recycle", "Retain"];
+    spec.get("persistentVolumeReclaimPolicy").one_of_or_default(errors, &policies);
+    let affinity = spec.get("nodeAffinity");
+    if affinity.is_set() {
+        if affinity.get("required").is_set() {
+            node_selector(&affinity.get("required"), errors);
+        } else {
+            affinity.get("required").required(errors, "must specify required node constraints");
+        }
+    }
+    source(spec, name, errors);
+    let class = spec.get("storageClassName");
+    let is_root = spec.value_at(&["hostPath", "path"]).and_then(Value::as_str).is_some_and(is_root);
+    if is_root && spec.get("persistentVolumeReclaimPolicy").is("Recycle") {
+        let why = "may not be 'recycle' for a hostPath mount of '/'";
+        spec.get("persistentVolumeReclaimPolicy").forbidden(errors, why);
+    }
+    class.rule_if_filled(errors, is_dns1123_subdomain);
+    spec.get("volumeMode").one_of(errors, &["Block", "Filesystem"]);
+    let attributes = spec.get("volumeAttributesClassName");
+    if attributes.is_set() {
+        if attributes.is_empty() {
+            attributes.required(errors, "an empty string is disallowed");
+        } else {
+            attributes.rule(errors, is_dns1123_subdomain);
+        }
+        if !spec.get("csi").is_set() {
+            let why = "has to be specified when using volumeAttributesClassName";
+            spec.get("csi").required(errors, why);
+        }
+    }
+}
+
+/// Whether a path leads to `/`, however it is written.
+fn is_root(path: &str) -> bool {
+    let mut depth = 0usize;
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => depth = depth.saturating_sub(1),
+            _ => depth += 1,
+        }
+    }
+    path.starts_with('/') && depth == 0
+}
+
+fn capacity(capacity: &Field<'_>, errors: &mut FieldErrors) {
+    capacity.require(errors);
+    if capacity.len() > 1 || !capacity.key("storage").is_set() {
+        let shown = capacity.value().map_or_else(|| "null".to_owned(), meta::json::to_string);
+        let message = format!("Unsupported value: {shown}: supported values: \"storage\"");
+        errors.push(FieldReason::NotSupported, capacity.path(), message);
+    }
+    for (_, amount) in capacity.entries() {
+        basic_resource(&amount, errors);
+        positive_quantity(&amount, errors);
+    }
+}
+
+type Check = fn(&Field<'_>, &mut FieldErrors);
+
+/// Name, name in messages and check of each source, in the order of upstream.
+const SOURCES: &[(&str, &str, Check)] = &[
+    ("hostPath", "hostPath", sources::host_path),
+    ("gcePersistentDisk", "persistentDisk", sources::gce_disk),
+    ("awsElasticBlockStore", "awsElasticBlockStore", sources::aws_disk),
+    ("glusterfs", "glusterfs", glusterfs),
+    ("flocker", "flocker", sources::flocker),
+    ("nfs", "nfs", sources::nfs),
+    ("rbd", "rbd", sources::rbd),
+    ("quobyte", "quobyte", sources::quobyte),
+    ("cephfs", "cephfs", sources::ceph_fs),
+    ("iscsi", "iscsi", iscsi),
+    ("cinder", "cinder", cinder),
+    ("fc", "fc", sources::fc),
+    ("flexVolume", "flexVolume", sources::flex),
+    ("azureFile", "azureFile", azure_file),
+    ("vsphereVolume", "vsphereVolume", sources::vsphere),
+    ("photonPersistentDisk", "photonPersistentDisk", sources::photon),
+    ("portworxVolume", "portworxVolume", sources::portworx),
+    ("azureDisk", "azureDisk", sources::azure_disk),
+    ("scaleIO", "scaleIO", sources::scale_io),
+    ("local", "local", local),
+    ("storageos", "storageos", storage_os),
+    ("csi", "csi", csi),
+];
+
+fn source(spec: &Field<'_>, _name: &str, errors: &mut FieldErrors) {
+    let mut found = false;
+    for (name, shown, check) in SOURCES {
+        let source = spec.get(name);
+        if !source.is_set() {
+            continue;
+        }
+        if found && *name != "flexVolume" {
+            let shown = if *name == "cephfs" { "cephFS" } else { name };
+            spec.get(shown).forbidden(errors, "may not specify more than 1 volume type");
+            continue;
+        }
+        found = true;
+        check(&source.named(shown), errors);
+        if *name == "local" && !spec.get("nodeAffinity").is_set() {
+            spec.get("nodeAffinity").required(errors, "Local volume requires node affinity");
+        }
+    }
+    if !found {
+        spec.required(errors, "must specify a volume type");
+    }
+}
+
+fn glusterfs(source: &Field<'_>, errors: &mut FieldErrors) {
+    sources::glusterfs(source, errors);
+    let namespace = source.get("endpointsNamespace");
+    if namespace.is_set() {
+        if namespace.is_empty() {
+            let why = "if the endpointnamespace is set, it must be a valid namespace name";
+            namespace.invalid(errors, why);
+        } else {
+            namespace.rule(errors, is_dns1123_label);
+        }
+    }
+}
+
+fn iscsi(source: &Field<'_>, errors: &mut FieldErrors) {
+    sources::iscsi(source, errors);
+    sources::secret_ref(source, &["name"], errors);
+}
+
+fn cinder(source: &Field<'_>, errors: &mut FieldErrors) {
+    source.get("volumeID").require(errors);
+    sources::secret_ref(source, &["name", "namespace"], errors);
+}
+
+fn azure_file(source: &Field<'_>, errors: &mut FieldErrors) {
+    sources::azure_file(source, errors);
+    if source.get("secretNamespace").is_set() {
+        source.get("secretNamespace").require(errors);
+    }
+}
+
+fn local(source: &Field<'_>, errors: &mut FieldErrors) {
+    if source.get("path").require(errors) {
+        sources::no_backsteps(&source.get("path"), errors);
+    }
+}
+
+fn storage_os(source: &Field<'_>, errors: &mut FieldErrors) {
+    sources::storage_os_volume(source, errors);
+    sources::secret_ref(source, &["name", "namespace"], errors);
+}
+
+fn csi(source: &Field<'_>, errors: &mut FieldErrors) {
+    sources::csi_driver_name(&source.get("driver"), errors);
+    source.get("volumeHandle").require(errors);
+    for name in [
+        "controllerPublishSecretRef",
+        "controllerExpandSecretRef",
+        "nodePublishSecretRef",
+        "nodeExpandSecretRef",
+    ] {
+        let reference = source.get(name);
+        if reference.is_set() {
+            reference.get("name").require_rule(errors, is_dns1123_subdomain);
+            reference.get("namespace").require_rule(errors, is_dns1123_label);
+        }
+    }
+}
+
+pub(crate) fn validate_update(volume: &Value, old: &Value, errors: &mut FieldErrors) {
+    if volume.get("spec") == old.get("spec") {
+        return;
+    }
+    validate(volume, errors);
+    let root = Field::root(volume);
+    let spec = root.get("spec");
+    let secret = ["spec", "csi", "controllerExpandSecretRef"];
+    let only_source = |object: &Value, other: &Value| -> Vec<Option<Value>> {
+        SOURCES
+            .iter()
+            .map(|(name, _, _)| {
+                let mut source = object.at(&["spec", name]).cloned();
+                // A secret for expanding may be added later.
+                if *name == "csi"
+                    && old.at(&secret).is_none()
+                    && other.at(&["spec", "csi"]).is_some()
+                {
+                    if let Some(source) = &mut source {
+                        source.remove_at(&["controllerExpandSecretRef"]);
+                    }
+                }
+                source
+            })
+            .collect()
+    };
+    if only_source(volume, old) != only_source(old, volume) {
+        let why = "spec.persistentvolumesource is immutable after creation";
+        spec.get("persistentvolumesource").forbidden(errors, why);
+    }
+    // Compat: upstream leaves `spec` out of these paths.
+    let mode = root.get("volumeMode").with(spec.value_at(&["volumeMode"]));
+    let old_root = Field::root(old);
+    let old_spec = old_root.get("spec");
+    mode.immutable(&old_spec.get("volumeMode"), errors);
+    let affinity = root.get("nodeAffinity").with(spec.value_at(&["nodeAffinity"]));
+    let before = old_spec.get("nodeAffinity");
+    if before.is_set() && with_ga_labels(affinity.value()) != with_ga_labels(before.value()) {
+        let why = "field is immutable, except for updating from beta label to GA";
+        affinity.invalid(errors, why);
+    }
+    let class = spec.get("volumeAttributesClassName");
+    if old_spec.get("volumeAttributesClassName").is_set() && !class.is_set() {
+        class.forbidden(errors, "update from non-nil value to nil is forbidden");
+    }
+}
+
+/// Labels that have another name now stand for the same.
+fn with_ga_labels(affinity: Option<&Value>) -> Option<Value> {
+    let mut affinity = affinity?.clone();
+    let terms = affinity.at_mut(&["required", "nodeSelectorTerms"]).and_then(Value::as_array_mut);
+    for term in terms.into_iter().flatten() {
+        let expressions = term.get_mut("matchExpressions").and_then(Value::as_array_mut);
+        for expression in expressions.into_iter().flatten() {
+            let now = match expression.str_at(&["key"]) {
+                "failure-domain.beta.kubernetes.io/zone" => "topology.kubernetes.io/zone",
+                "failure-domain.beta.kubernetes.io/region" => "topology.kubernetes.io/region",
+                "beta.kubernetes.io/os" => "kubernetes.io/os",
+                "beta.kubernetes.io/arch" => "kubernetes.io/arch",
+                "beta.kubernetes.io/instance-type" => "node.kubernetes.io/instance-type",
+                _ => continue,
+            };
+            expression.set_at(&["key"], now);
+        }
+    }
+    Some(affinity)
+}
