@@ -2,17 +2,23 @@
 //! process, and know nothing of the store.
 
 mod bootstrap;
+mod changes;
+mod garbage;
 mod identity_lease;
+mod in_every_namespace;
 mod namespaces;
 
 pub use bootstrap::{
     SYSTEM_NAMESPACES, config_map, ensure, kubernetes_endpoint_slice, kubernetes_endpoints,
     kubernetes_service, namespace, priority_classes, reconcile, service_cidr,
 };
+pub use changes::{Change, Changes, Resource, Sighting};
+pub use garbage::GarbageCollector;
 pub use identity_lease::IdentityLease;
+pub use in_every_namespace::InEveryNamespace;
 pub use namespaces::{NamespaceController, Wake};
 
-use std::{future::Future, pin::Pin};
+use std::{future::Future, pin::Pin, sync::Arc};
 
 use meta::{ApiError, GroupVersionResource, Value};
 
@@ -39,6 +45,8 @@ pub trait Api: Send + Sync + 'static {
         options: &'a Value,
     ) -> Pinned<'a, Result<(), ApiError>>;
     fn delete_collection<'a>(&'a self, target: &'a Target) -> Pinned<'a, Result<(), ApiError>>;
+    /// The resource that objects of a kind belong to; None: nobody serves it.
+    fn resource_of(&self, api_version: &str, kind: &str) -> Option<Arc<Resource>>;
     /// The namespaced resources that can be listed and deleted, each once.
     fn namespaced_resources(&self) -> Vec<GroupVersionResource>;
 }

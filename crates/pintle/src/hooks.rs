@@ -1,13 +1,13 @@
 //! Post-start hooks: what a server makes by itself, each with its health check, and the loops that go
 //! on from there. Everything that can is made at the same time, so that writes share their fsyncs.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use aggregator::local_api_service;
 use controllers::{
-    Api as _, IdentityLease, NamespaceController, Target, config_map, ensure,
-    kubernetes_endpoint_slice, kubernetes_endpoints, kubernetes_service, namespace,
-    priority_classes, reconcile, service_cidr,
+    Api as _, GarbageCollector, IdentityLease, InEveryNamespace, NamespaceController, Target,
+    config_map, ensure, kubernetes_endpoint_slice, kubernetes_endpoints, kubernetes_service,
+    namespace, priority_classes, reconcile, service_cidr,
 };
 use futures_util::future::{try_join, try_join_all};
 use meta::{ApiError, Str, Value, value};
@@ -20,6 +20,7 @@ use serve::{
 use sha2::{Digest as _, Sha256};
 
 use crate::{
+    follow::Follow,
     in_process::{Api, NamespaceWake},
     options::Options,
     run::{REGISTRATION_GROUP, Servers},
@@ -89,11 +90,47 @@ impl Hooks {
         let start = Start { api: api.clone(), options, servers, pki, port };
         start.all(self).await.map_err(|error| format!("cannot make the first objects: {error}"))?;
 
-        let namespaces = servers.kinds.iter().find(|kind| kind.gvk().kind == "Namespace");
-        let wake = NamespaceWake::new(namespaces);
-        tokio::spawn(NamespaceController { api }.run(wake));
-        Ok(())
+        start_controllers(&api, &servers.kinds, pki).map_err(|error| error.to_string())
     }
+}
+
+/// The loops that make a server behave like a cluster.
+fn start_controllers(api: &Arc<Api>, kinds: &[Arc<Kind>], pki: &Pki) -> Result<(), std::io::Error> {
+    let core = |name: &str| {
+        let mut core = kinds.iter().filter(|kind| kind.gvk().group.is_empty());
+        core.find(|kind| kind.gvk().kind == name).cloned()
+    };
+    let namespaces = core("Namespace");
+    let wake = NamespaceWake::new(namespaces.as_ref());
+    tokio::spawn(NamespaceController { api: api.clone() }.run(wake));
+
+    let certificate = std::fs::read_to_string(&pki.ca_cert)?;
+    let everywhere = [
+        (core("ServiceAccount"), InEveryNamespace::service_account(api.clone())),
+        (core("ConfigMap"), InEveryNamespace::root_certificate(api.clone(), certificate)),
+    ];
+    for (kind, controller) in everywhere {
+        let kinds: Vec<_> = namespaces.iter().chain(&kind).cloned().collect();
+        let name = controller.name().to_owned();
+        let changes = Follow::start(&kinds, move |seen| {
+            seen.resource.gvr.resource == "namespaces" || seen.entry.name == name
+        });
+        tokio::spawn(controller.run(changes));
+    }
+
+    let changes = Follow::start(&stored_once(kinds), |seen| seen.gone || seen.is_bound());
+    tokio::spawn(GarbageCollector { api: api.clone() }.run(changes));
+    Ok(())
+}
+
+/// The kinds whose objects may be garbage, each resource in one version. Events go by themselves.
+fn stored_once(kinds: &[Arc<Kind>]) -> Vec<Arc<Kind>> {
+    let mut seen = HashSet::new();
+    let kinds = kinds.iter().filter(|kind| kind.gvk().kind != "Event" && kind.has_verb("delete"));
+    let once = kinds.filter(|kind| {
+        kind.storage.as_ref().is_some_and(|storage| seen.insert(storage.prefix.clone()))
+    });
+    once.cloned().collect()
 }
 
 /// All caches have read what there is.

@@ -4,9 +4,9 @@
 use std::{collections::HashSet, sync::Arc};
 
 use admission::{Lookup, Pinned};
-use controllers::{Target, Wake};
+use controllers::{Resource, Target, Wake};
 use endpoints::Local;
-use meta::{ApiError, GroupVersionResource, Value};
+use meta::{ApiError, GroupVersion, GroupVersionResource, Value};
 use registry::{Kind, Storage};
 use store::{Entry, WatchItem, Watcher};
 
@@ -81,6 +81,13 @@ impl controllers::Api for Api {
         Box::pin(async move { self.local.delete_collection(&local(target)).await.map(drop) })
     }
 
+    fn resource_of(&self, api_version: &str, kind: &str) -> Option<Arc<Resource>> {
+        let group_version = GroupVersion::parse(api_version)?;
+        let gvk = group_version.with_kind(kind);
+        let kind = self.kinds.iter().find(|known| *known.gvk() == gvk && known.has_verb("get"))?;
+        Some(Arc::new(resource(kind)))
+    }
+
     fn namespaced_resources(&self) -> Vec<GroupVersionResource> {
         let mut seen = HashSet::new();
         let deletable = self.kinds.iter().filter(|kind| {
@@ -92,6 +99,10 @@ impl controllers::Api for Api {
         });
         once.map(|kind| kind.facts.group_version_resource()).collect()
     }
+}
+
+pub(crate) fn resource(kind: &Kind) -> Resource {
+    Resource { gvr: kind.facts.group_version_resource(), namespaced: kind.namespaced() }
 }
 
 impl builtin::Client for Api {

@@ -2,6 +2,7 @@
 
 mod access;
 mod flags;
+mod follow;
 mod gates;
 mod help;
 mod hooks;

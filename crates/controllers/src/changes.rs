@@ -1,0 +1,47 @@
+//! How loops learn what happens: changes of objects, as they come.
+
+use std::sync::Arc;
+
+use meta::{GroupVersionResource, Str, Value};
+
+use crate::{Pinned, Target};
+
+/// A stream of changes. Begins with what is there.
+pub trait Changes: Send + 'static {
+    /// None: the server stops.
+    fn next(&mut self) -> Pinned<'_, Option<Change>>;
+}
+
+#[derive(Clone, Debug)]
+pub enum Change {
+    Seen(Sighting),
+    /// Some changes of a resource were missed. What is there now is told again; what went meanwhile
+    /// is not.
+    Lost,
+}
+
+/// An object, as it was when it changed.
+#[derive(Clone, Debug)]
+pub struct Sighting {
+    pub resource: Arc<Resource>,
+    pub namespace: Str,
+    pub name: Str,
+    /// Deleted; the metadata is the last one.
+    pub gone: bool,
+    /// `metadata`.
+    pub metadata: Value,
+}
+
+/// A resource that objects belong to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Resource {
+    pub gvr: GroupVersionResource,
+    pub namespaced: bool,
+}
+
+impl Resource {
+    pub fn target(&self, namespace: &str, name: &str) -> Target {
+        let namespace = if self.namespaced { namespace } else { "" };
+        Target { gvr: self.gvr.clone(), ..Target::default() }.in_namespace(namespace).named(name)
+    }
+}

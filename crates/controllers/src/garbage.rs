@@ -1,0 +1,132 @@
+//! Objects go with their owners. `ownerReferences` say who belongs to whom; what is deleted takes its
+//! dependents along (in the background, or first of all), or leaves them behind as orphans.
+
+mod attend;
+mod graph;
+
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use futures_util::{StreamExt as _, stream::FuturesUnordered};
+use meta::{ApiError, Str};
+
+use self::{
+    attend::{Attended, attend},
+    graph::{Graph, Object},
+};
+use crate::{Api, Change, Changes, Pinned};
+
+pub struct GarbageCollector {
+    pub api: Arc<dyn Api>,
+}
+
+/// Side by side, so that their writes share an fsync.
+const AT_ONCE: usize = 32;
+const RETRY_MIN: Duration = Duration::from_millis(10);
+/// What can't be done is tried again at least this often.
+const RETRY_MAX: Duration = Duration::from_secs(60);
+
+impl GarbageCollector {
+    /// Works until the server stops. `changes` are of objects that have owners or are being deleted,
+    /// and of all that are gone.
+    pub async fn run(self, mut changes: impl Changes) {
+        let mut work = Work::default();
+        loop {
+            while work.running.len() < AT_ONCE {
+                let Some(object) = work.queue.pop_front() else { break };
+                work.begin(&self.api, object);
+            }
+            tokio::select! {
+                change = changes.next() => match change {
+                    None => return,
+                    Some(Change::Lost) => {
+                        let doubted = work.graph.doubt();
+                        work.enqueue(doubted);
+                    }
+                    Some(Change::Seen(sighting)) => {
+                        let concerned = work.graph.see(&sighting);
+                        work.enqueue(concerned);
+                    }
+                },
+                Some((object, done)) = work.running.next() => work.end(object, done),
+                Some(object) = work.sleeping.next() => work.enqueue(vec![object]),
+            }
+        }
+    }
+}
+
+#[derive(Default)]
+struct Work {
+    graph: Graph,
+    queue: VecDeque<Object>,
+    /// What the queue holds.
+    queued: HashSet<Str>,
+    /// What is being looked at; true: and has to be again.
+    busy: HashMap<Str, bool>,
+    running: FuturesUnordered<Pinned<'static, (Object, Result<Attended, ApiError>)>>,
+    /// Failures that wait for their next turn.
+    sleeping: FuturesUnordered<Pinned<'static, Object>>,
+    /// How often in a row each of them failed.
+    failures: HashMap<Str, u32>,
+}
+
+impl Work {
+    fn enqueue(&mut self, objects: Vec<Object>) {
+        for object in objects {
+            if let Some(again) = self.busy.get_mut(&object.uid) {
+                *again = true;
+            } else if self.queued.insert(object.uid.clone()) {
+                self.queue.push_back(object);
+            }
+        }
+    }
+
+    fn begin(&mut self, api: &Arc<dyn Api>, object: Object) {
+        self.queued.remove(&object.uid);
+        self.busy.insert(object.uid.clone(), false);
+        let dependents = self.graph.dependents_of(&object.uid);
+        let api = api.clone();
+        self.running.push(Box::pin(async move {
+            let done = attend(&*api, &object, dependents).await;
+            (object, done)
+        }));
+    }
+
+    fn end(&mut self, object: Object, done: Result<Attended, ApiError>) {
+        let again = self.busy.remove(&object.uid).unwrap_or_default();
+        match done {
+            Ok(attended) => {
+                self.failures.remove(&object.uid);
+                for owner in &attended.found {
+                    self.graph.found(owner, &object.namespace);
+                }
+                self.enqueue(attended.concerned);
+                if again {
+                    self.enqueue(vec![object]);
+                }
+            }
+            Err(error) => self.retry(object, &error),
+        }
+        if self.running.is_empty() {
+            self.graph.quiet();
+        }
+    }
+
+    fn retry(&mut self, object: Object, error: &ApiError) {
+        let failures = self.failures.entry(object.uid.clone()).or_default();
+        *failures += 1;
+        let wait = RETRY_MIN.saturating_mul(1 << (*failures).min(16)).min(RETRY_MAX);
+        // A lost race is no news.
+        if !matches!(error, ApiError::Conflict { .. }) {
+            let (namespace, name) = (&object.namespace, &object.name);
+            tracing::debug!(%namespace, %name, "cannot settle what it belongs to yet: {error}");
+        }
+        self.sleeping.push(Box::pin(async move {
+            tokio::time::sleep(wait).await;
+            object
+        }));
+    }
+}

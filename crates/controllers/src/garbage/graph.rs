@@ -1,0 +1,224 @@
+//! Who belongs to whom. Only objects that have owners are known here; an owner is just a UID until
+//! somebody asks the API about it. Most objects have no owner, so this stays small.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+use meta::{Str, Value};
+
+use crate::changes::{Resource, Sighting};
+
+/// An object by its name, and by the UID that tells it from another one of that name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Object {
+    pub(super) resource: Arc<Resource>,
+    pub(super) namespace: Str,
+    pub(super) name: Str,
+    pub(super) uid: Str,
+}
+
+/// An entry of `metadata.ownerReferences`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Owner {
+    pub(super) api_version: Str,
+    pub(super) kind: Str,
+    pub(super) name: Str,
+    pub(super) uid: Str,
+    /// In a foreground deletion the owner waits for this dependent.
+    pub(super) blocks: bool,
+}
+
+impl Owner {
+    /// Where it is looked for. Anybody can write down a UID that exists; only together with the right
+    /// name does it make an owner.
+    fn coordinates(&self, namespace: &str) -> Str {
+        format!("{}/{}/{namespace}/{}", self.api_version, self.kind, self.name).into()
+    }
+}
+
+pub(super) fn owners_of(metadata: &Value) -> Vec<Owner> {
+    let references = metadata.items_at(&["ownerReferences"]).iter();
+    let owner = |reference: &Value| Owner {
+        api_version: Str::new(reference.str_at(&["apiVersion"])),
+        kind: Str::new(reference.str_at(&["kind"])),
+        name: Str::new(reference.str_at(&["name"])),
+        uid: Str::new(reference.str_at(&["uid"])),
+        blocks: reference.bool_at(&["blockOwnerDeletion"]),
+    };
+    references.map(owner).collect()
+}
+
+#[derive(Default)]
+pub(super) struct Graph {
+    /// Objects that have owners, by UID.
+    nodes: HashMap<Str, (Object, Vec<Owner>)>,
+    /// Who names this UID as an owner.
+    dependents: HashMap<Str, HashSet<Str>>,
+    /// Objects whose deletion waits for what becomes of their dependents.
+    waiting: HashMap<Str, Object>,
+    /// Owners that are known to be there, by UID, each with the names under which it was found. Whoever
+    /// is not in here has to be asked for.
+    present: HashMap<Str, HashSet<Str>>,
+    /// Owners that went while somebody may still be about to report them present.
+    departed: HashSet<Str>,
+}
+
+impl Graph {
+    /// Takes note of a change; answers the objects that have to be looked at because of it.
+    pub(super) fn see(&mut self, sighting: &Sighting) -> Vec<Object> {
+        let metadata = &sighting.metadata;
+        let object = Object {
+            resource: sighting.resource.clone(),
+            namespace: sighting.namespace.clone(),
+            name: sighting.name.clone(),
+            uid: Str::new(metadata.str_at(&["uid"])),
+        };
+        let mut concerned = self.release(&object.uid);
+        if sighting.gone {
+            self.waiting.remove(&object.uid);
+            self.present.remove(&object.uid);
+            self.departed.insert(object.uid.clone());
+            concerned.extend(self.dependents_of(&object.uid).into_iter().map(|(object, _)| object));
+            return concerned;
+        }
+        let owners = owners_of(metadata);
+        let deleting = !metadata.str_at(&["deletionTimestamp"]).is_empty();
+        let settled = owners.iter().all(|owner| self.is_present(owner, &object.namespace));
+        for owner in &owners {
+            self.dependents.entry(owner.uid.clone()).or_default().insert(object.uid.clone());
+        }
+        if !owners.is_empty() {
+            self.nodes.insert(object.uid.clone(), (object.clone(), owners));
+        }
+        if deleting && waits_for_dependents(metadata) {
+            self.waiting.insert(object.uid.clone(), object.clone());
+            concerned.push(object);
+        } else if !deleting && !settled {
+            concerned.push(object);
+        }
+        concerned
+    }
+
+    /// Forgets what an object was said to belong to; owners that may have waited for it are answered.
+    fn release(&mut self, uid: &Str) -> Vec<Object> {
+        let Some((_, owners)) = self.nodes.remove(uid) else { return Vec::new() };
+        let mut waiting = Vec::new();
+        for owner in owners {
+            if let Some(dependents) = self.dependents.get_mut(&owner.uid) {
+                dependents.remove(uid);
+                if dependents.is_empty() {
+                    self.dependents.remove(&owner.uid);
+                }
+            }
+            waiting.extend(self.waiting.get(&owner.uid).cloned());
+        }
+        waiting
+    }
+
+    /// Who belongs to this UID, and whether it has to wait for them.
+    pub(super) fn dependents_of(&self, uid: &str) -> Vec<(Object, bool)> {
+        let dependents = self.dependents.get(uid).into_iter().flatten();
+        let nodes = dependents.filter_map(|dependent| self.nodes.get(dependent));
+        nodes
+            .map(|(object, owners)| {
+                let blocks = owners.iter().any(|owner| owner.uid == uid && owner.blocks);
+                (object.clone(), blocks)
+            })
+            .collect()
+    }
+
+    fn is_present(&self, owner: &Owner, namespace: &str) -> bool {
+        let found = self.present.get(&owner.uid);
+        found.is_some_and(|names| names.contains(&owner.coordinates(namespace)))
+    }
+
+    /// The API had this owner for a dependent in this namespace, unless it went since it was asked.
+    pub(super) fn found(&mut self, owner: &Owner, namespace: &str) {
+        if !self.departed.contains(&owner.uid) {
+            let names = self.present.entry(owner.uid.clone()).or_default();
+            names.insert(owner.coordinates(namespace));
+        }
+    }
+
+    /// Nobody is asking the API any more, so nobody can report what is out of date.
+    pub(super) fn quiet(&mut self) {
+        self.departed.clear();
+    }
+
+    /// Changes were missed: nothing is certain, everybody has to be looked at.
+    pub(super) fn doubt(&mut self) -> Vec<Object> {
+        self.present.clear();
+        let nodes = self.nodes.values().map(|(object, _)| object);
+        nodes.chain(self.waiting.values()).cloned().collect()
+    }
+}
+
+pub(super) const ORPHAN: &str = "orphan";
+pub(super) const FOREGROUND: &str = "foregroundDeletion";
+
+pub(super) fn has_finalizer(metadata: &Value, name: &str) -> bool {
+    metadata.items_at(&["finalizers"]).iter().any(|finalizer| finalizer.as_str() == Some(name))
+}
+
+fn waits_for_dependents(metadata: &Value) -> bool {
+    has_finalizer(metadata, ORPHAN) || has_finalizer(metadata, FOREGROUND)
+}
+
+#[cfg(test)]
+mod tests {
+    use meta::value;
+
+    use super::*;
+
+    fn sighting(name: &str, gone: bool, metadata: Value) -> Sighting {
+        let mut metadata = metadata;
+        metadata.set_at(&["uid"], format!("uid-{name}"));
+        let resource = Arc::new(Resource::default());
+        Sighting { resource, namespace: "n".into(), name: name.into(), gone, metadata }
+    }
+
+    fn owned_by(owner: &str, blocks: bool) -> Value {
+        value!({"ownerReferences": [{"apiVersion": "v1", "kind": "K", "name": (owner),
+            "uid": (format!("uid-{owner}")), "blockOwnerDeletion": (blocks)}]})
+    }
+
+    fn names(objects: &[Object]) -> Vec<&str> {
+        objects.iter().map(|object| object.name.as_str()).collect()
+    }
+
+    #[test]
+    fn a_dependent_is_looked_at_until_its_owner_is_known_and_again_when_it_goes() {
+        let mut graph = Graph::default();
+        assert_eq!(names(&graph.see(&sighting("a", false, owned_by("owner", false)))), ["a"]);
+        let owner = &owners_of(&owned_by("owner", false))[0];
+        graph.found(owner, "n");
+        let mut misnamed = owned_by("other", false);
+        misnamed.at_mut(&["ownerReferences"]).unwrap().as_array_mut().unwrap()[0]
+            .set_at(&["uid"], "uid-owner");
+        assert_eq!(names(&graph.see(&sighting("x", false, misnamed))), ["x"]);
+        graph.see(&sighting("x", true, Value::object()));
+        assert_eq!(names(&graph.see(&sighting("b", false, owned_by("owner", false)))), [""; 0]);
+        let mut concerned = graph.see(&sighting("owner", true, Value::object()));
+        concerned.sort_by(|a, b| a.name.cmp(&b.name));
+        assert_eq!(names(&concerned), ["a", "b"]);
+        // Whoever asked before the owner went doesn't count any more.
+        graph.found(owner, "n");
+        assert_eq!(names(&graph.see(&sighting("c", false, owned_by("owner", false)))), ["c"]);
+        graph.see(&sighting("a", true, owned_by("owner", false)));
+        assert_eq!(graph.dependents_of("uid-owner").len(), 2);
+    }
+
+    #[test]
+    fn an_owner_that_waits_is_looked_at_when_a_dependent_goes() {
+        let mut graph = Graph::default();
+        graph.see(&sighting("a", false, owned_by("owner", true)));
+        let waiting = value!({"deletionTimestamp": "t", "finalizers": ["foregroundDeletion"]});
+        assert_eq!(names(&graph.see(&sighting("owner", false, waiting))), ["owner"]);
+        assert!(graph.dependents_of("uid-owner")[0].1);
+        let gone = sighting("a", true, owned_by("owner", true));
+        assert_eq!(names(&graph.see(&gone)), ["owner"]);
+        assert_eq!(graph.dependents_of("uid-owner"), []);
+    }
+}

@@ -1,0 +1,148 @@
+//! Changes of objects for controllers, taken from the watch caches. Nothing is decoded that nobody
+//! asked for.
+
+use std::{sync::Arc, time::Duration};
+
+use controllers::{Change, Changes, Pinned, Resource, Sighting};
+use memchr::memmem;
+use meta::Value;
+use registry::{Kind, Storage};
+use store::{Entry, EventKind, WatchItem};
+use tokio::sync::mpsc;
+
+use crate::in_process::resource;
+
+/// Changes of several resources in one stream.
+pub(crate) struct Follow(mpsc::Receiver<Change>);
+
+/// A change, before it is decoded.
+pub(crate) struct Seen<'a> {
+    pub(crate) resource: &'a Resource,
+    pub(crate) entry: &'a Entry,
+    previous: Option<&'a Entry>,
+    pub(crate) gone: bool,
+}
+
+impl Seen<'_> {
+    /// Has or had owners, or is being deleted; by the looks of its bytes.
+    pub(crate) fn is_bound(&self) -> bool {
+        let bound = |entry: &Entry| {
+            let metadata = &entry.json[entry.meta.0 as usize..entry.meta.1 as usize];
+            memmem::find(metadata, br#""ownerReferences":"#).is_some()
+                || memmem::find(metadata, br#""deletionTimestamp":"#).is_some()
+        };
+        bound(self.entry) || self.previous.is_some_and(bound)
+    }
+}
+
+/// A follower that falls behind by more makes the watch of its resource fall behind, which then starts
+/// anew: memory stays bounded.
+const CHANGES_MAX: usize = 1024;
+/// How long to wait for a cache that starts anew.
+const RETRY: Duration = Duration::from_millis(100);
+/// How much of a snapshot is looked at in one go.
+const PAGE_ENTRIES: usize = 500;
+
+impl Follow {
+    /// What is there and changes from now on, as far as somebody wants to know.
+    pub(crate) fn start(
+        kinds: &[Arc<Kind>],
+        wanted: impl Fn(&Seen<'_>) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        let (sender, receiver) = mpsc::channel(CHANGES_MAX);
+        let wanted: Arc<Wanted> = Arc::new(wanted);
+        for kind in kinds {
+            let Some(storage) = kind.storage.clone() else { continue };
+            let follower = Follower {
+                resource: Arc::new(resource(kind)),
+                wanted: wanted.clone(),
+                sender: sender.clone(),
+            };
+            tokio::spawn(follower.run(storage));
+        }
+        Self(receiver)
+    }
+}
+
+impl Changes for Follow {
+    fn next(&mut self) -> Pinned<'_, Option<Change>> {
+        Box::pin(self.0.recv())
+    }
+}
+
+type Wanted = dyn Fn(&Seen<'_>) -> bool + Send + Sync;
+
+struct Follower {
+    resource: Arc<Resource>,
+    wanted: Arc<Wanted>,
+    sender: mpsc::Sender<Change>,
+}
+
+/// Nobody listens any more.
+struct Unheard;
+
+impl Follower {
+    async fn run(self, storage: Arc<Storage>) {
+        while self.follow(&storage).await.is_ok() {
+            if self.sender.send(Change::Lost).await.is_err() {
+                return;
+            }
+            tokio::time::sleep(RETRY).await;
+        }
+    }
+
+    /// Tells what is there, then what changes. Ok: changes were missed.
+    async fn follow(&self, storage: &Storage) -> Result<(), Unheard> {
+        let snapshot = storage.cache.snapshot();
+        let mut after = None;
+        loop {
+            let page = snapshot.page(&storage.prefix, after.as_deref(), PAGE_ENTRIES);
+            let Some(last) = page.last() else { break };
+            after = Some(last.key.clone());
+            for entry in &page {
+                self.tell(entry, None, false).await?;
+            }
+        }
+        let Ok(mut watcher) = storage.cache.watch(snapshot.revision, None) else { return Ok(()) };
+        drop(snapshot);
+        loop {
+            match watcher.next().await {
+                WatchItem::Events(events) => {
+                    for event in events {
+                        let gone = event.kind == EventKind::Deleted;
+                        self.tell(&event.entry, event.previous.as_deref(), gone).await?;
+                    }
+                }
+                WatchItem::Progress(_) => {}
+                WatchItem::TooSlow | WatchItem::Expired => return Ok(()),
+                WatchItem::Closed => return Err(Unheard),
+            }
+        }
+    }
+
+    async fn tell(
+        &self,
+        entry: &Entry,
+        previous: Option<&Entry>,
+        gone: bool,
+    ) -> Result<(), Unheard> {
+        if !(self.wanted)(&Seen { resource: &self.resource, entry, previous, gone }) {
+            return Ok(());
+        }
+        let sighting = Sighting {
+            resource: self.resource.clone(),
+            namespace: entry.namespace.clone(),
+            name: entry.name.clone(),
+            gone,
+            metadata: metadata(entry),
+        };
+        self.sender.send(Change::Seen(sighting)).await.map_err(|_| Unheard)
+    }
+}
+
+fn metadata(entry: &Entry) -> Value {
+    let json = &entry.json[entry.meta.0 as usize..entry.meta.1 as usize];
+    let options = codec::json::DecodeOptions { strict: false };
+    // The server has written it itself.
+    codec::json::decode_any(json, options).map(|decoded| decoded.value).unwrap_or_default()
+}
