@@ -1,8 +1,10 @@
 //! How the built-in kinds differ in what can be said as a fact. A kind that is not listed behaves
 //! as most do: unconditional updates, no create by PUT, no generation, a `Status` after a delete.
 
-use meta::names::{name_is_dns_label, name_is_dns1035_label, name_is_path_segment};
+use meta::names::{name_is_dns_label, name_is_path_segment};
 use registry::Behaviour;
+
+use crate::validation::name_is_ip;
 
 /// The behaviour of a kind, by its group and kind.
 pub(crate) fn of(group: &str, kind: &str) -> Behaviour {
@@ -33,8 +35,8 @@ pub(crate) fn of(group: &str, kind: &str) -> Behaviour {
         behaviour.name_rule = name_is_path_segment;
     } else if is_in(&NAMED_LIKE_LABELS) {
         behaviour.name_rule = name_is_dns_label;
-    } else if name == "/Service" {
-        behaviour.name_rule = name_is_dns1035_label;
+    } else if name == "networking.k8s.io/IPAddress" {
+        behaviour.name_rule = name_is_ip;
     }
     behaviour
 }
@@ -156,4 +158,4 @@ const NAMED_LIKE_PATHS: [&str; 5] = [
     "apiregistration.k8s.io/APIService",
 ];
 
-const NAMED_LIKE_LABELS: [&str; 1] = ["/Namespace"];
+const NAMED_LIKE_LABELS: [&str; 3] = ["/Namespace", "/Service", "apps/StatefulSet"];

@@ -2,3 +2,4 @@
 //! columns for.
 
 pub(crate) mod binding;
+pub(crate) mod role;

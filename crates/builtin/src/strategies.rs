@@ -48,7 +48,7 @@ use crate::{
     },
     node::runtime_class::RuntimeClass,
     policy::pod_disruption_budget::PodDisruptionBudget,
-    rbac::binding::Binding,
+    rbac::{binding::Binding, role::Role},
     resource::{
         device_class::DeviceClass, device_taint_rule::DeviceTaintRule,
         resource_claim::ResourceClaim, resource_claim_template::ResourceClaimTemplate,
@@ -56,8 +56,9 @@ use crate::{
     },
     scheduling::{pod_group::PodGroup, priority_class::PriorityClass, workload::Workload},
     storage::{
-        csi_driver::CsiDriver, csi_node::CsiNode, storage_class::StorageClass,
-        volume_attachment::VolumeAttachment, volume_attributes_class::VolumeAttributesClass,
+        csi_driver::CsiDriver, csi_node::CsiNode, csi_storage_capacity::CsiStorageCapacity,
+        storage_class::StorageClass, volume_attachment::VolumeAttachment,
+        volume_attributes_class::VolumeAttributesClass,
     },
     storagemigration::storage_version_migration::StorageVersionMigration,
 };
@@ -119,6 +120,7 @@ pub(crate) fn of(group: &str, kind: &str) -> Arc<dyn Strategy> {
         ("node.k8s.io", "RuntimeClass") => Arc::new(RuntimeClass),
         ("policy", "PodDisruptionBudget") => Arc::new(PodDisruptionBudget),
         ("rbac.authorization.k8s.io", "ClusterRoleBinding" | "RoleBinding") => Arc::new(Binding),
+        ("rbac.authorization.k8s.io", "ClusterRole" | "Role") => Arc::new(Role),
         ("resource.k8s.io", "DeviceClass") => Arc::new(DeviceClass),
         ("resource.k8s.io", "DeviceTaintRule") => Arc::new(DeviceTaintRule),
         ("resource.k8s.io", "ResourceClaim") => Arc::new(ResourceClaim),
@@ -130,6 +132,7 @@ pub(crate) fn of(group: &str, kind: &str) -> Arc<dyn Strategy> {
         ("scheduling.k8s.io", "Workload") => Arc::new(Workload),
         ("storage.k8s.io", "CSIDriver") => Arc::new(CsiDriver),
         ("storage.k8s.io", "CSINode") => Arc::new(CsiNode),
+        ("storage.k8s.io", "CSIStorageCapacity") => Arc::new(CsiStorageCapacity),
         ("storage.k8s.io", "StorageClass") => Arc::new(StorageClass),
         ("storage.k8s.io", "VolumeAttachment") => Arc::new(VolumeAttachment),
         ("storage.k8s.io", "VolumeAttributesClass") => Arc::new(VolumeAttributesClass),

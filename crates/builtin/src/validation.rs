@@ -3,6 +3,8 @@
 //!
 //! Defaults are already there, so a field that always gets one is never called missing here.
 
+pub(crate) mod autoscaler;
+pub(crate) mod cluster;
 mod cron;
 mod cursor;
 pub(crate) mod data;
@@ -12,6 +14,7 @@ pub(crate) mod event;
 mod ip;
 pub(crate) mod jobs;
 mod names;
+pub(crate) mod networking;
 pub(crate) mod node;
 pub(crate) mod persistent_volume;
 pub(crate) mod persistent_volume_claim;
@@ -20,7 +23,9 @@ mod pod_spec;
 mod pod_status;
 pub(crate) mod pod_template;
 pub(crate) mod quota;
+pub(crate) mod rbac;
 pub(crate) mod service;
+pub(crate) mod storage;
 #[cfg(test)]
 mod tests;
 mod time_zones;
@@ -32,6 +37,7 @@ use meta::{
 };
 
 use self::cursor::Field;
+pub(crate) use self::ip::name_is_ip;
 
 /// The metadata of a template for objects other than pods: labels and annotations only.
 fn template_meta(metadata: &Field<'_>, errors: &mut FieldErrors) {

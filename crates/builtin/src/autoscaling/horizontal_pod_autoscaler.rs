@@ -4,10 +4,11 @@ mod defaults;
 
 use std::borrow::Cow;
 
-use meta::{GroupVersionKind, Value};
+use meta::{FieldErrors, GroupVersionKind, Value};
 use registry::{Column, Strategy};
 
 use self::defaults::{default_spec, default_v1};
+use crate::validation::autoscaler;
 use crate::{
     convert,
     format::{NONE, UNKNOWN, UNSET, number, with_more},
@@ -22,6 +23,14 @@ impl Strategy for HorizontalPodAutoscaler {
         } else {
             default_spec(scaler.object_at_mut(&["spec"]));
         }
+    }
+
+    fn validate(&self, autoscaler: &Value, errors: &mut FieldErrors) {
+        autoscaler::validate(autoscaler, errors);
+    }
+
+    fn validate_update(&self, autoscaler: &Value, old: &Value, errors: &mut FieldErrors) {
+        autoscaler::validate_update(autoscaler, old, errors);
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -1,13 +1,22 @@
 //! Ingresses.
 
-use meta::Value;
+use meta::{FieldErrors, Value};
 use registry::{Cell, Column, Strategy};
 
 use crate::format::{NONE, SHOWN_MAX, load_balancer, text_or};
+use crate::validation::networking;
 
 pub(crate) struct Ingress;
 
 impl Strategy for Ingress {
+    fn validate(&self, ingress: &Value, errors: &mut FieldErrors) {
+        networking::ingress(ingress, errors);
+    }
+
+    fn validate_update(&self, ingress: &Value, old: &Value, errors: &mut FieldErrors) {
+        networking::ingress_update(ingress, old, errors);
+    }
+
     fn columns(&self) -> Vec<Column> {
         vec![
             Column::NAME,

@@ -1,10 +1,11 @@
 //! Ingress classes.
 
-use meta::Value;
+use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
 use crate::fill::Fill;
 use crate::format::{NONE, name_or_default, text};
+use crate::validation::networking;
 
 pub(crate) struct IngressClass;
 
@@ -15,6 +16,14 @@ impl Strategy for IngressClass {
         if let Some(parameters) = class.object_at_mut(&["spec"]).given("parameters") {
             parameters.fill("scope", "Cluster");
         }
+    }
+
+    fn validate(&self, class: &Value, errors: &mut FieldErrors) {
+        networking::ingress_class(class, errors);
+    }
+
+    fn validate_update(&self, class: &Value, old: &Value, errors: &mut FieldErrors) {
+        networking::ingress_class_update(class, old, errors);
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -1,10 +1,11 @@
 //! Network policies.
 
-use meta::Value;
+use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
 use crate::fill::{Fill, is_empty};
 use crate::format::selector;
+use crate::validation::networking;
 
 pub(crate) struct NetworkPolicy;
 
@@ -19,6 +20,14 @@ impl Strategy for NetworkPolicy {
                 port.fill("protocol", "TCP");
             }
         }
+    }
+
+    fn validate(&self, policy: &Value, errors: &mut FieldErrors) {
+        networking::network_policy(policy, errors);
+    }
+
+    fn validate_update(&self, policy: &Value, old: &Value, errors: &mut FieldErrors) {
+        networking::network_policy_update(policy, old, errors);
     }
 
     fn columns(&self) -> Vec<Column> {

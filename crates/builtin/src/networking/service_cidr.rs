@@ -1,12 +1,22 @@
 //! The ranges that services get their addresses from.
 
+use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
 use crate::format::joined;
+use crate::validation::networking;
 
 pub(crate) struct ServiceCidr;
 
 impl Strategy for ServiceCidr {
+    fn validate(&self, cidr: &Value, errors: &mut FieldErrors) {
+        networking::service_cidr(cidr, errors);
+    }
+
+    fn validate_update(&self, cidr: &Value, old: &Value, errors: &mut FieldErrors) {
+        networking::service_cidr_update(cidr, old, errors);
+    }
+
     fn columns(&self) -> Vec<Column> {
         vec![
             Column::NAME,

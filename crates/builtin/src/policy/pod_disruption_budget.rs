@@ -1,13 +1,22 @@
 //! Pod disruption budgets.
 
-use meta::Value;
+use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
 use crate::format::number;
+use crate::validation::cluster;
 
 pub(crate) struct PodDisruptionBudget;
 
 impl Strategy for PodDisruptionBudget {
+    fn validate(&self, budget: &Value, errors: &mut FieldErrors) {
+        cluster::disruption_budget(budget, errors);
+    }
+
+    fn validate_update(&self, budget: &Value, old: &Value, errors: &mut FieldErrors) {
+        cluster::disruption_budget_update(budget, old, errors);
+    }
+
     fn columns(&self) -> Vec<Column> {
         vec![
             Column::NAME,

@@ -1,9 +1,10 @@
 //! Role bindings and cluster role bindings, which look alike.
 
-use meta::Value;
+use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
 use crate::fill::Fill;
+use crate::validation::rbac;
 
 pub(crate) struct Binding;
 
@@ -16,6 +17,14 @@ impl Strategy for Binding {
                 subject.fill_empty("apiGroup", GROUP);
             }
         }
+    }
+
+    fn validate(&self, binding: &Value, errors: &mut FieldErrors) {
+        rbac::binding(binding, errors);
+    }
+
+    fn validate_update(&self, binding: &Value, old: &Value, errors: &mut FieldErrors) {
+        rbac::binding_update(binding, old, errors);
     }
 
     fn columns(&self) -> Vec<Column> {

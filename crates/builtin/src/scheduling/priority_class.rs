@@ -1,16 +1,25 @@
 //! Priority classes.
 
-use meta::Value;
+use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
 use crate::fill::Fill;
 use crate::format::{boolean, flag, number, text};
+use crate::validation::cluster;
 
 pub(crate) struct PriorityClass;
 
 impl Strategy for PriorityClass {
     fn default(&self, class: &mut Value) {
         class.object_at_mut(&[]).fill("preemptionPolicy", "PreemptLowerPriority");
+    }
+
+    fn validate(&self, class: &Value, errors: &mut FieldErrors) {
+        cluster::priority_class(class, errors);
+    }
+
+    fn validate_update(&self, class: &Value, old: &Value, errors: &mut FieldErrors) {
+        cluster::priority_class_update(class, old, errors);
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -1,10 +1,11 @@
 //! CSI drivers.
 
-use meta::Value;
+use meta::{FieldErrors, Value};
 use registry::{Cell, Column, Strategy};
 
 use crate::fill::Fill;
 use crate::format::{NONE, UNSET, boolean, flag, joined};
+use crate::validation::storage;
 
 pub(crate) struct CsiDriver;
 
@@ -18,6 +19,14 @@ impl Strategy for CsiDriver {
         spec.fill_empty("volumeLifecycleModes", vec!["Persistent"]);
         spec.fill("requiresRepublish", false);
         spec.fill("seLinuxMount", false);
+    }
+
+    fn validate(&self, driver: &Value, errors: &mut FieldErrors) {
+        storage::csi_driver(driver, errors);
+    }
+
+    fn validate_update(&self, driver: &Value, old: &Value, errors: &mut FieldErrors) {
+        storage::csi_driver_update(driver, old, errors);
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -1,10 +1,11 @@
 //! Storage classes.
 
-use meta::Value;
+use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
 use crate::fill::Fill;
 use crate::format::{flag, name_or_default, text, text_or};
+use crate::validation::storage;
 
 pub(crate) struct StorageClass;
 
@@ -18,6 +19,14 @@ impl Strategy for StorageClass {
         let class = class.object_at_mut(&[]);
         class.fill("reclaimPolicy", "Delete");
         class.fill("volumeBindingMode", "Immediate");
+    }
+
+    fn validate(&self, class: &Value, errors: &mut FieldErrors) {
+        storage::class(class, errors);
+    }
+
+    fn validate_update(&self, class: &Value, old: &Value, errors: &mut FieldErrors) {
+        storage::class_update(class, old, errors);
     }
 
     fn columns(&self) -> Vec<Column> {

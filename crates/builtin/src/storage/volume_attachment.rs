@@ -1,11 +1,12 @@
 //! Volume attachments.
 
-use meta::Value;
+use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
 use crate::core::pod_spec::default_host_path;
 use crate::fill::{Fill, round_resources};
 use crate::format::{boolean, flag, text};
+use crate::validation::storage;
 
 pub(crate) struct VolumeAttachment;
 
@@ -16,6 +17,14 @@ impl Strategy for VolumeAttachment {
             default_host_path(volume);
             round_resources(volume, &["capacity"]);
         }
+    }
+
+    fn validate(&self, attachment: &Value, errors: &mut FieldErrors) {
+        storage::attachment(attachment, errors);
+    }
+
+    fn validate_update(&self, attachment: &Value, old: &Value, errors: &mut FieldErrors) {
+        storage::attachment_update(attachment, old, errors);
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -63,16 +63,13 @@ pub(crate) fn secret(secret: &Value, errors: &mut FieldErrors) {
         }
         "kubernetes.io/dockercfg" => docker_config(&data.key(".dockercfg"), errors),
         "kubernetes.io/dockerconfigjson" => docker_config(&data.key(".dockerconfigjson"), errors),
-        "kubernetes.io/basic-auth" => {
-            if !data.key("username").is_set() && !data.key("password").is_set() {
-                require(&["username", "password"], errors);
-            }
+        // One of the two is enough.
+        "kubernetes.io/basic-auth"
+            if !data.key("username").is_set() && !data.key("password").is_set() =>
+        {
+            require(&["username", "password"], errors);
         }
-        "kubernetes.io/ssh-auth" => {
-            if data.key("ssh-privatekey").is_empty() {
-                data.key("ssh-privatekey").required(errors, "");
-            }
-        }
+        "kubernetes.io/ssh-auth" => drop(data.key("ssh-privatekey").require(errors)),
         "kubernetes.io/tls" => require(&["tls.crt", "tls.key"], errors),
         _ => {}
     }

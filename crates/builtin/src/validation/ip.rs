@@ -20,18 +20,22 @@ pub(crate) fn legacy_ip(field: &Field<'_>, old: &[&str], errors: &mut FieldError
 
 /// An address in its one canonical form.
 pub(crate) fn canonical_ip(field: &Field<'_>, errors: &mut FieldErrors) {
-    let text = field.str();
-    let wrong = ip_errors(text);
-    if wrong.is_empty() {
-        let canonical = parse_sloppy(text).map(|ip| ip.to_string()).unwrap_or_default();
-        if text != canonical {
-            let why = format!("must be in canonical form ({})", meta::field::quote(&canonical));
-            field.invalid_value(errors, text, &why);
-        }
+    for why in name_is_ip(field.str(), false) {
+        field.invalid_value(errors, field.str(), &why);
     }
-    for why in wrong {
-        field.invalid_value(errors, text, why);
+}
+
+/// Objects that stand for an address are named after it.
+pub(crate) fn name_is_ip(name: &str, _prefix: bool) -> Vec<String> {
+    let wrong = ip_errors(name);
+    if !wrong.is_empty() {
+        return wrong.into_iter().map(str::to_owned).collect();
     }
+    let canonical = parse_sloppy(name).map(|ip| ip.to_string()).unwrap_or_default();
+    if name == canonical {
+        return Vec::new();
+    }
+    vec![format!("must be in canonical form ({})", meta::field::quote(&canonical))]
 }
 
 fn ip_errors(text: &str) -> Vec<&'static str> {

@@ -190,7 +190,7 @@ fn pod_failure_policy(spec: &Field<'_>, errors: &mut FieldErrors) {
     }
     let containers: BTreeSet<&str> = ["containers", "initContainers"]
         .iter()
-        .flat_map(|list| spec.value_at(&["template", "spec", list]).and_then(Value::as_array))
+        .filter_map(|list| spec.value_at(&["template", "spec", list]).and_then(Value::as_array))
         .flatten()
         .map(|container| container.str_at(&["name"]))
         .collect();

@@ -204,13 +204,9 @@ pub(crate) fn validate_update(volume: &Value, old: &Value, errors: &mut FieldErr
             .map(|(name, _, _)| {
                 let mut source = object.at(&["spec", name]).cloned();
                 // A secret for expanding may be added later.
-                if *name == "csi"
-                    && old.at(&secret).is_none()
-                    && other.at(&["spec", "csi"]).is_some()
-                {
-                    if let Some(source) = &mut source {
-                        source.remove_at(&["controllerExpandSecretRef"]);
-                    }
+                let may_add = old.at(&secret).is_none() && other.at(&["spec", "csi"]).is_some();
+                if let Some(source) = source.as_mut().filter(|_| *name == "csi" && may_add) {
+                    source.remove_at(&["controllerExpandSecretRef"]);
                 }
                 source
             })

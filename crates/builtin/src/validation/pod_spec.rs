@@ -26,9 +26,10 @@ pub(crate) use self::{
     probes::port,
     resources::{
         allows_overcommit, basic_resource, compare_quantities, container_resource_name,
-        is_quota_huge_page, positive_quantity, quantity, quantity_value, resource_name,
+        is_quota_huge_page, positive_quantity, quantity, quantity_value, requirements,
+        resource_name,
     },
-    scheduling::{added_tolerations_only, removed_gates_only},
+    scheduling::{added_tolerations_only, removed_gates_only, tolerations},
     volume_sources::relative_path,
 };
 use super::{cursor::Field, ip::legacy_ip};

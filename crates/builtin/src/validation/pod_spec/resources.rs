@@ -225,7 +225,7 @@ fn huge_pages(name: &str, entry: &Field<'_>, errors: &mut FieldErrors) {
     let size = name.strip_prefix("hugepages-").and_then(|size| Quantity::parse(size).ok());
     let size = size.filter(|size| size.sign().is_gt() && size.milli_value() % 1000 == 0);
     let value = quantity_of(entry);
-    if !size.is_some_and(|size| value.value() % size.value() == 0) {
+    if size.is_none_or(|size| value.value() % size.value() != 0) {
         let why = format!("{value} is not positive integer multiple of {name}");
         entry.invalid_value(errors, value.to_string(), &why);
     }

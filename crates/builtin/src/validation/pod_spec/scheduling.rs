@@ -10,7 +10,7 @@ use meta::{
 use super::affinity::{label_keys, taint_effect};
 use crate::validation::cursor::Field;
 
-pub(super) fn tolerations(tolerations: &Field<'_>, errors: &mut FieldErrors) {
+pub(crate) fn tolerations(tolerations: &Field<'_>, errors: &mut FieldErrors) {
     for toleration in tolerations.items() {
         let key = toleration.get("key");
         let (operator, value) = (toleration.get("operator"), toleration.get("value"));
