@@ -177,7 +177,12 @@ impl Loader<'_> {
             | "tabs disallowed within this context (block indentation)" => {
                 "found character that cannot start any token"
             }
-            "found a tab" => "found a tab character that violates indentation",
+            "found a tab" => {
+                // Noticed where the tab is, and not where the text before it began.
+                let tab = self.text.lines().position(|line| line.starts_with('\t'));
+                line = tab.map_or(line, |tab| tab + 1);
+                "found a tab character that violates indentation"
+            }
             "the handle wasn't declared" => "found undefined tag handle",
             other if other.starts_with("unexpected character: ") => {
                 "found character that cannot start any token"
