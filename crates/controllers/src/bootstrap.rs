@@ -1,7 +1,5 @@
 //! What a fresh server makes by itself: objects, and how they are made.
 
-use std::net::IpAddr;
-
 use meta::{ApiError, Value, value};
 
 use crate::{Api, Target};
@@ -85,65 +83,6 @@ pub fn service_cidr(cidrs: &[String]) -> Value {
         "apiVersion": "networking.k8s.io/v1",
         "metadata": {"name": "kubernetes"},
         "spec": {"cidrs": (cidrs.to_vec())},
-    })
-}
-
-/// Where pods find the server.
-pub fn kubernetes_service(address: IpAddr, secure_port: u16) -> Value {
-    value!({
-        "kind": "Service",
-        "apiVersion": "v1",
-        "metadata": {
-            "name": "kubernetes",
-            "namespace": "default",
-            "labels": {"provider": "kubernetes", "component": "apiserver"},
-        },
-        "spec": {
-            "type": "ClusterIP",
-            "clusterIP": (address.to_string()),
-            "sessionAffinity": "None",
-            "ports": [{
-                "name": "https",
-                "protocol": "TCP",
-                "port": 443i64,
-                "targetPort": (i64::from(secure_port)),
-            }],
-        },
-    })
-}
-
-/// Who is behind that service: this server.
-pub fn kubernetes_endpoints(advertised: IpAddr, secure_port: u16) -> Value {
-    value!({
-        "kind": "Endpoints",
-        "apiVersion": "v1",
-        "metadata": {
-            "name": "kubernetes",
-            "namespace": "default",
-            "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"},
-        },
-        "subsets": [{
-            "addresses": [{"ip": (advertised.to_string())}],
-            "ports": [{"name": "https", "port": (i64::from(secure_port)), "protocol": "TCP"}],
-        }],
-    })
-}
-
-pub fn kubernetes_endpoint_slice(advertised: IpAddr, secure_port: u16) -> Value {
-    value!({
-        "kind": "EndpointSlice",
-        "apiVersion": "discovery.k8s.io/v1",
-        "metadata": {
-            "name": "kubernetes",
-            "namespace": "default",
-            "labels": {"kubernetes.io/service-name": "kubernetes"},
-        },
-        "addressType": (if advertised.is_ipv4() { "IPv4" } else { "IPv6" }),
-        "endpoints": [{
-            "addresses": [(advertised.to_string())],
-            "conditions": {"ready": true},
-        }],
-        "ports": [{"name": "https", "port": (i64::from(secure_port)), "protocol": "TCP"}],
     })
 }
 

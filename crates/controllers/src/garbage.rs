@@ -3,6 +3,8 @@
 
 mod attend;
 mod graph;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -27,7 +29,7 @@ pub struct GarbageCollector {
 const AT_ONCE: usize = 32;
 const RETRY_MIN: Duration = Duration::from_millis(10);
 /// What can't be done is tried again at least this often.
-const RETRY_MAX: Duration = Duration::from_secs(60);
+const RETRY_MAX: Duration = Duration::from_mins(1);
 
 impl GarbageCollector {
     /// Works until the server stops. `changes` are of objects that have owners or are being deleted,

@@ -6,16 +6,17 @@ mod changes;
 mod garbage;
 mod identity_lease;
 mod in_every_namespace;
+mod kubernetes_service;
 mod namespaces;
 
 pub use bootstrap::{
-    SYSTEM_NAMESPACES, config_map, ensure, kubernetes_endpoint_slice, kubernetes_endpoints,
-    kubernetes_service, namespace, priority_classes, reconcile, service_cidr,
+    SYSTEM_NAMESPACES, config_map, ensure, namespace, priority_classes, reconcile, service_cidr,
 };
 pub use changes::{Change, Changes, Resource, Sighting};
 pub use garbage::GarbageCollector;
 pub use identity_lease::IdentityLease;
 pub use in_every_namespace::InEveryNamespace;
+pub use kubernetes_service::KubernetesService;
 pub use namespaces::{NamespaceController, Wake};
 
 use std::{future::Future, pin::Pin, sync::Arc};

@@ -5,9 +5,9 @@ use std::{collections::HashSet, sync::Arc};
 
 use aggregator::local_api_service;
 use controllers::{
-    Api as _, GarbageCollector, IdentityLease, InEveryNamespace, NamespaceController, Target,
-    config_map, ensure, kubernetes_endpoint_slice, kubernetes_endpoints, kubernetes_service,
-    namespace, priority_classes, reconcile, service_cidr,
+    Api as _, GarbageCollector, IdentityLease, InEveryNamespace, KubernetesService,
+    NamespaceController, Target, config_map, ensure, namespace, priority_classes, reconcile,
+    service_cidr,
 };
 use futures_util::future::{try_join, try_join_all};
 use meta::{ApiError, Str, Value, value};
@@ -259,29 +259,22 @@ impl Start<'_> {
         self.served(&target, std::iter::once(make)).await
     }
 
-    /// Service `default/kubernetes` and this server behind it.
+    /// Service `default/kubernetes` and this server behind it, now and whenever somebody deletes it.
     async fn kubernetes_service(&self) -> Result<(), ApiError> {
-        let services = Target::cluster("", "v1", "services").in_namespace("default");
-        let service = kubernetes_service(self.options.kubernetes_service_ip, self.port);
-        reconcile(&*self.api, &services, &service, &[&["spec", "ports"], &["spec", "type"]])
-            .await?;
-        let advertised = self.options.advertise_address;
-        // Endpoints that everybody would take for himself are worse than none.
-        if advertised.is_loopback() || advertised.is_unspecified() {
-            return Ok(());
-        }
-        let endpoints = Target::cluster("", "v1", "endpoints").in_namespace("default");
-        let slices = Target::cluster("discovery.k8s.io", "v1", "endpointslices");
-        let slices = slices.in_namespace("default");
-        let (one, many) = (
-            kubernetes_endpoints(advertised, self.port),
-            kubernetes_endpoint_slice(advertised, self.port),
-        );
-        try_join(
-            reconcile(&*self.api, &endpoints, &one, &[&["subsets"]]),
-            reconcile(&*self.api, &slices, &many, &[&["endpoints"], &["ports"]]),
-        )
-        .await?;
+        let service = KubernetesService {
+            api: self.api.clone(),
+            address: self.options.kubernetes_service_ip,
+            advertised: self.options.advertise_address,
+            secure_port: self.port,
+        };
+        service.keep().await?;
+        let wanted = ["Service", "Endpoints", "EndpointSlice"];
+        let kinds = self.servers.kinds.iter();
+        let kinds = kinds.filter(|kind| wanted.contains(&kind.gvk().kind.as_str()));
+        let changes = Follow::start(&kinds.cloned().collect::<Vec<_>>(), |seen| {
+            seen.gone && seen.entry.namespace == "default" && seen.entry.name == "kubernetes"
+        });
+        tokio::spawn(service.run(changes));
         Ok(())
     }
 

@@ -169,10 +169,13 @@ mod tests {
         Wish::read(&headers).user(&MastersOnly, sender).map_err(|error| error.to_string())
     }
 
+    /// Headers, and the name and groups that follow from them.
+    type Case = (&'static [(&'static str, &'static str)], &'static str, &'static [&'static str]);
+
     #[test]
     fn masters_may_be_anybody() {
         let root = User { groups: vec![User::MASTERS.into()], ..User::default() };
-        let cases: [(&[(&str, &str)], &str, &[&str]); 4] = [
+        let cases: [Case; 4] = [
             (&[(USER, "jane")], "jane", &["system:authenticated"]),
             (
                 &[(USER, "jane"), (GROUP, "a"), (GROUP, "b")],

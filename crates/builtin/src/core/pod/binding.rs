@@ -126,7 +126,7 @@ fn assign(binding: &Value, pod: &mut Value) -> Result<(), String> {
     pod.remove_at(&["status", "nominatedNodeName"]);
     for map in ["annotations", "labels"] {
         let given = binding.at(&["metadata", map]).and_then(Value::as_object);
-        for (key, text) in given.into_iter().flat_map(|given| given.iter()) {
+        for (key, text) in given.into_iter().flat_map(meta::Map::iter) {
             pod.set_at(&["metadata", map, key], text.clone());
         }
     }

@@ -46,14 +46,11 @@ impl PodEviction {
         for _ in 0..CONFLICTS_MAX {
             let pod = cx.object().await?;
             let mut options = asked.clone();
-            match self.ask_budget(cx, &pod, options.dry_run).await? {
-                Permission::Granted => {}
-                // Whoever makes the pod ready meanwhile brings the budget back into play.
-                Permission::WhileItIsAsItIs if options.resource_version.is_none() => {
-                    let version = pod.str_at(&["metadata", "resourceVersion"]);
-                    options.resource_version = Some(version.to_owned());
-                }
-                Permission::WhileItIsAsItIs => {}
+            let permission = self.ask_budget(cx, &pod, options.dry_run).await?;
+            // Whoever makes the pod ready meanwhile brings the budget back into play.
+            if permission == Permission::WhileItIsAsItIs {
+                let version = pod.str_at(&["metadata", "resourceVersion"]);
+                options.resource_version.get_or_insert_with(|| version.to_owned());
             }
             match mark_and_delete(cx, options).await {
                 Err(ApiError::Conflict { .. }) if asked.resource_version.is_none() => {}
@@ -104,6 +101,7 @@ impl PodEviction {
     }
 }
 
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Permission {
     Granted,
     /// The pod must not have changed since it was looked at.

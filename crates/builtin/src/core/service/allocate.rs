@@ -405,10 +405,9 @@ fn keep_ports(service: &mut Value, old: &Value) {
     if needs_health_check_port(old)
         && needs_health_check_port(service)
         && service.i64_at(&health).unwrap_or_default() == 0
+        && let Some(port) = old.i64_at(&health)
     {
-        if let Some(port) = old.i64_at(&health) {
-            service.set_at(&health, port);
-        }
+        service.set_at(&health, port);
     }
 }
 

@@ -39,11 +39,13 @@ pub(crate) fn node_ports(service: &Value) -> Vec<i64> {
     ports.filter_map(|port| port.i64_at(&["nodePort"])).filter(|port| *port != 0).collect()
 }
 
+type Needs = fn(&Value) -> bool;
+
 /// Fields that only the old type had, and that the client did not touch, go with the old type.
 pub(crate) fn drop_by_type(service: &mut Value, old: &Value) {
     let untouched =
         |service: &Value, field: &str| service.at(&["spec", field]) == old.at(&["spec", field]);
-    let lost = |service: &Value, needs: fn(&Value) -> bool| needs(old) && !needs(service);
+    let lost = |service: &Value, needs: Needs| needs(old) && !needs(service);
     if lost(service, needs_cluster_ip) && untouched(service, "clusterIPs") {
         for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
             service.remove_at(&["spec", field]);
@@ -55,7 +57,7 @@ pub(crate) fn drop_by_type(service: &mut Value, old: &Value) {
             port.remove_at(&["nodePort"]);
         }
     }
-    let fields: [(&str, fn(&Value) -> bool); 5] = [
+    let fields: [(&str, Needs); 5] = [
         ("healthCheckNodePort", needs_health_check_port),
         ("allocateLoadBalancerNodePorts", is_load_balancer),
         ("loadBalancerClass", is_load_balancer),
