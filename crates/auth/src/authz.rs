@@ -67,8 +67,12 @@ impl Authorizer for MastersOnly {
     fn rules(&self, user: &User, _namespace: &str) -> Rules {
         let all = || vec![Str::new_static("*")];
         if user.is_in(User::MASTERS) {
-            let resource =
-                ResourceRule { verbs: all(), api_groups: all(), resources: all(), ..ResourceRule::default() };
+            let resource = ResourceRule {
+                verbs: all(),
+                api_groups: all(),
+                resources: all(),
+                ..ResourceRule::default()
+            };
             let non_resource = NonResourceRule { verbs: all(), urls: all() };
             return Rules {
                 resource: vec![resource],

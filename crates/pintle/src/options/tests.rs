@@ -83,7 +83,9 @@ fn flags_reach_their_options() {
     assert_eq!(
         options.warnings,
         [
+            "--delete-collection-workers has no effect in Pintle yet",
             "--watch-cache has no effect in Pintle yet",
+            "--cert-dir has no effect in Pintle yet",
             "feature gate WatchList has no effect in Pintle yet"
         ]
     );
