@@ -3,6 +3,8 @@
 //!
 //! Defaults are already there, so a field that always gets one is never called missing here.
 
+pub(crate) mod admission;
+pub(crate) mod api_service;
 pub(crate) mod autoscaler;
 pub(crate) mod cluster;
 mod cron;
@@ -11,6 +13,7 @@ pub(crate) mod data;
 mod duration;
 pub(crate) mod endpoints;
 pub(crate) mod event;
+pub(crate) mod flowcontrol;
 mod ip;
 pub(crate) mod jobs;
 mod names;

@@ -1,12 +1,13 @@
 //! Mutating admission policies.
 
-use meta::Value;
+use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
 use super::match_resources::default_match_resources;
 use super::policy_format::param_kind;
 use crate::fill::Fill;
 use crate::format::count;
+use crate::validation::admission;
 
 pub(crate) struct MutatingAdmissionPolicy;
 
@@ -17,6 +18,10 @@ impl Strategy for MutatingAdmissionPolicy {
         if let Some(constraints) = spec.given("matchConstraints") {
             default_match_resources(constraints);
         }
+    }
+
+    fn validate(&self, policy: &Value, errors: &mut FieldErrors) {
+        admission::mutating_policy(policy, errors);
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -1,12 +1,13 @@
 //! The bindings of validating and mutating admission policies, which look alike.
 
-use meta::Value;
+use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
 use super::match_resources::default_match_resources;
 use super::policy_format::param_ref;
 use crate::fill::Fill;
 use crate::format::text;
+use crate::validation::admission;
 
 pub(crate) struct PolicyBinding;
 
@@ -15,6 +16,10 @@ impl Strategy for PolicyBinding {
         if let Some(resources) = binding.object_at_mut(&["spec"]).given("matchResources") {
             default_match_resources(resources);
         }
+    }
+
+    fn validate(&self, binding: &Value, errors: &mut FieldErrors) {
+        admission::policy_binding(binding, errors);
     }
 
     fn columns(&self) -> Vec<Column> {

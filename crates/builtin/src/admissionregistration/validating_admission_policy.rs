@@ -1,12 +1,13 @@
 //! Validating admission policies.
 
-use meta::Value;
+use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
 use super::match_resources::default_match_resources;
 use super::policy_format::param_kind;
 use crate::fill::Fill;
 use crate::format::count;
+use crate::validation::admission;
 
 pub(crate) struct ValidatingAdmissionPolicy;
 
@@ -17,6 +18,14 @@ impl Strategy for ValidatingAdmissionPolicy {
         if let Some(constraints) = spec.given("matchConstraints") {
             default_match_resources(constraints);
         }
+    }
+
+    fn validate(&self, policy: &Value, errors: &mut FieldErrors) {
+        admission::validating_policy(policy, errors);
+    }
+
+    fn validate_update(&self, policy: &Value, old: &Value, errors: &mut FieldErrors) {
+        admission::validating_policy_update(policy, old, errors);
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -1,11 +1,12 @@
 //! The configurations of validating and mutating webhooks, which look alike.
 
-use meta::Value;
+use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
 use super::match_resources::{default_rules, default_selectors};
 use crate::fill::{Fill, default_service_reference};
 use crate::format::count;
+use crate::validation::admission;
 
 pub(crate) struct WebhookConfiguration;
 
@@ -22,6 +23,14 @@ impl Strategy for WebhookConfiguration {
             default_rules(webhook, "rules");
             default_service_reference(webhook.part("clientConfig"));
         }
+    }
+
+    fn validate(&self, configuration: &Value, errors: &mut FieldErrors) {
+        admission::webhooks(configuration, errors);
+    }
+
+    fn validate_update(&self, configuration: &Value, old: &Value, errors: &mut FieldErrors) {
+        admission::webhooks_update(configuration, old, errors);
     }
 
     fn columns(&self) -> Vec<Column> {

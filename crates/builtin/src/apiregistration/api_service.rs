@@ -1,16 +1,25 @@
 //! API services: which server answers for a group and version.
 
-use meta::Value;
+use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
 use crate::fill::default_service_reference;
 use crate::format::condition;
+use crate::validation::api_service;
 
 pub(crate) struct ApiService;
 
 impl Strategy for ApiService {
     fn default(&self, service: &mut Value) {
         default_service_reference(service.object_at_mut(&["spec"]));
+    }
+
+    fn validate(&self, service: &Value, errors: &mut FieldErrors) {
+        api_service::validate(service, errors);
+    }
+
+    fn validate_update(&self, service: &Value, old: &Value, errors: &mut FieldErrors) {
+        api_service::validate_update(service, old, errors);
     }
 
     fn columns(&self) -> Vec<Column> {

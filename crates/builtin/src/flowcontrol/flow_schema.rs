@@ -1,16 +1,25 @@
 //! Flow schemas.
 
-use meta::Value;
+use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
 use crate::fill::Fill;
 use crate::format::{NONE, condition, number, text, text_or};
+use crate::validation::flowcontrol;
 
 pub(crate) struct FlowSchema;
 
 impl Strategy for FlowSchema {
     fn default(&self, schema: &mut Value) {
         schema.object_at_mut(&["spec"]).fill_empty("matchingPrecedence", 1000i64);
+    }
+
+    fn validate(&self, schema: &Value, errors: &mut FieldErrors) {
+        flowcontrol::flow_schema(schema, errors);
+    }
+
+    fn validate_update(&self, schema: &Value, old: &Value, errors: &mut FieldErrors) {
+        flowcontrol::flow_schema_update(schema, old, errors);
     }
 
     fn columns(&self) -> Vec<Column> {

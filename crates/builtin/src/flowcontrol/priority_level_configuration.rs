@@ -1,10 +1,11 @@
 //! Priority levels.
 
-use meta::Value;
+use meta::{FieldErrors, Value};
 use registry::{Cell, Column, Strategy};
 
 use crate::fill::Fill;
 use crate::format::{NONE, number, text};
+use crate::validation::flowcontrol;
 
 pub(crate) struct PriorityLevelConfiguration;
 
@@ -24,6 +25,14 @@ impl Strategy for PriorityLevelConfiguration {
                 queuing.fill_empty("queueLengthLimit", 50i64);
             }
         }
+    }
+
+    fn validate(&self, level: &Value, errors: &mut FieldErrors) {
+        flowcontrol::priority_level(level, errors);
+    }
+
+    fn validate_update(&self, level: &Value, old: &Value, errors: &mut FieldErrors) {
+        flowcontrol::priority_level_update(level, old, errors);
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -1,0 +1,467 @@
+//! Webhook configurations and admission policies, but for what only compiling their expressions
+//! can tell.
+
+use std::collections::BTreeSet;
+
+use meta::{
+    FieldErrors, Value,
+    names::{
+        is_dns1035_label, is_dns1123_subdomain, is_port_number, is_qualified_name,
+        name_is_path_segment, validate_label_selector,
+    },
+};
+
+use super::cursor::Field;
+
+/// A configuration of mutating or of validating webhooks.
+pub(crate) fn webhooks(object: &Value, errors: &mut FieldErrors) {
+    let root = Field::root(object);
+    let mut names = BTreeSet::new();
+    for hook in root.get("webhooks").items() {
+        webhook(&hook, errors);
+        review_versions(&hook.get("admissionReviewVersions"), errors);
+        let name = hook.get("name");
+        if !name.is_empty() && !names.insert(name.str().to_owned()) {
+            name.duplicate(errors);
+        }
+    }
+}
+
+pub(crate) fn webhooks_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
+    if object.get("webhooks") != old.get("webhooks") {
+        webhooks(object, errors);
+    }
+}
+
+fn webhook(hook: &Field<'_>, errors: &mut FieldErrors) {
+    fully_qualified_name(&hook.get("name"), errors);
+    for rule in hook.get("rules").items() {
+        rule_with_operations(&rule, errors);
+    }
+    hook.get("failurePolicy").one_of(errors, &["Fail", "Ignore"]);
+    hook.get("matchPolicy").one_of(errors, &["Equivalent", "Exact"]);
+    let effects = hook.get("sideEffects");
+    if effects.is_set() {
+        effects.one_of(errors, &["None", "NoneOnDryRun"]);
+    } else {
+        effects.required(errors, "must specify one of None, NoneOnDryRun");
+    }
+    let timeout = hook.get("timeoutSeconds");
+    if timeout.int().is_some_and(|seconds| !(1..=30).contains(&seconds)) {
+        timeout.invalid(errors, "the timeout value must be between 1 and 30 seconds");
+    }
+    for name in ["namespaceSelector", "objectSelector"] {
+        let selector = hook.get(name);
+        validate_label_selector(selector.value(), &selector.path(), errors);
+    }
+    hook.get("reinvocationPolicy").one_of(errors, &["IfNeeded", "Never"]);
+    client_config(&hook.get("clientConfig"), errors);
+    match_conditions(&hook.get("matchConditions"), errors);
+}
+
+fn fully_qualified_name(name: &Field<'_>, errors: &mut FieldErrors) {
+    if !name.require(errors) {
+        return;
+    }
+    let wrong = is_dns1123_subdomain(name.str());
+    if !wrong.is_empty() {
+        name.invalid(errors, &wrong.join(","));
+    } else if name.str().split('.').count() < 3 {
+        let why = "should be a domain with at least three segments separated by dots";
+        name.invalid(errors, why);
+    }
+}
+
+fn client_config(config: &Field<'_>, errors: &mut FieldErrors) {
+    let (url, service) = (config.get("url"), config.get("service"));
+    match (url.is_set(), service.is_set()) {
+        (true, false) => webhook_url(&url, errors),
+        (false, true) => {
+            // Compat: upstream takes one of the two for the other.
+            if service.get("namespace").is_empty() {
+                service.get("name").required(errors, "");
+            }
+            if service.str_at(&["name"]).is_empty() {
+                service.get("namespace").required(errors, "");
+            }
+            let port = service.get("port");
+            // Left out, it is 443.
+            if let Some(wrong) = port.int().map(is_port_number).filter(|wrong| !wrong.is_empty()) {
+                port.invalid(errors, &format!("port is not valid: {}", wrong.join(", ")));
+            }
+            url_path(&service.get("path"), errors);
+        }
+        _ => config.required(errors, "exactly one of url or service is required"),
+    }
+}
+
+fn webhook_url(url: &Field<'_>, errors: &mut FieldErrors) {
+    let form = "; desired format: https://host[/path]";
+    let (rest, fragment) = url.str().split_once('#').unwrap_or((url.str(), ""));
+    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let (scheme, rest) = rest.split_once("://").unwrap_or(("", ""));
+    let authority = rest.split('/').next().unwrap_or_default();
+    let (user, host) = match authority.rsplit_once('@') {
+        Some((user, host)) => (Some(user), host),
+        None => (None, authority),
+    };
+    if scheme != "https" {
+        let why = format!("'https' is the only allowed URL scheme{form}");
+        url.invalid_value(errors, scheme, &why);
+    }
+    if host.is_empty() {
+        url.invalid_value(errors, host, &format!("host must be specified{form}"));
+    }
+    if let Some(user) = user {
+        url.invalid_value(errors, user, "user information is not permitted in the URL");
+    }
+    if !fragment.is_empty() {
+        url.invalid_value(errors, fragment, "fragments are not permitted in the URL");
+    }
+    if !query.is_empty() {
+        url.invalid_value(errors, query, "query parameters are not permitted in the URL");
+    }
+}
+
+fn url_path(path: &Field<'_>, errors: &mut FieldErrors) {
+    let text = path.str();
+    if matches!(text, "" | "/") {
+        return;
+    }
+    if text == "//" {
+        return path.invalid(errors, "segment[0] may not be empty");
+    }
+    if !text.starts_with('/') {
+        path.invalid(errors, "must start with a '/'");
+    }
+    // Compat: the first character is taken for the slash, whatever it is.
+    let mut characters = text.chars();
+    characters.next();
+    let rest = characters.as_str();
+    let rest = rest.strip_suffix('/').unwrap_or(rest);
+    for (at, step) in rest.split('/').enumerate() {
+        if step.is_empty() {
+            path.invalid(errors, &format!("segment[{at}] may not be empty"));
+            continue;
+        }
+        for why in is_dns1123_subdomain(step) {
+            path.invalid(errors, &format!("segment[{at}]: {why}"));
+        }
+    }
+}
+
+fn review_versions(versions: &Field<'_>, errors: &mut FieldErrors) {
+    if versions.is_empty() {
+        return versions.required(errors, "must specify one of v1, v1beta1");
+    }
+    let mut seen = BTreeSet::new();
+    for version in versions.items() {
+        if seen.insert(version.str().to_owned()) {
+            version.rule(errors, is_dns1035_label);
+        } else {
+            version.invalid(errors, "duplicate version");
+        }
+    }
+    if !seen.contains("v1") && !seen.contains("v1beta1") {
+        versions.invalid(errors, "must include at least one of v1, v1beta1");
+    }
+}
+
+fn match_conditions(conditions: &Field<'_>, errors: &mut FieldErrors) {
+    if conditions.len() > 64 {
+        errors.too_many(conditions.path(), conditions.len(), 64);
+    }
+    let mut names = BTreeSet::new();
+    for condition in conditions.items() {
+        let (name, expression) = (condition.get("name"), condition.get("expression"));
+        if expression.str().trim().is_empty() {
+            expression.required(errors, "");
+        }
+        name.require_rule(errors, is_qualified_name);
+        if !name.is_empty() && !names.insert(name.str().to_owned()) {
+            name.duplicate(errors);
+        }
+    }
+}
+
+fn rule_with_operations(rule: &Field<'_>, errors: &mut FieldErrors) {
+    let operations = rule.get("operations");
+    operations.require(errors);
+    alone(&operations, "operations", errors);
+    for operation in operations.items() {
+        operation.one_of(errors, &["*", "CONNECT", "CREATE", "DELETE", "UPDATE"]);
+    }
+    let (groups, versions) = (rule.get("apiGroups"), rule.get("apiVersions"));
+    groups.require(errors);
+    alone(&groups, "API groups", errors);
+    versions.require(errors);
+    alone(&versions, "API versions", errors);
+    for version in versions.items() {
+        version.require(errors);
+    }
+    resources(&rule.get("resources"), errors);
+    rule.get("scope").one_of(errors, &["*", "Cluster", "Namespaced"]);
+}
+
+/// Where there is a `*`, there is nothing else.
+fn alone(list: &Field<'_>, what: &str, errors: &mut FieldErrors) {
+    if list.len() > 1 && list.items().any(|item| item.is("*")) {
+        list.invalid(errors, &format!("if '*' is present, must not specify other {what}"));
+    }
+}
+
+fn resources(list: &Field<'_>, errors: &mut FieldErrors) {
+    list.require(errors);
+    let (mut whole_resources, mut whole_subresources) = (BTreeSet::new(), BTreeSet::new());
+    let (mut every, mut any, mut plain) = (false, false, false);
+    for item in list.items() {
+        let text = item.str();
+        if text.is_empty() {
+            item.required(errors, "");
+            continue;
+        }
+        every |= text == "*/*";
+        any |= text == "*";
+        let Some((resource, subresource)) = text.split_once('/') else {
+            plain = text != "*";
+            continue;
+        };
+        if whole_resources.contains(resource) {
+            let why = format!("if '{resource}/*' is present, must not specify {text}");
+            item.invalid(errors, &why);
+        }
+        if whole_subresources.contains(subresource) {
+            let why = format!("if '*/{subresource}' is present, must not specify {text}");
+            item.invalid(errors, &why);
+        }
+        if subresource == "*" {
+            whole_resources.insert(resource.to_owned());
+        }
+        if resource == "*" {
+            whole_subresources.insert(subresource.to_owned());
+        }
+    }
+    if list.len() > 1 && every {
+        list.invalid(errors, "if '*/*' is present, must not specify other resources");
+    }
+    if any && plain {
+        let why = "if '*' is present, must not specify other resources without subresources";
+        list.invalid(errors, why);
+    }
+}
+
+/// A validating admission policy.
+pub(crate) fn validating_policy(object: &Value, errors: &mut FieldErrors) {
+    let root = Field::root(object);
+    let spec = root.get("spec");
+    policy_match(&spec, errors);
+    variables(&spec.get("variables"), errors);
+    let (validations, annotations) = (spec.get("validations"), spec.get("auditAnnotations"));
+    if validations.is_empty() && annotations.is_empty() {
+        let why = "validations or auditAnnotations must contain at least one item";
+        validations.required(errors, why);
+        annotations.required(errors, why);
+    }
+    for validation in validations.items() {
+        let expression = validation.get("expression");
+        if expression.str().trim().is_empty() {
+            expression.required(errors, "expression is not specified");
+        }
+        for name in ["messageExpression", "message"] {
+            let text = validation.get(name);
+            if !text.is_empty() && text.str().trim().is_empty() {
+                text.invalid(errors, "must be non-empty if specified");
+            } else if name == "message" && text.str().trim().contains(['\n', '\r']) {
+                text.invalid(errors, "must not contain line breaks");
+            }
+        }
+        let reasons = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
+        validation.get("reason").one_of(errors, &reasons);
+    }
+}
+
+pub(crate) fn validating_policy_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
+    if object.get("spec") != old.get("spec") {
+        validating_policy(object, errors);
+    }
+}
+
+fn policy_match(spec: &Field<'_>, errors: &mut FieldErrors) {
+    spec.get("failurePolicy").one_of_or_default(errors, &["Fail", "Ignore"]);
+    let kind = spec.get("paramKind");
+    if kind.is_set() {
+        param_kind(&kind, errors);
+    }
+    let constraints = spec.get("matchConstraints");
+    if constraints.is_set() {
+        match_resources(&constraints, errors);
+        constraints.get("resourceRules").require(errors);
+    } else {
+        constraints.required(errors, "");
+    }
+    match_conditions(&spec.get("matchConditions"), errors);
+}
+
+fn param_kind(kind: &Field<'_>, errors: &mut FieldErrors) {
+    let version = kind.get("apiVersion");
+    if version.require(errors) {
+        match *version.str().split('/').collect::<Vec<_>>() {
+            [text] => param_version(&version, "", text, errors),
+            [group, text] => param_version(&version, group, text, errors),
+            _ => {
+                let why = format!("unexpected GroupVersion string: {}", version.str());
+                version.invalid(errors, &why);
+            }
+        }
+    }
+    let name = kind.get("kind");
+    if name.require(errors) {
+        let wrong = is_dns1035_label(&name.str().to_lowercase());
+        if !wrong.is_empty() {
+            let why =
+                format!("may have mixed case, but should otherwise match: {}", wrong.join(","));
+            name.invalid(errors, &why);
+        }
+    }
+}
+
+fn param_version(field: &Field<'_>, group: &str, version: &str, errors: &mut FieldErrors) {
+    let wrong = if group.is_empty() { Vec::new() } else { is_dns1123_subdomain(group) };
+    if !wrong.is_empty() {
+        field.invalid_value(errors, group, &wrong.join(","));
+    }
+    if version.is_empty() {
+        return field.invalid(errors, "version must be specified");
+    }
+    let wrong = is_dns1035_label(version);
+    if !wrong.is_empty() {
+        field.invalid_value(errors, version, &wrong.join(","));
+    }
+}
+
+fn match_resources(resources: &Field<'_>, errors: &mut FieldErrors) {
+    resources.get("matchPolicy").one_of_or_default(errors, &["Equivalent", "Exact"]);
+    for name in ["namespaceSelector", "objectSelector"] {
+        let selector = resources.get(name);
+        validate_label_selector(selector.value(), &selector.path(), errors);
+    }
+    for list in ["resourceRules", "excludeResourceRules"] {
+        for rule in resources.get(list).items() {
+            let mut names = BTreeSet::new();
+            for name in rule.get("resourceNames").items() {
+                name.rule(errors, |name| name_is_path_segment(name, false));
+                if !names.insert(name.str().to_owned()) {
+                    name.duplicate(errors);
+                }
+            }
+            rule_with_operations(&rule, errors);
+        }
+    }
+}
+
+fn variables(variables: &Field<'_>, errors: &mut FieldErrors) {
+    for variable in variables.items() {
+        let (name, expression) = (variable.get("name"), variable.get("expression"));
+        if name.str().trim().is_empty() {
+            name.required(errors, "name is not specified");
+        } else if !is_cel_identifier(name.str()) {
+            name.invalid(errors, "must be a valid CEL identifier");
+        }
+        if expression.str().trim().is_empty() {
+            expression.required(errors, "expression is not specified");
+        }
+    }
+}
+
+fn is_cel_identifier(name: &str) -> bool {
+    const RESERVED: &[&str] = &[
+        "true",
+        "false",
+        "null",
+        "in",
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "for",
+        "function",
+        "if",
+        "import",
+        "let",
+        "loop",
+        "package",
+        "namespace",
+        "return",
+        "var",
+        "void",
+        "while",
+    ];
+    meta::names::is_c_identifier(name).is_empty() && !RESERVED.contains(&name)
+}
+
+/// The binding of a validating or mutating policy.
+pub(crate) fn policy_binding(object: &Value, errors: &mut FieldErrors) {
+    let root = Field::root(object);
+    let spec = root.get("spec");
+    spec.get("policyName").require_rule(errors, is_dns1123_subdomain);
+    let param = spec.get("paramRef");
+    if param.is_set() {
+        param_ref(&param, errors);
+    }
+    let resources = spec.get("matchResources");
+    if resources.is_set() {
+        match_resources(&resources, errors);
+    }
+    if root.str_at(&["kind"]) == "ValidatingAdmissionPolicyBinding" {
+        validation_actions(&spec.get("validationActions"), errors);
+    }
+}
+
+fn param_ref(param: &Field<'_>, errors: &mut FieldErrors) {
+    let (name, selector) = (param.get("name"), param.get("selector"));
+    let why = "name and selector are mutually exclusive";
+    name.rule_if_filled(errors, |name| name_is_path_segment(name, false));
+    if !name.is_empty() && selector.is_set() {
+        name.forbidden(errors, why);
+    }
+    validate_label_selector(selector.value(), &selector.path(), errors);
+    if !name.is_empty() && selector.is_set() {
+        selector.forbidden(errors, why);
+    }
+    if name.is_empty() && !selector.is_set() {
+        param.required(errors, "one of name or selector must be specified");
+    }
+    let action = param.get("parameterNotFoundAction");
+    if action.require(errors) {
+        action.one_of(errors, &["Deny", "Allow"]);
+    }
+}
+
+fn validation_actions(actions: &Field<'_>, errors: &mut FieldErrors) {
+    let mut seen = BTreeSet::new();
+    for action in actions.items() {
+        action.one_of(errors, &["Audit", "Deny", "Warn"]);
+        if !seen.insert(action.str().to_owned()) {
+            action.duplicate(errors);
+        }
+    }
+    if seen.contains("Deny") && seen.contains("Warn") {
+        let why = "must not contain both Deny and Warn (repeating the same validation failure \
+                   information in the API response and headers serves no purpose)";
+        actions.invalid(errors, why);
+    }
+    if seen.is_empty() {
+        actions.required(errors, "at least one validation action is required");
+    }
+}
+
+/// A mutating admission policy.
+pub(crate) fn mutating_policy(object: &Value, errors: &mut FieldErrors) {
+    let root = Field::root(object);
+    let spec = root.get("spec");
+    policy_match(&spec, errors);
+    variables(&spec.get("variables"), errors);
+    spec.get("mutations").require(errors);
+    spec.get("reinvocationPolicy").one_of_or_default(errors, &["IfNeeded", "Never"]);
+}
