@@ -141,7 +141,11 @@ fn services_get_an_address_and_keep_it() {
         assert!(address.starts_with("10."), "{address}");
         kubectl.ok("patch service web -p '{\"spec\":{\"sessionAffinity\":\"ClientIP\"}}'");
         assert_eq!(kubectl.ok("get service web -o jsonpath='{.spec.clusterIP}'"), address);
-        let refused = kubectl.fail("patch service web -p '{\"spec\":{\"clusterIP\":\"10.0.0.77\",\"clusterIPs\":[\"10.0.0.77\"]}}'");
+        // Addresses are given out at random: the other one must not be the one it has.
+        let other = if address == "10.0.0.77" { "10.0.0.78" } else { "10.0.0.77" };
+        let refused = kubectl.fail(&format!(
+            "patch service web -p '{{\"spec\":{{\"clusterIP\":\"{other}\",\"clusterIPs\":[\"{other}\"]}}}}'"
+        ));
         assert_contains(&refused, &["may not change once set"]);
         assert_contains(
             &kubectl.ok("describe service web"),

@@ -163,8 +163,9 @@ fn a_streamed_list_ends_with_a_bookmark() {
 fn a_watch_ends_when_its_time_is_over() {
     let (_server, http, path) = filled("watch-timeout", 1);
     let version = text(&http.get(&path).expect(200), "/metadata/resourceVersion").to_owned();
-    let mut watch =
-        http.stream(&format!("{path}?watch=true&timeoutSeconds=1&resourceVersion={version}"));
+    // Controllers may still be furnishing the namespace; their objects are not the test's.
+    let query = format!("watch=true&timeoutSeconds=1&resourceVersion={version}&labelSelector=test");
+    let mut watch = http.stream(&format!("{path}?{query}"));
     assert_eq!(watch.next_event(), None);
 }
 
