@@ -16,37 +16,11 @@ mod version;
 use std::io::Write;
 use std::process::ExitCode;
 
+use builtin::Definitions;
 use tracing::{info, warn};
 
 use flags::{Parsed, VersionFlag};
 use options::Options;
-
-/// The group/versions that `--runtime-config` may name: those that Kubernetes serves by default.
-/// Naming any other is an error, because enabling it would change nothing.
-const API_VERSIONS: &[&str] = &[
-    "v1",
-    "admissionregistration.k8s.io/v1",
-    "apiextensions.k8s.io/v1",
-    "apiregistration.k8s.io/v1",
-    "apps/v1",
-    "authentication.k8s.io/v1",
-    "authorization.k8s.io/v1",
-    "autoscaling/v1",
-    "autoscaling/v2",
-    "batch/v1",
-    "certificates.k8s.io/v1",
-    "coordination.k8s.io/v1",
-    "discovery.k8s.io/v1",
-    "events.k8s.io/v1",
-    "flowcontrol.apiserver.k8s.io/v1",
-    "networking.k8s.io/v1",
-    "node.k8s.io/v1",
-    "policy/v1",
-    "rbac.authorization.k8s.io/v1",
-    "resource.k8s.io/v1",
-    "scheduling.k8s.io/v1",
-    "storage.k8s.io/v1",
-];
 
 /// Many small allocations of the same sizes from several threads are what the server does all day.
 #[global_allocator]
@@ -88,7 +62,12 @@ fn start() -> Result<(), Vec<String>> {
         VersionFlag::Off | VersionFlag::Report(_) => {}
     }
 
-    let options = Options::new(&parsed, API_VERSIONS, &options::default_route)?;
+    let definitions = Definitions::load();
+    // What `--runtime-config` may name.
+    let served = definitions.group_versions.iter().filter(|facts| !facts.internal);
+    let api_versions: Vec<String> = served.map(|facts| facts.group_version.to_string()).collect();
+    let api_versions: Vec<&str> = api_versions.iter().map(String::as_str).collect();
+    let options = Options::new(&parsed, &api_versions, &options::default_route)?;
     let verbosity = logging::start(&options.logging);
     for warning in &options.warnings {
         warn!("{warning}");
@@ -99,7 +78,7 @@ fn start() -> Result<(), Vec<String>> {
         }
     }
     info!("Version: {}", options.version.git_version);
-    run::run(&options, verbosity).map_err(|error| vec![error])
+    run::run(&options, definitions, verbosity).map_err(|error| vec![error])
 }
 
 /// Empty arguments are forgiven, as scripts with unset variables produce them.

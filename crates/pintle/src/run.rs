@@ -32,15 +32,23 @@ use crate::{
 };
 
 /// Serves until a signal says stop. What goes wrong before that is returned in words.
-pub(crate) fn run(options: &Options, verbosity: Verbosity) -> Result<(), String> {
+pub(crate) fn run(
+    options: &Options,
+    definitions: Definitions,
+    verbosity: Verbosity,
+) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|error| format!("cannot start the runtime: {error}"))?;
-    runtime.block_on(serve(options, verbosity))
+    runtime.block_on(serve(options, definitions, verbosity))
 }
 
-async fn serve(options: &Options, verbosity: Verbosity) -> Result<(), String> {
+async fn serve(
+    options: &Options,
+    definitions: Definitions,
+    verbosity: Verbosity,
+) -> Result<(), String> {
     // Asked for first: a signal that comes while starting is not lost.
     let stop = stop_signal().map_err(|error| format!("cannot listen to signals: {error}"))?;
     let store = Arc::new(open_store(options)?);
@@ -48,7 +56,6 @@ async fn serve(options: &Options, verbosity: Verbosity) -> Result<(), String> {
     let pki = prepare_pki(options)?;
     let tls = prepare_tls(options, &pki)?;
 
-    let definitions = Definitions::load();
     let guard = Guard::new(options)?;
     let servers = Servers::build(options, definitions, &backend, &guard);
     servers.ready().await;
