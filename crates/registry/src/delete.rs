@@ -158,7 +158,7 @@ async fn step(
     }
 
     let (value, answer) = match plan(kind, options, &object, Time::now()) {
-        Plan::Nothing => return Ok(Some(answer(kind, &object, json))),
+        Plan::Nothing => return Ok(Some(answer_gone(kind, &object, json))),
         Plan::Remove => (None, None),
         Plan::Wait(waiting) => {
             let stored = storage.encode(kind.to_stored(waiting));
@@ -184,10 +184,6 @@ async fn step(
         Err(StoreError::Conflict { .. }) => Ok(None),
         Err(other) => Err(store_error(other)),
     }
-}
-
-fn answer(kind: &Kind, object: &Value, json: Bytes) -> Deleted {
-    answer_gone(kind, object, json)
 }
 
 fn answer_gone(kind: &Kind, object: &Value, json: Bytes) -> Deleted {

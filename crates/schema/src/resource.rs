@@ -1,9 +1,7 @@
 //! Facts about what is served: group versions, resources, subresources. Plain data, the same for
 //! built-in and custom resources.
 
-use std::fmt::Write;
-
-use meta::{GroupVersion, GroupVersionKind, GroupVersionResource, Str};
+use meta::{GroupVersion, GroupVersionKind, GroupVersionResource, Str, field::quote};
 
 use crate::TypeId;
 
@@ -133,26 +131,6 @@ impl ResourceFacts {
             }
         }
     }
-}
-
-/// Text in double quotes with the escapes of Go's `%q`.
-fn quote(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len() + 2);
-    quoted.push('"');
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => quoted.extend(['\\', c]),
-            '\n' => quoted.push_str("\\n"),
-            '\t' => quoted.push_str("\\t"),
-            '\r' => quoted.push_str("\\r"),
-            c if c.is_control() && c.is_ascii() => {
-                let _ = write!(quoted, "\\x{:02x}", c as u32);
-            }
-            c => quoted.push(c),
-        }
-    }
-    quoted.push('"');
-    quoted
 }
 
 #[cfg(test)]
