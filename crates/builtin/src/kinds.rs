@@ -4,7 +4,7 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use meta::Str;
-use registry::{Conversion, Kind, Storage, StorageOptions};
+use registry::{AsJson, Conversion, Kind, Storage, StorageOptions};
 use schema::{ResourceFacts, Schema};
 use store::Backend;
 
@@ -113,6 +113,7 @@ impl<'a> Plan<'a> {
             index: (stored.prefix == "pods").then(|| Str::new_static("spec.nodeName")),
             fields,
             custom: false,
+            codec: Arc::new(AsJson),
         }
     }
 }

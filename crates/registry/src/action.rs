@@ -154,8 +154,8 @@ impl Kind {
             if dry_run {
                 return Ok(());
             }
-            let stored = storage.encode(self.to_stored(object));
-            match storage.write(key.clone(), Expect::At(found.mod_revision), Some(stored)).await {
+            let stored = storage.encode(self.to_stored(object))?;
+            match storage.write(key.clone(), Expect::At(found.mod_revision), Some(&stored)).await {
                 Ok(_) => return Ok(()),
                 // Somebody else was faster: again from what he made of it.
                 Err(StoreError::Conflict { .. }) => {}

@@ -110,17 +110,17 @@ async fn finish_create(
     }
 
     let key = storage.key(&rest.info.namespace, &name);
-    let stored = storage.encode(kind.to_stored(object));
+    let stored = storage.encode(kind.to_stored(object))?;
     let exists = || ApiError::AlreadyExists { resource: kind.group_resource(), name: name.clone() };
     if options.dry_run {
         if storage.cache.fresh().await.map_err(store_error)?.get(&key).is_some() {
             return Err(exists());
         }
-        return Ok(Written { json: kind.view_of_stored(&stored)?, created: true });
+        return Ok(Written { json: kind.view_of_stored(&stored.json)?, created: true });
     }
-    match storage.write(key, Expect::Absent, Some(stored.clone())).await {
+    match storage.write(key, Expect::Absent, Some(&stored)).await {
         Ok(revision) => {
-            let json = storage.at_revision(&stored, revision)?;
+            let json = storage.at_revision(&stored.json, revision)?;
             Ok(Written { json: kind.view_of_stored(&json)?, created: true })
         }
         Err(StoreError::Conflict { .. }) => Err(exists()),

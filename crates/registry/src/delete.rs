@@ -157,28 +157,26 @@ async fn step(
         rest.engine.admission.validate(&attributes, None).await?;
     }
 
-    let (value, answer) = match plan(kind, options, &object, Time::now()) {
+    let waiting = match plan(kind, options, &object, Time::now()) {
         Plan::Nothing => return Ok(Some(answer_gone(kind, &object, json))),
-        Plan::Remove => (None, None),
-        Plan::Wait(waiting) => {
-            let stored = storage.encode(kind.to_stored(waiting));
-            (Some(stored.clone()), Some(stored))
-        }
+        Plan::Remove => None,
+        Plan::Wait(waiting) => Some(storage.encode(kind.to_stored(waiting))?),
     };
     if options.dry_run {
-        let Some(stored) = answer else { return Ok(Some(answer_gone(kind, &object, json))) };
+        let Some(stored) = waiting else { return Ok(Some(answer_gone(kind, &object, json))) };
         return Ok(Some(Deleted::Object(
-            kind.view_of_stored(&storage.at_revision(&stored, revision)?)?,
+            kind.view_of_stored(&storage.at_revision(&stored.json, revision)?)?,
         )));
     }
-    match storage.write(key, Expect::At(revision), value).await {
-        Ok(at) => Ok(Some(if let Some(stored) = answer {
-            Deleted::Object(kind.view_of_stored(&storage.at_revision(&stored, at)?)?)
+    match storage.write(key, Expect::At(revision), waiting.as_ref()).await {
+        Ok(at) => Ok(Some(if let Some(stored) = waiting {
+            Deleted::Object(kind.view_of_stored(&storage.at_revision(&stored.json, at)?)?)
         } else {
             if let Some(reserve) = &kind.reserve {
                 reserve.release(&object).await;
             }
-            let last = storage.at_revision(&storage.encode(kind.to_stored(object.clone())), at)?;
+            let last = storage.last_json(kind.to_stored(object.clone()));
+            let last = storage.at_revision(&last, at)?;
             answer_gone(kind, &object, kind.view_of_stored(&last)?)
         })),
         Err(StoreError::Conflict { .. }) => Ok(None),

@@ -11,6 +11,8 @@ use store::{
     label_bits,
 };
 
+use crate::stored::{Encoded, StorageCodec};
+
 /// Shared by all served versions of a resource.
 pub struct Storage {
     /// `/registry/pods/`
@@ -28,6 +30,7 @@ pub struct Storage {
     pub index: Option<usize>,
     fields: Vec<Str>,
     order: Order,
+    codec: Arc<dyn StorageCodec>,
 }
 
 pub struct StorageOptions {
@@ -43,6 +46,8 @@ pub struct StorageOptions {
     pub index: Option<Str>,
     /// Custom resources have sorted keys.
     pub custom: bool,
+    /// What the backend keeps of an object.
+    pub codec: Arc<dyn StorageCodec>,
 }
 
 impl Storage {
@@ -57,6 +62,7 @@ impl Storage {
             fields: FieldSet::new(options.fields.iter().map(Str::as_str)),
             order,
             zeros: zeros.collect(),
+            codec: options.codec.clone(),
         });
         let cache = Cache::start(
             backend.clone(),
@@ -74,6 +80,7 @@ impl Storage {
             index,
             fields: options.fields,
             order,
+            codec: options.codec,
         })
     }
 
@@ -101,22 +108,33 @@ impl Storage {
 
     /// An object (of the stored version) as it is stored: without its resourceVersion, which only
     /// the commit decides.
-    pub(crate) fn encode(&self, mut object: Value) -> Bytes {
+    pub(crate) fn encode(&self, mut object: Value) -> Result<Encoded, ApiError> {
+        let json = self.json(&mut object);
+        let bytes = self.codec.encode(&object, &json).map_err(ApiError::internal)?;
+        Ok(Encoded { json, bytes })
+    }
+
+    /// The JSON of an object that is on its way out, not in.
+    pub(crate) fn last_json(&self, mut object: Value) -> Bytes {
+        self.json(&mut object)
+    }
+
+    fn json(&self, object: &mut Value) -> Bytes {
         object.remove_at(&["metadata", "resourceVersion"]);
         object.set_at(&["kind"], self.gvk.kind.clone());
         object.set_at(&["apiVersion"], self.gvk.group_version().to_string());
         if self.order == Order::Struct {
             // Protobuf knows no empty lists, so that built-in kinds never read back with one.
-            codec::json::forget_empty(&mut object, &self.schema, self.ty);
+            codec::json::forget_empty(object, &self.schema, self.ty);
         }
         let mut out = Vec::with_capacity(4096);
-        codec::json::encode(&object, &self.schema, self.ty, &mut out);
+        codec::json::encode(object, &self.schema, self.ty, &mut out);
         out.into()
     }
 
     /// The object as clients get it, at the revision of its commit.
-    pub(crate) fn at_revision(&self, stored: &Bytes, revision: u64) -> Result<Bytes, ApiError> {
-        let spliced = scan::splice(stored, revision, self.order, &FieldSet::new([]));
+    pub(crate) fn at_revision(&self, json: &Bytes, revision: u64) -> Result<Bytes, ApiError> {
+        let spliced = scan::splice(json, revision, self.order, &FieldSet::new([]));
         Ok(spliced.map_err(ApiError::internal)?.0)
     }
 
@@ -134,17 +152,22 @@ impl Storage {
         Ok(self.cache.get(&key))
     }
 
-    /// The newest committed state, past the cache.
+    /// The newest committed state, past the cache; its value is the object's JSON.
     pub(crate) async fn read(&self, key: &str) -> Result<Option<KeyValue>, ApiError> {
-        self.backend.get(key).await.map_err(store_error)
+        let Some(found) = self.backend.get(key).await.map_err(store_error)? else {
+            return Ok(None);
+        };
+        let value = self.codec.decode(&found.value).map_err(|why| unreadable(key, &why))?;
+        Ok(Some(KeyValue { value, ..found }))
     }
 
     pub(crate) async fn write(
         &self,
         key: Str,
         expect: Expect,
-        value: Option<Bytes>,
+        object: Option<&Encoded>,
     ) -> Result<u64, StoreError> {
+        let value = object.map(|encoded| encoded.bytes.clone());
         self.backend.write(Write { key, expect, value, ttl: self.ttl }).await
     }
 }
@@ -172,8 +195,8 @@ fn zero(schema: &Schema, ty: TypeId, path: &str) -> Str {
     }
 }
 
-/// Stored JSON becomes what clients get: the resourceVersion spliced in, labels and selectable
-/// fields picked out.
+/// Stored bytes become what clients get: JSON with the resourceVersion spliced in, labels and
+/// selectable fields picked out.
 struct JsonObjects {
     prefix_bytes: usize,
     namespaced: bool,
@@ -181,11 +204,13 @@ struct JsonObjects {
     order: Order,
     /// For each field, what it reads as where it is absent.
     zeros: Vec<Str>,
+    codec: Arc<dyn StorageCodec>,
 }
 
 impl Materialize for JsonObjects {
     fn entry(&self, key: &Str, value: &Bytes, revision: u64) -> Result<Entry, String> {
-        let (json, scanned) = scan::splice(value, revision, self.order, &self.fields)
+        let value = self.codec.decode(value)?;
+        let (json, scanned) = scan::splice(&value, revision, self.order, &self.fields)
             .map_err(|error| error.to_string())?;
         let path = &key[self.prefix_bytes..];
         let (namespace, name) = match path.split_once('/') {
@@ -207,6 +232,11 @@ impl Materialize for JsonObjects {
             ..Entry::default()
         })
     }
+}
+
+/// What a client hears of an object that is stored but can't be understood.
+fn unreadable(key: &str, why: &str) -> ApiError {
+    ApiError::Internal(format!("unable to decode the object stored at {key}: {why}"))
 }
 
 /// What a client hears when the store fails.

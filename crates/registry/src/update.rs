@@ -179,15 +179,15 @@ async fn finish_change(
     if is_last_finalizer_gone(kind, &object, old) {
         return finish_delete(kind, storage, options, key, current, object).await;
     }
-    let stored = storage.encode(kind.to_stored(object));
-    let at_old = kind.view_of_stored(&storage.at_revision(&stored, current.revision)?)?;
+    let stored = storage.encode(kind.to_stored(object))?;
+    let at_old = kind.view_of_stored(&storage.at_revision(&stored.json, current.revision)?)?;
     // Nothing changed: nothing is written, the resourceVersion stays.
     if at_old == current.json || options.dry_run {
         return Ok(Some(Written { json: at_old, created: false }));
     }
-    match storage.write(key, Expect::At(current.revision), Some(stored.clone())).await {
+    match storage.write(key, Expect::At(current.revision), Some(&stored)).await {
         Ok(revision) => {
-            let json = kind.view_of_stored(&storage.at_revision(&stored, revision)?)?;
+            let json = kind.view_of_stored(&storage.at_revision(&stored.json, revision)?)?;
             Ok(Some(Written { json, created: false }))
         }
         Err(StoreError::Conflict { .. }) => Ok(None),
@@ -291,8 +291,8 @@ async fn finish_delete(
     current: &Current,
     object: Value,
 ) -> Result<Option<Written>, ApiError> {
-    let stored = storage.encode(kind.to_stored(object));
-    let json = kind.view_of_stored(&storage.at_revision(&stored, current.revision)?)?;
+    let last = storage.last_json(kind.to_stored(object));
+    let json = kind.view_of_stored(&storage.at_revision(&last, current.revision)?)?;
     if !options.dry_run {
         match storage.write(key, Expect::At(current.revision), None).await {
             Ok(_) => {}
