@@ -12,7 +12,7 @@ pub(crate) const UNKNOWN: &str = "<unknown>";
 
 /// A column of booleans.
 pub(crate) const fn boolean(name: &'static str, cell: fn(&Value, Time) -> Cell) -> Column {
-    Column { kind: "boolean", ..Column::new(name, cell) }
+    Column::boolean(name, cell)
 }
 
 /// The text at a path, empty where there is none.

@@ -57,7 +57,7 @@ pub fn kinds(
             strategies::of(group, name),
             storage,
             plan.conversion.clone(),
-            false,
+            None,
         );
         kinds.push(Arc::new(wiring.wire(kind)));
     }

@@ -106,7 +106,7 @@ fn check_scope(cx: &Context, kind: &Kind, method: &Method) -> Result<(), ApiErro
     }
     if kind.namespaced() && !in_namespace {
         let by_selector = matches!(info.verb.as_str(), "list" | "watch");
-        if !info.name.is_empty() && !by_selector {
+        if !by_selector && (!info.name.is_empty() || kind.is_custom()) {
             return Err(ApiError::NotServed);
         }
         if matches!(info.verb.as_str(), "create" | "deletecollection") {

@@ -1,19 +1,38 @@
 //! What `kubectl get` shows: columns, and how a cell is read off an object.
 
+use std::sync::Arc;
+
 use meta::{Str, Value, time::Time};
 
 /// A column of a kind's table.
 #[derive(Clone)]
 pub struct Column {
-    pub name: &'static str,
+    pub name: Str,
     /// `string`, `integer`, `number`, `boolean`, `date`.
-    pub kind: &'static str,
+    pub kind: Str,
     /// `name` marks the column that identifies a row.
-    pub format: &'static str,
-    /// 0: always shown; 1: only with `-o wide`.
-    pub priority: u8,
-    pub description: &'static str,
-    pub cell: fn(&Value, Time) -> Cell,
+    pub format: Str,
+    /// 0: always shown; higher: only with `-o wide`.
+    pub priority: i32,
+    pub description: Str,
+    pub cell: CellOf,
+}
+
+/// How a cell is read off an object.
+#[derive(Clone)]
+pub enum CellOf {
+    Known(fn(&Value, Time) -> Cell),
+    /// As a custom resource's definition says.
+    Defined(Arc<dyn Fn(&Value, Time) -> Cell + Send + Sync>),
+}
+
+impl CellOf {
+    pub fn read(&self, object: &Value, now: Time) -> Cell {
+        match self {
+            Self::Known(read) => read(object, now),
+            Self::Defined(read) => read(object, now),
+        }
+    }
 }
 
 /// What a cell shows.
@@ -21,41 +40,54 @@ pub struct Column {
 pub enum Cell {
     Text(Str),
     Integer(i64),
+    Number(f64),
     Bool(bool),
     /// No value: `<none>` for kubectl.
     Null,
 }
 
 impl Column {
-    pub const NAME: Self = Self {
-        name: "Name",
-        kind: "string",
-        format: "name",
-        priority: 0,
-        description: "",
-        cell: |o, _| Cell::text(o.str_at(&["metadata", "name"])),
-    };
+    pub const NAME: Self = Self::name_of(|o, _| Cell::text(o.str_at(&["metadata", "name"])));
 
     /// How long ago the object was created.
-    pub const AGE: Self =
-        Self { name: "Age", kind: "string", format: "", priority: 0, description: "", cell: age };
+    pub const AGE: Self = Self::new("Age", age);
 
-    pub const CREATED_AT: Self = Self {
-        name: "Created At",
-        kind: "date",
-        format: "",
-        priority: 0,
-        description: "",
-        cell: |o, _| Cell::text(o.str_at(&["metadata", "creationTimestamp"])),
-    };
+    pub const CREATED_AT: Self = Self::known("Created At", "date", "", |o, _| {
+        Cell::text(o.str_at(&["metadata", "creationTimestamp"]))
+    });
+
+    /// The column of names, where they are shown in another way.
+    pub const fn name_of(cell: fn(&Value, Time) -> Cell) -> Self {
+        Self::known("Name", "string", "name", cell)
+    }
 
     /// A text column.
     pub const fn new(name: &'static str, cell: fn(&Value, Time) -> Cell) -> Self {
-        Self { name, kind: "string", format: "", priority: 0, description: "", cell }
+        Self::known(name, "string", "", cell)
     }
 
     pub const fn integer(name: &'static str, cell: fn(&Value, Time) -> Cell) -> Self {
-        Self { name, kind: "integer", format: "", priority: 0, description: "", cell }
+        Self::known(name, "integer", "", cell)
+    }
+
+    pub const fn boolean(name: &'static str, cell: fn(&Value, Time) -> Cell) -> Self {
+        Self::known(name, "boolean", "", cell)
+    }
+
+    const fn known(
+        name: &'static str,
+        kind: &'static str,
+        format: &'static str,
+        cell: fn(&Value, Time) -> Cell,
+    ) -> Self {
+        Self {
+            name: Str::new_static(name),
+            kind: Str::new_static(kind),
+            format: Str::new_static(format),
+            priority: 0,
+            description: Str::new_static(""),
+            cell: CellOf::Known(cell),
+        }
     }
 
     /// Shown only with `-o wide`.
@@ -81,6 +113,7 @@ impl Cell {
         match self {
             Self::Text(text) => meta::json::write_string(out, text),
             Self::Integer(number) => meta::json::write_number(out, meta::Number::Int(*number)),
+            Self::Number(number) => meta::json::write_number(out, meta::Number::Float(*number)),
             Self::Bool(true) => out.extend_from_slice(b"true"),
             Self::Bool(false) => out.extend_from_slice(b"false"),
             Self::Null => out.extend_from_slice(b"null"),

@@ -75,6 +75,14 @@ async fn try_create(
     let gvr = gvr(kind);
     let attributes = attributes(rest, &gvr, Operation::Create, &name, options.dry_run, None);
 
+    if kind.custom.as_ref().is_some_and(|custom| custom.terminating) {
+        return Err(ApiError::Forbidden {
+            resource: kind.group_resource(),
+            name,
+            why: "create not allowed while custom resource definition is terminating".to_owned(),
+            causes: Vec::new(),
+        });
+    }
     object_meta::fill_for_create(&mut object, &cx);
     kind.apply_defaults(&mut object);
     managed::track(rest, options, None, &mut object);

@@ -1,7 +1,7 @@
 //! From a request body to an object of the kind that the path names.
 
 use codec::{
-    json::{DecodeError, DecodeOptions, Decoded},
+    json::{DecodeError, DecodeOptions, Decoded, StrictError},
     negotiate::{self, MediaType},
     protobuf,
 };
@@ -9,7 +9,7 @@ use http::header::CONTENT_TYPE;
 use meta::{ApiError, GroupVersion, GroupVersionKind, Value, field::quote};
 use schema::{Schema, TypeId};
 
-use crate::{options::FieldValidation, rest::Rest};
+use crate::{Custom, options::FieldValidation, rest::Rest};
 
 /// What a body is read as.
 pub(crate) struct Expected<'a> {
@@ -55,12 +55,31 @@ pub(crate) fn decode(
         Err(why) => return Err(unreadable(bytes, media_type, expected, &why)),
     };
     check_kind(rest, &decoded.value, expected)?;
+    if let Some(custom) = of_custom(rest, expected) {
+        shape(custom, &mut decoded, strict)
+            .map_err(|why| cannot_be_handled(expected.gvk, expected, &why))?;
+    }
     // The path says what a body is that doesn't say it itself.
-    decoded.value.set_at(&["kind"], expected.gvk.kind.clone());
+    if decoded.value.str_at(&["kind"]).is_empty() {
+        decoded.value.set_at(&["kind"], expected.gvk.kind.clone());
+    }
     decoded.value.set_at(&["apiVersion"], expected.gvk.group_version().to_string());
     judge_strict(rest, &decoded, expected.validation)
         .map_err(|why| cannot_be_handled(expected.gvk, expected, &why))?;
     Ok(decoded.value)
+}
+
+/// The custom kind that a body is of, if it is one: options and scales pass through here too.
+fn of_custom<'a>(rest: &'a Rest<'_>, expected: &Expected<'_>) -> Option<&'a Custom> {
+    rest.kind.custom.as_ref().filter(|_| std::ptr::eq(expected.schema, &*rest.kind.schema))
+}
+
+/// Drops what the schema of a custom kind doesn't know.
+fn shape(custom: &Custom, decoded: &mut Decoded, strict: bool) -> Result<(), String> {
+    let mut unknown = Vec::new();
+    custom.shape.shape(&mut decoded.value, strict.then_some(&mut unknown))?;
+    decoded.strict.extend(unknown.into_iter().map(StrictError::UnknownField));
+    Ok(())
 }
 
 /// What becomes of unknown and duplicate fields: nothing, warnings, or a refusal.
@@ -94,7 +113,10 @@ pub(crate) fn patched(
     let kind = rest.kind;
     let options = DecodeOptions { strict: validation != FieldValidation::Ignore };
     let decoded = codec::json::decode(json, &kind.schema, kind.ty(), options);
-    let decoded = decoded.map_err(|error| error.to_string())?;
+    let mut decoded = decoded.map_err(|error| error.to_string())?;
+    if let Some(custom) = &kind.custom {
+        shape(custom, &mut decoded, options.strict)?;
+    }
     judge_strict(rest, &decoded, validation)?;
     Ok(decoded.value)
 }
@@ -223,12 +245,14 @@ fn check_kind(rest: &Rest<'_>, object: &Value, expected: &Expected<'_>) -> Resul
     };
     let kind = if kind.is_empty() { &expected.gvk.kind } else { kind };
     let given = group_version.with_kind(kind);
-    if given == *expected.gvk {
+    // Custom kinds are checked with the rest of the object.
+    let custom = of_custom(rest, expected).is_some();
+    if given == *expected.gvk || custom && given.group_version() == expected.gvk.group_version() {
         return Ok(());
     }
     let is_known =
         |gvk: &GroupVersionKind| rest.engine.schema.types().any(|(_, ty)| ty.kinds.contains(gvk));
-    if !is_known(&given) {
+    if !is_known(&given) && !custom {
         let why = format!(
             "no kind {} is registered for version {} in scheme \"pkg/runtime/scheme.go:111\"",
             quote(kind),
@@ -236,7 +260,7 @@ fn check_kind(rest: &Rest<'_>, object: &Value, expected: &Expected<'_>) -> Resul
         );
         return Err(cannot_be_handled(&given, expected, &why));
     }
-    if kind == expected.gvk.kind {
+    if kind == expected.gvk.kind || custom {
         return Err(ApiError::BadRequest(format!(
             "the API version in the data ({group_version}) does not match the expected API version ({})",
             expected.gvk.group_version()

@@ -60,13 +60,13 @@ impl Frames {
             (Shape::Object, MediaType::Protobuf) => 2,
             _ => return self.make(entry, ty),
         };
-        let version = usize::from(self.kind.conversion.is_some());
         let ty_at = match ty {
             ADDED => 0,
             MODIFIED => 1,
             _ => 2,
         };
-        event.frame((encoding * 2 + version) * 3 + ty_at, || self.make(entry, ty))
+        event
+            .frame((self.kind.version_number() * 3 + encoding) * 3 + ty_at, || self.make(entry, ty))
     }
 
     /// An object that was there when the watch began.
@@ -116,10 +116,9 @@ impl Frames {
     }
 
     fn bookmark_json(&self, object: &Value) -> Bytes {
-        let mut json = Vec::new();
-        codec::json::encode(object, &self.kind.schema, self.kind.ty(), &mut json);
+        let json = self.kind.encode(object);
         let shaped = match &self.form.shape {
-            Shape::Object => return json.into(),
+            Shape::Object => return json,
             Shape::Metadata => crate::response::metadata_only(&json),
             Shape::Table(include) => table::of_object_with(&self.kind, *include, &json, false),
         };

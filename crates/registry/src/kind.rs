@@ -11,6 +11,7 @@ use crate::{
     action::Action,
     answered::Answerer,
     columns::Column,
+    custom::Custom,
     decode::tree,
     managed::Filters,
     reserve::Reserve,
@@ -35,7 +36,7 @@ pub struct Kind {
     /// From the stored version to this one and back; None where they are the same.
     pub conversion: Option<Arc<dyn Conversion>>,
     /// Custom resources keep kind and apiVersion in list items, and their keys are sorted.
-    pub custom: bool,
+    pub custom: Option<Custom>,
     /// The field labels that a client may select by, with where the cache keeps their values.
     selectable: Vec<(Str, SelectableSource)>,
     /// Built once from the strategy.
@@ -71,7 +72,7 @@ impl Kind {
         strategy: Arc<dyn Strategy>,
         storage: Option<Arc<Storage>>,
         conversion: Option<Arc<dyn Conversion>>,
-        custom: bool,
+        custom: Option<Custom>,
     ) -> Self {
         let stored_path = |path: &Str| match &conversion {
             Some(conversion) => Str::new(conversion.stored_path(path)),
@@ -92,7 +93,10 @@ impl Kind {
         let selectable = selectable.collect();
         let columns = strategy.columns();
         let has_status = facts.subresource("status").is_some();
-        let filters = Filters::of(&schema, facts.type_id, has_status);
+        let filters = match &custom {
+            Some(_) => Filters::of_custom(has_status),
+            None => Filters::of(&schema, facts.type_id, has_status),
+        };
         Self {
             facts,
             schema,
@@ -167,6 +171,15 @@ impl Kind {
         self.facts.subresource("status").is_some()
     }
 
+    pub fn is_custom(&self) -> bool {
+        self.custom.is_some()
+    }
+
+    /// The type that server-side apply goes by.
+    pub(crate) fn apply_type(&self) -> TypeId {
+        self.custom.as_ref().map_or(self.facts.type_id, |custom| custom.apply_type)
+    }
+
     pub fn columns(&self) -> &[Column] {
         &self.columns
     }
@@ -195,9 +208,27 @@ impl Kind {
         let mut object = conversion.to_served(object);
         object.set_at(&["kind"], self.facts.kind.kind.clone());
         object.set_at(&["apiVersion"], self.group_version().to_string());
-        let mut out = Vec::with_capacity(json.len());
-        codec::json::encode(&object, &self.schema, self.ty(), &mut out);
-        Ok(out.into())
+        Ok(self.encode(&object))
+    }
+
+    /// An object of this version as clients get it.
+    pub(crate) fn encode(&self, object: &Value) -> Bytes {
+        let mut out = Vec::with_capacity(4096);
+        if self.is_custom() {
+            meta::json::write_value(&mut out, object);
+        } else {
+            codec::json::encode(object, &self.schema, self.ty(), &mut out);
+        }
+        out.into()
+    }
+
+    /// Tells apart the versions of one stored resource; 0 is the stored one.
+    pub(crate) fn version_number(&self) -> usize {
+        match (&self.conversion, &self.custom) {
+            (None, _) => 0,
+            (Some(_), None) => 1,
+            (Some(_), Some(custom)) => 1 + custom.version_at,
+        }
     }
 
     /// A cached object as this version shows it: its own bytes, or a conversion that is made once.
@@ -205,13 +236,17 @@ impl Kind {
         if self.conversion.is_none() {
             return entry.json.clone();
         }
-        let make = || self.view_of_stored(&entry.json).unwrap_or_else(|_| entry.json.clone());
-        entry.slot(SLOT_CONVERTED, make).clone()
+        let version = self.version_number();
+        if let Some(view) = entry.view(version) {
+            return view;
+        }
+        let view = self.view_of_stored(&entry.json).unwrap_or_else(|_| entry.json.clone());
+        entry.keep_view(version, view.clone());
+        view
     }
 }
 
 /// What the cache's slots for other encodings hold.
 pub(crate) const SLOT_PROTOBUF: usize = 0;
-pub(crate) const SLOT_CONVERTED: usize = 1;
-pub(crate) const SLOT_CONVERTED_PROTOBUF: usize = 2;
-pub(crate) const SLOT_ROW: usize = 3;
+pub(crate) const SLOT_CONVERTED_PROTOBUF: usize = 1;
+pub(crate) const SLOT_ROW: usize = 2;

@@ -32,6 +32,17 @@ impl Filters {
         }
     }
 
+    /// The same for custom resources, whose other fields nobody knows beforehand.
+    pub(crate) fn of_custom(has_status: bool) -> Self {
+        if !has_status {
+            return Self::default();
+        }
+        Self {
+            main: Filter::Except(Set::of(&[&["status"]])),
+            status: Filter::Except(Set::of(&[&["metadata"], &["spec"]])),
+        }
+    }
+
     fn for_subresource(&self, subresource: &str) -> &Filter {
         match subresource {
             "" => &self.main,
@@ -76,7 +87,7 @@ fn with_manager<T>(
     let kind = rest.kind;
     let typing = Typing {
         schema: &kind.schema,
-        ty: kind.ty(),
+        ty: kind.apply_type(),
         fields: kind.filters.for_subresource(&rest.info.subresource),
         versions: &OneVersion,
     };

@@ -2,7 +2,7 @@
 
 use meta::{ApiError, FieldErrors, Str, Value, names};
 
-use crate::{Kind, strategy::WriteContext};
+use crate::{Behaviour, Kind, strategy::WriteContext};
 
 /// What a client may not choose for a new object.
 pub(crate) fn fill_for_create(object: &mut Value, cx: &WriteContext<'_>) {
@@ -94,6 +94,9 @@ pub(crate) fn count_generation(object: &mut Value, old: Option<&Value>, fields: 
     };
     let before = old.i64_at(&at).unwrap_or_default();
     let changed = fields.iter().any(|field| {
+        if *field == Behaviour::ALL_BUT_METADATA {
+            return differ_beside_metadata(object, old);
+        }
         let path: Vec<&str> = field.split('.').collect();
         !same(object.at(&path), old.at(&path))
     });
@@ -103,6 +106,12 @@ pub(crate) fn count_generation(object: &mut Value, old: Option<&Value>, fields: 
     } else {
         object.set_at(&at, generation);
     }
+}
+
+fn differ_beside_metadata(object: &Value, old: &Value) -> bool {
+    let (Some(object), Some(old)) = (object.as_object(), old.as_object()) else { return true };
+    let keys = object.keys().chain(old.keys()).filter(|key| *key != "metadata");
+    keys.into_iter().any(|key| object.get(key) != old.get(key))
 }
 
 /// Equal, an empty object being as good as none.
@@ -164,6 +173,9 @@ mod tests {
         let mut changed = value!({"spec": {"a": 2i64}});
         count_generation(&mut changed, Some(&old), &["spec"]);
         assert_eq!(changed.i64_at(&["metadata", "generation"]), Some(4));
+        let mut custom = value!({"spec": {"a": 1i64}, "data": {}});
+        count_generation(&mut custom, Some(&old), &[Behaviour::ALL_BUT_METADATA]);
+        assert_eq!(custom.i64_at(&["metadata", "generation"]), Some(4));
         let mut unversioned = value!({"metadata": {"generation": 9i64}, "spec": {}});
         count_generation(&mut unversioned, None, &[]);
         assert_eq!(unversioned.i64_at(&["metadata", "generation"]), None);

@@ -46,9 +46,9 @@ impl PatchType {
         match given {
             "application/json-patch+json" => Ok(Self::Json),
             "application/merge-patch+json" => Ok(Self::Merge),
-            "application/strategic-merge-patch+json" if !rest.kind.custom => Ok(Self::Strategic),
+            "application/strategic-merge-patch+json" if !rest.kind.is_custom() => Ok(Self::Strategic),
             "application/apply-patch+yaml" => Ok(Self::Apply),
-            _ if rest.kind.custom => Err(ApiError::UnsupportedMediaType(
+            _ if rest.kind.is_custom() => Err(ApiError::UnsupportedMediaType(
                 "the body of the request was in an unknown format - accepted media types include: \
                  application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
                     .to_owned(),

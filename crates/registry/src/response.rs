@@ -50,7 +50,8 @@ impl Form {
         accept: fn(Option<&str>, Endpoint) -> Result<Accepted, NegotiateError>,
     ) -> Result<Self, ApiError> {
         let text = |name| rest.headers.get(name).and_then(|value| value.to_str().ok());
-        let endpoint = if rest.kind.custom { Endpoint::CustomResource } else { Endpoint::Resource };
+        let endpoint =
+            if rest.kind.is_custom() { Endpoint::CustomResource } else { Endpoint::Resource };
         let accepted = accept(text(ACCEPT), endpoint).map_err(|error| match error {
             NegotiateError::NotRepresentable(_) => ApiError::NotRepresentable(error.to_string()),
             _ => ApiError::NotAcceptable(error.to_string()),
@@ -143,7 +144,7 @@ pub(crate) fn list(rest: &Rest<'_>, form: &Form, found: Found) -> Result<Answer,
         return Ok(form.answer(200, wire::list(&gvk, &head, messages)));
     }
     let writer: Box<dyn ItemWriter> = match &form.shape {
-        Shape::Object if kind.custom => Box::new(CustomItems { kind: kind.clone(), head }),
+        Shape::Object if kind.is_custom() => Box::new(CustomItems { kind: kind.clone(), head }),
         Shape::Object => Box::new(TypedItems { kind: kind.clone(), head }),
         Shape::Metadata => Box::new(MetadataItems { head }),
         Shape::Table(include) => Box::new(TableWriter::new(kind.clone(), *include, head)),

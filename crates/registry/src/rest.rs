@@ -63,6 +63,9 @@ pub struct Rest<'a> {
 /// Answers a request for a resource that is served.
 pub async fn serve(rest: &Rest<'_>) -> Result<Answer, ApiError> {
     let info = rest.info;
+    if let Some(warning) = rest.kind.custom.as_ref().and_then(|own| own.deprecation.as_ref()) {
+        rest.warnings.add(warning.clone());
+    }
     if !info.subresource.is_empty() {
         return serve_subresource(rest).await;
     }
@@ -88,7 +91,11 @@ pub async fn serve(rest: &Rest<'_>) -> Result<Answer, ApiError> {
 async fn serve_subresource(rest: &Rest<'_>) -> Result<Answer, ApiError> {
     let info = rest.info;
     let Some(subresource) = rest.kind.facts.subresource(&info.subresource) else {
-        return Err(ApiError::NotServed);
+        return Err(if rest.kind.is_custom() {
+            ApiError::not_found(rest.kind.group_resource(), info.name.as_str())
+        } else {
+            ApiError::NotServed
+        });
     };
     if !subresource.verbs.contains(&info.verb) {
         return Err(ApiError::MethodNotAllowed);

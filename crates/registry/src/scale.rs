@@ -3,7 +3,7 @@
 use meta::{ApiError, GroupVersionKind, Value, selector::LabelSelector, value};
 
 use crate::{
-    Answer, decode, get as read,
+    Answer, ScalePaths, decode, get as read,
     options::WriteOptions,
     patch::{Change, PatchType},
     response::{self, Form},
@@ -15,7 +15,14 @@ pub(crate) async fn get(rest: &Rest<'_>) -> Result<Answer, ApiError> {
     let form = Form::negotiate(rest)?;
     let entry = read::entry(rest, rest.query.text("resourceVersion")).await?;
     let object = decode::tree(&rest.kind.view(&entry))?;
-    answer(rest, &form, &scale_of(&object))
+    if let Some(paths) = scale_paths(rest)
+        && object.at(&steps(&paths.spec_replicas)).is_none()
+    {
+        let path = paths.spec_replicas.join(".");
+        let why = format!("the spec replicas field \".{path}\" does not exist");
+        return Err(ApiError::internal(why));
+    }
+    answer(rest, &form, &scale_of(rest, &object))
 }
 
 pub(crate) async fn update(rest: &Rest<'_>) -> Result<Answer, ApiError> {
@@ -31,7 +38,7 @@ pub(crate) async fn patch(rest: &Rest<'_>) -> Result<Answer, ApiError> {
     let options = WriteOptions::read(rest.query, "PatchOptions", patch_type == PatchType::Apply)?;
     let change_of = Change::parse(patch_type, &rest.body)?;
     write(rest, &form, &options, &mut |current| {
-        let patched = change_of.apply_untyped(&scale_of(current))?;
+        let patched = change_of.apply_untyped(&scale_of(rest, current))?;
         decode_scale(rest, &options, Some(&patched))
     })
     .await
@@ -53,7 +60,10 @@ async fn write(
         if replicas < 0 {
             return Err(negative(&scale, replicas));
         }
-        object.set_at(&["spec", "replicas"], replicas);
+        match scale_paths(rest) {
+            None => object.set_at(&["spec", "replicas"], replicas),
+            Some(paths) => object.set_at(&steps(&paths.spec_replicas), replicas),
+        }
         for field in ["resourceVersion", "uid"] {
             let at = ["metadata", field];
             match scale.str_at(&at) {
@@ -65,7 +75,7 @@ async fn write(
     })
     .await?;
     let object = decode::tree(&written.json)?;
-    answer(rest, form, &scale_of(&object))
+    answer(rest, form, &scale_of(rest, &object))
 }
 
 fn negative(scale: &Value, replicas: i64) -> ApiError {
@@ -76,29 +86,68 @@ fn negative(scale: &Value, replicas: i64) -> ApiError {
     ApiError::Invalid { kind: meta::GroupKind::new("autoscaling", "Scale"), name, errors }
 }
 
-fn scale_of(object: &Value) -> Value {
+fn scale_paths<'a>(rest: &'a Rest<'_>) -> Option<&'a ScalePaths> {
+    rest.kind.custom.as_ref()?.scale.as_ref()
+}
+
+fn steps(path: &[String]) -> Vec<&str> {
+    path.iter().map(String::as_str).collect()
+}
+
+/// The numbers of a scale, where the kind keeps them.
+struct Numbers {
+    replicas: i64,
+    current: i64,
+    selector: String,
+}
+
+impl Numbers {
+    /// What a custom resource's definition points to.
+    fn defined(paths: &ScalePaths, object: &Value) -> Self {
+        let number = |path: &[String]| object.i64_at(&steps(path)).unwrap_or_default();
+        let selector = paths.label_selector.as_ref().map(|path| object.str_at(&steps(path)));
+        Self {
+            replicas: number(&paths.spec_replicas),
+            current: number(&paths.status_replicas),
+            selector: selector.unwrap_or_default().to_owned(),
+        }
+    }
+
+    fn known(object: &Value) -> Self {
+        let selector = match object.at(&["spec", "selector"]) {
+            // ReplicationControllers select by plain labels.
+            Some(labels) if object.str_at(&["kind"]) == "ReplicationController" => {
+                LabelSelector::from_labels(labels).to_string()
+            }
+            selector => {
+                LabelSelector::from_object(selector).map(|s| s.to_string()).unwrap_or_default()
+            }
+        };
+        Self {
+            replicas: object.i64_at(&["spec", "replicas"]).unwrap_or_default(),
+            current: object.i64_at(&["status", "replicas"]).unwrap_or_default(),
+            selector,
+        }
+    }
+}
+
+fn scale_of(rest: &Rest<'_>, object: &Value) -> Value {
+    let numbers = match scale_paths(rest) {
+        Some(paths) => Numbers::defined(paths, object),
+        None => Numbers::known(object),
+    };
     let mut metadata = Value::object();
     for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
         if let Some(value) = object.at(&["metadata", field]) {
             metadata.set_at(&[field], value.clone());
         }
     }
-    let selector = match object.at(&["spec", "selector"]) {
-        // ReplicationControllers select by plain labels.
-        Some(labels) if object.str_at(&["kind"]) == "ReplicationController" => {
-            LabelSelector::from_labels(labels).to_string()
-        }
-        selector => LabelSelector::from_object(selector).map(|s| s.to_string()).unwrap_or_default(),
-    };
     value!({
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
         "metadata": (metadata),
-        "spec": {"replicas": (object.i64_at(&["spec", "replicas"]).unwrap_or_default())},
-        "status": {
-            "replicas": (object.i64_at(&["status", "replicas"]).unwrap_or_default()),
-            "selector": (selector),
-        },
+        "spec": {"replicas": (numbers.replicas)},
+        "status": {"replicas": (numbers.current), "selector": (numbers.selector)},
     })
 }
 

@@ -128,7 +128,10 @@ impl Storage {
             codec::json::forget_empty(object, &self.schema, self.ty);
         }
         let mut out = Vec::with_capacity(4096);
-        codec::json::encode(object, &self.schema, self.ty, &mut out);
+        match self.order {
+            Order::Struct => codec::json::encode(object, &self.schema, self.ty, &mut out),
+            Order::Sorted => meta::json::write_value(&mut out, object),
+        }
         out.into()
     }
 

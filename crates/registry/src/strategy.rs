@@ -103,6 +103,11 @@ pub struct Behaviour {
     pub returns_deleted_object: bool,
 }
 
+impl Behaviour {
+    /// Stands for every field but `metadata` (custom resources).
+    pub const ALL_BUT_METADATA: &'static str = "*";
+}
+
 impl Default for Behaviour {
     fn default() -> Self {
         Self {

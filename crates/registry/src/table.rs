@@ -119,13 +119,16 @@ fn write_columns(out: &mut Vec<u8>, kind: &Kind) {
             out.push(b',');
         }
         out.extend_from_slice(b"{\"name\":");
-        meta::json::write_string(out, column.name);
-        let rest = format!(
-            ",\"type\":\"{}\",\"format\":\"{}\",\"description\":",
-            column.kind, column.format
-        );
-        out.extend_from_slice(rest.as_bytes());
-        meta::json::write_string(out, column.description);
+        meta::json::write_string(out, &column.name);
+        let texts = [
+            ("type", &column.kind),
+            ("format", &column.format),
+            ("description", &column.description),
+        ];
+        for (name, text) in texts {
+            out.extend_from_slice(format!(",\"{name}\":").as_bytes());
+            meta::json::write_string(out, text);
+        }
         out.extend_from_slice(format!(",\"priority\":{}}}", column.priority).as_bytes());
     }
     out.push(b']');
@@ -147,7 +150,7 @@ fn write_row(
         if at > 0 {
             out.push(b',');
         }
-        (column.cell)(&object, now).write(out);
+        column.cell.read(&object, now).write(out);
     }
     out.push(b']');
     write_conditions(out, kind, &object);
@@ -200,7 +203,8 @@ impl<'a> Row<'a> {
             if at > 0 {
                 out.push(b',');
             }
-            let (first, second) = ((column.cell)(&object, soon), (column.cell)(&object, late));
+            let (first, second) =
+                (column.cell.read(&object, soon), column.cell.read(&object, late));
             if first == second {
                 first.write(&mut out);
             } else if first == age(soon) && second == age(late) {

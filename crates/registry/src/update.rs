@@ -264,7 +264,10 @@ fn prepare(
         kind.strategy.prepare_for_subresource(subresource, object, old, cx);
     }
     object_meta::keep_for_update(object, old);
-    object_meta::count_generation(object, Some(old), kind.behaviour.generation);
+    // The status of custom resources is the only thing that may differ here.
+    let counted =
+        if subresource == "status" && kind.is_custom() { &[] } else { kind.behaviour.generation };
+    object_meta::count_generation(object, Some(old), counted);
     let mut errors = object_meta::validate_update(kind, object, old);
     if subresource.is_empty() {
         kind.strategy.validate_update(object, old, &mut errors);

@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 
 use bytes::{Bytes, BytesMut};
 use meta::Str;
+use parking_lot::Mutex;
 
 /// An object as it is served. Never changed once made; a new revision is a new entry.
 #[derive(Debug, Default)]
@@ -34,17 +35,38 @@ pub struct Entry {
 }
 
 /// How many other encodings an entry can hold.
-pub const SLOTS: usize = 4;
+pub const SLOTS: usize = 3;
 
 /// Encodings made on demand. Most objects are only ever read as JSON, so an unused set costs two
 /// words.
 #[derive(Debug, Default)]
-pub struct Slots(OnceLock<Box<[OnceLock<Bytes>; SLOTS]>>);
+pub struct Slots(OnceLock<Box<Made>>);
+
+#[derive(Debug, Default)]
+struct Made {
+    encodings: [OnceLock<Bytes>; SLOTS],
+    /// What the object looks like in other versions. There may be any number of them.
+    views: Mutex<Vec<(usize, Bytes)>>,
+}
 
 impl Entry {
     /// The `n`th other encoding (below `SLOTS`; what the numbers mean is up to the caller).
     pub fn slot(&self, n: usize, make: impl FnOnce() -> Bytes) -> &Bytes {
-        self.slots.0.get_or_init(Box::default)[n].get_or_init(make)
+        self.slots.0.get_or_init(Box::default).encodings[n].get_or_init(make)
+    }
+
+    /// The object as another version shows it, if that was made already.
+    pub fn view(&self, version: usize) -> Option<Bytes> {
+        let views = self.slots.0.get()?.views.lock();
+        views.iter().find(|(have, _)| *have == version).map(|(_, view)| view.clone())
+    }
+
+    /// Keeps what the object looks like in another version.
+    pub fn keep_view(&self, version: usize, view: Bytes) {
+        let mut views = self.slots.0.get_or_init(Box::default).views.lock();
+        if !views.iter().any(|(have, _)| *have == version) {
+            views.push((version, view));
+        }
     }
 
     /// The value of the `n`th selectable field.
@@ -214,5 +236,16 @@ mod tests {
         assert_eq!(entry.slot(1, || Bytes::from_static(b"first")), "first");
         assert_eq!(entry.slot(1, || Bytes::from_static(b"second")), "first");
         assert_eq!(entry.slot(0, || Bytes::from_static(b"other")), "other");
+    }
+
+    #[test]
+    fn views_are_kept_by_version() {
+        let entry = Entry::default();
+        assert_eq!(entry.view(7), None);
+        entry.keep_view(7, Bytes::from_static(b"seven"));
+        entry.keep_view(7, Bytes::from_static(b"late"));
+        entry.keep_view(2, Bytes::from_static(b"two"));
+        assert_eq!(entry.view(7).as_deref(), Some(&b"seven"[..]));
+        assert_eq!(entry.view(2).as_deref(), Some(&b"two"[..]));
     }
 }

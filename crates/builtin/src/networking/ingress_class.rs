@@ -28,7 +28,7 @@ impl Strategy for IngressClass {
 
     fn columns(&self) -> Vec<Column> {
         vec![
-            Column { cell: |class, _| name_or_default(class, &[IS_DEFAULT]), ..Column::NAME },
+            Column::name_of(|class, _| name_or_default(class, &[IS_DEFAULT])),
             Column::new("Controller", |class, _| text(class, &["spec", "controller"])),
             Column::new("Parameters", |class, _| parameters(class).into()),
             Column::AGE,

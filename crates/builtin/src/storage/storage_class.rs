@@ -31,7 +31,7 @@ impl Strategy for StorageClass {
 
     fn columns(&self) -> Vec<Column> {
         vec![
-            Column { cell: |class, _| name_or_default(class, &IS_DEFAULT), ..Column::NAME },
+            Column::name_of(|class, _| name_or_default(class, &IS_DEFAULT)),
             Column::new("Provisioner", |class, _| text(class, &["provisioner"])),
             Column::new("ReclaimPolicy", |class, _| text_or(class, &["reclaimPolicy"], "Delete")),
             Column::new("VolumeBindingMode", |class, _| {

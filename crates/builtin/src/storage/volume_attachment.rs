@@ -31,7 +31,7 @@ impl Strategy for VolumeAttachment {
         vec![
             Column::NAME,
             Column {
-                format: "name",
+                format: "name".into(),
                 ..Column::new("Attacher", |attachment, _| text(attachment, &["spec", "attacher"]))
             },
             Column::new("PV", |it, _| text(it, &["spec", "source", "persistentVolumeName"])),

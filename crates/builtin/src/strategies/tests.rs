@@ -27,8 +27,8 @@ fn columns_are_those_of_kube_apiserver() {
             .iter()
             .enumerate()
             .map(|(at, column)| {
-                let format = if column.format.is_empty() { "-" } else { column.format };
-                let (name, kind, priority) = (column.name, column.kind, column.priority);
+                let format = if column.format.is_empty() { "-" } else { &column.format };
+                let (name, kind, priority) = (&column.name, &column.kind, column.priority);
                 format!("{}\t{name}\t{kind}\t{format}\t{priority}", at + 1)
             })
             .collect();
@@ -75,10 +75,11 @@ fn rows_are_those_of_kube_apiserver() {
 }
 
 fn row(group: &str, kind: &str, object: &Value, now: Time) -> Vec<Value> {
-    let cells = of(group, kind).columns().into_iter().map(|column| (column.cell)(object, now));
+    let cells = of(group, kind).columns().into_iter().map(|column| column.cell.read(object, now));
     let values = cells.map(|cell| match cell {
         Cell::Text(text) => Value::String(text),
         Cell::Integer(number) => number.into(),
+        Cell::Number(number) => Value::Number(meta::Number::Float(number)),
         Cell::Bool(flag) => flag.into(),
         Cell::Null => Value::Null,
     });

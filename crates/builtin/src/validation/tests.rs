@@ -53,7 +53,7 @@ fn kind(definitions: &Definitions, schema: &Arc<schema::Schema>, object: &Value)
         })
         .expect("a kind that is served");
     let (behaviour, strategy) = (behaviour::of(group, name), strategies::of(group, name));
-    Kind::new(facts.clone(), schema.clone(), behaviour, strategy, None, None, false)
+    Kind::new(facts.clone(), schema.clone(), behaviour, strategy, None, None, None)
 }
 
 /// The errors of the last step, as a client reads them.
