@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
-use crate::Value;
+use crate::{Number, Value, json};
 
 /// A path into an object: `spec.containers[0].env[NAME].value`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -184,11 +184,12 @@ impl fmt::Display for FieldErrors {
     }
 }
 
-/// A value as Go's field errors show it: strings quoted, the rest as JSON.
-fn show(value: &Value) -> String {
+/// A value as Go's field errors show it: strings quoted, floats by `%v`, the rest as JSON.
+pub fn show(value: &Value) -> String {
     match value {
         Value::String(text) => quote(text),
-        other => crate::json::to_string(other),
+        Value::Number(Number::Float(float)) => json::show_float(*float),
+        other => json::to_string(other),
     }
 }
 

@@ -104,6 +104,20 @@ fn format_float(value: f64) -> String {
     format!("{value}")
 }
 
+/// A float as Go's `%v` prints it: below 1e-4 and from 1e+06 on with an exponent of at least two
+/// digits (`%v` is `%g`, which takes the shortest form to have a precision of six).
+pub fn show_float(value: f64) -> String {
+    let text = format!("{value:e}");
+    let Some((digits, exponent)) = text.split_once('e') else { return text };
+    match exponent.parse::<i32>() {
+        Ok(exponent @ (..-4 | 6..)) => {
+            let sign = if exponent < 0 { '-' } else { '+' };
+            format!("{digits}e{sign}{:02}", exponent.abs())
+        }
+        _ => format!("{value}"),
+    }
+}
+
 /// Appends any value, compact, keys in their (sorted) order.
 pub fn write_value(out: &mut Vec<u8>, value: &Value) {
     match value {

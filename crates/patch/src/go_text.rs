@@ -8,7 +8,7 @@ pub fn show(value: &Value) -> String {
         Value::Null => "<nil>".to_owned(),
         Value::Bool(value) => value.to_string(),
         Value::Number(Number::Int(value)) => value.to_string(),
-        Value::Number(Number::Float(value)) => show_float(*value),
+        Value::Number(Number::Float(value)) => meta::json::show_float(*value),
         Value::String(text) => text.to_string(),
         Value::Array(items) => {
             format!("[{}]", items.iter().map(show).collect::<Vec<_>>().join(" "))
@@ -17,25 +17,6 @@ pub fn show(value: &Value) -> String {
             let members = map.iter().map(|(key, value)| format!("{key}:{}", show(value)));
             format!("map[{}]", members.collect::<Vec<_>>().join(" "))
         }
-    }
-}
-
-/// `%v` of a float is `%g`: an exponent below 1e-4 and from 1e21 on, of at least two digits.
-fn show_float(value: f64) -> String {
-    let magnitude = value.abs();
-    if magnitude == 0.0 || (1e-4..1e21).contains(&magnitude) {
-        return value.to_string();
-    }
-    let text = format!("{value:e}");
-    match text.split_once('e') {
-        Some((digits, exponent)) => {
-            let (sign, exponent) = match exponent.strip_prefix('-') {
-                Some(exponent) => ('-', exponent),
-                None => ('+', exponent),
-            };
-            format!("{digits}e{sign}{exponent:0>2}")
-        }
-        None => text,
     }
 }
 

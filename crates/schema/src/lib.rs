@@ -7,6 +7,7 @@
 mod default;
 pub mod openapi;
 mod resource;
+pub mod structural;
 mod types;
 
 pub use default::{Defaults, drop_nulls};

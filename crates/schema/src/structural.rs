@@ -1,0 +1,129 @@
+//! Structural schemas: what a CRD says about its objects (`openAPIV3Schema`), read once and applied
+//! to every object: prune, default, coerce, validate.
+//!
+//! A schema is compiled when it is read; an object is walked once per step, and never copied.
+
+mod at;
+mod correlate;
+mod default;
+mod format;
+mod list_type;
+mod node;
+mod object_meta;
+mod pattern;
+mod prune;
+mod read;
+mod typed_meta;
+mod validate;
+
+use meta::{FieldErrors, FieldPath, Value};
+
+pub use self::{
+    node::{Additional, Checks, Node, Rule, Type},
+    pattern::Pattern,
+};
+
+/// The schema of one version of a custom resource.
+#[derive(Debug, Default)]
+pub struct Structural {
+    root: Node,
+}
+
+impl Structural {
+    /// Reads `openAPIV3Schema`. The error is kube-apiserver's, and names no field.
+    pub fn new(schema: &Value) -> Result<Self, String> {
+        Ok(Self { root: read::read(schema)? })
+    }
+
+    pub fn root(&self) -> &Node {
+        &self.root
+    }
+
+    /// Removes what the schema doesn't know; `apiVersion`, `kind` and `metadata` of the object itself
+    /// stay. What was removed is added to `unknown`, sorted: `spec.list[0].field`.
+    pub fn prune(&self, object: &mut Value, unknown: Option<&mut Vec<String>>) {
+        let mut found = Vec::new();
+        let collected = unknown.is_some().then_some(&mut found);
+        prune::prune(object, Some(&self.root), true, &mut prune::Unknown::new(collected));
+        if let Some(unknown) = unknown {
+            found.sort_unstable();
+            unknown.append(&mut found);
+        }
+    }
+
+    /// Removes members that are null where null is no value and no default replaces it.
+    pub fn drop_nulls(&self, object: &mut Value) {
+        default::drop_nulls(object, Some(&self.root));
+    }
+
+    /// Fills in what is missing.
+    pub fn default(&self, object: &mut Value) {
+        default::default(object, &self.root);
+    }
+
+    /// Brings the metadata of embedded resources (not that of the object itself) into its typed form.
+    /// `drop_invalid`: what has the wrong type is dropped instead of refused, as for objects from
+    /// storage.
+    pub fn coerce_embedded(
+        &self,
+        object: &mut Value,
+        drop_invalid: bool,
+        unknown: Option<&mut Vec<String>>,
+    ) -> Result<(), FieldErrors> {
+        if !self.root.below.embedded {
+            return Ok(());
+        }
+        let mut found = Vec::new();
+        let collected = unknown.is_some().then_some(&mut found);
+        let mut how = object_meta::Coercion { drop_invalid, unknown: collected };
+        let root = FieldPath::root();
+        object_meta::coerce(object, &self.root, false, &at::At::root(&root), &mut how)?;
+        if let Some(unknown) = unknown {
+            found.sort_unstable();
+            unknown.append(&mut found);
+        }
+        Ok(())
+    }
+
+    /// Checks a new object, all but its own metadata.
+    pub fn validate(&self, object: &Value, errors: &mut FieldErrors) {
+        let root = FieldPath::root();
+        validate::validate(object, None, &self.root, &root, errors);
+        let at = at::At::root(&root);
+        object_meta::validate(object, &self.root, false, &at, errors);
+        list_type::validate(object, &self.root, &at, errors);
+    }
+
+    /// Checks a changed object: what was invalid before and hasn't changed may stay.
+    pub fn validate_update(&self, object: &Value, old: &Value, errors: &mut FieldErrors) {
+        let root = FieldPath::root();
+        validate::validate(object, Some(old), &self.root, &root, errors);
+        let at = at::At::root(&root);
+        object_meta::validate(object, &self.root, false, &at, errors);
+        self.validate_new_lists(object, old, errors);
+    }
+
+    /// Checks an update of the status: only that is looked at.
+    pub fn validate_status(&self, object: &Value, old: &Value, errors: &mut FieldErrors) {
+        if let (Some(status), Some(node)) = (object.get("status"), self.root.property("status")) {
+            let at = FieldPath::new("status");
+            validate::validate(status, old.get("status"), node, &at, errors);
+        }
+        self.validate_new_lists(object, old, errors);
+    }
+
+    /// Sets and maps that hold something twice may stay as long as there are any.
+    fn validate_new_lists(&self, object: &Value, old: &Value, errors: &mut FieldErrors) {
+        let root = FieldPath::root();
+        let at = at::At::root(&root);
+        let mut wrong = FieldErrors::default();
+        list_type::validate(object, &self.root, &at, &mut wrong);
+        if !wrong.is_empty() {
+            let mut known = FieldErrors::default();
+            list_type::validate(old, &self.root, &at, &mut known);
+            if known.is_empty() {
+                errors.extend(wrong);
+            }
+        }
+    }
+}

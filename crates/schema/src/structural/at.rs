@@ -1,0 +1,74 @@
+//! Where a walk through an object is. Kept on the stack, one step per level, and only written out
+//! when something is wrong.
+
+use meta::FieldPath;
+
+#[derive(Clone, Copy)]
+pub(super) struct At<'a> {
+    parent: Option<&'a At<'a>>,
+    step: Step<'a>,
+}
+
+#[derive(Clone, Copy)]
+enum Step<'a> {
+    Root(&'a FieldPath),
+    Field(&'a str),
+    /// A member that only `additionalProperties` knows.
+    Key(&'a str),
+    Index(usize),
+}
+
+impl<'a> At<'a> {
+    /// `above` is where the object itself is found, and part of field paths only.
+    pub(super) fn root(above: &'a FieldPath) -> Self {
+        Self { parent: None, step: Step::Root(above) }
+    }
+
+    pub(super) fn field(&'a self, name: &'a str) -> Self {
+        Self { parent: Some(self), step: Step::Field(name) }
+    }
+
+    pub(super) fn key(&'a self, key: &'a str) -> Self {
+        Self { parent: Some(self), step: Step::Key(key) }
+    }
+
+    pub(super) fn index(&'a self, at: usize) -> Self {
+        Self { parent: Some(self), step: Step::Index(at) }
+    }
+
+    pub(super) fn is_root(&self) -> bool {
+        self.parent.is_none()
+    }
+
+    /// `above.field[key][0]`.
+    pub(super) fn path(&self) -> FieldPath {
+        let parent = self.parent.map(At::path);
+        match (self.step, parent.unwrap_or_default()) {
+            (Step::Root(above), _) => above.clone(),
+            (Step::Field(name), parent) => parent.child(name),
+            (Step::Key(key), parent) => parent.key(key),
+            (Step::Index(at), parent) => parent.index(at),
+        }
+    }
+
+    /// The place as the messages of schema validation name it: `field.key[0]`, from the root of the
+    /// object. A key at the root has a dot before it.
+    pub(super) fn dotted(&self) -> String {
+        let mut text = self.parent.map(At::dotted).unwrap_or_default();
+        match self.step {
+            Step::Root(_) => {}
+            Step::Field(name) => {
+                if !text.is_empty() {
+                    text.push('.');
+                }
+                text.push_str(name);
+            }
+            Step::Key(key) => {
+                text.push('.');
+                text.push_str(key);
+            }
+            Step::Index(at) => text.push_str(&format!("[{at}]")),
+        }
+        text
+    }
+}

@@ -1,0 +1,192 @@
+//! One node of a structural schema: what may stand at a place of an object.
+
+use std::sync::OnceLock;
+
+use meta::{Str, Value};
+
+use super::{format::Format, pattern::Pattern};
+
+/// What a CRD says about one place of its objects. The alternatives of `allOf`, `anyOf`, `oneOf` and
+/// `not` are nodes as well; that they say less is one of the rules of structural schemas.
+#[derive(Debug, Default)]
+pub struct Node {
+    pub ty: Type,
+    pub nullable: bool,
+    pub default: Option<Value>,
+    /// `x-kubernetes-preserve-unknown-fields`.
+    pub preserve_unknown: bool,
+    /// `x-kubernetes-embedded-resource`.
+    pub embedded_resource: bool,
+    /// `x-kubernetes-int-or-string`.
+    pub int_or_string: bool,
+    /// `x-kubernetes-list-type`: `atomic`, `set` or `map`.
+    pub list_type: Option<Str>,
+    /// `x-kubernetes-list-map-keys`.
+    pub list_map_keys: Vec<Str>,
+    /// `x-kubernetes-map-type`: `atomic` or `granular`.
+    pub map_type: Option<Str>,
+    /// `x-kubernetes-validations`.
+    pub validations: Vec<Rule>,
+    pub items: Option<Box<Node>>,
+    /// Sorted by name.
+    pub properties: Vec<(Str, Node)>,
+    pub additional: Additional,
+    /// The keywords that only restrict values; most nodes have none.
+    pub checks: Option<Box<Checks>>,
+    pub(super) texts: Texts,
+    pub(super) below: Below,
+}
+
+/// The `type` keyword.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Type {
+    #[default]
+    None,
+    Array,
+    Boolean,
+    Integer,
+    Number,
+    Object,
+    String,
+    /// Nothing that a CRD may say.
+    Other(Str),
+}
+
+/// The `additionalProperties` keyword.
+#[derive(Debug, Default)]
+pub enum Additional {
+    #[default]
+    None,
+    /// `false`.
+    Forbidden,
+    /// `true`.
+    Any,
+    Schema(Box<Node>),
+}
+
+/// Keywords that restrict values and nothing else.
+#[derive(Debug, Default)]
+pub struct Checks {
+    pub format: Str,
+    pub maximum: Option<f64>,
+    pub exclusive_maximum: bool,
+    pub minimum: Option<f64>,
+    pub exclusive_minimum: bool,
+    pub max_length: Option<i64>,
+    pub min_length: Option<i64>,
+    pub pattern: Option<Pattern>,
+    pub max_items: Option<i64>,
+    pub min_items: Option<i64>,
+    pub unique_items: bool,
+    pub multiple_of: Option<f64>,
+    pub enumeration: Vec<Value>,
+    pub max_properties: Option<i64>,
+    pub min_properties: Option<i64>,
+    pub required: Vec<Str>,
+    pub all_of: Vec<Node>,
+    pub any_of: Vec<Node>,
+    pub one_of: Vec<Node>,
+    pub not: Option<Box<Node>>,
+    /// The format as far as it is checked, worked out when first asked for.
+    pub(super) checked_format: OnceLock<Option<Format>>,
+}
+
+/// One of `x-kubernetes-validations`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rule {
+    pub rule: Str,
+    pub message: Str,
+    pub message_expression: Str,
+    /// Empty where none is given.
+    pub reason: Str,
+    pub field_path: Str,
+    pub optional_old_self: Option<bool>,
+}
+
+/// Which keywords for readers are there. Their texts stay in the CRD.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Texts {
+    pub title: bool,
+    pub description: bool,
+    /// `example` or `externalDocs`.
+    pub others: bool,
+}
+
+/// What is to be found somewhere below a node, so that walks can stop early.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Below {
+    pub defaults: bool,
+    pub embedded: bool,
+    pub list_types: bool,
+    pub rules: bool,
+}
+
+impl Node {
+    /// Looks at the children and notes what is below. Children come first.
+    pub(super) fn note_below(&mut self) {
+        let properties = self.properties.iter().map(|(_, node)| node);
+        let children = properties.chain(self.items.as_deref()).chain(self.additional.schema());
+        let mut below = Below::default();
+        for child in children {
+            below.defaults |= child.below.defaults || child.default.is_some();
+            below.embedded |= child.below.embedded || child.embedded_resource;
+            below.list_types |= child.below.list_types || child.list_type.is_some();
+            below.rules |= child.below.rules || !child.validations.is_empty();
+        }
+        self.below = below;
+    }
+
+    pub fn property(&self, name: &str) -> Option<&Node> {
+        let at = self.properties.binary_search_by(|(own, _)| own.as_str().cmp(name)).ok()?;
+        Some(&self.properties[at].1)
+    }
+
+    /// What holds for the member `name`: its own schema or that of additional properties.
+    pub fn member(&self, name: &str) -> Option<&Node> {
+        self.property(name).or_else(|| self.additional.schema())
+    }
+}
+
+impl Type {
+    /// As a schema says it; empty for none.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::None => "",
+            Self::Array => "array",
+            Self::Boolean => "boolean",
+            Self::Integer => "integer",
+            Self::Number => "number",
+            Self::Object => "object",
+            Self::String => "string",
+            Self::Other(name) => name,
+        }
+    }
+}
+
+impl From<&str> for Type {
+    fn from(name: &str) -> Self {
+        match name {
+            "" => Self::None,
+            "array" => Self::Array,
+            "boolean" => Self::Boolean,
+            "integer" => Self::Integer,
+            "number" => Self::Number,
+            "object" => Self::Object,
+            "string" => Self::String,
+            other => Self::Other(other.into()),
+        }
+    }
+}
+
+impl Additional {
+    pub fn schema(&self) -> Option<&Node> {
+        match self {
+            Self::Schema(node) => Some(node),
+            _ => None,
+        }
+    }
+
+    pub fn is_given(&self) -> bool {
+        !matches!(self, Self::None)
+    }
+}

@@ -1,0 +1,168 @@
+//! Embedded resources: their `apiVersion`, `kind` and `metadata` are typed, whatever the schema says.
+
+use meta::{
+    FieldErrors, FieldPath, Map, Value,
+    field::FieldReason,
+    names::{is_dns1035_label, name_is_path_segment, validate_object_meta},
+};
+
+use super::{at::At, node::Node, typed_meta};
+
+/// How embedded metadata is read.
+pub(super) struct Coercion<'a> {
+    /// Drop what has the wrong type instead of refusing it (objects from storage).
+    pub drop_invalid: bool,
+    /// Collects the unknown fields of `metadata`.
+    pub unknown: Option<&'a mut Vec<String>>,
+}
+
+/// Brings the metadata of embedded resources into its typed form. `embedded` says whether this value
+/// is one of them.
+pub(super) fn coerce(
+    value: &mut Value,
+    node: &Node,
+    embedded: bool,
+    at: &At<'_>,
+    how: &mut Coercion<'_>,
+) -> Result<(), FieldErrors> {
+    match value {
+        Value::Object(map) => {
+            if embedded {
+                coerce_resource(map, at, how)?;
+            }
+            if !node.below.embedded {
+                return Ok(());
+            }
+            for (key, value) in map.iter_mut() {
+                if let Some(property) = node.property(key) {
+                    let at = at.field(key);
+                    coerce(value, property, property.embedded_resource, &at, how)?;
+                } else if let Some(additional) = node.additional.schema() {
+                    coerce(value, additional, additional.embedded_resource, &at.key(key), how)?;
+                }
+            }
+        }
+        Value::Array(items) => {
+            let Some(node) = node.items.as_deref().filter(|_| node.below.embedded) else {
+                return Ok(());
+            };
+            for (index, item) in items.iter_mut().enumerate() {
+                coerce(item, node, node.embedded_resource, &at.index(index), how)?;
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn coerce_resource(map: &mut Map, at: &At<'_>, how: &mut Coercion<'_>) -> Result<(), FieldErrors> {
+    let refuse = |name: &str, value: &Value, why: &str| {
+        let mut errors = FieldErrors::default();
+        errors.invalid(at.path().child(name), value.clone(), why);
+        Err(errors)
+    };
+    for name in ["apiVersion", "kind"] {
+        match map.get(name) {
+            None | Some(Value::String(_)) => {}
+            Some(_) if how.drop_invalid => _ = map.remove(name),
+            Some(value) => return refuse(name, value, "must be a string"),
+        }
+    }
+    let Some(metadata) = map.get_mut("metadata") else { return Ok(()) };
+    if let Err(why) = typed_meta::check(metadata) {
+        if !how.drop_invalid {
+            return refuse("metadata", metadata, &why);
+        }
+        // What is no object at all is left to validation.
+        let Some(fields) = metadata.as_object_mut() else { return Ok(()) };
+        typed_meta::drop_malformed(fields);
+    }
+    let mut unknown = Vec::new();
+    typed_meta::normalize(metadata, how.unknown.is_some().then_some(&mut unknown));
+    if let Some(found) = &mut how.unknown {
+        let prefix = at.path().child("metadata");
+        found.extend(unknown.iter().map(|field| format!("{prefix}.{field}")));
+    }
+    Ok(())
+}
+
+/// Checks embedded resources as if they were objects of their own.
+pub(super) fn validate(
+    value: &Value,
+    node: &Node,
+    embedded: bool,
+    at: &At<'_>,
+    errors: &mut FieldErrors,
+) {
+    match value {
+        Value::Object(map) => {
+            if embedded {
+                validate_resource(map, &at.path(), errors);
+            }
+            if !node.below.embedded {
+                return;
+            }
+            for (key, value) in map.iter() {
+                if let Some(property) = node.property(key) {
+                    let at = at.field(key);
+                    validate(value, property, property.embedded_resource, &at, errors);
+                } else if let Some(additional) = node.additional.schema() {
+                    let at = at.key(key);
+                    validate(value, additional, additional.embedded_resource, &at, errors);
+                }
+            }
+        }
+        Value::Array(items) => {
+            let Some(node) = node.items.as_deref().filter(|_| node.below.embedded) else { return };
+            for (index, item) in items.iter().enumerate() {
+                validate(item, node, node.embedded_resource, &at.index(index), errors);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn validate_resource(map: &Map, path: &FieldPath, errors: &mut FieldErrors) {
+    for name in ["apiVersion", "kind"] {
+        match map.get(name) {
+            None => errors.required(path.child(name), ""),
+            Some(Value::String(text)) if text.is_empty() => {
+                errors.invalid(path.child(name), "", "must not be empty");
+            }
+            Some(Value::String(text)) => {
+                let wrong = if name == "kind" { wrong_kind(text) } else { wrong_version(text) };
+                if let Some(why) = wrong {
+                    errors.invalid(path.child(name), text.clone(), &why);
+                }
+            }
+            Some(other) => errors.invalid(path.child(name), other.clone(), "must be a string"),
+        }
+    }
+    let Some(metadata) = map.get("metadata") else { return };
+    if let Err(why) = typed_meta::check(metadata) {
+        errors.invalid(path.child("metadata"), metadata.clone(), &why);
+        return;
+    }
+    let mut wrong = FieldErrors::default();
+    let namespaced = !metadata.str_at(&["namespace"]).is_empty();
+    validate_object_meta(metadata, namespaced, name_is_path_segment, &mut wrong);
+    for mut error in wrong.0 {
+        // A template need not have a name.
+        if error.reason == FieldReason::Required && error.field == "metadata.name" {
+            continue;
+        }
+        error.field = path.child(&error.field).to_string();
+        errors.0.push(error);
+    }
+}
+
+fn wrong_kind(kind: &str) -> Option<String> {
+    let wrong = is_dns1035_label(&kind.to_lowercase());
+    let why = format!("may have mixed case, but should otherwise match: {}", wrong.join(","));
+    (!wrong.is_empty()).then_some(why)
+}
+
+fn wrong_version(version: &str) -> Option<String> {
+    let broken = version.matches('/').count() > 1;
+    broken.then(|| format!("unexpected GroupVersion string: {version}"))
+}

@@ -1,0 +1,39 @@
+//! The `pattern` keyword, in Go's dialect of regular expressions.
+
+use std::sync::OnceLock;
+
+use meta::Str;
+use regex::Regex;
+
+/// Compiled when it is first used: a platform's CRDs hold thousands of patterns, and most are never
+/// asked.
+#[derive(Debug)]
+pub struct Pattern {
+    text: Str,
+    compiled: OnceLock<Result<Regex, String>>,
+}
+
+impl Pattern {
+    pub(super) fn new(text: &str) -> Self {
+        Self { text: text.into(), compiled: OnceLock::new() }
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether some part of the text matches; an error if the pattern is none, in Go's words.
+    pub(super) fn matches(&self, text: &str) -> Result<bool, &str> {
+        self.regex().map(|regex| regex.is_match(text))
+    }
+
+    pub(super) fn check(&self) -> Result<(), &str> {
+        self.regex().map(|_| ())
+    }
+
+    fn regex(&self) -> Result<&Regex, &str> {
+        let compiled =
+            self.compiled.get_or_init(|| Regex::new(&self.text).map_err(|error| error.to_string()));
+        compiled.as_ref().map_err(String::as_str)
+    }
+}

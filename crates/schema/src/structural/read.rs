@@ -1,0 +1,203 @@
+//! Reads a schema as a CRD has it (`openAPIV3Schema`). What structural schemas have no place for at
+//! all is an error here; what they forbid is found by the rules.
+
+use meta::{Map, Number, Str, Value};
+
+use super::{
+    node::{Additional, Checks, Node, Rule, Texts, Type},
+    pattern::Pattern,
+};
+
+/// Schemas deeper than this are refused. JSON that comes from clients is never that deep.
+const DEPTH_MAX: usize = 1000;
+
+pub(super) fn read(schema: &Value) -> Result<Node, String> {
+    read_node(schema, DEPTH_MAX)
+}
+
+fn read_node(schema: &Value, depth: usize) -> Result<Node, String> {
+    static NOTHING: Map = Map::new();
+    let Some(depth) = depth.checked_sub(1) else {
+        return Err("OpenAPIV3Schema is nested too deeply".to_owned());
+    };
+    let schema = schema.as_object().unwrap_or(&NOTHING);
+    unsupported(schema)?;
+    let checks = read_checks(schema, depth)?;
+    let preserve_unknown = match schema.get("x-kubernetes-preserve-unknown-fields") {
+        Some(Value::Bool(false)) => {
+            let why = "internal error: 'x-kubernetes-preserve-unknown-fields' must be true or \
+                       undefined";
+            return Err(why.to_owned());
+        }
+        given => given == Some(&Value::Bool(true)),
+    };
+    let mut node = Node {
+        ty: Type::from(text(schema, "type")),
+        nullable: flag(schema, "nullable"),
+        default: schema.get("default").filter(|default| !default.is_null()).cloned(),
+        preserve_unknown,
+        embedded_resource: flag(schema, "x-kubernetes-embedded-resource"),
+        int_or_string: flag(schema, "x-kubernetes-int-or-string"),
+        list_type: schema.get("x-kubernetes-list-type").and_then(string),
+        list_map_keys: strings(schema, "x-kubernetes-list-map-keys"),
+        map_type: schema.get("x-kubernetes-map-type").and_then(string),
+        validations: list(schema, "x-kubernetes-validations").iter().map(read_rule).collect(),
+        checks,
+        texts: Texts {
+            title: !text(schema, "title").is_empty(),
+            description: !text(schema, "description").is_empty(),
+            others: is_given(schema, "example") || is_given(schema, "externalDocs"),
+        },
+        ..Node::default()
+    };
+    match schema.get("items") {
+        Some(Value::Array(items)) if !items.is_empty() => {
+            return Err("OpenAPIV3Schema 'items' must be a schema, but is an array".to_owned());
+        }
+        Some(items @ Value::Object(_)) => node.items = Some(Box::new(read_node(items, depth)?)),
+        _ => {}
+    }
+    for (name, property) in
+        schema.get("properties").and_then(Value::as_object).into_iter().flat_map(Map::iter)
+    {
+        node.properties.push((name.clone(), read_node(property, depth)?));
+    }
+    node.additional = match schema.get("additionalProperties") {
+        Some(Value::Bool(false)) => Additional::Forbidden,
+        Some(Value::Bool(true)) => Additional::Any,
+        Some(additional @ Value::Object(_)) => {
+            Additional::Schema(Box::new(read_node(additional, depth)?))
+        }
+        _ => Additional::None,
+    };
+    node.note_below();
+    Ok(node)
+}
+
+fn read_checks(schema: &Map, depth: usize) -> Result<Option<Box<Checks>>, String> {
+    if !schema.keys().any(|key| CHECKS.contains(&key.as_str())) {
+        return Ok(None);
+    }
+    let alternatives = |name: &str| -> Result<Vec<Node>, String> {
+        list(schema, name).iter().map(|alternative| read_node(alternative, depth)).collect()
+    };
+    let not = schema.get("not").filter(|not| !not.is_null());
+    Ok(Some(Box::new(Checks {
+        format: text(schema, "format").into(),
+        maximum: float(schema, "maximum"),
+        exclusive_maximum: flag(schema, "exclusiveMaximum"),
+        minimum: float(schema, "minimum"),
+        exclusive_minimum: flag(schema, "exclusiveMinimum"),
+        max_length: int(schema, "maxLength"),
+        min_length: int(schema, "minLength"),
+        pattern: Some(text(schema, "pattern")).filter(|text| !text.is_empty()).map(Pattern::new),
+        max_items: int(schema, "maxItems"),
+        min_items: int(schema, "minItems"),
+        unique_items: flag(schema, "uniqueItems"),
+        multiple_of: float(schema, "multipleOf"),
+        enumeration: list(schema, "enum").to_vec(),
+        max_properties: int(schema, "maxProperties"),
+        min_properties: int(schema, "minProperties"),
+        required: strings(schema, "required"),
+        all_of: alternatives("allOf")?,
+        any_of: alternatives("anyOf")?,
+        one_of: alternatives("oneOf")?,
+        not: not.map(|not| read_node(not, depth)).transpose()?.map(Box::new),
+        ..Checks::default()
+    })))
+}
+
+/// The keywords that [`Checks`] holds.
+const CHECKS: [&str; 20] = [
+    "allOf",
+    "anyOf",
+    "enum",
+    "exclusiveMaximum",
+    "exclusiveMinimum",
+    "format",
+    "maxItems",
+    "maxLength",
+    "maxProperties",
+    "maximum",
+    "minItems",
+    "minLength",
+    "minProperties",
+    "minimum",
+    "multipleOf",
+    "not",
+    "oneOf",
+    "pattern",
+    "required",
+    "uniqueItems",
+];
+
+fn read_rule(rule: &Value) -> Rule {
+    let text = |name: &str| Str::from(rule.str_at(&[name]));
+    Rule {
+        rule: text("rule"),
+        message: text("message"),
+        message_expression: text("messageExpression"),
+        reason: text("reason"),
+        field_path: text("fieldPath"),
+        optional_old_self: rule.get("optionalOldSelf").and_then(Value::as_bool),
+    }
+}
+
+fn unsupported(schema: &Map) -> Result<(), String> {
+    let given = [
+        ("id", "id"),
+        ("$schema", "schema"),
+        ("$ref", "$ref"),
+        ("patternProperties", "patternProperties"),
+        ("dependencies", "dependencies"),
+        ("additionalItems", "additionalItems"),
+        ("definitions", "definitions"),
+    ]
+    .into_iter()
+    .find(|(key, _)| match schema.get(key) {
+        None | Some(Value::Null) => false,
+        Some(Value::String(text)) => !text.is_empty(),
+        Some(Value::Object(map)) => !map.is_empty() || *key == "additionalItems",
+        Some(_) => true,
+    });
+    match given {
+        Some((_, name)) => Err(format!("OpenAPIV3Schema '{name}' is not supported")),
+        None => Ok(()),
+    }
+}
+
+fn is_given(schema: &Map, name: &str) -> bool {
+    schema.get(name).is_some_and(|value| !value.is_null())
+}
+
+fn text<'a>(schema: &'a Map, name: &str) -> &'a str {
+    schema.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn flag(schema: &Map, name: &str) -> bool {
+    schema.get(name).and_then(Value::as_bool).unwrap_or_default()
+}
+
+fn int(schema: &Map, name: &str) -> Option<i64> {
+    schema.get(name)?.as_i64()
+}
+
+fn float(schema: &Map, name: &str) -> Option<f64> {
+    match schema.get(name)? {
+        Value::Number(Number::Int(value)) => Some(*value as f64),
+        Value::Number(Number::Float(value)) => Some(*value),
+        _ => None,
+    }
+}
+
+fn list<'a>(schema: &'a Map, name: &str) -> &'a [Value] {
+    schema.get(name).and_then(Value::as_array).unwrap_or_default()
+}
+
+fn strings(schema: &Map, name: &str) -> Vec<Str> {
+    list(schema, name).iter().filter_map(string).collect()
+}
+
+fn string(value: &Value) -> Option<Str> {
+    value.as_str().map(Str::from)
+}

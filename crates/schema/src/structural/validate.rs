@@ -1,0 +1,457 @@
+//! The keywords of OpenAPI v3, with the words of kube-apiserver.
+//!
+//! A valid object costs one walk and no allocation. What is wrong is collected bottom-up, because
+//! `anyOf` and `oneOf` only tell on the alternative that came closest.
+
+mod number;
+
+use meta::{
+    FieldError, FieldErrors, FieldPath, Map, Number, Value,
+    field::{FieldReason, quote, show},
+};
+
+use super::{
+    at::At,
+    correlate::Correlated,
+    node::{Additional, Checks, Node, Type},
+};
+
+/// Checks a value; `old` is what stood there before: errors of what hasn't changed are forgiven.
+pub(super) fn validate(
+    value: &Value,
+    old: Option<&Value>,
+    node: &Node,
+    at: &FieldPath,
+    errors: &mut FieldErrors,
+) {
+    let root = At::root(at);
+    let mut outcome = check(value, node, &root, None);
+    if let (false, Some(old)) = (outcome.failures.is_empty(), old) {
+        // Few objects are invalid, so the old one is only looked at for those.
+        let correlated = Correlated { new: value, old, node };
+        outcome = check_correlated(node, &root, &correlated);
+    }
+    errors.0.extend(outcome.failures.into_iter().map(|failure| failure.into_error(at)));
+}
+
+/// What is wrong with a value, and how much of it was fine.
+#[derive(Default)]
+struct Outcome {
+    failures: Vec<Failure>,
+    /// How many checks were gone through: tells which alternative came closest.
+    matches: u32,
+}
+
+struct Failure {
+    /// The place in the object, dotted; empty for the root.
+    name: String,
+    reason: FieldReason,
+    /// What the error says behind the field.
+    message: String,
+    /// Failures of equal text are told once.
+    text: String,
+}
+
+impl Outcome {
+    fn fail(&mut self, failure: Failure) {
+        if !self.failures.iter().any(|known| known.text == failure.text) {
+            self.failures.push(failure);
+        }
+    }
+
+    fn merge(&mut self, other: Outcome) {
+        self.matches += other.matches;
+        for failure in other.failures {
+            self.fail(failure);
+        }
+    }
+
+    fn is_valid(&self) -> bool {
+        self.failures.is_empty()
+    }
+}
+
+impl Failure {
+    /// Shows the value and says what it should be.
+    fn invalid(at: &At<'_>, value: &Value, should: &str) -> Self {
+        let name = at.dotted();
+        let text = format!("{name} in body {should}");
+        let message = format!("Invalid value: {}: {text}", show(value));
+        Self { name, reason: FieldReason::Invalid, message, text }
+    }
+
+    fn wrong_type(at: &At<'_>, expected: &str, found: &str) -> Self {
+        let name = at.dotted();
+        let found = quote(found);
+        let text = format!("{name} in body must be of type {expected}: {found}");
+        let message = format!("Invalid value: {found}: {text}");
+        Self { name, reason: FieldReason::TypeInvalid, message, text }
+    }
+
+    /// An error that upstream reports without a field.
+    fn unplaced(text: String) -> Self {
+        let message = format!("Invalid value: \"\": {text}");
+        Self { name: String::new(), reason: FieldReason::Invalid, message, text }
+    }
+
+    fn too_many(at: &At<'_>, count: usize, max: i64, of: &str) -> Self {
+        let name = at.dotted();
+        let items = if max == 1 { "item" } else { "items" };
+        Self {
+            reason: FieldReason::TooMany,
+            message: format!("Too many: {count}: must have at most {max} {items}"),
+            text: format!("{name} in body should have at most {max} {of}"),
+            name,
+        }
+    }
+
+    fn into_error(self, above: &FieldPath) -> FieldError {
+        let name = self.name.strip_prefix('.').unwrap_or(&self.name);
+        let field = if name.is_empty() { above.clone() } else { above.child(name) };
+        FieldError { reason: self.reason, field: field.to_string(), message: self.message }
+    }
+}
+
+/// A value with its predecessor: what is wrong but unchanged is forgiven.
+fn check_correlated(node: &Node, at: &At<'_>, correlated: &Correlated<'_>) -> Outcome {
+    let mut outcome = check(correlated.new, node, at, Some(correlated));
+    if !outcome.is_valid() && correlated.is_unchanged() {
+        outcome.failures.clear();
+    }
+    outcome
+}
+
+fn check_member(
+    value: &Value,
+    node: &Node,
+    at: &At<'_>,
+    parent: &At<'_>,
+    name: &str,
+    correlated: Option<&Correlated<'_>>,
+) -> Outcome {
+    // The version of an object is converted on the way, so a change of it isn't seen.
+    let is_type = parent.is_root() && matches!(name, "apiVersion" | "kind");
+    match correlated.filter(|_| !is_type).and_then(|correlated| correlated.key(name)) {
+        Some(child) => check_correlated(node, at, &child),
+        None => check(value, node, at, None),
+    }
+}
+
+fn check(value: &Value, node: &Node, at: &At<'_>, correlated: Option<&Correlated<'_>>) -> Outcome {
+    let mut outcome = Outcome::default();
+    let checks = node.checks.as_deref();
+    check_type(value, node, checks, at, &mut outcome);
+    if value.is_null() {
+        check_enum(value, checks, at, &mut outcome);
+        return outcome;
+    }
+    if let Some(checks) = checks {
+        check_alternatives(value, checks, at, &mut outcome);
+    }
+    outcome.matches += 2;
+    match value {
+        Value::String(text) => {
+            outcome.matches += 1;
+            if let Some(checks) = checks {
+                check_text(text, node, checks, at, &mut outcome);
+            }
+        }
+        Value::Number(number) => {
+            number::check(*number, node, checks, at, &mut outcome);
+            outcome.matches += 2;
+        }
+        Value::Array(items) => {
+            check_items(items, node, checks, at, correlated, &mut outcome);
+            outcome.matches += 2;
+        }
+        _ => {}
+    }
+    check_enum(value, checks, at, &mut outcome);
+    if let Value::Object(map) = value {
+        check_members(map, node, checks, at, correlated, &mut outcome);
+        outcome.matches += 1;
+    }
+    outcome.matches += 2;
+    outcome
+}
+
+fn check_type(
+    value: &Value,
+    node: &Node,
+    checks: Option<&Checks>,
+    at: &At<'_>,
+    outcome: &mut Outcome,
+) {
+    let format = checks.map_or("", |checks| super::format::kept(node, checks));
+    let expected = if node.int_or_string { "integer,string" } else { node.ty.as_str() };
+    let untyped = node.ty == Type::None && !node.int_or_string;
+    if value.is_null() {
+        if untyped || node.nullable || expected == "null" {
+            outcome.matches += 1;
+        } else {
+            outcome.fail(Failure::wrong_type(at, expected, "null"));
+        }
+        return;
+    }
+    if untyped && format.is_empty() {
+        return;
+    }
+    outcome.matches += 1;
+    let (integer, number) = match node.int_or_string {
+        true => (true, false),
+        false => (node.ty == Type::Integer, node.ty == Type::Number),
+    };
+    let (found, found_format) = match value {
+        Value::Null => ("null", ""),
+        Value::Bool(_) => ("boolean", ""),
+        Value::String(_) => ("string", ""),
+        Value::Number(Number::Int(_)) => ("integer", "int64"),
+        Value::Number(Number::Float(_)) => ("number", "float64"),
+        Value::Array(_) => ("array", ""),
+        Value::Object(_) => ("object", ""),
+    };
+    let is_whole = |float: f64| number::is_integer(float) && integer;
+    let fits = match value {
+        Value::Number(Number::Float(float)) => number || is_whole(*float),
+        Value::Number(Number::Int(_)) => integer || number,
+        _ if node.int_or_string => found == "string",
+        _ => found == expected,
+    };
+    let textual = matches!(value, Value::String(_) | Value::Array(_));
+    if !format.is_empty() && !textual && !fits && found_format != format {
+        outcome.fail(Failure::wrong_type(at, format, found_format));
+    } else if fits || (!format.is_empty() && textual && !integer && !number) {
+        outcome.matches += 1;
+    } else {
+        outcome.fail(Failure::wrong_type(at, expected, found));
+    }
+}
+
+fn check_alternatives(value: &Value, checks: &Checks, at: &At<'_>, outcome: &mut Outcome) {
+    if !checks.any_of.is_empty() {
+        let mut best: Option<Outcome> = None;
+        let fitting =
+            checks.any_of.iter().map(|node| check(value, node, at, None)).find_map(|one| {
+                if one.is_valid() {
+                    return Some(one);
+                }
+                keep_closest(&mut best, one);
+                None
+            });
+        if fitting.is_none() {
+            let name = quote(&at.dotted());
+            let text = format!("{name} must validate at least one schema (anyOf)");
+            outcome.fail(Failure::unplaced(text));
+        }
+        outcome.merge(fitting.or(best).unwrap_or_default());
+    }
+    if !checks.one_of.is_empty() {
+        let (mut best, mut fitting, mut count) = (None, None, 0);
+        for node in &checks.one_of {
+            let one = check(value, node, at, None);
+            if one.is_valid() {
+                count += 1;
+                fitting.get_or_insert(one);
+            } else if count == 0 {
+                keep_closest(&mut best, one);
+            }
+        }
+        if count == 1 {
+            outcome.merge(fitting.unwrap_or_default());
+        } else {
+            let found = match count {
+                0 => "Found none valid".to_owned(),
+                _ => format!("Found {count} valid alternatives"),
+            };
+            let name = quote(&at.dotted());
+            let text = format!("{name} must validate one and only one schema (oneOf). {found}");
+            outcome.fail(Failure::unplaced(text));
+            outcome.merge(best.filter(|_| count == 0).unwrap_or_default());
+        }
+    }
+    let mut valid = 0;
+    for node in &checks.all_of {
+        let one = check(value, node, at, None);
+        valid += usize::from(one.is_valid());
+        outcome.merge(one);
+    }
+    if valid != checks.all_of.len() {
+        let none = if valid == 0 { ". None validated" } else { "" };
+        let name = quote(&at.dotted());
+        let text = format!("{name} must validate all the schemas (allOf){none}");
+        outcome.fail(Failure::unplaced(text));
+    }
+    if let Some(not) = &checks.not
+        && check(value, not, at, None).is_valid()
+    {
+        let name = quote(&at.dotted());
+        outcome.fail(Failure::unplaced(format!("{name} must not validate the schema (not)")));
+    }
+}
+
+/// Of alternatives that all fail, the first that got furthest is told about.
+fn keep_closest(best: &mut Option<Outcome>, one: Outcome) {
+    if best.as_ref().is_none_or(|best| one.matches > best.matches) {
+        *best = Some(one);
+    }
+}
+
+fn check_text(text: &str, node: &Node, checks: &Checks, at: &At<'_>, outcome: &mut Outcome) {
+    if let Some(failure) = wrong_text(text, checks, at) {
+        outcome.fail(failure);
+    }
+    if let Some(format) = super::format::of(node, checks) {
+        outcome.matches += 1;
+        if !format.fits(text) {
+            outcome.fail(Failure::wrong_type(at, &checks.format, text));
+        }
+    }
+}
+
+/// Only the first of these is told.
+fn wrong_text(text: &str, checks: &Checks, at: &At<'_>) -> Option<Failure> {
+    let length = (checks.max_length.is_some() || checks.min_length.is_some())
+        .then(|| text.chars().count() as i64)
+        .unwrap_or_default();
+    if let Some(max) = checks.max_length.filter(|max| length > *max) {
+        let name = at.dotted();
+        let bytes = if max == 1 { "byte" } else { "bytes" };
+        return Some(Failure {
+            reason: FieldReason::TooLong,
+            message: format!("Too long: may not be more than {max} {bytes}"),
+            text: format!("{name} in body should be at most {max} chars long"),
+            name,
+        });
+    }
+    if let Some(min) = checks.min_length.filter(|min| length < *min) {
+        let should = format!("should be at least {min} chars long");
+        return Some(Failure::invalid(at, &Value::from(text), &should));
+    }
+    let pattern = checks.pattern.as_ref()?;
+    let should = match pattern.matches(text) {
+        Ok(true) => return None,
+        Ok(false) => format!("should match '{}'", pattern.as_str()),
+        Err(why) => format!("should match '{}, but pattern is invalid: {why}'", pattern.as_str()),
+    };
+    Some(Failure::invalid(at, &Value::from(text), &should))
+}
+
+fn check_items(
+    items: &[Value],
+    node: &Node,
+    checks: Option<&Checks>,
+    at: &At<'_>,
+    correlated: Option<&Correlated<'_>>,
+    outcome: &mut Outcome,
+) {
+    if let Some(node) = node.items.as_deref() {
+        let correlated = correlated.and_then(Correlated::items);
+        for (index, item) in items.iter().enumerate() {
+            let at = at.index(index);
+            let child = correlated.as_ref().and_then(|list| list.item(item));
+            outcome.merge(match child {
+                Some(child) => check_correlated(node, &at, &child),
+                None => check(item, node, &at, None),
+            });
+        }
+    }
+    let Some(checks) = checks else { return };
+    let count = items.len() as i64;
+    if let Some(min) = checks.min_items.filter(|min| count < *min) {
+        let should = format!("should have at least {min} items");
+        outcome.fail(Failure::invalid(at, &Value::from(count), &should));
+    }
+    if let Some(max) = checks.max_items.filter(|max| count > *max) {
+        outcome.fail(Failure::too_many(at, items.len(), max, "items"));
+    }
+    if checks.unique_items && (1..items.len()).any(|at| items[..at].contains(&items[at])) {
+        outcome.fail(Failure::invalid(at, &Value::from(""), "shouldn't contain duplicates"));
+    }
+}
+
+fn check_enum(value: &Value, checks: Option<&Checks>, at: &At<'_>, outcome: &mut Outcome) {
+    let Some(Checks { enumeration, .. }) = checks.filter(|checks| !checks.enumeration.is_empty())
+    else {
+        return;
+    };
+    if enumeration.iter().any(|allowed| is_allowed(value, allowed)) {
+        return;
+    }
+    let allowed = enumeration.iter().map(|allowed| match allowed {
+        Value::String(text) => quote(text),
+        other => quote(&meta::json::to_string(other)),
+    });
+    let allowed = allowed.collect::<Vec<_>>().join(", ");
+    let name = at.dotted();
+    outcome.fail(Failure {
+        reason: FieldReason::NotSupported,
+        message: format!("Unsupported value: {}: supported values: {allowed}", show(value)),
+        text: format!("{name} in body should be one of {allowed}"),
+        name,
+    });
+}
+
+/// Null is never one of them; numbers are compared in the type of the allowed one.
+fn is_allowed(value: &Value, allowed: &Value) -> bool {
+    match (value, allowed) {
+        (Value::Null, _) => false,
+        (Value::Number(Number::Int(value)), Value::Number(Number::Float(allowed))) => {
+            *value as f64 == *allowed
+        }
+        (Value::Number(Number::Float(value)), Value::Number(Number::Int(allowed))) => {
+            *value as i64 == *allowed
+        }
+        _ => value == allowed,
+    }
+}
+
+fn check_members(
+    map: &Map,
+    node: &Node,
+    checks: Option<&Checks>,
+    at: &At<'_>,
+    correlated: Option<&Correlated<'_>>,
+    outcome: &mut Outcome,
+) {
+    let count = map.len() as i64;
+    if let Some(checks) = checks {
+        if let Some(min) = checks.min_properties.filter(|min| count < *min) {
+            let should = format!("should have at least {min} properties");
+            outcome.fail(Failure::invalid(at, &Value::from(count), &should));
+        }
+        if let Some(max) = checks.max_properties.filter(|max| count > *max) {
+            outcome.fail(Failure::too_many(at, map.len(), max, "properties"));
+        }
+    }
+    for (key, value) in map.iter() {
+        if let Some(property) = node.property(key) {
+            outcome.merge(check_member(value, property, &at.field(key), at, key, correlated));
+            continue;
+        }
+        match &node.additional {
+            Additional::Schema(additional) => {
+                outcome.merge(check_member(value, additional, &at.key(key), at, key, correlated));
+            }
+            Additional::Forbidden => {
+                let text = format!("{} in body is a forbidden property", at.key(key).dotted());
+                outcome.fail(Failure {
+                    name: at.dotted(),
+                    reason: FieldReason::Invalid,
+                    message: format!("Invalid value: {}: {text}", quote(key)),
+                    text,
+                });
+            }
+            Additional::None | Additional::Any => {}
+        }
+    }
+    let required = checks.map_or(&[][..], |checks| &checks.required);
+    for name in required.iter().filter(|name| !map.contains_key(name)) {
+        let name = format!("{}.{name}", at.dotted());
+        outcome.fail(Failure {
+            reason: FieldReason::Required,
+            message: "Required value".to_owned(),
+            text: format!("{name} in body is required"),
+            name,
+        });
+    }
+}
