@@ -13,6 +13,7 @@ mod object_meta;
 mod pattern;
 mod prune;
 mod read;
+mod rules;
 mod typed_meta;
 mod validate;
 
@@ -37,6 +38,11 @@ impl Structural {
 
     pub fn root(&self) -> &Node {
         &self.root
+    }
+
+    /// Checks the rules that make a schema structural. `path` is where the schema is found.
+    pub fn check(&self, path: &FieldPath, errors: &mut FieldErrors) {
+        rules::check(&self.root, path, errors);
     }
 
     /// Removes what the schema doesn't know; `apiVersion`, `kind` and `metadata` of the object itself

@@ -147,6 +147,49 @@ impl Node {
     }
 }
 
+impl Node {
+    /// Whether there is no keyword but `type`, `default` and `properties`.
+    pub(super) fn says_nothing_of_its_own(&self) -> bool {
+        !self.nullable
+            && !self.preserve_unknown
+            && !self.embedded_resource
+            && !self.int_or_string
+            && self.list_type.is_none()
+            && self.list_map_keys.is_empty()
+            && self.map_type.is_none()
+            && self.validations.is_empty()
+            && self.items.is_none()
+            && !self.additional.is_given()
+            && self.checks.as_deref().is_none_or(Checks::is_empty)
+            && self.texts == Texts::default()
+    }
+}
+
+impl Checks {
+    pub(super) fn is_empty(&self) -> bool {
+        self.format.is_empty()
+            && self.maximum.is_none()
+            && !self.exclusive_maximum
+            && self.minimum.is_none()
+            && !self.exclusive_minimum
+            && self.max_length.is_none()
+            && self.min_length.is_none()
+            && self.pattern.is_none()
+            && self.max_items.is_none()
+            && self.min_items.is_none()
+            && !self.unique_items
+            && self.multiple_of.is_none()
+            && self.enumeration.is_empty()
+            && self.max_properties.is_none()
+            && self.min_properties.is_none()
+            && self.required.is_empty()
+            && self.all_of.is_empty()
+            && self.any_of.is_empty()
+            && self.one_of.is_empty()
+            && self.not.is_none()
+    }
+}
+
 impl Type {
     /// As a schema says it; empty for none.
     pub fn as_str(&self) -> &str {

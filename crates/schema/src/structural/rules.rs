@@ -1,0 +1,210 @@
+//! What makes a schema structural: every place has a type, and alternatives only restrict values.
+
+mod complete;
+
+use meta::{FieldErrors, FieldPath, Str};
+
+use super::node::{Additional, Checks, Node, Type};
+
+/// Where a node stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Level {
+    Root,
+    Item,
+    Field,
+}
+
+/// Adds what is wrong with a schema that is found at `path`, sorted as text.
+pub(super) fn check(root: &Node, path: &FieldPath, errors: &mut FieldErrors) {
+    let mut found = FieldErrors::default();
+    check_node(root, Level::Root, path, &mut found);
+    complete::check(root, path, &mut found);
+    found.0.sort_by_cached_key(ToString::to_string);
+    errors.extend(found);
+}
+
+fn check_node(node: &Node, level: Level, path: &FieldPath, errors: &mut FieldErrors) {
+    match &node.items {
+        Some(items) => check_node(items, Level::Item, &path.child("items"), errors),
+        None if node.ty == Type::Array => errors.required(path.child("items"), "must be specified"),
+        None => {}
+    }
+    for (name, property) in &node.properties {
+        check_node(property, Level::Field, &path.child("properties").key(name), errors);
+    }
+    if node.additional.is_given() {
+        let path = path.child("additionalProperties");
+        if level == Level::Root {
+            errors.forbidden(&path, "must not be used at the root");
+        }
+        if let Additional::Schema(additional) = &node.additional {
+            check_node(additional, Level::Field, &path, errors);
+        }
+        if node.embedded_resource {
+            let why = "must not be used if x-kubernetes-embedded-resource is set";
+            errors.forbidden(&path, why);
+        }
+    }
+    check_extensions(node, path, errors);
+    if let Some(checks) = &node.checks {
+        let forms = (is_int_or_string(&checks.any_of), first_is_int_or_string(checks));
+        check_values(checks, forms, path, errors);
+    }
+    check_own_type(node, level, path, errors);
+    check_type_and_object_meta(node, level, path, errors);
+    if node.embedded_resource && !node.preserve_unknown && node.properties.is_empty() {
+        let why = "must not be empty if x-kubernetes-embedded-resource is true without \
+                   x-kubernetes-preserve-unknown-fields";
+        errors.required(path.child("properties"), why);
+    }
+}
+
+fn check_extensions(node: &Node, path: &FieldPath, errors: &mut FieldErrors) {
+    let why = "must be false if x-kubernetes-int-or-string is true";
+    if node.int_or_string && node.preserve_unknown {
+        errors.invalid(path.child("x-kubernetes-preserve-unknown-fields"), true, why);
+    }
+    if node.int_or_string && node.embedded_resource {
+        errors.invalid(path.child("x-kubernetes-embedded-resource"), true, why);
+    }
+}
+
+fn check_own_type(node: &Node, level: Level, path: &FieldPath, errors: &mut FieldErrors) {
+    let path = path.child("type");
+    if node.embedded_resource && node.ty != Type::Object {
+        let why = "must be object if x-kubernetes-embedded-resource is true";
+        if node.ty == Type::None {
+            errors.required(&path, why);
+        } else {
+            errors.invalid(&path, node.ty.as_str(), why);
+        }
+    } else if node.ty == Type::None && !node.int_or_string && !node.preserve_unknown {
+        let why = match level {
+            Level::Root => "must not be empty at the root",
+            Level::Item => "must not be empty for specified array items",
+            Level::Field => "must not be empty for specified object fields",
+        };
+        errors.required(&path, why);
+    }
+    if level == Level::Root && !matches!(node.ty, Type::None | Type::Object) {
+        errors.invalid(&path, node.ty.as_str(), "must be object at the root");
+    }
+}
+
+/// Where a resource begins, `apiVersion`, `kind` and `metadata` are what they are.
+fn check_type_and_object_meta(
+    node: &Node,
+    level: Level,
+    path: &FieldPath,
+    errors: &mut FieldErrors,
+) {
+    let is_resource = level == Level::Root || node.embedded_resource;
+    for name in ["kind", "apiVersion"].into_iter().filter(|_| is_resource) {
+        if let Some(property) = node.property(name).filter(|node| node.ty != Type::String) {
+            let path = path.child("properties").key(name).child("type");
+            errors.invalid(path, property.ty.as_str(), "must be string");
+        }
+    }
+    let Some(metadata) = node.property("metadata") else { return };
+    let path = path.child("properties").key("metadata");
+    if is_resource && metadata.ty != Type::Object {
+        errors.invalid(path.child("type"), metadata.ty.as_str(), "must be object");
+    }
+    if level == Level::Root && !restricts_names_only(metadata) {
+        let why = "must not specify anything other than name and generateName, but metadata is \
+                   implicitly specified";
+        errors.forbidden(&path, why);
+    }
+}
+
+/// Nothing but a type, a default, and rules for the names.
+fn restricts_names_only(metadata: &Node) -> bool {
+    let is_name = |(name, _): &(Str, Node)| matches!(name.as_str(), "name" | "generateName");
+    metadata.properties.iter().all(is_name) && metadata.says_nothing_of_its_own()
+}
+
+/// `anyOf: [{type: integer}, {type: string}]`, the one place where alternatives may have types.
+fn is_int_or_string(any_of: &[Node]) -> bool {
+    let is_bare = |node: &Node, ty: Type| {
+        node.ty == ty
+            && node.default.is_none()
+            && node.properties.is_empty()
+            && node.says_nothing_of_its_own()
+    };
+    matches!(any_of, [first, second]
+        if is_bare(first, Type::Integer) && is_bare(second, Type::String))
+}
+
+fn first_is_int_or_string(checks: &Checks) -> bool {
+    let first = checks.all_of.first().and_then(|node| node.checks.as_deref());
+    first.is_some_and(|first| is_int_or_string(&first.any_of))
+}
+
+/// `forms`: whether `anyOf`, or that of the first of `allOf`, is one of the forms of int-or-string.
+fn check_values(
+    checks: &Checks,
+    (any_of_form, all_of_form): (bool, bool),
+    path: &FieldPath,
+    errors: &mut FieldErrors,
+) {
+    if !any_of_form {
+        for (at, node) in checks.any_of.iter().enumerate() {
+            check_nested(node, false, &path.child("anyOf").index(at), errors);
+        }
+    }
+    for (at, node) in checks.all_of.iter().enumerate() {
+        let form = all_of_form && at == 0;
+        check_nested(node, form, &path.child("allOf").index(at), errors);
+    }
+    for (at, node) in checks.one_of.iter().enumerate() {
+        check_nested(node, false, &path.child("oneOf").index(at), errors);
+    }
+    if let Some(not) = &checks.not {
+        check_nested(not, false, &path.child("not"), errors);
+    }
+    if let Some(pattern) = &checks.pattern
+        && let Err(why) = pattern.check()
+    {
+        let why = format!("must be a valid regular expression, but isn't: {why}");
+        errors.invalid(path.child("pattern"), pattern.as_str(), &why);
+    }
+}
+
+fn check_nested(node: &Node, any_of_form: bool, path: &FieldPath, errors: &mut FieldErrors) {
+    if let Some(checks) = &node.checks {
+        check_values(checks, (any_of_form, false), path, errors);
+    }
+    if let Some(items) = &node.items {
+        check_nested(items, false, &path.child("items"), errors);
+    }
+    for (name, property) in &node.properties {
+        check_nested(property, false, &path.child("properties").key(name), errors);
+    }
+    const EMPTY: &str = "must be empty to be structural";
+    const FALSE: &str = "must be false to be structural";
+    const UNDEFINED: &str = "must be undefined to be structural";
+    let allowed_additional = matches!(node.additional, Additional::None | Additional::Forbidden);
+    for (given, name, why) in [
+        (node.ty != Type::None, "type", EMPTY),
+        (!allowed_additional, "additionalProperties", UNDEFINED),
+        (node.default.is_some(), "default", UNDEFINED),
+        (node.texts.title, "title", EMPTY),
+        (node.texts.description, "description", EMPTY),
+        (node.nullable, "nullable", FALSE),
+        (node.preserve_unknown, "x-kubernetes-preserve-unknown-fields", FALSE),
+        (node.embedded_resource, "x-kubernetes-embedded-resource", FALSE),
+        (node.int_or_string, "x-kubernetes-int-or-string", FALSE),
+        (!node.list_map_keys.is_empty(), "x-kubernetes-list-map-keys", EMPTY),
+        (node.list_type.is_some(), "x-kubernetes-list-type", UNDEFINED),
+        (node.map_type.is_some(), "x-kubernetes-map-type", UNDEFINED),
+        (!node.validations.is_empty(), "x-kubernetes-validations", EMPTY),
+    ] {
+        if given {
+            errors.forbidden(path.child(name), why);
+        }
+    }
+    if node.property("metadata").is_some() {
+        let path = path.child("properties").key("metadata");
+        errors.forbidden(path, "must not be specified in a nested context");
+    }
+}
