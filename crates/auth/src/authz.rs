@@ -1,6 +1,16 @@
-//! Authorization: may this user do this?
+//! Authorization: may this user do this? Each authorizer allows, denies, or has no opinion; a union
+//! asks them in turn.
+
+pub mod always;
+pub mod rbac;
+pub mod union;
 
 use meta::{RequestInfo, Str, User};
+
+pub use self::{
+    always::{AlwaysAllow, AlwaysDeny, Masters},
+    union::Union,
+};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
@@ -11,11 +21,21 @@ pub enum Decision {
 }
 
 /// A decision, why, and what went wrong on the way to it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     pub decision: Decision,
     pub reason: String,
     pub error: Option<String>,
+}
+
+impl Verdict {
+    pub fn allow(reason: impl Into<String>) -> Self {
+        Self { decision: Decision::Allow, reason: reason.into(), error: None }
+    }
+
+    pub fn no_opinion(reason: impl Into<String>) -> Self {
+        Self { decision: Decision::NoOpinion, reason: reason.into(), error: None }
+    }
 }
 
 pub trait Authorizer: Send + Sync + 'static {
@@ -49,97 +69,17 @@ pub struct NonResourceRule {
     pub urls: Vec<Str>,
 }
 
-/// Until RBAC, Node, ABAC and webhooks are built: `system:masters` may do everything, whoever is known
-/// may ask about himself and what is served, everybody may ask how the server is, and nobody may do
-/// anything else.
-#[derive(Debug)]
-pub struct MastersOnly;
-
-impl Authorizer for MastersOnly {
-    fn decide(&self, user: &User, info: &RequestInfo) -> Verdict {
-        let allow = user.is_in(User::MASTERS)
-            || is_public(info)
-            || (user.is_in(User::AUTHENTICATED) && is_basic(info));
-        let decision = if allow { Decision::Allow } else { Decision::NoOpinion };
-        Verdict { decision, reason: String::new(), error: None }
-    }
-
-    fn rules(&self, user: &User, _namespace: &str) -> Rules {
-        let all = || vec![Str::new_static("*")];
-        if user.is_in(User::MASTERS) {
-            let resource = ResourceRule {
-                verbs: all(),
-                api_groups: all(),
-                resources: all(),
-                ..ResourceRule::default()
-            };
-            let non_resource = NonResourceRule { verbs: all(), urls: all() };
-            return Rules {
-                resource: vec![resource],
-                non_resource: vec![non_resource],
-                ..Rules::default()
-            };
+/// Several errors as one text, each said once; None if there are none.
+pub(crate) fn aggregate(errors: &[String]) -> Option<String> {
+    let mut once: Vec<&str> = Vec::new();
+    for error in errors {
+        if !once.contains(&error.as_str()) {
+            once.push(error);
         }
-        let public = NonResourceRule {
-            verbs: vec![Str::new_static("get")],
-            urls: PUBLIC_PATHS.map(Str::new_static).to_vec(),
-        };
-        Rules { non_resource: vec![public], ..Rules::default() }
     }
-}
-
-/// What everybody who is known may do, as by the roles `system:basic-user` and `system:discovery`:
-/// ask about oneself, and see what there is.
-fn is_basic(info: &RequestInfo) -> bool {
-    if info.is_resource {
-        let what = (info.group.as_str(), info.resource.as_str());
-        return info.verb == "create"
-            && info.subresource.is_empty()
-            && matches!(
-                what,
-                ("authorization.k8s.io", "selfsubjectaccessreviews" | "selfsubjectrulesreviews")
-                    | ("authentication.k8s.io", "selfsubjectreviews")
-            );
-    }
-    let below = |root: &str| {
-        info.path.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    };
-    info.verb == "get" && ["/api", "/apis", "/openapi"].into_iter().any(below)
-}
-
-/// What kube-apiserver shows to `system:unauthenticated` through the role
-/// `system:public-info-viewer`.
-fn is_public(info: &RequestInfo) -> bool {
-    !info.is_resource && info.verb == "get" && PUBLIC_PATHS.contains(&info.path.as_str())
-}
-
-const PUBLIC_PATHS: [&str; 5] = ["/healthz", "/livez", "/readyz", "/version", "/version/"];
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_masters_may_do_more_than_look_at_the_health() {
-        let jane = User { name: "jane".into(), ..User::default() };
-        let root = User { groups: vec![User::MASTERS.into()], ..User::default() };
-        let get = |path: &str| RequestInfo {
-            path: path.into(),
-            verb: "get".into(),
-            ..RequestInfo::default()
-        };
-        let pods = RequestInfo { verb: "list".into(), is_resource: true, ..get("/api/v1/pods") };
-        let cases = [
-            (&jane, get("/readyz"), Decision::Allow),
-            (&jane, get("/version"), Decision::Allow),
-            (&jane, get("/metrics"), Decision::NoOpinion),
-            (&jane, RequestInfo { verb: "post".into(), ..get("/readyz") }, Decision::NoOpinion),
-            (&jane, pods.clone(), Decision::NoOpinion),
-            (&root, pods, Decision::Allow),
-            (&root, get("/metrics"), Decision::Allow),
-        ];
-        for (user, info, expected) in cases {
-            assert_eq!(MastersOnly.decide(user, &info).decision, expected, "{info:?}");
-        }
+    match once.as_slice() {
+        [] => None,
+        [one] => Some((*one).to_owned()),
+        several => Some(format!("[{}]", several.join(", "))),
     }
 }

@@ -3,6 +3,8 @@
 
 mod bootstrap;
 mod changes;
+mod cluster_role_aggregation;
+mod default_roles;
 mod garbage;
 mod identity_lease;
 mod in_every_namespace;
@@ -13,6 +15,8 @@ pub use bootstrap::{
     SYSTEM_NAMESPACES, config_map, ensure, namespace, priority_classes, reconcile, service_cidr,
 };
 pub use changes::{Change, Changes, Resource, Sighting};
+pub use cluster_role_aggregation::ClusterRoleAggregation;
+pub use default_roles::reconcile_default_roles;
 pub use garbage::GarbageCollector;
 pub use identity_lease::IdentityLease;
 pub use in_every_namespace::InEveryNamespace;
@@ -38,6 +42,13 @@ pub trait Api: Send + Sync + 'static {
         &'a self,
         target: &'a Target,
         object: &'a Value,
+    ) -> Pinned<'a, Result<Value, ApiError>>;
+    /// Server-side apply, by force.
+    fn apply<'a>(
+        &'a self,
+        target: &'a Target,
+        object: &'a Value,
+        manager: &'a str,
     ) -> Pinned<'a, Result<Value, ApiError>>;
     /// `options` are `DeleteOptions`.
     fn delete<'a>(

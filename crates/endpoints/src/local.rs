@@ -4,7 +4,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, header::USER_AGENT};
+use http::{
+    HeaderMap, HeaderValue,
+    header::{CONTENT_TYPE, USER_AGENT},
+};
 use meta::{ApiError, GroupVersionResource, Query, RequestInfo, Str, User, Value, Warnings};
 use registry::Rest;
 
@@ -67,6 +70,17 @@ impl Local {
         self.call("update", target, "", Some(object)).await
     }
 
+    /// Server-side apply, by force, as the named manager.
+    pub async fn apply(
+        &self,
+        target: &Target<'_>,
+        object: &Value,
+        manager: &str,
+    ) -> Result<Value, ApiError> {
+        let query = format!("fieldManager={manager}&force=true");
+        self.call("patch", target, &query, Some(object)).await
+    }
+
     /// `options` are `DeleteOptions`.
     pub async fn delete(&self, target: &Target<'_>, options: &Value) -> Result<Value, ApiError> {
         self.call("delete", target, "", Some(options)).await
@@ -104,13 +118,18 @@ impl Local {
             ..RequestInfo::default()
         };
         let body = body.map(|body| Bytes::from(meta::json::to_string(body)));
+        let mut headers = self.headers.clone();
+        if verb == "patch" {
+            let apply = HeaderValue::from_static("application/apply-patch+yaml");
+            headers.insert(CONTENT_TYPE, apply);
+        }
         let rest = Rest {
             engine: &server.engine,
             kind: &kind,
             info: &info,
             user: &self.user,
             query: &Query::parse(query)?,
-            headers: &self.headers,
+            headers: &headers,
             body: body.unwrap_or_default(),
             warnings: &Warnings::default(),
         };

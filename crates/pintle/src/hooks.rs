@@ -5,11 +5,11 @@ use std::{collections::HashSet, sync::Arc};
 
 use aggregator::local_api_service;
 use controllers::{
-    Api as _, GarbageCollector, IdentityLease, InEveryNamespace, KubernetesService,
-    NamespaceController, Target, config_map, ensure, namespace, priority_classes, reconcile,
-    service_cidr,
+    Api as _, ClusterRoleAggregation, GarbageCollector, IdentityLease, InEveryNamespace,
+    KubernetesService, NamespaceController, Target, config_map, ensure, namespace,
+    priority_classes, reconcile, reconcile_default_roles, service_cidr,
 };
-use futures_util::future::{try_join, try_join_all};
+use futures_util::future::{try_join, try_join_all, try_join3};
 use meta::{ApiError, Str, Value, value};
 use registry::Kind;
 use serve::{
@@ -35,6 +35,7 @@ pub(crate) struct Hooks {
     identity_lease_collector: Hook,
     token_tracking: Hook,
     service_repair: Hook,
+    roles: Hook,
     priority_classes: Hook,
     bootstrap: Hook,
     service_cidr: Hook,
@@ -44,12 +45,18 @@ pub(crate) struct Hooks {
 impl Hooks {
     /// The health checks, in the order in which they are shown. kube-apiserver has more, for what is
     /// not built here yet.
-    pub(crate) fn checks(&self, kinds: &[Arc<Kind>], lifecycle: &Arc<Lifecycle>) -> Vec<Check> {
+    pub(crate) fn checks(
+        &self,
+        options: &Options,
+        kinds: &[Arc<Kind>],
+        lifecycle: &Arc<Lifecycle>,
+    ) -> Vec<Check> {
         let stopping = lifecycle.clone();
         let registered = self.autoregistration.clone();
         let custom: Vec<_> =
             kinds.iter().filter(|kind| kind.gvk().group == apiextensions::GROUP).cloned().collect();
-        vec![
+        let roles = Some(self.roles.check("rbac/bootstrap-roles")).filter(|_| options.has_rbac());
+        let mut checks = vec![
             Check::new("ping", || Ok(())),
             Check::new("log", || Ok(())),
             Check::new("informer-sync", filled(kinds.to_vec())).ready_only(),
@@ -62,6 +69,9 @@ impl Hooks {
             Check::new("poststarthook/storage-readiness", filled(kinds.to_vec())),
             self.token_tracking.check("start-legacy-token-tracking-controller"),
             self.service_repair.check("start-service-ip-repair-controllers"),
+        ];
+        checks.extend(roles);
+        checks.extend([
             self.priority_classes.check("scheduling/bootstrap-system-priority-classes"),
             self.bootstrap.check("bootstrap-controller"),
             self.service_cidr.check("start-kubernetes-service-cidr-controller"),
@@ -75,7 +85,8 @@ impl Hooks {
                 }
             })
             .ready_only(),
-        ]
+        ]);
+        checks
     }
 
     /// Makes what is missing and starts the loops. `port` is where the server listens.
@@ -117,6 +128,11 @@ fn start_controllers(api: &Arc<Api>, kinds: &[Arc<Kind>], pki: &Pki) -> Result<(
         });
         tokio::spawn(controller.run(changes));
     }
+
+    let cluster_roles: Vec<_> =
+        kinds.iter().filter(|kind| kind.gvk().kind == "ClusterRole").cloned().collect();
+    let changes = Follow::start(&cluster_roles, |_| true);
+    tokio::spawn(ClusterRoleAggregation { api: api.clone() }.run(changes));
 
     let changes = Follow::start(&stored_once(kinds), |seen| seen.gone || seen.is_bound());
     tokio::spawn(GarbageCollector { api: api.clone() }.run(changes));
@@ -174,6 +190,13 @@ impl Start<'_> {
                 hooks.identity_lease_collector.done();
                 Ok::<(), ApiError>(())
             };
+            let roles = async {
+                if self.options.has_rbac() {
+                    reconcile_default_roles(&*self.api).await?;
+                }
+                hooks.roles.done();
+                Ok::<(), ApiError>(())
+            };
             let bootstrap = async {
                 self.servers.wiring.repair(&self.servers.kinds).await?;
                 hooks.service_repair.done();
@@ -181,7 +204,8 @@ impl Start<'_> {
                 hooks.bootstrap.done();
                 Ok::<(), ApiError>(())
             };
-            try_join(try_join(authentication_info, tracking), try_join(lease, bootstrap)).await?;
+            let small = try_join3(authentication_info, tracking, roles);
+            try_join(small, try_join(lease, bootstrap)).await?;
             Ok::<(), ApiError>(())
         };
         let cluster_wide = async {

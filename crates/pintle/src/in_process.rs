@@ -24,7 +24,7 @@ impl Lookup for NamespaceLookup {
     }
 }
 
-fn tree(entry: &Entry) -> Result<Value, ApiError> {
+pub(crate) fn tree(entry: &Entry) -> Result<Value, ApiError> {
     let options = codec::json::DecodeOptions { strict: false };
     Ok(codec::json::decode_any(&entry.json, options).map_err(ApiError::internal)?.value)
 }
@@ -67,6 +67,15 @@ impl controllers::Api for Api {
         object: &'a Value,
     ) -> Pinned<'a, Result<Value, ApiError>> {
         Box::pin(async move { self.local.update(&local(target), object).await })
+    }
+
+    fn apply<'a>(
+        &'a self,
+        target: &'a Target,
+        object: &'a Value,
+        manager: &'a str,
+    ) -> Pinned<'a, Result<Value, ApiError>> {
+        Box::pin(async move { self.local.apply(&local(target), object, manager).await })
     }
 
     fn delete<'a>(

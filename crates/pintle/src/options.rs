@@ -1,5 +1,6 @@
 //! The options of the server: the flags with their final types, completed and validated in one go.
 
+mod authorization;
 mod cidr;
 mod runtime_config;
 mod tls;
@@ -14,6 +15,7 @@ use crate::gates::FeatureGates;
 use crate::logging;
 use crate::version;
 
+pub(crate) use authorization::AuthorizationMode;
 pub(crate) use cidr::Cidr;
 pub(crate) use runtime_config::RuntimeConfig;
 pub(crate) use tls::{KeyExchange, TlsVersion};
@@ -64,6 +66,8 @@ pub(crate) struct Options {
     pub(crate) anonymous_auth: bool,
     pub(crate) client_ca_file: Option<PathBuf>,
     pub(crate) token_auth_file: Option<PathBuf>,
+    /// Asked in this order, after `system:masters`.
+    pub(crate) authorization_modes: Vec<AuthorizationMode>,
 
     // What it serves and keeps.
     pub(crate) feature_gates: FeatureGates,
@@ -104,6 +108,11 @@ impl Options {
         let options = Self::complete(parsed, api_versions, default_route, &mut errors);
         validate::validate(parsed, &options, &mut errors);
         if errors.is_empty() { Ok(options) } else { Err(errors) }
+    }
+
+    /// Whether roles count.
+    pub(crate) fn has_rbac(&self) -> bool {
+        self.authorization_modes.contains(&AuthorizationMode::Rbac)
     }
 
     /// Gives every flag its final type and derives what was left open. A value that does not fit is
@@ -186,6 +195,7 @@ impl Options {
             anonymous_auth: parsed.bool("anonymous-auth"),
             client_ca_file: path(parsed, "client-ca-file"),
             token_auth_file: path(parsed, "token-auth-file"),
+            authorization_modes: authorization::modes(parsed, errors),
 
             feature_gates,
             runtime_config,

@@ -3,7 +3,11 @@
 use std::{io::Write as _, sync::Arc, time::SystemTime};
 
 use aggregator::{Aggregator, Documents, OpenApi, Served};
-use auth::{Authenticator, Authorizer, authn::token_file::TokenFile, authz::MastersOnly};
+use auth::{
+    Authenticator, Authorizer,
+    authn::token_file::TokenFile,
+    authz::{AlwaysAllow, AlwaysDeny, Masters, Union, rbac::Rbac},
+};
 use builtin::{Definitions, Wiring};
 use endpoints::{Kinds, Local, ResourceServer, Resources};
 use http::HeaderValue;
@@ -27,7 +31,8 @@ use crate::{
     hooks::Hooks,
     in_process::{Api, NamespaceLookup},
     logging::Verbosity,
-    options::Options,
+    options::{AuthorizationMode, Options},
+    roles::RoleIndex,
     storage_metrics,
 };
 
@@ -59,12 +64,15 @@ async fn serve(
     let guard = Guard::new(options)?;
     let servers = Servers::build(options, definitions, &backend, &guard);
     servers.ready().await;
+    guard.roles.follow(&servers.kinds);
     servers.connect().await?;
 
     let lifecycle = Arc::new(Lifecycle::default());
     let hooks = Hooks::default();
-    let health =
-        Arc::new(Health::new(hooks.checks(&servers.kinds, &lifecycle), options.livez_grace_period));
+    let health = Arc::new(Health::new(
+        hooks.checks(options, &servers.kinds, &lifecycle),
+        options.livez_grace_period,
+    ));
     let metrics = Metrics::new();
     storage_metrics::register(&metrics.registry, &servers.all_kinds());
     let in_flight = Arc::new(InFlight::default());
@@ -147,6 +155,8 @@ fn sni(given: &crate::flags::NamedCertKey) -> NamedCertKey {
 struct Guard {
     authenticator: Arc<Authenticator>,
     authorizer: Arc<dyn Authorizer>,
+    /// What RBAC decides by; empty until there is something to follow.
+    roles: Arc<RoleIndex>,
 }
 
 impl Guard {
@@ -160,7 +170,17 @@ impl Guard {
             }
         };
         let authenticator = Authenticator { tokens, anonymous: options.anonymous_auth };
-        Ok(Self { authenticator: Arc::new(authenticator), authorizer: Arc::new(MastersOnly) })
+        let roles = Arc::new(RoleIndex::default());
+        let mut authorizers: Vec<Arc<dyn Authorizer>> = vec![Arc::new(Masters)];
+        authorizers.extend(options.authorization_modes.iter().map(|mode| -> Arc<dyn Authorizer> {
+            match mode {
+                AuthorizationMode::AlwaysAllow => Arc::new(AlwaysAllow),
+                AuthorizationMode::AlwaysDeny => Arc::new(AlwaysDeny),
+                AuthorizationMode::Rbac => Arc::new(Rbac(roles.clone())),
+            }
+        }));
+        let authorizer = Arc::new(Union(authorizers));
+        Ok(Self { authenticator: Arc::new(authenticator), authorizer, roles })
     }
 }
 

@@ -44,6 +44,6 @@ pub use kind::{Conversion, Kind, SelectableSource};
 pub use options::DeleteOptions;
 pub use reserve::{Reservation, Reserve};
 pub use rest::{Engine, Rest, serve};
-pub use storage::{Storage, StorageOptions};
+pub use storage::{Follower, Storage, StorageOptions};
 pub use stored::{AsJson, StorageCodec};
 pub use strategy::{Behaviour, Plain, Strategy, WriteContext, keep_all_but_status};

@@ -1,7 +1,11 @@
 //! Where the objects of a resource are kept: its part of the store and its watch cache.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
+use admission::Pinned;
 use bytes::Bytes;
 use codec::scan::{self, FieldSet, Order};
 use meta::{ApiError, GroupVersionKind, Str, Value};
@@ -31,6 +35,14 @@ pub struct Storage {
     fields: Vec<Str>,
     order: Order,
     codec: Arc<dyn StorageCodec>,
+    follower: OnceLock<Arc<dyn Follower>>,
+}
+
+/// Somebody in the server who decides by what is stored here, and whom writers wait for: what was
+/// written counts for the next request.
+pub trait Follower: Send + Sync + 'static {
+    /// Returns when everything up to this revision is known.
+    fn reached(&self, revision: u64) -> Pinned<'_, ()>;
 }
 
 pub struct StorageOptions {
@@ -81,7 +93,13 @@ impl Storage {
             fields: options.fields,
             order,
             codec: options.codec,
+            follower: OnceLock::new(),
         })
+    }
+
+    /// From now on writers wait for this follower; the first one stays.
+    pub fn follow(&self, follower: Arc<dyn Follower>) {
+        let _ = self.follower.set(follower);
     }
 
     /// Where the cache keeps the value of a field.
@@ -171,7 +189,11 @@ impl Storage {
         object: Option<&Encoded>,
     ) -> Result<u64, StoreError> {
         let value = object.map(|encoded| encoded.bytes.clone());
-        self.backend.write(Write { key, expect, value, ttl: self.ttl }).await
+        let revision = self.backend.write(Write { key, expect, value, ttl: self.ttl }).await?;
+        if let Some(follower) = self.follower.get() {
+            follower.reached(revision).await;
+        }
+        Ok(revision)
     }
 }
 

@@ -9,6 +9,7 @@ mod kubectl_watch;
 mod kubectl_write;
 mod lifecycle;
 mod raw;
+mod rbac;
 
 use integration::{Kubectl, Version, shared};
 

@@ -52,6 +52,15 @@ impl Api for Fake {
         ready(Ok(object.clone()))
     }
 
+    fn apply<'a>(
+        &'a self,
+        target: &'a Target,
+        _object: &'a Value,
+        _manager: &'a str,
+    ) -> Pinned<'a, Result<Value, ApiError>> {
+        ready(Err(missing(target)))
+    }
+
     fn delete<'a>(
         &'a self,
         target: &'a Target,

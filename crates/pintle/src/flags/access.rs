@@ -78,9 +78,10 @@ pub(super) const AUTHENTICATION: &[Flag] = &[
 pub(super) const AUTHORIZATION: &[Flag] = &[
     refused("authorization-config", Text, "")
         .help("AuthorizationConfiguration file: a chain of authorizers."),
-    refused("authorization-mode", Texts, "").help(
-        "Authorizers in order: AlwaysAllow, AlwaysDeny, ABAC, Webhook, RBAC, Node. None is built \
-         yet: group system:masters may do everything, everyone else nothing.",
+    done("authorization-mode", Texts, "").help(
+        "Authorizers in order: AlwaysAllow, AlwaysDeny, RBAC. Unset: RBAC (kube-apiserver: \
+         AlwaysAllow). ABAC, Node and Webhook are not available yet. Group system:masters may \
+         always do everything.",
     ),
     refused("authorization-policy-file", Text, "")
         .help("Policy of mode ABAC, one JSON object a line."),

@@ -153,7 +153,7 @@ fn service_account(user: &str) -> Option<(&str, &str)> {
 
 #[cfg(test)]
 mod tests {
-    use auth::authz::MastersOnly;
+    use auth::authz::Masters;
     use http::HeaderValue;
 
     use super::*;
@@ -166,7 +166,7 @@ mod tests {
         for (name, value) in pairs {
             headers.append(*name, HeaderValue::from_static(value));
         }
-        Wish::read(&headers).user(&MastersOnly, sender).map_err(|error| error.to_string())
+        Wish::read(&headers).user(&Masters, sender).map_err(|error| error.to_string())
     }
 
     /// Headers, and the name and groups that follow from them.

@@ -1,0 +1,59 @@
+//! Authorizers that need not look far: everybody, nobody, and the group that may do everything.
+
+use meta::{RequestInfo, Str, User};
+
+use super::{Authorizer, Decision, NonResourceRule, ResourceRule, Rules, Verdict};
+
+/// Mode `AlwaysAllow`.
+#[derive(Debug)]
+pub struct AlwaysAllow;
+
+impl Authorizer for AlwaysAllow {
+    fn decide(&self, _user: &User, _info: &RequestInfo) -> Verdict {
+        Verdict::allow("")
+    }
+
+    fn rules(&self, _user: &User, _namespace: &str) -> Rules {
+        let all = || vec![Str::new_static("*")];
+        let resource = ResourceRule {
+            verbs: all(),
+            api_groups: all(),
+            resources: all(),
+            ..ResourceRule::default()
+        };
+        let non_resource = NonResourceRule { verbs: all(), urls: all() };
+        Rules { resource: vec![resource], non_resource: vec![non_resource], ..Rules::default() }
+    }
+}
+
+/// Mode `AlwaysDeny`: no opinion, for good. Later authorizers are still asked, as upstream.
+#[derive(Debug)]
+pub struct AlwaysDeny;
+
+impl Authorizer for AlwaysDeny {
+    fn decide(&self, _user: &User, _info: &RequestInfo) -> Verdict {
+        Verdict::no_opinion("Everything is forbidden.")
+    }
+
+    fn rules(&self, _user: &User, _namespace: &str) -> Rules {
+        Rules::default()
+    }
+}
+
+/// `system:masters` may do everything, whatever the mode: there is always a way in for whoever holds
+/// the keys of the cluster.
+#[derive(Debug)]
+pub struct Masters;
+
+impl Authorizer for Masters {
+    fn decide(&self, user: &User, _info: &RequestInfo) -> Verdict {
+        let decision =
+            if user.is_in(User::MASTERS) { Decision::Allow } else { Decision::NoOpinion };
+        Verdict { decision, reason: String::new(), error: None }
+    }
+
+    /// Compat: rights that are not written down as rules are not listed.
+    fn rules(&self, _user: &User, _namespace: &str) -> Rules {
+        Rules::default()
+    }
+}

@@ -1,0 +1,106 @@
+//! Mode `RBAC`: what the roles allow that are bound to a user, to his groups or to his service
+//! account, in the cluster and in the request's namespace.
+
+mod index;
+mod rule;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use meta::{RequestInfo, User};
+
+pub use self::{
+    index::{Index, RoleRef},
+    rule::{Rule, missing},
+};
+use super::{Authorizer, NonResourceRule, ResourceRule, Rules, Verdict, aggregate};
+
+/// Where roles and bindings come from. Asked for every request, so it only hands out what is ready.
+pub trait Roles: Send + Sync + 'static {
+    fn current(&self) -> Arc<Index>;
+}
+
+/// The authorizer.
+pub struct Rbac(pub Arc<dyn Roles>);
+
+impl Authorizer for Rbac {
+    fn decide(&self, user: &User, info: &RequestInfo) -> Verdict {
+        let (index, mut errors) = (self.0.current(), Vec::new());
+        for (binding, rules) in index.granted(user, &info.namespace) {
+            match rules {
+                Ok(rules) if rules.iter().any(|rule| rule.allows(info)) => {
+                    return Verdict::allow(format!("RBAC: allowed by {}", binding.describe(user)));
+                }
+                Ok(_) => {}
+                Err(error) => errors.push(error),
+            }
+        }
+        // A role that is missing explains a refusal; it is no failure of the server.
+        let reason = aggregate(&errors).map(|why| format!("RBAC: {why}"));
+        Verdict::no_opinion(reason.unwrap_or_default())
+    }
+
+    fn rules(&self, user: &User, namespace: &str) -> Rules {
+        let (held, errors) = self.held(user, namespace);
+        let mut rules = Rules { error: aggregate(&errors), ..Rules::default() };
+        for rule in held {
+            if !rule.resources.is_empty() {
+                rules.resource.push(ResourceRule {
+                    verbs: rule.verbs.clone(),
+                    api_groups: rule.api_groups,
+                    resources: rule.resources,
+                    resource_names: rule.resource_names,
+                });
+            }
+            if !rule.non_resource_urls.is_empty() {
+                let urls = rule.non_resource_urls;
+                rules.non_resource.push(NonResourceRule { verbs: rule.verbs, urls });
+            }
+        }
+        rules
+    }
+}
+
+impl Rbac {
+    /// The rules that a user holds, and what could not be resolved.
+    fn held(&self, user: &User, namespace: &str) -> (Vec<Rule>, Vec<String>) {
+        let (index, mut held, mut errors) = (self.0.current(), Vec::new(), Vec::new());
+        for (_, rules) in index.granted(user, namespace) {
+            match rules {
+                Ok(rules) => held.extend_from_slice(rules),
+                Err(error) => errors.push(error),
+            }
+        }
+        (held, errors)
+    }
+
+    /// Nobody hands out what he doesn't have: Err says, in kube-apiserver's words, which of these
+    /// rules the user lacks.
+    pub fn confirm_no_escalation(
+        &self,
+        user: &User,
+        namespace: &str,
+        wanted: &[Rule],
+    ) -> Result<(), String> {
+        let (held, errors) = self.held(user, namespace);
+        let lacking = missing(&held, wanted);
+        if lacking.is_empty() {
+            return Ok(());
+        }
+        let mut texts: Vec<String> =
+            rule::compact(lacking).iter().map(Rule::compact_text).collect();
+        texts.sort();
+        texts.dedup();
+        let mut message = format!(
+            "user {} (groups={}) is attempting to grant RBAC permissions not currently held:\n{}",
+            meta::field::quote(&user.name),
+            rule::quoted(&user.groups),
+            texts.join("\n")
+        );
+        if let Some(errors) = aggregate(&errors) {
+            message.push_str(&format!("; resolution errors: [{errors}]"));
+        }
+        Err(message)
+    }
+}

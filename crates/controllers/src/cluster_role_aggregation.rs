@@ -1,0 +1,94 @@
+//! Cluster roles that gather the rules of others by label (`admin`, `edit`, `view`): kept equal to
+//! the sum of what they select.
+
+use std::{sync::Arc, time::Duration};
+
+use meta::{ApiError, Value, selector::LabelSelector, value};
+
+use crate::{Api, Change, Changes, Target};
+
+pub struct ClusterRoleAggregation {
+    pub api: Arc<dyn Api>,
+}
+
+/// When something failed, it is tried again this much later.
+const RETRY: Duration = Duration::from_secs(1);
+/// Roles change in bursts: what comes within this time is looked at once.
+const GATHER: Duration = Duration::from_millis(20);
+/// Compat: who owns the rules of an aggregated role.
+const MANAGER: &str = "clusterrole-aggregation-controller";
+
+impl ClusterRoleAggregation {
+    /// Works until the server stops. `changes` are of cluster roles.
+    pub async fn run(self, mut changes: impl Changes) {
+        loop {
+            match changes.next().await {
+                None => return,
+                Some(Change::Seen(_) | Change::Lost) => {}
+            }
+            if self.after(&mut changes, GATHER).await.is_err() {
+                return;
+            }
+            while let Err(error) = self.aggregate().await {
+                tracing::warn!("cannot aggregate cluster roles yet: {error}");
+                if self.after(&mut changes, RETRY).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Lets some time pass; Err: the server stops.
+    async fn after(&self, changes: &mut impl Changes, time: Duration) -> Result<(), ()> {
+        let end = tokio::time::Instant::now() + time;
+        while let Ok(change) = tokio::time::timeout_at(end, changes.next()).await {
+            change.ok_or(())?;
+        }
+        Ok(())
+    }
+
+    /// Brings every aggregated role up to date. One may gather from another: what follows from a
+    /// change made here is seen as the next change.
+    async fn aggregate(&self) -> Result<(), ApiError> {
+        let target = Target::cluster("rbac.authorization.k8s.io", "v1", "clusterroles");
+        let roles = self.api.list(&target).await?;
+        for role in roles.iter().filter(|role| role.get("aggregationRule").is_some()) {
+            let rules = gathered(role, &roles);
+            if rules == role.items_at(&["rules"]) {
+                continue;
+            }
+            let name = role.str_at(&["metadata", "name"]);
+            let applied = value!({
+                "apiVersion": "rbac.authorization.k8s.io/v1",
+                "kind": "ClusterRole",
+                // One that was deleted meanwhile must not be made again by this.
+                "metadata": {"name": (name), "uid": (role.str_at(&["metadata", "uid"]))},
+                "rules": (rules),
+            });
+            match self.api.apply(&target.clone().named(name), &applied, MANAGER).await {
+                Err(ApiError::NotFound { .. } | ApiError::Conflict { .. }) => {}
+                done => drop(done?),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The rules of the roles that a role selects, each once, by the names of the roles.
+fn gathered(role: &Value, roles: &[Value]) -> Vec<Value> {
+    let mut rules: Vec<Value> = Vec::new();
+    let name = role.str_at(&["metadata", "name"]);
+    for selector in role.items_at(&["aggregationRule", "clusterRoleSelectors"]) {
+        // Validated when it was written.
+        let Ok(selector) = LabelSelector::from_object(Some(selector)) else { continue };
+        let others = roles.iter().filter(|other| {
+            other.str_at(&["metadata", "name"]) != name && selector.matches_object(other)
+        });
+        for rule in others.flat_map(|other| other.items_at(&["rules"])) {
+            if !rules.contains(rule) {
+                rules.push(rule.clone());
+            }
+        }
+    }
+    rules
+}

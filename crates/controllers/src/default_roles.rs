@@ -1,0 +1,169 @@
+//! The roles and bindings that every cluster with RBAC has, and how they are kept: what is missing of
+//! them comes back at every start, what somebody added stays, and whoever annotates one with
+//! `autoupdate: "false"` keeps it as it is.
+
+mod parse;
+
+use auth::authz::rbac::{Rule, missing};
+use futures_util::future::try_join_all;
+use meta::{ApiError, Value};
+
+use crate::{Api, Target};
+
+/// Makes or mends all of them.
+pub async fn reconcile_default_roles(api: &dyn Api) -> Result<(), ApiError> {
+    let objects = parse::objects(include_str!("default_roles/roles.txt"))
+        .map_err(|line| ApiError::internal(format!("default roles: cannot read {line:?}")))?;
+    try_join_all(objects.iter().map(|object| reconcile(api, object))).await?;
+    Ok(())
+}
+
+const GROUP: &str = "rbac.authorization.k8s.io";
+const AUTOUPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
+
+/// Others may make, change or delete an object meanwhile; more often in a row nobody does.
+const ATTEMPTS_MAX: usize = 5;
+
+async fn reconcile(api: &dyn Api, expected: &Value) -> Result<(), ApiError> {
+    let resource = match expected.str_at(&["kind"]) {
+        "ClusterRole" => "clusterroles",
+        "Role" => "roles",
+        "ClusterRoleBinding" => "clusterrolebindings",
+        _ => "rolebindings",
+    };
+    let namespace = expected.str_at(&["metadata", "namespace"]);
+    let target = Target::cluster(GROUP, "v1", resource).in_namespace(namespace);
+    let named = target.clone().named(expected.str_at(&["metadata", "name"]));
+    for _ in 0..ATTEMPTS_MAX {
+        let done = match api.get(&named).await {
+            Err(ApiError::NotFound { .. }) => api.create(&target, expected).await.map(drop),
+            Err(error) => Err(error),
+            Ok(existing) => match next(existing, expected) {
+                Next::Keep => Ok(()),
+                Next::Update(object) => api.update(&named, &object).await.map(drop),
+                // Which role a binding is about cannot be changed.
+                Next::Replace => match api.delete(&named, &Value::object()).await {
+                    Ok(()) => api.create(&target, expected).await.map(drop),
+                    Err(error) => Err(error),
+                },
+            },
+        };
+        match done {
+            Err(
+                ApiError::AlreadyExists { .. }
+                | ApiError::NotFound { .. }
+                | ApiError::Conflict { .. },
+            ) => {}
+            other => return other,
+        }
+    }
+    let name = &named.name;
+    Err(ApiError::internal(format!("{resource} {name} keeps changing")))
+}
+
+/// What is to be done with an object that is there.
+#[derive(Debug, PartialEq)]
+enum Next {
+    Keep,
+    Update(Value),
+    Replace,
+}
+
+fn next(existing: Value, expected: &Value) -> Next {
+    if existing.str_at(&["metadata", "annotations", AUTOUPDATE]) == "false" {
+        return Next::Keep;
+    }
+    let is_binding = expected.get("roleRef").is_some();
+    if is_binding && existing.get("roleRef") != expected.get("roleRef") {
+        return Next::Replace;
+    }
+    let mut object = existing.clone();
+    for part in ["annotations", "labels"] {
+        let wanted = expected.at(&["metadata", part]).and_then(Value::as_object);
+        for (key, text) in wanted.into_iter().flat_map(meta::Map::iter) {
+            if existing.at(&["metadata", part, key]).is_none() {
+                object.set_at(&["metadata", part, key], text.clone());
+            }
+        }
+    }
+    if is_binding {
+        append_missing(&mut object, expected, &["subjects"]);
+    } else {
+        let lacking = missing(&Rule::all_of(&existing), &Rule::all_of(expected));
+        append(&mut object, &["rules"], lacking.iter().map(Rule::to_object));
+        if expected.get("aggregationRule").is_some() {
+            append_missing(&mut object, expected, &["aggregationRule", "clusterRoleSelectors"]);
+        } else {
+            object.remove_at(&["aggregationRule"]);
+        }
+    }
+    if object == existing { Next::Keep } else { Next::Update(object) }
+}
+
+/// Adds the items of a list that are not there.
+fn append_missing(object: &mut Value, expected: &Value, path: &[&str]) {
+    let have = object.items_at(path).to_vec();
+    let lacking = expected.items_at(path).iter().filter(|item| !have.contains(item)).cloned();
+    append(object, path, lacking);
+}
+
+fn append(object: &mut Value, path: &[&str], more: impl Iterator<Item = Value>) {
+    let more: Vec<Value> = more.collect();
+    if !more.is_empty() {
+        let mut items = object.items_at(path).to_vec();
+        items.extend(more);
+        object.set_at(path, items);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use meta::value;
+
+    use super::*;
+
+    #[test]
+    fn what_is_missing_comes_back_and_what_was_added_stays() {
+        let rule = |verb: &str, resource: &str| value!({"verbs": [(verb)], "apiGroups": [""], "resources": [(resource)]});
+        let expected = value!({
+            "metadata": {"name": "r", "labels": {"a": "1"}},
+            "rules": [(rule("get", "pods")), (rule("get", "secrets"))],
+        });
+        let role = |rules: Vec<Value>| value!({"metadata": {"name": "r", "labels": {"a": "mine"}}, "rules": (rules)});
+        let all = || value!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]});
+        let cases = [
+            (vec![rule("get", "pods"), rule("get", "secrets")], None),
+            (vec![all()], None),
+            (
+                vec![rule("list", "pods"), rule("get", "pods")],
+                Some(vec![rule("list", "pods"), rule("get", "pods"), rule("get", "secrets")]),
+            ),
+            (vec![], Some(vec![rule("get", "pods"), rule("get", "secrets")])),
+        ];
+        for (have, wanted) in cases {
+            let expected_next = wanted.map_or(Next::Keep, |rules| Next::Update(role(rules)));
+            assert_eq!(next(role(have), &expected), expected_next);
+        }
+        let mut protected = role(vec![]);
+        protected.set_at(&["metadata", "annotations", AUTOUPDATE], "false");
+        assert_eq!(next(protected, &expected), Next::Keep);
+    }
+
+    #[test]
+    fn a_binding_gets_its_subjects_back_and_is_remade_for_another_role() {
+        let binding = |role: &str, subjects: &[&str]| {
+            value!({
+                "metadata": {"name": "b"},
+                "roleRef": {"name": (role)},
+                "subjects": (subjects.iter().map(|name| value!({"name": (*name)})).collect::<Vec<_>>()),
+            })
+        };
+        let expected = binding("r", &["a", "b"]);
+        assert_eq!(next(binding("r", &["b", "x", "a"]), &expected), Next::Keep);
+        assert_eq!(
+            next(binding("r", &["x"]), &expected),
+            Next::Update(binding("r", &["x", "a", "b"]))
+        );
+        assert_eq!(next(binding("other", &["a", "b"]), &expected), Next::Replace);
+    }
+}

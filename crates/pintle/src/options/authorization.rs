@@ -1,0 +1,47 @@
+//! `--authorization-mode`: who decides what users may do.
+
+use crate::flags::{Parsed, quote};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AuthorizationMode {
+    AlwaysAllow,
+    AlwaysDeny,
+    Rbac,
+}
+
+/// Unlike kube-apiserver, a server that was told nothing lets nobody do everything.
+const DEFAULT: AuthorizationMode = AuthorizationMode::Rbac;
+
+/// The authorizers in their order.
+pub(super) fn modes(parsed: &Parsed, errors: &mut Vec<String>) -> Vec<AuthorizationMode> {
+    let names = parsed.texts("authorization-mode");
+    if !parsed.is_changed("authorization-mode") {
+        return vec![DEFAULT];
+    }
+    if names.is_empty() {
+        errors.push("at least one authorization-mode must be passed".to_owned());
+    }
+    let mut modes = Vec::new();
+    for name in &names {
+        let mode = match name.as_str() {
+            "AlwaysAllow" => AuthorizationMode::AlwaysAllow,
+            "AlwaysDeny" => AuthorizationMode::AlwaysDeny,
+            "RBAC" => AuthorizationMode::Rbac,
+            "ABAC" | "Node" | "Webhook" => {
+                errors.push(format!("authorization-mode {name} is not available in Pintle yet"));
+                continue;
+            }
+            _ => {
+                errors.push(format!("authorization-mode {} is not a valid mode", quote(name)));
+                continue;
+            }
+        };
+        if modes.contains(&mode) {
+            let names: Vec<String> = names.iter().map(|name| quote(name)).collect();
+            let names = names.join(" ");
+            errors.push(format!("authorization-mode [{names}] has mode specified more than once"));
+        }
+        modes.push(mode);
+    }
+    modes
+}

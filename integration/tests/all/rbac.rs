@@ -1,0 +1,200 @@
+//! Who may do what: roles and bindings, told through kubectl and by hand.
+
+use integration::{Http, Server, Version, eventually, shared};
+use serde_json::{Value, json};
+
+use crate::assert_contains;
+
+const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
+
+/// A request of somebody else, sent by the administrator.
+fn as_user(http: &Http, user: &str, method: &str, path: &str, body: &Value) -> (u16, String) {
+    let request = http::Request::builder()
+        .method(method)
+        .uri(path)
+        .header("impersonate-user", user)
+        .header("content-type", "application/json")
+        .body(bytes::Bytes::from(if body.is_null() { String::new() } else { body.to_string() }))
+        .expect("a valid request");
+    let answer = http.request(request);
+    let message = serde_json::from_slice::<Value>(answer.text().as_bytes())
+        .ok()
+        .and_then(|status| status["message"].as_str().map(str::to_owned));
+    (answer.code, message.unwrap_or_default())
+}
+
+/// Lets a user do something in a namespace, by a role and a binding of that name.
+fn allow(server: &Server, namespace: &str, user: &str, rules: &Value) {
+    let http = server.http();
+    let role = json!({"metadata": {"name": user}, "rules": rules});
+    http.post(&format!("{RBAC}/namespaces/{namespace}/roles"), &role).expect(201);
+    let binding = json!({
+        "metadata": {"name": user},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": user},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
+    });
+    http.post(&format!("{RBAC}/namespaces/{namespace}/rolebindings"), &binding).expect(201);
+}
+
+/// kube-apiserver learns of roles through a watch, a little later.
+fn settle(what: &str, condition: impl Fn() -> bool) {
+    eventually(what, || condition().then_some(()));
+}
+
+#[test]
+fn kubectl_tells_who_may_do_what() {
+    let server = shared();
+    let namespace = server.namespace("can-i");
+    let user = format!("jane-{namespace}");
+    let kubectl = server.kubectl(Version::Current).in_namespace(&namespace);
+    assert_eq!(kubectl.ok("auth can-i create pods"), "yes\n");
+    assert_eq!(kubectl.ok("auth can-i '*' '*'"), "yes\n");
+    let refused = kubectl.run(&format!("auth can-i list pods --as {user}"), "");
+    assert_eq!(String::from_utf8_lossy(&refused.stdout), "no\n");
+    assert_contains(
+        &kubectl.fail(&format!("get pods --as {user}")),
+        &[&format!(
+            "Error from server (Forbidden): pods is forbidden: User \"{user}\" cannot list resource \
+             \"pods\" in API group \"\" in the namespace \"{namespace}\""
+        )],
+    );
+    assert_contains(
+        &kubectl.fail(&format!("get --raw /metrics --as {user}")),
+        &[&format!("forbidden: User \"{user}\" cannot get path \"/metrics\"")],
+    );
+    kubectl.ok("create role reader --verb=get,list --resource=pods,deployments.apps");
+    kubectl.ok(&format!("create rolebinding readers --role=reader --user={user}"));
+    settle("the role counts", || {
+        let answer = kubectl.run(&format!("auth can-i list pods --as {user}"), "");
+        answer.stdout == b"yes\n"
+    });
+    assert_contains(
+        &kubectl.ok(&format!("auth can-i --list --as {user}")),
+        &["deployments.apps", "[get list]", "selfsubjectaccessreviews.authorization.k8s.io"],
+    );
+    assert_eq!(kubectl.ok(&format!("get pods --as {user}")), "");
+    assert_contains(
+        &kubectl.ok(&format!("auth whoami --as {user} --as-group dev")),
+        &[&user, "[dev system:authenticated]"],
+    );
+}
+
+#[test]
+fn rights_are_exactly_what_the_rules_say() {
+    let server = shared();
+    let (namespace, http) = (server.namespace("rights"), server.http());
+    let user = format!("joe-{namespace}");
+    allow(
+        &server,
+        &namespace,
+        &user,
+        &json!([
+            {"verbs": ["get", "list"], "apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["mine"]},
+            {"verbs": ["get"], "apiGroups": ["apps"], "resources": ["*/scale"]},
+            {"verbs": ["*"], "apiGroups": [""], "resources": ["secrets"]},
+        ]),
+    );
+    let core = format!("/api/v1/namespaces/{namespace}");
+    let apps = format!("/apis/apps/v1/namespaces/{namespace}");
+    settle("the role counts", || {
+        as_user(&http, &user, "GET", &format!("{core}/secrets"), &Value::Null).0 == 200
+    });
+    // What is allowed and not there is 404.
+    let cases = [
+        ("GET", format!("{core}/configmaps/mine"), 404),
+        ("GET", format!("{core}/configmaps/other"), 403),
+        ("GET", format!("{core}/configmaps"), 403),
+        ("GET", format!("{core}/configmaps?fieldSelector=metadata.name=mine"), 200),
+        ("GET", format!("{core}/configmaps?fieldSelector=metadata.name!=mine"), 403),
+        ("GET", format!("{apps}/deployments/x/scale"), 404),
+        ("GET", format!("{apps}/deployments/x"), 403),
+        ("GET", format!("{apps}/deployments/x/status"), 403),
+        ("DELETE", format!("{core}/secrets/x"), 404),
+        ("GET", "/api/v1/secrets".to_owned(), 403),
+        ("GET", "/api/v1/namespaces/default/secrets".to_owned(), 403),
+        ("GET", "/version".to_owned(), 200),
+        ("GET", "/apis".to_owned(), 200),
+        ("GET", "/".to_owned(), 403),
+    ];
+    for (method, path, code) in cases {
+        let (answered, message) = as_user(&http, &user, method, &path, &Value::Null);
+        assert_eq!(answered, code, "{method} {path}: {message}");
+    }
+}
+
+#[test]
+fn a_right_that_was_taken_away_is_gone_with_the_next_request() {
+    let server = shared();
+    if server.flavour().is_peer() {
+        // kube-apiserver needs a moment, in which the right is still there.
+        return;
+    }
+    let (namespace, http) = (server.namespace("revoked"), server.http());
+    let user = format!("eve-{namespace}");
+    allow(
+        &server,
+        &namespace,
+        &user,
+        &json!([
+        {"verbs": ["get"], "apiGroups": [""], "resources": ["secrets"]}]),
+    );
+    let secret = format!("/api/v1/namespaces/{namespace}/secrets/x");
+    let path = format!("{RBAC}/namespaces/{namespace}/rolebindings");
+    let binding = http.get(&format!("{path}/{user}")).expect(200);
+    for _ in 0..50 {
+        assert_eq!(as_user(&http, &user, "GET", &secret, &Value::Null).0, 404);
+        http.delete(&format!("{path}/{user}")).expect(200);
+        assert_eq!(as_user(&http, &user, "GET", &secret, &Value::Null).0, 403);
+        let again = json!({"metadata": {"name": user}, "roleRef": binding["roleRef"],
+            "subjects": binding["subjects"]});
+        http.post(&path, &again).expect(201);
+    }
+}
+
+#[test]
+fn aggregated_roles_gather_what_their_labels_select() {
+    let server = shared();
+    if !server.has_controllers() {
+        return;
+    }
+    let http = server.http();
+    let suffix = server.namespace("aggregate");
+    let (one, all) = (format!("one-{suffix}"), format!("all-{suffix}"));
+    let role = json!({"metadata": {"name": one, "labels": {"to": suffix}},
+        "rules": [{"verbs": ["get"], "apiGroups": ["x"], "resources": ["ys"]}]});
+    http.post(&format!("{RBAC}/clusterroles"), &role).expect(201);
+    let sum = json!({"metadata": {"name": all},
+        "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"to": suffix}}]}});
+    http.post(&format!("{RBAC}/clusterroles"), &sum).expect(201);
+    let rules =
+        |name: &str| http.get(&format!("{RBAC}/clusterroles/{name}")).expect(200)["rules"].clone();
+    settle("rules are gathered", || rules(&all) == role["rules"]);
+    http.delete(&format!("{RBAC}/clusterroles/{one}")).expect(200);
+    settle("rules go with their role", || rules(&all).as_array().is_none_or(Vec::is_empty));
+    http.delete(&format!("{RBAC}/clusterroles/{all}")).expect(200);
+    settle("admin may edit and view", || {
+        rules("admin").as_array().is_some_and(|rules| rules.len() > 20)
+    });
+}
+
+#[test]
+fn anonymous_users_see_health_and_version_and_nothing_else() {
+    let server = shared();
+    let http = server.http().anonymous();
+    for (path, code) in [
+        ("/livez", 200),
+        ("/readyz", 200),
+        ("/healthz", 200),
+        ("/version", 200),
+        ("/api", 403),
+        ("/apis", 403),
+        ("/openapi/v2", 403),
+        ("/metrics", 403),
+        ("/debug/pprof", 403),
+        ("/.well-known/openid-configuration", 403),
+        ("/openid/v1/jwks", 403),
+        ("/api/v1/namespaces", 403),
+    ] {
+        assert_eq!(http.get(path).code, code, "{path}");
+    }
+}
