@@ -197,11 +197,11 @@ impl ItemWriter for TypedItems {
     fn item(&self, entry: &Entry, first: bool, out: &mut Vec<u8>) {
         out.extend_from_slice(if first { b"{" } else { b",{" });
         if self.kind.conversion.is_none() {
-            out.extend_from_slice(&entry.json[entry.body_at as usize..]);
+            append(out, &entry.json[entry.body_at as usize..]);
             return;
         }
         let json = self.kind.view(entry);
-        out.extend_from_slice(&json[body_at(&json)..]);
+        append(out, &json[body_at(&json)..]);
     }
 
     fn tail(&self, out: &mut Vec<u8>) {
@@ -226,7 +226,7 @@ impl ItemWriter for CustomItems {
         if !first {
             out.push(b',');
         }
-        out.extend_from_slice(&self.kind.view(entry));
+        append(out, &self.kind.view(entry));
     }
 
     fn tail(&self, out: &mut Vec<u8>) {
@@ -265,6 +265,18 @@ impl ItemWriter for MetadataItems {
         out.extend_from_slice(b"]}\n");
     }
 }
+
+/// Appends a whole object. In pieces, because the C library copies a long slice with `rep movsb`, which on some processors
+/// runs at a quarter of the speed of the vector loop for short ones: half of what a long list costs.
+pub(crate) fn append(out: &mut Vec<u8>, object: &[u8]) {
+    out.reserve(object.len());
+    for piece in object.chunks(COPIED_BYTES_MAX) {
+        out.extend_from_slice(piece);
+    }
+}
+
+/// Below the length from which the C library uses `rep movsb` (4 KB, 2 KB without AVX).
+const COPIED_BYTES_MAX: usize = 2000;
 
 pub(crate) const META_V1: &str = "meta.k8s.io/v1";
 

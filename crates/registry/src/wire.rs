@@ -10,6 +10,7 @@ use crate::{
     decode::tree,
     kind::{SLOT_CONVERTED_PROTOBUF, SLOT_PROTOBUF},
     list::ListHead,
+    response::append,
     rest::Engine,
 };
 
@@ -119,7 +120,7 @@ fn key(tag: u64) -> u64 {
 fn write_bytes(out: &mut Vec<u8>, tag: u64, bytes: &[u8]) {
     write_varint(out, key(tag));
     write_varint(out, bytes.len() as u64);
-    out.extend_from_slice(bytes);
+    append(out, bytes);
 }
 
 fn write_varint(out: &mut Vec<u8>, mut number: u64) {

@@ -59,6 +59,24 @@ fn error_text(head: &[u8]) -> Option<&str> {
 
 const LIBRARY_HEAD_BYTES_MAX: usize = 256;
 
+/// The beginning of `buffers`, cut small.
+///
+/// The TLS library copies each slice into its record, and the C library copies a long slice with `rep movsb`, which on some
+/// processors (AMD's, under a hypervisor) runs at a quarter of the speed of the vector loop that it uses for short ones.
+/// Measured on a watch by 500 clients: 0.020 ms of CPU per event with long slices, 0.015 ms with short ones.
+fn in_pieces<'a>(buffers: &'a [IoSlice<'a>]) -> ([IoSlice<'a>; PIECES_MAX], usize) {
+    let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
+    let cut = buffers.iter().flat_map(|buffer| buffer.chunks(PIECE_BYTES));
+    let count =
+        pieces.iter_mut().zip(cut).map(|(place, piece)| *place = IoSlice::new(piece)).count();
+    (pieces, count)
+}
+
+/// Below the length from which the C library uses `rep movsb` (4 KB, 2 KB without AVX).
+const PIECE_BYTES: usize = 2000;
+/// Together more than the TLS library takes in one call (64 KB); what does not fit is written by the next call.
+const PIECES_MAX: usize = 48;
+
 impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for Wire<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
@@ -86,7 +104,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<T> {
         if self.replace(bytes) {
             return Poll::Ready(Ok(bytes.len()));
         }
-        let result = Pin::new(&mut self.inner).poll_write(cx, bytes);
+        let whole = [IoSlice::new(bytes)];
+        let (pieces, count) = in_pieces(&whole);
+        let result = Pin::new(&mut self.inner).poll_write_vectored(cx, &pieces[..count]);
         self.wrote(&result);
         result
     }
@@ -101,7 +121,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<T> {
         {
             return Poll::Ready(Ok(head.len()));
         }
-        let result = Pin::new(&mut self.inner).poll_write_vectored(cx, buffers);
+        let (pieces, count) = in_pieces(buffers);
+        let result = Pin::new(&mut self.inner).poll_write_vectored(cx, &pieces[..count]);
         self.wrote(&result);
         result
     }
