@@ -4,6 +4,7 @@
 //! HTTP/2 library; driven from one task it is never contended, and the events of a hundred watches leave in one write.
 
 mod activity;
+mod gather;
 mod streams;
 mod wire;
 
@@ -29,6 +30,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
 use self::activity::{Activity, Deadline};
+use self::gather::{Outgoing, gather};
 use self::streams::Streams;
 use self::wire::Wire;
 use crate::body::Body;
@@ -206,7 +208,6 @@ pub(crate) async fn serve(
     let peer = Arc::new(Peer::new(&stream, close, &service.tls)?);
     let http2 = peer.tls.as_ref().is_some_and(|tls| tls.http2);
     let activity = Arc::new(Activity::new(http2));
-    let io = TokioIo::new(Wire::new(stream, activity.clone()));
     let limits = &service.limits;
 
     let requests = service_fn({
@@ -215,6 +216,8 @@ pub(crate) async fn serve(
     });
     let (timer, streams) = (TokioTimer::new(), Streams::default());
     if http2 {
+        let (stream, outgoing) = gather(stream, activity.clone());
+        let io = TokioIo::new(Wire::new(stream, activity.clone()));
         let connection = http2::Builder::new(streams.spawner())
             .timer(timer)
             .max_concurrent_streams(limits.streams_max)
@@ -227,8 +230,9 @@ pub(crate) async fn serve(
             .keep_alive_interval(limits.ping_interval)
             .keep_alive_timeout(limits.ping_timeout)
             .serve_connection(io, requests);
-        drive(connection, streams, &peer, &activity, limits).await;
+        drive(connection, streams, Some(outgoing), &peer, &activity, limits).await;
     } else {
+        let io = TokioIo::new(Wire::new(stream, activity.clone()));
         let connection = http1::Builder::new()
             .timer(timer)
             // Its clock would run while the connection is idle as well; ours tells the two apart.
@@ -238,7 +242,7 @@ pub(crate) async fn serve(
             .max_buf_size(limits.header_bytes_max + HEADER_SLACK_BYTES)
             .serve_connection(io, requests)
             .with_upgrades();
-        drive(connection, streams, &peer, &activity, limits).await;
+        drive(connection, streams, None, &peer, &activity, limits).await;
     }
     Ok(())
 }
@@ -326,6 +330,7 @@ where
 async fn drive(
     connection: impl Connection,
     mut streams: Streams,
+    outgoing: Option<Outgoing>,
     peer: &Peer,
     activity: &Activity,
     limits: &Limits,
@@ -346,6 +351,12 @@ async fn drive(
             streams.poll(cx);
             if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
                 return Poll::Ready(Some(ended));
+            }
+            if let Some(outgoing) = &outgoing
+                && let Poll::Ready(Err(error)) = outgoing.poll_send(cx)
+            {
+                tracing::debug!(peer = %peer.address, %error, "the client is gone");
+                return Poll::Ready(Some(Ok(())));
             }
             if streams.has_new() || (closing.is_none() && peer.close.is_requested()) {
                 continue;
