@@ -1,13 +1,19 @@
 //! WATCH: the events of a resource as a stream. An event's frame is built once and shared by all
 //! who watch it in the same form.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use bytes::Bytes;
-use futures_util::stream;
+use futures_util::stream::{self, Stream};
 use meta::ApiError;
 use store::{Event, EventKind, Snapshot, StoreError, Trigger, WatchItem, Watcher};
-use tokio::time::Instant;
+use tokio::time::{Sleep, sleep};
 
 use crate::{
     Answer, Payload, Storage,
@@ -27,25 +33,19 @@ pub(crate) async fn watch(rest: &Rest<'_>) -> Result<Answer, ApiError> {
     let selection = Selection::read(rest, &options)?;
     let frames = Frames::new(rest, &form);
     let content_type = frames.content_type();
-    let deadline = Instant::now() + timeout(rest, &options);
+    let time_up = Box::pin(sleep(timeout(rest, &options)));
     let stream = match start(rest, storage, &options, &selection).await? {
-        Start::Watching { initial, watcher } => {
-            let mut state = Watching {
-                prefix: storage.key_prefix(&rest.info.namespace).to_string(),
-                frames,
-                selection,
-                watcher,
-                deadline,
-                bookmarks: options.allow_watch_bookmarks,
-                ready: VecDeque::new(),
-                initial: None,
-                over: false,
-            };
-            if let Some(snapshot) = initial {
-                state.initial = Some(Initial { snapshot, after: None });
-            }
-            stream::unfold(state, |mut state| async { Some((state.next().await?, state)) })
-        }
+        Start::Watching { initial, watcher } => Watching {
+            prefix: storage.key_prefix(&rest.info.namespace).to_string(),
+            frames,
+            selection,
+            watcher,
+            time_up,
+            bookmarks: options.allow_watch_bookmarks,
+            ready: VecDeque::new(),
+            initial: initial.map(|snapshot| Initial { snapshot, after: None }),
+            over: false,
+        },
         // Too old to go on from: said as an event, because the answer has begun by then.
         Start::Refused(error) => {
             let frame = frames.error(&error);
@@ -133,7 +133,7 @@ struct Watching {
     frames: Frames,
     selection: Selection,
     watcher: Watcher,
-    deadline: Instant,
+    time_up: Pin<Box<Sleep>>,
     bookmarks: bool,
     /// Frames that are due.
     ready: VecDeque<Bytes>,
@@ -147,26 +147,32 @@ struct Initial {
     after: Option<meta::Str>,
 }
 
-impl Watching {
-    async fn next(&mut self) -> Option<Bytes> {
+/// Written by hand: this is polled with every event by every watcher, and neither moves the state nor sets a timer.
+impl Stream for Watching {
+    type Item = Bytes;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         loop {
             if let Some(bytes) = self.take_ready() {
-                return Some(bytes);
+                return Poll::Ready(Some(bytes));
             }
             if self.over {
-                return None;
+                return Poll::Ready(None);
             }
             if self.initial.is_some() {
                 self.send_initial();
-                continue;
-            }
-            match tokio::time::timeout_at(self.deadline, self.watcher.next()).await {
-                Ok(item) => self.receive(item),
-                Err(_) => self.end(),
+            } else if let Poll::Ready(item) = self.watcher.poll_next(cx) {
+                self.receive(item);
+            } else if self.time_up.as_mut().poll(cx).is_ready() {
+                self.end();
+            } else {
+                return Poll::Pending;
             }
         }
     }
+}
 
+impl Watching {
     /// What is due, as one piece while it is small: one write for a burst of events.
     fn take_ready(&mut self) -> Option<Bytes> {
         let first = self.ready.pop_front()?;

@@ -12,6 +12,7 @@ use std::time::Duration;
 use meta::Str;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio::sync::futures::OwnedNotified;
 use tokio::time::Instant;
 
 use crate::{Event, StoreError};
@@ -66,7 +67,7 @@ pub(crate) struct Ring {
 /// A queue and those who wait for it to grow.
 pub(crate) struct Bucket {
     queue: Mutex<Queue>,
-    wake: Notify,
+    wake: Arc<Notify>,
 }
 
 /// Events in the order of their revisions. Positions count up from an arbitrary start and stay
@@ -270,11 +271,12 @@ impl Bucket {
             frames_released: 1 << 40,
             ended: None,
         };
-        Self { queue: Mutex::new(queue), wake: Notify::new() }
+        Self { queue: Mutex::new(queue), wake: Arc::default() }
     }
 
-    pub(crate) fn wake(&self) -> &Notify {
-        &self.wake
+    /// Comes with the next event, from now on.
+    pub(crate) fn woken(&self) -> OwnedNotified {
+        self.wake.clone().notified_owned()
     }
 
     /// The next events at a position, at most `n`.

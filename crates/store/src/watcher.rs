@@ -1,9 +1,12 @@
 //! One client's watch: a position in a queue of events that all watchers share.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout_at};
+use tokio::sync::futures::OwnedNotified;
+use tokio::time::{Instant, Sleep, sleep};
 
 use crate::ring::{End, Position, Ring, Taken, Trigger};
 use crate::{Event, StoreError};
@@ -16,12 +19,15 @@ pub struct Watcher {
     trigger: Option<Trigger>,
     /// Events up to here are known to the client.
     seen: u64,
+    /// The wake-up that comes with the next event. Renewed before looking for events, so that none falls in between.
+    woken: Pin<Box<OwnedNotified>>,
     bookmarks: Option<Bookmarks>,
 }
 
 struct Bookmarks {
     every: Duration,
-    due: Instant,
+    /// Kept through all waits: a timer of its own for each would be set and cleared with every event.
+    due: Pin<Box<Sleep>>,
     /// Whether the backend has been asked how far it is.
     asked: bool,
 }
@@ -49,37 +55,39 @@ impl Watcher {
         trigger: Option<Trigger>,
     ) -> Result<Self, StoreError> {
         let position = ring.subscribe(after, trigger.as_ref())?;
-        Ok(Self { ring, position, trigger, seen: after, bookmarks: None })
+        let woken = Box::pin(position.bucket.woken());
+        Ok(Self { ring, position, trigger, seen: after, woken, bookmarks: None })
     }
 
     /// Asks for `Progress` about this often, whenever the cache has moved on.
     #[must_use]
     pub fn with_bookmarks(mut self, every: Duration) -> Self {
-        self.bookmarks = Some(Bookmarks { every, due: Instant::now() + every, asked: false });
+        self.bookmarks = Some(Bookmarks { every, due: Box::pin(sleep(every)), asked: false });
         self
     }
 
     /// Waits for what comes next. Dropping the future loses nothing.
     pub async fn next(&mut self) -> WatchItem {
+        std::future::poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    /// What comes next, or `Pending` with a wake-up for it.
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<WatchItem> {
         loop {
-            let bucket = Arc::clone(&self.position.bucket);
-            let mut woken = std::pin::pin!(bucket.wake().notified());
-            // Registered before looking, so that no wake-up falls in between.
-            woken.as_mut().enable();
             if let Some(item) = self.try_next() {
-                return item;
+                return Poll::Ready(item);
             }
-            match &mut self.bookmarks {
-                None => woken.await,
-                Some(bookmarks) => {
-                    if timeout_at(bookmarks.due, woken).await.is_err() {
-                        let before = self.seen;
-                        let Some(revision) = self.bookmark_due() else { continue };
-                        if revision > before {
-                            return WatchItem::Progress(revision);
-                        }
-                    }
-                }
+            if self.woken.as_mut().poll(cx).is_ready() {
+                self.woken.set(self.position.bucket.woken());
+                continue;
+            }
+            let Some(bookmarks) = &mut self.bookmarks else { return Poll::Pending };
+            ready!(bookmarks.due.as_mut().poll(cx));
+            let before = self.seen;
+            if let Some(revision) = self.bookmark_due()
+                && revision > before
+            {
+                return Poll::Ready(WatchItem::Progress(revision));
             }
         }
     }
@@ -89,12 +97,12 @@ impl Watcher {
     fn bookmark_due(&mut self) -> Option<u64> {
         let bookmarks = self.bookmarks.as_mut()?;
         bookmarks.asked = !bookmarks.asked;
+        let wait = if bookmarks.asked { PROGRESS_WAIT } else { bookmarks.every };
+        bookmarks.due.as_mut().reset(Instant::now() + wait);
         if bookmarks.asked {
             self.ring.request_progress();
-            bookmarks.due = Instant::now() + PROGRESS_WAIT;
             return None;
         }
-        bookmarks.due = Instant::now() + bookmarks.every;
         self.progress()
     }
 
