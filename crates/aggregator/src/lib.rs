@@ -10,11 +10,10 @@ mod documents;
 mod openapi;
 mod served;
 mod server;
-mod version_order;
 
 pub use autoregister::{api_service_name, local_api_service};
 pub use documents::{Answer, Documents};
+pub use meta::compare_versions;
 pub use openapi::{OpenApi, Question};
 pub use served::Served;
 pub use server::Aggregator;
-pub use version_order::compare_versions;

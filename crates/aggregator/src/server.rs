@@ -31,6 +31,11 @@ impl Aggregator {
         self.openapi.store(Some(Arc::new(openapi)));
     }
 
+    /// What OpenAPI tells at the moment.
+    pub fn openapi_documents(&self) -> Option<Arc<OpenApi>> {
+        self.openapi.load_full()
+    }
+
     async fn answer(
         &self,
         path: &str,

@@ -1,5 +1,25 @@
-//! The end of the chain: CustomResourceDefinitions and, later, the objects they define. What it
-//! can't serve is a 404.
+//! The end of the chain: CustomResourceDefinitions and the objects they define. What it can't serve
+//! is a 404.
+//!
+//! `keeper` is the loop; what it decides is in `naming`, `approval`, `establishing` and `finalizing`.
+//! `kinds` makes of a definition what the engine serves, with the help of `types`, `shape`, `objects`
+//! and `columns`.
+
+mod approval;
+mod columns;
+mod conditions;
+mod crd;
+mod establishing;
+pub mod finalizing;
+mod jsonpath;
+mod keeper;
+mod kinds;
+mod naming;
+mod objects;
+mod shape;
+mod types;
+
+pub use keeper::{Keeper, Listener, Options};
 
 /// The group whose resources this server serves itself.
 pub const GROUP: &str = "apiextensions.k8s.io";

@@ -14,6 +14,7 @@ pub mod request;
 pub mod selector;
 pub mod time;
 pub mod value;
+mod version_order;
 
 pub use error::{ApiError, Cause, Details, Status};
 pub use field::{FieldError, FieldErrors, FieldPath};
@@ -21,3 +22,4 @@ pub use gvk::{GroupKind, GroupResource, GroupVersion, GroupVersionKind, GroupVer
 pub use query::Query;
 pub use request::{RequestInfo, User, Warnings};
 pub use value::{Map, Number, Str, Value};
+pub use version_order::compare_versions;

@@ -13,7 +13,11 @@ use tokio::sync::mpsc;
 use crate::in_process::resource;
 
 /// Changes of several resources in one stream.
-pub(crate) struct Follow(mpsc::Receiver<Change>);
+pub(crate) struct Follow {
+    receiver: mpsc::Receiver<Change>,
+    sender: mpsc::Sender<Change>,
+    wanted: Arc<Wanted>,
+}
 
 /// A change, before it is decoded.
 pub(crate) struct Seen<'a> {
@@ -51,23 +55,41 @@ impl Follow {
     ) -> Self {
         let (sender, receiver) = mpsc::channel(CHANGES_MAX);
         let wanted: Arc<Wanted> = Arc::new(wanted);
+        let follow = Self { receiver, sender, wanted };
         for kind in kinds {
-            let Some(storage) = kind.storage.clone() else { continue };
-            let follower = Follower {
-                resource: Arc::new(resource(kind)),
-                wanted: wanted.clone(),
-                sender: sender.clone(),
-            };
-            tokio::spawn(follower.run(storage));
+            follow_kind(kind, &follow.sender, &follow.wanted);
         }
-        Self(receiver)
+        follow
+    }
+
+    /// Custom kinds too, as they come. Each is followed until its cache is closed.
+    pub(crate) fn and_later(self, kinds: Option<mpsc::UnboundedReceiver<Arc<Kind>>>) -> Self {
+        let (sender, wanted) = (self.sender.clone(), self.wanted.clone());
+        if let Some(mut kinds) = kinds {
+            tokio::spawn(async move {
+                while let Some(kind) = kinds.recv().await {
+                    follow_kind(&kind, &sender, &wanted);
+                }
+            });
+        }
+        self
     }
 }
 
 impl Changes for Follow {
     fn next(&mut self) -> Pinned<'_, Option<Change>> {
-        Box::pin(self.0.recv())
+        Box::pin(self.receiver.recv())
     }
+}
+
+fn follow_kind(kind: &Kind, sender: &mpsc::Sender<Change>, wanted: &Arc<Wanted>) {
+    let Some(storage) = kind.storage.clone() else { return };
+    let follower = Follower {
+        resource: Arc::new(resource(kind)),
+        wanted: wanted.clone(),
+        sender: sender.clone(),
+    };
+    tokio::spawn(follower.run(storage));
 }
 
 type Wanted = dyn Fn(&Seen<'_>) -> bool + Send + Sync;

@@ -18,6 +18,7 @@ use serve::{
     pki::Pki,
 };
 use sha2::{Digest as _, Sha256};
+use tokio::sync::mpsc;
 
 use crate::{
     follow::Follow,
@@ -97,16 +98,22 @@ impl Hooks {
         pki: &Pki,
         port: u16,
     ) -> Result<(), String> {
-        let api = Arc::new(Api { local: servers.local(), kinds: servers.kinds.clone() });
+        let api = Arc::new(servers.api());
         let start = Start { api: api.clone(), options, servers, pki, port };
         start.all(self).await.map_err(|error| format!("cannot make the first objects: {error}"))?;
 
-        start_controllers(&api, &servers.kinds, pki).map_err(|error| error.to_string())
+        let started = servers.started.lock().take();
+        start_controllers(&api, &servers.kinds, started, pki).map_err(|error| error.to_string())
     }
 }
 
 /// The loops that make a server behave like a cluster.
-fn start_controllers(api: &Arc<Api>, kinds: &[Arc<Kind>], pki: &Pki) -> Result<(), std::io::Error> {
+fn start_controllers(
+    api: &Arc<Api>,
+    kinds: &[Arc<Kind>],
+    started: Option<mpsc::UnboundedReceiver<Arc<Kind>>>,
+    pki: &Pki,
+) -> Result<(), std::io::Error> {
     let core = |name: &str| {
         let mut core = kinds.iter().filter(|kind| kind.gvk().group.is_empty());
         core.find(|kind| kind.gvk().kind == name).cloned()
@@ -135,6 +142,7 @@ fn start_controllers(api: &Arc<Api>, kinds: &[Arc<Kind>], pki: &Pki) -> Result<(
     tokio::spawn(ClusterRoleAggregation { api: api.clone() }.run(changes));
 
     let changes = Follow::start(&stored_once(kinds), |seen| seen.gone || seen.is_bound());
+    let changes = changes.and_later(started);
     tokio::spawn(GarbageCollector { api: api.clone() }.run(changes));
     Ok(())
 }
@@ -333,7 +341,7 @@ impl Start<'_> {
     /// An APIService for each group-version, which says that it is available.
     async fn register(&self) -> Result<(), ApiError> {
         let target = Target::cluster(REGISTRATION_GROUP, "v1", "apiservices");
-        let served = self.servers.served();
+        let served = self.servers.publisher.served();
         let local: Vec<Value> = served
             .iter()
             .filter(|served| served.group_version.group != Str::new_static(REGISTRATION_GROUP))

@@ -5,7 +5,7 @@ use std::{collections::HashSet, sync::Arc};
 
 use admission::{Lookup, Pinned};
 use controllers::{Resource, Target, Wake};
-use endpoints::Local;
+use endpoints::{Local, Resources};
 use meta::{ApiError, GroupVersion, GroupVersionResource, Value};
 use registry::{Kind, Storage};
 use store::{Entry, WatchItem, Watcher};
@@ -33,6 +33,8 @@ pub(crate) fn tree(entry: &Entry) -> Result<Value, ApiError> {
 pub(crate) struct Api {
     pub(crate) local: Local,
     pub(crate) kinds: Vec<Arc<Kind>>,
+    /// Custom kinds come and go.
+    pub(crate) extensions: Arc<Resources>,
 }
 
 fn local(target: &Target) -> endpoints::Target<'_> {
@@ -93,13 +95,17 @@ impl controllers::Api for Api {
     fn resource_of(&self, api_version: &str, kind: &str) -> Option<Arc<Resource>> {
         let group_version = GroupVersion::parse(api_version)?;
         let gvk = group_version.with_kind(kind);
-        let kind = self.kinds.iter().find(|known| *known.gvk() == gvk && known.has_verb("get"))?;
+        let custom = self.extensions.kinds();
+        let mut kinds = self.kinds.iter().chain(custom.iter());
+        let kind = kinds.find(|known| *known.gvk() == gvk && known.has_verb("get"))?;
         Some(Arc::new(resource(kind)))
     }
 
     fn namespaced_resources(&self) -> Vec<GroupVersionResource> {
         let mut seen = HashSet::new();
-        let deletable = self.kinds.iter().filter(|kind| {
+        let custom = self.extensions.kinds();
+        let custom = custom.iter().filter(|kind| kind.is_custom());
+        let deletable = self.kinds.iter().chain(custom).filter(|kind| {
             kind.namespaced() && kind.has_verb("list") && kind.has_verb("deletecollection")
         });
         // Two served versions of one stored resource are emptied once.

@@ -9,6 +9,7 @@ mod hooks;
 mod in_process;
 mod logging;
 mod options;
+mod publish;
 mod roles;
 mod run;
 mod storage_metrics;

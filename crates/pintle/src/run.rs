@@ -2,7 +2,8 @@
 
 use std::{io::Write as _, sync::Arc, time::SystemTime};
 
-use aggregator::{Aggregator, Documents, OpenApi, Served};
+use aggregator::{Aggregator, Served};
+use apiextensions::Keeper;
 use auth::{
     Authenticator, Authorizer,
     authn::token_file::TokenFile,
@@ -11,6 +12,7 @@ use auth::{
 use builtin::{Definitions, Wiring};
 use endpoints::{Kinds, Local, ResourceServer, Resources};
 use http::HeaderValue;
+use parking_lot::Mutex;
 use registry::{Engine, Kind};
 use schema::ResourceFacts;
 use serve::{
@@ -25,6 +27,7 @@ use serve::{
     tls::{NamedCertKey, Tls, TlsOptions},
 };
 use store::{Backend, Embedded, EmbeddedOptions};
+use tokio::sync::mpsc;
 
 use crate::{
     access::Access,
@@ -32,6 +35,7 @@ use crate::{
     in_process::{Api, NamespaceLookup},
     logging::Verbosity,
     options::{AuthorizationMode, Options},
+    publish::Publisher,
     roles::RoleIndex,
     storage_metrics,
 };
@@ -66,6 +70,7 @@ async fn serve(
     servers.ready().await;
     guard.roles.follow(&servers.kinds);
     servers.connect().await?;
+    let keeper = servers.keeper(&backend).await;
 
     let lifecycle = Arc::new(Lifecycle::default());
     let hooks = Hooks::default();
@@ -74,7 +79,7 @@ async fn serve(
         options.livez_grace_period,
     ));
     let metrics = Metrics::new();
-    storage_metrics::register(&metrics.registry, &servers.all_kinds());
+    storage_metrics::register(&metrics.registry, &servers.kinds, &servers.extensions);
     let in_flight = Arc::new(InFlight::default());
     let server = chain(options, &servers, &guard, &health, &metrics, &in_flight, verbosity)?;
 
@@ -84,13 +89,15 @@ async fn serve(
     let listener = Listener::bind(address, sharing)
         .map_err(|error| format!("failed to listen on {address}: {error}"))?;
     let bound = listener.address();
-    servers.publish(options, bound.port());
+    servers.publisher.open(format!("{}:{}", options.external_hostname, bound.port()));
+    tokio::spawn(servers.publisher.clone().run());
     let limits =
         Limits { streams_max: options.http2_max_streams_per_connection, ..Limits::default() };
     let listening = listener.serve(tls.clone(), Arc::new(Chain(server)), limits);
     tokio::spawn(tls.follow_files(RELOAD_INTERVAL));
 
     hooks.start(options, &servers, &pki, bound.port()).await?;
+    tokio::spawn(keeper.run());
     announce(options, &pki, bound)?;
 
     let shutdown = ShutdownOptions {
@@ -186,13 +193,15 @@ impl Guard {
 
 /// The three servers of the chain.
 pub(crate) struct Servers {
-    definitions: Definitions,
     schema: Arc<schema::Schema>,
     aggregator: Arc<Aggregator>,
+    pub(crate) publisher: Arc<Publisher>,
+    /// New caches of custom resources, until somebody follows them.
+    pub(crate) started: Mutex<Option<mpsc::UnboundedReceiver<Arc<Kind>>>>,
     /// The aggregator's own resources.
     registration: Arc<Resources>,
     builtin: Arc<Resources>,
-    extensions: Arc<Resources>,
+    pub(crate) extensions: Arc<Resources>,
     pub(crate) kinds: Vec<Arc<Kind>>,
     pub(crate) wiring: Wiring,
 }
@@ -247,11 +256,39 @@ impl Servers {
         let builtin =
             resources(&|group| group != REGISTRATION_GROUP && group != apiextensions::GROUP);
         let aggregator = Arc::new(Aggregator::default());
-        Self { definitions, schema, aggregator, registration, builtin, extensions, kinds, wiring }
+        let served = served_built_in(&definitions, &kinds);
+        let (publisher, started) =
+            Publisher::new(aggregator.clone(), schema.clone(), served, extensions.clone());
+        let started = Mutex::new(Some(started));
+        Self {
+            schema,
+            aggregator,
+            publisher,
+            started,
+            registration,
+            builtin,
+            extensions,
+            kinds,
+            wiring,
+        }
     }
 
-    fn all_kinds(&self) -> Vec<Arc<Kind>> {
-        self.kinds.clone()
+    /// Serves the custom resources that are defined already; it goes on with its `run`.
+    async fn keeper(&self, backend: &Arc<dyn Backend>) -> Keeper {
+        let mut kinds = self.kinds.iter();
+        let definitions = kinds
+            .find(|kind| kind.gvk().kind == "CustomResourceDefinition")
+            .and_then(|kind| kind.storage.clone());
+        Keeper::start(apiextensions::Options {
+            definitions: definitions.expect("definitions are always served"),
+            resources: self.extensions.clone(),
+            local: self.local(),
+            backend: backend.clone(),
+            prefix: "/registry".to_owned(),
+            schema: self.schema.clone(),
+            listener: self.publisher.clone(),
+        })
+        .await
     }
 
     /// All caches have read what there is.
@@ -263,7 +300,7 @@ impl Servers {
 
     /// What kinds do beyond keeping objects may now use the whole server.
     async fn connect(&self) -> Result<(), String> {
-        let client = Arc::new(Api { local: self.local(), kinds: self.kinds.clone() });
+        let client = Arc::new(self.api());
         let connected = self.wiring.connect(client, &self.kinds).await;
         connected.map_err(|error| format!("cannot read the services: {error}"))
     }
@@ -274,26 +311,23 @@ impl Servers {
         }
     }
 
-    /// The served group-versions with their resources, as discovery shows them.
-    pub(crate) fn served(&self) -> Vec<Served> {
-        let facts: Vec<Arc<ResourceFacts>> =
-            self.kinds.iter().map(|kind| Arc::new(kind.facts.clone())).collect();
-        let group_versions = self.definitions.group_versions.iter();
-        let served = group_versions.map(|group_version| Served::new(group_version, &facts));
-        served.filter(|served| !served.resources.is_empty()).collect()
-    }
-
-    fn publish(&self, options: &Options, port: u16) {
-        let address = format!("{}:{port}", options.external_hostname);
-        let served = self.served();
-        let documents = Documents::new(&served, &self.schema, &address);
-        let openapi = OpenApi::new(&served, self.schema.clone(), SystemTime::now(), None);
-        self.aggregator.publish(documents, openapi);
+    pub(crate) fn api(&self) -> Api {
+        let (kinds, extensions) = (self.kinds.clone(), self.extensions.clone());
+        Api { local: self.local(), kinds, extensions }
     }
 
     pub(crate) fn local(&self) -> Local {
         Local::new(vec![self.registration.clone(), self.builtin.clone(), self.extensions.clone()])
     }
+}
+
+/// The built-in group-versions with their resources, as discovery shows them.
+fn served_built_in(definitions: &Definitions, kinds: &[Arc<Kind>]) -> Vec<Served> {
+    let facts: Vec<Arc<ResourceFacts>> =
+        kinds.iter().map(|kind| Arc::new(kind.facts.clone())).collect();
+    let group_versions = definitions.group_versions.iter();
+    let served = group_versions.map(|group_version| Served::new(group_version, &facts));
+    served.filter(|served| !served.resources.is_empty()).collect()
 }
 
 fn chain(

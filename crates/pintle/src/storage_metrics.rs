@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use endpoints::Resources;
 use prometheus::{
     IntGaugeVec, Opts, Registry,
     core::{Collector, Desc},
@@ -10,7 +11,7 @@ use prometheus::{
 use registry::{Kind, Storage};
 
 /// Registers `apiserver_resource_objects` (and its older name `apiserver_storage_objects`).
-pub(crate) fn register(registry: &Registry, kinds: &[Arc<Kind>]) {
+pub(crate) fn register(registry: &Registry, kinds: &[Arc<Kind>], extensions: &Arc<Resources>) {
     let mut counted = Vec::new();
     for kind in kinds {
         let Some(storage) = &kind.storage else { continue };
@@ -28,6 +29,7 @@ pub(crate) fn register(registry: &Registry, kinds: &[Arc<Kind>]) {
     };
     let objects = Objects {
         counted,
+        extensions: extensions.clone(),
         new: gauge("apiserver_resource_objects", &["group", "resource"]),
         old: gauge("apiserver_storage_objects", &["resource"]),
     };
@@ -36,8 +38,19 @@ pub(crate) fn register(registry: &Registry, kinds: &[Arc<Kind>]) {
 
 struct Objects {
     counted: Vec<(String, String, Arc<Storage>)>,
+    extensions: Arc<Resources>,
     new: IntGaugeVec,
     old: IntGaugeVec,
+}
+
+impl Objects {
+    fn count(&self, group: &str, resource: &str, storage: &Storage) {
+        let count = storage.cache.snapshot().len() as i64;
+        self.new.with_label_values(&[group, resource]).set(count);
+        let full =
+            if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") };
+        self.old.with_label_values(&[full.as_str()]).set(count);
+    }
 }
 
 impl Collector for Objects {
@@ -48,12 +61,16 @@ impl Collector for Objects {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
+        // Custom kinds that are gone are not counted any more.
+        self.new.reset();
+        self.old.reset();
         for (group, resource, storage) in &self.counted {
-            let count = storage.cache.snapshot().len() as i64;
-            self.new.with_label_values(&[group, resource]).set(count);
-            let full =
-                if group.is_empty() { resource.clone() } else { format!("{resource}.{group}") };
-            self.old.with_label_values(&[&full]).set(count);
+            self.count(group, resource, storage);
+        }
+        for kind in self.extensions.kinds().iter().filter(|kind| kind.is_custom()) {
+            if let Some(storage) = &kind.storage {
+                self.count(&kind.gvk().group, &kind.facts.plural, storage);
+            }
         }
         let mut families = self.new.collect();
         families.extend(self.old.collect());

@@ -19,7 +19,7 @@ pub struct Schema {
 pub struct TypeId(pub u32);
 
 /// An object type: known fields, and what becomes of the others.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Type {
     /// The OpenAPI definition name (`io.k8s.api.core.v1.Pod`); empty for a nested CRD type.
     pub name: Str,
@@ -38,7 +38,7 @@ pub struct Type {
     by_name: Vec<u16>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Field {
     /// The JSON name.
     pub name: Str,
@@ -58,7 +58,7 @@ pub struct Field {
 }
 
 /// Fields of which at most one is set.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Union {
     /// The field that names the one that is set, if there is such a field.
     pub discriminator: Option<Str>,
@@ -79,7 +79,7 @@ pub enum Presence {
 }
 
 /// One use of a type: as a field, a list item, a map value.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Node {
     pub kind: Kind,
     /// How server-side apply merges it (objects and maps; lists say it in their kind).
@@ -100,7 +100,7 @@ pub struct Node {
     pub wrapped: bool,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub enum Kind {
     /// Any JSON, kept as it is (`RawExtension`, `FieldsV1`, `JSON`).
     #[default]

@@ -23,6 +23,15 @@ impl Strategy for CustomResourceDefinition {
         default_stored_versions(definition);
     }
 
+    /// Its objects go first; the server lets it go afterwards.
+    fn holds_deletion(&self, definition: &Value) -> bool {
+        definition.str_at(&["metadata", "deletionTimestamp"]).is_empty()
+    }
+
+    fn begin_deletion(&self, definition: &mut Value) {
+        apiextensions::finalizing::begin(definition);
+    }
+
     fn prepare_for_create(&self, definition: &mut Value, _cx: &WriteContext<'_>) {
         default_stored_versions(definition.object_at_mut(&[]));
     }

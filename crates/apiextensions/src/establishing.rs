@@ -1,0 +1,57 @@
+//! A definition whose names are accepted is established: its objects are served.
+
+use meta::Value;
+
+use crate::conditions::{self, Condition, ESTABLISHED, NAMES_ACCEPTED};
+
+/// What is to be said about a definition. `served`: its objects are served already; nothing becomes
+/// established before that. Established once, it stays so.
+pub(crate) fn judge(definition: &Value, served: bool) -> Option<Condition> {
+    if conditions::is_true(definition, ESTABLISHED) {
+        return None;
+    }
+    let accepted = conditions::is_true(definition, NAMES_ACCEPTED);
+    Some(match (accepted, served) {
+        (true, true) => Condition::new(
+            ESTABLISHED,
+            true,
+            "InitialNamesAccepted",
+            "the initial names have been accepted",
+        ),
+        (true, false) => {
+            Condition::new(ESTABLISHED, false, "Installing", "the initial names have been accepted")
+        }
+        (false, _) => {
+            Condition::new(ESTABLISHED, false, "NotAccepted", "not all names are accepted")
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_definition_is_established_when_its_names_are_accepted_and_it_is_served() {
+        let cases = [
+            (false, false, "False NotAccepted"),
+            (false, true, "False NotAccepted"),
+            (true, false, "False Installing"),
+            (true, true, "True InitialNamesAccepted"),
+        ];
+        for (accepted, served, expected) in cases {
+            let mut definition = Value::object();
+            let names = Condition::new(NAMES_ACCEPTED, accepted, "", "");
+            conditions::set(&mut definition, &names, "");
+            let judged = judge(&definition, served).expect("not established yet");
+            assert_eq!(format!("{} {}", judged.status, judged.reason), expected);
+        }
+    }
+
+    #[test]
+    fn what_is_established_stays_so() {
+        let mut definition = Value::object();
+        conditions::set(&mut definition, &Condition::new(ESTABLISHED, true, "", ""), "");
+        assert_eq!(judge(&definition, false), None);
+    }
+}

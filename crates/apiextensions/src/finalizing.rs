@@ -1,0 +1,161 @@
+//! A definition that is deleted takes its objects with it: they go first, then its finalizer does.
+
+use std::{sync::Arc, time::Duration};
+
+use endpoints::{Kinds, Local, Resources, Target};
+use meta::{ApiError, Str, Value};
+use registry::{Engine, Kind};
+use store::WatchItem;
+
+use crate::conditions::{self, Condition, ESTABLISHED, TERMINATING};
+
+pub(crate) const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+/// Whether a definition waits for its objects to go.
+pub(crate) fn is_due(definition: &Value) -> bool {
+    let mut finalizers = definition.items_at(&["metadata", "finalizers"]).iter();
+    !definition.str_at(&["metadata", "deletionTimestamp"]).is_empty()
+        && finalizers.any(|name| name.as_str() == Some(FINALIZER))
+}
+
+/// Marks a definition whose deletion begins.
+pub fn begin(definition: &mut Value) {
+    let mut finalizers = definition.items_at(&["metadata", "finalizers"]).to_vec();
+    if !finalizers.iter().any(|name| name.as_str() == Some(FINALIZER)) {
+        finalizers.push(Value::string(FINALIZER));
+        definition.set_at(&["metadata", "finalizers"], Value::Array(finalizers));
+    }
+    let pending = Condition::new(
+        TERMINATING,
+        true,
+        "InstanceDeletionPending",
+        "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
+    );
+    conditions::set(definition, &pending, &meta::time::now());
+}
+
+/// What it takes to see a deletion through.
+pub(crate) struct Finalizing {
+    pub(crate) local: Local,
+    pub(crate) engine: Arc<Engine>,
+    /// The stored version of the objects; None: they were never served.
+    pub(crate) stored: Option<Arc<Kind>>,
+}
+
+impl Finalizing {
+    /// Deletes the objects and lets the definition go. Err: it has to be tried again.
+    pub(crate) async fn run(&self, mut definition: Value) -> Result<(), ApiError> {
+        let begun = Condition::new(
+            TERMINATING,
+            true,
+            "InstanceDeletionInProgress",
+            "CustomResource deletion is in progress",
+        );
+        definition = self.report(definition, &begun).await?;
+        let established = conditions::is_true(&definition, ESTABLISHED);
+        let done = match &self.stored {
+            Some(stored) if established => match self.delete_objects(stored).await {
+                Ok(done) => done,
+                Err((condition, error)) => {
+                    self.report(definition, &condition).await?;
+                    return Err(error);
+                }
+            },
+            _ => Condition::new(
+                TERMINATING,
+                false,
+                "NeverEstablished",
+                "resource was never established",
+            ),
+        };
+        conditions::set(&mut definition, &done, &meta::time::now());
+        let finalizers = definition.items_at(&["metadata", "finalizers"]).iter();
+        let others = finalizers.filter(|name| name.as_str() != Some(FINALIZER)).cloned();
+        let others: Vec<Value> = others.collect();
+        definition.set_at(&["metadata", "finalizers"], Value::Array(others));
+        self.write(&definition).await.map(drop)
+    }
+
+    async fn report(
+        &self,
+        mut definition: Value,
+        condition: &Condition,
+    ) -> Result<Value, ApiError> {
+        conditions::set(&mut definition, condition, &meta::time::now());
+        self.write(&definition).await
+    }
+
+    async fn write(&self, definition: &Value) -> Result<Value, ApiError> {
+        write_status(&self.local, definition).await
+    }
+
+    async fn delete_objects(&self, stored: &Arc<Kind>) -> Result<Condition, (Condition, ApiError)> {
+        let failed = |what: &str, error: ApiError| {
+            let message = format!("{what}: {error}");
+            (Condition::new(TERMINATING, true, "InstanceDeletionFailed", message), error)
+        };
+        // The version may not be served: a table of its own has it anyway.
+        let kinds = Kinds::new([stored.clone()]);
+        let local = Local::new(vec![Arc::new(Resources::new(self.engine.clone(), kinds))]);
+        let gvr = stored.facts.group_version_resource();
+        for namespace in namespaces(stored) {
+            let target = Target { namespace: &namespace, ..Target::from(&gvr) };
+            local
+                .delete_collection(&target)
+                .await
+                .map_err(|error| failed("could not issue all deletes", error))?;
+        }
+        if !all_gone(stored).await {
+            let why = "timed out waiting for the condition";
+            let message = format!("could not confirm zero CustomResources remaining: {why}");
+            let condition = Condition::new(TERMINATING, true, "InstanceDeletionCheck", message);
+            return Err((condition, ApiError::internal(why)));
+        }
+        Ok(Condition::new(TERMINATING, false, "InstanceDeletionCompleted", "removed all instances"))
+    }
+}
+
+/// Where there are objects; one without a name for what has no namespace.
+fn namespaces(kind: &Kind) -> Vec<Str> {
+    let Some(storage) = &kind.storage else { return Vec::new() };
+    let snapshot = storage.cache.snapshot();
+    let mut namespaces: Vec<Str> =
+        snapshot.range(&storage.prefix, None).map(|entry| entry.namespace.clone()).collect();
+    namespaces.dedup();
+    namespaces
+}
+
+/// How long objects with finalizers of their own are waited for before that is said.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+async fn all_gone(kind: &Kind) -> bool {
+    let Some(storage) = &kind.storage else { return true };
+    let cache = &storage.cache;
+    let gone = async {
+        loop {
+            let Ok(snapshot) = cache.fresh().await else { return };
+            if snapshot.count(&storage.prefix) == 0 {
+                return;
+            }
+            let Ok(mut watcher) = cache.watch(snapshot.revision, None) else { return };
+            if matches!(watcher.next().await, WatchItem::Closed) {
+                return;
+            }
+        }
+    };
+    let in_time = tokio::time::timeout(PATIENCE, gone).await.is_ok();
+    in_time && cache.snapshot().count(&storage.prefix) == 0
+}
+
+/// Writes the status (and metadata) of a definition, as the server itself.
+pub(crate) async fn write_status(local: &Local, definition: &Value) -> Result<Value, ApiError> {
+    let target = Target {
+        group: crate::GROUP,
+        version: "v1",
+        resource: "customresourcedefinitions",
+        name: definition.str_at(&["metadata", "name"]),
+        subresource: "status",
+        ..Target::default()
+    };
+    local.update(&target, definition).await
+}

@@ -1,0 +1,367 @@
+//! The loop behind custom resources: follows the definitions, judges their names, serves their
+//! objects, and says so in their status. What is served is in place before the status says so.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use endpoints::{Kinds, Local, Resources};
+use meta::{ApiError, FieldErrors, Str, Value, field::path};
+use registry::{Kind, Storage};
+use schema::structural::Structural;
+use store::{Entry, EventKind, WatchItem, Watcher};
+use tokio::sync::{Semaphore, mpsc};
+
+use crate::{
+    approval,
+    conditions::{self, Condition, NAMES_ACCEPTED, NON_STRUCTURAL_SCHEMA, TERMINATING},
+    crd::Crd,
+    establishing,
+    finalizing::{self, Finalizing, write_status},
+    kinds::{Ground, Served},
+    naming::Taken,
+};
+
+/// What the loop works with.
+pub struct Options {
+    /// Where the definitions are kept.
+    pub definitions: Arc<Storage>,
+    /// The table that custom kinds are put into, beside those that are in it already.
+    pub resources: Arc<Resources>,
+    pub local: Local,
+    pub backend: Arc<dyn store::Backend>,
+    /// `/registry`
+    pub prefix: String,
+    /// The types that every group shares.
+    pub schema: Arc<schema::Schema>,
+    /// Hears of every change of what is served.
+    pub listener: Arc<dyn Listener>,
+}
+
+/// Hears what becomes of custom kinds.
+pub trait Listener: Send + Sync + 'static {
+    /// The table has changed: discovery and OpenAPI have to be made anew.
+    fn changed(&self);
+
+    /// A new cache is there; the kind is its stored version.
+    fn started(&self, stored: &Arc<Kind>);
+}
+
+/// Keeps the table of custom kinds in step with the definitions.
+pub struct Keeper {
+    options: Options,
+    ground: Ground,
+    /// What the table had before any custom kind.
+    base: Vec<Arc<Kind>>,
+    served: BTreeMap<Str, Served>,
+    taken: Taken,
+    /// The groups of the definitions that are known.
+    groups: HashMap<Str, Str>,
+    /// Definitions that are being finalized.
+    finalizing: HashSet<Str>,
+    again: mpsc::Sender<Again>,
+    agains: mpsc::Receiver<Again>,
+    writes: Arc<Semaphore>,
+}
+
+/// A definition that has to be looked at once more.
+enum Again {
+    Look(Str),
+    Finalized(Str),
+}
+
+/// So many status writes run side by side and share their fsyncs.
+const WRITES_AT_ONCE: usize = 32;
+const AGAIN_MAX: usize = 1024;
+const RETRY: Duration = Duration::from_millis(500);
+
+impl Keeper {
+    /// Serves what is defined already; [`Keeper::run`] goes on from there.
+    pub async fn start(options: Options) -> Self {
+        let ground = Ground {
+            backend: options.backend.clone(),
+            prefix: options.prefix.clone(),
+            schema: options.schema.clone(),
+        };
+        let base = options.resources.kinds().iter().cloned().collect();
+        let (again, agains) = mpsc::channel(AGAIN_MAX);
+        let mut keeper = Self {
+            options,
+            ground,
+            base,
+            served: BTreeMap::new(),
+            taken: Taken::default(),
+            groups: HashMap::new(),
+            finalizing: HashSet::new(),
+            again,
+            agains,
+            writes: Arc::new(Semaphore::new(WRITES_AT_ONCE)),
+        };
+        keeper.look_at_all().await;
+        keeper
+    }
+
+    /// Works until the server stops.
+    pub async fn run(mut self) {
+        loop {
+            let revision = self.look_at_all().await;
+            let Ok(watcher) = self.options.definitions.cache.watch(revision, None) else {
+                tokio::time::sleep(RETRY).await;
+                continue;
+            };
+            if self.follow(watcher).await {
+                break;
+            }
+        }
+        for served in self.served.values() {
+            served.storage.cache.close();
+        }
+    }
+
+    /// Answers true when the server stops, false when changes were lost.
+    async fn follow(&mut self, mut watcher: Watcher) -> bool {
+        loop {
+            tokio::select! {
+                item = watcher.next() => match item {
+                    WatchItem::Events(events) => {
+                        let mut changed = false;
+                        for event in events {
+                            changed |= if event.kind == EventKind::Deleted {
+                                self.forget(&event.entry.name).await
+                            } else {
+                                self.look_at(&event.entry).await
+                            };
+                        }
+                        self.publish(changed);
+                    }
+                    WatchItem::Progress(_) => {}
+                    WatchItem::TooSlow | WatchItem::Expired => return false,
+                    WatchItem::Closed => return true,
+                },
+                Some(again) = self.agains.recv() => {
+                    let name = match again {
+                        Again::Look(name) => name,
+                        Again::Finalized(name) => {
+                            self.finalizing.remove(&name);
+                            name
+                        }
+                    };
+                    if let Some(entry) = self.definition(&name) {
+                        let changed = self.look_at(&entry).await;
+                        self.publish(changed);
+                    }
+                }
+            }
+        }
+    }
+
+    fn definition(&self, name: &str) -> Option<Arc<Entry>> {
+        let storage = &self.options.definitions;
+        storage.cache.get(&format!("{}{name}", storage.prefix))
+    }
+
+    /// Looks at every definition there is; answers the revision of that.
+    async fn look_at_all(&mut self) -> u64 {
+        let storage = self.options.definitions.clone();
+        let snapshot = storage.cache.snapshot();
+        let entries: Vec<Arc<Entry>> = snapshot.range(&storage.prefix, None).cloned().collect();
+        let names: HashSet<&Str> = entries.iter().map(|entry| &entry.name).collect();
+        let gone: Vec<Str> =
+            self.groups.keys().filter(|name| !names.contains(name)).cloned().collect();
+        let mut changed = false;
+        for name in gone {
+            changed |= self.forget(&name).await;
+        }
+        // Those that have names keep them, whatever others ask for.
+        for entry in &entries {
+            let crd = Crd::read(&tree(entry));
+            self.taken.accept(&crd, crd.accepted.clone());
+        }
+        for entry in &entries {
+            changed |= self.look_at(entry).await;
+        }
+        self.publish(changed);
+        snapshot.revision
+    }
+
+    /// A definition as it is now. Answers whether something else is served because of it.
+    async fn look_at(&mut self, entry: &Entry) -> bool {
+        let mut definition = tree(entry);
+        let before = definition.clone();
+        let mut crd = Crd::read(&definition);
+        self.groups.insert(crd.name.clone(), crd.group.clone());
+        let now = meta::time::now();
+
+        if let Some((names, condition)) = self.taken.judge(&crd) {
+            definition.set_at(&["status", "acceptedNames"], names.write());
+            conditions::set(&mut definition, &condition, &now);
+            crd.accepted = names;
+        }
+        self.taken.accept(&crd, crd.accepted.clone());
+        report(&mut definition, NON_STRUCTURAL_SCHEMA, not_structural(&crd), &now);
+        if let Some(condition) = approval::judge(&crd.group, &definition) {
+            conditions::set(&mut definition, &condition, &now);
+        }
+
+        let terminating = conditions::is_true(&definition, TERMINATING);
+        let due = conditions::is_true(&definition, NAMES_ACCEPTED)
+            || conditions::is_true(&definition, conditions::ESTABLISHED);
+        let changed = due && self.serve(&crd, terminating).await;
+        let served = self.served.contains_key(&crd.name);
+        if let Some(condition) = establishing::judge(&definition, served) {
+            conditions::set(&mut definition, &condition, &now);
+        }
+
+        let (name, is_due) = (crd.name.clone(), finalizing::is_due(&definition));
+        if definition != before && !is_due {
+            self.write(name, definition);
+        } else if is_due {
+            self.finalize(name, definition);
+        }
+        changed
+    }
+
+    /// Puts a definition's objects into service, if they aren't already in this shape.
+    async fn serve(&mut self, crd: &Crd, terminating: bool) -> bool {
+        let before = self.served.get(&crd.name);
+        let same_shape = before.filter(|before| before.crd == *crd);
+        if same_shape.is_some_and(|before| before.terminating == terminating) {
+            return false;
+        }
+        let new_cache = same_shape.is_none();
+        match Served::new(&self.ground, crd.clone(), terminating, same_shape) {
+            Ok(served) => {
+                served.storage.cache.ready().await;
+                let (storage, stored) = (served.storage.clone(), served.stored.clone());
+                let before = self.served.insert(crd.name.clone(), served);
+                if new_cache {
+                    self.options.listener.started(&stored);
+                }
+                self.swap();
+                // Whoever watches the old shape starts anew.
+                if let Some(before) = before.filter(|old| !Arc::ptr_eq(&old.storage, &storage)) {
+                    before.storage.cache.close();
+                }
+                true
+            }
+            Err(why) => {
+                tracing::error!(definition = %crd.name, "cannot serve custom resources: {why}");
+                false
+            }
+        }
+    }
+
+    /// A definition is gone. Its names are free for others of its group.
+    async fn forget(&mut self, name: &Str) -> bool {
+        self.taken.free(name);
+        let group = self.groups.remove(name).unwrap_or_default();
+        let gone = self.served.remove(name);
+        if gone.is_some() {
+            self.swap();
+        }
+        if let Some(served) = &gone {
+            served.storage.cache.close();
+        }
+        let others = self.groups.iter().filter(|(_, of)| **of == group);
+        let others: Vec<Str> = others.map(|(name, _)| name.clone()).collect();
+        for other in others {
+            // Full: it is looked at with the next change.
+            let _ = self.again.try_send(Again::Look(other));
+        }
+        gone.is_some()
+    }
+
+    fn swap(&self) {
+        let custom = self.served.values().flat_map(|served| &served.kinds);
+        self.options.resources.replace(Kinds::new(self.base.iter().chain(custom).cloned()));
+    }
+
+    fn publish(&self, changed: bool) {
+        if changed {
+            self.options.listener.changed();
+        }
+    }
+
+    /// Writes a status on the side; the change comes back as an event.
+    fn write(&self, name: Str, definition: Value) {
+        let (local, again) = (self.options.local.clone(), self.again.clone());
+        let writes = self.writes.clone();
+        tokio::spawn(async move {
+            let _turn = writes.acquire().await;
+            match write_status(&local, &definition).await {
+                // Somebody was faster: what he wrote comes as an event too.
+                Ok(_) | Err(ApiError::Conflict { .. } | ApiError::NotFound { .. }) => {}
+                Err(error) => {
+                    tracing::warn!(definition = %name, "cannot write the status: {error}");
+                    tokio::time::sleep(RETRY).await;
+                    let _ = again.send(Again::Look(name)).await;
+                }
+            }
+        });
+    }
+
+    fn finalize(&mut self, name: Str, definition: Value) {
+        if !self.finalizing.insert(name.clone()) {
+            return;
+        }
+        let finalizing = Finalizing {
+            local: self.options.local.clone(),
+            engine: self.options.resources.engine.clone(),
+            stored: self.served.get(&name).map(|served| served.stored.clone()),
+        };
+        let again = self.again.clone();
+        tokio::spawn(async move {
+            match finalizing.run(definition).await {
+                Ok(()) | Err(ApiError::Conflict { .. } | ApiError::NotFound { .. }) => {}
+                Err(error) => {
+                    tracing::warn!(definition = %name, "cannot delete all objects yet: {error}");
+                    tokio::time::sleep(RETRY).await;
+                }
+            }
+            let _ = again.send(Again::Finalized(name)).await;
+        });
+    }
+}
+
+fn report(definition: &mut Value, ty: &str, condition: Option<Condition>, now: &str) {
+    match condition {
+        Some(condition) => conditions::set(definition, &condition, now),
+        None => conditions::remove(definition, ty),
+    }
+}
+
+/// What about a definition's schemas is not structural. Validation refuses that in new definitions;
+/// old ones are told.
+fn not_structural(crd: &Crd) -> Option<Condition> {
+    let mut errors = FieldErrors::default();
+    if crd.preserve_unknown {
+        errors.invalid(path("spec").child("preserveUnknownFields"), true, "must be false");
+    }
+    for (at, version) in crd.versions.iter().enumerate() {
+        if version.schema.is_null() {
+            continue;
+        }
+        let place = path("spec").child("versions").index(at).child("schema");
+        match Structural::new(&version.schema) {
+            Ok(structural) => structural.check(&place.child("openAPIV3Schema"), &mut errors),
+            Err(why) => {
+                let name = &version.name;
+                let message =
+                    format!("failed to check validation schema for version {name}: {why}");
+                let reason = "StructuralError";
+                let status = "Unknown";
+                return Some(Condition { ty: NON_STRUCTURAL_SCHEMA, status, reason, message });
+            }
+        }
+    }
+    (!errors.is_empty())
+        .then(|| Condition::new(NON_STRUCTURAL_SCHEMA, true, "Violations", errors.to_string()))
+}
+
+/// The server has written it itself.
+fn tree(entry: &Entry) -> Value {
+    let options = codec::json::DecodeOptions { strict: false };
+    codec::json::decode_any(&entry.json, options).map(|decoded| decoded.value).unwrap_or_default()
+}

@@ -1,0 +1,300 @@
+//! From a definition to the kinds that the engine serves: one for each served version, over one part
+//! of the store and one watch cache.
+
+use std::sync::Arc;
+
+use meta::{GroupVersion, GroupVersionKind, Str};
+use registry::{Behaviour, Conversion, Custom, Kind, Storage, StorageOptions};
+use schema::{
+    ResourceFacts, Schema, SelectableField, StorageEncoding, StorageFacts, SubresourceFacts,
+    TypeId, UnknownLabel,
+};
+use sha2::{Digest as _, Sha256};
+use store::Backend;
+
+use crate::{
+    columns,
+    crd::{Crd, Version},
+    objects::Objects,
+    shape::{SameFields, Stored, VersionShape},
+    types::Types,
+};
+
+/// What is served of one definition.
+pub(crate) struct Served {
+    pub(crate) crd: Crd,
+    pub(crate) storage: Arc<Storage>,
+    /// One for each served version.
+    pub(crate) kinds: Vec<Arc<Kind>>,
+    /// The stored version, served or not: for the server's own use.
+    pub(crate) stored: Arc<Kind>,
+    pub(crate) terminating: bool,
+}
+
+/// What all definitions are served from.
+pub(crate) struct Ground {
+    pub(crate) backend: Arc<dyn Backend>,
+    /// `/registry`
+    pub(crate) prefix: String,
+    /// The types that every group shares.
+    pub(crate) schema: Arc<Schema>,
+}
+
+impl Served {
+    /// Starts to serve a definition; its cache is still filling. With `before`, which was served of the
+    /// same definition in the same shape, the cache is taken over.
+    pub(crate) fn new(
+        ground: &Ground,
+        crd: Crd,
+        terminating: bool,
+        before: Option<&Self>,
+    ) -> Result<Self, String> {
+        let plan = Plan::new(ground, &crd)?;
+        let storage = match before {
+            Some(before) => before.storage.clone(),
+            None => plan.storage(ground),
+        };
+        let mut kinds = Vec::new();
+        let mut stored = None;
+        for (at, version) in plan.versions.iter().enumerate() {
+            let kind = Arc::new(plan.kind(at, &storage, terminating));
+            if version.version.storage {
+                stored = Some(kind.clone());
+            }
+            if version.version.served {
+                kinds.push(kind);
+            }
+        }
+        let stored = stored.ok_or("no version is stored")?;
+        drop(plan);
+        Ok(Self { crd, storage, kinds, stored, terminating })
+    }
+}
+
+struct Plan<'a> {
+    crd: &'a Crd,
+    schema: Arc<Schema>,
+    envelope: TypeId,
+    versions: Vec<VersionPlan<'a>>,
+    /// Where the stored version is among them.
+    stored_at: usize,
+}
+
+struct VersionPlan<'a> {
+    version: &'a Version,
+    shape: Arc<VersionShape>,
+    apply_type: TypeId,
+}
+
+impl<'a> Plan<'a> {
+    fn new(ground: &Ground, crd: &'a Crd) -> Result<Self, String> {
+        let mut types = Types::new(&ground.schema).ok_or("there is no type of metadata")?;
+        let mut versions = Vec::new();
+        for version in &crd.versions {
+            versions.push(VersionPlan {
+                version,
+                shape: Arc::new(VersionShape::new(crd, version)?),
+                apply_type: types.add_version(&version.schema, crd.preserve_unknown),
+            });
+        }
+        let stored_at = versions.iter().position(|version| version.version.storage);
+        let stored_at = stored_at.ok_or("no version is stored")?;
+        let (schema, envelope) = (Arc::new(types.schema), types.envelope);
+        Ok(Self { crd, schema, envelope, versions, stored_at })
+    }
+
+    fn stored(&self) -> &VersionPlan<'a> {
+        &self.versions[self.stored_at]
+    }
+
+    fn storage(&self, ground: &Ground) -> Arc<Storage> {
+        let crd = self.crd;
+        let mut fields: Vec<Str> = Vec::new();
+        for path in crd.versions.iter().flat_map(|version| &version.selectable) {
+            let path = without_dot(path);
+            if !fields.contains(&path) {
+                fields.push(path);
+            }
+        }
+        let codec = Stored {
+            versions: self.versions.iter().map(|version| version.shape.clone()).collect(),
+            stored: self.stored().shape.clone(),
+        };
+        Storage::start(
+            ground.backend.clone(),
+            StorageOptions {
+                prefix: format!("{}/{}/{}/", ground.prefix, crd.group, crd.accepted.plural).into(),
+                namespaced: crd.namespaced,
+                gvk: crd.gvk(self.stored().version),
+                schema: self.schema.clone(),
+                ty: self.envelope,
+                ttl: None,
+                fields,
+                index: None,
+                custom: true,
+                codec: Arc::new(codec),
+            },
+        )
+    }
+
+    fn kind(&self, at: usize, storage: &Arc<Storage>, terminating: bool) -> Kind {
+        let VersionPlan { version, shape, apply_type } = &self.versions[at];
+        let conversion = (at != self.stored_at).then(|| -> Arc<dyn Conversion> {
+            Arc::new(SameFields { served: shape.clone(), stored: self.stored().shape.clone() })
+        });
+        let strategy = Objects {
+            gvk: self.crd.gvk(version),
+            shape: shape.clone(),
+            scale: version.scale.clone(),
+            columns: columns::columns(version),
+        };
+        let custom = Custom {
+            shape: shape.clone(),
+            apply_type: *apply_type,
+            scale: version.scale.clone(),
+            deprecation: deprecation(self.crd, version),
+            terminating,
+            version_at: at,
+        };
+        Kind::new(
+            self.facts(version),
+            self.schema.clone(),
+            BEHAVIOUR,
+            Arc::new(strategy),
+            Some(storage.clone()),
+            conversion,
+            Some(custom),
+        )
+    }
+
+    fn facts(&self, version: &Version) -> ResourceFacts {
+        let crd = self.crd;
+        let names = &crd.accepted;
+        let kind = crd.gvk(version);
+        let stored = GroupVersion::new(&crd.group, &self.stored().version.name);
+        let mut selectable = vec![field("metadata.name", &[])];
+        if crd.namespaced {
+            selectable.push(field("metadata.namespace", &[]));
+        }
+        for path in &version.selectable {
+            let path = without_dot(path);
+            selectable.push(field(&path, std::slice::from_ref(&path)));
+        }
+        ResourceFacts {
+            subresources: subresources(version, &kind),
+            plural: names.plural.clone(),
+            singular: names.singular.clone(),
+            short_names: names.short_names.clone(),
+            categories: names.categories.clone(),
+            namespaced: crd.namespaced,
+            verbs: VERBS.map(Str::new_static).to_vec(),
+            type_id: self.envelope,
+            list_kind: names.list_kind.clone(),
+            list_type_id: None,
+            storage: Some(StorageFacts {
+                prefix: format!("{}/{}", crd.group, names.plural).into(),
+                encoding: StorageEncoding::Json,
+                version_hash: storage_version_hash(&stored, &names.kind),
+                version: stored,
+            }),
+            selectable,
+            unknown_label: UnknownLabel::NotSupported,
+            on_by_default: true,
+            kind,
+        }
+    }
+}
+
+const BEHAVIOUR: Behaviour = Behaviour {
+    name_rule: meta::names::name_is_dns_subdomain,
+    unconditional_update: false,
+    create_on_update: false,
+    generation: &[Behaviour::ALL_BUT_METADATA],
+    status_on_create: false,
+    returns_deleted_object: false,
+};
+
+/// In the order in which discovery lists them.
+const VERBS: [&str; 8] =
+    ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
+
+fn subresources(version: &Version, kind: &GroupVersionKind) -> Vec<SubresourceFacts> {
+    let verbs = || ["get", "patch", "update"].map(Str::new_static).to_vec();
+    let scale = GroupVersionKind::new("autoscaling", "v1", "Scale");
+    let mut subresources = Vec::new();
+    if version.scale.is_some() {
+        subresources.push(SubresourceFacts { name: "scale".into(), kind: scale, verbs: verbs() });
+    }
+    if version.status {
+        let kind = kind.clone();
+        subresources.push(SubresourceFacts { name: "status".into(), kind, verbs: verbs() });
+    }
+    subresources
+}
+
+fn field(label: &str, paths: &[Str]) -> SelectableField {
+    SelectableField { label: Str::new(label), paths: paths.to_vec() }
+}
+
+fn without_dot(path: &Str) -> Str {
+    Str::new(path.strip_prefix('.').unwrap_or(path))
+}
+
+/// Tells clients that migrate storage whether the stored version has changed.
+fn storage_version_hash(stored: &GroupVersion, kind: &str) -> Str {
+    let hash = Sha256::digest(format!("{}/{}/{kind}", stored.group, stored.version));
+    codec::base64::encode(&hash[..8]).into()
+}
+
+fn deprecation(crd: &Crd, version: &Version) -> Option<String> {
+    if !version.deprecated {
+        return None;
+    }
+    if let Some(warning) = &version.deprecation_warning {
+        return Some(warning.to_string());
+    }
+    let (group, kind) = (&crd.group, &crd.names.kind);
+    let mut text = format!("{group}/{} {kind} is deprecated", version.name);
+    let better = crd.versions.iter().filter(|other| other.served && !other.deprecated);
+    let better = better.map(|other| other.name.as_str());
+    let newest = better
+        .filter(|other| meta::compare_versions(other, &version.name).is_gt())
+        .max_by(|a, b| meta::compare_versions(a, b));
+    if let Some(newest) = newest {
+        text.push_str(&format!("; use {group}/{newest} {kind}"));
+    }
+    Some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_are_those_of_kube_apiserver() {
+        // Of apps/v1 Deployment, as discovery shows it everywhere.
+        assert_eq!(
+            storage_version_hash(&GroupVersion::new("apps", "v1"), "Deployment"),
+            "8aSe+NMegvE="
+        );
+    }
+
+    #[test]
+    fn a_deprecated_version_names_a_better_one() {
+        let version = |name: &str, deprecated| Version {
+            name: name.into(),
+            served: true,
+            deprecated,
+            ..Version::default()
+        };
+        let versions = vec![version("v1beta1", true), version("v1", false), version("v2", false)];
+        let mut crd = Crd { group: "g".into(), versions, ..Crd::default() };
+        crd.names.kind = "K".into();
+        let old = &crd.versions[0];
+        assert_eq!(
+            deprecation(&crd, old).as_deref(),
+            Some("g/v1beta1 K is deprecated; use g/v2 K")
+        );
+        assert_eq!(deprecation(&crd, &crd.versions[1]), None);
+    }
+}

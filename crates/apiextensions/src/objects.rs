@@ -1,0 +1,213 @@
+//! How custom resources behave: what a client may set, what must hold, what it is told.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use meta::{FieldErrors, FieldPath, GroupVersionKind, Str, Value, field::quote};
+use registry::{Column, ScalePaths, Strategy, WriteContext};
+
+use crate::shape::VersionShape;
+
+/// The strategy of one version of a custom resource.
+pub(crate) struct Objects {
+    pub(crate) gvk: GroupVersionKind,
+    pub(crate) shape: Arc<VersionShape>,
+    pub(crate) scale: Option<ScalePaths>,
+    pub(crate) columns: Vec<Column>,
+}
+
+impl Strategy for Objects {
+    fn default(&self, object: &mut Value) {
+        self.shape.default(object);
+    }
+
+    /// `/status` takes the status and nothing else, not even metadata.
+    fn prepare_for_subresource(
+        &self,
+        subresource: &str,
+        object: &mut Value,
+        old: &Value,
+        _cx: &WriteContext<'_>,
+    ) {
+        if subresource != "status" {
+            return;
+        }
+        let managed = object.remove_at(&["metadata", "managedFields"]);
+        let status = object.remove_at(&["status"]);
+        *object = old.clone();
+        set_or_remove(object, &["metadata", "managedFields"], managed);
+        set_or_remove(object, &["status"], status);
+    }
+
+    fn validate(&self, object: &Value, errors: &mut FieldErrors) {
+        if self.is_another_kind(object, errors) {
+            return;
+        }
+        if let Some(structural) = &self.shape.structural {
+            structural.validate(object, errors);
+        }
+        self.validate_scale(object, &["spec", "status"], errors);
+    }
+
+    fn validate_update(&self, object: &Value, old: &Value, errors: &mut FieldErrors) {
+        if self.is_another_kind(object, errors) {
+            return;
+        }
+        if let Some(structural) = &self.shape.structural {
+            structural.validate_update(object, old, errors);
+        }
+        self.validate_scale(object, &["spec", "status"], errors);
+    }
+
+    fn validate_subresource(
+        &self,
+        subresource: &str,
+        object: &Value,
+        old: &Value,
+        errors: &mut FieldErrors,
+    ) {
+        if subresource != "status" {
+            return self.validate_update(object, old, errors);
+        }
+        if let Some(structural) = &self.shape.structural {
+            structural.validate_status(object, old, errors);
+        }
+        self.validate_scale(object, &["status"], errors);
+    }
+
+    fn warnings(&self, object: &Value, old: Option<&Value>) -> Vec<String> {
+        let names = |object: &Value| -> BTreeSet<Str> {
+            let finalizers = object.items_at(&["metadata", "finalizers"]).iter();
+            finalizers.filter_map(Value::as_str).map(Str::new).collect()
+        };
+        let known = old.map(names).unwrap_or_default();
+        names(object).difference(&known).flat_map(|name| doubts_about(name)).collect()
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        self.columns.clone()
+    }
+}
+
+fn set_or_remove(object: &mut Value, path: &[&str], value: Option<Value>) {
+    match value {
+        Some(value) => object.set_at(path, value),
+        None => drop(object.remove_at(path)),
+    }
+}
+
+impl Objects {
+    /// An object that says it is something else is not looked at any further.
+    fn is_another_kind(&self, object: &Value, errors: &mut FieldErrors) -> bool {
+        let (kind, expected) = (object.str_at(&["kind"]), self.gvk.kind.as_str());
+        if kind == expected {
+            return false;
+        }
+        errors.invalid(FieldPath::new("kind"), kind, &format!("must be {expected}"));
+        true
+    }
+
+    fn validate_scale(&self, object: &Value, parts: &[&str], errors: &mut FieldErrors) {
+        let Some(scale) = &self.scale else { return };
+        let replicas = [("spec", &scale.spec_replicas), ("status", &scale.status_replicas)];
+        for (_, path) in replicas.iter().filter(|(part, _)| parts.contains(part)) {
+            check_replicas(object, path, errors);
+        }
+        if let Some(path) = &scale.label_selector
+            && let Some(value) = value_at(object, path)
+            && value.as_str().is_none()
+        {
+            let why = wrong_type(path, value, "string");
+            errors.invalid(FieldPath::new(dotted(path)), "", &why);
+        }
+    }
+}
+
+fn value_at<'a>(object: &'a Value, path: &[String]) -> Option<&'a Value> {
+    let steps: Vec<&str> = path.iter().map(String::as_str).collect();
+    object.at(&steps)
+}
+
+fn dotted(path: &[String]) -> String {
+    format!(".{}", path.join("."))
+}
+
+fn check_replicas(object: &Value, path: &[String], errors: &mut FieldErrors) {
+    let Some(value) = value_at(object, path) else { return };
+    let at = FieldPath::new(dotted(path));
+    match value.as_i64() {
+        None => errors.invalid(at, 0i64, &wrong_type(path, value, "int64")),
+        Some(count) if count < 0 => errors.invalid(at, count, "should be a non-negative integer"),
+        Some(count) if count > i64::from(i32::MAX) => {
+            let why = format!("should be less than or equal to {}", i32::MAX);
+            errors.invalid(at, count, &why);
+        }
+        Some(_) => {}
+    }
+}
+
+/// Go's words for a field of another type than expected.
+fn wrong_type(path: &[String], value: &Value, expected: &str) -> String {
+    let (shown, found) = match value {
+        Value::String(text) => (text.to_string(), "string"),
+        Value::Bool(flag) => (flag.to_string(), "bool"),
+        Value::Number(meta::Number::Int(int)) => (int.to_string(), "int64"),
+        Value::Number(meta::Number::Float(float)) => (float.to_string(), "float64"),
+        Value::Array(_) => (meta::json::to_string(value), "[]interface {}"),
+        Value::Object(_) => (meta::json::to_string(value), "map[string]interface {}"),
+        Value::Null => ("<nil>".to_owned(), "<nil>"),
+    };
+    format!("{} accessor error: {shown} is of the type {found}, expected {expected}", dotted(path))
+}
+
+/// What is unwise about the name of a finalizer.
+fn doubts_about(name: &str) -> Vec<String> {
+    let at = format!("metadata.finalizers: {}", quote(name));
+    let doubts = meta::names::is_qualified_name(name).into_iter();
+    let mut doubts: Vec<String> = doubts.map(|why| format!("{at}: {why}")).collect();
+    let known = ["orphan", "foregroundDeletion", "kubernetes"];
+    if !name.contains('/') && !known.contains(&name) {
+        let path = if name.contains('.') { " including a path (/)" } else { "" };
+        doubts.push(format!(
+            "{at}: prefer a domain-qualified finalizer name{path} to avoid accidental conflicts with \
+             other finalizer writers"
+        ));
+    }
+    doubts
+}
+
+#[cfg(test)]
+mod tests {
+    use meta::value;
+
+    use super::*;
+
+    #[test]
+    fn finalizers_without_a_domain_and_path_are_doubted() {
+        let cases = [("example.com/x", 0), ("orphan", 0), ("x", 1), ("example.com", 1), ("a b", 2)];
+        for (name, doubts) in cases {
+            assert_eq!(doubts_about(name).len(), doubts, "{name}");
+        }
+    }
+
+    #[test]
+    fn replicas_are_whole_numbers_that_fit() {
+        let path = ["spec".to_owned(), "n".to_owned()];
+        let cases = [
+            (value!({"spec": {"n": 1i64}}), ""),
+            (value!({"spec": {}}), ""),
+            (
+                value!({"spec": {"n": (-1i64)}}),
+                ".spec.n: Invalid value: -1: should be a non-negative integer",
+            ),
+            (
+                value!({"spec": {"n": "x"}}),
+                ".spec.n: Invalid value: 0: .spec.n accessor error: x is of the type string, expected int64",
+            ),
+        ];
+        for (object, expected) in cases {
+            let mut errors = FieldErrors::default();
+            check_replicas(&object, &path, &mut errors);
+            assert_eq!(errors.to_string(), expected);
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! The shape of a version's objects: what its schema drops, fills in and demands; and how objects
+//! get from one version to another where only the version's name differs.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use codec::json::DecodeOptions;
+use meta::{Str, Value};
+use registry::{Conversion, Shape, StorageCodec};
+use schema::structural::Structural;
+
+use crate::crd::{Crd, Version};
+
+/// One version of a definition, as far as the shape of its objects goes.
+pub(crate) struct VersionShape {
+    /// `group/version`
+    pub(crate) api_version: Str,
+    /// None: any object will do, and nothing is dropped.
+    pub(crate) structural: Option<Structural>,
+}
+
+impl VersionShape {
+    /// Err: the schema can't be read, which validation of the definition should have noticed.
+    pub(crate) fn new(crd: &Crd, version: &Version) -> Result<Self, String> {
+        let api_version = format!("{}/{}", crd.group, version.name).into();
+        let structural = if crd.preserve_unknown || version.schema.is_null() {
+            None
+        } else {
+            Some(Structural::new(&version.schema)?)
+        };
+        Ok(Self { api_version, structural })
+    }
+
+    pub(crate) fn default(&self, object: &mut Value) {
+        if let Some(structural) = &self.structural {
+            structural.default(object);
+        }
+    }
+
+    /// Drops what the schema doesn't know. From storage, what can't be read is dropped too.
+    fn fit(
+        &self,
+        object: &mut Value,
+        from_storage: bool,
+        mut unknown: Option<&mut Vec<String>>,
+    ) -> Result<(), String> {
+        let Some(structural) = &self.structural else { return Ok(()) };
+        structural.prune(object, unknown.as_deref_mut());
+        structural.drop_nulls(object);
+        let coerced = structural.coerce_embedded(object, from_storage, unknown);
+        coerced.map_err(|errors| errors.to_string())
+    }
+
+    /// An object of another version in this one: nothing changes but the version.
+    fn adopt(&self, object: &mut Value) {
+        object.set_at(&["apiVersion"], self.api_version.clone());
+        // What could not be read was dropped when it came in.
+        let _ = self.fit(object, true, None);
+        self.default(object);
+    }
+}
+
+impl Shape for VersionShape {
+    fn shape(&self, object: &mut Value, unknown: Option<&mut Vec<String>>) -> Result<(), String> {
+        self.fit(object, false, unknown)
+    }
+}
+
+/// How objects are read from the store: they may have been written under an older definition, or in
+/// another version.
+pub(crate) struct Stored {
+    /// All versions that there are; the stored one among them.
+    pub(crate) versions: Vec<Arc<VersionShape>>,
+    pub(crate) stored: Arc<VersionShape>,
+}
+
+impl Stored {
+    fn revive(&self, object: &mut Value) {
+        let written_as = object.str_at(&["apiVersion"]);
+        if written_as == self.stored.api_version {
+            let _ = self.stored.fit(object, true, None);
+            self.stored.default(object);
+        } else {
+            let version = self.versions.iter().find(|known| known.api_version == written_as);
+            if let Some(version) = version {
+                let _ = version.fit(object, true, None);
+            }
+            self.stored.adopt(object);
+        }
+        // Objects of very old definitions have none.
+        if object.i64_at(&["metadata", "generation"]).unwrap_or_default() == 0 {
+            object.set_at(&["metadata", "generation"], 1i64);
+        }
+    }
+}
+
+impl StorageCodec for Stored {
+    fn encode(&self, _object: &Value, json: &Bytes) -> Result<Bytes, String> {
+        Ok(json.clone())
+    }
+
+    fn decode(&self, stored: &Bytes) -> Result<Bytes, String> {
+        let decoded = codec::json::decode_any(stored, DecodeOptions { strict: false });
+        let mut object = decoded.map_err(|error| error.to_string())?.value;
+        self.revive(&mut object);
+        let mut out = Vec::with_capacity(stored.len());
+        meta::json::write_value(&mut out, &object);
+        Ok(out.into())
+    }
+}
+
+/// Conversion strategy `None`: between versions only the version changes.
+pub(crate) struct SameFields {
+    pub(crate) served: Arc<VersionShape>,
+    pub(crate) stored: Arc<VersionShape>,
+}
+
+impl Conversion for SameFields {
+    fn to_stored(&self, mut object: Value) -> Value {
+        self.stored.adopt(&mut object);
+        object
+    }
+
+    fn to_served(&self, mut object: Value) -> Value {
+        self.served.adopt(&mut object);
+        object
+    }
+}

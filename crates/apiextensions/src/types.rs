@@ -1,0 +1,160 @@
+//! The types of a custom resource in the arena that the engine knows: one that bodies are read as,
+//! which knows the metadata only, and for each version one that server-side apply goes by.
+
+use std::collections::HashMap;
+
+use meta::{Str, Value};
+use schema::{Field, Kind, ListKind, Node, Schema, Type, TypeId};
+
+/// The types of one definition.
+pub(crate) struct Types {
+    pub(crate) schema: Schema,
+    /// What bodies are read as, and stored objects too.
+    pub(crate) envelope: TypeId,
+    object_meta: TypeId,
+}
+
+const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+
+impl Types {
+    /// `builtin` has the types that every group shares. None: it hasn't.
+    pub(crate) fn new(builtin: &Schema) -> Option<Self> {
+        let mut schema = Schema::default();
+        let object_meta = builtin.by_name(OBJECT_META)?;
+        let object_meta = copy(builtin, object_meta, &mut schema, &mut HashMap::new());
+        let mut envelope = Type::default();
+        envelope.fields = type_meta(object_meta);
+        envelope.preserve_unknown = true;
+        let envelope = schema.add(envelope);
+        Some(Self { schema, envelope, object_meta })
+    }
+
+    /// The type that server-side apply goes by. Without a schema every field is its own.
+    pub(crate) fn add_version(&mut self, openapi: &Value, preserve_unknown: bool) -> TypeId {
+        if preserve_unknown || openapi.is_null() {
+            return self.envelope;
+        }
+        let mut ty = self.object(openapi, false);
+        ty.fields
+            .retain(|field| !matches!(field.name.as_str(), "apiVersion" | "kind" | "metadata"));
+        ty.fields.extend(type_meta(self.object_meta));
+        self.schema.add(ty)
+    }
+
+    /// `open`: something above has said that unknown fields are kept.
+    fn object(&mut self, openapi: &Value, open: bool) -> Type {
+        let open = open || openapi.bool_at(&["x-kubernetes-preserve-unknown-fields"]);
+        let mut ty = Type::default();
+        ty.preserve_unknown = open;
+        if let Some(properties) = openapi.at(&["properties"]).and_then(Value::as_object) {
+            for (name, property) in properties.iter() {
+                let node = self.node(property, open);
+                ty.fields.push(Field { name: name.clone(), node, ..Field::default() });
+            }
+        }
+        if openapi.bool_at(&["x-kubernetes-embedded-resource"]) {
+            ty.fields
+                .retain(|field| !matches!(field.name.as_str(), "apiVersion" | "kind" | "metadata"));
+            ty.fields.extend(type_meta(self.object_meta));
+        }
+        ty
+    }
+
+    fn node(&mut self, openapi: &Value, open: bool) -> Node {
+        let open = open || openapi.bool_at(&["x-kubernetes-preserve-unknown-fields"]);
+        let kind = match openapi.str_at(&["type"]) {
+            "object" => self.object_kind(openapi, open),
+            "array" => {
+                let item = match openapi.get("items") {
+                    Some(items) => self.node(items, open),
+                    None => Node::default(),
+                };
+                Kind::List(Box::new(item), list_kind(openapi))
+            }
+            "integer" => Kind::Int64,
+            "number" => Kind::Double,
+            "boolean" => Kind::Bool,
+            "string" => Kind::String,
+            _ if openapi.bool_at(&["x-kubernetes-int-or-string"]) => Kind::IntOrString,
+            _ => Kind::Any,
+        };
+        let format = openapi.str_at(&["format"]);
+        Node {
+            kind,
+            atomic: openapi.str_at(&["x-kubernetes-map-type"]) == "atomic",
+            // Text in a format may be given as something else, and is any scalar.
+            format: (!matches!(format, "" | "byte")).then(|| Str::new(format)),
+            // Keys of list items may be defaults.
+            default: openapi.get("default").cloned(),
+            ..Node::default()
+        }
+    }
+
+    fn object_kind(&mut self, openapi: &Value, open: bool) -> Kind {
+        let has_properties = openapi
+            .at(&["properties"])
+            .and_then(Value::as_object)
+            .is_some_and(|properties| !properties.is_empty());
+        if has_properties || openapi.bool_at(&["x-kubernetes-embedded-resource"]) {
+            let ty = self.object(openapi, open);
+            return Kind::Object(self.schema.add(ty));
+        }
+        match openapi.get("additionalProperties") {
+            Some(item @ Value::Object(_)) => Kind::Map(Box::new(self.node(item, open))),
+            Some(Value::Bool(false)) => Kind::Object(self.schema.add(Type::default())),
+            _ => Kind::AnyObject,
+        }
+    }
+}
+
+fn list_kind(openapi: &Value) -> ListKind {
+    match openapi.str_at(&["x-kubernetes-list-type"]) {
+        "set" => ListKind::Set,
+        "map" => {
+            let keys = openapi.items_at(&["x-kubernetes-list-map-keys"]).iter();
+            ListKind::Map(keys.filter_map(Value::as_str).map(Str::new).collect())
+        }
+        "atomic" => ListKind::Atomic,
+        _ => ListKind::Undeclared,
+    }
+}
+
+/// The fields that every object has.
+fn type_meta(object_meta: TypeId) -> Vec<Field> {
+    let field = |name, kind: Kind| Field {
+        name: Str::new_static(name),
+        node: kind.into(),
+        ..Field::default()
+    };
+    vec![
+        field("apiVersion", Kind::String),
+        field("kind", Kind::String),
+        field("metadata", Kind::Object(object_meta)),
+    ]
+}
+
+/// Takes a type over into another arena, with the types that it refers to.
+fn copy(from: &Schema, id: TypeId, to: &mut Schema, known: &mut HashMap<TypeId, TypeId>) -> TypeId {
+    if let Some(known) = known.get(&id) {
+        return *known;
+    }
+    let place = to.add(Type::default());
+    known.insert(id, place);
+    let mut ty = from.get(id).clone();
+    for field in &mut ty.fields {
+        copy_kind(from, &mut field.node.kind, to, known);
+    }
+    to.set(place, ty);
+    place
+}
+
+fn copy_kind(from: &Schema, kind: &mut Kind, to: &mut Schema, known: &mut HashMap<TypeId, TypeId>) {
+    match kind {
+        Kind::Object(id)
+        | Kind::SchemaOrBool(id)
+        | Kind::SchemaOrArray(id)
+        | Kind::SchemaOrStringArray(id) => *id = copy(from, *id, to, known),
+        Kind::List(item, _) | Kind::Map(item) => copy_kind(from, &mut item.kind, to, known),
+        _ => {}
+    }
+}

@@ -1,0 +1,115 @@
+//! Discovery, OpenAPI and APIServices follow what is served.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+    time::{Instant, SystemTime},
+};
+
+use aggregator::{Aggregator, Documents, OpenApi, Served};
+use endpoints::Resources;
+use meta::{GroupVersion, Str};
+use registry::Kind;
+use schema::{ResourceFacts, Schema};
+use tokio::sync::{Notify, mpsc};
+
+/// Makes the documents anew when something else is served.
+pub(crate) struct Publisher {
+    aggregator: Arc<Aggregator>,
+    schema: Arc<Schema>,
+    built_in: Vec<Served>,
+    /// Where custom kinds come and go.
+    extensions: Arc<Resources>,
+    /// `host:port`, once it is known.
+    address: OnceLock<String>,
+    due: Notify,
+    /// Told of every new cache of custom resources.
+    started: mpsc::UnboundedSender<Arc<Kind>>,
+}
+
+impl Publisher {
+    pub(crate) fn new(
+        aggregator: Arc<Aggregator>,
+        schema: Arc<Schema>,
+        built_in: Vec<Served>,
+        extensions: Arc<Resources>,
+    ) -> (Arc<Self>, mpsc::UnboundedReceiver<Arc<Kind>>) {
+        // One message per definition and change of it: no faster than they are written.
+        let (started, starts) = mpsc::unbounded_channel();
+        let (address, due) = (OnceLock::new(), Notify::new());
+        let publisher = Self { aggregator, schema, built_in, extensions, address, due, started };
+        (Arc::new(publisher), starts)
+    }
+
+    /// Publishes for the first time.
+    pub(crate) fn open(&self, address: String) {
+        let _ = self.address.set(address);
+        self.publish();
+    }
+
+    /// Every group-version that is served.
+    pub(crate) fn served(&self) -> Vec<Served> {
+        let mut served = self.built_in.clone();
+        served.extend(custom(&self.extensions));
+        served
+    }
+
+    fn publish(&self) {
+        let Some(address) = self.address.get() else { return };
+        let served = self.served();
+        let documents = Documents::new(&served, &self.schema, address);
+        let previous = self.aggregator.openapi_documents();
+        let now = SystemTime::now();
+        let openapi = OpenApi::new(&served, self.schema.clone(), now, previous.as_deref());
+        self.aggregator.publish(documents, openapi);
+    }
+
+    /// Works until the server stops. Changes that come in a burst are published together.
+    pub(crate) async fn run(self: Arc<Self>) {
+        loop {
+            self.due.notified().await;
+            let start = Instant::now();
+            let publisher = self.clone();
+            if tokio::task::spawn_blocking(move || publisher.publish()).await.is_err() {
+                tracing::error!("publishing what is served has failed");
+            }
+            // No more than a third of one core, however many definitions come.
+            tokio::time::sleep(start.elapsed() * 2).await;
+        }
+    }
+}
+
+impl apiextensions::Listener for Publisher {
+    fn changed(&self) {
+        self.due.notify_one();
+    }
+
+    fn started(&self, stored: &Arc<Kind>) {
+        // Nobody follows once the server stops.
+        let _ = self.started.send(stored.clone());
+    }
+}
+
+/// The group-versions of custom resources. What goes away is told of with fewer verbs.
+fn custom(extensions: &Resources) -> Vec<Served> {
+    let mut by_version: BTreeMap<GroupVersion, Vec<Arc<ResourceFacts>>> = BTreeMap::new();
+    for kind in extensions.kinds().iter() {
+        let Some(custom) = &kind.custom else { continue };
+        let mut facts = kind.facts.clone();
+        if custom.terminating {
+            facts.verbs.retain(|verb| !["patch", "create", "update"].contains(&verb.as_str()));
+        }
+        by_version.entry(kind.group_version()).or_default().push(Arc::new(facts));
+    }
+    let served = by_version.into_iter().map(|(group_version, mut resources)| {
+        resources.sort_by(|a: &Arc<ResourceFacts>, b| Str::cmp(&a.plural, &b.plural));
+        Served {
+            group_version,
+            group_priority: 1000,
+            version_priority: 100,
+            resources,
+            built_in: false,
+        }
+    });
+    served.collect()
+}
