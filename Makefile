@@ -9,7 +9,7 @@ MAKEFLAGS += --no-print-directory
 STEPS := fmt layers clippy doc deny tools suite
 
 # The rooms that do no I/O and know no async: value in, value out.
-PURE := meta schema codec patch
+PURE := meta cel schema codec patch
 
 .PHONY: help
 help: ## this list

@@ -1,0 +1,223 @@
+//! What a call costs when it runs, by its function and overload and the sizes of what it got.
+
+use crate::cost::{LIST, REGEX, STRUCT, TRAVERSAL};
+use crate::kinds::Kubernetes;
+use crate::value::{Eval, Val};
+
+/// How a call's cost is counted; chosen when the call is planned.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum CallCost {
+    One,
+    /// Walking through the first argument this many times (tenths of a character).
+    Walk(u8),
+    /// As `Walk(1)`, by cel-go itself: the size of an optional is that of its value.
+    WalkStandard,
+    /// Walking through the result twice.
+    WalkResult,
+    /// Comparing element by element until the shorter ends.
+    Shorter,
+    Equal,
+    SizeOfSecond,
+    Sum,
+    Matches,
+    Contains,
+    /// Everything in the first argument.
+    Deep,
+    ContainsIp {
+        text: bool,
+    },
+    ContainsCidr {
+        text: bool,
+    },
+    Validate,
+    Selector,
+    Authorize,
+    Sets(u8),
+    ListOfResult,
+    Flatten,
+    /// Comparing the elements of this argument with each other.
+    SelfCompare(u8),
+}
+
+/// The overload is empty if it is only known at run time.
+pub(crate) fn call_cost_of(function: &str, overload: &str) -> CallCost {
+    match overload {
+        "list_sets_contains_list" | "list_sets_intersects_list" => return CallCost::Sets(1),
+        "list_sets_equivalent_list" => return CallCost::Sets(2),
+        "list_slice" | "lists_range" | "list_reverse" => return CallCost::ListOfResult,
+        "list_flatten" | "list_flatten_int" => return CallCost::Flatten,
+        "list_distinct" => return CallCost::SelfCompare(0),
+        _ if overload.starts_with("list_") && overload.ends_with("_sort") => {
+            return CallCost::SelfCompare(0);
+        }
+        _ if overload.ends_with("_sortByAssociatedKeys") => return CallCost::SelfCompare(1),
+        _ => {}
+    }
+    match function {
+        "check" => return CallCost::Authorize,
+        "fieldSelector" | "labelSelector" => return CallCost::Selector,
+        "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" => return CallCost::Deep,
+        "url"
+        | "lowerAscii"
+        | "upperAscii"
+        | "substring"
+        | "trim"
+        | "jsonpatch.escapeKey"
+        | "cidr"
+        | "isIP"
+        | "isCIDR"
+        | "quantity"
+        | "isQuantity"
+        | "semver"
+        | "isSemver" => {
+            return CallCost::Walk(1);
+        }
+        "ip" if overload != "cidr_ip" => return CallCost::Walk(1),
+        "replace" | "split" | "ip.isCanonical" => return CallCost::Walk(2),
+        "join" => return CallCost::WalkResult,
+        "find" | "findAll" => return CallCost::Matches,
+        "containsIP" => {
+            return CallCost::ContainsIp { text: overload == "cidr_contains_ip_string" };
+        }
+        "containsCIDR" => {
+            return CallCost::ContainsCidr { text: overload == "cidr_contains_cidr_string" };
+        }
+        "validate" => return CallCost::Validate,
+        "_==_" => return CallCost::Equal,
+        _ => {}
+    }
+    match overload {
+        "starts_with_string" | "ends_with_string" | "string_to_bytes" | "bytes_to_string"
+        | "strings_quote" | "string_format" => CallCost::WalkStandard,
+        "in_list" => CallCost::SizeOfSecond,
+        "less_string"
+        | "greater_string"
+        | "less_equals_string"
+        | "greater_equals_string"
+        | "less_bytes"
+        | "greater_bytes"
+        | "less_equals_bytes"
+        | "greater_equals_bytes"
+        | "not_equals" => CallCost::Shorter,
+        "add_string" | "add_bytes" => CallCost::Sum,
+        "matches_string" => CallCost::Matches,
+        "contains_string" => CallCost::Contains,
+        _ => CallCost::One,
+    }
+}
+
+impl CallCost {
+    /// What the call cost; arguments and result may be errors.
+    pub(crate) fn of(self, args: &[Eval<'_>], result: &Eval<'_>) -> u64 {
+        let first = args.first();
+        let size = |at: usize| args.get(at).map_or(1, size_of);
+        match self {
+            Self::One => 1,
+            // The factor comes in two steps, as floats are not associative.
+            Self::Walk(times) => (size(0) as f64 * f64::from(times) * TRAVERSAL).ceil() as u64,
+            Self::WalkStandard => {
+                (first.map_or(1, optional_size_of) as f64 * TRAVERSAL).ceil() as u64
+            }
+            Self::WalkResult => (size_of(result) as f64 * 2.0 * TRAVERSAL).ceil() as u64,
+            Self::Equal if matches!(first, Some(Ok(Val::Kubernetes(_)))) => 1,
+            Self::Equal | Self::Shorter => {
+                let shorter = optional_size_of(&args[0]).min(optional_size_of(&args[1]));
+                (shorter as f64 * TRAVERSAL).ceil() as u64
+            }
+            Self::SizeOfSecond => args.get(1).map_or(1, optional_size_of),
+            Self::Sum => {
+                let sum = optional_size_of(&args[0]) + optional_size_of(&args[1]);
+                (sum as f64 * TRAVERSAL).ceil() as u64
+            }
+            Self::Matches => {
+                let text = ((1.0 + size(0) as f64) * TRAVERSAL).ceil() as u64;
+                let pattern = (size(1) as f64 * REGEX).ceil() as u64;
+                text.saturating_mul(pattern)
+            }
+            Self::Contains => {
+                let text = (size(0) as f64 * TRAVERSAL).ceil() as u64;
+                let part = (size(1) as f64 * TRAVERSAL).ceil() as u64;
+                text.saturating_mul(part)
+            }
+            Self::Deep => first.map_or(0, |first| first.as_ref().map_or(1, deep)),
+            Self::ContainsIp { text } => {
+                let compare = ((size(0) + size(0)) as f64 * TRAVERSAL).ceil() as u64;
+                compare + if text { (size(1) as f64 * TRAVERSAL).ceil() as u64 } else { 0 }
+            }
+            Self::ContainsCidr { text } => {
+                let compare = ((size(0) + size(0)) as f64 * TRAVERSAL).ceil() as u64;
+                let mask = (size(0) as f64 * TRAVERSAL).ceil() as u64 + 1;
+                compare + mask + if text { (size(1) as f64 * TRAVERSAL).ceil() as u64 } else { 0 }
+            }
+            Self::Validate => match first {
+                Some(Ok(Val::Kubernetes(value))) => match &**value {
+                    Kubernetes::Format(format) => {
+                        let text = ((1.0 + size(1) as f64) * TRAVERSAL).ceil() as u64;
+                        text * (format.regex_size as f64 * REGEX).ceil() as u64
+                    }
+                    _ => 1,
+                },
+                _ => 1,
+            },
+            Self::Selector => {
+                let size = size(1) as f64;
+                let parse = (size * TRAVERSAL).ceil() as u64;
+                let requirements = (size * 0.5).ceil();
+                LIST + parse + (requirements * (LIST + STRUCT) as f64).ceil() as u64
+            }
+            Self::Authorize => 350_000,
+            Self::Sets(factor) => 1 + size(0).saturating_mul(size(1)) * u64::from(factor),
+            Self::ListOfResult => size_of(result) + 1 + LIST,
+            Self::Flatten => {
+                let depth = match args.get(1) {
+                    Some(Ok(Val::Int(depth))) => *depth as f64,
+                    _ => 1.0,
+                };
+                (size(0) as f64 * depth) as u64 + 1 + LIST
+            }
+            Self::SelfCompare(at) => {
+                let Some(Ok(Val::List(list))) = args.get(usize::from(at)) else { return 1 };
+                let text = matches!(list.get(0), Some(Ok(Val::String(_) | Val::Bytes(_))));
+                let factor = if text { 2.0 + TRAVERSAL } else { 2.0 };
+                let size = list.len() as u64;
+                (size.saturating_mul(size) as f64 * factor) as u64 + 1 + LIST
+            }
+        }
+    }
+}
+
+fn size_of(value: &Eval<'_>) -> u64 {
+    value.as_ref().ok().and_then(Val::size).unwrap_or(1)
+}
+
+fn optional_size_of(value: &Eval<'_>) -> u64 {
+    match value {
+        Ok(value) => value_size(value),
+        Err(_) => 1,
+    }
+}
+
+fn value_size(value: &Val<'_>) -> u64 {
+    match value {
+        Val::Optional(Some(inner)) => value_size(inner),
+        value => value.size().unwrap_or(1),
+    }
+}
+
+/// Every element of every element.
+fn deep(value: &Val<'_>) -> u64 {
+    match value {
+        Val::String(text) => (text.as_str().len() as f64 * TRAVERSAL) as u64,
+        Val::Bytes(bytes) => (bytes.len() as f64 * TRAVERSAL) as u64,
+        Val::List(list) => list.iter().map(|item| item.as_ref().map_or(1, deep)).sum(),
+        Val::Map(map) => map
+            .keys()
+            .iter()
+            .map(|key| {
+                let value = map.find(key);
+                deep(key) + value.ok().flatten().as_ref().map_or(1, deep)
+            })
+            .sum(),
+        _ => 1,
+    }
+}

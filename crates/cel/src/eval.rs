@@ -1,0 +1,743 @@
+//! Running an expression: a walk over the planned tree, with an account of what it costs.
+//!
+//! Costs are charged where cel-go charges them: one for a name, one for each step to a field or an
+//! element, calls by `cost::actual`, and nothing for what was folded into a constant.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use meta::{Str, Value};
+
+use crate::cost::actual::CallCost;
+use crate::cost::{self, CostEstimate};
+use crate::decl::{Decl, DeclKind};
+use crate::functions::{Function, Overload};
+use crate::ops;
+use crate::regex::Regex;
+use crate::text::show;
+use crate::types::Type;
+use crate::value::{Eval, Fault, Key, List, Map, NO_SUCH_OVERLOAD, Text, Val, fail, find_in_tree};
+
+/// A compiled expression. It holds no data and can be shared.
+#[derive(Debug)]
+pub struct Program {
+    pub(crate) root: Node,
+    pub(crate) locals: usize,
+    pub(crate) output: Type,
+    pub(crate) cost: CostEstimate,
+    pub(crate) uses: Vec<Str>,
+}
+
+/// The value of a variable, in the order of [`Env`](crate::Env)'s declarations.
+#[derive(Clone, Debug)]
+pub enum Bound<'a> {
+    /// Data and its declaration.
+    Data(&'a Value, &'a Decl),
+    /// For a variable declared as an optional of data.
+    Optional(Option<(&'a Value, &'a Decl)>),
+    Val(Val<'a>),
+    /// Not known; an expression that asks for it fails.
+    Missing,
+}
+
+/// What came out of an evaluation, and what it cost.
+#[derive(Debug)]
+pub struct Outcome<'a> {
+    pub result: Eval<'a>,
+    pub cost: u64,
+}
+
+impl Program {
+    pub fn output_type(&self) -> &Type {
+        &self.output
+    }
+
+    /// What the expression can cost, by the declared sizes.
+    pub fn estimate(&self) -> CostEstimate {
+        self.cost
+    }
+
+    /// Does the expression mention this variable?
+    pub fn uses(&self, variable: &str) -> bool {
+        self.uses.iter().any(|used| used == variable)
+    }
+
+    /// Runs the expression. It is cancelled when it costs more than `limit`.
+    pub fn evaluate<'a>(&'a self, variables: &'a [Bound<'a>], limit: u64) -> Outcome<'a> {
+        let locals = vec![Local::Set(Ok(Val::Null)); self.locals];
+        let mut cx = Cx { variables, locals, cost: 0, limit };
+        let result = cx.eval(&self.root);
+        Outcome { result, cost: cx.cost }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) enum Node {
+    Const(Val<'static>),
+    Attribute(Attribute),
+    /// `has(...)`
+    Test(Attribute),
+    And(Box<[Node; 2]>),
+    Or(Box<[Node; 2]>),
+    Not(Box<Node>),
+    NotStrictlyFalse(Box<Node>),
+    Operator {
+        operator: Operator,
+        sides: Box<[Node; 2]>,
+        cost: CallCost,
+    },
+    /// Membership in a constant list of plain values.
+    InConstant(Box<[Node; 2]>),
+    OptionalOr {
+        or: Box<[Node; 2]>,
+        unwrap: bool,
+    },
+    Call(Box<Call>),
+    List {
+        items: Vec<Node>,
+        optional: Vec<bool>,
+    },
+    Map(Vec<MapEntry>),
+    Fold(Box<FoldNode>),
+    /// `accu + [item]`
+    Append {
+        slot: usize,
+        item: Box<Node>,
+    },
+    /// `cel.@mapInsert(accu, key, value)` or `(accu, map)`
+    Insert {
+        slot: usize,
+        args: Vec<Node>,
+        cost: CallCost,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operator {
+    Equal,
+    NotEqual,
+    Less,
+    LessEqual,
+    Greater,
+    GreaterEqual,
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    Modulo,
+    In,
+}
+
+/// Something to start from, and steps from there.
+#[derive(Debug)]
+pub(crate) struct Attribute {
+    pub(crate) base: Base,
+    pub(crate) qualifiers: Vec<Arc<Qualifier>>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Base {
+    Variable(usize, Str),
+    Local(usize),
+    Node(Box<Node>),
+    Conditional(Box<(Node, Attribute, Attribute)>),
+}
+
+#[derive(Debug)]
+pub(crate) struct Qualifier {
+    pub(crate) kind: QualifierKind,
+    /// `.?field`, `[?index]`
+    pub(crate) optional: bool,
+}
+
+#[derive(Debug)]
+pub(crate) enum QualifierKind {
+    /// A name as written, and the property it stands for.
+    Field((Str, Option<Str>)),
+    Test((Str, Option<Str>)),
+    Const(Val<'static>),
+    Attribute(Attribute),
+    Node(Node),
+}
+
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) function: &'static Function,
+    /// None if several are possible.
+    pub(crate) overload: Option<&'static Overload>,
+    pub(crate) args: Vec<Node>,
+    pub(crate) cost: CallCost,
+    pub(crate) regex: Option<Arc<Regex>>,
+    /// Do the values have to be looked at before the call?
+    pub(crate) guard: bool,
+    /// Are all arguments evaluated even if one fails? Then the call is charged for as well.
+    pub(crate) all: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct MapEntry {
+    pub(crate) key: Node,
+    pub(crate) value: Node,
+    pub(crate) optional: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct FoldNode {
+    pub(crate) range: Node,
+    pub(crate) init: Node,
+    pub(crate) condition: Node,
+    pub(crate) step: Node,
+    pub(crate) result: Node,
+    /// Of the accumulator; the variables are in the next two.
+    pub(crate) slot: usize,
+    pub(crate) two: bool,
+}
+
+impl Attribute {
+    /// Adds a step; a conditional takes it on both sides.
+    pub(crate) fn qualify(&mut self, qualifier: &Arc<Qualifier>) {
+        match &mut self.base {
+            Base::Conditional(sides) => {
+                sides.1.qualify(qualifier);
+                sides.2.qualify(qualifier);
+            }
+            _ => self.qualifiers.push(qualifier.clone()),
+        }
+    }
+}
+
+/// A local variable. An accumulator's initial value is evaluated when it is first asked for.
+#[derive(Clone)]
+enum Local<'a> {
+    Set(Eval<'a>),
+    Lazy(&'a Node),
+}
+
+struct Cx<'a> {
+    variables: &'a [Bound<'a>],
+    locals: Vec<Local<'a>>,
+    cost: u64,
+    limit: u64,
+}
+
+impl<'a> Cx<'a> {
+    fn charge(&mut self, cost: u64) -> Result<(), Fault> {
+        self.cost = self.cost.saturating_add(cost);
+        if self.cost > self.limit { Err(Fault::CostLimit) } else { Ok(()) }
+    }
+
+    fn eval(&mut self, node: &'a Node) -> Eval<'a> {
+        match node {
+            Node::Const(value) => Ok(borrow(value)),
+            Node::Attribute(attribute) => {
+                let value = limited(self.resolve(attribute))?;
+                if !matches!(attribute.base, Base::Conditional(_)) {
+                    self.charge(cost::IDENT)?;
+                }
+                value
+            }
+            Node::Test(attribute) => match self.resolve(attribute)? {
+                Val::Optional(value) => Ok(Val::Bool(value.is_some())),
+                value => Ok(value),
+            },
+            Node::And(terms) => self.logic(terms, false),
+            Node::Or(terms) => self.logic(terms, true),
+            Node::Not(operand) => {
+                let value = limited(self.eval(operand))?;
+                self.charge(1)?;
+                match value? {
+                    Val::Bool(value) => Ok(Val::Bool(!value)),
+                    _ => Err(NO_SUCH_OVERLOAD),
+                }
+            }
+            Node::NotStrictlyFalse(operand) => {
+                let value = limited(self.eval(operand))?;
+                self.charge(1)?;
+                Ok(Val::Bool(!matches!(value, Ok(Val::Bool(false)))))
+            }
+            Node::Operator { operator, sides, cost } => self.operator(*operator, sides, *cost),
+            Node::InConstant(sides) => {
+                let value = self.eval(&sides[0])?;
+                let Node::Const(list) = &sides[1] else { unreachable!("planned as a constant") };
+                Ok(Val::Bool(ops::contains(&value, list)?))
+            }
+            Node::OptionalOr { or, unwrap } => match self.eval(&or[0])? {
+                Val::Optional(Some(value)) if *unwrap => Ok((*value).clone()),
+                Val::Optional(None) => self.eval(&or[1]),
+                other => Ok(other),
+            },
+            Node::Call(call) => self.call(call),
+            Node::List { items, optional } => self.list(items, optional),
+            Node::Map(entries) => self.map(entries),
+            Node::Fold(fold) => self.fold(fold),
+            Node::Append { slot, item } => self.append(*slot, item),
+            Node::Insert { slot, args, cost } => self.insert(*slot, args, *cost),
+        }
+    }
+
+    /// `||` (decided by true) and `&&` (decided by false): the side that decides makes up for an
+    /// error on the other.
+    fn logic(&mut self, terms: &'a [Node; 2], decides: bool) -> Eval<'a> {
+        let mut fault = None;
+        for term in terms {
+            match limited(self.eval(term))? {
+                Ok(Val::Bool(value)) if value == decides => return Ok(Val::Bool(decides)),
+                Ok(Val::Bool(_)) => {}
+                Ok(_) => fault = fault.or(Some(NO_SUCH_OVERLOAD)),
+                Err(error) => fault = fault.or(Some(error)),
+            }
+        }
+        fault.map_or(Ok(Val::Bool(!decides)), Err)
+    }
+
+    fn operator(&mut self, operator: Operator, sides: &'a [Node; 2], cost: CallCost) -> Eval<'a> {
+        let left = limited(self.eval(&sides[0]))?;
+        let right = limited(self.eval(&sides[1]))?;
+        let cost = match (cost, &left, &right) {
+            (CallCost::One, ..) => 1,
+            // The usual case without a detour.
+            (
+                CallCost::Equal | CallCost::Shorter,
+                Ok(Val::Int(_) | Val::Bool(_) | Val::Double(_)),
+                _,
+            ) if right.as_ref().map_or(true, |right| !empty(right)) => 1,
+            (cost, ..) => cost.of(&[left.clone(), right.clone()], &Ok(Val::Null)),
+        };
+        let result = match (left, right) {
+            (Ok(left), Ok(right)) => apply(operator, left, right),
+            (Err(fault), _) | (_, Err(fault)) => Err(fault),
+        };
+        self.charge(cost)?;
+        result
+    }
+
+    fn call(&mut self, call: &'a Call) -> Eval<'a> {
+        let mut args: Vec<Eval<'a>> = Vec::with_capacity(call.args.len());
+        let mut fault = None;
+        for node in &call.args {
+            let value = limited(self.eval(node))?;
+            if let Err(error) = &value {
+                fault = fault.or(Some(error.clone()));
+            }
+            args.push(value);
+            if fault.is_some() && !call.all {
+                break;
+            }
+        }
+        if let Some(fault) = fault {
+            if args.len() == call.args.len() {
+                let cost = call.cost.of(&args, &Err(fault.clone()));
+                self.charge(cost)?;
+            }
+            return Err(fault);
+        }
+        if call.cost == CallCost::One {
+            let values: Vec<Val<'a>> = args.into_iter().flatten().collect();
+            let result = call.apply(&values);
+            self.charge(1)?;
+            return result;
+        }
+        let values: Vec<Val<'a>> = args.iter().flatten().cloned().collect();
+        let result = call.apply(&values);
+        self.charge(call.cost.of(&args, &result))?;
+        result
+    }
+
+    fn list(&mut self, items: &'a [Node], optional: &'a [bool]) -> Eval<'a> {
+        let mut values = Vec::with_capacity(items.len());
+        let mut fault = None;
+        for (item, optional) in items.iter().zip(optional) {
+            match (limited(self.eval(item))?, optional) {
+                (Err(error), _) => {
+                    fault = Some(error);
+                    break;
+                }
+                (Ok(value), false) => values.push(value),
+                (Ok(Val::Optional(Some(value))), true) => values.push((*value).clone()),
+                (Ok(Val::Optional(None)), true) => {}
+                (Ok(value), true) => {
+                    let value = show(&value);
+                    fault = Some(Fault::Failed(Str::from(format!(
+                        "cannot initialize optional list element from non-optional value {value}"
+                    ))));
+                    break;
+                }
+            }
+        }
+        self.charge(cost::LIST)?;
+        fault.map_or_else(|| Ok(Val::list(values)), Err)
+    }
+
+    fn map(&mut self, entries: &'a [MapEntry]) -> Eval<'a> {
+        let mut map = BTreeMap::new();
+        let mut fault = None;
+        for entry in entries {
+            if let Err(error) = limited(self.entry(entry, &mut map))? {
+                fault = Some(error);
+                break;
+            }
+        }
+        self.charge(cost::MAP)?;
+        fault.map_or_else(|| Ok(Val::Map(Map::Own(Arc::new(map)))), Err)
+    }
+
+    fn entry(
+        &mut self,
+        entry: &'a MapEntry,
+        map: &mut BTreeMap<Key<'a>, Val<'a>>,
+    ) -> Result<(), Fault> {
+        let key = self.eval(&entry.key)?;
+        let mut value = self.eval(&entry.value)?;
+        let name = Key::of(&key)?;
+        if entry.optional {
+            value = match value {
+                Val::Optional(Some(value)) => (*value).clone(),
+                Val::Optional(None) => {
+                    map.remove(&name);
+                    return Ok(());
+                }
+                other => {
+                    return fail(format!(
+                        "cannot initialize optional entry '{}' from non-optional value {}",
+                        show(&key),
+                        show(&other)
+                    ));
+                }
+            };
+        }
+        map.insert(name, value);
+        Ok(())
+    }
+
+    fn fold(&mut self, fold: &'a FoldNode) -> Eval<'a> {
+        let range = self.eval(&fold.range)?;
+        self.locals[fold.slot] = Local::Lazy(&fold.init);
+        match range {
+            Val::List(list) => {
+                for index in 0..list.len() {
+                    let item = list.get(index).expect("within the list");
+                    let index = || Ok(Val::Int(index as i64));
+                    let (var, var2) =
+                        if fold.two { (index(), item) } else { (item, Ok(Val::Null)) };
+                    if !self.step(fold, var, var2)? {
+                        break;
+                    }
+                }
+            }
+            Val::Map(map) => {
+                for key in map.keys() {
+                    let value = if fold.two {
+                        map.find(&key).map(Option::unwrap_or_default)
+                    } else {
+                        Ok(Val::Null)
+                    };
+                    if !self.step(fold, Ok(key), value)? {
+                        break;
+                    }
+                }
+            }
+            other if fold.two => {
+                let name = go_name(&other);
+                return fail(format!("unsupported comprehension range type: {name}"));
+            }
+            other => return fail(format!("got '{}', expected iterable type", go_name(&other))),
+        }
+        self.eval(&fold.result)
+    }
+
+    /// One turn of a loop; false if it was not entered any more.
+    fn step(&mut self, fold: &'a FoldNode, var: Eval<'a>, var2: Eval<'a>) -> Result<bool, Fault> {
+        self.locals[fold.slot + 1] = Local::Set(var);
+        self.locals[fold.slot + 2] = Local::Set(var2);
+        if matches!(limited(self.eval(&fold.condition))?, Ok(Val::Bool(false))) {
+            return Ok(false);
+        }
+        let accu = limited(self.eval(&fold.step))?;
+        self.locals[fold.slot] = Local::Set(accu);
+        Ok(true)
+    }
+
+    /// The accumulator, taken out of its slot to be changed in place.
+    fn take_accu(&mut self, slot: usize) -> Eval<'a> {
+        let value = match std::mem::replace(&mut self.locals[slot], Local::Set(Ok(Val::Null))) {
+            Local::Set(value) => value,
+            Local::Lazy(init) => limited(self.eval(init))?,
+        };
+        self.charge(cost::IDENT)?;
+        value
+    }
+
+    fn append(&mut self, slot: usize, item: &'a Node) -> Eval<'a> {
+        let accu = limited(self.take_accu(slot))?;
+        let item = limited(self.eval(item))?;
+        self.charge(cost::LIST + 1)?;
+        match (accu?, item?) {
+            (Val::List(List::Own(mut items)), item) => {
+                Arc::make_mut(&mut items).push(item);
+                Ok(Val::List(List::Own(items)))
+            }
+            (accu, item) => ops::add(accu, Val::list(vec![item])),
+        }
+    }
+
+    fn insert(&mut self, slot: usize, args: &'a [Node], cost: CallCost) -> Eval<'a> {
+        let accu = self.take_accu(slot)?;
+        let Val::Map(map) = accu else { return Err(NO_SUCH_OVERLOAD) };
+        let mut values = Vec::with_capacity(args.len());
+        for arg in args {
+            values.push(self.eval(arg)?);
+        }
+        let result = match values.as_slice() {
+            [key, value] => ops::insert(map, key, value.clone()),
+            [Val::Map(entries)] => entries.keys().iter().try_fold(map, |map, key| {
+                let value = entries.find(key)?.unwrap_or_default();
+                ops::insert(map, key, value)
+            }),
+            _ => Err(NO_SUCH_OVERLOAD),
+        };
+        self.charge(cost.of(&[], &Ok(Val::Null)))?;
+        result.map(Val::Map)
+    }
+
+    fn resolve(&mut self, attribute: &'a Attribute) -> Eval<'a> {
+        let base = match &attribute.base {
+            Base::Variable(slot, name) => self.variable(*slot, name)?,
+            Base::Local(slot) => match &self.locals[*slot] {
+                Local::Set(value) => value.clone()?,
+                Local::Lazy(init) => {
+                    let value = limited(self.eval(init))?;
+                    self.locals[*slot] = Local::Set(value.clone());
+                    value?
+                }
+            },
+            Base::Node(node) => self.eval(node)?,
+            Base::Conditional(sides) => {
+                return match self.eval(&sides.0)? {
+                    Val::Bool(true) => self.resolve(&sides.1),
+                    Val::Bool(false) => self.resolve(&sides.2),
+                    _ => Err(NO_SUCH_OVERLOAD),
+                };
+            }
+        };
+        if attribute.qualifiers.is_empty() {
+            return Ok(base);
+        }
+        self.qualify(base, &attribute.qualifiers)
+    }
+
+    fn variable(&self, slot: usize, name: &str) -> Eval<'a> {
+        match self.variables.get(slot) {
+            Some(Bound::Data(value, decl)) => Val::of(value, decl),
+            Some(Bound::Optional(None)) => Ok(Val::Optional(None)),
+            Some(Bound::Optional(Some((value, decl)))) => Val::of(value, decl).map(Val::some),
+            Some(Bound::Val(value)) => Ok(value.clone()),
+            Some(Bound::Missing) | None => fail(format!("no such attribute(s): {name}")),
+        }
+    }
+
+    /// The steps from a value. Behind an optional, what is missing is none instead of an error.
+    fn qualify(&mut self, base: Val<'a>, qualifiers: &'a [Arc<Qualifier>]) -> Eval<'a> {
+        let (mut value, mut optional) = match base {
+            Val::Optional(None) => return Ok(Val::Optional(None)),
+            Val::Optional(Some(value)) => ((*value).clone(), true),
+            value => (value, false),
+        };
+        for qualifier in qualifiers {
+            optional |= qualifier.optional;
+            let found = match &qualifier.kind {
+                QualifierKind::Field(name) => field(&value, name, optional),
+                QualifierKind::Test(name) => match field(&value, name, true) {
+                    Ok(found) if optional => Ok(found.map(|_| Val::Bool(true))),
+                    Ok(found) => Ok(Some(Val::Bool(found.is_some()))),
+                    Err(fault) => Err(fault),
+                },
+                QualifierKind::Const(index) => element(&value, index, optional),
+                QualifierKind::Attribute(index) => match limited(self.resolve(index))? {
+                    Ok(index) => element(&value, &index, optional),
+                    Err(fault) => Err(fault),
+                },
+                QualifierKind::Node(index) => match limited(self.eval(index))? {
+                    Ok(index) => element(&value, &index, optional),
+                    Err(fault) => Err(fault),
+                },
+            };
+            match found {
+                Ok(Some(next)) => {
+                    self.charge(1)?;
+                    value = next;
+                }
+                Ok(None) => return Ok(Val::Optional(None)),
+                Err(fault) => {
+                    if !optional {
+                        self.charge(1)?;
+                    }
+                    return Err(fault);
+                }
+            }
+        }
+        Ok(if optional { Val::some(value) } else { value })
+    }
+}
+
+/// Lets the end of the budget through, and hands any other outcome on.
+fn limited<T>(result: Result<T, Fault>) -> Result<Result<T, Fault>, Fault> {
+    match result {
+        Err(Fault::CostLimit) => Err(Fault::CostLimit),
+        other => Ok(other),
+    }
+}
+
+/// A constant without touching its reference count.
+fn borrow<'a>(value: &'a Val<'static>) -> Val<'a> {
+    match value {
+        Val::String(text) => Val::String(Text::Ref(text.as_str())),
+        other => other.clone(),
+    }
+}
+
+fn empty(value: &Val<'_>) -> bool {
+    value.size() == Some(0) || matches!(value, Val::Optional(Some(_)))
+}
+
+/// A member by name. None if it is missing and that is fine.
+fn field<'a>(
+    value: &Val<'a>,
+    (name, property): &(Str, Option<Str>),
+    optional: bool,
+) -> Result<Option<Val<'a>>, Fault> {
+    let found = match value {
+        Val::Map(Map::Tree(map, decl)) => match &decl.kind {
+            DeclKind::Object(object) => {
+                let property = property.as_deref();
+                match property.and_then(|p| map.get(p).zip(object.property(p))) {
+                    Some((value, field)) if !value.is_null() => Some(Val::of(value, &field.decl)?),
+                    _ => None,
+                }
+            }
+            _ => find_in_tree(map, decl, name)?,
+        },
+        Val::Map(map) => map.find(&Val::String(Text::Ref(name)))?,
+        Val::List(_) => return fail("unsupported index type 'string' in list"),
+        _ => None,
+    };
+    match found {
+        None if !optional => fail(format!("no such key: {name}")),
+        found => Ok(found),
+    }
+}
+
+/// An element by index or key. None if it is missing and that is fine.
+fn element<'a>(value: &Val<'a>, index: &Val<'a>, optional: bool) -> Result<Option<Val<'a>>, Fault> {
+    match value {
+        Val::Map(map) => match map.find(index)? {
+            None if !optional => fail(format!("no such key: {}", show(index))),
+            found => Ok(found),
+        },
+        Val::List(list) => {
+            let at = match index {
+                Val::Int(int) => *int,
+                Val::Double(double) if double.fract() == 0.0 && double.abs() < 9e18 => {
+                    *double as i64
+                }
+                Val::Uint(uint) if i64::try_from(*uint).is_ok() => *uint as i64,
+                Val::Double(_) | Val::Uint(_) => {
+                    return fail(format!("unsupported index value {} in list", show(index)));
+                }
+                other => {
+                    let name = other.type_of();
+                    return fail(format!("unsupported index type '{}' in list", name.name()));
+                }
+            };
+            match usize::try_from(at).ok().and_then(|at| list.get(at)) {
+                Some(item) => item.map(Some),
+                None if optional => Ok(None),
+                None => fail(format!("index out of bounds: {}", show(index))),
+            }
+        }
+        _ if optional => Ok(None),
+        _ => fail(format!("no such key: {}", show(index))),
+    }
+}
+
+fn apply<'a>(operator: Operator, left: Val<'a>, right: Val<'a>) -> Eval<'a> {
+    let order = |function: &str, fits: fn(Ordering) -> bool| {
+        ops::compare(function, &left, &right).map(|order| Val::Bool(fits(order)))
+    };
+    match operator {
+        Operator::Equal => ops::equal(&left, &right).map(Val::Bool),
+        // Compat: what cannot be compared is not equal.
+        Operator::NotEqual => Ok(Val::Bool(ops::equal(&left, &right) != Ok(true))),
+        Operator::Less => order("_<_", Ordering::is_lt),
+        Operator::LessEqual => order("_<=_", Ordering::is_le),
+        Operator::Greater => order("_>_", Ordering::is_gt),
+        Operator::GreaterEqual => order("_>=_", Ordering::is_ge),
+        Operator::Add => ops::add(left, right),
+        Operator::Subtract => ops::subtract(&left, &right),
+        Operator::Multiply => ops::multiply(&left, &right),
+        Operator::Divide => ops::divide(&left, &right),
+        Operator::Modulo => ops::modulo(&left, &right),
+        Operator::In => ops::contains(&left, &right).map(Val::Bool),
+    }
+}
+
+impl Call {
+    pub(crate) fn apply<'a>(&self, args: &[Val<'a>]) -> Eval<'a> {
+        if let Some(regex) = &self.regex {
+            return crate::library::regex::with_pattern(self.function.name, regex, args);
+        }
+        if let Some(single) = self.function.single {
+            return single(args);
+        }
+        let fits = |overload: &Overload| {
+            overload.args.len() == args.len()
+                && overload.args.iter().zip(args).all(|(ty, arg)| arg.is_a(ty))
+        };
+        let overload = match self.overload {
+            Some(overload) if !self.guard || fits(overload) => Some(overload),
+            Some(_) => None,
+            None => self.function.overloads.iter().find(|overload| fits(overload)),
+        };
+        match overload.and_then(|overload| overload.op) {
+            Some(op) => op(args),
+            None => {
+                let types: Vec<Type> = args.iter().map(Val::type_of).collect();
+                let types: Vec<&str> = types.iter().map(Type::name).collect();
+                let name = self.function.name;
+                fail(format!("no such overload: {name}({})", types.join(", ")))
+            }
+        }
+    }
+}
+
+/// How Go names the type of a value that is no list and no map.
+fn go_name(value: &Val<'_>) -> &'static str {
+    match value {
+        Val::Null => "types.Null",
+        Val::Bool(_) => "types.Bool",
+        Val::Int(_) => "types.Int",
+        Val::Uint(_) => "types.Uint",
+        Val::Double(_) => "types.Double",
+        Val::String(_) => "types.String",
+        Val::Bytes(_) => "types.Bytes",
+        Val::Duration(_) => "types.Duration",
+        Val::Timestamp(_) => "types.Timestamp",
+        Val::Optional(_) => "*types.Optional",
+        Val::Type(_) => "*types.Type",
+        Val::Kubernetes(_) => "cel.Kubernetes",
+        Val::Preserved(_) => "*common.unknownPreserved",
+        Val::List(_) | Val::Map(_) => "traits.Container",
+    }
+}
+
+impl std::fmt::Debug for Function {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl std::fmt::Debug for Overload {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.id)
+    }
+}

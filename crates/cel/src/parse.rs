@@ -1,0 +1,731 @@
+//! Tokens to a tree: recursive descent over CEL's grammar. Macros are expanded on the way
+//! (`macros.rs`), so that what follows knows calls and loops only.
+
+use meta::Str;
+
+use crate::ast::{Entry, Expr, Id, Kind, Literal, StructField, op};
+use crate::escape::RESERVED;
+use crate::lex::{Lexeme, Token, lex, shown, unquote};
+use crate::macros;
+use crate::source::{Issues, Position, Source};
+
+/// Longer expressions are not looked at.
+const EXPRESSION_CHARS_MAX: usize = 100_000;
+
+/// How deep one kind of rule may nest; a chain of operators nests as well.
+const DEPTH_MAX: usize = 250;
+
+/// A tree, and where each of its nodes was written.
+#[derive(Debug)]
+pub(crate) struct Parsed {
+    pub(crate) expr: Expr,
+    positions: Vec<u32>,
+}
+
+impl Parsed {
+    pub(crate) fn position(&self, id: Id) -> Position {
+        self.positions.get(id as usize).copied()
+    }
+
+    /// The number of ids given, 0 included.
+    pub(crate) fn ids(&self) -> usize {
+        self.positions.len()
+    }
+}
+
+pub(crate) fn parse(text: &str) -> Result<(Parsed, Source), Issues> {
+    let source = Source::new(text);
+    let mut issues = Issues::new(source.clone());
+    if source.chars.len() > EXPRESSION_CHARS_MAX {
+        issues.report(
+            None,
+            format!(
+                "expression code point size exceeds limit: size: {}, limit {EXPRESSION_CHARS_MAX}",
+                source.chars.len()
+            ),
+        );
+        return Err(issues);
+    }
+    let lexemes = lex(&source, &mut issues);
+    let mut parser = Parser {
+        source: &source,
+        lexemes,
+        at: 0,
+        positions: vec![0],
+        issues,
+        depth: [0; RULES],
+        open: Vec::new(),
+    };
+    let parsed = parser.start();
+    match parsed {
+        Ok(expr) if parser.issues.is_empty() => {
+            Ok((Parsed { expr, positions: parser.positions }, source))
+        }
+        _ => Err(parser.issues),
+    }
+}
+
+/// The parser gave up; the reason is among the issues.
+pub(crate) struct Halt;
+
+type Parse<T> = Result<T, Halt>;
+
+#[derive(Clone, Copy)]
+enum Rule {
+    Expr,
+    Relation,
+    Calc,
+    Member,
+}
+
+const RULES: usize = 4;
+
+pub(crate) struct Parser<'s> {
+    source: &'s Source,
+    lexemes: Vec<Lexeme>,
+    at: usize,
+    positions: Vec<u32>,
+    issues: Issues,
+    depth: [usize; RULES],
+    /// The brackets that are open, as the tokens that close them.
+    open: Vec<Token>,
+}
+
+/// What an operand can begin with.
+const OPERAND: [Token; 15] = [
+    Token::LeftBracket,
+    Token::LeftBrace,
+    Token::LeftParen,
+    Token::Dot,
+    Token::Minus,
+    Token::Not,
+    Token::True,
+    Token::False,
+    Token::Null,
+    Token::Float,
+    Token::Int,
+    Token::Uint,
+    Token::String,
+    Token::Bytes,
+    Token::Ident,
+];
+
+impl Parser<'_> {
+    fn start(&mut self) -> Parse<Expr> {
+        let expr = self.expr()?;
+        self.expect(Token::End)?;
+        Ok(expr)
+    }
+
+    fn expr(&mut self) -> Parse<Expr> {
+        self.enter(Rule::Expr, 1)?;
+        let mut result = self.or()?;
+        if let Some(question) = self.take(Token::Question) {
+            let id = self.id_at(question.start);
+            let truthy = self.or()?;
+            self.expect(Token::Colon)?;
+            let falsy = self.expr()?;
+            result = self.call(id, op::CONDITIONAL, vec![result, truthy, falsy]);
+        }
+        self.leave(Rule::Expr, 1);
+        Ok(result)
+    }
+
+    fn or(&mut self) -> Parse<Expr> {
+        self.logic(Token::Or, op::OR, Self::and)
+    }
+
+    fn and(&mut self) -> Parse<Expr> {
+        self.logic(Token::And, op::AND, Self::relation)
+    }
+
+    fn logic(
+        &mut self,
+        token: Token,
+        function: &'static str,
+        term: fn(&mut Self) -> Parse<Expr>,
+    ) -> Parse<Expr> {
+        let mut terms = vec![Some(term(self)?)];
+        let mut ops = Vec::new();
+        while let Some(operator) = self.take(token) {
+            terms.push(Some(term(self)?));
+            ops.push(self.id_at(operator.start));
+        }
+        if ops.is_empty() {
+            return Ok(terms[0].take().expect("pushed above"));
+        }
+        Ok(balance(function, &mut terms, &ops, 0, ops.len() - 1))
+    }
+
+    fn relation(&mut self) -> Parse<Expr> {
+        self.enter(Rule::Relation, 1)?;
+        let mut nested = 1;
+        let mut left = self.calc(0)?;
+        loop {
+            let function = match self.peek() {
+                Token::Less => op::LESS,
+                Token::LessEquals => op::LESS_EQUALS,
+                Token::GreaterEquals => op::GREATER_EQUALS,
+                Token::Greater => op::GREATER,
+                Token::Equals => op::EQUALS,
+                Token::NotEquals => op::NOT_EQUALS,
+                Token::In => op::IN,
+                _ => break,
+            };
+            self.enter(Rule::Relation, 2)?;
+            nested += 1;
+            let operator = self.next();
+            let id = self.id_at(operator.start);
+            let right = self.calc(0)?;
+            self.leave(Rule::Relation, 1);
+            left = self.call(id, function, vec![left, right]);
+        }
+        self.leave(Rule::Relation, nested);
+        Ok(left)
+    }
+
+    /// `+ -` at precedence 0, `* / %` at 1.
+    fn calc(&mut self, precedence: u8) -> Parse<Expr> {
+        self.enter(Rule::Calc, 1)?;
+        let mut nested = 1;
+        let mut left = self.unary()?;
+        loop {
+            let (function, binds) = match self.peek() {
+                Token::Star => (op::MULTIPLY, 1),
+                Token::Slash => (op::DIVIDE, 1),
+                Token::Percent => (op::MODULO, 1),
+                Token::Plus => (op::ADD, 0),
+                Token::Minus => (op::SUBTRACT, 0),
+                _ => break,
+            };
+            if binds < precedence {
+                break;
+            }
+            self.enter(Rule::Calc, 1)?;
+            nested += 1;
+            let operator = self.next();
+            let id = self.id_at(operator.start);
+            let right = self.calc(binds + 1)?;
+            left = self.call(id, function, vec![left, right]);
+        }
+        self.leave(Rule::Calc, nested);
+        Ok(left)
+    }
+
+    fn unary(&mut self) -> Parse<Expr> {
+        self.sync(&OPERAND)?;
+        let (token, function) = match self.peek() {
+            Token::Not => (Token::Not, op::NOT),
+            // `-1` is a literal.
+            Token::Minus if !matches!(self.peek_at(1), Token::Int | Token::Float) => {
+                (Token::Minus, op::NEGATE)
+            }
+            _ => return self.member(),
+        };
+        let first = self.peek_lexeme().start;
+        let mut count = 0;
+        while self.peek() == token
+            && !(token == Token::Minus && matches!(self.peek_at(1), Token::Int | Token::Float))
+        {
+            self.next();
+            count += 1;
+        }
+        self.sync(&OPERAND)?;
+        if count % 2 == 0 {
+            return self.member();
+        }
+        let id = self.id_at(first);
+        let operand = self.member()?;
+        Ok(self.call(id, function, vec![operand]))
+    }
+
+    fn member(&mut self) -> Parse<Expr> {
+        self.enter(Rule::Member, 1)?;
+        let mut nested = 1;
+        let mut operand = self.primary()?;
+        loop {
+            match self.peek() {
+                Token::Dot => {
+                    self.enter(Rule::Member, 1)?;
+                    nested += 1;
+                    operand = self.select(operand)?;
+                }
+                Token::LeftBracket => {
+                    self.enter(Rule::Member, 1)?;
+                    nested += 1;
+                    operand = self.index(operand)?;
+                }
+                _ => break,
+            }
+        }
+        self.leave(Rule::Member, nested);
+        Ok(operand)
+    }
+
+    fn select(&mut self, operand: Expr) -> Parse<Expr> {
+        let dot = self.next();
+        let optional = self.take(Token::Question).is_some();
+        if !optional && self.peek() == Token::Ident && self.peek_at(1) == Token::LeftParen {
+            let name = self.next();
+            let name = self.text(name);
+            let open = self.next();
+            let id = self.id_at(open.start);
+            let args = self.arguments()?;
+            return Ok(self.member_call(id, &name, operand, args));
+        }
+        let field = self.field_name(optional)?;
+        if optional {
+            let id = self.id_at(dot.start);
+            let name_id = self.id_at(field.1);
+            let name = Expr { id: name_id, kind: Kind::Literal(Literal::String(field.0)) };
+            return Ok(self.call(id, op::OPT_SELECT, vec![operand, name]));
+        }
+        let id = self.id_at(dot.start);
+        let kind = Kind::Select { operand: Box::new(operand), field: field.0, test: false };
+        Ok(Expr { id, kind })
+    }
+
+    /// A field's name and where it is.
+    fn field_name(&mut self, optional: bool) -> Parse<(Str, usize)> {
+        match self.peek() {
+            Token::Ident => {
+                let name = self.next();
+                Ok((Str::from(self.text(name)), name.start))
+            }
+            Token::QuotedIdent => {
+                let name = self.next();
+                // Compat: Kubernetes does not switch this syntax on.
+                self.error(name.start, "unsupported syntax: '`'");
+                Ok((Str::default(), name.start))
+            }
+            Token::True | Token::False | Token::Null if !optional => {
+                let word = self.peek_lexeme();
+                let message = format!(
+                    "Syntax error: mismatched input '{}' expecting IDENTIFIER",
+                    self.text(word)
+                );
+                self.error(word.start, message);
+                Err(Halt)
+            }
+            _ if optional => Err(self.mismatch(&[Token::Ident, Token::QuotedIdent])),
+            _ => Err(self.no_viable(1)),
+        }
+    }
+
+    fn index(&mut self, operand: Expr) -> Parse<Expr> {
+        let open = self.next();
+        let id = self.id_at(open.start);
+        let optional = self.take(Token::Question).is_some();
+        self.open.push(Token::RightBracket);
+        let index = self.expr()?;
+        self.close(Token::RightBracket)?;
+        let function = if optional { op::OPT_INDEX } else { op::INDEX };
+        Ok(self.call(id, function, vec![operand, index]))
+    }
+
+    fn primary(&mut self) -> Parse<Expr> {
+        match self.peek() {
+            Token::Dot | Token::Ident => self.name(),
+            Token::LeftParen => {
+                self.next();
+                self.open.push(Token::RightParen);
+                let inner = self.expr()?;
+                self.close(Token::RightParen)?;
+                Ok(inner)
+            }
+            Token::LeftBracket => self.list(),
+            Token::LeftBrace => self.map(),
+            _ => self.literal(),
+        }
+    }
+
+    /// An identifier, a call, or a struct.
+    fn name(&mut self) -> Parse<Expr> {
+        let start = self.peek_lexeme().start;
+        let dot = if self.take(Token::Dot).is_some() { "." } else { "" };
+        if self.peek() != Token::Ident {
+            return Err(self.no_viable(usize::from(!dot.is_empty())));
+        }
+        if let Some(length) = self.struct_name() {
+            return self.message(dot, length);
+        }
+        let lexeme = self.next();
+        let name = self.text(lexeme);
+        if RESERVED.contains(&name.as_str()) {
+            self.error(start, format!("reserved identifier: {name}"));
+            if self.take(Token::LeftParen).is_some() {
+                self.arguments()?;
+            }
+            return Ok(Expr { id: self.id_at(start), kind: Kind::Invalid });
+        }
+        if let Some(open) = self.take(Token::LeftParen) {
+            let id = self.id_at(open.start);
+            let args = self.arguments()?;
+            return Ok(self.global_call(id, &format!("{dot}{name}"), args));
+        }
+        let id = self.id_at(lexeme.start);
+        Ok(Expr { id, kind: Kind::Ident(Str::from(format!("{dot}{name}"))) })
+    }
+
+    /// The number of tokens of `a.b.c` if a `{` follows it.
+    fn struct_name(&self) -> Option<usize> {
+        let mut length = 1;
+        while self.peek_at(length) == Token::Dot && self.peek_at(length + 1) == Token::Ident {
+            length += 2;
+        }
+        (self.peek_at(length) == Token::LeftBrace).then_some(length)
+    }
+
+    fn message(&mut self, dot: &str, length: usize) -> Parse<Expr> {
+        let mut name = dot.to_owned();
+        for _ in 0..length {
+            let part = self.next();
+            name.push_str(&self.text(part));
+        }
+        let open = self.next();
+        let id = self.id_at(open.start);
+        self.open.push(Token::RightBrace);
+        let mut fields = Vec::new();
+        while self.peek() != Token::RightBrace {
+            let optional = self.take(Token::Question).is_some();
+            if !matches!(self.peek(), Token::Ident | Token::QuotedIdent) {
+                let expected = [Token::RightBrace, Token::Comma, Token::Question, Token::Ident];
+                return Err(self.mismatch(&expected));
+            }
+            self.field_name(optional)?;
+            let colon = self.expect(Token::Colon)?;
+            let id = self.id_at(colon.start);
+            let value = self.expr()?;
+            fields.push(StructField { id, value });
+            if self.take(Token::Comma).is_none() {
+                break;
+            }
+        }
+        self.close(Token::RightBrace)?;
+        Ok(Expr { id, kind: Kind::Struct { name: Str::from(name), fields } })
+    }
+
+    /// The arguments of a call, behind its `(`, up to and with its `)`.
+    fn arguments(&mut self) -> Parse<Vec<Expr>> {
+        self.open.push(Token::RightParen);
+        let mut args = Vec::new();
+        if self.peek() != Token::RightParen {
+            args.push(self.expr()?);
+            while self.take(Token::Comma).is_some() {
+                args.push(self.expr()?);
+            }
+        }
+        self.close(Token::RightParen)?;
+        Ok(args)
+    }
+
+    fn list(&mut self) -> Parse<Expr> {
+        let open = self.next();
+        let id = self.id_at(open.start);
+        self.open.push(Token::RightBracket);
+        let (mut items, mut optional) = (Vec::new(), Vec::new());
+        while self.peek() != Token::RightBracket {
+            if self.peek() == Token::Comma && items.is_empty() {
+                self.next();
+                break;
+            }
+            if self.take(Token::Question).is_some() {
+                optional.push(items.len());
+            }
+            items.push(self.expr()?);
+            if self.take(Token::Comma).is_none() {
+                break;
+            }
+        }
+        self.close(Token::RightBracket)?;
+        Ok(Expr { id, kind: Kind::List { items, optional } })
+    }
+
+    fn map(&mut self) -> Parse<Expr> {
+        let open = self.next();
+        let id = self.id_at(open.start);
+        self.open.push(Token::RightBrace);
+        let mut entries = Vec::new();
+        while self.peek() != Token::RightBrace {
+            if self.peek() == Token::Comma && entries.is_empty() {
+                self.next();
+                break;
+            }
+            let optional = self.take(Token::Question).is_some();
+            let key = self.expr()?;
+            self.expect(Token::Colon)?;
+            let value = self.expr()?;
+            entries.push(Entry { key, value, optional });
+            if self.take(Token::Comma).is_none() {
+                break;
+            }
+        }
+        self.close(Token::RightBrace)?;
+        Ok(Expr { id, kind: Kind::Map(entries) })
+    }
+
+    fn literal(&mut self) -> Parse<Expr> {
+        let start = self.peek_lexeme().start;
+        let sign = if self.take(Token::Minus).is_some() { "-" } else { "" };
+        let lexeme = self.next();
+        let text = self.text(lexeme);
+        let literal = match lexeme.token {
+            Token::Int => parse_int(sign, &text).map(Literal::Int).ok_or("invalid int literal"),
+            Token::Uint => {
+                parse_uint(&text[..text.len() - 1]).map(Literal::Uint).ok_or("invalid uint literal")
+            }
+            Token::Float => format!("{sign}{text}")
+                .parse()
+                .ok()
+                .filter(|double: &f64| double.is_finite())
+                .map(Literal::Double)
+                .ok_or("invalid double literal"),
+            Token::String => unquote(&text, false).map(|text| {
+                Literal::String(Str::from(
+                    String::from_utf8(text).expect("made of characters of a string"),
+                ))
+            }),
+            Token::Bytes => unquote(&text[1..], true).map(Literal::Bytes),
+            Token::True => Ok(Literal::Bool(true)),
+            Token::False => Ok(Literal::Bool(false)),
+            Token::Null => Ok(Literal::Null),
+            _ => {
+                self.at -= 1;
+                return Err(self.mismatch(&OPERAND));
+            }
+        };
+        let id = self.id_at(start);
+        match literal {
+            Ok(literal) => Ok(Expr { id, kind: Kind::Literal(literal) }),
+            Err(message) => {
+                self.error(start, message);
+                Ok(Expr { id, kind: Kind::Invalid })
+            }
+        }
+    }
+}
+
+/// Calls, which may be macros.
+impl Parser<'_> {
+    fn call(&mut self, id: Id, function: &str, args: Vec<Expr>) -> Expr {
+        let kind = Kind::Call { function: Str::new(function), target: None, args };
+        Expr { id, kind }
+    }
+
+    fn global_call(&mut self, id: Id, function: &str, args: Vec<Expr>) -> Expr {
+        match macros::expand(self, id, function, None, args) {
+            Ok(expanded) => expanded,
+            Err((_, args)) => self.call(id, function, args),
+        }
+    }
+
+    fn member_call(&mut self, id: Id, function: &str, target: Expr, args: Vec<Expr>) -> Expr {
+        match macros::expand(self, id, function, Some(target), args) {
+            Ok(expanded) => expanded,
+            Err((target, args)) => {
+                let target = target.map(Box::new);
+                Expr { id, kind: Kind::Call { function: Str::new(function), target, args } }
+            }
+        }
+    }
+
+    /// A new id at the place of another.
+    pub(crate) fn id_like(&mut self, id: Id) -> Id {
+        self.positions.push(self.positions[id as usize]);
+        self.positions.len() as Id - 1
+    }
+
+    pub(crate) fn last_id(&self) -> Id {
+        self.positions.len() as Id - 1
+    }
+
+    pub(crate) fn error_at(&mut self, id: Id, message: &str) {
+        self.issues.report(Some(self.positions[id as usize]), message);
+    }
+}
+
+/// Walking over the tokens.
+impl Parser<'_> {
+    fn peek_lexeme(&self) -> Lexeme {
+        self.lexemes[self.at]
+    }
+
+    fn peek(&self) -> Token {
+        self.lexemes[self.at].token
+    }
+
+    fn peek_at(&self, ahead: usize) -> Token {
+        self.lexemes.get(self.at + ahead).map_or(Token::End, |lexeme| lexeme.token)
+    }
+
+    fn next(&mut self) -> Lexeme {
+        let lexeme = self.lexemes[self.at];
+        if lexeme.token != Token::End {
+            self.at += 1;
+        }
+        lexeme
+    }
+
+    fn take(&mut self, token: Token) -> Option<Lexeme> {
+        (self.peek() == token).then(|| self.next())
+    }
+
+    fn text(&self, lexeme: Lexeme) -> String {
+        if lexeme.token == Token::End {
+            return "<EOF>".into();
+        }
+        self.source.text(lexeme.start, lexeme.end)
+    }
+
+    fn id_at(&mut self, offset: usize) -> Id {
+        self.positions.push(offset as u32);
+        self.positions.len() as Id - 1
+    }
+
+    fn enter(&mut self, rule: Rule, levels: usize) -> Parse<()> {
+        self.depth[rule as usize] += levels;
+        if self.depth[rule as usize] > DEPTH_MAX {
+            self.issues.report(None, format!("expression recursion limit exceeded: {DEPTH_MAX}"));
+            return Err(Halt);
+        }
+        Ok(())
+    }
+
+    fn leave(&mut self, rule: Rule, levels: usize) {
+        self.depth[rule as usize] -= levels;
+    }
+
+    fn error(&mut self, offset: usize, message: impl Into<String>) {
+        self.issues.report(Some(offset as u32), message);
+    }
+
+    /// The token that must come now. One token too many is reported and skipped, a missing one
+    /// reported and assumed: what follows may hold more mistakes.
+    fn expect(&mut self, token: Token) -> Parse<Lexeme> {
+        if self.peek() == token {
+            return Ok(self.next());
+        }
+        if self.peek_at(1) == token && self.peek() != Token::End {
+            self.extraneous(&[token]);
+            self.next();
+            return Ok(self.next());
+        }
+        if token != Token::End && self.can_follow(token) {
+            let found = self.peek_lexeme();
+            let message =
+                format!("Syntax error: missing {} at '{}'", token.name(), self.text(found));
+            self.error(found.start, message);
+            return Ok(Lexeme { token, ..found });
+        }
+        Err(self.mismatch(&[token]))
+    }
+
+    fn close(&mut self, token: Token) -> Parse<()> {
+        self.open.pop();
+        self.expect(token).map(|_| ())
+    }
+
+    /// Could the next token come behind `token`?
+    fn can_follow(&self, token: Token) -> bool {
+        let next = self.peek();
+        if token == Token::Colon {
+            return OPERAND.contains(&next);
+        }
+        match next {
+            Token::End => self.open.is_empty(),
+            Token::RightBracket | Token::RightBrace | Token::RightParen => {
+                self.open.last() == Some(&next)
+            }
+            Token::Comma => !self.open.is_empty(),
+            Token::Colon => false,
+            _ => {
+                !OPERAND.contains(&next)
+                    || matches!(next, Token::LeftBracket | Token::Minus | Token::Dot)
+            }
+        }
+    }
+
+    /// The next token must be one of these.
+    fn sync(&mut self, expected: &[Token]) -> Parse<()> {
+        if expected.contains(&self.peek()) {
+            return Ok(());
+        }
+        if self.peek() != Token::End && expected.contains(&self.peek_at(1)) {
+            self.extraneous(expected);
+            self.next();
+            return Ok(());
+        }
+        Err(self.mismatch(expected))
+    }
+
+    fn extraneous(&mut self, expected: &[Token]) {
+        self.unexpected("extraneous", expected);
+    }
+
+    fn mismatch(&mut self, expected: &[Token]) -> Halt {
+        self.unexpected("mismatched", expected);
+        Halt
+    }
+
+    fn unexpected(&mut self, how: &str, expected: &[Token]) {
+        let found = self.peek_lexeme();
+        let names: Vec<&str> = expected.iter().map(|token| token.name()).collect();
+        let names = match names.as_slice() {
+            [name] => (*name).to_owned(),
+            names => format!("{{{}}}", names.join(", ")),
+        };
+        let text = shown(&self.text(found));
+        self.error(found.start, format!("Syntax error: {how} input '{text}' expecting {names}"));
+    }
+
+    /// `back` is how many tokens before this one the undecided rule began.
+    fn no_viable(&mut self, back: usize) -> Halt {
+        let found = self.peek_lexeme();
+        let begin = self.lexemes[self.at.saturating_sub(back)].start;
+        let text = if found.token == Token::End {
+            self.source.text(begin, found.start)
+        } else {
+            self.source.text(begin, found.end)
+        };
+        let message = format!("Syntax error: no viable alternative at input '{}'", shown(&text));
+        self.error(found.start, message);
+        Halt
+    }
+}
+
+/// A balanced tree of one logical operator: evaluation nests less deep.
+fn balance(
+    function: &'static str,
+    terms: &mut [Option<Expr>],
+    ops: &[Id],
+    low: usize,
+    high: usize,
+) -> Expr {
+    let middle = (low + high).div_ceil(2);
+    let mut side = |single: usize, is_single: bool, low: usize, high: usize| {
+        if is_single {
+            terms[single].take().expect("each term is used once")
+        } else {
+            balance(function, terms, ops, low, high)
+        }
+    };
+    let left = side(middle, middle == low, low, middle.wrapping_sub(1));
+    let right = side(middle + 1, middle == high, middle + 1, high);
+    let kind =
+        Kind::Call { function: Str::new_static(function), target: None, args: vec![left, right] };
+    Expr { id: ops[middle], kind }
+}
+
+fn parse_int(sign: &str, text: &str) -> Option<i64> {
+    match text.strip_prefix("0x") {
+        Some(hex) => i64::from_str_radix(&format!("{sign}{hex}"), 16).ok(),
+        None => format!("{sign}{text}").parse().ok(),
+    }
+}
+
+fn parse_uint(text: &str) -> Option<u64> {
+    match text.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16).ok(),
+        None => text.parse().ok(),
+    }
+}

@@ -1,0 +1,154 @@
+//! What the types cannot say about literals: patterns that compile, durations and times that are
+//! some, lists of one type, formats that go with their arguments.
+
+use crate::ast::{Expr, Kind, Literal};
+use crate::check::Checked;
+use crate::library::check_format;
+use crate::regex::Regex;
+use crate::source::Issues;
+use crate::time::{Duration, Timestamp};
+use crate::types::Type;
+
+pub(crate) fn validate(checked: &Checked, issues: &mut Issues) {
+    let mut validator = Validator { checked, issues };
+    validator.walk(&checked.parsed.expr, false);
+}
+
+struct Validator<'v> {
+    checked: &'v Checked,
+    issues: &'v mut Issues,
+}
+
+impl Validator<'_> {
+    /// `formatting`: within the arguments of `format`, which may be of different types.
+    fn walk(&mut self, expr: &Expr, formatting: bool) {
+        match &expr.kind {
+            Kind::Call { function, target, args } => {
+                self.call(expr, function, target.as_deref(), args);
+                let formatting = formatting || function == "format";
+                if let Some(target) = target {
+                    self.walk(target, formatting);
+                }
+                args.iter().for_each(|arg| self.walk(arg, formatting));
+            }
+            Kind::List { items, optional } => {
+                if !formatting {
+                    self.list(items, optional);
+                }
+                items.iter().for_each(|item| self.walk(item, formatting));
+            }
+            Kind::Map(entries) => {
+                if !formatting {
+                    self.map(expr);
+                }
+                for entry in entries {
+                    self.walk(&entry.key, formatting);
+                    self.walk(&entry.value, formatting);
+                }
+            }
+            Kind::Select { operand, .. } => self.walk(operand, formatting),
+            Kind::Struct { fields, .. } => {
+                fields.iter().for_each(|field| self.walk(&field.value, formatting));
+            }
+            Kind::Fold(fold) => {
+                for part in [&fold.range, &fold.init, &fold.condition, &fold.step, &fold.result] {
+                    self.walk(part, formatting);
+                }
+            }
+            Kind::Invalid | Kind::Literal(_) | Kind::Ident(_) => {}
+        }
+    }
+
+    fn report(&mut self, expr: &Expr, message: String) {
+        self.issues.report(self.checked.parsed.position(expr.id), message);
+    }
+
+    fn call(&mut self, expr: &Expr, function: &str, target: Option<&Expr>, args: &[Expr]) {
+        if let Some(arg) = args.first()
+            && let Kind::Literal(literal) = &arg.kind
+        {
+            let valid = match (function, literal) {
+                ("duration", Literal::String(text)) => Duration::parse(text).is_some(),
+                ("duration", Literal::Int(_)) => false,
+                ("timestamp", Literal::String(text)) => Timestamp::parse(text).flatten().is_some(),
+                ("timestamp", Literal::Int(int)) => Timestamp::new(*int, 0, 0).is_some(),
+                // Compat: of `matches(text, pattern)` it is the text that is looked at.
+                ("matches", Literal::String(text)) => Regex::new(text).is_ok(),
+                _ => true,
+            };
+            if !valid {
+                self.report(arg, format!("invalid {function} argument"));
+            }
+        }
+        if let ("format", Some(target), [list]) = (function, target, args)
+            && let Kind::Literal(Literal::String(format)) = &target.kind
+            && let Kind::List { items, .. } = &list.kind
+        {
+            self.format(expr, format, items);
+        }
+    }
+
+    fn format(&mut self, expr: &Expr, format: &str, args: &[Expr]) {
+        let types: Vec<Type> = args.iter().map(|arg| self.checked.type_of(arg).clone()).collect();
+        match check_format(format, &types) {
+            Ok(used) if used < args.len() => {
+                let message = format!(
+                    "too many arguments supplied to string.format (expected {used}, got {})",
+                    args.len()
+                );
+                self.report(expr, message);
+            }
+            Ok(_) => {}
+            Err((message, about)) => {
+                let at = about.map_or(expr, |at| &args[at]);
+                self.report(at, message);
+            }
+        }
+    }
+
+    fn list(&mut self, items: &[Expr], optional: &[usize]) {
+        let mut first: Option<Type> = None;
+        for (at, item) in items.iter().enumerate() {
+            let ty = unwrapped(self.checked.type_of(item), optional.contains(&at));
+            match &first {
+                None => first = Some(ty),
+                Some(first) if *first != ty => {
+                    let message = format!("expected type '{first}' but found '{ty}'");
+                    self.report(item, message);
+                    break;
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    fn map(&mut self, expr: &Expr) {
+        let Kind::Map(entries) = &expr.kind else { unreachable!("called for a map") };
+        let mut first: Option<(Type, Type)> = None;
+        for entry in entries {
+            let key = self.checked.type_of(&entry.key).clone();
+            let value = unwrapped(self.checked.type_of(&entry.value), entry.optional);
+            let Some((keys, values)) = &first else {
+                first = Some((key, value));
+                continue;
+            };
+            let mut wrong = Vec::new();
+            if *keys != key {
+                wrong.push((&entry.key, format!("expected type '{keys}' but found '{key}'")));
+            }
+            if *values != value {
+                wrong.push((&entry.value, format!("expected type '{values}' but found '{value}'")));
+            }
+            for (expr, message) in wrong {
+                self.report(expr, message);
+            }
+        }
+    }
+}
+
+fn unwrapped(ty: &Type, optional: bool) -> Type {
+    match ty {
+        Type::Optional(of) if optional => (**of).clone(),
+        ty => ty.clone(),
+    }
+}

@@ -1,0 +1,462 @@
+//! Values while an expression runs. What comes from the tree stays in the tree: a list or a map
+//! of the object is a reference and its declaration, and an element is read when it is asked for.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use meta::{Number, Str, Value};
+
+use crate::decl::{Decl, DeclKind};
+use crate::escape::{escape, unescape};
+use crate::kinds::Kubernetes;
+use crate::time::{Duration, Timestamp};
+use crate::types::Type;
+
+/// Why an evaluation ended without a value.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Fault {
+    /// A mistake in the data or the expression; `&&` and `||` can absorb it.
+    #[error("{0}")]
+    Failed(Str),
+    /// The budget is used up; nothing absorbs that.
+    #[error("operation cancelled: actual cost limit exceeded")]
+    CostLimit,
+}
+
+pub type Eval<'a> = Result<Val<'a>, Fault>;
+
+pub(crate) fn fail<T>(message: impl AsRef<str>) -> Result<T, Fault> {
+    Err(Fault::Failed(Str::new(message)))
+}
+
+pub(crate) const NO_SUCH_OVERLOAD: Fault = Fault::Failed(Str::new_static("no such overload"));
+
+#[derive(Clone, Debug, Default)]
+pub enum Val<'a> {
+    #[default]
+    Null,
+    Bool(bool),
+    Int(i64),
+    Uint(u64),
+    Double(f64),
+    String(Text<'a>),
+    Bytes(Arc<[u8]>),
+    Duration(Duration),
+    Timestamp(Timestamp),
+    List(List<'a>),
+    Map(Map<'a>),
+    Optional(Option<Arc<Val<'a>>>),
+    Type(Arc<Type>),
+    /// A value of one of Kubernetes' libraries.
+    Kubernetes(Arc<Kubernetes>),
+    /// A value the schema says nothing about.
+    Preserved(&'a Value),
+}
+
+#[derive(Clone, Debug)]
+pub enum Text<'a> {
+    Ref(&'a str),
+    Own(Str),
+}
+
+impl Text<'_> {
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Ref(text) => text,
+            Self::Own(text) => text,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub enum List<'a> {
+    Tree(&'a [Value], &'a Decl),
+    Own(Arc<Vec<Val<'a>>>),
+    /// What adding to a set or a list map gives: still one.
+    Declared(Arc<Vec<Val<'a>>>, &'a Decl),
+}
+
+#[derive(Clone, Debug)]
+pub enum Map<'a> {
+    Tree(&'a meta::Map, &'a Decl),
+    Own(Arc<BTreeMap<Key<'a>, Val<'a>>>),
+}
+
+/// A key of a map that an expression made.
+#[derive(Clone, Debug)]
+pub enum Key<'a> {
+    Bool(bool),
+    Int(i64),
+    Uint(u64),
+    String(Text<'a>),
+}
+
+impl<'a> Val<'a> {
+    pub(crate) fn text(text: impl Into<Str>) -> Self {
+        Self::String(Text::Own(text.into()))
+    }
+
+    pub(crate) fn list(items: Vec<Val<'a>>) -> Self {
+        Self::List(List::Own(Arc::new(items)))
+    }
+
+    pub(crate) fn some(value: Val<'a>) -> Self {
+        Self::Optional(Some(Arc::new(value)))
+    }
+
+    pub(crate) fn kubernetes(value: Kubernetes) -> Self {
+        Self::Kubernetes(Arc::new(value))
+    }
+
+    pub fn as_str(&self) -> Option<&str> {
+        match self {
+            Self::String(text) => Some(text.as_str()),
+            _ => None,
+        }
+    }
+
+    pub fn as_bool(&self) -> Option<bool> {
+        match self {
+            Self::Bool(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// Reads a value of the tree as its declaration says.
+    pub fn of(value: &'a Value, decl: &'a Decl) -> Eval<'a> {
+        if value.is_null() && !matches!(decl.kind, DeclKind::Dyn) {
+            return if decl.nullable {
+                Ok(Self::Null)
+            } else {
+                fail("invalid data, got null for schema with nullable=false")
+            };
+        }
+        match (&decl.kind, value) {
+            (DeclKind::Dyn, value) => Ok(Self::untyped(value, decl)),
+            (DeclKind::IntOrString, Value::String(text)) => Ok(Self::String(Text::Ref(text))),
+            (DeclKind::IntOrString | DeclKind::Int, Value::Number(Number::Int(int))) => {
+                Ok(Self::Int(*int))
+            }
+            (DeclKind::IntOrString, _) => {
+                fail("invalid data, expected XIntOrString value to be either a string or integer")
+            }
+            (DeclKind::Object(_) | DeclKind::Map { .. }, Value::Object(map)) => {
+                Ok(Self::Map(Map::Tree(map, decl)))
+            }
+            (DeclKind::Object(_) | DeclKind::Map { .. }, _) => {
+                fail("invalid data, expected a map for the provided schema with type=object")
+            }
+            (DeclKind::List { .. }, Value::Array(items)) => Ok(Self::List(List::Tree(items, decl))),
+            (DeclKind::List { .. }, _) => {
+                fail("invalid data, expected an array for the provided schema with type=array")
+            }
+            (DeclKind::String, Value::String(text)) => Ok(Self::String(Text::Ref(text))),
+            (DeclKind::Duration, Value::String(text)) => match Duration::parse_open_api(text) {
+                Some(duration) => Ok(Self::Duration(duration)),
+                None => fail(format!(
+                    "Invalid duration {text}: unable to parse {} as duration",
+                    meta::field::quote(text)
+                )),
+            },
+            (DeclKind::Date, Value::String(text)) => match Timestamp::parse_date(text) {
+                Some(date) => Ok(Self::Timestamp(date)),
+                None => fail(format!("Invalid date formatted string {text}: not a date")),
+            },
+            (DeclKind::DateTime, Value::String(text)) => match Timestamp::parse_open_api(text) {
+                Some(time) => Ok(Self::Timestamp(time)),
+                None => fail(format!("Invalid date-time formatted string {text}: not a time")),
+            },
+            (DeclKind::Bytes, Value::String(text)) => {
+                use base64::Engine;
+                match base64::engine::general_purpose::STANDARD.decode(text.as_str()) {
+                    Ok(bytes) => Ok(Self::Bytes(bytes.into())),
+                    Err(error) => fail(format!("Invalid byte formatted string {text}: {error}")),
+                }
+            }
+            (DeclKind::Double, Value::Number(Number::Float(double))) => Ok(Self::Double(*double)),
+            (DeclKind::Double, Value::Number(Number::Int(int))) => Ok(Self::Double(*int as f64)),
+            (DeclKind::Bool, Value::Bool(value)) => Ok(Self::Bool(*value)),
+            (DeclKind::Preserved, value) => Ok(Self::Preserved(value)),
+            (kind, value) => {
+                let expected = match kind {
+                    DeclKind::Double => "float",
+                    DeclKind::Int => "int",
+                    DeclKind::Bool => "bool",
+                    _ => "string",
+                };
+                fail(format!("invalid data, expected {expected}, got {}", go_type(value)))
+            }
+        }
+    }
+
+    fn untyped(value: &'a Value, decl: &'a Decl) -> Self {
+        match value {
+            Value::Null => Self::Null,
+            Value::Bool(value) => Self::Bool(*value),
+            Value::Number(Number::Int(int)) => Self::Int(*int),
+            Value::Number(Number::Float(double)) => Self::Double(*double),
+            Value::String(text) => Self::String(Text::Ref(text)),
+            Value::Array(items) => Self::List(List::Tree(items, decl)),
+            Value::Object(map) => Self::Map(Map::Tree(map, decl)),
+        }
+    }
+
+    /// The type the value has at run time.
+    pub(crate) fn type_of(&self) -> Type {
+        match self {
+            Self::Null => Type::Null,
+            Self::Bool(_) => Type::Bool,
+            Self::Int(_) => Type::Int,
+            Self::Uint(_) => Type::Uint,
+            Self::Double(_) => Type::Double,
+            Self::String(_) => Type::String,
+            Self::Bytes(_) => Type::Bytes,
+            Self::Duration(_) => Type::Duration,
+            Self::Timestamp(_) => Type::Timestamp,
+            Self::List(_) => Type::list(Type::Dyn),
+            Self::Map(_) => Type::map(Type::Dyn, Type::Dyn),
+            Self::Optional(_) => Type::optional(Type::Dyn),
+            Self::Type(_) => Type::Type(None),
+            Self::Kubernetes(value) => value.type_of(),
+            Self::Preserved(_) => Type::Opaque("unknown"),
+        }
+    }
+
+    /// Is it of the declared type of a parameter? Of a list or a map, one element is looked at.
+    pub(crate) fn is_a(&self, ty: &Type) -> bool {
+        match (ty, self) {
+            (Type::Dyn | Type::Any | Type::Param(_), _) => true,
+            (Type::List(items), Self::List(list)) => {
+                list.get(0).is_none_or(|first| first.is_ok_and(|first| first.is_a(items)))
+            }
+            (Type::Map(entry), Self::Map(map)) => map.keys().first().is_none_or(|key| {
+                let value = map.find(key);
+                key.is_a(&entry.0)
+                    && value.is_ok_and(|value| value.is_some_and(|value| value.is_a(&entry.1)))
+            }),
+            _ => ty.name() == self.type_of().name(),
+        }
+    }
+
+    /// The number of elements, for what has any: cost counts it.
+    pub(crate) fn size(&self) -> Option<u64> {
+        match self {
+            Self::String(text) => Some(char_count(text.as_str())),
+            Self::Bytes(bytes) => Some(bytes.len() as u64),
+            Self::List(list) => Some(list.len() as u64),
+            Self::Map(map) => Some(map.len() as u64),
+            Self::Kubernetes(value) => value.size(),
+            _ => None,
+        }
+    }
+}
+
+fn char_count(text: &str) -> u64 {
+    if text.is_ascii() { text.len() as u64 } else { text.chars().count() as u64 }
+}
+
+/// How Go's `%T` names a decoded JSON value.
+fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Number(Number::Int(_)) => "int64",
+        Value::Number(Number::Float(_)) => "float64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    }
+}
+
+impl<'a> List<'a> {
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Tree(items, _) => items.len(),
+            Self::Own(items) | Self::Declared(items, _) => items.len(),
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub fn get(&self, index: usize) -> Option<Eval<'a>> {
+        match self {
+            Self::Tree(items, decl) => {
+                let decl: &'a Decl = decl;
+                let items: &'a [Value] = items;
+                let item = items.get(index)?;
+                Some(Val::of(item, decl.element().map_or(decl, |items| &**items)))
+            }
+            Self::Own(items) | Self::Declared(items, _) => items.get(index).cloned().map(Ok),
+        }
+    }
+
+    /// Every element; an element that cannot be read is in the place of its value.
+    pub fn iter(&self) -> impl Iterator<Item = Eval<'a>> + '_ {
+        (0..self.len()).filter_map(|index| self.get(index))
+    }
+}
+
+impl<'a> Map<'a> {
+    /// The number of entries. Of an object that is every property it has, declared or not.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Tree(map, _) => map.len(),
+            Self::Own(map) => map.len(),
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The keys to iterate over: of an object the declared properties that are there.
+    pub fn keys(&self) -> Vec<Val<'a>> {
+        match self {
+            Self::Tree(map, decl) => {
+                let map: &'a meta::Map = map;
+                match &decl.kind {
+                    DeclKind::Object(object) => map
+                        .keys()
+                        .filter(|key| object.property(key).is_some())
+                        .map(|key| match escape(key) {
+                            Some(escaped) if escaped != key.as_str() => Val::text(escaped),
+                            _ => Val::String(Text::Ref(key)),
+                        })
+                        .collect(),
+                    _ => map.keys().map(|key| Val::String(Text::Ref(key))).collect(),
+                }
+            }
+            Self::Own(map) => map.keys().map(Key::to_val).collect(),
+        }
+    }
+
+    pub fn find(&self, key: &Val<'_>) -> Result<Option<Val<'a>>, Fault> {
+        match self {
+            Self::Tree(map, decl) => {
+                let (map, decl): (&'a meta::Map, &'a Decl) = (map, decl);
+                match key {
+                    Val::String(text) => find_in_tree(map, decl, text.as_str()),
+                    _ if matches!(decl.kind, DeclKind::Dyn) => Ok(None),
+                    _ => Err(NO_SUCH_OVERLOAD),
+                }
+            }
+            Self::Own(map) => Ok(Key::candidates(key)
+                .into_iter()
+                .flatten()
+                .find_map(|key| map.get(&key).cloned())),
+        }
+    }
+}
+
+/// The value under a name that an expression gave.
+pub(crate) fn find_in_tree<'a>(
+    map: &'a meta::Map,
+    decl: &'a Decl,
+    name: &str,
+) -> Result<Option<Val<'a>>, Fault> {
+    match &decl.kind {
+        DeclKind::Object(object) => {
+            let unescaped;
+            let property = if name.contains("__") {
+                match unescape(name) {
+                    Some(property) => {
+                        unescaped = property;
+                        unescaped.as_str()
+                    }
+                    None => return Ok(None),
+                }
+            } else {
+                name
+            };
+            match (map.get(property), object.property(property)) {
+                (Some(value), Some(field)) if !value.is_null() => {
+                    Val::of(value, &field.decl).map(Some)
+                }
+                _ => Ok(None),
+            }
+        }
+        DeclKind::Map { values } => match map.get(name) {
+            Some(value) => Val::of(value, values).map(Some),
+            None => Ok(None),
+        },
+        _ => match map.get(name) {
+            Some(value) => Val::of(value, decl).map(Some),
+            None => Ok(None),
+        },
+    }
+}
+
+impl<'a> Key<'a> {
+    pub(crate) fn of(value: &Val<'a>) -> Result<Self, Fault> {
+        match value {
+            Val::Bool(value) => Ok(Self::Bool(*value)),
+            Val::Int(value) => Ok(Self::Int(*value)),
+            Val::Uint(value) => Ok(Self::Uint(*value)),
+            Val::String(text) => Ok(Self::String(text.clone())),
+            Val::Double(value) if value.fract() == 0.0 && value.abs() < 9e18 => {
+                Ok(Self::Int(*value as i64))
+            }
+            other => fail(format!("unsupported key type: {}", other.type_of().name())),
+        }
+    }
+
+    fn to_val(&self) -> Val<'a> {
+        match self {
+            Self::Bool(value) => Val::Bool(*value),
+            Self::Int(value) => Val::Int(*value),
+            Self::Uint(value) => Val::Uint(*value),
+            Self::String(text) => Val::String(text.clone()),
+        }
+    }
+
+    /// The keys that a value finds: numbers are the same whatever their type.
+    fn candidates(value: &Val<'a>) -> [Option<Self>; 2] {
+        match value {
+            Val::Int(int) => [Some(Self::Int(*int)), u64::try_from(*int).ok().map(Self::Uint)],
+            Val::Uint(uint) => [Some(Self::Uint(*uint)), i64::try_from(*uint).ok().map(Self::Int)],
+            Val::Double(double) if double.fract() == 0.0 && double.abs() < 9e18 => {
+                let int = *double as i64;
+                [Some(Self::Int(int)), u64::try_from(int).ok().map(Self::Uint)]
+            }
+            other => [Self::of(other).ok(), None],
+        }
+    }
+
+    fn rank(&self) -> u8 {
+        match self {
+            Self::Bool(_) => 0,
+            Self::Int(_) => 1,
+            Self::Uint(_) => 2,
+            Self::String(_) => 3,
+        }
+    }
+}
+
+impl Ord for Key<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        match (self, other) {
+            (Self::Bool(a), Self::Bool(b)) => a.cmp(b),
+            (Self::Int(a), Self::Int(b)) => a.cmp(b),
+            (Self::Uint(a), Self::Uint(b)) => a.cmp(b),
+            (Self::String(a), Self::String(b)) => a.as_str().cmp(b.as_str()),
+            (a, b) => a.rank().cmp(&b.rank()),
+        }
+    }
+}
+
+impl PartialOrd for Key<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Key<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Key<'_> {}
