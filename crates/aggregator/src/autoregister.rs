@@ -4,16 +4,17 @@ use meta::{Value, value};
 
 use crate::Served;
 
-/// The APIService of a local group-version, as it is created at start.
+/// The APIService of a local group-version, as the server creates it.
 pub fn local_api_service(served: &Served) -> Value {
     let (group, version) = (&served.group_version.group, &served.group_version.version);
     let now = meta::time::now();
+    let managed = if served.custom.is_some() { "true" } else { "onstart" };
     value!({
         "kind": "APIService",
         "apiVersion": "apiregistration.k8s.io/v1",
         "metadata": {
             "name": (api_service_name(group, version)),
-            "labels": {"kube-aggregator.kubernetes.io/automanaged": "onstart"},
+            "labels": {"kube-aggregator.kubernetes.io/automanaged": (managed)},
         },
         "spec": {
             "group": (group.as_str()),

@@ -58,7 +58,10 @@ pub(crate) fn api_resource_list(served: &Served) -> Value {
             listed.push((name, described));
         }
     }
-    listed.sort_by(|a, b| a.0.cmp(&b.0));
+    // Custom resources have their subresources in an order of their own.
+    if served.custom.is_none() {
+        listed.sort_by(|a, b| a.0.cmp(&b.0));
+    }
     let resources: Vec<Value> = listed.into_iter().map(|(_, described)| described).collect();
     // Compat: as with `/api`, the core group doesn't say which version of discovery it speaks.
     let core = served.group_version.group.is_empty();
@@ -129,7 +132,10 @@ fn group_discovery(group: &Group<'_>) -> Value {
 fn version_discovery(served: &Served) -> Value {
     let mut resources: Vec<&ResourceFacts> = served.resources.iter().map(AsRef::as_ref).collect();
     resources.sort_by(|a, b| a.plural.cmp(&b.plural));
-    let resources: Vec<Value> = resources.into_iter().map(resource_discovery).collect();
+    // Custom resources tell their group and version, even if it is the one that they are in.
+    let custom = served.custom.is_some();
+    let resources: Vec<Value> =
+        resources.into_iter().map(|resource| resource_discovery(resource, custom)).collect();
     value!({
         "version": (served.group_version.version.clone()),
         "resources": (resources),
@@ -137,21 +143,21 @@ fn version_discovery(served: &Served) -> Value {
     })
 }
 
-fn resource_discovery(resource: &ResourceFacts) -> Value {
+fn resource_discovery(resource: &ResourceFacts, custom: bool) -> Value {
     let subresources: Vec<Value> = resource
         .subresources
         .iter()
         .map(|subresource| {
             value!({
                 "subresource": (subresource.name.clone()),
-                "responseKind": (response_kind(resource, &subresource.kind)),
+                "responseKind": (response_kind(resource, &subresource.kind, custom)),
                 "verbs": (subresource.verbs.clone()),
             })
         })
         .collect();
     value!({
         "resource": (resource.plural.clone()),
-        "responseKind": (response_kind(resource, &resource.kind)),
+        "responseKind": (response_kind(resource, &resource.kind, custom)),
         "scope": (if resource.namespaced { "Namespaced" } else { "Cluster" }),
         "singularResource": (resource.singular.clone()),
         "verbs": (resource.verbs.clone()),
@@ -161,7 +167,8 @@ fn resource_discovery(resource: &ResourceFacts) -> Value {
     })
 }
 
-fn response_kind(resource: &ResourceFacts, kind: &GroupVersionKind) -> Value {
-    let GroupVersionKind { group, version, kind } = told_kind(resource, kind);
+fn response_kind(resource: &ResourceFacts, kind: &GroupVersionKind, custom: bool) -> Value {
+    let told = if custom { kind.clone() } else { told_kind(resource, kind) };
+    let GroupVersionKind { group, version, kind } = told;
     value!({"group": (group), "version": (version), "kind": (kind)})
 }

@@ -12,7 +12,10 @@ use descriptions::Descriptions;
 use jiff::fmt::rfc2822;
 use jiff::{SignedDuration, Timestamp};
 use meta::{GroupVersion, Map, Str, json, value};
-use schema::openapi::{Describe, Form, Kinds, Path, Routes, Source, v2_document, v3_document};
+use schema::openapi::{
+    CustomDefinitions, CustomResource, Describe, Form, Kinds, Path, Routes, Source, v2_document,
+    v3_document,
+};
 use schema::{ResourceFacts, Schema};
 use sha2::{Digest, Sha512};
 
@@ -59,6 +62,7 @@ enum Subject {
     Keys,
     Group(Str),
     GroupVersion(GroupVersion, Vec<Arc<ResourceFacts>>),
+    Custom(GroupVersion, Vec<Arc<CustomResource>>),
 }
 
 impl OpenApi {
@@ -178,8 +182,13 @@ fn subjects(served: &[Served]) -> BTreeMap<String, Subject> {
         ("openid/v1/jwks".to_owned(), Subject::Keys),
         ("version".to_owned(), Subject::Version),
     ]);
-    for served in served.iter().filter(|served| served.built_in) {
+    for served in served {
         let group_version = &served.group_version;
+        if let Some(custom) = &served.custom {
+            let subject = Subject::Custom(group_version.clone(), custom.clone());
+            subjects.insert(format!("apis/{group_version}"), subject);
+            continue;
+        }
         let subject = Subject::GroupVersion(group_version.clone(), served.resources.clone());
         let group = &group_version.group;
         if group.is_empty() {
@@ -200,6 +209,12 @@ impl Subject {
                 let same = |(a, b): (&Arc<_>, &Arc<_>)| Arc::ptr_eq(a, b);
                 a == b && of_a.len() == of_b.len() && of_a.iter().zip(of_b).all(same)
             }
+            (Self::Custom(a, of_a), Self::Custom(b, of_b)) => {
+                let same = |(a, b): (&Arc<_>, &Arc<_>)| Arc::ptr_eq(a, b);
+                a == b && of_a.len() == of_b.len() && of_a.iter().zip(of_b).all(same)
+            }
+            (Self::GroupVersion(..), Self::Custom(..)) => false,
+            (Self::Custom(..), Self::GroupVersion(..)) => false,
             // The others are told apart by their path.
             _ => true,
         }
@@ -217,6 +232,17 @@ impl Subject {
             Self::GroupVersion(group_version, resources) => {
                 routes.of_group_version(group_version, resources)
             }
+            Self::Custom(group_version, resources) => {
+                routes.of_custom(group_version, resources.iter().map(AsRef::as_ref))
+            }
+        }
+    }
+
+    fn custom(&self) -> Vec<&CustomResource> {
+        match self {
+            Self::Everything(parts) => parts.iter().flat_map(Self::custom).collect(),
+            Self::Custom(_, resources) => resources.iter().map(AsRef::as_ref).collect(),
+            _ => Vec::new(),
         }
     }
 }
@@ -297,11 +323,15 @@ impl<'a> Workshop<'a> {
     }
 
     fn document(&self, subject: &Subject, form: Form) -> Vec<u8> {
-        let source = Source { schema: self.schema, describe: &self.describe, version: VERSION };
+        let custom = CustomDefinitions::of(subject.custom());
+        let (schema, describe) = (self.schema, &self.describe);
+        let source = Source { schema, describe, custom: &custom, version: VERSION };
         let paths = subject.paths(&Routes { schema: self.schema, kinds: &self.kinds });
         match subject {
             Subject::Everything(_) => v2_document(source, &paths, form),
-            Subject::GroupVersion(home, _) => v3_document(source, Some(home), &paths, form),
+            Subject::GroupVersion(home, _) | Subject::Custom(home, _) => {
+                v3_document(source, Some(home), &paths, form)
+            }
             _ => v3_document(source, None, &paths, form),
         }
     }

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use meta::{GroupVersion, Str};
-use schema::{GroupVersionFacts, ResourceFacts};
+use schema::{GroupVersionFacts, ResourceFacts, openapi::CustomResource};
 
 use crate::compare_versions;
 
@@ -16,8 +16,8 @@ pub struct Served {
     pub group_priority: i32,
     pub version_priority: i32,
     pub resources: Vec<Arc<ResourceFacts>>,
-    /// Its types are among the built-in ones. OpenAPI leaves out what isn't.
-    pub built_in: bool,
+    /// Where it is one of custom resources: how their definitions describe them.
+    pub custom: Option<Vec<Arc<CustomResource>>>,
 }
 
 impl Served {
@@ -35,7 +35,7 @@ impl Served {
             group_priority: facts.group_priority,
             version_priority: facts.version_priority,
             resources: resources.into_iter().filter(is_ours).cloned().collect(),
-            built_in: true,
+            custom: None,
         }
     }
 }
@@ -97,7 +97,7 @@ mod tests {
             group_priority,
             version_priority,
             resources: Vec::new(),
-            built_in: true,
+            custom: None,
         });
         let told: Vec<String> = groups(&served)
             .iter()

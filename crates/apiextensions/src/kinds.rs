@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use meta::{GroupVersion, GroupVersionKind, Str};
 use registry::{Behaviour, Conversion, Custom, Kind, Storage, StorageOptions};
+use schema::openapi::CustomResource;
 use schema::{
     ResourceFacts, Schema, SelectableField, StorageEncoding, StorageFacts, SubresourceFacts,
     TypeId, UnknownLabel,
@@ -148,16 +149,22 @@ impl<'a> Plan<'a> {
             scale: version.scale.clone(),
             columns: columns::columns(version),
         };
+        let facts = self.facts(version);
         let custom = Custom {
             shape: shape.clone(),
             apply_type: *apply_type,
             scale: version.scale.clone(),
             deprecation: deprecation(self.crd, version),
             terminating,
+            published: Arc::new(CustomResource {
+                facts: facts.clone(),
+                schema: version.schema.clone(),
+                preserve_unknown: self.crd.preserve_unknown,
+            }),
             version_at: at,
         };
         Kind::new(
-            self.facts(version),
+            facts,
             self.schema.clone(),
             BEHAVIOUR,
             Arc::new(strategy),
@@ -222,12 +229,12 @@ fn subresources(version: &Version, kind: &GroupVersionKind) -> Vec<SubresourceFa
     let verbs = || ["get", "patch", "update"].map(Str::new_static).to_vec();
     let scale = GroupVersionKind::new("autoscaling", "v1", "Scale");
     let mut subresources = Vec::new();
-    if version.scale.is_some() {
-        subresources.push(SubresourceFacts { name: "scale".into(), kind: scale, verbs: verbs() });
-    }
     if version.status {
         let kind = kind.clone();
         subresources.push(SubresourceFacts { name: "status".into(), kind, verbs: verbs() });
+    }
+    if version.scale.is_some() {
+        subresources.push(SubresourceFacts { name: "scale".into(), kind: scale, verbs: verbs() });
     }
     subresources
 }

@@ -56,7 +56,6 @@ impl VersionShape {
         object.set_at(&["apiVersion"], self.api_version.clone());
         // What could not be read was dropped when it came in.
         let _ = self.fit(object, true, None);
-        self.default(object);
     }
 }
 
@@ -84,6 +83,7 @@ impl Stored {
             let version = self.versions.iter().find(|known| known.api_version == written_as);
             if let Some(version) = version {
                 let _ = version.fit(object, true, None);
+                version.default(object);
             }
             self.stored.adopt(object);
         }

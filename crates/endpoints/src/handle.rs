@@ -41,7 +41,7 @@ impl Resources {
         }
         match self.find(&cx.info) {
             Found::ElsewherePerhaps => Served::Next(request),
-            Found::Nowhere => Served::Answered(Err(ApiError::NotServed)),
+            Found::Nowhere(error) => Served::Answered(Err(error)),
             Found::Here(kind) => Served::Answered(self.answer(cx, &kind, request).await),
         }
     }
@@ -51,7 +51,11 @@ impl Resources {
         match kinds.group_version(&info.group, &info.version) {
             None => Found::ElsewherePerhaps,
             Some(resources) => match resources.get(&info.resource) {
-                None => Found::Nowhere,
+                // Nobody else knows the group-version of custom resources either.
+                None if resources.values().any(|kind| kind.is_custom()) => {
+                    Found::Nowhere(ApiError::UnknownPath)
+                }
+                None => Found::Nowhere(ApiError::NotServed),
                 Some(kind) => Found::Here(kind.clone()),
             },
         }
@@ -88,7 +92,7 @@ impl Resources {
 enum Found {
     Here(Arc<Kind>),
     /// The group-version is this server's, and has no such resource.
-    Nowhere,
+    Nowhere(ApiError),
     /// Another server may know the group-version.
     ElsewherePerhaps,
 }
@@ -101,13 +105,14 @@ fn check_scope(cx: &Context, kind: &Kind, method: &Method) -> Result<(), ApiErro
         return Err(ApiError::MethodNotAllowed);
     }
     let in_namespace = !info.namespace.is_empty() && info.resource != "namespaces";
+    let missing = || if kind.is_custom() { ApiError::UnknownPath } else { ApiError::NotServed };
     if in_namespace && !kind.namespaced() {
-        return Err(ApiError::NotServed);
+        return Err(missing());
     }
     if kind.namespaced() && !in_namespace {
         let by_selector = matches!(info.verb.as_str(), "list" | "watch");
         if !by_selector && (!info.name.is_empty() || kind.is_custom()) {
-            return Err(ApiError::NotServed);
+            return Err(missing());
         }
         if matches!(info.verb.as_str(), "create" | "deletecollection") {
             return Err(ApiError::MethodNotAllowed);

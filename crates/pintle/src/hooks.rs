@@ -3,14 +3,13 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use aggregator::local_api_service;
 use controllers::{
     Api as _, ClusterRoleAggregation, GarbageCollector, IdentityLease, InEveryNamespace,
     KubernetesService, NamespaceController, Target, config_map, ensure, namespace,
     priority_classes, reconcile, reconcile_default_roles, service_cidr,
 };
 use futures_util::future::{try_join, try_join_all, try_join3};
-use meta::{ApiError, Str, Value, value};
+use meta::{ApiError, value};
 use registry::Kind;
 use serve::{
     health::{Check, Hook},
@@ -24,7 +23,8 @@ use crate::{
     follow::Follow,
     in_process::{Api, NamespaceWake},
     options::Options,
-    run::{REGISTRATION_GROUP, Servers},
+    register::register,
+    run::Servers,
 };
 
 /// The hooks that are built, under kube-apiserver's names.
@@ -228,7 +228,7 @@ impl Start<'_> {
                 Ok::<(), ApiError>(())
             };
             let registration = async {
-                self.register().await?;
+                register(&self.api, &self.servers.publisher.served()).await?;
                 hooks.autoregistration.done();
                 Ok::<(), ApiError>(())
             };
@@ -335,31 +335,6 @@ impl Start<'_> {
         let lease = IdentityLease::new(self.api.clone(), identity(&hostname), hostname);
         lease.renew().await?;
         tokio::spawn(lease.run());
-        Ok(())
-    }
-
-    /// An APIService for each group-version, which says that it is available.
-    async fn register(&self) -> Result<(), ApiError> {
-        let target = Target::cluster(REGISTRATION_GROUP, "v1", "apiservices");
-        let served = self.servers.publisher.served();
-        let local: Vec<Value> = served
-            .iter()
-            .filter(|served| served.group_version.group != Str::new_static(REGISTRATION_GROUP))
-            .map(local_api_service)
-            .collect();
-        try_join_all(local.iter().map(|object| self.register_one(&target, object))).await?;
-        Ok(())
-    }
-
-    async fn register_one(&self, target: &Target, object: &Value) -> Result<(), ApiError> {
-        let mut current = ensure(&*self.api, target, object).await?;
-        if current.items_at(&["status", "conditions"]).is_empty() {
-            let named = target.clone().named(object.str_at(&["metadata", "name"]));
-            if let Some(status) = object.get("status") {
-                current.set_at(&["status"], status.clone());
-            }
-            self.api.update(&Target { subresource: "status", ..named }, &current).await?;
-        }
         Ok(())
     }
 }

@@ -10,6 +10,7 @@ mod in_process;
 mod logging;
 mod options;
 mod publish;
+mod register;
 mod roles;
 mod run;
 mod storage_metrics;

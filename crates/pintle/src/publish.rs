@@ -8,10 +8,12 @@ use std::{
 
 use aggregator::{Aggregator, Documents, OpenApi, Served};
 use endpoints::Resources;
-use meta::{GroupVersion, Str};
-use registry::Kind;
-use schema::{ResourceFacts, Schema};
+use meta::GroupVersion;
+use registry::{Custom, Kind};
+use schema::Schema;
 use tokio::sync::{Notify, mpsc};
+
+use crate::{in_process::Api, register::register};
 
 /// Makes the documents anew when something else is served.
 pub(crate) struct Publisher {
@@ -65,7 +67,7 @@ impl Publisher {
     }
 
     /// Works until the server stops. Changes that come in a burst are published together.
-    pub(crate) async fn run(self: Arc<Self>) {
+    pub(crate) async fn run(self: Arc<Self>, api: Api) {
         loop {
             self.due.notified().await;
             let start = Instant::now();
@@ -73,7 +75,10 @@ impl Publisher {
             if tokio::task::spawn_blocking(move || publisher.publish()).await.is_err() {
                 tracing::error!("publishing what is served has failed");
             }
-            // No more than a third of one core, however many definitions come.
+            if let Err(error) = register(&api, &self.served()).await {
+                tracing::warn!("cannot register what is served: {error}");
+            }
+            // A pause in proportion, however many definitions come.
             tokio::time::sleep(start.elapsed() * 2).await;
         }
     }
@@ -92,23 +97,28 @@ impl apiextensions::Listener for Publisher {
 
 /// The group-versions of custom resources. What goes away is told of with fewer verbs.
 fn custom(extensions: &Resources) -> Vec<Served> {
-    let mut by_version: BTreeMap<GroupVersion, Vec<Arc<ResourceFacts>>> = BTreeMap::new();
-    for kind in extensions.kinds().iter() {
-        let Some(custom) = &kind.custom else { continue };
-        let mut facts = kind.facts.clone();
-        if custom.terminating {
-            facts.verbs.retain(|verb| !["patch", "create", "update"].contains(&verb.as_str()));
+    let kinds = extensions.kinds();
+    let mut by_version: BTreeMap<GroupVersion, Vec<(&Arc<Kind>, &Custom)>> = BTreeMap::new();
+    for kind in kinds.iter() {
+        if let Some(custom) = &kind.custom {
+            by_version.entry(kind.group_version()).or_default().push((kind, custom));
         }
-        by_version.entry(kind.group_version()).or_default().push(Arc::new(facts));
     }
-    let served = by_version.into_iter().map(|(group_version, mut resources)| {
-        resources.sort_by(|a: &Arc<ResourceFacts>, b| Str::cmp(&a.plural, &b.plural));
+    let served = by_version.into_iter().map(|(group_version, mut kinds)| {
+        kinds.sort_by(|(a, _), (b, _)| a.facts.plural.cmp(&b.facts.plural));
+        let resources = kinds.iter().map(|(kind, custom)| {
+            let mut facts = kind.facts.clone();
+            if custom.terminating {
+                facts.verbs.retain(|verb| !["patch", "create", "update"].contains(&verb.as_str()));
+            }
+            Arc::new(facts)
+        });
         Served {
             group_version,
             group_priority: 1000,
             version_priority: 100,
-            resources,
-            built_in: false,
+            resources: resources.collect(),
+            custom: Some(kinds.iter().map(|(_, custom)| custom.published.clone()).collect()),
         }
     });
     served.collect()

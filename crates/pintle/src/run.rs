@@ -90,13 +90,13 @@ async fn serve(
         .map_err(|error| format!("failed to listen on {address}: {error}"))?;
     let bound = listener.address();
     servers.publisher.open(format!("{}:{}", options.external_hostname, bound.port()));
-    tokio::spawn(servers.publisher.clone().run());
     let limits =
         Limits { streams_max: options.http2_max_streams_per_connection, ..Limits::default() };
     let listening = listener.serve(tls.clone(), Arc::new(Chain(server)), limits);
     tokio::spawn(tls.follow_files(RELOAD_INTERVAL));
 
     hooks.start(options, &servers, &pki, bound.port()).await?;
+    tokio::spawn(servers.publisher.clone().run(servers.api()));
     tokio::spawn(keeper.run());
     announce(options, &pki, bound)?;
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use meta::Value;
-use schema::TypeId;
+use schema::{TypeId, openapi::CustomResource};
 
 /// One served version of a custom resource.
 pub struct Custom {
@@ -18,6 +18,8 @@ pub struct Custom {
     pub deprecation: Option<String>,
     /// Its definition is being deleted: nothing new is created.
     pub terminating: bool,
+    /// What OpenAPI tells about it.
+    pub published: Arc<CustomResource>,
     /// Its place among the versions of its definition.
     pub version_at: usize,
 }

@@ -5,6 +5,7 @@
 //! that some clients ask for.
 
 mod assemble;
+mod custom;
 mod definitions;
 mod params;
 mod protobuf;
@@ -18,6 +19,7 @@ use std::collections::HashMap;
 use meta::{GroupVersionKind, Str};
 
 pub use assemble::Form;
+pub use custom::{CustomDefinitions, CustomResource};
 pub use params::{Param, Place};
 pub use routes::{Action, Content, Operation, Path, Response, Routes};
 pub use v2::v2_document;
@@ -49,6 +51,7 @@ impl Describe for Undescribed {
 pub struct Source<'a> {
     pub schema: &'a Schema,
     pub describe: &'a dyn Describe,
+    pub custom: &'a CustomDefinitions<'a>,
     /// As clients are told: `1.36`.
     pub version: &'a str,
 }

@@ -61,16 +61,54 @@ impl<'a> Definitions<'a> {
     pub(super) fn finish(mut self, encode: impl Fn(&Value) -> Vec<u8>) -> Pieces {
         let mut pieces = Pieces::new();
         while let Some(name) = self.open.pop() {
-            let mut definition = match self.source.schema.by_name(&name) {
-                Some(id) => self.object(id),
-                None => self.scalar(&name),
+            let definition = match self.custom(&name) {
+                Some(definition) => definition,
+                None => self.known(&name),
             };
-            let text = self.source.describe.definition(&name);
-            set_description(&mut definition, text.as_deref());
             let piece = encode(&definition.into());
             pieces.insert(name, piece);
         }
         pieces
+    }
+
+    fn known(&mut self, name: &Str) -> Map {
+        let mut definition = match self.source.schema.by_name(name) {
+            Some(id) => self.object(id),
+            None => self.scalar(name),
+        };
+        let text = self.source.describe.definition(name);
+        set_description(&mut definition, text.as_deref());
+        definition
+    }
+
+    /// The definition of a custom resource, with references to what it needs.
+    fn custom(&mut self, name: &str) -> Option<Map> {
+        let Source { custom, describe, .. } = self.source;
+        let written = custom.write(name, self.dialect, describe)?;
+        let Value::Object(written) = self.resolve(Value::Object(written)) else { return None };
+        Some(written)
+    }
+
+    /// Names of definitions become references to them.
+    fn resolve(&mut self, value: Value) -> Value {
+        match value {
+            Value::Object(mut map) => {
+                let named = map.get("$ref").and_then(Value::as_str).map(Str::new);
+                if let Some(name) = named {
+                    let reference = self.reference(&name);
+                    map.insert("$ref", reference.get("$ref").cloned().unwrap_or_default());
+                    return self.wrap_reference(map);
+                }
+                let pairs: Vec<(Str, Value)> =
+                    map.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
+                let resolved = pairs.into_iter().map(|(key, value)| (key, self.resolve(value)));
+                Value::Object(resolved.collect::<Map>())
+            }
+            Value::Array(items) => {
+                Value::Array(items.into_iter().map(|item| self.resolve(item)).collect())
+            }
+            other => other,
+        }
     }
 
     fn object(&mut self, id: TypeId) -> Map {
@@ -350,7 +388,7 @@ mod tests {
     use std::cell::RefCell;
 
     use super::*;
-    use crate::openapi::Undescribed;
+    use crate::openapi::{CustomDefinitions, Undescribed};
     use crate::{PatchStrategy, Schema};
 
     fn field(name: &str, kind: Kind) -> Field {
@@ -391,7 +429,9 @@ mod tests {
     #[track_caller]
     fn check(dialect: Dialect, expected: &[(&str, &str)]) {
         let schema = schema();
-        let source = Source { schema: &schema, describe: &Undescribed, version: "1" };
+        let custom = CustomDefinitions::default();
+        let (describe, version) = (&Undescribed, "1");
+        let source = Source { schema: &schema, describe, custom: &custom, version };
         let mut definitions = Definitions::new(source, dialect, None);
         definitions.reference(&"Root".into());
         let written = RefCell::new(Vec::new());

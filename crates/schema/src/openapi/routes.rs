@@ -4,7 +4,7 @@ mod resource;
 
 use meta::{GroupVersion, GroupVersionKind, Str};
 
-use super::{Kinds, Param, meta_v1};
+use super::{CustomResource, Kinds, Param, meta_v1};
 use crate::{ResourceFacts, Schema};
 use resource::Maker;
 
@@ -69,13 +69,37 @@ impl Routes<'_> {
         let mut paths = vec![names.discovery()];
         for resource in resources {
             let resource = resource.as_ref();
-            let maker = Maker { routes: self, names: &names, resource };
+            let maker = Maker { routes: self, names: &names, resource, custom: None };
             maker.resource(&mut paths);
             for subresource in &resource.subresources {
                 maker.subresource(subresource, &mut paths);
             }
         }
         paths.retain(|path| !path.operations.is_empty());
+        paths.iter_mut().for_each(Path::share_params);
+        paths
+    }
+
+    /// The paths of custom resources of a group version.
+    pub fn of_custom<'c>(
+        &self,
+        group_version: &GroupVersion,
+        resources: impl IntoIterator<Item = &'c CustomResource>,
+    ) -> Vec<Path> {
+        let names = Names::of(group_version);
+        let mut paths = Vec::new();
+        for custom in resources {
+            let maker = Maker {
+                routes: self,
+                names: &names,
+                resource: &custom.facts,
+                custom: Some(custom),
+            };
+            maker.resource(&mut paths);
+            for subresource in &custom.facts.subresources {
+                maker.subresource(subresource, &mut paths);
+            }
+        }
         paths.iter_mut().for_each(Path::share_params);
         paths
     }

@@ -4,7 +4,7 @@ use meta::{GroupVersionKind, Str};
 
 use super::{Action, Content, Names, OBJECT, Operation, Path, Response, Routes, ok, upper_first};
 use crate::openapi::params::{CREATE, DELETE, LIST, PATCH, select};
-use crate::openapi::{Param, meta_v1};
+use crate::openapi::{CustomResource, Param, meta_v1};
 use crate::{ResourceFacts, SubresourceFacts, TypeId};
 
 /// Makes the paths of one resource.
@@ -12,14 +12,19 @@ pub(super) struct Maker<'a> {
     pub(super) routes: &'a Routes<'a>,
     pub(super) names: &'a Names,
     pub(super) resource: &'a ResourceFacts,
+    /// Where the definitions of a custom resource are.
+    pub(super) custom: Option<&'a CustomResource>,
 }
 
 impl Maker<'_> {
     pub(super) fn resource(&self, paths: &mut Vec<Path>) {
-        let ResourceFacts { kind, plural, namespaced, type_id, .. } = self.resource;
+        let ResourceFacts { kind, plural, namespaced, .. } = self.resource;
         let verb = |name: &str| self.resource.verbs.iter().any(|verb| verb == name);
-        let object = self.definition(*type_id);
-        let list = self.resource.list_type_id.map(|id| self.definition(id));
+        let object = self.object();
+        let list = match self.custom {
+            Some(custom) => Some(custom.list_definition()),
+            None => self.resource.list_type_id.map(|id| self.definition(id)),
+        };
         let (collection, item) = (self.path("", ""), self.path("", "/{name}"));
 
         let mut on_collection = Vec::new();
@@ -54,7 +59,8 @@ impl Maker<'_> {
             let path = format!("{}/{plural}", self.names.root);
             self.add(paths, path, "", vec![self.list(&everywhere, list)]);
         }
-        if verb("watch") {
+        // Custom resources are only watched by a parameter of the list.
+        if verb("watch") && self.custom.is_none() {
             let lists = format!("{}List", self.scoped(""));
             self.add(paths, self.path("/watch", ""), "", vec![self.watch("watchlist", &lists)]);
             let one = self.watch("watch", &self.scoped(""));
@@ -69,14 +75,17 @@ impl Maker<'_> {
 
     pub(super) fn subresource(&self, subresource: &SubresourceFacts, paths: &mut Vec<Path>) {
         let SubresourceFacts { name, kind, verbs } = subresource;
-        let Some(type_id) = self.routes.kinds.type_of(kind) else { return };
         let path = self.path("", &format!("/{{name}}/{name}"));
-        if CONNECTED.contains(&name.as_str()) {
-            self.connect(subresource, type_id, &path, paths);
-            return;
-        }
+        let object = match (self.custom, self.routes.kinds.type_of(kind)) {
+            (_, Some(type_id)) if CONNECTED.contains(&name.as_str()) => {
+                self.connect(subresource, type_id, &path, paths);
+                return;
+            }
+            (_, Some(type_id)) => self.definition(type_id),
+            (Some(custom), None) => custom.definition(),
+            (None, None) => return,
+        };
         let verb = |name: &str| verbs.iter().any(|verb| verb == name);
-        let object = self.definition(type_id);
         let mut operations = Vec::new();
         if verb("get") {
             operations.push(if name == "log" {
@@ -262,6 +271,11 @@ impl Maker<'_> {
     ) {
         for operation in &mut operations {
             operation.tag.clone_from(&self.names.tag);
+            if self.custom.is_some() {
+                let patch = operation.method == "patch";
+                operation.consumes = if patch { &CUSTOM_PATCHES } else { &CUSTOM };
+                operation.produces = CUSTOM.to_vec();
+            }
             if path.contains("{name}") {
                 operation
                     .params
@@ -298,6 +312,13 @@ impl Maker<'_> {
 
     fn kind(&self) -> &Str {
         &self.resource.kind.kind
+    }
+
+    fn object(&self) -> Str {
+        match self.custom {
+            Some(custom) => custom.definition(),
+            None => self.definition(self.resource.type_id),
+        }
     }
 
     fn definition(&self, id: TypeId) -> Str {
@@ -366,5 +387,11 @@ const PATCHES: [&str; 4] = [
     "application/strategic-merge-patch+json",
     "application/apply-patch+yaml",
 ];
+
+/// What custom resources are read and written in.
+const CUSTOM: [&str; 2] = ["application/json", "application/yaml"];
+
+const CUSTOM_PATCHES: [&str; 3] =
+    ["application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml"];
 
 const CONNECTED: [&str; 4] = ["attach", "exec", "portforward", "proxy"];

@@ -1,0 +1,54 @@
+//! Every group-version that is served here has an APIService that says so. Those of custom resources
+//! come and go with them.
+
+use std::collections::HashSet;
+
+use aggregator::{Served, local_api_service};
+use controllers::{Api as _, Target, ensure};
+use futures_util::future::try_join_all;
+use meta::{ApiError, Value};
+
+use crate::{in_process::Api, run::REGISTRATION_GROUP};
+
+/// What the APIServices of custom resources are known by.
+const AUTOMANAGED: [&str; 3] = ["metadata", "labels", "kube-aggregator.kubernetes.io/automanaged"];
+
+/// Makes what is missing, and deletes what stands for custom resources that are gone.
+pub(crate) async fn register(api: &Api, served: &[Served]) -> Result<(), ApiError> {
+    let target = Target::cluster(REGISTRATION_GROUP, "v1", "apiservices");
+    let wanted = served.iter().filter(|served| served.group_version.group != REGISTRATION_GROUP);
+    let wanted: Vec<Value> = wanted.map(local_api_service).collect();
+    let known = api.list(&target).await?;
+    let name = |object: &Value| object.str_at(&["metadata", "name"]).to_owned();
+    let ready: HashSet<String> =
+        known.iter().filter(|object| is_available(object)).map(name).collect();
+    let missing = wanted.iter().filter(|object| !ready.contains(&name(object)));
+    try_join_all(missing.map(|object| register_one(api, &target, object))).await?;
+
+    let wanted: HashSet<String> = wanted.iter().map(name).collect();
+    let gone = known.iter().filter(|object| object.str_at(&AUTOMANAGED) == "true");
+    for object in gone.filter(|object| !wanted.contains(&name(object))) {
+        let named = target.clone().named(&name(object));
+        match api.delete(&named, &Value::object()).await {
+            Ok(()) | Err(ApiError::NotFound { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn is_available(object: &Value) -> bool {
+    !object.items_at(&["status", "conditions"]).is_empty()
+}
+
+async fn register_one(api: &Api, target: &Target, object: &Value) -> Result<(), ApiError> {
+    let mut current = ensure(api, target, object).await?;
+    if is_available(&current) {
+        return Ok(());
+    }
+    let named = target.clone().named(object.str_at(&["metadata", "name"]));
+    if let Some(status) = object.get("status") {
+        current.set_at(&["status"], status.clone());
+    }
+    api.update(&Target { subresource: "status", ..named }, &current).await.map(drop)
+}
