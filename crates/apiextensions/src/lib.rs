@@ -21,5 +21,7 @@ mod types;
 
 pub use keeper::{Keeper, Listener, Options};
 
+pub mod definition;
+
 /// The group whose resources this server serves itself.
 pub const GROUP: &str = "apiextensions.k8s.io";

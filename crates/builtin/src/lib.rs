@@ -3,7 +3,6 @@
 
 mod access;
 mod admissionregistration;
-mod apiextensions;
 mod apiregistration;
 mod apiserverinternal;
 mod apps;

@@ -7,6 +7,7 @@ mod tests;
 
 use std::sync::Arc;
 
+use apiextensions::definition::CustomResourceDefinition;
 use registry::{Plain, Strategy};
 
 use crate::{
@@ -15,7 +16,6 @@ use crate::{
         validating_admission_policy::ValidatingAdmissionPolicy,
         webhook_configuration::WebhookConfiguration,
     },
-    apiextensions::custom_resource_definition::CustomResourceDefinition,
     apiregistration::api_service::ApiService,
     apiserverinternal::storage_version::StorageVersion,
     apps::{

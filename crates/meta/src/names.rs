@@ -2,8 +2,10 @@
 //! what is wrong in the words of Kubernetes, so an empty list means that the text is fine.
 
 mod object_meta;
+mod webhook;
 
 pub use object_meta::*;
+pub use webhook::{validate_webhook_service, validate_webhook_url};
 
 /// A rule for the names of a kind. `prefix` is true for a `generateName`, which will get a suffix
 /// and may therefore end in a dash.

@@ -6,7 +6,9 @@
 mod at;
 mod correlate;
 mod default;
+mod defaults;
 mod format;
+mod json_path;
 mod list_type;
 mod node;
 mod object_meta;
@@ -20,6 +22,7 @@ mod validate;
 use meta::{FieldErrors, FieldPath, Value};
 
 pub use self::{
+    format::is_recognized as is_recognized_format,
     node::{Additional, Checks, Node, Rule, Type},
     pattern::Pattern,
 };
@@ -43,6 +46,18 @@ impl Structural {
     /// Checks the rules that make a schema structural. `path` is where the schema is found.
     pub fn check(&self, path: &FieldPath, errors: &mut FieldErrors) {
         rules::check(&self.root, path, errors);
+    }
+
+    /// Checks that all defaults are valid and, if so required, that the schema knows all of them. The
+    /// schema itself must have passed [`Structural::check`].
+    pub fn check_defaults(&self, path: &FieldPath, require_pruned: bool, errors: &mut FieldErrors) {
+        defaults::check(&self.root, path, require_pruned, errors);
+    }
+
+    /// Drops from defaults what the schema doesn't know, as definitions from other times may have it.
+    /// True if there was something.
+    pub fn prune_defaults(&mut self) -> bool {
+        defaults::prune_all(&mut self.root)
     }
 
     /// Removes what the schema doesn't know; `apiVersion`, `kind` and `metadata` of the object itself

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use meta::{
     FieldErrors, Value,
     names::{
-        is_dns1035_label, is_dns1123_subdomain, is_port_number, is_qualified_name,
-        name_is_path_segment, validate_label_selector,
+        is_dns1035_label, is_dns1123_subdomain, is_qualified_name, name_is_path_segment,
+        validate_label_selector, validate_webhook_service, validate_webhook_url,
     },
 };
 
@@ -74,79 +74,12 @@ fn fully_qualified_name(name: &Field<'_>, errors: &mut FieldErrors) {
 
 fn client_config(config: &Field<'_>, errors: &mut FieldErrors) {
     let (url, service) = (config.get("url"), config.get("service"));
-    match (url.is_set(), service.is_set()) {
-        (true, false) => webhook_url(&url, errors),
-        (false, true) => {
-            // Compat: upstream takes one of the two for the other.
-            if service.get("namespace").is_empty() {
-                service.get("name").required(errors, "");
-            }
-            if service.str_at(&["name"]).is_empty() {
-                service.get("namespace").required(errors, "");
-            }
-            let port = service.get("port");
-            // Left out, it is 443.
-            if let Some(wrong) = port.int().map(is_port_number).filter(|wrong| !wrong.is_empty()) {
-                port.invalid(errors, &format!("port is not valid: {}", wrong.join(", ")));
-            }
-            url_path(&service.get("path"), errors);
+    match (url.is_set(), service.value()) {
+        (true, None) => validate_webhook_url(url.str(), &url.path(), errors),
+        (false, Some(reference)) => {
+            validate_webhook_service(reference, &service.path(), errors);
         }
         _ => config.required(errors, "exactly one of url or service is required"),
-    }
-}
-
-fn webhook_url(url: &Field<'_>, errors: &mut FieldErrors) {
-    let form = "; desired format: https://host[/path]";
-    let (rest, fragment) = url.str().split_once('#').unwrap_or((url.str(), ""));
-    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let (scheme, rest) = rest.split_once("://").unwrap_or(("", ""));
-    let authority = rest.split('/').next().unwrap_or_default();
-    let (user, host) = match authority.rsplit_once('@') {
-        Some((user, host)) => (Some(user), host),
-        None => (None, authority),
-    };
-    if scheme != "https" {
-        let why = format!("'https' is the only allowed URL scheme{form}");
-        url.invalid_value(errors, scheme, &why);
-    }
-    if host.is_empty() {
-        url.invalid_value(errors, host, &format!("host must be specified{form}"));
-    }
-    if let Some(user) = user {
-        url.invalid_value(errors, user, "user information is not permitted in the URL");
-    }
-    if !fragment.is_empty() {
-        url.invalid_value(errors, fragment, "fragments are not permitted in the URL");
-    }
-    if !query.is_empty() {
-        url.invalid_value(errors, query, "query parameters are not permitted in the URL");
-    }
-}
-
-fn url_path(path: &Field<'_>, errors: &mut FieldErrors) {
-    let text = path.str();
-    if matches!(text, "" | "/") {
-        return;
-    }
-    if text == "//" {
-        return path.invalid(errors, "segment[0] may not be empty");
-    }
-    if !text.starts_with('/') {
-        path.invalid(errors, "must start with a '/'");
-    }
-    // Compat: the first character is taken for the slash, whatever it is.
-    let mut characters = text.chars();
-    characters.next();
-    let rest = characters.as_str();
-    let rest = rest.strip_suffix('/').unwrap_or(rest);
-    for (at, step) in rest.split('/').enumerate() {
-        if step.is_empty() {
-            path.invalid(errors, &format!("segment[{at}] may not be empty"));
-            continue;
-        }
-        for why in is_dns1123_subdomain(step) {
-            path.invalid(errors, &format!("segment[{at}]: {why}"));
-        }
     }
 }
 

@@ -5,7 +5,7 @@ mod uri;
 
 use meta::time::Duration;
 
-use super::node::{Checks, Node, Type};
+use super::node::{Checks, Node};
 
 /// A format that is checked.
 #[derive(Clone, Copy, Debug)]
@@ -27,16 +27,19 @@ pub(super) fn of(node: &Node, checks: &Checks) -> Option<Format> {
 
 /// The name of the format, if it is one that a node of its type may have.
 pub(super) fn kept<'a>(node: &Node, checks: &'a Checks) -> &'a str {
+    let ty = if node.int_or_string { "" } else { node.ty.as_str() };
     let name = checks.format.as_str();
-    let known = match &node.ty {
-        _ if name.is_empty() => false,
-        _ if node.int_or_string => by_name(name).is_some(),
-        Type::None | Type::String => by_name(name).is_some(),
-        Type::Integer => matches!(name, "int32" | "int64"),
-        Type::Number => matches!(name, "float" | "double"),
+    if !name.is_empty() && is_recognized(ty, name) { name } else { "" }
+}
+
+/// Whether texts, or numbers, of a type are checked by a format. No type says nothing.
+pub fn is_recognized(ty: &str, format: &str) -> bool {
+    match ty {
+        "" | "string" => by_name(format).is_some(),
+        "integer" => matches!(format, "int32" | "int64"),
+        "number" => matches!(format, "float" | "double"),
         _ => false,
-    };
-    if known { name } else { "" }
+    }
 }
 
 /// Dashes in a name don't count.

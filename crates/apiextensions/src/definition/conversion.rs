@@ -1,0 +1,106 @@
+//! How objects get from one version to another.
+
+use std::collections::BTreeSet;
+
+use meta::{
+    FieldErrors, FieldPath, Value,
+    names::{is_dns1035_label, validate_webhook_service, validate_webhook_url},
+};
+
+use super::options::Options;
+
+/// The versions of ConversionReview that this server speaks.
+const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
+
+pub(super) fn check(
+    conversion: &Value,
+    options: &Options,
+    path: &FieldPath,
+    errors: &mut FieldErrors,
+) {
+    let strategy = conversion.str_at(&["strategy"]);
+    match strategy {
+        "" => errors.required(path.child("strategy"), ""),
+        "None" | "Webhook" => {}
+        other => errors.not_supported(path.child("strategy"), other, &["None", "Webhook"]),
+    }
+    // In kube-apiserver these two stand beside the strategy.
+    let (config_path, versions_path) =
+        (path.child("webhookClientConfig"), path.child("conversionReviewVersions"));
+    let config = conversion.at(&["webhook", "clientConfig"]).filter(|config| !config.is_null());
+    let versions = conversion.items_at(&["webhook", "conversionReviewVersions"]);
+    if strategy != "Webhook" {
+        let why = "should not be set when strategy is not set to Webhook";
+        if config.is_some() {
+            errors.forbidden(&config_path, why);
+        }
+        if !versions.is_empty() {
+            errors.forbidden(&versions_path, why);
+        }
+        return;
+    }
+    match config {
+        None => errors.required(&config_path, "required when strategy is set to Webhook"),
+        Some(config) => check_client_config(config, options, &config_path, errors),
+    }
+    check_review_versions(versions, options, &versions_path, errors);
+}
+
+fn check_client_config(
+    config: &Value,
+    options: &Options,
+    path: &FieldPath,
+    errors: &mut FieldErrors,
+) {
+    let given = |name: &str| config.get(name).filter(|value| !value.is_null());
+    match (given("url"), given("service")) {
+        (Some(url), None) => {
+            validate_webhook_url(url.as_str().unwrap_or_default(), &path.child("url"), errors);
+        }
+        (None, Some(service)) => validate_webhook_service(service, &path.child("service"), errors),
+        _ => errors.required(path, "exactly one of url or service is required"),
+    }
+    let bundle = config.str_at(&["caBundle"]);
+    if !options.allow_invalid_ca_bundle && !bundle.is_empty() && !is_ca_bundle(bundle) {
+        let why = "unable to load root certificates: unable to parse bytes as PEM block";
+        errors.invalid(path.child("caBundle"), bundle, why);
+    }
+}
+
+/// Whether the bytes hold certificates in PEM, as far as can be told from the outside of them.
+pub(super) fn is_ca_bundle(base64: &str) -> bool {
+    use base64::Engine as _;
+    let Ok(bytes) = base64::engine::general_purpose::STANDARD.decode(base64) else { return false };
+    let text = String::from_utf8_lossy(&bytes);
+    text.contains("-----BEGIN CERTIFICATE-----") && text.contains("-----END CERTIFICATE-----")
+}
+
+fn check_review_versions(
+    versions: &[Value],
+    options: &Options,
+    path: &FieldPath,
+    errors: &mut FieldErrors,
+) {
+    if versions.is_empty() {
+        return errors.required(path, "");
+    }
+    let mut seen = BTreeSet::new();
+    for (at, version) in versions.iter().enumerate() {
+        let version = version.as_str().unwrap_or_default();
+        if !seen.insert(version) {
+            errors.invalid(path.index(at), version, "duplicate version");
+            continue;
+        }
+        for why in is_dns1035_label(version) {
+            errors.invalid(path.index(at), version, &why);
+        }
+    }
+    if options.require_recognized_review_version && !has_recognized_version(versions) {
+        let why = format!("must include at least one of {}", REVIEW_VERSIONS.join(", "));
+        errors.invalid(path, Value::Array(versions.to_vec()), &why);
+    }
+}
+
+pub(super) fn has_recognized_version(versions: &[Value]) -> bool {
+    versions.iter().filter_map(Value::as_str).any(|version| REVIEW_VERSIONS.contains(&version))
+}

@@ -1,0 +1,135 @@
+//! How strict validation is. What a definition was allowed to be when it was stored it may stay.
+
+use std::collections::BTreeSet;
+
+use meta::{FieldErrors, FieldPath, Value};
+use schema::structural::Structural;
+
+use super::{
+    conversion::{has_recognized_version, is_ca_bundle},
+    internal::{Moved, Spec},
+    schema_rules,
+};
+
+pub(super) struct Options {
+    pub require_recognized_review_version: bool,
+    pub require_immutable_names: bool,
+    pub require_schema: bool,
+    pub require_valid_types: bool,
+    pub require_structural: bool,
+    pub require_pruned_defaults: bool,
+    pub require_atomic_sets: bool,
+    pub require_usable_list_keys: bool,
+    /// An invalid CA is only noticed once the definition is established.
+    pub allow_invalid_ca_bundle: bool,
+    /// The versions whose schema was stored like this: their rules may cost what they cost.
+    pub unchanged_schemas: BTreeSet<String>,
+    /// The versions (or all of them: the empty name) with too many selectable fields already.
+    pub too_many_selectable: BTreeSet<String>,
+}
+
+impl Options {
+    pub(super) fn for_create() -> Self {
+        Self {
+            require_recognized_review_version: true,
+            require_immutable_names: false,
+            require_schema: true,
+            require_valid_types: true,
+            require_structural: true,
+            require_pruned_defaults: true,
+            require_atomic_sets: true,
+            require_usable_list_keys: true,
+            allow_invalid_ca_bundle: true,
+            unchanged_schemas: BTreeSet::new(),
+            too_many_selectable: BTreeSet::new(),
+        }
+    }
+
+    pub(super) fn for_update(new: &Value, old: &Value) -> Self {
+        let (spec, old_spec) = (Spec::of(new), Spec::of(old));
+        let schemas = old_spec.schemas();
+        let none_has = |wrong: fn(&Value) -> bool| {
+            !schemas.iter().any(|schema| schema_rules::any(schema, &mut |node| wrong(node)))
+        };
+        let review_versions =
+            old_spec.raw.items_at(&["conversion", "webhook", "conversionReviewVersions"]);
+        let has_schema = |version: &Value| {
+            version.at(&["schema", "openAPIV3Schema"]).is_some_and(|s| !s.is_null())
+        };
+        Self {
+            require_recognized_review_version: review_versions.is_empty()
+                || has_recognized_version(review_versions),
+            require_immutable_names: is_established(old),
+            require_schema: old_spec.versions.iter().all(has_schema),
+            require_valid_types: none_has(schema_rules::has_invalid_type),
+            require_structural: schemas.iter().all(|schema| is_structural(schema)),
+            require_pruned_defaults: !schemas.iter().any(|schema| has_unpruned_defaults(schema)),
+            require_atomic_sets: none_has(schema_rules::is_set_of_non_atoms),
+            require_usable_list_keys: none_has(schema_rules::has_unusable_list_keys),
+            allow_invalid_ca_bundle: allow_invalid_ca_bundle(old),
+            unchanged_schemas: unchanged_schemas(&spec, &old_spec),
+            too_many_selectable: too_many_selectable(&spec, &old_spec),
+        }
+    }
+}
+
+pub(super) fn is_established(definition: &Value) -> bool {
+    let conditions = definition.items_at(&["status", "conditions"]);
+    conditions.iter().any(|condition| {
+        condition.str_at(&["type"]) == "Established" && condition.str_at(&["status"]) == "True"
+    })
+}
+
+fn is_structural(schema: &Value) -> bool {
+    let Ok(structural) = Structural::new(schema) else { return false };
+    let mut errors = FieldErrors::default();
+    structural.check(&FieldPath::root(), &mut errors);
+    errors.is_empty()
+}
+
+fn has_unpruned_defaults(schema: &Value) -> bool {
+    let has_default = |node: &Value| node.get("default").is_some_and(|default| !default.is_null());
+    if !schema_rules::any(schema, &mut |node| has_default(node)) || !is_structural(schema) {
+        return false;
+    }
+    Structural::new(schema).is_ok_and(|mut structural| structural.prune_defaults())
+}
+
+fn allow_invalid_ca_bundle(old: &Value) -> bool {
+    let path = ["spec", "conversion", "webhook", "clientConfig", "caBundle"];
+    let bundle = old.str_at(&path);
+    !is_established(old) || !bundle.is_empty() && !is_ca_bundle(bundle)
+}
+
+fn unchanged_schemas(spec: &Spec<'_>, old: &Spec<'_>) -> BTreeSet<String> {
+    let same = |version: &&Value| {
+        let before = version_named(old, version.str_at(&["name"]));
+        before.is_some_and(|before| before.get("schema") == version.get("schema"))
+    };
+    spec.versions.iter().filter(same).map(|v| v.str_at(&["name"]).to_owned()).collect()
+}
+
+fn too_many_selectable(spec: &Spec<'_>, old: &Spec<'_>) -> BTreeSet<String> {
+    const FIELDS_MAX: usize = 8;
+    let too_many = |fields: Option<&Value>| {
+        fields.and_then(Value::as_array).is_some_and(|fields| fields.len() > FIELDS_MAX)
+    };
+    let mut names = BTreeSet::new();
+    let shared = old.shared(Moved::SelectableFields);
+    if too_many(shared) && shared == spec.shared(Moved::SelectableFields) {
+        names.insert(String::new());
+    }
+    for version in spec.versions {
+        let name = version.str_at(&["name"]);
+        let Some(before) = version_named(old, name) else { continue };
+        let fields = before.get("selectableFields");
+        if too_many(fields) && fields == version.get("selectableFields") {
+            names.insert(name.to_owned());
+        }
+    }
+    names
+}
+
+fn version_named<'a>(spec: &Spec<'a>, name: &str) -> Option<&'a Value> {
+    spec.versions.iter().find(|version| version.str_at(&["name"]) == name)
+}

@@ -1,0 +1,344 @@
+//! The spec of a definition.
+
+use std::collections::BTreeSet;
+
+use meta::{
+    FieldErrors, FieldPath, Value,
+    field::FieldReason,
+    names::{is_dns1035_label, validate_immutable},
+};
+use schema::structural::Structural;
+
+use super::{
+    conversion,
+    internal::{self, Moved, SCHEMA_FIELDS, Spec},
+    names,
+    options::Options,
+    schema_rules, views,
+};
+
+pub(super) fn check(
+    definition: &Value,
+    options: &Options,
+    path: &FieldPath,
+    errors: &mut FieldErrors,
+) {
+    let spec = Spec::of(definition);
+    names::check_group(spec.raw.str_at(&["group"]), &path.child("group"), errors);
+    match spec.raw.str_at(&["scope"]) {
+        "" => errors.required(path.child("scope"), ""),
+        "Cluster" | "Namespaced" => {}
+        other => errors.not_supported(path.child("scope"), other, &["Cluster", "Namespaced"]),
+    }
+    let preserve_unknown = spec.raw.bool_at(&["preserveUnknownFields"]);
+    check_schemas_are_there(&spec, preserve_unknown, options, path, errors);
+    let schemas = spec.schemas();
+    let has = |what: fn(&Value) -> bool| {
+        schemas.iter().any(|schema| schema_rules::any(schema, &mut |node| what(node)))
+    };
+    let has_defaults = has(|node| node.get("default").is_some_and(|default| !default.is_null()));
+    if has_defaults && preserve_unknown {
+        let why = "must be false in order to use defaults in the schema";
+        errors.invalid(path.child("preserveUnknownFields"), true, why);
+    }
+    let structural = options.require_structural
+        || !preserve_unknown
+        || has_defaults
+        || has(schema_rules::has_extensions);
+    check_versions(&spec, structural, options, path, errors);
+
+    let names = spec.raw.get("names");
+    names::check_required(names, &path.child("names"), errors);
+    names::check(names, &path.child("names"), errors);
+    let first = spec.versions.first().map_or("", |version| version.str_at(&["name"]));
+    let shared = Schemas {
+        structural,
+        status: spec.versions.iter().any(has_status),
+        suppress_cost: options.unchanged_schemas.contains(first),
+    };
+    if let Some(schema) = spec.shared(Moved::Schema) {
+        shared.check(schema, options, &path.child("validation"), errors);
+    }
+    if let Some(subresources) = spec.shared(Moved::Subresources) {
+        views::check_subresources(subresources, &path.child("subresources"), errors);
+    }
+    let columns = spec.shared(Moved::Columns).and_then(Value::as_array).unwrap_or_default();
+    for (at, column) in columns.iter().enumerate() {
+        views::check_column(column, &path.child("additionalPrinterColumns").index(at), errors);
+    }
+    if let Some(fields) = spec.shared(Moved::SelectableFields) {
+        let at = path.child("selectableFields");
+        match spec.shared(Moved::Schema).and_then(|schema| schema.get("openAPIV3Schema")) {
+            None => errors.invalid(at, "", "may only be set when validations.schema is included"),
+            Some(schema) => check_selectable(fields, schema, "", options, path, errors),
+        }
+    }
+    if let Some(conversion) = spec.raw.get("conversion").filter(|given| !given.is_null()) {
+        let (strategy, at) = (conversion.str_at(&["strategy"]), path.child("conversion"));
+        if strategy != "None" && preserve_unknown {
+            let why = "must be None if spec.preserveUnknownFields is true";
+            errors.invalid(at.child("strategy"), strategy, why);
+        }
+        conversion::check(conversion, options, &at, errors);
+    }
+}
+
+pub(super) fn check_update(
+    new: &Value,
+    old: &Value,
+    options: &Options,
+    path: &FieldPath,
+    errors: &mut FieldErrors,
+) {
+    check(new, options, path, errors);
+    let mut immutable = |names: &[&str]| {
+        let at = names.iter().fold(path.clone(), |at, name| at.child(name));
+        let full: Vec<&str> = ["spec"].iter().chain(names).copied().collect();
+        validate_immutable(new.at(&full), old.at(&full), &at, errors);
+    };
+    if options.require_immutable_names {
+        immutable(&["scope"]);
+        immutable(&["names", "kind"]);
+    }
+    immutable(&["group"]);
+    immutable(&["names", "plural"]);
+}
+
+/// Nothing tells what to keep of an object but its schema.
+fn check_schemas_are_there(
+    spec: &Spec<'_>,
+    preserve_unknown: bool,
+    options: &Options,
+    path: &FieldPath,
+    errors: &mut FieldErrors,
+) {
+    for (at, version) in spec.versions.iter().enumerate() {
+        if version.at(&["schema", "openAPIV3Schema"]).is_some_and(|schema| !schema.is_null()) {
+            continue;
+        }
+        let at = path.child("versions").index(at).child("schema").child("openAPIV3Schema");
+        if options.require_schema {
+            errors.required(at, "");
+        } else if !preserve_unknown && version.bool_at(&["served"]) {
+            errors.required(at, "because otherwise all fields are pruned");
+        }
+    }
+}
+
+fn check_versions(
+    spec: &Spec<'_>,
+    structural: bool,
+    options: &Options,
+    path: &FieldPath,
+    errors: &mut FieldErrors,
+) {
+    let versions_path = path.child("versions");
+    let mut seen = BTreeSet::new();
+    let mut unique = true;
+    for (at, version) in spec.versions.iter().enumerate() {
+        let at = versions_path.index(at);
+        let name = version.str_at(&["name"]);
+        unique &= seen.insert(name);
+        let wrong = is_dns1035_label(name);
+        if !wrong.is_empty() {
+            errors.invalid(at.child("name"), name, &wrong.join(","));
+        }
+        check_version(spec, version, structural, options, &at, errors);
+    }
+    let mut invalid = |why: &str| {
+        let message = format!("Invalid value: {}: {why}", internal::show_versions(spec));
+        errors.push(FieldReason::Invalid, &versions_path, message);
+    };
+    if !unique {
+        invalid("must contain unique version names");
+    }
+    let stored = spec.versions.iter().filter(|version| version.bool_at(&["storage"]));
+    if stored.count() != 1 {
+        invalid("must have exactly one version marked as storage version");
+    }
+    // Inside, the first version's name stands in the spec as well.
+    if let Some(first) = spec.versions.first().map(|version| version.str_at(&["name"])) {
+        let wrong = is_dns1035_label(first);
+        if !first.is_empty() && !wrong.is_empty() {
+            errors.invalid(path.child("version"), first, &wrong.join(","));
+        }
+    }
+}
+
+fn check_version(
+    spec: &Spec<'_>,
+    version: &Value,
+    structural: bool,
+    options: &Options,
+    path: &FieldPath,
+    errors: &mut FieldErrors,
+) {
+    check_deprecation(version, &path.child("deprecationWarning"), errors);
+    let name = version.str_at(&["name"]);
+    let schema = spec.own(version, Moved::Schema);
+    if let Some(schema) = schema {
+        let schemas = Schemas {
+            structural,
+            status: has_status(version),
+            suppress_cost: options.unchanged_schemas.contains(name),
+        };
+        schemas.check(schema, options, &path.child("schema"), errors);
+    }
+    if let Some(subresources) = spec.own(version, Moved::Subresources) {
+        views::check_subresources(subresources, &path.child("subresources"), errors);
+    }
+    let columns = spec.own(version, Moved::Columns).and_then(Value::as_array).unwrap_or_default();
+    for (at, column) in columns.iter().enumerate() {
+        views::check_column(column, &path.child("additionalPrinterColumns").index(at), errors);
+    }
+    if let Some(fields) = spec.own(version, Moved::SelectableFields) {
+        let at = path.child("selectableFields");
+        match schema.and_then(|schema| schema.get("openAPIV3Schema")) {
+            None => {
+                let why = "may only be set when `version.schema.openAPIV3Schema` is not included";
+                errors.invalid(at, "", why);
+            }
+            Some(schema) => check_selectable(fields, schema, name, options, path, errors),
+        }
+    }
+}
+
+fn check_selectable(
+    fields: &Value,
+    schema: &Value,
+    version: &str,
+    options: &Options,
+    path: &FieldPath,
+    errors: &mut FieldErrors,
+) {
+    match Structural::new(schema) {
+        Err(why) => errors.invalid(path.child("schema.openAPIV3Schema"), "", &why),
+        Ok(schema) => views::check_selectable_fields(
+            fields.as_array().unwrap_or_default(),
+            schema.root(),
+            options.too_many_selectable.contains(version),
+            &path.child("selectableFields"),
+            errors,
+        ),
+    }
+}
+
+fn check_deprecation(version: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let Some(warning) = version.get("deprecationWarning").and_then(Value::as_str) else { return };
+    let mut invalid = |why: &str| errors.invalid(path, warning, why);
+    if !version.bool_at(&["deprecated"]) {
+        return invalid("can only be set for deprecated versions");
+    }
+    if warning.len() > 256 {
+        invalid("must be <= 256 characters long");
+    }
+    if warning.is_empty() {
+        invalid("must not be an empty string");
+    }
+    let unprintable = |c: char| c.is_control() || c.is_whitespace() && c != ' ';
+    if let Some(at) = warning.find(unprintable) {
+        invalid(&format!(
+            "must only contain printable UTF-8 characters; non-printable character found at index \
+             {at}"
+        ));
+    }
+}
+
+fn has_status(version: &Value) -> bool {
+    version.at(&["subresources", "status"]).is_some_and(|status| !status.is_null())
+}
+
+/// How the schemas of a version, or of all versions, are checked.
+struct Schemas {
+    structural: bool,
+    /// There is a status subresource.
+    status: bool,
+    suppress_cost: bool,
+}
+
+impl Schemas {
+    fn check(&self, schema: &Value, options: &Options, path: &FieldPath, errors: &mut FieldErrors) {
+        let Some(schema) = schema.get("openAPIV3Schema").filter(|schema| !schema.is_null()) else {
+            return;
+        };
+        let at = path.child("openAPIV3Schema");
+        let before = errors.0.len();
+        if self.status {
+            check_root_with_status(schema, path, errors);
+        }
+        if schema.bool_at(&["nullable"]) {
+            let at = path.child("openAPIV3Schema.nullable");
+            errors.forbidden(at, "nullable cannot be true at the root");
+        }
+        let mut unreadable = None;
+        if self.structural {
+            match Structural::new(schema) {
+                Err(why) => unreadable = Some(why),
+                Ok(structural) => {
+                    let before = errors.0.len();
+                    structural.check(&at, errors);
+                    if errors.0.len() == before {
+                        structural.check_defaults(&at, options.require_pruned_defaults, errors);
+                    }
+                }
+            }
+        }
+        let mut wrong = FieldErrors::default();
+        schema_rules::check(schema, &at, options, &mut wrong);
+        errors.extend(wrong);
+        if let (Some(why), true) = (unreadable, errors.0.len() == before) {
+            errors.invalid(at, "", &why);
+        }
+    }
+}
+
+/// With a status subresource the schema of the status is looked at alone, so nothing at the root may
+/// hold for it as well.
+fn check_root_with_status(schema: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    const ALLOWED: [&str; 22] = [
+        "Description",
+        "Type",
+        "Format",
+        "Title",
+        "Maximum",
+        "ExclusiveMaximum",
+        "Minimum",
+        "ExclusiveMinimum",
+        "MaxLength",
+        "MinLength",
+        "Pattern",
+        "MaxItems",
+        "MinItems",
+        "UniqueItems",
+        "MultipleOf",
+        "Required",
+        "Items",
+        "Properties",
+        "ExternalDocs",
+        "Example",
+        "XPreserveUnknownFields",
+        "XValidations",
+    ];
+    let is_given = |value: &Value| match value {
+        Value::Null | Value::Bool(false) => false,
+        Value::String(text) => !text.is_empty(),
+        _ => true,
+    };
+    for (go_name, name, _) in SCHEMA_FIELDS {
+        let Some(value) = schema.get(name).filter(|value| is_given(value)) else { continue };
+        if go_name == "Type" && value.as_str() != Some("object") {
+            let why = "only \"object\" is allowed as the type at the root of the schema if the \
+                       status subresource is enabled";
+            return errors.invalid(path.child("openAPIV3Schema.type"), value.clone(), why);
+        }
+        if !ALLOWED.contains(&go_name) {
+            let shown = internal::show_schema(schema);
+            let allowed = ALLOWED.join(" ");
+            let message = format!(
+                "Invalid value: {shown}: only [{allowed}] fields are allowed at the root of the \
+                 schema if the status subresource is enabled"
+            );
+            return errors.push(FieldReason::Invalid, path.child("openAPIV3Schema"), message);
+        }
+    }
+}

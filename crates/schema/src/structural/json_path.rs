@@ -1,0 +1,136 @@
+//! Paths like `.spec.map['key'].field`, as far as they name fields and keys that a schema knows.
+
+use meta::FieldPath;
+
+use super::node::Node;
+
+impl Node {
+    /// The place that a path leads to, and how errors name it. `brackets`: whether `['key']` may be
+    /// used.
+    pub fn find(&self, json_path: &str, brackets: bool) -> Result<(FieldPath, &Node), String> {
+        let (mut path, mut node) = (FieldPath::root(), self);
+        let mut tokens = Tokens(json_path);
+        while let Some(token) = tokens.next() {
+            let end = || "unexpected end of JSON path".to_owned();
+            match token {
+                "[" if !brackets => return Err("array notation is not allowed".to_owned()),
+                "[" => {
+                    let quoted = tokens.next().ok_or_else(end)?;
+                    let name = quoted.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\''));
+                    let Some(name) = name.filter(|_| quoted.len() >= 2) else {
+                        return Err(format!("expected single quoted string but got {quoted}"));
+                    };
+                    let name = unescape(name)?;
+                    (path, node) = step(&path, node, &name)?;
+                    match tokens.next().ok_or_else(end)? {
+                        "]" => {}
+                        other => return Err(format!("expected ] but got {other}")),
+                    }
+                }
+                "." => {
+                    let name = tokens.next().ok_or_else(end)?;
+                    (path, node) = step(&path, node, name)?;
+                }
+                other => return Err(format!("expected [ or . but got: {other}")),
+            }
+        }
+        Ok((path, node))
+    }
+}
+
+fn step<'a>(path: &FieldPath, node: &'a Node, name: &str) -> Result<(FieldPath, &'a Node), String> {
+    let found = if node.properties.is_empty() {
+        node.additional.schema().map(|node| (path.key(name), node))
+    } else {
+        node.property(name).map(|node| (path.child(name), node))
+    };
+    found.ok_or_else(|| "does not refer to a valid field".to_owned())
+}
+
+fn unescape(text: &str) -> Result<String, String> {
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        if c != '\\' {
+            out.push(c);
+            continue;
+        }
+        match chars.next() {
+            Some('a') => out.push('\u{7}'),
+            Some('b') => out.push('\u{8}'),
+            Some('f') => out.push('\u{c}'),
+            Some('n') => out.push('\n'),
+            Some('r') => out.push('\r'),
+            Some('t') => out.push('\t'),
+            Some('v') => out.push('\u{b}'),
+            Some(plain @ ('\'' | '\\')) => out.push(plain),
+            Some(other) => {
+                return Err(format!("invalid string literal: invalid escape char \\{other}"));
+            }
+            None => out.push('\\'),
+        }
+    }
+    Ok(out)
+}
+
+/// Dots and brackets, and what is between them.
+struct Tokens<'a>(&'a str);
+
+impl<'a> Iterator for Tokens<'a> {
+    type Item = &'a str;
+
+    fn next(&mut self) -> Option<&'a str> {
+        let bytes = self.0.as_bytes();
+        let end = match bytes.first()? {
+            b'\'' => {
+                let closing = |at: &usize| bytes[*at] == b'\'' && bytes[at - 1] != b'\\';
+                (1..bytes.len()).find(closing).map_or(bytes.len(), |at| at + 1)
+            }
+            b'.' | b'[' | b']' => 1,
+            _ => self.0.find(['.', '[', ']']).unwrap_or(bytes.len()),
+        };
+        let (token, rest) = self.0.split_at(end);
+        self.0 = rest;
+        Some(token)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use meta::value;
+
+    use crate::structural::Structural;
+
+    #[test]
+    fn paths_lead_to_fields_that_the_schema_knows() {
+        let schema = Structural::new(&value!({"type": "object", "properties": {
+            "spec": {"type": "object", "properties": {
+                "a.b": {"type": "string"},
+                "map": {"type": "object", "additionalProperties": {"type": "integer"}}
+            }}
+        }}))
+        .expect("a schema");
+        let cases = [
+            (".spec", true, Ok("spec object")),
+            (".spec['a.b']", true, Ok("spec.a.b string")),
+            (".spec.map['x y']", true, Ok("spec.map[x y] integer")),
+            (".spec.map.x", true, Ok("spec.map[x] integer")),
+            (".spec['map']", false, Err("array notation is not allowed")),
+            (".spec.none", true, Err("does not refer to a valid field")),
+            (".spec.", true, Err("unexpected end of JSON path")),
+            ("spec", true, Err("expected [ or . but got: spec")),
+            (".spec[map]", true, Err("expected single quoted string but got map")),
+            (".spec['map'", true, Err("unexpected end of JSON path")),
+            (".spec['\\q']", true, Err("invalid string literal: invalid escape char \\q")),
+        ];
+        for (path, brackets, expected) in cases {
+            let found = schema.root().find(path, brackets);
+            let found = found.map(|(path, node)| format!("{path} {}", node.ty.as_str()));
+            assert_eq!(
+                found.as_deref(),
+                expected.as_deref().map_err(|why| why.to_string()).as_deref(),
+                "{path}"
+            );
+        }
+    }
+}
