@@ -71,7 +71,11 @@ impl Peer {
         command
             .arg(format!("--kubeconfig={}", self.kubeconfig.display()))
             .arg(format!("--root-ca-file={}", self.pki.join("ca.crt").display()))
-            .arg("--controllers=namespace-controller,garbage-collector-controller,serviceaccount-controller,root-ca-certificate-publisher-controller,clusterrole-aggregation-controller")
+            .arg(format!(
+                "--service-account-private-key-file={}",
+                self.pki.join("sa.key").display()
+            ))
+            .arg("--controllers=namespace-controller,garbage-collector-controller,serviceaccount-controller,root-ca-certificate-publisher-controller,clusterrole-aggregation-controller,serviceaccount-token-controller")
             .arg("--leader-elect=false")
             // It serves nothing that a test asks for.
             .arg("--secure-port=0");

@@ -11,6 +11,12 @@ pub trait Access: Send + Sync + 'static {
     /// What may this user do in this namespace?
     fn rules<'a>(&'a self, user: &'a User, namespace: &'a str) -> Pinned<'a, Rules>;
 
+    /// Nobody hands out rights that he doesn't have: Err says which of these rules the user lacks.
+    fn may_grant(&self, user: &User, namespace: &str, rules: &[Value]) -> Result<(), String>;
+
+    /// The rules of a role or cluster role; None: there is no such role.
+    fn rules_of_role(&self, kind: &str, namespace: &str, name: &str) -> Option<Vec<Value>>;
+
     /// Who is behind this token? `Ok(None)`: nobody knows it.
     fn token<'a>(
         &'a self,

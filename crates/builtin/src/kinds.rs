@@ -8,7 +8,7 @@ use registry::{AsJson, Conversion, Kind, Storage, StorageOptions};
 use schema::{ResourceFacts, Schema};
 use store::Backend;
 
-use crate::{Access, Definitions, Wiring, behaviour, convert, strategies};
+use crate::{Access, Definitions, Tokens, Wiring, behaviour, convert, strategies};
 
 /// What of the definitions is served, and how.
 pub struct Options {
@@ -17,6 +17,8 @@ pub struct Options {
     pub event_ttl: Duration,
     /// Who knows users and their rights, for reviews.
     pub access: Arc<dyn Access>,
+    /// Who makes tokens for service accounts.
+    pub tokens: Arc<dyn Tokens>,
     /// `10.0.0.0/24`: one range, or two of different families; the first is the default.
     pub service_cluster_ip_ranges: Vec<String>,
     /// First and last of the ports that services get on nodes.

@@ -36,6 +36,7 @@ mod wiring;
 
 pub use access::{Access, Judgement, NonResourceRule, ResourceRule, Rules, TokenUser};
 pub use client::Client;
+pub use core::service_account::token::Tokens;
 pub use definitions::Definitions;
 pub use kinds::{Options, kinds};
 pub use wiring::Wiring;

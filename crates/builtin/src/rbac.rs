@@ -2,4 +2,5 @@
 //! columns for.
 
 pub(crate) mod binding;
+pub(crate) mod escalation;
 pub(crate) mod role;

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use meta::ApiError;
-use registry::{Action, Answerer, Kind, Reserve};
+use registry::{Action, Answerer, Kind, Permit, Reserve};
 use store::Backend;
 
 use crate::{
@@ -22,7 +22,9 @@ use crate::{
             eviction::PodEviction,
         },
         service::allocate::ServiceAllocator,
+        service_account::token::TokenRequests,
     },
+    rbac::escalation::{BindingEscalation, RoleEscalation},
 };
 
 pub struct Wiring {
@@ -31,6 +33,7 @@ pub struct Wiring {
     bindings: Arc<Bindings>,
     eviction: Arc<PodEviction>,
     services: Arc<ServiceAllocator>,
+    token_requests: Arc<TokenRequests>,
 }
 
 impl Wiring {
@@ -43,6 +46,7 @@ impl Wiring {
             bindings: Arc::default(),
             eviction: Arc::default(),
             services: Arc::new(services),
+            token_requests: Arc::new(TokenRequests::new(options.tokens.clone())),
         }
     }
 
@@ -52,6 +56,7 @@ impl Wiring {
         kind.answered_by(self.answerer(&group, &name))
             .acting(self.actions(&group, &name))
             .reserving(self.reserve(&group, &name))
+            .permitting(self.permit(&group, &name))
     }
 
     fn answerer(&self, group: &str, kind: &str) -> Option<Arc<dyn Answerer>> {
@@ -83,7 +88,21 @@ impl Wiring {
             ("", "Pod") => {
                 vec![("binding", Arc::new(PodBinding)), ("eviction", self.eviction.clone())]
             }
+            ("", "ServiceAccount") => vec![("token", self.token_requests.clone())],
             _ => Vec::new(),
+        }
+    }
+
+    fn permit(&self, group: &str, kind: &str) -> Option<Arc<dyn Permit>> {
+        let access = self.access.clone();
+        match (group, kind) {
+            ("rbac.authorization.k8s.io", "Role" | "ClusterRole") => {
+                Some(Arc::new(RoleEscalation(access)))
+            }
+            ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => {
+                Some(Arc::new(BindingEscalation(access)))
+            }
+            _ => None,
         }
     }
 
@@ -99,7 +118,12 @@ impl Wiring {
         for kind in kinds {
             // Set once; the first of several versions will do.
             match (kind.gvk().group.as_str(), kind.gvk().kind.as_str()) {
-                ("", "Pod") => drop(self.bindings.pods.set(kind.clone())),
+                ("", "Pod") => {
+                    let _ = self.bindings.pods.set(kind.clone());
+                    let _ = self.token_requests.pods.set(kind.clone());
+                }
+                ("", "Secret") => drop(self.token_requests.secrets.set(kind.clone())),
+                ("", "Node") => drop(self.token_requests.nodes.set(kind.clone())),
                 ("policy", "PodDisruptionBudget") => drop(self.eviction.budgets.set(kind.clone())),
                 _ => {}
             }

@@ -9,6 +9,7 @@ mod garbage;
 mod identity_lease;
 mod in_every_namespace;
 mod kubernetes_service;
+mod legacy_tokens;
 mod namespaces;
 
 pub use bootstrap::{
@@ -21,6 +22,7 @@ pub use garbage::GarbageCollector;
 pub use identity_lease::IdentityLease;
 pub use in_every_namespace::InEveryNamespace;
 pub use kubernetes_service::KubernetesService;
+pub use legacy_tokens::{LegacyTokenController, LegacyTokens};
 pub use namespaces::{NamespaceController, Wake};
 
 use std::{future::Future, pin::Pin, sync::Arc};

@@ -2,14 +2,31 @@
 
 use std::{future::ready, sync::Arc};
 
-use auth::{Authenticator, Authorizer, Decision};
+use auth::{
+    Authenticator, Authorizer, Decision,
+    authz::rbac::{Rbac, RoleRef, Roles as _, Rule},
+};
 use builtin::{Judgement, NonResourceRule, ResourceRule, Rules, TokenUser};
-use meta::{RequestInfo, Str, User};
+use meta::{ApiError, RequestInfo, Str, User, Value};
 use registry::Pinned;
+
+use crate::roles::RoleIndex;
 
 pub(crate) struct Access {
     pub(crate) authenticator: Arc<Authenticator>,
     pub(crate) authorizer: Arc<dyn Authorizer>,
+    pub(crate) roles: Arc<RoleIndex>,
+}
+
+impl registry::Judge for Access {
+    fn check(&self, user: &User, info: &RequestInfo) -> Result<(), ApiError> {
+        let verdict = self.authorizer.decide(user, info);
+        match (verdict.decision, verdict.error) {
+            (Decision::Allow, _) => Ok(()),
+            (_, Some(error)) => Err(ApiError::Internal(error)),
+            (_, None) => Err(ApiError::forbidden(user, info, &verdict.reason)),
+        }
+    }
 }
 
 impl builtin::Access for Access {
@@ -42,18 +59,35 @@ impl builtin::Access for Access {
         }))
     }
 
+    fn may_grant(&self, user: &User, namespace: &str, rules: &[Value]) -> Result<(), String> {
+        let rules: Vec<Rule> = rules.iter().map(Rule::from_object).collect();
+        Rbac(self.roles.clone()).confirm_no_escalation(user, namespace, &rules)
+    }
+
+    fn rules_of_role(&self, kind: &str, namespace: &str, name: &str) -> Option<Vec<Value>> {
+        let role = RoleRef { kind: Str::new(kind), name: Str::new(name) };
+        let index = self.roles.current();
+        let rules = index.rules_of(&role, namespace).ok()?;
+        Some(rules.iter().map(Rule::to_object).collect())
+    }
+
     fn token<'a>(
         &'a self,
         token: &'a str,
         audiences: &'a [Str],
     ) -> Pinned<'a, Result<Option<TokenUser>, String>> {
-        let user = self.authenticator.token(token);
-        // Tokens of a file are good for every audience.
-        let found = user.map(|user| TokenUser { user, audiences: audiences.to_vec() });
-        Box::pin(ready(match found {
-            Some(found) => Ok(Some(found)),
+        Box::pin(async move {
+            // A review that names no audience asks for this server's.
+            let own = &self.authenticator.audiences;
+            let audiences = if audiences.is_empty() { own } else { audiences };
             // Compat: an unknown token is told as an error, too.
-            None => Err("invalid bearer token".to_owned()),
-        }))
+            match self.authenticator.token(token, audiences).await {
+                Ok(Some(found)) => {
+                    Ok(Some(TokenUser { user: found.user, audiences: found.audiences }))
+                }
+                Ok(None) => Err("invalid bearer token".to_owned()),
+                Err(why) => Err(format!("[invalid bearer token, {why}]")),
+            }
+        })
     }
 }

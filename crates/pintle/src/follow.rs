@@ -28,6 +28,11 @@ pub(crate) struct Seen<'a> {
 }
 
 impl Seen<'_> {
+    /// A secret that is to hold a service account's token; by the looks of its bytes.
+    pub(crate) fn has_legacy_token(&self) -> bool {
+        memmem::find(&self.entry.json, br#""type":"kubernetes.io/service-account-token""#).is_some()
+    }
+
     /// Has or had owners, or is being deleted; by the looks of its bytes.
     pub(crate) fn is_bound(&self) -> bool {
         let bound = |entry: &Entry| {
@@ -162,7 +167,7 @@ impl Follower {
     }
 }
 
-fn metadata(entry: &Entry) -> Value {
+pub(crate) fn metadata(entry: &Entry) -> Value {
     let json = &entry.json[entry.meta.0 as usize..entry.meta.1 as usize];
     let options = codec::json::DecodeOptions { strict: false };
     // The server has written it itself.

@@ -5,8 +5,8 @@ use std::{collections::HashSet, sync::Arc};
 
 use controllers::{
     Api as _, ClusterRoleAggregation, GarbageCollector, IdentityLease, InEveryNamespace,
-    KubernetesService, NamespaceController, Target, config_map, ensure, namespace,
-    priority_classes, reconcile, reconcile_default_roles, service_cidr,
+    KubernetesService, LegacyTokenController, NamespaceController, Target, config_map, ensure,
+    namespace, priority_classes, reconcile, reconcile_default_roles, service_cidr,
 };
 use futures_util::future::{try_join, try_join_all, try_join3};
 use meta::{ApiError, value};
@@ -25,6 +25,7 @@ use crate::{
     options::Options,
     register::register,
     run::Servers,
+    tokens::Tokens,
 };
 
 /// The hooks that are built, under kube-apiserver's names.
@@ -96,6 +97,7 @@ impl Hooks {
         options: &Options,
         servers: &Servers,
         pki: &Pki,
+        tokens: &Arc<Tokens>,
         port: u16,
     ) -> Result<(), String> {
         let api = Arc::new(servers.api());
@@ -103,7 +105,7 @@ impl Hooks {
         start.all(self).await.map_err(|error| format!("cannot make the first objects: {error}"))?;
 
         let started = servers.started.lock().take();
-        start_controllers(&api, &servers.kinds, started, pki).map_err(|error| error.to_string())
+        start_controllers(&api, &servers.kinds, started, pki, tokens).map_err(|error| error.to_string())
     }
 }
 
@@ -113,6 +115,7 @@ fn start_controllers(
     kinds: &[Arc<Kind>],
     started: Option<mpsc::UnboundedReceiver<Arc<Kind>>>,
     pki: &Pki,
+    tokens: &Arc<Tokens>,
 ) -> Result<(), std::io::Error> {
     let core = |name: &str| {
         let mut core = kinds.iter().filter(|kind| kind.gvk().group.is_empty());
@@ -123,6 +126,15 @@ fn start_controllers(
     tokio::spawn(NamespaceController { api: api.clone() }.run(wake));
 
     let certificate = std::fs::read_to_string(&pki.ca_cert)?;
+    let legacy =
+        LegacyTokenController { api: api.clone(), tokens: tokens.clone(), ca: certificate.clone() };
+    let secrets_and_accounts: Vec<_> =
+        core("Secret").into_iter().chain(core("ServiceAccount")).collect();
+    let changes = Follow::start(&secrets_and_accounts, |seen| {
+        seen.resource.gvr.resource == "serviceaccounts" || seen.has_legacy_token()
+    });
+    tokio::spawn(legacy.run(changes));
+
     let everywhere = [
         (core("ServiceAccount"), InEveryNamespace::service_account(api.clone())),
         (core("ConfigMap"), InEveryNamespace::root_certificate(api.clone(), certificate)),

@@ -14,6 +14,7 @@ mod register;
 mod roles;
 mod run;
 mod storage_metrics;
+mod tokens;
 mod version;
 
 use std::io::Write;

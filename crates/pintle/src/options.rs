@@ -3,6 +3,7 @@
 mod authorization;
 mod cidr;
 mod runtime_config;
+mod service_accounts;
 mod tls;
 mod validate;
 
@@ -18,6 +19,7 @@ use crate::version;
 pub(crate) use authorization::AuthorizationMode;
 pub(crate) use cidr::Cidr;
 pub(crate) use runtime_config::RuntimeConfig;
+pub(crate) use service_accounts::ServiceAccountOptions;
 pub(crate) use tls::{KeyExchange, TlsVersion};
 
 /// Everything that can be chosen about a server.
@@ -66,6 +68,7 @@ pub(crate) struct Options {
     pub(crate) anonymous_auth: bool,
     pub(crate) client_ca_file: Option<PathBuf>,
     pub(crate) token_auth_file: Option<PathBuf>,
+    pub(crate) service_accounts: ServiceAccountOptions,
     /// Asked in this order, after `system:masters`.
     pub(crate) authorization_modes: Vec<AuthorizationMode>,
 
@@ -195,6 +198,7 @@ impl Options {
             anonymous_auth: parsed.bool("anonymous-auth"),
             client_ca_file: path(parsed, "client-ca-file"),
             token_auth_file: path(parsed, "token-auth-file"),
+            service_accounts: ServiceAccountOptions::from_flags(parsed, errors),
             authorization_modes: authorization::modes(parsed, errors),
 
             feature_gates,

@@ -38,6 +38,7 @@ use crate::{
     publish::Publisher,
     roles::RoleIndex,
     storage_metrics,
+    tokens::{OpenId, TokenObjects, Tokens},
 };
 
 /// Serves until a signal says stop. What goes wrong before that is returned in words.
@@ -65,10 +66,11 @@ async fn serve(
     let pki = prepare_pki(options)?;
     let tls = prepare_tls(options, &pki)?;
 
-    let guard = Guard::new(options)?;
+    let guard = Guard::new(options, &pki)?;
     let servers = Servers::build(options, definitions, &backend, &guard);
     servers.ready().await;
     guard.roles.follow(&servers.kinds);
+    guard.token_objects.connect(&servers.kinds, Arc::new(servers.api()));
     servers.connect().await?;
     let keeper = servers.keeper(&backend).await;
 
@@ -89,13 +91,15 @@ async fn serve(
     let listener = Listener::bind(address, sharing)
         .map_err(|error| format!("failed to listen on {address}: {error}"))?;
     let bound = listener.address();
-    servers.publisher.open(format!("{}:{}", options.external_hostname, bound.port()));
+    let address = format!("{}:{}", options.external_hostname, bound.port());
+    guard.open_id.publish(&guard.tokens, &options.service_accounts.jwks_uri, &address);
+    servers.publisher.open(address);
     let limits =
         Limits { streams_max: options.http2_max_streams_per_connection, ..Limits::default() };
     let listening = listener.serve(tls.clone(), Arc::new(Chain(server)), limits);
     tokio::spawn(tls.follow_files(RELOAD_INTERVAL));
 
-    hooks.start(options, &servers, &pki, bound.port()).await?;
+    hooks.start(options, &servers, &pki, &guard.tokens, bound.port()).await?;
     tokio::spawn(servers.publisher.clone().run(servers.api()));
     tokio::spawn(keeper.run());
     announce(options, &pki, bound)?;
@@ -164,11 +168,14 @@ struct Guard {
     authorizer: Arc<dyn Authorizer>,
     /// What RBAC decides by; empty until there is something to follow.
     roles: Arc<RoleIndex>,
+    tokens: Arc<Tokens>,
+    token_objects: Arc<TokenObjects>,
+    open_id: Arc<OpenId>,
 }
 
 impl Guard {
-    fn new(options: &Options) -> Result<Self, String> {
-        let tokens = match &options.token_auth_file {
+    fn new(options: &Options, pki: &Pki) -> Result<Self, String> {
+        let file = match &options.token_auth_file {
             None => None,
             Some(file) => {
                 let text = std::fs::read_to_string(file)
@@ -176,7 +183,15 @@ impl Guard {
                 Some(TokenFile::parse(&text).map_err(|why| format!("--token-auth-file: {why}"))?)
             }
         };
-        let authenticator = Authenticator { tokens, anonymous: options.anonymous_auth };
+        let tokens = Tokens::load(&options.service_accounts, pki)?;
+        let token_objects = Arc::new(TokenObjects::default());
+        let accounts = tokens.authenticator(&options.service_accounts, token_objects.clone());
+        let authenticator = Authenticator {
+            tokens: file,
+            service_accounts: Some(accounts),
+            audiences: tokens.audiences().to_vec(),
+            anonymous: options.anonymous_auth,
+        };
         let roles = Arc::new(RoleIndex::default());
         let mut authorizers: Vec<Arc<dyn Authorizer>> = vec![Arc::new(Masters)];
         authorizers.extend(options.authorization_modes.iter().map(|mode| -> Arc<dyn Authorizer> {
@@ -187,7 +202,14 @@ impl Guard {
             }
         }));
         let authorizer = Arc::new(Union(authorizers));
-        Ok(Self { authenticator: Arc::new(authenticator), authorizer, roles })
+        Ok(Self {
+            authenticator: Arc::new(authenticator),
+            authorizer,
+            roles,
+            tokens: Arc::new(tokens),
+            token_objects,
+            open_id: Arc::default(),
+        })
     }
 }
 
@@ -225,14 +247,16 @@ impl Servers {
                 facts.on_by_default,
             )
         };
-        let access = Access {
+        let access = Arc::new(Access {
             authenticator: guard.authenticator.clone(),
             authorizer: guard.authorizer.clone(),
-        };
+            roles: guard.roles.clone(),
+        });
         let kind_options = builtin::Options {
             prefix: "/registry".to_owned(),
             event_ttl: options.event_ttl,
-            access: Arc::new(access),
+            access: access.clone(),
+            tokens: guard.tokens.clone(),
             service_cluster_ip_ranges: options
                 .service_cluster_ip_ranges
                 .iter()
@@ -246,7 +270,7 @@ impl Servers {
         let namespaces = namespaces.and_then(|kind| kind.storage.clone());
         let lookup = Box::new(NamespaceLookup(namespaces));
         let admission = admission::Chain::new(admission::order::plugins(), lookup);
-        let engine = Engine::new(admission, options.min_request_timeout, schema.clone());
+        let engine = Engine::new(admission, access, options.min_request_timeout, schema.clone());
         let resources = |wanted: &dyn Fn(&str) -> bool| {
             let kinds = kinds.iter().filter(|kind| wanted(&kind.gvk().group)).cloned();
             Arc::new(Resources::new(engine.clone(), Kinds::new(kinds)))
@@ -316,7 +340,7 @@ impl Servers {
         Api { local: self.local(), kinds, extensions }
     }
 
-    pub(crate) fn local(&self) -> Local {
+    fn local(&self) -> Local {
         Local::new(vec![self.registration.clone(), self.builtin.clone(), self.extensions.clone()])
     }
 }
@@ -341,10 +365,12 @@ fn chain(
 ) -> Result<Arc<serve::Server>, String> {
     let aggregator = servers.aggregator.clone();
     let health_paths = health.paths();
+    let open_id = guard.open_id.clone();
     let index = move || {
         let mut paths = aggregator.paths();
         paths.extend(health_paths.iter().cloned());
         paths.extend(["/metrics", "/version"].map(str::to_owned));
+        paths.extend(open_id.paths());
         paths.sort();
         paths
     };
@@ -361,6 +387,7 @@ fn chain(
     };
     let delegates = Delegates(vec![
         Arc::new(generic),
+        guard.open_id.clone(),
         // The aggregator: discovery of the whole, and its own APIServices.
         servers.aggregator.clone(),
         resources("kube-aggregator", &servers.registration),

@@ -61,6 +61,11 @@ impl<'a> ActionContext<'a> {
         &self.rest.info.name
     }
 
+    /// Says something in a `Warning` header.
+    pub fn warn(&self, text: String) {
+        self.rest.warnings.add(text);
+    }
+
     /// The object as it is now.
     pub async fn object(&self) -> Result<Value, ApiError> {
         let entry = entry(self.rest, "").await?;
@@ -171,6 +176,15 @@ impl Kind {
         let snapshot = storage.cache.fresh().await.map_err(store_error)?;
         let prefix = storage.key_prefix(namespace);
         snapshot.range(&prefix, None).map(|entry| tree(&self.view(entry))).collect()
+    }
+
+    /// An object as it is now, decoded.
+    pub async fn object(&self, namespace: &str, name: &str) -> Result<Value, ApiError> {
+        let storage = self.storage.as_deref().ok_or(ApiError::MethodNotAllowed)?;
+        match storage.find(namespace, name, true).await? {
+            Some(entry) => tree(&self.view(&entry)),
+            None => Err(ApiError::not_found(self.group_resource(), name)),
+        }
     }
 
     /// What the store calls an object; error messages show it.

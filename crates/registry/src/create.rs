@@ -9,6 +9,7 @@ use crate::{
     get::storage,
     managed, object_meta,
     options::WriteOptions,
+    permit::Wish,
     response::{self, Form},
     rest::Rest,
     storage::store_error,
@@ -87,6 +88,7 @@ async fn try_create(
     kind.apply_defaults(&mut object);
     managed::track(rest, options, None, &mut object);
     rest.engine.admission.admit(&attributes, Some(&mut object)).await?;
+    permit(rest, &object, None).await?;
     let Some(reserve) = &kind.reserve else {
         return finish_create(rest, storage, options, &attributes, &cx, object).await;
     };
@@ -94,6 +96,18 @@ async fn try_create(
     let written = finish_create(rest, storage, options, &attributes, &cx, object).await;
     reservation.settle(written.is_ok()).await;
     written
+}
+
+/// Whether this very write is allowed, to a kind that asks for more than the right to write.
+pub(crate) async fn permit(
+    rest: &Rest<'_>,
+    object: &Value,
+    old: Option<&Value>,
+) -> Result<(), ApiError> {
+    match &rest.kind.permit {
+        None => Ok(()),
+        Some(permit) => permit.check(&Wish { user: rest.user, info: rest.info, object, old }).await,
+    }
 }
 
 /// From admission's last word into the store.

@@ -14,6 +14,7 @@ use crate::{
     custom::Custom,
     decode::tree,
     managed::Filters,
+    permit::Permit,
     reserve::Reserve,
     storage::Storage,
     strategy::{Behaviour, Strategy},
@@ -31,6 +32,8 @@ pub struct Kind {
     pub answerer: Option<Arc<dyn Answerer>>,
     /// What its objects take from a limited supply.
     pub reserve: Option<Arc<dyn Reserve>>,
+    /// What writing its objects takes beyond the right to write them.
+    pub permit: Option<Arc<dyn Permit>>,
     /// The subresources that act, by name.
     actions: Vec<(&'static str, Arc<dyn Action>)>,
     /// From the stored version to this one and back; None where they are the same.
@@ -105,6 +108,7 @@ impl Kind {
             storage,
             answerer: None,
             reserve: None,
+            permit: None,
             actions: Vec::new(),
             conversion,
             custom,
@@ -132,6 +136,13 @@ impl Kind {
     #[must_use]
     pub fn reserving(mut self, reserve: Option<Arc<dyn Reserve>>) -> Self {
         self.reserve = reserve;
+        self
+    }
+
+    /// The same kind, its writes needing a permit.
+    #[must_use]
+    pub fn permitting(mut self, permit: Option<Arc<dyn Permit>>) -> Self {
+        self.permit = permit;
         self
     }
 

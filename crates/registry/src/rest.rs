@@ -11,11 +11,13 @@ use http::HeaderMap;
 use meta::{ApiError, GroupVersionKind, Query, RequestInfo, User, Warnings};
 use schema::{Schema, TypeId};
 
-use crate::{Answer, Kind, action, create, delete, get, list, patch, scale, update, watch};
+use crate::{Answer, Judge, Kind, action, create, delete, get, list, patch, scale, update, watch};
 
 /// What all requests share.
 pub struct Engine {
     pub admission: admission::Chain,
+    /// Who decides about rights.
+    pub judge: Arc<dyn Judge>,
     /// A watch without a timeout ends after this to twice this.
     pub min_request_timeout: Duration,
     /// The types that every group shares: `DeleteOptions`, `Status`, `Table`, `Scale` ….
@@ -26,10 +28,11 @@ pub struct Engine {
 impl Engine {
     pub fn new(
         admission: admission::Chain,
+        judge: Arc<dyn Judge>,
         min_request_timeout: Duration,
         schema: Arc<Schema>,
     ) -> Arc<Self> {
-        Arc::new(Self { admission, min_request_timeout, schema, tables: OnceLock::new() })
+        Arc::new(Self { admission, judge, min_request_timeout, schema, tables: OnceLock::new() })
     }
 
     /// How the types look in protobuf; worked out when the first client asks for it.

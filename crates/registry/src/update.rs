@@ -8,7 +8,7 @@ use store::{Expect, StoreError};
 
 use crate::{
     Answer, Kind, Storage,
-    create::{attributes, create_object, gvr, invalid},
+    create::{attributes, create_object, gvr, invalid, permit},
     decode,
     get::storage,
     managed, object_meta,
@@ -123,6 +123,9 @@ async fn create_instead(
         // It was there when the client saw it.
         return Err(not_found(rest));
     }
+    // Who may change objects may not for that reason make new ones.
+    let info = meta::RequestInfo { verb: meta::Str::new_static("create"), ..rest.info.clone() };
+    rest.engine.judge.check(rest.user, &info)?;
     match create_object(rest, storage, options, object).await {
         Ok(written) => Ok(Some(written)),
         Err(ApiError::AlreadyExists { .. }) => Ok(None),
@@ -145,6 +148,7 @@ async fn change_once(
     let (gvr, name) = (gvr(kind), rest.info.name.as_str());
     let attributes = attributes(rest, &gvr, Operation::Update, name, options.dry_run, Some(old));
     rest.engine.admission.admit(&attributes, Some(&mut object)).await?;
+    permit(rest, &object, Some(old)).await?;
     check_version(rest, &mut object, current)?;
     check_uid(rest, storage, &object, old)?;
     let reserve = kind.reserve.as_ref().filter(|_| rest.info.subresource.is_empty());

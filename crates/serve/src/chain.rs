@@ -113,7 +113,7 @@ async fn walk(
         return Ok(answer);
     }
     let peer = cx.peer.clone();
-    cx.user = authenticate(&server.authenticator, request.headers_mut(), &peer)?;
+    cx.user = authenticate(&server.authenticator, request.headers_mut(), &peer).await?;
     // Not built yet, here, in this order: tracing spans, audit; priority and fairness after
     // impersonation.
     impersonate(&*server.authorizer, cx, request.headers_mut())?;

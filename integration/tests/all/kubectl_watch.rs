@@ -154,7 +154,6 @@ fn every_namespace_has_its_service_account_and_root_certificate() {
 }
 
 #[test]
-#[ignore = "service-account tokens are not issued yet"]
 fn tokens_are_issued_for_service_accounts() {
     let server = shared();
     if runs_no_controllers(&server) {

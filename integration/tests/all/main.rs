@@ -10,6 +10,7 @@ mod kubectl_write;
 mod lifecycle;
 mod raw;
 mod rbac;
+mod service_accounts;
 
 use integration::{Kubectl, Version, shared};
 

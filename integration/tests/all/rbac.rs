@@ -198,3 +198,117 @@ fn anonymous_users_see_health_and_version_and_nothing_else() {
         assert_eq!(http.get(path).code, code, "{path}");
     }
 }
+
+#[test]
+fn nobody_hands_out_rights_that_he_does_not_have() {
+    let server = shared();
+    let (namespace, http) = (server.namespace("escalate"), server.http());
+    let user = format!("bob-{namespace}");
+    let write = ["create", "update", "patch", "get"];
+    allow(
+        &server,
+        &namespace,
+        &user,
+        &json!([
+            {"verbs": write, "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles", "rolebindings"]},
+            {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]},
+        ]),
+    );
+    let roles = format!("{RBAC}/namespaces/{namespace}/roles");
+    let bindings = format!("{RBAC}/namespaces/{namespace}/rolebindings");
+    let role = |name: &str, verbs: &[&str]| {
+        json!({"metadata": {"name": name},
+        "rules": [{"verbs": verbs, "apiGroups": [""], "resources": ["pods"]}]})
+    };
+    let binding = |kind: &str, name: &str| {
+        json!({"metadata": {"name": format!("b-{name}")},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "x"}]})
+    };
+    settle("the role counts", || {
+        as_user(&http, &user, "POST", &roles, &role("held", &["get"])).0 == 201
+    });
+    let lacks = |verbs: &str| {
+        let head = format!(
+            "user \"{user}\" (groups=[\"system:authenticated\"]) is attempting to \
+                            grant RBAC permissions not currently held:"
+        );
+        format!("{head}\n{{APIGroups:[\"\"], Resources:[\"pods\"], Verbs:[{verbs}]}}")
+    };
+    let cases = [
+        ("POST", &roles, role("more", &["get", "delete"]), 403, lacks("\"delete\"")),
+        ("POST", &roles, role("all", &["*"]), 403, lacks("\"*\"")),
+        ("POST", &bindings, binding("Role", "held"), 201, String::new()),
+        (
+            "POST",
+            &bindings,
+            binding("ClusterRole", "cluster-admin"),
+            403,
+            "{APIGroups:[\"*\"], Resources:[\"*\"], Verbs:[\"*\"]}\n\
+             {NonResourceURLs:[\"*\"], Verbs:[\"*\"]}"
+                .to_owned(),
+        ),
+        ("POST", &bindings, binding("Role", "gone"), 404, "\"gone\" not found".to_owned()),
+    ];
+    for (method, path, body, code, says) in cases {
+        let (answered, message) = as_user(&http, &user, method, path, &body);
+        assert_eq!(answered, code, "{body}: {message}");
+        assert!(message.contains(&says), "{message}");
+    }
+    // By update as well, and not by a change of labels.
+    let held = format!("{roles}/held");
+    let more = role("held", &["get", "delete"]);
+    assert_eq!(as_user(&http, &user, "PUT", &held, &more).0, 403);
+    let mut labelled = role("held", &["get"]);
+    labelled["metadata"]["labels"] = json!({"a": "b"});
+    assert_eq!(as_user(&http, &user, "PUT", &held, &labelled).0, 200);
+    // Who may escalate, or bind, need not hold the rules.
+    let trusted = format!("eva-{namespace}");
+    allow(
+        &server,
+        &namespace,
+        &trusted,
+        &json!([
+        {"verbs": ["create", "escalate", "bind"], "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["*"]}]),
+    );
+    settle("the role counts", || {
+        as_user(&http, &trusted, "POST", &roles, &role("more", &["delete"])).0 == 201
+    });
+    assert_eq!(as_user(&http, &trusted, "POST", &bindings, &binding("Role", "more")).0, 201);
+}
+
+#[test]
+fn who_may_change_objects_may_not_make_new_ones() {
+    let server = shared();
+    let (namespace, http) = (server.namespace("upsert"), server.http());
+    let user = format!("pat-{namespace}");
+    allow(
+        &server,
+        &namespace,
+        &user,
+        &json!([
+        {"verbs": ["get", "patch", "update"], "apiGroups": [""], "resources": ["configmaps"]}]),
+    );
+    let path = format!("/api/v1/namespaces/{namespace}/configmaps/new");
+    settle("the role counts", || as_user(&http, &user, "GET", &path, &Value::Null).0 == 404);
+    let apply = || {
+        let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "new"}});
+        let request = http::Request::patch(format!("{path}?fieldManager=test"))
+            .header("impersonate-user", &user)
+            .header("content-type", "application/apply-patch+yaml")
+            .body(bytes::Bytes::from(body.to_string()))
+            .expect("a valid request");
+        http.request(request)
+    };
+    let refused = apply().expect(403);
+    assert_eq!(
+        refused["message"],
+        format!(
+            "configmaps \"new\" is forbidden: User \"{user}\" cannot create resource \
+             \"configmaps\" in API group \"\" in the namespace \"{namespace}\""
+        )
+    );
+    let new = json!({"metadata": {"name": "new"}});
+    http.post(&format!("/api/v1/namespaces/{namespace}/configmaps"), &new).expect(201);
+    apply().expect(200);
+}

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use meta::{RequestInfo, User};
 
+pub(crate) use self::rule::quoted;
 pub use self::{
     index::{Index, RoleRef},
     rule::{Rule, missing},

@@ -1,5 +1,7 @@
 //! Service accounts.
 
+pub(crate) mod token;
+
 use registry::{Column, Strategy};
 
 pub(crate) struct ServiceAccount;

@@ -17,8 +17,8 @@ pub(super) const AUTHENTICATION: &[Flag] = &[
         "Treat requests without credentials as user system:anonymous of group \
          system:unauthenticated instead of refusing them.",
     ),
-    refused("api-audiences", Texts, "")
-        .help("Audiences of which a service account token must name one."),
+    done("api-audiences", Texts, "")
+        .help("Audiences of which a service account token must name one. Unset: the issuers."),
     refused("authentication-config", Text, "")
         .help("AuthenticationConfiguration file: token issuers, claim rules, anonymous access."),
     refused("authentication-token-webhook-cache-ttl", Duration, "2m0s")
@@ -57,19 +57,20 @@ pub(super) const AUTHENTICATION: &[Flag] = &[
         .help("Headers with the user's uid, usually X-Remote-Uid."),
     refused("requestheader-username-headers", Texts, "")
         .help("Headers with the user name, usually X-Remote-User."),
-    refused("service-account-extend-token-expiration", Bool, "true")
+    done("service-account-extend-token-expiration", Bool, "true")
         .help("Give tokens of pods a year of grace, and note in the audit log who relies on it."),
-    refused("service-account-issuer", TextArray, "").help(
-        "Issuer of service account tokens; repeatable: the first signs, all are accepted. \
-         (kube-apiserver requires this flag, Pintle does not.)",
+    done("service-account-issuer", TextArray, "").help(
+        "Issuer of service account tokens; repeatable: the first signs, all are accepted. Unset: \
+         https://kubernetes.default.svc.cluster.local (kube-apiserver requires this flag).",
     ),
-    refused("service-account-jwks-uri", Text, "")
+    done("service-account-jwks-uri", Text, "")
         .help("URL (https) of the token keys in the OpenID discovery document."),
-    refused("service-account-key-file", TextArray, "")
-        .help("Keys that verify service account tokens. Repeatable."),
-    refused("service-account-lookup", Bool, "true")
+    done("service-account-key-file", TextArray, "").help(
+        "Keys that verify service account tokens. Repeatable. Unset: that of the signing key.",
+    ),
+    done("service-account-lookup", Bool, "true")
         .help("Accept a service account token only while the objects it is bound to exist."),
-    refused("service-account-max-token-expiration", Duration, "0s")
+    done("service-account-max-token-expiration", Duration, "0s")
         .help("Longest lifetime of a service account token; 0: as asked for."),
     done("token-auth-file", Text, "")
         .help("CSV file of fixed tokens: token,user,uid and optionally \"group,group\"."),

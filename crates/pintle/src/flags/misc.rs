@@ -58,8 +58,10 @@ pub(super) const FLAGS: &[Flag] = &[
     refused("proxy-client-key-file", Text, "").help("Private key of --proxy-client-cert-file."),
     refused("service-account-signing-endpoint", Text, "")
         .help("Unix socket of a program that signs service account tokens."),
-    refused("service-account-signing-key-file", Text, "")
-        .help("Private key that signs service account tokens."),
+    done("service-account-signing-key-file", Text, "").help(
+        "Private key that signs service account tokens: RSA, or ECDSA on P-256 or P-384. Unset: \
+         pki/sa.key in the data directory.",
+    ),
     done("service-cluster-ip-range", Text, "10.0.0.0/24").help(
         "Range of service addresses, or two of different families. (kube-apiserver warns when it \
          falls back to this default.)",

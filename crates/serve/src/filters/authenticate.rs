@@ -8,7 +8,7 @@ use crate::{connection::Peer, tls::VerifiedCert};
 
 /// The user behind a request. The credential is taken out of the headers: nothing further down may
 /// see or log it, let alone send it on to another server.
-pub(crate) fn authenticate(
+pub(crate) async fn authenticate(
     authenticator: &Authenticator,
     headers: &mut HeaderMap,
     peer: &Peer,
@@ -24,7 +24,7 @@ pub(crate) fn authenticate(
         uid: verified.uid.as_deref().unwrap_or_default(),
         credential_id: &credential_id,
     });
-    let user = authenticator.authenticate(&Credentials { certificate, bearer });
+    let user = authenticator.authenticate(&Credentials { certificate, bearer }).await;
     headers.remove(AUTHORIZATION);
     user.map_err(|_| {
         // An HTTP/2 connection of somebody unknown is not kept open for a flood of streams.

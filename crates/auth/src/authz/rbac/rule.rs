@@ -189,7 +189,7 @@ fn url_covers(known: &str, path: &str) -> bool {
 }
 
 /// Compat: Go's `%q` of a list.
-pub(super) fn quoted(texts: &[Str]) -> String {
+pub(crate) fn quoted(texts: &[Str]) -> String {
     let texts: Vec<String> = texts.iter().map(|text| quote(text)).collect();
     format!("[{}]", texts.join(" "))
 }

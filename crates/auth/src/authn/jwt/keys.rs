@@ -1,0 +1,323 @@
+//! The keys of tokens, as they come in PEM files: RSA (from 2048 bits) and elliptic curves P-256 and
+//! P-384.
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
+use ring::{
+    rand::SystemRandom,
+    rsa,
+    signature::{
+        ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED,
+        ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair, EcdsaSigningAlgorithm, KeyPair as _,
+        RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_SHA256, UnparsedPublicKey, VerificationAlgorithm,
+    },
+};
+use rustls_pki_types::pem::{PemObject as _, SectionKind};
+use sha2::{Digest as _, Sha256};
+
+use super::der::{
+    BIT_STRING, INTEGER, OBJECT_ID, OCTET_STRING, Reader, SEQUENCE, TAGGED_0, TAGGED_1, write,
+};
+
+/// What kind of key it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Family {
+    Rsa,
+    P256,
+    P384,
+}
+
+const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
+const EC: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
+const P256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07];
+const P384: &[u8] = &[0x2b, 0x81, 0x04, 0x00, 0x22];
+const P521: &[u8] = &[0x2b, 0x81, 0x04, 0x00, 0x23];
+
+impl Family {
+    fn of_curve(curve: &[u8]) -> Result<Self, String> {
+        match curve {
+            P256 => Ok(Self::P256),
+            P384 => Ok(Self::P384),
+            P521 => Err("curve P-521 (ES512) is not available in Pintle".to_owned()),
+            _ => Err("unknown curve, must be 256 or 384".to_owned()),
+        }
+    }
+
+    fn algorithm(self) -> &'static str {
+        match self {
+            Self::Rsa => "RS256",
+            Self::P256 => "ES256",
+            Self::P384 => "ES384",
+        }
+    }
+
+    fn verification(self) -> &'static dyn VerificationAlgorithm {
+        match self {
+            Self::Rsa => &RSA_PKCS1_2048_8192_SHA256,
+            Self::P256 => &ECDSA_P256_SHA256_FIXED,
+            Self::P384 => &ECDSA_P384_SHA384_FIXED,
+        }
+    }
+}
+
+/// A key that proves who made a token.
+#[derive(Clone, Debug)]
+pub struct PublicKey {
+    family: Family,
+    id: String,
+    /// `RSAPublicKey`, or the point.
+    material: Vec<u8>,
+}
+
+impl PublicKey {
+    /// All keys of a PEM file: public ones, private ones (their public half) and certificates'.
+    pub fn all_from_pem(text: &[u8]) -> Result<Vec<Self>, String> {
+        let mut keys = Vec::new();
+        for (kind, der) in sections(text)? {
+            keys.push(match kind {
+                SectionKind::PublicKey => Self::from_info(&der)?,
+                SectionKind::Certificate => {
+                    Self::from_info(info_of_certificate(&der).ok_or("not a certificate")?)?
+                }
+                _ => match SigningKey::from_der(kind, &der) {
+                    Some(key) => key?.public,
+                    None => continue,
+                },
+            });
+        }
+        if keys.is_empty() {
+            return Err("data does not contain any valid RSA or ECDSA public keys".to_owned());
+        }
+        Ok(keys)
+    }
+
+    /// From a `SubjectPublicKeyInfo`.
+    fn from_info(der: &[u8]) -> Result<Self, String> {
+        let (family, material) = read_info(der).ok_or_else(|| "not a public key".to_owned())??;
+        Self::new(family, material)
+    }
+
+    fn new(family: Family, material: &[u8]) -> Result<Self, String> {
+        let key = Self { family, id: String::new(), material: material.to_vec() };
+        if family == Family::Rsa {
+            let (modulus, _) = key.rsa_parts().ok_or("not an RSA key")?;
+            if modulus.len() < RSA_BYTES_MIN {
+                return Err("RSA keys of less than 2048 bits are not accepted".to_owned());
+            }
+        }
+        let id = BASE64URL.encode(Sha256::digest(key.info()));
+        Ok(Self { id, ..key })
+    }
+
+    /// Compat: the hash of the key's `SubjectPublicKeyInfo`, as kube-apiserver names keys.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    pub fn algorithm(&self) -> &'static str {
+        self.family.algorithm()
+    }
+
+    pub(super) fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
+        let key = UnparsedPublicKey::new(self.family.verification(), &self.material);
+        key.verify(message, signature).is_ok()
+    }
+
+    /// The `SubjectPublicKeyInfo`.
+    fn info(&self) -> Vec<u8> {
+        let null = [0x05, 0x00];
+        let algorithm = match self.family {
+            Family::Rsa => [write(OBJECT_ID, RSA), null.to_vec()].concat(),
+            Family::P256 => [write(OBJECT_ID, EC), write(OBJECT_ID, P256)].concat(),
+            Family::P384 => [write(OBJECT_ID, EC), write(OBJECT_ID, P384)].concat(),
+        };
+        let bits = [&[0], self.material.as_slice()].concat();
+        write(SEQUENCE, &[write(SEQUENCE, &algorithm), write(BIT_STRING, &bits)].concat())
+    }
+
+    fn rsa_parts(&self) -> Option<(&[u8], &[u8])> {
+        let mut key = Reader(Reader(&self.material).expect(SEQUENCE)?);
+        let mut number = || {
+            let bytes = key.expect(INTEGER)?;
+            Some(&bytes[bytes.iter().take_while(|byte| **byte == 0).count()..])
+        };
+        Some((number()?, number()?))
+    }
+
+    /// As it is published, in the order of the members that clients of kube-apiserver see.
+    pub fn to_jwk(&self) -> String {
+        let encode = |bytes: &[u8]| BASE64URL.encode(bytes);
+        let (id, algorithm) = (&self.id, self.algorithm());
+        if self.family == Family::Rsa {
+            let (n, e) = self.rsa_parts().unwrap_or_default();
+            let (n, e) = (encode(n), encode(e));
+            return format!(
+                r#"{{"use":"sig","kty":"RSA","kid":"{id}","alg":"{algorithm}","n":"{n}","e":"{e}"}}"#
+            );
+        }
+        let curve = if self.family == Family::P256 { "P-256" } else { "P-384" };
+        // 4, x, y.
+        let point = self.material.get(1..).unwrap_or_default();
+        let (x, y) = point.split_at(point.len() / 2);
+        let (x, y) = (encode(x), encode(y));
+        format!(
+            r#"{{"use":"sig","kty":"EC","kid":"{id}","crv":"{curve}","alg":"{algorithm}","x":"{x}","y":"{y}"}}"#
+        )
+    }
+}
+
+const RSA_BYTES_MIN: usize = 256;
+
+/// A key that makes tokens.
+#[derive(Debug)]
+pub struct SigningKey {
+    pair: Pair,
+    public: PublicKey,
+}
+
+#[derive(Debug)]
+enum Pair {
+    Rsa(Box<rsa::KeyPair>),
+    Ec(Box<EcdsaKeyPair>),
+}
+
+impl SigningKey {
+    /// The first private key of a PEM file.
+    pub fn from_pem(text: &[u8]) -> Result<Self, String> {
+        let mut sections = sections(text)?.into_iter();
+        let found = sections.find_map(|(kind, der)| Self::from_der(kind, &der));
+        found.unwrap_or_else(|| {
+            Err("data does not contain a valid RSA or ECDSA private key".to_owned())
+        })
+    }
+
+    pub fn public(&self) -> &PublicKey {
+        &self.public
+    }
+
+    pub(super) fn sign(&self, message: &[u8]) -> Result<Vec<u8>, String> {
+        let (random, failed) = (SystemRandom::new(), |_| "the key cannot sign".to_owned());
+        match &self.pair {
+            Pair::Rsa(pair) => {
+                let mut signature = vec![0; pair.public().modulus_len()];
+                pair.sign(&RSA_PKCS1_SHA256, &random, message, &mut signature).map_err(failed)?;
+                Ok(signature)
+            }
+            Pair::Ec(pair) => {
+                pair.sign(&random, message).map(|signed| signed.as_ref().to_vec()).map_err(failed)
+            }
+        }
+    }
+
+    /// None: not a private key.
+    fn from_der(kind: SectionKind, der: &[u8]) -> Option<Result<Self, String>> {
+        let made = match kind {
+            SectionKind::RsaPrivateKey => rsa::KeyPair::from_der(der).map_err(rejected).map(rsa),
+            SectionKind::PrivateKey => from_pkcs8(der),
+            SectionKind::EcPrivateKey => from_sec1(der),
+            _ => return None,
+        };
+        Some(made.and_then(|pair| {
+            let public = match &pair {
+                Pair::Rsa(pair) => PublicKey::new(Family::Rsa, pair.public_key().as_ref()),
+                Pair::Ec(pair) => {
+                    let point = pair.public_key().as_ref();
+                    let family =
+                        if point.len() == P256_POINT { Family::P256 } else { Family::P384 };
+                    PublicKey::new(family, point)
+                }
+            };
+            Ok(Self { pair, public: public? })
+        }))
+    }
+}
+
+/// 4, x, y of 32 bytes.
+const P256_POINT: usize = 65;
+
+fn rsa(pair: rsa::KeyPair) -> Pair {
+    Pair::Rsa(Box::new(pair))
+}
+
+fn rejected(error: ring::error::KeyRejected) -> String {
+    format!("the private key cannot be used: {error}")
+}
+
+fn from_pkcs8(der: &[u8]) -> Result<Pair, String> {
+    let malformed = || "not a private key".to_owned();
+    let mut key = Reader(Reader(der).expect(SEQUENCE).ok_or_else(malformed)?);
+    key.expect(INTEGER).ok_or_else(malformed)?;
+    let mut algorithm = Reader(key.expect(SEQUENCE).ok_or_else(malformed)?);
+    match algorithm.expect(OBJECT_ID) {
+        Some(RSA) => rsa::KeyPair::from_pkcs8(der).map_err(rejected).map(rsa),
+        Some(EC) => {
+            let family = Family::of_curve(algorithm.expect(OBJECT_ID).ok_or_else(malformed)?)?;
+            let inner = key.expect(OCTET_STRING).ok_or_else(malformed)?;
+            ec_pair(family, inner)
+        }
+        _ => Err("unknown private key type, must be RSA or ECDSA".to_owned()),
+    }
+}
+
+fn from_sec1(der: &[u8]) -> Result<Pair, String> {
+    let curve = sec1(der).and_then(|key| key.curve).ok_or("the key does not name its curve")?;
+    ec_pair(Family::of_curve(curve)?, der)
+}
+
+/// An `ECPrivateKey`.
+struct Sec1<'a> {
+    private: &'a [u8],
+    curve: Option<&'a [u8]>,
+    public: Option<&'a [u8]>,
+}
+
+fn sec1(der: &[u8]) -> Option<Sec1<'_>> {
+    let mut key = Reader(Reader(der).expect(SEQUENCE)?);
+    key.expect(INTEGER)?;
+    let private = key.expect(OCTET_STRING)?;
+    let curve = key.optional(TAGGED_0).and_then(|curve| Reader(curve).expect(OBJECT_ID));
+    let public = key.optional(TAGGED_1).and_then(|public| Reader(public).expect(BIT_STRING));
+    Some(Sec1 { private, curve, public: public.and_then(|bits| bits.get(1..)) })
+}
+
+fn ec_pair(family: Family, der: &[u8]) -> Result<Pair, String> {
+    let algorithm: &'static EcdsaSigningAlgorithm = match family {
+        Family::P384 => &ECDSA_P384_SHA384_FIXED_SIGNING,
+        _ => &ECDSA_P256_SHA256_FIXED_SIGNING,
+    };
+    let key = sec1(der).ok_or("not an EC private key")?;
+    let public = key.public.ok_or("an EC private key must come with its public half")?;
+    let random = SystemRandom::new();
+    let pair =
+        EcdsaKeyPair::from_private_key_and_public_key(algorithm, key.private, public, &random);
+    pair.map(|pair| Pair::Ec(Box::new(pair))).map_err(rejected)
+}
+
+/// Family and key of a `SubjectPublicKeyInfo`.
+fn read_info(der: &[u8]) -> Option<Result<(Family, &[u8]), String>> {
+    let mut info = Reader(Reader(der).expect(SEQUENCE)?);
+    let mut algorithm = Reader(info.expect(SEQUENCE)?);
+    let material = info.expect(BIT_STRING)?.get(1..)?;
+    Some(match algorithm.expect(OBJECT_ID)? {
+        RSA => Ok((Family::Rsa, material)),
+        EC => Family::of_curve(algorithm.expect(OBJECT_ID)?).map(|family| (family, material)),
+        _ => Err("unknown public key type, must be RSA or ECDSA".to_owned()),
+    })
+}
+
+/// The `SubjectPublicKeyInfo` in a certificate.
+fn info_of_certificate(der: &[u8]) -> Option<&[u8]> {
+    let mut certificate = Reader(Reader(der).expect(SEQUENCE)?);
+    let mut body = Reader(certificate.expect(SEQUENCE)?);
+    body.optional(TAGGED_0);
+    // Serial number, algorithm, issuer, validity, subject.
+    for tag in [INTEGER, SEQUENCE, SEQUENCE, SEQUENCE, SEQUENCE] {
+        body.expect(tag)?;
+    }
+    body.element().map(|(_, _, whole)| whole)
+}
+
+/// The parts of a PEM file.
+fn sections(text: &[u8]) -> Result<Vec<(SectionKind, Vec<u8>)>, String> {
+    let sections = <(SectionKind, Vec<u8>)>::pem_slice_iter(text);
+    sections.collect::<Result<_, _>>().map_err(|error| format!("not a PEM file: {error}"))
+}

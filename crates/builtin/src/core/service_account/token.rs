@@ -1,0 +1,265 @@
+//! `serviceaccounts/token`: makes a token for a service account, bound to it and perhaps to a pod, a
+//! secret or a node, and good for a while.
+
+use std::sync::{Arc, OnceLock};
+
+use meta::{
+    ApiError, FieldErrors, GroupKind, GroupResource, GroupVersionKind, Str, Value,
+    field::path,
+    time::{Duration, Time},
+    value,
+};
+use registry::{Action, ActionContext, Kind, Outcome, Pinned};
+
+use crate::access::texts;
+
+/// Who makes the tokens.
+pub trait Tokens: Send + Sync + 'static {
+    /// Whom a token is for that names nobody: this server.
+    fn audiences(&self) -> &[Str];
+
+    /// No token lives longer than this; 0: as asked for.
+    fn expiration_seconds_max(&self) -> i64;
+
+    /// Whether tokens of pods live on for a year after they should have been renewed.
+    fn extends_expiration(&self) -> bool;
+
+    fn sign(&self, claims: Value) -> Result<String, String>;
+}
+
+pub(crate) struct TokenRequests {
+    tokens: Arc<dyn Tokens>,
+    /// Known when all kinds are.
+    pub(crate) pods: OnceLock<Arc<Kind>>,
+    pub(crate) secrets: OnceLock<Arc<Kind>>,
+    pub(crate) nodes: OnceLock<Arc<Kind>>,
+}
+
+impl Action for TokenRequests {
+    fn accepts(&self) -> Vec<GroupVersionKind> {
+        vec![GroupVersionKind::new(GROUP, "v1", KIND)]
+    }
+
+    fn act<'a>(
+        &'a self,
+        request: Value,
+        cx: &'a ActionContext<'a>,
+    ) -> Pinned<'a, Result<Outcome, ApiError>> {
+        Box::pin(async move { self.issue(request, cx).await.map(Outcome::Object) })
+    }
+}
+
+const GROUP: &str = "authentication.k8s.io";
+const KIND: &str = "TokenRequest";
+const EXPIRATION_SECONDS_DEFAULT: i64 = 3600;
+const EXPIRATION_SECONDS_MIN: i64 = 600;
+const EXPIRATION_SECONDS_MAX: i64 = 1 << 32;
+/// What the volume of a pod asks for; by this its tokens are known.
+const POD_EXPIRATION_SECONDS: i64 = 3607;
+const EXTENDED_EXPIRATION_SECONDS: i64 = 365 * 24 * 3600;
+
+impl TokenRequests {
+    pub(crate) fn new(tokens: Arc<dyn Tokens>) -> Self {
+        let (pods, secrets, nodes) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Self { tokens, pods, secrets, nodes }
+    }
+
+    async fn issue(&self, mut request: Value, cx: &ActionContext<'_>) -> Result<Value, ApiError> {
+        check_place(&request, cx.namespace(), cx.name())?;
+        let account = cx.object().await?;
+        let uid = account.str_at(&["metadata", "uid"]);
+        let given = request.str_at(&["metadata", "uid"]);
+        if !given.is_empty() && given != uid {
+            return Err(ApiError::Conflict {
+                resource: GroupResource::new(GROUP, KIND),
+                name: cx.name().to_owned(),
+                why: format!(
+                    "the UID in the token request ({given}) does not match the UID of the service \
+                     account ({uid})"
+                ),
+            });
+        }
+        let now = Time::now();
+        complete(&mut request, &account, self.tokens.audiences(), now);
+        let seconds = request.i64_at(&["spec", "expirationSeconds"]).unwrap_or_default();
+        check_seconds(seconds)?;
+
+        let bound = self.bound(&request, cx).await?;
+        let seconds = match self.tokens.expiration_seconds_max() {
+            max if max > 0 && seconds > max => {
+                cx.warn(format!(
+                    "requested expiration of {seconds} seconds shortened to {max} seconds"
+                ));
+                request.set_at(&["spec", "expirationSeconds"], max);
+                max
+            }
+            _ => seconds,
+        };
+        let audiences = texts(&request, &["spec", "audiences"]);
+        let for_server = audiences.iter().all(|name| self.tokens.audiences().contains(name));
+        let extended = self.tokens.extends_expiration()
+            && bound.get("pod").is_some()
+            && seconds == POD_EXPIRATION_SECONDS
+            && for_server;
+        let life = if extended { EXTENDED_EXPIRATION_SECONDS } else { seconds };
+        let unix = now.unix_seconds();
+        let mut claims = value!({
+            "aud": (audiences),
+            "exp": (unix + life),
+            "iat": (unix),
+            "nbf": (unix),
+            "jti": (uuid::Uuid::new_v4().to_string()),
+            "sub": (format!("system:serviceaccount:{}:{}", cx.namespace(), cx.name())),
+            "kubernetes.io": (bound),
+        });
+        claims.set_at(&["kubernetes.io", "namespace"], cx.namespace());
+        let named = value!({"name": (cx.name()), "uid": (uid)});
+        claims.set_at(&["kubernetes.io", "serviceaccount"], named);
+        if extended {
+            claims.set_at(&["kubernetes.io", "warnafter"], unix + seconds);
+        }
+        let token = self.tokens.sign(claims);
+        let token = token
+            .map_err(|error| ApiError::internal(format!("failed to generate token: {error}")))?;
+        let end = now.plus(Duration { nanos: seconds.saturating_mul(1_000_000_000) });
+        let status = value!({"token": (token), "expirationTimestamp": (end.to_rfc3339())});
+        request.set_at(&["status"], status);
+        Ok(request)
+    }
+
+    /// What the token is to be bound to beside its account: claims by kind.
+    async fn bound(&self, request: &Value, cx: &ActionContext<'_>) -> Result<Value, ApiError> {
+        let mut claims = Value::object();
+        let asked = request.at(&["spec", "boundObjectRef"]).filter(|asked| !asked.is_null());
+        let Some(asked) = asked else { return Ok(claims) };
+        let text = |field| asked.str_at(&[field]);
+        let (name, kind) = (text("name"), text("kind"));
+        let (group, version) = match text("apiVersion").split_once('/') {
+            Some(both) => both,
+            None => ("", text("apiVersion")),
+        };
+        let (claim, object) = match (group, kind) {
+            ("", "Pod") => ("pod", find(&self.pods, cx.namespace(), name).await?),
+            ("", "Secret") => ("secret", find(&self.secrets, cx.namespace(), name).await?),
+            ("", "Node") => ("node", find(&self.nodes, "", name).await?),
+            _ => {
+                return Err(ApiError::bad_request(format!(
+                    "cannot bind token to object of type {group}/{version}, Kind={kind}"
+                )));
+            }
+        };
+        if claim == "pod" && object.str_at(&["spec", "serviceAccountName"]) != cx.name() {
+            return Err(ApiError::bad_request(format!(
+                "cannot bind token for serviceaccount {} to pod running with different \
+                 serviceaccount name.",
+                meta::field::quote(cx.name())
+            )));
+        }
+        let uid = object.str_at(&["metadata", "uid"]);
+        let given = text("uid");
+        if !given.is_empty() && given != uid {
+            return Err(ApiError::Conflict {
+                resource: GroupResource::new(group, kind),
+                name: name.to_owned(),
+                why: format!(
+                    "the UID in the bound object reference ({given}) does not match the UID in \
+                     record. The object might have been deleted and then recreated"
+                ),
+            });
+        }
+        claims.set_at(&[claim], value!({"name": (name), "uid": (uid)}));
+        let node = object.str_at(&["spec", "nodeName"]);
+        if claim == "pod" && !node.is_empty() {
+            let mut named = value!({"name": (node)});
+            // A node that is not there is still where the pod should be.
+            match find(&self.nodes, "", node).await {
+                Ok(found) => named.set_at(&["uid"], found.str_at(&["metadata", "uid"])),
+                Err(ApiError::NotFound { .. }) => {}
+                Err(error) => return Err(error),
+            }
+            claims.set_at(&["node"], named);
+        }
+        Ok(claims)
+    }
+}
+
+async fn find(kind: &OnceLock<Arc<Kind>>, namespace: &str, name: &str) -> Result<Value, ApiError> {
+    match kind.get() {
+        Some(kind) => kind.object(namespace, name).await,
+        None => Err(ApiError::NotServed),
+    }
+}
+
+/// Name and namespace in the body, if any, are those of the path.
+fn check_place(request: &Value, namespace: &str, name: &str) -> Result<(), ApiError> {
+    for (field, actual) in [("name", name), ("namespace", namespace)] {
+        let given = request.str_at(&["metadata", field]);
+        if !given.is_empty() && given != actual {
+            let mut errors = FieldErrors::default();
+            let why = format!("must match the service account {field} if specified");
+            errors.invalid(path("metadata").child(field), given, &why);
+            return Err(invalid(name, errors));
+        }
+    }
+    Ok(())
+}
+
+fn check_seconds(seconds: i64) -> Result<(), ApiError> {
+    let mut errors = FieldErrors::default();
+    let field = path("spec").child("expirationSeconds");
+    if seconds < EXPIRATION_SECONDS_MIN {
+        errors.invalid(field, seconds, "may not specify a duration less than 10 minutes");
+    } else if seconds > EXPIRATION_SECONDS_MAX {
+        errors.invalid(field, seconds, "may not specify a duration larger than 2^32 seconds");
+    }
+    if errors.is_empty() { Ok(()) } else { Err(invalid("", errors)) }
+}
+
+fn invalid(name: &str, errors: FieldErrors) -> ApiError {
+    ApiError::Invalid { kind: GroupKind::new(GROUP, KIND), name: name.to_owned(), errors }
+}
+
+/// Fills in what was left out, and what only the server knows.
+fn complete(request: &mut Value, account: &Value, audiences: &[Str], now: Time) {
+    request.set_at(&["kind"], KIND);
+    request.set_at(&["apiVersion"], format!("{GROUP}/v1"));
+    for field in ["name", "namespace", "uid"] {
+        request.set_at(&["metadata", field], account.str_at(&["metadata", field]));
+    }
+    request.set_at(&["metadata", "creationTimestamp"], now.to_rfc3339());
+    request.remove_at(&["status"]);
+    if request.items_at(&["spec", "audiences"]).is_empty() {
+        request.set_at(&["spec", "audiences"], audiences.to_vec());
+    }
+    if request.at(&["spec", "expirationSeconds"]).is_none_or(Value::is_null) {
+        request.set_at(&["spec", "expirationSeconds"], EXPIRATION_SECONDS_DEFAULT);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_completed_and_checked() {
+        let account = value!({"metadata": {"name": "a", "namespace": "n", "uid": "u"}});
+        let mut request = value!({"metadata": {}, "spec": {}, "status": {"token": "forged"}});
+        complete(&mut request, &account, &["api".into()], Time::from_unix(0, 0));
+        let expected = value!({
+            "kind": "TokenRequest",
+            "apiVersion": "authentication.k8s.io/v1",
+            "metadata": {"name": "a", "namespace": "n", "uid": "u",
+                "creationTimestamp": "1970-01-01T00:00:00Z"},
+            "spec": {"audiences": ["api"], "expirationSeconds": 3600i64},
+        });
+        assert_eq!(request, expected);
+        for (seconds, good) in
+            [(0, false), (599, false), (600, true), (1 << 32, true), ((1 << 32) + 1, false)]
+        {
+            assert_eq!(check_seconds(seconds).is_ok(), good, "{seconds}");
+        }
+        assert!(check_place(&value!({"metadata": {"name": "b"}}), "n", "a").is_err());
+        assert!(check_place(&value!({"metadata": {"namespace": "m"}}), "n", "a").is_err());
+        assert!(check_place(&value!({"metadata": {"name": "a"}}), "n", "a").is_ok());
+    }
+}

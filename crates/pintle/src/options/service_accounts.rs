@@ -1,0 +1,84 @@
+//! How service account tokens are made and checked.
+
+use std::{path::PathBuf, time::Duration};
+
+use meta::Str;
+
+use super::duration;
+use crate::flags::{Parsed, quote};
+
+#[derive(Clone, Debug)]
+pub(crate) struct ServiceAccountOptions {
+    /// The first signs, all are accepted.
+    pub(crate) issuers: Vec<Str>,
+    /// Who this server is, for tokens.
+    pub(crate) audiences: Vec<Str>,
+    /// Empty: that of the signing key.
+    pub(crate) key_files: Vec<PathBuf>,
+    /// None: the one that Pintle has made.
+    pub(crate) signing_key_file: Option<PathBuf>,
+    pub(crate) lookup: bool,
+    /// Zero: as asked for.
+    pub(crate) max_expiration: Duration,
+    pub(crate) extend_expiration: bool,
+    /// Empty: where this server is.
+    pub(crate) jwks_uri: String,
+}
+
+/// What a cluster made with kubeadm says as well.
+const ISSUER_DEFAULT: &str = "https://kubernetes.default.svc.cluster.local";
+const EXPIRATION_MIN: Duration = Duration::from_hours(1);
+const EXPIRATION_MAX: Duration = Duration::from_secs(1 << 32);
+
+impl ServiceAccountOptions {
+    pub(super) fn from_flags(parsed: &Parsed, errors: &mut Vec<String>) -> Self {
+        let mut issuers: Vec<Str> = Vec::new();
+        for issuer in parsed.texts("service-account-issuer") {
+            if issuer.is_empty() {
+                errors.push("service-account-issuer should not be an empty string".to_owned());
+            } else if issuers.iter().any(|known| *known == issuer) {
+                let issuer = quote(&issuer);
+                errors.push(format!("service-account-issuer {issuer} is already specified"));
+            } else {
+                issuers.push(issuer.into());
+            }
+        }
+        if issuers.is_empty() {
+            issuers.push(Str::new_static(ISSUER_DEFAULT));
+        }
+        let mut audiences: Vec<Str> =
+            parsed.texts("api-audiences").into_iter().map(Str::from).collect();
+        if audiences.is_empty() {
+            audiences.clone_from(&issuers);
+        }
+        let max_expiration = duration(parsed, "service-account-max-token-expiration");
+        let negative = parsed.nanos("service-account-max-token-expiration") < 0;
+        let bounds = EXPIRATION_MIN..=EXPIRATION_MAX;
+        if negative || (!max_expiration.is_zero() && !bounds.contains(&max_expiration)) {
+            errors.push(
+                "the service-account-max-token-expiration must be between 1 hour and 2^32 seconds"
+                    .to_owned(),
+            );
+        }
+        let jwks_uri = parsed.text("service-account-jwks-uri");
+        if !jwks_uri.is_empty() && !jwks_uri.starts_with("https://") {
+            errors.push(format!(
+                "service-account-jwks-uri requires https scheme, parsed as: {jwks_uri}"
+            ));
+        }
+        Self {
+            issuers,
+            audiences,
+            key_files: parsed
+                .texts("service-account-key-file")
+                .into_iter()
+                .map(PathBuf::from)
+                .collect(),
+            signing_key_file: super::path(parsed, "service-account-signing-key-file"),
+            lookup: parsed.bool("service-account-lookup"),
+            max_expiration,
+            extend_expiration: parsed.bool("service-account-extend-token-expiration"),
+            jwks_uri,
+        }
+    }
+}
