@@ -1,13 +1,13 @@
 //! The discovery documents as bytes, rendered once per change of the table, and which of them a
 //! request gets.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use bytes::Bytes;
 use codec::negotiate::{self, Endpoint, NegotiateError};
 use codec::protobuf::Tables;
 use codec::{json, protobuf, yaml};
-use meta::{ApiError, Value};
+use meta::{ApiError, Str, Value};
 use schema::{Schema, TypeId};
 use sha2::{Digest, Sha512};
 
@@ -18,6 +18,8 @@ use crate::{accept, discovery};
 #[derive(Debug, Default)]
 pub struct Documents {
     by_path: HashMap<String, Page>,
+    /// Groups of custom resources only: who knows what else they have is at the end of the chain.
+    custom_groups: HashSet<Str>,
 }
 
 /// What is answered on a path: the plain document, and for `/api` and `/apis` the aggregated one.
@@ -83,7 +85,16 @@ impl Documents {
             let page = Page { plain, aggregated: None, routed: true };
             by_path.insert(format!("{root}/{}", served.group_version), page);
         }
-        Self { by_path }
+        let of_custom = |group: &&Group<'_>| {
+            group.versions.iter().all(|version| version.custom.is_some())
+        };
+        let custom_groups = groups.iter().filter(of_custom).map(|group| group.name.clone());
+        Self { by_path, custom_groups: custom_groups.collect() }
+    }
+
+    /// Whether a group has nothing but custom resources.
+    pub(crate) fn is_custom(&self, group: &str) -> bool {
+        self.custom_groups.contains(group)
     }
 
     /// Whether a path has a document: whether its group, or its group version, is served.

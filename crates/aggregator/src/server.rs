@@ -62,6 +62,7 @@ impl Aggregator {
             return !documents.has(&format!("/api/{version}"));
         }
         documents.has(&format!("/apis/{group}"))
+            && !documents.is_custom(group)
             && !documents.has(&format!("/apis/{group}/{version}"))
     }
 

@@ -17,7 +17,7 @@ use crate::{
     columns,
     crd::{Crd, Version},
     objects::Objects,
-    shape::{SameFields, Stored, VersionShape},
+    shape::{AllVersions, SameFields, Stored, VersionShape},
     types::Types,
 };
 
@@ -79,6 +79,7 @@ struct Plan<'a> {
     versions: Vec<VersionPlan<'a>>,
     /// Where the stored version is among them.
     stored_at: usize,
+    all: Arc<AllVersions>,
 }
 
 struct VersionPlan<'a> {
@@ -101,7 +102,9 @@ impl<'a> Plan<'a> {
         let stored_at = versions.iter().position(|version| version.version.storage);
         let stored_at = stored_at.ok_or("no version is stored")?;
         let (schema, envelope) = (Arc::new(types.schema), types.envelope);
-        Ok(Self { crd, schema, envelope, versions, stored_at })
+        let all = versions.iter().map(|version| (version.shape.clone(), version.apply_type));
+        let all = Arc::new(AllVersions { versions: all.collect() });
+        Ok(Self { crd, schema, envelope, versions, stored_at, all })
     }
 
     fn stored(&self) -> &VersionPlan<'a> {
@@ -153,6 +156,7 @@ impl<'a> Plan<'a> {
         let custom = Custom {
             shape: shape.clone(),
             apply_type: *apply_type,
+            versions: self.all.clone(),
             scale: version.scale.clone(),
             deprecation: deprecation(self.crd, version),
             terminating,

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use codec::json::DecodeOptions;
 use meta::{Str, Value};
+use patch::apply::Versions;
 use registry::{Conversion, Shape, StorageCodec};
-use schema::structural::Structural;
+use schema::{TypeId, structural::Structural};
 
 use crate::crd::{Crd, Version};
 
@@ -106,6 +107,22 @@ impl StorageCodec for Stored {
         let mut out = Vec::with_capacity(stored.len());
         meta::json::write_value(&mut out, &object);
         Ok(out.into())
+    }
+}
+
+/// The versions of a definition, for server-side apply.
+pub(crate) struct AllVersions {
+    pub(crate) versions: Vec<(Arc<VersionShape>, TypeId)>,
+}
+
+impl Versions for AllVersions {
+    fn convert(&self, object: &Value, api_version: &str) -> Option<(Value, TypeId)> {
+        let (shape, ty) = self.versions.iter().find(|(shape, _)| shape.api_version == api_version)?;
+        let mut object = object.clone();
+        if object.str_at(&["apiVersion"]) != api_version {
+            shape.adopt(&mut object);
+        }
+        Some((object, *ty))
     }
 }
 

@@ -176,7 +176,12 @@ pub(crate) fn invalid(
         return Ok(());
     }
     let name = object.str_at(&["metadata", "name"]).to_owned();
-    Err(ApiError::Invalid { kind: kind.group_kind(), name, errors })
+    let mut group_kind = kind.group_kind();
+    if kind.is_custom() {
+        // It may say that it is something else.
+        group_kind.kind = object.str_at(&["kind"]).into();
+    }
+    Err(ApiError::Invalid { kind: group_kind, name, errors })
 }
 
 pub(crate) fn gvr(kind: &Kind) -> GroupVersionResource {

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use meta::Value;
+use patch::apply::Versions;
 use schema::{TypeId, openapi::CustomResource};
 
 /// One served version of a custom resource.
@@ -12,6 +13,8 @@ pub struct Custom {
     /// The type that server-side apply sees. Bodies are read as the kind's own type, which knows the
     /// metadata only: whether the rest fits is for validation to say.
     pub apply_type: TypeId,
+    /// Its objects in other versions, for owners that were noted in one of them.
+    pub versions: Arc<dyn Versions + Send + Sync>,
     /// Where `/scale` finds its numbers.
     pub scale: Option<ScalePaths>,
     /// What clients of this version are warned about.

@@ -52,10 +52,17 @@ pub(crate) fn decode(
         Err(_) if media_type == MediaType::Json && !is_object(bytes) => {
             return Err(no_object(bytes, expected));
         }
-        Err(why) => return Err(unreadable(bytes, media_type, expected, &why)),
+        Err(mut why) => {
+            // Metadata is all that is typed, and read on its own.
+            if of_custom(rest, expected).is_some() {
+                why.why = why.why.replace("ObjectMeta.metadata.", "ObjectMeta.");
+            }
+            return Err(unreadable(bytes, media_type, expected, &why));
+        }
     };
     check_kind(rest, &decoded.value, expected)?;
     if let Some(custom) = of_custom(rest, expected) {
+        check_type_meta(&decoded.value, bytes, media_type, expected)?;
         shape(custom, &mut decoded, strict)
             .map_err(|why| cannot_be_handled(expected.gvk, expected, &why))?;
     }
@@ -67,6 +74,29 @@ pub(crate) fn decode(
     judge_strict(rest, &decoded, expected.validation)
         .map_err(|why| cannot_be_handled(expected.gvk, expected, &why))?;
     Ok(decoded.value)
+}
+
+/// Nobody but themselves knows what custom resources are.
+fn check_type_meta(
+    object: &Value,
+    bytes: &[u8],
+    media_type: MediaType,
+    expected: &Expected<'_>,
+) -> Result<(), ApiError> {
+    for (field, shown) in [("kind", "Kind"), ("apiVersion", "apiVersion")] {
+        if object.str_at(&[field]).is_empty() {
+            let json = match media_type {
+                MediaType::Yaml => meta::json::to_string(object),
+                _ => String::from_utf8_lossy(bytes).into_owned(),
+            };
+            let (kind, summary) = (&expected.gvk.kind, summarize(bytes));
+            return Err(ApiError::BadRequest(format!(
+                "the object provided is unrecognized (must be of type {kind}): Object '{shown}' is \
+                 missing in '{json}' ({summary})"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// The custom kind that a body is of, if it is one: options and scales pass through here too.

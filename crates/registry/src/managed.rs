@@ -85,11 +85,15 @@ fn with_manager<T>(
     run: impl FnOnce(&Typing<'_>, &Manager<'_>) -> T,
 ) -> T {
     let kind = rest.kind;
+    let versions: &dyn apply::Versions = match &kind.custom {
+        Some(custom) => &*custom.versions,
+        None => &OneVersion,
+    };
     let typing = Typing {
         schema: &kind.schema,
         ty: kind.apply_type(),
         fields: kind.filters.for_subresource(&rest.info.subresource),
-        versions: &OneVersion,
+        versions,
     };
     let manager = Manager {
         name: &manager_name(rest, options),

@@ -57,7 +57,8 @@ async fn write(
         crate::object_meta::check_name(&scale, &rest.info.name)?;
         let mut object = current.clone();
         let replicas = scale.i64_at(&["spec", "replicas"]).unwrap_or_default();
-        if replicas < 0 {
+        // What custom resources think of it is in their schema.
+        if replicas < 0 && !rest.kind.is_custom() {
             return Err(negative(&scale, replicas));
         }
         match scale_paths(rest) {
