@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use bytes::Bytes;
 use codec::negotiate::{self, Endpoint, NegotiateError};
-use codec::protobuf::Tables;
+use codec::protobuf::{Envelope, Tables};
 use codec::{json, protobuf, yaml};
 use meta::{ApiError, Str, Value};
 use schema::{Schema, TypeId};
@@ -134,10 +134,13 @@ impl Page {
         let accept = accept.filter(|header| !header.is_empty());
         let clauses = accept::parse(accept.unwrap_or("*/*"));
         // A client that accepts aggregated discovery at all gets it, however much it likes the others.
-        if let Some(document) = &self.aggregated
-            && let Some(form) = Form::wanted(&clauses, |target| target == Some(AGGREGATED))
-        {
-            return Ok(document.aggregated_answer(form, if_none_match));
+        if let Some(document) = &self.aggregated {
+            for version in [V2, V2BETA1] {
+                let wanted = Some((GROUP, version, LIST));
+                if let Some(form) = Form::wanted(&clauses, |target| target == wanted) {
+                    return Ok(document.aggregated_answer(form, version, if_none_match));
+                }
+            }
         }
         let form = Form::wanted(&clauses, |target| target.is_none());
         let form = form.ok_or_else(|| ApiError::NotAcceptable(not_acceptable()))?;
@@ -145,16 +148,20 @@ impl Page {
     }
 }
 
-/// Group, version and kind that plain discovery is turned into. v2beta1 is gone since v1.35; clients
-/// that know nothing newer accept plain discovery as well.
-const AGGREGATED: (&str, &str, &str) = ("apidiscovery.k8s.io", "v2", "APIGroupDiscoveryList");
+/// Group and kind that plain discovery is turned into, and the versions of it, which are alike but for their names.
+/// kube-apiserver gave up v2beta1 with v1.35; clients up to v1.29 know nothing newer, and it costs nothing to answer them.
+const GROUP: &str = "apidiscovery.k8s.io";
+const LIST: &str = "APIGroupDiscoveryList";
+const V2: &str = "v2";
+const V2BETA1: &str = "v2beta1";
 
 /// What a document can be written as.
 #[derive(Clone, Copy)]
 struct Form {
     encoding: Encoding,
     media: &'static str,
-    aggregated: &'static str,
+    v2: &'static str,
+    v2beta1: &'static str,
 }
 
 #[derive(Clone, Copy)]
@@ -169,19 +176,25 @@ const FORMS: [Form; 3] = [
     Form {
         encoding: Encoding::Json,
         media: "application/json",
-        aggregated: "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+        v2: "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+        v2beta1: "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList",
     },
     Form {
         encoding: Encoding::Yaml,
         media: "application/yaml",
-        aggregated: "application/yaml;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+        v2: "application/yaml;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+        v2beta1: "application/yaml;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList",
     },
     Form {
         encoding: Encoding::Protobuf,
         media: "application/vnd.kubernetes.protobuf",
-        aggregated: concat!(
+        v2: concat!(
             "application/vnd.kubernetes.protobuf",
             ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+        ),
+        v2beta1: concat!(
+            "application/vnd.kubernetes.protobuf",
+            ";g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"
         ),
     },
 ];
@@ -227,11 +240,29 @@ impl Document {
         yaml::emit(&document.expect("rendered above").value)
     }
 
-    fn aggregated_answer(&self, form: Form, if_none_match: Option<&str>) -> Answer {
+    /// The same document under another version. Hardly anyone asks for it, so it isn't kept.
+    fn renamed(&self, version: &str) -> Self {
+        let (here, renamed) = (format!("\"{GROUP}/{V2}\""), format!("{GROUP}/{version}"));
+        // The list says what it is at its beginning; its items do not.
+        let json =
+            String::from_utf8_lossy(&self.json).replacen(&here, &format!("\"{renamed}\""), 1);
+        let message = Envelope::open(&self.protobuf).expect("sealed above");
+        let protobuf = protobuf::seal(&renamed, LIST, message.raw);
+        Self { json: json.into(), protobuf: protobuf.into(), etag: None }
+    }
+
+    fn aggregated_answer(
+        &self,
+        form: Form,
+        version: &'static str,
+        if_none_match: Option<&str>,
+    ) -> Answer {
         let mut answer = if if_none_match.is_some() && if_none_match == self.etag.as_deref() {
             Answer { code: 304, ..Answer::default() }
+        } else if version == V2BETA1 {
+            Answer::ok(form.v2beta1, self.renamed(version).body(form))
         } else {
-            Answer::ok(form.aggregated, self.body(form))
+            Answer::ok(form.v2, self.body(form))
         };
         answer.etag.clone_from(&self.etag);
         answer.cache_control = Some("public");

@@ -92,9 +92,9 @@ fn the_accept_header_decides_which_document_is_answered() {
         (&any, AGGREGATED),
         (&format!("application/json, {AGGREGATED};q=0.1"), AGGREGATED),
         (&format!("{AGGREGATED};profile=nopeer"), AGGREGATED),
-        (&format!("{old},application/json"), "application/json"),
+        (&format!("{old},application/json"), old),
         (&format!("{old},{AGGREGATED}"), AGGREGATED),
-        (old, "406"),
+        (old, old),
         ("application/json;as=Table;g=meta.k8s.io;v=v1", "406"),
         ("application/cbor", "406"),
         ("text/html", "406"),
@@ -109,6 +109,31 @@ fn the_accept_header_decides_which_document_is_answered() {
     }
     let listed = documents.answer("/apis/apps/v1", Some(AGGREGATED), None).expect("a path");
     assert_eq!(listed.unwrap_err().status().code, 406, "only /api and /apis are aggregated");
+}
+
+/// kubectl up to v1.29 asks for v2beta1 only.
+#[test]
+fn old_clients_get_aggregated_discovery_under_the_name_they_know() {
+    let documents = documents(false);
+    for (media, begins) in [
+        (
+            "application/json",
+            br#"{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2beta1","#
+                .as_slice(),
+        ),
+        ("application/yaml", b"apiVersion: apidiscovery.k8s.io/v2beta1\n"),
+        (
+            "application/vnd.kubernetes.protobuf",
+            b"k8s\0\x0a\x34\x0a\x1bapidiscovery.k8s.io/v2beta1\x12",
+        ),
+    ] {
+        let old = format!("{media};g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList");
+        let new = old.replace("v2beta1", "v2");
+        let (old, new) = (ask(&documents, "/apis", &old), ask(&documents, "/apis", &new));
+        assert!(old.body.starts_with(begins), "{media}: {:?}", &old.body[..80]);
+        assert_eq!(old.body.len(), new.body.len() + "beta1".len(), "{media}");
+        assert_eq!(old.etag, new.etag, "{media}");
+    }
 }
 
 /// What kube-apiserver's router hands to its handlers, it looks at before; the aggregator's own pages

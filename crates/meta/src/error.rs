@@ -47,6 +47,9 @@ pub enum ApiError {
     Timeout(String),
     #[error("{message}")]
     TooManyRequests { message: String, retry_after_seconds: u32, causes: Vec<Cause> },
+    /// No seat got free in time. The one error besides an unknown path that clients get as plain text.
+    #[error("Too many requests, please try again later.")]
+    Overloaded,
     #[error("{0}")]
     TooLarge(String),
     #[error("{0}")]
@@ -182,6 +185,11 @@ impl ApiError {
                 let details = Details { retry_after_seconds, ..Details::default() };
                 (429, "TooManyRequests", Some(details.with_causes(causes)))
             }
+            Self::Overloaded => (
+                429,
+                "TooManyRequests",
+                Some(Details { retry_after_seconds: 1, ..Details::default() }),
+            ),
             Self::TooLarge(_) => (413, "RequestEntityTooLarge", None),
             Self::UnsupportedMediaType(_) => (415, "UnsupportedMediaType", None),
             Self::NotAcceptable(_) => (406, "NotAcceptable", None),

@@ -40,6 +40,8 @@ pub(crate) struct Options {
 
     // TLS.
     pub(crate) serving_cert: Option<CertKey>,
+    /// Of the generated serving certificate.
+    pub(crate) cert_dir: Option<PathBuf>,
     pub(crate) sni_certs: Vec<NamedCertKey>,
     pub(crate) tls_min_version: TlsVersion,
     /// IANA names of TLS 1.2 suites; empty: all that are built in.
@@ -54,6 +56,9 @@ pub(crate) struct Options {
     pub(crate) strict_transport_security_directives: Vec<String>,
     pub(crate) cors_allowed_origins: Vec<String>,
     pub(crate) request_timeout: Duration,
+    /// Requests at a time; 0: no limit.
+    pub(crate) max_requests_inflight: usize,
+    pub(crate) max_mutating_requests_inflight: usize,
     /// A watch without a timeout of its own lasts between this and twice as long.
     pub(crate) min_request_timeout: Duration,
     pub(crate) profiling: bool,
@@ -169,6 +174,7 @@ impl Options {
             serving_cert: path(parsed, "tls-cert-file")
                 .zip(path(parsed, "tls-private-key-file"))
                 .map(|(cert_file, key_file)| CertKey { cert_file, key_file }),
+            cert_dir: path(parsed, "cert-dir"),
             sni_certs: parsed.cert_keys("tls-sni-cert-key"),
             tls_min_version: tls.min_version,
             tls_cipher_suites: tls.cipher_suites,
@@ -184,6 +190,8 @@ impl Options {
                 .texts("strict-transport-security-directives"),
             cors_allowed_origins: parsed.texts("cors-allowed-origins"),
             request_timeout: duration(parsed, "request-timeout"),
+            max_requests_inflight: count(parsed, "max-requests-inflight"),
+            max_mutating_requests_inflight: count(parsed, "max-mutating-requests-inflight"),
             min_request_timeout: Duration::from_secs(count(parsed, "min-request-timeout") as u64),
             profiling: parsed.bool("profiling"),
 

@@ -16,14 +16,14 @@ use parking_lot::Mutex;
 use registry::{Engine, Kind};
 use schema::ResourceFacts;
 use serve::{
-    Chain, Cors, Delegate, Delegates,
+    Chain, Cors, Delegate, Delegates, Seats,
     connection::Limits,
     generic::Generic,
     health::Health,
     lifecycle::{InFlight, Lifecycle, ShutdownOptions, stop_signal},
     listener::{Listener, Sharing},
     metrics::Metrics,
-    pki::{Pki, ServerNames},
+    pki::{Pki, Places, ServerNames},
     tls::{NamedCertKey, Tls, TlsOptions},
 };
 use store::{Backend, Embedded, EmbeddedOptions};
@@ -98,6 +98,7 @@ async fn serve(
         Limits { streams_max: options.http2_max_streams_per_connection, ..Limits::default() };
     let listening = listener.serve(tls.clone(), Arc::new(Chain(server)), limits);
     tokio::spawn(tls.follow_files(RELOAD_INTERVAL));
+    tokio::spawn(Pki::keep_renewed(places(options), server_names(options), RENEWAL_INTERVAL));
 
     hooks.start(options, &servers, &pki, &guard.tokens, bound.port()).await?;
     tokio::spawn(servers.publisher.clone().run(servers.api()));
@@ -119,6 +120,8 @@ async fn serve(
 
 /// How often certificate files are looked at.
 const RELOAD_INTERVAL: std::time::Duration = std::time::Duration::from_mins(1);
+/// How often the generated certificates are looked at: they are renewed months before they run out.
+const RENEWAL_INTERVAL: std::time::Duration = std::time::Duration::from_hours(12);
 
 fn open_store(options: &Options) -> Result<Embedded, String> {
     let store = EmbeddedOptions {
@@ -129,9 +132,17 @@ fn open_store(options: &Options) -> Result<Embedded, String> {
 }
 
 fn prepare_pki(options: &Options) -> Result<Pki, String> {
+    Pki::ensure(&places(options), &server_names(options), SystemTime::now())
+        .map_err(|error| error.to_string())
+}
+
+fn places(options: &Options) -> Places {
+    Places { data_dir: options.data_dir.clone(), cert_dir: options.cert_dir.clone() }
+}
+
+fn server_names(options: &Options) -> ServerNames {
     let own = [options.bind_address, options.advertise_address];
-    let names = ServerNames::new(&own, options.kubernetes_service_ip);
-    Pki::ensure(&options.data_dir, &names, SystemTime::now()).map_err(|error| error.to_string())
+    ServerNames::new(&own, options.kubernetes_service_ip)
 }
 
 fn prepare_tls(options: &Options, pki: &Pki) -> Result<Arc<Tls>, String> {
@@ -408,6 +419,11 @@ fn chain(
         delegates,
         in_flight: in_flight.clone(),
         metrics: metrics.clone(),
+        seats: Seats::new(
+            options.max_requests_inflight,
+            options.max_mutating_requests_inflight,
+            options.request_timeout,
+        ),
         request_timeout: options.request_timeout,
         cors: Cors::new(&options.cors_allowed_origins)?,
         hsts,

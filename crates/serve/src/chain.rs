@@ -26,6 +26,7 @@ use crate::{
         impersonate::impersonate,
         request_info::request_info,
         response_headers,
+        seats::{Seats, take_seat},
     },
     gzip,
     lifecycle::InFlight,
@@ -39,6 +40,7 @@ pub struct Server {
     pub delegates: Delegates,
     pub in_flight: Arc<InFlight>,
     pub metrics: Arc<Metrics>,
+    pub seats: Seats,
     pub request_timeout: Duration,
     pub cors: Cors,
     pub hsts: Option<HeaderValue>,
@@ -114,9 +116,11 @@ async fn walk(
     }
     let peer = cx.peer.clone();
     cx.user = authenticate(&server.authenticator, request.headers_mut(), &peer).await?;
-    // Not built yet, here, in this order: tracing spans, audit; priority and fairness after
-    // impersonation.
+    // Not built yet, here, in this order: tracing spans, audit.
     impersonate(&*server.authorizer, cx, request.headers_mut())?;
+    // Before authorization, so that a flood of forbidden requests waits in line as well.
+    let seat = take_seat(&server.seats, cx).await?;
+    cx.hold(seat);
     authorize(&*server.authorizer, cx)?;
     // Aggregator, then built-in kinds, then custom kinds, then 404.
     match cx.deadline {
@@ -150,7 +154,8 @@ fn panicked(cx: &Context) -> ApiError {
 pub fn error_response(error: &ApiError) -> Response<Body> {
     let status = error.status();
     let (content_type, body) = match error {
-        ApiError::UnknownPath => ("text/plain; charset=utf-8", b"404 page not found\n".to_vec()),
+        ApiError::UnknownPath => (TEXT, b"404 page not found\n".to_vec()),
+        ApiError::Overloaded => (TEXT, format!("{error}\n").into_bytes()),
         _ => {
             let mut body = status.to_json();
             body.push(b'\n');
@@ -162,7 +167,7 @@ pub fn error_response(error: &ApiError) -> Response<Body> {
         StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-    if matches!(error, ApiError::UnknownPath) || status.code == 403 {
+    if content_type == TEXT || status.code == 403 {
         headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));
     }
     let retry = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
@@ -171,3 +176,5 @@ pub fn error_response(error: &ApiError) -> Response<Body> {
     }
     response
 }
+
+const TEXT: &str = "text/plain; charset=utf-8";

@@ -9,3 +9,4 @@ pub(crate) mod deadline;
 pub(crate) mod impersonate;
 pub(crate) mod request_info;
 pub(crate) mod response_headers;
+pub(crate) mod seats;

@@ -22,3 +22,4 @@ pub use chain::{Chain, Server, error_response};
 pub use context::Context;
 pub use delegate::{Delegate, Delegates, Served, Serving};
 pub use filters::cors::Cors;
+pub use filters::seats::Seats;

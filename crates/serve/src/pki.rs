@@ -46,6 +46,14 @@ pub struct Pki {
     admin_kubeconfig: PathBuf,
 }
 
+/// Where it is kept.
+#[derive(Debug, Clone)]
+pub struct Places {
+    pub data_dir: PathBuf,
+    /// Of the serving certificate and its key; with the rest, if there is no such place.
+    pub cert_dir: Option<PathBuf>,
+}
+
 /// Why the PKI cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum PkiError {
@@ -60,10 +68,12 @@ pub enum PkiError {
 impl Pki {
     /// Makes what is missing under `<data_dir>/pki`, renews what runs out soon or lacks a name, keeps the rest. Keys of
     /// CAs and service accounts are never replaced: others may trust them. Calling it again later renews in place.
-    pub fn ensure(data_dir: &Path, names: &ServerNames, now: SystemTime) -> Result<Self, PkiError> {
-        let pki = Self::at(data_dir);
-        let dir = data_dir.join("pki");
-        make_private_dir(&dir).map_err(|error| PkiError::File { path: dir.clone(), error })?;
+    pub fn ensure(places: &Places, names: &ServerNames, now: SystemTime) -> Result<Self, PkiError> {
+        let pki = Self::at(places);
+        let dir = places.data_dir.join("pki");
+        for dir in [Some(&dir), places.cert_dir.as_ref()].into_iter().flatten() {
+            make_private_dir(dir).map_err(|error| PkiError::File { path: dir.clone(), error })?;
+        }
         let mut batch = Batch::default();
 
         let ca = Ca::ensure(&pki.ca_cert, &pki.ca_key, "kubernetes", now, &mut batch)?;
@@ -96,12 +106,12 @@ impl Pki {
 
     /// Calls [`Pki::ensure`] again and again, for as long as it is polled: a server may run for longer than a certificate.
     /// Whoever follows the files sees the new ones.
-    pub async fn keep_renewed(data_dir: PathBuf, names: ServerNames, every: Duration) {
+    pub async fn keep_renewed(places: Places, names: ServerNames, every: Duration) {
         loop {
             tokio::time::sleep(every).await;
-            let (data_dir, names) = (data_dir.clone(), names.clone());
+            let (places, names) = (places.clone(), names.clone());
             let renewed = tokio::task::spawn_blocking(move || {
-                Self::ensure(&data_dir, &names, SystemTime::now()).map(drop)
+                Self::ensure(&places, &names, SystemTime::now()).map(drop)
             });
             if let Ok(Err(error)) = renewed.await {
                 tracing::error!(%error, "Failed to renew certificates");
@@ -109,13 +119,18 @@ impl Pki {
         }
     }
 
-    fn at(data_dir: &Path) -> Self {
+    fn at(places: &Places) -> Self {
+        let data_dir = &places.data_dir;
         let file = |name: &str| data_dir.join("pki").join(name);
+        let serving = |name: &str| match &places.cert_dir {
+            Some(dir) => dir.join(name),
+            None => file(name),
+        };
         Self {
             ca_cert: file("ca.crt"),
             ca_key: file("ca.key"),
-            serving_cert: file("apiserver.crt"),
-            serving_key: file("apiserver.key"),
+            serving_cert: serving("apiserver.crt"),
+            serving_key: serving("apiserver.key"),
             front_proxy_ca_cert: file("front-proxy-ca.crt"),
             front_proxy_client_cert: file("front-proxy-client.crt"),
             front_proxy_client_key: file("front-proxy-client.key"),

@@ -31,10 +31,14 @@ pub(super) const FLAGS: &[Flag] = &[
     ),
     done("livez-grace-period", Duration, "0s")
         .help("How long /livez forgives post-start hooks that are still running."),
-    harmless("max-mutating-requests-inflight", Int, "200")
-        .help("Writes served at the same time; more are told to try again. 0: no limit."),
-    harmless("max-requests-inflight", Int, "400")
-        .help("Reads served at the same time; more are told to try again. 0: no limit."),
+    done("max-mutating-requests-inflight", Int, "200").help(
+        "Writes served at the same time; more wait, and are told to try again when a quarter of \
+         --request-timeout is over. 0: no limit.",
+    ),
+    done("max-requests-inflight", Int, "400").help(
+        "Reads served at the same time; more wait, and are told to try again when a quarter of \
+         --request-timeout is over. 0: no limit.",
+    ),
     refused("min-compatibility-version", Texts, "")
         .help("Oldest minor version of the control plane to stay compatible with, as kube=1.35."),
     done("min-request-timeout", Int, "1800").help(

@@ -1,14 +1,14 @@
 //! The HTTPS port: where it listens and which TLS it speaks.
 
 use super::Kind::{Bool, CertKeys, Int, Int32s, Ip, Text, Texts};
-use super::{Flag, done, harmless};
+use super::{Flag, done};
 
 pub(super) const FLAGS: &[Flag] = &[
     done("bind-address", Ip, "127.0.0.1").help(
         "Address to listen on; 0.0.0.0 or :: is every address. (kube-apiserver listens on all \
          addresses by default, Pintle only on this machine.)",
     ),
-    harmless("cert-dir", Text, "").help(
+    done("cert-dir", Text, "").help(
         "Directory of the generated serving certificate apiserver.crt and its key apiserver.key, \
          unless --tls-cert-file is given. Unset: pki under --data-dir.",
     ),

@@ -1,5 +1,7 @@
 //! Options from command lines.
 
+use std::path::Path;
+
 use super::*;
 use crate::flags;
 
@@ -72,6 +74,7 @@ fn flags_reach_their_options() {
         options.serving_cert,
         Some(CertKey { cert_file: "a.crt".into(), key_file: "a.key".into() })
     );
+    assert_eq!(options.cert_dir.as_deref(), Some(Path::new("/c")));
     assert_eq!(options.external_hostname, "h");
     assert_eq!(options.compaction_interval, None);
     assert_eq!(options.http2_max_streams_per_connection, 7);
@@ -85,7 +88,6 @@ fn flags_reach_their_options() {
         [
             "--delete-collection-workers has no effect in Pintle yet",
             "--watch-cache has no effect in Pintle yet",
-            "--cert-dir has no effect in Pintle yet",
             "feature gate WatchList has no effect in Pintle yet"
         ]
     );
