@@ -6,7 +6,7 @@ use std::sync::Arc;
 use meta::Str;
 
 use crate::ast::{Expr, Fold, Id, Kind, Literal, op};
-use crate::env::Env;
+use crate::env::{Env, field_type};
 use crate::functions::{Function, Overload, STANDARD};
 use crate::parse::Parsed;
 use crate::source::Issues;
@@ -198,7 +198,7 @@ impl Checker<'_> {
                     self.report(id, format!("unexpected failed resolution of '{}'", object.name));
                     Type::Error
                 }
-                Some(decl) => match self.env.field_type(&object.name, decl, field) {
+                Some(decl) => match field_type(&object.name, decl, field) {
                     Some(ty) => ty,
                     None => {
                         self.report(id, format!("undefined field '{field}'"));
@@ -348,7 +348,7 @@ impl Checker<'_> {
             if optional.contains(&at) {
                 ty = self.unwrap_optional(item.id, ty);
             }
-            joined = Some(self.join(item.id, joined, ty));
+            joined = Some(self.join(joined, ty));
         }
         Type::list(joined.unwrap_or_else(|| self.bindings.fresh()))
     }
@@ -359,13 +359,13 @@ impl Checker<'_> {
         for entry in entries {
             self.check(&mut entry.key);
             let key = self.type_of(&entry.key);
-            keys = Some(self.join(entry.key.id, keys, key));
+            keys = Some(self.join(keys, key));
             self.check(&mut entry.value);
             let mut value = self.type_of(&entry.value);
             if entry.optional {
                 value = self.unwrap_optional(entry.value.id, value);
             }
-            values = Some(self.join(entry.value.id, values, value));
+            values = Some(self.join(values, value));
         }
         let keys = keys.unwrap_or_else(|| self.bindings.fresh());
         let values = values.unwrap_or_else(|| self.bindings.fresh());
@@ -384,14 +384,14 @@ impl Checker<'_> {
         }
     }
 
-    /// The one type of the elements of a literal.
-    fn join(&mut self, id: Id, previous: Option<Type>, current: Type) -> Type {
+    /// The one type of the elements of a literal. That they have one is for `validate` to say:
+    /// the arguments of `format` need not.
+    fn join(&mut self, previous: Option<Type>, current: Type) -> Type {
         let Some(previous) = previous else { return current };
         if self.bindings.assignable(&previous, &current) {
             return most_general(&previous, &current);
         }
-        self.mismatch(id, &previous, &current);
-        Type::Error
+        Type::Dyn
     }
 
     fn fold(&mut self, fold: &mut Fold) -> Type {

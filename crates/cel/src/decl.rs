@@ -54,7 +54,8 @@ pub enum DeclKind {
     /// Anything, read as JSON says: what has no schema.
     Dyn,
     /// A value that the schema keeps but says nothing about (`x-kubernetes-preserve-unknown-fields`
-    /// without a type): it can be compared as a whole and nothing else.
+    /// without a type, or a list or map of such values). Expressions cannot name it; as a part of
+    /// something it is compared as a whole.
     Preserved,
 }
 
@@ -166,7 +167,11 @@ impl Decl {
                 if required {
                     min_json_bytes += property.len() as u64 + decl.min_json_bytes + 4;
                 }
-                Field { name: escape(&property).map(Str::from), property, decl }
+                let name = match decl.kind {
+                    DeclKind::Preserved => None,
+                    _ => escape(&property).map(Str::from),
+                };
+                Field { property, name, decl }
             })
             .collect();
         fields.sort_by(|a, b| a.property.cmp(&b.property));

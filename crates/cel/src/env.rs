@@ -39,8 +39,8 @@ pub enum CompileError {
     #[error("{0}")]
     Invalid(Box<Issues>),
     /// It is well-formed, but a constant in it can never be evaluated (`int('x')`).
-    #[error("{0}")]
-    Unusable(String),
+    #[error("{message}")]
+    Unusable { output: Type, estimate: CostEstimate, message: String },
 }
 
 impl Env {
@@ -88,7 +88,12 @@ impl Env {
         let cost = self.estimate(&checked);
         let uses = self.uses(&checked);
         let output = checked.type_of(&checked.parsed.expr).clone();
-        let (root, locals) = plan(&checked, self).map_err(CompileError::Unusable)?;
+        let (root, locals) = match plan(&checked, self) {
+            Ok(planned) => planned,
+            Err(message) => {
+                return Err(CompileError::Unusable { output, estimate: cost, message });
+            }
+        };
         Ok(Program { root, locals, output, cost, uses })
     }
 
@@ -128,19 +133,19 @@ impl Env {
     pub(crate) fn function(&self, name: &str) -> Option<&'static Function> {
         STANDARD.get(name).or_else(|| MUTATIONS.get(name).filter(|_| self.mutations))
     }
+}
 
-    /// The type of a field of a declared object.
-    pub(crate) fn field_type(&self, object: &str, decl: &Arc<Decl>, field: &str) -> Option<Type> {
-        let DeclKind::Object(properties) = &decl.kind else { return None };
-        // `self.namespace` may be written instead of `self.__namespace__`.
-        let found = properties.field(field).or_else(|| {
-            RESERVED
-                .binary_search(&field)
-                .is_ok()
-                .then(|| properties.field(&format!("__{field}__")))
-                .flatten()
-        })?;
-        let name = found.name.as_deref().unwrap_or(field);
-        Some(Type::of(&found.decl, &format!("{object}.{name}")))
-    }
+/// The type of a field of a declared object.
+pub(crate) fn field_type(object: &str, decl: &Arc<Decl>, field: &str) -> Option<Type> {
+    let DeclKind::Object(properties) = &decl.kind else { return None };
+    // `self.namespace` may be written instead of `self.__namespace__`.
+    let found = properties.field(field).or_else(|| {
+        RESERVED
+            .binary_search(&field)
+            .is_ok()
+            .then(|| properties.field(&format!("__{field}__")))
+            .flatten()
+    })?;
+    let name = found.name.as_deref().unwrap_or(field);
+    Some(Type::of(&found.decl, &format!("{object}.{name}")))
 }

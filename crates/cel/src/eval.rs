@@ -482,12 +482,25 @@ impl<'a> Cx<'a> {
     }
 
     fn insert(&mut self, slot: usize, args: &'a [Node], cost: CallCost) -> Eval<'a> {
-        let accu = self.take_accu(slot)?;
-        let Val::Map(map) = accu else { return Err(NO_SUCH_OVERLOAD) };
+        let accu = limited(self.take_accu(slot))?;
+        // With a key and a value the first error ends it, with a map both sides are evaluated.
+        let all = args.len() == 1;
+        let mut fault = accu.as_ref().err().cloned();
         let mut values = Vec::with_capacity(args.len());
         for arg in args {
-            values.push(self.eval(arg)?);
+            if let (Some(fault), false) = (&fault, all) {
+                return Err(fault.clone());
+            }
+            match limited(self.eval(arg))? {
+                Ok(value) => values.push(value),
+                Err(error) => fault = fault.or(Some(error)),
+            }
         }
+        self.charge(cost.of(&[], &Ok(Val::Null)))?;
+        if let Some(fault) = fault {
+            return Err(fault);
+        }
+        let Val::Map(map) = accu? else { return Err(NO_SUCH_OVERLOAD) };
         let result = match values.as_slice() {
             [key, value] => ops::insert(map, key, value.clone()),
             [Val::Map(entries)] => entries.keys().iter().try_fold(map, |map, key| {
@@ -496,7 +509,6 @@ impl<'a> Cx<'a> {
             }),
             _ => Err(NO_SUCH_OVERLOAD),
         };
-        self.charge(cost.of(&[], &Ok(Val::Null)))?;
         result.map(Val::Map)
     }
 
@@ -650,6 +662,9 @@ fn element<'a>(value: &Val<'a>, index: &Val<'a>, optional: bool) -> Result<Optio
                 }
             };
             match usize::try_from(at).ok().and_then(|at| list.get(at)) {
+                Some(_) if list.is_declared() && !matches!(index, Val::Int(_)) => {
+                    fail(format!("unsupported index: {}", show(index)))
+                }
                 Some(item) => item.map(Some),
                 None if optional => Ok(None),
                 None => fail(format!("index out of bounds: {}", show(index))),

@@ -78,3 +78,9 @@ impl Kubernetes {
         }
     }
 }
+
+impl std::fmt::Display for Kubernetes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.text())
+    }
+}

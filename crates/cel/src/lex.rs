@@ -102,8 +102,9 @@ pub(crate) fn lex(source: &Source, issues: &mut Issues) -> Vec<Lexeme> {
         if let Some(token) = lexer.token() {
             lexemes.push(Lexeme { token, start, end: lexer.at });
         } else {
-            let end = lexer.at.max(start + 1);
-            let text = shown(&source.text(start, end));
+            // The character that fits nothing belongs to the error.
+            let end = (lexer.at + 1).min(source.chars.len());
+            let text = source.text(start, end);
             issues.report(
                 Some(start as u32),
                 format!("Syntax error: token recognition error at: '{text}'"),
@@ -174,6 +175,10 @@ impl Lexer<'_> {
             '*' => (Token::Star, 1),
             '/' => (Token::Slash, 1),
             '%' => (Token::Percent, 1),
+            '=' | '&' | '|' => {
+                self.at += 1;
+                return None;
+            }
             '0'..='9' => return Some(self.number()),
             '`' => return self.quoted_ident(),
             '"' | '\'' => return self.string(false).then_some(Token::String),
@@ -274,6 +279,17 @@ impl Lexer<'_> {
     fn string(&mut self, raw: bool) -> bool {
         let quote = self.peek(0);
         let triple = self.peek(1) == quote && self.peek(2) == quote;
+        let start = self.at;
+        let ended = self.string_end(quote, triple, raw);
+        if triple && !ended {
+            // Without its end, what begins three times is an empty string and something else.
+            self.at = start + 2;
+            return true;
+        }
+        ended
+    }
+
+    fn string_end(&mut self, quote: char, triple: bool, raw: bool) -> bool {
         self.at += if triple { 3 } else { 1 };
         while self.at < self.chars.len() {
             match self.peek(0) {
@@ -287,9 +303,9 @@ impl Lexer<'_> {
                 }
                 '\n' | '\r' if !triple => return false,
                 '\\' if !raw => match self.escape_length() {
-                    Some(length) => self.at += length,
-                    None => {
-                        self.at += 2;
+                    Ok(length) => self.at += length,
+                    Err(good) => {
+                        self.at += good;
                         return false;
                     }
                 },
@@ -299,18 +315,21 @@ impl Lexer<'_> {
         false
     }
 
-    /// The length of the escape that begins here, if it is one.
-    fn escape_length(&self) -> Option<usize> {
-        let hex = |count: usize| {
-            (2..2 + count).all(|ahead| self.peek(ahead).is_ascii_hexdigit()).then_some(2 + count)
+    /// The length of the escape that begins here, or how much of it is good.
+    fn escape_length(&self) -> Result<usize, usize> {
+        let digits = |from: usize, count: usize, radix: u32| match (from..from + count)
+            .find(|ahead| !self.peek(*ahead).is_digit(radix))
+        {
+            Some(bad) => Err(bad),
+            None => Ok(from + count),
         };
         match self.peek(1) {
-            'a' | 'b' | 'f' | 'n' | 'r' | 't' | 'v' | '"' | '\'' | '\\' | '?' | '`' => Some(2),
-            'x' | 'X' => hex(2),
-            'u' => hex(4),
-            'U' => hex(8),
-            '0'..='3' => (2..4).all(|ahead| matches!(self.peek(ahead), '0'..='7')).then_some(4),
-            _ => None,
+            'a' | 'b' | 'f' | 'n' | 'r' | 't' | 'v' | '"' | '\'' | '\\' | '?' | '`' => Ok(2),
+            'x' | 'X' => digits(2, 2, 16),
+            'u' => digits(2, 4, 16),
+            'U' => digits(2, 8, 16),
+            '0'..='3' => digits(2, 2, 8),
+            _ => Err(1),
         }
     }
 }

@@ -49,7 +49,7 @@ const NODES_MAX: Id = 1_000_000;
 fn find(function: &str, args: usize, member: bool) -> Option<Expander> {
     let expander: Expander = match (function, args, member) {
         ("has", 1, false) => has,
-        ("all" | "exists" | "exists_one" | "existsOne", 2 | 3, true) => quantifier,
+        ("all" | "exists" | "exists_one", 2 | 3, true) | ("existsOne", 3, true) => quantifier,
         ("map", 2 | 3, true) => map,
         ("filter", 2, true) => filter,
         ("transformList" | "transformMap" | "transformMapEntry", 3 | 4, true) => transform,
@@ -368,9 +368,15 @@ impl Builder<'_, '_> {
                 if let Some(target) = target {
                     self.renumber(target);
                 }
-                args.iter_mut().for_each(|arg| self.renumber(arg));
+                for arg in args {
+                    self.renumber(arg);
+                }
             }
-            Kind::List { items, .. } => items.iter_mut().for_each(|item| self.renumber(item)),
+            Kind::List { items, .. } => {
+                for item in items {
+                    self.renumber(item);
+                }
+            }
             Kind::Map(entries) => {
                 for entry in entries {
                     self.renumber(&mut entry.key);

@@ -484,7 +484,7 @@ pub(crate) fn insert<'a>(map: Map<'a>, key: &Val<'a>, value: Val<'a>) -> Result<
     }
     let mut entries = match map {
         Map::Own(entries) => entries,
-        tree => {
+        tree @ Map::Tree(..) => {
             let mut entries = std::collections::BTreeMap::new();
             for key in tree.keys() {
                 if let Some(value) = tree.find(&key)? {

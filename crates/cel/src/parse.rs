@@ -110,6 +110,13 @@ const OPERAND: [Token; 15] = [
     Token::Ident,
 ];
 
+/// An operand, or one of these.
+fn with(others: &[Token]) -> Vec<Token> {
+    let mut expected = [&OPERAND, others].concat();
+    expected.sort_unstable();
+    expected
+}
+
 impl Parser<'_> {
     fn start(&mut self) -> Parse<Expr> {
         let expr = self.expr()?;
@@ -125,7 +132,7 @@ impl Parser<'_> {
             let truthy = self.or()?;
             self.expect(Token::Colon)?;
             let falsy = self.expr()?;
-            result = self.call(id, op::CONDITIONAL, vec![result, truthy, falsy]);
+            result = call(id, op::CONDITIONAL, vec![result, truthy, falsy]);
         }
         self.leave(Rule::Expr, 1);
         Ok(result)
@@ -178,7 +185,7 @@ impl Parser<'_> {
             let id = self.id_at(operator.start);
             let right = self.calc(0)?;
             self.leave(Rule::Relation, 1);
-            left = self.call(id, function, vec![left, right]);
+            left = call(id, function, vec![left, right]);
         }
         self.leave(Rule::Relation, nested);
         Ok(left)
@@ -206,7 +213,7 @@ impl Parser<'_> {
             let operator = self.next();
             let id = self.id_at(operator.start);
             let right = self.calc(binds + 1)?;
-            left = self.call(id, function, vec![left, right]);
+            left = call(id, function, vec![left, right]);
         }
         self.leave(Rule::Calc, nested);
         Ok(left)
@@ -216,7 +223,7 @@ impl Parser<'_> {
         self.sync(&OPERAND)?;
         let (token, function) = match self.peek() {
             Token::Not => (Token::Not, op::NOT),
-            // `-1` is a literal.
+            // `-1` is a literal, `--1` is not.
             Token::Minus if !matches!(self.peek_at(1), Token::Int | Token::Float) => {
                 (Token::Minus, op::NEGATE)
             }
@@ -224,10 +231,7 @@ impl Parser<'_> {
         };
         let first = self.peek_lexeme().start;
         let mut count = 0;
-        while self.peek() == token
-            && !(token == Token::Minus && matches!(self.peek_at(1), Token::Int | Token::Float))
-        {
-            self.next();
+        while self.take(token).is_some() {
             count += 1;
         }
         self.sync(&OPERAND)?;
@@ -236,7 +240,7 @@ impl Parser<'_> {
         }
         let id = self.id_at(first);
         let operand = self.member()?;
-        Ok(self.call(id, function, vec![operand]))
+        Ok(call(id, function, vec![operand]))
     }
 
     fn member(&mut self) -> Parse<Expr> {
@@ -278,7 +282,7 @@ impl Parser<'_> {
             let id = self.id_at(dot.start);
             let name_id = self.id_at(field.1);
             let name = Expr { id: name_id, kind: Kind::Literal(Literal::String(field.0)) };
-            return Ok(self.call(id, op::OPT_SELECT, vec![operand, name]));
+            return Ok(call(id, op::OPT_SELECT, vec![operand, name]));
         }
         let id = self.id_at(dot.start);
         let kind = Kind::Select { operand: Box::new(operand), field: field.0, test: false };
@@ -307,7 +311,11 @@ impl Parser<'_> {
                 self.error(word.start, message);
                 Err(Halt)
             }
-            _ if optional => Err(self.mismatch(&[Token::Ident, Token::QuotedIdent])),
+            _ if optional => {
+                self.unexpected("mismatched", &[Token::Ident, Token::QuotedIdent]);
+                self.error(self.peek_lexeme().start, "unsupported ident kind");
+                Err(Halt)
+            }
             _ => Err(self.no_viable(1)),
         }
     }
@@ -315,12 +323,13 @@ impl Parser<'_> {
     fn index(&mut self, operand: Expr) -> Parse<Expr> {
         let open = self.next();
         let id = self.id_at(open.start);
+        self.sync(&with(&[Token::Question]))?;
         let optional = self.take(Token::Question).is_some();
         self.open.push(Token::RightBracket);
         let index = self.expr()?;
         self.close(Token::RightBracket)?;
         let function = if optional { op::OPT_INDEX } else { op::INDEX };
-        Ok(self.call(id, function, vec![operand, index]))
+        Ok(call(id, function, vec![operand, index]))
     }
 
     fn primary(&mut self) -> Parse<Expr> {
@@ -401,13 +410,14 @@ impl Parser<'_> {
                 break;
             }
         }
-        self.close(Token::RightBrace)?;
+        self.close_literal(Token::RightBrace)?;
         Ok(Expr { id, kind: Kind::Struct { name: Str::from(name), fields } })
     }
 
     /// The arguments of a call, behind its `(`, up to and with its `)`.
     fn arguments(&mut self) -> Parse<Vec<Expr>> {
         self.open.push(Token::RightParen);
+        self.sync(&with(&[Token::RightParen]))?;
         let mut args = Vec::new();
         if self.peek() != Token::RightParen {
             args.push(self.expr()?);
@@ -437,7 +447,7 @@ impl Parser<'_> {
                 break;
             }
         }
-        self.close(Token::RightBracket)?;
+        self.close_literal(Token::RightBracket)?;
         Ok(Expr { id, kind: Kind::List { items, optional } })
     }
 
@@ -460,7 +470,7 @@ impl Parser<'_> {
                 break;
             }
         }
-        self.close(Token::RightBrace)?;
+        self.close_literal(Token::RightBrace)?;
         Ok(Expr { id, kind: Kind::Map(entries) })
     }
 
@@ -507,15 +517,10 @@ impl Parser<'_> {
 
 /// Calls, which may be macros.
 impl Parser<'_> {
-    fn call(&mut self, id: Id, function: &str, args: Vec<Expr>) -> Expr {
-        let kind = Kind::Call { function: Str::new(function), target: None, args };
-        Expr { id, kind }
-    }
-
     fn global_call(&mut self, id: Id, function: &str, args: Vec<Expr>) -> Expr {
         match macros::expand(self, id, function, None, args) {
             Ok(expanded) => expanded,
-            Err((_, args)) => self.call(id, function, args),
+            Err((_, args)) => call(id, function, args),
         }
     }
 
@@ -625,6 +630,12 @@ impl Parser<'_> {
         self.expect(token).map(|_| ())
     }
 
+    /// The end of a literal, where a comma would have been as good.
+    fn close_literal(&mut self, token: Token) -> Parse<()> {
+        self.sync(&[token, Token::Comma])?;
+        self.close(token)
+    }
+
     /// Could the next token come behind `token`?
     fn can_follow(&self, token: Token) -> bool {
         let next = self.peek();
@@ -691,6 +702,10 @@ impl Parser<'_> {
         self.error(found.start, message);
         Halt
     }
+}
+
+fn call(id: Id, function: &str, args: Vec<Expr>) -> Expr {
+    Expr { id, kind: Kind::Call { function: Str::new(function), target: None, args } }
 }
 
 /// A balanced tree of one logical operator: evaluation nests less deep.

@@ -130,14 +130,17 @@ impl Planner<'_> {
                 let base = Base::Conditional(Box::new((condition, side(truthy), side(falsy))));
                 return Ok(Node::Attribute(Attribute { base, qualifiers: Vec::new() }));
             }
-            op::AND => return Ok(Node::And(pair(nodes))),
-            op::OR => return Ok(Node::Or(pair(nodes))),
+            op::AND => return Ok(Node::And(Box::new(pair(nodes)))),
+            op::OR => return Ok(Node::Or(Box::new(pair(nodes)))),
             op::NOT => return Ok(Node::Not(Box::new(nodes.remove(0)))),
             op::NOT_STRICTLY_FALSE => {
                 return Ok(Node::NotStrictlyFalse(Box::new(nodes.remove(0))));
             }
             "or" | "orValue" if nodes.len() == 2 => {
-                return Ok(Node::OptionalOr { or: pair(nodes), unwrap: function == "orValue" });
+                return Ok(Node::OptionalOr {
+                    or: Box::new(pair(nodes)),
+                    unwrap: function == "orValue",
+                });
             }
             op::EQUALS => Some(Operator::Equal),
             op::NOT_EQUALS => Some(Operator::NotEqual),
@@ -167,10 +170,10 @@ impl Planner<'_> {
                     return Ok(Node::Const(Val::Bool(false)));
                 }
                 if is_plain(list) {
-                    return Ok(Node::InConstant(pair(nodes)));
+                    return Ok(Node::InConstant(Box::new(pair(nodes))));
                 }
             }
-            return Ok(Node::Operator { operator, sides: pair(nodes), cost });
+            return Ok(Node::Operator { operator, sides: Box::new(pair(nodes)), cost });
         }
         self.function_call(expr, function, overload, nodes)
     }
@@ -216,7 +219,7 @@ impl Planner<'_> {
         );
         let call = Call { function, overload, args, cost, regex, guard: open, all };
         if folds && let [Node::Const(value)] = call.args.as_slice() {
-            return match call.apply(&[value.clone()]) {
+            return match call.apply(std::slice::from_ref(value)) {
                 Ok(value) => Ok(Node::Const(value)),
                 Err(fault) => Err(fault.to_string()),
             };
@@ -356,11 +359,11 @@ fn is_local(node: &Node, slot: usize) -> bool {
         if *local == slot && qualifiers.is_empty())
 }
 
-fn pair(nodes: Vec<Node>) -> Box<[Node; 2]> {
+fn pair(nodes: Vec<Node>) -> [Node; 2] {
     let Ok(pair) = <[Node; 2]>::try_from(nodes) else {
         unreachable!("the checker saw two arguments")
     };
-    Box::new(pair)
+    pair
 }
 
 fn constant(literal: &Literal) -> Val<'static> {

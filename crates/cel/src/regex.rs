@@ -223,14 +223,12 @@ impl<'p> Parser<'p> {
             let valid =
                 !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
             if !valid {
-                let group = &whole[..whole.len() - self.rest.len() + end + 1];
+                let group = &whole[..=whole.len() - self.rest.len() + end];
                 return Err(format!("invalid named capture: `{group}`"));
             }
             self.rest = &self.rest[end + 1..];
-        } else if self.take("?") {
-            if self.group_flags(whole)? {
-                return Ok(None);
-            }
+        } else if self.take("?") && self.group_flags(whole)? {
+            return Ok(None);
         }
         self.depth += 1;
         if self.depth > DEPTH_MAX {

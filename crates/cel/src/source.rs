@@ -63,30 +63,30 @@ pub(crate) struct Issue {
 #[derive(Clone, Debug)]
 pub struct Issues {
     source: Source,
-    issues: Vec<Issue>,
+    list: Vec<Issue>,
     count: usize,
 }
 
 impl Issues {
     pub(crate) fn new(source: Source) -> Self {
-        Self { source, issues: Vec::new(), count: 0 }
+        Self { source, list: Vec::new(), count: 0 }
     }
 
     pub(crate) fn report(&mut self, position: Position, message: impl Into<String>) {
         self.count += 1;
-        if self.issues.len() < ISSUES_MAX {
-            self.issues.push(Issue { position, message: message.into() });
+        if self.list.len() < ISSUES_MAX {
+            self.list.push(Issue { position, message: message.into() });
         }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.issues.is_empty()
+        self.list.is_empty()
     }
 }
 
 impl fmt::Display for Issues {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut issues: Vec<&Issue> = self.issues.iter().collect();
+        let mut issues: Vec<&Issue> = self.list.iter().collect();
         issues.sort_by_key(|issue| issue.position);
         for (at, issue) in issues.into_iter().enumerate() {
             if at > 0 {
@@ -107,6 +107,9 @@ fn show(f: &mut fmt::Formatter<'_>, source: &Source, issue: &Issue) -> fmt::Resu
     let Some(offset) = issue.position else {
         return write!(f, "ERROR: <input>:-1:0: {}", issue.message);
     };
+    if source.chars.is_empty() {
+        return write!(f, "ERROR: <input>:1:0: {}", issue.message);
+    }
     let (line, column) = source.location(offset);
     write!(f, "ERROR: <input>:{line}:{}: {}", column + 1, issue.message)?;
     let snippet = source.line(line).replace('\t', " ");

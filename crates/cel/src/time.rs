@@ -19,6 +19,9 @@ pub struct Timestamp {
     pub offset: i32,
 }
 
+/// A time that was read; none if it is out of the range of timestamps.
+pub(crate) struct Parsed(pub(crate) Option<Timestamp>);
+
 /// A moment's date and time of day somewhere.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Civil {
@@ -88,21 +91,23 @@ impl Duration {
         i64::try_from(total).ok().map(Self)
     }
 
+    /// The names of units; of the last name of each, a prefix is enough.
+    const UNITS: [(&[&str], i64); 8] = [
+        (&["ns", "nano"], 1),
+        (&["us", "µs", "micro"], 1_000),
+        (&["ms", "milli"], 1_000_000),
+        (&["s", "sec"], NANOS),
+        (&["m", "min"], 60 * NANOS),
+        (&["h", "hr", "hour"], 3_600 * NANOS),
+        (&["d", "day"], 86_400 * NANOS),
+        (&["w", "wk", "week"], 604_800 * NANOS),
+    ];
+
     /// As OpenAPI's format `duration` is read: Go's, or words as in `3 days`.
     pub(crate) fn parse_open_api(text: &str) -> Option<Self> {
         if let Some(duration) = Self::parse(text) {
             return Some(duration);
         }
-        const UNITS: [(&[&str], i64); 8] = [
-            (&["ns", "nano"], 1),
-            (&["us", "µs", "micro"], 1_000),
-            (&["ms", "milli"], 1_000_000),
-            (&["s", "sec"], NANOS),
-            (&["m", "min"], 60 * NANOS),
-            (&["h", "hr", "hour"], 3_600 * NANOS),
-            (&["d", "day"], 86_400 * NANOS),
-            (&["w", "wk", "week"], 604_800 * NANOS),
-        ];
         let mut total: Option<i64> = None;
         let mut rest = text;
         while let Some(begin) = rest.find(|c: char| c.is_ascii_digit()) {
@@ -113,7 +118,7 @@ impl Duration {
             let end = after.find(|c: char| !c.is_ascii_alphabetic() && c != 'µ');
             let unit = after[..end.unwrap_or(after.len())].to_lowercase();
             rest = &after[unit.len().min(after.len())..];
-            for (names, scale) in UNITS {
+            for (names, scale) in Self::UNITS {
                 let last = names.len() - 1;
                 for (at, name) in names.iter().enumerate() {
                     if unit == *name || (at == last && unit.starts_with(name)) {
@@ -141,8 +146,8 @@ impl Timestamp {
         (UNIX_MIN..=UNIX_MAX).contains(&seconds).then_some(Self { seconds, nanos, offset })
     }
 
-    /// Go's `time.RFC3339`. The outer none is for what is no time, the inner for one out of range.
-    pub(crate) fn parse(text: &str) -> Option<Option<Self>> {
+    /// Go's `time.RFC3339`; none if the text is no time.
+    pub(crate) fn parse(text: &str) -> Option<Parsed> {
         let bytes = text.as_bytes();
         if bytes.len() < 20 || bytes[4] != b'-' || bytes[7] != b'-' || bytes[10] != b'T' {
             return None;
@@ -189,7 +194,7 @@ impl Timestamp {
             _ => return None,
         };
         let local = days * 86_400 + hour * 3_600 + minute * 60 + second;
-        Some(Self::new(local - i64::from(offset), nanos, offset))
+        Some(Parsed(Self::new(local - i64::from(offset), nanos, offset)))
     }
 
     /// OpenAPI's format `date`.
@@ -197,7 +202,7 @@ impl Timestamp {
         if text.len() != 10 {
             return None;
         }
-        Self::parse(&format!("{text}T00:00:00Z"))?
+        Self::parse(&format!("{text}T00:00:00Z"))?.0
     }
 
     /// OpenAPI's format `date-time`: also without seconds' colon rules that RFC 3339 has.
@@ -206,12 +211,12 @@ impl Timestamp {
             return Self::new(0, 0, 0);
         }
         if let Some(parsed) = Self::parse(text) {
-            return parsed;
+            return parsed.0;
         }
         // `+0000` instead of `+00:00`.
         let (head, zone) = text.split_at_checked(text.len().checked_sub(5)?)?;
         if zone.starts_with(['+', '-']) {
-            return Self::parse(&format!("{head}{}:{}", &zone[..3], &zone[3..]))?;
+            return Self::parse(&format!("{head}{}:{}", &zone[..3], &zone[3..]))?.0;
         }
         None
     }

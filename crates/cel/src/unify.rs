@@ -75,8 +75,9 @@ impl Bindings {
         }
         match (left, right) {
             (Type::Null, other) | (other, Type::Null) => nullable(other),
-            (Type::List(a), Type::List(b)) => self.assign(a, b),
-            (Type::Optional(a), Type::Optional(b)) => self.assign(a, b),
+            (Type::List(a), Type::List(b)) | (Type::Optional(a), Type::Optional(b)) => {
+                self.assign(a, b)
+            }
             (Type::Map(a), Type::Map(b)) => self.assign(&a.0, &b.0) && self.assign(&a.1, &b.1),
             (Type::Type(_), Type::Type(_)) => true,
             _ => left == right,

@@ -29,13 +29,17 @@ impl Validator<'_> {
                 if let Some(target) = target {
                     self.walk(target, formatting);
                 }
-                args.iter().for_each(|arg| self.walk(arg, formatting));
+                for arg in args {
+                    self.walk(arg, formatting);
+                }
             }
             Kind::List { items, optional } => {
                 if !formatting {
                     self.list(items, optional);
                 }
-                items.iter().for_each(|item| self.walk(item, formatting));
+                for item in items {
+                    self.walk(item, formatting);
+                }
             }
             Kind::Map(entries) => {
                 if !formatting {
@@ -48,7 +52,9 @@ impl Validator<'_> {
             }
             Kind::Select { operand, .. } => self.walk(operand, formatting),
             Kind::Struct { fields, .. } => {
-                fields.iter().for_each(|field| self.walk(&field.value, formatting));
+                for field in fields {
+                    self.walk(&field.value, formatting);
+                }
             }
             Kind::Fold(fold) => {
                 for part in [&fold.range, &fold.init, &fold.condition, &fold.step, &fold.result] {
@@ -70,7 +76,9 @@ impl Validator<'_> {
             let valid = match (function, literal) {
                 ("duration", Literal::String(text)) => Duration::parse(text).is_some(),
                 ("duration", Literal::Int(_)) => false,
-                ("timestamp", Literal::String(text)) => Timestamp::parse(text).flatten().is_some(),
+                ("timestamp", Literal::String(text)) => {
+                    Timestamp::parse(text).is_some_and(|time| time.0.is_some())
+                }
                 ("timestamp", Literal::Int(int)) => Timestamp::new(*int, 0, 0).is_some(),
                 // Compat: of `matches(text, pattern)` it is the text that is looked at.
                 ("matches", Literal::String(text)) => Regex::new(text).is_ok(),

@@ -134,7 +134,9 @@ impl<'a> Val<'a> {
         }
         match (&decl.kind, value) {
             (DeclKind::Dyn, value) => Ok(Self::untyped(value, decl)),
-            (DeclKind::IntOrString, Value::String(text)) => Ok(Self::String(Text::Ref(text))),
+            (DeclKind::IntOrString | DeclKind::String, Value::String(text)) => {
+                Ok(Self::String(Text::Ref(text)))
+            }
             (DeclKind::IntOrString | DeclKind::Int, Value::Number(Number::Int(int))) => {
                 Ok(Self::Int(*int))
             }
@@ -151,7 +153,6 @@ impl<'a> Val<'a> {
             (DeclKind::List { .. }, _) => {
                 fail("invalid data, expected an array for the provided schema with type=array")
             }
-            (DeclKind::String, Value::String(text)) => Ok(Self::String(Text::Ref(text))),
             (DeclKind::Duration, Value::String(text)) => match Duration::parse_open_api(text) {
                 Some(duration) => Ok(Self::Duration(duration)),
                 None => fail(format!(
@@ -279,6 +280,14 @@ impl<'a> List<'a> {
 
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Is it a list with a schema, which is stricter than one of an expression?
+    pub(crate) fn is_declared(&self) -> bool {
+        match self {
+            Self::Tree(_, decl) | Self::Declared(_, decl) => !matches!(decl.kind, DeclKind::Dyn),
+            Self::Own(_) => false,
+        }
     }
 
     pub fn get(&self, index: usize) -> Option<Eval<'a>> {

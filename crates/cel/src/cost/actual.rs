@@ -173,7 +173,8 @@ impl CallCost {
                     Some(Ok(Val::Int(depth))) => *depth as f64,
                     _ => 1.0,
                 };
-                (size(0) as f64 * depth) as u64 + 1 + LIST
+                // Compat: a negative depth wraps around.
+                ((size(0) as f64 * depth) as i64 as u64).wrapping_add(1 + LIST)
             }
             Self::SelfCompare(at) => {
                 let Some(Ok(Val::List(list))) = args.get(usize::from(at)) else { return 1 };

@@ -73,8 +73,7 @@ fn extension(
             list(1.0, Size::fixed(end.wrapping_sub(number(start, 0))))
         }
         ("lists_range", None, [count]) => list(1.0, Size::fixed(number(count, u64::MAX))),
-        ("list_reverse", Some(target), []) => list(1.0, size(target)),
-        ("list_flatten", Some(target), []) => list(1.0, size(target)),
+        ("list_reverse" | "list_flatten", Some(target), []) => list(1.0, size(target)),
         ("list_flatten_int", Some(target), [depth]) => {
             list(number(depth, u64::MAX) as f64, size(target))
         }
@@ -104,11 +103,6 @@ fn kubernetes(
 ) -> Option<CallEstimate> {
     Some(match (function, target, args) {
         ("check", ..) => costs(CostEstimate::fixed(350_000)),
-        (
-            "serviceAccount" | "path" | "group" | "resource" | "subresource" | "namespace" | "name"
-            | "allowed" | "reason" | "error" | "errored",
-            ..,
-        ) => one(),
         ("fieldSelector" | "labelSelector", _, [selector]) => {
             let length = size(selector);
             let requirements = length.cost(0.5).scaled((LIST + STRUCT) as f64);
@@ -169,8 +163,8 @@ fn kubernetes(
                 size: Some(Size { min: 0, max: size(target).max }),
             }
         }
-        ("ip", ..) if overload == "cidr_ip" => one(),
         (
+            // Of a network, `ip` has no argument.
             "cidr" | "isIP" | "isCIDR" | "ip" | "quantity" | "isQuantity" | "semver" | "isSemver",
             _,
             [text, ..],
@@ -180,6 +174,18 @@ fn kubernetes(
             "masked"
             | "prefixLength"
             | "family"
+            | "ip"
+            | "serviceAccount"
+            | "path"
+            | "group"
+            | "resource"
+            | "subresource"
+            | "namespace"
+            | "name"
+            | "allowed"
+            | "reason"
+            | "error"
+            | "errored"
             | "isUnspecified"
             | "isLoopback"
             | "isLinkLocalMulticast"

@@ -43,13 +43,13 @@ static FORMATS: [(&str, Format); 13] = [
     ),
     ("labelValue", Format::new("LabelValue", names::is_label_value, 40)),
     ("uri", Format::new("URI", uri, 1103)),
-    ("uuid", Format::new("uuid", |s| unless(is_uuid(s), "does not match the UUID format"), 84)),
+    ("uuid", Format::new("uuid", |s| unless(is_uuid(s), "does not match the UUID format"), 70)),
     ("byte", Format::new("byte", |s| unless(is_base64(s), "invalid base64"), 84)),
     (
         "date",
-        Format::new("date", |s| unless(Timestamp::parse_date(s).is_some(), "invalid date"), 83),
+        Format::new("date", |s| unless(Timestamp::parse_date(s).is_some(), "invalid date"), 71),
     ),
-    ("datetime", Format::new("datetime", |s| unless(is_date_time(s), "invalid datetime"), 83)),
+    ("datetime", Format::new("datetime", |s| unless(is_date_time(s), "invalid datetime"), 71)),
 ];
 
 impl Format {

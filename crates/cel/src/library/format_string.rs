@@ -8,6 +8,8 @@ use crate::value::{Eval, NO_SUCH_OVERLOAD, Val, fail};
 
 /// What a clause is to be filled with: a value, or when compiling a type only.
 pub(crate) trait FormatArgument {
+    const RUNNING: bool;
+
     /// The text of a clause, or why it cannot be.
     fn fill(&self, clause: Clause) -> Result<String, String>;
 }
@@ -60,8 +62,8 @@ fn fill<T: FormatArgument>(
             continue;
         }
         if rest.is_empty() {
-            // Compat: the argument is asked for first.
-            if used >= args.len() {
+            // Compat: when running, the argument is asked for first.
+            if used >= args.len() && T::RUNNING {
                 return Err((format!("index {used} out of range"), None));
             }
             return Err(("unexpected end of string".into(), None));
@@ -143,6 +145,8 @@ pub(crate) fn clause_error(clause: Clause, given: &str) -> String {
 }
 
 impl FormatArgument for Val<'_> {
+    const RUNNING: bool = true;
+
     fn fill(&self, clause: Clause) -> Result<String, String> {
         let wrong = || Err(clause_error(clause, self.type_of().name()));
         match (clause, self) {
@@ -198,25 +202,25 @@ fn number(clause: Clause, double: f64) -> String {
     }
     match clause {
         Clause::Fixed(precision) => group(&format!("{double:.*}", precision.min(PRECISION_MAX))),
-        Clause::Scientific(precision) => {
-            let text = format!("{double:.*e}", precision.min(PRECISION_MAX));
+        Clause::Scientific(width) => {
+            let text = format!("{double:.PRECISION$e}");
             let (digits, exponent) = text.split_once('e').expect("written with an exponent");
             let exponent: i32 = exponent.parse().expect("written as a number");
-            let sign = if exponent < 0 { "-" } else { "" };
-            // As English texts write it: `1.5 × 10⁰³`.
-            let superscript: String = format!("{:02}", exponent.abs())
+            let sign = if exponent < 0 { "⁻" } else { "" };
+            // As English texts write it: `1.5×10⁰³`.
+            let power: String = format!("{:02}", exponent.abs())
                 .chars()
-                .map(|c| {
-                    const DIGITS: [char; 10] = ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'];
-                    DIGITS[c.to_digit(10).unwrap_or_default() as usize]
-                })
+                .map(|c| SUPERSCRIPTS[c.to_digit(10).unwrap_or_default() as usize])
                 .collect();
-            let sign = if sign.is_empty() { "" } else { "⁻" };
-            format!("{digits} × 10{sign}{superscript}")
+            // Compat: what is given as precision is taken as the width.
+            let width = width.min(PRECISION_MAX);
+            format!("{:>width$}", format!("{digits}×10{sign}{power}"))
         }
         _ => String::new(),
     }
 }
+
+const SUPERSCRIPTS: [char; 10] = ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'];
 
 /// `1234567.5` as `1,234,567.5`.
 fn group(number: &str) -> String {
@@ -295,6 +299,8 @@ fn nested(value: &Val<'_>) -> Result<String, String> {
 }
 
 impl FormatArgument for Type {
+    const RUNNING: bool = false;
+
     fn fill(&self, clause: Clause) -> Result<String, String> {
         let fits = match clause {
             Clause::String => !matches!(

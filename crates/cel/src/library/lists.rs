@@ -69,11 +69,7 @@ fn sorted<'a>(args: &[Val<'a>]) -> Eval<'a> {
 fn sum<'a>(args: &[Val<'a>], zero: Val<'a>) -> Eval<'a> {
     let mut total = zero;
     for item in list(args)?.iter() {
-        total = match add(total, item?) {
-            Ok(total) => total,
-            // Compat: an overflow is reported as if there was no overload.
-            Err(_) => return Err(NO_SUCH_OVERLOAD),
-        };
+        total = add(total, item?)?;
     }
     Ok(total)
 }

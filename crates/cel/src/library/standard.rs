@@ -320,7 +320,7 @@ fn to_timestamp<'a>(args: &[Val<'a>]) -> Eval<'a> {
     let time = match &args[0] {
         Val::Int(seconds) => Timestamp::new(*seconds, 0, 0),
         Val::String(text) => match Timestamp::parse(text.as_str()) {
-            Some(time) => time,
+            Some(time) => time.0,
             None => return conversion_error(&args[0], &Type::Timestamp),
         },
         other => return conversion_error(other, &Type::Timestamp),
