@@ -19,6 +19,18 @@ enum Stage {
     Deprecated,
 }
 
+impl Stage {
+    /// Compat: a finished feature has no stage in metrics.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Alpha => "ALPHA",
+            Self::Beta => "BETA",
+            Self::Stable => "",
+            Self::Deprecated => "DEPRECATED",
+        }
+    }
+}
+
 /// One gate: a row of the table.
 struct Gate {
     name: &'static str,
@@ -128,6 +140,11 @@ impl FeatureGates {
             (!off.is_empty()).then_some(unmet)
         })
         .collect()
+    }
+
+    /// Every gate with its stage, as metrics call it, and whether it is on.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&'static str, &'static str, bool)> {
+        GATES.iter().map(|gate| (gate.name, gate.stage.name(), self.enabled(gate.name)))
     }
 
     /// Whether the feature is on. Asking for a gate that does not exist is a mistake in the code.

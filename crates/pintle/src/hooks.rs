@@ -105,7 +105,8 @@ impl Hooks {
         start.all(self).await.map_err(|error| format!("cannot make the first objects: {error}"))?;
 
         let started = servers.started.lock().take();
-        start_controllers(&api, &servers.kinds, started, pki, tokens).map_err(|error| error.to_string())
+        start_controllers(&api, &servers.kinds, started, pki, tokens)
+            .map_err(|error| error.to_string())
     }
 }
 

@@ -1,6 +1,7 @@
 //! `pintle`: flags become options, options become a server.
 
 mod access;
+mod build_metrics;
 mod flags;
 mod follow;
 mod gates;

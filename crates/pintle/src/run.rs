@@ -31,6 +31,7 @@ use tokio::sync::mpsc;
 
 use crate::{
     access::Access,
+    build_metrics,
     hooks::Hooks,
     in_process::{Api, NamespaceLookup},
     logging::Verbosity,
@@ -82,6 +83,7 @@ async fn serve(
     ));
     let metrics = Metrics::new();
     storage_metrics::register(&metrics.registry, &servers.kinds, &servers.extensions);
+    build_metrics::register(&metrics.registry, &options.version, &options.feature_gates);
     let in_flight = Arc::new(InFlight::default());
     let server = chain(options, &servers, &guard, &health, &metrics, &in_flight, verbosity)?;
 

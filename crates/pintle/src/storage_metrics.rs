@@ -1,79 +1,205 @@
-//! How many objects there are, counted when somebody asks.
+//! What is stored and watched, by resource: read off the caches when somebody asks.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use endpoints::Resources;
 use prometheus::{
-    IntGaugeVec, Opts, Registry,
+    Registry,
     core::{Collector, Desc},
-    proto::MetricFamily,
+    proto::{Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType},
 };
-use registry::{Kind, Storage};
+use registry::{Kind, WATCHED_SIZES};
 
-/// Registers `apiserver_resource_objects` (and its older name `apiserver_storage_objects`).
+/// Registers them. Custom kinds come and go, so they are looked up each time.
 pub(crate) fn register(registry: &Registry, kinds: &[Arc<Kind>], extensions: &Arc<Resources>) {
-    let mut counted = Vec::new();
-    for kind in kinds {
-        let Some(storage) = &kind.storage else { continue };
-        if !counted
-            .iter()
-            .any(|(_, _, other): &(String, String, Arc<Storage>)| other.prefix == storage.prefix)
-        {
-            let (group, resource) = (kind.gvk().group.to_string(), kind.facts.plural.to_string());
-            counted.push((group, resource, storage.clone()));
-        }
-    }
-    let gauge = |name: &str, labels: &[&str]| {
-        IntGaugeVec::new(Opts::new(name, "Objects in the store by resource."), labels)
+    let collector =
+        Resourceful { kinds: kinds.to_vec(), extensions: extensions.clone(), descs: descs() };
+    registry.register(Box::new(collector)).expect("registered once");
+}
+
+/// A metric that every resource has.
+struct Family {
+    name: &'static str,
+    help: &'static str,
+    labels: &'static [&'static str],
+    value: fn(&Kind) -> Option<Value>,
+}
+
+enum Value {
+    Gauge(u64),
+    Counter(u64),
+    /// Cumulative counts by [`WATCHED_SIZES`], and the sum.
+    Sizes([u64; WATCHED_SIZES.len() + 1], u64),
+}
+
+const BY_RESOURCE: &[&str] = &["group", "resource"];
+const BY_VERSION: &[&str] = &["group", "resource", "version"];
+
+const FAMILIES: &[Family] = &[
+    Family {
+        name: "apiserver_resource_objects",
+        help: "Objects in the store.",
+        labels: BY_RESOURCE,
+        value: |kind| Some(Value::Gauge(cache(kind)?.snapshot().len() as u64)),
+    },
+    Family {
+        name: "apiserver_storage_objects",
+        help: "Objects in the store, under the older name of the metric.",
+        labels: &["resource"],
+        value: |kind| Some(Value::Gauge(cache(kind)?.snapshot().len() as u64)),
+    },
+    Family {
+        name: "apiserver_watch_cache_events_received_total",
+        help: "Events that came from the store.",
+        labels: BY_RESOURCE,
+        value: |kind| Some(Value::Counter(cache(kind)?.events_received())),
+    },
+    Family {
+        name: "apiserver_watch_cache_events_dispatched_total",
+        help: "Events that were handed to watchers.",
+        labels: BY_RESOURCE,
+        value: |kind| Some(Value::Counter(cache(kind)?.events_received())),
+    },
+    Family {
+        name: "apiserver_watch_cache_resource_version",
+        help: "Revision that the cache has reached.",
+        labels: BY_RESOURCE,
+        value: |kind| Some(Value::Gauge(cache(kind)?.revision())),
+    },
+    Family {
+        name: "apiserver_terminated_watchers_total",
+        help: "Watchers that were ended because they did not keep up.",
+        labels: BY_RESOURCE,
+        value: |kind| Some(Value::Counter(cache(kind)?.watchers_slow())),
+    },
+    Family {
+        name: "apiserver_watch_events_total",
+        help: "Events that watchers were sent.",
+        labels: BY_VERSION,
+        value: |kind| {
+            let all = *kind.watched.cumulative().last()?;
+            (all > 0).then_some(Value::Counter(all))
+        },
+    },
+    Family {
+        name: "apiserver_watch_events_sizes",
+        help: "Bytes of the events that watchers were sent.",
+        labels: BY_VERSION,
+        value: |kind| {
+            let counts = kind.watched.cumulative();
+            (*counts.last()? > 0).then(|| Value::Sizes(counts, kind.watched.bytes()))
+        },
+    },
+];
+
+fn cache(kind: &Kind) -> Option<&store::Cache> {
+    Some(&kind.storage.as_ref()?.cache)
+}
+
+fn descs() -> Vec<Desc> {
+    let desc = |family: &Family| {
+        let labels = family.labels.iter().map(|&label| label.to_owned()).collect();
+        Desc::new(family.name.to_owned(), family.help.to_owned(), labels, HashMap::new())
             .expect("valid names")
     };
-    let objects = Objects {
-        counted,
-        extensions: extensions.clone(),
-        new: gauge("apiserver_resource_objects", &["group", "resource"]),
-        old: gauge("apiserver_storage_objects", &["resource"]),
-    };
-    registry.register(Box::new(objects)).expect("registered once");
+    FAMILIES.iter().map(desc).collect()
 }
 
-struct Objects {
-    counted: Vec<(String, String, Arc<Storage>)>,
+struct Resourceful {
+    kinds: Vec<Arc<Kind>>,
     extensions: Arc<Resources>,
-    new: IntGaugeVec,
-    old: IntGaugeVec,
+    descs: Vec<Desc>,
 }
 
-impl Objects {
-    fn count(&self, group: &str, resource: &str, storage: &Storage) {
-        let count = storage.cache.snapshot().len() as i64;
-        self.new.with_label_values(&[group, resource]).set(count);
-        let full =
-            if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") };
-        self.old.with_label_values(&[full.as_str()]).set(count);
+impl Resourceful {
+    fn family(&self, family: &Family, kinds: &[Arc<Kind>]) -> MetricFamily {
+        let mut metrics: Vec<Metric> = Vec::new();
+        let mut seen = std::collections::HashSet::new();
+        let mut field_type = MetricType::GAUGE;
+        for kind in kinds {
+            let labels = labels(family, kind);
+            // Two versions of a resource are one resource, unless the version is told.
+            if !seen.insert(labels.clone()) {
+                continue;
+            }
+            let Some(value) = (family.value)(kind) else { continue };
+            let (metric, ty) = metric(labels, &value);
+            field_type = ty;
+            metrics.push(metric);
+        }
+        let mut told = MetricFamily::default();
+        told.set_name(family.name.to_owned());
+        told.set_help(family.help.to_owned());
+        told.set_field_type(field_type);
+        told.set_metric(metrics);
+        told
     }
 }
 
-impl Collector for Objects {
+impl Collector for Resourceful {
     fn desc(&self) -> Vec<&Desc> {
-        let mut desc = self.new.desc();
-        desc.extend(self.old.desc());
-        desc
+        self.descs.iter().collect()
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        // Custom kinds that are gone are not counted any more.
-        self.new.reset();
-        self.old.reset();
-        for (group, resource, storage) in &self.counted {
-            self.count(group, resource, storage);
-        }
-        for kind in self.extensions.kinds().iter().filter(|kind| kind.is_custom()) {
-            if let Some(storage) = &kind.storage {
-                self.count(&kind.gvk().group, &kind.facts.plural, storage);
-            }
-        }
-        let mut families = self.new.collect();
-        families.extend(self.old.collect());
-        families
+        let custom = self.extensions.kinds();
+        let custom = custom.iter().filter(|kind| kind.is_custom()).cloned();
+        let kinds: Vec<_> = self.kinds.iter().cloned().chain(custom).collect();
+        let families = FAMILIES.iter().map(|family| self.family(family, &kinds));
+        families.filter(|family| !family.get_metric().is_empty()).collect()
     }
+}
+
+fn labels(family: &Family, kind: &Kind) -> Vec<(&'static str, String)> {
+    let (gvk, plural) = (kind.gvk(), kind.facts.plural.as_str());
+    let alone = !family.labels.contains(&"group") && !gvk.group.is_empty();
+    let value = |label: &str| match label {
+        "group" => gvk.group.to_string(),
+        "version" => gvk.version.to_string(),
+        // Without a label for the group, the resource carries it.
+        _ if alone => format!("{plural}.{}", gvk.group),
+        _ => plural.to_owned(),
+    };
+    family.labels.iter().map(|&label| (label, value(label))).collect()
+}
+
+fn metric(labels: Vec<(&'static str, String)>, value: &Value) -> (Metric, MetricType) {
+    let pair = |(name, value): (&str, String)| {
+        let mut pair = LabelPair::default();
+        pair.set_name(name.to_owned());
+        pair.set_value(value);
+        pair
+    };
+    let mut metric = Metric::default();
+    metric.set_label(labels.into_iter().map(pair).collect());
+    let ty = match value {
+        Value::Gauge(number) => {
+            let mut gauge = Gauge::default();
+            gauge.set_value(*number as f64);
+            metric.set_gauge(gauge);
+            MetricType::GAUGE
+        }
+        Value::Counter(number) => {
+            let mut counter = Counter::default();
+            counter.set_value(*number as f64);
+            metric.set_counter(counter);
+            MetricType::COUNTER
+        }
+        Value::Sizes(counts, sum) => {
+            let bucket = |(&bound, &count): (&usize, &u64)| {
+                let mut bucket = Bucket::default();
+                bucket.set_upper_bound(bound as f64);
+                bucket.set_cumulative_count(count);
+                bucket
+            };
+            let mut histogram = Histogram::default();
+            histogram.set_bucket(WATCHED_SIZES.iter().zip(counts).map(bucket).collect());
+            histogram.set_sample_count(counts[WATCHED_SIZES.len()]);
+            histogram.set_sample_sum(*sum as f64);
+            metric.set_histogram(histogram);
+            MetricType::HISTOGRAM
+        }
+    };
+    (metric, ty)
 }

@@ -44,6 +44,10 @@ impl Frames {
         }
     }
 
+    pub(crate) fn kind(&self) -> &Kind {
+        &self.kind
+    }
+
     pub(crate) fn content_type(&self) -> &'static str {
         self.form.media_type.stream_name()
     }

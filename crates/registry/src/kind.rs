@@ -18,6 +18,7 @@ use crate::{
     reserve::Reserve,
     storage::Storage,
     strategy::{Behaviour, Strategy},
+    watched::Watched,
 };
 
 /// One resource in one served version. Cheap to look at, shared by all requests.
@@ -45,6 +46,8 @@ pub struct Kind {
     /// Built once from the strategy.
     columns: Vec<Column>,
     pub(crate) filters: Filters,
+    /// What watchers of this version were sent.
+    pub watched: Watched,
 }
 
 /// Where a field label's value comes from.
@@ -115,6 +118,7 @@ impl Kind {
             selectable,
             columns,
             filters,
+            watched: Watched::default(),
         }
     }
 

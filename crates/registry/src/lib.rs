@@ -33,6 +33,7 @@ mod strategy;
 mod table;
 mod update;
 mod watch;
+mod watched;
 mod wire;
 
 pub use action::{Action, ActionContext, Outcome};
@@ -49,3 +50,4 @@ pub use rest::{Engine, Rest, serve};
 pub use storage::{Follower, Storage, StorageOptions};
 pub use stored::{AsJson, StorageCodec};
 pub use strategy::{Behaviour, Plain, Strategy, WriteContext, keep_all_but_status};
+pub use watched::{SIZES as WATCHED_SIZES, Watched};

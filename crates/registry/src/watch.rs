@@ -224,6 +224,7 @@ impl Watching {
             },
             (false, false) => return,
         };
+        self.frames.kind().watched.sent(frame.len());
         self.ready.push_back(frame);
     }
 

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use futures_core::Stream;
 use futures_util::StreamExt as _;
 use http_body::{Frame, SizeHint};
+use prometheus::Histogram;
 
 use crate::gzip::GzipChunks;
 
@@ -21,6 +22,16 @@ pub struct Body {
     source: Source,
     /// What must live as long as the response is being sent: seats, counters, snapshots.
     guards: Vec<Box<dyn Any + Send>>,
+    /// Who wants to know how long it was, and how long it is so far.
+    measured: Option<(Histogram, u64)>,
+}
+
+impl Drop for Body {
+    fn drop(&mut self) {
+        if let Some((histogram, bytes)) = &self.measured {
+            histogram.observe(*bytes as f64);
+        }
+    }
 }
 
 #[derive(Default)]
@@ -99,7 +110,12 @@ impl Body {
     }
 
     pub(crate) fn of(source: Source) -> Self {
-        Self { source, guards: Vec::new() }
+        Self { source, guards: Vec::new(), measured: None }
+    }
+
+    /// Tells `histogram` how many bytes were handed over, when there are no more.
+    pub(crate) fn measure(&mut self, histogram: Histogram) {
+        self.measured = Some((histogram, 0));
     }
 
     /// Keeps `guard` until the last byte was handed over or the client is gone, whichever is first.
@@ -118,9 +134,10 @@ impl Body {
     /// Lets the events end when `end` comes; other bodies have an end of their own.
     #[must_use]
     pub fn until(mut self, end: impl Future<Output = ()> + Send + 'static) -> Self {
-        if let Source::Events(events) = self.source {
-            self.source = Source::Events(Box::pin(events.take_until(end)));
-        }
+        self.source = match std::mem::take(&mut self.source) {
+            Source::Events(events) => Source::Events(Box::pin(events.take_until(end))),
+            other => other,
+        };
         self
     }
 
@@ -134,8 +151,9 @@ impl Body {
     }
 
     /// The same guards around another source.
-    pub(crate) fn map_source(self, map: impl FnOnce(Source) -> Source) -> Self {
-        Self { source: map(self.source), guards: self.guards }
+    pub(crate) fn map_source(mut self, map: impl FnOnce(Source) -> Source) -> Self {
+        self.source = map(std::mem::take(&mut self.source));
+        self
     }
 
     fn poll_source(
@@ -188,6 +206,9 @@ impl http_body::Body for Body {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let frame = std::task::ready!(self.poll_source(cx));
+        if let (Some((_, bytes)), Some(Ok(frame))) = (&mut self.measured, &frame) {
+            *bytes += frame.data_ref().map_or(0, Bytes::len) as u64;
+        }
         if !matches!(frame, Some(Ok(_))) {
             // Ended or broken: there is nothing left to produce, so nothing is held any longer.
             self.source = Source::Empty;

@@ -68,7 +68,12 @@ async fn handle(server: &Server, request: Request<Incoming>, peer: Arc<Peer>) ->
     let walked = AssertUnwindSafe(walk(server, &mut cx, request)).catch_unwind().await;
     let mut response = match walked {
         Ok(Ok(response)) => response,
-        Ok(Err(error)) => error_response(&error),
+        Ok(Err(error)) => {
+            if matches!(error, ApiError::Overloaded | ApiError::Timeout(_)) {
+                server.metrics.cut_off(&cx, error.status().code);
+            }
+            error_response(&error)
+        }
         Err(_) => {
             tracing::error!(
                 audit_id = cx.audit_id,
@@ -83,7 +88,7 @@ async fn handle(server: &Server, request: Request<Incoming>, peer: Arc<Peer>) ->
     if let Some(origin) = origin {
         cors::add_headers(response.headers_mut(), origin);
     }
-    server.metrics.answered(&cx, response.status());
+    server.metrics.answered(&cx, &mut response);
     let mut response = gzip::compress(gzip_wanted, response);
     for guard in cx.take_held() {
         response.body_mut().hold(guard);
@@ -115,7 +120,9 @@ async fn walk(
         return Ok(answer);
     }
     let peer = cx.peer.clone();
-    cx.user = authenticate(&server.authenticator, request.headers_mut(), &peer).await?;
+    let user = authenticate(&server.authenticator, request.headers_mut(), &peer).await;
+    server.metrics.authenticated(user.as_ref().ok());
+    cx.user = user?;
     // Not built yet, here, in this order: tracing spans, audit.
     impersonate(&*server.authorizer, cx, request.headers_mut())?;
     // Before authorization, so that a flood of forbidden requests waits in line as well.

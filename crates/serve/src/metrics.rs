@@ -1,14 +1,18 @@
 //! `/metrics`: kube-apiserver's names, so that its dashboards and alerts work.
 
+mod process;
+
 use std::{sync::Arc, time::Instant};
 
-use http::StatusCode;
+use http::{Response, header::CONTENT_LENGTH};
+use meta::User;
 use prometheus::{
     Encoder as _, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec,
     Opts, Registry, TextEncoder,
 };
 
-use crate::context::Context;
+use self::process::Process;
+use crate::{Body, context::Context};
 
 /// The metrics of the request chain, and the registry that everybody registers with.
 pub struct Metrics {
@@ -16,6 +20,11 @@ pub struct Metrics {
     pub panics: IntCounter,
     requests: IntCounterVec,
     durations: HistogramVec,
+    sli_durations: HistogramVec,
+    response_sizes: HistogramVec,
+    terminations: IntCounterVec,
+    authentications: IntCounterVec,
+    users: IntCounterVec,
     in_flight_reading: IntGauge,
     in_flight_mutating: IntGauge,
     long_running: IntGaugeVec,
@@ -49,9 +58,16 @@ impl Metrics {
                 "version",
             ],
         );
-        let durations = HistogramVec::new(
-            HistogramOpts::new("apiserver_request_duration_seconds", "Time to the answer's head.")
-                .buckets(DURATION_BUCKETS.to_vec()),
+        let histogram = |name: &str, help: &str, buckets: &[f64], labels: &[&str]| {
+            let options = HistogramOpts::new(name, help).buckets(buckets.to_vec());
+            let histogram = HistogramVec::new(options, labels).expect("valid names");
+            registry.register(Box::new(histogram.clone())).expect("registered once");
+            histogram
+        };
+        let durations = histogram(
+            "apiserver_request_duration_seconds",
+            "Time to the answer's head.",
+            &DURATION_BUCKETS,
             &[
                 "component",
                 "dry_run",
@@ -62,9 +78,37 @@ impl Metrics {
                 "verb",
                 "version",
             ],
-        )
-        .expect("valid names");
-        registry.register(Box::new(durations.clone())).expect("registered once");
+        );
+        let sli_durations = histogram(
+            "apiserver_request_sli_duration_seconds",
+            "Time to the answer's head, without what others took for it.",
+            &DURATION_BUCKETS,
+            &SUBJECT,
+        );
+        let response_sizes = histogram(
+            "apiserver_response_sizes",
+            "Bytes of answers to reads.",
+            &SIZE_BUCKETS,
+            &SUBJECT,
+        );
+        let mut with_code = vec!["code"];
+        with_code.extend(SUBJECT);
+        let terminations = counter(
+            "apiserver_request_terminations_total",
+            "Requests that were ended because the server was too busy or too slow.",
+            &with_code,
+        );
+        let authentications = counter(
+            "authentication_attempts",
+            "Requests by whether the client could be told.",
+            &["result"],
+        );
+        let users = counter(
+            "authenticated_user_requests",
+            "Requests by user, where the name is a known one.",
+            &["username"],
+        );
+        registry.register(Box::new(Process::new())).expect("registered once");
         let in_flight = gauge(
             "apiserver_current_inflight_requests",
             "Requests under way, watches excepted.",
@@ -85,6 +129,11 @@ impl Metrics {
             panics,
             requests,
             durations,
+            sli_durations,
+            response_sizes,
+            terminations,
+            authentications,
+            users,
             long_running,
         })
     }
@@ -106,10 +155,11 @@ impl Metrics {
     }
 
     /// Counts an answered request.
-    pub(crate) fn answered(&self, cx: &Context, code: StatusCode) {
+    pub(crate) fn answered(&self, cx: &Context, response: &mut Response<Body>) {
         let [group, version, resource, subresource] = subject(cx);
         let (scope, verb) = (scope(cx), verb(cx));
         let dry_run = "";
+        let code = response.status();
         let code = code.as_str();
         let labels =
             [code, COMPONENT, dry_run, group, resource, scope, subresource, &verb, version];
@@ -118,6 +168,32 @@ impl Metrics {
         if !cx.info.is_long_running() {
             let seconds = Instant::now().duration_since(cx.received).as_secs_f64();
             self.durations.with_label_values(&labels[1..]).observe(seconds);
+            let subject = [COMPONENT, group, resource, scope, subresource, &verb, version];
+            self.sli_durations.with_label_values(&subject).observe(seconds);
+            if matches!(verb.as_str(), "GET" | "LIST") {
+                let sizes = self.response_sizes.with_label_values(&subject);
+                match response.headers().get(CONTENT_LENGTH) {
+                    Some(length) => sizes.observe(number(length)),
+                    None => response.body_mut().measure(sizes),
+                }
+            }
+        }
+    }
+
+    /// Counts a request that was not served to its end.
+    pub(crate) fn cut_off(&self, cx: &Context, code: u16) {
+        let [group, version, resource, subresource] = subject(cx);
+        let (code, scope, verb) = (code.to_string(), scope(cx), verb(cx));
+        let labels = [&code, COMPONENT, group, resource, scope, subresource, &verb, version];
+        self.terminations.with_label_values(&labels).inc();
+    }
+
+    /// Counts who it was that asked, or that nobody knows.
+    pub(crate) fn authenticated(&self, user: Option<&User>) {
+        let result = if user.is_some() { "success" } else { "failure" };
+        self.authentications.with_label_values(&[result]).inc();
+        if let Some(user) = user {
+            self.users.with_label_values(&[known_user(&user.name)]).inc();
         }
     }
 
@@ -130,12 +206,33 @@ impl Metrics {
 }
 
 const COMPONENT: &str = "apiserver";
+const SUBJECT: [&str; 7] =
+    ["component", "group", "resource", "scope", "subresource", "verb", "version"];
+
+fn number(header: &http::HeaderValue) -> f64 {
+    header.to_str().ok().and_then(|text| text.parse().ok()).unwrap_or_default()
+}
+
+/// Users are many; those that every cluster has are told apart.
+fn known_user(name: &str) -> &str {
+    match name {
+        "admin"
+        | "system:apiserver"
+        | "system:kube_scheduler"
+        | "system:kube_controller_manager" => name,
+        _ if name.contains('@') => "email_id",
+        _ => "other",
+    }
+}
 
 /// As upstream.
 const DURATION_BUCKETS: [f64; 22] = [
     0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0,
     10.0, 15.0, 20.0, 30.0, 45.0,
 ];
+
+/// As upstream: 1 KB, times ten, up to 1 GB.
+const SIZE_BUCKETS: [f64; 7] = [1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
 
 /// One request under way.
 pub(crate) struct Entered(IntGauge);

@@ -207,6 +207,11 @@ impl Cache {
         self.shared.ring.load().events()
     }
 
+    /// How many events came from the backend.
+    pub fn events_received(&self) -> u64 {
+        self.shared.ring.load().received()
+    }
+
     /// How many watchers were ended because they did not keep up.
     pub fn watchers_slow(&self) -> u64 {
         self.shared.ring.load().watchers_slow()

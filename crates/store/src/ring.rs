@@ -62,6 +62,7 @@ pub(crate) struct Ring {
     /// Asks the pump how far the backend has come.
     progress_wanted: Arc<Notify>,
     watchers_slow: AtomicU64,
+    received: AtomicU64,
 }
 
 /// A queue and those who wait for it to grow.
@@ -123,6 +124,7 @@ impl Ring {
             triggered: Mutex::default(),
             delivered: AtomicU64::new(revision),
             watchers_slow: AtomicU64::new(0),
+            received: AtomicU64::new(0),
         }
     }
 
@@ -145,6 +147,11 @@ impl Ring {
         self.all.queue.lock().events.len()
     }
 
+    /// Events that came in.
+    pub(crate) fn received(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn watchers_slow(&self) -> u64 {
         self.watchers_slow.load(Ordering::Relaxed)
     }
@@ -156,6 +163,7 @@ impl Ring {
     /// Adds events, tells how far the cache has come, and wakes whom it concerns: once each,
     /// however many events there are.
     pub(crate) fn push(&self, events: &[Arc<Event>], revision: u64, now: Instant) {
+        self.received.fetch_add(events.len() as u64, Ordering::Relaxed);
         let mut touched: Vec<Arc<Bucket>> = Vec::new();
         {
             let triggered = self.triggered.lock();

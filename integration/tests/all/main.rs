@@ -8,6 +8,7 @@ mod kubectl_get;
 mod kubectl_watch;
 mod kubectl_write;
 mod lifecycle;
+mod metrics;
 mod raw;
 mod rbac;
 mod service_accounts;

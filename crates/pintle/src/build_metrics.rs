@@ -1,0 +1,33 @@
+//! What this build is and which features are on: metrics that do not change while the server runs.
+
+use prometheus::{IntGaugeVec, Opts, Registry};
+
+use crate::{gates::FeatureGates, version::Info};
+
+/// Registers `kubernetes_build_info` and `kubernetes_feature_enabled`.
+pub(crate) fn register(registry: &Registry, version: &Info, gates: &FeatureGates) {
+    let gauge = |name: &str, help: &str, labels: &[&str]| {
+        let gauge = IntGaugeVec::new(Opts::new(name, help), labels).expect("valid names");
+        registry.register(Box::new(gauge.clone())).expect("registered once");
+        gauge
+    };
+    let fields = [
+        ("build_date", version.build_date),
+        ("compiler", version.compiler),
+        ("git_commit", version.git_commit),
+        ("git_tree_state", version.git_tree_state),
+        ("git_version", &version.git_version),
+        ("go_version", version.go_version),
+        ("major", version.major),
+        ("minor", version.minor),
+        ("platform", &version.platform),
+    ];
+    let build = gauge("kubernetes_build_info", "What was built.", &fields.map(|(name, _)| name));
+    build.with_label_values(&fields.map(|(_, value)| value)).set(1);
+
+    let features =
+        gauge("kubernetes_feature_enabled", "Whether a feature gate is on.", &["name", "stage"]);
+    for (name, stage, on) in gates.all() {
+        features.with_label_values(&[name, stage]).set(i64::from(on));
+    }
+}

@@ -1,0 +1,133 @@
+//! What the process takes from its machine, read from `/proc` when somebody asks.
+
+use std::fs;
+
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::MetricFamily;
+use prometheus::{Counter, Gauge};
+
+/// `process_*`, under the names of every Prometheus client.
+pub(super) struct Process {
+    cpu_seconds: Counter,
+    open_fds: Gauge,
+    max_fds: Gauge,
+    resident_bytes: Gauge,
+    virtual_bytes: Gauge,
+    start_seconds: Gauge,
+}
+
+impl Process {
+    pub(super) fn new() -> Self {
+        let gauge = |name: &str, help: &str| Gauge::new(name, help).expect("valid names");
+        let process = Self {
+            cpu_seconds: Counter::new(
+                "process_cpu_seconds_total",
+                "User and system CPU time spent.",
+            )
+            .expect("valid names"),
+            open_fds: gauge("process_open_fds", "Open file descriptors."),
+            max_fds: gauge("process_max_fds", "File descriptors that may be open."),
+            resident_bytes: gauge("process_resident_memory_bytes", "Memory in use."),
+            virtual_bytes: gauge("process_virtual_memory_bytes", "Address space in use."),
+            start_seconds: gauge("process_start_time_seconds", "Start, in seconds since 1970."),
+        };
+        process.start_seconds.set(started().unwrap_or_default());
+        process
+    }
+
+    /// Whatever cannot be read keeps its last value: other systems have no `/proc`.
+    fn read(&self) {
+        if let Some(stat) = Stat::read() {
+            let more = stat.cpu_seconds - self.cpu_seconds.get();
+            self.cpu_seconds.inc_by(more.max(0.0));
+            self.resident_bytes.set(stat.resident_pages * PAGE_BYTES);
+            self.virtual_bytes.set(stat.virtual_bytes);
+        }
+        if let Ok(files) = fs::read_dir("/proc/self/fd") {
+            self.open_fds.set(files.count() as f64);
+        }
+        if let Some(most) = max_fds() {
+            self.max_fds.set(most);
+        }
+    }
+
+    fn all(&self) -> [&dyn Collector; 6] {
+        [
+            &self.cpu_seconds,
+            &self.open_fds,
+            &self.max_fds,
+            &self.resident_bytes,
+            &self.virtual_bytes,
+            &self.start_seconds,
+        ]
+    }
+}
+
+impl Collector for Process {
+    fn desc(&self) -> Vec<&Desc> {
+        self.all().into_iter().flat_map(Collector::desc).collect()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        self.read();
+        self.all().into_iter().flat_map(Collector::collect).collect()
+    }
+}
+
+/// What Linux tells user space, whatever the kernel's own clock and pages are.
+const TICKS_PER_SECOND: f64 = 100.0;
+const PAGE_BYTES: f64 = 4096.0;
+
+struct Stat {
+    cpu_seconds: f64,
+    start_ticks: f64,
+    virtual_bytes: f64,
+    resident_pages: f64,
+}
+
+impl Stat {
+    fn read() -> Option<Self> {
+        Self::parse(&fs::read_to_string("/proc/self/stat").ok()?)
+    }
+
+    fn parse(stat: &str) -> Option<Self> {
+        // The name in parentheses may hold anything, so the fields are counted from behind it.
+        let (_, fields) = stat.rsplit_once(')')?;
+        let fields: Vec<&str> = fields.split_whitespace().collect();
+        let number = |at: usize| fields.get(at)?.parse::<f64>().ok();
+        Some(Self {
+            cpu_seconds: (number(11)? + number(12)?) / TICKS_PER_SECOND,
+            start_ticks: number(19)?,
+            virtual_bytes: number(20)?,
+            resident_pages: number(21)?,
+        })
+    }
+}
+
+fn started() -> Option<f64> {
+    let stat = fs::read_to_string("/proc/stat").ok()?;
+    let boot = stat.lines().find_map(|line| line.strip_prefix("btime "))?;
+    Some(boot.trim().parse::<f64>().ok()? + Stat::read()?.start_ticks / TICKS_PER_SECOND)
+}
+
+fn max_fds() -> Option<f64> {
+    let limits = fs::read_to_string("/proc/self/limits").ok()?;
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fields_are_found_behind_any_name() {
+        let line = "7 (a) b) c) S 1 2 3 4 5 6 7 8 9 10 150 50 0 0 20 0 4 0 4242 8192 3 18446744";
+        let stat = Stat::parse(line).expect("a line of stat");
+        assert_eq!(
+            (stat.cpu_seconds, stat.start_ticks, stat.virtual_bytes, stat.resident_pages),
+            (2.0, 4242.0, 8192.0, 3.0)
+        );
+        assert!(Stat::parse("7 (x) S 1").is_none());
+    }
+}

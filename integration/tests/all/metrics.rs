@@ -1,0 +1,63 @@
+//! `/metrics`: what was done is what is counted, under the names that dashboards ask for.
+
+use integration::{Http, Server, eventually};
+use serde_json::json;
+
+/// The value of the one line that has this name and all of these labels.
+fn metric(http: &Http, name: &str, labels: &[&str]) -> Option<f64> {
+    let text = http.get("/metrics").text();
+    let mut lines = text.lines().filter(|line| {
+        line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']))
+            && labels.iter().all(|label| line.contains(label))
+    });
+    let line = lines.next()?;
+    assert!(lines.next().is_none(), "{name} with {labels:?} is not one line");
+    line.rsplit_once(' ')?.1.parse().ok()
+}
+
+#[test]
+fn requests_watches_and_objects_are_counted() {
+    let server = Server::start();
+    let http = server.http();
+    let path = format!("/api/v1/namespaces/{}/configmaps", server.namespace("metrics"));
+    let resource = [r#"group="""#, r#"resource="configmaps""#];
+    let before = metric(&http, "apiserver_resource_objects", &resource).unwrap_or_default();
+    let mut watch = http.stream(&format!("{path}?watch=true"));
+    for n in 0..3 {
+        http.post(&path, &json!({"metadata": {"name": format!("cm-{n}")}})).expect(201);
+        watch.expect("ADDED");
+    }
+    http.get(&path).expect(200);
+    http.get(&format!("{path}/missing")).expect(404);
+
+    let watching = [r#"resource="configmaps""#, r#"scope="namespace""#, r#"verb="WATCH""#];
+    assert_eq!(metric(&http, "apiserver_longrunning_requests", &watching), Some(1.0));
+    let posted = [r#"code="201""#, r#"resource="configmaps""#, r#"verb="POST""#];
+    assert_eq!(metric(&http, "apiserver_request_total", &posted), Some(3.0));
+    let missing = [r#"code="404""#, r#"resource="configmaps""#, r#"verb="GET""#];
+    assert_eq!(metric(&http, "apiserver_request_total", &missing), Some(1.0));
+    let listed = [r#"resource="configmaps""#, r#"scope="namespace""#, r#"verb="LIST""#];
+    for histogram in [
+        "apiserver_request_duration_seconds_count",
+        "apiserver_request_sli_duration_seconds_count",
+        "apiserver_response_sizes_count",
+    ] {
+        assert_eq!(metric(&http, histogram, &listed), Some(1.0), "{histogram}");
+    }
+    let version = [r#"resource="configmaps""#, r#"version="v1""#];
+    for counter in ["apiserver_watch_events_total", "apiserver_watch_events_sizes_count"] {
+        eventually(counter, || metric(&http, counter, &version).filter(|&count| count >= 3.0));
+    }
+    // kube-apiserver counts its objects once a minute.
+    if !server.flavour().is_peer() {
+        let objects = metric(&http, "apiserver_resource_objects", &resource);
+        assert!(objects >= Some(before + 3.0), "{objects:?} after {before}");
+        assert_eq!(metric(&http, "apiserver_storage_objects", &resource[1..]), objects);
+    }
+    assert!(metric(&http, "apiserver_watch_cache_events_received_total", &resource) >= Some(3.0));
+    assert!(metric(&http, "process_resident_memory_bytes", &[]) > Some(1e6));
+    assert!(metric(&http, "process_open_fds", &[]) > Some(3.0));
+    assert_eq!(metric(&http, "kubernetes_build_info", &[r#"minor="36""#]), Some(1.0));
+    let gate = [r#"name="WatchList""#, r#"stage="BETA""#];
+    assert_eq!(metric(&http, "kubernetes_feature_enabled", &gate), Some(1.0));
+}
