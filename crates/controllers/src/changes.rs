@@ -1,6 +1,6 @@
 //! How loops learn what happens: changes of objects, as they come.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use meta::{GroupVersionResource, Str, Value};
 
@@ -19,6 +19,20 @@ pub enum Change {
     /// is not.
     Lost,
 }
+
+/// Lets some time pass, so that changes that come in a burst are looked at once. None: the server stops.
+pub(crate) async fn settle(changes: &mut impl Changes, time: Duration) -> Option<()> {
+    let end = tokio::time::Instant::now() + time;
+    while let Ok(change) = tokio::time::timeout_at(end, changes.next()).await {
+        change?;
+    }
+    Some(())
+}
+
+/// Changes come in bursts: what comes within this time is looked at once.
+pub(crate) const GATHER: Duration = Duration::from_millis(20);
+/// When something failed, it is tried again this much later.
+pub(crate) const RETRY: Duration = Duration::from_secs(1);
 
 /// An object, as it was when it changed.
 #[derive(Clone, Debug)]

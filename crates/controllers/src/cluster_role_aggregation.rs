@@ -1,20 +1,19 @@
 //! Cluster roles that gather the rules of others by label (`admin`, `edit`, `view`): kept equal to
 //! the sum of what they select.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use meta::{ApiError, Value, selector::LabelSelector, value};
 
-use crate::{Api, Change, Changes, Target};
+use crate::{
+    Api, Change, Changes, Target,
+    changes::{GATHER, RETRY, settle},
+};
 
 pub struct ClusterRoleAggregation {
     pub api: Arc<dyn Api>,
 }
 
-/// When something failed, it is tried again this much later.
-const RETRY: Duration = Duration::from_secs(1);
-/// Roles change in bursts: what comes within this time is looked at once.
-const GATHER: Duration = Duration::from_millis(20);
 /// Compat: who owns the rules of an aggregated role.
 const MANAGER: &str = "clusterrole-aggregation-controller";
 
@@ -26,25 +25,16 @@ impl ClusterRoleAggregation {
                 None => return,
                 Some(Change::Seen(_) | Change::Lost) => {}
             }
-            if self.after(&mut changes, GATHER).await.is_err() {
+            if settle(&mut changes, GATHER).await.is_none() {
                 return;
             }
             while let Err(error) = self.aggregate().await {
                 tracing::warn!("cannot aggregate cluster roles yet: {error}");
-                if self.after(&mut changes, RETRY).await.is_err() {
+                if settle(&mut changes, RETRY).await.is_none() {
                     return;
                 }
             }
         }
-    }
-
-    /// Lets some time pass; Err: the server stops.
-    async fn after(&self, changes: &mut impl Changes, time: Duration) -> Result<(), ()> {
-        let end = tokio::time::Instant::now() + time;
-        while let Ok(change) = tokio::time::timeout_at(end, changes.next()).await {
-            change.ok_or(())?;
-        }
-        Ok(())
     }
 
     /// Brings every aggregated role up to date. One may gather from another: what follows from a

@@ -5,6 +5,7 @@ mod bootstrap;
 mod changes;
 mod cluster_role_aggregation;
 mod default_roles;
+mod flow_control;
 mod garbage;
 mod identity_lease;
 mod in_every_namespace;
@@ -18,6 +19,7 @@ pub use bootstrap::{
 pub use changes::{Change, Changes, Resource, Sighting};
 pub use cluster_role_aggregation::ClusterRoleAggregation;
 pub use default_roles::reconcile_default_roles;
+pub use flow_control::{FlowSchemaStatus, flow_schemas, priority_levels, reconcile_flow_control};
 pub use garbage::GarbageCollector;
 pub use identity_lease::IdentityLease;
 pub use in_every_namespace::InEveryNamespace;

@@ -4,9 +4,10 @@
 use std::{collections::HashSet, sync::Arc};
 
 use controllers::{
-    Api as _, ClusterRoleAggregation, GarbageCollector, IdentityLease, InEveryNamespace,
-    KubernetesService, LegacyTokenController, NamespaceController, Target, config_map, ensure,
-    namespace, priority_classes, reconcile, reconcile_default_roles, service_cidr,
+    Api as _, ClusterRoleAggregation, FlowSchemaStatus, GarbageCollector, IdentityLease,
+    InEveryNamespace, KubernetesService, LegacyTokenController, NamespaceController, Target,
+    config_map, ensure, flow_schemas, namespace, priority_classes, priority_levels, reconcile,
+    reconcile_default_roles, reconcile_flow_control, service_cidr,
 };
 use futures_util::future::{try_join, try_join_all, try_join3};
 use meta::{ApiError, value};
@@ -31,6 +32,12 @@ use crate::{
 /// The hooks that are built, under kube-apiserver's names.
 #[derive(Default)]
 pub(crate) struct Hooks {
+    /// Caches follow the store, admission and controllers follow the caches: begun before the port is open.
+    informers: Hook,
+    /// The loops behind CustomResourceDefinitions.
+    extensions: Hook,
+    /// Routes, discovery and OpenAPI of the whole.
+    aggregation: Hook,
     system_namespaces: Hook,
     authentication_info: Hook,
     identity_lease: Hook,
@@ -39,6 +46,7 @@ pub(crate) struct Hooks {
     service_repair: Hook,
     roles: Hook,
     priority_classes: Hook,
+    flow_control: Hook,
     bootstrap: Hook,
     service_cidr: Hook,
     autoregistration: Hook,
@@ -62,6 +70,10 @@ impl Hooks {
             Check::new("ping", || Ok(())),
             Check::new("log", || Ok(())),
             Check::new("informer-sync", filled(kinds.to_vec())).ready_only(),
+            self.informers.check("start-apiserver-admission-initializer"),
+            self.informers.check("generic-apiserver-start-informers"),
+            self.extensions.check("start-apiextensions-informers"),
+            self.extensions.check("start-apiextensions-controllers"),
             Check::new("poststarthook/crd-informer-synced", filled(custom)),
             self.system_namespaces.check("start-system-namespaces-controller"),
             self.authentication_info.check("start-cluster-authentication-info-controller"),
@@ -75,10 +87,16 @@ impl Hooks {
         checks.extend(roles);
         checks.extend([
             self.priority_classes.check("scheduling/bootstrap-system-priority-classes"),
+            self.flow_control.check("priority-and-fairness-config-producer"),
             self.bootstrap.check("bootstrap-controller"),
             self.service_cidr.check("start-kubernetes-service-cidr-controller"),
+            self.aggregation.check("start-kube-aggregator-informers"),
+            self.autoregistration.check("apiservice-status-local-available-controller"),
+            self.aggregation.check("apiservice-registration-controller"),
             self.autoregistration.check("kube-apiserver-autoregistration"),
             Check { name: "autoregister-completion".to_owned(), ..registered.check("") },
+            self.aggregation.check("apiservice-openapi-controller"),
+            self.aggregation.check("apiservice-openapiv3-controller"),
             Check::new("shutdown", move || {
                 if stopping.shutdown_initiated.is_fired() {
                     Err("process is shutting down".to_owned())
@@ -100,6 +118,10 @@ impl Hooks {
         tokens: &Arc<Tokens>,
         port: u16,
     ) -> Result<(), String> {
+        // These began with the servers; if one of them could not, the process would have ended.
+        for hook in [&self.informers, &self.extensions, &self.aggregation] {
+            hook.done();
+        }
         let api = Arc::new(servers.api());
         let start = Start { api: api.clone(), options, servers, pki, port };
         start.all(self).await.map_err(|error| format!("cannot make the first objects: {error}"))?;
@@ -148,6 +170,17 @@ fn start_controllers(
         });
         tokio::spawn(controller.run(changes));
     }
+
+    let flow_control: Vec<_> = kinds
+        .iter()
+        .filter(|kind| {
+            let gvr = kind.facts.group_version_resource();
+            gvr == flow_schemas().gvr || gvr == priority_levels().gvr
+        })
+        .cloned()
+        .collect();
+    let changes = Follow::start(&flow_control, |_| true);
+    tokio::spawn(FlowSchemaStatus { api: api.clone() }.run(changes));
 
     let cluster_roles: Vec<_> =
         kinds.iter().filter(|kind| kind.gvk().kind == "ClusterRole").cloned().collect();
@@ -235,6 +268,13 @@ impl Start<'_> {
                 hooks.priority_classes.done();
                 Ok::<(), ApiError>(())
             };
+            let flow_control = async {
+                let levels = priority_levels();
+                let make = reconcile_flow_control(&*self.api);
+                self.served(&levels, std::iter::once(make)).await?;
+                hooks.flow_control.done();
+                Ok::<(), ApiError>(())
+            };
             let cidr = async {
                 self.service_cidr().await?;
                 hooks.service_cidr.done();
@@ -245,7 +285,7 @@ impl Start<'_> {
                 hooks.autoregistration.done();
                 Ok::<(), ApiError>(())
             };
-            try_join(try_join(classes, cidr), registration).await?;
+            try_join(try_join3(classes, flow_control, cidr), registration).await?;
             Ok::<(), ApiError>(())
         };
         try_join(in_namespaces, cluster_wide).await?;

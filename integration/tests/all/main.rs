@@ -2,6 +2,7 @@
 //! the server; each test works in a namespace of its own. No test sleeps: they wait for events.
 
 mod bad_input;
+mod bootstrap;
 mod kube_rs;
 mod kubectl_create;
 mod kubectl_get;

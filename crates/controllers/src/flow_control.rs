@@ -1,0 +1,356 @@
+//! The flow schemas and priority levels that every cluster has, and whether a schema's level exists.
+
+use std::sync::Arc;
+
+use futures_util::future::try_join_all;
+use meta::{ApiError, Value, value};
+
+use crate::{
+    Api, Changes, Target,
+    bootstrap::ensure,
+    changes::{GATHER, RETRY, settle},
+};
+
+const GROUP: &str = "flowcontrol.apiserver.k8s.io";
+const VERSION: &str = "v1";
+const API_VERSION: &str = "flowcontrol.apiserver.k8s.io/v1";
+
+/// Whoever wants a default object to stay as he made it says `false` here.
+const AUTO_UPDATE: &str = "apf.kubernetes.io/autoupdate-spec";
+
+/// A server cannot do without these: they are put right whatever they say.
+const MANDATORY: [&str; 2] = ["exempt", "catch-all"];
+
+pub fn priority_levels() -> Target {
+    Target::cluster(GROUP, VERSION, "prioritylevelconfigurations")
+}
+
+pub fn flow_schemas() -> Target {
+    Target::cluster(GROUP, VERSION, "flowschemas")
+}
+
+/// Makes the default objects, and puts right those that may be.
+pub async fn reconcile_flow_control(api: &dyn Api) -> Result<(), ApiError> {
+    let (levels, schemas) = (default_levels(), default_schemas());
+    let (levels_at, schemas_at) = (priority_levels(), flow_schemas());
+    let all = levels.iter().map(|level| (&levels_at, level));
+    let all = all.chain(schemas.iter().map(|schema| (&schemas_at, schema)));
+    try_join_all(all.map(|(target, object)| put_right(api, target, object))).await?;
+    Ok(())
+}
+
+async fn put_right(api: &dyn Api, target: &Target, wanted: &Value) -> Result<(), ApiError> {
+    let mut found = ensure(api, target, wanted).await?;
+    let name = wanted.str_at(&["metadata", "name"]);
+    let may_be = MANDATORY.contains(&name)
+        || found.str_at(&["metadata", "annotations", AUTO_UPDATE]) == "true";
+    if !may_be || found.at(&["spec"]) == wanted.at(&["spec"]) {
+        return Ok(());
+    }
+    found.set_at(&["spec"], wanted.at(&["spec"]).cloned().unwrap_or_default());
+    match api.update(&target.clone().named(name), &found).await {
+        // Another server, or a person, is at it; the next start looks again.
+        Ok(_) | Err(ApiError::Conflict { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Tells on each flow schema whether the level that it names is there.
+pub struct FlowSchemaStatus {
+    pub api: Arc<dyn Api>,
+}
+
+impl FlowSchemaStatus {
+    /// Works until the server stops. `changes` are of flow schemas and priority levels.
+    pub async fn run(self, mut changes: impl Changes) {
+        while changes.next().await.is_some() && settle(&mut changes, GATHER).await.is_some() {
+            while let Err(error) = self.tell_all().await {
+                tracing::warn!("cannot tell the status of flow schemas yet: {error}");
+                if settle(&mut changes, RETRY).await.is_none() {
+                    return;
+                }
+            }
+        }
+    }
+
+    async fn tell_all(&self) -> Result<(), ApiError> {
+        let levels = self.api.list(&priority_levels()).await?;
+        for schema in self.api.list(&flow_schemas()).await? {
+            let level = schema.str_at(&["spec", "priorityLevelConfiguration", "name"]).to_owned();
+            let exists = levels.iter().any(|found| found.str_at(&["metadata", "name"]) == level);
+            let Some(told) = with_condition(&schema, &level, exists) else { continue };
+            let name = schema.str_at(&["metadata", "name"]);
+            let at = Target { subresource: "status", ..flow_schemas().named(name) };
+            match self.api.update(&at, &told).await {
+                // What changed meanwhile comes as a change of its own.
+                Ok(_) | Err(ApiError::Conflict { .. } | ApiError::NotFound { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The schema with its condition, unless it has it already.
+fn with_condition(schema: &Value, level: &str, exists: bool) -> Option<Value> {
+    let (status, reason, verdict) = if exists {
+        ("False", "Found", "and it exists")
+    } else {
+        ("True", "NotFound", "but there is no such object")
+    };
+    let message = format!(
+        "This FlowSchema references the PriorityLevelConfiguration object named \"{level}\" {verdict}"
+    );
+    let conditions = schema.items_at(&["status", "conditions"]);
+    let old = conditions.iter().find(|condition| condition.str_at(&["type"]) == "Dangling");
+    if old
+        .is_some_and(|old| old.str_at(&["status"]) == status && old.str_at(&["message"]) == message)
+    {
+        return None;
+    }
+    let same_status = old.filter(|old| old.str_at(&["status"]) == status);
+    let since = match same_status {
+        Some(old) => old.str_at(&["lastTransitionTime"]).to_owned(),
+        None => meta::time::now(),
+    };
+    let mut kept: Vec<Value> = conditions
+        .iter()
+        .filter(|condition| condition.str_at(&["type"]) != "Dangling")
+        .cloned()
+        .collect();
+    kept.push(value!({
+        "type": "Dangling",
+        "status": (status),
+        "lastTransitionTime": (since),
+        "reason": (reason),
+        "message": (message),
+    }));
+    let mut told = schema.clone();
+    told.set_at(&["status", "conditions"], Value::from(kept));
+    Some(told)
+}
+
+/// How requests without a seat are treated.
+enum Response {
+    Exempt,
+    Reject,
+    /// Queues, and how many of them a flow is dealt.
+    Queue(i64, i64),
+}
+
+fn default_levels() -> Vec<Value> {
+    use Response::{Exempt, Queue, Reject};
+    // Name, shares, how much of them may be lent (per cent), response.
+    [
+        ("system", 30, 33, Queue(64, 6)),
+        ("node-high", 40, 25, Queue(64, 6)),
+        ("leader-election", 10, 0, Queue(16, 4)),
+        ("workload-high", 40, 50, Queue(128, 6)),
+        ("workload-low", 100, 90, Queue(128, 6)),
+        ("global-default", 20, 50, Queue(128, 6)),
+        ("exempt", 0, 0, Exempt),
+        ("catch-all", 5, 0, Reject),
+    ]
+    .into_iter()
+    .map(|(name, shares, lendable, response)| level(name, shares, lendable, &response))
+    .collect()
+}
+
+fn level(name: &str, shares: i64, lendable: i64, response: &Response) -> Value {
+    let limited = |response: Value| {
+        value!({"type": "Limited", "limited": {
+            "nominalConcurrencyShares": (shares),
+            "lendablePercent": (lendable),
+            "limitResponse": (response),
+        }})
+    };
+    let spec = match response {
+        Response::Exempt => value!({"type": "Exempt", "exempt": {
+            "nominalConcurrencyShares": (shares),
+            "lendablePercent": (lendable),
+        }}),
+        Response::Reject => limited(value!({"type": "Reject"})),
+        Response::Queue(queues, hand_size) => limited(value!({"type": "Queue", "queuing": {
+            "queues": (*queues),
+            "handSize": (*hand_size),
+            "queueLengthLimit": 50,
+        }})),
+    };
+    object("PriorityLevelConfiguration", name, &spec)
+}
+
+fn default_schemas() -> Vec<Value> {
+    let everyone = || vec![group("system:unauthenticated"), group("system:authenticated")];
+    let system_accounts = || service_account("kube-system", "*");
+    vec![
+        schema("exempt", "exempt", 1, "", vec![group("system:masters")], everything()),
+        schema("probes", "exempt", 2, "", everyone(), probes()),
+        schema(
+            "system-leader-election",
+            "leader-election",
+            100,
+            "ByUser",
+            vec![
+                user("system:kube-controller-manager"),
+                user("system:kube-scheduler"),
+                system_accounts(),
+            ],
+            leader_election(),
+        ),
+        schema(
+            "system-node-high",
+            "node-high",
+            400,
+            "ByUser",
+            vec![group("system:nodes")],
+            heartbeats(),
+        ),
+        schema("system-nodes", "system", 500, "ByUser", vec![group("system:nodes")], everything()),
+        schema(
+            "kube-controller-manager",
+            "workload-high",
+            800,
+            "ByNamespace",
+            vec![user("system:kube-controller-manager")],
+            everything(),
+        ),
+        schema(
+            "kube-scheduler",
+            "workload-high",
+            800,
+            "ByNamespace",
+            vec![user("system:kube-scheduler")],
+            everything(),
+        ),
+        schema(
+            "kube-system-service-accounts",
+            "workload-high",
+            900,
+            "ByNamespace",
+            vec![system_accounts()],
+            everything(),
+        ),
+        schema(
+            "service-accounts",
+            "workload-low",
+            9000,
+            "ByUser",
+            vec![group("system:serviceaccounts")],
+            everything(),
+        ),
+        schema("global-default", "global-default", 9900, "ByUser", everyone(), everything()),
+        schema("catch-all", "catch-all", 10000, "ByUser", everyone(), everything()),
+    ]
+}
+
+fn schema(
+    name: &str,
+    level: &str,
+    precedence: i64,
+    distinguished: &str,
+    subjects: Vec<Value>,
+    mut rules: Value,
+) -> Value {
+    rules.set_at(&["subjects"], Value::from(subjects));
+    let mut spec = value!({
+        "priorityLevelConfiguration": {"name": (level)},
+        "matchingPrecedence": (precedence),
+        "rules": [(rules)],
+    });
+    if !distinguished.is_empty() {
+        spec.set_at(&["distinguisherMethod"], value!({"type": (distinguished)}));
+    }
+    object("FlowSchema", name, &spec)
+}
+
+fn object(kind: &str, name: &str, spec: &Value) -> Value {
+    let mut object = value!({
+        "kind": (kind),
+        "apiVersion": (API_VERSION),
+        "metadata": {"name": (name), "annotations": {}},
+        "spec": (spec.clone()),
+    });
+    object.set_at(&["metadata", "annotations", AUTO_UPDATE], "true");
+    object
+}
+
+fn group(name: &str) -> Value {
+    value!({"kind": "Group", "group": {"name": (name)}})
+}
+
+fn user(name: &str) -> Value {
+    value!({"kind": "User", "user": {"name": (name)}})
+}
+
+fn service_account(namespace: &str, name: &str) -> Value {
+    value!({"kind": "ServiceAccount", "serviceAccount": {"namespace": (namespace), "name": (name)}})
+}
+
+fn everything() -> Value {
+    value!({
+        "resourceRules": [{
+            "verbs": ["*"], "apiGroups": ["*"], "resources": ["*"],
+            "clusterScope": true, "namespaces": ["*"],
+        }],
+        "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+    })
+}
+
+fn probes() -> Value {
+    value!({"nonResourceRules": [
+        {"verbs": ["get"], "nonResourceURLs": ["/healthz", "/readyz", "/livez"]},
+    ]})
+}
+
+fn leader_election() -> Value {
+    value!({"resourceRules": [{
+        "verbs": ["get", "create", "update"], "apiGroups": ["coordination.k8s.io"],
+        "resources": ["leases"], "namespaces": ["*"],
+    }]})
+}
+
+fn heartbeats() -> Value {
+    value!({"resourceRules": [
+        {
+            "verbs": ["*"], "apiGroups": [""], "resources": ["nodes", "nodes/status"],
+            "clusterScope": true, "namespaces": ["*"],
+        },
+        {
+            "verbs": ["*"], "apiGroups": ["coordination.k8s.io"],
+            "resources": ["leases"], "namespaces": ["*"],
+        },
+    ]})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_condition_is_told_once_and_keeps_its_time() {
+        let bare = value!({"metadata": {"name": "mine"}});
+        let missing = with_condition(&bare, "gone", false).expect("nothing was told yet");
+        let told = &missing.items_at(&["status", "conditions"])[0];
+        assert_eq!(told.str_at(&["status"]), "True");
+        assert_eq!(
+            told.str_at(&["message"]),
+            "This FlowSchema references the PriorityLevelConfiguration object named \"gone\" but there is no such object"
+        );
+        assert!(with_condition(&missing, "gone", false).is_none());
+        let found = with_condition(&missing, "gone", true).expect("it came");
+        let conditions = found.items_at(&["status", "conditions"]);
+        assert_eq!((conditions.len(), conditions[0].str_at(&["reason"])), (1, "Found"));
+    }
+
+    #[test]
+    fn every_default_schema_names_a_default_level() {
+        let levels = default_levels();
+        for schema in default_schemas() {
+            let level = schema.str_at(&["spec", "priorityLevelConfiguration", "name"]).to_owned();
+            assert!(
+                levels.iter().any(|found| found.str_at(&["metadata", "name"]) == level),
+                "{level}"
+            );
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! What a fresh server has made by itself.
+
+use integration::{Http, eventually, shared};
+use serde_json::{Value, json};
+
+const SCHEMAS: &str = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas";
+const LEVELS: &str = "/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations";
+
+fn dangling(http: &Http, schema: &str) -> Option<String> {
+    let schema = http.get(&format!("{SCHEMAS}/{schema}")).expect(200);
+    let conditions = schema.pointer("/status/conditions")?.as_array()?.clone();
+    let told = conditions.iter().find(|condition| condition["type"] == "Dangling")?;
+    Some(format!("{} {}", told["status"].as_str()?, told["reason"].as_str()?))
+}
+
+#[test]
+fn flow_schemas_and_priority_levels_are_there_and_know_each_other() {
+    let server = shared();
+    let http = server.http();
+    let line = |object: &Value| {
+        let (name, spec) = (&object["metadata"]["name"], &object["spec"]);
+        let (level, precedence) =
+            (&spec["priorityLevelConfiguration"]["name"], &spec["matchingPrecedence"]);
+        format!("{precedence} {} {}", name.as_str().unwrap_or(""), level.as_str().unwrap_or(""))
+    };
+    let schemas = http.get(SCHEMAS).expect(200);
+    let lines: Vec<String> =
+        schemas["items"].as_array().expect("a list").iter().map(line).collect();
+    for expected in [
+        "1 exempt exempt",
+        "2 probes exempt",
+        "100 system-leader-election leader-election",
+        "400 system-node-high node-high",
+        "500 system-nodes system",
+        "800 kube-controller-manager workload-high",
+        "800 kube-scheduler workload-high",
+        "900 kube-system-service-accounts workload-high",
+        "9000 service-accounts workload-low",
+        "9900 global-default global-default",
+        "10000 catch-all catch-all",
+    ] {
+        assert!(lines.iter().any(|line| line == expected), "{expected} is missing in {lines:#?}");
+    }
+    for name in ["exempt", "catch-all", "system-leader-election"] {
+        eventually(name, || dangling(&http, name).filter(|told| told == "False Found"));
+    }
+    let low = http.get(&format!("{LEVELS}/workload-low")).expect(200);
+    assert_eq!(
+        low["spec"],
+        json!({"type": "Limited", "limited": {
+            "nominalConcurrencyShares": 100,
+            "lendablePercent": 90,
+            "limitResponse": {
+                "type": "Queue",
+                "queuing": {"queues": 128, "handSize": 6, "queueLengthLimit": 50},
+            },
+        }})
+    );
+
+    let mut lost = http.get(&format!("{SCHEMAS}/probes")).expect(200);
+    lost["metadata"] = json!({"name": format!("lost-{}", server.namespace("flow"))});
+    lost["spec"]["priorityLevelConfiguration"]["name"] = json!("nowhere");
+    lost["spec"]["matchingPrecedence"] = json!(9998);
+    let name = lost["metadata"]["name"].as_str().expect("set above").to_owned();
+    http.post(SCHEMAS, &lost).expect(201);
+    eventually("the missing level is told", || {
+        dangling(&http, &name).filter(|told| told == "True NotFound")
+    });
+    http.delete(&format!("{SCHEMAS}/{name}")).expect(200);
+}
