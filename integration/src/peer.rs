@@ -58,7 +58,9 @@ impl Peer {
             .arg("--shutdown-watch-termination-grace-period=10s")
             // A pod needs its namespace's service account, which is made by a controller that runs
             // in another program; Pintle has it inside.
-            .arg("--disable-admission-plugins=ServiceAccount");
+            .arg("--disable-admission-plugins=ServiceAccount")
+            // On in Pintle as it is.
+            .arg("--enable-admission-plugins=NodeRestriction");
         command
     }
 }

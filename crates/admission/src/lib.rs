@@ -8,7 +8,7 @@ pub mod plugins;
 
 use std::{future::Future, pin::Pin};
 
-use meta::{ApiError, GroupVersionKind, GroupVersionResource, Str, User, Value};
+use meta::{ApiError, GroupVersionKind, GroupVersionResource, RequestInfo, Str, User, Value};
 
 /// A write, as the plugins see it.
 pub struct Attributes<'a> {
@@ -36,6 +36,26 @@ pub enum Operation {
 pub trait Lookup: Send + Sync + 'static {
     /// The namespace as it is now, or None. Linearizable when `fresh`.
     fn namespace(&self, name: &str, fresh: bool) -> Pinned<'_, Result<Option<Value>, ApiError>>;
+
+    /// A service account as it is now, or None. Linearizable when `fresh`.
+    fn service_account<'a>(
+        &'a self,
+        namespace: &'a str,
+        name: &'a str,
+        fresh: bool,
+    ) -> Pinned<'a, Result<Option<Value>, ApiError>>;
+
+    /// An object of a built-in resource as it is now, or None.
+    fn object<'a>(
+        &'a self,
+        group: &'static str,
+        resource: &'static str,
+        namespace: &'a str,
+        name: &'a str,
+    ) -> Pinned<'a, Result<Option<Value>, ApiError>>;
+
+    /// May this user do this?
+    fn allows(&self, user: &User, info: &RequestInfo) -> bool;
 }
 
 pub type Pinned<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -3,10 +3,17 @@
 
 use crate::{Plugin, plugins};
 
-pub fn plugins() -> Vec<Box<dyn Plugin>> {
+/// Those that are on.
+pub fn plugins(is_on: &dyn Fn(&str) -> bool) -> Vec<Box<dyn Plugin>> {
+    all().into_iter().filter(|plugin| is_on(plugin.name())).collect()
+}
+
+fn all() -> Vec<Box<dyn Plugin>> {
     vec![
         // First, as upstream: nothing else needs to look at an object that has no
         // namespace to live in.
         Box::new(plugins::namespace_lifecycle::NamespaceLifecycle),
+        Box::new(plugins::service_account::ServiceAccount),
+        Box::new(plugins::node_restriction::NodeRestriction),
     ]
 }

@@ -2,6 +2,7 @@
 //! asks them in turn.
 
 pub mod always;
+pub mod node;
 pub mod rbac;
 pub mod union;
 

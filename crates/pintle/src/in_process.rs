@@ -6,22 +6,73 @@ use std::{collections::HashSet, sync::Arc};
 use admission::{Lookup, Pinned};
 use controllers::{Resource, Target, Wake};
 use endpoints::{Local, Resources};
-use meta::{ApiError, GroupVersion, GroupVersionResource, Value};
+use meta::{ApiError, GroupVersion, GroupVersionResource, RequestInfo, User, Value};
 use registry::{Kind, Storage};
 use store::{Entry, WatchItem, Watcher};
 
-/// Namespaces, for admission.
-pub(crate) struct NamespaceLookup(pub(crate) Option<Arc<Storage>>);
+use crate::access::Access;
 
-impl Lookup for NamespaceLookup {
+/// What admission looks up.
+pub(crate) struct Objects {
+    namespaces: Option<Arc<Storage>>,
+    service_accounts: Option<Arc<Storage>>,
+    kinds: Vec<Arc<Kind>>,
+    access: Arc<Access>,
+}
+
+impl Objects {
+    pub(crate) fn new(kinds: &[Arc<Kind>], access: Arc<Access>) -> Self {
+        let storage = |name: &str| {
+            let mut core = kinds.iter().filter(|kind| kind.gvk().group.is_empty());
+            core.find(|kind| kind.gvk().kind == name)?.storage.clone()
+        };
+        let (namespaces, service_accounts) = (storage("Namespace"), storage("ServiceAccount"));
+        Self { namespaces, service_accounts, kinds: kinds.to_vec(), access }
+    }
+}
+
+impl Lookup for Objects {
     fn namespace(&self, name: &str, fresh: bool) -> Pinned<'_, Result<Option<Value>, ApiError>> {
         let name = name.to_owned();
-        Box::pin(async move {
-            let Some(storage) = &self.0 else { return Ok(None) };
-            let entry = storage.find("", &name, fresh).await?;
-            entry.as_deref().map(tree).transpose()
-        })
+        Box::pin(async move { find(self.namespaces.as_deref(), "", &name, fresh).await })
     }
+
+    fn service_account<'a>(
+        &'a self,
+        namespace: &'a str,
+        name: &'a str,
+        fresh: bool,
+    ) -> Pinned<'a, Result<Option<Value>, ApiError>> {
+        Box::pin(find(self.service_accounts.as_deref(), namespace, name, fresh))
+    }
+
+    fn object<'a>(
+        &'a self,
+        group: &'static str,
+        resource: &'static str,
+        namespace: &'a str,
+        name: &'a str,
+    ) -> Pinned<'a, Result<Option<Value>, ApiError>> {
+        let wanted = |kind: &&Arc<Kind>| kind.gvk().group == group && kind.facts.plural == resource;
+        let kind = self.kinds.iter().find(wanted);
+        let storage = kind.and_then(|kind| kind.storage.as_deref());
+        Box::pin(find(storage, namespace, name, true))
+    }
+
+    fn allows(&self, user: &User, info: &RequestInfo) -> bool {
+        registry::Judge::check(&*self.access, user, info).is_ok()
+    }
+}
+
+async fn find(
+    storage: Option<&Storage>,
+    namespace: &str,
+    name: &str,
+    fresh: bool,
+) -> Result<Option<Value>, ApiError> {
+    let Some(storage) = storage else { return Ok(None) };
+    let entry = storage.find(namespace, name, fresh).await?;
+    entry.as_deref().map(tree).transpose()
 }
 
 pub(crate) fn tree(entry: &Entry) -> Result<Value, ApiError> {

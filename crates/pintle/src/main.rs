@@ -9,6 +9,7 @@ mod help;
 mod hooks;
 mod in_process;
 mod logging;
+mod node_relations;
 mod options;
 mod publish;
 mod register;

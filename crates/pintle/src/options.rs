@@ -1,5 +1,6 @@
 //! The options of the server: the flags with their final types, completed and validated in one go.
 
+mod admission;
 mod authorization;
 mod cidr;
 mod runtime_config;
@@ -16,6 +17,7 @@ use crate::gates::FeatureGates;
 use crate::logging;
 use crate::version;
 
+pub(crate) use admission::AdmissionPlugins;
 pub(crate) use authorization::AuthorizationMode;
 pub(crate) use cidr::Cidr;
 pub(crate) use runtime_config::RuntimeConfig;
@@ -76,6 +78,9 @@ pub(crate) struct Options {
     pub(crate) service_accounts: ServiceAccountOptions,
     /// Asked in this order, after `system:masters`.
     pub(crate) authorization_modes: Vec<AuthorizationMode>,
+
+    // What becomes of writes.
+    pub(crate) admission_plugins: AdmissionPlugins,
 
     // What it serves and keeps.
     pub(crate) feature_gates: FeatureGates,
@@ -207,6 +212,7 @@ impl Options {
             client_ca_file: path(parsed, "client-ca-file"),
             token_auth_file: path(parsed, "token-auth-file"),
             service_accounts: ServiceAccountOptions::from_flags(parsed, errors),
+            admission_plugins: admission::plugins(parsed, errors, &mut warnings),
             authorization_modes: authorization::modes(parsed, errors),
 
             feature_gates,

@@ -7,7 +7,7 @@ use apiextensions::Keeper;
 use auth::{
     Authenticator, Authorizer,
     authn::token_file::TokenFile,
-    authz::{AlwaysAllow, AlwaysDeny, Masters, Union, rbac::Rbac},
+    authz::{AlwaysAllow, AlwaysDeny, Masters, Union, node::NodeAuthorizer, rbac::Rbac},
 };
 use builtin::{Definitions, Wiring};
 use endpoints::{Kinds, Local, ResourceServer, Resources};
@@ -33,8 +33,9 @@ use crate::{
     access::Access,
     build_metrics,
     hooks::Hooks,
-    in_process::{Api, NamespaceLookup},
+    in_process::{Api, Objects},
     logging::Verbosity,
+    node_relations::NodeRelations,
     options::{AuthorizationMode, Options},
     publish::Publisher,
     roles::RoleIndex,
@@ -71,6 +72,7 @@ async fn serve(
     let servers = Servers::build(options, definitions, &backend, &guard);
     servers.ready().await;
     guard.roles.follow(&servers.kinds);
+    guard.nodes.connect(&servers.kinds);
     guard.token_objects.connect(&servers.kinds, Arc::new(servers.api()));
     servers.connect().await?;
     let keeper = servers.keeper(&backend).await;
@@ -181,6 +183,8 @@ struct Guard {
     authorizer: Arc<dyn Authorizer>,
     /// What RBAC decides by; empty until there is something to follow.
     roles: Arc<RoleIndex>,
+    /// What nodes are allowed by.
+    nodes: Arc<NodeRelations>,
     tokens: Arc<Tokens>,
     token_objects: Arc<TokenObjects>,
     open_id: Arc<OpenId>,
@@ -206,11 +210,13 @@ impl Guard {
             anonymous: options.anonymous_auth,
         };
         let roles = Arc::new(RoleIndex::default());
+        let nodes = Arc::new(NodeRelations::default());
         let mut authorizers: Vec<Arc<dyn Authorizer>> = vec![Arc::new(Masters)];
         authorizers.extend(options.authorization_modes.iter().map(|mode| -> Arc<dyn Authorizer> {
             match mode {
                 AuthorizationMode::AlwaysAllow => Arc::new(AlwaysAllow),
                 AuthorizationMode::AlwaysDeny => Arc::new(AlwaysDeny),
+                AuthorizationMode::Node => Arc::new(NodeAuthorizer::new(nodes.clone())),
                 AuthorizationMode::Rbac => Arc::new(Rbac(roles.clone())),
             }
         }));
@@ -219,6 +225,7 @@ impl Guard {
             authenticator: Arc::new(authenticator),
             authorizer,
             roles,
+            nodes,
             tokens: Arc::new(tokens),
             token_objects,
             open_id: Arc::default(),
@@ -279,10 +286,9 @@ impl Servers {
         };
         let (kinds, wiring) =
             builtin::kinds(&definitions, &schema, &served, backend, &kind_options);
-        let namespaces = kinds.iter().find(|kind| kind.gvk().kind == "Namespace");
-        let namespaces = namespaces.and_then(|kind| kind.storage.clone());
-        let lookup = Box::new(NamespaceLookup(namespaces));
-        let admission = admission::Chain::new(admission::order::plugins(), lookup);
+        let plugins = admission::order::plugins(&|name| options.admission_plugins.is_on(name));
+        let lookup = Box::new(Objects::new(&kinds, access.clone()));
+        let admission = admission::Chain::new(plugins, lookup);
         let engine = Engine::new(admission, access, options.min_request_timeout, schema.clone());
         let resources = |wanted: &dyn Fn(&str) -> bool| {
             let kinds = kinds.iter().filter(|kind| wanted(&kind.gvk().group)).cloned();

@@ -159,6 +159,11 @@ impl Storage {
         Ok(spliced.map_err(ApiError::internal)?.0)
     }
 
+    /// An object as the cache has it, without waiting for anything.
+    pub fn cached(&self, namespace: &str, name: &str) -> Option<Arc<Entry>> {
+        self.cache.get(&self.key(namespace, name))
+    }
+
     /// An object from the cache, which `fresh` first brings up to date.
     pub async fn find(
         &self,

@@ -10,6 +10,7 @@ mod kubectl_watch;
 mod kubectl_write;
 mod lifecycle;
 mod metrics;
+mod nodes;
 mod raw;
 mod rbac;
 mod service_accounts;

@@ -80,9 +80,9 @@ pub(super) const AUTHORIZATION: &[Flag] = &[
     refused("authorization-config", Text, "")
         .help("AuthorizationConfiguration file: a chain of authorizers."),
     done("authorization-mode", Texts, "").help(
-        "Authorizers in order: AlwaysAllow, AlwaysDeny, RBAC. Unset: RBAC (kube-apiserver: \
-         AlwaysAllow). ABAC, Node and Webhook are not available yet. Group system:masters may \
-         always do everything.",
+        "Authorizers in order: AlwaysAllow, AlwaysDeny, Node, RBAC. Unset: Node,RBAC \
+         (kube-apiserver: AlwaysAllow). ABAC and Webhook are not available yet. Group \
+         system:masters may always do everything.",
     ),
     refused("authorization-policy-file", Text, "")
         .help("Policy of mode ABAC, one JSON object a line."),
@@ -116,8 +116,8 @@ pub(super) const ADMISSION: &[Flag] = &[
         .help("How long pods stay on a node that is not ready, unless they say otherwise."),
     harmless("default-unreachable-toleration-seconds", Int, "300")
         .help("How long pods stay on a node that is unreachable, unless they say otherwise."),
-    refused("disable-admission-plugins", Texts, "")
+    done("disable-admission-plugins", Texts, "")
         .help("Admission plugins to leave out of the default set."),
-    refused("enable-admission-plugins", Texts, "")
+    done("enable-admission-plugins", Texts, "")
         .help("Admission plugins to add to the default set."),
 ];

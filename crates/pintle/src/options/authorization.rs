@@ -6,17 +6,18 @@ use crate::flags::{Parsed, quote};
 pub(crate) enum AuthorizationMode {
     AlwaysAllow,
     AlwaysDeny,
+    Node,
     Rbac,
 }
 
 /// Unlike kube-apiserver, a server that was told nothing lets nobody do everything.
-const DEFAULT: AuthorizationMode = AuthorizationMode::Rbac;
+const DEFAULT: [AuthorizationMode; 2] = [AuthorizationMode::Node, AuthorizationMode::Rbac];
 
 /// The authorizers in their order.
 pub(super) fn modes(parsed: &Parsed, errors: &mut Vec<String>) -> Vec<AuthorizationMode> {
     let names = parsed.texts("authorization-mode");
     if !parsed.is_changed("authorization-mode") {
-        return vec![DEFAULT];
+        return DEFAULT.to_vec();
     }
     if names.is_empty() {
         errors.push("at least one authorization-mode must be passed".to_owned());
@@ -26,8 +27,9 @@ pub(super) fn modes(parsed: &Parsed, errors: &mut Vec<String>) -> Vec<Authorizat
         let mode = match name.as_str() {
             "AlwaysAllow" => AuthorizationMode::AlwaysAllow,
             "AlwaysDeny" => AuthorizationMode::AlwaysDeny,
+            "Node" => AuthorizationMode::Node,
             "RBAC" => AuthorizationMode::Rbac,
-            "ABAC" | "Node" | "Webhook" => {
+            "ABAC" | "Webhook" => {
                 errors.push(format!("authorization-mode {name} is not available in Pintle yet"));
                 continue;
             }

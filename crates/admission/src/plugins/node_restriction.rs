@@ -1,0 +1,581 @@
+//! A kubelet writes what is its own: its node, its lease, mirror pods and the status of the pods on
+//! its node, tokens for these pods. The Node authorizer lets it come this far; here its objects are
+//! looked at.
+
+use auth::authz::node::{node_name, references::needed_of_api};
+use meta::{ApiError, GroupResource, RequestInfo, Str, Value};
+
+use crate::{Attributes, Lookup, Operation, Pinned, Plugin};
+
+pub struct NodeRestriction;
+
+const MIRROR: &str = "kubernetes.io/config.mirror";
+
+impl Plugin for NodeRestriction {
+    fn name(&self) -> &'static str {
+        "NodeRestriction"
+    }
+
+    fn handles(&self, operation: Operation) -> bool {
+        operation != Operation::Connect
+    }
+
+    fn admit<'a>(
+        &'a self,
+        attributes: &'a Attributes<'a>,
+        object: Option<&'a mut Value>,
+        lookup: &'a dyn Lookup,
+    ) -> Pinned<'a, Result<(), ApiError>> {
+        Box::pin(async move {
+            let Some(node) = node_name(attributes.user) else { return Ok(()) };
+            let object = object.map(|object| &*object);
+            let write = Write { attributes, node, object: object.unwrap_or(&Value::Null), lookup };
+            match write.check().await {
+                Ok(()) => Ok(()),
+                Err(Refusal::Because(why)) => Err(forbidden(attributes, why)),
+                Err(Refusal::Error(error)) => Err(error),
+            }
+        })
+    }
+}
+
+fn forbidden(attributes: &Attributes<'_>, why: String) -> ApiError {
+    let (group, resource) = (attributes.gvr.group.clone(), attributes.gvr.resource.clone());
+    ApiError::Forbidden {
+        resource: GroupResource { group, resource },
+        name: attributes.name.to_owned(),
+        why,
+        causes: Vec::new(),
+    }
+}
+
+enum Refusal {
+    Because(String),
+    Error(ApiError),
+}
+
+impl From<ApiError> for Refusal {
+    fn from(error: ApiError) -> Self {
+        Self::Error(error)
+    }
+}
+
+type Checked = Result<(), Refusal>;
+
+fn no(why: impl Into<String>) -> Checked {
+    Err(Refusal::Because(why.into()))
+}
+
+/// Refuses unless something holds.
+fn check(holds: bool, why: impl FnOnce() -> String) -> Checked {
+    if holds { Ok(()) } else { no(why()) }
+}
+
+/// A write by a node.
+struct Write<'a> {
+    attributes: &'a Attributes<'a>,
+    node: &'a str,
+    /// Null on delete.
+    object: &'a Value,
+    lookup: &'a dyn Lookup,
+}
+
+impl Write<'_> {
+    async fn check(&self) -> Checked {
+        let attributes = self.attributes;
+        if self.node.is_empty() {
+            let user = meta::field::quote(&attributes.user.name);
+            return no(format!("could not determine node from user {user}"));
+        }
+        let gvr = (attributes.gvr.group.as_str(), attributes.gvr.resource.as_str());
+        match (gvr, attributes.subresource) {
+            (("", "pods"), "") => self.pod().await,
+            (("", "pods"), "status") => self.pod_status(),
+            (("", "pods"), "eviction") => {
+                let pod = self.existing("", "pods", attributes.name).await?;
+                let node = self.node;
+                check(is_on(&pod, node), || {
+                    format!("node {node} can only evict pods with spec.nodeName set to itself")
+                })
+            }
+            (("", "pods"), other) => no(format!(
+                "unexpected pod subresource {}, only 'status' and 'eviction' are allowed",
+                meta::field::quote(other)
+            )),
+            (("", "nodes"), _) => self.own_node(),
+            (("", "persistentvolumeclaims"), "status") => self.claim_status(),
+            (("", "persistentvolumeclaims"), _) => no("may only update PVC status"),
+            (("", "serviceaccounts"), "token") if attributes.operation == Operation::Create => {
+                self.token().await
+            }
+            (("coordination.k8s.io", "leases"), _) => {
+                check(attributes.namespace == "kube-node-lease", || {
+                    "can only access leases in the \"kube-node-lease\" system namespace".to_owned()
+                })?;
+                self.named_as_node("node lease")
+            }
+            (("storage.k8s.io", "csinodes"), _) => self.named_as_node("CSINode"),
+            (("resource.k8s.io", "resourceslices"), _) => self.resource_slice().await,
+            (("certificates.k8s.io", "podcertificaterequests"), _) => {
+                self.pod_certificate_request().await
+            }
+            (("certificates.k8s.io", "certificatesigningrequests"), "") => self.signing_request(),
+            _ => Ok(()),
+        }
+    }
+
+    /// An object of the write's namespace that must be there.
+    async fn existing(
+        &self,
+        group: &'static str,
+        resource: &'static str,
+        name: &str,
+    ) -> Result<Value, Refusal> {
+        let namespace = if resource == "nodes" { "" } else { self.attributes.namespace };
+        let found = self.lookup.object(group, resource, namespace, name).await?;
+        let missing = || ApiError::not_found(GroupResource::new(group, resource), name);
+        Ok(found.ok_or_else(missing)?)
+    }
+
+    fn name(&self) -> &str {
+        match self.attributes.operation {
+            Operation::Create => self.object.str_at(&["metadata", "name"]),
+            _ => self.attributes.name,
+        }
+    }
+
+    fn named_as_node(&self, what: &str) -> Checked {
+        check(self.name() == self.node, || {
+            format!("can only access {what} with the same name as the requesting node")
+        })
+    }
+
+    async fn pod(&self) -> Checked {
+        let node = meta::field::quote(self.node);
+        match self.attributes.operation {
+            Operation::Create => self.mirror_pod().await,
+            Operation::Delete => {
+                let pod = self.existing("", "pods", self.attributes.name).await?;
+                check(is_on(&pod, self.node), || {
+                    format!("node {node} can only delete pods with spec.nodeName set to itself")
+                })
+            }
+            _ => no(format!(
+                "unexpected operation \"UPDATE\", node {node} can only create and delete mirror pods"
+            )),
+        }
+    }
+
+    async fn mirror_pod(&self) -> Checked {
+        let (pod, node) = (self.object, meta::field::quote(self.node));
+        check(pod.at(&["metadata", "annotations", MIRROR]).is_some(), || {
+            format!(
+                "pod does not have \"{MIRROR}\" annotation, node {node} can only create mirror pods"
+            )
+        })?;
+        check(is_on(pod, self.node), || {
+            format!("node {node} can only create pods with spec.nodeName set to itself")
+        })?;
+        let owner = match pod.items_at(&["metadata", "ownerReferences"]) {
+            [] => {
+                return no(format!(
+                    "node {node} can only create pods with an owner reference set to itself"
+                ));
+            }
+            [owner] => owner,
+            _ => {
+                return no(format!(
+                    "node {node} can only create pods with a single owner reference set to itself"
+                ));
+            }
+        };
+        let is_node = owner.str_at(&["apiVersion"]) == "v1"
+            && owner.str_at(&["kind"]) == "Node"
+            && owner.str_at(&["name"]) == self.node;
+        check(is_node, || {
+            format!("node {node} can only create pods with an owner reference set to itself")
+        })?;
+        check(owner.bool_at(&["controller"]), || {
+            format!(
+                "node {node} can only create pods with a controller owner reference set to itself"
+            )
+        })?;
+        check(!owner.bool_at(&["blockOwnerDeletion"]), || {
+            format!("node {node} must not set blockOwnerDeletion on an owner reference")
+        })?;
+        let found = self.existing("", "nodes", self.node).await?;
+        let (given, actual) = (owner.str_at(&["uid"]), found.str_at(&["metadata", "uid"]));
+        check(given == actual, || {
+            let node = self.node;
+            format!("node {node} UID mismatch: expected {given} got {actual}")
+        })?;
+        match needed_of_api(pod) {
+            None => Ok(()),
+            Some(needed) => no(format!("node {node} can not create pods that reference {needed}")),
+        }
+    }
+
+    fn pod_status(&self) -> Checked {
+        let (new, node) = (self.object, meta::field::quote(self.node));
+        let Some(old) = self.attributes.old else { return no("unexpected operation \"CREATE\"") };
+        check(is_on(old, self.node), || {
+            format!(
+                "node {node} can only update pod status for pods with spec.nodeName set to itself"
+            )
+        })?;
+        let same = |path: &[&str]| given(new, path) == given(old, path);
+        check(same(&["metadata", "labels"]), || {
+            format!("node {node} cannot update labels through pod status")
+        })?;
+        check(same(&["status", "resourceClaimStatuses"]), || {
+            format!("node {node} cannot update resource claim statues")
+        })?;
+        check(same(&["status", "extendedResourceClaimStatus"]), || {
+            format!("node {node} cannot update extended resource claim status")
+        })
+    }
+
+    fn claim_status(&self) -> Checked {
+        let Some(old) = self.attributes.old else { return no("unexpected operation \"CREATE\"") };
+        let without = |claim: &Value| {
+            let mut claim = claim.clone();
+            for field in ["resourceVersion", "managedFields"] {
+                claim.remove_at(&["metadata", field]);
+            }
+            for field in
+                ["capacity", "conditions", "allocatedResourceStatuses", "allocatedResources"]
+            {
+                claim.remove_at(&["status", field]);
+            }
+            if given(&claim, &["status"]).is_none() {
+                claim.remove_at(&["status"]);
+            }
+            claim
+        };
+        check(without(self.object) == without(old), || {
+            let node = meta::field::quote(self.node);
+            format!(
+                "node {node} is not allowed to update fields other than status.quantity and \
+                 status.conditions"
+            )
+        })
+    }
+
+    fn own_node(&self) -> Checked {
+        let (name, node) = (self.name(), meta::field::quote(self.node));
+        check(name == self.node, || {
+            format!("node {node} is not allowed to modify node {}", meta::field::quote(name))
+        })?;
+        let new = self.object;
+        let source = given(new, &["spec", "configSource"]);
+        match (self.attributes.operation, self.attributes.old) {
+            (Operation::Create, _) => {
+                check(source.is_none(), || {
+                    format!("node {node} is not allowed to create pods with a non-nil configSource")
+                })?;
+                let labels = forbidden_labels(new, &Value::Null);
+                check(labels.is_empty(), || {
+                    let labels = labels.join(", ");
+                    format!("node {node} is not allowed to set the following labels: {labels}")
+                })
+            }
+            (Operation::Update, Some(old)) => {
+                let same = |path: &[&str]| given(new, path) == given(old, path);
+                check(source.is_none() || same(&["spec", "configSource"]), || {
+                    format!(
+                        "node {node} is not allowed to update configSource to a new non-nil \
+                         configSource"
+                    )
+                })?;
+                check(same(&["spec", "taints"]), || {
+                    format!("node {node} is not allowed to modify taints")
+                })?;
+                check(same(&["metadata", "ownerReferences"]), || {
+                    format!("node {node} is not allowed to modify ownerReferences")
+                })?;
+                let labels = forbidden_labels(new, old);
+                check(labels.is_empty(), || {
+                    format!("is not allowed to modify labels: {}", labels.join(", "))
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn token(&self) -> Checked {
+        let empty = Value::object();
+        let bound = self.object.at(&["spec", "boundObjectRef"]).unwrap_or(&empty);
+        let text = |field| bound.str_at(&[field]);
+        let is_pod =
+            text("apiVersion") == "v1" && text("kind") == "Pod" && !text("name").is_empty();
+        check(is_pod, || "node requested token not bound to a pod".to_owned())?;
+        check(!text("uid").is_empty(), || {
+            "node requested token with a pod binding without a uid".to_owned()
+        })?;
+        let pod = self.existing("", "pods", text("name")).await?;
+        check(text("uid") == pod.str_at(&["metadata", "uid"]), || {
+            format!(
+                "the UID in the bound object reference ({}) does not match the UID in record. The \
+                 object might have been deleted and then recreated",
+                text("uid")
+            )
+        })?;
+        check(is_on(&pod, self.node), || {
+            "node requested token bound to a pod scheduled on a different node".to_owned()
+        })?;
+        self.token_audience(&pod).await
+    }
+
+    /// A pod says for whom its tokens are.
+    async fn token_audience(&self, pod: &Value) -> Checked {
+        let audience = match self.object.items_at(&["spec", "audiences"]) {
+            [] => "",
+            [one] => one.as_str().unwrap_or_default(),
+            _ => return no("node may only request 0 or 1 audiences"),
+        };
+        for volume in pod.items_at(&["spec", "volumes"]) {
+            let sources = volume.items_at(&["projected", "sources"]).iter();
+            let mut tokens = sources.filter_map(|source| source.get("serviceAccountToken"));
+            if tokens.any(|token| token.str_at(&["audience"]) == audience) {
+                return Ok(());
+            }
+            let driver = self.driver_of(pod, volume).await?;
+            if driver.is_empty() {
+                continue;
+            }
+            let found = self.lookup.object("storage.k8s.io", "csidrivers", "", &driver).await?;
+            let requests = found.as_ref().map(|driver| driver.items_at(&["spec", "tokenRequests"]));
+            let mut requests = requests.into_iter().flatten();
+            if requests.any(|request| request.str_at(&["audience"]) == audience) {
+                return Ok(());
+            }
+        }
+        let info = RequestInfo {
+            verb: Str::new_static("request-serviceaccounts-token-audience"),
+            is_resource: true,
+            version: Str::new_static("v1"),
+            namespace: Str::new(self.attributes.namespace),
+            resource: Str::new(audience),
+            name: Str::new(self.attributes.name),
+            ..RequestInfo::default()
+        };
+        check(self.lookup.allows(self.attributes.user, &info), || {
+            let audience = meta::field::quote(audience);
+            let user = &self.attributes.user.name;
+            format!(
+                "audience {audience} not found in pod spec volume, {user} is not authorized to \
+                 request tokens for this audience"
+            )
+        })
+    }
+
+    /// The CSI driver behind a volume; empty: none.
+    async fn driver_of(&self, pod: &Value, volume: &Value) -> Result<String, Refusal> {
+        let inline = volume.str_at(&["csi", "driver"]);
+        if !inline.is_empty() {
+            return Ok(inline.to_owned());
+        }
+        let claim = match volume.str_at(&["persistentVolumeClaim", "claimName"]) {
+            "" if volume.get("ephemeral").is_some() => {
+                format!("{}-{}", pod.str_at(&["metadata", "name"]), volume.str_at(&["name"]))
+            }
+            name => name.to_owned(),
+        };
+        if claim.is_empty() {
+            return Ok(String::new());
+        }
+        let namespace = self.attributes.namespace;
+        let claim = self.lookup.object("", "persistentvolumeclaims", namespace, &claim).await?;
+        let Some(claim) = claim else { return Ok(String::new()) };
+        let volume = claim.str_at(&["spec", "volumeName"]);
+        let volume = self.lookup.object("", "persistentvolumes", "", volume).await?;
+        let driver = volume.as_ref().map(|volume| volume.str_at(&["spec", "csi", "driver"]));
+        Ok(driver.unwrap_or_default().to_owned())
+    }
+
+    async fn resource_slice(&self) -> Checked {
+        let (verb, slice) = match self.attributes.operation {
+            Operation::Create => ("create", self.object.clone()),
+            Operation::Delete => {
+                let name = self.attributes.name;
+                let group = "resource.k8s.io";
+                let found = self.lookup.object(group, "resourceslices", "", name).await?;
+                ("delete", found.unwrap_or_default())
+            }
+            _ => return Ok(()),
+        };
+        check(is_on(&slice, self.node), || {
+            format!("can only {verb} ResourceSlice with the same NodeName as the requesting node")
+        })
+    }
+
+    async fn pod_certificate_request(&self) -> Checked {
+        if self.attributes.operation != Operation::Create {
+            return no("unexpected operation UPDATE");
+        }
+        let text = |field| self.object.str_at(&["spec", field]);
+        let node = meta::field::quote(self.node);
+        check(text("nodeName") == self.node, || {
+            let given = meta::field::quote(text("nodeName"));
+            format!(
+                "PodCertificateRequest.Spec.NodeName={given}, which is not the requesting node {node}"
+            )
+        })?;
+        let found = self.existing("", "nodes", self.node).await?;
+        let pod = self.existing("", "pods", text("podName")).await?;
+        let account = self.existing("", "serviceaccounts", text("serviceAccountName")).await?;
+        for (field, object, what) in [
+            ("nodeUID", &found, "node"),
+            ("podUID", &pod, "pod"),
+            ("serviceAccountUID", &account, "service account"),
+        ] {
+            let (given, actual) = (text(field), object.str_at(&["metadata", "uid"]));
+            check(given == actual, || {
+                format!(
+                    "PodCertificateRequest names {what} UID {given:?}, which differs from the running {what} ({actual:?})"
+                )
+            })?;
+        }
+        let place = format!("{}/{}", self.attributes.namespace, text("podName"));
+        check(is_on(&pod, self.node), || {
+            format!(
+                "pod {place:?} is not running on node {node} named in the PodCertificateRequest"
+            )
+        })?;
+        check(pod.at(&["metadata", "annotations", MIRROR]).is_none(), || {
+            format!("pod {place:?} is a mirror pod")
+        })?;
+        let actual = pod.str_at(&["spec", "serviceAccountName"]);
+        check(text("serviceAccountName") == actual, || {
+            let given = text("serviceAccountName");
+            format!(
+                "PodCertificateRequest for pod {place:?} contains serviceAccountName ({given:?}) \
+                 that differs from running pod ({actual:?})"
+            )
+        })
+    }
+
+    /// Certificates of kubelets are for the node's own name.
+    fn signing_request(&self) -> Checked {
+        let signer = self.object.str_at(&["spec", "signerName"]);
+        let of_kubelets = matches!(
+            signer,
+            "kubernetes.io/kubelet-serving" | "kubernetes.io/kube-apiserver-client-kubelet"
+        );
+        if self.attributes.operation != Operation::Create || !of_kubelets {
+            return Ok(());
+        }
+        let wanted = format!("system:node:{}", self.node);
+        match common_name(self.object.str_at(&["spec", "request"])) {
+            None => no("unable to parse csr"),
+            Some(name) => {
+                check(name == wanted, || format!("can only create a node CSR with CN={wanted}"))
+            }
+        }
+    }
+}
+
+/// The common name in a certificate request: PEM, in base64.
+fn common_name(request: &str) -> Option<String> {
+    use base64::{Engine as _, engine::general_purpose::STANDARD};
+    use rustls_pki_types::{CertificateSigningRequestDer, pem::PemObject as _};
+    use x509_parser::{certification_request::X509CertificationRequest, prelude::FromDer as _};
+    let pem = STANDARD.decode(request).ok()?;
+    let der = CertificateSigningRequestDer::from_pem_slice(&pem).ok()?;
+    let (_, request) = X509CertificationRequest::from_der(&der).ok()?;
+    let subject = &request.certification_request_info.subject;
+    let name = subject.iter_common_name().next()?.as_str().ok()?;
+    Some(name.to_owned())
+}
+
+fn is_on(object: &Value, node: &str) -> bool {
+    object.str_at(&["spec", "nodeName"]) == node
+}
+
+/// A field that holds something.
+fn given<'a>(object: &'a Value, path: &[&str]) -> Option<&'a Value> {
+    object.at(path).filter(|value| match value {
+        Value::Null => false,
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(map) => !map.is_empty(),
+        _ => true,
+    })
+}
+
+/// The labels that changed and are not for kubelets to change, by name.
+fn forbidden_labels(new: &Value, old: &Value) -> Vec<String> {
+    let labels = |object: &Value| -> Vec<(Str, Value)> {
+        let labels = object.at(&["metadata", "labels"]).and_then(Value::as_object);
+        let labels = labels.into_iter().flat_map(meta::Map::iter);
+        labels.map(|(key, value)| (key.clone(), value.clone())).collect()
+    };
+    let (new, old) = (labels(new), labels(old));
+    let changed = new.iter().filter(|label| !old.contains(label));
+    let changed = changed.chain(old.iter().filter(|label| !new.contains(label)));
+    let mut forbidden: Vec<String> =
+        changed.map(|(key, _)| key.to_string()).filter(|key| !may_label(key)).collect();
+    forbidden.sort();
+    forbidden.dedup();
+    forbidden
+}
+
+/// Whether a kubelet may give its node this label.
+fn may_label(key: &str) -> bool {
+    const OWN: [&str; 11] = [
+        "kubernetes.io/hostname",
+        "kubernetes.io/arch",
+        "kubernetes.io/os",
+        "beta.kubernetes.io/arch",
+        "beta.kubernetes.io/os",
+        "beta.kubernetes.io/instance-type",
+        "node.kubernetes.io/instance-type",
+        "failure-domain.beta.kubernetes.io/region",
+        "failure-domain.beta.kubernetes.io/zone",
+        "topology.kubernetes.io/region",
+        "topology.kubernetes.io/zone",
+    ];
+    let Some((namespace, _)) = key.split_once('/') else { return true };
+    let within = |domain: &str| {
+        namespace.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    };
+    if within("node-restriction.kubernetes.io") {
+        return false;
+    }
+    if !within("kubernetes.io") && !within("k8s.io") {
+        return true;
+    }
+    OWN.contains(&key) || within("kubelet.kubernetes.io") || within("node.kubernetes.io")
+}
+
+#[cfg(test)]
+mod tests {
+    use meta::value;
+
+    use super::*;
+
+    #[test]
+    fn kubelets_may_set_some_labels() {
+        let cases = [
+            ("mine", true),
+            ("example.com/x", true),
+            ("kubernetes.io/hostname", true),
+            ("topology.kubernetes.io/zone", true),
+            ("kubelet.kubernetes.io/x", true),
+            ("x.node.kubernetes.io/y", true),
+            ("node-restriction.kubernetes.io/x", false),
+            ("a.node-restriction.kubernetes.io/x", false),
+            ("kubernetes.io/other", false),
+            ("node-role.kubernetes.io/control-plane", false),
+            ("x.k8s.io/y", false),
+            ("fakekubernetes.io/y", true),
+        ];
+        for (label, allowed) in cases {
+            assert_eq!(may_label(label), allowed, "{label}");
+        }
+        let node = |labels: Value| value!({"metadata": {"labels": (labels)}});
+        let old = node(value!({"kubernetes.io/a": "1", "mine": "1", "kubernetes.io/same": "1"}));
+        let new =
+            node(value!({"kubernetes.io/a": "2", "kubernetes.io/same": "1", "k8s.io/b": "1"}));
+        assert_eq!(forbidden_labels(&new, &old), ["k8s.io/b", "kubernetes.io/a"]);
+    }
+}
