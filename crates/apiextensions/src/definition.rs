@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use meta::{FieldErrors, Map, Value, field::path, field::quote};
 use registry::{Strategy, WriteContext};
 
-pub use self::approval::{APPROVED_ANNOTATION, Approval, approval, is_protected};
+pub(crate) use self::approval::{Approval, approval, is_protected};
 use self::options::Options;
 
 /// The behaviour of the kind `CustomResourceDefinition`.

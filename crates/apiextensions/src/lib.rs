@@ -1,14 +1,15 @@
 //! The end of the chain: CustomResourceDefinitions and the objects they define. What it can't serve
 //! is a 404.
 //!
-//! `keeper` is the loop; what it decides is in `naming`, `approval`, `establishing` and `finalizing`.
-//! `kinds` makes of a definition what the engine serves, with the help of `types`, `shape`, `objects`
-//! and `columns`.
+//! `definition` holds the rules of definitions themselves. `keeper` is the loop; what it decides is in
+//! `naming`, `approval`, `establishing` and `finalizing`. `kinds` makes of a definition what the engine
+//! serves, with the help of `types`, `shape`, `objects` and `columns`.
 
 mod approval;
 mod columns;
 mod conditions;
 mod crd;
+pub mod definition;
 mod establishing;
 pub mod finalizing;
 mod jsonpath;
@@ -20,8 +21,6 @@ mod shape;
 mod types;
 
 pub use keeper::{Keeper, Listener, Options};
-
-pub mod definition;
 
 /// The group whose resources this server serves itself.
 pub const GROUP: &str = "apiextensions.k8s.io";

@@ -5,6 +5,7 @@
 
 mod at;
 mod correlate;
+mod declare;
 mod default;
 mod defaults;
 mod format;
@@ -15,28 +16,34 @@ mod object_meta;
 mod pattern;
 mod prune;
 mod read;
+mod rule;
 mod rules;
 mod typed_meta;
 mod validate;
 
-use meta::{FieldErrors, FieldPath, Value};
+use std::sync::OnceLock;
+
+use meta::{FieldErrors, FieldPath, Value, field::FieldReason};
 
 pub use self::{
     format::is_recognized as is_recognized_format,
     node::{Additional, Checks, Node, Rule, Type},
     pattern::Pattern,
+    rule::RuleOptions,
 };
 
 /// The schema of one version of a custom resource.
 #[derive(Debug, Default)]
 pub struct Structural {
     root: Node,
+    /// The rules of `x-kubernetes-validations`, compiled when the first object comes.
+    rules: OnceLock<Option<rule::Rules>>,
 }
 
 impl Structural {
     /// Reads `openAPIV3Schema`. The error is kube-apiserver's, and names no field.
     pub fn new(schema: &Value) -> Result<Self, String> {
-        Ok(Self { root: read::read(schema)? })
+        Ok(Self { root: read::read(schema)?, rules: OnceLock::new() })
     }
 
     pub fn root(&self) -> &Node {
@@ -52,6 +59,12 @@ impl Structural {
     /// schema itself must have passed [`Structural::check`].
     pub fn check_defaults(&self, path: &FieldPath, require_pruned: bool, errors: &mut FieldErrors) {
         defaults::check(&self.root, path, require_pruned, errors);
+    }
+
+    /// Compiles the rules of `x-kubernetes-validations` and estimates what they cost. The schema
+    /// itself must have passed [`Structural::check`].
+    pub fn check_rules(&self, path: &FieldPath, how: &RuleOptions<'_>, errors: &mut FieldErrors) {
+        rule::check(&self.root, path, how, errors);
     }
 
     /// Drops from defaults what the schema doesn't know, as definitions from other times may have it.
@@ -113,6 +126,7 @@ impl Structural {
         let at = at::At::root(&root);
         object_meta::validate(object, &self.root, false, &at, errors);
         list_type::validate(object, &self.root, &at, errors);
+        self.run_rules(object, None, errors);
     }
 
     /// Checks a changed object: what was invalid before and hasn't changed may stay.
@@ -122,6 +136,7 @@ impl Structural {
         let at = at::At::root(&root);
         object_meta::validate(object, &self.root, false, &at, errors);
         self.validate_new_lists(object, old, errors);
+        self.run_rules(object, Some(old), errors);
     }
 
     /// Checks an update of the status: only that is looked at.
@@ -131,6 +146,24 @@ impl Structural {
             validate::validate(status, old.get("status"), node, &at, errors);
         }
         self.validate_new_lists(object, old, errors);
+        self.run_rules(object, Some(old), errors);
+    }
+
+    /// Rules only see objects that are at least of the declared types and sizes.
+    fn run_rules(&self, object: &Value, old: Option<&Value>, errors: &mut FieldErrors) {
+        let rules = self.rules.get_or_init(|| rule::Rules::compile(&self.root));
+        let Some(rules) = rules else { return };
+        let root = FieldPath::root();
+        let blocks = |reason| {
+            use FieldReason::{NotSupported, Required, TooLong, TooMany, TypeInvalid};
+            matches!(reason, NotSupported | Required | TooLong | TooMany | TypeInvalid)
+        };
+        if errors.0.iter().any(|error| blocks(error.reason)) {
+            let why = "some validation rules were not checked because the object was invalid; \
+                       correct the existing errors to complete validation";
+            return errors.invalid(root, Value::Null, why);
+        }
+        rules.validate(object, old, &self.root, &root, errors);
     }
 
     /// Sets and maps that hold something twice may stay as long as there are any.

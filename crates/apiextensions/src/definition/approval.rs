@@ -3,11 +3,11 @@
 use meta::{FieldErrors, Value, field::path};
 
 /// The annotation with the URL of the approval.
-pub const APPROVED_ANNOTATION: &str = "api-approved.kubernetes.io";
+const APPROVED_ANNOTATION: &str = "api-approved.kubernetes.io";
 
 /// What the annotation says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Approval {
+pub(crate) enum Approval {
     Approved,
     /// `unapproved…`: nobody approved, and everybody may know.
     Bypassed,
@@ -16,14 +16,14 @@ pub enum Approval {
 }
 
 /// Whether a group belongs to the Kubernetes project.
-pub fn is_protected(group: &str) -> bool {
+pub(crate) fn is_protected(group: &str) -> bool {
     ["k8s.io", "kubernetes.io"].iter().any(|domain| {
         group.strip_suffix(domain).is_some_and(|head| head.is_empty() || head.ends_with('.'))
     })
 }
 
 /// What a definition says about its approval, and kube-apiserver's sentence for it.
-pub fn approval(definition: &Value) -> (Approval, String) {
+pub(crate) fn approval(definition: &Value) -> (Approval, String) {
     let see = "see https://github.com/kubernetes/enhancements/pull/1111";
     let must = format!("protected groups must have approval annotation \"{APPROVED_ANNOTATION}\"");
     match definition.str_at(&["metadata", "annotations", APPROVED_ANNOTATION]) {

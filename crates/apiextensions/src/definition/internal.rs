@@ -2,6 +2,7 @@
 //! on stands above them, and structs are printed with the names that Go has for their fields.
 
 use meta::{Value, json, json::write_string};
+use schema::structural::Rule;
 
 /// The spec, with what all versions have in common told apart from what they have of their own.
 pub(super) struct Spec<'a> {
@@ -123,18 +124,6 @@ fn show_subresources(subresources: &Value) -> String {
     out.done()
 }
 
-/// A rule of `x-kubernetes-validations` as Go prints it.
-pub(super) fn show_rule(rule: &Value) -> String {
-    let mut out = Struct::new();
-    out.text("Rule", rule.get("rule"));
-    out.text("Message", rule.get("message"));
-    out.text("MessageExpression", rule.get("messageExpression"));
-    out.plain("Reason", rule.get("reason"));
-    out.text("FieldPath", rule.get("fieldPath"));
-    out.plain("OptionalOldSelf", rule.get("optionalOldSelf"));
-    out.done()
-}
-
 /// A schema as Go prints it.
 pub(super) fn show_schema(schema: &Value) -> String {
     let mut out = Struct::new();
@@ -183,7 +172,7 @@ pub(super) fn show_schema(schema: &Value) -> String {
                 out.text("URL", docs.get("url"));
                 out.done()
             }),
-            Kind::Rules => out.list(go_name, value, show_rule),
+            Kind::Rules => out.list(go_name, value, |rule| Rule::read(rule).show()),
         }
     }
     out.done()

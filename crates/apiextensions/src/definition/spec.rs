@@ -7,7 +7,7 @@ use meta::{
     field::FieldReason,
     names::{is_dns1035_label, validate_immutable},
 };
-use schema::structural::Structural;
+use schema::structural::{RuleOptions, Structural};
 
 use super::{
     conversion,
@@ -270,6 +270,8 @@ impl Schemas {
             let at = path.child("openAPIV3Schema.nullable");
             errors.forbidden(at, "nullable cannot be true at the root");
         }
+        // The rules of x-kubernetes-validations are only compiled if the schema is worth it.
+        let mut compilable = None;
         let mut unreadable = None;
         if self.structural {
             match Structural::new(schema) {
@@ -280,11 +282,18 @@ impl Schemas {
                     if errors.0.len() == before {
                         structural.check_defaults(&at, options.require_pruned_defaults, errors);
                     }
+                    compilable = (errors.0.len() == before).then_some(structural);
                 }
             }
         }
         let mut wrong = FieldErrors::default();
         schema_rules::check(schema, &at, options, &mut wrong);
+        if let Some(structural) = compilable {
+            let how = RuleOptions { suppress_cost: self.suppress_cost, broken: &wrong };
+            let mut rules = FieldErrors::default();
+            structural.check_rules(&at, &how, &mut rules);
+            wrong.extend(rules);
+        }
         errors.extend(wrong);
         if let (Some(why), true) = (unreadable, errors.0.len() == before) {
             errors.invalid(at, "", &why);

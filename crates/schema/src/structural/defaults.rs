@@ -6,7 +6,9 @@ use super::{
     at::At,
     node::Node,
     object_meta::{self, Coercion},
-    prune, validate,
+    prune,
+    rule::Rules,
+    validate,
 };
 
 /// The way from a resource down into its metadata.
@@ -82,7 +84,22 @@ fn check_default(
     }
     object_meta::validate(&coerced, node, resource, &root, errors);
     if errors.0.len() == before {
-        validate::validate(&coerced, None, node, &at, errors);
+        check_values(&coerced, node, resource, &at, errors);
+    }
+}
+
+/// By keywords, and by rules if those hold.
+fn check_values(
+    default: &Value,
+    node: &Node,
+    resource: bool,
+    at: &FieldPath,
+    errors: &mut FieldErrors,
+) {
+    let before = errors.0.len();
+    validate::validate(default, None, node, at, errors);
+    if errors.0.len() == before {
+        Rules::validate_default(default, node, resource, at, errors);
     }
 }
 
@@ -116,7 +133,7 @@ fn check_in_meta(
         Ok(()) => object_meta::validate(&resource, &plain, true, &root, &mut wrong),
     }
     if wrong.is_empty() {
-        validate::validate(default, None, node, &at, errors);
+        check_values(default, node, false, &at, errors);
     } else {
         errors.invalid(at, default.clone(), &format!("must result in valid metadata: {wrong}"));
     }

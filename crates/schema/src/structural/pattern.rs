@@ -2,8 +2,8 @@
 
 use std::sync::OnceLock;
 
+use cel::regex::Regex;
 use meta::Str;
-use regex::Regex;
 
 /// Compiled when it is first used: a platform's CRDs hold thousands of patterns, and most are never
 /// asked.
@@ -32,8 +32,7 @@ impl Pattern {
     }
 
     fn regex(&self) -> Result<&Regex, &str> {
-        let compiled =
-            self.compiled.get_or_init(|| Regex::new(&self.text).map_err(|error| error.to_string()));
+        let compiled = self.compiled.get_or_init(|| Regex::new(&self.text));
         compiled.as_ref().map_err(String::as_str)
     }
 }

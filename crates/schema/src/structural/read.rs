@@ -41,7 +41,7 @@ fn read_node(schema: &Value, depth: usize) -> Result<Node, String> {
         list_type: schema.get("x-kubernetes-list-type").and_then(string),
         list_map_keys: strings(schema, "x-kubernetes-list-map-keys"),
         map_type: schema.get("x-kubernetes-map-type").and_then(string),
-        validations: list(schema, "x-kubernetes-validations").iter().map(read_rule).collect(),
+        validations: list(schema, "x-kubernetes-validations").iter().map(Rule::read).collect(),
         checks,
         texts: Texts {
             title: !text(schema, "title").is_empty(),
@@ -130,18 +130,6 @@ const CHECKS: [&str; 20] = [
     "required",
     "uniqueItems",
 ];
-
-fn read_rule(rule: &Value) -> Rule {
-    let text = |name: &str| Str::from(rule.str_at(&[name]));
-    Rule {
-        rule: text("rule"),
-        message: text("message"),
-        message_expression: text("messageExpression"),
-        reason: text("reason"),
-        field_path: text("fieldPath"),
-        optional_old_self: rule.get("optionalOldSelf").and_then(Value::as_bool),
-    }
-}
 
 fn unsupported(schema: &Map) -> Result<(), String> {
     let given = [

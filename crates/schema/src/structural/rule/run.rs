@@ -1,0 +1,340 @@
+//! Runs rules on objects.
+
+use std::sync::Arc;
+
+use cel::{Bound, Decl, Fault, PER_CALL_LIMIT};
+use meta::{FieldErrors, FieldPath, Str, Value, field::FieldReason, field::show};
+
+use super::{Compiled, child_decl};
+use crate::structural::{
+    at::At,
+    correlate::{Correlated, OldList},
+    declare::declare,
+    node::{Additional, Node, Type},
+};
+
+/// The rules of a place and of all places below it that have some.
+#[derive(Debug)]
+pub(in crate::structural) struct Rules {
+    here: Vec<Compiled>,
+    /// None: the schema says too little for expressions.
+    decl: Option<Arc<Decl>>,
+    items: Option<Box<Rules>>,
+    additional: Option<Box<Rules>>,
+    properties: Vec<(Str, Rules)>,
+}
+
+/// A value, what it replaces, and how far up that is known.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    value: &'a Value,
+    /// The value before, where there is one to compare with.
+    old: Option<&'a Value>,
+    /// The closest place above whose old value is known.
+    above: Option<Correlated<'a>>,
+    /// Whether what hasn't changed may be invalid.
+    forgive: bool,
+}
+
+/// The rules cost more than an object may cost; nothing more is checked.
+struct OutOfBudget;
+
+impl Rules {
+    /// Compiles the rules of an object's schema; none if there are none.
+    pub(in crate::structural) fn compile(root: &Node) -> Option<Self> {
+        Self::of(root, declare(root, true))
+    }
+
+    fn of(node: &Node, decl: Option<Arc<Decl>>) -> Option<Self> {
+        if node.validations.is_empty() && !node.below.rules {
+            return None;
+        }
+        let below = |name: Option<&str>, child: &Node| {
+            // Most places have no rules below, and need no declaration.
+            let has_rules = child.below.rules || !child.validations.is_empty();
+            has_rules.then(|| Self::of(child, child_decl(decl.as_ref(), name, child))).flatten()
+        };
+        let items = node.items.as_deref().and_then(|items| below(None, items));
+        let additional = node.additional.schema().and_then(|schema| below(None, schema));
+        let properties = node
+            .properties
+            .iter()
+            .filter_map(|(name, property)| Some((name.clone(), below(Some(name), property)?)));
+        let properties = properties.collect();
+        let rules = decl.as_ref().map_or(&[][..], |_| &node.validations);
+        let compile = |decl: &Arc<Decl>| {
+            rules.iter().map(|rule| Compiled::new(rule, node, decl)).collect::<Vec<_>>()
+        };
+        Some(Self {
+            here: decl.as_ref().map(compile).unwrap_or_default(),
+            decl,
+            items: items.map(Box::new),
+            additional: additional.map(Box::new),
+            properties,
+        })
+    }
+
+    /// Checks an object against all rules, within one budget. What hasn't changed is forgiven.
+    pub(in crate::structural) fn validate(
+        &self,
+        object: &Value,
+        old: Option<&Value>,
+        node: &Node,
+        path: &FieldPath,
+        errors: &mut FieldErrors,
+    ) {
+        let mut budget = cel::PER_OBJECT_BUDGET;
+        let place = Place { value: object, old, above: None, forgive: true };
+        // Whoever runs out of budget has said so.
+        let _ = self.visit(place, node, &At::root(path), &mut budget, errors);
+    }
+
+    /// Checks a default: as an object that stays as it is, and as one that is new.
+    pub(in crate::structural) fn validate_default(
+        default: &Value,
+        node: &Node,
+        resource: bool,
+        path: &FieldPath,
+        errors: &mut FieldErrors,
+    ) {
+        let has_rules = node.below.rules || !node.validations.is_empty();
+        let rules = has_rules.then(|| Self::of(node, declare(node, resource))).flatten();
+        let Some(rules) = rules else { return };
+        let before = errors.0.len();
+        for old in [Some(default), None] {
+            let mut budget = cel::PER_OBJECT_BUDGET;
+            let place = Place { value: default, old, above: None, forgive: false };
+            let _ = rules.visit(place, node, &At::root(path), &mut budget, errors);
+            if errors.0.len() > before {
+                return;
+            }
+        }
+    }
+
+    fn visit(
+        &self,
+        place: Place<'_>,
+        node: &Node,
+        at: &At<'_>,
+        budget: &mut u64,
+        errors: &mut FieldErrors,
+    ) -> Result<(), OutOfBudget> {
+        if place.value.is_null() {
+            return Ok(());
+        }
+        if !self.here.is_empty() {
+            self.run(place, node, at, budget, errors)?;
+        }
+        let above = match place.old {
+            Some(old) => Some(Correlated { new: place.value, old, node }),
+            None => place.above,
+        };
+        match place.value {
+            Value::Object(map) => {
+                if let (Some(rules), Additional::Schema(node)) =
+                    (&self.additional, &node.additional)
+                {
+                    for (key, value) in map.iter() {
+                        let old = place.old.and_then(|old| old.get(key));
+                        let place = Place { value, old, above, ..place };
+                        rules.visit(place, node, &at.key(key), budget, errors)?;
+                    }
+                }
+                for (name, rules) in &self.properties {
+                    let (Some(value), Some(node)) = (map.get(name), node.property(name)) else {
+                        continue;
+                    };
+                    let old = place.old.and_then(|old| old.get(name));
+                    // A change of the type isn't seen, so nothing about it is forgiven.
+                    let is_type = at.is_root() && matches!(name.as_str(), "apiVersion" | "kind");
+                    let above = above.filter(|_| !is_type);
+                    let place = Place { value, old, above, ..place };
+                    rules.visit(place, node, &at.field(name), budget, errors)?;
+                }
+            }
+            Value::Array(items) => {
+                let (Some(rules), Some(node_of_items)) = (&self.items, node.items.as_deref())
+                else {
+                    return Ok(());
+                };
+                let old_items = place.old.and_then(|old| OldList::of(old, node));
+                for (index, value) in items.iter().enumerate() {
+                    let old = old_items.as_ref().and_then(|old| old.get(value));
+                    let place = Place { value, old, above, ..place };
+                    rules.visit(place, node_of_items, &at.index(index), budget, errors)?;
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn run(
+        &self,
+        place: Place<'_>,
+        node: &Node,
+        at: &At<'_>,
+        budget: &mut u64,
+        errors: &mut FieldErrors,
+    ) -> Result<(), OutOfBudget> {
+        let Some(decl) = self.decl.as_deref() else { return Ok(()) };
+        let ty = node.ty.as_str();
+        let invalid = |errors: &mut FieldErrors, why: &str| errors.invalid(at.path(), ty, why);
+        if *budget == 0 {
+            invalid(errors, OUT_OF_BUDGET);
+            return Err(OutOfBudget);
+        }
+        let old = place.old.filter(|old| !old.is_null());
+        let old_data = old.map(|old| (old, decl));
+        for compiled in &self.here {
+            let program = match &compiled.program {
+                None => continue,
+                Some(Err(why)) => {
+                    invalid(errors, &format!("rule compile error: {why}"));
+                    continue;
+                }
+                Some(Ok(program)) => program,
+            };
+            let optional = compiled.rule.optional_old_self == Some(true);
+            if compiled.uses_old_self && old.is_none() && !optional {
+                continue;
+            }
+            let old_self = match old_data {
+                old if optional => Bound::Optional(old),
+                Some((old, decl)) => Bound::Data(old, decl),
+                None => Bound::Missing,
+            };
+            let variables = [Bound::Data(place.value, decl), old_self];
+            let outcome = program.evaluate(&variables, PER_CALL_LIMIT);
+            if outcome.cost > *budget {
+                invalid(errors, OUT_OF_BUDGET);
+                return Err(OutOfBudget);
+            }
+            *budget -= outcome.cost;
+            match outcome.result {
+                Ok(value) if value.as_bool() == Some(true) => {}
+                Ok(_) => self.tell(compiled, place, node, at, &variables, budget, errors)?,
+                Err(fault) => tell_fault(compiled, &fault, ty, at, errors)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// A rule said no.
+    #[expect(clippy::too_many_arguments, reason = "one call, from the loop that has them all")]
+    fn tell(
+        &self,
+        compiled: &Compiled,
+        place: Place<'_>,
+        node: &Node,
+        at: &At<'_>,
+        variables: &[Bound<'_>],
+        budget: &mut u64,
+        errors: &mut FieldErrors,
+    ) -> Result<(), OutOfBudget> {
+        let unchanged = || match place.old {
+            Some(old) => Correlated { new: place.value, old, node }.is_unchanged(),
+            None => place.above.is_some_and(|above| above.is_unchanged()),
+        };
+        // Upstream runs the expression of the message all the same; only its cost could tell.
+        let forgiven = place.forgive && !compiled.uses_old_self && unchanged();
+        let path = match &compiled.field_path {
+            Some(below) => at.path().child(below),
+            None => at.path(),
+        };
+        let message = match message_of(compiled, variables, budget) {
+            Ok(message) => message,
+            Err(why) => {
+                if !forgiven {
+                    errors.invalid(path, node.ty.as_str(), &why);
+                }
+                return Err(OutOfBudget);
+            }
+        };
+        if forgiven {
+            return Ok(());
+        }
+        let shown = match node.ty {
+            Type::Object | Type::Array => String::new(),
+            _ => format!(": {}", show(place.value)),
+        };
+        let (reason, message) = match compiled.rule.reason.as_str() {
+            "FieldValueForbidden" => (FieldReason::Forbidden, format!("Forbidden: {message}")),
+            "FieldValueRequired" => (FieldReason::Required, format!("Required value: {message}")),
+            "FieldValueDuplicate" => (FieldReason::Duplicate, format!("Duplicate value{shown}")),
+            _ => (FieldReason::Invalid, format!("Invalid value{shown}: {message}")),
+        };
+        errors.push(reason, path, message);
+        Ok(())
+    }
+}
+
+fn tell_fault(
+    compiled: &Compiled,
+    fault: &Fault,
+    ty: &str,
+    at: &At<'_>,
+    errors: &mut FieldErrors,
+) -> Result<(), OutOfBudget> {
+    let shown = compiled.shown();
+    let text = fault.to_string();
+    let why = match fault {
+        Fault::CostLimit => format!(
+            "'{text}': no further validation rules will be run due to call cost exceeds limit for \
+             rule: {shown}"
+        ),
+        Fault::Failed(_) if text.starts_with("no such overload") => format!(
+            "'{text}': call arguments did not match a supported operator, function or macro \
+             signature for rule: {shown}"
+        ),
+        Fault::Failed(_) => format!("{text} evaluating rule: {shown}"),
+    };
+    errors.invalid(at.path(), ty, &why);
+    if *fault == Fault::CostLimit { Err(OutOfBudget) } else { Ok(()) }
+}
+
+/// What to say about a rule that failed: its message expression's text, its message, or itself. An
+/// error if that costs too much.
+fn message_of(
+    compiled: &Compiled,
+    variables: &[Bound<'_>],
+    budget: &mut u64,
+) -> Result<String, String> {
+    if let Some(Ok(program)) = &compiled.message {
+        let outcome = program.evaluate(variables, PER_CALL_LIMIT);
+        if outcome.cost > *budget {
+            let why = "messageExpression evaluation failed due to running out of cost budget, no \
+                       further validation rules will be run";
+            return Err(why.to_owned());
+        }
+        match outcome.result {
+            Err(Fault::CostLimit) => {
+                let expression = meta::field::quote(&compiled.rule.message_expression);
+                return Err(format!(
+                    "no further validation rules will be run due to call cost exceeds limit for \
+                     messageExpression: {expression}"
+                ));
+            }
+            result => {
+                *budget -= outcome.cost;
+                let text = result.ok().and_then(|value| value.as_str().map(ToOwned::to_owned));
+                let text = text.as_deref().map(str::trim).filter(|text| is_usable(text));
+                if let Some(text) = text {
+                    return Ok(text.to_owned());
+                }
+            }
+        }
+    }
+    Ok(match compiled.rule.message.as_str() {
+        "" => format!("failed rule: {}", compiled.shown()),
+        message => message.trim().to_owned(),
+    })
+}
+
+fn is_usable(message: &str) -> bool {
+    const MESSAGE_BYTES_MAX: usize = 5 * 1024;
+    !message.is_empty() && message.len() <= MESSAGE_BYTES_MAX && !message.contains('\n')
+}
+
+const OUT_OF_BUDGET: &str = "validation failed due to running out of cost budget, no further \
+    validation rules will be run";
