@@ -60,6 +60,11 @@ pub(crate) fn tool(name: &'static str) -> PathBuf {
         .clone()
 }
 
+/// The CustomResourceDefinitions that well-known projects publish: a directory for each of them.
+pub fn published_definitions() -> PathBuf {
+    tool("crds")
+}
+
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("this crate is in the workspace")
 }

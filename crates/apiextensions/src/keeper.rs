@@ -84,6 +84,7 @@ impl Keeper {
             backend: options.backend.clone(),
             prefix: options.prefix.clone(),
             schema: options.schema.clone(),
+            local: options.local.clone(),
         };
         let base = options.resources.kinds().iter().cloned().collect();
         let (again, agains) = mpsc::channel(AGAIN_MAX);

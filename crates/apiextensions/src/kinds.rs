@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use endpoints::Local;
 use meta::{GroupVersion, GroupVersionKind, Str};
 use registry::{Behaviour, Conversion, Custom, Kind, Storage, StorageOptions};
 use schema::openapi::CustomResource;
@@ -19,6 +20,7 @@ use crate::{
     objects::Objects,
     shape::{AllVersions, SameFields, Stored, VersionShape},
     types::Types,
+    webhook::{ByWebhook, Webhook},
 };
 
 /// What is served of one definition.
@@ -39,6 +41,8 @@ pub(crate) struct Ground {
     pub(crate) prefix: String,
     /// The types that every group shares.
     pub(crate) schema: Arc<Schema>,
+    /// Where the services of webhooks are looked up.
+    pub(crate) local: Local,
 }
 
 impl Served {
@@ -80,6 +84,7 @@ struct Plan<'a> {
     /// Where the stored version is among them.
     stored_at: usize,
     all: Arc<AllVersions>,
+    webhook: Option<Arc<Webhook>>,
 }
 
 struct VersionPlan<'a> {
@@ -104,7 +109,10 @@ impl<'a> Plan<'a> {
         let (schema, envelope) = (Arc::new(types.schema), types.envelope);
         let all = versions.iter().map(|version| (version.shape.clone(), version.apply_type));
         let all = Arc::new(AllVersions { versions: all.collect() });
-        Ok(Self { crd, schema, envelope, versions, stored_at, all })
+        let shapes =
+            versions.iter().map(|version: &VersionPlan<'_>| version.shape.clone()).collect();
+        let webhook = Webhook::of(crd, shapes, &ground.local).map(Arc::new);
+        Ok(Self { crd, schema, envelope, versions, stored_at, all, webhook })
     }
 
     fn stored(&self) -> &VersionPlan<'a> {
@@ -123,6 +131,7 @@ impl<'a> Plan<'a> {
         let codec = Stored {
             versions: self.versions.iter().map(|version| version.shape.clone()).collect(),
             stored: self.stored().shape.clone(),
+            as_written: self.webhook.is_some(),
         };
         Storage::start(
             ground.backend.clone(),
@@ -143,9 +152,14 @@ impl<'a> Plan<'a> {
 
     fn kind(&self, at: usize, storage: &Arc<Storage>, terminating: bool) -> Kind {
         let VersionPlan { version, shape, apply_type } = &self.versions[at];
-        let conversion = (at != self.stored_at).then(|| -> Arc<dyn Conversion> {
-            Arc::new(SameFields { served: shape.clone(), stored: self.stored().shape.clone() })
-        });
+        let conversion: Option<Arc<dyn Conversion>> = match &self.webhook {
+            Some(webhook) => Some(Arc::new(ByWebhook(webhook.clone()))),
+            None if at == self.stored_at => None,
+            None => {
+                let stored = self.stored().shape.clone();
+                Some(Arc::new(SameFields { served: shape.clone(), stored }))
+            }
+        };
         let strategy = Objects {
             gvk: self.crd.gvk(version),
             shape: shape.clone(),

@@ -3,7 +3,7 @@
 //!
 //! `definition` holds the rules of definitions themselves. `keeper` is the loop; what it decides is in
 //! `naming`, `approval`, `establishing` and `finalizing`. `kinds` makes of a definition what the engine
-//! serves, with the help of `types`, `shape`, `objects` and `columns`.
+//! serves, with the help of `types`, `shape`, `objects`, `columns` and `webhook`.
 
 mod approval;
 mod columns;
@@ -19,6 +19,7 @@ mod naming;
 mod objects;
 mod shape;
 mod types;
+mod webhook;
 
 pub use keeper::{Keeper, Listener, Options};
 

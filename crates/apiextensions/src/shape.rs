@@ -53,7 +53,7 @@ impl VersionShape {
     }
 
     /// An object of another version in this one: nothing changes but the version.
-    fn adopt(&self, object: &mut Value) {
+    pub(crate) fn adopt(&self, object: &mut Value) {
         object.set_at(&["apiVersion"], self.api_version.clone());
         // What could not be read was dropped when it came in.
         let _ = self.fit(object, true, None);
@@ -72,6 +72,9 @@ pub(crate) struct Stored {
     /// All versions that there are; the stored one among them.
     pub(crate) versions: Vec<Arc<VersionShape>>,
     pub(crate) stored: Arc<VersionShape>,
+    /// Somebody else converts, and only when that is needed: objects stay in the version that they
+    /// were written in.
+    pub(crate) as_written: bool,
 }
 
 impl Stored {
@@ -86,7 +89,9 @@ impl Stored {
                 let _ = version.fit(object, true, None);
                 version.default(object);
             }
-            self.stored.adopt(object);
+            if !self.as_written {
+                self.stored.adopt(object);
+            }
         }
         // Objects of very old definitions have none.
         if object.i64_at(&["metadata", "generation"]).unwrap_or_default() == 0 {
@@ -117,7 +122,8 @@ pub(crate) struct AllVersions {
 
 impl Versions for AllVersions {
     fn convert(&self, object: &Value, api_version: &str) -> Option<(Value, TypeId)> {
-        let (shape, ty) = self.versions.iter().find(|(shape, _)| shape.api_version == api_version)?;
+        let (shape, ty) =
+            self.versions.iter().find(|(shape, _)| shape.api_version == api_version)?;
         let mut object = object.clone();
         if object.str_at(&["apiVersion"]) != api_version {
             shape.adopt(&mut object);

@@ -154,12 +154,12 @@ impl Kind {
                 return Err(ApiError::not_found(self.group_resource(), name));
             };
             let json = storage.at_revision(&found.value, found.mod_revision)?;
-            let mut object = tree(&self.view_of_stored(&json)?)?;
+            let mut object = tree(&self.view_of_stored(&json).await?)?;
             change(&mut object)?;
             if dry_run {
                 return Ok(());
             }
-            let stored = storage.encode(self.to_stored(object))?;
+            let stored = storage.encode(self.to_stored(object).await?)?;
             match storage.write(key.clone(), Expect::At(found.mod_revision), Some(&stored)).await {
                 Ok(_) => return Ok(()),
                 // Somebody else was faster: again from what he made of it.

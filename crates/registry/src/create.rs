@@ -132,18 +132,18 @@ async fn finish_create(
     }
 
     let key = storage.key(&rest.info.namespace, &name);
-    let stored = storage.encode(kind.to_stored(object))?;
+    let stored = storage.encode(kind.to_stored(object).await?)?;
     let exists = || ApiError::AlreadyExists { resource: kind.group_resource(), name: name.clone() };
     if options.dry_run {
         if storage.cache.fresh().await.map_err(store_error)?.get(&key).is_some() {
             return Err(exists());
         }
-        return Ok(Written { json: kind.view_of_stored(&stored.json)?, created: true });
+        return Ok(Written { json: kind.view_of_stored(&stored.json).await?, created: true });
     }
     match storage.write(key, Expect::Absent, Some(&stored)).await {
         Ok(revision) => {
             let json = storage.at_revision(&stored.json, revision)?;
-            Ok(Written { json: kind.view_of_stored(&json)?, created: true })
+            Ok(Written { json: kind.view_of_stored(&json).await?, created: true })
         }
         Err(StoreError::Conflict { .. }) => Err(exists()),
         Err(other) => Err(store_error(other)),

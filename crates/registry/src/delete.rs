@@ -44,7 +44,7 @@ pub(crate) async fn delete_collection(rest: &Rest<'_>) -> Result<Answer, ApiErro
     let form = Form::negotiate(rest)?;
     let list_options = ListOptions::read(rest.query, false)?;
     let options = options(rest)?;
-    let found = list::find(rest, &list_options).await?;
+    let found = list::prepared(rest, list::find(rest, &list_options).await?).await?;
     let head = found.head.clone();
     let entries: Vec<_> = found.items.collect();
     // Order doesn't matter between objects; side by side their commits share an fsync.
@@ -116,7 +116,7 @@ async fn delete_object(
                 None => return Err(ApiError::not_found(kind.group_resource(), name)),
             },
         };
-        let json = kind.view_of_stored(&stored)?;
+        let json = kind.view_of_stored(&stored).await?;
         let object = crate::decode::tree(&json)?;
         let step =
             step(rest, options, storage, key.clone(), (namespace, name), object, json, revision);
@@ -160,24 +160,24 @@ async fn step(
     let waiting = match plan(kind, options, &object, Time::now()) {
         Plan::Nothing => return Ok(Some(answer_gone(kind, &object, json))),
         Plan::Remove => None,
-        Plan::Wait(waiting) => Some(storage.encode(kind.to_stored(waiting))?),
+        Plan::Wait(waiting) => Some(storage.encode(kind.to_stored(waiting).await?)?),
     };
     if options.dry_run {
         let Some(stored) = waiting else { return Ok(Some(answer_gone(kind, &object, json))) };
         return Ok(Some(Deleted::Object(
-            kind.view_of_stored(&storage.at_revision(&stored.json, revision)?)?,
+            kind.view_of_stored(&storage.at_revision(&stored.json, revision)?).await?,
         )));
     }
     match storage.write(key, Expect::At(revision), waiting.as_ref()).await {
         Ok(at) => Ok(Some(if let Some(stored) = waiting {
-            Deleted::Object(kind.view_of_stored(&storage.at_revision(&stored.json, at)?)?)
+            Deleted::Object(kind.view_of_stored(&storage.at_revision(&stored.json, at)?).await?)
         } else {
             if let Some(reserve) = &kind.reserve {
                 reserve.release(&object).await;
             }
-            let last = storage.last_json(kind.to_stored(object.clone()));
+            let last = storage.last_json(kind.to_stored(object.clone()).await?);
             let last = storage.at_revision(&last, at)?;
-            answer_gone(kind, &object, kind.view_of_stored(&last)?)
+            answer_gone(kind, &object, kind.view_of_stored(&last).await?)
         })),
         Err(StoreError::Conflict { .. }) => Ok(None),
         Err(other) => Err(store_error(other)),

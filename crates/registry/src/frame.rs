@@ -44,7 +44,7 @@ impl Frames {
         }
     }
 
-    pub(crate) fn kind(&self) -> &Kind {
+    pub(crate) fn kind(&self) -> &Arc<Kind> {
         &self.kind
     }
 

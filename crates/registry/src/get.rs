@@ -36,8 +36,12 @@ pub(crate) async fn entry(rest: &Rest<'_>, resource_version: &str) -> Result<Arc
     };
     let snapshot = snapshot.map_err(store_error)?;
     let key = storage.key(&rest.info.namespace, &rest.info.name);
-    let found = snapshot.get(&key).cloned();
-    found.ok_or_else(|| ApiError::not_found(rest.kind.group_resource(), rest.info.name.as_str()))
+    let found = snapshot
+        .get(&key)
+        .cloned()
+        .ok_or_else(|| ApiError::not_found(rest.kind.group_resource(), rest.info.name.as_str()))?;
+    rest.kind.prepare(&[&found]).await?;
+    Ok(found)
 }
 
 pub(crate) fn storage<'a>(rest: &Rest<'a>) -> Result<&'a Storage, ApiError> {

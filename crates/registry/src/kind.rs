@@ -8,6 +8,7 @@ use schema::{ResourceFacts, Schema, TypeId};
 use store::Entry;
 
 use crate::{
+    Pinned,
     action::Action,
     answered::Answerer,
     columns::Column,
@@ -64,10 +65,25 @@ pub trait Conversion: Send + Sync + 'static {
     fn to_stored(&self, object: Value) -> Value;
     fn to_served(&self, object: Value) -> Value;
 
+    /// Who converts where the server itself doesn't know how; the two above are not asked then.
+    fn remote(&self) -> Option<&dyn Remote> {
+        None
+    }
+
     /// The place in the stored version of a field of this one.
     fn stored_path<'a>(&self, path: &'a str) -> Cow<'a, str> {
         Cow::Borrowed(path)
     }
+}
+
+/// Somebody else who converts: a webhook.
+pub trait Remote: Send + Sync + 'static {
+    /// The objects in another version, in their order.
+    fn convert<'a>(
+        &'a self,
+        objects: Vec<Value>,
+        api_version: &'a str,
+    ) -> Pinned<'a, Result<Vec<Value>, ApiError>>;
 }
 
 impl Kind {
@@ -209,16 +225,69 @@ impl Kind {
         self.strategy.default(object);
     }
 
-    pub(crate) fn to_stored(&self, object: Value) -> Value {
-        match &self.conversion {
-            Some(conversion) => conversion.to_stored(object),
-            None => object,
+    pub(crate) async fn to_stored(&self, object: Value) -> Result<Value, ApiError> {
+        let Some(conversion) = &self.conversion else { return Ok(object) };
+        let (Some(remote), Some(storage)) = (conversion.remote(), &self.storage) else {
+            return Ok(conversion.to_stored(object));
+        };
+        let api_version = storage.gvk.group_version().to_string();
+        if object.str_at(&["apiVersion"]) == api_version {
+            return Ok(object);
         }
+        let converted = remote.convert(vec![object], &api_version).await?;
+        converted.into_iter().next().ok_or_else(|| ApiError::internal("nothing was converted"))
+    }
+
+    fn remote(&self) -> Option<&dyn Remote> {
+        self.conversion.as_ref()?.remote()
+    }
+
+    /// Whether somebody else has to be asked before objects can be shown: see [`Kind::prepare`].
+    pub(crate) fn is_remote(&self) -> bool {
+        self.remote().is_some()
+    }
+
+    /// Has objects of other versions converted, all at once; what comes of it is kept with them.
+    pub(crate) async fn prepare(&self, entries: &[&Arc<Entry>]) -> Result<(), ApiError> {
+        let Some(remote) = self.remote() else { return Ok(()) };
+        let version = self.version_number();
+        let missing: Vec<&&Arc<Entry>> = entries
+            .iter()
+            .filter(|entry| !self.is_own_version(&entry.json) && entry.view(version).is_none())
+            .collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let objects = missing.iter().map(|entry| tree(&entry.json)).collect::<Result<_, _>>()?;
+        let api_version = self.group_version().to_string();
+        let converted = remote.convert(objects, &api_version).await?;
+        for (entry, object) in missing.iter().zip(converted) {
+            entry.keep_view(version, self.encode(&object));
+        }
+        Ok(())
+    }
+
+    /// Custom resources begin with their version: keys are sorted.
+    fn is_own_version(&self, json: &[u8]) -> bool {
+        let start = format!("{{\"apiVersion\":\"{}\"", self.group_version());
+        json.starts_with(start.as_bytes())
     }
 
     /// An object as this version shows it, given as it is stored.
-    pub(crate) fn view_of_stored(&self, json: &Bytes) -> Result<Bytes, ApiError> {
+    pub(crate) async fn view_of_stored(&self, json: &Bytes) -> Result<Bytes, ApiError> {
         let Some(conversion) = &self.conversion else { return Ok(json.clone()) };
+        let Some(remote) = conversion.remote() else { return self.converted(&**conversion, json) };
+        if self.is_own_version(json) {
+            return Ok(json.clone());
+        }
+        let api_version = self.group_version().to_string();
+        let converted = remote.convert(vec![tree(json)?], &api_version).await?;
+        let converted =
+            converted.first().ok_or_else(|| ApiError::internal("nothing was converted"))?;
+        Ok(self.encode(converted))
+    }
+
+    fn converted(&self, conversion: &dyn Conversion, json: &Bytes) -> Result<Bytes, ApiError> {
         let object = tree(json)?;
         let mut object = conversion.to_served(object);
         object.set_at(&["kind"], self.facts.kind.kind.clone());
@@ -248,14 +317,17 @@ impl Kind {
 
     /// A cached object as this version shows it: its own bytes, or a conversion that is made once.
     pub(crate) fn view(&self, entry: &Entry) -> Bytes {
-        if self.conversion.is_none() {
-            return entry.json.clone();
-        }
+        let Some(conversion) = &self.conversion else { return entry.json.clone() };
         let version = self.version_number();
         if let Some(view) = entry.view(version) {
             return view;
         }
-        let view = self.view_of_stored(&entry.json).unwrap_or_else(|_| entry.json.clone());
+        // What others convert is prepared by now, or was in this version all along.
+        if conversion.remote().is_some() {
+            return entry.json.clone();
+        }
+        let view = self.converted(&**conversion, &entry.json);
+        let view = view.unwrap_or_else(|_| entry.json.clone());
         entry.keep_view(version, view.clone());
         view
     }

@@ -42,7 +42,7 @@ pub use answer::{Answer, Payload};
 pub use answered::{AnswerContext, Answerer};
 pub use columns::{Cell, CellOf, Column, since};
 pub use custom::{Custom, ScalePaths, Shape};
-pub use kind::{Conversion, Kind, SelectableSource};
+pub use kind::{Conversion, Kind, Remote, SelectableSource};
 pub use options::DeleteOptions;
 pub use permit::{Judge, Permit, Wish};
 pub use reserve::{Reservation, Reserve};

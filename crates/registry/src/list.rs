@@ -23,8 +23,18 @@ pub(crate) async fn list(rest: &Rest<'_>) -> Result<Answer, ApiError> {
     if let Some(answerer) = &rest.kind.answerer {
         return answered::list(rest, &form, &options, &**answerer).await;
     }
-    let found = find(rest, &options).await?;
+    let found = prepared(rest, find(rest, &options).await?).await?;
     response::list(rest, &form, found)
+}
+
+/// The same, with all objects in the version that is asked for.
+pub(crate) async fn prepared(rest: &Rest<'_>, found: Found) -> Result<Found, ApiError> {
+    if !rest.kind.is_remote() {
+        return Ok(found);
+    }
+    let entries: Vec<Arc<Entry>> = found.items.collect();
+    rest.kind.prepare(&entries.iter().collect::<Vec<_>>()).await?;
+    Ok(Found { items: Items::of(entries), head: found.head })
 }
 
 /// What a list will answer: its head is known, its items are taken as they are sent.

@@ -64,7 +64,7 @@ pub(crate) async fn change(
     // The cache is nearly always new enough; only when something doesn't fit is the store asked.
     let cached = storage.cache.get(&key);
     let mut current = match &cached {
-        Some(entry) => Some(Current::new(kind, entry.json.clone(), entry.revision)?),
+        Some(entry) => Some(Current::new(kind, entry.json.clone(), entry.revision).await?),
         None => newest(kind, storage, &key).await?,
     };
     let mut from_cache = cached.is_some();
@@ -93,8 +93,8 @@ pub(crate) async fn change(
 }
 
 impl Current {
-    fn new(kind: &Kind, stored: Bytes, revision: u64) -> Result<Self, ApiError> {
-        let json = kind.view_of_stored(&stored)?;
+    async fn new(kind: &Kind, stored: Bytes, revision: u64) -> Result<Self, ApiError> {
+        let json = kind.view_of_stored(&stored).await?;
         let object = decode::tree(&json)?;
         Ok(Self { object, json, revision })
     }
@@ -103,7 +103,7 @@ impl Current {
 async fn newest(kind: &Kind, storage: &Storage, key: &str) -> Result<Option<Current>, ApiError> {
     let Some(found) = storage.read(key).await? else { return Ok(None) };
     let json = storage.at_revision(&found.value, found.mod_revision)?;
-    Current::new(kind, json, found.mod_revision).map(Some)
+    Current::new(kind, json, found.mod_revision).await.map(Some)
 }
 
 fn not_found(rest: &Rest<'_>) -> ApiError {
@@ -183,15 +183,15 @@ async fn finish_change(
     if is_last_finalizer_gone(kind, &object, old) {
         return finish_delete(kind, storage, options, key, current, object).await;
     }
-    let stored = storage.encode(kind.to_stored(object))?;
-    let at_old = kind.view_of_stored(&storage.at_revision(&stored.json, current.revision)?)?;
+    let stored = storage.encode(kind.to_stored(object).await?)?;
+    let at_old = kind.view_of_stored(&storage.at_revision(&stored.json, current.revision)?).await?;
     // Nothing changed: nothing is written, the resourceVersion stays.
     if at_old == current.json || options.dry_run {
         return Ok(Some(Written { json: at_old, created: false }));
     }
     match storage.write(key, Expect::At(current.revision), Some(&stored)).await {
         Ok(revision) => {
-            let json = kind.view_of_stored(&storage.at_revision(&stored.json, revision)?)?;
+            let json = kind.view_of_stored(&storage.at_revision(&stored.json, revision)?).await?;
             Ok(Some(Written { json, created: false }))
         }
         Err(StoreError::Conflict { .. }) => Ok(None),
@@ -298,8 +298,8 @@ async fn finish_delete(
     current: &Current,
     object: Value,
 ) -> Result<Option<Written>, ApiError> {
-    let last = storage.last_json(kind.to_stored(object));
-    let json = kind.view_of_stored(&storage.at_revision(&last, current.revision)?)?;
+    let last = storage.last_json(kind.to_stored(object).await?);
+    let json = kind.view_of_stored(&storage.at_revision(&last, current.revision)?).await?;
     if !options.dry_run {
         match storage.write(key, Expect::At(current.revision), None).await {
             Ok(_) => {}

@@ -12,7 +12,7 @@ use std::{
 use bytes::Bytes;
 use futures_util::stream::{self, Stream};
 use meta::ApiError;
-use store::{Event, EventKind, Snapshot, StoreError, Trigger, WatchItem, Watcher};
+use store::{Entry, Event, EventKind, Snapshot, StoreError, Trigger, WatchItem, Watcher};
 use tokio::time::{Sleep, sleep};
 
 use crate::{
@@ -44,6 +44,7 @@ pub(crate) async fn watch(rest: &Rest<'_>) -> Result<Answer, ApiError> {
             bookmarks: options.allow_watch_bookmarks,
             ready: VecDeque::new(),
             initial: initial.map(|snapshot| Initial { snapshot, after: None }),
+            preparing: None,
             over: false,
         },
         // Too old to go on from: said as an event, because the answer has begun by then.
@@ -139,7 +140,17 @@ struct Watching {
     ready: VecDeque<Bytes>,
     /// The state that the watch began with, as far as it has not been sent.
     initial: Option<Initial>,
+    /// Objects that somebody else has to convert before they can be sent.
+    preparing: Option<Preparing>,
     over: bool,
+}
+
+type Preparing = Pin<Box<dyn Future<Output = Result<Work, ApiError>> + Send>>;
+
+/// What is sent when it is converted.
+enum Work {
+    Events(Vec<Arc<Event>>),
+    Initial(Vec<Arc<Entry>>),
 }
 
 struct Initial {
@@ -159,7 +170,11 @@ impl Stream for Watching {
             if self.over {
                 return Poll::Ready(None);
             }
-            if self.initial.is_some() {
+            if let Some(preparing) = &mut self.preparing {
+                let Poll::Ready(work) = preparing.as_mut().poll(cx) else { return Poll::Pending };
+                self.preparing = None;
+                self.resume(work);
+            } else if self.initial.is_some() {
                 self.send_initial();
             } else if let Poll::Ready(item) = self.watcher.poll_next(cx) {
                 self.receive(item);
@@ -188,6 +203,11 @@ impl Watching {
 
     fn receive(&mut self, item: WatchItem) {
         match item {
+            WatchItem::Events(events) if self.frames.kind().is_remote() => {
+                let departed = events.iter().filter_map(|event| event.departed()).cloned();
+                let entries = events.iter().map(|event| event.entry.clone()).chain(departed);
+                self.prepare(entries.collect(), Work::Events(events));
+            }
             WatchItem::Events(events) => {
                 for event in events {
                     self.send(&event);
@@ -204,6 +224,30 @@ impl Watching {
             }
             // The client sees the stream end and resumes from what it has.
             WatchItem::TooSlow | WatchItem::Closed => self.over = true,
+        }
+    }
+
+    /// Goes on with the work when these are converted.
+    fn prepare(&mut self, entries: Vec<Arc<Entry>>, work: Work) {
+        let kind = self.frames.kind().clone();
+        self.preparing = Some(Box::pin(async move {
+            kind.prepare(&entries.iter().collect::<Vec<_>>()).await?;
+            Ok(work)
+        }));
+    }
+
+    fn resume(&mut self, work: Result<Work, ApiError>) {
+        match work {
+            Ok(Work::Events(events)) => events.iter().for_each(|event| self.send(event)),
+            Ok(Work::Initial(entries)) => {
+                for entry in &entries {
+                    self.ready.push_back(self.frames.initial(entry));
+                }
+            }
+            Err(error) => {
+                self.ready.push_back(self.frames.error(&error));
+                self.over = true;
+            }
         }
     }
 
@@ -241,7 +285,12 @@ impl Watching {
                 self.ready.push_back(self.frames.bookmark(revision, true));
             }
         }
-        for entry in page.iter().filter(|entry| self.selection.matches(entry)) {
+        let matching = page.iter().filter(|entry| self.selection.matches(entry));
+        if self.frames.kind().is_remote() {
+            let entries: Vec<Arc<Entry>> = matching.cloned().collect();
+            return self.prepare(entries.clone(), Work::Initial(entries));
+        }
+        for entry in matching {
             self.ready.push_back(self.frames.initial(entry));
         }
     }

@@ -297,7 +297,6 @@ fn nodes_are_cordoned_and_tainted() {
 }
 
 #[test]
-#[ignore = "custom resources are not served yet"]
 fn a_custom_kind_behaves_like_any_other() {
     let definition = "
 apiVersion: apiextensions.k8s.io/v1

@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod bootstrap;
+mod custom_resources;
 mod kube_rs;
 mod kubectl_create;
 mod kubectl_get;

@@ -1,0 +1,286 @@
+//! Conversion strategy `Webhook`: somebody else knows how objects of one version look in another.
+
+mod client;
+mod trust;
+
+use std::sync::Arc;
+
+use endpoints::{Local, Target};
+use meta::{ApiError, Value, value};
+use registry::{Conversion, Pinned, Remote};
+
+use self::client::{Address, Client};
+use crate::{crd::Crd, shape::VersionShape};
+
+/// The webhook of one definition.
+pub(crate) struct Webhook {
+    config: Value,
+    /// `v1` or `v1beta1`: the first of the given ones that is known here.
+    review_version: Option<&'static str>,
+    versions: Vec<Arc<VersionShape>>,
+    local: Local,
+    client: Client,
+}
+
+impl Webhook {
+    /// None: the definition converts by itself.
+    pub(crate) fn of(crd: &Crd, versions: Vec<Arc<VersionShape>>, local: &Local) -> Option<Self> {
+        if crd.conversion.str_at(&["strategy"]) != "Webhook" {
+            return None;
+        }
+        let webhook = crd.conversion.get("webhook").cloned().unwrap_or_default();
+        let given = webhook.items_at(&["conversionReviewVersions"]).iter();
+        let review_version = given.filter_map(Value::as_str).find_map(|version| match version {
+            "v1" => Some("v1"),
+            "v1beta1" => Some("v1beta1"),
+            _ => None,
+        });
+        let config = webhook.get("clientConfig").cloned().unwrap_or_default();
+        let client = Client::new(config.str_at(&["caBundle"]));
+        Some(Self { config, review_version, versions, local: local.clone(), client })
+    }
+
+    async fn convert_all(
+        &self,
+        objects: Vec<Value>,
+        api_version: &str,
+    ) -> Result<Vec<Value>, ApiError> {
+        let Some(first) = objects.first() else { return Ok(objects) };
+        let from = shown_kind(first);
+        let failed =
+            |why: String| ApiError::Storage(format!("conversion webhook for {from} failed: {why}"));
+        let version = self
+            .review_version
+            .ok_or_else(|| ApiError::Storage("no supported conversion review versions".into()))?;
+        let uid = uuid::Uuid::new_v4().to_string();
+        let review = value!({
+            "kind": "ConversionReview",
+            "apiVersion": (format!("apiextensions.k8s.io/{version}")),
+            "request": {
+                "uid": (uid.as_str()),
+                "desiredAPIVersion": (api_version),
+                "objects": (objects.clone()),
+            },
+        });
+        let address = self.address().await.map_err(failed)?;
+        let body = meta::json::to_string(&review);
+        let answer = self.client.post(&address, body.into()).await.map_err(|why| {
+            failed(format!("Post {}: {why}", meta::field::quote(&address.shown())))
+        })?;
+        let options = codec::json::DecodeOptions { strict: false };
+        let answer = codec::json::decode_any(&answer, options)
+            .map_err(|error| failed(error.to_string()))?
+            .value;
+        let converted = read_answer(&answer, version, &uid).map_err(failed)?;
+        if converted.len() != objects.len() {
+            return Err(ApiError::Storage(format!(
+                "conversion webhook for {from} returned {} objects, expected {}",
+                converted.len(),
+                objects.len()
+            )));
+        }
+        let pairs = converted.into_iter().zip(&objects).enumerate();
+        pairs
+            .map(|(at, (converted, original))| {
+                let refused = |why: String| {
+                    ApiError::Storage(format!("conversion webhook for {from} returned {why}"))
+                };
+                check_version(&converted, original, api_version).map_err(|why| {
+                    refused(format!("invalid converted object at index {at}: {why}"))
+                })?;
+                self.accept(converted, original, api_version)
+                    .map_err(|why| refused(format!("invalid object: {why}")))
+            })
+            .collect()
+    }
+
+    /// Takes over what a webhook may change: everything but most of the metadata.
+    fn accept(
+        &self,
+        mut converted: Value,
+        original: &Value,
+        api_version: &str,
+    ) -> Result<Value, String> {
+        restore_metadata(&mut converted, original)?;
+        if let Some(shape) = self.versions.iter().find(|shape| shape.api_version == api_version) {
+            shape.adopt(&mut converted);
+        }
+        Ok(converted)
+    }
+
+    async fn address(&self) -> Result<Address, String> {
+        let url = self.config.str_at(&["url"]);
+        if !url.is_empty() {
+            return Address::of_url(url);
+        }
+        let service = |field: &str| self.config.str_at(&["service", field]).to_owned();
+        let (namespace, name) = (service("namespace"), service("name"));
+        let port = self.config.i64_at(&["service", "port"]).unwrap_or(443);
+        let target = Target {
+            version: "v1",
+            resource: "services",
+            namespace: &namespace,
+            name: &name,
+            ..Target::default()
+        };
+        let found = self.local.get(&target).await.map_err(|error| error.to_string())?;
+        let ip = match (found.str_at(&["spec", "type"]), found.str_at(&["spec", "clusterIP"])) {
+            ("ExternalName", _) => found.str_at(&["spec", "externalName"]).to_owned(),
+            (_, "" | "None") => {
+                return Err(format!(
+                    "cannot route to service with ClusterIP of {namespace}/{name}"
+                ));
+            }
+            (_, ip) => ip.to_owned(),
+        };
+        let port = u16::try_from(port).map_err(|error| error.to_string())?;
+        Ok(Address {
+            connect: (ip, port),
+            host: format!("{name}.{namespace}.svc"),
+            port,
+            path: service("path"),
+        })
+    }
+}
+
+fn check_version(converted: &Value, original: &Value, api_version: &str) -> Result<(), String> {
+    let got = converted.str_at(&["apiVersion"]);
+    if got != api_version {
+        return Err(format!("invalid groupVersion (expected {api_version}, received {got})"));
+    }
+    let (expected, got) = (original.str_at(&["kind"]), converted.str_at(&["kind"]));
+    if expected != got {
+        return Err(format!("invalid kind (expected {expected}, received {got})"));
+    }
+    Ok(())
+}
+
+fn shown_kind(object: &Value) -> String {
+    format!("{}, Kind={}", object.str_at(&["apiVersion"]), object.str_at(&["kind"]))
+}
+
+/// What a webhook answered: the converted objects, or why there are none.
+fn read_answer(answer: &Value, version: &str, uid: &str) -> Result<Vec<Value>, String> {
+    let expected = format!("apiextensions.k8s.io/{version}");
+    let (api_version, kind) = (answer.str_at(&["apiVersion"]), answer.str_at(&["kind"]));
+    if version == "v1" && (api_version != expected || kind != "ConversionReview") {
+        return Err(format!(
+            "expected webhook response of {expected}, Kind=ConversionReview, got {api_version}, \
+             Kind={kind}"
+        ));
+    }
+    let Some(response) = answer.get("response").filter(|response| !response.is_null()) else {
+        return Err("no response provided".to_owned());
+    };
+    let got = response.str_at(&["uid"]);
+    if version == "v1" && got != uid {
+        let quote = meta::field::quote;
+        return Err(format!("expected response.uid={}, got {}", quote(uid), quote(got)));
+    }
+    let status = response.str_at(&["result", "status"]);
+    if status != "Success" {
+        return Err(match response.str_at(&["result", "message"]) {
+            "" => format!("response.result.status was '{status}', not 'Success'"),
+            message => message.to_owned(),
+        });
+    }
+    Ok(response.items_at(&["convertedObjects"]).to_vec())
+}
+
+/// Of the metadata a webhook may change labels and annotations only.
+fn restore_metadata(converted: &mut Value, original: &Value) -> Result<(), String> {
+    let Some(given) = converted.get("metadata").and_then(Value::as_object).cloned() else {
+        return Err("missing metadata in converted object".to_owned());
+    };
+    let original = original.get("metadata").and_then(Value::as_object).cloned();
+    let original = original.unwrap_or_default();
+    let text = |map: &meta::Map, key: &str| {
+        map.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
+    };
+    for field in ["name", "namespace", "uid"] {
+        let (expected, got) = (text(&original, field), text(&given, field));
+        if expected != got {
+            return Err(format!("must have the same {field}: {expected} != {got}"));
+        }
+    }
+    let mut metadata = original;
+    for field in ["labels", "annotations"] {
+        match given.get(field) {
+            Some(value @ Value::Object(map)) if !map.is_empty() => {
+                metadata.insert(field, value.clone());
+            }
+            None | Some(Value::Null | Value::Object(_)) => drop(metadata.remove(field)),
+            Some(_) => return Err(format!("metadata.{field}: not a map")),
+        }
+    }
+    converted.set_at(&["metadata"], Value::Object(metadata));
+    Ok(())
+}
+
+impl Remote for Webhook {
+    fn convert<'a>(
+        &'a self,
+        objects: Vec<Value>,
+        api_version: &'a str,
+    ) -> Pinned<'a, Result<Vec<Value>, ApiError>> {
+        Box::pin(self.convert_all(objects, api_version))
+    }
+}
+
+/// Between versions that only a webhook knows to convert.
+pub(crate) struct ByWebhook(pub(crate) Arc<Webhook>);
+
+impl Conversion for ByWebhook {
+    fn to_stored(&self, object: Value) -> Value {
+        object
+    }
+
+    fn to_served(&self, object: Value) -> Value {
+        object
+    }
+
+    fn remote(&self) -> Option<&dyn Remote> {
+        Some(&*self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_webhook_changes_labels_and_annotations_of_the_metadata_and_nothing_else() {
+        let original = value!({"metadata": {"name": "a", "uid": "u", "labels": {"x": "y"}, "generation": 3i64}});
+        let mut converted = value!({"metadata": {"name": "a", "uid": "u", "annotations": {"k": "v"}, "generation": 9i64}});
+        restore_metadata(&mut converted, &original).unwrap();
+        let expected = value!({"metadata": {"name": "a", "uid": "u", "annotations": {"k": "v"}, "generation": 3i64}});
+        assert_eq!(converted, expected);
+        let mut renamed = value!({"metadata": {"name": "b", "uid": "u"}});
+        let refused = restore_metadata(&mut renamed, &original).unwrap_err();
+        assert_eq!(refused, "must have the same name: a != b");
+    }
+
+    #[test]
+    fn an_answer_has_to_be_meant_for_the_question() {
+        let cases = [
+            (
+                value!({}),
+                "expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got , Kind=",
+            ),
+            (value!({"response": null}), "no response provided"),
+            (value!({"response": {"uid": "x"}}), r#"expected response.uid="u", got "x""#),
+            (
+                value!({"response": {"uid": "u", "result": {"status": "Failed", "message": "no"}}}),
+                "no",
+            ),
+            (value!({"response": {"uid": "u"}}), "response.result.status was '', not 'Success'"),
+        ];
+        for (at, (mut answer, expected)) in cases.into_iter().enumerate() {
+            if at > 0 {
+                answer.set_at(&["kind"], "ConversionReview");
+                answer.set_at(&["apiVersion"], "apiextensions.k8s.io/v1");
+            }
+            assert_eq!(read_answer(&answer, "v1", "u").unwrap_err(), expected);
+        }
+    }
+}
