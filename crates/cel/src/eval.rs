@@ -17,7 +17,10 @@ use crate::ops;
 use crate::regex::Regex;
 use crate::text::show;
 use crate::types::Type;
-use crate::value::{Eval, Fault, Key, List, Map, NO_SUCH_OVERLOAD, Text, Val, fail, find_in_tree};
+use crate::value::{
+    Entries, Eval, Fault, Key, List, Map, NO_SUCH_OVERLOAD, TEXT_BYTES_MAX, Text, Val, WEIGHT_MAX,
+    fail, find_in_tree,
+};
 
 /// A compiled expression. It holds no data and can be shared.
 #[derive(Debug)]
@@ -66,7 +69,7 @@ impl Program {
     /// Runs the expression. It is cancelled when it costs more than `limit`.
     pub fn evaluate<'a>(&'a self, variables: &'a [Bound<'a>], limit: u64) -> Outcome<'a> {
         let locals = vec![Local::Set(Ok(Val::Null)); self.locals];
-        let mut cx = Cx { variables, locals, cost: 0, limit };
+        let mut cx = Cx { variables, locals, cost: 0, limit, turns: 0 };
         let result = cx.eval(&self.root);
         Outcome { result, cost: cx.cost }
     }
@@ -219,9 +222,19 @@ struct Cx<'a> {
     locals: Vec<Local<'a>>,
     cost: u64,
     limit: u64,
+    turns: u64,
 }
 
+/// How many elements an evaluation may look at. Some loops and comparisons cost nothing or little,
+/// so that costs alone would not end them; kube-apiserver ends them with the request.
+const TURNS_MAX: u64 = 20_000_000;
+
 impl<'a> Cx<'a> {
+    fn turn(&mut self, elements: u64) -> Result<(), Fault> {
+        self.turns = self.turns.saturating_add(elements);
+        if self.turns > TURNS_MAX { Err(Fault::CostLimit) } else { Ok(()) }
+    }
+
     fn charge(&mut self, cost: u64) -> Result<(), Fault> {
         self.cost = self.cost.saturating_add(cost);
         if self.cost > self.limit { Err(Fault::CostLimit) } else { Ok(()) }
@@ -294,18 +307,17 @@ impl<'a> Cx<'a> {
     fn operator(&mut self, operator: Operator, sides: &'a [Node; 2], cost: CallCost) -> Eval<'a> {
         let left = limited(self.eval(&sides[0]))?;
         let right = limited(self.eval(&sides[1]))?;
-        let cost = match (cost, &left, &right) {
-            (CallCost::One, ..) => 1,
-            // The usual case without a detour.
-            (
-                CallCost::Equal | CallCost::Shorter,
-                Ok(Val::Int(_) | Val::Bool(_) | Val::Double(_)),
-                _,
-            ) if right.as_ref().map_or(true, |right| !empty(right)) => 1,
-            (cost, ..) => cost.of(&[left.clone(), right.clone()], &Ok(Val::Null)),
+        let cost = match cost {
+            CallCost::One => 1,
+            cost => cost.of(left.as_ref().ok(), right.as_ref().ok(), None),
         };
         let result = match (left, right) {
-            (Ok(left), Ok(right)) => apply(operator, left, right),
+            (Ok(left), Ok(right)) => {
+                if operator != Operator::Add {
+                    self.turn(left.weight().saturating_add(right.weight()))?;
+                }
+                apply(operator, left, right).and_then(bounded)
+            }
             (Err(fault), _) | (_, Err(fault)) => Err(fault),
         };
         self.charge(cost)?;
@@ -313,34 +325,62 @@ impl<'a> Cx<'a> {
     }
 
     fn call(&mut self, call: &'a Call) -> Eval<'a> {
-        let mut args: Vec<Eval<'a>> = Vec::with_capacity(call.args.len());
-        let mut fault = None;
-        for node in &call.args {
-            let value = limited(self.eval(node))?;
-            if let Err(error) = &value {
-                fault = fault.or(Some(error.clone()));
+        // Most calls have one argument or two, which need no room on the heap.
+        match call.args.as_slice() {
+            [arg] => match limited(self.eval(arg))? {
+                Ok(value) => self.apply(call, &[value]),
+                Err(fault) => {
+                    self.charge(call.cost.of(None, None, None))?;
+                    Err(fault)
+                }
+            },
+            [first, second] => {
+                let first = limited(self.eval(first))?;
+                if let (Err(fault), false) = (&first, call.all) {
+                    return Err(fault.clone());
+                }
+                match (first, limited(self.eval(second))?) {
+                    (Ok(first), Ok(second)) => self.apply(call, &[first, second]),
+                    (first, second) => {
+                        let (first, second) = (first.as_ref(), second.as_ref());
+                        self.charge(call.cost.of(first.ok(), second.ok(), None))?;
+                        Err(first.err().or(second.err()).expect("one of them failed").clone())
+                    }
+                }
             }
-            args.push(value);
-            if fault.is_some() && !call.all {
-                break;
+            args => {
+                let mut values = Vec::with_capacity(args.len());
+                for (at, arg) in args.iter().enumerate() {
+                    match limited(self.eval(arg))? {
+                        Ok(value) => values.push(value),
+                        Err(fault) => {
+                            // Only a call whose arguments were all evaluated is paid for.
+                            if at + 1 == args.len() {
+                                let cost = call.cost.of(values.first(), values.get(1), None);
+                                self.charge(cost)?;
+                            }
+                            return Err(fault);
+                        }
+                    }
+                }
+                self.apply(call, &values)
             }
         }
-        if let Some(fault) = fault {
-            if args.len() == call.args.len() {
-                let cost = call.cost.of(&args, &Err(fault.clone()));
-                self.charge(cost)?;
-            }
-            return Err(fault);
+    }
+
+    fn apply(&mut self, call: &Call, args: &[Val<'a>]) -> Eval<'a> {
+        // What looks at one element or none does not depend on how many there are.
+        if !matches!(call.function.name, "size" | "first" | "last" | "optional.of" | "dyn" | "type")
+        {
+            let weight = args.iter().fold(0, |sum: u64, arg| sum.saturating_add(arg.weight()));
+            self.turn(weight)?;
         }
-        if call.cost == CallCost::One {
-            let values: Vec<Val<'a>> = args.into_iter().flatten().collect();
-            let result = call.apply(&values);
-            self.charge(1)?;
-            return result;
-        }
-        let values: Vec<Val<'a>> = args.iter().flatten().cloned().collect();
-        let result = call.apply(&values);
-        self.charge(call.cost.of(&args, &result))?;
+        let result = limited(call.apply(args).and_then(bounded))?;
+        let cost = match call.cost {
+            CallCost::One => 1,
+            cost => cost.of(args.first(), args.get(1), result.as_ref().ok()),
+        };
+        self.charge(cost)?;
         result
     }
 
@@ -366,7 +406,7 @@ impl<'a> Cx<'a> {
             }
         }
         self.charge(cost::LIST)?;
-        fault.map_or_else(|| Ok(Val::list(values)), Err)
+        fault.map_or_else(|| bounded(Val::list(values)), Err)
     }
 
     fn map(&mut self, entries: &'a [MapEntry]) -> Eval<'a> {
@@ -379,7 +419,7 @@ impl<'a> Cx<'a> {
             }
         }
         self.charge(cost::MAP)?;
-        fault.map_or_else(|| Ok(Val::Map(Map::Own(Arc::new(map)))), Err)
+        fault.map_or_else(|| bounded(Val::Map(Map::Own(Arc::new(Entries::new(map))))), Err)
     }
 
     fn entry(
@@ -448,6 +488,7 @@ impl<'a> Cx<'a> {
 
     /// One turn of a loop; false if it was not entered any more.
     fn step(&mut self, fold: &'a FoldNode, var: Eval<'a>, var2: Eval<'a>) -> Result<bool, Fault> {
+        self.turn(1)?;
         self.locals[fold.slot + 1] = Local::Set(var);
         self.locals[fold.slot + 2] = Local::Set(var2);
         if matches!(limited(self.eval(&fold.condition))?, Ok(Val::Bool(false))) {
@@ -475,7 +516,7 @@ impl<'a> Cx<'a> {
         match (accu?, item?) {
             (Val::List(List::Own(mut items)), item) => {
                 Arc::make_mut(&mut items).push(item);
-                Ok(Val::List(List::Own(items)))
+                bounded(Val::List(List::Own(items)))
             }
             (accu, item) => ops::add(accu, Val::list(vec![item])),
         }
@@ -496,7 +537,7 @@ impl<'a> Cx<'a> {
                 Err(error) => fault = fault.or(Some(error)),
             }
         }
-        self.charge(cost.of(&[], &Ok(Val::Null)))?;
+        self.charge(cost.of(None, None, None))?;
         if let Some(fault) = fault {
             return Err(fault);
         }
@@ -509,7 +550,7 @@ impl<'a> Cx<'a> {
             }),
             _ => Err(NO_SUCH_OVERLOAD),
         };
-        result.map(Val::Map)
+        bounded(Val::Map(result?))
     }
 
     fn resolve(&mut self, attribute: &'a Attribute) -> Eval<'a> {
@@ -592,6 +633,15 @@ impl<'a> Cx<'a> {
     }
 }
 
+/// A value that is not too large to keep.
+fn bounded(value: Val<'_>) -> Eval<'_> {
+    let fits = match &value {
+        Val::String(text) => text.as_str().len() <= TEXT_BYTES_MAX,
+        value => value.weight() <= WEIGHT_MAX,
+    };
+    if fits { Ok(value) } else { Err(Fault::CostLimit) }
+}
+
 /// Lets the end of the budget through, and hands any other outcome on.
 fn limited<T>(result: Result<T, Fault>) -> Result<Result<T, Fault>, Fault> {
     match result {
@@ -606,10 +656,6 @@ fn borrow<'a>(value: &'a Val<'static>) -> Val<'a> {
         Val::String(text) => Val::String(Text::Ref(text.as_str())),
         other => other.clone(),
     }
-}
-
-fn empty(value: &Val<'_>) -> bool {
-    value.size() == Some(0) || matches!(value, Val::Optional(Some(_)))
 }
 
 /// A member by name. None if it is missing and that is fine.

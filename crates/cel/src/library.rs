@@ -23,7 +23,7 @@ mod urls;
 pub use authz::{Authority, Authorizer, Check, Decision, Question};
 pub use cidr::Prefix;
 pub use format::Format;
-pub(crate) use format_string::check_format;
+pub(crate) use format_string::{Clause, FormatArgument, check_format};
 pub use semver::Version;
 pub use urls::Url;
 

@@ -9,7 +9,9 @@ use crate::decl::{Decl, DeclKind, ListKind};
 use crate::escape::escape;
 use crate::text::show;
 use crate::time::Duration;
-use crate::value::{Eval, Fault, Key, List, Map, NO_SUCH_OVERLOAD, Text, Val, fail};
+use crate::value::{
+    Entries, Eval, Fault, Items, Key, List, Map, NO_SUCH_OVERLOAD, Text, Val, fail,
+};
 
 const INT_OVERFLOW: Fault = Fault::Failed(Str::new_static("integer overflow"));
 const UINT_OVERFLOW: Fault = Fault::Failed(Str::new_static("unsigned integer overflow"));
@@ -63,7 +65,7 @@ pub(crate) fn equal_values(left: &Val<'_>, right: &Val<'_>) -> Result<bool, Faul
 fn equal_lists(left: &List<'_>, right: &Val<'_>) -> Result<bool, Fault> {
     let declared = match left {
         List::Tree(_, decl) | List::Declared(_, decl) => Some(*decl),
-        List::Own(_) => None,
+        List::Own(_) | List::Concat(_) => None,
     };
     let Val::List(right) = right else {
         // A list of the object has no overload for anything else, one of the expression differs.
@@ -330,7 +332,7 @@ pub(crate) fn add<'a>(left: Val<'a>, right: Val<'a>) -> Eval<'a> {
 fn add_lists<'a>(left: List<'a>, right: List<'a>) -> Result<List<'a>, Fault> {
     let declared: Option<&'a Decl> = match &left {
         List::Tree(_, decl) | List::Declared(_, decl) => Some(decl),
-        List::Own(_) => None,
+        List::Own(_) | List::Concat(_) => None,
     };
     match declared.map(|decl| (decl, &decl.kind)) {
         Some((decl, DeclKind::List { kind: ListKind::Set, .. })) => {
@@ -344,7 +346,7 @@ fn add_lists<'a>(left: List<'a>, right: List<'a>) -> Result<List<'a>, Fault> {
                     items.push(item);
                 }
             }
-            Ok(List::Declared(Arc::new(items), decl))
+            Ok(List::Declared(Arc::new(Items::new(items)), decl))
         }
         Some((decl, DeclKind::List { kind: ListKind::Map(keys), .. })) => {
             let mut items: Vec<Val<'a>> = left.iter().collect::<Result<_, _>>()?;
@@ -362,19 +364,16 @@ fn add_lists<'a>(left: List<'a>, right: List<'a>) -> Result<List<'a>, Fault> {
                     }
                 }
             }
-            Ok(List::Declared(Arc::new(items), decl))
+            Ok(List::Declared(Arc::new(Items::new(items)), decl))
+        }
+        // Adding to a list with a schema gives one, and its elements are looked at.
+        Some((decl, DeclKind::List { .. })) if !right.is_empty() => {
+            let items = left.iter().chain(right.iter()).collect::<Result<Vec<_>, _>>()?;
+            Ok(List::Declared(Arc::new(Items::new(items)), decl))
         }
         _ if left.is_empty() => Ok(right),
         _ if right.is_empty() => Ok(left),
-        _ => {
-            let items = left.iter().chain(right.iter()).collect::<Result<Vec<_>, _>>()?;
-            Ok(match declared {
-                Some(decl) if !matches!(decl.kind, DeclKind::Dyn) => {
-                    List::Declared(Arc::new(items), decl)
-                }
-                _ => List::Own(Arc::new(items)),
-            })
-        }
+        _ => Ok(List::concat(left, right)),
     }
 }
 
@@ -469,6 +468,16 @@ pub(crate) fn contains(element: &Val<'_>, container: &Val<'_>) -> Result<bool, F
             }
             wrong.map_or(Ok(false), Err)
         }
+        Val::List(List::Concat(parts)) => {
+            // The side that has it makes up for an error on the other.
+            let parts = [&parts.first, &parts.second];
+            let [first, second] = parts.map(|part| contains(element, &Val::List(part.clone())));
+            match (first, second) {
+                (Ok(true), _) | (_, Ok(true)) => Ok(true),
+                (Err(fault), _) => Err(fault),
+                (Ok(false), second) => second,
+            }
+        }
         Val::List(list) => Ok(list
             .iter()
             .any(|item| item.is_ok_and(|item| matches!(equal_values(element, &item), Ok(true))))),
@@ -491,7 +500,7 @@ pub(crate) fn insert<'a>(map: Map<'a>, key: &Val<'a>, value: Val<'a>) -> Result<
                     entries.insert(Key::of(&key)?, value);
                 }
             }
-            Arc::new(entries)
+            Arc::new(Entries::new(entries))
         }
     };
     Arc::make_mut(&mut entries).insert(Key::of(key)?, value);

@@ -12,7 +12,7 @@ use crate::source::{Issues, Position, Source};
 /// Longer expressions are not looked at.
 const EXPRESSION_CHARS_MAX: usize = 100_000;
 
-/// How deep one kind of rule may nest; a chain of operators nests as well.
+/// How deep expressions may nest: in brackets and conditionals, and in chains of operators.
 const DEPTH_MAX: usize = 250;
 
 /// A tree, and where each of its nodes was written.
@@ -53,7 +53,8 @@ pub(crate) fn parse(text: &str) -> Result<(Parsed, Source), Issues> {
         at: 0,
         positions: vec![0],
         issues,
-        depth: [0; RULES],
+        depth: 0,
+        height: 0,
         open: Vec::new(),
     };
     let parsed = parser.start();
@@ -70,23 +71,17 @@ pub(crate) struct Halt;
 
 type Parse<T> = Result<T, Halt>;
 
-#[derive(Clone, Copy)]
-enum Rule {
-    Expr,
-    Relation,
-    Calc,
-    Member,
-}
-
-const RULES: usize = 4;
-
 pub(crate) struct Parser<'s> {
     source: &'s Source,
     lexemes: Vec<Lexeme>,
     at: usize,
     positions: Vec<u32>,
     issues: Issues,
-    depth: [usize; RULES],
+    /// Of the rule `expr`, which is inside itself for every bracket and conditional.
+    depth: usize,
+    /// Of what was parsed last: how many operators, fields, elements and calls on something are
+    /// inside each other. Counted from below, as a chain grows on its left side.
+    height: usize,
     /// The brackets that are open, as the tokens that close them.
     open: Vec<Token>,
 }
@@ -125,98 +120,60 @@ impl Parser<'_> {
     }
 
     fn expr(&mut self) -> Parse<Expr> {
-        self.enter(Rule::Expr, 1)?;
-        let mut result = self.or()?;
+        self.depth += 1;
+        if self.depth > DEPTH_MAX {
+            self.issues.report(None, format!("expression recursion limit exceeded: {DEPTH_MAX}"));
+            return Err(Halt);
+        }
+        let mut result = self.binary(OR)?;
         if let Some(question) = self.take(Token::Question) {
             let id = self.id_at(question.start);
-            let truthy = self.or()?;
+            let mut height = self.height;
+            let truthy = self.binary(OR)?;
+            height = height.max(self.height);
             self.expect(Token::Colon)?;
             let falsy = self.expr()?;
+            self.grow(height)?;
             result = call(id, op::CONDITIONAL, vec![result, truthy, falsy]);
         }
-        self.leave(Rule::Expr, 1);
+        self.depth -= 1;
         Ok(result)
     }
 
-    fn or(&mut self) -> Parse<Expr> {
-        self.logic(Token::Or, op::OR, Self::and)
-    }
-
-    fn and(&mut self) -> Parse<Expr> {
-        self.logic(Token::And, op::AND, Self::relation)
-    }
-
-    fn logic(
-        &mut self,
-        token: Token,
-        function: &'static str,
-        term: fn(&mut Self) -> Parse<Expr>,
-    ) -> Parse<Expr> {
-        let mut terms = vec![Some(term(self)?)];
-        let mut ops = Vec::new();
-        while let Some(operator) = self.take(token) {
-            terms.push(Some(term(self)?));
-            ops.push(self.id_at(operator.start));
-        }
-        if ops.is_empty() {
-            return Ok(terms[0].take().expect("pushed above"));
-        }
-        Ok(balance(function, &mut terms, &ops, 0, ops.len() - 1))
-    }
-
-    fn relation(&mut self) -> Parse<Expr> {
-        self.enter(Rule::Relation, 1)?;
-        let mut nested = 1;
-        let mut left = self.calc(0)?;
-        loop {
-            let function = match self.peek() {
-                Token::Less => op::LESS,
-                Token::LessEquals => op::LESS_EQUALS,
-                Token::GreaterEquals => op::GREATER_EQUALS,
-                Token::Greater => op::GREATER,
-                Token::Equals => op::EQUALS,
-                Token::NotEquals => op::NOT_EQUALS,
-                Token::In => op::IN,
-                _ => break,
-            };
-            self.enter(Rule::Relation, 2)?;
-            nested += 1;
-            let operator = self.next();
-            let id = self.id_at(operator.start);
-            let right = self.calc(0)?;
-            self.leave(Rule::Relation, 1);
-            left = call(id, function, vec![left, right]);
-        }
-        self.leave(Rule::Relation, nested);
-        Ok(left)
-    }
-
-    /// `+ -` at precedence 0, `* / %` at 1.
-    fn calc(&mut self, precedence: u8) -> Parse<Expr> {
-        self.enter(Rule::Calc, 1)?;
-        let mut nested = 1;
+    /// Everything with operators that bind at least as close as `closeness`. One function for all
+    /// of them: brackets nest through it, and stacks are small.
+    fn binary(&mut self, closeness: u8) -> Parse<Expr> {
         let mut left = self.unary()?;
-        loop {
-            let (function, binds) = match self.peek() {
-                Token::Star => (op::MULTIPLY, 1),
-                Token::Slash => (op::DIVIDE, 1),
-                Token::Percent => (op::MODULO, 1),
-                Token::Plus => (op::ADD, 0),
-                Token::Minus => (op::SUBTRACT, 0),
-                _ => break,
-            };
-            if binds < precedence {
+        while let Some((function, binds)) = operator(self.peek()) {
+            if binds < closeness {
                 break;
             }
-            self.enter(Rule::Calc, 1)?;
-            nested += 1;
-            let operator = self.next();
-            let id = self.id_at(operator.start);
-            let right = self.calc(binds + 1)?;
-            left = call(id, function, vec![left, right]);
+            left = if binds <= AND {
+                self.logic(left, function, binds)?
+            } else {
+                let height = self.height;
+                let operator = self.next();
+                let id = self.id_at(operator.start);
+                let right = self.binary(binds + 1)?;
+                self.grow(height)?;
+                call(id, function, vec![left, right])
+            };
         }
-        self.leave(Rule::Calc, nested);
         Ok(left)
+    }
+
+    /// A chain of one logical operator, behind its first term.
+    fn logic(&mut self, first: Expr, function: &'static str, binds: u8) -> Parse<Expr> {
+        let token = self.peek();
+        let mut height = self.height;
+        let (mut terms, mut ops) = (vec![Some(first)], Vec::new());
+        while let Some(operator) = self.take(token) {
+            terms.push(Some(self.binary(binds + 1)?));
+            height = height.max(self.height);
+            ops.push(self.id_at(operator.start));
+        }
+        self.height = height;
+        Ok(balance(function, &mut terms, &ops, 0, ops.len() - 1))
     }
 
     fn unary(&mut self) -> Parse<Expr> {
@@ -244,26 +201,16 @@ impl Parser<'_> {
     }
 
     fn member(&mut self) -> Parse<Expr> {
-        self.enter(Rule::Member, 1)?;
-        let mut nested = 1;
         let mut operand = self.primary()?;
         loop {
-            match self.peek() {
-                Token::Dot => {
-                    self.enter(Rule::Member, 1)?;
-                    nested += 1;
-                    operand = self.select(operand)?;
-                }
-                Token::LeftBracket => {
-                    self.enter(Rule::Member, 1)?;
-                    nested += 1;
-                    operand = self.index(operand)?;
-                }
-                _ => break,
-            }
+            let height = self.height;
+            operand = match self.peek() {
+                Token::Dot => self.select(operand)?,
+                Token::LeftBracket => self.index(operand)?,
+                _ => return Ok(operand),
+            };
+            self.grow(height)?;
         }
-        self.leave(Rule::Member, nested);
-        Ok(operand)
     }
 
     fn select(&mut self, operand: Expr) -> Parse<Expr> {
@@ -333,6 +280,7 @@ impl Parser<'_> {
     }
 
     fn primary(&mut self) -> Parse<Expr> {
+        self.height = 0;
         match self.peek() {
             Token::Dot | Token::Ident => self.name(),
             Token::LeftParen => {
@@ -395,6 +343,7 @@ impl Parser<'_> {
         let id = self.id_at(open.start);
         self.open.push(Token::RightBrace);
         let mut fields = Vec::new();
+        let mut height = 0;
         while self.peek() != Token::RightBrace {
             let optional = self.take(Token::Question).is_some();
             if !matches!(self.peek(), Token::Ident | Token::QuotedIdent) {
@@ -405,11 +354,13 @@ impl Parser<'_> {
             let colon = self.expect(Token::Colon)?;
             let id = self.id_at(colon.start);
             let value = self.expr()?;
+            height = height.max(self.height);
             fields.push(StructField { id, value });
             if self.take(Token::Comma).is_none() {
                 break;
             }
         }
+        self.height = height;
         self.close_literal(Token::RightBrace)?;
         Ok(Expr { id, kind: Kind::Struct { name: Str::from(name), fields } })
     }
@@ -419,12 +370,17 @@ impl Parser<'_> {
         self.open.push(Token::RightParen);
         self.sync(&with(&[Token::RightParen]))?;
         let mut args = Vec::new();
+        let mut height = 0;
         if self.peek() != Token::RightParen {
-            args.push(self.expr()?);
-            while self.take(Token::Comma).is_some() {
+            loop {
                 args.push(self.expr()?);
+                height = height.max(self.height);
+                if self.take(Token::Comma).is_none() {
+                    break;
+                }
             }
         }
+        self.height = height;
         self.close(Token::RightParen)?;
         Ok(args)
     }
@@ -434,6 +390,7 @@ impl Parser<'_> {
         let id = self.id_at(open.start);
         self.open.push(Token::RightBracket);
         let (mut items, mut optional) = (Vec::new(), Vec::new());
+        let mut height = 0;
         while self.peek() != Token::RightBracket {
             if self.peek() == Token::Comma && items.is_empty() {
                 self.next();
@@ -443,10 +400,12 @@ impl Parser<'_> {
                 optional.push(items.len());
             }
             items.push(self.expr()?);
+            height = height.max(self.height);
             if self.take(Token::Comma).is_none() {
                 break;
             }
         }
+        self.height = height;
         self.close_literal(Token::RightBracket)?;
         Ok(Expr { id, kind: Kind::List { items, optional } })
     }
@@ -456,6 +415,7 @@ impl Parser<'_> {
         let id = self.id_at(open.start);
         self.open.push(Token::RightBrace);
         let mut entries = Vec::new();
+        let mut height = 0;
         while self.peek() != Token::RightBrace {
             if self.peek() == Token::Comma && entries.is_empty() {
                 self.next();
@@ -463,13 +423,16 @@ impl Parser<'_> {
             }
             let optional = self.take(Token::Question).is_some();
             let key = self.expr()?;
+            height = height.max(self.height);
             self.expect(Token::Colon)?;
             let value = self.expr()?;
+            height = height.max(self.height);
             entries.push(Entry { key, value, optional });
             if self.take(Token::Comma).is_none() {
                 break;
             }
         }
+        self.height = height;
         self.close_literal(Token::RightBrace)?;
         Ok(Expr { id, kind: Kind::Map(entries) })
     }
@@ -587,17 +550,14 @@ impl Parser<'_> {
         self.positions.len() as Id - 1
     }
 
-    fn enter(&mut self, rule: Rule, levels: usize) -> Parse<()> {
-        self.depth[rule as usize] += levels;
-        if self.depth[rule as usize] > DEPTH_MAX {
-            self.issues.report(None, format!("expression recursion limit exceeded: {DEPTH_MAX}"));
+    /// One more level on top of what was parsed last and of something else.
+    fn grow(&mut self, other: usize) -> Parse<()> {
+        self.height = self.height.max(other) + 1;
+        if self.height > DEPTH_MAX {
+            self.issues.report(None, "max recursion depth exceeded");
             return Err(Halt);
         }
         Ok(())
-    }
-
-    fn leave(&mut self, rule: Rule, levels: usize) {
-        self.depth[rule as usize] -= levels;
     }
 
     fn error(&mut self, offset: usize, message: impl Into<String>) {
@@ -706,6 +666,31 @@ impl Parser<'_> {
 
 fn call(id: Id, function: &str, args: Vec<Expr>) -> Expr {
     Expr { id, kind: Kind::Call { function: Str::new(function), target: None, args } }
+}
+
+/// How close `||` and `&&` bind; everything else binds closer.
+const OR: u8 = 0;
+const AND: u8 = 1;
+
+/// The function of an operator between two operands, and how close it binds.
+fn operator(token: Token) -> Option<(&'static str, u8)> {
+    Some(match token {
+        Token::Or => (op::OR, OR),
+        Token::And => (op::AND, AND),
+        Token::Less => (op::LESS, 2),
+        Token::LessEquals => (op::LESS_EQUALS, 2),
+        Token::GreaterEquals => (op::GREATER_EQUALS, 2),
+        Token::Greater => (op::GREATER, 2),
+        Token::Equals => (op::EQUALS, 2),
+        Token::NotEquals => (op::NOT_EQUALS, 2),
+        Token::In => (op::IN, 2),
+        Token::Plus => (op::ADD, 3),
+        Token::Minus => (op::SUBTRACT, 3),
+        Token::Star => (op::MULTIPLY, 4),
+        Token::Slash => (op::DIVIDE, 4),
+        Token::Percent => (op::MODULO, 4),
+        _ => return None,
+    })
 }
 
 /// A balanced tree of one logical operator: evaluation nests less deep.

@@ -19,7 +19,7 @@ use crate::eval::{
 };
 use crate::functions::Overload;
 use crate::regex::Regex;
-use crate::value::{Key, List, Map, Text, Val};
+use crate::value::{Entries, Key, List, Map, Text, Val};
 
 /// The program, and how many local variables it needs; or why it can never run.
 pub(crate) fn plan(checked: &Checked, env: &Env) -> Result<(Node, usize), String> {
@@ -203,7 +203,8 @@ impl Planner<'_> {
                 .any(|arg| self.checked.type_of(arg).is_open()),
             _ => true,
         };
-        let all = overload.is_some() && args.len() <= 2 && regex.is_none() && name != "format";
+        let known = overload.is_some() || function.single.is_some();
+        let all = known && args.len() <= 2 && regex.is_none() && name != "format";
         let folds = matches!(
             name,
             "bool"
@@ -252,7 +253,7 @@ impl Planner<'_> {
                     _ => unreachable!("checked above"),
                 })
                 .collect();
-            return Ok(Node::Const(Val::List(List::Own(Arc::new(items)))));
+            return Ok(Node::Const(Val::List(List::own(items))));
         }
         let optional = (0..items.len()).map(|at| optional.contains(&at)).collect();
         Ok(Node::List { items, optional })
@@ -281,7 +282,7 @@ impl Planner<'_> {
                     map.insert(Key::of(&key).map_err(|fault| fault.to_string())?, value);
                 }
             }
-            return Ok(Node::Const(Val::Map(Map::Own(Arc::new(map)))));
+            return Ok(Node::Const(Val::Map(Map::Own(Arc::new(Entries::new(map))))));
         }
         Ok(Node::Map(entries))
     }

@@ -10,8 +10,8 @@ const COMPILED_BYTES_MAX: usize = 10 << 20;
 /// How often a repetition may repeat, nested ones multiplied.
 const REPEAT_MAX: u32 = 1000;
 
-/// How deep groups may nest.
-const DEPTH_MAX: usize = 1000;
+/// How deep groups may nest. Go allows 1000, but nobody reads a pattern like that.
+const DEPTH_MAX: usize = 200;
 
 #[derive(Debug)]
 pub struct Regex {

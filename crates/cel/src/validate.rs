@@ -1,9 +1,11 @@
 //! What the types cannot say about literals: patterns that compile, durations and times that are
 //! some, lists of one type, formats that go with their arguments.
 
+use std::cell::Cell;
+
 use crate::ast::{Expr, Kind, Literal};
 use crate::check::Checked;
-use crate::library::check_format;
+use crate::library::{Clause, FormatArgument, check_format};
 use crate::regex::Regex;
 use crate::source::Issues;
 use crate::time::{Duration, Timestamp};
@@ -97,8 +99,11 @@ impl Validator<'_> {
     }
 
     fn format(&mut self, expr: &Expr, format: &str, args: &[Expr]) {
-        let types: Vec<Type> = args.iter().map(|arg| self.checked.type_of(arg).clone()).collect();
-        match check_format(format, &types) {
+        let pieces: Vec<Piece<'_>> = args
+            .iter()
+            .map(|expr| Piece { checked: self.checked, expr, wrong: Cell::default() })
+            .collect();
+        match check_format(format, &pieces) {
             Ok(used) if used < args.len() => {
                 let message = format!(
                     "too many arguments supplied to string.format (expected {used}, got {})",
@@ -108,7 +113,10 @@ impl Validator<'_> {
             }
             Ok(_) => {}
             Err((message, about)) => {
-                let at = about.map_or(expr, |at| &args[at]);
+                let at = match about {
+                    Some(at) => pieces[at].wrong.get().unwrap_or(&args[at]),
+                    None => expr,
+                };
                 self.report(at, message);
             }
         }
@@ -151,6 +159,44 @@ impl Validator<'_> {
                 self.report(expr, message);
             }
         }
+    }
+}
+
+/// An argument of `format`, of which only types are known yet.
+struct Piece<'v> {
+    checked: &'v Checked,
+    expr: &'v Expr,
+    /// What in it does not fit, if it is written out.
+    wrong: Cell<Option<&'v Expr>>,
+}
+
+impl<'v> Piece<'v> {
+    /// Checks an expression, and the elements of a list or map that is written out.
+    fn check(&self, expr: &'v Expr, clause: Clause) -> Result<(), String> {
+        if let Err(message) = self.checked.type_of(expr).fill(clause) {
+            self.wrong.set(Some(expr));
+            return Err(message);
+        }
+        match &expr.kind {
+            Kind::List { items, .. } if clause == Clause::String => {
+                items.iter().try_for_each(|item| self.check(item, clause))
+            }
+            Kind::Map(entries) if clause == Clause::String => {
+                entries.iter().try_for_each(|entry| {
+                    self.check(&entry.key, clause)?;
+                    self.check(&entry.value, clause)
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl FormatArgument for Piece<'_> {
+    const RUNNING: bool = false;
+
+    fn fill(&self, clause: Clause) -> Result<String, String> {
+        self.check(self.expr, clause).map(|()| String::new())
     }
 }
 

@@ -26,6 +26,14 @@ pub enum Fault {
 
 pub type Eval<'a> = Result<Val<'a>, Fault>;
 
+/// Lists and maps that an expression makes hold at most this many values, those inside of others
+/// included. Costs do not see how deep values are, so that without it an expression could take all
+/// memory; what is larger could hardly be paid for anyway.
+pub(crate) const WEIGHT_MAX: u64 = 4_000_000;
+
+/// Texts that an expression makes; longer ones could not be paid for when they are read.
+pub(crate) const TEXT_BYTES_MAX: usize = 32 << 20;
+
 pub(crate) fn fail<T>(message: impl AsRef<str>) -> Result<T, Fault> {
     Err(Fault::Failed(Str::new(message)))
 }
@@ -72,15 +80,37 @@ impl Text<'_> {
 #[derive(Clone, Debug)]
 pub enum List<'a> {
     Tree(&'a [Value], &'a Decl),
-    Own(Arc<Vec<Val<'a>>>),
-    /// What adding to a set or a list map gives: still one.
-    Declared(Arc<Vec<Val<'a>>>, &'a Decl),
+    Own(Arc<Items<'a>>),
+    /// What adding to a list with a schema gives: still one.
+    Declared(Arc<Items<'a>>, &'a Decl),
+    /// Two lists, one behind the other: adding costs the same whatever their length.
+    Concat(Arc<Concat<'a>>),
+}
+
+#[derive(Clone, Debug)]
+pub struct Items<'a> {
+    pub(crate) items: Vec<Val<'a>>,
+    weight: u64,
+}
+
+#[derive(Debug)]
+pub struct Concat<'a> {
+    pub(crate) first: List<'a>,
+    pub(crate) second: List<'a>,
+    len: usize,
+    weight: u64,
 }
 
 #[derive(Clone, Debug)]
 pub enum Map<'a> {
     Tree(&'a meta::Map, &'a Decl),
-    Own(Arc<BTreeMap<Key<'a>, Val<'a>>>),
+    Own(Arc<Entries<'a>>),
+}
+
+#[derive(Clone, Debug)]
+pub struct Entries<'a> {
+    pub(crate) map: BTreeMap<Key<'a>, Val<'a>>,
+    weight: u64,
 }
 
 /// A key of a map that an expression made.
@@ -98,7 +128,7 @@ impl<'a> Val<'a> {
     }
 
     pub(crate) fn list(items: Vec<Val<'a>>) -> Self {
-        Self::List(List::Own(Arc::new(items)))
+        Self::List(List::own(items))
     }
 
     pub(crate) fn some(value: Val<'a>) -> Self {
@@ -240,6 +270,20 @@ impl<'a> Val<'a> {
         }
     }
 
+    /// How many values there are inside, however deep; one that is there twice counts twice. Of the
+    /// tree only what is next: that is bounded already.
+    pub(crate) fn weight(&self) -> u64 {
+        match self {
+            Self::List(List::Tree(items, _)) => items.len() as u64,
+            Self::List(List::Own(items) | List::Declared(items, _)) => items.weight,
+            Self::List(List::Concat(parts)) => parts.weight,
+            Self::Map(Map::Tree(map, _)) => map.len() as u64,
+            Self::Map(Map::Own(entries)) => entries.weight,
+            Self::Optional(Some(value)) => value.weight().saturating_add(1),
+            _ => 1,
+        }
+    }
+
     /// The number of elements, for what has any: cost counts it.
     pub(crate) fn size(&self) -> Option<u64> {
         match self {
@@ -270,11 +314,48 @@ fn go_type(value: &Value) -> &'static str {
     }
 }
 
+impl<'a> Items<'a> {
+    pub(crate) fn new(items: Vec<Val<'a>>) -> Self {
+        let weight = items.iter().fold(1, |sum: u64, item| sum.saturating_add(item.weight()));
+        Self { items, weight }
+    }
+
+    pub(crate) fn push(&mut self, item: Val<'a>) {
+        self.weight = self.weight.saturating_add(item.weight());
+        self.items.push(item);
+    }
+}
+
+impl<'a> Entries<'a> {
+    pub(crate) fn new(map: BTreeMap<Key<'a>, Val<'a>>) -> Self {
+        let weight = map.values().fold(1, |sum: u64, value| sum.saturating_add(value.weight()));
+        Self { map, weight }
+    }
+
+    pub(crate) fn insert(&mut self, key: Key<'a>, value: Val<'a>) {
+        self.weight = self.weight.saturating_add(value.weight());
+        self.map.insert(key, value);
+    }
+}
+
 impl<'a> List<'a> {
+    pub(crate) fn own(items: Vec<Val<'a>>) -> Self {
+        Self::Own(Arc::new(Items::new(items)))
+    }
+
+    pub(crate) fn concat(first: Self, second: Self) -> Self {
+        let len = first.len().saturating_add(second.len());
+        let (first_weight, second_weight) =
+            (Val::List(first.clone()).weight(), Val::List(second.clone()).weight());
+        let weight = first_weight.saturating_add(second_weight);
+        Self::Concat(Arc::new(Concat { first, second, len, weight }))
+    }
+
     pub fn len(&self) -> usize {
         match self {
             Self::Tree(items, _) => items.len(),
-            Self::Own(items) | Self::Declared(items, _) => items.len(),
+            Self::Own(own) | Self::Declared(own, _) => own.items.len(),
+            Self::Concat(parts) => parts.len,
         }
     }
 
@@ -287,6 +368,7 @@ impl<'a> List<'a> {
         match self {
             Self::Tree(_, decl) | Self::Declared(_, decl) => !matches!(decl.kind, DeclKind::Dyn),
             Self::Own(_) => false,
+            Self::Concat(parts) => parts.first.is_declared(),
         }
     }
 
@@ -298,7 +380,11 @@ impl<'a> List<'a> {
                 let item = items.get(index)?;
                 Some(Val::of(item, decl.element().map_or(decl, |items| &**items)))
             }
-            Self::Own(items) | Self::Declared(items, _) => items.get(index).cloned().map(Ok),
+            Self::Own(own) | Self::Declared(own, _) => own.items.get(index).cloned().map(Ok),
+            Self::Concat(parts) => match index.checked_sub(parts.first.len()) {
+                Some(index) => parts.second.get(index),
+                None => parts.first.get(index),
+            },
         }
     }
 
@@ -313,7 +399,7 @@ impl<'a> Map<'a> {
     pub fn len(&self) -> usize {
         match self {
             Self::Tree(map, _) => map.len(),
-            Self::Own(map) => map.len(),
+            Self::Own(entries) => entries.map.len(),
         }
     }
 
@@ -338,7 +424,7 @@ impl<'a> Map<'a> {
                     _ => map.keys().map(|key| Val::String(Text::Ref(key))).collect(),
                 }
             }
-            Self::Own(map) => map.keys().map(Key::to_val).collect(),
+            Self::Own(entries) => entries.map.keys().map(Key::to_val).collect(),
         }
     }
 
@@ -352,10 +438,10 @@ impl<'a> Map<'a> {
                     _ => Err(NO_SUCH_OVERLOAD),
                 }
             }
-            Self::Own(map) => Ok(Key::candidates(key)
+            Self::Own(entries) => Ok(Key::candidates(key)
                 .into_iter()
                 .flatten()
-                .find_map(|key| map.get(&key).cloned())),
+                .find_map(|key| entries.map.get(&key).cloned())),
         }
     }
 }

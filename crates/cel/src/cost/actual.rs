@@ -2,7 +2,7 @@
 
 use crate::cost::{LIST, REGEX, STRUCT, TRAVERSAL};
 use crate::kinds::Kubernetes;
-use crate::value::{Eval, Val};
+use crate::value::Val;
 
 /// How a call's cost is counted; chosen when the call is planned.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -107,52 +107,48 @@ pub(crate) fn call_cost_of(function: &str, overload: &str) -> CallCost {
 }
 
 impl CallCost {
-    /// What the call cost; arguments and result may be errors.
-    pub(crate) fn of(self, args: &[Eval<'_>], result: &Eval<'_>) -> u64 {
-        let first = args.first();
-        let size = |at: usize| args.get(at).map_or(1, size_of);
+    /// What the call cost. An argument that failed is none, and so is a result.
+    pub(crate) fn of(
+        self,
+        first: Option<&Val<'_>>,
+        second: Option<&Val<'_>>,
+        result: Option<&Val<'_>>,
+    ) -> u64 {
+        // The factors come in steps, as floats are not associative.
+        let walk = |size: u64| (size as f64 * TRAVERSAL).ceil() as u64;
         match self {
             Self::One => 1,
-            // The factor comes in two steps, as floats are not associative.
-            Self::Walk(times) => (size(0) as f64 * f64::from(times) * TRAVERSAL).ceil() as u64,
-            Self::WalkStandard => {
-                (first.map_or(1, optional_size_of) as f64 * TRAVERSAL).ceil() as u64
+            Self::Walk(times) => {
+                (size_of(first) as f64 * f64::from(times) * TRAVERSAL).ceil() as u64
             }
+            Self::WalkStandard => walk(optional_size_of(first)),
             Self::WalkResult => (size_of(result) as f64 * 2.0 * TRAVERSAL).ceil() as u64,
-            Self::Equal if matches!(first, Some(Ok(Val::Kubernetes(_)))) => 1,
+            Self::Equal if matches!(first, Some(Val::Kubernetes(_))) => 1,
             Self::Equal | Self::Shorter => {
-                let shorter = optional_size_of(&args[0]).min(optional_size_of(&args[1]));
-                (shorter as f64 * TRAVERSAL).ceil() as u64
+                walk(optional_size_of(first).min(optional_size_of(second)))
             }
-            Self::SizeOfSecond => args.get(1).map_or(1, optional_size_of),
-            Self::Sum => {
-                let sum = optional_size_of(&args[0]) + optional_size_of(&args[1]);
-                (sum as f64 * TRAVERSAL).ceil() as u64
-            }
+            Self::SizeOfSecond => optional_size_of(second),
+            Self::Sum => walk(optional_size_of(first) + optional_size_of(second)),
             Self::Matches => {
-                let text = ((1.0 + size(0) as f64) * TRAVERSAL).ceil() as u64;
-                let pattern = (size(1) as f64 * REGEX).ceil() as u64;
+                let text = ((1.0 + size_of(first) as f64) * TRAVERSAL).ceil() as u64;
+                let pattern = (size_of(second) as f64 * REGEX).ceil() as u64;
                 text.saturating_mul(pattern)
             }
-            Self::Contains => {
-                let text = (size(0) as f64 * TRAVERSAL).ceil() as u64;
-                let part = (size(1) as f64 * TRAVERSAL).ceil() as u64;
-                text.saturating_mul(part)
-            }
-            Self::Deep => first.map_or(0, |first| first.as_ref().map_or(1, deep)),
+            Self::Contains => walk(size_of(first)).saturating_mul(walk(size_of(second))),
+            Self::Deep => first.map_or(1, deep),
             Self::ContainsIp { text } => {
-                let compare = ((size(0) + size(0)) as f64 * TRAVERSAL).ceil() as u64;
-                compare + if text { (size(1) as f64 * TRAVERSAL).ceil() as u64 } else { 0 }
+                let compare = walk(size_of(first) + size_of(first));
+                compare + if text { walk(size_of(second)) } else { 0 }
             }
             Self::ContainsCidr { text } => {
-                let compare = ((size(0) + size(0)) as f64 * TRAVERSAL).ceil() as u64;
-                let mask = (size(0) as f64 * TRAVERSAL).ceil() as u64 + 1;
-                compare + mask + if text { (size(1) as f64 * TRAVERSAL).ceil() as u64 } else { 0 }
+                let compare = walk(size_of(first) + size_of(first));
+                let mask = walk(size_of(first)) + 1;
+                compare + mask + if text { walk(size_of(second)) } else { 0 }
             }
             Self::Validate => match first {
-                Some(Ok(Val::Kubernetes(value))) => match &**value {
+                Some(Val::Kubernetes(value)) => match &**value {
                     Kubernetes::Format(format) => {
-                        let text = ((1.0 + size(1) as f64) * TRAVERSAL).ceil() as u64;
+                        let text = ((1.0 + size_of(second) as f64) * TRAVERSAL).ceil() as u64;
                         text * (format.regex_size as f64 * REGEX).ceil() as u64
                     }
                     _ => 1,
@@ -160,24 +156,27 @@ impl CallCost {
                 _ => 1,
             },
             Self::Selector => {
-                let size = size(1) as f64;
-                let parse = (size * TRAVERSAL).ceil() as u64;
-                let requirements = (size * 0.5).ceil();
-                LIST + parse + (requirements * (LIST + STRUCT) as f64).ceil() as u64
+                let size = size_of(second);
+                let requirements = (size as f64 * 0.5).ceil();
+                LIST + walk(size) + (requirements * (LIST + STRUCT) as f64).ceil() as u64
             }
             Self::Authorize => 350_000,
-            Self::Sets(factor) => 1 + size(0).saturating_mul(size(1)) * u64::from(factor),
+            Self::Sets(factor) => {
+                1 + size_of(first).saturating_mul(size_of(second)) * u64::from(factor)
+            }
             Self::ListOfResult => size_of(result) + 1 + LIST,
             Self::Flatten => {
-                let depth = match args.get(1) {
-                    Some(Ok(Val::Int(depth))) => *depth as f64,
+                let depth = match second {
+                    Some(Val::Int(depth)) => *depth as f64,
                     _ => 1.0,
                 };
                 // Compat: a negative depth wraps around.
-                ((size(0) as f64 * depth) as i64 as u64).wrapping_add(1 + LIST)
+                ((size_of(first) as f64 * depth) as i64 as u64).wrapping_add(1 + LIST)
             }
             Self::SelfCompare(at) => {
-                let Some(Ok(Val::List(list))) = args.get(usize::from(at)) else { return 1 };
+                let Some(Val::List(list)) = (if at == 0 { first } else { second }) else {
+                    return 1;
+                };
                 let text = matches!(list.get(0), Some(Ok(Val::String(_) | Val::Bytes(_))));
                 let factor = if text { 2.0 + TRAVERSAL } else { 2.0 };
                 let size = list.len() as u64;
@@ -187,21 +186,15 @@ impl CallCost {
     }
 }
 
-fn size_of(value: &Eval<'_>) -> u64 {
-    value.as_ref().ok().and_then(Val::size).unwrap_or(1)
+fn size_of(value: Option<&Val<'_>>) -> u64 {
+    value.and_then(Val::size).unwrap_or(1)
 }
 
-fn optional_size_of(value: &Eval<'_>) -> u64 {
+/// As cel-go itself counts: an optional is as large as its value.
+fn optional_size_of(value: Option<&Val<'_>>) -> u64 {
     match value {
-        Ok(value) => value_size(value),
-        Err(_) => 1,
-    }
-}
-
-fn value_size(value: &Val<'_>) -> u64 {
-    match value {
-        Val::Optional(Some(inner)) => value_size(inner),
-        value => value.size().unwrap_or(1),
+        Some(Val::Optional(Some(inner))) => optional_size_of(Some(inner)),
+        value => size_of(value),
     }
 }
 

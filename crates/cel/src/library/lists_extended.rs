@@ -10,7 +10,10 @@ use crate::types::Type;
 use crate::value::{Eval, Fault, List, NO_SUCH_OVERLOAD, Val, fail};
 
 /// A longer range could not be paid for: it costs as much as it is long.
-const RANGE_MAX: i64 = 10_000_000;
+const RANGE_MAX: i64 = 1_000_000;
+
+/// The square of it is more than any budget.
+const DISTINCT_MAX: usize = 5_000;
 
 pub(super) fn declare(f: &mut Functions) {
     let list = list_of(A);
@@ -135,8 +138,13 @@ fn sort<'a>(list: &List<'a>, keys: &List<'a>) -> Eval<'a> {
 }
 
 fn distinct<'a>(args: &[Val<'a>]) -> Eval<'a> {
+    let items = items(&args[0])?;
+    // What has so many elements could not pay for comparing each with each.
+    if items.len() > DISTINCT_MAX {
+        return Err(Fault::CostLimit);
+    }
     let mut unique: Vec<Val<'a>> = Vec::new();
-    for item in items(&args[0])? {
+    for item in items {
         if !unique.iter().any(|other| equal_values(&item, other) == Ok(true)) {
             unique.push(item);
         }

@@ -5,7 +5,7 @@ use crate::ast::op;
 use crate::functions::Functions;
 use crate::text::show;
 use crate::types::Type;
-use crate::value::{Eval, NO_SUCH_OVERLOAD, Val, fail};
+use crate::value::{Eval, List, Map, NO_SUCH_OVERLOAD, Val, fail};
 
 pub(super) fn declare(f: &mut Functions) {
     use Type::{Bool, Dyn, Int, String};
@@ -82,8 +82,8 @@ fn is_zero(value: &Val<'_>) -> bool {
         Val::Duration(duration) => duration.0 == 0,
         Val::Timestamp(time) => time.is_zero(),
         // Lists and maps of the object have no zero, only those an expression makes.
-        Val::List(crate::value::List::Own(items)) => items.is_empty(),
-        Val::Map(crate::value::Map::Own(map)) => map.is_empty(),
+        Val::List(list @ (List::Own(_) | List::Concat(_))) => list.is_empty(),
+        Val::Map(map @ Map::Own(_)) => map.is_empty(),
         _ => false,
     }
 }

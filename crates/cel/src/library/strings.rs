@@ -5,7 +5,7 @@ use super::{format_string, list_of};
 use crate::functions::Functions;
 use crate::text::show;
 use crate::types::Type;
-use crate::value::{Eval, Fault, NO_SUCH_OVERLOAD, Val, fail};
+use crate::value::{Eval, Fault, NO_SUCH_OVERLOAD, TEXT_BYTES_MAX, Val, fail};
 
 pub(super) fn declare(f: &mut Functions) {
     use Type::{Int, String};
@@ -126,6 +126,14 @@ fn last_index_of<'a>(args: &[Val<'a>]) -> Eval<'a> {
 
 fn replace<'a>(args: &[Val<'a>]) -> Eval<'a> {
     let (text, old, new) = (text(args)?, str_at(args, 1)?, str_at(args, 2)?);
+    let places = if old.is_empty() { text.len() + 1 } else { text.len() / old.len() };
+    if places.saturating_mul(new.len()) > TEXT_BYTES_MAX {
+        // It may be fewer places, but they have to be counted then.
+        let places = text.matches(old).count();
+        if places.saturating_mul(new.len()) > TEXT_BYTES_MAX {
+            return Err(Fault::CostLimit);
+        }
+    }
     Ok(Val::text(match int_at(args, 3)? {
         Some(limit) if limit >= 0 => text.replacen(old, new, limit as usize),
         _ => text.replace(old, new),
@@ -204,6 +212,9 @@ fn join<'a>(args: &[Val<'a>]) -> Eval<'a> {
     let separator = args.get(1).and_then(Val::as_str).unwrap_or_default();
     let mut joined = String::new();
     for (at, item) in list.iter().enumerate() {
+        if joined.len() > TEXT_BYTES_MAX {
+            return Err(Fault::CostLimit);
+        }
         if at > 0 {
             joined.push_str(separator);
         }

@@ -10,7 +10,7 @@ use super::standard::text;
 use crate::functions::Functions;
 use crate::kinds::Kubernetes;
 use crate::types::Type;
-use crate::value::{Eval, Fault, Key, Map, NO_SUCH_OVERLOAD, Text, Val, fail};
+use crate::value::{Entries, Eval, Fault, Key, Map, NO_SUCH_OVERLOAD, Text, Val, fail};
 
 #[derive(Debug, Default)]
 pub struct Url {
@@ -93,7 +93,7 @@ fn query_of<'a>(url: &Url) -> Val<'a> {
         }
     }
     let map = map.into_iter().map(|(key, values)| (key, Val::list(values))).collect();
-    Val::Map(Map::Own(Arc::new(map)))
+    Val::Map(Map::Own(Arc::new(Entries::new(map))))
 }
 
 impl Url {
