@@ -64,7 +64,7 @@ impl<'a> Spec<'a> {
 }
 
 /// Nothing, null and an empty list are the same.
-fn field<'a>(version: &'a Value, what: Moved) -> Option<&'a Value> {
+fn field(version: &Value, what: Moved) -> Option<&Value> {
     version.get(what.in_version()).filter(|value| match value {
         Value::Null => false,
         Value::Array(items) => !items.is_empty(),

@@ -91,7 +91,7 @@ fn has_type_and_meta(node: &Node) -> bool {
 fn list_kind(node: &Node) -> ListKind {
     match node.list_type.as_deref() {
         Some("set") => ListKind::Set,
-        Some("map") => ListKind::Map(node.list_map_keys.clone()),
+        Some("map") => ListKind::Map(node.list_map_keys.to_vec()),
         _ => ListKind::Atomic,
     }
 }

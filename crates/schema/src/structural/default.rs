@@ -14,9 +14,9 @@ pub(super) fn default(value: &mut Value, node: &Node) {
             for (name, property) in &node.properties {
                 let Some(default) = &property.default else { continue };
                 match map.get(name) {
-                    None => _ = map.insert(name, default.clone()),
+                    None => _ = map.insert(name, Value::clone(default)),
                     Some(Value::Null) if !property.nullable => {
-                        map.insert(name, default.clone());
+                        map.insert(name, Value::clone(default));
                     }
                     Some(_) => {}
                 }
@@ -46,7 +46,7 @@ fn replace_null(value: &mut Value, node: &Node) {
         && !node.nullable
         && let Some(default) = &node.default
     {
-        *value = default.clone();
+        *value = Value::clone(default);
     }
 }
 

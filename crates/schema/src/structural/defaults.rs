@@ -156,16 +156,16 @@ fn prune_node(node: &mut Node, resource: bool, meta: Option<Vec<Step>>) -> bool 
     let mut changed = false;
     if let Some(default) = node.default.take() {
         node.default = match &meta {
-            Some(steps) => prune_in_meta(default.clone(), steps),
+            Some(steps) => prune_in_meta(Value::clone(&default), steps).map(Box::new),
             None => {
-                let mut pruned = default.clone();
+                let mut pruned = Value::clone(&default);
                 let mut how = Coercion { drop_invalid: true, unknown: None };
                 let nowhere = FieldPath::root();
                 // Nothing is refused where what is invalid is dropped.
                 let _ =
                     object_meta::coerce(&mut pruned, node, resource, &At::root(&nowhere), &mut how);
                 prune::prune(&mut pruned, Some(node), resource, &mut prune::Unknown::new(None));
-                Some(pruned)
+                Some(Box::new(pruned))
             }
         };
         changed = node.default.as_ref() != Some(&default);

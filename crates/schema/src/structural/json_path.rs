@@ -128,7 +128,7 @@ mod tests {
             let found = found.map(|(path, node)| format!("{path} {}", node.ty.as_str()));
             assert_eq!(
                 found.as_deref(),
-                expected.as_deref().map_err(|why| why.to_string()).as_deref(),
+                expected.as_deref().map_err(ToString::to_string).as_deref(),
                 "{path}"
             );
         }

@@ -8,11 +8,13 @@ use super::{format::Format, pattern::Pattern};
 
 /// What a CRD says about one place of its objects. The alternatives of `allOf`, `anyOf`, `oneOf` and
 /// `not` are nodes as well; that they say less is one of the rules of structural schemas.
+///
+/// A platform has hundreds of thousands of these, so what most of them lack is kept small.
 #[derive(Debug, Default)]
 pub struct Node {
     pub ty: Type,
     pub nullable: bool,
-    pub default: Option<Value>,
+    pub default: Option<Box<Value>>,
     /// `x-kubernetes-preserve-unknown-fields`.
     pub preserve_unknown: bool,
     /// `x-kubernetes-embedded-resource`.
@@ -20,16 +22,16 @@ pub struct Node {
     /// `x-kubernetes-int-or-string`.
     pub int_or_string: bool,
     /// `x-kubernetes-list-type`: `atomic`, `set` or `map`.
-    pub list_type: Option<Str>,
+    pub list_type: Option<Box<str>>,
     /// `x-kubernetes-list-map-keys`.
-    pub list_map_keys: Vec<Str>,
+    pub list_map_keys: Box<[Str]>,
     /// `x-kubernetes-map-type`: `atomic` or `granular`.
-    pub map_type: Option<Str>,
+    pub map_type: Option<Box<str>>,
     /// `x-kubernetes-validations`.
-    pub validations: Vec<Rule>,
+    pub validations: Box<[Rule]>,
     pub items: Option<Box<Node>>,
     /// Sorted by name.
-    pub properties: Vec<(Str, Node)>,
+    pub properties: Box<[(Str, Node)]>,
     pub additional: Additional,
     /// The keywords that only restrict values; most nodes have none.
     pub checks: Option<Box<Checks>>,

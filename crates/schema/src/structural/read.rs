@@ -34,13 +34,13 @@ fn read_node(schema: &Value, depth: usize) -> Result<Node, String> {
     let mut node = Node {
         ty: Type::from(text(schema, "type")),
         nullable: flag(schema, "nullable"),
-        default: schema.get("default").filter(|default| !default.is_null()).cloned(),
+        default: schema.get("default").filter(|default| !default.is_null()).cloned().map(Box::new),
         preserve_unknown,
         embedded_resource: flag(schema, "x-kubernetes-embedded-resource"),
         int_or_string: flag(schema, "x-kubernetes-int-or-string"),
-        list_type: schema.get("x-kubernetes-list-type").and_then(string),
-        list_map_keys: strings(schema, "x-kubernetes-list-map-keys"),
-        map_type: schema.get("x-kubernetes-map-type").and_then(string),
+        list_type: boxed(schema, "x-kubernetes-list-type"),
+        list_map_keys: strings(schema, "x-kubernetes-list-map-keys").into(),
+        map_type: boxed(schema, "x-kubernetes-map-type"),
         validations: list(schema, "x-kubernetes-validations").iter().map(Rule::read).collect(),
         checks,
         texts: Texts {
@@ -57,11 +57,11 @@ fn read_node(schema: &Value, depth: usize) -> Result<Node, String> {
         Some(items @ Value::Object(_)) => node.items = Some(Box::new(read_node(items, depth)?)),
         _ => {}
     }
-    for (name, property) in
-        schema.get("properties").and_then(Value::as_object).into_iter().flat_map(Map::iter)
-    {
-        node.properties.push((name.clone(), read_node(property, depth)?));
-    }
+    let properties = schema.get("properties").and_then(Value::as_object);
+    let properties = properties.into_iter().flat_map(Map::iter);
+    node.properties = properties
+        .map(|(name, property)| Ok((name.clone(), read_node(property, depth)?)))
+        .collect::<Result<_, String>>()?;
     node.additional = match schema.get("additionalProperties") {
         Some(Value::Bool(false)) => Additional::Forbidden,
         Some(Value::Bool(true)) => Additional::Any,
@@ -184,6 +184,10 @@ fn list<'a>(schema: &'a Map, name: &str) -> &'a [Value] {
 
 fn strings(schema: &Map, name: &str) -> Vec<Str> {
     list(schema, name).iter().filter_map(string).collect()
+}
+
+fn boxed(schema: &Map, name: &str) -> Option<Box<str>> {
+    schema.get(name).and_then(Value::as_str).map(Box::from)
 }
 
 fn string(value: &Value) -> Option<Str> {

@@ -170,6 +170,10 @@ fn check_values(
     }
 }
 
+const EMPTY: &str = "must be empty to be structural";
+const FALSE: &str = "must be false to be structural";
+const UNDEFINED: &str = "must be undefined to be structural";
+
 fn check_nested(node: &Node, any_of_form: bool, path: &FieldPath, errors: &mut FieldErrors) {
     if let Some(checks) = &node.checks {
         check_values(checks, (any_of_form, false), path, errors);
@@ -180,9 +184,6 @@ fn check_nested(node: &Node, any_of_form: bool, path: &FieldPath, errors: &mut F
     for (name, property) in &node.properties {
         check_nested(property, false, &path.child("properties").key(name), errors);
     }
-    const EMPTY: &str = "must be empty to be structural";
-    const FALSE: &str = "must be false to be structural";
-    const UNDEFINED: &str = "must be undefined to be structural";
     let allowed_additional = matches!(node.additional, Additional::None | Additional::Forbidden);
     for (given, name, why) in [
         (node.ty != Type::None, "type", EMPTY),

@@ -197,10 +197,8 @@ fn check_type(
         return;
     }
     outcome.matches += 1;
-    let (integer, number) = match node.int_or_string {
-        true => (true, false),
-        false => (node.ty == Type::Integer, node.ty == Type::Number),
-    };
+    let integer = node.int_or_string || node.ty == Type::Integer;
+    let number = !node.int_or_string && node.ty == Type::Number;
     let (found, found_format) = match value {
         Value::Null => ("null", ""),
         Value::Bool(_) => ("boolean", ""),
@@ -310,9 +308,8 @@ fn check_text(text: &str, node: &Node, checks: &Checks, at: &At<'_>, outcome: &m
 
 /// Only the first of these is told.
 fn wrong_text(text: &str, checks: &Checks, at: &At<'_>) -> Option<Failure> {
-    let length = (checks.max_length.is_some() || checks.min_length.is_some())
-        .then(|| text.chars().count() as i64)
-        .unwrap_or_default();
+    let is_measured = checks.max_length.is_some() || checks.min_length.is_some();
+    let length = if is_measured { text.chars().count() as i64 } else { 0 };
     if let Some(max) = checks.max_length.filter(|max| length > *max) {
         let name = at.dotted();
         let bytes = if max == 1 { "byte" } else { "bytes" };
@@ -396,7 +393,7 @@ fn is_allowed(value: &Value, allowed: &Value) -> bool {
     match (value, allowed) {
         (Value::Null, _) => false,
         (Value::Number(Number::Int(value)), Value::Number(Number::Float(allowed))) => {
-            *value as f64 == *allowed
+            (*value as f64 - *allowed) == 0.0
         }
         (Value::Number(Number::Float(value)), Value::Number(Number::Int(allowed))) => {
             *value as i64 == *allowed

@@ -213,60 +213,58 @@ impl Rules {
             *budget -= outcome.cost;
             match outcome.result {
                 Ok(value) if value.as_bool() == Some(true) => {}
-                Ok(_) => self.tell(compiled, place, node, at, &variables, budget, errors)?,
+                Ok(_) => tell(compiled, place, node, at, &variables, budget, errors)?,
                 Err(fault) => tell_fault(compiled, &fault, ty, at, errors)?,
             }
         }
         Ok(())
     }
+}
 
-    /// A rule said no.
-    #[expect(clippy::too_many_arguments, reason = "one call, from the loop that has them all")]
-    fn tell(
-        &self,
-        compiled: &Compiled,
-        place: Place<'_>,
-        node: &Node,
-        at: &At<'_>,
-        variables: &[Bound<'_>],
-        budget: &mut u64,
-        errors: &mut FieldErrors,
-    ) -> Result<(), OutOfBudget> {
-        let unchanged = || match place.old {
-            Some(old) => Correlated { new: place.value, old, node }.is_unchanged(),
-            None => place.above.is_some_and(|above| above.is_unchanged()),
-        };
-        // Upstream runs the expression of the message all the same; only its cost could tell.
-        let forgiven = place.forgive && !compiled.uses_old_self && unchanged();
-        let path = match &compiled.field_path {
-            Some(below) => at.path().child(below),
-            None => at.path(),
-        };
-        let message = match message_of(compiled, variables, budget) {
-            Ok(message) => message,
-            Err(why) => {
-                if !forgiven {
-                    errors.invalid(path, node.ty.as_str(), &why);
-                }
-                return Err(OutOfBudget);
+/// A rule said no.
+fn tell(
+    compiled: &Compiled,
+    place: Place<'_>,
+    node: &Node,
+    at: &At<'_>,
+    variables: &[Bound<'_>],
+    budget: &mut u64,
+    errors: &mut FieldErrors,
+) -> Result<(), OutOfBudget> {
+    let unchanged = || match place.old {
+        Some(old) => Correlated { new: place.value, old, node }.is_unchanged(),
+        None => place.above.is_some_and(|above| above.is_unchanged()),
+    };
+    // Upstream runs the expression of the message all the same; only its cost could tell.
+    let forgiven = place.forgive && !compiled.uses_old_self && unchanged();
+    let path = match &compiled.field_path {
+        Some(below) => at.path().child(below),
+        None => at.path(),
+    };
+    let message = match message_of(compiled, variables, budget) {
+        Ok(message) => message,
+        Err(why) => {
+            if !forgiven {
+                errors.invalid(path, node.ty.as_str(), &why);
             }
-        };
-        if forgiven {
-            return Ok(());
+            return Err(OutOfBudget);
         }
-        let shown = match node.ty {
-            Type::Object | Type::Array => String::new(),
-            _ => format!(": {}", show(place.value)),
-        };
-        let (reason, message) = match compiled.rule.reason.as_str() {
-            "FieldValueForbidden" => (FieldReason::Forbidden, format!("Forbidden: {message}")),
-            "FieldValueRequired" => (FieldReason::Required, format!("Required value: {message}")),
-            "FieldValueDuplicate" => (FieldReason::Duplicate, format!("Duplicate value{shown}")),
-            _ => (FieldReason::Invalid, format!("Invalid value{shown}: {message}")),
-        };
-        errors.push(reason, path, message);
-        Ok(())
+    };
+    if forgiven {
+        return Ok(());
     }
+    let shown = match node.ty {
+        Type::Object | Type::Array => String::new(),
+        _ => format!(": {}", show(place.value)),
+    };
+    let (reason, message) = match compiled.rule.reason.as_str() {
+        "FieldValueForbidden" => (FieldReason::Forbidden, format!("Forbidden: {message}")),
+        "FieldValueRequired" => (FieldReason::Required, format!("Required value: {message}")),
+        "FieldValueDuplicate" => (FieldReason::Duplicate, format!("Duplicate value{shown}")),
+        _ => (FieldReason::Invalid, format!("Invalid value{shown}: {message}")),
+    };
+    errors.push(reason, path, message);
+    Ok(())
 }
 
 fn tell_fault(

@@ -149,7 +149,7 @@ pub(super) fn is_integer(value: f64) -> bool {
     // Upstream converts to an unsigned number first.
     let cut = value as u64 as f64;
     let off = (value - cut).abs();
-    if value == cut || value == value.trunc() {
+    if off == 0.0 || value.fract() == 0.0 {
         return true;
     }
     if value == 0.0 || cut == 0.0 || off < f64::MIN_POSITIVE {
