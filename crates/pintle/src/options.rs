@@ -88,6 +88,7 @@ pub(crate) struct Options {
     pub(crate) event_ttl: Duration,
     /// `None`: history is never dropped.
     pub(crate) compaction_interval: Option<Duration>,
+    pub(crate) encryption: Option<EncryptionFile>,
     /// One range, or two of different families; the first is the default for new services.
     pub(crate) service_cluster_ip_ranges: Vec<Cidr>,
     /// The address of service default/kubernetes: the first of the first range.
@@ -97,6 +98,14 @@ pub(crate) struct Options {
     pub(crate) logging: logging::Settings,
     /// What the user should know although the server starts, one line each.
     pub(crate) warnings: Vec<String>,
+}
+
+/// How objects are encrypted at rest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct EncryptionFile {
+    pub(crate) file: PathBuf,
+    /// Whether it is read again when it changes.
+    pub(crate) reload: bool,
 }
 
 /// A certificate file with its private key.
@@ -221,6 +230,10 @@ impl Options {
             event_ttl: duration(parsed, "event-ttl"),
             compaction_interval: Some(duration(parsed, "etcd-compaction-interval"))
                 .filter(|interval| !interval.is_zero()),
+            encryption: path(parsed, "encryption-provider-config").map(|file| EncryptionFile {
+                file,
+                reload: parsed.bool("encryption-provider-config-automatic-reload"),
+            }),
             kubernetes_service_ip: service_cluster_ip_ranges
                 .first()
                 .map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), Cidr::first_address),

@@ -26,7 +26,10 @@ use serve::{
     pki::{Pki, Places, ServerNames},
     tls::{NamedCertKey, Tls, TlsOptions},
 };
-use store::{Backend, Embedded, EmbeddedOptions};
+use store::{
+    Backend, Embedded, EmbeddedOptions,
+    encrypt::{Encrypted, Encryption, EncryptionConfig},
+};
 use tokio::sync::mpsc;
 
 use crate::{
@@ -64,13 +67,14 @@ async fn serve(
     // Asked for first: a signal that comes while starting is not lost.
     let stop = stop_signal().map_err(|error| format!("cannot listen to signals: {error}"))?;
     let store = Arc::new(open_store(options)?);
-    let backend: Arc<dyn Backend> = store.clone();
+    let encryption = encryption(options, &definitions)?;
+    let backend: Arc<dyn Backend> = Arc::new(Encrypted::new(store.clone(), encryption.clone()));
     let pki = prepare_pki(options)?;
     let tls = prepare_tls(options, &pki)?;
 
     let guard = Guard::new(options, &pki)?;
     let servers = Servers::build(options, definitions, &backend, &guard);
-    servers.ready().await;
+    servers.ready().await?;
     guard.roles.follow(&servers.kinds);
     guard.nodes.connect(&servers.kinds);
     guard.token_objects.connect(&servers.kinds, Arc::new(servers.api()));
@@ -102,6 +106,9 @@ async fn serve(
         Limits { streams_max: options.http2_max_streams_per_connection, ..Limits::default() };
     let listening = listener.serve(tls.clone(), Arc::new(Chain(server)), limits);
     tokio::spawn(tls.follow_files(RELOAD_INTERVAL));
+    if let Some(config) = options.encryption.as_ref().filter(|config| config.reload) {
+        tokio::spawn(encryption.follow(config.file.clone(), ENCRYPTION_INTERVAL));
+    }
     tokio::spawn(Pki::keep_renewed(places(options), server_names(options), RENEWAL_INTERVAL));
 
     hooks.start(options, &servers, &pki, &guard.tokens, bound.port()).await?;
@@ -124,6 +131,8 @@ async fn serve(
 
 /// How often certificate files are looked at.
 const RELOAD_INTERVAL: std::time::Duration = std::time::Duration::from_mins(1);
+/// How often the encryption configuration is looked at.
+const ENCRYPTION_INTERVAL: std::time::Duration = std::time::Duration::from_secs(2);
 /// How often the generated certificates are looked at: they are renewed months before they run out.
 const RENEWAL_INTERVAL: std::time::Duration = std::time::Duration::from_hours(12);
 
@@ -133,6 +142,24 @@ fn open_store(options: &Options) -> Result<Embedded, String> {
         compact_every: options.compaction_interval,
     };
     Embedded::open(&store).map_err(|error| error.to_string())
+}
+
+/// Who encrypts what; nobody anything, without a configuration.
+fn encryption(options: &Options, definitions: &Definitions) -> Result<Arc<Encryption>, String> {
+    let config = match &options.encryption {
+        Some(config) => EncryptionConfig::load(&config.file)?,
+        None => EncryptionConfig::default(),
+    };
+    let stored = definitions.resources.iter().filter_map(|facts| {
+        let storage = facts.storage.as_ref()?;
+        let mut resource = facts.group_version_resource().group_resource();
+        // Both groups of events are stored as those of the core group.
+        if resource.resource == "events" {
+            resource.group = meta::Str::default();
+        }
+        Some((storage.prefix.clone(), resource))
+    });
+    Ok(Arc::new(Encryption::new("/registry", stored, config)))
 }
 
 fn prepare_pki(options: &Options) -> Result<Pki, String> {
@@ -335,10 +362,11 @@ impl Servers {
     }
 
     /// All caches have read what there is.
-    async fn ready(&self) {
+    async fn ready(&self) -> Result<(), String> {
         for storage in self.kinds.iter().filter_map(|kind| kind.storage.as_ref()) {
-            storage.cache.ready().await;
+            storage.cache.ready_or_unreadable().await.map_err(|error| error.to_string())?;
         }
+        Ok(())
     }
 
     /// What kinds do beyond keeping objects may now use the whole server.

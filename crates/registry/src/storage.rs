@@ -187,6 +187,11 @@ impl Storage {
         Ok(Some(KeyValue { value, ..found }))
     }
 
+    /// Whether an object should be written again although nothing in it changes.
+    pub(crate) async fn is_stale(&self, key: &str) -> Result<bool, ApiError> {
+        self.backend.is_stale(key).await.map_err(store_error)
+    }
+
     pub(crate) async fn write(
         &self,
         key: Str,

@@ -185,8 +185,8 @@ async fn finish_change(
     }
     let stored = storage.encode(kind.to_stored(object).await?)?;
     let at_old = kind.view_of_stored(&storage.at_revision(&stored.json, current.revision)?).await?;
-    // Nothing changed: nothing is written, the resourceVersion stays.
-    if at_old == current.json || options.dry_run {
+    // Nothing changed: nothing is written, the resourceVersion stays; unless an old key encrypts it.
+    if options.dry_run || (at_old == current.json && !storage.is_stale(&key).await?) {
         return Ok(Some(Written { json: at_old, created: false }));
     }
     match storage.write(key, Expect::At(current.revision), Some(&stored)).await {

@@ -108,6 +108,18 @@ impl Cache {
         let _ = self.shared.revision.subscribe().wait_for(|revision| *revision > 0).await;
     }
 
+    /// As `ready`, but gives up when what is stored can't be read: waiting does not help then.
+    pub async fn ready_or_unreadable(&self) -> Result<(), StoreError> {
+        while timeout(FAILURE_CHECK, self.ready()).await.is_err() {
+            let failure = self.shared.failure.lock().clone();
+            if let Some(error @ (StoreError::Corrupt(_) | StoreError::Unreadable { .. })) = failure
+            {
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
     pub fn is_ready(&self) -> bool {
         self.revision() > 0
     }
@@ -225,6 +237,8 @@ impl Cache {
 }
 
 /// How long a read waits for a revision that the cache has not come to.
+/// How often somebody who waits for the first list looks whether it fails.
+const FAILURE_CHECK: Duration = Duration::from_millis(200);
 const REVISION_WAIT: Duration = Duration::from_secs(3);
 const PROGRESS_RETRY: Duration = Duration::from_millis(100);
 /// How many older states are kept; the least recently read goes first.

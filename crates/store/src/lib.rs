@@ -2,10 +2,11 @@
 //! them, which answers every read and every watch from memory with bytes ready to send.
 //!
 //! Reading order: `backend` (the seam), `memory` (its model), `embedded` (the default store on
-//! disk), then the read path: `entry`, `snapshot`, `event`, `ring`, `watcher`, `cache`, `pump`.
+//! disk), `encrypt` (between a backend and the rest), then the read path: `entry`, `snapshot`, `event`, `ring`, `watcher`, `cache`, `pump`.
 
 pub mod backend;
 pub mod embedded;
+pub mod encrypt;
 pub mod memory;
 
 mod cache;

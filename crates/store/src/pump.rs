@@ -13,14 +13,20 @@ use crate::{Batch, Event, EventKind, Snapshot, StoreError, Watch, WatchStream};
 /// Runs until it is aborted.
 pub(crate) async fn run(shared: Arc<Shared>) {
     let mut pause = RETRY_MIN;
+    let mut from_history = true;
     loop {
-        let error = match refill(&shared).await {
+        let error = match refill(&shared, from_history).await {
             Ok(stream) => {
                 pause = RETRY_MIN;
+                from_history = true;
                 follow(&shared, stream).await
             }
             Err(error) => error,
         };
+        // What cannot be read in an old state may have been put right since.
+        if matches!(error, StoreError::Corrupt(_) | StoreError::Unreadable { .. }) {
+            from_history = false;
+        }
         let prefix = &shared.options.prefix;
         tracing::warn!(%prefix, %error, "the watch cache has to list again");
         *shared.failure.lock() = Some(error);
@@ -33,10 +39,11 @@ const RETRY_MIN: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(5);
 
 /// Lists, and starts a new ring there: whoever watches the old one has lost events. Answers the
-/// watch that goes on from there.
-async fn refill(shared: &Shared) -> Result<WatchStream, StoreError> {
+/// watch that goes on from there. With `from_history` the ring begins a little earlier.
+async fn refill(shared: &Shared, from_history: bool) -> Result<WatchStream, StoreError> {
     let now = shared.backend.revision().await?;
-    let mut snapshot = list_recent(shared, now).await?;
+    let mut snapshot =
+        if from_history { list_recent(shared, now).await? } else { shared.list(None).await? };
     let options = &shared.options;
     let progress = Arc::clone(&shared.progress_wanted);
     let ring = Ring::new(options.ring.clone(), options.index, snapshot.revision, progress);
@@ -62,8 +69,7 @@ async fn list_recent(shared: &Shared, now: u64) -> Result<Snapshot, StoreError> 
     let back = now.saturating_sub(shared.options.resume_revisions).max(1);
     let from = match shared.list(Some(back)).await {
         Err(StoreError::Compacted { oldest }) if oldest > back && oldest < now => oldest,
-        // What cannot be read in an old state may have been put right since.
-        Err(StoreError::Compacted { .. } | StoreError::Corrupt(_)) => now,
+        Err(StoreError::Compacted { .. }) => now,
         done => return done,
     };
     if from < now

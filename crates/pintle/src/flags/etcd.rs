@@ -15,9 +15,9 @@ pub(super) const FLAGS: &[Flag] = &[
         .help("Objects deleted at the same time by one request to delete a collection."),
     refused("enable-garbage-collector", Bool, "true")
         .help("Delete objects whose owners are gone, and honour the finalizers that control it."),
-    refused("encryption-provider-config", Text, "")
+    done("encryption-provider-config", Text, "")
         .help("File that says how to encrypt which resources at rest."),
-    refused("encryption-provider-config-automatic-reload", Bool, "false")
+    done("encryption-provider-config-automatic-reload", Bool, "false")
         .help("Read --encryption-provider-config again when it changes."),
     refused("etcd-cafile", Text, "").help("Certificate authority of the etcd servers."),
     refused("etcd-certfile", Text, "").help("Client certificate shown to etcd."),

@@ -143,6 +143,15 @@ fn storage(parsed: &Parsed, errors: &mut Vec<String>) {
     if parsed.text("data-dir").is_empty() {
         errors.push("--data-dir must not be empty".to_owned());
     }
+    if parsed.bool("encryption-provider-config-automatic-reload")
+        && parsed.text("encryption-provider-config").is_empty()
+    {
+        errors.push(
+            "--encryption-provider-config-automatic-reload must be set with \
+             --encryption-provider-config"
+                .to_owned(),
+        );
+    }
     let media_type = parsed.text("storage-media-type");
     if !media_type.is_empty() && !MEDIA_TYPES.contains(&media_type.as_str()) {
         errors.push(format!(

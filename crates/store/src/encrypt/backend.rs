@@ -1,0 +1,113 @@
+//! A backend that encrypts what goes through it.
+
+use std::sync::Arc;
+
+use meta::Str;
+
+use super::Encryption;
+use crate::{
+    Backend, Batch, BoxFuture, KeyValue, Range, RangeResult, StoreError, Watch, WatchStream, Write,
+};
+
+/// Any backend, with encrypted values.
+pub struct Encrypted {
+    inner: Arc<dyn Backend>,
+    encryption: Arc<Encryption>,
+}
+
+impl Encrypted {
+    pub fn new(inner: Arc<dyn Backend>, encryption: Arc<Encryption>) -> Self {
+        Self { inner, encryption }
+    }
+}
+
+impl Encryption {
+    fn open_in_place(&self, found: &mut KeyValue) -> Result<(), StoreError> {
+        found.value = self.open(&found.key, &found.value)?.value;
+        Ok(())
+    }
+}
+
+impl Backend for Encrypted {
+    fn get(&self, key: &str) -> BoxFuture<'_, Result<Option<KeyValue>, StoreError>> {
+        let found = self.inner.get(key);
+        Box::pin(async move {
+            let mut found = found.await?;
+            if let Some(found) = &mut found {
+                self.encryption.open_in_place(found)?;
+            }
+            Ok(found)
+        })
+    }
+
+    fn range(&self, range: Range) -> BoxFuture<'_, Result<RangeResult, StoreError>> {
+        Box::pin(async move {
+            let mut found = self.inner.range(range).await?;
+            for item in &mut found.items {
+                self.encryption.open_in_place(item)?;
+            }
+            Ok(found)
+        })
+    }
+
+    fn write(&self, mut write: Write) -> BoxFuture<'_, Result<u64, StoreError>> {
+        Box::pin(async move {
+            if let Some(value) = &mut write.value {
+                *value = self.encryption.seal(&write.key, value)?;
+            }
+            let mut done = self.inner.write(write).await;
+            if let Err(StoreError::Conflict { current: Some(current) }) = &mut done {
+                self.encryption.open_in_place(current)?;
+            }
+            done
+        })
+    }
+
+    fn revision(&self) -> BoxFuture<'_, Result<u64, StoreError>> {
+        self.inner.revision()
+    }
+
+    fn compact(&self, revision: u64) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.inner.compact(revision)
+    }
+
+    fn watch(&self, prefix: &str, after: u64) -> BoxFuture<'_, Result<WatchStream, StoreError>> {
+        let inner = self.inner.watch(prefix, after);
+        Box::pin(async move {
+            let watch = Opening { inner: inner.await?, encryption: Arc::clone(&self.encryption) };
+            Ok(Box::new(watch) as WatchStream)
+        })
+    }
+
+    fn is_stale(&self, key: &str) -> BoxFuture<'_, Result<bool, StoreError>> {
+        let (key, found) = (Str::new(key), self.inner.get(key));
+        Box::pin(async move {
+            let Some(found) = found.await? else { return Ok(false) };
+            Ok(self.encryption.open(&key, &found.value)?.stale)
+        })
+    }
+}
+
+/// A watch whose values are decrypted on their way.
+struct Opening {
+    inner: WatchStream,
+    encryption: Arc<Encryption>,
+}
+
+impl Watch for Opening {
+    fn next(&mut self) -> BoxFuture<'_, Result<Batch, StoreError>> {
+        Box::pin(async move {
+            let mut batch = self.inner.next().await?;
+            for change in &mut batch.changes {
+                if let Some(value) = &mut change.value {
+                    *value = self.encryption.open(&change.key, value)?.value;
+                }
+            }
+            Ok(batch)
+        })
+    }
+
+    fn request_progress(&mut self) {
+        self.inner.request_progress();
+    }
+}

@@ -1,0 +1,431 @@
+//! The file of `--encryption-provider-config`: an `EncryptionConfiguration`, read strictly. What is
+//! wrong with it is said in kube-apiserver's words.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use meta::field::{FieldErrors, FieldPath, FieldReason, path, quote};
+use meta::{GroupResource, Value};
+
+use super::cipher::Cipher;
+use super::provider::{Providers, Slot};
+
+/// Which resources have which providers.
+#[derive(Default)]
+pub struct EncryptionConfig {
+    /// `*` stands for all resources of a group, or for all groups.
+    resources: HashMap<GroupResource, Arc<Providers>>,
+}
+
+const GROUP_VERSION: &str = "apiserver.config.k8s.io/v1";
+const KIND: &str = "EncryptionConfiguration";
+
+impl EncryptionConfig {
+    /// Reads a configuration; `file` is its name, for errors.
+    pub fn parse(file: &str, bytes: &[u8]) -> Result<Self, String> {
+        let file = quote(file);
+        if bytes.is_empty() {
+            return Err(format!(
+                "error while parsing file: error while loading file: encryption provider \
+                 configuration file {file} is empty"
+            ));
+        }
+        let config = decode(bytes).map_err(|why| {
+            format!(
+                "error while parsing file: error decoding encryption provider configuration file \
+                 {file}: {why}"
+            )
+        })?;
+        let mut errors = FieldErrors::default();
+        validate(&config, &mut errors);
+        if !errors.is_empty() {
+            return Err(format!("error while parsing file: {errors}"));
+        }
+        Self::build(&config).map_err(|why| format!("error while building transformers: {why}"))
+    }
+
+    /// The providers of a resource; `None`: it is stored as it is.
+    pub(crate) fn providers(&self, resource: &GroupResource) -> Option<&Providers> {
+        let any = |group| GroupResource::new(group, "*");
+        let found = self.resources.get(resource);
+        let found = found.or_else(|| self.resources.get(&any(resource.group.as_str())));
+        found.or_else(|| self.resources.get(&any("*"))).map(|providers| &**providers)
+    }
+
+    fn build(config: &Value) -> Result<Self, String> {
+        let mut collected: HashMap<GroupResource, Vec<&Value>> = HashMap::new();
+        for rule in config.items_at(&["resources"]) {
+            for name in rule.items_at(&["resources"]) {
+                let resource = parse_resource(name.as_str().unwrap_or_default());
+                let masks =
+                    [GroupResource::new(&resource.group, "*"), GroupResource::new("*", "*")];
+                if let Some(mask) = masks.iter().find(|mask| collected.contains_key(*mask)) {
+                    let (resource, mask) = (written(&resource), written(mask));
+                    return Err(format!(
+                        "resource {} is masked by earlier rule {}",
+                        quote(&resource),
+                        quote(&mask)
+                    ));
+                }
+                collected.entry(resource).or_default().extend(rule.items_at(&["providers"]));
+            }
+        }
+        let mut resources = HashMap::new();
+        for (resource, wanted) in collected {
+            let mut providers = Providers::default();
+            for provider in wanted {
+                add_slots(provider, &mut providers)?;
+            }
+            resources.insert(resource, Arc::new(providers));
+        }
+        Ok(Self { resources })
+    }
+}
+
+/// The slots of one element of `providers`.
+fn add_slots(provider: &Value, into: &mut Providers) -> Result<(), String> {
+    if let Some(kms) = present(provider, "kms") {
+        return Err(format!(
+            "KMS provider {}: kms is not available in Pintle yet; use secretbox, aesgcm or aescbc",
+            quote(kms.str_at(&["name"]))
+        ));
+    }
+    type Make = fn(&[u8]) -> Option<Cipher>;
+    let ciphers: [(&str, Make); 3] =
+        [("aesgcm", Cipher::gcm), ("aescbc", Cipher::cbc), ("secretbox", Cipher::secretbox)];
+    for (name, make) in ciphers {
+        let Some(found) = present(provider, name) else { continue };
+        for key in found.items_at(&["keys"]) {
+            let key_name = key.str_at(&["name"]);
+            let cipher = codec::base64::decode(key.str_at(&["secret"])).ok();
+            let cipher = cipher.and_then(|secret| make(&secret));
+            let cipher = cipher
+                .ok_or_else(|| format!("could not obtain secret for named key {key_name}"))?;
+            into.push(Slot::new(name, key_name, cipher));
+        }
+    }
+    if present(provider, "identity").is_some() {
+        into.push(Slot::identity());
+    }
+    Ok(())
+}
+
+/// A field that is there and not null.
+fn present<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
+    value.get(name).filter(|value| !value.is_null())
+}
+
+/// `secrets`, `deployments.apps`, `*.` (the core group), `*.*`.
+fn parse_resource(text: &str) -> GroupResource {
+    match text.split_once('.') {
+        Some((resource, group)) => GroupResource::new(group, resource),
+        None => GroupResource::new("", text),
+    }
+}
+
+fn written(resource: &GroupResource) -> String {
+    match (resource.group.as_str(), resource.resource.as_str()) {
+        ("", "*") => "*.".to_owned(),
+        ("", name) => name.to_owned(),
+        (group, name) => format!("{name}.{group}"),
+    }
+}
+
+/// YAML or JSON to a tree of the right shape, without fields that nobody knows.
+fn decode(bytes: &[u8]) -> Result<Value, String> {
+    let converted = codec::yaml::load(bytes).map_err(|error| error.to_string())?;
+    let value = converted.value;
+    if value.as_object().is_none() {
+        return Err(format!(
+            "couldn't get version/kind; json parse error: not an object: {}",
+            value.type_name()
+        ));
+    }
+    let (version, kind) = (value.str_at(&["apiVersion"]), value.str_at(&["kind"]));
+    if kind.is_empty() {
+        return Err("Object 'Kind' is missing".to_owned());
+    }
+    if (version, kind) != (GROUP_VERSION, KIND) {
+        return Err(format!(
+            "no kind {} is registered for version {}: only {KIND} of {GROUP_VERSION} is",
+            quote(kind),
+            quote(version)
+        ));
+    }
+    let mut strict = converted.duplicates;
+    check(&value, &FILE, &FieldPath::root(), &mut strict)?;
+    if strict.is_empty() {
+        Ok(value)
+    } else {
+        Err(format!("strict decoding error: {}", strict.join(", ")))
+    }
+}
+
+/// What a part of the file looks like.
+enum Shape {
+    Text,
+    Int,
+    List(&'static Shape),
+    Fields(&'static [(&'static str, Shape)]),
+}
+
+const KEYS: Shape = Shape::Fields(&[(
+    "keys",
+    Shape::List(&Shape::Fields(&[("name", Shape::Text), ("secret", Shape::Text)])),
+)]);
+
+const FILE: Shape = Shape::Fields(&[
+    ("apiVersion", Shape::Text),
+    ("kind", Shape::Text),
+    (
+        "resources",
+        Shape::List(&Shape::Fields(&[
+            ("resources", Shape::List(&Shape::Text)),
+            (
+                "providers",
+                Shape::List(&Shape::Fields(&[
+                    ("aesgcm", KEYS),
+                    ("aescbc", KEYS),
+                    ("secretbox", KEYS),
+                    ("identity", Shape::Fields(&[])),
+                    (
+                        "kms",
+                        Shape::Fields(&[
+                            ("apiVersion", Shape::Text),
+                            ("name", Shape::Text),
+                            ("cachesize", Shape::Int),
+                            ("endpoint", Shape::Text),
+                            ("timeout", Shape::Text),
+                        ]),
+                    ),
+                ])),
+            ),
+        ])),
+    ),
+]);
+
+/// A wrong type is an error at once; unknown fields are collected.
+fn check(
+    value: &Value,
+    shape: &Shape,
+    at: &FieldPath,
+    unknown: &mut Vec<String>,
+) -> Result<(), String> {
+    let wrong = |wanted| {
+        Err(format!(
+            "json: cannot unmarshal {} into field {at} of type {wanted}",
+            value.type_name()
+        ))
+    };
+    match (shape, value) {
+        (_, Value::Null) => Ok(()),
+        (Shape::Text, _) if value.as_str().is_some() => Ok(()),
+        (Shape::Int, _) if value.as_i64().is_some() => Ok(()),
+        (Shape::Text, _) => wrong("string"),
+        (Shape::Int, _) => wrong("int32"),
+        (Shape::List(item), _) => {
+            let Some(items) = value.as_array() else { return wrong("list") };
+            for (n, value) in items.iter().enumerate() {
+                check(value, item, &at.index(n), unknown)?;
+            }
+            Ok(())
+        }
+        (Shape::Fields(fields), _) => {
+            let Some(object) = value.as_object() else { return wrong("object") };
+            for (name, value) in object.iter() {
+                let at = at.child(name);
+                match fields.iter().find(|(known, _)| known == name) {
+                    Some((_, shape)) => check(value, shape, &at, unknown)?,
+                    None => unknown.push(format!("unknown field {}", quote(at.as_str()))),
+                }
+            }
+            Ok(())
+        }
+    }
+}
+
+fn validate(config: &Value, errors: &mut FieldErrors) {
+    let root = path("resources");
+    let rules = config.items_at(&["resources"]);
+    if rules.is_empty() {
+        errors.required(&root, "at least one resources is required");
+    }
+    let mut kms_names = Vec::new();
+    for (n, rule) in rules.iter().enumerate() {
+        let (resources, providers) =
+            (root.index(n).child("resources"), root.index(n).child("providers"));
+        let names: Vec<&str> =
+            rule.items_at(&["resources"]).iter().filter_map(Value::as_str).collect();
+        if names.is_empty() {
+            errors.required(&resources, &format!("at least one {resources} is required"));
+        }
+        validate_overlap(&names, &resources, errors);
+        for (n, name) in names.iter().enumerate() {
+            if let Some(why) = wrong_name(name) {
+                errors.invalid(resources.index(n), *name, why);
+            }
+        }
+        let given = rule.items_at(&["providers"]);
+        if given.is_empty() {
+            errors.required(&providers, &format!("at least one {providers} is required"));
+        }
+        for (n, provider) in given.iter().enumerate() {
+            validate_provider(provider, &providers.index(n), &mut kms_names, errors);
+        }
+    }
+}
+
+fn validate_overlap(names: &[&str], at: &FieldPath, errors: &mut FieldErrors) {
+    let parsed: Vec<GroupResource> = names.iter().map(|name| parse_resource(name)).collect();
+    let mut pairs = Vec::new();
+    for (n, one) in parsed.iter().enumerate() {
+        pairs.extend(parsed[n + 1..].iter().map(|other| (one, other)));
+    }
+    let everything = GroupResource::new("*", "*");
+    let twice = pairs.iter().any(|(one, other)| one == other);
+    let overlap = pairs.iter().any(|(one, other)| {
+        let all = **one == everything || **other == everything;
+        let group = one.group == other.group && (one.resource == "*" || other.resource == "*");
+        one != other && (all || group)
+    });
+    let shown = || Value::Array(names.iter().map(Value::string).collect());
+    if twice {
+        errors.invalid(at, shown(), "the same resource cannot be specified multiple times");
+    }
+    if overlap {
+        errors.invalid(
+            at,
+            shown(),
+            "using overlapping resources such as 'secrets' and '*.' in the same resource list is not \
+             allowed as they will be masked",
+        );
+    }
+}
+
+fn wrong_name(name: &str) -> Option<&'static str> {
+    let parsed = parse_resource(name);
+    let no_rest = ["apiserveripinfo", "serviceipallocations", "servicenodeportallocations"];
+    if name.to_lowercase() != name {
+        Some("resource name should not contain capital letters")
+    } else if name == "*" {
+        Some(
+            "use '*.' to encrypt all the resources from core API group or *.* to encrypt all resources",
+        )
+    } else if no_rest.contains(&name) {
+        Some("resources which do not have REST API/s cannot be encrypted")
+    } else if parsed.group == "events.k8s.io" {
+        Some(
+            "'*.events.k8s.io' objects are stored using the 'events' API group in etcd. Use 'events' \
+             instead in the config file",
+        )
+    } else if parsed.group == "extensions" {
+        Some("'extensions' group has been removed and cannot be used for encryption")
+    } else if parsed.group == "*" && parsed.resource != "*" {
+        Some("encrypting the same resource across groups is not supported")
+    } else {
+        None
+    }
+}
+
+fn validate_provider(
+    provider: &Value,
+    at: &FieldPath,
+    kms_names: &mut Vec<String>,
+    errors: &mut FieldErrors,
+) {
+    let kinds = ["aesgcm", "aescbc", "secretbox", "identity", "kms"];
+    let found = kinds.iter().filter(|kind| present(provider, kind).is_some()).count();
+    if found == 0 {
+        let message = "Invalid value: {\"AESGCM\":null,\"AESCBC\":null,\"Secretbox\":null,\
+                       \"Identity\":null,\"KMS\":null}: provider does not contain any of the expected \
+                       providers: KMS, AESGCM, AESCBC, Secretbox, Identity";
+        errors.push(FieldReason::Invalid, at, message.to_owned());
+    }
+    if found > 1 {
+        // kube-apiserver shows the whole provider, and its keys with it.
+        errors.invalid(
+            at,
+            "REDACTED",
+            "more than one provider specified in a single element, should split into different list \
+             elements",
+        );
+    }
+    // One of them, in the order in which kube-apiserver looks.
+    if let Some(kms) = present(provider, "kms") {
+        validate_kms(kms, &at.child("kms"), kms_names, errors);
+        kms_names.push(kms.str_at(&["name"]).to_owned());
+        return;
+    }
+    let sizes: [(&str, &[usize]); 3] =
+        [("aesgcm", &[16, 24, 32]), ("aescbc", &[16, 24, 32]), ("secretbox", &[32])];
+    if let Some((name, sizes)) = sizes.iter().find(|(name, _)| present(provider, name).is_some()) {
+        validate_keys(
+            provider.items_at(&[name, "keys"]),
+            &at.child(name).child("keys"),
+            sizes,
+            errors,
+        );
+    }
+}
+
+fn validate_keys(keys: &[Value], at: &FieldPath, sizes: &[usize], errors: &mut FieldErrors) {
+    if keys.is_empty() {
+        errors.required(at, "at least one keys is required");
+    }
+    for (n, key) in keys.iter().enumerate() {
+        let at = at.index(n);
+        if key.str_at(&["name"]).is_empty() {
+            errors.required(at.child("name"), "name is a mandatory field for a key");
+        }
+        let secret = key.str_at(&["secret"]);
+        let at = at.child("secret");
+        if secret.is_empty() {
+            errors.required(at, "secret is a mandatory field for a key");
+            continue;
+        }
+        match codec::base64::decode(secret) {
+            Err(_) => errors.invalid(at, "REDACTED", "secrets must be base64 encoded"),
+            Ok(secret) if !sizes.contains(&secret.len()) => {
+                let sizes: Vec<String> = sizes.iter().map(ToString::to_string).collect();
+                let (got, sizes) = (secret.len(), sizes.join(" "));
+                let why = format!(
+                    "secret is not of the expected length, got {got}, expected one of [{sizes}]"
+                );
+                errors.invalid(at, "REDACTED", &why);
+            }
+            Ok(_) => {}
+        }
+    }
+}
+
+/// As far as it concerns names and the endpoint: plugins themselves are refused for now.
+fn validate_kms(kms: &Value, at: &FieldPath, names: &[String], errors: &mut FieldErrors) {
+    let (name, endpoint) = (kms.str_at(&["name"]), kms.str_at(&["endpoint"]));
+    let is_v1 = matches!(kms.str_at(&["apiVersion"]), "" | "v1");
+    if name.is_empty() {
+        errors.required(at.child("name"), "name is a mandatory field for a provider");
+    }
+    if !is_v1 && name.contains(':') {
+        let why = format!("invalid KMS provider name {name}, must not contain ':'");
+        errors.invalid(at.child("name"), name, &why);
+    }
+    if !is_v1 && names.iter().any(|known| known == name) {
+        let why = format!("duplicate KMS provider name {name}, names must be unique");
+        errors.invalid(at.child("name"), name, &why);
+    }
+    let at_endpoint = at.child("endpoint");
+    if endpoint.is_empty() {
+        errors.invalid(at_endpoint, "", "endpoint is a mandatory field for a kms");
+    } else if !endpoint.starts_with("unix:") {
+        let scheme = quote(endpoint.split_once(':').map_or("", |(scheme, _)| scheme));
+        let why = format!("unsupported scheme {scheme} for KMS provider, only unix is supported");
+        errors.invalid(at_endpoint, endpoint, &why);
+    }
+    if !matches!(kms.str_at(&["apiVersion"]), "" | "v1" | "v2") {
+        errors.invalid(
+            at.child("apiVersion"),
+            kms.str_at(&["apiVersion"]),
+            "unsupported apiVersion apiVersion for KMS provider, only v1 and v2 are supported",
+        );
+    }
+}
