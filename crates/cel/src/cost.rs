@@ -1,5 +1,5 @@
-//! What an expression costs: an estimate before it is accepted ([`estimate`]), the account while it
-//! runs ([`actual`]). The numbers are cel-go's and kube-apiserver's; a cluster's rules were written
+//! What an expression costs: an estimate before it is accepted (`estimate.rs`), the account while it
+//! runs (`actual.rs`). The numbers are cel-go's and kube-apiserver's; a cluster's rules were written
 //! to fit them.
 
 pub(crate) mod actual;

@@ -30,7 +30,7 @@ impl Kubernetes {
             Self::Cidr(_) => Type::Opaque("net.CIDR"),
             Self::Semver(_) => Type::object("kubernetes.Semver"),
             Self::Format(_) => Type::object("kubernetes.NamedFormat"),
-            Self::Authorizer(_) => Type::object("kubernetes.authorization.Authorizer"),
+            Self::Authorizer(_) => Type::authorizer(),
             Self::Check(check) => check.type_of(),
             Self::Decision(_) => Type::object("kubernetes.authorization.Decision"),
         }

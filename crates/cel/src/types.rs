@@ -65,6 +65,11 @@ impl Type {
         Self::Object(ObjectType { name: Str::new_static(name), decl: None })
     }
 
+    /// The type of the variable `authorizer` of admission policies.
+    pub fn authorizer() -> Self {
+        Self::object("kubernetes.authorization.Authorizer")
+    }
+
     /// The type of declared data. Objects are named after the path that leads to them, so that
     /// two of them are the same type only at the same place.
     pub fn of(decl: &Arc<Decl>, name: &str) -> Self {

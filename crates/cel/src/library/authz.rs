@@ -84,7 +84,7 @@ impl Check {
 
 pub(super) fn declare(f: &mut Functions) {
     use Type::{Bool, String};
-    let authorizer = Type::object("kubernetes.authorization.Authorizer");
+    let authorizer = Type::authorizer();
     let decision = Type::object("kubernetes.authorization.Decision");
     let path = CheckKind::Path.type_of();
     let group = CheckKind::Group.type_of();

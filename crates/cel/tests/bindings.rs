@@ -1,0 +1,156 @@
+//! What expressions get from outside: optional data, plain values, an authorizer, a budget.
+
+use std::sync::Arc;
+
+use cel::{
+    Authority, Authorizer, Bound, Decision, Decl, Env, Fault, Kubernetes, Question, Type, Val,
+};
+use meta::value;
+
+fn decl() -> Arc<Decl> {
+    Arc::new(Decl::object([("size", Arc::new(Decl::int()), true)]))
+}
+
+#[track_caller]
+fn check(env: &Env, variables: &[Bound<'_>], cases: &[(&str, Result<bool, &str>)]) {
+    for (expression, expected) in cases {
+        let program = env.compile(expression).unwrap_or_else(|e| panic!("{expression}: {e}"));
+        let result = program.evaluate(variables, cel::PER_CALL_LIMIT).result;
+        let actual = result.map(|value| value.as_bool().expect("a bool"));
+        let expected = expected.map_err(|message| Fault::Failed(message.into()));
+        assert_eq!(actual, expected, "{expression}");
+    }
+}
+
+#[test]
+fn old_data_may_be_optional() {
+    let decl = decl();
+    let env = Env::new().data("self", &decl).optional_data("oldSelf", &decl);
+    let (new, old) = (value!({"size": 3i64}), value!({"size": 2i64}));
+    let update = [Bound::Data(&new, &decl), Bound::Optional(Some((&old, &decl)))];
+    check(
+        &env,
+        &update,
+        &[
+            ("oldSelf.hasValue()", Ok(true)),
+            ("oldSelf.value().size == 2", Ok(true)),
+            ("oldSelf.optMap(o, self.size > o.size).orValue(false)", Ok(true)),
+            ("oldSelf.size.orValue(0) == 2", Ok(true)),
+        ],
+    );
+    let create = [Bound::Data(&new, &decl), Bound::Optional(None)];
+    check(
+        &env,
+        &create,
+        &[
+            ("oldSelf.hasValue()", Ok(false)),
+            ("oldSelf.value().size == 2", Err("optional.none() dereference")),
+            ("oldSelf.optMap(o, self.size > o.size).orValue(true)", Ok(true)),
+        ],
+    );
+    let program = env.compile("self.size > 1").expect("compiles");
+    assert!(program.uses("self") && !program.uses("oldSelf"));
+}
+
+#[test]
+fn a_variable_without_a_value_fails_where_it_is_needed() {
+    let env = Env::new().variable("a", Type::Bool).variable("b", Type::Dyn);
+    let variables = [Bound::Val(Val::Bool(true)), Bound::Missing];
+    check(
+        &env,
+        &variables,
+        &[
+            ("a || b", Ok(true)),
+            ("b || a", Ok(true)),
+            ("a && b", Err("no such attribute(s): b")),
+            ("has(b.x)", Err("no such attribute(s): b")),
+        ],
+    );
+}
+
+#[test]
+fn the_budget_ends_an_evaluation_and_nothing_absorbs_that() {
+    let env = Env::new();
+    let program = env.compile("lists.range(100).all(i, i >= 0) || true").expect("compiles");
+    assert!(matches!(program.evaluate(&[], 1_000).result, Ok(Val::Bool(true))));
+    let outcome = program.evaluate(&[], 200);
+    assert_eq!(outcome.result.expect_err("is cancelled"), Fault::CostLimit);
+    assert!(outcome.cost > 200);
+    // These cost little or nothing, and would never end.
+    let doubled = ".map(x, x + x)".repeat(60);
+    let nested = ".map(x, [dyn(x), dyn(x)])".repeat(60);
+    for expression in [
+        format!("[[1]]{doubled}[0].exists_one(x, false)"),
+        format!("[[dyn(1)]]{nested} == [[dyn(1)]]{nested}"),
+        "lists.range(900000).exists_one(x, lists.range(9).map(y, y).exists_one(z, false))".into(),
+    ] {
+        let program = env.compile(&expression).expect("compiles");
+        let outcome = program.evaluate(&[], cel::PER_CALL_LIMIT);
+        assert_eq!(outcome.result.expect_err("is cancelled"), Fault::CostLimit, "{expression}");
+    }
+}
+
+/// Lets everybody read, and says what it was asked.
+#[derive(Debug)]
+struct Readers;
+
+impl Authorizer for Readers {
+    fn decide(&self, question: &Question) -> Decision {
+        let Question { verb, group, resource, namespace, name, path, .. } = question;
+        let account = question
+            .service_account
+            .as_ref()
+            .map(|(namespace, name)| format!("{namespace}:{name} "));
+        Decision {
+            allowed: verb == "get",
+            reason: format!(
+                "{}{verb} {group}/{resource} {namespace}/{name}{path}",
+                account.unwrap_or_default()
+            ),
+            error: None,
+        }
+    }
+}
+
+#[test]
+fn policies_can_ask_what_a_user_may_do() {
+    let authorizer =
+        Kubernetes::Authorizer(Authority { authorizer: Arc::new(Readers), service_account: None });
+    let env = Env::new().variable("authorizer", Type::authorizer());
+    let variables = [Bound::Val(Val::Kubernetes(Arc::new(authorizer)))];
+    let pods = "authorizer.group('').resource('pods').namespace('n').name('p')";
+    let reason = |question: &str, reason: &str| format!("{question}.reason() == '{reason}'");
+    let cases = [
+        format!("{pods}.check('get').allowed()"),
+        format!("!{pods}.check('delete').allowed() && !{pods}.check('delete').errored()"),
+        reason(&format!("{pods}.check('get')"), "get /pods n/p"),
+        reason("authorizer.path('/healthz').check('get')", "get / //healthz"),
+        reason(
+            "authorizer.serviceAccount('n', 'a').group('g').resource('r').check('list')",
+            "n:a list g/r /",
+        ),
+    ];
+    for case in &cases {
+        check(&env, &variables, &[(case, Ok(true))]);
+    }
+    check(
+        &env,
+        &variables,
+        &[
+            ("authorizer.path('').check('get').allowed()", Err("path must not be empty")),
+            (
+                "authorizer.serviceAccount('n', 'A').path('/x').check('get').allowed()",
+                Err("Invalid service account name"),
+            ),
+        ],
+    );
+    let program = env.compile(&cases[0]).expect("compiles");
+    assert_eq!(program.evaluate(&variables, cel::PER_CALL_LIMIT).cost, 350_006);
+}
+
+#[test]
+fn only_mutations_know_json_patch() {
+    let expression = "jsonpatch.escapeKey('a/b~c') == 'a~1b~0c'";
+    assert!(Env::new().compile(expression).is_err());
+    check(&Env::new().for_mutations(), &[], &[(expression, Ok(true))]);
+}
