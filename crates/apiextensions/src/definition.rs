@@ -89,7 +89,7 @@ impl Strategy for CustomResourceDefinition {
         check_status(definition, errors);
     }
 
-    fn warnings(&self, definition: &Value, old: Option<&Value>) -> Vec<String> {
+    fn warnings(&self, _subresource: &str, definition: &Value, old: Option<&Value>) -> Vec<String> {
         let known = old.map(unrecognized_formats).unwrap_or_default();
         let mut formats = unrecognized_formats(definition);
         formats.retain(|format| !known.contains(format));

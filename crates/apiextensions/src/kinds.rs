@@ -231,6 +231,7 @@ impl<'a> Plan<'a> {
 }
 
 const BEHAVIOUR: Behaviour = Behaviour {
+    deprecation: None,
     name_rule: meta::names::name_is_dns_subdomain,
     unconditional_update: false,
     create_on_update: false,

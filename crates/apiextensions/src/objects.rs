@@ -74,7 +74,7 @@ impl Strategy for Objects {
         self.validate_scale(object, &["status"], errors);
     }
 
-    fn warnings(&self, object: &Value, old: Option<&Value>) -> Vec<String> {
+    fn warnings(&self, _subresource: &str, object: &Value, old: Option<&Value>) -> Vec<String> {
         let names = |object: &Value| -> BTreeSet<Str> {
             let finalizers = object.items_at(&["metadata", "finalizers"]).iter();
             finalizers.filter_map(Value::as_str).map(Str::new).collect()

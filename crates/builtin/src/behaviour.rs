@@ -6,10 +6,14 @@ use registry::Behaviour;
 
 use crate::validation::name_is_ip;
 
-/// The behaviour of a kind, by its group and kind.
-pub(crate) fn of(group: &str, kind: &str) -> Behaviour {
+/// The behaviour of a kind in one of its versions.
+pub(crate) fn of(group: &str, version: &str, kind: &str) -> Behaviour {
     let mut behaviour = Behaviour::default();
     let name = format!("{group}/{kind}");
+    let deprecated = DEPRECATED.iter().find(|(of, other, _)| {
+        *of == kind && other.split_once('/').unwrap_or(("", other)) == (group, version)
+    });
+    behaviour.deprecation = deprecated.map(|(_, _, text)| *text);
     let is_in = |list: &[&str]| list.contains(&name.as_str());
     if is_in(&CONDITIONAL_UPDATE) {
         behaviour.unconditional_update = false;
@@ -40,6 +44,96 @@ pub(crate) fn of(group: &str, kind: &str) -> Behaviour {
     }
     behaviour
 }
+
+/// Kind, version and what is said of it.
+const DEPRECATED: [(&str, &str, &str); 18] = [
+    ("ComponentStatus", "v1", "v1 ComponentStatus is deprecated in v1.19+"),
+    (
+        "Endpoints",
+        "v1",
+        "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
+    ),
+    (
+        "IPAddress",
+        "networking.k8s.io/v1beta1",
+        "networking.k8s.io/v1beta1 IPAddress is deprecated in v1.34+, unavailable in v1.37+",
+    ),
+    (
+        "ServiceCIDR",
+        "networking.k8s.io/v1beta1",
+        "networking.k8s.io/v1beta1 ServiceCIDR is deprecated in v1.34+, unavailable in v1.37+",
+    ),
+    (
+        "VolumeAttributesClass",
+        "storage.k8s.io/v1beta1",
+        "storage.k8s.io/v1beta1 VolumeAttributesClass is deprecated in v1.34+, unavailable in v1.37+; use storage.k8s.io/v1 VolumeAttributesClass",
+    ),
+    (
+        "MutatingAdmissionPolicy",
+        "admissionregistration.k8s.io/v1alpha1",
+        "admissionregistration.k8s.io/v1alpha1 MutatingAdmissionPolicy is deprecated in v1.35+, unavailable in v1.38+",
+    ),
+    (
+        "MutatingAdmissionPolicyBinding",
+        "admissionregistration.k8s.io/v1alpha1",
+        "admissionregistration.k8s.io/v1alpha1 MutatingAdmissionPolicyBinding is deprecated in v1.35+, unavailable in v1.38+",
+    ),
+    (
+        "LeaseCandidate",
+        "coordination.k8s.io/v1beta1",
+        "coordination.k8s.io/v1beta1 LeaseCandidate is deprecated in v1.36+, unavailable in v1.39+",
+    ),
+    (
+        "LeaseCandidate",
+        "coordination.k8s.io/v1alpha2",
+        "coordination.k8s.io/v1alpha2 LeaseCandidate is deprecated in v1.35+, unavailable in v1.38+",
+    ),
+    (
+        "DeviceClass",
+        "resource.k8s.io/v1beta2",
+        "resource.k8s.io/v1beta2 DeviceClass is deprecated in v1.36+, unavailable in v1.39+",
+    ),
+    (
+        "ResourceClaim",
+        "resource.k8s.io/v1beta2",
+        "resource.k8s.io/v1beta2 ResourceClaim is deprecated in v1.36+, unavailable in v1.39+",
+    ),
+    (
+        "ResourceClaimTemplate",
+        "resource.k8s.io/v1beta2",
+        "resource.k8s.io/v1beta2 ResourceClaimTemplate is deprecated in v1.36+, unavailable in v1.39+",
+    ),
+    (
+        "ResourceSlice",
+        "resource.k8s.io/v1beta2",
+        "resource.k8s.io/v1beta2 ResourceSlice is deprecated in v1.36+, unavailable in v1.39+",
+    ),
+    (
+        "DeviceClass",
+        "resource.k8s.io/v1beta1",
+        "resource.k8s.io/v1beta1 DeviceClass is deprecated in v1.35+, unavailable in v1.38+",
+    ),
+    (
+        "ResourceClaim",
+        "resource.k8s.io/v1beta1",
+        "resource.k8s.io/v1beta1 ResourceClaim is deprecated in v1.35+, unavailable in v1.38+",
+    ),
+    (
+        "ResourceClaimTemplate",
+        "resource.k8s.io/v1beta1",
+        "resource.k8s.io/v1beta1 ResourceClaimTemplate is deprecated in v1.35+, unavailable in v1.38+",
+    ),
+    (
+        "ResourceSlice",
+        "resource.k8s.io/v1beta1",
+        "resource.k8s.io/v1beta1 ResourceSlice is deprecated in v1.35+, unavailable in v1.38+",
+    ),
+    (
+        "DeviceTaintRule",
+        "resource.k8s.io/v1alpha3",
+        "resource.k8s.io/v1alpha3 DeviceTaintRule is deprecated in v1.36+, unavailable in v1.39+",
+    ),
+];
 
 /// `PUT` needs a resourceVersion.
 const CONDITIONAL_UPDATE: [&str; 22] = [

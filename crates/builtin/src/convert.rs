@@ -1,5 +1,6 @@
 //! Between the versions of a resource, where one is stored and others are served as well.
 
+pub(crate) mod device;
 mod event;
 mod horizontal_pod_autoscaler;
 
@@ -19,6 +20,11 @@ pub(crate) fn between(
     Some(match (served.group.as_str(), served.version.as_str(), served.kind.as_str()) {
         ("events.k8s.io", "v1", "Event") => Arc::new(event::EventsV1),
         ("autoscaling", "v1", "HorizontalPodAutoscaler") => Arc::new(horizontal_pod_autoscaler::V1),
+        ("resource.k8s.io", "v1beta1", "ResourceClaim") => Arc::new(device::ClaimV1Beta1),
+        ("resource.k8s.io", "v1beta1", "ResourceClaimTemplate") => {
+            Arc::new(device::TemplateV1Beta1)
+        }
+        ("resource.k8s.io", "v1beta1", "ResourceSlice") => Arc::new(device::SliceV1Beta1),
         _ => Arc::new(SameShape),
     })
 }

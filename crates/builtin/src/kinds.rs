@@ -8,7 +8,7 @@ use registry::{AsJson, Conversion, Kind, Storage, StorageOptions};
 use schema::{ResourceFacts, Schema};
 use store::Backend;
 
-use crate::{Access, Definitions, Tokens, Wiring, behaviour, convert, strategies};
+use crate::{Access, Definitions, Tokens, Wiring, behaviour, convert, restrict, strategies};
 
 /// What of the definitions is served, and how.
 pub struct Options {
@@ -23,6 +23,10 @@ pub struct Options {
     pub service_cluster_ip_ranges: Vec<String>,
     /// First and last of the ports that services get on nodes.
     pub service_node_ports: (u16, u16),
+    /// Pods may run privileged containers.
+    pub allow_privileged: bool,
+    /// Of [`crate::GATES`], those that are on.
+    pub features: Vec<&'static str>,
 }
 
 /// Makes the kinds for the resources that are served. One cache per resource starts to fill here.
@@ -55,13 +59,14 @@ pub fn kinds(
         let kind = Kind::new(
             plan.facts.clone(),
             schema.clone(),
-            behaviour::of(group, name),
+            behaviour::of(group, &plan.facts.kind.version, name),
             strategies::of(group, name),
             storage,
             plan.conversion.clone(),
             None,
         );
-        kinds.push(Arc::new(wiring.wire(kind)));
+        let restrictions = restrict::of(name, options.allow_privileged, &options.features);
+        kinds.push(Arc::new(wiring.wire(kind).restricted(restrictions)));
     }
     wiring.know(&kinds);
     (kinds, wiring)

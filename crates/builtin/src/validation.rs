@@ -6,15 +6,16 @@
 pub(crate) mod admission;
 pub(crate) mod api_service;
 pub(crate) mod autoscaler;
+pub(crate) mod certificate;
 pub(crate) mod cluster;
 mod cron;
-mod cursor;
+pub(crate) mod cursor;
 pub(crate) mod data;
 mod duration;
 pub(crate) mod endpoints;
 pub(crate) mod event;
 pub(crate) mod flowcontrol;
-mod ip;
+pub(crate) mod ip;
 pub(crate) mod jobs;
 mod names;
 pub(crate) mod networking;
@@ -22,21 +23,22 @@ pub(crate) mod node;
 pub(crate) mod persistent_volume;
 pub(crate) mod persistent_volume_claim;
 pub(crate) mod pod;
-mod pod_spec;
+pub(crate) mod pod_spec;
 mod pod_status;
 pub(crate) mod pod_template;
 pub(crate) mod quota;
 pub(crate) mod rbac;
+pub(crate) mod resource;
 pub(crate) mod service;
 pub(crate) mod storage;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod time_zones;
 pub(crate) mod workloads;
 
 use meta::{
     FieldErrors, Value,
-    names::{validate_annotations, validate_labels},
+    names::{is_qualified_name, regex_error, validate_annotations, validate_labels},
 };
 
 use self::cursor::Field;
@@ -51,9 +53,58 @@ fn template_meta(metadata: &Field<'_>, errors: &mut FieldErrors) {
     for name in names.filter(|name| !matches!(name.as_str(), "annotations" | "labels")) {
         let field = metadata.get(name);
         if field.is_set() {
-            field.forbidden(errors, "cannot be set");
+            // Compat: upstream makes the name from that of the Go field.
+            let shown = if name == "uid" { "uID" } else { name };
+            field.named(shown).forbidden(errors, "cannot be set");
         }
     }
+}
+
+/// The conditions of a status, as kinds have them that came late.
+pub(crate) fn conditions(conditions: &Field<'_>, errors: &mut FieldErrors) {
+    let mut seen = std::collections::BTreeSet::new();
+    for condition in conditions.items() {
+        let [name, status, reason, message] =
+            ["type", "status", "reason", "message"].map(|part| condition.get(part));
+        if !seen.insert(condition.str_at(&["type"])) {
+            errors.duplicate(name.path(), name.str());
+        }
+        name.rule(errors, is_qualified_name);
+        let statuses = ["False", "True", "Unknown"];
+        if !statuses.contains(&status.str()) {
+            status.not_supported(errors, &statuses);
+        }
+        let generation = condition.get("observedGeneration");
+        if generation.int_or_zero() < 0 {
+            generation.invalid(errors, "must be greater than or equal to zero");
+        }
+        if condition.get("lastTransitionTime").is_empty() {
+            condition.get("lastTransitionTime").required(errors, "");
+        }
+        reason.require_rule(errors, is_condition_reason);
+        for (field, max) in [(reason, 1024), (message, 32 * 1024)] {
+            if field.len() > max {
+                errors.too_long(field.path(), max);
+            }
+        }
+    }
+}
+
+fn is_condition_reason(text: &str) -> Vec<String> {
+    let inner = |byte: u8| byte.is_ascii_alphanumeric() || b"_,:".contains(&byte);
+    let last = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+    let is_good = text.starts_with(|first: char| first.is_ascii_alphabetic())
+        && text.bytes().all(inner)
+        && text.as_bytes().last().is_some_and(last);
+    if is_good {
+        return Vec::new();
+    }
+    vec![regex_error(
+        "a condition reason must start with alphabetic character, optionally followed by a string \
+         of alphanumeric characters or '_,:', and must end with an alphanumeric character or '_'",
+        "[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?",
+        &["my_name", "MY_NAME", "MyName", "ReasonA,ReasonB", "ReasonA:ReasonB"],
+    )]
 }
 
 /// Counts in a status, none of which may be negative.

@@ -15,7 +15,7 @@ pub(crate) mod lexer;
 mod tests;
 
 pub use decode::{DecodeOptions, Decoded, decode, decode_any};
-pub use encode::{encode, encode_any, encode_node, forget_empty};
+pub use encode::{encode, encode_any, encode_node, forget_empty, settle};
 pub use error::{DecodeError, StrictError};
 pub use indent::indent;
 

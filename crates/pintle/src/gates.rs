@@ -7,8 +7,10 @@ use std::collections::BTreeMap;
 use crate::flags::parse_bool;
 use table::GATES;
 
-/// The gates that Pintle looks at. Changing any other is accepted with a warning.
-const EFFECTIVE: &[&str] = &[];
+/// Whether Pintle looks at a gate. Changing any other is accepted with a warning.
+fn is_effective(name: &str) -> bool {
+    builtin::GATES.contains(&name)
+}
 
 /// How finished a feature is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -169,7 +171,7 @@ fn warning(gate: &Gate, value: bool) -> Option<String> {
     let stage = match gate.stage {
         Stage::Stable => "a GA",
         Stage::Deprecated => "a deprecated",
-        _ if value != gate.default && !EFFECTIVE.contains(&name) => {
+        _ if value != gate.default && !is_effective(name) => {
             return Some(format!("feature gate {name} has no effect in Pintle yet"));
         }
         _ => return None,

@@ -83,6 +83,7 @@ pub(crate) struct Options {
     pub(crate) admission_plugins: AdmissionPlugins,
 
     // What it serves and keeps.
+    pub(crate) allow_privileged: bool,
     pub(crate) feature_gates: FeatureGates,
     pub(crate) runtime_config: RuntimeConfig,
     pub(crate) event_ttl: Duration,
@@ -224,6 +225,7 @@ impl Options {
             admission_plugins: admission::plugins(parsed, errors, &mut warnings),
             authorization_modes: authorization::modes(parsed, errors),
 
+            allow_privileged: parsed.bool("allow-privileged"),
             feature_gates,
             runtime_config,
             // Compat: less than one worker is one worker.

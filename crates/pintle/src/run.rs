@@ -310,6 +310,11 @@ impl Servers {
                 .map(ToString::to_string)
                 .collect(),
             service_node_ports: options.service_node_port_range.bounds(),
+            allow_privileged: options.allow_privileged,
+            features: builtin::GATES
+                .into_iter()
+                .filter(|gate| options.feature_gates.enabled(gate))
+                .collect(),
         };
         let (kinds, wiring) =
             builtin::kinds(&definitions, &schema, &served, backend, &kind_options);

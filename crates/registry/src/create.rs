@@ -120,8 +120,8 @@ async fn finish_create(
     mut object: Value,
 ) -> Result<Written, ApiError> {
     let (kind, name) = (rest.kind, attributes.name.to_owned());
-    prepare(kind, &mut object, cx)?;
-    for text in kind.strategy.warnings(&object, None) {
+    prepare_create(kind, &mut object, cx)?;
+    for text in kind.strategy.warnings("", &object, None) {
         rest.warnings.add(text);
     }
     rest.engine.admission.validate(attributes, Some(&object)).await?;
@@ -151,9 +151,15 @@ async fn finish_create(
 }
 
 /// Everything between admission and the store: what the server sets, and whether it may stand.
-fn prepare(kind: &Kind, object: &mut Value, cx: &WriteContext<'_>) -> Result<(), ApiError> {
+pub fn prepare_create(
+    kind: &Kind,
+    object: &mut Value,
+    cx: &WriteContext<'_>,
+) -> Result<(), ApiError> {
     // What admission has added may want defaults too.
     kind.apply_defaults(object);
+    kind.restrictions.drop_fields(object, None);
+    kind.settle(object);
     if kind.has_status() && !kind.behaviour.status_on_create {
         object.remove_at(&["status"]);
     }
@@ -164,6 +170,7 @@ fn prepare(kind: &Kind, object: &mut Value, cx: &WriteContext<'_>) -> Result<(),
     // because every strategy checks its metadata.
     errors.extend(object_meta::validate_create(kind, object));
     kind.strategy.validate(object, &mut errors);
+    kind.restrictions.validate(object, &mut errors);
     invalid(kind, object, errors)
 }
 

@@ -17,6 +17,7 @@ use crate::{
     managed::Filters,
     permit::Permit,
     reserve::Reserve,
+    restrict::Restrictions,
     storage::Storage,
     strategy::{Behaviour, Strategy},
     watched::Watched,
@@ -36,6 +37,8 @@ pub struct Kind {
     pub reserve: Option<Arc<dyn Reserve>>,
     /// What writing its objects takes beyond the right to write them.
     pub permit: Option<Arc<dyn Permit>>,
+    /// What the server was not started for.
+    pub(crate) restrictions: Restrictions,
     /// The subresources that act, by name.
     actions: Vec<(&'static str, Arc<dyn Action>)>,
     /// From the stored version to this one and back; None where they are the same.
@@ -128,6 +131,7 @@ impl Kind {
             answerer: None,
             reserve: None,
             permit: None,
+            restrictions: Restrictions::default(),
             actions: Vec::new(),
             conversion,
             custom,
@@ -163,6 +167,13 @@ impl Kind {
     #[must_use]
     pub fn permitting(mut self, permit: Option<Arc<dyn Permit>>) -> Self {
         self.permit = permit;
+        self
+    }
+
+    /// The same kind, with less allowed.
+    #[must_use]
+    pub fn restricted(mut self, restrictions: Restrictions) -> Self {
+        self.restrictions = restrictions;
         self
     }
 
@@ -223,6 +234,14 @@ impl Kind {
     pub(crate) fn apply_defaults(&self, object: &mut Value) {
         self.schema.apply_defaults(self.ty(), object);
         self.strategy.default(object);
+    }
+
+    /// Brings an object into the form in which the stored one is read, so that the two compare.
+    pub fn settle(&self, object: &mut Value) {
+        // Definitions of custom resources are stored as JSON too, which tells an empty list from none.
+        if self.custom.is_none() && self.facts.kind.group != "apiextensions.k8s.io" {
+            codec::json::settle(object, &self.schema, self.ty());
+        }
     }
 
     pub(crate) async fn to_stored(&self, object: Value) -> Result<Value, ApiError> {

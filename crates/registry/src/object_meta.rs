@@ -43,6 +43,11 @@ pub(crate) fn settle_namespace(
         object.set_at(&["metadata", "namespace"], expected);
         return Ok(());
     }
+    if expected.is_empty() {
+        // Compat: objects of the whole cluster may come with one, which is not kept.
+        object.remove_at(&["metadata", "namespace"]);
+        return Ok(());
+    }
     Err(ApiError::bad_request(
         "the namespace of the provided object does not match the namespace sent on the request",
     ))

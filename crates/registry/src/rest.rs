@@ -69,6 +69,9 @@ pub async fn serve(rest: &Rest<'_>) -> Result<Answer, ApiError> {
     if let Some(warning) = rest.kind.custom.as_ref().and_then(|own| own.deprecation.as_ref()) {
         rest.warnings.add(warning.clone());
     }
+    if let Some(text) = rest.kind.behaviour.deprecation {
+        rest.warnings.add(text.to_owned());
+    }
     if !info.subresource.is_empty() {
         return serve_subresource(rest).await;
     }

@@ -49,8 +49,9 @@ pub trait Strategy: Send + Sync + 'static {
         self.validate_update(object, old, errors);
     }
 
-    /// Texts for `Warning` headers.
-    fn warnings(&self, _object: &Value, _old: Option<&Value>) -> Vec<String> {
+    /// Texts for `Warning` headers. `old` is there for an update, of the object itself if the
+    /// subresource is "".
+    fn warnings(&self, _subresource: &str, _object: &Value, _old: Option<&Value>) -> Vec<String> {
         Vec::new()
     }
 
@@ -99,6 +100,8 @@ pub struct Behaviour {
     pub generation: &'static [&'static str],
     /// A client that creates an object may give its status too (nodes register with theirs).
     pub status_on_create: bool,
+    /// What every answer warns of, where the version is on its way out.
+    pub deprecation: Option<&'static str>,
     /// Whether a finished delete answers with the object instead of a `Status`.
     pub returns_deleted_object: bool,
 }
@@ -116,6 +119,7 @@ impl Default for Behaviour {
             create_on_update: false,
             generation: &[],
             status_on_create: false,
+            deprecation: None,
             returns_deleted_object: false,
         }
     }

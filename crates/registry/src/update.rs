@@ -172,8 +172,8 @@ async fn finish_change(
 ) -> Result<Option<Written>, ApiError> {
     let (kind, old, name) = (rest.kind, &current.object, rest.info.name.as_str());
     let cx = WriteContext { kind, user: rest.user, now: meta::time::Time::now() };
-    prepare(kind, &rest.info.subresource, &mut object, old, &cx)?;
-    for text in kind.strategy.warnings(&object, Some(old)) {
+    prepare_update(kind, &rest.info.subresource, &mut object, old, &cx)?;
+    for text in kind.strategy.warnings(&rest.info.subresource, &object, Some(old)) {
         rest.warnings.add(text);
     }
     ::patch::apply::keep_times_of_unchanged(old, &mut object);
@@ -248,7 +248,8 @@ fn check_uid(
     Err(ApiError::Conflict { resource, name, why })
 }
 
-fn prepare(
+/// Everything between admission and the store: what the server sets, and whether it may stand.
+pub fn prepare_update(
     kind: &Kind,
     subresource: &str,
     object: &mut Value,
@@ -256,6 +257,8 @@ fn prepare(
     cx: &WriteContext<'_>,
 ) -> Result<(), ApiError> {
     kind.apply_defaults(object);
+    kind.restrictions.drop_fields(object, Some(old));
+    kind.settle(object);
     if subresource.is_empty() {
         if kind.has_status() {
             match old.get("status") {
@@ -275,6 +278,7 @@ fn prepare(
     let mut errors = object_meta::validate_update(kind, object, old);
     if subresource.is_empty() {
         kind.strategy.validate_update(object, old, &mut errors);
+        kind.restrictions.validate(object, &mut errors);
     } else {
         kind.strategy.validate_subresource(subresource, object, old, &mut errors);
     }

@@ -8,6 +8,7 @@ use super::policy_format::param_kind;
 use crate::fill::Fill;
 use crate::format::count;
 use crate::validation::admission;
+use crate::warnings;
 
 pub(crate) struct MutatingAdmissionPolicy;
 
@@ -22,6 +23,10 @@ impl Strategy for MutatingAdmissionPolicy {
 
     fn validate(&self, policy: &Value, errors: &mut FieldErrors) {
         admission::mutating_policy(policy, errors);
+    }
+
+    fn warnings(&self, _subresource: &str, object: &Value, _old: Option<&Value>) -> Vec<String> {
+        warnings::reserved_for_files(object)
     }
 
     fn columns(&self) -> Vec<Column> {

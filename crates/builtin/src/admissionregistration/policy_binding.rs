@@ -8,6 +8,7 @@ use super::policy_format::param_ref;
 use crate::fill::Fill;
 use crate::format::text;
 use crate::validation::admission;
+use crate::warnings;
 
 pub(crate) struct PolicyBinding;
 
@@ -20,6 +21,10 @@ impl Strategy for PolicyBinding {
 
     fn validate(&self, binding: &Value, errors: &mut FieldErrors) {
         admission::policy_binding(binding, errors);
+    }
+
+    fn warnings(&self, _subresource: &str, object: &Value, _old: Option<&Value>) -> Vec<String> {
+        warnings::reserved_for_files(object)
     }
 
     fn columns(&self) -> Vec<Column> {

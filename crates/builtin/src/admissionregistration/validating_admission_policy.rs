@@ -8,6 +8,7 @@ use super::policy_format::param_kind;
 use crate::fill::Fill;
 use crate::format::count;
 use crate::validation::admission;
+use crate::warnings;
 
 pub(crate) struct ValidatingAdmissionPolicy;
 
@@ -26,6 +27,10 @@ impl Strategy for ValidatingAdmissionPolicy {
 
     fn validate_update(&self, policy: &Value, old: &Value, errors: &mut FieldErrors) {
         admission::validating_policy_update(policy, old, errors);
+    }
+
+    fn warnings(&self, _subresource: &str, object: &Value, _old: Option<&Value>) -> Vec<String> {
+        warnings::reserved_for_files(object)
     }
 
     fn columns(&self) -> Vec<Column> {

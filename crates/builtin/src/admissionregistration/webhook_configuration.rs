@@ -7,6 +7,7 @@ use super::match_resources::{default_rules, default_selectors};
 use crate::fill::{Fill, default_service_reference};
 use crate::format::count;
 use crate::validation::admission;
+use crate::warnings;
 
 pub(crate) struct WebhookConfiguration;
 
@@ -31,6 +32,10 @@ impl Strategy for WebhookConfiguration {
 
     fn validate_update(&self, configuration: &Value, old: &Value, errors: &mut FieldErrors) {
         admission::webhooks_update(configuration, old, errors);
+    }
+
+    fn warnings(&self, _subresource: &str, object: &Value, _old: Option<&Value>) -> Vec<String> {
+        warnings::reserved_for_files(object)
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -1,13 +1,15 @@
 //! Daemon sets.
 
 use meta::{FieldErrors, Value};
-use registry::{Column, Strategy};
+use registry::{Column, Strategy, WriteContext};
 
 use super::CONTAINERS;
 use crate::core::pod_spec::default_template;
 use crate::fill::Fill;
 use crate::format::{labels, number, of_containers, selector};
+use crate::validation::cursor::Field;
 use crate::validation::workloads;
+use crate::warnings;
 
 pub(crate) struct DaemonSet;
 
@@ -25,12 +27,31 @@ impl Strategy for DaemonSet {
         default_template(spec.part("template"));
     }
 
+    fn prepare_for_create(&self, set: &mut Value, _cx: &WriteContext<'_>) {
+        let given = template_generation(set);
+        set_template_generation(set, given.max(1));
+    }
+
+    fn prepare_for_update(&self, set: &mut Value, old: &Value, _cx: &WriteContext<'_>) {
+        let template = |set: &Value| set.at(&["spec", "template"]).cloned();
+        let changed = template(set) != template(old);
+        set_template_generation(set, template_generation(old) + i64::from(changed));
+    }
+
     fn validate(&self, set: &Value, errors: &mut FieldErrors) {
         workloads::daemon_set(set, errors);
     }
 
     fn validate_update(&self, set: &Value, old: &Value, errors: &mut FieldErrors) {
         workloads::daemon_set_update(set, old, errors);
+    }
+
+    fn warnings(&self, _subresource: &str, set: &Value, old: Option<&Value>) -> Vec<String> {
+        if old.is_some_and(|old| template_generation(old) == template_generation(set)) {
+            return Vec::new();
+        }
+        let root = Field::root(set);
+        warnings::template(&root.get("spec").get("template"))
     }
 
     fn columns(&self) -> Vec<Column> {
@@ -53,3 +74,15 @@ impl Strategy for DaemonSet {
         ]
     }
 }
+
+/// How often the template has changed. Compat: a field once, an annotation now, which the old way to
+/// roll out by hand still reads.
+fn template_generation(set: &Value) -> i64 {
+    set.str_at(&["metadata", "annotations", GENERATION]).parse().unwrap_or_default()
+}
+
+fn set_template_generation(set: &mut Value, generation: i64) {
+    set.set_at(&["metadata", "annotations", GENERATION], generation.to_string());
+}
+
+const GENERATION: &str = "deprecated.daemonset.template.generation";

@@ -8,6 +8,7 @@ use crate::core::pod_spec::default_template;
 use crate::fill::Fill;
 use crate::format::{number, of_containers, ratio};
 use crate::validation::workloads;
+use crate::warnings;
 
 pub(crate) struct Deployment;
 
@@ -33,6 +34,10 @@ impl Strategy for Deployment {
 
     fn validate_update(&self, deployment: &Value, old: &Value, errors: &mut FieldErrors) {
         workloads::deployment_update(deployment, old, errors);
+    }
+
+    fn warnings(&self, _subresource: &str, deployment: &Value, old: Option<&Value>) -> Vec<String> {
+        warnings::controller(deployment, old)
     }
 
     fn columns(&self) -> Vec<Column> {

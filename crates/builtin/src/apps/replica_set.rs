@@ -8,6 +8,7 @@ use crate::core::pod_spec::default_template;
 use crate::fill::Fill;
 use crate::format::{number, of_containers, selector};
 use crate::validation::workloads;
+use crate::warnings;
 
 pub(crate) struct ReplicaSet;
 
@@ -24,6 +25,10 @@ impl Strategy for ReplicaSet {
 
     fn validate_update(&self, set: &Value, old: &Value, errors: &mut FieldErrors) {
         workloads::replica_set_update(set, old, errors);
+    }
+
+    fn warnings(&self, _subresource: &str, set: &Value, old: Option<&Value>) -> Vec<String> {
+        warnings::controller(set, old)
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -8,7 +8,9 @@ use crate::core::persistent_volume_claim::default_claim;
 use crate::core::pod_spec::default_template;
 use crate::fill::{Fill, is_empty};
 use crate::format::{of_containers, ratio};
+use crate::validation::cursor::Field;
 use crate::validation::workloads;
+use crate::warnings;
 
 pub(crate) struct StatefulSet;
 
@@ -36,6 +38,31 @@ impl Strategy for StatefulSet {
 
     fn validate_update(&self, set: &Value, old: &Value, errors: &mut FieldErrors) {
         workloads::stateful_set_update(set, old, errors);
+    }
+
+    fn warnings(&self, subresource: &str, set: &Value, old: Option<&Value>) -> Vec<String> {
+        if !subresource.is_empty() {
+            return Vec::new();
+        }
+        let mut texts = Vec::new();
+        if warnings::counted_up(set, old) {
+            let root = Field::root(set);
+            texts.extend(warnings::template(&root.get("spec").get("template")));
+        }
+        for (at, claim) in set.items_at(&["spec", "volumeClaimTemplates"]).iter().enumerate() {
+            // Compat: the paths are upstream's.
+            let below = if old.is_some() { ".Spec" } else { "" };
+            let path = format!("spec.volumeClaimTemplates[{at}]{below}");
+            texts.extend(warnings::claim_spec(&path, claim.get("spec")));
+        }
+        if set.i64_at(&["spec", "revisionHistoryLimit"]).is_some_and(|limit| limit < 0) {
+            texts.push(
+                "spec.revisionHistoryLimit: a negative value retains all historical revisions; \
+                 a value >= 0 is recommended"
+                    .to_owned(),
+            );
+        }
+        texts
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -4,10 +4,13 @@ use meta::{FieldErrors, Value, time::Time};
 use registry::{Cell, Column, Strategy, since};
 
 use super::job::default_failure_policy;
+use super::job::spec_warnings;
 use crate::core::pod_spec::default_template;
 use crate::fill::Fill;
 use crate::format::{NONE, UNSET, boolean, count, of_containers, selector, text, text_or};
+use crate::validation::cursor::Field;
 use crate::validation::jobs;
+use crate::warnings;
 
 pub(crate) struct CronJob;
 
@@ -32,6 +35,27 @@ impl Strategy for CronJob {
 
     fn validate_update(&self, job: &Value, old: &Value, errors: &mut FieldErrors) {
         jobs::cron_job_update(job, old, errors);
+    }
+
+    fn warnings(&self, _subresource: &str, cron_job: &Value, old: Option<&Value>) -> Vec<String> {
+        let mut texts = Vec::new();
+        if old.is_none() {
+            texts.extend(warnings::pods_named_after(cron_job));
+        }
+        if warnings::counted_up(cron_job, old) {
+            let root = Field::root(cron_job);
+            let spec = root.get("spec");
+            texts.extend(spec_warnings(&spec.get("jobTemplate").get("spec")));
+        }
+        if old.is_some() && cron_job.str_at(&["spec", "schedule"]).contains("TZ") {
+            texts.push(
+                "cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see \
+                 https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more \
+                 details"
+                    .to_owned(),
+            );
+        }
+        texts
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -6,7 +6,9 @@ use registry::{Column, Strategy, WriteContext};
 use crate::core::pod_spec::default_template;
 use crate::fill::{Fill, is_empty};
 use crate::format::{condition_is_true, is_being_deleted, of_containers, selector};
+use crate::validation::cursor::Field;
 use crate::validation::jobs;
+use crate::warnings;
 
 pub(crate) struct Job;
 
@@ -26,9 +28,10 @@ impl Strategy for Job {
         default_failure_policy(spec);
         let template = spec.part("template");
         default_template(template);
-        let labels = template.given("metadata").and_then(|own| own.get("labels")).cloned();
-        if let Some(labels) = labels.filter(|labels| !is_empty(labels)) {
-            job.part("metadata").fill_empty("labels", labels);
+        // Compat: upstream's job and template share one map, so labels that a job takes from its
+        // template include those that are generated for it.
+        if !is_being_made(job) {
+            take_labels_of_template(job);
         }
     }
 
@@ -36,6 +39,7 @@ impl Strategy for Job {
         if !job.bool_at(&["spec", "manualSelector"]) {
             generate_selector(job);
         }
+        take_labels_of_template(job.object_at_mut(&[]));
     }
 
     fn validate(&self, job: &Value, errors: &mut FieldErrors) {
@@ -44,6 +48,15 @@ impl Strategy for Job {
 
     fn validate_update(&self, job: &Value, old: &Value, errors: &mut FieldErrors) {
         jobs::job_update(job, old, errors);
+    }
+
+    fn warnings(&self, _subresource: &str, job: &Value, old: Option<&Value>) -> Vec<String> {
+        if !warnings::counted_up(job, old) {
+            return Vec::new();
+        }
+        let mut texts = if old.is_none() { warnings::pods_named_after(job) } else { Vec::new() };
+        texts.extend(spec_warnings(&Field::root(job).get("spec")));
+        texts
     }
 
     fn columns(&self) -> Vec<Column> {
@@ -58,6 +71,43 @@ impl Strategy for Job {
             Column::new("Selector", |job, _| selector(job, &["spec", "selector"])).wide(),
         ]
     }
+}
+
+/// The server has begun to make it, and its selector is still to come.
+fn is_being_made(job: &mut Map) -> bool {
+    let has_uid = job.part("metadata").contains_key("uid");
+    let spec = job.part("spec");
+    let manual = spec.get("manualSelector").and_then(Value::as_bool).unwrap_or_default();
+    let template = spec.part("template").given("metadata");
+    let labels = template.and_then(|own| own.given("labels"));
+    has_uid && !manual && labels.is_none_or(|labels| !labels.contains_key(UID_LABEL))
+}
+
+fn take_labels_of_template(job: &mut Map) {
+    let template = job.part("spec").part("template");
+    let labels = template.given("metadata").and_then(|own| own.get("labels")).cloned();
+    if let Some(labels) = labels.filter(|labels| !is_empty(labels)) {
+        job.part("metadata").fill_empty("labels", labels);
+    }
+}
+
+/// Also of the jobs that a cron job makes.
+pub(super) fn spec_warnings(spec: &Field<'_>) -> Vec<String> {
+    let mut texts = Vec::new();
+    let number = |name: &str| spec.get(name).int_or_zero();
+    if spec.get("completionMode").is("Indexed")
+        && number("completions") > 100_000
+        && number("parallelism") > 10_000
+    {
+        texts.push(format!(
+            "{}: In Indexed Jobs with a number of completions higher than 10^5 and a parallelism \
+             higher than 10^4, Kubernetes might not be able to track completedIndexes when a big \
+             number of indexes fail",
+            spec.path()
+        ));
+    }
+    texts.extend(warnings::template(&spec.get("template")));
+    texts
 }
 
 /// Pods of a job are known by its uid, so that no two jobs share any. Labels of the client's own stay,

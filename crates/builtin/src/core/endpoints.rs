@@ -5,9 +5,14 @@ use registry::{Column, Strategy};
 
 use crate::fill::Fill;
 use crate::format::{NONE, SHOWN_MAX, with_more};
+use crate::validation::cursor::Field;
 use crate::validation::endpoints;
+use crate::warnings;
 
 pub(crate) struct Endpoints;
+
+const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
+const OWN_CONTROLLER: &str = "endpoint-controller";
 
 impl Strategy for Endpoints {
     fn default(&self, endpoints: &mut Value) {
@@ -24,6 +29,23 @@ impl Strategy for Endpoints {
 
     fn validate_update(&self, endpoints: &Value, old: &Value, errors: &mut FieldErrors) {
         endpoints::endpoints_update(endpoints, old, errors);
+    }
+
+    fn warnings(&self, _subresource: &str, endpoints: &Value, _old: Option<&Value>) -> Vec<String> {
+        let mut texts = Vec::new();
+        // Kubernetes' own controller writes addresses in their usual form.
+        if endpoints.str_at(&["metadata", "labels", MANAGED_BY]) == OWN_CONTROLLER {
+            return texts;
+        }
+        for subset in Field::root(endpoints).get("subsets").items() {
+            for list in ["addresses", "notReadyAddresses"] {
+                for address in subset.get(list).items() {
+                    let ip = address.get("ip");
+                    texts.extend(warnings::ip(ip.path().as_str(), ip.str()));
+                }
+            }
+        }
+        texts
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -1,7 +1,7 @@
 //! Limit ranges.
 
 use meta::{FieldErrors, Map, Value};
-use registry::Strategy;
+use registry::{Strategy, WriteContext};
 
 use crate::fill::{Fill, fill_resources, round_resources};
 use crate::validation::quota;
@@ -18,6 +18,14 @@ impl Strategy for LimitRange {
                 limit,
                 &["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"],
             );
+        }
+    }
+
+    fn prepare_for_create(&self, range: &mut Value, _cx: &WriteContext<'_>) {
+        // Compat: the one kind that names itself.
+        if range.str_at(&["metadata", "name"]).is_empty() {
+            let name = range.str_at(&["metadata", "uid"]).to_owned();
+            range.set_at(&["metadata", "name"], name);
         }
     }
 

@@ -1,11 +1,13 @@
 //! Nodes.
 
 use meta::{FieldErrors, Map, Value};
-use registry::{Cell, Column, Strategy};
+use registry::{Cell, Column, Strategy, WriteContext, keep_all_but_status};
 
 use crate::fill::{Fill, is_empty, round_resources};
 use crate::format::{NONE, UNKNOWN, filled_or, text};
+use crate::validation::cursor::Field;
 use crate::validation::node;
+use crate::warnings;
 
 pub(crate) struct Node;
 
@@ -21,12 +23,50 @@ impl Strategy for Node {
         }
     }
 
+    fn prepare_for_create(&self, node: &mut Value, _cx: &WriteContext<'_>) {
+        drop_configuration(node, None);
+    }
+
+    fn prepare_for_update(&self, node: &mut Value, old: &Value, _cx: &WriteContext<'_>) {
+        drop_configuration(node, Some(old));
+    }
+
+    fn prepare_for_subresource(
+        &self,
+        subresource: &str,
+        node: &mut Value,
+        old: &Value,
+        _cx: &WriteContext<'_>,
+    ) {
+        keep_all_but_status(subresource, node, old);
+        drop_configuration(node, Some(old));
+    }
+
     fn validate(&self, node: &Value, errors: &mut FieldErrors) {
         node::node(node, errors);
     }
 
     fn validate_update(&self, node: &Value, old: &Value, errors: &mut FieldErrors) {
         node::node_update(node, old, errors);
+    }
+
+    fn warnings(&self, subresource: &str, node: &Value, _old: Option<&Value>) -> Vec<String> {
+        let mut texts = Vec::new();
+        if !subresource.is_empty() {
+            return texts;
+        }
+        if node.at(&["spec", "configSource"]).is_some() {
+            texts.push("spec.configSource: the feature is removed".to_owned());
+        }
+        if !node.str_at(&["spec", "externalID"]).is_empty() {
+            texts.push(
+                "spec.externalID: this field is deprecated, and is unused by Kubernetes".to_owned(),
+            );
+        }
+        for cidr in Field::root(node).get("spec").get("podCIDRs").items() {
+            texts.extend(warnings::cidr(cidr.path().as_str(), cidr.str()));
+        }
+        texts
     }
 
     fn columns(&self) -> Vec<Column> {
@@ -43,6 +83,15 @@ impl Strategy for Node {
             Column::new("Container-Runtime", |node, _| info(node, "containerRuntimeVersion"))
                 .wide(),
         ]
+    }
+}
+
+/// Nodes once took their kubelet's configuration from here. What is there already stays.
+fn drop_configuration(node: &mut Value, old: Option<&Value>) {
+    for path in [["spec", "configSource"], ["status", "config"]] {
+        if old.is_none_or(|old| old.at(&path).is_none()) {
+            node.remove_at(&path);
+        }
     }
 }
 

@@ -1,13 +1,14 @@
 //! Persistent volumes.
 
 use meta::{FieldErrors, Value, value};
-use registry::{Cell, Column, Strategy, WriteContext};
+use registry::{Cell, Column, Strategy, WriteContext, keep_all_but_status};
 
 use super::volume_format::{access_modes, class, phase};
 use crate::core::pod_spec::default_host_path;
 use crate::fill::{Fill, round_resources};
 use crate::format::{UNSET, quantity, text, text_or};
 use crate::validation::persistent_volume;
+use crate::warnings;
 
 pub(crate) struct PersistentVolume;
 
@@ -28,12 +29,40 @@ impl Strategy for PersistentVolume {
         volume.set_at(&["status"], status);
     }
 
+    /// When the phase changes is written down, unless the client does that itself.
+    fn prepare_for_subresource(
+        &self,
+        subresource: &str,
+        volume: &mut Value,
+        old: &Value,
+        cx: &WriteContext<'_>,
+    ) {
+        keep_all_but_status(subresource, volume, old);
+        let at = ["status", "lastPhaseTransitionTime"];
+        let phase = |volume: &Value| volume.str_at(&["status", "phase"]).to_owned();
+        let (given, before) = (volume.at(&at).cloned(), old.at(&at).cloned());
+        if phase(volume) != phase(old) {
+            if given.is_none() || given == before {
+                volume.set_at(&at, cx.now.to_rfc3339());
+            }
+        } else if let (None, Some(before)) = (given, before) {
+            volume.set_at(&at, before);
+        }
+    }
+
     fn validate(&self, volume: &Value, errors: &mut FieldErrors) {
         persistent_volume::validate(volume, errors);
     }
 
     fn validate_update(&self, volume: &Value, old: &Value, errors: &mut FieldErrors) {
         persistent_volume::validate_update(volume, old, errors);
+    }
+
+    fn warnings(&self, subresource: &str, volume: &Value, _old: Option<&Value>) -> Vec<String> {
+        match subresource {
+            "" => warnings::persistent_volume(volume),
+            _ => Vec::new(),
+        }
     }
 
     fn columns(&self) -> Vec<Column> {

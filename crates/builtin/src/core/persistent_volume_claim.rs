@@ -7,6 +7,7 @@ use super::volume_format::{access_modes, class, phase};
 use crate::fill::{Fill, round_resources};
 use crate::format::{UNSET, quantity, text, text_or};
 use crate::validation::persistent_volume_claim;
+use crate::warnings;
 
 pub(crate) struct PersistentVolumeClaim;
 
@@ -30,6 +31,13 @@ impl Strategy for PersistentVolumeClaim {
 
     fn validate_update(&self, claim: &Value, old: &Value, errors: &mut FieldErrors) {
         persistent_volume_claim::validate_update(claim, old, errors);
+    }
+
+    fn warnings(&self, subresource: &str, claim: &Value, _old: Option<&Value>) -> Vec<String> {
+        match subresource {
+            "" => warnings::claim(claim),
+            _ => Vec::new(),
+        }
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -6,13 +6,15 @@ mod defaults;
 pub(crate) mod eviction;
 mod summary;
 
-use meta::{FieldErrors, Value, value};
-use registry::{Cell, Column, Strategy, WriteContext};
+use meta::{FieldErrors, Value, quantity::Quantity, value};
+use registry::{Cell, Column, Strategy, WriteContext, keep_all_but_status};
 
 use self::defaults::default_pod;
 use self::summary::summary;
 use crate::format::{NONE, condition_is_true, filled_or};
+use crate::validation::cursor::Field;
 use crate::validation::pod;
+use crate::warnings;
 
 pub(crate) struct Pod;
 
@@ -23,6 +25,30 @@ impl Strategy for Pod {
 
     fn prepare_for_create(&self, pod: &mut Value, _cx: &WriteContext<'_>) {
         pod.set_at(&["status"], value!({"phase": "Pending", "qosClass": (qos_class(pod))}));
+    }
+
+    fn prepare_for_subresource(
+        &self,
+        subresource: &str,
+        pod: &mut Value,
+        old: &Value,
+        _cx: &WriteContext<'_>,
+    ) {
+        match subresource {
+            "ephemeralcontainers" => {
+                let containers = pod.remove_at(&["spec", "ephemeralContainers"]);
+                keep_all(pod, old);
+                match containers {
+                    Some(containers) => pod.set_at(&["spec", "ephemeralContainers"], containers),
+                    None => drop(pod.remove_at(&["spec", "ephemeralContainers"])),
+                }
+            }
+            "resize" => keep_all_but_resources(pod, old),
+            _ => {
+                keep_all_but_status(subresource, pod, old);
+                settle_status(pod, old);
+            }
+        }
     }
 
     fn graceful_deletion(&self, pod: &Value, asked: Option<i64>) -> Option<i64> {
@@ -58,6 +84,14 @@ impl Strategy for Pod {
         }
     }
 
+    fn warnings(&self, subresource: &str, pod: &Value, old: Option<&Value>) -> Vec<String> {
+        match (subresource, old) {
+            ("", None) => warnings::pod(pod),
+            ("status", _) => status_addresses(pod),
+            _ => Vec::new(),
+        }
+    }
+
     fn columns(&self) -> Vec<Column> {
         vec![
             Column::NAME,
@@ -87,33 +121,148 @@ impl Strategy for Pod {
     }
 }
 
-const DEFAULT_GRACE: i64 = 30;
-
-/// What the pod is promised: `Guaranteed` if every container has equal limits and requests for CPU
-/// and memory, `BestEffort` if none has any, else `Burstable`.
-fn qos_class(pod: &Value) -> &'static str {
-    let containers = pod.items_at(&["spec", "containers"]).iter();
-    let containers = containers.chain(pod.items_at(&["spec", "initContainers"]));
-    let (mut any, mut all_equal) = (false, true);
-    for container in containers {
-        for resource in ["cpu", "memory"] {
-            let limit = quantity(container, "limits", resource);
-            let request = quantity(container, "requests", resource).or_else(|| limit.clone());
-            any |= limit.is_some() || request.is_some();
-            all_equal &= limit.is_some() && limit == request;
+/// Everything but the few words about the write itself.
+fn keep_all(pod: &mut Value, old: &Value) {
+    for part in ["spec", "status"] {
+        match old.get(part) {
+            Some(value) => pod.set_at(&[part], value.clone()),
+            None => drop(pod.remove_at(&[part])),
         }
     }
-    match (any, all_equal) {
-        (false, _) => "BestEffort",
-        (true, true) => "Guaranteed",
-        (true, false) => "Burstable",
+    for part in ["labels", "annotations", "finalizers", "ownerReferences"] {
+        let path = ["metadata", part];
+        match old.at(&path) {
+            Some(value) => pod.set_at(&path, value.clone()),
+            None => drop(pod.remove_at(&path)),
+        }
     }
 }
 
-/// A quantity that isn't zero.
-fn quantity(container: &Value, list: &str, resource: &str) -> Option<String> {
-    let text = container.str_at(&["resources", list, resource]);
-    (!text.is_empty() && text != "0").then(|| text.to_owned())
+/// A resize is about resources. Containers that come, go or change places are left as they are: that is
+/// refused later.
+fn keep_all_but_resources(pod: &mut Value, old: &Value) {
+    let lists = ["containers", "initContainers"];
+    let is_same_length =
+        |list: &&str| pod.items_at(&["spec", list]).len() == old.items_at(&["spec", list]).len();
+    if !lists.iter().all(is_same_length) {
+        return;
+    }
+    let resized =
+        lists.map(|list| resized(pod.items_at(&["spec", list]), old.items_at(&["spec", list])));
+    let whole = pod.at(&["spec", "resources"]).cloned();
+    keep_all(pod, old);
+    match whole {
+        Some(whole) => pod.set_at(&["spec", "resources"], whole),
+        None => drop(pod.remove_at(&["spec", "resources"])),
+    }
+    for (list, containers) in lists.iter().zip(resized) {
+        if !containers.is_empty() {
+            pod.set_at(&["spec", list], containers);
+        }
+    }
+}
+
+fn resized(containers: &[Value], old: &[Value]) -> Vec<Value> {
+    if containers.iter().zip(old).any(|(new, old)| new.get("name") != old.get("name")) {
+        return containers.to_vec();
+    }
+    let pairs = containers.iter().zip(old);
+    pairs
+        .map(|(new, old)| {
+            let mut container = old.clone();
+            for part in ["resources", "resizePolicy"] {
+                match new.get(part) {
+                    Some(value) => container.set_at(&[part], value.clone()),
+                    None => drop(container.remove_at(&[part])),
+                }
+            }
+            container
+        })
+        .collect()
+}
+
+/// What a kubelet that knows less may not take away.
+fn settle_status(pod: &mut Value, old: &Value) {
+    match old.at(&["metadata", "ownerReferences"]) {
+        Some(owners) => pod.set_at(&["metadata", "ownerReferences"], owners.clone()),
+        None => drop(pod.remove_at(&["metadata", "ownerReferences"])),
+    }
+    for field in ["qosClass", "observedGeneration"] {
+        let path = ["status", field];
+        if pod.at(&path).is_none()
+            && let Some(before) = old.at(&path)
+        {
+            pod.set_at(&path, before.clone());
+        }
+    }
+    let mut before: Vec<&Value> = old.items_at(&["status", "conditions"]).iter().collect();
+    let conditions = pod.at_mut(&["status", "conditions"]).and_then(Value::as_array_mut);
+    for condition in conditions.into_iter().flatten() {
+        // Several of one type are allowed: each takes from the next of the old ones.
+        let at = before.iter().position(|old| old.get("type") == condition.get("type"));
+        let Some(old) = at.map(|at| before.remove(at)) else { continue };
+        if condition.get("observedGeneration").is_none()
+            && let Some(generation) = old.get("observedGeneration")
+        {
+            condition.set_at(&["observedGeneration"], generation.clone());
+        }
+    }
+}
+
+/// Addresses that a kubelet has found.
+fn status_addresses(pod: &Value) -> Vec<String> {
+    let root = Field::root(pod);
+    let status = root.get("status");
+    let mut texts = Vec::new();
+    for list in ["podIPs", "hostIPs"] {
+        for item in status.get(list).items() {
+            let ip = item.get("ip");
+            texts.extend(warnings::ip(ip.path().as_str(), ip.str()));
+        }
+    }
+    texts
+}
+
+const DEFAULT_GRACE: i64 = 30;
+
+/// What the pod is promised: `Guaranteed` if every container has limits for CPU and memory and asks
+/// for as much, `BestEffort` if none has or asks for any, else `Burstable`. Resources of the pod as a
+/// whole count instead of those of its containers.
+fn qos_class(pod: &Value) -> &'static str {
+    let whole = pod.at(&["spec", "resources"]).filter(|resources| !resources.is_null());
+    let containers = pod.items_at(&["spec", "containers"]).iter();
+    let containers = containers.chain(pod.items_at(&["spec", "initContainers"]));
+    let resources: Vec<&Value> = match whole {
+        Some(whole) => vec![whole],
+        None => containers.filter_map(|container| container.get("resources")).collect(),
+    };
+    let sum = |list: &str, resource: &str| {
+        let mut sum: Option<Quantity> = None;
+        for amount in resources.iter().filter_map(|own| amount(own, list, resource)) {
+            match &mut sum {
+                Some(sum) => sum.add(&amount),
+                None => sum = Some(amount),
+            }
+        }
+        sum
+    };
+    let all_limited = resources
+        .iter()
+        .all(|own| QOS_RESOURCES.iter().all(|resource| amount(own, "limits", resource).is_some()));
+    let sums = QOS_RESOURCES.map(|resource| (sum("requests", resource), sum("limits", resource)));
+    if sums.iter().all(|(requests, limits)| requests.is_none() && limits.is_none()) {
+        return "BestEffort";
+    }
+    let guaranteed = all_limited && sums.iter().all(|(requests, limits)| requests == limits);
+    if guaranteed { "Guaranteed" } else { "Burstable" }
+}
+
+const QOS_RESOURCES: [&str; 2] = ["cpu", "memory"];
+
+/// An amount that isn't zero.
+fn amount(resources: &Value, list: &str, resource: &str) -> Option<Quantity> {
+    let amount = Quantity::from_value(resources.at(&[list, resource])?).ok()?;
+    amount.sign().is_gt().then_some(amount)
 }
 
 fn ip(pod: &Value) -> Cell {

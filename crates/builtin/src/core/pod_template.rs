@@ -5,7 +5,9 @@ use registry::{Column, Strategy};
 
 use crate::core::pod_spec::default_template;
 use crate::format::{labels, of_containers};
+use crate::validation::cursor::Field;
 use crate::validation::pod_template;
+use crate::warnings;
 
 pub(crate) struct PodTemplate;
 
@@ -22,6 +24,13 @@ impl Strategy for PodTemplate {
 
     fn validate_update(&self, template: &Value, old: &Value, errors: &mut FieldErrors) {
         pod_template::object_update(template, old, errors);
+    }
+
+    fn warnings(&self, _subresource: &str, template: &Value, old: Option<&Value>) -> Vec<String> {
+        if !warnings::counted_up(template, old) {
+            return Vec::new();
+        }
+        warnings::template(&Field::root(template).get("template"))
     }
 
     fn columns(&self) -> Vec<Column> {

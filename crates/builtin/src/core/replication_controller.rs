@@ -6,7 +6,9 @@ use registry::{Column, Strategy};
 use crate::core::pod_spec::default_template;
 use crate::fill::Fill;
 use crate::format::{labels, number, of_containers};
+use crate::validation::cursor::Field;
 use crate::validation::workloads;
+use crate::warnings;
 
 pub(crate) struct ReplicationController;
 
@@ -32,6 +34,19 @@ impl Strategy for ReplicationController {
 
     fn validate_update(&self, controller: &Value, old: &Value, errors: &mut FieldErrors) {
         workloads::replication_controller_update(controller, old, errors);
+    }
+
+    fn warnings(&self, _subresource: &str, controller: &Value, old: Option<&Value>) -> Vec<String> {
+        // Compat: upstream mixes the two up, so an update is warned about what was there before.
+        let counted = warnings::counted_up(controller, old);
+        let texts = old.map_or_else(
+            || warnings::controller(controller, None),
+            |old| {
+                let root = Field::root(old);
+                warnings::template(&root.get("spec").get("template"))
+            },
+        );
+        if counted { texts } else { Vec::new() }
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -5,7 +5,7 @@ use registry::{Column, Strategy};
 
 use crate::fill::{Fill, round_resources};
 use crate::format::quantity;
-use crate::validation::quota;
+use crate::validation::{pod_spec, quota};
 
 pub(crate) struct ResourceQuota;
 
@@ -25,6 +25,13 @@ impl Strategy for ResourceQuota {
 
     fn validate_update(&self, quota: &Value, old: &Value, errors: &mut FieldErrors) {
         quota::resource_quota_update(quota, old, errors);
+    }
+
+    fn warnings(&self, subresource: &str, quota: &Value, old: Option<&Value>) -> Vec<String> {
+        if !subresource.is_empty() || old.is_some() {
+            return Vec::new();
+        }
+        requests_above_limits(quota)
     }
 
     fn columns(&self) -> Vec<Column> {
@@ -49,4 +56,26 @@ fn used_of_hard(quota: &Value, limits: bool) -> String {
         })
         .collect();
     lines.join(", ")
+}
+
+/// What may be asked for should not be more than what may be used.
+fn requests_above_limits(quota: &Value) -> Vec<String> {
+    let hard = |name: &str| quota.at(&["spec", "hard", name]).and_then(pod_spec::quantity);
+    let mut texts = Vec::new();
+    for resource in ["cpu", "memory", "storage", "ephemeral-storage"] {
+        let (full, limit_name) = (format!("requests.{resource}"), format!("limits.{resource}"));
+        let names = match resource {
+            "cpu" | "memory" => vec![full.as_str(), resource],
+            _ => vec![full.as_str()],
+        };
+        let request = names.iter().find_map(|name| Some((name, hard(name)?)));
+        if let (Some((name, request)), Some(limit)) = (request, hard(&limit_name))
+            && request > limit
+        {
+            texts.push(format!(
+                "ResourceQuota {name} ({request}) should be less than {limit_name} ({limit})"
+            ));
+        }
+    }
+    texts
 }

@@ -19,6 +19,7 @@ use self::{
     families::{Addressing, validate_change},
     needs::drop_by_type,
 };
+use crate::warnings;
 
 pub(crate) struct Service;
 
@@ -38,6 +39,14 @@ impl Strategy for Service {
     fn validate_update(&self, service: &Value, old: &Value, errors: &mut FieldErrors) {
         validate_change(&Addressing::of(service), &Addressing::of(old), errors);
         service::validate_update(service, old, errors);
+    }
+
+    fn warnings(&self, subresource: &str, service: &Value, _old: Option<&Value>) -> Vec<String> {
+        match subresource {
+            "" => warnings::service(service),
+            "status" => warnings::load_balancer(service),
+            _ => Vec::new(),
+        }
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -5,9 +5,15 @@ use registry::{Column, Strategy};
 
 use crate::fill::Fill;
 use crate::format::{SHOWN_MAX, UNSET, text, with_more};
+use crate::validation::cursor::Field;
 use crate::validation::endpoints;
+use crate::warnings;
 
 pub(crate) struct EndpointSlice;
+
+const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+const OWN_CONTROLLERS: [&str; 2] =
+    ["endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io"];
 
 impl Strategy for EndpointSlice {
     fn default(&self, slice: &mut Value) {
@@ -23,6 +29,23 @@ impl Strategy for EndpointSlice {
 
     fn validate_update(&self, slice: &Value, old: &Value, errors: &mut FieldErrors) {
         endpoints::slice_update(slice, old, errors);
+    }
+
+    fn warnings(&self, _subresource: &str, slice: &Value, old: Option<&Value>) -> Vec<String> {
+        let mut texts = Vec::new();
+        if old.is_none() && slice.str_at(&["addressType"]) == "FQDN" {
+            texts.push("spec.addressType: FQDN endpoints are deprecated".to_owned());
+        }
+        // Kubernetes' own controllers write addresses in their usual form.
+        if OWN_CONTROLLERS.contains(&slice.str_at(&["metadata", "labels", MANAGED_BY])) {
+            return texts;
+        }
+        for endpoint in Field::root(slice).get("endpoints").items() {
+            for address in endpoint.get("addresses").items() {
+                texts.extend(warnings::ip(address.path().as_str(), address.str()));
+            }
+        }
+        texts
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -5,8 +5,11 @@ use registry::{Cell, Column, Strategy};
 
 use crate::format::{NONE, SHOWN_MAX, load_balancer, text_or};
 use crate::validation::networking;
+use crate::warnings;
 
 pub(crate) struct Ingress;
+
+const CLASS: &str = "kubernetes.io/ingress.class";
 
 impl Strategy for Ingress {
     fn validate(&self, ingress: &Value, errors: &mut FieldErrors) {
@@ -15,6 +18,20 @@ impl Strategy for Ingress {
 
     fn validate_update(&self, ingress: &Value, old: &Value, errors: &mut FieldErrors) {
         networking::ingress_update(ingress, old, errors);
+    }
+
+    fn warnings(&self, subresource: &str, ingress: &Value, old: Option<&Value>) -> Vec<String> {
+        if subresource == "status" {
+            return warnings::load_balancer(ingress);
+        }
+        let is_old_way = ingress.at(&["metadata", "annotations", CLASS]).is_some()
+            && ingress.at(&["spec", "ingressClassName"]).is_none();
+        if old.is_some() || !is_old_way {
+            return Vec::new();
+        }
+        vec![format!(
+            "annotation \"{CLASS}\" is deprecated, please use 'spec.ingressClassName' instead"
+        )]
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -5,7 +5,9 @@ use registry::{Column, Strategy};
 
 use crate::fill::{Fill, is_empty};
 use crate::format::selector;
+use crate::validation::cursor::Field;
 use crate::validation::networking;
+use crate::warnings;
 
 pub(crate) struct NetworkPolicy;
 
@@ -28,6 +30,25 @@ impl Strategy for NetworkPolicy {
 
     fn validate_update(&self, policy: &Value, old: &Value, errors: &mut FieldErrors) {
         networking::network_policy_update(policy, old, errors);
+    }
+
+    fn warnings(&self, _subresource: &str, policy: &Value, _old: Option<&Value>) -> Vec<String> {
+        let root = Field::root(policy);
+        let spec = root.get("spec");
+        let mut texts = Vec::new();
+        for (rules, peers) in [("ingress", "from"), ("egress", "to")] {
+            for rule in spec.get(rules).items() {
+                for peer in rule.get(peers).items() {
+                    let block = peer.get("ipBlock");
+                    let cidr = block.get("cidr");
+                    texts.extend(warnings::cidr(cidr.path().as_str(), cidr.str()));
+                    for except in block.get("except").items() {
+                        texts.extend(warnings::cidr(except.path().as_str(), except.str()));
+                    }
+                }
+            }
+        }
+        texts
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -5,6 +5,7 @@ use registry::{Column, Strategy};
 
 use crate::format::text;
 use crate::validation::cluster;
+use crate::warnings;
 
 pub(crate) struct RuntimeClass;
 
@@ -15,6 +16,14 @@ impl Strategy for RuntimeClass {
 
     fn validate_update(&self, class: &Value, old: &Value, errors: &mut FieldErrors) {
         cluster::runtime_class_update(class, old, errors);
+    }
+
+    fn warnings(&self, _subresource: &str, class: &Value, _old: Option<&Value>) -> Vec<String> {
+        let selector = class.at(&["scheduling", "nodeSelector"]).and_then(Value::as_object);
+        let keys = selector.into_iter().flat_map(meta::Map::keys);
+        keys.filter_map(|key| warnings::node_label(key))
+            .map(|text| format!("scheduling.nodeSelector: {text}"))
+            .collect()
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -1,16 +1,40 @@
 //! Device taint rules.
 
-use meta::{Value, time::Time};
+use meta::{FieldErrors, Value, time::Time};
 use registry::{Cell, Column, Strategy, since};
 
 use super::device::default_taint;
 use crate::format::text;
+use crate::validation::{conditions, cursor::Field, resource};
 
 pub(crate) struct DeviceTaintRule;
 
 impl Strategy for DeviceTaintRule {
     fn default(&self, rule: &mut Value) {
         default_taint(rule.object_at_mut(&["spec", "taint"]));
+    }
+
+    fn validate(&self, rule: &Value, errors: &mut FieldErrors) {
+        resource::slice::taint_rule(rule, None, errors);
+    }
+
+    fn validate_update(&self, rule: &Value, old: &Value, errors: &mut FieldErrors) {
+        resource::slice::taint_rule(rule, Some(old), errors);
+    }
+
+    fn validate_subresource(
+        &self,
+        _subresource: &str,
+        rule: &Value,
+        _old: &Value,
+        errors: &mut FieldErrors,
+    ) {
+        let root = Field::root(rule);
+        let status = root.get("status");
+        conditions(&status.get("conditions"), errors);
+        if status.get("conditions").len() > 8 {
+            errors.too_many(status.get("conditions").path(), status.get("conditions").len(), 8);
+        }
     }
 
     fn columns(&self) -> Vec<Column> {

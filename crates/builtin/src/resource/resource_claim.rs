@@ -1,16 +1,37 @@
 //! Resource claims.
 
-use meta::Value;
+use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
 use super::device::default_claim_spec;
+use crate::convert::device::claim_to_newest;
 use crate::format::is_being_deleted;
+use crate::validation::resource;
 
 pub(crate) struct ResourceClaim;
 
 impl Strategy for ResourceClaim {
     fn default(&self, claim: &mut Value) {
         default_claim_spec(claim.object_at_mut(&["spec"]));
+    }
+
+    fn validate(&self, claim: &Value, errors: &mut FieldErrors) {
+        resource::claim(&claim_to_newest(claim.clone()), errors);
+    }
+
+    fn validate_update(&self, claim: &Value, old: &Value, errors: &mut FieldErrors) {
+        resource::claim_update(claim, old, errors);
+    }
+
+    fn validate_subresource(
+        &self,
+        _subresource: &str,
+        claim: &Value,
+        old: &Value,
+        errors: &mut FieldErrors,
+    ) {
+        let [claim, old] = [claim, old].map(|claim| claim_to_newest(claim.clone()));
+        resource::allocation::claim_status(&claim, &old, errors);
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -1,15 +1,25 @@
 //! Resource claim templates.
 
-use meta::Value;
+use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
 use super::device::default_claim_spec;
+use crate::convert::device::template_to_newest;
+use crate::validation::resource;
 
 pub(crate) struct ResourceClaimTemplate;
 
 impl Strategy for ResourceClaimTemplate {
     fn default(&self, template: &mut Value) {
         default_claim_spec(template.object_at_mut(&["spec", "spec"]));
+    }
+
+    fn validate(&self, template: &Value, errors: &mut FieldErrors) {
+        resource::template(&template_to_newest(template.clone()), errors);
+    }
+
+    fn validate_update(&self, template: &Value, old: &Value, errors: &mut FieldErrors) {
+        resource::template_update(template, old, errors);
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -1,7 +1,7 @@
 //! Priority classes.
 
 use meta::{FieldErrors, Value};
-use registry::{Column, Strategy};
+use registry::{Column, Strategy, WriteContext};
 
 use crate::fill::Fill;
 use crate::format::{boolean, flag, number, text};
@@ -12,6 +12,11 @@ pub(crate) struct PriorityClass;
 impl Strategy for PriorityClass {
     fn default(&self, class: &mut Value) {
         class.object_at_mut(&[]).fill("preemptionPolicy", "PreemptLowerPriority");
+    }
+
+    fn prepare_for_create(&self, class: &mut Value, _cx: &WriteContext<'_>) {
+        // It stays so, because nothing that counts may change.
+        class.set_at(&["metadata", "generation"], 1i64);
     }
 
     fn validate(&self, class: &Value, errors: &mut FieldErrors) {

@@ -1,7 +1,7 @@
 //! CSI drivers.
 
 use meta::{FieldErrors, Value};
-use registry::{Cell, Column, Strategy};
+use registry::{Cell, Column, Strategy, WriteContext};
 
 use crate::fill::Fill;
 use crate::format::{NONE, UNSET, boolean, flag, joined};
@@ -21,12 +21,31 @@ impl Strategy for CsiDriver {
         spec.fill("seLinuxMount", false);
     }
 
+    fn prepare_for_create(&self, driver: &mut Value, _cx: &WriteContext<'_>) {
+        // Compat: the count starts with the first change.
+        driver.remove_at(&["metadata", "generation"]);
+    }
+
     fn validate(&self, driver: &Value, errors: &mut FieldErrors) {
         storage::csi_driver(driver, errors);
     }
 
     fn validate_update(&self, driver: &Value, old: &Value, errors: &mut FieldErrors) {
         storage::csi_driver_update(driver, old, errors);
+    }
+
+    fn warnings(&self, _subresource: &str, driver: &Value, old: Option<&Value>) -> Vec<String> {
+        let requests = driver.at(&["spec", "tokenRequests"]);
+        let changed = old.is_none_or(|old| old.at(&["spec", "tokenRequests"]) != requests);
+        let is_set = driver.at(&["spec", "serviceAccountTokenInSecrets"]).is_some();
+        if !changed || is_set || driver.items_at(&["spec", "tokenRequests"]).is_empty() {
+            return Vec::new();
+        }
+        vec![
+            "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to \
+             true to prevent possible logging of tokens in volume attributes"
+                .to_owned(),
+        ]
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -3,7 +3,9 @@
 use meta::{FieldErrors, Value};
 use registry::Strategy;
 
+use crate::validation::cursor::Field;
 use crate::validation::storage;
+use crate::warnings;
 
 pub(crate) struct CsiStorageCapacity;
 
@@ -14,5 +16,9 @@ impl Strategy for CsiStorageCapacity {
 
     fn validate_update(&self, capacity: &Value, old: &Value, errors: &mut FieldErrors) {
         storage::capacity_update(capacity, old, errors);
+    }
+
+    fn warnings(&self, _subresource: &str, capacity: &Value, _old: Option<&Value>) -> Vec<String> {
+        warnings::label_selector(&Field::root(capacity).get("nodeTopology"))
     }
 }

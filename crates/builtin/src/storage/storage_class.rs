@@ -5,7 +5,9 @@ use registry::{Column, Strategy};
 
 use crate::fill::Fill;
 use crate::format::{flag, name_or_default, text, text_or};
+use crate::validation::cursor::Field;
 use crate::validation::storage;
+use crate::warnings;
 
 pub(crate) struct StorageClass;
 
@@ -27,6 +29,20 @@ impl Strategy for StorageClass {
 
     fn validate_update(&self, class: &Value, old: &Value, errors: &mut FieldErrors) {
         storage::class_update(class, old, errors);
+    }
+
+    fn warnings(&self, _subresource: &str, class: &Value, _old: Option<&Value>) -> Vec<String> {
+        let root = Field::root(class);
+        let mut texts = Vec::new();
+        for term in root.get("allowedTopologies").items() {
+            for expression in term.get("matchLabelExpressions").items() {
+                let key = expression.get("key");
+                if let Some(text) = warnings::node_label(key.str()) {
+                    texts.push(format!("{}: {text}", key.path()));
+                }
+            }
+        }
+        texts
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -273,7 +273,7 @@ fn param_version(field: &Field<'_>, group: &str, version: &str, errors: &mut Fie
 }
 
 fn match_resources(resources: &Field<'_>, errors: &mut FieldErrors) {
-    resources.get("matchPolicy").one_of_or_default(errors, &["Equivalent", "Exact"]);
+    resources.get("matchPolicy").one_of(errors, &["Equivalent", "Exact"]);
     for name in ["namespaceSelector", "objectSelector"] {
         let selector = resources.get(name);
         validate_label_selector(selector.value(), &selector.path(), errors);

@@ -12,6 +12,10 @@ use super::{
 };
 
 pub(crate) fn validate(object: &Value, errors: &mut FieldErrors) {
+    validate_spec(object, None, errors);
+}
+
+fn validate_spec(object: &Value, old: Option<&Value>, errors: &mut FieldErrors) {
     let root = Field::root(object);
     let spec = root.get("spec");
     let (min, max) = (spec.get("minReplicas"), spec.get("maxReplicas"));
@@ -27,7 +31,7 @@ pub(crate) fn validate(object: &Value, errors: &mut FieldErrors) {
         let why = "must be greater than or equal to `minReplicas`";
         max.invalid_value(errors, max.int_or_zero(), why);
     }
-    object_reference(&spec.get("scaleTargetRef"), errors);
+    scale_target(&spec.get("scaleTargetRef"), old, errors);
     for metric in spec.get("metrics").items() {
         metric_spec(&metric, errors);
     }
@@ -56,7 +60,7 @@ pub(crate) fn validate(object: &Value, errors: &mut FieldErrors) {
 
 pub(crate) fn validate_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
     if object.get("spec") != old.get("spec") {
-        validate(object, errors);
+        validate_spec(object, Some(old), errors);
     }
     if object.get("status") != old.get("status") {
         let root = Field::root(object);
@@ -68,9 +72,36 @@ fn is_path_segment(text: &str) -> Vec<String> {
     name_is_path_segment(text, false)
 }
 
+/// What is scaled has a group, but for the one kind of the oldest group that can be.
+fn scale_target(target: &Field<'_>, old: Option<&Value>, errors: &mut FieldErrors) {
+    let before = old.and_then(|old| old.at(&["spec", "scaleTargetRef"]));
+    let unchanged = before.is_some_and(|before| {
+        ["apiVersion", "kind"].iter().all(|part| before.str_at(&[part]) == target.str_at(&[part]))
+    });
+    reference_names(target, errors);
+    if unchanged {
+        return;
+    }
+    api_version(target, errors);
+    let version = target.get("apiVersion");
+    let has_group = version.str().split_once('/').is_some_and(|(group, _)| !group.is_empty());
+    let is_readable = version.str().matches('/').count() <= 1;
+    if is_readable && !has_group && !target.get("kind").is("ReplicationController") {
+        version.invalid_value(errors, version.str(), "apiVersion must specify API group");
+    }
+}
+
 fn object_reference(reference: &Field<'_>, errors: &mut FieldErrors) {
+    reference_names(reference, errors);
+    api_version(reference, errors);
+}
+
+fn reference_names(reference: &Field<'_>, errors: &mut FieldErrors) {
     reference.get("kind").require_rule(errors, is_path_segment);
     reference.get("name").require_rule(errors, is_path_segment);
+}
+
+fn api_version(reference: &Field<'_>, errors: &mut FieldErrors) {
     let version = reference.get("apiVersion");
     if version.str().matches('/').count() > 1 {
         let why = format!("unexpected GroupVersion string: {}", version.str());
@@ -224,8 +255,9 @@ fn metric_target(target: &Field<'_>, errors: &mut FieldErrors) {
     }
     for name in ["value", "averageValue"] {
         let amount = target.get(name);
-        if amount.value().and_then(quantity).is_some_and(|amount| !amount.sign().is_gt()) {
-            amount.invalid(errors, "must be positive");
+        let given = amount.value().and_then(quantity);
+        if let Some(given) = given.filter(|given| !given.sign().is_gt()) {
+            amount.invalid_value(errors, given.to_string(), "must be positive");
         }
     }
     let utilization = target.get("averageUtilization");

@@ -7,9 +7,9 @@ use meta::{
 };
 
 use super::{
-    counts,
+    conditions, counts,
     cursor::Field,
-    pod_spec::{container_resource_name, requirements, tolerations},
+    pod_spec::{container_resource_name, preemption_policy, requirements, tolerations},
     workloads::{at_most_all, int_or_percent, show_selector},
 };
 
@@ -50,6 +50,7 @@ pub(crate) fn disruption_budget_update(object: &Value, old: &Value, errors: &mut
     if object.get("status") != old.get("status") {
         let root = Field::root(object);
         let names = ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"];
+        conditions(&root.get("status").get("conditions"), errors);
         counts(&root.get("status"), &names, errors);
     }
 }
@@ -70,8 +71,7 @@ pub(crate) fn priority_class(object: &Value, errors: &mut FieldErrors) {
         let why = "maximum allowed value of a user defined priority is 1000000000";
         root.get("value").forbidden(errors, why);
     }
-    let policies = ["PreemptLowerPriority", "Never"];
-    root.get("preemptionPolicy").one_of_or_default(errors, &policies);
+    preemption_policy(&root.get("preemptionPolicy"), errors);
 }
 
 /// There are two classes of the system's own.
@@ -131,6 +131,7 @@ pub(crate) fn runtime_class(object: &Value, errors: &mut FieldErrors) {
 }
 
 pub(crate) fn runtime_class_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
+    runtime_class(object, errors);
     let (root, old) = (Field::root(object), Field::root(old));
     root.get("handler").immutable(&old.get("handler"), errors);
 }

@@ -190,7 +190,7 @@ fn slice_ports(ports: &Field<'_>, errors: &mut FieldErrors) {
         if !names.insert(name.str().to_owned()) {
             errors.duplicate(name.path(), name.str());
         }
-        port.get("protocol").one_of_or_default(errors, &["SCTP", "TCP", "UDP"]);
+        port.get("protocol").one_of(errors, &["SCTP", "TCP", "UDP"]);
         if port.get("appProtocol").is_set() {
             port.get("appProtocol").rule(errors, is_qualified_name);
         }

@@ -67,6 +67,11 @@ pub(crate) fn validate_update(event: &Value, old: &Value, errors: &mut FieldErro
     ] {
         let field = root.get(shown).with(root.value_at(&[name]));
         if field.value() != old.value_at(&[name]) {
+            let is_text = old.value_at(&[name]).is_some_and(|old| old.as_str().is_some());
+            if is_text && !field.is_set() && !name.ends_with("Time") {
+                field.invalid_value(errors, "", IMMUTABLE);
+                continue;
+            }
             field.invalid(errors, IMMUTABLE);
         }
     }

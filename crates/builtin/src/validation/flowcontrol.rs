@@ -1,5 +1,7 @@
 //! Flow schemas and priority levels.
 
+use std::collections::BTreeSet;
+
 use meta::{
     FieldErrors, Value,
     field::FieldReason,
@@ -44,6 +46,20 @@ pub(crate) fn flow_schema(object: &Value, errors: &mut FieldErrors) {
 pub(crate) fn flow_schema_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
     if object.get("spec") != old.get("spec") {
         flow_schema(object, errors);
+    }
+    status_conditions(object, errors);
+}
+
+fn status_conditions(object: &Value, errors: &mut FieldErrors) {
+    let root = Field::root(object);
+    let status = root.get("status");
+    let mut seen = BTreeSet::new();
+    for condition in status.get("conditions").items() {
+        let name = condition.get("type");
+        if !seen.insert(condition.str_at(&["type"])) {
+            errors.duplicate(name.path(), name.str());
+        }
+        name.require(errors);
     }
 }
 
@@ -222,6 +238,7 @@ pub(crate) fn priority_level_update(object: &Value, old: &Value, errors: &mut Fi
     if object.get("spec") != old.get("spec") {
         priority_level(object, errors);
     }
+    status_conditions(object, errors);
 }
 
 fn shares(level: &Field<'_>, errors: &mut FieldErrors) {

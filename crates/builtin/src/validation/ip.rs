@@ -53,6 +53,27 @@ fn ip_errors(text: &str) -> Vec<&'static str> {
     }
 }
 
+/// An address with the length of its network: `10.9.8.7/24`.
+pub(crate) fn interface_address(field: &Field<'_>, errors: &mut FieldErrors) {
+    let text = field.str();
+    let Some(cidr) = parse_cidr(text) else {
+        let why = "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)";
+        return field.invalid_value(errors, text, why);
+    };
+    let (address, bits) = match cidr.address {
+        IpAddr::V6(ip) => match ip.to_ipv4_mapped() {
+            Some(ip) => (IpAddr::V4(ip), cidr.bits.saturating_sub(96)),
+            None => (cidr.address, cidr.bits),
+        },
+        IpAddr::V4(_) => (cidr.address, cidr.bits),
+    };
+    let canonical = format!("{address}/{bits}");
+    if text != canonical {
+        let why = format!("must be in canonical form ({})", meta::field::quote(&canonical));
+        field.invalid_value(errors, text, &why);
+    }
+}
+
 /// A CIDR in a field that has always been there.
 pub(crate) fn legacy_cidr(field: &Field<'_>, old: &[&str], errors: &mut FieldErrors) {
     if old.contains(&field.str()) {

@@ -196,7 +196,7 @@ pub(crate) fn ingress_class(object: &Value, errors: &mut FieldErrors) {
         "Cluster" if namespace.is_set() => {
             namespace.forbidden(errors, "`parameters.scope` is set to 'Cluster'");
         }
-        "" | "Cluster" => {}
+        "Cluster" => {}
         _ => scope.not_supported(errors, &["Cluster", "Namespace"]),
     }
 }

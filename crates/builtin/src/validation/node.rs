@@ -30,15 +30,53 @@ pub(crate) fn node(object: &Value, errors: &mut FieldErrors) {
             .filter_map(|range| parse_cidr(range.str()))
             .map(|range| range.address.is_ipv4())
             .collect();
-        if families.len() != 2 || ranges.len() > 2 {
+        let first_bad = ranges.items().enumerate().find(|(_, r)| parse_cidr(r.str()).is_none());
+        if let Some((at, range)) = first_bad {
+            let message = format!(
+                "Internal error: invalid PodCIDRs. failed to check with dual stack with \
+                 error:invalid CIDR[{at}]: <nil> (invalid CIDR address: {})",
+                range.str()
+            );
+            errors.push(FieldReason::Internal, ranges.path(), message);
+        }
+        if first_bad.is_some() || families.len() != 2 || ranges.len() > 2 {
             ranges.invalid(errors, "may specify no more than one CIDR for each IP family");
+        }
+    }
+    declared_features(&root, errors);
+}
+
+/// `MyFeature`, `MyFeature/mySubFeature`
+fn declared_features(node: &Field<'_>, errors: &mut FieldErrors) {
+    let status = node.get("status");
+    let mut seen = BTreeSet::new();
+    for feature in status.get("declaredFeatures").items() {
+        let text = feature.str();
+        if !seen.insert(text) {
+            errors.duplicate(feature.path(), text);
+        }
+        let plain =
+            |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        if !text.starts_with(|first: char| first.is_ascii_uppercase())
+            || !text.split('/').all(plain)
+        {
+            let why = format!(
+                "invalid feature name {}: must start with an UpperCamelCase segment, with \
+                 subsequent segments separated by '/' (e.g., MyFeature or \
+                 MyFeature/mySubFeature), and contain only alphanumeric characters and slashes",
+                meta::field::quote(text)
+            );
+            feature.invalid(errors, &why);
         }
     }
 }
 
 pub(crate) fn node_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
     let (root, old_root) = (Field::root(object), Field::root(old));
+    // Compat: everything that is checked when a node is made is checked again, some of it twice.
+    node(object, errors);
     resources(&root, errors);
+    declared_features(&root, errors);
     let status = root.get("status");
     let addresses = object.items_at(&["status", "addresses"]);
     for (at, address) in status.get("addresses").items().enumerate() {
@@ -65,6 +103,9 @@ pub(crate) fn node_update(object: &Value, old: &Value, errors: &mut FieldErrors)
         spec.get("providerID").forbidden(errors, why);
     }
     taints(&root, errors);
+    if spec.str_at(&["externalID"]) != old_root.str_at(&["spec", "externalID"]) {
+        spec.get("externalID").forbidden(errors, "may not be updated");
+    }
 }
 
 fn taints(node: &Field<'_>, errors: &mut FieldErrors) {

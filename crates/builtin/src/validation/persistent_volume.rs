@@ -14,10 +14,48 @@ use super::{
 
 pub(crate) fn validate(volume: &Value, errors: &mut FieldErrors) {
     let root = Field::root(volume);
-    spec(&root.get("spec"), root.str_at(&["metadata", "name"]), errors);
+    spec(&root.get("spec"), errors);
 }
 
-fn spec(spec: &Field<'_>, name: &str, errors: &mut FieldErrors) {
+/// A volume that is described where it is attached: it is there already, so all that leads to one
+/// is out of place.
+pub(crate) fn inline(spec: &Field<'_>, errors: &mut FieldErrors) {
+    let why = "may not be specified in the context of inline volumes";
+    let forbid = |name: &str, errors: &mut FieldErrors| {
+        if !spec.get(name).is_empty() {
+            spec.get(name).forbidden(errors, why);
+        }
+    };
+    if spec.get("claimRef").is_set() {
+        spec.get("claimRef").forbidden(errors, why);
+    }
+    forbid("capacity", errors);
+    if !spec.get("csi").is_set() {
+        let why = "has to be specified in the context of inline volumes";
+        spec.get("csi").required(errors, why);
+    }
+    let modes = spec.get("accessModes");
+    modes.require(errors);
+    access_modes(&modes, errors);
+    let policy = spec.get("persistentVolumeReclaimPolicy");
+    if !policy.is_empty() && !policy.is("Retain") {
+        policy.forbidden(errors, "may only be Retain in the context of inline volumes");
+    }
+    if spec.get("nodeAffinity").is_set() {
+        spec.get("nodeAffinity").forbidden(errors, why);
+    }
+    source(spec, errors);
+    forbid("storageClassName", errors);
+    let mode = spec.get("volumeMode");
+    if mode.is_set() && !mode.is("Filesystem") {
+        let why =
+            "may not specify volumeMode other than Filesystem in the context of inline volumes";
+        mode.forbidden(errors, why);
+    }
+    attributes_class(spec, errors);
+}
+
+fn spec(spec: &Field<'_>, errors: &mut FieldErrors) {
     let modes = spec.get("accessModes");
     modes.require(errors);
     access_modes(&modes, errors);
@@ -32,7 +70,7 @@ fn spec(spec: &Field<'_>, name: &str, errors: &mut FieldErrors) {
             affinity.get("required").required(errors, "must specify required node constraints");
         }
     }
-    source(spec, name, errors);
+    source(spec, errors);
     let class = spec.get("storageClassName");
     let is_root = spec.value_at(&["hostPath", "path"]).and_then(Value::as_str).is_some_and(is_root);
     if is_root && spec.get("persistentVolumeReclaimPolicy").is("Recycle") {
@@ -41,6 +79,10 @@ fn spec(spec: &Field<'_>, name: &str, errors: &mut FieldErrors) {
     }
     class.rule_if_filled(errors, is_dns1123_subdomain);
     spec.get("volumeMode").one_of(errors, &["Block", "Filesystem"]);
+    attributes_class(spec, errors);
+}
+
+fn attributes_class(spec: &Field<'_>, errors: &mut FieldErrors) {
     let attributes = spec.get("volumeAttributesClassName");
     if attributes.is_set() {
         if attributes.is_empty() {
@@ -109,7 +151,7 @@ const SOURCES: &[(&str, &str, Check)] = &[
     ("csi", "csi", csi),
 ];
 
-fn source(spec: &Field<'_>, _name: &str, errors: &mut FieldErrors) {
+fn source(spec: &Field<'_>, errors: &mut FieldErrors) {
     let mut found = false;
     for (name, shown, check) in SOURCES {
         let source = spec.get(name);
@@ -146,7 +188,7 @@ fn glusterfs(source: &Field<'_>, errors: &mut FieldErrors) {
 }
 
 fn iscsi(source: &Field<'_>, errors: &mut FieldErrors) {
-    sources::iscsi(source, errors);
+    sources::iscsi_of_volume(source, errors);
     sources::secret_ref(source, &["name"], errors);
 }
 

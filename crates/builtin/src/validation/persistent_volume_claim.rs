@@ -2,12 +2,14 @@
 
 use meta::{
     FieldErrors, Value,
-    names::{is_dns1123_label, is_dns1123_subdomain, validate_label_selector},
+    names::{is_dns1123_label, is_dns1123_subdomain, is_qualified_name, validate_label_selector},
 };
 
 use super::{
     cursor::Field,
-    pod_spec::{basic_resource, compare_quantities, positive_quantity, quantity_value},
+    pod_spec::{
+        basic_resource, compare_quantities, is_native_resource, positive_quantity, quantity_value,
+    },
 };
 
 pub(crate) fn validate(claim: &Value, errors: &mut FieldErrors) {
@@ -23,6 +25,7 @@ pub(crate) fn validate_update(claim: &Value, old: &Value, errors: &mut FieldErro
         for (_, quantity) in root.get("status").get("capacity").entries() {
             basic_resource(&quantity, errors);
         }
+        resize_status(&root.get("status"), errors);
     }
 }
 
@@ -107,6 +110,47 @@ fn attributes_class(claim: &Field<'_>, old: &Field<'_>, errors: &mut FieldErrors
                    status.currentVolumeAttributesClassName is not nil";
         class.forbidden(errors, why);
     }
+}
+
+/// What a resize has got to.
+fn resize_status(status: &Field<'_>, errors: &mut FieldErrors) {
+    let states = status.get("allocatedResourceStatuses");
+    for (name, state) in states.entries() {
+        claim_resource_name(name, &states, errors);
+        if !RESIZE_STATES.contains(&state.str()) {
+            errors.not_supported(states.path(), name, &RESIZE_STATES);
+        }
+    }
+    let amounts = status.get("allocatedResources");
+    for (name, amount) in amounts.entries() {
+        if claim_resource_name(name, &amounts, errors) {
+            quantity_value("storage", &amount, errors);
+        }
+    }
+}
+
+const RESIZE_STATES: [&str; 5] = [
+    "ControllerResizeInProgress",
+    "ControllerResizeInfeasible",
+    "NodeResizeInProgress",
+    "NodeResizeInfeasible",
+    "NodeResizePending",
+];
+
+fn claim_resource_name(name: &str, at: &Field<'_>, errors: &mut FieldErrors) -> bool {
+    let wrong = is_qualified_name(name);
+    for why in &wrong {
+        at.invalid_value(errors, name, why);
+    }
+    if !wrong.is_empty() {
+        return false;
+    }
+    // A name without a domain, or with one of Kubernetes', is one of those that it knows.
+    let is_known = name == "storage" || !is_native_resource(name);
+    if !is_known {
+        errors.not_supported(at.path(), name, &["storage"]);
+    }
+    is_known
 }
 
 /// Puts what is at a path in one tree in the same place in another.

@@ -26,8 +26,8 @@ pub(crate) use self::{
     probes::port,
     resources::{
         allows_overcommit, basic_resource, compare_quantities, container_resource_name,
-        is_quota_huge_page, positive_quantity, quantity, quantity_value, requirements,
-        resource_name,
+        is_extended_resource, is_native_resource, is_quota_huge_page, positive_quantity, quantity,
+        quantity_value, requirements, resource_name,
     },
     scheduling::{added_tolerations_only, removed_gates_only, tolerations},
     volume_sources::relative_path,
@@ -54,7 +54,7 @@ pub(crate) fn validate(spec: &Field<'_>, owner: &Owner<'_>, errors: &mut FieldEr
     containers::regular(&scope, errors);
     containers::init(&scope, errors);
     containers::ephemeral(&scope, errors);
-    resources::pod_level(spec, errors);
+    resources::pod_level(spec, &scope.claims, errors);
     containers::host_network_ports(spec, owner, errors);
     spec.get("restartPolicy").one_of_or_default(errors, &["Always", "OnFailure", "Never"]);
     let dns = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
@@ -86,9 +86,7 @@ pub(crate) fn validate(spec: &Field<'_>, owner: &Owner<'_>, errors: &mut FieldEr
     if spec.get("runtimeClassName").is_set() {
         spec.get("runtimeClassName").rule(errors, is_dns1123_subdomain);
     }
-    if spec.get("preemptionPolicy").is_set() {
-        spec.get("preemptionPolicy").one_of_or_default(errors, &["PreemptLowerPriority", "Never"]);
-    }
+    preemption_policy(&spec.get("preemptionPolicy"), errors);
     resources::overhead(&spec.get("overhead"), errors);
     os::validate(spec, errors);
     let group = spec.get("schedulingGroup");
@@ -101,6 +99,12 @@ pub(crate) fn validate(spec: &Field<'_>, owner: &Owner<'_>, errors: &mut FieldEr
         }
     }
     env::file_key_volumes(spec, errors);
+}
+
+pub(crate) fn preemption_policy(policy: &Field<'_>, errors: &mut FieldErrors) {
+    if policy.is_set() && policy.require(errors) {
+        policy.one_of(errors, &["PreemptLowerPriority", "Never"]);
+    }
 }
 
 fn names(spec: &Field<'_>, errors: &mut FieldErrors) {

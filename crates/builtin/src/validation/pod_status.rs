@@ -1,8 +1,10 @@
 //! The status of pods, as kubelets and the scheduler write it.
 
+use std::collections::BTreeSet;
+
 use meta::{
     FieldErrors, Value,
-    names::{is_dns1123_subdomain, is_qualified_name},
+    names::{is_dns1123_label, is_dns1123_subdomain, is_qualified_name},
 };
 
 use super::{
@@ -33,6 +35,74 @@ pub(super) fn validate_update(pod: &Field<'_>, old: &Field<'_>, errors: &mut Fie
     state_transitions(pod, old, errors);
     ips(&status.get("podIPs"), &before.get("podIPs"), errors);
     host_ips(&status, &before, errors);
+    claim_statuses(pod, errors);
+    extended_claim(pod, errors);
+}
+
+fn claim_statuses(pod: &Field<'_>, errors: &mut FieldErrors) {
+    let claims = pod.value().map_or(&[][..], |pod| pod.items_at(&["spec", "resourceClaims"]));
+    let mut seen = BTreeSet::new();
+    let status = pod.get("status");
+    for claim in status.get("resourceClaimStatuses").items() {
+        let name = claim.get("name");
+        if !claims.iter().any(|known| known.str_at(&["name"]) == name.str()) {
+            let why = "must match the name of an entry in `spec.resourceClaims`";
+            name.invalid_value(errors, name.str(), why);
+        }
+        if !seen.insert(claim.str_at(&["name"])) {
+            errors.duplicate(name.path(), name.str());
+        }
+        if claim.get("resourceClaimName").is_set() {
+            claim.get("resourceClaimName").rule(errors, is_dns1123_subdomain);
+        }
+    }
+}
+
+/// The claim that was made for resources that containers ask for by name.
+fn extended_claim(pod: &Field<'_>, errors: &mut FieldErrors) {
+    let status = pod.get("status");
+    let claim = status.get("extendedResourceClaimStatus");
+    if !claim.is_set() {
+        return;
+    }
+    let mappings = claim.get("requestMappings");
+    if mappings.is_empty() {
+        mappings.required(errors, "at least one request mapping is required");
+    }
+    let lists = ["initContainers", "containers"];
+    let containers: Vec<&Value> = pod
+        .value()
+        .into_iter()
+        .flat_map(|pod| lists.iter().flat_map(|list| pod.items_at(&["spec", list])))
+        .collect();
+    let mut seen = BTreeSet::new();
+    for mapping in mappings.items() {
+        let [container, resource, request] =
+            ["containerName", "resourceName", "requestName"].map(|part| mapping.get(part));
+        match containers.iter().find(|other| other.str_at(&["name"]) == container.str()) {
+            None => {
+                let why = "must match the name of an entry in spec.initContainers.name or \
+                           spec.containers.name";
+                container.invalid_value(errors, container.str(), why);
+            }
+            Some(found) if found.at(&["resources", "requests", resource.str()]).is_none() => {
+                let why = "must match the extended resource name of an entry in \
+                           spec.initContainers.resources.requests or \
+                           spec.containers.resources.requests";
+                resource.invalid_value(errors, resource.str(), why);
+            }
+            Some(_) => {}
+        }
+        // Compat: upstream doesn't say which of the mappings it is about.
+        claim.get("requestName").with(request.value()).rule(errors, is_dns1123_label);
+        let parts = ["containerName", "resourceName", "requestName"];
+        if !seen.insert(parts.map(|part| mapping.str_at(&[part]))) {
+            for part in [container, resource, request] {
+                errors.duplicate(part.path(), part.str());
+            }
+        }
+    }
+    claim.get("resourceClaimName").require_rule(errors, is_dns1123_subdomain);
 }
 
 fn observed_generation(parent: &Field<'_>, errors: &mut FieldErrors) {

@@ -9,6 +9,7 @@ use meta::{
 
 use super::{
     cursor::{Field, IMMUTABLE},
+    persistent_volume,
     pod_spec::{quantity, volume_sources::csi_driver_name},
     workloads::show_selector,
 };
@@ -23,6 +24,7 @@ pub(crate) fn class(object: &Value, errors: &mut FieldErrors) {
 }
 
 pub(crate) fn class_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
+    class(object, errors);
     let (root, old) = (Field::root(object), Field::root(old));
     for name in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {
         root.get(name).immutable(&old.get(name), errors);
@@ -74,7 +76,10 @@ fn topologies(terms: &Field<'_>, errors: &mut FieldErrors) {
             expressions.push((key.str().to_owned(), set));
         }
         expressions.sort();
-        if seen.contains(&expressions) {
+        // Compat: upstream compares with the terms to come too, which are still empty then.
+        let to_come = if expressions.is_empty() { terms.len() - seen.len() } else { 0 };
+        let same = seen.iter().filter(|other| **other == expressions).count();
+        for _ in 0..same + to_come {
             errors.duplicate(term.get("matchLabelExpressions").path(), "");
         }
         seen.push(expressions);
@@ -113,16 +118,17 @@ pub(crate) fn attachment(object: &Value, errors: &mut FieldErrors) {
         (false, true) if name.is_empty() => {
             name.required(errors, "must specify non empty persistentVolumeName");
         }
-        (true, false) if !inline.get("csi").is_set() => {
-            let why = "has to be specified in the context of inline volumes";
-            inline.get("csi").required(errors, why);
-        }
+        (true, false) => persistent_volume::inline(&inline, errors),
         _ => {}
     }
     spec.get("nodeName").rule(errors, is_dns1123_subdomain);
     let status = root.get("status");
     for name in ["attachError", "detachError"] {
         let error = status.get(name);
+        let code = error.get("errorCode");
+        if !(0..=i64::from(i32::MAX)).contains(&code.int_or_zero()) {
+            code.in_range(errors, 0, i64::from(i32::MAX));
+        }
         if error.get("message").len() > 1024 {
             errors.too_long(error.get("message").path(), 256 * 1024);
         }
@@ -256,6 +262,7 @@ pub(crate) fn capacity(object: &Value, errors: &mut FieldErrors) {
 }
 
 pub(crate) fn capacity_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
+    capacity(object, errors);
     let (root, old) = (Field::root(object), Field::root(old));
     let topology = root.get("nodeTopology");
     if topology.value() != old.get("nodeTopology").value() {

@@ -2,10 +2,10 @@
 
 use std::{fs, path::Path, sync::Arc};
 
-use meta::{FieldErrors, User, Value, time::Time};
+use meta::{ApiError, User, Value, time::Time};
 use registry::{Kind, WriteContext};
 
-use crate::{Definitions, behaviour, strategies};
+use crate::{Definitions, behaviour, restrict, strategies};
 
 /// Each document has an object, what changes of it (a merge patch, perhaps of a subresource), and the
 /// error of the last step, as the real server gave it.
@@ -42,7 +42,11 @@ fn errors_are_those_of_kube_apiserver() {
     );
 }
 
-fn kind(definitions: &Definitions, schema: &Arc<schema::Schema>, object: &Value) -> Kind {
+pub(crate) fn kind(
+    definitions: &Definitions,
+    schema: &Arc<schema::Schema>,
+    object: &Value,
+) -> Kind {
     let (api_version, name) = (object.str_at(&["apiVersion"]), object.str_at(&["kind"]));
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let facts = definitions
@@ -52,40 +56,47 @@ fn kind(definitions: &Definitions, schema: &Arc<schema::Schema>, object: &Value)
             facts.kind.group == *group && facts.kind.version == *version && facts.kind.kind == *name
         })
         .expect("a kind that is served");
-    let (behaviour, strategy) = (behaviour::of(group, name), strategies::of(group, name));
+    let (behaviour, strategy) = (behaviour::of(group, version, name), strategies::of(group, name));
     Kind::new(facts.clone(), schema.clone(), behaviour, strategy, None, None, None)
+        .restricted(restrict::of(name, false, &[]))
 }
 
 /// The errors of the last step, as a client reads them.
 fn outcome(kind: &Kind, case: &Value, object: &Value) -> String {
-    let user = User::default();
-    let cx = WriteContext { kind, user: &user, now: Time::from_unix(1, 0) };
-    let mut errors = FieldErrors::default();
-    let mut old = without_nulls(object);
-    old.set_at(&["metadata", "uid"], "the-uid");
-    apply_defaults(kind, &mut old);
-    kind.strategy.prepare_for_create(&mut old, &cx);
-    kind.strategy.validate(&old, &mut errors);
-    let patch = case.get("patch");
-    if let Some(patch) = patch.filter(|_| errors.is_empty()) {
-        let subresource = case.str_at(&["subresource"]);
-        let mut new = old.clone();
-        merge(&mut new, patch);
-        apply_defaults(kind, &mut new);
-        if subresource.is_empty() {
-            kind.strategy.prepare_for_update(&mut new, &old, &cx);
-            kind.strategy.validate_update(&new, &old, &mut errors);
-        } else {
-            kind.strategy.prepare_for_subresource(subresource, &mut new, &old, &cx);
-            kind.strategy.validate_subresource(subresource, &new, &old, &mut errors);
-        }
-    }
-    if errors.is_empty() { String::new() } else { errors.to_string() }
+    words(steps(kind, case, object).map(drop))
 }
 
-fn apply_defaults(kind: &Kind, object: &mut Value) {
-    kind.schema.apply_defaults(kind.ty(), object);
-    kind.strategy.default(object);
+/// Makes the object and changes it as the case says: what it is at last, and what it was before that.
+pub(crate) fn steps(
+    kind: &Kind,
+    case: &Value,
+    object: &Value,
+) -> Result<(Value, Option<Value>), ApiError> {
+    let user = User::default();
+    let cx = WriteContext { kind, user: &user, now: Time::from_unix(1, 0) };
+    let mut old = without_nulls(object);
+    let mut metadata = vec![("uid", "the-uid"), ("creationTimestamp", "2026-01-01T00:00:00Z")];
+    if kind.namespaced() {
+        metadata.push(("namespace", "default"));
+    }
+    for (field, text) in metadata {
+        old.set_at(&["metadata", field], text);
+    }
+    registry::prepare_create(kind, &mut old, &cx)?;
+    let Some(patch) = case.get("patch") else { return Ok((old, None)) };
+    old.set_at(&["metadata", "resourceVersion"], "1");
+    let mut new = old.clone();
+    merge(&mut new, patch);
+    registry::prepare_update(kind, case.str_at(&["subresource"]), &mut new, &old, &cx)?;
+    Ok((new, Some(old)))
+}
+
+fn words(outcome: Result<(), ApiError>) -> String {
+    match outcome {
+        Ok(()) => String::new(),
+        Err(ApiError::Invalid { errors, .. }) => errors.to_string(),
+        Err(other) => other.to_string(),
+    }
 }
 
 fn merge(target: &mut Value, patch: &Value) {
@@ -93,11 +104,12 @@ fn merge(target: &mut Value, patch: &Value) {
         *target = without_nulls(patch);
         return;
     };
+    let target = target.object_at_mut(&[]);
     for (key, change) in changes.iter() {
         if change.is_null() {
-            target.remove_at(&[key]);
+            target.remove(key);
         } else {
-            merge(target.object_at_mut(&[]).entry(key), change);
+            merge(target.entry(key), change);
         }
     }
 }

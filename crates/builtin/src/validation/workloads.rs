@@ -197,12 +197,14 @@ fn stateful_set_template(spec: &Field<'_>, errors: &mut FieldErrors) {
     for name in ["subdomain", "hostname"] {
         value.remove_at(&["spec", name]);
     }
-    let claims: Vec<&str> = spec
+    let mut claims: Vec<&str> = spec
         .value()
         .map_or(&[][..], |spec| spec.items_at(&["volumeClaimTemplates"]))
         .iter()
         .map(|claim| claim.str_at(&["metadata", "name"]))
         .collect();
+    claims.sort_unstable();
+    claims.dedup();
     if !claims.is_empty() {
         let mut volumes: Vec<Value> = claims
             .iter()
@@ -313,7 +315,9 @@ fn within_replicas(status: &Field<'_>, parts: &[&str], errors: &mut FieldErrors)
     let all = status.get("replicas").int_or_zero();
     for part in parts {
         if status.get(part).int_or_zero() > all {
-            status.get(part).invalid(errors, "cannot be greater than status.replicas");
+            let field = status.get(part);
+            let why = "cannot be greater than status.replicas";
+            field.invalid_value(errors, field.int_or_zero(), why);
         }
     }
 }
@@ -321,7 +325,7 @@ fn within_replicas(status: &Field<'_>, parts: &[&str], errors: &mut FieldErrors)
 fn available_within_ready(status: &Field<'_>, why: &str, errors: &mut FieldErrors) {
     let available = status.get("availableReplicas");
     if available.int_or_zero() > status.get("readyReplicas").int_or_zero() {
-        available.invalid(errors, why);
+        available.invalid_value(errors, available.int_or_zero(), why);
     }
 }
 

@@ -94,6 +94,68 @@ fn forget_in_node(value: &mut Value, node: &Node, schema: &Schema) {
     }
 }
 
+/// Makes of an object what it will be when it is read back: without what is not written, and with the
+/// zeros that are written for what is not there. Two objects that Go can't tell apart are equal then.
+pub fn settle(value: &mut Value, schema: &Schema, ty: TypeId) {
+    forget_empty(value, schema, ty);
+    fill_zeros(value, schema, ty);
+}
+
+fn fill_zeros(value: &mut Value, schema: &Schema, ty: TypeId) {
+    let Value::Object(map) = value else { return };
+    let ty = schema.get(ty);
+    if ty.preserve_unknown {
+        return;
+    }
+    map.retain(|key, value| {
+        let Some(field) = ty.field(key) else { return true };
+        fill_in_node(value, &field.node, schema);
+        field.presence != Presence::OmitEmpty || !is_zero(value, &field.node, schema)
+    });
+    for field in &ty.fields {
+        if field.presence == Presence::Always && !map.contains_key(&field.name) {
+            map.insert(&field.name, zero(field, schema));
+        }
+    }
+}
+
+fn fill_in_node(value: &mut Value, node: &Node, schema: &Schema) {
+    match (&node.kind, value) {
+        (Kind::Object(id), value @ Value::Object(_)) => fill_zeros(value, schema, *id),
+        (Kind::List(item, _), Value::Array(items)) => {
+            for value in items {
+                fill_in_node(value, item, schema);
+            }
+        }
+        (Kind::Map(item), Value::Object(map)) => {
+            for (_, value) in map.iter_mut() {
+                fill_in_node(value, item, schema);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// [`write_zero`] as a value.
+fn zero(field: &Field, schema: &Schema) -> Value {
+    if field.pointer {
+        return Value::Null;
+    }
+    match &field.node.kind {
+        Kind::Object(id) => {
+            let mut value = Value::object();
+            fill_zeros(&mut value, schema, *id);
+            value
+        }
+        Kind::Bool => false.into(),
+        Kind::Int32 | Kind::Int64 | Kind::Double | Kind::IntOrString => 0i64.into(),
+        Kind::String => "".into(),
+        Kind::Duration => "0s".into(),
+        Kind::Quantity => "0".into(),
+        _ => Value::Null,
+    }
+}
+
 fn write_struct(map: &Map, ty: &Type, schema: &Schema, out: &mut Vec<u8>) {
     let mut members = Members::open(out);
     if ty.preserve_unknown {

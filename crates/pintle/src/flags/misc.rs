@@ -6,7 +6,7 @@ use super::{Flag, done, harmless, refused};
 pub(super) const FLAGS: &[Flag] = &[
     harmless("aggregator-reject-forwarding-redirect", Bool, "true")
         .help("Turn redirects of aggregated servers into errors."),
-    harmless("allow-privileged", Bool, "false").help("Allow pods with privileged containers."),
+    done("allow-privileged", Bool, "false").help("Allow pods with privileged containers."),
     harmless("apiserver-count", Int, "1")
         .help("Number of servers in the cluster, for the endpoint reconciler master-count.")
         .deprecated("apiserver-count is deprecated and will be removed in a future version.")

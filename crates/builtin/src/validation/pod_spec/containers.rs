@@ -106,8 +106,10 @@ pub(super) fn ephemeral(scope: &Scope<'_>, errors: &mut FieldErrors) {
         }
         let why = "cannot be set for an Ephemeral Container";
         for name in NOT_FOR_EPHEMERAL {
-            if !container.get(name).is_empty() {
-                container.get(name).forbidden(errors, why);
+            let field = container.get(name);
+            // Resources are always there, the rest only if somebody has set it.
+            if if name == "resources" { !field.is_empty() } else { field.is_set() } {
+                field.forbidden(errors, why);
             }
         }
         for mount in container.get("volumeMounts").items() {
@@ -244,6 +246,12 @@ fn resize_policy(container: &Field<'_>, pod_restart: &str, errors: &mut FieldErr
 
 fn restart_policy(container: &Field<'_>, errors: &mut FieldErrors) {
     let (policy, rules) = (container.get("restartPolicy"), container.get("restartPolicyRules"));
+    // Nobody looks at the rules of an init container that says nothing else.
+    let is_init = container.path().as_str().contains("initContainers");
+    if is_init && !policy.is_set() && !rules.is_empty() {
+        let why = "must specify restartPolicy when restart rules are used";
+        return policy.required(errors, why);
+    }
     if policy.is_set() {
         policy.one_of(errors, &["Always", "Never", "OnFailure"]);
     } else if !rules.is_empty() {

@@ -140,7 +140,7 @@ pub(crate) fn is_native_resource(name: &str) -> bool {
     !name.contains('/') || name.contains("kubernetes.io/")
 }
 
-fn is_extended_resource(name: &str) -> bool {
+pub(crate) fn is_extended_resource(name: &str) -> bool {
     let quota = format!("requests.{name}");
     !is_native_resource(name)
         && !name.starts_with("requests.")
@@ -331,7 +331,7 @@ pub(super) fn overhead(overhead: &Field<'_>, errors: &mut FieldErrors) {
 }
 
 /// Resources of the pod as a whole.
-pub(super) fn pod_level(spec: &Field<'_>, errors: &mut FieldErrors) {
+pub(super) fn pod_level(spec: &Field<'_>, claims: &BTreeSet<&str>, errors: &mut FieldErrors) {
     let resources = spec.get("resources");
     if !resources.is_set() {
         return;
@@ -344,6 +344,7 @@ pub(super) fn pod_level(spec: &Field<'_>, errors: &mut FieldErrors) {
         resources.get("claims").forbidden(errors, why);
     }
     requirements(&resources, pod_resource_name, errors);
+    claim_names(&resources.get("claims"), claims, errors);
     consistency(spec, &resources, errors);
 }
 

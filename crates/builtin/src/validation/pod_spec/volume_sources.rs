@@ -98,9 +98,18 @@ pub(crate) fn nfs(source: &Field<'_>, errors: &mut FieldErrors) {
 }
 
 pub(crate) fn iscsi(source: &Field<'_>, errors: &mut FieldErrors) {
+    iscsi_named(source, "must be valid format starting with iqn, eui, or naa", errors);
+}
+
+/// Of a persistent volume, which is told less.
+pub(crate) fn iscsi_of_volume(source: &Field<'_>, errors: &mut FieldErrors) {
+    iscsi_named(source, "must be valid format", errors);
+}
+
+fn iscsi_named(source: &Field<'_>, wrong_start: &str, errors: &mut FieldErrors) {
     source.get("targetPortal").require(errors);
     if source.get("iqn").require(errors) {
-        initiator(&source.get("iqn"), errors);
+        initiator(&source.get("iqn"), wrong_start, errors);
     }
     source.get("lun").in_range(errors, 0, 255);
     let chap = source.bool_at(&["chapAuthDiscovery"]) || source.bool_at(&["chapAuthSession"]);
@@ -108,12 +117,12 @@ pub(crate) fn iscsi(source: &Field<'_>, errors: &mut FieldErrors) {
         source.get("secretRef").required(errors, "");
     }
     if source.get("initiatorName").is_set() {
-        initiator(&source.get("initiatorName").named("initiatorname"), errors);
+        initiator(&source.get("initiatorName").named("initiatorname"), wrong_start, errors);
     }
 }
 
 /// An iSCSI name: `iqn.`, `eui.` or `naa.` and what belongs behind it.
-fn initiator(name: &Field<'_>, errors: &mut FieldErrors) {
+fn initiator(name: &Field<'_>, wrong_start: &str, errors: &mut FieldErrors) {
     let text = name.str();
     let alphanumeric = |text: &str, count: usize| {
         let rest = text.get(4..).unwrap_or_default();
@@ -124,7 +133,7 @@ fn initiator(name: &Field<'_>, errors: &mut FieldErrors) {
         Some("eui") => alphanumeric(text, 16),
         Some("naa") => alphanumeric(text, 32),
         _ => {
-            return name.invalid(errors, "must be valid format starting with iqn, eui, or naa");
+            return name.invalid(errors, wrong_start);
         }
     };
     if !good {

@@ -1,0 +1,116 @@
+//! What depends on how the server was started: fields of features that are off, and containers that
+//! are let out of their box.
+
+use meta::{FieldErrors, Value};
+use registry::{FieldPattern, Restrictions};
+
+use crate::validation::{cursor::Field, pod_spec::each_container};
+
+/// The feature gates that kinds look at. All of them are off unless somebody says otherwise.
+pub const GATES: [&str; 10] = [
+    "ClusterTrustBundleProjection",
+    "ContainerStopSignals",
+    "CoordinatedLeaderElection",
+    "CrossNamespaceVolumeDataSource",
+    "DRAListTypeAttributes",
+    "DRANodeAllocatableResources",
+    "GenericWorkload",
+    "MaxUnavailableStatefulSet",
+    "PodCertificateRequest",
+    "VolumeLimitScaling",
+];
+
+/// What the server does not allow of a kind. `features` are those of [`GATES`] that are on.
+pub(crate) fn of(kind: &str, allow_privileged: bool, features: &[&str]) -> Restrictions {
+    let is_off = |gate: &str| !features.contains(&gate);
+    let own = FIELDS.iter().filter(|(gate, of, _)| *of == kind && is_off(gate));
+    let mut dropped: Vec<FieldPattern> =
+        own.map(|(_, _, field)| FieldPattern::new(*field)).collect();
+    let pods = POD_SPECS.iter().find(|(of, _)| *of == kind);
+    if let Some((_, spec)) = pods {
+        let fields = POD_FIELDS.iter().filter(|(gate, _)| is_off(gate));
+        dropped.extend(fields.map(|(_, field)| FieldPattern::new(format!("{spec}.{field}"))));
+    }
+    let rule: fn(&Value, &mut FieldErrors) = no_privileged_containers;
+    Restrictions { dropped, rule: (pods.is_some() && !allow_privileged).then_some(rule) }
+}
+
+const FIELDS: [(&str, &str, &str); 14] = [
+    ("CoordinatedLeaderElection", "Lease", "spec.strategy"),
+    ("CoordinatedLeaderElection", "Lease", "spec.preferredHolder"),
+    ("CrossNamespaceVolumeDataSource", "PersistentVolumeClaim", "spec.dataSourceRef?namespace"),
+    ("DRAListTypeAttributes", "ResourceSlice", "spec.devices[].attributes[].bools"),
+    ("DRAListTypeAttributes", "ResourceSlice", "spec.devices[].attributes[].ints"),
+    ("DRAListTypeAttributes", "ResourceSlice", "spec.devices[].attributes[].strings"),
+    ("DRAListTypeAttributes", "ResourceSlice", "spec.devices[].attributes[].versions"),
+    ("DRAListTypeAttributes", "ResourceSlice", "spec.devices[].basic.attributes[].bools"),
+    ("DRAListTypeAttributes", "ResourceSlice", "spec.devices[].basic.attributes[].ints"),
+    ("DRAListTypeAttributes", "ResourceSlice", "spec.devices[].basic.attributes[].strings"),
+    ("DRAListTypeAttributes", "ResourceSlice", "spec.devices[].basic.attributes[].versions"),
+    (
+        "DRANodeAllocatableResources",
+        "ResourceSlice",
+        "spec.devices[].nodeAllocatableResourceMappings",
+    ),
+    (
+        "MaxUnavailableStatefulSet",
+        "StatefulSet",
+        "spec.updateStrategy.rollingUpdate.maxUnavailable",
+    ),
+    ("VolumeLimitScaling", "CSIDriver", "spec.preventPodSchedulingIfMissing"),
+];
+
+/// In the spec of a pod.
+const POD_FIELDS: [(&str, &str); 6] = [
+    ("GenericWorkload", "schedulingGroup"),
+    ("ClusterTrustBundleProjection", "volumes[].projected.sources[].clusterTrustBundle"),
+    ("PodCertificateRequest", "volumes[].projected.sources[].podCertificate"),
+    ("ContainerStopSignals", "containers[].lifecycle.stopSignal"),
+    ("ContainerStopSignals", "initContainers[].lifecycle.stopSignal"),
+    ("ContainerStopSignals", "ephemeralContainers[].lifecycle.stopSignal"),
+];
+
+/// Where kinds have the spec of a pod.
+const POD_SPECS: [(&str, &str); 9] = [
+    ("Pod", "spec"),
+    ("PodTemplate", "template.spec"),
+    ("ReplicationController", "spec.template.spec"),
+    ("ReplicaSet", "spec.template.spec"),
+    ("Deployment", "spec.template.spec"),
+    ("StatefulSet", "spec.template.spec"),
+    ("DaemonSet", "spec.template.spec"),
+    ("Job", "spec.template.spec"),
+    ("CronJob", "spec.jobTemplate.spec.template.spec"),
+];
+
+/// Without `--allow-privileged`.
+fn no_privileged_containers(object: &Value, errors: &mut FieldErrors) {
+    let root = Field::root(object);
+    let Some((_, path)) = POD_SPECS.iter().find(|(kind, _)| root.get("kind").is(kind)) else {
+        return;
+    };
+    below(&root, path, &mut |spec| {
+        each_container(spec, |container| {
+            let security = container.get("securityContext");
+            if security.get("privileged").bool() {
+                security.get("privileged").forbidden(errors, "disallowed by cluster policy");
+            }
+        });
+        let is_host_process = |owner: &Field<'_>| {
+            owner.value_at(&["securityContext", "windowsOptions", "hostProcess"])
+                == Some(&Value::Bool(true))
+        };
+        let mut any = is_host_process(spec);
+        each_container(spec, |container| any |= is_host_process(&container));
+        if any {
+            spec.forbidden(errors, "hostProcess containers are disallowed by cluster policy");
+        }
+    });
+}
+
+fn below(field: &Field<'_>, path: &str, visit: &mut dyn FnMut(&Field<'_>)) {
+    match path.split_once('.') {
+        Some((step, rest)) => below(&field.get(step), rest, visit),
+        None => visit(&field.get(path)),
+    }
+}
