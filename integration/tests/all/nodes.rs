@@ -176,13 +176,13 @@ fn a_node_writes_what_is_its_own() {
         (mirror(&|pod| pod["metadata"]["ownerReferences"][0]["uid"] = json!("x")), "UID mismatch"),
         (
             mirror(&|pod| {
-                pod["spec"]["volumes"] = json!([{"name": "v", "secret": {"secretName": "s"}}])
+                pod["spec"]["volumes"] = json!([{"name": "v", "secret": {"secretName": "s"}}]);
             }),
             "can not create pods that reference secrets",
         ),
         (
             mirror(&|pod| {
-                pod["spec"]["resourceClaims"] = json!([{"name": "r", "resourceClaimName": "c"}])
+                pod["spec"]["resourceClaims"] = json!([{"name": "r", "resourceClaimName": "c"}]);
             }),
             "can not create pods that reference resourceclaims",
         ),

@@ -72,7 +72,7 @@ fn what_is_not_a_token_is_seen_at_once() {
         critical,
     ];
     for token in cases {
-        assert!(Unverified::parse(&token).is_none(), "{:.40}", token);
+        assert!(Unverified::parse(&token).is_none(), "{token:.40}");
     }
 }
 
