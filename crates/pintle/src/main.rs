@@ -2,6 +2,7 @@
 
 mod access;
 mod build_metrics;
+mod commands;
 mod flags;
 mod follow;
 mod gates;
@@ -47,6 +48,11 @@ fn main() -> ExitCode {
 /// Everything up to the running server. What is wrong is returned one line each.
 fn start() -> Result<(), Vec<String>> {
     let args = std::env::args_os().skip(1).map(|arg| arg.to_string_lossy().into_owned());
+    let args: Vec<String> = args.collect();
+    if let Some(done) = commands::run(&args) {
+        print(&done.map_err(|error| vec![error])?);
+        return Ok(());
+    }
     let parsed = flags::parse(args).map_err(|error| vec![error.to_string()])?;
     for deprecation in &parsed.deprecations {
         eprintln!("{deprecation}");

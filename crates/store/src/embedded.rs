@@ -4,6 +4,7 @@
 //! one sync. The log is the history as well, so old revisions can be read and watched from, also
 //! after a restart, until they are compacted. `docs/storage-format.md` describes the bytes.
 
+pub mod backup;
 mod disk;
 mod hint;
 mod index;

@@ -1,0 +1,91 @@
+//! What `pintle` does besides serving: backups of the embedded store, and its check.
+
+use std::path::{Path, PathBuf};
+
+use store::StoreError;
+use store::embedded::backup::{self, Summary};
+
+const USAGE: &str = "\
+Usage:
+  pintle snapshot save FILE [--data-dir DIR]     write a snapshot, also while a server runs on DIR
+  pintle snapshot status FILE                    verify a snapshot and say what is in it
+  pintle snapshot restore FILE [--data-dir DIR]  make a new store of a snapshot; DIR may not have one
+  pintle check [--data-dir DIR]                  verify every record of a store that no server uses
+";
+
+/// Whether the arguments name a command, and what came of it: the text to print, or what is wrong.
+pub(crate) fn run(args: &[String]) -> Option<Result<String, String>> {
+    let (command, rest) = args.split_first()?;
+    matches!(command.as_str(), "snapshot" | "check").then(|| {
+        let (words, data_dir) = arguments(rest)?;
+        if words.iter().any(|word| *word == "--help" || *word == "-h") {
+            return Ok(USAGE.to_owned());
+        }
+        let words: Vec<&str> = std::iter::once(command.as_str()).chain(words).collect();
+        let store = data_dir.join("store");
+        let done = |what: &str, at: &Path, result: Result<Summary, StoreError>| match result {
+            Ok(summary) => Ok(format!("{what} {}: {}\n", at.display(), words_of(summary))),
+            Err(error) => Err(error.to_string()),
+        };
+        match words[..] {
+            ["snapshot", "save", file] => {
+                done("saved", Path::new(file), backup::save(&store, Path::new(file)))
+            }
+            ["snapshot", "status", file] => {
+                done("good", Path::new(file), backup::status(Path::new(file)))
+            }
+            ["snapshot", "restore", file] => {
+                done("restored into", &data_dir, backup::restore(Path::new(file), &store))
+            }
+            ["check"] => done("good", &data_dir, backup::check(&store)),
+            _ => Err(format!("these arguments are not understood\n{USAGE}")),
+        }
+    })
+}
+
+/// What is not a flag, and where the data is.
+fn arguments(args: &[String]) -> Result<(Vec<&str>, PathBuf), String> {
+    let (mut words, mut data_dir) = (Vec::new(), PathBuf::from("./pintle-data"));
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        if let Some(dir) = arg.strip_prefix("--data-dir=") {
+            data_dir = dir.into();
+        } else if arg == "--data-dir" {
+            data_dir = args.next().ok_or("flag needs an argument: --data-dir")?.into();
+        } else if arg.starts_with('-') && arg != "--help" && arg != "-h" {
+            return Err(format!("unknown flag: {arg}\n{USAGE}"));
+        } else {
+            words.push(arg.as_str());
+        }
+    }
+    Ok((words, data_dir))
+}
+
+fn words_of(summary: Summary) -> String {
+    let Summary { revision, compacted, keys, bytes } = summary;
+    format!("revision {revision}, {keys} keys, {bytes} bytes, history from revision {compacted}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_commands_are_taken() {
+        let run =
+            |line: &str| run(&line.split_whitespace().map(str::to_owned).collect::<Vec<String>>());
+        assert!(run("").is_none() && run("--data-dir=x").is_none() && run("serve").is_none());
+        assert!(matches!(run("snapshot --help"), Some(Ok(text)) if text == USAGE));
+        for (line, wrong) in [
+            ("snapshot", "not understood"),
+            ("snapshot save", "not understood"),
+            ("check --data-dir", "flag needs an argument"),
+            ("check --nonsense", "unknown flag: --nonsense"),
+            ("check --data-dir=/nowhere", "/nowhere"),
+            ("snapshot status /nowhere", "/nowhere"),
+        ] {
+            let error = run(line).and_then(Result::err).unwrap_or_default();
+            assert!(error.contains(wrong), "{line}: {error}");
+        }
+    }
+}
