@@ -73,7 +73,8 @@ pub struct Change {
     pub key: Str,
     /// The revision of this write.
     pub revision: u64,
-    /// The revision at which the key came into being.
+    /// The revision at which the key came into being; 0 for a deletion where the backend doesn't
+    /// tell (etcd would send the old value along with it).
     pub create_revision: u64,
     /// The new value, `None` when the key was deleted.
     pub value: Option<Bytes>,
@@ -235,6 +236,6 @@ pub enum StoreError {
     #[error("unable to transform key {}: {why}", meta::field::quote(key))]
     Unreadable { key: Str, why: String },
     /// There is no room for the write; reads go on.
-    #[error("etcdserver: mvcc: database space exceeded: {0}")]
+    #[error("{0}")]
     Full(String),
 }

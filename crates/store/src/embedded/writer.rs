@@ -474,7 +474,8 @@ fn refused(error: &io::Error) -> StoreError {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
     );
     if full {
-        StoreError::Full(error.to_string())
+        // Compat: etcd's words, which clients and people search for.
+        StoreError::Full(format!("etcdserver: mvcc: database space exceeded: {error}"))
     } else {
         StoreError::Unavailable(format!("writing the log failed: {error}"))
     }

@@ -1,0 +1,368 @@
+//! The promises of [`store::Backend`], kept by etcd.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use meta::Str;
+use prost::Message as _;
+use store::{
+    Backend, BoxFuture, Expect, KeyValue, Range, RangeResult, StoreError, WatchStream, Write,
+};
+use tokio::task::JoinHandle;
+
+use crate::client::{Again, Client, Failed, Status, method};
+use crate::error::{is_lease_lost, store_error};
+use crate::hub::Hub;
+use crate::lease::Leases;
+use crate::pb::compare::{Result as Is, Target, TargetUnion};
+use crate::pb::request_op::Request;
+use crate::pb::response_op::Response;
+use crate::revision::Revisions;
+use crate::{Options, compactor, pb};
+
+/// An etcd cluster as a backend. Cheap to share; its loops end when it is closed or dropped.
+pub struct Etcd {
+    client: Arc<Client>,
+    leases: Leases,
+    revisions: Revisions,
+    hub: Hub,
+    compactor: Option<JoinHandle<()>>,
+}
+
+impl Etcd {
+    /// Prepares the connections; they are made when something is asked. Wants a runtime.
+    pub fn new(options: &Options) -> Result<Self, String> {
+        let client = Arc::new(Client::new(options)?);
+        let compactor = options
+            .compact_every
+            .map(|every| tokio::spawn(compactor::run(Arc::clone(&client), every)));
+        Ok(Self {
+            leases: Leases::new(options.lease_reuse_seconds),
+            revisions: Revisions::start(Arc::clone(&client)),
+            hub: Hub::start(Arc::clone(&client)),
+            client,
+            compactor,
+        })
+    }
+
+    /// What each member says about itself, by its URL.
+    pub async fn statuses(&self) -> Vec<(String, Result<Status, StoreError>)> {
+        self.client.statuses().await
+    }
+
+    /// Hands the lead to another member.
+    pub async fn move_leader(&self, member: u64) -> Result<(), StoreError> {
+        self.client.move_leader(member).await
+    }
+
+    /// One step of the compaction that the servers of an etcd share, for tests of it.
+    pub async fn compact_step(&self, known: CompactionStep) -> Result<CompactionStep, StoreError> {
+        compactor::step(&self.client, known).await
+    }
+
+    /// Ends all watches and loops.
+    pub fn close(&self) {
+        self.hub.close();
+        self.revisions.close();
+        if let Some(compactor) = &self.compactor {
+            compactor.abort();
+        }
+    }
+
+    async fn read(&self, request: pb::RangeRequest) -> Result<pb::RangeResponse, StoreError> {
+        let answer = self.client.call(method::RANGE, request, Again::Always).await;
+        answer.map_err(|failed| store_error(&failed.status))
+    }
+
+    /// Finds what etcd leaves out when a revision is too old or too new.
+    async fn with_numbers(&self, error: StoreError, asked: u64) -> StoreError {
+        match error {
+            StoreError::Compacted { .. } => match self.hub.compacted().await {
+                Ok(oldest) => StoreError::Compacted { oldest },
+                Err(other) => other,
+            },
+            StoreError::Future { .. } => match self.revisions.now().await {
+                Ok(current) => StoreError::Future { asked, current },
+                Err(other) => other,
+            },
+            other => other,
+        }
+    }
+
+    /// Reads a range page by page, so that neither side holds all of it twice.
+    async fn read_range(&self, range: Range) -> Result<RangeResult, StoreError> {
+        if range.revision == Some(0) {
+            // For etcd that would be the newest.
+            return Err(StoreError::Compacted { oldest: 1 });
+        }
+        let mut items = Vec::new();
+        let mut page_keys = PAGE_FIRST;
+        let mut request = pb::RangeRequest {
+            key: match &range.after {
+                Some(after) if **after >= *range.prefix => behind(after.as_bytes()),
+                _ => start_of(&range.prefix),
+            },
+            range_end: end_of(&range.prefix),
+            revision: range.revision.unwrap_or(0) as i64,
+            ..pb::RangeRequest::default()
+        };
+        loop {
+            let left = match range.limit {
+                0 => usize::MAX,
+                limit => limit - items.len(),
+            };
+            request.limit = page_keys.min(left) as i64;
+            let page = match self.read(request.clone()).await {
+                Ok(page) => page,
+                Err(error) => return Err(self.with_numbers(error, request.revision as u64).await),
+            };
+            if request.revision == 0 {
+                // The pages that follow show the same state.
+                request.revision = page.header.as_ref().map_or(0, |header| header.revision);
+            }
+            let (keys, bytes) = (page.kvs.len(), page.encoded_len());
+            let remaining = (page.count as u64).saturating_sub(keys as u64);
+            if let Some(last) = page.kvs.last() {
+                request.key = behind(&last.key);
+            }
+            items.extend(page.kvs.into_iter().filter_map(key_value));
+            if keys == 0 || remaining == 0 || (range.limit > 0 && items.len() >= range.limit) {
+                let revision = request.revision as u64;
+                return Ok(RangeResult { items, revision, more: remaining > 0, remaining });
+            }
+            page_keys = (keys * PAGE_BYTES / bytes.max(1)).clamp(PAGE_MIN, PAGE_MAX);
+        }
+    }
+
+    async fn commit(&self, write: &Write) -> Result<u64, StoreError> {
+        let mut retried = false;
+        loop {
+            let lease = match (&write.value, write.ttl) {
+                (Some(_), Some(ttl)) => self.leases.get(&self.client, ttl).await?,
+                _ => 0,
+            };
+            let txn = transaction(write, lease);
+            if txn.encoded_len() > SEND_BYTES_MAX {
+                return Err(StoreError::TooLarge { bytes: txn.encoded_len() });
+            }
+            let done = self.client.call(method::TXN, txn.clone(), Again::IfUnsent).await;
+            return match done {
+                Ok(answer) => outcome(answer),
+                Err(failed) if lease != 0 && is_lease_lost(&failed.status) && !retried => {
+                    self.leases.forget(lease).await;
+                    retried = true;
+                    continue;
+                }
+                Err(failed) if failed.is_open => self.settle(write, txn, &failed).await,
+                Err(failed) => Err(store_error(&failed.status)),
+            };
+        }
+    }
+
+    /// Nobody knows whether the write took effect. Whoever builds on a revision can be asked again:
+    /// it takes effect once at most, and if it is found done, it was us.
+    async fn settle(
+        &self,
+        write: &Write,
+        txn: pb::TxnRequest,
+        failed: &Failed,
+    ) -> Result<u64, StoreError> {
+        let unknown = || store_error(&failed.status);
+        let Some(value) = write.value.as_ref().filter(|_| write.expect != Expect::Any) else {
+            return Err(unknown());
+        };
+        let again = self.client.call(method::TXN, txn, Again::Always).await;
+        match again.map_err(|_| unknown()).and_then(outcome) {
+            Err(StoreError::Conflict { current: Some(current) }) if current.value == *value => {
+                Ok(current.mod_revision)
+            }
+            // The first one may have been overwritten since: a conflict would be a lie.
+            Err(StoreError::Conflict { .. }) => Err(unknown()),
+            done => done,
+        }
+    }
+}
+
+/// Keys of the first page, before anything is known about the size of the objects.
+const PAGE_FIRST: usize = 500;
+const PAGE_MIN: usize = 10;
+const PAGE_MAX: usize = 10_000;
+/// What a page should weigh.
+const PAGE_BYTES: usize = 8 << 20;
+/// Compat: kube-apiserver's etcd client sends no more, whatever etcd would take.
+const SEND_BYTES_MAX: usize = 2 << 20;
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Backend for Etcd {
+    fn get(&self, key: &str) -> BoxFuture<'_, Result<Option<KeyValue>, StoreError>> {
+        let key = Bytes::copy_from_slice(key.as_bytes());
+        Box::pin(async move {
+            let request = pb::RangeRequest { key, ..pb::RangeRequest::default() };
+            Ok(self.read(request).await?.kvs.pop().and_then(key_value))
+        })
+    }
+
+    fn range(&self, range: Range) -> BoxFuture<'_, Result<RangeResult, StoreError>> {
+        Box::pin(self.read_range(range))
+    }
+
+    fn write(&self, write: Write) -> BoxFuture<'_, Result<u64, StoreError>> {
+        Box::pin(async move {
+            // What can't hold is not worth a transaction: nothing is deleted that must be absent.
+            let impossible = match write.expect {
+                Expect::Absent => write.value.is_none(),
+                Expect::At(revision) => revision == 0,
+                Expect::Any => false,
+            };
+            if impossible {
+                let current = self.get(&write.key).await?;
+                return Err(StoreError::Conflict { current });
+            }
+            self.commit(&write).await
+        })
+    }
+
+    fn revision(&self) -> BoxFuture<'_, Result<u64, StoreError>> {
+        Box::pin(self.revisions.now())
+    }
+
+    fn compact(&self, revision: u64) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async move {
+            match compactor::compact(&self.client, revision).await {
+                Err(error) => Err(self.with_numbers(error, revision).await),
+                done => done,
+            }
+        })
+    }
+
+    fn watch(&self, prefix: &str, after: u64) -> BoxFuture<'_, Result<WatchStream, StoreError>> {
+        let prefix = Str::new(prefix);
+        Box::pin(async move {
+            // etcd opens the watch and ends it later; the caller wants to hear it at once.
+            let probe = pb::RangeRequest {
+                key: start_of(&prefix),
+                revision: after as i64,
+                count_only: true,
+                ..pb::RangeRequest::default()
+            };
+            match self.read(probe).await {
+                Ok(_) | Err(StoreError::Future { .. }) => {}
+                Err(error) => return Err(self.with_numbers(error, after).await),
+            }
+            let (start, end) = (start_of(&prefix), end_of(&prefix));
+            Ok(Box::new(self.hub.watch(start, end, after).await?) as WatchStream)
+        })
+    }
+}
+
+/// What a [`compactor`] knows: how often the servers have compacted, and the revision at that time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CompactionStep {
+    /// The version of the key under which the servers agree.
+    pub time: i64,
+    /// The newest revision when it was looked at: the next compaction goes up to here.
+    pub revision: u64,
+}
+
+/// The compare-and-commit of a write. When the compare fails, what is there instead is read.
+fn transaction(write: &Write, lease: i64) -> pb::TxnRequest {
+    let key = Bytes::copy_from_slice(write.key.as_bytes());
+    let compare = |result: Is, target: Target, value: TargetUnion| pb::Compare {
+        result: result.into(),
+        target: target.into(),
+        key: key.clone(),
+        target_union: Some(value),
+    };
+    let at = |revision| compare(Is::Equal, Target::Mod, TargetUnion::ModRevision(revision));
+    let compare = match (write.expect, &write.value) {
+        (Expect::Absent, _) => vec![at(0)],
+        (Expect::At(revision), _) => vec![at(revision as i64)],
+        (Expect::Any, Some(_)) => Vec::new(),
+        // Nothing is deleted only where something is.
+        (Expect::Any, None) => vec![compare(Is::Greater, Target::Version, TargetUnion::Version(0))],
+    };
+    let success = match &write.value {
+        Some(value) => {
+            Request::Put(pb::PutRequest { key: key.clone(), value: value.clone(), lease })
+        }
+        None => Request::DeleteRange(pb::DeleteRangeRequest { key: key.clone() }),
+    };
+    let failure = Request::Range(pb::RangeRequest { key, ..pb::RangeRequest::default() });
+    let op = |request| vec![pb::RequestOp { request: Some(request) }];
+    pb::TxnRequest { compare, success: op(success), failure: op(failure) }
+}
+
+fn outcome(answer: pb::TxnResponse) -> Result<u64, StoreError> {
+    if answer.succeeded {
+        return Ok(answer.header.map_or(0, |header| header.revision as u64));
+    }
+    let current = match answer.responses.into_iter().next().and_then(|op| op.response) {
+        Some(Response::Range(mut range)) => range.kvs.pop().and_then(key_value),
+        _ => None,
+    };
+    Err(StoreError::Conflict { current })
+}
+
+/// Keys of Kubernetes are text; others are not ours.
+pub(crate) fn key_value(found: pb::KeyValue) -> Option<KeyValue> {
+    Some(KeyValue {
+        key: Str::new(std::str::from_utf8(&found.key).ok()?),
+        value: found.value,
+        create_revision: found.create_revision as u64,
+        mod_revision: found.mod_revision as u64,
+        expires_ms: None,
+    })
+}
+
+/// The first key of a prefix; etcd knows no empty key.
+fn start_of(prefix: &str) -> Bytes {
+    if prefix.is_empty() { Bytes::from_static(b"\0") } else { prefix.to_owned().into() }
+}
+
+/// The first key behind another one.
+fn behind(key: &[u8]) -> Bytes {
+    [key, b"\0"].concat().into()
+}
+
+/// The key behind all keys of a prefix.
+fn end_of(prefix: &str) -> Bytes {
+    let mut end = prefix.as_bytes().to_vec();
+    while let Some(last) = end.last_mut() {
+        if *last < 0xff {
+            *last += 1;
+            return end.into();
+        }
+        end.pop();
+    }
+    // etcd's word for "to the very end".
+    Bytes::from_static(b"\0")
+}
+
+/// How long a key lives, in the whole seconds that etcd counts.
+pub(crate) fn seconds(ttl: Duration) -> i64 {
+    ttl.as_secs().max(1).try_into().unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_ends_before_its_next_sibling() {
+        let cases: [(&str, &[u8]); 4] = [
+            ("/registry/pods/", b"/registry/pods0"),
+            ("/", b"0"),
+            ("", b"\0"),
+            ("a\u{7f}", b"a\x80"),
+        ];
+        for (prefix, end) in cases {
+            assert_eq!(end_of(prefix), end, "{prefix}");
+        }
+    }
+}

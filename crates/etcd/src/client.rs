@@ -1,0 +1,289 @@
+//! The members of an etcd cluster: connections, whom to ask, and what is asked again elsewhere.
+//!
+//! One member answers everything for as long as it does; when it fails, the next one takes its
+//! place. Each has two connections, made when they are needed: one for calls, one for the watch
+//! stream, so that a flood of events does not delay an answer.
+
+use std::error::Error as _;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use http::uri::PathAndQuery;
+use prost::Message;
+use store::StoreError;
+use tokio::time::{Instant, sleep, timeout_at};
+use tonic::client::Grpc;
+use tonic::codec::Streaming;
+use tonic::metadata::MetadataValue;
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
+use tonic::{Code, Request};
+use tonic_prost::ProstCodec;
+
+use crate::error::is_members_fault;
+use crate::{Options, Tls, pb};
+
+/// The methods that are called.
+pub(crate) mod method {
+    pub(crate) const RANGE: &str = "/etcdserverpb.KV/Range";
+    pub(crate) const TXN: &str = "/etcdserverpb.KV/Txn";
+    pub(crate) const COMPACT: &str = "/etcdserverpb.KV/Compact";
+    pub(crate) const LEASE_GRANT: &str = "/etcdserverpb.Lease/LeaseGrant";
+    pub(crate) const STATUS: &str = "/etcdserverpb.Maintenance/Status";
+    pub(crate) const MOVE_LEADER: &str = "/etcdserverpb.Maintenance/MoveLeader";
+    pub(crate) const WATCH: &str = "/etcdserverpb.Watch/Watch";
+}
+
+pub(crate) struct Client {
+    members: Vec<Member>,
+    /// Who is asked. Moves on when that one fails.
+    current: AtomicUsize,
+}
+
+struct Member {
+    url: String,
+    calls: Channel,
+    watches: Channel,
+}
+
+/// What a member says about itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Status {
+    pub version: String,
+    pub member: u64,
+    pub leader: u64,
+    /// Bytes of the database file, free pages included.
+    pub db_size: u64,
+}
+
+/// What may be done when a member fails in the middle of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Again {
+    /// Asking twice does no harm.
+    Always,
+    /// Only if the first one surely did nothing.
+    IfUnsent,
+}
+
+/// A call that failed.
+#[derive(Debug)]
+pub(crate) struct Failed {
+    pub(crate) status: tonic::Status,
+    /// Nobody knows whether it took effect.
+    pub(crate) is_open: bool,
+}
+
+impl Client {
+    pub(crate) fn new(options: &Options) -> Result<Self, String> {
+        let tls = read_tls(&options.tls)?;
+        let members = options.servers.iter().map(|url| Member::new(url, tls.as_ref()));
+        let members = members.collect::<Result<Vec<_>, _>>()?;
+        if members.is_empty() {
+            return Err("no etcd servers are given".to_owned());
+        }
+        Ok(Self { members, current: AtomicUsize::new(0) })
+    }
+
+    /// Calls a method on the current member, and on the next ones as far as `again` allows.
+    pub(crate) async fn call<Q, A>(
+        &self,
+        method: &'static str,
+        request: Q,
+        again: Again,
+    ) -> Result<A, Failed>
+    where
+        Q: Message + Clone + 'static,
+        A: Message + Default + 'static,
+    {
+        let deadline = Instant::now() + CALL_TIMEOUT;
+        let mut attempt = 0;
+        loop {
+            let at = self.current.load(Ordering::Relaxed);
+            let patience = (Instant::now() + ATTEMPT_TIMEOUT).min(deadline);
+            let call = self.members[at].call(method, request.clone());
+            let status = match timeout_at(patience, call).await {
+                Ok(Ok(answer)) => return Ok(answer),
+                Ok(Err(status)) => status,
+                Err(_) => tonic::Status::deadline_exceeded(TIMED_OUT),
+            };
+            if !is_members_fault(&status) {
+                return Err(Failed { status, is_open: false });
+            }
+            self.moved_on(at);
+            let is_open = !is_unsent(&status);
+            if (is_open && again == Again::IfUnsent) || Instant::now() >= deadline {
+                return Err(Failed { status, is_open });
+            }
+            tracing::debug!(member = %self.members[at].url, %status, "asking another member");
+            attempt += 1;
+            if attempt % self.members.len() == 0 {
+                // All of them were asked: an election may be under way.
+                sleep(ROUND_PAUSE).await;
+            }
+        }
+    }
+
+    /// Opens the watch stream on the current member; answers whose it is as well.
+    pub(crate) async fn watch(
+        &self,
+        requests: tokio_stream::wrappers::ReceiverStream<pb::WatchRequest>,
+    ) -> (usize, Result<Streaming<pb::WatchResponse>, tonic::Status>) {
+        let at = self.current.load(Ordering::Relaxed);
+        (at, self.members[at].watch(requests).await)
+    }
+
+    /// The member fails: the next one is asked from now on.
+    pub(crate) fn moved_on(&self, from: usize) {
+        let next = (from + 1) % self.members.len();
+        // Whoever notices first moves it; the others find it moved.
+        let _ = self.current.compare_exchange(from, next, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    pub(crate) fn current(&self) -> usize {
+        self.current.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn url(&self, at: usize) -> &str {
+        &self.members[at].url
+    }
+
+    /// What each member says about itself.
+    pub(crate) async fn statuses(&self) -> Vec<(String, Result<Status, StoreError>)> {
+        let mut statuses = Vec::with_capacity(self.members.len());
+        for member in &self.members {
+            let call = member.call::<_, pb::StatusResponse>(method::STATUS, pb::StatusRequest {});
+            let status = match timeout_at(Instant::now() + ATTEMPT_TIMEOUT, call).await {
+                Ok(Ok(status)) => Ok(Status {
+                    member: status.header.map_or(0, |header| header.member_id),
+                    version: status.version,
+                    leader: status.leader,
+                    db_size: status.db_size.max(0) as u64,
+                }),
+                Ok(Err(status)) => Err(crate::error::store_error(&status)),
+                Err(_) => Err(StoreError::Unavailable(TIMED_OUT.to_owned())),
+            };
+            statuses.push((member.url.clone(), status));
+        }
+        statuses
+    }
+
+    /// Asks whoever leads to let another member do so.
+    pub(crate) async fn move_leader(&self, target: u64) -> Result<(), StoreError> {
+        let mut last = StoreError::Unavailable("no member leads".to_owned());
+        for member in &self.members {
+            let request = pb::MoveLeaderRequest { target_id: target };
+            let call = member.call::<_, pb::MoveLeaderResponse>(method::MOVE_LEADER, request);
+            match timeout_at(Instant::now() + ATTEMPT_TIMEOUT, call).await {
+                Ok(Ok(_)) => return Ok(()),
+                Ok(Err(status)) => last = crate::error::store_error(&status),
+                Err(_) => {}
+            }
+        }
+        Err(last)
+    }
+}
+
+/// How long one member is waited for. etcd itself gives up a proposal after some 7 seconds, so only
+/// a member that hangs as a whole comes to this.
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(4);
+/// How long a call may take in all.
+const CALL_TIMEOUT: Duration = Duration::from_secs(15);
+const ROUND_PAUSE: Duration = Duration::from_millis(100);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// etcd hangs up on clients that ping more often than every 5 seconds.
+const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(10);
+const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Compat: what etcd itself says.
+const TIMED_OUT: &str = "etcdserver: request timed out";
+/// etcd splits watch answers and we page ranges, so this is never near; without a bound a broken
+/// member could make us allocate anything.
+const ANSWER_BYTES_MAX: usize = 1 << 30;
+
+impl Member {
+    fn new(url: &str, tls: Option<&ClientTlsConfig>) -> Result<Self, String> {
+        let failed = |error: &dyn std::error::Error| format!("etcd server {url}: {error}");
+        let full = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
+        let mut endpoint = Endpoint::from_shared(full.clone())
+            .map_err(|error| failed(&error))?
+            .connect_timeout(CONNECT_TIMEOUT)
+            .tcp_nodelay(true)
+            .http2_keep_alive_interval(KEEP_ALIVE_EVERY)
+            .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
+            .initial_stream_window_size(WINDOW_BYTES)
+            .initial_connection_window_size(WINDOW_BYTES);
+        if full.starts_with("https://") {
+            let tls = tls.ok_or_else(|| {
+                format!("etcd server {url}: https needs to know whom to trust (--etcd-cafile)")
+            })?;
+            endpoint = endpoint.tls_config(tls.clone()).map_err(|error| failed(&error))?;
+        }
+        let (calls, watches) = (endpoint.connect_lazy(), endpoint.connect_lazy());
+        Ok(Self { url: full, calls, watches })
+    }
+
+    async fn call<Q, A>(&self, method: &'static str, request: Q) -> Result<A, tonic::Status>
+    where
+        Q: Message + 'static,
+        A: Message + Default + 'static,
+    {
+        let mut grpc =
+            Grpc::new(self.calls.clone()).max_decoding_message_size(ANSWER_BYTES_MAX);
+        grpc.ready().await.map_err(|error| tonic::Status::from_error(error.into()))?;
+        let codec = ProstCodec::<Q, A>::default();
+        let path = http_path(method);
+        Ok(grpc.unary(with_leader(request), path, codec).await?.into_inner())
+    }
+
+    async fn watch(
+        &self,
+        requests: tokio_stream::wrappers::ReceiverStream<pb::WatchRequest>,
+    ) -> Result<Streaming<pb::WatchResponse>, tonic::Status> {
+        let mut grpc =
+            Grpc::new(self.watches.clone()).max_decoding_message_size(ANSWER_BYTES_MAX);
+        grpc.ready().await.map_err(|error| tonic::Status::from_error(error.into()))?;
+        let codec = ProstCodec::<pb::WatchRequest, pb::WatchResponse>::default();
+        let path = http_path(method::WATCH);
+        Ok(grpc.streaming(with_leader(requests), path, codec).await?.into_inner())
+    }
+}
+
+/// Ranges are large and the way to etcd is short.
+const WINDOW_BYTES: u32 = 4 << 20;
+
+fn http_path(method: &'static str) -> PathAndQuery {
+    PathAndQuery::from_static(method)
+}
+
+/// A member that has lost its leader says so instead of hanging, or of going on with what is old.
+fn with_leader<T>(message: T) -> Request<T> {
+    let mut request = Request::new(message);
+    request.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));
+    request
+}
+
+/// Whether the request surely had no effect.
+fn is_unsent(status: &tonic::Status) -> bool {
+    let mut cause = status.source();
+    while let Some(error) = cause {
+        if error.is::<tonic::ConnectError>() {
+            return true;
+        }
+        cause = error.source();
+    }
+    status.code() == Code::Unavailable
+        && matches!(status.message(), "etcdserver: no leader" | "etcdserver: not leader")
+}
+
+fn read_tls(tls: &Tls) -> Result<Option<ClientTlsConfig>, String> {
+    let read = |path: &Path| {
+        std::fs::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
+    };
+    let mut config = match &tls.ca_file {
+        Some(path) => ClientTlsConfig::new().ca_certificate(Certificate::from_pem(read(path)?)),
+        None => return Ok(None),
+    };
+    if let (Some(cert), Some(key)) = (&tls.cert_file, &tls.key_file) {
+        config = config.identity(Identity::from_pem(read(cert)?, read(key)?));
+    }
+    Ok(Some(config))
+}

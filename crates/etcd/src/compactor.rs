@@ -1,0 +1,85 @@
+//! Forgets history that nobody needs any more, together with the other servers of the same etcd.
+//!
+//! All of them, kube-apiservers included, agree through one key: its version counts the compactions.
+//! Whoever finds it as he left it raises it, and compacts up to the revision that was the newest when
+//! he last looked; the others notice and wait for another round.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use store::StoreError;
+use tokio::time::sleep;
+
+use crate::backend::CompactionStep;
+use crate::client::{Again, Client, method};
+use crate::error::store_error;
+use crate::pb;
+use crate::pb::compare::{Result as Is, Target, TargetUnion};
+use crate::pb::request_op::Request;
+use crate::pb::response_op::Response;
+
+/// Compat: kube-apiserver's key, outside of every prefix.
+const KEY: &[u8] = b"compact_rev_key";
+
+/// Runs until it is aborted. The first compaction comes after two intervals.
+pub(crate) async fn run(client: Arc<Client>, every: Duration) {
+    let mut known = CompactionStep::default();
+    loop {
+        sleep(every).await;
+        match step(&client, known).await {
+            Ok(next) => known = next,
+            Err(error) => tracing::warn!(%error, "etcd could not be compacted"),
+        }
+    }
+}
+
+/// One round: compacts if nobody else has since `known`.
+pub(crate) async fn step(
+    client: &Client,
+    known: CompactionStep,
+) -> Result<CompactionStep, StoreError> {
+    let op = |request| vec![pb::RequestOp { request: Some(request) }];
+    let put = pb::PutRequest {
+        key: Bytes::from_static(KEY),
+        value: known.revision.to_string().into(),
+        lease: 0,
+    };
+    let get = pb::RangeRequest { key: Bytes::from_static(KEY), ..pb::RangeRequest::default() };
+    let txn = pb::TxnRequest {
+        compare: vec![pb::Compare {
+            result: Is::Equal.into(),
+            target: Target::Version.into(),
+            key: Bytes::from_static(KEY),
+            target_union: Some(TargetUnion::Version(known.time)),
+        }],
+        success: op(Request::Put(put)),
+        failure: op(Request::Range(get)),
+    };
+    let answer = client.call(method::TXN, txn, Again::IfUnsent).await;
+    let answer: pb::TxnResponse = answer.map_err(|failed| store_error(&failed.status))?;
+    let revision = answer.header.map_or(0, |header| header.revision as u64);
+    if !answer.succeeded {
+        let time = match answer.responses.first().and_then(|op| op.response.as_ref()) {
+            Some(Response::Range(range)) => range.kvs.first().map_or(0, |found| found.version),
+            _ => 0,
+        };
+        return Ok(CompactionStep { time, revision });
+    }
+    // At the first look there is nothing yet that is old enough.
+    if known.revision > 0 {
+        compact(client, known.revision).await?;
+        tracing::debug!(revision = known.revision, "etcd is compacted");
+    }
+    Ok(CompactionStep { time: known.time + 1, revision })
+}
+
+/// Compacts; what is compacted already may stay so.
+pub(crate) async fn compact(client: &Client, revision: u64) -> Result<(), StoreError> {
+    let request = pb::CompactionRequest { revision: revision as i64 };
+    let done = client.call::<_, pb::CompactionResponse>(method::COMPACT, request, Again::Always);
+    match done.await.map_err(|failed| store_error(&failed.status)) {
+        Ok(_) | Err(StoreError::Compacted { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
+}

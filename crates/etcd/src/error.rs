@@ -1,0 +1,91 @@
+//! What etcd says when something goes wrong, in the store's words.
+
+use store::StoreError;
+use tonic::{Code, Status};
+
+/// The store's error for one of etcd's. `Compacted` and `Future` come without numbers, which etcd
+/// doesn't tell; the caller knows how to find them.
+pub(crate) fn store_error(status: &Status) -> StoreError {
+    let message = status.message();
+    match message {
+        COMPACTED => StoreError::Compacted { oldest: 0 },
+        FUTURE => StoreError::Future { asked: 0, current: 0 },
+        "etcdserver: request is too large" => StoreError::TooLarge { bytes: 0 },
+        NO_SPACE => StoreError::Full(NO_SPACE.to_owned()),
+        "etcdserver: corrupt cluster" => StoreError::Corrupt(message.to_owned()),
+        // Compat: a client of kube-apiserver reads etcd's words as they are, and those of gRPC with
+        // their code.
+        _ if message.starts_with("etcdserver: ") => StoreError::Unavailable(message.to_owned()),
+        _ => StoreError::Unavailable(format!(
+            "rpc error: code = {:?} desc = {message}",
+            status.code()
+        )),
+    }
+}
+
+const COMPACTED: &str = "etcdserver: mvcc: required revision has been compacted";
+const FUTURE: &str = "etcdserver: mvcc: required revision is a future revision";
+const NO_SPACE: &str = "etcdserver: mvcc: database space exceeded";
+
+/// The lease of a write is gone; another one will do.
+pub(crate) fn is_lease_lost(status: &Status) -> bool {
+    status.message() == "etcdserver: requested lease not found"
+}
+
+/// Whether another member might do better.
+pub(crate) fn is_members_fault(status: &Status) -> bool {
+    match status.code() {
+        Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled | Code::Aborted => true,
+        // What a broken connection becomes on the way up. etcd itself uses it for little else.
+        Code::Unknown | Code::Internal => !status.message().starts_with("etcdserver: "),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_of_etcd_reach_clients_as_they_are() {
+        let cases = [
+            (Code::OutOfRange, COMPACTED, COMPACTED),
+            (Code::OutOfRange, FUTURE, FUTURE),
+            (
+                Code::InvalidArgument,
+                "etcdserver: request is too large",
+                "etcdserver: request is too large",
+            ),
+            (Code::ResourceExhausted, NO_SPACE, NO_SPACE),
+            (
+                Code::Unavailable,
+                "etcdserver: request timed out",
+                "etcdserver: request timed out",
+            ),
+            (
+                Code::Unavailable,
+                "tcp connect error",
+                "rpc error: code = Unavailable desc = tcp connect error",
+            ),
+        ];
+        for (code, message, expected) in cases {
+            assert_eq!(store_error(&Status::new(code, message)).to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn only_a_members_own_faults_lead_to_another_member() {
+        let cases = [
+            (Code::Unavailable, "etcdserver: leader changed", true),
+            (Code::DeadlineExceeded, "", true),
+            (Code::Unknown, "h2 protocol error", true),
+            (Code::Unknown, "etcdserver: duplicate key given in txn request", false),
+            (Code::OutOfRange, COMPACTED, false),
+            (Code::ResourceExhausted, NO_SPACE, false),
+            (Code::Unauthenticated, "etcdserver: invalid auth token", false),
+        ];
+        for (code, message, expected) in cases {
+            assert_eq!(is_members_fault(&Status::new(code, message)), expected, "{message}");
+        }
+    }
+}
