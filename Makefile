@@ -5,7 +5,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 
 # What `make test` does, in order: what fails fast comes first.
-# suite-etcd belongs at its end as soon as the server can keep its objects in etcd.
+# suite-etcd belongs at its end as soon as it has been seen green.
 STEPS := fmt layers clippy doc deny tools suite
 
 # The rooms that do no I/O and know no async: value in, value out.

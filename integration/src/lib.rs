@@ -27,5 +27,5 @@ mod server;
 pub use self::eventually::eventually;
 pub use self::http::{Answer, Http, Protocol, Stream};
 pub use self::kubectl::{Kubectl, Version};
-pub use self::programs::published_definitions;
+pub use self::programs::{peer as peer_program, published_definitions};
 pub use self::server::{Flavour, Server, Shared, shared};

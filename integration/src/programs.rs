@@ -65,6 +65,13 @@ pub fn published_definitions() -> PathBuf {
     tool("crds")
 }
 
+/// The real kube-apiserver, if there is one: `PINTLE_PEER`, or what `make peer` has built. It is not
+/// built here: that takes many minutes.
+pub fn peer() -> Option<PathBuf> {
+    let built = root().join("tools/bin/kube-apiserver");
+    env::var_os("PINTLE_PEER").map(PathBuf::from).or_else(|| built.exists().then_some(built))
+}
+
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("this crate is in the workspace")
 }

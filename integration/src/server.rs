@@ -59,7 +59,7 @@ pub struct Server {
     // directory under all.
     controllers: Option<Process>,
     process: Option<Process>,
-    etcd: Option<Etcd>,
+    etcd: Option<Arc<Etcd>>,
     janitor: Arc<Janitor>,
 }
 
@@ -77,12 +77,24 @@ impl Server {
 
     pub fn of(flavour: Flavour) -> Self {
         let janitor = Arc::new(Janitor::new());
-        let etcd = (flavour != Flavour::Embedded).then(|| Etcd::start(&janitor));
+        let etcd = (flavour != Flavour::Embedded).then(|| Arc::new(Etcd::start(&janitor)));
         let peer = flavour.is_peer().then(|| Peer::new(janitor.directory(), free_port()));
         let mut server =
             Self { flavour, address: None, peer, controllers: None, process: None, etcd, janitor };
         server.start_again();
         server.controllers = server.start_controllers();
+        server
+    }
+
+    /// Another server over the etcd of this one, with a data directory of its own.
+    pub fn beside(&self, flavour: Flavour) -> Self {
+        let janitor = Arc::new(Janitor::new());
+        let etcd = self.etcd.clone();
+        assert!(etcd.is_some() && flavour != Flavour::Embedded, "there is no etcd to share");
+        let peer = flavour.is_peer().then(|| Peer::new(janitor.directory(), free_port()));
+        let mut server =
+            Self { flavour, address: None, peer, controllers: None, process: None, etcd, janitor };
+        server.start_again();
         server
     }
 

@@ -1,5 +1,6 @@
 //! Between the versions of a resource, where one is stored and others are served as well.
 
+mod custom_resource_definition;
 pub(crate) mod device;
 mod event;
 mod horizontal_pod_autoscaler;
@@ -18,6 +19,9 @@ pub(crate) fn between(
         return None;
     }
     Some(match (served.group.as_str(), served.version.as_str(), served.kind.as_str()) {
+        ("apiextensions.k8s.io", "v1beta1", "CustomResourceDefinition") => {
+            Arc::new(custom_resource_definition::V1Beta1)
+        }
         ("events.k8s.io", "v1", "Event") => Arc::new(event::EventsV1),
         ("autoscaling", "v1", "HorizontalPodAutoscaler") => Arc::new(horizontal_pod_autoscaler::V1),
         ("resource.k8s.io", "v1beta1", "ResourceClaim") => Arc::new(device::ClaimV1Beta1),

@@ -3,17 +3,25 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use meta::Str;
-use registry::{AsJson, Conversion, Kind, Storage, StorageOptions};
+use meta::{GroupResource, Str};
+use registry::{Conversion, Kind, Storage, StorageOptions};
 use schema::{ResourceFacts, Schema};
 use store::Backend;
 
-use crate::{Access, Definitions, Tokens, Wiring, behaviour, convert, restrict, strategies};
+use crate::{
+    Access, Definitions, Tokens, Wiring, behaviour, convert, restrict,
+    stored::{Form, StoredForms},
+    strategies,
+};
 
 /// What of the definitions is served, and how.
 pub struct Options {
     /// `/registry`
     pub prefix: String,
+    /// What the backend keeps of an object.
+    pub form: Form,
+    /// Resources that live in another backend than the rest.
+    pub overrides: Vec<(GroupResource, Arc<dyn Backend>)>,
     pub event_ttl: Duration,
     /// Who knows users and their rights, for reviews.
     pub access: Arc<dyn Access>,
@@ -42,15 +50,18 @@ pub fn kinds(
     for facts in definitions.resources.iter().filter(|facts| served(facts)) {
         plans.push(Plan::new(definitions, facts));
     }
+    let forms = StoredForms::new(definitions, schema, options.form);
     let mut storages: HashMap<Str, Arc<Storage>> = HashMap::new();
     let mut kinds = Vec::with_capacity(plans.len());
     for plan in &plans {
         let storage = plan.stored.as_ref().map(|stored| {
             let opened = storages.entry(stored.prefix.clone()).or_insert_with(|| {
                 let fields = fields_of(&plans, &stored.prefix);
+                let mut own = options.overrides.iter();
+                let own = own.find(|(resource, _)| *resource == plan.resource());
                 Storage::start(
-                    backend.clone(),
-                    plan.storage_options(schema, stored, fields, options),
+                    own.map_or(backend, |(_, backend)| backend).clone(),
+                    plan.storage_options(schema, stored, fields, &forms, options),
                 )
             });
             opened.clone()
@@ -92,7 +103,7 @@ impl<'a> Plan<'a> {
         };
         let gvk = storage.version.with_kind(&facts.kind.kind);
         // CRDs are stored by kube-apiserver in a version that is not served any more and has another
-        // shape; here they are stored as they are served.
+        // shape. The cache holds them as they are served; `stored` knows the other one.
         let (gvk, ty) = match definitions.type_of(&gvk) {
             Some(ty) if gvk.group != "apiextensions.k8s.io" => (gvk, ty),
             _ => (facts.kind.clone(), facts.type_id),
@@ -101,11 +112,17 @@ impl<'a> Plan<'a> {
         Self { facts, stored: Some(Stored { prefix: storage.prefix.clone(), gvk, ty }), conversion }
     }
 
+    fn resource(&self) -> GroupResource {
+        let (group, resource) = (self.facts.kind.group.clone(), self.facts.plural.clone());
+        GroupResource { group, resource }
+    }
+
     fn storage_options(
         &self,
         schema: &Arc<Schema>,
         stored: &Stored,
         fields: Vec<Str>,
+        forms: &StoredForms<'_>,
         options: &Options,
     ) -> StorageOptions {
         let is_event = self.facts.kind.kind == "Event";
@@ -120,7 +137,7 @@ impl<'a> Plan<'a> {
             index: (stored.prefix == "pods").then(|| Str::new_static("spec.nodeName")),
             fields,
             custom: false,
-            codec: Arc::new(AsJson),
+            codec: forms.codec(self.facts, &stored.gvk, stored.ty),
         }
     }
 }

@@ -226,8 +226,7 @@ impl Member {
         Q: Message + 'static,
         A: Message + Default + 'static,
     {
-        let mut grpc =
-            Grpc::new(self.calls.clone()).max_decoding_message_size(ANSWER_BYTES_MAX);
+        let mut grpc = Grpc::new(self.calls.clone()).max_decoding_message_size(ANSWER_BYTES_MAX);
         grpc.ready().await.map_err(|error| tonic::Status::from_error(error.into()))?;
         let codec = ProstCodec::<Q, A>::default();
         let path = http_path(method);
@@ -238,8 +237,7 @@ impl Member {
         &self,
         requests: tokio_stream::wrappers::ReceiverStream<pb::WatchRequest>,
     ) -> Result<Streaming<pb::WatchResponse>, tonic::Status> {
-        let mut grpc =
-            Grpc::new(self.watches.clone()).max_decoding_message_size(ANSWER_BYTES_MAX);
+        let mut grpc = Grpc::new(self.watches.clone()).max_decoding_message_size(ANSWER_BYTES_MAX);
         grpc.ready().await.map_err(|error| tonic::Status::from_error(error.into()))?;
         let codec = ProstCodec::<pb::WatchRequest, pb::WatchResponse>::default();
         let path = http_path(method::WATCH);

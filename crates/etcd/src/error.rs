@@ -57,11 +57,7 @@ mod tests {
                 "etcdserver: request is too large",
             ),
             (Code::ResourceExhausted, NO_SPACE, NO_SPACE),
-            (
-                Code::Unavailable,
-                "etcdserver: request timed out",
-                "etcdserver: request timed out",
-            ),
+            (Code::Unavailable, "etcdserver: request timed out", "etcdserver: request timed out"),
             (
                 Code::Unavailable,
                 "tcp connect error",

@@ -18,7 +18,7 @@ mod options;
 mod revision;
 mod session;
 
-pub use backend::Etcd;
+pub use backend::{CompactionStep, Etcd};
 pub use client::Status;
 pub use options::{Options, Tls};
 

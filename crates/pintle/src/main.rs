@@ -17,6 +17,7 @@ mod register;
 mod roles;
 mod run;
 mod storage_metrics;
+mod stores;
 mod tokens;
 mod version;
 

@@ -3,6 +3,7 @@
 mod admission;
 mod authorization;
 mod cidr;
+mod etcd;
 mod runtime_config;
 mod service_accounts;
 mod tls;
@@ -20,6 +21,7 @@ use crate::version;
 pub(crate) use admission::AdmissionPlugins;
 pub(crate) use authorization::AuthorizationMode;
 pub(crate) use cidr::Cidr;
+pub(crate) use etcd::Etcd;
 pub(crate) use runtime_config::RuntimeConfig;
 pub(crate) use service_accounts::ServiceAccountOptions;
 pub(crate) use tls::{KeyExchange, TlsVersion};
@@ -87,6 +89,10 @@ pub(crate) struct Options {
     pub(crate) feature_gates: FeatureGates,
     pub(crate) runtime_config: RuntimeConfig,
     pub(crate) event_ttl: Duration,
+    /// `None`: the embedded store.
+    pub(crate) etcd: Option<Etcd>,
+    /// Of all keys: `/registry`.
+    pub(crate) storage_prefix: String,
     /// `None`: history is never dropped.
     pub(crate) compaction_interval: Option<Duration>,
     pub(crate) encryption: Option<EncryptionFile>,
@@ -230,6 +236,8 @@ impl Options {
             runtime_config,
             // Compat: less than one worker is one worker.
             event_ttl: duration(parsed, "event-ttl"),
+            etcd: Etcd::from_flags(parsed),
+            storage_prefix: etcd::prefix(&parsed.text("etcd-prefix")),
             compaction_interval: Some(duration(parsed, "etcd-compaction-interval"))
                 .filter(|interval| !interval.is_zero()),
             encryption: path(parsed, "encryption-provider-config").map(|file| EncryptionFile {

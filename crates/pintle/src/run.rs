@@ -9,7 +9,7 @@ use auth::{
     authn::token_file::TokenFile,
     authz::{AlwaysAllow, AlwaysDeny, Masters, Union, node::NodeAuthorizer, rbac::Rbac},
 };
-use builtin::{Definitions, Wiring};
+use builtin::{Definitions, Form, Wiring};
 use endpoints::{Kinds, Local, ResourceServer, Resources};
 use http::HeaderValue;
 use parking_lot::Mutex;
@@ -27,7 +27,7 @@ use serve::{
     tls::{NamedCertKey, Tls, TlsOptions},
 };
 use store::{
-    Backend, Embedded, EmbeddedOptions,
+    Backend,
     encrypt::{Encrypted, Encryption, EncryptionConfig},
 };
 use tokio::sync::mpsc;
@@ -43,6 +43,7 @@ use crate::{
     publish::Publisher,
     roles::RoleIndex,
     storage_metrics,
+    stores::Stores,
     tokens::{OpenId, TokenObjects, Tokens},
 };
 
@@ -66,27 +67,33 @@ async fn serve(
 ) -> Result<(), String> {
     // Asked for first: a signal that comes while starting is not lost.
     let stop = stop_signal().map_err(|error| format!("cannot listen to signals: {error}"))?;
-    let store = Arc::new(open_store(options)?);
+    let stores = Stores::open(options)?;
+    stores.reachable(options).await?;
     let encryption = encryption(options, &definitions)?;
-    let backend: Arc<dyn Backend> = Arc::new(Encrypted::new(store.clone(), encryption.clone()));
+    let encrypted = |inner: Arc<dyn Backend>| -> Arc<dyn Backend> {
+        Arc::new(Encrypted::new(inner, encryption.clone()))
+    };
+    let backend = encrypted(stores.backend());
+    let overrides = stores.overrides().into_iter();
+    let overrides = overrides.map(|(resource, inner)| (resource, encrypted(inner))).collect();
     let pki = prepare_pki(options)?;
     let tls = prepare_tls(options, &pki)?;
 
     let guard = Guard::new(options, &pki)?;
-    let servers = Servers::build(options, definitions, &backend, &guard);
+    let servers = Servers::build(options, definitions, &backend, overrides, &guard);
     servers.ready().await?;
     guard.roles.follow(&servers.kinds);
     guard.nodes.connect(&servers.kinds);
     guard.token_objects.connect(&servers.kinds, Arc::new(servers.api()));
     servers.connect().await?;
-    let keeper = servers.keeper(&backend).await;
+    let keeper = servers.keeper(options, &backend).await;
 
     let lifecycle = Arc::new(Lifecycle::default());
     let hooks = Hooks::default();
-    let health = Arc::new(Health::new(
-        hooks.checks(options, &servers.kinds, &lifecycle),
-        options.livez_grace_period,
-    ));
+    let mut checks = hooks.checks(options, &servers.kinds, &lifecycle);
+    // Compat: behind ping and log.
+    checks.splice(2..2, stores.checks(options));
+    let health = Arc::new(Health::new(checks, options.livez_grace_period));
     let metrics = Metrics::new();
     storage_metrics::register(&metrics.registry, &servers.kinds, &servers.extensions);
     build_metrics::register(&metrics.registry, &options.version, &options.feature_gates);
@@ -125,7 +132,7 @@ async fn serve(
     lifecycle.run(&listening, &in_flight, &shutdown, stop, async {}, async {}).await;
     // Caches first, so that none of them takes the end of the store for a failure.
     servers.close();
-    store.close();
+    stores.close();
     Ok(())
 }
 
@@ -135,14 +142,6 @@ const RELOAD_INTERVAL: std::time::Duration = std::time::Duration::from_mins(1);
 const ENCRYPTION_INTERVAL: std::time::Duration = std::time::Duration::from_secs(2);
 /// How often the generated certificates are looked at: they are renewed months before they run out.
 const RENEWAL_INTERVAL: std::time::Duration = std::time::Duration::from_hours(12);
-
-fn open_store(options: &Options) -> Result<Embedded, String> {
-    let store = EmbeddedOptions {
-        dir: options.data_dir.join("store"),
-        compact_every: options.compaction_interval,
-    };
-    Embedded::open(&store).map_err(|error| error.to_string())
-}
 
 /// Who encrypts what; nobody anything, without a configuration.
 fn encryption(options: &Options, definitions: &Definitions) -> Result<Arc<Encryption>, String> {
@@ -159,7 +158,7 @@ fn encryption(options: &Options, definitions: &Definitions) -> Result<Arc<Encryp
         }
         Some((storage.prefix.clone(), resource))
     });
-    Ok(Arc::new(Encryption::new("/registry", stored, config)))
+    Ok(Arc::new(Encryption::new(&options.storage_prefix, stored, config)))
 }
 
 fn prepare_pki(options: &Options) -> Result<Pki, String> {
@@ -282,6 +281,7 @@ impl Servers {
         options: &Options,
         mut definitions: Definitions,
         backend: &Arc<dyn Backend>,
+        overrides: Vec<(meta::GroupResource, Arc<dyn Backend>)>,
         guard: &Guard,
     ) -> Self {
         let schema = Arc::new(std::mem::take(&mut definitions.schema));
@@ -300,7 +300,9 @@ impl Servers {
             roles: guard.roles.clone(),
         });
         let kind_options = builtin::Options {
-            prefix: "/registry".to_owned(),
+            prefix: options.storage_prefix.clone(),
+            form: options.etcd.as_ref().map_or(Form::Own, |etcd| etcd.form),
+            overrides,
             event_ttl: options.event_ttl,
             access: access.clone(),
             tokens: guard.tokens.clone(),
@@ -349,7 +351,7 @@ impl Servers {
     }
 
     /// Serves the custom resources that are defined already; it goes on with its `run`.
-    async fn keeper(&self, backend: &Arc<dyn Backend>) -> Keeper {
+    async fn keeper(&self, options: &Options, backend: &Arc<dyn Backend>) -> Keeper {
         let mut kinds = self.kinds.iter();
         let definitions = kinds
             .find(|kind| kind.gvk().kind == "CustomResourceDefinition")
@@ -359,7 +361,7 @@ impl Servers {
             resources: self.extensions.clone(),
             local: self.local(),
             backend: backend.clone(),
-            prefix: "/registry".to_owned(),
+            prefix: options.storage_prefix.clone(),
             schema: self.schema.clone(),
             listener: self.publisher.clone(),
         })

@@ -42,8 +42,8 @@ fn mistakes_go_to_standard_error_with_exit_code_1() {
              Error: --secure-port 70000 must be between 0 and 65535, inclusive. 0 picks a free port\n",
         ),
         (
-            &["--etcd-servers=http://127.0.0.1:2379"],
-            "Error: --etcd-servers is not available in Pintle yet, and security or data may depend \
+            &["--oidc-issuer-url=x"],
+            "Error: --oidc-issuer-url is not available in Pintle yet, and security or data may depend \
              on it: leave it at its default\n",
         ),
     ];

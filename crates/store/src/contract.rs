@@ -353,7 +353,8 @@ async fn random_step(
             let prefix = ["/", "/a/", "/b/", "/b/1"][random.below(4) as usize];
             let mut range = Range::of(prefix).limit(random.below(4) as usize);
             range.after = (random.below(3) == 0).then_some(key);
-            let at = (random.below(2) == 0).then(|| (now + 2).saturating_sub(random.below(20)).max(1));
+            let at =
+                (random.below(2) == 0).then(|| (now + 2).saturating_sub(random.below(20)).max(1));
             range.revision = at;
             let expected = model.range(range.clone()).await;
             range.revision = at.map(|at| at + offset);

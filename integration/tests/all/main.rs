@@ -12,6 +12,7 @@ mod kubectl_write;
 mod lifecycle;
 mod metrics;
 mod nodes;
+mod on_etcd;
 mod raw;
 mod rbac;
 mod service_accounts;

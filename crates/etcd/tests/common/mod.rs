@@ -34,8 +34,10 @@ impl Cluster {
             let port = listeners[at].local_addr().expect("an address").port();
             format!("http://127.0.0.1:{port}")
         };
-        let (urls, peers): (Vec<_>, Vec<_>) = (0..members).map(|n| (url(2 * n), url(2 * n + 1))).unzip();
-        let initial: Vec<_> = peers.iter().enumerate().map(|(n, url)| format!("m{n}={url}")).collect();
+        let (urls, peers): (Vec<_>, Vec<_>) =
+            (0..members).map(|n| (url(2 * n), url(2 * n + 1))).unzip();
+        let initial: Vec<_> =
+            peers.iter().enumerate().map(|(n, url)| format!("m{n}={url}")).collect();
         let commands = (0..members).map(|n| {
             let data = directory.path().join(format!("m{n}"));
             [
@@ -106,7 +108,8 @@ impl Drop for Cluster {
 fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("in a workspace");
+        let root =
+            Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("in a workspace");
         let status = Command::new(root.join("tools/build")).arg("etcd").status();
         assert!(status.expect("tools/build can be started").success(), "etcd does not build");
         root.join("tools/bin/etcd")

@@ -19,30 +19,30 @@ pub(super) const FLAGS: &[Flag] = &[
         .help("File that says how to encrypt which resources at rest."),
     done("encryption-provider-config-automatic-reload", Bool, "false")
         .help("Read --encryption-provider-config again when it changes."),
-    refused("etcd-cafile", Text, "").help("Certificate authority of the etcd servers."),
-    refused("etcd-certfile", Text, "").help("Client certificate shown to etcd."),
+    done("etcd-cafile", Text, "").help("Certificate authority of the etcd servers."),
+    done("etcd-certfile", Text, "").help("Client certificate shown to etcd."),
     done("etcd-compaction-interval", Duration, "5m0s")
         .help("How often history that no watch can need any more is dropped; 0: never."),
     harmless("etcd-count-metric-poll-period", Duration, "1m0s")
         .help("How often objects are counted for the metrics; 0: never."),
     harmless("etcd-db-metric-poll-interval", Duration, "30s")
         .help("How often the size of the store is measured for the metrics; 0: never."),
-    harmless("etcd-healthcheck-timeout", Duration, "2s")
+    done("etcd-healthcheck-timeout", Duration, "2s")
         .help("Longest time for the check of etcd's health."),
-    refused("etcd-keyfile", Text, "").help("Private key of --etcd-certfile."),
-    refused("etcd-prefix", Text, "/registry").help("Root of all keys in etcd."),
-    harmless("etcd-readycheck-timeout", Duration, "2s")
+    done("etcd-keyfile", Text, "").help("Private key of --etcd-certfile."),
+    done("etcd-prefix", Text, "/registry").help("Root of all keys in etcd."),
+    done("etcd-readycheck-timeout", Duration, "2s")
         .help("Longest time for the check that etcd is ready."),
-    refused("etcd-servers", Texts, "").help(
+    done("etcd-servers", Texts, "").help(
         "etcd servers to store in, as https://host:2379, comma separated. Unset: the embedded \
          store (kube-apiserver requires this flag).",
     ),
-    refused("etcd-servers-overrides", Texts, "")
+    done("etcd-servers-overrides", Texts, "")
         .help("Other etcd servers for single resources, as group/resource#url;url."),
-    harmless("lease-reuse-duration-seconds", Int, "60")
+    done("lease-reuse-duration-seconds", Int, "60")
         .help("Seconds for which objects that expire share one etcd lease."),
-    refused("storage-backend", Text, "").help("Kind of the storage behind --etcd-servers: etcd3."),
-    harmless("storage-media-type", Text, "application/vnd.kubernetes.protobuf").help(
+    done("storage-backend", Text, "").help("Kind of the storage behind --etcd-servers: etcd3."),
+    done("storage-media-type", Text, "application/vnd.kubernetes.protobuf").help(
         "Encoding of stored objects: application/json, application/yaml or \
          application/vnd.kubernetes.protobuf.",
     ),

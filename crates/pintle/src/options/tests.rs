@@ -101,11 +101,11 @@ fn every_rule_that_is_broken_is_told() {
                 "--secure-port=70000",
                 "--goaway-chance=0.5",
                 "--min-request-timeout=-1",
-                "--etcd-servers=http://e:2379",
+                "--oidc-issuer-url=e",
                 "--feature-gates=Foo=true",
             ],
             &[
-                "--etcd-servers is not available in Pintle yet, and security or data may depend on it: leave it at its default",
+                "--oidc-issuer-url is not available in Pintle yet, and security or data may depend on it: leave it at its default",
                 "unrecognized feature gate: Foo",
                 "--min-request-timeout can not be negative value",
                 "--goaway-chance can not be less than 0 or greater than 0.02",
@@ -203,5 +203,65 @@ fn every_rule_that_is_broken_is_told() {
     ];
     for (args, expected) in cases {
         assert_eq!(read(args).err().unwrap_or_default(), expected, "{args:?}");
+    }
+}
+
+#[test]
+fn etcd_flags_reach_their_options() {
+    let options = read(&[
+        "--etcd-servers=https://a:2379,https://b:2379",
+        "--etcd-cafile=ca",
+        "--etcd-certfile=c",
+        "--etcd-keyfile=k",
+        "--etcd-prefix=other/",
+        "--etcd-servers-overrides=/events#http://e:1;http://e:2,apps/deployments#http://d:1",
+        "--storage-media-type=application/json",
+    ])
+    .unwrap();
+    assert_eq!(options.storage_prefix, "/other");
+    let etcd = options.etcd.unwrap();
+    assert_eq!(etcd.servers, ["https://a:2379", "https://b:2379"]);
+    assert_eq!(etcd.tls.key_file, Some("k".into()));
+    assert_eq!(etcd.form, builtin::Form::Json);
+    assert_eq!(etcd.lease_reuse_seconds, 60);
+    let overrides: Vec<_> = etcd
+        .overrides
+        .iter()
+        .map(|over| (over.group.as_str(), over.resource.as_str(), over.servers.len()))
+        .collect();
+    assert_eq!(overrides, [("", "events", 2), ("apps", "deployments", 1)]);
+    assert!(read(&[]).unwrap().etcd.is_none());
+}
+
+#[test]
+fn etcd_flags_that_make_no_sense_are_refused() {
+    let cases: [(&[&str], &str); 6] = [
+        (
+            &["--etcd-servers-overrides=/events#http://e:1"],
+            "--etcd-servers-overrides needs --etcd-servers",
+        ),
+        (
+            &["--etcd-servers=http://e:1", "--etcd-servers-overrides=events"],
+            "--etcd-servers-overrides invalid, must be of format: group/resource#servers, where servers are URLs, semicolon separated",
+        ),
+        (
+            &["--etcd-servers=http://e:1", "--storage-backend=etcd2"],
+            "--storage-backend invalid, allowed values: etcd3. If not specified, it will default to 'etcd3'",
+        ),
+        (
+            &["--etcd-servers=https://e:1"],
+            "--etcd-servers with https need --etcd-cafile, to know whom to trust",
+        ),
+        (
+            &["--etcd-servers=http://e:1", "--etcd-certfile=c"],
+            "--etcd-certfile and --etcd-keyfile go together",
+        ),
+        (
+            &["--etcd-servers=http://e:1", "--lease-reuse-duration-seconds=-1"],
+            "--lease-reuse-duration-seconds can not be negative value",
+        ),
+    ];
+    for (args, expected) in cases {
+        assert_eq!(read(args).unwrap_err(), [expected], "{args:?}");
     }
 }

@@ -13,6 +13,7 @@ pub(super) fn validate(parsed: &Parsed, options: &Options, errors: &mut Vec<Stri
     headers(parsed, errors);
     emulation(parsed, errors);
     storage(parsed, errors);
+    super::etcd::validate(parsed, errors);
     serving(parsed, errors);
     flow_control(parsed, options, errors);
     services(parsed, options, errors);

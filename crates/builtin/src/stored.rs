@@ -1,0 +1,214 @@
+//! What a backend keeps of built-in objects: the bytes that kube-apiserver keeps in etcd, or plain JSON
+//! in the store that is ours alone.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use codec::{
+    json::DecodeOptions,
+    protobuf::{self, Envelope, Tables},
+};
+use meta::{GroupVersionKind, Value, field::quote};
+use registry::{AsJson, Conversion, StorageCodec, Strategy};
+use schema::{ResourceFacts, Schema, StorageEncoding, TypeId};
+
+use crate::{Definitions, convert, strategies};
+
+/// In which form objects are written. All of them can be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// As they are served: nobody else reads the store.
+    Own,
+    Protobuf,
+    Json,
+    Yaml,
+}
+
+/// Makes the codecs of resources.
+pub(crate) struct StoredForms<'a> {
+    definitions: &'a Definitions,
+    schema: Arc<Schema>,
+    tables: Arc<Tables>,
+    form: Form,
+}
+
+impl<'a> StoredForms<'a> {
+    pub(crate) fn new(definitions: &'a Definitions, schema: &Arc<Schema>, form: Form) -> Self {
+        let tables = match form {
+            Form::Own => Arc::new(Tables::new(&Schema::default())),
+            _ => Arc::new(Tables::new(schema)),
+        };
+        Self { definitions, schema: schema.clone(), tables, form }
+    }
+
+    /// The codec of a resource that is cached as `gvk`.
+    pub(crate) fn codec(
+        &self,
+        facts: &ResourceFacts,
+        gvk: &GroupVersionKind,
+        ty: TypeId,
+    ) -> Arc<dyn StorageCodec> {
+        if self.form == Form::Own {
+            return Arc::new(AsJson);
+        }
+        let storage = facts.storage.as_ref();
+        // Aggregated and custom API servers know no protobuf.
+        let form = match storage.map(|storage| storage.encoding) {
+            Some(StorageEncoding::Json) => Form::Json,
+            _ => self.form,
+        };
+        let version = storage.map_or_else(|| gvk.group_version(), |found| found.version.clone());
+        let written = version.with_kind(&gvk.kind);
+        let versions = self.versions(gvk);
+        let written = versions.iter().position(|version| version.gvk == written);
+        Arc::new(StoredForm {
+            schema: self.schema.clone(),
+            tables: self.tables.clone(),
+            strategy: strategies::of(&facts.kind.group, &facts.kind.kind),
+            gvk: gvk.clone(),
+            ty,
+            form,
+            versions,
+            written,
+        })
+    }
+
+    /// All versions of a kind that may be found in a store, other than the cached one.
+    fn versions(&self, gvk: &GroupVersionKind) -> Vec<Version> {
+        let all = self.definitions.group_versions.iter();
+        let events = ["", "events.k8s.io"];
+        let same_group = |group: &str| {
+            group == gvk.group
+                || (gvk.kind == "Event" && events.contains(&group) && events.contains(&&*gvk.group))
+        };
+        all.filter(|found| same_group(&found.group_version.group))
+            .map(|found| found.group_version.with_kind(&gvk.kind))
+            .filter_map(|other| {
+                let conversion = convert::between(&other, gvk)?;
+                Some(Version { ty: self.definitions.type_of(&other)?, gvk: other, conversion })
+            })
+            .collect()
+    }
+}
+
+/// A version of a kind, and the way from it to the cached one.
+struct Version {
+    gvk: GroupVersionKind,
+    ty: TypeId,
+    conversion: Arc<dyn Conversion>,
+}
+
+/// How the objects of one resource are stored.
+struct StoredForm {
+    schema: Arc<Schema>,
+    tables: Arc<Tables>,
+    strategy: Arc<dyn Strategy>,
+    /// What the cache holds.
+    gvk: GroupVersionKind,
+    ty: TypeId,
+    form: Form,
+    versions: Vec<Version>,
+    /// The version that is written, if it isn't the cached one.
+    written: Option<usize>,
+}
+
+impl StorageCodec for StoredForm {
+    fn encode(&self, object: &Value, json: &Bytes) -> Result<Bytes, String> {
+        let Some(version) = self.written.map(|at| &self.versions[at]) else {
+            return self.write(object, json, self.ty);
+        };
+        let mut other = version.conversion.to_served(object.clone());
+        set_kind(&mut other, &version.gvk);
+        let mut out = Vec::with_capacity(json.len());
+        codec::json::encode(&other, &self.schema, version.ty, &mut out);
+        self.write(&other, &out.into(), version.ty)
+    }
+
+    fn decode(&self, stored: &Bytes) -> Result<Bytes, String> {
+        let mut object = self.read(stored)?;
+        // What an older server has stored lacks what has come since.
+        self.strategy.default(&mut object);
+        object.remove_at(&["metadata", "resourceVersion"]);
+        let mut out = Vec::with_capacity(stored.len() * 2);
+        codec::json::encode(&object, &self.schema, self.ty, &mut out);
+        Ok(out.into())
+    }
+}
+
+impl StoredForm {
+    fn write(&self, object: &Value, json: &Bytes, ty: TypeId) -> Result<Bytes, String> {
+        match self.form {
+            Form::Own => Ok(json.clone()),
+            Form::Protobuf => {
+                let sealed = protobuf::encode_object(object, &self.tables, &self.schema, ty);
+                Ok(sealed.map_err(|error| error.to_string())?.into())
+            }
+            // Go ends a document with a line break.
+            Form::Json => Ok([json, &b"\n"[..]].concat().into()),
+            Form::Yaml => {
+                let tree = codec::json::decode_any(json, LENIENT);
+                let tree = tree.map_err(|error| error.to_string())?.value;
+                Ok(codec::yaml::emit(&tree).into())
+            }
+        }
+    }
+
+    /// Reads whatever form and version is there; answers the cached version.
+    fn read(&self, stored: &[u8]) -> Result<Value, String> {
+        if stored.starts_with(&protobuf::PREFIX) {
+            let envelope = Envelope::open(stored).map_err(|error| error.to_string())?;
+            return self.adopt(&envelope.api_version, &envelope.kind, |ty| {
+                protobuf::decode(envelope.raw, &self.tables, &self.schema, ty)
+                    .map_err(|error| error.to_string())
+            });
+        }
+        let is_json = stored.trim_ascii_start().first() == Some(&b'{');
+        let decode = |ty| {
+            let decoded = if is_json {
+                codec::json::decode(stored, &self.schema, ty, LENIENT)
+            } else {
+                codec::yaml::decode(stored, &self.schema, ty, LENIENT)
+            };
+            decoded.map(|decoded| decoded.value).map_err(|error| error.to_string())
+        };
+        // Every type has kind and apiVersion in the same place.
+        let first = decode(self.ty)?;
+        self.adopt(first.str_at(&["apiVersion"]), first.str_at(&["kind"]), decode)
+    }
+
+    fn adopt(
+        &self,
+        api_version: &str,
+        kind: &str,
+        decode: impl Fn(TypeId) -> Result<Value, String>,
+    ) -> Result<Value, String> {
+        let is = |gvk: &GroupVersionKind| {
+            gvk.kind == kind && gvk.group_version().to_string() == api_version
+        };
+        let mut object = if is(&self.gvk) {
+            let mut object = decode(self.ty)?;
+            self.schema.apply_defaults(self.ty, &mut object);
+            object
+        } else if let Some(version) = self.versions.iter().find(|version| is(&version.gvk)) {
+            let mut object = decode(version.ty)?;
+            self.schema.apply_defaults(version.ty, &mut object);
+            version.conversion.to_stored(object)
+        } else {
+            let (kind, version) = (quote(kind), quote(api_version));
+            return Err(format!("no kind {kind} is registered for version {version}"));
+        };
+        set_kind(&mut object, &self.gvk);
+        Ok(object)
+    }
+}
+
+/// What is stored was checked when it was written.
+const LENIENT: DecodeOptions = DecodeOptions { strict: false };
+
+fn set_kind(object: &mut Value, gvk: &GroupVersionKind) {
+    object.set_at(&["kind"], gvk.kind.clone());
+    object.set_at(&["apiVersion"], gvk.group_version().to_string());
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,85 @@
+//! Against bytes that the real server has stored.
+
+use super::*;
+
+/// The codec of the resource that a key belongs to.
+fn codec_of(definitions: &Definitions, schema: &Arc<Schema>, key: &str) -> Arc<dyn StorageCodec> {
+    let mut resources = definitions.resources.iter().filter(|facts| {
+        let storage = facts.storage.as_ref();
+        storage.is_some_and(|storage| key.starts_with(&format!("{}/", storage.prefix)))
+            && facts.on_by_default
+    });
+    let facts = resources.next().unwrap_or_else(|| panic!("nobody stores {key}"));
+    let storage = facts.storage.as_ref().expect("just seen");
+    let gvk = storage.version.with_kind(&facts.kind.kind);
+    let (gvk, ty) = match definitions.type_of(&gvk) {
+        Some(ty) if gvk.group != "apiextensions.k8s.io" => (gvk, ty),
+        _ => (facts.kind.clone(), facts.type_id),
+    };
+    StoredForms::new(definitions, schema, Form::Protobuf).codec(facts, &gvk, ty)
+}
+
+fn bytes_of(hex: &str) -> Bytes {
+    let digits = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).expect("hex");
+    (0..hex.len()).step_by(2).map(digits).collect::<Vec<_>>().into()
+}
+
+#[test]
+fn what_the_real_server_stored_is_read_and_written_byte_for_byte() {
+    let mut definitions = Definitions::load();
+    let schema = Arc::new(std::mem::take(&mut definitions.schema));
+    for line in include_str!("golden.tsv").lines().filter(|line| !line.starts_with('#')) {
+        let columns: Vec<&str> = line.split('\t').collect();
+        let [key, hex, served] = columns[..] else { panic!("three columns: {line}") };
+        let codec = codec_of(&definitions, &schema, key);
+        let stored = bytes_of(hex);
+
+        let json = codec.decode(&stored).unwrap_or_else(|error| panic!("{key}: {error}"));
+        let tree = |json: &[u8]| codec::json::decode_any(json, LENIENT).expect("JSON").value;
+        let mut expected = tree(served.as_bytes());
+        expected.remove_at(&["metadata", "resourceVersion"]);
+        let mut object = tree(&json);
+        // One is stored in another version than it was read in; they differ in nothing else.
+        expected.set_at(&["apiVersion"], object.str_at(&["apiVersion"]).to_owned());
+        assert_eq!(object, expected, "{key}");
+
+        object.remove_at(&["metadata", "resourceVersion"]);
+        let again = codec.encode(&object, &json).unwrap_or_else(|error| panic!("{key}: {error}"));
+        let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
+        assert_eq!(text(&again), text(&stored), "{key}");
+        assert_eq!(again, stored, "{key}");
+    }
+}
+
+#[test]
+fn other_forms_and_versions_can_be_read() {
+    let mut definitions = Definitions::load();
+    let schema = Arc::new(std::mem::take(&mut definitions.schema));
+    let cases = [
+        (
+            "configmaps/a/b",
+            r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"b","creationTimestamp":null},"data":{"k":"v"}}"#,
+            r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"b"},"data":{"k":"v"}}"#,
+        ),
+        (
+            "configmaps/a/b",
+            "apiVersion: v1\ndata:\n  k: v\nkind: ConfigMap\nmetadata:\n  name: b\n",
+            r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"b"},"data":{"k":"v"}}"#,
+        ),
+        (
+            "events/a/b",
+            r#"{"kind":"Event","apiVersion":"events.k8s.io/v1","metadata":{"name":"b"},"note":"n"}"#,
+            r#""message":"n""#,
+        ),
+    ];
+    for (key, stored, expected) in cases {
+        let codec = codec_of(&definitions, &schema, key);
+        let json = codec.decode(&Bytes::from(stored)).unwrap_or_else(|error| panic!("{error}"));
+        let json = String::from_utf8_lossy(&json).into_owned();
+        assert!(json.contains(expected), "{json}");
+    }
+    let codec = codec_of(&definitions, &schema, "configmaps/a/b");
+    for broken in ["", "k8s\0", "{", "\u{0}", r#"{"kind":"Other","apiVersion":"v1"}"#] {
+        assert!(codec.decode(&Bytes::from(broken)).is_err(), "{broken:?}");
+    }
+}

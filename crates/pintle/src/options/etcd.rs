@@ -1,0 +1,114 @@
+//! The flags about etcd.
+
+use std::time::Duration;
+
+use builtin::Form;
+
+use super::{duration, path};
+use crate::flags::Parsed;
+
+/// Which etcd holds the objects, and how.
+#[derive(Debug, Clone)]
+pub(crate) struct Etcd {
+    pub(crate) servers: Vec<String>,
+    pub(crate) tls: etcd::Tls,
+    /// Resources that live elsewhere.
+    pub(crate) overrides: Vec<Override>,
+    /// How built-in objects are written.
+    pub(crate) form: Form,
+    pub(crate) healthcheck_timeout: Duration,
+    pub(crate) readycheck_timeout: Duration,
+    pub(crate) lease_reuse_seconds: u64,
+}
+
+/// `group/resource#url;url`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Override {
+    pub(crate) group: String,
+    pub(crate) resource: String,
+    pub(crate) servers: Vec<String>,
+}
+
+impl Etcd {
+    /// None: nothing is said about etcd, so the embedded store it is.
+    pub(super) fn from_flags(parsed: &Parsed) -> Option<Self> {
+        let servers = parsed.texts("etcd-servers");
+        if servers.is_empty() {
+            return None;
+        }
+        let overrides = parsed.texts("etcd-servers-overrides");
+        Some(Self {
+            servers,
+            tls: etcd::Tls {
+                ca_file: path(parsed, "etcd-cafile"),
+                cert_file: path(parsed, "etcd-certfile"),
+                key_file: path(parsed, "etcd-keyfile"),
+            },
+            overrides: overrides.iter().filter_map(|text| Override::parse(text)).collect(),
+            form: match parsed.text("storage-media-type").as_str() {
+                "application/json" => Form::Json,
+                "application/yaml" => Form::Yaml,
+                _ => Form::Protobuf,
+            },
+            healthcheck_timeout: duration(parsed, "etcd-healthcheck-timeout"),
+            readycheck_timeout: duration(parsed, "etcd-readycheck-timeout"),
+            lease_reuse_seconds: u64::try_from(parsed.int("lease-reuse-duration-seconds"))
+                .unwrap_or(0),
+        })
+    }
+}
+
+impl Override {
+    fn parse(text: &str) -> Option<Self> {
+        let (resource, servers) = text.split_once('#')?;
+        let (group, resource) = resource.split_once('/')?;
+        if resource.contains('/') || servers.contains('#') {
+            return None;
+        }
+        let servers: Vec<String> = servers.split(';').map(str::to_owned).collect();
+        let are_urls = servers.iter().all(|server| server.contains("://"));
+        are_urls.then(|| Self { group: group.to_owned(), resource: resource.to_owned(), servers })
+    }
+}
+
+/// Keys begin with one slash, and the prefix has none at its end.
+pub(super) fn prefix(text: &str) -> String {
+    format!("/{}", text.trim_matches('/'))
+}
+
+/// Adds what is wrong, in kube-apiserver's words where it has the rule as well.
+pub(super) fn validate(parsed: &Parsed, errors: &mut Vec<String>) {
+    let backend = parsed.text("storage-backend");
+    if !matches!(backend.as_str(), "" | "etcd3") {
+        errors.push(
+            "--storage-backend invalid, allowed values: etcd3. If not specified, it will default \
+             to 'etcd3'"
+                .to_owned(),
+        );
+    }
+    let (servers, overrides) =
+        (parsed.texts("etcd-servers"), parsed.texts("etcd-servers-overrides"));
+    if servers.is_empty() {
+        let needy = ["etcd-servers-overrides", "etcd-cafile", "etcd-certfile", "etcd-keyfile"];
+        for flag in needy.iter().filter(|flag| parsed.is_changed(flag)) {
+            errors.push(format!("--{flag} needs --etcd-servers"));
+        }
+    } else if overrides.iter().any(|text| Override::parse(text).is_none()) {
+        errors.push(
+            "--etcd-servers-overrides invalid, must be of format: group/resource#servers, where \
+             servers are URLs, semicolon separated"
+                .to_owned(),
+        );
+    }
+    let all = servers.iter().chain(&overrides);
+    if all.clone().any(|url| url.contains("https://")) && parsed.text("etcd-cafile").is_empty() {
+        errors
+            .push("--etcd-servers with https need --etcd-cafile, to know whom to trust".to_owned());
+    }
+    if parsed.text("etcd-certfile").is_empty() != parsed.text("etcd-keyfile").is_empty() {
+        errors.push("--etcd-certfile and --etcd-keyfile go together".to_owned());
+    }
+    if parsed.int("lease-reuse-duration-seconds") < 0 {
+        errors.push("--lease-reuse-duration-seconds can not be negative value".to_owned());
+    }
+}
