@@ -23,6 +23,7 @@ pub(crate) struct Crd {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::struct_field_names)] // Kubernetes calls them so.
 pub(crate) struct Names {
     pub(crate) plural: Str,
     pub(crate) singular: Str,

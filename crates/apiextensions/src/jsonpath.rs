@@ -216,7 +216,7 @@ mod tests {
             (".spec.list[:].t", r#""x" "Ready""#),
             (r#".spec.list[?(@.type=="x")].v"#, ""),
             (r#".spec.list[?(@.t=="Ready")].v"#, "2"),
-            (r#".spec.list[?(@.t=='Ready')].v"#, "2"),
+            (".spec.list[?(@.t=='Ready')].v", "2"),
             (".spec.list[?(@.v>1)].t", r#""Ready""#),
             (".spec.list[?(@.v)].t", r#""x" "Ready""#),
             (".spec['n','m']", r#"2 {"k":"v"}"#),

@@ -130,7 +130,7 @@ impl Keeper {
                         let mut changed = false;
                         for event in events {
                             changed |= if event.kind == EventKind::Deleted {
-                                self.forget(&event.entry.name).await
+                                self.forget(&event.entry.name)
                             } else {
                                 self.look_at(&event.entry).await
                             };
@@ -173,7 +173,7 @@ impl Keeper {
             self.groups.keys().filter(|name| !names.contains(name)).cloned().collect();
         let mut changed = false;
         for name in gone {
-            changed |= self.forget(&name).await;
+            changed |= self.forget(&name);
         }
         // Those that have names keep them, whatever others ask for.
         for entry in &entries {
@@ -255,7 +255,7 @@ impl Keeper {
     }
 
     /// A definition is gone. Its names are free for others of its group.
-    async fn forget(&mut self, name: &Str) -> bool {
+    fn forget(&mut self, name: &Str) -> bool {
         self.taken.free(name);
         let group = self.groups.remove(name).unwrap_or_default();
         let gone = self.served.remove(name);

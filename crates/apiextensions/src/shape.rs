@@ -68,6 +68,7 @@ impl Shape for VersionShape {
 
 /// How objects are read from the store: they may have been written under an older definition, or in
 /// another version.
+#[allow(clippy::struct_field_names)] // What else to call the stored version.
 pub(crate) struct Stored {
     /// All versions that there are; the stored one among them.
     pub(crate) versions: Vec<Arc<VersionShape>>,

@@ -23,8 +23,11 @@ pub struct Column {
 pub enum CellOf {
     Known(fn(&Value, Time) -> Cell),
     /// As a custom resource's definition says.
-    Defined(Arc<dyn Fn(&Value, Time) -> Cell + Send + Sync>),
+    Defined(Arc<ReadCell>),
 }
+
+/// Reads a cell off an object, at a time.
+pub type ReadCell = dyn Fn(&Value, Time) -> Cell + Send + Sync;
 
 impl CellOf {
     pub fn read(&self, object: &Value, now: Time) -> Cell {

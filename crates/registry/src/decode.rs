@@ -1,5 +1,7 @@
 //! From a request body to an object of the kind that the path names.
 
+use std::sync::Arc;
+
 use codec::{
     json::{DecodeError, DecodeOptions, Decoded, StrictError},
     negotiate::{self, MediaType},
@@ -101,7 +103,10 @@ fn check_type_meta(
 
 /// The custom kind that a body is of, if it is one: options and scales pass through here too.
 fn of_custom<'a>(rest: &'a Rest<'_>, expected: &Expected<'_>) -> Option<&'a Custom> {
-    rest.kind.custom.as_ref().filter(|_| std::ptr::eq(expected.schema, &*rest.kind.schema))
+    rest.kind
+        .custom
+        .as_ref()
+        .filter(|_| std::ptr::eq(expected.schema, Arc::as_ptr(&rest.kind.schema)))
 }
 
 /// Drops what the schema of a custom kind doesn't know.

@@ -41,7 +41,7 @@ pub use action::{Action, ActionContext, Outcome};
 pub use admission::Pinned;
 pub use answer::{Answer, Payload};
 pub use answered::{AnswerContext, Answerer};
-pub use columns::{Cell, CellOf, Column, since};
+pub use columns::{Cell, CellOf, Column, ReadCell, since};
 pub use create::prepare_create;
 pub use custom::{Custom, ScalePaths, Shape};
 pub use kind::{Conversion, Kind, Remote, SelectableSource};

@@ -99,7 +99,6 @@ impl<'a> Parser<'a> {
                 _ if escaped => escaped = false,
                 (_, '\\') => escaped = true,
                 (Some(open), c) if c == open => quote = None,
-                (Some(_), _) => {}
                 (None, '\'' | '"') => quote = Some(c),
                 (None, '[') => depth += 1,
                 (None, ']') => {
@@ -123,13 +122,12 @@ fn split(text: &str, separator: char) -> Result<Vec<&str>, String> {
     for (at, c) in text.char_indices() {
         match quote {
             Some(open) if c == open => quote = None,
-            Some(_) => {}
             None if c == '\'' || c == '"' => quote = Some(c),
             None if c == separator => {
                 parts.push(&text[start..at]);
                 start = at + c.len_utf8();
             }
-            None => {}
+            Some(_) | None => {}
         }
     }
     if quote.is_some() {
