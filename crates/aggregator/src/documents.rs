@@ -85,9 +85,8 @@ impl Documents {
             let page = Page { plain, aggregated: None, routed: true };
             by_path.insert(format!("{root}/{}", served.group_version), page);
         }
-        let of_custom = |group: &&Group<'_>| {
-            group.versions.iter().all(|version| version.custom.is_some())
-        };
+        let of_custom =
+            |group: &&Group<'_>| group.versions.iter().all(|version| version.custom.is_some());
         let custom_groups = groups.iter().filter(of_custom).map(|group| group.name.clone());
         Self { by_path, custom_groups: custom_groups.collect() }
     }
@@ -127,7 +126,7 @@ impl Page {
     ) -> Result<Answer, ApiError> {
         if self.routed
             && let Err(error @ NegotiateError::NotRepresentable(_)) =
-                negotiate::accept(accept, Endpoint::Document)
+                negotiate::accept(accept, Endpoint::Document, negotiate::OFFERED)
         {
             return Err(ApiError::NotRepresentable(error.to_string()));
         }

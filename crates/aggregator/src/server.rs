@@ -4,11 +4,12 @@
 use std::{sync::Arc, time::SystemTime};
 
 use arc_swap::ArcSwapOption;
+use codec::negotiate;
 use http::{
     HeaderMap, HeaderValue, Method, Request, Response, StatusCode,
     header::{
         ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, EXPIRES, HeaderName, IF_MODIFIED_SINCE,
-        IF_NONE_MATCH, LAST_MODIFIED, LOCATION, VARY,
+        IF_NONE_MATCH, LAST_MODIFIED, LOCATION, USER_AGENT, VARY,
     },
 };
 use hyper::body::Incoming;
@@ -42,7 +43,7 @@ impl Aggregator {
         request: &Request<Incoming>,
     ) -> Option<Result<Response<Body>, ApiError>> {
         let (method, headers) = (request.method(), request.headers());
-        let answer = match self.discovery(path, headers) {
+        let answer = match self.discovery(path, request.uri().query(), headers) {
             Some(answer) => answer,
             None => self.openapi(path, request.uri().query(), headers).await?,
         };
@@ -66,9 +67,19 @@ impl Aggregator {
             && !documents.has(&format!("/apis/{group}/{version}"))
     }
 
-    fn discovery(&self, path: &str, headers: &HeaderMap) -> Option<Result<Answer, ApiError>> {
+    fn discovery(
+        &self,
+        path: &str,
+        query: Option<&str>,
+        headers: &HeaderMap,
+    ) -> Option<Result<Answer, ApiError>> {
         let documents = self.documents.load();
-        documents.as_ref()?.answer(path, text(headers, ACCEPT), text(headers, IF_NONE_MATCH))
+        let (accept, agent) = (text(headers, ACCEPT), text(headers, USER_AGENT));
+        let answer = documents.as_ref()?.answer(path, accept, text(headers, IF_NONE_MATCH))?;
+        let query = Query::parse(query.unwrap_or_default()).unwrap_or_default();
+        let pretty = negotiate::is_pretty(query.get("pretty"), agent)
+            || accept.is_some_and(|accept| accept.contains("pretty=1"));
+        Some(answer.map(|answer| if pretty { indented(answer) } else { answer }))
     }
 
     async fn openapi(
@@ -99,6 +110,14 @@ impl Aggregator {
         });
         answer.await.map_err(ApiError::internal).transpose()
     }
+}
+
+/// For people.
+fn indented(mut answer: Answer) -> Answer {
+    if answer.content_type.starts_with("application/json") && !answer.body.is_empty() {
+        answer.body = codec::json::indent(answer.body.trim_ascii_end()).into();
+    }
+    answer
 }
 
 fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {

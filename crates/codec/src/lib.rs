@@ -1,13 +1,15 @@
-//! Bytes to trees and back: JSON, YAML and protobuf as Kubernetes speaks them, driven by the schema;
+//! Bytes to trees and back: JSON, YAML, protobuf and CBOR as Kubernetes speaks them, driven by the schema;
 //! and what the read path needs to hand out stored bytes without decoding them.
 //!
 //! Nothing here does I/O or knows async.
 
 pub mod base64;
+pub mod cbor;
 pub mod json;
 pub mod negotiate;
 pub mod protobuf;
 pub mod scan;
+pub mod status;
 #[cfg(test)]
 mod testing;
 pub mod yaml;

@@ -74,18 +74,29 @@ pub enum NegotiateError {
     UnsupportedMediaType(String),
 }
 
-/// The formats that are offered.
-const OFFERED: [MediaType; 3] = [MediaType::Json, MediaType::Yaml, MediaType::Protobuf];
+/// The formats that a server offers, in its order.
+pub type Offered = &'static [MediaType];
+
+/// What every server offers.
+pub const OFFERED: Offered = &[MediaType::Json, MediaType::Yaml, MediaType::Protobuf];
+
+/// With the feature gate `CBORServingAndStorage`.
+pub const OFFERED_WITH_CBOR: Offered =
+    &[MediaType::Json, MediaType::Yaml, MediaType::Protobuf, MediaType::Cbor];
 
 /// More clauses of an `Accept` header are not looked at.
 const CLAUSES_MAX: usize = 64;
 
 /// What to answer with. Without a header it is JSON.
-pub fn accept(header: Option<&str>, endpoint: Endpoint) -> Result<Accepted, NegotiateError> {
-    if endpoint != Endpoint::CustomResource && !is_representable(header) {
-        return Err(NegotiateError::NotRepresentable(names(&OFFERED)));
+pub fn accept(
+    header: Option<&str>,
+    endpoint: Endpoint,
+    offered: Offered,
+) -> Result<Accepted, NegotiateError> {
+    if endpoint != Endpoint::CustomResource && !is_representable(header, offered) {
+        return Err(NegotiateError::NotRepresentable(names(offered)));
     }
-    negotiate(header, |media_type, convert| match convert {
+    negotiate(header, offered, |media_type, convert| match convert {
         None => {
             let allowed = endpoint != Endpoint::CustomResource || media_type != MediaType::Protobuf;
             allowed.then_some(None)
@@ -93,31 +104,52 @@ pub fn accept(header: Option<&str>, endpoint: Endpoint) -> Result<Accepted, Nego
         Some(_) if endpoint == Endpoint::Document => None,
         Some(convert) => transform(convert, media_type).map(Some),
     })
-    .ok_or_else(|| NegotiateError::NotAcceptable(names(&OFFERED)))
+    .ok_or_else(|| NegotiateError::NotAcceptable(names(offered)))
+}
+
+/// What to say no in: the first format in which the client takes an object as it is. The router's
+/// opinion doesn't count any more.
+pub fn accept_as_is(header: Option<&str>, offered: Offered) -> Option<Accepted> {
+    negotiate(header, offered, |_, convert| convert.is_none().then_some(None))
 }
 
 /// What to answer a watch with.
-pub fn accept_stream(header: Option<&str>, endpoint: Endpoint) -> Result<Accepted, NegotiateError> {
-    let streams = || {
-        let streams = OFFERED.iter().filter(|media_type| media_type.can_stream());
-        streams.map(|name| format!("{name};stream=watch")).collect::<Vec<_>>().join(", ")
-    };
-    match accept(header, endpoint) {
+pub fn accept_stream(
+    header: Option<&str>,
+    endpoint: Endpoint,
+    offered: Offered,
+) -> Result<Accepted, NegotiateError> {
+    match accept(header, endpoint, offered) {
         Ok(accepted) if accepted.media_type.can_stream() => Ok(accepted),
-        Err(NegotiateError::NotRepresentable(names)) => {
-            Err(NegotiateError::NotRepresentable(format!("{names}, {}", streams())))
+        Err(NegotiateError::NotRepresentable(_)) => {
+            Err(NegotiateError::NotRepresentable(names_of_collection(offered)))
         }
-        _ => Err(NegotiateError::NotAcceptable(streams())),
+        _ => Err(NegotiateError::NotAcceptable(names_of_streams(offered))),
     }
+}
+
+/// What the router of built-in kinds says where a resource is listed and watched.
+pub fn names_of_collection(offered: Offered) -> String {
+    format!("{}, {}", names(offered), names_of_streams(offered))
+}
+
+fn names_of_streams(offered: Offered) -> String {
+    let streams = offered.iter().filter(|media_type| media_type.can_stream());
+    let named = streams.map(|media_type| match media_type {
+        MediaType::Cbor => media_type.stream_name().to_owned(),
+        other => format!("{other};stream=watch"),
+    });
+    named.collect::<Vec<_>>().join(", ")
 }
 
 /// Is there a type that is offered, or `*/*`? The router looks at nothing else; `application/*` is
 /// not enough for it.
-fn is_representable(header: Option<&str>) -> bool {
+fn is_representable(header: Option<&str>, offered: Offered) -> bool {
     let header = header.filter(|header| !header.is_empty()).unwrap_or("*/*");
     header.split(',').take(CLAUSES_MAX).any(|clause| {
         let name = clause.split(';').next().unwrap_or_default().trim_matches(' ');
-        name == "*/*" || OFFERED.iter().any(|offered| offered.name() == name)
+        name == "*/*"
+            || offered.iter().any(|offered| offered.name() == name || offered.stream_name() == name)
     })
 }
 
@@ -127,7 +159,7 @@ pub fn accept_discovery(header: Option<&str>) -> Option<(Accepted, DiscoveryVers
     let mut version = None;
     // Without a header the first format is taken, and nothing is asked for.
     header.filter(|header| !header.is_empty())?;
-    let accepted = negotiate(header, |_, convert| {
+    let accepted = negotiate(header, OFFERED, |_, convert| {
         let convert = convert?;
         if convert.group != "apidiscovery.k8s.io" || convert.kind != "APIGroupDiscoveryList" {
             return None;
@@ -143,15 +175,16 @@ pub fn accept_discovery(header: Option<&str>) -> Option<(Accepted, DiscoveryVers
 }
 
 /// The format of a request's body. Without a header it is JSON.
-pub fn content_type(header: Option<&str>) -> Result<MediaType, NegotiateError> {
+pub fn content_type(header: Option<&str>, offered: Offered) -> Result<MediaType, NegotiateError> {
     let Some(header) = header.filter(|header| !header.is_empty()) else {
         return Ok(MediaType::Json);
     };
     let media_type = parse_media_type(header);
-    OFFERED
-        .into_iter()
+    offered
+        .iter()
+        .copied()
         .find(|offered| media_type.as_deref() == Some(offered.name()))
-        .ok_or_else(|| NegotiateError::UnsupportedMediaType(names(&OFFERED)))
+        .ok_or_else(|| NegotiateError::UnsupportedMediaType(names(offered)))
 }
 
 /// Should the answer be indented? The query parameter decides; without it, a client that is a person.
@@ -274,6 +307,7 @@ struct Convert<'a> {
 /// The first offered format of the first clause that `allow` lets through.
 fn negotiate<'a>(
     header: Option<&'a str>,
+    offered: Offered,
     mut allow: impl FnMut(MediaType, Option<Convert<'a>>) -> Option<Option<Transform>>,
 ) -> Option<Accepted> {
     let Some(header) = header.filter(|header| !header.is_empty()) else {
@@ -282,7 +316,7 @@ fn negotiate<'a>(
         return Some(Accepted { media_type, transform, pretty, stream, profile });
     };
     for clause in clauses(header) {
-        for media_type in OFFERED {
+        for media_type in offered.iter().copied() {
             if !clause.matches(media_type) || !clause.parameters_fit(media_type) {
                 continue;
             }
@@ -454,9 +488,13 @@ mod tests {
             ("application/cbor", ROUTER),
         ];
         for (header, expected) in cases {
-            assert_eq!(show(accept(Some(header), Endpoint::Resource)), expected, "{header}");
+            assert_eq!(
+                show(accept(Some(header), Endpoint::Resource, OFFERED)),
+                expected,
+                "{header}"
+            );
         }
-        assert_eq!(show(accept(None, Endpoint::Resource)), "Json");
+        assert_eq!(show(accept(None, Endpoint::Resource, OFFERED)), "Json");
     }
 
     #[test]
@@ -474,7 +512,11 @@ mod tests {
             (PROTOBUF, Endpoint::Document, "Protobuf"),
         ];
         for (header, endpoint, expected) in cases {
-            assert_eq!(show(accept(Some(header), endpoint)), expected, "{header} {endpoint:?}");
+            assert_eq!(
+                show(accept(Some(header), endpoint, OFFERED)),
+                expected,
+                "{header} {endpoint:?}"
+            );
         }
     }
 
@@ -496,7 +538,11 @@ mod tests {
             ("application/vnd.kubernetes.protobuf;stream=watch", "Protobuf stream"),
         ];
         for (header, expected) in cases {
-            assert_eq!(show(accept_stream(Some(header), Endpoint::Resource)), expected, "{header}");
+            assert_eq!(
+                show(accept_stream(Some(header), Endpoint::Resource, OFFERED)),
+                expected,
+                "{header}"
+            );
         }
     }
 
@@ -540,7 +586,7 @@ mod tests {
             ("json", unsupported),
         ];
         for (header, expected) in cases {
-            let shown = match content_type(Some(header)) {
+            let shown = match content_type(Some(header), OFFERED) {
                 Ok(media_type) => format!("{media_type:?}"),
                 Err(error) => error.to_string(),
             };

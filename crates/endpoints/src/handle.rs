@@ -101,7 +101,8 @@ enum Found {
 /// cluster-wide one inside of one.
 fn check_scope(cx: &Context, kind: &Kind, method: &Method) -> Result<(), ApiError> {
     let info = &cx.info;
-    if method == Method::HEAD || info.verb.is_empty() {
+    let is_old_watch = info.verb == "watch" && method != Method::GET;
+    if method == Method::HEAD || info.verb.is_empty() || is_old_watch {
         return Err(ApiError::MethodNotAllowed);
     }
     let in_namespace = !info.namespace.is_empty() && info.resource != "namespaces";

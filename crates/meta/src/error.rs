@@ -151,6 +151,16 @@ impl ApiError {
         Self::Forbidden { resource, name, why, causes: Vec::new() }
     }
 
+    /// Whether an authorizer said no, rather than admission; only that answer forbids browsers to
+    /// guess what it is.
+    pub fn is_denied_by_authorizer(&self) -> bool {
+        match self {
+            Self::ForbiddenPath(_) => true,
+            Self::Forbidden { why, .. } => why.starts_with("User \"") && why.contains("\" cannot "),
+            _ => false,
+        }
+    }
+
     /// The only place where an error becomes an HTTP code and a Kubernetes reason.
     pub fn status(&self) -> Status {
         let (code, reason, details) = match self {

@@ -211,6 +211,12 @@ pub fn quote(text: &str) -> String {
             c if (c as u32) < 0x20 || c as u32 == 0x7f => {
                 let _ = write!(out, "\\x{:02x}", c as u32);
             }
+            c if !crate::names::is_printable(c) => {
+                let _ = match c as u32 {
+                    code @ 0..=0xffff => write!(out, "\\u{code:04x}"),
+                    code => write!(out, "\\U{code:08x}"),
+                };
+            }
             c => out.push(c),
         }
     }

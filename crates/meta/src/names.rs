@@ -4,6 +4,7 @@
 mod object_meta;
 mod webhook;
 
+pub(crate) use object_meta::is_printable;
 pub use object_meta::*;
 pub use webhook::{validate_webhook_service, validate_webhook_url};
 

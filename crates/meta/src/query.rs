@@ -53,7 +53,7 @@ impl Query {
     }
 
     pub fn integer(&self, name: &str) -> Result<Option<i64>, ApiError> {
-        let Some(text) = self.get(name).filter(|text| !text.is_empty()) else { return Ok(None) };
+        let Some(text) = self.get(name) else { return Ok(None) };
         parse_integer(text).map(Some)
     }
 }

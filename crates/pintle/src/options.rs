@@ -65,6 +65,8 @@ pub(crate) struct Options {
     pub(crate) max_mutating_requests_inflight: usize,
     /// A watch without a timeout of its own lasts between this and twice as long.
     pub(crate) min_request_timeout: Duration,
+    /// At least one.
+    pub(crate) delete_collection_workers: usize,
     pub(crate) profiling: bool,
 
     // Life and death.
@@ -213,6 +215,7 @@ impl Options {
             request_timeout: duration(parsed, "request-timeout"),
             max_requests_inflight: count(parsed, "max-requests-inflight"),
             max_mutating_requests_inflight: count(parsed, "max-mutating-requests-inflight"),
+            delete_collection_workers: count(parsed, "delete-collection-workers").max(1),
             min_request_timeout: Duration::from_secs(count(parsed, "min-request-timeout") as u64),
             profiling: parsed.bool("profiling"),
 

@@ -10,10 +10,11 @@ use auth::{
     authz::{AlwaysAllow, AlwaysDeny, Masters, Union, node::NodeAuthorizer, rbac::Rbac},
 };
 use builtin::{Definitions, Form, Wiring};
+use codec::negotiate::{OFFERED, OFFERED_WITH_CBOR, Offered};
 use endpoints::{Kinds, Local, ResourceServer, Resources};
 use http::HeaderValue;
 use parking_lot::Mutex;
-use registry::{Engine, Kind};
+use registry::{Engine, Kind, Tuning};
 use schema::ResourceFacts;
 use serve::{
     Chain, Cors, Delegate, Delegates, Seats,
@@ -323,7 +324,7 @@ impl Servers {
         let plugins = admission::order::plugins(&|name| options.admission_plugins.is_on(name));
         let lookup = Box::new(Objects::new(&kinds, access.clone()));
         let admission = admission::Chain::new(plugins, lookup);
-        let engine = Engine::new(admission, access, options.min_request_timeout, schema.clone());
+        let engine = Engine::new(admission, access, tuning(options), schema.clone());
         let resources = |wanted: &dyn Fn(&str) -> bool| {
             let kinds = kinds.iter().filter(|kind| wanted(&kind.gvk().group)).cloned();
             Arc::new(Resources::new(engine.clone(), Kinds::new(kinds)))
@@ -471,7 +472,21 @@ fn chain(
         cors: Cors::new(&options.cors_allowed_origins)?,
         hsts,
         goaway_chance: options.goaway_chance,
+        offered: offered(options),
     }))
+}
+
+fn tuning(options: &Options) -> Tuning {
+    Tuning {
+        min_request_timeout: options.min_request_timeout,
+        offered: offered(options),
+        delete_collection_workers: options.delete_collection_workers,
+    }
+}
+
+/// The formats in which the API is spoken.
+fn offered(options: &Options) -> Offered {
+    if options.feature_gates.enabled("CBORServingAndStorage") { OFFERED_WITH_CBOR } else { OFFERED }
 }
 
 /// The one line on standard output: where the server is, and what to type.

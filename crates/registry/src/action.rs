@@ -89,7 +89,7 @@ pub(crate) async fn act(rest: &Rest<'_>, action: &dyn Action) -> Result<Answer, 
     rest.engine.admission.admit(&attributes, Some(&mut object)).await?;
     rest.engine.admission.validate(&attributes, Some(&object)).await?;
     match action.act(object, &cx).await? {
-        Outcome::Done => response::status(rest, &form, &done()),
+        Outcome::Done => Ok(response::status(&form, &done())),
         Outcome::Object(object) => {
             let gvk = gvk_of(&object).unwrap_or_else(|| action.accepts()[0].clone());
             let (schema, ty) = (&rest.engine.schema, type_of(rest, &gvk)?);

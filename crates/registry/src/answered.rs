@@ -70,7 +70,7 @@ pub(crate) async fn create(
     let cx = AnswerContext { user: rest.user, info: rest.info, dry_run: options.dry_run };
     match answerer.create(object, &cx).await? {
         Outcome::Object(answer) => response::json(rest, form, 201, encode(kind, answer)),
-        Outcome::Done => response::status(rest, form, &action::done()),
+        Outcome::Done => Ok(response::status(form, &action::done())),
     }
 }
 

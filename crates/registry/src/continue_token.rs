@@ -38,7 +38,8 @@ impl Continue {
         })?;
         if let Some(byte) = bytes.first().filter(|byte| **byte >= 0x80) {
             // Not JSON at all; Go shows the byte as if it were a character.
-            let why = format!(": invalid character '\\u{byte:04x}' looking for beginning of value");
+            let shown = char::from(*byte);
+            let why = format!(": invalid character '{shown}' looking for beginning of value");
             return Err(invalid(&why));
         }
         let options = codec::json::DecodeOptions { strict: false };

@@ -125,7 +125,7 @@ async fn finish_create(
         rest.warnings.add(text);
     }
     rest.engine.admission.validate(attributes, Some(&object)).await?;
-    if !object.str_at(&["metadata", "resourceVersion"]).is_empty() {
+    if !options.dry_run && !object.str_at(&["metadata", "resourceVersion"]).is_empty() {
         return Err(ApiError::Storage(
             "resourceVersion should not be set on objects to be created".to_owned(),
         ));
@@ -169,6 +169,7 @@ pub fn prepare_create(
     // Upstream stops at the strategy's own errors; those of the metadata come with them there too,
     // because every strategy checks its metadata.
     errors.extend(object_meta::validate_create(kind, object));
+    object_meta::validate_finalizer_names(kind, object, &mut errors);
     kind.strategy.validate(object, &mut errors);
     kind.restrictions.validate(object, &mut errors);
     invalid(kind, object, errors)

@@ -29,7 +29,7 @@ pub(crate) fn body(rest: &Rest<'_>, expected: &Expected<'_>) -> Result<Value, Ap
 
 fn media_type(rest: &Rest<'_>) -> Result<MediaType, ApiError> {
     let header = rest.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    negotiate::content_type(header)
+    negotiate::content_type(header, rest.engine.tuning.offered)
         .map_err(|error| ApiError::UnsupportedMediaType(error.to_string()))
 }
 
@@ -73,7 +73,8 @@ pub(crate) fn decode(
         decoded.value.set_at(&["kind"], expected.gvk.kind.clone());
     }
     decoded.value.set_at(&["apiVersion"], expected.gvk.group_version().to_string());
-    judge_strict(rest, &decoded, expected.validation)
+    let strict: Vec<String> = decoded.strict.iter().map(ToString::to_string).collect();
+    judge_strict(rest, &strict, expected.validation)
         .map_err(|why| cannot_be_handled(expected.gvk, expected, &why))?;
     Ok(decoded.value)
 }
@@ -120,30 +121,43 @@ fn shape(custom: &Custom, decoded: &mut Decoded, strict: bool) -> Result<(), Str
 /// What becomes of unknown and duplicate fields: nothing, warnings, or a refusal.
 fn judge_strict(
     rest: &Rest<'_>,
-    decoded: &Decoded,
+    errors: &[String],
     validation: FieldValidation,
 ) -> Result<(), String> {
     match validation {
         FieldValidation::Ignore => {}
         FieldValidation::Warn => {
-            for error in &decoded.strict {
-                rest.warnings.add(error.to_string());
+            for error in errors {
+                // Errors of YAML come several in one text.
+                let lines = error.strip_prefix("yaml: unmarshal errors:\n").unwrap_or(error);
+                lines.lines().for_each(|line| rest.warnings.add(line.trim().to_owned()));
             }
         }
-        FieldValidation::Strict if decoded.strict.is_empty() => {}
+        FieldValidation::Strict if errors.is_empty() => {}
         FieldValidation::Strict => {
-            let errors: Vec<String> = decoded.strict.iter().map(ToString::to_string).collect();
             return Err(format!("strict decoding error: {}", errors.join(", ")));
         }
     }
     Ok(())
 }
 
-/// Reads what a patch has made of an object: it may hold anything. Err: why it can't stand.
+/// Whether a patched object still is what it was. Err: why not.
+pub(crate) fn check_patched_kind(rest: &Rest<'_>, object: &Value) -> Result<(), String> {
+    let expected = rest.kind.gvk();
+    let given = given_kind(object, expected)?;
+    if given == *expected || rest.kind.is_custom() {
+        return Ok(());
+    }
+    Err(no_conversion(rest, &given, expected))
+}
+
+/// Reads what a patch has made of an object: it may hold anything. `of_patch` is what is wrong with
+/// the patch itself. Err: why it can't stand.
 pub(crate) fn patched(
     rest: &Rest<'_>,
     json: &[u8],
     validation: FieldValidation,
+    of_patch: &[String],
 ) -> Result<Value, String> {
     let kind = rest.kind;
     let options = DecodeOptions { strict: validation != FieldValidation::Ignore };
@@ -152,7 +166,9 @@ pub(crate) fn patched(
     if let Some(custom) = &kind.custom {
         shape(custom, &mut decoded, options.strict)?;
     }
-    judge_strict(rest, &decoded, validation)?;
+    let own = decoded.strict.iter().map(ToString::to_string);
+    let strict: Vec<String> = of_patch.iter().cloned().chain(own).collect();
+    judge_strict(rest, &strict, validation)?;
     Ok(decoded.value)
 }
 
@@ -169,12 +185,18 @@ fn read(
         MediaType::Yaml => Ok(codec::yaml::decode(bytes, schema, ty, options)?),
         MediaType::Protobuf => {
             let tables = rest.engine.tables();
+            // What can be opened has said its kind, even if the rest is broken.
+            let is_syntax = protobuf::Envelope::open(bytes).is_err();
             let value = protobuf::decode_object(bytes, tables, schema, ty)
-                .map_err(|error| Unreadable { why: error.to_string(), is_syntax: true })?;
+                .map_err(|error| Unreadable { why: error.to_string(), is_syntax })?;
             Ok(Decoded { value, strict: Vec::new() })
         }
         MediaType::Cbor => {
-            Err(Unreadable { why: "CBOR is not supported".to_owned(), is_syntax: true })
+            let tree = codec::cbor::decode(bytes)
+                .map_err(|error| Unreadable { why: error.to_string(), is_syntax: true })?;
+            // The tree has every number and text in the form that JSON has them in.
+            let json = meta::json::to_string(&tree);
+            Ok(codec::json::decode(json.as_bytes(), schema, ty, options)?)
         }
     }
 }
@@ -210,10 +232,7 @@ fn no_object(bytes: &[u8], expected: &Expected<'_>) -> ApiError {
             return unreadable(bytes, MediaType::Json, expected, &why);
         }
     };
-    let why = format!(
-        "json: cannot unmarshal {what} into Go value of type struct {{ APIVersion string \
-         \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
-    );
+    let why = not_type_meta(what);
     unreadable(bytes, MediaType::Json, expected, &Unreadable { why, is_syntax: true })
 }
 
@@ -237,9 +256,9 @@ fn unreadable(
     }
     let (kind, summary) = (&expected.gvk.kind, summarize(bytes));
     let why = match media_type {
-        MediaType::Protobuf => why.clone(),
+        MediaType::Protobuf | MediaType::Cbor => why.clone(),
         MediaType::Yaml if why.starts_with("yaml: ") => why.clone(),
-        _ => format!("couldn't get version/kind; json parse error: {why}"),
+        _ => format!("{NO_KIND}: {why}"),
     };
     ApiError::BadRequest(format!(
         "the object provided is unrecognized (must be of type {kind}): {why} ({summary})"
@@ -271,45 +290,57 @@ fn summarize(bytes: &[u8]) -> String {
 
 /// A body that says what it is must be what the path is about.
 fn check_kind(rest: &Rest<'_>, object: &Value, expected: &Expected<'_>) -> Result<(), ApiError> {
-    let (kind, api_version) = (object.str_at(&["kind"]), object.str_at(&["apiVersion"]));
-    let group_version = match api_version {
-        "" => expected.gvk.group_version(),
-        text => GroupVersion::parse(text).ok_or_else(|| {
-            ApiError::BadRequest(format!("unexpected GroupVersion string: {text}"))
-        })?,
-    };
-    let kind = if kind.is_empty() { &expected.gvk.kind } else { kind };
-    let given = group_version.with_kind(kind);
-    // Custom kinds are checked with the rest of the object.
-    let custom = of_custom(rest, expected).is_some();
-    if given == *expected.gvk || custom && given.group_version() == expected.gvk.group_version() {
+    let given = given_kind(object, expected.gvk).map_err(ApiError::BadRequest)?;
+    if given == *expected.gvk {
         return Ok(());
     }
-    let is_known =
-        |gvk: &GroupVersionKind| rest.engine.schema.types().any(|(_, ty)| ty.kinds.contains(gvk));
-    if !is_known(&given) && !custom {
-        let why = format!(
-            "no kind {} is registered for version {} in scheme \"pkg/runtime/scheme.go:111\"",
-            quote(kind),
-            quote(&group_version.to_string())
-        );
-        return Err(cannot_be_handled(&given, expected, &why));
-    }
-    if kind == expected.gvk.kind || custom {
+    if given.kind == expected.gvk.kind && is_known(rest, &given) {
         return Err(ApiError::BadRequest(format!(
-            "the API version in the data ({group_version}) does not match the expected API version ({})",
+            "the API version in the data ({}) does not match the expected API version ({})",
+            given.group_version(),
             expected.gvk.group_version()
         )));
     }
-    let package = match expected.gvk.group.split('.').next() {
+    let why = no_conversion(rest, &given, expected.gvk);
+    Err(cannot_be_handled(&given, expected, &why))
+}
+
+/// What an object says it is; what it doesn't say is as expected.
+fn given_kind(object: &Value, expected: &GroupVersionKind) -> Result<GroupVersionKind, String> {
+    let group_version = match object.str_at(&["apiVersion"]) {
+        "" => expected.group_version(),
+        text => GroupVersion::parse(text)
+            .ok_or_else(|| format!("unexpected GroupVersion string: {text}"))?,
+    };
+    let kind = object.str_at(&["kind"]);
+    Ok(group_version.with_kind(if kind.is_empty() { &expected.kind } else { kind }))
+}
+
+fn is_known(rest: &Rest<'_>, gvk: &GroupVersionKind) -> bool {
+    rest.engine.schema.types().any(|(_, ty)| ty.kinds.contains(gvk))
+}
+
+/// Why one kind can't be read as another.
+fn no_conversion(rest: &Rest<'_>, given: &GroupVersionKind, expected: &GroupVersionKind) -> String {
+    if !is_known(rest, given) {
+        return not_registered(given);
+    }
+    let package = match expected.group.split('.').next() {
         None | Some("") => "core",
         Some(first) => first,
     };
-    let why = format!(
-        "converting ({}.{kind}) to ({package}.{}): unknown conversion",
-        given.version, expected.gvk.kind
-    );
-    Err(cannot_be_handled(&given, expected, &why))
+    format!(
+        "converting ({}.{}) to ({package}.{}): unknown conversion",
+        given.version, given.kind, expected.kind
+    )
+}
+
+fn not_registered(gvk: &GroupVersionKind) -> String {
+    format!(
+        "no kind {} is registered for version {} in scheme \"pkg/runtime/scheme.go:111\"",
+        quote(&gvk.kind),
+        quote(&gvk.group_version().to_string())
+    )
 }
 
 /// The body of a delete.
@@ -319,14 +350,34 @@ pub(crate) fn delete_options(rest: &Rest<'_>) -> Result<Value, ApiError> {
     let gvk = GroupVersionKind::new("", "v1", "DeleteOptions");
     let validation = FieldValidation::Ignore;
     let expected = Expected { gvk: &gvk, schema, ty, validation };
-    // Clients send it in `v1`, `meta.k8s.io/v1` or in the version of the resource.
-    let decoded = read(rest, media_type(rest)?, &rest.body, &expected, options);
+    let media_type = media_type(rest)?;
+    let decoded = read(rest, media_type, &rest.body, &expected, options);
     let decoded = decoded.map_err(|error| {
+        if media_type == MediaType::Json && !is_object(&rest.body) {
+            let what = tree(&rest.body).map_or("value", |value| value.type_name());
+            let why = not_type_meta(what);
+            return ApiError::BadRequest(format!("{NO_KIND}: {why}"));
+        }
         let Unreadable { why, is_syntax } = error;
-        let prefix = if is_syntax { "couldn't get version/kind; json parse error: " } else { "" };
-        ApiError::BadRequest(format!("{prefix}{why}"))
-    });
-    Ok(decoded?.value)
+        let has_kind = !is_syntax || matches!(media_type, MediaType::Protobuf | MediaType::Cbor);
+        ApiError::BadRequest(if has_kind { why } else { format!("{NO_KIND}: {why}") })
+    })?;
+    // Clients send it in `v1`, `meta.k8s.io/v1` or in the version of any group.
+    let given = given_kind(&decoded.value, &gvk).map_err(ApiError::BadRequest)?;
+    if given.kind != "DeleteOptions" {
+        return Err(ApiError::BadRequest(not_registered(&given)));
+    }
+    Ok(decoded.value)
+}
+
+const NO_KIND: &str = "couldn't get version/kind; json parse error";
+
+/// What Go says about a document of which it wants to know the kind.
+fn not_type_meta(what: &str) -> String {
+    format!(
+        "json: cannot unmarshal {what} into Go value of type struct {{ APIVersion string \
+         \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
+    )
 }
 
 /// The tree of JSON that the server itself has written.

@@ -27,7 +27,7 @@ pub(crate) async fn delete(rest: &Rest<'_>) -> Result<Answer, ApiError> {
     let options = options(rest)?;
     match delete_object(rest, &options, &rest.info.namespace, &rest.info.name).await? {
         Deleted::Object(json) => response::json(rest, &form, 200, json),
-        Deleted::Gone(details) => response::status(rest, &form, &Status::success(details)),
+        Deleted::Gone(details) => Ok(response::status(&form, &Status::success(details))),
     }
 }
 
@@ -47,10 +47,10 @@ pub(crate) async fn delete_collection(rest: &Rest<'_>) -> Result<Answer, ApiErro
     let found = list::prepared(rest, list::find(rest, &list_options).await?).await?;
     let head = found.head.clone();
     let entries: Vec<_> = found.items.collect();
-    // Order doesn't matter between objects; side by side their commits share an fsync.
+    // Side by side their commits share an fsync.
     let mut running = FuturesUnordered::new();
     for entry in &entries {
-        if running.len() == DELETES_AT_ONCE {
+        if running.len() == rest.engine.tuning.delete_collection_workers {
             settle(running.next().await)?;
         }
         running.push(delete_object(rest, &options, &entry.namespace, &entry.name));
@@ -61,8 +61,6 @@ pub(crate) async fn delete_collection(rest: &Rest<'_>) -> Result<Answer, ApiErro
     drop(running);
     response::list(rest, &form, list::Found { items: list::Items::of(entries), head })
 }
-
-const DELETES_AT_ONCE: usize = 32;
 
 /// An object that somebody else has deleted meanwhile is gone, which is what was asked for.
 fn settle(outcome: Option<Result<Deleted, ApiError>>) -> Result<(), ApiError> {
@@ -88,7 +86,8 @@ enum Deleted {
 
 /// What a delete comes to.
 enum Plan {
-    Remove,
+    /// It goes; this is how it looked last.
+    Remove(Value),
     /// It stays, marked; this is how it looks then.
     Wait(Value),
     /// It is on its way already.
@@ -157,13 +156,15 @@ async fn step(
         rest.engine.admission.validate(&attributes, None).await?;
     }
 
-    let waiting = match plan(kind, options, &object, Time::now()) {
+    let (waiting, last) = match plan(kind, options, &object, Time::now()) {
         Plan::Nothing => return Ok(Some(answer_gone(kind, &object, json))),
-        Plan::Remove => None,
-        Plan::Wait(waiting) => Some(storage.encode(kind.to_stored(waiting).await?)?),
+        Plan::Remove(last) => (None, last),
+        Plan::Wait(waiting) => (Some(storage.encode(kind.to_stored(waiting).await?)?), Value::Null),
     };
     if options.dry_run {
-        let Some(stored) = waiting else { return Ok(Some(answer_gone(kind, &object, json))) };
+        let Some(stored) = waiting else {
+            return gone_at(kind, storage, &object, last, revision).await.map(Some);
+        };
         return Ok(Some(Deleted::Object(
             kind.view_of_stored(&storage.at_revision(&stored.json, revision)?).await?,
         )));
@@ -175,13 +176,24 @@ async fn step(
             if let Some(reserve) = &kind.reserve {
                 reserve.release(&object).await;
             }
-            let last = storage.last_json(kind.to_stored(object.clone()).await?);
-            let last = storage.at_revision(&last, at)?;
-            answer_gone(kind, &object, kind.view_of_stored(&last).await?)
+            gone_at(kind, storage, &object, last, at).await?
         })),
         Err(StoreError::Conflict { .. }) => Ok(None),
         Err(other) => Err(store_error(other)),
     }
+}
+
+/// The answer about an object that is gone; `last` is how it looked then.
+async fn gone_at(
+    kind: &Kind,
+    storage: &Storage,
+    object: &Value,
+    last: Value,
+    revision: u64,
+) -> Result<Deleted, ApiError> {
+    let last = storage.last_json(kind.to_stored(last).await?);
+    let last = storage.at_revision(&last, revision)?;
+    Ok(answer_gone(kind, object, kind.view_of_stored(&last).await?))
 }
 
 fn answer_gone(kind: &Kind, object: &Value, json: Bytes) -> Deleted {
@@ -242,7 +254,7 @@ fn plan(kind: &Kind, options: &DeleteOptions, object: &Value, now: Time) -> Plan
     let held = !finalizers(&next).is_empty() || kind.strategy.holds_deletion(object);
     match grace {
         Some(seconds) if seconds > 0 => {}
-        _ if !held => return Plan::Remove,
+        _ if !held => return Plan::Remove(next),
         Some(_) => {}
         None => mark_as_deleting(&mut next, now),
     }

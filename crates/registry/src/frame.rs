@@ -6,9 +6,9 @@ use std::sync::{
 };
 
 use bytes::Bytes;
-use codec::{negotiate::MediaType, protobuf};
+use codec::{cbor, negotiate::MediaType, protobuf};
 use meta::{ApiError, Value, value};
-use schema::TypeId;
+use schema::{Schema, TypeId};
 use store::{Entry, Event};
 
 use crate::{
@@ -54,7 +54,7 @@ impl Frames {
 
     /// An event's frame, shared with everybody who watches in the same form.
     pub(crate) fn event(&self, event: &Event, entry: &Entry, ty: &'static str) -> Bytes {
-        if matches!(self.form.shape, Shape::Table(_)) {
+        if matches!(self.form.shape, Shape::Table(_)) || self.form.is_beta() {
             // Ages run and only the first table has columns: these are each watcher's own.
             return self.make(entry, ty);
         }
@@ -85,17 +85,17 @@ impl Frames {
         }
         let json = self.kind.view(entry);
         match &self.form.shape {
-            Shape::Object => wrap_json(ty, &json),
+            Shape::Object => self.wrap_typed(ty, &json, &self.kind.schema, self.kind.ty()),
             Shape::Metadata => {
                 let mut object = Vec::with_capacity(1024);
                 let metadata = &entry.json[entry.meta.0 as usize..entry.meta.1 as usize];
                 write_metadata_only(&mut object, metadata);
-                self.wrap(ty, &object)
+                self.wrap(ty, &self.form.in_version(object.into()))
             }
             Shape::Table(include) => {
                 let columns = self.columns_due.swap(false, Ordering::Relaxed);
                 let table = table::of_object_with(&self.kind, *include, &json, columns);
-                self.wrap(ty, &table.unwrap_or_default())
+                self.wrap(ty, &self.form.in_version(table.unwrap_or_default()))
             }
         }
     }
@@ -114,8 +114,8 @@ impl Frames {
         object.set_at(&["apiVersion"], gvk.group_version().to_string());
         let json = self.bookmark_json(&object);
         match self.form.shape {
-            Shape::Object => self.wrap_typed("BOOKMARK", &json, self.kind.ty()),
-            _ => self.wrap("BOOKMARK", &json),
+            Shape::Object => self.wrap_typed("BOOKMARK", &json, &self.kind.schema, self.kind.ty()),
+            _ => self.wrap("BOOKMARK", &self.form.in_version(json)),
         }
     }
 
@@ -135,22 +135,28 @@ impl Frames {
 
     /// A frame around an object of one of the types that every group shares; JSON says which.
     fn wrap(&self, ty: &str, json: &[u8]) -> Bytes {
-        if self.form.media_type != MediaType::Protobuf {
+        if self.form.media_type == MediaType::Json {
             return wrap_json(ty, json);
         }
         let kind = tree(json).unwrap_or_default().str_at(&["kind"]).to_owned();
         match self.engine.meta_type(&kind) {
-            Ok((_, ty_id, _)) => self.wrap_typed(ty, json, ty_id),
+            Ok((schema, ty_id, _)) => self.wrap_typed(ty, json, schema, ty_id),
             Err(_) => Bytes::new(),
         }
     }
 
-    fn wrap_typed(&self, ty: &str, json: &[u8], ty_id: TypeId) -> Bytes {
-        if self.form.media_type != MediaType::Protobuf {
-            return wrap_json(ty, json);
+    fn wrap_typed(&self, ty: &str, json: &[u8], schema: &Schema, ty_id: TypeId) -> Bytes {
+        match self.form.media_type {
+            MediaType::Protobuf => {
+                let sealed = wire::seal_json(&self.engine, schema, ty_id, json);
+                protobuf::watch_event(ty, &sealed.unwrap_or_default()).into()
+            }
+            MediaType::Cbor => {
+                let object = tree(json).unwrap_or_default();
+                cbor::watch_event(ty, &cbor::encode_typed(&object, schema, ty_id)).into()
+            }
+            MediaType::Json | MediaType::Yaml => wrap_json(ty, json),
         }
-        let sealed = wire::seal_json(&self.engine, &self.engine.schema, ty_id, json);
-        protobuf::watch_event(ty, &sealed.unwrap_or_default()).into()
     }
 }
 

@@ -29,8 +29,8 @@ pub(crate) async fn entry(rest: &Rest<'_>, resource_version: &str) -> Result<Arc
         "" => cache.fresh().await,
         "0" => Ok(cache.snapshot()),
         other => {
-            let revision = parse_revision(other)
-                .map_err(|why| ApiError::BadRequest(format!("invalid resource version: {why}")))?;
+            // Compat: a get with a bad resourceVersion is a 500 without a reason.
+            let revision = parse_revision(other).map_err(ApiError::Storage)?;
             cache.at_least(revision).await
         }
     };

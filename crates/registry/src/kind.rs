@@ -213,6 +213,14 @@ impl Kind {
         self.facts.subresource("status").is_some()
     }
 
+    /// What Go calls the package that a built-in kind lives in; error messages show it.
+    pub(crate) fn go_package(&self) -> &str {
+        match self.gvk().group.split('.').next() {
+            None | Some("") => "core",
+            Some(first) => first,
+        }
+    }
+
     pub fn is_custom(&self) -> bool {
         self.custom.is_some()
     }

@@ -48,7 +48,7 @@ pub use kind::{Conversion, Kind, Remote, SelectableSource};
 pub use options::DeleteOptions;
 pub use permit::{Judge, Permit, Wish};
 pub use reserve::{Reservation, Reserve};
-pub use rest::{Engine, Rest, serve};
+pub use rest::{Engine, Rest, Tuning, serve};
 pub use restrict::{FieldPattern, Restrictions};
 pub use storage::{Follower, Storage, StorageOptions};
 pub use stored::{AsJson, StorageCodec};

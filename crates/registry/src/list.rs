@@ -144,7 +144,9 @@ async fn snapshot(
         };
         return Ok((snapshot, Some(start)));
     }
-    let exact = options.resource_version_match == EXACT;
+    // Compat: pages of a given version have always been exact.
+    let exact = options.resource_version_match == EXACT
+        || (options.limit > 0 && options.resource_version_match.is_empty());
     let snapshot = match options.resource_version.as_str() {
         "" => cache.fresh().await,
         "0" => Ok(cache.snapshot()),

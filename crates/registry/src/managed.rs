@@ -73,6 +73,12 @@ pub(crate) fn merge(
     live: Option<&Value>,
     config: &Value,
 ) -> Result<Value, ApiError> {
+    let (version, name) = (config.str_at(&["apiVersion"]), config.str_at(&["kind"]));
+    if version == rest.kind.group_version().to_string() && name != rest.kind.gvk().kind {
+        let slash = if version.contains('/') { "" } else { "/" };
+        let why = format!("invalid object type: {slash}{version}, Kind={name}");
+        return Err(ApiError::BadRequest(why));
+    }
     let force = options.force.unwrap_or_default();
     with_manager(rest, options, |typing, manager| {
         Ok(apply::apply(live, config, typing, manager, force)?)

@@ -1,6 +1,6 @@
 //! What the server itself keeps in `metadata`, for every kind alike.
 
-use meta::{ApiError, FieldErrors, Str, Value, names};
+use meta::{ApiError, FieldErrors, Str, Value, field::path, names};
 
 use crate::{Behaviour, Kind, strategy::WriteContext};
 
@@ -134,6 +134,21 @@ pub(crate) fn validate_create(kind: &Kind, object: &Value) -> FieldErrors {
     let meta = object.get("metadata").unwrap_or(&Value::Null);
     names::validate_object_meta(meta, kind.namespaced(), kind.behaviour.name_rule, &mut errors);
     errors
+}
+
+/// Finalizers of built-in kinds belong to someone, or are one of the three that Kubernetes knows.
+pub(crate) fn validate_finalizer_names(kind: &Kind, object: &Value, errors: &mut FieldErrors) {
+    if kind.is_custom() {
+        return;
+    }
+    for (index, name) in finalizers(object).iter().enumerate() {
+        let is_known = matches!(name.as_str(), "kubernetes" | "orphan" | "foregroundDeletion");
+        if !name.contains('/') && !is_known {
+            let why = "name is neither a standard finalizer name nor is it fully qualified";
+            let at = path("metadata").child("finalizers").index(index);
+            errors.invalid(at, name.as_str(), why);
+        }
+    }
 }
 
 pub(crate) fn validate_update(kind: &Kind, object: &Value, old: &Value) -> FieldErrors {

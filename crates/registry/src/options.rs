@@ -1,6 +1,6 @@
 //! The options of the verbs, read from the query and checked with Kubernetes' words.
 
-use meta::{ApiError, FieldErrors, GroupKind, Query, Value, field::path};
+use meta::{ApiError, FieldErrors, GroupKind, Query, Value, field::path, names};
 
 /// Options of list, watch and deletecollection.
 #[derive(Clone, Debug, Default)]
@@ -153,7 +153,7 @@ impl WriteOptions {
                 errors.forbidden(path("force"), "may not be specified for non-apply patch");
             }
         }
-        validate_field_manager(field_manager, &mut errors);
+        names::validate_field_manager(field_manager, &path("fieldManager"), &mut errors);
         let dry_run: Vec<&str> = query.all("dryRun").collect();
         let dry_run = read_dry_run(&dry_run, &mut errors);
         let field_validation = match query.text("fieldValidation") {
@@ -174,18 +174,6 @@ impl WriteOptions {
         Ok(Self { dry_run, field_manager, field_validation, force, applied: apply })
     }
 }
-
-fn validate_field_manager(manager: &str, errors: &mut FieldErrors) {
-    if manager.len() > FIELD_MANAGER_BYTES_MAX {
-        errors.too_long(path("fieldManager"), FIELD_MANAGER_BYTES_MAX);
-    }
-    for (at, c) in manager.char_indices().filter(|(_, c)| c.is_control()) {
-        let why = format!("invalid character U+{:04X} (at position {at})", c as u32);
-        errors.invalid(path("fieldManager"), manager, &why);
-    }
-}
-
-const FIELD_MANAGER_BYTES_MAX: usize = 128;
 
 fn read_dry_run(values: &[&str], errors: &mut FieldErrors) -> bool {
     if values.iter().any(|value| *value != "All") {

@@ -1,7 +1,10 @@
 //! PATCH: the same loop as an update; only the next state is computed, from the current one.
 
 use ::patch::json_patch::JsonPatch;
-use codec::json::DecodeOptions;
+use codec::{
+    json::{DecodeOptions, Decoded},
+    negotiate::MediaType,
+};
 use http::header::CONTENT_TYPE;
 use meta::{ApiError, FieldErrors, GroupKind, Value, field::path};
 
@@ -16,13 +19,13 @@ use crate::{
 pub(crate) async fn patch(rest: &Rest<'_>) -> Result<Answer, ApiError> {
     let patch_type = PatchType::of(rest)?;
     let form = Form::negotiate(rest)?;
-    let apply = patch_type == PatchType::Apply;
+    let apply = patch_type.is_apply();
     let options = WriteOptions::read(rest.query, "PatchOptions", apply)?;
-    let change_of = Change::parse(patch_type, &rest.body)?;
+    let (change_of, strict) = Change::parse_strictly(patch_type, &rest.body)?;
     // An apply creates what is missing.
     let written = change(rest, &options, apply, &mut |current| {
         let patched = change_of.apply(rest, &options, current)?;
-        let mut object = reread(rest, &options, &change_of, &patched)?;
+        let mut object = reread(rest, &options, &change_of, &strict, &patched)?;
         object_meta::settle_namespace(rest.kind, &rest.info.namespace, &mut object)?;
         object_meta::check_name(&object, &rest.info.name)?;
         Ok(object)
@@ -37,9 +40,14 @@ pub(crate) enum PatchType {
     Merge,
     Strategic,
     Apply,
+    ApplyCbor,
 }
 
 impl PatchType {
+    pub(crate) fn is_apply(self) -> bool {
+        matches!(self, Self::Apply | Self::ApplyCbor)
+    }
+
     pub(crate) fn of(rest: &Rest<'_>) -> Result<Self, ApiError> {
         let given = rest.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let given = given.unwrap_or_default().split(';').next().unwrap_or_default().trim();
@@ -48,6 +56,7 @@ impl PatchType {
             "application/merge-patch+json" => Ok(Self::Merge),
             "application/strategic-merge-patch+json" if !rest.kind.is_custom() => Ok(Self::Strategic),
             "application/apply-patch+yaml" => Ok(Self::Apply),
+            "application/apply-patch+cbor" if offers_cbor(rest) => Ok(Self::ApplyCbor),
             _ if rest.kind.is_custom() => Err(ApiError::UnsupportedMediaType(
                 "the body of the request was in an unknown format - accepted media types include: \
                  application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
@@ -56,6 +65,10 @@ impl PatchType {
             _ => Err(ApiError::UnsupportedPatch),
         }
     }
+}
+
+fn offers_cbor(rest: &Rest<'_>) -> bool {
+    rest.engine.tuning.offered.contains(&MediaType::Cbor)
 }
 
 /// A patch, read once and applied as often as the loop goes round.
@@ -68,9 +81,13 @@ pub(crate) enum Change {
 }
 
 impl Change {
-    pub(crate) fn parse(patch_type: PatchType, body: &[u8]) -> Result<Self, ApiError> {
-        let options = DecodeOptions { strict: false };
+    /// Reads a patch, and says what of it `fieldValidation` has an opinion about.
+    fn parse_strictly(patch_type: PatchType, body: &[u8]) -> Result<(Self, Vec<String>), ApiError> {
+        let options = DecodeOptions { strict: true };
         let decoded = match patch_type {
+            PatchType::ApplyCbor => codec::cbor::decode(body)
+                .map(|value| Decoded { value, strict: Vec::new() })
+                .map_err(|error| ApiError::BadRequest(format!("error decoding CBOR: {error}"))),
             PatchType::Apply => codec::yaml::decode_any(body, options).map_err(|error| {
                 let why = format!("error decoding YAML: error converting YAML to JSON: {error}");
                 ApiError::BadRequest(why)
@@ -80,13 +97,27 @@ impl Change {
             PatchType::Json | PatchType::Merge => codec::json::decode_any(body, options)
                 .map_err(|error| ApiError::BadRequest(format!("error decoding patch: {error}"))),
         };
-        let tree = decoded?.value;
-        match patch_type {
-            PatchType::Json => Ok(Self::Json(JsonPatch::decode(&tree)?)),
-            PatchType::Merge => Ok(Self::Merge(tree)),
-            PatchType::Strategic => Ok(Self::Strategic(tree)),
-            PatchType::Apply => Ok(Self::Apply(tree)),
-        }
+        let Decoded { value: tree, strict } = decoded?;
+        let mut strict: Vec<String> = strict.iter().map(ToString::to_string).collect();
+        let change = match patch_type {
+            PatchType::Json => {
+                let patch = JsonPatch::decode(&tree)?;
+                strict.iter_mut().for_each(|error| *error = format!("json patch {error}"));
+                strict.extend_from_slice(patch.strict_errors());
+                Self::Json(patch)
+            }
+            PatchType::Merge => Self::Merge(tree),
+            PatchType::Strategic => Self::Strategic(tree),
+            PatchType::Apply | PatchType::ApplyCbor => {
+                check_configuration(&tree)?;
+                Self::Apply(tree)
+            }
+        };
+        Ok((change, strict))
+    }
+
+    pub(crate) fn parse(patch_type: PatchType, body: &[u8]) -> Result<Self, ApiError> {
+        Self::parse_strictly(patch_type, body).map(|(change, _)| change)
     }
 
     fn apply(
@@ -117,15 +148,35 @@ impl Change {
     }
 }
 
+/// A configuration is an object, or nothing.
+fn check_configuration(tree: &Value) -> Result<(), ApiError> {
+    if matches!(tree, Value::Object(_) | Value::Null) {
+        return Ok(());
+    }
+    Err(ApiError::BadRequest(format!(
+        "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal \
+         {} into Go value of type map[string]interface {{}}",
+        tree.type_name()
+    )))
+}
+
 /// A patched tree may hold anything: it is read again like a body, with all checks.
 fn reread(
     rest: &Rest<'_>,
     options: &WriteOptions,
     change: &Change,
+    strict: &[String],
     patched: &Value,
 ) -> Result<Value, ApiError> {
     let json = meta::json::to_string(patched);
-    decode::patched(rest, json.as_bytes(), options.field_validation).map_err(|why| {
+    // Compat: a strategic patch can say what it likes here, and changes nothing by it.
+    let same_kind = match change {
+        Change::Json(_) | Change::Merge(_) => decode::check_patched_kind(rest, patched),
+        Change::Strategic(_) | Change::Apply(_) => Ok(()),
+    };
+    let read = same_kind
+        .and_then(|()| decode::patched(rest, json.as_bytes(), options.field_validation, strict));
+    read.map_err(|why| {
         let mut errors = FieldErrors::default();
         match change {
             // Compat: strategic patches are shown as Go prints maps, and in the words of another
@@ -151,5 +202,13 @@ fn conversion(why: &str) -> String {
         Some(other) => other,
         None => return why.to_owned(),
     };
-    format!("cannot convert {given} to {}", wanted.unwrap_or_default())
+    match (given, wanted.unwrap_or_default()) {
+        ("[]interface {}", wanted) if wanted.starts_with("map[") => {
+            "cannot restore map from slice".to_owned()
+        }
+        ("map[string]interface {}", wanted) if wanted.starts_with("[]") => {
+            "cannot restore slice from map".to_owned()
+        }
+        (given, wanted) => format!("cannot convert {given} to {wanted}"),
+    }
 }

@@ -4,7 +4,10 @@ use std::{ops::Range, sync::Arc};
 
 use bytes::Bytes;
 use codec::{
-    negotiate::{self, Accepted, Endpoint, MediaType, NegotiateError, Transform},
+    cbor,
+    negotiate::{
+        self, Accepted, Endpoint, MediaType, MetaVersion, NegotiateError, Offered, Transform,
+    },
     scan::{self, FieldSet},
 };
 use http::header::ACCEPT;
@@ -26,6 +29,8 @@ pub(crate) struct Form {
     pub(crate) media_type: MediaType,
     pub(crate) shape: Shape,
     pub(crate) pretty: bool,
+    /// What of `meta.k8s.io` the shape was asked for as.
+    asked: Option<Transform>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,12 +52,21 @@ impl Form {
 
     fn of(
         rest: &Rest<'_>,
-        accept: fn(Option<&str>, Endpoint) -> Result<Accepted, NegotiateError>,
+        accept: fn(Option<&str>, Endpoint, Offered) -> Result<Accepted, NegotiateError>,
     ) -> Result<Self, ApiError> {
         let text = |name| rest.headers.get(name).and_then(|value| value.to_str().ok());
         let endpoint =
             if rest.kind.is_custom() { Endpoint::CustomResource } else { Endpoint::Resource };
-        let accepted = accept(text(ACCEPT), endpoint).map_err(|error| match error {
+        let offered = rest.engine.tuning.offered;
+        let accepted = accept(text(ACCEPT), endpoint, offered).map_err(|error| match error {
+            // Lists and watches share a route, which names all that it knows.
+            NegotiateError::NotRepresentable(_)
+                if matches!(rest.info.verb.as_str(), "list" | "watch") =>
+            {
+                let names = negotiate::names_of_collection(offered);
+                let error = NegotiateError::NotRepresentable(names);
+                ApiError::NotRepresentable(error.to_string())
+            }
             NegotiateError::NotRepresentable(_) => ApiError::NotRepresentable(error.to_string()),
             _ => ApiError::NotAcceptable(error.to_string()),
         })?;
@@ -65,7 +79,59 @@ impl Form {
         };
         let pretty = accepted.pretty
             || negotiate::is_pretty(rest.query.get("pretty"), text(http::header::USER_AGENT));
-        Ok(Self { media_type: accepted.media_type, shape, pretty })
+        Ok(Self { media_type: accepted.media_type, shape, pretty, asked: accepted.transform })
+    }
+
+    /// What has a shape of its own says in which version of `meta.k8s.io`.
+    pub(crate) fn in_version(&self, json: Bytes) -> Bytes {
+        // Quotes inside of texts are escaped, so this can't be part of one.
+        const V1: &[u8] = br#""apiVersion":"meta.k8s.io/v1""#;
+        if !self.is_beta() {
+            return json;
+        }
+        let mut out = Vec::with_capacity(json.len() + 64);
+        let mut rest = &json[..];
+        while let Some(at) = rest.windows(V1.len()).position(|window| window == V1) {
+            out.extend_from_slice(&rest[..at + V1.len() - 1]);
+            out.extend_from_slice(b"beta1\"");
+            rest = &rest[at + V1.len()..];
+        }
+        out.extend_from_slice(rest);
+        out.into()
+    }
+
+    pub(crate) fn is_beta(&self) -> bool {
+        let version = match self.asked {
+            None => return false,
+            Some(
+                Transform::Table(version)
+                | Transform::PartialObjectMetadata(version)
+                | Transform::PartialObjectMetadataList(version),
+            ) => version,
+        };
+        version == MetaVersion::V1Beta1
+    }
+
+    /// Lists are asked for as lists, objects as objects.
+    fn check_asked(&self, kind: &Kind, is_list: bool) -> Result<(), ApiError> {
+        let (name, not) = match (self.asked, is_list) {
+            (Some(Transform::PartialObjectMetadata(_)), true) => {
+                ("PartialObjectMetadata", "a list")
+            }
+            (Some(Transform::PartialObjectMetadataList(_)), false) => {
+                ("PartialObjectMetadataList", "not a list")
+            }
+            _ => return Ok(()),
+        };
+        let given = match (kind.is_custom(), is_list) {
+            (true, true) => "unstructured.UnstructuredList".to_owned(),
+            (true, false) => "unstructured.Unstructured".to_owned(),
+            (false, true) => format!("{}.{}", kind.go_package(), kind.facts.list_kind),
+            (false, false) => format!("{}.{}", kind.go_package(), kind.gvk().kind),
+        };
+        Err(ApiError::NotAcceptable(format!(
+            "you requested {name}, but the requested object is {not} (*{given})"
+        )))
     }
 
     fn answer(&self, code: u16, payload: Payload) -> Answer {
@@ -96,16 +162,17 @@ pub(crate) fn json(
     json: Bytes,
 ) -> Result<Answer, ApiError> {
     let kind = rest.kind;
+    form.check_asked(kind, false)?;
     let shaped = match &form.shape {
         Shape::Object => return typed(rest, form, code, json, (&kind.schema, kind.ty())),
         Shape::Metadata => metadata_only(&json)?,
         Shape::Table(include) => table::of_object(kind, *include, &json)?,
     };
     let (schema, ty, _) = rest.engine.meta_type(shape_kind(&form.shape))?;
-    typed(rest, form, code, shaped, (schema, ty))
+    typed(rest, form, code, form.in_version(shaped), (schema, ty))
 }
 
-fn shape_kind(shape: &Shape) -> &'static str {
+pub(crate) fn shape_kind(shape: &Shape) -> &'static str {
     if matches!(shape, Shape::Table(_)) { "Table" } else { "PartialObjectMetadata" }
 }
 
@@ -118,7 +185,8 @@ pub(crate) fn typed(
     (schema, ty): (&schema::Schema, schema::TypeId),
 ) -> Result<Answer, ApiError> {
     let bytes = match form.media_type {
-        MediaType::Json | MediaType::Cbor => finish_json(json, form.pretty),
+        MediaType::Json => finish_json(json, form.pretty),
+        MediaType::Cbor => cbor::encode_typed(&tree(&json)?, schema, ty).into(),
         MediaType::Yaml => yaml(&json)?,
         MediaType::Protobuf => wire::seal_json(rest.engine, schema, ty, &json)?,
     };
@@ -126,18 +194,15 @@ pub(crate) fn typed(
 }
 
 /// A `Status` as the answer to a successful request.
-pub(crate) fn status(rest: &Rest<'_>, form: &Form, status: &Status) -> Result<Answer, ApiError> {
-    let bytes = match form.media_type {
-        MediaType::Yaml => yaml(&status.to_json())?,
-        MediaType::Protobuf => wire::status(rest.engine, status)?,
-        MediaType::Json | MediaType::Cbor => finish_json(status.to_json().into(), form.pretty),
-    };
-    Ok(form.answer(status.code, Payload::Bytes(bytes)))
+pub(crate) fn status(form: &Form, status: &Status) -> Answer {
+    let encoded = codec::status::encode_as(status, form.media_type, form.pretty);
+    form.answer(status.code, Payload::Bytes(encoded.body.into()))
 }
 
 /// A list, streamed where its form can be.
 pub(crate) fn list(rest: &Rest<'_>, form: &Form, found: Found) -> Result<Answer, ApiError> {
     let (kind, head) = (rest.kind, found.head);
+    form.check_asked(kind, true)?;
     if form.media_type == MediaType::Protobuf && form.shape == Shape::Object {
         let messages = found.items.map(|entry| wire::message(rest.engine, kind, &entry)).collect();
         let gvk = kind.group_version().with_kind(&kind.facts.list_kind);
@@ -150,11 +215,12 @@ pub(crate) fn list(rest: &Rest<'_>, form: &Form, found: Found) -> Result<Answer,
         Shape::Table(include) => Box::new(TableWriter::new(kind.clone(), *include, head)),
     };
     let chunks = Chunks::payload(found.items, writer);
-    if form.media_type == MediaType::Json && !form.pretty {
+    if form.media_type == MediaType::Json && !form.pretty && !form.is_beta() {
         return Ok(form.answer(200, chunks));
     }
-    // Indenting, YAML and tables in protobuf need the whole; they are asked for by people, or small.
-    let json = form.answer(200, chunks).into_bytes().unwrap_or_default();
+    // Indenting, YAML and tables in protobuf need the whole, and the old version of `meta.k8s.io`; they are asked
+    // for by people, or small.
+    let json = form.in_version(form.answer(200, chunks).into_bytes().unwrap_or_default());
     let bytes = match form.media_type {
         MediaType::Yaml => yaml(&json)?,
         MediaType::Protobuf => {
@@ -165,9 +231,22 @@ pub(crate) fn list(rest: &Rest<'_>, form: &Form, found: Found) -> Result<Answer,
             let (schema, ty, _) = rest.engine.meta_type(list)?;
             wire::seal_json(rest.engine, schema, ty, &json)?
         }
-        MediaType::Json | MediaType::Cbor => finish_json(json, true),
+        MediaType::Json => finish_json(json, form.pretty),
+        MediaType::Cbor => cbor_list(rest, form, &json)?,
     };
     Ok(form.answer(200, Payload::Bytes(bytes)))
+}
+
+fn cbor_list(rest: &Rest<'_>, form: &Form, json: &[u8]) -> Result<Bytes, ApiError> {
+    let list = tree(json)?;
+    let gvk = rest.kind.group_version().with_kind(&rest.kind.facts.list_kind);
+    let mut types = rest.engine.schema.types();
+    let typed = types.find(|(_, ty)| form.shape == Shape::Object && ty.kinds.contains(&gvk));
+    Ok(match typed {
+        Some((ty, _)) => cbor::encode_typed(&list, &rest.engine.schema, ty),
+        None => cbor::encode(&list),
+    }
+    .into())
 }
 
 /// Writes the parts of a list body.
@@ -324,9 +403,12 @@ fn body_at(json: &[u8]) -> usize {
     scan::scan(json, &FieldSet::new([])).map_or(1, |scanned| scanned.body_at)
 }
 
-/// JSON bodies end in a newline; people get them indented.
+/// JSON bodies end in a newline; people get them indented, and without one.
 fn finish_json(json: Bytes, pretty: bool) -> Bytes {
-    let mut out = if pretty { codec::json::indent(&json) } else { json.to_vec() };
+    if pretty {
+        return codec::json::indent(json.trim_ascii_end()).into();
+    }
+    let mut out = json.to_vec();
     if !out.ends_with(b"\n") {
         out.push(b'\n');
     }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use codec::protobuf::Tables;
+use codec::{negotiate::Offered, protobuf::Tables};
 use http::HeaderMap;
 use meta::{ApiError, GroupVersionKind, Query, RequestInfo, User, Warnings};
 use schema::{Schema, TypeId};
@@ -18,21 +18,31 @@ pub struct Engine {
     pub admission: admission::Chain,
     /// Who decides about rights.
     pub judge: Arc<dyn Judge>,
-    /// A watch without a timeout ends after this to twice this.
-    pub min_request_timeout: Duration,
+    pub tuning: Tuning,
     /// The types that every group shares: `DeleteOptions`, `Status`, `Table`, `Scale` ….
     pub schema: Arc<Schema>,
     tables: OnceLock<Tables>,
+}
+
+/// What flags and feature gates say about the verbs.
+#[derive(Clone, Debug)]
+pub struct Tuning {
+    /// A watch without a timeout ends after this to twice this.
+    pub min_request_timeout: Duration,
+    /// The formats that bodies and answers can have.
+    pub offered: Offered,
+    /// How many objects of a collection are deleted at once.
+    pub delete_collection_workers: usize,
 }
 
 impl Engine {
     pub fn new(
         admission: admission::Chain,
         judge: Arc<dyn Judge>,
-        min_request_timeout: Duration,
+        tuning: Tuning,
         schema: Arc<Schema>,
     ) -> Arc<Self> {
-        Arc::new(Self { admission, judge, min_request_timeout, schema, tables: OnceLock::new() })
+        Arc::new(Self { admission, judge, tuning, schema, tables: OnceLock::new() })
     }
 
     /// How the types look in protobuf; worked out when the first client asks for it.

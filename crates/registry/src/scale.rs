@@ -6,8 +6,9 @@ use crate::{
     Answer, ScalePaths, decode, get as read,
     options::WriteOptions,
     patch::{Change, PatchType},
-    response::{self, Form},
+    response::{self, Form, Shape},
     rest::Rest,
+    table,
     update::change,
 };
 
@@ -35,7 +36,7 @@ pub(crate) async fn update(rest: &Rest<'_>) -> Result<Answer, ApiError> {
 pub(crate) async fn patch(rest: &Rest<'_>) -> Result<Answer, ApiError> {
     let patch_type = PatchType::of(rest)?;
     let form = Form::negotiate(rest)?;
-    let options = WriteOptions::read(rest.query, "PatchOptions", patch_type == PatchType::Apply)?;
+    let options = WriteOptions::read(rest.query, "PatchOptions", patch_type.is_apply())?;
     let change_of = Change::parse(patch_type, &rest.body)?;
     write(rest, &form, &options, &mut |current| {
         let patched = change_of.apply_untyped(&scale_of(rest, current))?;
@@ -174,7 +175,14 @@ fn answer(rest: &Rest<'_>, form: &Form, scale: &Value) -> Result<Answer, ApiErro
     let (schema, ty, _) = scale_type(rest)?;
     let mut json = Vec::new();
     codec::json::encode(scale, schema, ty, &mut json);
-    response::typed(rest, form, 200, json.into(), (schema, ty))
+    let shaped = match form.shape {
+        Shape::Object => return response::typed(rest, form, 200, json.into(), (schema, ty)),
+        Shape::Metadata => response::metadata_only(&json)?,
+        Shape::Table(include) => table::of_scale(include, scale, &json)?,
+    };
+    let name = response::shape_kind(&form.shape);
+    let (schema, ty, _) = rest.engine.meta_type(name)?;
+    response::typed(rest, form, 200, form.in_version(shaped), (schema, ty))
 }
 
 fn scale_type<'a>(

@@ -33,9 +33,11 @@ impl Selection {
             .map(|requirement| term(rest.kind, requirement))
             .collect::<Result<Vec<_>, _>>()?;
         // The old way to watch one object: /watch/…/pods/NAME.
-        let name = &rest.info.name;
-        if !name.is_empty() && !terms.iter().any(|term| term.source == SelectableSource::Name) {
-            if !terms.is_empty() {
+        if let Some(name) = rest.info.parts.get(1) {
+            let is_it = |term: &Term| {
+                term.source == SelectableSource::Name && term.equal && term.value == *name
+            };
+            if !terms.is_empty() && !terms.iter().any(is_it) {
                 return Err(ApiError::bad_request(
                     "fieldSelector metadata.name doesn't match requested name",
                 ));

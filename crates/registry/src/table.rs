@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use meta::{ApiError, FieldErrors, GroupKind, Query, Value, field::path, time::Time};
+use meta::{ApiError, FieldErrors, Query, Value, field::path, time::Time};
 use store::Entry;
 
 use crate::{
-    Cell, Kind, decode,
+    Cell, Column, Kind, decode,
     kind::SLOT_ROW,
     list::ListHead,
     response::{ItemWriter, META_V1, metadata_range, write_head, write_metadata_only},
@@ -31,8 +31,9 @@ impl Include {
                 let mut errors = FieldErrors::default();
                 let why = "must be 'Metadata', 'Object', 'None', or empty";
                 errors.invalid(path("includeObject"), other, why);
-                let kind = GroupKind::new("meta.k8s.io", "TableOptions");
-                Err(ApiError::Invalid { kind, name: String::new(), errors })
+                Err(ApiError::BadRequest(format!(
+                    "Unable to convert to Table as requested: {errors}"
+                )))
             }
         }
     }
@@ -55,7 +56,7 @@ impl TableWriter {
 impl ItemWriter for TableWriter {
     fn head(&self, out: &mut Vec<u8>) {
         write_head(out, "Table", META_V1, &self.head);
-        write_columns(out, &self.kind);
+        write_columns(out, self.kind.columns());
         out.extend_from_slice(b",\"rows\":[");
     }
 
@@ -102,7 +103,7 @@ pub(crate) fn of_object_with(
     let mut out = Vec::with_capacity(json.len() / 2);
     write_head(&mut out, "Table", META_V1, &ListHead { revision, ..ListHead::default() });
     if with_columns {
-        write_columns(&mut out, kind);
+        write_columns(&mut out, kind.columns());
     } else {
         out.extend_from_slice(b",\"columnDefinitions\":null");
     }
@@ -112,9 +113,33 @@ pub(crate) fn of_object_with(
     Ok(out.into())
 }
 
-fn write_columns(out: &mut Vec<u8>, kind: &Kind) {
+/// The table of a scale, whatever kind it is the scale of.
+pub(crate) fn of_scale(include: Include, scale: &Value, json: &[u8]) -> Result<Bytes, ApiError> {
+    let columns = [
+        Column::new("Name", |o, _| Cell::text(o.str_at(&["metadata", "name"]))),
+        Column::integer("Desired", |o, _| count(o, "spec")),
+        Column::integer("Available", |o, _| count(o, "status")),
+        Column::AGE,
+    ];
+    let metadata = &json[metadata_range(json)?];
+    let revision = scale.str_at(&["metadata", "resourceVersion"]).parse().unwrap_or_default();
+    let mut out = Vec::with_capacity(json.len() * 2);
+    write_head(&mut out, "Table", META_V1, &ListHead { revision, ..ListHead::default() });
+    write_columns(&mut out, &columns);
+    out.extend_from_slice(b",\"rows\":[");
+    write_cells(&mut out, &columns, scale, Time::now());
+    write_object(&mut out, include, json, metadata);
+    out.extend_from_slice(b"]}");
+    Ok(out.into())
+}
+
+fn count(scale: &Value, part: &str) -> Cell {
+    Cell::Integer(scale.i64_at(&[part, "replicas"]).unwrap_or_default())
+}
+
+fn write_columns(out: &mut Vec<u8>, columns: &[Column]) {
     out.extend_from_slice(b",\"columnDefinitions\":[");
-    for (at, column) in kind.columns().iter().enumerate() {
+    for (at, column) in columns.iter().enumerate() {
         if at > 0 {
             out.push(b',');
         }
@@ -145,16 +170,20 @@ fn write_row(
     // Cells are read off the tree: the one place on the read path that decodes. A list does it once
     // per object, see `Row`.
     let object = decode::tree(json).unwrap_or_default();
+    write_cells(out, kind.columns(), &object, now);
+    write_conditions(out, kind, &object);
+    write_object(out, include, json, metadata);
+}
+
+fn write_cells(out: &mut Vec<u8>, columns: &[Column], object: &Value, now: Time) {
     out.extend_from_slice(b"{\"cells\":[");
-    for (at, column) in kind.columns().iter().enumerate() {
+    for (at, column) in columns.iter().enumerate() {
         if at > 0 {
             out.push(b',');
         }
-        column.cell.read(&object, now).write(out);
+        column.cell.read(object, now).write(out);
     }
     out.push(b']');
-    write_conditions(out, kind, &object);
-    write_object(out, include, json, metadata);
 }
 
 fn write_conditions(out: &mut Vec<u8>, kind: &Kind, object: &Value) {

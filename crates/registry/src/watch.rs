@@ -27,14 +27,19 @@ use crate::{
 };
 
 pub(crate) async fn watch(rest: &Rest<'_>) -> Result<Answer, ApiError> {
-    let form = Form::negotiate_stream(rest)?;
+    // Whether the format can be cut into events is asked when all else is well.
+    let streamed = Form::negotiate_stream(rest);
+    let form = Form::negotiate(rest)?;
     let options = ListOptions::read(rest.query, true)?;
     let storage = storage(rest)?;
     let selection = Selection::read(rest, &options)?;
     let frames = Frames::new(rest, &form);
     let content_type = frames.content_type();
-    let time_up = Box::pin(sleep(timeout(rest, &options)));
-    let stream = match start(rest, storage, &options, &selection).await? {
+    let timeout = timeout(rest, &options);
+    let time_up = Box::pin(sleep(timeout));
+    let started = start(rest, storage, &options, &selection).await?;
+    streamed?;
+    let stream = match started {
         Start::Watching { initial, watcher } => Watching {
             prefix: storage.key_prefix(&rest.info.namespace).to_string(),
             frames,
@@ -42,6 +47,7 @@ pub(crate) async fn watch(rest: &Rest<'_>) -> Result<Answer, ApiError> {
             watcher,
             time_up,
             bookmarks: options.allow_watch_bookmarks,
+            last_bookmark: options.allow_watch_bookmarks && timeout > SHORT_WATCH,
             ready: VecDeque::new(),
             initial: initial.map(|snapshot| Initial { snapshot, after: None }),
             preparing: None,
@@ -123,7 +129,7 @@ fn timeout(rest: &Rest<'_>, options: &ListOptions) -> Duration {
         // Spread, so that clients that began together don't come back together.
         _ => {
             let share = f64::from(getrandom::u32().unwrap_or_default()) / f64::from(u32::MAX);
-            rest.engine.min_request_timeout.mul_f64(1.0 + share)
+            rest.engine.tuning.min_request_timeout.mul_f64(1.0 + share)
         }
     }
 }
@@ -136,6 +142,8 @@ struct Watching {
     watcher: Watcher,
     time_up: Pin<Box<Sleep>>,
     bookmarks: bool,
+    /// One is due when the time is up.
+    last_bookmark: bool,
     /// Frames that are due.
     ready: VecDeque<Bytes>,
     /// The state that the watch began with, as far as it has not been sent.
@@ -297,7 +305,7 @@ impl Watching {
 
     /// The time is up: a last bookmark, so that the client resumes where it is.
     fn end(&mut self) {
-        if self.bookmarks
+        if self.last_bookmark
             && let Some(revision) = self.watcher.progress()
         {
             self.ready.push_back(self.frames.bookmark(revision, false));
@@ -305,6 +313,9 @@ impl Watching {
         self.over = true;
     }
 }
+
+/// Compat: upstream's last bookmark comes two seconds before the end, so shorter watches have none.
+const SHORT_WATCH: Duration = Duration::from_secs(2);
 
 const PIECE_BYTES: usize = 64 * 1024;
 const INITIAL_ENTRIES: usize = 64;

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use codec::protobuf;
-use meta::{ApiError, GroupVersionKind, Status};
+use meta::{ApiError, GroupVersionKind};
 use store::Entry;
 
 use crate::{
@@ -46,11 +46,6 @@ pub(crate) fn seal_json(
     let object = tree(json)?;
     let sealed = protobuf::encode_object(&object, engine.tables(), schema, ty);
     Ok(sealed.map_err(ApiError::internal)?.into())
-}
-
-pub(crate) fn status(engine: &Engine, status: &Status) -> Result<Bytes, ApiError> {
-    let (schema, ty, _) = engine.meta_type("Status")?;
-    seal_json(engine, schema, ty, &status.to_json())
 }
 
 /// A list. The length of a message stands in front of it, so all items have to be at hand before

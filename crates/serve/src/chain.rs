@@ -4,13 +4,17 @@
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use auth::{Authenticator, Authorizer};
+use codec::{
+    negotiate::{self, Offered},
+    status,
+};
 use futures_util::FutureExt as _;
 use http::{
-    HeaderValue, Request, Response, StatusCode,
-    header::{CONTENT_TYPE, RETRY_AFTER},
+    HeaderValue, Request, Response, StatusCode, Uri,
+    header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER, USER_AGENT},
 };
 use hyper::body::Incoming;
-use meta::ApiError;
+use meta::{ApiError, Query};
 
 use crate::{
     Body,
@@ -43,6 +47,8 @@ pub struct Server {
     pub seats: Seats,
     pub request_timeout: Duration,
     pub cors: Cors,
+    /// The formats that answers can have.
+    pub offered: Offered,
     pub hsts: Option<HeaderValue>,
     /// The share of requests on HTTP/2 whose connection is asked to go elsewhere.
     pub goaway_chance: f64,
@@ -64,6 +70,7 @@ async fn handle(server: &Server, request: Request<Incoming>, peer: Arc<Peer>) ->
     let mut cx = Context::new(peer);
     cx.audit_id = audit_id(request.headers());
     let origin = server.cors.origin(request.headers());
+    let asked = Asked::of(&request);
     let gzip_wanted = gzip::wish(request.headers());
     let walked = AssertUnwindSafe(walk(server, &mut cx, request)).catch_unwind().await;
     let mut response = match walked {
@@ -72,7 +79,7 @@ async fn handle(server: &Server, request: Request<Incoming>, peer: Arc<Peer>) ->
             if matches!(error, ApiError::Overloaded | ApiError::Timeout(_)) {
                 server.metrics.cut_off(&cx, error.status().code);
             }
-            error_response(&error)
+            error_response(&error, &asked, server.offered)
         }
         Err(_) => {
             tracing::error!(
@@ -81,7 +88,7 @@ async fn handle(server: &Server, request: Request<Incoming>, peer: Arc<Peer>) ->
                 "request handler panicked"
             );
             server.metrics.panics.inc();
-            error_response(&panicked(&cx))
+            error_response(&panicked(&cx), &asked, server.offered)
         }
     };
     response_headers::add_headers(response.headers_mut(), &cx, server.hsts.as_ref());
@@ -157,24 +164,45 @@ fn panicked(cx: &Context) -> ApiError {
     ))
 }
 
+/// How a client wants to hear of an error. Taken before the request goes down the chain.
+struct Asked {
+    accept: Option<HeaderValue>,
+    user_agent: Option<HeaderValue>,
+    uri: Uri,
+}
+
+impl Asked {
+    fn of(request: &Request<Incoming>) -> Self {
+        let header = |name| request.headers().get(name).cloned();
+        Self { accept: header(ACCEPT), user_agent: header(USER_AGENT), uri: request.uri().clone() }
+    }
+
+    fn accept(&self) -> Option<&str> {
+        self.accept.as_ref()?.to_str().ok()
+    }
+
+    fn is_pretty(&self) -> bool {
+        let query = Query::parse(self.uri.query().unwrap_or_default()).unwrap_or_default();
+        let agent = self.user_agent.as_ref().and_then(|agent| agent.to_str().ok());
+        negotiate::is_pretty(query.get("pretty"), agent)
+    }
+}
+
 /// An error as its client gets it: a `Status`, or plain text where nobody knows the path.
-pub fn error_response(error: &ApiError) -> Response<Body> {
+fn error_response(error: &ApiError, asked: &Asked, offered: Offered) -> Response<Body> {
     let status = error.status();
-    let (content_type, body) = match error {
-        ApiError::UnknownPath => (TEXT, b"404 page not found\n".to_vec()),
-        ApiError::Overloaded => (TEXT, format!("{error}\n").into_bytes()),
-        _ => {
-            let mut body = status.to_json();
-            body.push(b'\n');
-            ("application/json", body)
-        }
+    let plain = |body| status::Encoded { content_type: TEXT, body };
+    let encoded = match error {
+        ApiError::UnknownPath => plain(b"404 page not found\n".to_vec()),
+        ApiError::Overloaded => plain(format!("{error}\n").into_bytes()),
+        _ => status::encode(&status, asked.accept(), asked.is_pretty(), offered),
     };
-    let mut response = Response::new(Body::full(body));
+    let mut response = Response::new(Body::full(encoded.body));
     *response.status_mut() =
         StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-    if content_type == TEXT || status.code == 403 {
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(encoded.content_type));
+    if encoded.content_type == TEXT || error.is_denied_by_authorizer() {
         headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));
     }
     let retry = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);

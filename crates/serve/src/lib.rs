@@ -18,7 +18,7 @@ mod profile;
 pub mod tls;
 
 pub use body::Body;
-pub use chain::{Chain, Server, error_response};
+pub use chain::{Chain, Server};
 pub use context::Context;
 pub use delegate::{Delegate, Delegates, Served, Serving};
 pub use filters::cors::Cors;

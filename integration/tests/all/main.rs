@@ -4,6 +4,7 @@
 mod bad_input;
 mod bootstrap;
 mod custom_resources;
+mod exchanges;
 mod kube_rs;
 mod kubectl_create;
 mod kubectl_get;

@@ -323,8 +323,7 @@ impl Analysis {
                 '?' | '-' => at == 0 && before_blank,
                 _ => false,
             };
-            // Rare line breaks are escaped: readers do not agree on what they are.
-            special |= !is_printable(c) || (is_break(c) && c != '\n');
+            special |= !is_printable(c);
             multiline |= is_break(c);
             break_space |= at > 0 && is_break(previous) && c == ' ';
             space_break |= previous == ' ' && is_break(c);

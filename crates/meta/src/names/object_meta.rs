@@ -259,9 +259,9 @@ const FIELD_MANAGER_BYTES_MAX: usize = 128;
 
 /// Go's `unicode.IsPrint`, near enough: of all spaces only the plain one is printable. The letter in
 /// front keeps combining marks from being escaped for standing alone.
-fn is_printable(c: char) -> bool {
+pub(crate) fn is_printable(c: char) -> bool {
     match c {
-        ' ' | '"' | '\'' | '\\' => true,
+        ' '..='~' => true,
         _ => !c.is_whitespace() && ['a', c].iter().collect::<String>().escape_debug().count() == 2,
     }
 }

@@ -11,7 +11,7 @@ pub(super) const FLAGS: &[Flag] = &[
              version",
         )
         .hidden(),
-    harmless("delete-collection-workers", Int, "1")
+    done("delete-collection-workers", Int, "1")
         .help("Objects deleted at the same time by one request to delete a collection."),
     refused("enable-garbage-collector", Bool, "true")
         .help("Delete objects whose owners are gone, and honour the finalizers that control it."),

@@ -78,6 +78,7 @@ fn flags_reach_their_options() {
     assert_eq!(options.external_hostname, "h");
     assert_eq!(options.compaction_interval, None);
     assert_eq!(options.http2_max_streams_per_connection, 7);
+    assert_eq!(options.delete_collection_workers, 1);
     assert_eq!(options.version.git_version, "v1.36.4-x");
     assert!(!options.feature_gates.enabled("WatchList"));
     assert!(!options.runtime_config.serves("apps", "v1", "deployments", true));
@@ -86,7 +87,6 @@ fn flags_reach_their_options() {
     assert_eq!(
         options.warnings,
         [
-            "--delete-collection-workers has no effect in Pintle yet",
             "--watch-cache has no effect in Pintle yet",
             "feature gate WatchList has no effect in Pintle yet"
         ]

@@ -1,0 +1,463 @@
+//! CBOR as Kubernetes speaks it: a self-described document, texts as byte strings, `[]byte` marked
+//! as such, floats as short as they can be. Served behind a feature gate.
+//!
+//! The tokens are read by hand: more than half of what CBOR can say is refused here.
+
+use std::borrow::Cow;
+
+use meta::{Map, Number, Str, Value};
+use schema::{Kind, Node, Schema, TypeId};
+use thiserror::Error;
+
+use crate::base64;
+
+/// Every document begins with this: the tag that says "what follows is CBOR".
+const SELF_DESCRIBED: [u8; 3] = [0xd9, 0xd9, 0xf7];
+
+/// Deeper documents are refused, as JSON is.
+const DEPTH_MAX: usize = 1000;
+
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum CborError {
+    #[error("unexpected EOF")]
+    UnexpectedEnd,
+    #[error("cbor: {0} bytes of extraneous data starting at index {1}")]
+    Extraneous(usize, usize),
+    #[error("cbor: exceeded max nested level {DEPTH_MAX}")]
+    TooDeep,
+    #[error("cbor: found duplicate map key {0:?}")]
+    DuplicateKey(String),
+    #[error("cbor: map key is of type {0} and cannot be used as a name")]
+    Key(&'static str),
+    #[error("cbor: invalid UTF-8 string")]
+    Utf8,
+    #[error("cbor: {0} overflows Go's int64")]
+    Overflow(u64),
+    #[error("cbor: invalid additional information {0} for type {1}")]
+    Reserved(u8, u8),
+    #[error("cbor: simple value {0} is not recognized")]
+    Simple(u8),
+    #[error("cbor: NaN and infinity are not accepted")]
+    NotFinite,
+}
+
+/// Reads one document; anything behind it is an error.
+pub fn decode(bytes: &[u8]) -> Result<Value, CborError> {
+    let start = if bytes.starts_with(&SELF_DESCRIBED) { SELF_DESCRIBED.len() } else { 0 };
+    let mut reader = Reader { bytes, at: start };
+    let value = reader.value(0)?;
+    match bytes.len() - reader.at {
+        0 => Ok(value),
+        more => Err(CborError::Extraneous(more, reader.at)),
+    }
+}
+
+/// A document without a schema: custom resources, `Status`.
+pub fn encode(value: &Value) -> Vec<u8> {
+    let mut out = SELF_DESCRIBED.to_vec();
+    write(value, None, &mut out);
+    out
+}
+
+/// A document of a built-in type: its `[]byte` fields are bytes, not text.
+pub fn encode_typed(value: &Value, schema: &Schema, ty: TypeId) -> Vec<u8> {
+    let mut out = SELF_DESCRIBED.to_vec();
+    write_struct(value, schema, ty, &mut out);
+    out
+}
+
+/// A watch event: `{"type": …, "object": …}` around a document, which keeps its mark.
+pub fn watch_event(ty: &str, document: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(document.len() + 24);
+    head(&mut out, MAP, 2);
+    text(&mut out, "type");
+    text(&mut out, ty);
+    text(&mut out, "object");
+    out.extend_from_slice(document);
+    out
+}
+
+// The major types.
+const UNSIGNED: u8 = 0;
+const NEGATIVE: u8 = 1;
+const BYTES: u8 = 2;
+const TEXT: u8 = 3;
+const ARRAY: u8 = 4;
+const MAP: u8 = 5;
+const TAG: u8 = 6;
+
+/// Bytes that are base64 where they become text.
+const TAG_LATER_BASE64: u64 = 22;
+
+struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn value(&mut self, depth: usize) -> Result<Value, CborError> {
+        if depth > DEPTH_MAX {
+            return Err(CborError::TooDeep);
+        }
+        let (major, info) = self.initial()?;
+        match major {
+            UNSIGNED => {
+                let number = self.argument(major, info)?;
+                let int = i64::try_from(number).map_err(|_| CborError::Overflow(number))?;
+                Ok(Value::from(int))
+            }
+            NEGATIVE => {
+                let number = self.argument(major, info)?;
+                let int = i64::try_from(number).map_err(|_| CborError::Overflow(number))?;
+                Ok(Value::from(-1 - int))
+            }
+            BYTES | TEXT => {
+                let bytes = self.string(major, info)?;
+                Ok(Value::from(Str::new(utf8(&bytes)?)))
+            }
+            ARRAY => self.array(info, depth),
+            MAP => self.map(info, depth),
+            TAG => {
+                let tag = self.argument(major, info)?;
+                self.tagged(tag, depth)
+            }
+            _ => self.simple(info),
+        }
+    }
+
+    fn tagged(&mut self, tag: u64, depth: usize) -> Result<Value, CborError> {
+        if tag != TAG_LATER_BASE64 {
+            // Times may say that they are (tag 0); nothing else about a value is in its tag.
+            return self.value(depth + 1);
+        }
+        let (major, info) = self.initial()?;
+        if major != BYTES {
+            return Err(CborError::Reserved(info, major));
+        }
+        Ok(Value::from(base64::encode(&self.string(major, info)?)))
+    }
+
+    fn array(&mut self, info: u8, depth: usize) -> Result<Value, CborError> {
+        let mut items = Vec::new();
+        if info == INDEFINITE {
+            while !self.is_break()? {
+                items.push(self.value(depth + 1)?);
+            }
+            return Ok(Value::Array(items));
+        }
+        for _ in 0..self.argument(ARRAY, info)? {
+            items.push(self.value(depth + 1)?);
+        }
+        Ok(Value::Array(items))
+    }
+
+    fn map(&mut self, info: u8, depth: usize) -> Result<Value, CborError> {
+        let mut map = Map::default();
+        let count = if info == INDEFINITE { u64::MAX } else { self.argument(MAP, info)? };
+        for _ in 0..count {
+            if info == INDEFINITE && self.is_break()? {
+                break;
+            }
+            let (major, key_info) = self.initial()?;
+            if major != BYTES && major != TEXT {
+                return Err(CborError::Key(MAJOR_NAMES[usize::from(major)]));
+            }
+            let key = self.string(major, key_info)?;
+            let key = utf8(&key)?;
+            let value = self.value(depth + 1)?;
+            if map.insert(key, value).is_some() {
+                return Err(CborError::DuplicateKey(key.to_owned()));
+            }
+        }
+        Ok(Value::Object(map))
+    }
+
+    /// A string, its pieces put together.
+    fn string(&mut self, major: u8, info: u8) -> Result<Cow<'a, [u8]>, CborError> {
+        if info != INDEFINITE {
+            let length = self.argument(major, info)?;
+            return Ok(Cow::Borrowed(self.take(length)?));
+        }
+        let mut all = Vec::new();
+        while !self.is_break()? {
+            let (piece_major, piece_info) = self.initial()?;
+            if piece_major != major || piece_info == INDEFINITE {
+                return Err(CborError::Reserved(piece_info, piece_major));
+            }
+            let length = self.argument(major, piece_info)?;
+            all.extend_from_slice(self.take(length)?);
+        }
+        Ok(Cow::Owned(all))
+    }
+
+    fn simple(&mut self, info: u8) -> Result<Value, CborError> {
+        let float = match info {
+            20 => return Ok(Value::from(false)),
+            21 => return Ok(Value::from(true)),
+            22 => return Ok(Value::Null),
+            25 => half(self.fixed::<2>().map(u16::from_be_bytes)?),
+            26 => f64::from(f32::from_be_bytes(self.fixed()?)),
+            27 => f64::from_be_bytes(self.fixed()?),
+            24 => return Err(CborError::Simple(self.fixed::<1>()?[0])),
+            other => return Err(CborError::Simple(other)),
+        };
+        if !float.is_finite() {
+            return Err(CborError::NotFinite);
+        }
+        Ok(Value::Number(Number::Float(float)))
+    }
+
+    fn initial(&mut self) -> Result<(u8, u8), CborError> {
+        let [byte] = self.fixed()?;
+        Ok((byte >> 5, byte & 0x1f))
+    }
+
+    fn argument(&mut self, major: u8, info: u8) -> Result<u64, CborError> {
+        Ok(match info {
+            0..=23 => u64::from(info),
+            24 => u64::from(self.fixed::<1>()?[0]),
+            25 => u64::from(u16::from_be_bytes(self.fixed()?)),
+            26 => u64::from(u32::from_be_bytes(self.fixed()?)),
+            27 => u64::from_be_bytes(self.fixed()?),
+            other => return Err(CborError::Reserved(other, major)),
+        })
+    }
+
+    fn is_break(&mut self) -> Result<bool, CborError> {
+        let next = *self.bytes.get(self.at).ok_or(CborError::UnexpectedEnd)?;
+        self.at += usize::from(next == 0xff);
+        Ok(next == 0xff)
+    }
+
+    fn fixed<const N: usize>(&mut self) -> Result<[u8; N], CborError> {
+        let taken = self.take(N as u64)?;
+        taken.try_into().map_err(|_| CborError::UnexpectedEnd)
+    }
+
+    fn take(&mut self, length: u64) -> Result<&'a [u8], CborError> {
+        let rest = &self.bytes[self.at..];
+        let length = usize::try_from(length).map_err(|_| CborError::UnexpectedEnd)?;
+        let taken = rest.get(..length).ok_or(CborError::UnexpectedEnd)?;
+        self.at += length;
+        Ok(taken)
+    }
+}
+
+const INDEFINITE: u8 = 31;
+
+const MAJOR_NAMES: [&str; 8] = [
+    "positive integer",
+    "negative integer",
+    "byte string",
+    "UTF-8 text string",
+    "array",
+    "map",
+    "tag",
+    "primitives",
+];
+
+fn utf8(bytes: &[u8]) -> Result<&str, CborError> {
+    std::str::from_utf8(bytes).map_err(|_| CborError::Utf8)
+}
+
+fn half(bits: u16) -> f64 {
+    let (exponent, mantissa) = (i32::from(bits >> 10 & 0x1f), f64::from(bits & 0x3ff));
+    let magnitude = match exponent {
+        0 => mantissa * 2f64.powi(-24),
+        0x1f if mantissa == 0.0 => f64::INFINITY,
+        0x1f => f64::NAN,
+        _ => (1.0 + mantissa / 1024.0) * 2f64.powi(exponent - 15),
+    };
+    if bits & 0x8000 == 0 { magnitude } else { -magnitude }
+}
+
+fn write(value: &Value, place: Option<(&Node, &Schema)>, out: &mut Vec<u8>) {
+    match value {
+        Value::Null => out.push(0xf6),
+        Value::Bool(flag) => out.push(0xf4 + u8::from(*flag)),
+        Value::Number(Number::Int(int)) if *int < 0 => head(out, NEGATIVE, !*int as u64),
+        Value::Number(Number::Int(int)) => head(out, UNSIGNED, *int as u64),
+        Value::Number(Number::Float(float)) => write_float(*float, out),
+        Value::String(string) => match place {
+            Some((Node { kind: Kind::Bytes, .. }, _)) if let Ok(bytes) = base64::decode(string) => {
+                head(out, TAG, TAG_LATER_BASE64);
+                head(out, BYTES, bytes.len() as u64);
+                out.extend_from_slice(&bytes);
+            }
+            _ => text(out, string),
+        },
+        Value::Array(items) => {
+            head(out, ARRAY, items.len() as u64);
+            let item_place = place.and_then(|(node, schema)| match &node.kind {
+                Kind::List(item, _) => Some((&**item, schema)),
+                _ => None,
+            });
+            for item in items {
+                write(item, item_place, out);
+            }
+        }
+        Value::Object(map) => match place {
+            Some((Node { kind: Kind::Object(ty), .. }, schema)) => {
+                write_struct(value, schema, *ty, out);
+            }
+            Some((Node { kind: Kind::Map(item), .. }, schema)) => {
+                write_map(map, |_| Some((&**item, schema)), out);
+            }
+            _ => write_map(map, |_| None, out),
+        },
+    }
+}
+
+fn write_struct(value: &Value, schema: &Schema, ty: TypeId, out: &mut Vec<u8>) {
+    let Value::Object(map) = value else { return write(value, None, out) };
+    let ty = schema.get(ty);
+    write_map(map, |key| ty.field(key).map(|field| (&field.node, schema)), out);
+}
+
+fn write_map<'a>(
+    map: &Map,
+    place_of: impl Fn(&str) -> Option<(&'a Node, &'a Schema)>,
+    out: &mut Vec<u8>,
+) {
+    head(out, MAP, map.len() as u64);
+    // In the order of the encoded bytes: shorter keys first, because their length leads.
+    let mut members: Vec<_> = map.iter().collect();
+    members.sort_by_key(|(key, _)| (key.len(), *key));
+    for (key, value) in members {
+        text(out, key);
+        write(value, place_of(key), out);
+    }
+}
+
+/// In the shortest form that keeps the value.
+fn write_float(float: f64, out: &mut Vec<u8>) {
+    if !float.is_finite() {
+        return out.push(0xf6);
+    }
+    let single = float as f32;
+    if f64::from(single).to_bits() != float.to_bits() {
+        out.push(0xfb);
+        return out.extend_from_slice(&float.to_be_bytes());
+    }
+    match half_of(float) {
+        Some(bits) => {
+            out.push(0xf9);
+            out.extend_from_slice(&bits.to_be_bytes());
+        }
+        None => {
+            out.push(0xfa);
+            out.extend_from_slice(&single.to_be_bytes());
+        }
+    }
+}
+
+/// The 16 bits that mean exactly this, if there are such.
+fn half_of(float: f64) -> Option<u16> {
+    let bits = float.to_bits();
+    let sign = (bits >> 48) as u16 & 0x8000;
+    let exponent = (bits >> 52 & 0x7ff) as i32 - 1023;
+    let top = (bits >> 42 & 0x3ff) as u16;
+    let candidates = if float == 0.0 {
+        Some(sign)
+    } else if (-14..=15).contains(&exponent) {
+        Some(sign | ((exponent + 15) as u16) << 10 | top)
+    } else if (-24..-14).contains(&exponent) {
+        Some(sign | (0x400 | top) >> (-14 - exponent))
+    } else {
+        None
+    };
+    candidates.filter(|candidate| half(*candidate).to_bits() == bits)
+}
+
+fn text(out: &mut Vec<u8>, text: &str) {
+    head(out, BYTES, text.len() as u64);
+    out.extend_from_slice(text.as_bytes());
+}
+
+fn head(out: &mut Vec<u8>, major: u8, number: u64) {
+    let major = major << 5;
+    if number < 24 {
+        out.push(major | number as u8);
+    } else if let Ok(number) = u8::try_from(number) {
+        out.extend_from_slice(&[major | 24, number]);
+    } else if let Ok(number) = u16::try_from(number) {
+        out.push(major | 25);
+        out.extend_from_slice(&number.to_be_bytes());
+    } else if let Ok(number) = u32::try_from(number) {
+        out.push(major | 26);
+        out.extend_from_slice(&number.to_be_bytes());
+    } else {
+        out.push(major | 27);
+        out.extend_from_slice(&number.to_be_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use meta::value;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(value: Value, expected: &[u8]) {
+        let encoded = encode(&value);
+        assert_eq!(&encoded[3..], expected, "{value:?}");
+        assert_eq!(decode(&encoded), Ok(value.clone()));
+        assert_eq!(decode(expected), Ok(value), "the mark may be missing");
+    }
+
+    #[test]
+    fn values_are_written_in_one_way_and_read_back() {
+        check(value!({}), b"\xa0");
+        check(value!({"name": "a", "kind": "K"}), b"\xa2\x44kind\x41K\x44name\x41a");
+        check(value!({"bb": 1i64, "a": 2i64}), b"\xa2\x41a\x02\x42bb\x01");
+        check(
+            value!([0i64, 23i64, 24i64, 256i64, 65536i64]),
+            b"\x85\x00\x17\x18\x18\x19\x01\x00\x1a\x00\x01\x00\x00",
+        );
+        check(value!([(-1i64), (i64::MIN)]), b"\x82\x20\x3b\x7f\xff\xff\xff\xff\xff\xff\xff");
+        check(value!([true, false, null]), b"\x83\xf5\xf4\xf6");
+        check(
+            value!([1.5, 0.1, 1e10]),
+            b"\x83\xf9\x3e\x00\xfb\x3f\xb9\x99\x99\x99\x99\x99\x9a\xfa\x50\x15\x02\xf9",
+        );
+        check(
+            value!([(2f64.powi(-24)), 65504.0, 65536.0]),
+            b"\x83\xf9\x00\x01\xf9\x7b\xff\xfa\x47\x80\x00\x00",
+        );
+    }
+
+    #[test]
+    fn what_others_write_is_read_too() {
+        let cases: [(&[u8], Value); 4] = [
+            (b"\xbf\x61a\x9f\x01\xff\xff", value!({"a": [1i64]})),
+            (b"\x7f\x61a\x61b\xff", Value::from("ab")),
+            (b"\xd6\x43abc", Value::from("YWJj")),
+            (b"\xc0\x74" as &[u8], Value::Null),
+        ];
+        for (bytes, expected) in &cases[..3] {
+            assert_eq!(decode(bytes).as_ref(), Ok(expected));
+        }
+        assert_eq!(decode(cases[3].0), Err(CborError::UnexpectedEnd));
+    }
+
+    #[test]
+    fn what_kubernetes_refuses_is_refused() {
+        let cases: [(&[u8], CborError); 9] = [
+            (b"", CborError::UnexpectedEnd),
+            (b"\xa0\x00", CborError::Extraneous(1, 1)),
+            (b"\xa2\x41a\x01\x61a\x02", CborError::DuplicateKey("a".to_owned())),
+            (b"\xa1\x01\x02", CborError::Key("positive integer")),
+            (b"\x61\xff", CborError::Utf8),
+            (b"\x1b\xff\xff\xff\xff\xff\xff\xff\xff", CborError::Overflow(u64::MAX)),
+            (b"\x5b\xff\xff\xff\xff\xff\xff\xff\xff", CborError::UnexpectedEnd),
+            (b"\xf7", CborError::Simple(23)),
+            (b"\xf9\x7e\x00", CborError::NotFinite),
+        ];
+        for (bytes, expected) in cases {
+            assert_eq!(decode(bytes), Err(expected), "{bytes:02x?}");
+        }
+        assert_eq!(decode(&[0x81; 2000]), Err(CborError::TooDeep));
+        assert_eq!(decode(&[0xc1; 2000]), Err(CborError::TooDeep));
+    }
+}

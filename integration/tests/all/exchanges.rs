@@ -1,0 +1,235 @@
+//! Whole exchanges, compared byte by byte with what kube-apiserver answered.
+//!
+//! `integration/exchanges/<topic>.http` holds requests, `<topic>.answers` what a real kube-apiserver
+//! said to them, with what differs from run to run masked. A request is
+//!
+//! ```text
+//! ### what it is about
+//! ! why Pintle answers something else, if it does
+//! POST /api/v1/namespaces/{ns}/configmaps?dryRun=All
+//! Content-Type: application/json
+//! > rv = /metadata/resourceVersion
+//!
+//! {"metadata": {"name": "a"}}
+//! ```
+//!
+//! `{ns}` is a namespace of the topic's own; a line with `>` keeps a part of the answer for the
+//! requests that follow. A body `hex:…` is bytes, one `repeat:<n>:<text>` is text over and over.
+//! Run with `PINTLE_RECORD=1` and `PINTLE_PEER=…` to write the answers anew.
+
+use std::{collections::BTreeMap, env, fmt::Write as _, fs, path::PathBuf};
+
+use bytes::Bytes;
+use http::Request;
+use integration::{Answer, Flavour, Http, shared};
+use regex::Regex;
+
+/// One test for each topic, so that they run side by side and fail by name.
+macro_rules! topics {
+    ($($name:ident),* $(,)?) => {
+        $(#[test] fn $name() { play(stringify!($name)); })*
+
+        #[test]
+        fn every_file_of_exchanges_is_played() {
+            let mut topics = vec![$(stringify!($name)),*];
+            topics.sort_unstable();
+            let files = fs::read_dir(directory()).expect("the directory of exchanges");
+            let files = files.filter_map(|file| file.ok()?.file_name().into_string().ok());
+            let mut files: Vec<String> =
+                files.filter_map(|name| name.strip_suffix(".http").map(str::to_owned)).collect();
+            files.sort_unstable();
+            assert_eq!(files, topics);
+        }
+    };
+}
+
+topics![deletes, encodings, lists, writes];
+
+fn directory() -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "exchanges"].iter().collect()
+}
+
+fn play(topic: &str) {
+    let file = |ending: &str| directory().join(format!("{topic}.{ending}"));
+    let requests = fs::read_to_string(file("http")).expect("a file of requests");
+    let server = shared();
+    let is_peer = matches!(server.flavour(), Flavour::Peer(_));
+    let namespace = server.namespace(&topic.replace('_', "-"));
+    let mut variables = BTreeMap::from([("ns".to_owned(), namespace)]);
+    let http = server.http();
+    let mut played = Vec::new();
+    for exchange in Exchange::parse_all(&requests) {
+        let answer = exchange.play(&http, &mut variables);
+        played.push((exchange, shown(&answer, &variables["ns"])));
+    }
+    if is_peer && env::var_os("PINTLE_RECORD").is_some() {
+        let all: Vec<String> = played
+            .iter()
+            .map(|(exchange, shown)| format!("### {}\n{shown}", exchange.title))
+            .collect();
+        fs::write(file("answers"), all.join("\n")).expect("the answers can be written");
+        return;
+    }
+    let recorded = fs::read_to_string(file("answers")).unwrap_or_default();
+    let recorded: BTreeMap<&str, &str> = sections(&recorded).collect();
+    let mut report = String::new();
+    for (exchange, shown) in &played {
+        let expected = recorded.get(exchange.title.as_str()).copied().unwrap_or("(not recorded)");
+        let same = shown.trim_end() == expected.trim_end();
+        match (&exchange.differs, same) {
+            (Some(why), true) if !is_peer => {
+                let _ = writeln!(report, "### {}\nno longer differs: {why}", exchange.title);
+            }
+            (None, false) => {
+                let title = &exchange.title;
+                let _ = writeln!(
+                    report,
+                    "### {title}\n{}--- expected\n{expected}--- got\n{shown}",
+                    exchange.text
+                );
+            }
+            _ => {}
+        }
+    }
+    assert!(report.is_empty(), "\n{report}");
+}
+
+/// A request and what is to be done with its answer.
+struct Exchange {
+    title: String,
+    text: String,
+    differs: Option<String>,
+    method: String,
+    path: String,
+    headers: Vec<(String, String)>,
+    captures: Vec<(String, String)>,
+    body: String,
+}
+
+/// The parts of a file by their titles.
+fn sections(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    text.split("### ").skip(1).map(|section| section.split_once('\n').unwrap_or((section, "")))
+}
+
+impl Exchange {
+    fn parse_all(text: &str) -> Vec<Self> {
+        sections(text).map(|(title, text)| Self::parse(title, text)).collect()
+    }
+
+    fn parse(title: &str, text: &str) -> Self {
+        let (head, body) = text.split_once("\n\n").unwrap_or((text, ""));
+        let mut exchange = Self {
+            title: title.trim().to_owned(),
+            text: format!("{}\n", text.trim_end()),
+            differs: None,
+            method: String::new(),
+            path: String::new(),
+            headers: Vec::new(),
+            captures: Vec::new(),
+            body: body.trim_end().to_owned(),
+        };
+        for line in head.lines() {
+            if line.starts_with('#') {
+                continue;
+            } else if let Some(why) = line.strip_prefix("! ") {
+                exchange.differs = Some(why.to_owned());
+            } else if let Some(capture) = line.strip_prefix("> ") {
+                let (name, pointer) = capture.split_once(" = ").expect("name = /pointer");
+                exchange.captures.push((name.to_owned(), pointer.to_owned()));
+            } else if exchange.method.is_empty() {
+                let (method, path) = line.split_once(' ').expect("METHOD /path");
+                (exchange.method, exchange.path) = (method.to_owned(), path.to_owned());
+            } else {
+                let (name, value) = line.split_once(": ").expect("Header: value");
+                exchange.headers.push((name.to_owned(), value.to_owned()));
+            }
+        }
+        exchange
+    }
+
+    fn play(&self, http: &Http, variables: &mut BTreeMap<String, String>) -> Answer {
+        let fill = |text: &str| {
+            variables.iter().fold(text.to_owned(), |text, (name, value)| {
+                text.replace(&format!("{{{name}}}"), value)
+            })
+        };
+        let mut request = Request::builder().method(self.method.as_str()).uri(fill(&self.path));
+        for (name, value) in &self.headers {
+            request = request.header(name, fill(value));
+        }
+        let body = bytes_of(&fill(&self.body));
+        let answer = http.request(request.body(body).expect("a valid request"));
+        if !self.captures.is_empty() {
+            let json = answer.json();
+            for (name, pointer) in &self.captures {
+                let found = json.pointer(pointer).and_then(serde_json::Value::as_str);
+                let found = found.unwrap_or_else(|| panic!("no {pointer} in {}", answer.text()));
+                variables.insert(name.clone(), found.to_owned());
+            }
+        }
+        answer
+    }
+}
+
+fn bytes_of(body: &str) -> Bytes {
+    if let Some(digits) = body.strip_prefix("hex:") {
+        let digits: Vec<char> = digits.chars().filter(char::is_ascii_hexdigit).collect();
+        let value =
+            |pair: &[char]| pair.iter().filter_map(|c| c.to_digit(16)).fold(0, |n, d| n * 16 + d);
+        return digits.chunks(2).map(|pair| value(pair) as u8).collect();
+    }
+    if let Some((count, text)) = body.strip_prefix("repeat:").and_then(|rest| rest.split_once(':'))
+    {
+        return text.repeat(count.parse().expect("a number")).into();
+    }
+    Bytes::copy_from_slice(body.as_bytes())
+}
+
+/// The headers that mean something.
+const HEADERS: [&str; 9] = [
+    "allow",
+    "content-type",
+    "location",
+    "retry-after",
+    "sec-websocket-protocol",
+    "upgrade",
+    "warning",
+    "x-content-type-options",
+    "www-authenticate",
+];
+
+/// An answer without what differs from run to run.
+fn shown(answer: &Answer, namespace: &str) -> String {
+    let mut text = format!("{}\n", answer.code);
+    for name in HEADERS {
+        for value in answer.headers.get_all(name) {
+            let _ = writeln!(text, "{name}: {}", value.to_str().unwrap_or("(not text)"));
+        }
+    }
+    let body = match std::str::from_utf8(&answer.body) {
+        Ok(body) if !body.contains('\0') => body.to_owned(),
+        _ => answer.body.escape_ascii().to_string(),
+    };
+    text.push('\n');
+    text.push_str(&body);
+    if !text.ends_with('\n') {
+        text.push_str("(no newline)\n");
+    }
+    let text = text.replace(namespace, "NS");
+    let masks = [
+        (r#"("serverAddress": ?)"[^"]*""#, "${1}\"ADDRESS\""),
+        (r#""(\d+[smhd])+""#, "\"AGE\""),
+        // The sentences about the columns of a table are not ours to repeat.
+        (r#"("description": ?)"(?:[^"\\]|\\.)*""#, "${1}\"TEXT\""),
+        (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "UID"),
+        (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "TIME"),
+        (r#"(resourceVersion(?:\\*")?: ?(?:\\*")?)\d+"#, "${1}RV"),
+        (r#"("?continue"?: ?)"[^"]+""#, "${1}\"TOKEN\""),
+        (r"current: \d+", "current: RV"),
+        (r"in record \(\d+\)", "in record (RV)"),
+        (r"too old resource version: (\d+) \(\d+\)", "too old resource version: $1 (RV)"),
+    ];
+    masks.iter().fold(text, |text, (pattern, with)| {
+        Regex::new(pattern).expect("a valid pattern").replace_all(&text, *with).into_owned()
+    })
+}
