@@ -36,7 +36,10 @@ impl Publisher {
         built_in: Vec<Served>,
         extensions: Arc<Resources>,
     ) -> (Arc<Self>, mpsc::UnboundedReceiver<Arc<Kind>>) {
-        // One message per definition and change of it: no faster than they are written.
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "told where nobody can wait; as many as there are definitions, which the store bounds"
+        )]
         let (started, starts) = mpsc::unbounded_channel();
         let (address, due) = (OnceLock::new(), Notify::new());
         let publisher = Self { aggregator, schema, built_in, extensions, address, due, started };

@@ -112,25 +112,25 @@ struct Resourceful {
     descs: Vec<Desc>,
 }
 
-impl Resourceful {
-    fn family(&self, family: &Family, kinds: &[Arc<Kind>]) -> MetricFamily {
+impl Family {
+    fn collect(&self, kinds: &[Arc<Kind>]) -> MetricFamily {
         let mut metrics: Vec<Metric> = Vec::new();
         let mut seen = std::collections::HashSet::new();
         let mut field_type = MetricType::GAUGE;
         for kind in kinds {
-            let labels = labels(family, kind);
+            let labels = labels(self, kind);
             // Two versions of a resource are one resource, unless the version is told.
             if !seen.insert(labels.clone()) {
                 continue;
             }
-            let Some(value) = (family.value)(kind) else { continue };
+            let Some(value) = (self.value)(kind) else { continue };
             let (metric, ty) = metric(labels, &value);
             field_type = ty;
             metrics.push(metric);
         }
         let mut told = MetricFamily::default();
-        told.set_name(family.name.to_owned());
-        told.set_help(family.help.to_owned());
+        told.set_name(self.name.to_owned());
+        told.set_help(self.help.to_owned());
         told.set_field_type(field_type);
         told.set_metric(metrics);
         told
@@ -146,7 +146,7 @@ impl Collector for Resourceful {
         let custom = self.extensions.kinds();
         let custom = custom.iter().filter(|kind| kind.is_custom()).cloned();
         let kinds: Vec<_> = self.kinds.iter().cloned().chain(custom).collect();
-        let families = FAMILIES.iter().map(|family| self.family(family, &kinds));
+        let families = FAMILIES.iter().map(|family| family.collect(&kinds));
         families.filter(|family| !family.get_metric().is_empty()).collect()
     }
 }

@@ -66,7 +66,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_finds_no_seat_waits_and_then_is_sent_away() {
-        let seats = Seats::new(1, 1, Duration::from_secs(60));
+        let seats = Seats::new(1, 1, Duration::from_mins(1));
         let first = take_seat(&seats, &request("list", &[])).await.expect("a free seat");
         assert!(first.is_some());
         for (verb, groups, expected) in [
@@ -86,7 +86,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_seat_that_gets_free_goes_to_who_waited() {
-        let seats = Seats::new(1, 0, Duration::from_secs(60));
+        let seats = Seats::new(1, 0, Duration::from_mins(1));
         let cx = request("get", &[]);
         let first = take_seat(&seats, &cx).await.expect("a free seat");
         let (second, ()) = tokio::join!(take_seat(&seats, &cx), async { drop(first) });

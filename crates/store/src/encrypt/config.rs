@@ -82,6 +82,8 @@ impl EncryptionConfig {
     }
 }
 
+type MakeCipher = fn(&[u8]) -> Option<Cipher>;
+
 /// The slots of one element of `providers`.
 fn add_slots(provider: &Value, into: &mut Providers) -> Result<(), String> {
     if let Some(kms) = present(provider, "kms") {
@@ -90,8 +92,7 @@ fn add_slots(provider: &Value, into: &mut Providers) -> Result<(), String> {
             quote(kms.str_at(&["name"]))
         ));
     }
-    type Make = fn(&[u8]) -> Option<Cipher>;
-    let ciphers: [(&str, Make); 3] =
+    let ciphers: [(&str, MakeCipher); 3] =
         [("aesgcm", Cipher::gcm), ("aescbc", Cipher::cbc), ("secretbox", Cipher::secretbox)];
     for (name, make) in ciphers {
         let Some(found) = present(provider, name) else { continue };
