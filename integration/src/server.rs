@@ -87,6 +87,7 @@ impl Server {
     }
 
     /// Another server over the etcd of this one, with a data directory of its own.
+    #[must_use]
     pub fn beside(&self, flavour: Flavour) -> Self {
         let janitor = Arc::new(Janitor::new());
         let etcd = self.etcd.clone();

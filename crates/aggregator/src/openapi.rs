@@ -213,8 +213,8 @@ impl Subject {
                 let same = |(a, b): (&Arc<_>, &Arc<_>)| Arc::ptr_eq(a, b);
                 a == b && of_a.len() == of_b.len() && of_a.iter().zip(of_b).all(same)
             }
-            (Self::GroupVersion(..), Self::Custom(..)) => false,
-            (Self::Custom(..), Self::GroupVersion(..)) => false,
+            (Self::GroupVersion(..), Self::Custom(..))
+            | (Self::Custom(..), Self::GroupVersion(..)) => false,
             // The others are told apart by their path.
             _ => true,
         }

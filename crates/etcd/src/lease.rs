@@ -84,7 +84,7 @@ mod tests {
         let leases = Leases::new(60);
         assert_eq!(leases.extra(3600), 60);
         assert_eq!(leases.extra(100), 5);
-        let lease = Lease { id: 1, expires: now + Duration::from_secs(3660), keys: 1 };
+        let lease = Lease { id: 1, expires: now + Duration::from_mins(61), keys: 1 };
         let cases = [
             (1, 3600, 1, true),
             (59, 3600, 1, true),

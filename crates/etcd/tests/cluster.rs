@@ -32,7 +32,7 @@ async fn write_on(etcd: Arc<Etcd>, writer: usize, stop: Arc<AtomicBool>) -> BTre
 
 /// Writes are acknowledged again.
 async fn is_well(etcd: &Etcd, name: &str) {
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
+    let deadline = tokio::time::Instant::now() + Duration::from_mins(1);
     for n in 0.. {
         let key = format!("/well/{name}-{n}");
         if etcd.write(Write::create(key, "")).await.is_ok() {

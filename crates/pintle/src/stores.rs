@@ -73,7 +73,7 @@ impl Stores {
             match timeout(START_PATIENCE, backend.revision()).await {
                 Ok(Ok(_)) => return Ok(()),
                 Ok(Err(error)) => last = error.to_string(),
-                Err(_) => last = "etcd does not answer".to_owned(),
+                Err(_) => "etcd does not answer".clone_into(&mut last),
             }
             sleep(START_PAUSE).await;
         }
@@ -112,7 +112,9 @@ impl Stores {
             Kind::Embedded(store) => store.close(),
             Kind::Etcd { main, others } => {
                 main.close();
-                others.iter().for_each(|(_, etcd)| etcd.close());
+                for (_, etcd) in others.iter() {
+                    etcd.close();
+                }
             }
         }
     }

@@ -126,8 +126,9 @@ pub fn is_healthy(url: &str) -> bool {
         && answer.contains(r#""health":"true""#)
 }
 
+#[expect(clippy::disallowed_methods, reason = "the test's own thread waits for another process")]
 pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_mins(1);
     while !holds() {
         assert!(Instant::now() < deadline, "never: {what}");
         std::thread::sleep(Duration::from_millis(20));
