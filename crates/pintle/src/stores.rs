@@ -112,7 +112,7 @@ impl Stores {
             Kind::Embedded(store) => store.close(),
             Kind::Etcd { main, others } => {
                 main.close();
-                for (_, etcd) in others.iter() {
+                for (_, etcd) in others {
                     etcd.close();
                 }
             }
