@@ -379,15 +379,15 @@ fn head(out: &mut Vec<u8>, major: u8, number: u64) {
     if number < 24 {
         out.push(major | number as u8);
     } else if let Ok(number) = u8::try_from(number) {
-        out.extend_from_slice(&[major | 24, number]);
+        out.extend_from_slice(&[major | 0x18, number]);
     } else if let Ok(number) = u16::try_from(number) {
-        out.push(major | 25);
+        out.push(major | 0x19);
         out.extend_from_slice(&number.to_be_bytes());
     } else if let Ok(number) = u32::try_from(number) {
-        out.push(major | 26);
+        out.push(major | 0x1a);
         out.extend_from_slice(&number.to_be_bytes());
     } else {
-        out.push(major | 27);
+        out.push(major | 0x1b);
         out.extend_from_slice(&number.to_be_bytes());
     }
 }

@@ -102,7 +102,9 @@ impl Change {
         let change = match patch_type {
             PatchType::Json => {
                 let patch = JsonPatch::decode(&tree)?;
-                strict.iter_mut().for_each(|error| *error = format!("json patch {error}"));
+                for error in &mut strict {
+                    *error = format!("json patch {error}");
+                }
                 strict.extend_from_slice(patch.strict_errors());
                 Self::Json(patch)
             }

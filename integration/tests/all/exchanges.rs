@@ -128,10 +128,8 @@ impl Exchange {
             captures: Vec::new(),
             body: body.trim_end().to_owned(),
         };
-        for line in head.lines() {
-            if line.starts_with('#') {
-                continue;
-            } else if let Some(why) = line.strip_prefix("! ") {
+        for line in head.lines().filter(|line| !line.starts_with('#')) {
+            if let Some(why) = line.strip_prefix("! ") {
                 exchange.differs = Some(why.to_owned());
             } else if let Some(capture) = line.strip_prefix("> ") {
                 let (name, pointer) = capture.split_once(" = ").expect("name = /pointer");
