@@ -446,12 +446,7 @@ impl<'p> Parser<'p> {
             if self.rest.is_empty() {
                 return Err(format!("missing closing ]: `{whole}`"));
             }
-            // `-` is a character at the ends, and an error elsewhere.
-            if self.rest.starts_with('-') && !first && !self.rest[1..].starts_with(']') {
-                let end = self.rest[1..].chars().next().map_or(1, |c| 1 + c.len_utf8());
-                let range = &self.rest[..end];
-                return Err(format!("invalid character class range: `{range}`"));
-            }
+            // A `-` that begins no range is a character, wherever it stands.
             first = false;
             if self.rest.starts_with("[:")
                 && let Some(end) = self.rest[2..].find(":]")

@@ -18,6 +18,7 @@ pub use decode::{DecodeOptions, Decoded, decode, decode_any};
 pub use encode::{encode, encode_any, encode_node, forget_empty, settle};
 pub use error::{DecodeError, StrictError};
 pub use indent::indent;
+pub use lexer::quote_byte;
 
 /// Deeper nesting is a syntax error, as in Go.
 pub const DEPTH_MAX: usize = 10_000;

@@ -38,8 +38,8 @@ impl Continue {
         })?;
         if let Some(byte) = bytes.first().filter(|byte| **byte >= 0x80) {
             // Not JSON at all; Go shows the byte as if it were a character.
-            let shown = char::from(*byte);
-            let why = format!(": invalid character '{shown}' looking for beginning of value");
+            let shown = codec::json::quote_byte(*byte);
+            let why = format!(": invalid character {shown} looking for beginning of value");
             return Err(invalid(&why));
         }
         let options = codec::json::DecodeOptions { strict: false };

@@ -301,11 +301,11 @@ fn a_custom_kind_behaves_like_any_other() {
     let definition = "
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
-metadata: {name: boats.test.example.com}
+metadata: {name: ferries.test.example.com}
 spec:
   group: test.example.com
   scope: Namespaced
-  names: {plural: boats, singular: boat, kind: Boat, shortNames: [bt]}
+  names: {plural: ferries, singular: ferry, kind: Ferry, shortNames: [fy]}
   versions:
   - name: v1
     served: true
@@ -329,40 +329,40 @@ spec:
 ";
     with_each_kubectl("crd", |kubectl| {
         kubectl.ok_with_yaml("apply -f -", definition);
-        kubectl.ok("wait --for=condition=Established crd/boats.test.example.com --timeout=60s");
-        let boat = |spec: &str| {
+        kubectl.ok("wait --for=condition=Established crd/ferries.test.example.com --timeout=60s");
+        let ferry = |spec: &str| {
             format!(
-                "{{apiVersion: test.example.com/v1, kind: Boat, metadata: {{name: b}}, spec: {{{spec}}}}}"
+                "{{apiVersion: test.example.com/v1, kind: Ferry, metadata: {{name: b}}, spec: {{{spec}}}}}"
             )
         };
         assert_eq!(
-            kubectl.ok_with_yaml("create -f -", &boat("name: Argo")),
-            "boat.test.example.com/b created\n"
+            kubectl.ok_with_yaml("create -f -", &ferry("name: Argo")),
+            "ferry.test.example.com/b created\n"
         );
-        let table = kubectl.ok("get bt");
+        let table = kubectl.ok("get fy");
         let rows: Vec<Vec<&str>> =
             table.lines().map(|line| line.split_whitespace().take(2).collect()).collect();
         assert_eq!(rows, [["NAME", "OARS"], ["b", "2"]]);
-        kubectl.ok(r#"patch boat b --type=merge -p '{"spec":{"oars":6},"status":{"oars":1}}'"#);
-        kubectl.ok("scale boat b --replicas=8");
+        kubectl.ok(r#"patch ferry b --type=merge -p '{"spec":{"oars":6},"status":{"oars":1}}'"#);
+        kubectl.ok("scale ferry b --replicas=8");
         assert_eq!(
             kubectl
-                .ok("get boat b -o jsonpath='{.spec.oars} {.status.oars} {.metadata.generation}'"),
+                .ok("get ferry b -o jsonpath='{.spec.oars} {.status.oars} {.metadata.generation}'"),
             "8  3"
         );
         let refused =
-            kubectl.fail(r#"patch boat b --type=merge -p '{"spec":{"name":"far too long"}}'"#);
+            kubectl.fail(r#"patch ferry b --type=merge -p '{"spec":{"name":"far too long"}}'"#);
         assert_contains(&refused, &["spec.name: Too long: may not be more than 8 bytes"]);
-        let refused = kubectl.fail_with_yaml("create -f -", &boat("oars: many"));
+        let refused = kubectl.fail_with_yaml("create -f -", &ferry("oars: many"));
         assert_contains(
             &refused,
             &["spec.name: Required value", "spec.oars in body must be of type integer"],
         );
         assert_contains(
-            &kubectl.ok("explain boat.spec.name"),
+            &kubectl.ok("explain ferry.spec.name"),
             &["FIELD: name <string>", "What it says on the stern."],
         );
-        kubectl.ok("delete boat b");
+        kubectl.ok("delete ferry b");
     });
-    shared().kubectl(integration::Version::Current).ok("delete crd boats.test.example.com");
+    shared().kubectl(integration::Version::Current).ok("delete crd ferries.test.example.com");
 }

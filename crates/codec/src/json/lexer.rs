@@ -316,7 +316,7 @@ impl<'a> Lexer<'a> {
 }
 
 /// A byte as Go shows it: a Latin-1 character, escaped where it can't be printed.
-fn quote_byte(byte: u8) -> String {
+pub fn quote_byte(byte: u8) -> String {
     match byte {
         b'\'' => "'\\''".to_owned(),
         b'"' => "'\"'".to_owned(),
