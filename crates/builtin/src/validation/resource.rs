@@ -1,5 +1,5 @@
 //! Devices that pods ask for: claims, their templates and classes. What drivers offer is in
-//! [`slice`], what has been given out in [`allocation`].
+//! [`mod@slice`], what has been given out in [`allocation`].
 //!
 //! The rules speak of the newest version; an older one is converted before it is looked at. Whether
 //! expressions of selectors compile is not looked at.
