@@ -25,9 +25,9 @@ pub(crate) use self::{
     containers::image_whitespace,
     probes::port,
     resources::{
-        allows_overcommit, basic_resource, compare_quantities, container_resource_name,
-        is_extended_resource, is_native_resource, is_quota_huge_page, positive_quantity, quantity,
-        quantity_value, requirements, resource_name,
+        STANDARD_RESOURCES, allows_overcommit, basic_resource, compare_quantities,
+        container_resource_name, is_extended_resource, is_native_resource, is_quota_huge_page,
+        positive_quantity, quantity, quantity_value, requirements, resource_name,
     },
     scheduling::{added_tolerations_only, removed_gates_only, tolerations},
     volume_sources::relative_path,

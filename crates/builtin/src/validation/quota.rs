@@ -11,8 +11,8 @@ use meta::{
 use super::{
     cursor::{Field, IMMUTABLE},
     pod_spec::{
-        allows_overcommit, compare_quantities, container_resource_name, is_quota_huge_page,
-        quantity, quantity_value, resource_name,
+        STANDARD_RESOURCES, allows_overcommit, compare_quantities, container_resource_name,
+        is_quota_huge_page, quantity, quantity_value, resource_name,
     },
 };
 
@@ -176,29 +176,9 @@ fn amounts(list: &Field<'_>, errors: &mut FieldErrors) {
     }
 }
 
+/// Every standard resource but `storage`, which a quota counts as `requests.storage`.
 fn is_quota_resource(name: &str) -> bool {
-    const NAMES: &[&str] = &[
-        "configmaps",
-        "cpu",
-        "ephemeral-storage",
-        "limits.cpu",
-        "limits.ephemeral-storage",
-        "limits.memory",
-        "memory",
-        "persistentvolumeclaims",
-        "pods",
-        "replicationcontrollers",
-        "requests.cpu",
-        "requests.ephemeral-storage",
-        "requests.memory",
-        "requests.storage",
-        "resourcequotas",
-        "secrets",
-        "services",
-        "services.loadbalancers",
-        "services.nodeports",
-    ];
-    NAMES.contains(&name) || is_quota_huge_page(name)
+    (name != "storage" && STANDARD_RESOURCES.contains(&name)) || is_quota_huge_page(name)
 }
 
 fn is_scope(scope: &str) -> bool {

@@ -78,7 +78,7 @@ pub(crate) fn resource_name(name: &str, at: &Field<'_>, errors: &mut FieldErrors
     if !wrong.is_empty() {
         return false;
     }
-    if !name.contains('/') && !STANDARD.contains(&name) && !is_quota_huge_page(name) {
+    if !name.contains('/') && !STANDARD_RESOURCES.contains(&name) && !is_quota_huge_page(name) {
         at.invalid_value(errors, name, "must be a standard resource type or fully qualified");
         return false;
     }
@@ -112,7 +112,8 @@ fn pod_resource_name(name: &str, at: &Field<'_>, errors: &mut FieldErrors) -> bo
     fine
 }
 
-const STANDARD: &[&str] = &[
+/// The names without a domain that mean something to Kubernetes.
+pub(crate) const STANDARD_RESOURCES: &[&str] = &[
     "configmaps",
     "cpu",
     "ephemeral-storage",
