@@ -43,7 +43,6 @@ async fn is_well(etcd: &Etcd, name: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "new, and not seen passing yet"]
 async fn nothing_acknowledged_is_lost_while_members_fail() {
     let mut cluster = Cluster::start(3);
     let etcd = Arc::new(Etcd::new(&options(&cluster)).expect("valid options"));
@@ -109,7 +108,6 @@ async fn nothing_acknowledged_is_lost_while_members_fail() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "new, and not seen passing yet"]
 async fn servers_take_turns_to_compact() {
     let cluster = Cluster::start(1);
     let open = || Etcd::new(&options(&cluster)).expect("valid options");
@@ -142,7 +140,6 @@ async fn servers_take_turns_to_compact() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "new, and not seen passing yet"]
 async fn keys_that_expire_share_a_lease_and_go() {
     let cluster = Cluster::start(1);
     let etcd = Etcd::new(&options(&cluster)).expect("valid options");
