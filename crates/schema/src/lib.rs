@@ -5,6 +5,7 @@
 //! Nothing here does I/O or knows async.
 
 mod default;
+mod field_index;
 pub mod openapi;
 mod resource;
 pub mod structural;

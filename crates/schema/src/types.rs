@@ -4,6 +4,8 @@ use std::{collections::HashMap, sync::OnceLock};
 
 use meta::{Str, Value};
 
+use crate::field_index::FieldIndex;
+
 /// An arena of types that refer to each other by index, so that they may be recursive
 /// (`JSONSchemaProps`) and shared (`ObjectMeta`).
 #[derive(Debug, Default)]
@@ -34,8 +36,7 @@ pub struct Type {
     pub unions: Vec<Union>,
     /// Group, version and kind that this type is the schema of (`x-kubernetes-group-version-kind`).
     pub kinds: Vec<meta::GroupVersionKind>,
-    // Indexes into `fields`, sorted by field name.
-    by_name: Vec<u16>,
+    by_name: FieldIndex,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -204,15 +205,11 @@ impl Type {
     }
 
     pub fn field_index(&self, name: &str) -> Option<usize> {
-        let at =
-            self.by_name.binary_search_by(|&at| self.fields[at as usize].name.as_str().cmp(name));
-        Some(self.by_name[at.ok()?] as usize)
+        self.by_name.find(&self.fields, name)
     }
 
     fn index(&mut self) {
-        self.by_name = (0..self.fields.len() as u16).collect();
-        self.by_name
-            .sort_by(|&a, &b| self.fields[a as usize].name.cmp(&self.fields[b as usize].name));
+        self.by_name = FieldIndex::of(&self.fields);
     }
 }
 
