@@ -203,6 +203,10 @@ impl Map {
     }
 
     pub fn get(&self, key: &str) -> Option<&Value> {
+        // Most maps are small, and keys of another length need no look at their bytes.
+        if self.entries.len() <= FEW {
+            return self.entries.iter().find(|(probe, _)| probe == key).map(|(_, value)| value);
+        }
         let at = self.find(key).ok()?;
         Some(&self.entries[at].1)
     }
@@ -269,6 +273,9 @@ impl Map {
         self.entries.binary_search_by(|(probe, _)| probe.as_str().cmp(key))
     }
 }
+
+/// So many keys are looked through faster than they are halved.
+const FEW: usize = 12;
 
 impl fmt::Debug for Map {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
