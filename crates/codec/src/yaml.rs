@@ -13,7 +13,7 @@ mod resolve;
 #[cfg(test)]
 mod tests;
 
-use meta::Value;
+use meta::{Number, Value};
 use schema::{Schema, TypeId};
 use thiserror::Error;
 
@@ -70,8 +70,11 @@ pub fn decode_any(bytes: &[u8], options: DecodeOptions) -> Result<Decoded, Decod
 fn decode_with(
     bytes: &[u8],
     options: DecodeOptions,
-    decode: impl FnOnce(&[u8]) -> Result<Decoded, DecodeError>,
+    decode: impl Fn(&[u8]) -> Result<Decoded, DecodeError>,
 ) -> Result<Decoded, DecodeError> {
+    if let Some(decoded) = read_as_json(bytes, &decode) {
+        return Ok(decoded);
+    }
     let converted = load(bytes).map_err(|error| DecodeError::Value(error.to_string()))?;
     let mut json = Vec::with_capacity(bytes.len());
     json::encode_any(&converted.value, &mut json);
@@ -84,3 +87,32 @@ fn decode_with(
     }
     Ok(decoded)
 }
+
+/// Many clients send JSON where YAML is asked for, and JSON is read in a fraction of the time. None where
+/// the two might not agree: `1.0` is an integer in YAML, tabs and long keys are errors, and so on.
+fn read_as_json(
+    bytes: &[u8],
+    decode: impl Fn(&[u8]) -> Result<Decoded, DecodeError>,
+) -> Option<Decoded> {
+    let suspicious = |pattern: &[u8]| memchr::memmem::find(bytes, pattern).is_some();
+    if !bytes.starts_with(b"{") || [&b"\\u"[..], b"<<", b"\t"].into_iter().any(suspicious) {
+        return None;
+    }
+    load::readable(bytes).ok()?;
+    let decoded = decode(bytes).ok()?;
+    (decoded.strict.is_empty() && is_same_in_yaml(&decoded.value)).then_some(decoded)
+}
+
+fn is_same_in_yaml(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(_) | Value::String(_) | Value::Number(Number::Int(_)) => true,
+        Value::Number(Number::Float(_)) => false,
+        Value::Array(items) => items.iter().all(is_same_in_yaml),
+        Value::Object(map) => {
+            map.iter().all(|(key, value)| key.len() <= KEY_BYTES_MAX && is_same_in_yaml(value))
+        }
+    }
+}
+
+/// YAML gives up on a key that is longer than 1 024 characters with its quotes.
+const KEY_BYTES_MAX: usize = 1_000;

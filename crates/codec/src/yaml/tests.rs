@@ -25,6 +25,34 @@ fn errors_are_worded_as_in_go() {
     assert_eq!(error.to_string(), "yaml: invalid leading UTF-8 octet");
 }
 
+/// A space before it sends a text by the long way.
+#[test]
+fn json_is_read_alike_on_the_short_way_and_on_the_long_one() {
+    let long_key = format!(r#"{{"{}":1}}"#, "k".repeat(1_100));
+    let texts = [
+        r#"{"a":1,"b":[true,null,"x",{"c":-3}],"d":{}}"#,
+        r#"{"a":1.0,"b":1e3,"c":2.5,"d":-0,"e":123456789012345678901234567890}"#,
+        r#"{"a":"\u00e9\ud83d\ude00","b":"\/\n\"\\","c":"é"}"#,
+        "{\"a\":\t1}",
+        "{\"a\":\n  [1,\n 2]\n}\n",
+        r#"{"a":1,"a":2}"#,
+        r#"{"<<":{"a":1},"b":2}"#,
+        r#"{"yes":"no","1":"010","~":"null"}"#,
+        r#"{"a":1} trailing"#,
+        r#"{"a":1"#,
+        "{a: b, c: yes}",
+        "{}",
+        &long_key,
+    ];
+    for text in texts {
+        let read = |text: &str| {
+            let decoded = decode_any(text.as_bytes(), DecodeOptions { strict: true });
+            decoded.map(|decoded| (decoded.value, decoded.strict)).map_err(|why| why.to_string())
+        };
+        assert_eq!(read(text), read(&format!(" {text}")), "{text}");
+    }
+}
+
 #[test]
 fn values_are_printed_as_in_go() {
     for (json, expected) in PRINTED {
