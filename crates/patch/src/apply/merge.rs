@@ -40,11 +40,11 @@ impl Merger<'_> {
         }
     }
 
-    fn merge_maps(
+    fn merge_maps<'v>(
         &self,
         object: Object<'_>,
-        live: Option<&Value>,
-        config: &Value,
+        live: Option<&'v Value>,
+        config: &'v Value,
     ) -> Result<Option<Value>, String> {
         let was = live.and_then(Value::as_object).filter(|map| !map.is_empty());
         let is = config.as_object().filter(|map| !map.is_empty());
@@ -56,10 +56,9 @@ impl Merger<'_> {
         names.dedup();
         let mut pairs = Vec::with_capacity(names.len());
         for name in names {
-            let get = |map: Option<&'_ Map>| map.and_then(|map| map.get(name)).cloned();
-            let (was, is) = (get(was), get(is));
+            let member = |map: Option<&'v Map>| map.and_then(|map| map.get(name));
             let merged = self
-                .merge(object.member(name), was.as_ref(), is.as_ref())
+                .merge(object.member(name), member(was), member(is))
                 .map_err(|why| format!(".{name}{why}"))?;
             pairs.extend(merged.map(|value| (name.clone(), value)));
         }

@@ -1,6 +1,6 @@
 //! Who owns what after a write: the heart of server-side apply.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::LazyLock};
 
 use meta::Value;
 use schema::{Schema, TypeId};
@@ -55,18 +55,21 @@ pub(super) fn apply(
     let time = last.as_ref().map(|last| last.time.clone()).unwrap_or_default();
     owners.insert(id.clone(), Owner { time, set, ..applier });
 
-    let new = prune(merged, &owners, last.as_ref(), typing, manager);
-    let (_, conflicts) = take_over(live, &new, &mut owners, Some((&id, force)), typing, manager);
-    if !conflicts.is_empty() {
-        return Err(ApplyError::Conflicts(conflicts));
+    let new = prune(merged, &owners, last.as_ref(), &id, typing, manager);
+    let unchanged = same_value(live, &new);
+    // Where nothing changed there is nothing to be taken from anyone.
+    if !unchanged {
+        let (_, conflicts) =
+            take_over(live, &new, &mut owners, Some((&id, force)), typing, manager);
+        if !conflicts.is_empty() {
+            return Err(ApplyError::Conflicts(conflicts));
+        }
     }
     if let Some(owner) = owners.get_mut(&id) {
         owner.set = strip(&owner.set);
-        if owner.set.is_empty() {
-            owners.remove(&id);
-        }
     }
-    if same_value(live, &new) {
+    owners.retain(|_, owner| !owner.set.is_empty());
+    if unchanged {
         return Ok((live.clone(), owners));
     }
     if let Some(owner) = owners.get_mut(&id) {
@@ -126,10 +129,17 @@ fn prune(
     merged: Value,
     owners: &Owners,
     last: Option<&Owner>,
+    applier: &str,
     typing: &Typing<'_>,
     manager: &Manager<'_>,
 ) -> Value {
     let Some(last) = last.filter(|last| !last.set.is_empty()) else { return merged };
+    // Mostly an applier mentions again what it mentioned before, and gives nothing up.
+    if last.api_version == manager.api_version
+        && owners.get(applier).is_some_and(|applier| applier.set.includes(&last.set))
+    {
+        return merged;
+    }
     let Some(at_last) = Version::of(&merged, &last.api_version, typing, manager) else {
         return merged;
     };
@@ -254,18 +264,21 @@ fn reconcile_all(live: &Value, owners: &mut Owners, typing: &Typing<'_>, manager
 
 /// Without what nobody owns: the identity of an object and what the server writes itself.
 fn strip(set: &Set) -> Set {
-    set.difference(&Set::of(&[
-        &["apiVersion"],
-        &["kind"],
-        &["metadata"],
-        &["metadata", "name"],
-        &["metadata", "namespace"],
-        &["metadata", "creationTimestamp"],
-        &["metadata", "selfLink"],
-        &["metadata", "uid"],
-        &["metadata", "clusterName"],
-        &["metadata", "generation"],
-        &["metadata", "managedFields"],
-        &["metadata", "resourceVersion"],
-    ]))
+    static NOBODYS: LazyLock<Set> = LazyLock::new(|| {
+        Set::of(&[
+            &["apiVersion"],
+            &["kind"],
+            &["metadata"],
+            &["metadata", "name"],
+            &["metadata", "namespace"],
+            &["metadata", "creationTimestamp"],
+            &["metadata", "selfLink"],
+            &["metadata", "uid"],
+            &["metadata", "clusterName"],
+            &["metadata", "generation"],
+            &["metadata", "managedFields"],
+            &["metadata", "resourceVersion"],
+        ])
+    });
+    set.difference(&NOBODYS)
 }

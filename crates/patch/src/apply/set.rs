@@ -72,6 +72,15 @@ impl Set {
         self.members.is_empty() && self.children.iter().all(|(_, child)| child.is_empty())
     }
 
+    /// Whether every member of the other set is in this one.
+    pub fn includes(&self, other: &Self) -> bool {
+        other.members.iter().all(|element| self.has_member(element))
+            && other.children.iter().all(|(element, theirs)| match self.child(element) {
+                Some(mine) => mine.includes(theirs),
+                None => theirs.is_empty(),
+            })
+    }
+
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         let mut children = Vec::with_capacity(self.children.len().max(other.children.len()));
@@ -85,7 +94,9 @@ impl Set {
         }
         let mut members = self.members.clone();
         members.extend(other.members.iter().filter(|element| !self.has_member(element)).cloned());
-        members.sort();
+        if members.len() > self.members.len() {
+            members.sort();
+        }
         Self { members, children }
     }
 
@@ -391,6 +402,8 @@ mod tests {
             // What is not in b, together with what is in both, is a.
             prop_assert_eq!(&a.difference(&b).union(&a.intersection(&b)), &a);
             prop_assert!(a.difference(&b).intersection(&b).is_empty());
+            prop_assert_eq!(a.includes(&b), b.difference(&a).is_empty());
+            prop_assert!(a.union(&b).includes(&a));
             prop_assert!(a.recursive_difference(&b).difference(&a.difference(&b)).is_empty());
             for path in a.paths() {
                 prop_assert_eq!(a.intersection(&b).has(&path), b.has(&path));

@@ -1,5 +1,7 @@
 //! Objects under their schema: checked, turned into the set of their fields, and with parts removed.
 
+use std::fmt;
+
 use meta::{Map, Value};
 use schema::Schema;
 
@@ -12,11 +14,42 @@ use crate::go_text;
 /// tell their items apart. The error text names every violation.
 pub(super) fn check(schema: &Schema, place: Place<'_>, value: &Value) -> Result<(), String> {
     let mut violations = Vec::new();
-    Checker { schema, violations: &mut violations }.check(place, value, "", false);
+    Checker { schema, violations: &mut violations }.check(place, value, Trail::ROOT, false);
     match violations.as_slice() {
         [] => Ok(()),
         [one] => Err(one.clone()),
         several => Err(format!("errors:\n  {}", several.join("\n  "))),
+    }
+}
+
+/// How the check got to where it is; only written out when there is something to say about it.
+#[derive(Clone, Copy)]
+struct Trail<'a> {
+    to: Option<&'a Trail<'a>>,
+    step: Step<'a>,
+}
+
+#[derive(Clone, Copy)]
+enum Step<'a> {
+    Root,
+    Member(&'a str),
+    Item(&'a PathElement),
+}
+
+impl Trail<'_> {
+    const ROOT: Self = Self { to: None, step: Step::Root };
+}
+
+impl fmt::Display for Trail<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(to) = self.to {
+            to.fmt(f)?;
+        }
+        match self.step {
+            Step::Root => Ok(()),
+            Step::Member(name) => write!(f, ".{name}"),
+            Step::Item(element) => element.fmt(f),
+        }
     }
 }
 
@@ -27,7 +60,7 @@ struct Checker<'a> {
 
 impl Checker<'_> {
     /// `open` is inherited: below a place that keeps unknown fields, they are kept everywhere.
-    fn check(&mut self, place: Place<'_>, value: &Value, path: &str, open: bool) {
+    fn check(&mut self, place: Place<'_>, value: &Value, path: Trail<'_>, open: bool) {
         let schema = self.schema;
         match place.atom(schema).shape(Some(value)) {
             _ if value.is_null() => {}
@@ -43,7 +76,7 @@ impl Checker<'_> {
         }
     }
 
-    fn check_scalar(&mut self, scalar: Scalar, value: &Value, path: &str) {
+    fn check_scalar(&mut self, scalar: Scalar, value: &Value, path: Trail<'_>) {
         let fits = match scalar {
             Scalar::Number => matches!(value, Value::Number(_)),
             Scalar::String => matches!(value, Value::String(_)),
@@ -72,7 +105,7 @@ impl Checker<'_> {
         self.say(path, &why);
     }
 
-    fn check_items(&mut self, list: List<'_>, items: &[Value], path: &str, open: bool) {
+    fn check_items(&mut self, list: List<'_>, items: &[Value], path: Trail<'_>, open: bool) {
         let mut seen = Set::default();
         for (at, item) in items.iter().enumerate() {
             let element = if matches!(list.kind, Items::Atomic) {
@@ -87,23 +120,29 @@ impl Checker<'_> {
                 self.say(path, &format!("duplicate entries for key {element}"));
             }
             seen.insert(std::slice::from_ref(&element));
-            self.check(list.item, item, &format!("{path}{element}"), open);
+            self.check(
+                list.item,
+                item,
+                Trail { to: Some(&path), step: Step::Item(&element) },
+                open,
+            );
         }
     }
 
-    fn check_members(&mut self, object: Object<'_>, map: &Map, path: &str, open: bool) {
+    fn check_members(&mut self, object: Object<'_>, map: &Map, path: Trail<'_>, open: bool) {
         let open = open || object.ty.is_some_and(|ty| ty.preserve_unknown);
         for (name, value) in map.iter() {
-            let path = format!("{path}.{name}");
+            let path = Trail { to: Some(&path), step: Step::Member(name) };
             if object.field(name).is_none() && object.others.is_none() && !open {
                 // Upstream stops at the first one, so there is only ever one of these in an object.
-                return self.say(&path, "field not declared in schema");
+                return self.say(path, "field not declared in schema");
             }
-            self.check(object.member(name), value, &path, open);
+            self.check(object.member(name), value, path, open);
         }
     }
 
-    fn say(&mut self, path: &str, why: &str) {
+    fn say(&mut self, path: Trail<'_>, why: &str) {
+        let path = path.to_string();
         self.violations.push(if path.is_empty() {
             why.to_owned()
         } else {
@@ -261,12 +300,12 @@ pub(super) fn reconcile(schema: &Schema, place: Place<'_>, set: &Set) -> Option<
     (!whole.is_empty()).then(|| set.recursive_difference(&whole).union(&whole))
 }
 
-fn find_whole(
+fn find_whole<'s>(
     schema: &Schema,
     place: Place<'_>,
-    set: Option<&Set>,
+    set: Option<&'s Set>,
     leaf: bool,
-    path: &mut Vec<PathElement>,
+    path: &mut Vec<&'s PathElement>,
     whole: &mut Set,
 ) {
     let atom = place.atom(schema);
@@ -277,7 +316,7 @@ fn find_whole(
             }
             if object.atomic && !leaf {
                 if set.is_some_and(|set| !set.is_empty()) {
-                    whole.insert(path);
+                    whole.insert(&path.iter().copied().cloned().collect::<Vec<_>>());
                 }
                 return;
             }
@@ -289,7 +328,7 @@ fn find_whole(
                     _ => object.others,
                 };
                 if let Some(place) = place {
-                    path.push(element.clone());
+                    path.push(element);
                     find_whole(schema, place, below, leaf, path, whole);
                     path.pop();
                 }
@@ -297,11 +336,11 @@ fn find_whole(
         }
         Shape::List(list) => {
             if matches!(list.kind, Items::Atomic) && !leaf {
-                whole.insert(path);
+                whole.insert(&path.iter().copied().cloned().collect::<Vec<_>>());
                 return;
             }
             each_step(set, |element, below, leaf| {
-                path.push(element.clone());
+                path.push(element);
                 find_whole(schema, list.item, below, leaf, path, whole);
                 path.pop();
             });
@@ -311,7 +350,10 @@ fn find_whole(
 }
 
 /// Every step of a level, what is below it, and whether it is a member with nothing below.
-fn each_step(set: Option<&Set>, mut visit: impl FnMut(&PathElement, Option<&Set>, bool)) {
+fn each_step<'s>(
+    set: Option<&'s Set>,
+    mut visit: impl FnMut(&'s PathElement, Option<&'s Set>, bool),
+) {
     let Some(set) = set else { return };
     for (element, child) in &set.children {
         visit(element, Some(child), false);
