@@ -230,26 +230,31 @@ fn check_config(
 /// Gives entries their old times back if times are all that a write changed: it then changes nothing,
 /// and the object keeps its version.
 pub fn keep_times_of_unchanged(live: &Value, new: &mut Value) {
-    const FIELDS: &[&str] = &["metadata", "managedFields"];
-    let times = |object: &Value| -> Vec<Option<Value>> {
-        object.items_at(FIELDS).iter().map(|entry| entry.get("time").cloned()).collect()
-    };
-    let (old_times, new_times) = (times(live), times(new));
+    let old_times = times(live);
+    let new_times = times(new);
     if old_times.is_empty() || old_times.len() != new_times.len() || old_times == new_times {
         return;
     }
-    let mut reverted = new.clone();
-    if let Some(entries) = reverted.at_mut(FIELDS).and_then(Value::as_array_mut) {
-        for (entry, time) in entries.iter_mut().zip(old_times) {
-            match (entry.as_object_mut(), time) {
-                (Some(entry), Some(time)) => drop(entry.insert("time", time)),
-                (Some(entry), None) => drop(entry.remove("time")),
-                _ => {}
-            }
-        }
+    set_times(new, old_times);
+    if new != live {
+        set_times(new, new_times);
     }
-    if &reverted == live {
-        *new = reverted;
+}
+
+const MANAGED_FIELDS: &[&str] = &["metadata", "managedFields"];
+
+fn times(object: &Value) -> Vec<Option<Value>> {
+    object.items_at(MANAGED_FIELDS).iter().map(|entry| entry.get("time").cloned()).collect()
+}
+
+fn set_times(object: &mut Value, times: Vec<Option<Value>>) {
+    let entries = object.at_mut(MANAGED_FIELDS).and_then(Value::as_array_mut);
+    for (entry, time) in entries.into_iter().flatten().zip(times) {
+        match (entry.as_object_mut(), time) {
+            (Some(entry), Some(time)) => drop(entry.insert("time", time)),
+            (Some(entry), None) => drop(entry.remove("time")),
+            _ => {}
+        }
     }
 }
 

@@ -196,14 +196,18 @@ impl Stream for Watching {
 }
 
 impl Watching {
-    /// What is due, as one piece while it is small: one write for a burst of events.
+    /// What is due. Short ones go together, as one frame; long ones are not worth the copy.
     fn take_ready(&mut self) -> Option<Bytes> {
         let first = self.ready.pop_front()?;
-        if self.ready.is_empty() || first.len() > PIECE_BYTES {
+        let fits = |have: usize, next: Option<&Bytes>| {
+            next.is_some_and(|next| next.len() <= SHORT_BYTES && have + next.len() <= PIECE_BYTES)
+        };
+        if first.len() > SHORT_BYTES || !fits(first.len(), self.ready.front()) {
             return Some(first);
         }
-        let mut piece = first.to_vec();
-        while self.ready.front().is_some_and(|next| piece.len() + next.len() <= PIECE_BYTES) {
+        let mut piece = Vec::with_capacity(PIECE_BYTES);
+        piece.extend_from_slice(&first);
+        while fits(piece.len(), self.ready.front()) {
             piece.extend_from_slice(&self.ready.pop_front().expect("looked at above"));
         }
         Some(piece.into())
@@ -317,5 +321,7 @@ impl Watching {
 /// Compat: upstream's last bookmark comes two seconds before the end, so shorter watches have none.
 const SHORT_WATCH: Duration = Duration::from_secs(2);
 
-const PIECE_BYTES: usize = 64 * 1024;
+/// What a frame of HTTP/2 holds.
+const PIECE_BYTES: usize = 16 * 1024;
+const SHORT_BYTES: usize = 2 * 1024;
 const INITIAL_ENTRIES: usize = 64;
