@@ -215,6 +215,8 @@ fn build(parameters: &Parameters, disable_http2: bool, files: &Files) -> Result<
     } else {
         vec![b"h2".to_vec(), b"http/1.1".to_vec()]
     };
+    // Compat: as in Go the server's order counts, not the client's.
+    config.ignore_client_order = true;
     // Sessions can be resumed until the next reload, which makes new keys: a session never outlives a replaced CA.
     config.ticketer = ring::Ticketer::new()?;
     config.send_tls13_tickets = 1;
