@@ -95,12 +95,8 @@ fn take_over(
     let is_applier = |id: &str| applier.is_some_and(|(applier, _)| applier == id);
 
     let mut conflicts = Vec::new();
-    let mut remaining = Owners::new();
-    for (id, owner) in owners.iter() {
-        if is_applier(id) {
-            remaining.insert(id.clone(), owner.clone());
-            continue;
-        }
+    let mut losses: Vec<(String, Option<Set>)> = Vec::new();
+    for (id, owner) in owners.iter().filter(|(id, _)| !is_applier(id)) {
         let compared = versions.entry(owner.api_version.clone()).or_insert_with(|| {
             let (old, ty) = typing.versions.convert(live, &owner.api_version)?;
             let (new, _) = typing.versions.convert(new, &owner.api_version)?;
@@ -108,19 +104,29 @@ fn take_over(
             compared.filter(|set| typing.fields.apply(set));
             Some(compared)
         });
-        // A version that is not served any more has no owners.
-        let Some(compared) = compared else { continue };
+        let Some(compared) = compared else {
+            // A version that is not served any more has no owners.
+            losses.push((id.clone(), None));
+            continue;
+        };
         let taken = owner.set.intersection(&compared.changed());
         conflicts.extend(taken.paths().into_iter().map(|path| conflict(owner, path)));
-        let set = owner.set.difference(&taken).difference(&compared.removed);
-        remaining.insert(id.clone(), Owner { set, ..owner.clone() });
+        if !taken.is_empty() || !owner.set.intersection(&compared.removed).is_empty() {
+            let left = owner.set.difference(&taken).difference(&compared.removed);
+            losses.push((id.clone(), Some(left)));
+        }
     }
     match applier {
         Some((_, false)) if !conflicts.is_empty() => return (comparison, conflicts),
         _ => conflicts.clear(),
     }
-    remaining.retain(|_, owner| !owner.set.is_empty());
-    *owners = remaining;
+    for (id, left) in losses {
+        match (owners.get_mut(&id), left) {
+            (Some(owner), Some(left)) => owner.set = left,
+            _ => drop(owners.remove(&id)),
+        }
+    }
+    owners.retain(|_, owner| !owner.set.is_empty());
     (comparison, conflicts)
 }
 
