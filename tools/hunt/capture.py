@@ -1,4 +1,5 @@
-"""Mutates the bases, asks the real server, and writes cases: object (+ patch, subresource) and error, for tests/validation."""
+"""Mutates the bases, asks the real server, and writes cases for tests/validation: object (+ patch, subresource) and error; or, if
+DEST ends with .tsv, a line for each: base, operation, path and value of what was changed, error."""
 import sys,copy,json,re
 from hunt import *
 def jd(x): return json.dumps(x,ensure_ascii=False)
@@ -29,6 +30,10 @@ def shape(e): return re.sub(r'\d+','N',re.sub(r'"(\\.|[^"\\])*"','""',e))[:200]
 out={}; seen=set()
 ops=sys.argv[1].split(','); kinds=set(sys.argv[2:])
 total=0
+lines=[]
+def line(base,op,path,val,err):
+    value='-' if val is DELETE else jd(val)
+    lines.append('\t'.join([base['kind']+'/'+base['metadata']['name'],op,jd(list(path)),value,jd(err)]))
 def add(kind,case,err,force=False):
     k=(kind,case.get('subresource'),'patch' in case,shape(err))
     if err[:3].isdigit() and not force: return
@@ -37,6 +42,7 @@ def add(kind,case,err,force=False):
     if k in seen and not os.environ.get('ALL'): return
     seen.add(k)
     out.setdefault(kind,[]).append((case,err))
+    return True
 for base in bases(kinds):
     w=where(base)
     if not w: continue
@@ -48,21 +54,23 @@ for base in bases(kinds):
             if path==('metadata',) : continue
             m=base if not path else apply(base,path,val)
             c,a,w2=real.call('POST',url+'?dryRun=All',m); total+=1
-            add(kind,{'object':m},text(c,a))
+            if add(kind,{'object':m},text(c,a)) and path: line(base,'create',path,val,text(c,a))
     if 'update' in ops or 'status' in ops:
         name=base['metadata']['name']
         c,R,_=real.call('POST',url,base)
         if c!=201: print('!!',kind,name,R.get('message')); continue
-        def run(sub,patch):
+        def run(sub,patch,path=(),val=None):
             global total; total+=1
             c,a,_=real.call('PATCH',url+'/'+name+sub+'?dryRun=All',patch,'application/merge-patch+json')
             d={'object':base,'patch':patch}
             if sub: d['subresource']=sub[1:]
-            add(kind,d,text(c,a))
+            if add(kind,d,text(c,a)):
+                if not path: path,val=('status',),patch.get('status')
+                line(base,sub[1:] or 'update',path,val,text(c,a))
         if 'update' in ops:
             for path,label,val in mutations(base,sch):
                 if path[0] in('apiVersion','kind','metadata'): continue
-                run('',to_patch(base,path,val))
+                run('',to_patch(base,path,val),path,val)
         if 'status' in ops:
             for sub in subs:
                 if sub not in('status','approval','resize','ephemeralcontainers','finalize'): continue
@@ -77,7 +85,7 @@ for base in bases(kinds):
                 if sub in('resize','ephemeralcontainers'):
                     for path,label,val in mutations(base,sch):
                         if path[0] in('apiVersion','kind','metadata'): continue
-                        run('/'+sub,to_patch(base,path,val))
+                        run('/'+sub,to_patch(base,path,val),path,val)
         real.call('DELETE',url+'/'+name+'?gracePeriodSeconds=0')
         c,g,_=real.call('GET',url+'/'+name)
         if c==200: real.call('PATCH',url+'/'+name,{'metadata':{'finalizers':None}},'application/merge-patch+json')
@@ -86,5 +94,5 @@ docs=[]
 for kind,cs in out.items():
     for case,err in cs:
         docs.append('\n'.join([k+': '+jd(case[k]) for k in('object','patch','subresource') if k in case]+['error: '+jd(err)])+'\n')
-open(dest,'w').write('---\n'.join(docs))
+open(dest,'w').write('\n'.join(lines)+'\n' if dest.endswith('.tsv') else '---\n'.join(docs))
 print('requests',total,'cases',len(docs))

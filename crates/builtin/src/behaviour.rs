@@ -1,7 +1,7 @@
 //! How the built-in kinds differ in what can be said as a fact. A kind that is not listed behaves
 //! as most do: unconditional updates, no create by PUT, no generation, a `Status` after a delete.
 
-use meta::names::{name_is_dns_label, name_is_path_segment};
+use meta::names::{is_config_map_key, name_is_dns_label, name_is_path_segment};
 use registry::Behaviour;
 
 use crate::validation::name_is_ip;
@@ -24,9 +24,8 @@ pub(crate) fn of(group: &str, version: &str, kind: &str) -> Behaviour {
     if name == "/Node" {
         behaviour.status_on_create = true;
     }
-    if is_in(&RETURNED_BY_DELETE) {
-        behaviour.returns_deleted_object = true;
-    }
+    // Compat: a namespace does so, too, though the API's description doesn't say it.
+    behaviour.returns_deleted_object = schema::returns_deleted(group, kind) || name == "/Namespace";
     if is_in(&COUNTS_SPEC) {
         behaviour.generation = &["spec"];
     }
@@ -41,6 +40,11 @@ pub(crate) fn of(group: &str, version: &str, kind: &str) -> Behaviour {
         behaviour.name_rule = name_is_dns_label;
     } else if name == "networking.k8s.io/IPAddress" {
         behaviour.name_rule = name_is_ip;
+    } else if name == "coordination.k8s.io/LeaseCandidate" {
+        behaviour.name_rule = |name, _prefix| is_config_map_key(name);
+    } else if name == "certificates.k8s.io/ClusterTrustBundle" {
+        // What it may be depends on the signer; its validation knows.
+        behaviour.name_rule = |_name, _prefix| Vec::new();
     }
     behaviour
 }
@@ -136,7 +140,7 @@ const DEPRECATED: [(&str, &str, &str); 18] = [
 ];
 
 /// `PUT` needs a resourceVersion.
-const CONDITIONAL_UPDATE: [&str; 22] = [
+const CONDITIONAL_UPDATE: [&str; 21] = [
     "admissionregistration.k8s.io/MutatingAdmissionPolicy",
     "admissionregistration.k8s.io/MutatingAdmissionPolicyBinding",
     "admissionregistration.k8s.io/MutatingWebhookConfiguration",
@@ -158,7 +162,6 @@ const CONDITIONAL_UPDATE: [&str; 22] = [
     "storage.k8s.io/CSIStorageCapacity",
     "storage.k8s.io/VolumeAttachment",
     "storagemigration.k8s.io/StorageVersionMigration",
-    "scheduling.k8s.io/PodGroup",
 ];
 
 /// `PUT` of a missing object creates it.
@@ -175,29 +178,6 @@ const CREATED_BY_PUT: [&str; 12] = [
     "rbac.authorization.k8s.io/ClusterRoleBinding",
     "rbac.authorization.k8s.io/Role",
     "rbac.authorization.k8s.io/RoleBinding",
-];
-
-/// A finished delete answers with the object.
-const RETURNED_BY_DELETE: [&str; 19] = [
-    "/Namespace",
-    "/PersistentVolume",
-    "/PersistentVolumeClaim",
-    "/Pod",
-    "/PodTemplate",
-    "/ResourceQuota",
-    "/Service",
-    "/ServiceAccount",
-    "resource.k8s.io/DeviceClass",
-    "resource.k8s.io/DeviceTaintRule",
-    "resource.k8s.io/ResourceClaim",
-    "resource.k8s.io/ResourceClaimTemplate",
-    "resource.k8s.io/ResourcePoolStatusRequest",
-    "resource.k8s.io/ResourceSlice",
-    "storage.k8s.io/CSIDriver",
-    "storage.k8s.io/CSINode",
-    "storage.k8s.io/StorageClass",
-    "storage.k8s.io/VolumeAttachment",
-    "storage.k8s.io/VolumeAttributesClass",
 ];
 
 /// `metadata.generation` counts changes of `spec`.

@@ -42,6 +42,6 @@ pub use client::Client;
 pub use core::service_account::token::Tokens;
 pub use definitions::Definitions;
 pub use kinds::{Options, kinds};
-pub use restrict::GATES;
+pub use restrict::{GATES, gate_of};
 pub use stored::Form;
 pub use wiring::Wiring;

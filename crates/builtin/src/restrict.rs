@@ -7,17 +7,22 @@ use registry::{FieldPattern, Restrictions};
 use crate::validation::{cursor::Field, pod_spec::each_container};
 
 /// The feature gates that kinds look at. All of them are off unless somebody says otherwise.
-pub const GATES: [&str; 10] = [
+pub const GATES: [&str; 15] = [
+    "ClusterTrustBundle",
     "ClusterTrustBundleProjection",
     "ContainerStopSignals",
     "CoordinatedLeaderElection",
     "CrossNamespaceVolumeDataSource",
     "DRAListTypeAttributes",
     "DRANodeAllocatableResources",
+    "DRAWorkloadResourceClaims",
     "GenericWorkload",
     "MaxUnavailableStatefulSet",
     "PodCertificateRequest",
+    "StorageVersionMigrator",
+    "TopologyAwareWorkloadScheduling",
     "VolumeLimitScaling",
+    "WorkloadAwarePreemption",
 ];
 
 /// What the server does not allow of a kind. `features` are those of [`GATES`] that are on.
@@ -35,7 +40,18 @@ pub(crate) fn of(kind: &str, allow_privileged: bool, features: &[&str]) -> Restr
     Restrictions { dropped, rule: (pods.is_some() && !allow_privileged).then_some(rule) }
 }
 
-const FIELDS: [(&str, &str, &str); 14] = [
+/// The gate that a resource waits for, whatever `--runtime-config` says.
+pub fn gate_of(group: &str, resource: &str) -> Option<&'static str> {
+    match (group, resource) {
+        ("certificates.k8s.io", "clustertrustbundles") => Some("ClusterTrustBundle"),
+        ("certificates.k8s.io", "podcertificaterequests") => Some("PodCertificateRequest"),
+        ("scheduling.k8s.io", "podgroups" | "workloads") => Some("GenericWorkload"),
+        ("storagemigration.k8s.io", "storageversionmigrations") => Some("StorageVersionMigrator"),
+        _ => None,
+    }
+}
+
+const FIELDS: [(&str, &str, &str); 25] = [
     ("CoordinatedLeaderElection", "Lease", "spec.strategy"),
     ("CoordinatedLeaderElection", "Lease", "spec.preferredHolder"),
     ("CrossNamespaceVolumeDataSource", "PersistentVolumeClaim", "spec.dataSourceRef?namespace"),
@@ -58,6 +74,21 @@ const FIELDS: [(&str, &str, &str); 14] = [
         "spec.updateStrategy.rollingUpdate.maxUnavailable",
     ),
     ("VolumeLimitScaling", "CSIDriver", "spec.preventPodSchedulingIfMissing"),
+    ("DRAWorkloadResourceClaims", "PodGroup", "spec.resourceClaims"),
+    ("DRAWorkloadResourceClaims", "PodGroup", "status.resourceClaimStatuses"),
+    ("TopologyAwareWorkloadScheduling", "PodGroup", "spec.schedulingConstraints"),
+    ("WorkloadAwarePreemption", "PodGroup", "spec.disruptionMode"),
+    ("WorkloadAwarePreemption", "PodGroup", "spec.priority"),
+    ("WorkloadAwarePreemption", "PodGroup", "spec.priorityClassName"),
+    ("DRAWorkloadResourceClaims", "Workload", "spec.podGroupTemplates[].resourceClaims"),
+    (
+        "TopologyAwareWorkloadScheduling",
+        "Workload",
+        "spec.podGroupTemplates[].schedulingConstraints",
+    ),
+    ("WorkloadAwarePreemption", "Workload", "spec.podGroupTemplates[].disruptionMode"),
+    ("WorkloadAwarePreemption", "Workload", "spec.podGroupTemplates[].priority"),
+    ("WorkloadAwarePreemption", "Workload", "spec.podGroupTemplates[].priorityClassName"),
 ];
 
 /// In the spec of a pod.

@@ -17,6 +17,8 @@ pub(crate) mod event;
 pub(crate) mod flowcontrol;
 pub(crate) mod ip;
 pub(crate) mod jobs;
+pub(crate) mod lease;
+pub(crate) mod migration;
 mod names;
 pub(crate) mod networking;
 pub(crate) mod node;
@@ -34,6 +36,7 @@ pub(crate) mod storage;
 #[cfg(test)]
 pub(crate) mod tests;
 mod time_zones;
+pub(crate) mod workload_group;
 pub(crate) mod workloads;
 
 use meta::{

@@ -2,7 +2,7 @@
 //! what objects take from a supply. Some of it needs other kinds or the whole server, and is connected
 //! to them when they are there.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use meta::ApiError;
 use registry::{Action, Answerer, Kind, Permit, Reserve};
@@ -15,6 +15,7 @@ use crate::{
         access_review::{AccessReview, Scope},
         rules_review::RulesReview,
     },
+    certificates::pod_certificate_request::SignPermit,
     core::{
         component_status::ComponentStatuses,
         pod::{
@@ -25,6 +26,7 @@ use crate::{
         service_account::token::TokenRequests,
     },
     rbac::escalation::{BindingEscalation, RoleEscalation},
+    resource::permit::ClaimPermit,
 };
 
 pub struct Wiring {
@@ -32,6 +34,7 @@ pub struct Wiring {
     backend: Arc<dyn Backend>,
     bindings: Arc<Bindings>,
     eviction: Arc<PodEviction>,
+    namespaces: Arc<OnceLock<Arc<Kind>>>,
     services: Arc<ServiceAllocator>,
     token_requests: Arc<TokenRequests>,
 }
@@ -45,6 +48,7 @@ impl Wiring {
             backend: backend.clone(),
             bindings: Arc::default(),
             eviction: Arc::default(),
+            namespaces: Arc::default(),
             services: Arc::new(services),
             token_requests: Arc::new(TokenRequests::new(options.tokens.clone())),
         }
@@ -102,6 +106,10 @@ impl Wiring {
             ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => {
                 Some(Arc::new(BindingEscalation(access)))
             }
+            ("resource.k8s.io", "ResourceClaim" | "ResourceClaimTemplate") => {
+                Some(Arc::new(ClaimPermit { access, namespaces: self.namespaces.clone() }))
+            }
+            ("certificates.k8s.io", "PodCertificateRequest") => Some(Arc::new(SignPermit(access))),
             _ => None,
         }
     }
@@ -122,6 +130,7 @@ impl Wiring {
                     let _ = self.bindings.pods.set(kind.clone());
                     let _ = self.token_requests.pods.set(kind.clone());
                 }
+                ("", "Namespace") => drop(self.namespaces.set(kind.clone())),
                 ("", "Secret") => drop(self.token_requests.secrets.set(kind.clone())),
                 ("", "Node") => drop(self.token_requests.nodes.set(kind.clone())),
                 ("policy", "PodDisruptionBudget") => drop(self.eviction.budgets.set(kind.clone())),

@@ -48,11 +48,17 @@ pub enum DeclKind {
     /// An object with `additionalProperties`.
     Map {
         values: Arc<Decl>,
+        /// How long keys can be; 0 where nothing is declared about them.
+        key_elements: u64,
     },
     /// An object with properties.
     Object(ObjectDecl),
+    /// A string that is a quantity.
+    Quantity,
     /// Anything, read as JSON says: what has no schema.
     Dyn,
+    /// As `Dyn`, under the name that protobuf has for it: the attributes of devices.
+    Any,
     /// A value that the schema keeps but says nothing about (`x-kubernetes-preserve-unknown-fields`
     /// without a type, or a list or map of such values). Expressions cannot name it; as a part of
     /// something it is compared as a whole.
@@ -139,6 +145,15 @@ impl Decl {
         Self::new(DeclKind::Dyn, 0, 1)
     }
 
+    /// A value of any kind, of which it is known how large it can be.
+    pub fn any(max_elements: u64) -> Self {
+        Self::new(DeclKind::Any, max_elements, 1)
+    }
+
+    pub fn quantity() -> Self {
+        Self::new(DeclKind::Quantity, 0, 8)
+    }
+
     pub fn preserved() -> Self {
         Self::new(DeclKind::Preserved, 0, 1)
     }
@@ -151,7 +166,18 @@ impl Decl {
     pub fn map(values: Arc<Self>, max_properties: Option<u64>) -> Self {
         let max =
             max_properties.unwrap_or_else(|| (REQUEST_BYTES_MAX - 2) / (values.min_json_bytes + 6));
-        Self::new(DeclKind::Map { values }, max, 2)
+        Self::new(DeclKind::Map { values, key_elements: 0 }, max, 2)
+    }
+
+    /// A map whose keys have a known length.
+    pub fn map_with_keys(values: Arc<Self>, key_elements: u64, max_properties: u64) -> Self {
+        Self::new(DeclKind::Map { values, key_elements }, max_properties, 2)
+    }
+
+    /// A value that takes this many elements at most, whatever its kind says.
+    #[must_use]
+    pub fn with_max_elements(self, max_elements: u64) -> Self {
+        Self { max_elements, ..self }
     }
 
     /// An object with these properties: name in JSON, declaration, and whether every object has
@@ -188,11 +214,16 @@ impl Decl {
         REQUEST_BYTES_MAX / (self.min_json_bytes + 1)
     }
 
+    /// Is there nothing to be held to?
+    pub(crate) fn is_untyped(&self) -> bool {
+        matches!(self.kind, DeclKind::Dyn | DeclKind::Any)
+    }
+
     /// The declaration of items or of a map's values.
     pub(crate) fn element(&self) -> Option<&Arc<Self>> {
         match &self.kind {
             DeclKind::List { items, .. } => Some(items),
-            DeclKind::Map { values } => Some(values),
+            DeclKind::Map { values, .. } => Some(values),
             _ => None,
         }
     }

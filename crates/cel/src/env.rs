@@ -22,8 +22,17 @@ use crate::validate::validate;
 pub struct Env {
     variables: Vec<Variable>,
     /// What sizes are estimated from.
-    root: Option<Arc<Decl>>,
+    root: Option<Root>,
     mutations: bool,
+    bindings: bool,
+}
+
+/// Where paths through the data begin.
+#[derive(Clone, Debug)]
+pub(crate) struct Root {
+    pub(crate) decl: Arc<Decl>,
+    /// The only variable that leads here; none if every path does.
+    pub(crate) variable: Option<Str>,
 }
 
 #[derive(Clone, Debug)]
@@ -62,6 +71,14 @@ impl Env {
         self.with(name, ty, decl)
     }
 
+    /// A variable of declared data whose type has a name of its own. Nothing else has a known size.
+    #[must_use]
+    pub fn named_data(mut self, name: &str, type_name: &str, decl: &Arc<Decl>) -> Self {
+        let variable = Some(Str::new(name));
+        self.root = Some(Root { decl: decl.clone(), variable });
+        self.variable(name, Type::of(decl, type_name))
+    }
+
     /// A variable of a type, about whose size nothing is known.
     #[must_use]
     pub fn variable(mut self, name: &str, ty: Type) -> Self {
@@ -75,8 +92,14 @@ impl Env {
         Self { mutations: true, ..self }
     }
 
+    /// Adds `cel.bind(name, value, expression)`, which only the selectors of devices have.
+    #[must_use]
+    pub fn with_bindings(self) -> Self {
+        Self { bindings: true, ..self }
+    }
+
     fn with(mut self, name: &str, ty: Type, decl: &Arc<Decl>) -> Self {
-        self.root.get_or_insert_with(|| decl.clone());
+        self.root.get_or_insert_with(|| Root { decl: decl.clone(), variable: None });
         self.variables.push(Variable { name: Str::new(name), ty });
         self
     }
@@ -98,7 +121,7 @@ impl Env {
     }
 
     fn check(&self, expression: &str) -> Result<Checked, Issues> {
-        let (parsed, source) = parse(expression)?;
+        let (parsed, source) = parse(expression, self.bindings)?;
         let checked = check(parsed, self, Issues::new(source.clone()))?;
         let mut issues = Issues::new(source);
         validate(&checked, &mut issues);
@@ -106,7 +129,7 @@ impl Env {
     }
 
     fn estimate(&self, checked: &Checked) -> CostEstimate {
-        estimate(checked, self.root.as_deref())
+        estimate(checked, self.root.as_ref())
     }
 
     fn uses(&self, checked: &Checked) -> Vec<Str> {

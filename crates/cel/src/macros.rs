@@ -17,6 +17,9 @@ pub(crate) fn expand(
     target: Option<Expr>,
     args: Vec<Expr>,
 ) -> Result<Expr, Args> {
+    if function == "bind" && !(parser.bindings && is_ident(target.as_ref(), "cel")) {
+        return Err((target, args));
+    }
     let Some(expander) = find(function, args.len(), target.is_some()) else {
         return Err((target, args));
     };
@@ -55,6 +58,7 @@ fn find(function: &str, args: usize, member: bool) -> Option<Expander> {
         ("transformList" | "transformMap" | "transformMapEntry", 3 | 4, true) => transform,
         ("optMap" | "optFlatMap", 2, true) => opt_map,
         ("sortBy", 2, true) => sort_by,
+        ("bind", 3, true) => bind,
         _ => return None,
     };
     Some(expander)
@@ -217,6 +221,23 @@ fn sort_by(
     let input = make.node(Kind::Ident(INPUT));
     let sorted = make.member_call("@sortByAssociatedKeys", input, vec![keys]);
     Ok(make.bind(INPUT, target, sorted))
+}
+
+fn is_ident(expr: Option<&Expr>, name: &str) -> bool {
+    matches!(expr.map(|expr| &expr.kind), Some(Kind::Ident(ident)) if ident == name)
+}
+
+fn bind(
+    make: &mut Builder<'_, '_>,
+    _: &str,
+    _: Option<Expr>,
+    args: Vec<Expr>,
+) -> Result<Expr, Wrong> {
+    let [var, value, body]: [Expr; 3] = args.try_into().expect("found by its count");
+    match var.kind {
+        Kind::Ident(name) => Ok(make.bind(name, value, body)),
+        _ => Err(Wrong::new(var.id, "cel.bind() variable names must be simple identifiers")),
+    }
 }
 
 type Variables = (Str, Option<Str>);

@@ -70,7 +70,7 @@ fn equal_lists(left: &List<'_>, right: &Val<'_>) -> Result<bool, Fault> {
     let Val::List(right) = right else {
         // A list of the object has no overload for anything else, one of the expression differs.
         return match declared {
-            Some(decl) if !matches!(decl.kind, DeclKind::Dyn) => Err(NO_SUCH_OVERLOAD),
+            Some(decl) if !decl.is_untyped() => Err(NO_SUCH_OVERLOAD),
             _ => Ok(false),
         };
     };
@@ -128,7 +128,7 @@ fn equal_lists(left: &List<'_>, right: &Val<'_>) -> Result<bool, Fault> {
 
 fn equal_maps(left: &Map<'_>, right: &Val<'_>) -> Result<bool, Fault> {
     let typed = match left {
-        Map::Tree(map, decl) if !matches!(decl.kind, DeclKind::Dyn) => Some((*map, *decl)),
+        Map::Tree(map, decl) if !decl.is_untyped() => Some((*map, *decl)),
         _ => None,
     };
     let Val::Map(other) = right else {
@@ -455,9 +455,7 @@ pub(crate) fn negate<'a>(value: &Val<'a>) -> Eval<'a> {
 
 pub(crate) fn contains(element: &Val<'_>, container: &Val<'_>) -> Result<bool, Fault> {
     match container {
-        Val::List(list @ (List::Tree(_, decl) | List::Declared(_, decl)))
-            if !matches!(decl.kind, DeclKind::Dyn) =>
-        {
+        Val::List(list @ (List::Tree(_, decl) | List::Declared(_, decl))) if !decl.is_untyped() => {
             let mut wrong = None;
             for item in list.iter() {
                 match item.and_then(|item| equal_values(&item, element)) {

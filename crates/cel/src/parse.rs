@@ -33,7 +33,7 @@ impl Parsed {
     }
 }
 
-pub(crate) fn parse(text: &str) -> Result<(Parsed, Source), Issues> {
+pub(crate) fn parse(text: &str, bindings: bool) -> Result<(Parsed, Source), Issues> {
     let source = Source::new(text);
     let mut issues = Issues::new(source.clone());
     if source.chars.len() > EXPRESSION_CHARS_MAX {
@@ -56,6 +56,7 @@ pub(crate) fn parse(text: &str) -> Result<(Parsed, Source), Issues> {
         depth: 0,
         height: 0,
         open: Vec::new(),
+        bindings,
     };
     let parsed = parser.start();
     match parsed {
@@ -84,6 +85,8 @@ pub(crate) struct Parser<'s> {
     height: usize,
     /// The brackets that are open, as the tokens that close them.
     open: Vec<Token>,
+    /// Is there a macro `cel.bind`?
+    pub(crate) bindings: bool,
 }
 
 /// What an operand can begin with.

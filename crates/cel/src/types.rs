@@ -70,6 +70,11 @@ impl Type {
         Self::object("kubernetes.authorization.Authorizer")
     }
 
+    /// The type of the variable `authorizer.requestResource`.
+    pub fn resource_check() -> Self {
+        Self::object("kubernetes.authorization.ResourceCheck")
+    }
+
     /// The type of declared data. Objects are named after the path that leads to them, so that
     /// two of them are the same type only at the same place.
     pub fn of(decl: &Arc<Decl>, name: &str) -> Self {
@@ -81,9 +86,11 @@ impl Type {
             DeclKind::Bytes => Self::Bytes,
             DeclKind::Duration => Self::Duration,
             DeclKind::Date | DeclKind::DateTime => Self::Timestamp,
+            DeclKind::Quantity => Self::object("kubernetes.Quantity"),
+            DeclKind::Any => Self::Any,
             DeclKind::IntOrString | DeclKind::Dyn | DeclKind::Preserved => Self::Dyn,
             DeclKind::List { items, .. } => Self::list(Self::of(items, &format!("{name}.@idx"))),
-            DeclKind::Map { values } => {
+            DeclKind::Map { values, .. } => {
                 Self::map(Self::String, Self::of(values, &format!("{name}.@elem")))
             }
             DeclKind::Object(_) => {

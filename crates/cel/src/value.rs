@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use meta::{Number, Str, Value};
+use meta::{Number, Str, Value, quantity::Quantity};
 
 use crate::decl::{Decl, DeclKind};
 use crate::escape::{escape, unescape};
@@ -155,7 +155,7 @@ impl<'a> Val<'a> {
 
     /// Reads a value of the tree as its declaration says.
     pub fn of(value: &'a Value, decl: &'a Decl) -> Eval<'a> {
-        if value.is_null() && !matches!(decl.kind, DeclKind::Dyn) {
+        if value.is_null() && !decl.is_untyped() {
             return if decl.nullable {
                 Ok(Self::Null)
             } else {
@@ -163,7 +163,11 @@ impl<'a> Val<'a> {
             };
         }
         match (&decl.kind, value) {
-            (DeclKind::Dyn, value) => Ok(Self::untyped(value, decl)),
+            (DeclKind::Dyn | DeclKind::Any, value) => Ok(Self::untyped(value, decl)),
+            (DeclKind::Quantity, Value::String(text)) => match Quantity::parse(text) {
+                Ok(quantity) => Ok(Self::kubernetes(Kubernetes::Quantity(quantity))),
+                Err(error) => fail(error.to_string()),
+            },
             (DeclKind::IntOrString | DeclKind::String, Value::String(text)) => {
                 Ok(Self::String(Text::Ref(text)))
             }
@@ -366,7 +370,7 @@ impl<'a> List<'a> {
     /// Is it a list with a schema, which is stricter than one of an expression?
     pub(crate) fn is_declared(&self) -> bool {
         match self {
-            Self::Tree(_, decl) | Self::Declared(_, decl) => !matches!(decl.kind, DeclKind::Dyn),
+            Self::Tree(_, decl) | Self::Declared(_, decl) => !decl.is_untyped(),
             Self::Own(_) => false,
             Self::Concat(parts) => parts.first.is_declared(),
         }
@@ -434,7 +438,7 @@ impl<'a> Map<'a> {
                 let (map, decl): (&'a meta::Map, &'a Decl) = (map, decl);
                 match key {
                     Val::String(text) => find_in_tree(map, decl, text.as_str()),
-                    _ if matches!(decl.kind, DeclKind::Dyn) => Ok(None),
+                    _ if decl.is_untyped() => Ok(None),
                     _ => Err(NO_SUCH_OVERLOAD),
                 }
             }
@@ -473,7 +477,7 @@ pub(crate) fn find_in_tree<'a>(
                 _ => Ok(None),
             }
         }
-        DeclKind::Map { values } => match map.get(name) {
+        DeclKind::Map { values, .. } => match map.get(name) {
             Some(value) => Val::of(value, values).map(Some),
             None => Ok(None),
         },

@@ -288,12 +288,14 @@ impl Servers {
         let schema = Arc::new(std::mem::take(&mut definitions.schema));
         let served = |facts: &ResourceFacts| {
             let gv = facts.group_version();
-            options.runtime_config.serves(
-                &gv.group,
-                &gv.version,
-                &facts.plural,
-                facts.on_by_default,
-            )
+            let gate = builtin::gate_of(&gv.group, &facts.plural);
+            gate.is_none_or(|gate| options.feature_gates.enabled(gate))
+                && options.runtime_config.serves(
+                    &gv.group,
+                    &gv.version,
+                    &facts.plural,
+                    facts.on_by_default,
+                )
         };
         let access = Arc::new(Access {
             authenticator: guard.authenticator.clone(),

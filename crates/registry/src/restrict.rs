@@ -72,7 +72,8 @@ fn remove(value: &mut Value, path: &[&str], condition: Option<&str>) {
     let Some((step, rest)) = path.split_first() else { return };
     let (name, each) = step.strip_suffix("[]").map_or((*step, false), |name| (name, true));
     if rest.is_empty() {
-        if value.get(name).is_some_and(|value| holds(value, condition)) {
+        // An empty text is no use of a field, but goes with it.
+        if condition.is_none() || value.get(name).is_some_and(|value| holds(value, condition)) {
             value.remove_at(&[name]);
         }
         return;

@@ -93,6 +93,25 @@ pub enum UnknownLabel {
     NotSupportedForVersionKind,
 }
 
+/// Whether a finished delete of this kind is said to answer with the object instead of a status.
+pub fn returns_deleted(group: &str, kind: &str) -> bool {
+    match group {
+        "" => [
+            "PersistentVolume",
+            "PersistentVolumeClaim",
+            "Pod",
+            "PodTemplate",
+            "ResourceQuota",
+            "Service",
+            "ServiceAccount",
+        ]
+        .contains(&kind),
+        "resource.k8s.io" => true,
+        "storage.k8s.io" => kind != "CSIStorageCapacity",
+        _ => false,
+    }
+}
+
 impl ResourceFacts {
     pub fn group_version(&self) -> GroupVersion {
         self.kind.group_version()

@@ -22,7 +22,11 @@ impl Strategy for MutatingAdmissionPolicy {
     }
 
     fn validate(&self, policy: &Value, errors: &mut FieldErrors) {
-        admission::mutating_policy(policy, errors);
+        admission::mutating_policy(policy, None, errors);
+    }
+
+    fn validate_update(&self, policy: &Value, old: &Value, errors: &mut FieldErrors) {
+        admission::mutating_policy(policy, Some(old), errors);
     }
 
     fn warnings(&self, _subresource: &str, object: &Value, _old: Option<&Value>) -> Vec<String> {

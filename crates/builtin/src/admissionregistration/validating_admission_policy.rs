@@ -22,11 +22,21 @@ impl Strategy for ValidatingAdmissionPolicy {
     }
 
     fn validate(&self, policy: &Value, errors: &mut FieldErrors) {
-        admission::validating_policy(policy, errors);
+        admission::validating_policy(policy, None, errors);
     }
 
     fn validate_update(&self, policy: &Value, old: &Value, errors: &mut FieldErrors) {
-        admission::validating_policy_update(policy, old, errors);
+        admission::validating_policy(policy, Some(old), errors);
+    }
+
+    fn validate_subresource(
+        &self,
+        _subresource: &str,
+        policy: &Value,
+        _old: &Value,
+        errors: &mut FieldErrors,
+    ) {
+        admission::validating_policy_status(policy, errors);
     }
 
     fn warnings(&self, _subresource: &str, object: &Value, _old: Option<&Value>) -> Vec<String> {

@@ -23,6 +23,10 @@ impl Strategy for DaemonSet {
             let rolling = strategy.part("rollingUpdate");
             rolling.fill("maxUnavailable", 1i64);
             rolling.fill("maxSurge", 0i64);
+        } else if let Some(rolling) = strategy.given("rollingUpdate") {
+            // Compat: upstream can't tell an amount that was left out from none.
+            rolling.fill("maxUnavailable", 0i64);
+            rolling.fill("maxSurge", 0i64);
         }
         default_template(spec.part("template"));
     }

@@ -1,6 +1,6 @@
 //! Horizontal pod autoscalers.
 
-mod defaults;
+pub(crate) mod defaults;
 
 use std::borrow::Cow;
 
@@ -26,11 +26,11 @@ impl Strategy for HorizontalPodAutoscaler {
     }
 
     fn validate(&self, autoscaler: &Value, errors: &mut FieldErrors) {
-        autoscaler::validate(autoscaler, errors);
+        autoscaler::validate(&with_metrics(autoscaler), errors);
     }
 
     fn validate_update(&self, autoscaler: &Value, old: &Value, errors: &mut FieldErrors) {
-        autoscaler::validate_update(autoscaler, old, errors);
+        autoscaler::validate_update(&with_metrics(autoscaler), &with_metrics(old), errors);
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -50,6 +50,16 @@ impl Strategy for Job {
         jobs::job_update(job, old, errors);
     }
 
+    fn validate_subresource(
+        &self,
+        _subresource: &str,
+        job: &Value,
+        old: &Value,
+        errors: &mut FieldErrors,
+    ) {
+        jobs::status::validate_update(job, old, errors);
+    }
+
     fn warnings(&self, _subresource: &str, job: &Value, old: Option<&Value>) -> Vec<String> {
         if !warnings::counted_up(job, old) {
             return Vec::new();

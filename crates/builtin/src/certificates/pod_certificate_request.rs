@@ -1,13 +1,35 @@
 //! Pod certificate requests.
 
-use meta::Value;
-use registry::{Column, Strategy};
+use std::sync::Arc;
 
+use meta::{ApiError, FieldErrors, RequestInfo, Str, Value, field::path, time::Time};
+use registry::{Column, Permit, Pinned, Strategy, Wish};
+
+use crate::access::Access;
 use crate::format::{labels, text};
+use crate::validation::certificate::pod;
 
 pub(crate) struct PodCertificateRequest;
 
 impl Strategy for PodCertificateRequest {
+    fn validate(&self, request: &Value, errors: &mut FieldErrors) {
+        pod::request(request, errors);
+    }
+
+    fn validate_update(&self, request: &Value, old: &Value, errors: &mut FieldErrors) {
+        pod::request_update(request, old, errors);
+    }
+
+    fn validate_subresource(
+        &self,
+        _subresource: &str,
+        request: &Value,
+        old: &Value,
+        errors: &mut FieldErrors,
+    ) {
+        pod::status_update(request, old, Time::now(), errors);
+    }
+
     fn columns(&self) -> Vec<Column> {
         vec![
             Column::NAME,
@@ -30,4 +52,47 @@ fn state(request: &Value) -> &str {
     let conditions = request.items_at(&["status", "conditions"]).iter();
     let types = conditions.map(|condition| condition.str_at(&["type"]));
     types.rev().find(|name| matches!(*name, "Issued" | "Denied" | "Failed")).unwrap_or("Pending")
+}
+
+/// Who answers a request needs the right to `sign` for its signer.
+pub(crate) struct SignPermit(pub(crate) Arc<dyn Access>);
+
+impl Permit for SignPermit {
+    fn check<'a>(&'a self, wish: &'a Wish<'a>) -> Pinned<'a, Result<(), ApiError>> {
+        Box::pin(async move {
+            let Some(old) = wish.old.filter(|_| wish.info.subresource == "status") else {
+                return Ok(());
+            };
+            if wish.object.get("status") == old.get("status") {
+                return Ok(());
+            }
+            let signer = old.str_at(&["spec", "signerName"]);
+            let domain = signer.split('/').next().unwrap_or_default();
+            for name in [signer.to_owned(), format!("{domain}/*")] {
+                let question = RequestInfo {
+                    verb: Str::new_static("sign"),
+                    is_resource: true,
+                    group: Str::new_static("certificates.k8s.io"),
+                    version: Str::new_static("*"),
+                    resource: Str::new_static("signers"),
+                    name: Str::new(name),
+                    ..RequestInfo::default()
+                };
+                if self.0.decide(wish.user, &question).await.allowed {
+                    return Ok(());
+                }
+            }
+            let user = meta::field::quote(&wish.user.name);
+            let signer = meta::field::quote(signer);
+            let mut errors = FieldErrors::default();
+            let why = format!("User {user} is not permitted to \"sign\" for signer {signer}");
+            errors.forbidden(path("spec").child("signerName"), &why);
+            let kind = meta::GroupKind {
+                group: wish.info.group.clone(),
+                kind: Str::new_static("PodCertificateRequest"),
+            };
+            let name = wish.object.str_at(&["metadata", "name"]).to_owned();
+            Err(ApiError::Invalid { kind, name, errors })
+        })
+    }
 }

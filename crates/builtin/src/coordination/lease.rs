@@ -4,17 +4,20 @@ use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
 use crate::format::text;
-use crate::validation::cluster;
+use crate::validation::lease;
 
 pub(crate) struct Lease;
 
 impl Strategy for Lease {
-    fn validate(&self, lease: &Value, errors: &mut FieldErrors) {
-        cluster::lease(lease, errors);
+    fn validate(&self, object: &Value, errors: &mut FieldErrors) {
+        lease::lease(object, errors);
     }
 
-    fn validate_update(&self, lease: &Value, old: &Value, errors: &mut FieldErrors) {
-        cluster::lease_update(lease, old, errors);
+    fn validate_update(&self, object: &Value, old: &Value, errors: &mut FieldErrors) {
+        // What was wrong before is not worth a failed heartbeat.
+        if object.get("spec") != old.get("spec") {
+            lease::lease(object, errors);
+        }
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -17,7 +17,7 @@ impl Strategy for Node {
         default_pod_cidrs(node);
         if let Some(status) = node.given("status") {
             if let Some(capacity) = status.get("capacity").filter(|own| !own.is_null()).cloned() {
-                status.fill("allocatable", capacity);
+                status.fill_empty("allocatable", capacity);
             }
             round_resources(status, &["capacity", "allocatable"]);
         }

@@ -4,12 +4,14 @@ pub(crate) mod binding;
 mod condition;
 mod defaults;
 pub(crate) mod eviction;
+pub(crate) mod qos;
 mod summary;
 
-use meta::{FieldErrors, Value, quantity::Quantity, value};
+use meta::{FieldErrors, Value, value};
 use registry::{Cell, Column, Strategy, WriteContext, keep_all_but_status};
 
 use self::defaults::default_pod;
+use self::qos::qos_class;
 use self::summary::summary;
 use crate::format::{NONE, condition_is_true, filled_or};
 use crate::validation::cursor::Field;
@@ -23,8 +25,16 @@ impl Strategy for Pod {
         default_pod(pod.object_at_mut(&[]));
     }
 
-    fn prepare_for_create(&self, pod: &mut Value, _cx: &WriteContext<'_>) {
+    fn prepare_for_create(&self, pod: &mut Value, cx: &WriteContext<'_>) {
         pod.set_at(&["status"], value!({"phase": "Pending", "qosClass": (qos_class(pod))}));
+        if !pod.items_at(&["spec", "schedulingGates"]).is_empty() {
+            let gated = value!([{
+                "type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
+                "message": "Scheduling is blocked due to non-empty scheduling gates",
+                "lastTransitionTime": (cx.now.to_rfc3339())
+            }]);
+            pod.set_at(&["status", "conditions"], gated);
+        }
     }
 
     fn prepare_for_subresource(
@@ -79,7 +89,7 @@ impl Strategy for Pod {
     ) {
         match subresource {
             "ephemeralcontainers" => pod::validate_ephemeral_containers(pod, old, errors),
-            "resize" => pod::validate_resize(pod, old, errors),
+            "resize" => pod::resize::validate(pod, old, errors),
             _ => pod::validate_update(pod, old, errors),
         }
     }
@@ -224,46 +234,6 @@ fn status_addresses(pod: &Value) -> Vec<String> {
 }
 
 const DEFAULT_GRACE: i64 = 30;
-
-/// What the pod is promised: `Guaranteed` if every container has limits for CPU and memory and asks
-/// for as much, `BestEffort` if none has or asks for any, else `Burstable`. Resources of the pod as a
-/// whole count instead of those of its containers.
-fn qos_class(pod: &Value) -> &'static str {
-    let whole = pod.at(&["spec", "resources"]).filter(|resources| !resources.is_null());
-    let containers = pod.items_at(&["spec", "containers"]).iter();
-    let containers = containers.chain(pod.items_at(&["spec", "initContainers"]));
-    let resources: Vec<&Value> = match whole {
-        Some(whole) => vec![whole],
-        None => containers.filter_map(|container| container.get("resources")).collect(),
-    };
-    let sum = |list: &str, resource: &str| {
-        let mut sum: Option<Quantity> = None;
-        for amount in resources.iter().filter_map(|own| amount(own, list, resource)) {
-            match &mut sum {
-                Some(sum) => sum.add(&amount),
-                None => sum = Some(amount),
-            }
-        }
-        sum
-    };
-    let all_limited = resources
-        .iter()
-        .all(|own| QOS_RESOURCES.iter().all(|resource| amount(own, "limits", resource).is_some()));
-    let sums = QOS_RESOURCES.map(|resource| (sum("requests", resource), sum("limits", resource)));
-    if sums.iter().all(|(requests, limits)| requests.is_none() && limits.is_none()) {
-        return "BestEffort";
-    }
-    let guaranteed = all_limited && sums.iter().all(|(requests, limits)| requests == limits);
-    if guaranteed { "Guaranteed" } else { "Burstable" }
-}
-
-const QOS_RESOURCES: [&str; 2] = ["cpu", "memory"];
-
-/// An amount that isn't zero.
-fn amount(resources: &Value, list: &str, resource: &str) -> Option<Quantity> {
-    let amount = Quantity::from_value(resources.at(&[list, resource])?).ok()?;
-    amount.sign().is_gt().then_some(amount)
-}
 
 fn ip(pod: &Value) -> Cell {
     let first = pod.items_at(&["status", "podIPs"]).first();

@@ -1,7 +1,7 @@
 //! Endpoint slices.
 
 use meta::{FieldErrors, Value};
-use registry::{Column, Strategy};
+use registry::{Column, Strategy, WriteContext};
 
 use crate::fill::Fill;
 use crate::format::{SHOWN_MAX, UNSET, text, with_more};
@@ -10,6 +10,25 @@ use crate::validation::endpoints;
 use crate::warnings;
 
 pub(crate) struct EndpointSlice;
+
+const HOSTNAME: &str = "kubernetes.io/hostname";
+
+/// Nobody writes the old field any more. The node that it named before is kept.
+fn drop_topology(slice: &mut Value, old: Option<&Value>) {
+    let old = old.map_or(&[][..], |old| old.items_at(&["endpoints"]));
+    let node_of = |endpoint: &Value| -> String {
+        endpoint.str_at(&["deprecatedTopology", HOSTNAME]).to_owned()
+    };
+    let known: Vec<String> = old.iter().map(node_of).filter(|node| !node.is_empty()).collect();
+    for endpoint in slice.at_mut(&["endpoints"]).and_then(Value::as_array_mut).into_iter().flatten()
+    {
+        let node = node_of(endpoint);
+        if endpoint.get("nodeName").is_none() && known.contains(&node) {
+            endpoint.set_at(&["nodeName"], node);
+        }
+        endpoint.remove_at(&["deprecatedTopology"]);
+    }
+}
 
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 const OWN_CONTROLLERS: [&str; 2] =
@@ -20,6 +39,16 @@ impl Strategy for EndpointSlice {
         for port in slice.object_at_mut(&[]).each("ports") {
             port.fill("name", "");
             port.fill("protocol", "TCP");
+        }
+    }
+
+    fn prepare_for_create(&self, slice: &mut Value, _cx: &WriteContext<'_>) {
+        drop_topology(slice, None);
+    }
+
+    fn prepare_for_update(&self, slice: &mut Value, old: &Value, _cx: &WriteContext<'_>) {
+        if slice.get("endpoints") != old.get("endpoints") {
+            drop_topology(slice, Some(old));
         }
     }
 

@@ -19,7 +19,8 @@ impl Strategy for ResourceClaimTemplate {
     }
 
     fn validate_update(&self, template: &Value, old: &Value, errors: &mut FieldErrors) {
-        resource::template_update(template, old, errors);
+        let [template, old] = [template, old].map(|own| template_to_newest(own.clone()));
+        resource::template_update(&template, &old, errors);
     }
 
     fn columns(&self) -> Vec<Column> {

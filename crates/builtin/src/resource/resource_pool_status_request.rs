@@ -1,13 +1,32 @@
 //! Requests for the state of device pools, answered in their status.
 
-use meta::{Value, time::Time};
+use meta::{FieldErrors, Value, time::Time};
 use registry::{Cell, Column, Strategy, since};
 
 use crate::format::{NONE, number, text};
+use crate::validation::resource::pool_status;
 
 pub(crate) struct ResourcePoolStatusRequest;
 
 impl Strategy for ResourcePoolStatusRequest {
+    fn validate(&self, request: &Value, errors: &mut FieldErrors) {
+        pool_status::request(request, errors);
+    }
+
+    fn validate_update(&self, request: &Value, old: &Value, errors: &mut FieldErrors) {
+        pool_status::request_update(request, old, errors);
+    }
+
+    fn validate_subresource(
+        &self,
+        _subresource: &str,
+        request: &Value,
+        old: &Value,
+        errors: &mut FieldErrors,
+    ) {
+        pool_status::status_update(request, old, errors);
+    }
+
     fn columns(&self) -> Vec<Column> {
         vec![
             Column::NAME,

@@ -1,13 +1,32 @@
 //! Pod groups: pods that are scheduled together.
 
-use meta::Value;
+use meta::{FieldErrors, Value};
 use registry::{Cell, Column, Strategy};
 
 use crate::format::{NONE, text};
+use crate::validation::workload_group;
 
 pub(crate) struct PodGroup;
 
 impl Strategy for PodGroup {
+    fn validate(&self, group: &Value, errors: &mut FieldErrors) {
+        workload_group::pod_group(group, None, errors);
+    }
+
+    fn validate_update(&self, group: &Value, old: &Value, errors: &mut FieldErrors) {
+        workload_group::pod_group(group, Some(old), errors);
+    }
+
+    fn validate_subresource(
+        &self,
+        _subresource: &str,
+        group: &Value,
+        _old: &Value,
+        errors: &mut FieldErrors,
+    ) {
+        workload_group::pod_group_status(group, errors);
+    }
+
     fn columns(&self) -> Vec<Column> {
         vec![
             Column::NAME,

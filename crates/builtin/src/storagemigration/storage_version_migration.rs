@@ -1,13 +1,32 @@
 //! Storage version migrations.
 
-use meta::Value;
+use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
 use crate::format::text;
+use crate::validation::migration;
 
 pub(crate) struct StorageVersionMigration;
 
 impl Strategy for StorageVersionMigration {
+    fn validate(&self, migration: &Value, errors: &mut FieldErrors) {
+        migration::validate(migration, errors);
+    }
+
+    fn validate_update(&self, migration: &Value, old: &Value, errors: &mut FieldErrors) {
+        migration::validate_update(migration, old, errors);
+    }
+
+    fn validate_subresource(
+        &self,
+        _subresource: &str,
+        migration: &Value,
+        old: &Value,
+        errors: &mut FieldErrors,
+    ) {
+        migration::validate_status(migration, old, errors);
+    }
+
     fn columns(&self) -> Vec<Column> {
         vec![
             // Compat: unlike everywhere else, the format does not say that this is the name.

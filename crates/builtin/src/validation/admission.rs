@@ -1,5 +1,6 @@
-//! Webhook configurations and admission policies, but for what only compiling their expressions
-//! can tell.
+//! Webhook configurations and admission policies.
+
+mod expressions;
 
 use std::collections::BTreeSet;
 
@@ -11,14 +12,32 @@ use meta::{
     },
 };
 
-use super::cursor::Field;
+use self::expressions::Scope;
+use super::{conditions, cursor::Field};
 
 /// A configuration of mutating or of validating webhooks.
 pub(crate) fn webhooks(object: &Value, errors: &mut FieldErrors) {
+    webhooks_since(object, None, errors);
+}
+
+fn webhooks_since(object: &Value, old: Option<&Value>, errors: &mut FieldErrors) {
     let root = Field::root(object);
     let mut names = BTreeSet::new();
+    let conditions = |object: &Value| -> Vec<Option<Value>> {
+        object
+            .items_at(&["webhooks"])
+            .iter()
+            .map(|own| own.get("matchConditions").cloned())
+            .collect()
+    };
+    // What was let in stays in, whatever it is made of.
+    let same_conditions = old.is_some_and(|old| conditions(old) == conditions(object));
     for hook in root.get("webhooks").items() {
         webhook(&hook, errors);
+        if !same_conditions {
+            let scope = Scope::new(false, false);
+            match_conditions(&hook.get("matchConditions"), &scope, errors);
+        }
         review_versions(&hook.get("admissionReviewVersions"), errors);
         let name = hook.get("name");
         if !name.is_empty() && !names.insert(name.str().to_owned()) {
@@ -29,7 +48,7 @@ pub(crate) fn webhooks(object: &Value, errors: &mut FieldErrors) {
 
 pub(crate) fn webhooks_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
     if object.get("webhooks") != old.get("webhooks") {
-        webhooks(object, errors);
+        webhooks_since(object, Some(old), errors);
     }
 }
 
@@ -56,7 +75,6 @@ fn webhook(hook: &Field<'_>, errors: &mut FieldErrors) {
     }
     hook.get("reinvocationPolicy").one_of(errors, &["IfNeeded", "Never"]);
     client_config(&hook.get("clientConfig"), errors);
-    match_conditions(&hook.get("matchConditions"), errors);
 }
 
 fn fully_qualified_name(name: &Field<'_>, errors: &mut FieldErrors) {
@@ -100,7 +118,7 @@ fn review_versions(versions: &Field<'_>, errors: &mut FieldErrors) {
     }
 }
 
-fn match_conditions(conditions: &Field<'_>, errors: &mut FieldErrors) {
+fn match_conditions(conditions: &Field<'_>, scope: &Scope, errors: &mut FieldErrors) {
     if conditions.len() > 64 {
         errors.too_many(conditions.path(), conditions.len(), 64);
     }
@@ -109,6 +127,8 @@ fn match_conditions(conditions: &Field<'_>, errors: &mut FieldErrors) {
         let (name, expression) = (condition.get("name"), condition.get("expression"));
         if expression.str().trim().is_empty() {
             expression.required(errors, "");
+        } else {
+            scope.match_condition(&expression, errors);
         }
         name.require_rule(errors, is_qualified_name);
         if !name.is_empty() && !names.insert(name.str().to_owned()) {
@@ -183,12 +203,14 @@ fn resources(list: &Field<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// A validating admission policy.
-pub(crate) fn validating_policy(object: &Value, errors: &mut FieldErrors) {
+/// A validating admission policy; `old` is there for an update.
+pub(crate) fn validating_policy(object: &Value, old: Option<&Value>, errors: &mut FieldErrors) {
     let root = Field::root(object);
     let spec = root.get("spec");
-    policy_match(&spec, errors);
-    variables(&spec.get("variables"), errors);
+    policy_match(&spec, old, errors);
+    let list = spec.get("variables");
+    let mut scope = Scope::new(spec.get("paramKind").is_set(), !list.is_empty());
+    variables(&list, &mut scope, errors);
     let (validations, annotations) = (spec.get("validations"), spec.get("auditAnnotations"));
     if validations.is_empty() && annotations.is_empty() {
         let why = "validations or auditAnnotations must contain at least one item";
@@ -196,31 +218,82 @@ pub(crate) fn validating_policy(object: &Value, errors: &mut FieldErrors) {
         annotations.required(errors, why);
     }
     for validation in validations.items() {
-        let expression = validation.get("expression");
-        if expression.str().trim().is_empty() {
-            expression.required(errors, "expression is not specified");
+        validation_rule(&validation, &scope, errors);
+    }
+    audit_annotations(&annotations, root.str_at(&["metadata", "name"]), &scope, errors);
+}
+
+fn validation_rule(validation: &Field<'_>, scope: &Scope, errors: &mut FieldErrors) {
+    let [expression, message_expression, message] =
+        ["expression", "messageExpression", "message"].map(|name| validation.get(name));
+    let is_blank = |text: &Field<'_>| !text.is_empty() && text.str().trim().is_empty();
+    if expression.str().trim().is_empty() {
+        expression.required(errors, "expression is not specified");
+    } else {
+        scope.condition(&expression, errors);
+    }
+    if is_blank(&message_expression) {
+        message_expression.invalid(errors, "must be non-empty if specified");
+    } else if !message_expression.is_empty() {
+        scope.message(&message_expression, errors);
+    }
+    if is_blank(&message) {
+        message.invalid(errors, "must be non-empty if specified");
+    } else if message.str().trim().contains(['\n', '\r']) {
+        message.invalid(errors, "must not contain line breaks");
+    }
+    let reasons = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
+    validation.get("reason").one_of(errors, &reasons);
+}
+
+fn audit_annotations(
+    annotations: &Field<'_>,
+    policy: &str,
+    scope: &Scope,
+    errors: &mut FieldErrors,
+) {
+    const MAX: usize = 20;
+    const EXPRESSION_BYTES_MAX: usize = 5 * 1024;
+    if annotations.len() > MAX {
+        annotations.invalid(errors, &format!("must not have more than {MAX} auditAnnotations"));
+    }
+    let mut keys = BTreeSet::new();
+    for annotation in annotations.items() {
+        let (key, expression) = (annotation.get("key"), annotation.get("valueExpression"));
+        let whole = format!("{policy}/{}", key.str());
+        for why in is_qualified_name(&whole) {
+            key.invalid_value(errors, whole.as_str(), &why);
         }
-        for name in ["messageExpression", "message"] {
-            let text = validation.get(name);
-            if !text.is_empty() && text.str().trim().is_empty() {
-                text.invalid(errors, "must be non-empty if specified");
-            } else if name == "message" && text.str().trim().contains(['\n', '\r']) {
-                text.invalid(errors, "must not contain line breaks");
+        match expression.str().trim().len() {
+            0 => expression.required(errors, "valueExpression is not specified"),
+            bytes if bytes > EXPRESSION_BYTES_MAX => {
+                let why = format!("must not exceed {EXPRESSION_BYTES_MAX} bytes in length");
+                expression.required(errors, &why);
             }
+            _ => scope.annotation(&expression, errors),
         }
-        let reasons = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
-        validation.get("reason").one_of(errors, &reasons);
+        if !keys.insert(key.str().to_owned()) {
+            errors.duplicate(key.path(), key.str());
+        }
     }
 }
 
-pub(crate) fn validating_policy_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
-    if object.get("spec") != old.get("spec") {
-        validating_policy(object, errors);
+pub(crate) fn validating_policy_status(object: &Value, errors: &mut FieldErrors) {
+    let root = Field::root(object);
+    let status = root.get("status");
+    let checking = status.get("typeChecking");
+    for warning in checking.get("expressionWarnings").items() {
+        warning.get("warning").require(errors);
+        let place = warning.get("fieldRef");
+        if place.str().trim().is_empty() {
+            place.required(errors, "");
+        }
     }
+    conditions(&status.get("conditions"), errors);
 }
 
-fn policy_match(spec: &Field<'_>, errors: &mut FieldErrors) {
-    spec.get("failurePolicy").one_of_or_default(errors, &["Fail", "Ignore"]);
+fn policy_match(spec: &Field<'_>, old: Option<&Value>, errors: &mut FieldErrors) {
+    spec.get("failurePolicy").one_of(errors, &["Fail", "Ignore"]);
     let kind = spec.get("paramKind");
     if kind.is_set() {
         param_kind(&kind, errors);
@@ -232,7 +305,12 @@ fn policy_match(spec: &Field<'_>, errors: &mut FieldErrors) {
     } else {
         constraints.required(errors, "");
     }
-    match_conditions(&spec.get("matchConditions"), errors);
+    let is_same = |name: &str, old: &Value| old.at(&["spec", name]) == spec.value_at(&[name]);
+    let same = |old| ["paramKind", "matchConditions"].iter().all(|name| is_same(name, old));
+    if !old.is_some_and(same) {
+        let scope = Scope::new(kind.is_set(), false);
+        match_conditions(&spec.get("matchConditions"), &scope, errors);
+    }
 }
 
 fn param_kind(kind: &Field<'_>, errors: &mut FieldErrors) {
@@ -292,7 +370,7 @@ fn match_resources(resources: &Field<'_>, errors: &mut FieldErrors) {
     }
 }
 
-fn variables(variables: &Field<'_>, errors: &mut FieldErrors) {
+fn variables(variables: &Field<'_>, scope: &mut Scope, errors: &mut FieldErrors) {
     for variable in variables.items() {
         let (name, expression) = (variable.get("name"), variable.get("expression"));
         if name.str().trim().is_empty() {
@@ -302,6 +380,8 @@ fn variables(variables: &Field<'_>, errors: &mut FieldErrors) {
         }
         if expression.str().trim().is_empty() {
             expression.required(errors, "expression is not specified");
+        } else {
+            scope.declare(&variable, errors);
         }
     }
 }
@@ -345,6 +425,9 @@ pub(crate) fn policy_binding(object: &Value, errors: &mut FieldErrors) {
     let resources = spec.get("matchResources");
     if resources.is_set() {
         match_resources(&resources, errors);
+        if root.str_at(&["kind"]) == "MutatingAdmissionPolicyBinding" {
+            mutable_operations(&resources, errors);
+        }
     }
     if root.str_at(&["kind"]) == "ValidatingAdmissionPolicyBinding" {
         validation_actions(&spec.get("validationActions"), errors);
@@ -389,12 +472,63 @@ fn validation_actions(actions: &Field<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// A mutating admission policy.
-pub(crate) fn mutating_policy(object: &Value, errors: &mut FieldErrors) {
+/// A mutating admission policy; `old` is there for an update.
+pub(crate) fn mutating_policy(object: &Value, old: Option<&Value>, errors: &mut FieldErrors) {
     let root = Field::root(object);
     let spec = root.get("spec");
-    policy_match(&spec, errors);
-    variables(&spec.get("variables"), errors);
-    spec.get("mutations").require(errors);
-    spec.get("reinvocationPolicy").one_of_or_default(errors, &["IfNeeded", "Never"]);
+    policy_match(&spec, old, errors);
+    mutable_operations(&spec.get("matchConstraints"), errors);
+    let mut scope = Scope::new(spec.get("paramKind").is_set(), true);
+    variables(&spec.get("variables"), &mut scope, errors);
+    let mutations = spec.get("mutations");
+    if mutations.is_empty() {
+        mutations.required(errors, "mutations must contain at least one item");
+    }
+    for own in mutations.items() {
+        mutation(&own, &scope, errors);
+    }
+    let policy = spec.get("reinvocationPolicy");
+    if policy.require(errors) {
+        policy.one_of(errors, &["IfNeeded", "Never"]);
+    }
+}
+
+fn mutable_operations(resources: &Field<'_>, errors: &mut FieldErrors) {
+    for rule in resources.get("resourceRules").items() {
+        for operation in rule.get("operations").items() {
+            if !MUTABLE.contains(&operation.str()) {
+                // Compat: upstream doesn't say which of the rules it is about.
+                let place = resources.path().child("resourceRules").child("operations");
+                errors.not_supported(place, operation.str(), &MUTABLE);
+            }
+        }
+    }
+}
+
+/// What has an object to change.
+const MUTABLE: [&str; 4] = ["*", "CONNECT", "CREATE", "UPDATE"];
+
+fn mutation(mutation: &Field<'_>, scope: &Scope, errors: &mut FieldErrors) {
+    let kind = mutation.get("patchType");
+    let (wanted, other, output) = match kind.str() {
+        "" => return kind.required(errors, ""),
+        "JSONPatch" => ("jsonPatch", "applyConfiguration", "list(JSONPatch)"),
+        "ApplyConfiguration" => ("applyConfiguration", "jsonPatch", "Object"),
+        _ => return kind.not_supported(errors, &["ApplyConfiguration", "JSONPatch"]),
+    };
+    let patch = mutation.get(wanted);
+    if patch.is_set() {
+        let expression = patch.get("expression");
+        if expression.str().trim().is_empty() {
+            expression.required(errors, "");
+        } else {
+            scope.mutation(&expression, output, errors);
+        }
+    } else {
+        patch.required(errors, &format!("must be specified when patchType is {}", kind.str()));
+    }
+    if mutation.get(other).is_set() {
+        let why = format!("must not be specified when patchType is {}", kind.str());
+        mutation.get(other).invalid_value(errors, format!("{{{other}}}"), &why);
+    }
 }

@@ -14,7 +14,8 @@ pub(crate) fn validate(object: &Value, errors: &mut FieldErrors) {
     let metadata = root.get("metadata");
     let name = metadata.get("name");
     let required = format!("{}.{}", version.str(), group.str());
-    if name_is_path_segment(name.str(), false).is_empty() && name.str() != required {
+    let is_judged = !name.is_empty() && name_is_path_segment(name.str(), false).is_empty();
+    if is_judged && name.str() != required {
         let required = meta::field::quote(&required);
         name.invalid(errors, &format!("must be `spec.version+\".\"+spec.group`: {required}"));
     }

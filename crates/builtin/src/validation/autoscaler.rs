@@ -43,12 +43,6 @@ fn validate_spec(object: &Value, old: Option<&Value>, errors: &mut FieldErrors) 
                    zero replicas";
         metrics.forbidden(errors, why);
     }
-    let percentage = spec.value_at(&["targetCPUUtilizationPercentage"]);
-    if percentage.and_then(Value::as_i64).is_some_and(|percentage| percentage < 1) {
-        // The older version's only target is a metric in the newer one.
-        let target = spec.get("metrics[0].resource.target.averageUtilization");
-        target.with(percentage).invalid(errors, "must be greater than 0");
-    }
     let behavior = spec.get("behavior");
     for name in ["scaleUp", "scaleDown"] {
         let rules = behavior.get(name);

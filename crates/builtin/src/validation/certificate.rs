@@ -1,5 +1,9 @@
 //! Certificate signing requests: what is asked for, who says yes, and what comes of it.
 
+pub(crate) mod bundle;
+mod pem;
+pub(crate) mod pod;
+
 use std::collections::BTreeSet;
 
 use base64::Engine as _;

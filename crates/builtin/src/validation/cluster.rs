@@ -1,5 +1,5 @@
 //! Small kinds that say how pods are placed, kept and led: disruption budgets, priority classes,
-//! runtime classes, leases.
+//! runtime classes.
 
 use meta::{
     FieldErrors, Value,
@@ -134,21 +134,4 @@ pub(crate) fn runtime_class_update(object: &Value, old: &Value, errors: &mut Fie
     runtime_class(object, errors);
     let (root, old) = (Field::root(object), Field::root(old));
     root.get("handler").immutable(&old.get("handler"), errors);
-}
-
-pub(crate) fn lease(object: &Value, errors: &mut FieldErrors) {
-    let root = Field::root(object);
-    let spec = root.get("spec");
-    let seconds = spec.get("leaseDurationSeconds");
-    if seconds.int().is_some_and(|seconds| seconds <= 0) {
-        seconds.invalid(errors, "must be greater than 0");
-    }
-    spec.get("leaseTransitions").non_negative(errors);
-    // `strategy` and `preferredHolder` wait for a feature gate that is off: nobody looks at them.
-}
-
-pub(crate) fn lease_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
-    if object.get("spec") != old.get("spec") {
-        lease(object, errors);
-    }
 }

@@ -6,6 +6,7 @@ use meta::{
     FieldErrors, Value,
     field::FieldReason,
     names::{is_dns1123_label, is_dns1123_subdomain},
+    value,
 };
 
 use super::cursor::Field;
@@ -40,6 +41,65 @@ pub(crate) fn flow_schema(object: &Value, errors: &mut FieldErrors) {
     }
     for rule in spec.get("rules").items() {
         policy_rule(&rule, errors);
+    }
+    let name = root.str_at(&["metadata", "name"]);
+    if mandatory_schema(name).is_some_and(|fixed| spec.value() != Some(&fixed)) {
+        spec.invalid(errors, &format!("spec of '{name}' must equal the fixed value"));
+    }
+}
+
+/// What the server can't do without stays as it is.
+fn mandatory_schema(name: &str) -> Option<Value> {
+    let rules = |groups: &[&str]| {
+        let subjects: Vec<Value> = groups
+            .iter()
+            .map(|name| value!({"kind": "Group", "group": {"name": (*name)}}))
+            .collect();
+        value!([{
+            "subjects": (subjects),
+            "resourceRules": [{
+                "verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "clusterScope": true,
+                "namespaces": ["*"]
+            }],
+            "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}]
+        }])
+    };
+    match name {
+        "exempt" => Some(value!({
+            "priorityLevelConfiguration": {"name": "exempt"},
+            "matchingPrecedence": 1i64,
+            "rules": (rules(&["system:masters"]))
+        })),
+        "catch-all" => Some(value!({
+            "priorityLevelConfiguration": {"name": "catch-all"},
+            "matchingPrecedence": 10_000i64,
+            "distinguisherMethod": {"type": "ByUser"},
+            "rules": (rules(&["system:unauthenticated", "system:authenticated"]))
+        })),
+        _ => None,
+    }
+}
+
+fn mandatory_level(name: &str, spec: &Field<'_>, errors: &mut FieldErrors) {
+    match name {
+        "exempt" => {
+            let spec_type = spec.str_at(&["type"]);
+            if spec_type != "Exempt" || spec.get("limited").is_set() {
+                let why = "spec of 'exempt' except the 'spec.exempt' field must equal the fixed \
+                           value";
+                spec.invalid(errors, why);
+            }
+        }
+        "catch-all" => {
+            let fixed = value!({"type": "Limited", "limited": {
+                "nominalConcurrencyShares": 5i64, "lendablePercent": 0i64,
+                "limitResponse": {"type": "Reject"}
+            }});
+            if spec.value() != Some(&fixed) {
+                spec.invalid(errors, "spec of 'catch-all' must equal the fixed value");
+            }
+        }
+        _ => {}
     }
 }
 
@@ -232,6 +292,7 @@ pub(crate) fn priority_level(object: &Value, errors: &mut FieldErrors) {
         "" => kind.required(errors, ""),
         _ => kind.not_supported(errors, &["Exempt", "Limited"]),
     }
+    mandatory_level(root.str_at(&["metadata", "name"]), &spec, errors);
 }
 
 pub(crate) fn priority_level_update(object: &Value, old: &Value, errors: &mut FieldErrors) {

@@ -1,5 +1,7 @@
 //! Jobs and cron jobs.
 
+pub(crate) mod status;
+
 use std::collections::BTreeSet;
 
 use meta::{
@@ -315,6 +317,20 @@ fn count_indexes(text: &str, completions: i64) -> Result<i64, String> {
     if text.is_empty() {
         return Ok(0);
     }
+    let (mut total, mut last): (i64, Option<i64>) = (0, None);
+    for interval in text.split(',') {
+        let (first, end) = index_interval(interval, completions)?;
+        if let Some(last) = last.filter(|last| *last >= first) {
+            return Err(not_increasing(last, first));
+        }
+        total += end - first + 1;
+        last = Some(end);
+    }
+    Ok(total)
+}
+
+/// `3` or `3-5`: first and last.
+fn index_interval(text: &str, completions: i64) -> Result<(i64, i64), String> {
     let index = |text: &str| -> Result<i64, String> {
         let index: i64 = text
             .parse()
@@ -324,32 +340,22 @@ fn count_indexes(text: &str, completions: i64) -> Result<i64, String> {
         }
         Ok(index)
     };
-    let order =
-        |last: i64, next: i64| format!("non-increasing order, previous: {last}, current: {next}");
-    let (mut total, mut last): (i64, Option<i64>) = (0, None);
-    for interval in text.split(',') {
-        let (first, end) = match *interval.split('-').collect::<Vec<_>>() {
-            [one] => (index(one)?, None),
-            [first, end] => (index(first)?, Some(index(end)?)),
-            _ => {
-                return Err(format!(
-                    "the fragment {} violates the requirement that an index interval can have at \
-                     most two parts separated by '-'",
-                    quote(interval)
-                ));
-            }
-        };
-        if let Some(end) = end.filter(|end| first >= *end) {
-            return Err(order(first, end));
+    match *text.split('-').collect::<Vec<_>>() {
+        [one] => index(one).map(|one| (one, one)),
+        [first, end] => {
+            let (first, end) = (index(first)?, index(end)?);
+            if first < end { Ok((first, end)) } else { Err(not_increasing(first, end)) }
         }
-        if let Some(last) = last.filter(|last| *last >= first) {
-            return Err(order(last, first));
-        }
-        let end = end.unwrap_or(first);
-        total += end - first + 1;
-        last = Some(end);
+        _ => Err(format!(
+            "the fragment {} violates the requirement that an index interval can have at most two \
+             parts separated by '-'",
+            quote(text)
+        )),
     }
-    Ok(total)
+}
+
+fn not_increasing(last: i64, next: i64) -> String {
+    format!("non-increasing order, previous: {last}, current: {next}")
 }
 
 pub(crate) fn job_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
@@ -381,9 +387,6 @@ pub(crate) fn job_update(object: &Value, old: &Value, errors: &mut FieldErrors) 
         ] {
             spec.get(name).immutable(&before.get(name), errors);
         }
-    }
-    if object.get("status") != old.get("status") {
-        job_status(&root.get("status"), errors);
     }
 }
 
@@ -437,57 +440,6 @@ fn template_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
         } else {
             template.invalid(errors, IMMUTABLE);
         }
-    }
-}
-
-fn job_status(status: &Field<'_>, errors: &mut FieldErrors) {
-    counts(status, &["active", "succeeded", "failed", "ready", "terminating"], errors);
-    let is_true = |kind: &str| {
-        let conditions = status.value().map_or(&[][..], |status| status.items_at(&["conditions"]));
-        conditions.iter().any(|condition| {
-            condition.str_at(&["type"]) == kind && condition.str_at(&["status"]) == "True"
-        })
-    };
-    let (complete, failed) = (is_true("Complete"), is_true("Failed"));
-    let conditions = status.get("conditions");
-    for (wrong, why) in [
-        (complete && failed, "cannot set Complete=True and Failed=true conditions"),
-        (
-            complete && is_true("FailureTarget"),
-            "cannot set Complete=True and FailureTarget=true conditions",
-        ),
-    ] {
-        if wrong {
-            invalid_unseen(&conditions, why, errors);
-        }
-    }
-    let time = status.get("completionTime");
-    if time.is_set() && !complete {
-        let why = "cannot set completionTime when there is no Complete=True condition";
-        time.invalid(errors, why);
-    }
-    if !time.is_set() && complete {
-        time.required(errors, "completionTime is required for Complete jobs");
-    }
-    if failed && !is_true("FailureTarget") {
-        let why = "cannot set Failed=True condition without the FailureTarget=true condition";
-        invalid_unseen(&conditions, why, errors);
-    }
-    if complete && !is_true("SuccessCriteriaMet") {
-        let why =
-            "cannot set Complete=True condition without the SuccessCriteriaMet=true condition";
-        invalid_unseen(&conditions, why, errors);
-    }
-    let is_finished = complete || failed;
-    let active = status.get("active");
-    if is_finished && active.int_or_zero() > 0 {
-        active.invalid(errors, "active>0 is invalid for finished job");
-    }
-    if is_finished && !status.get("startTime").is_set() {
-        status.get("startTime").required(errors, "startTime is required for finished job");
-    }
-    if status.get("ready").int().is_some_and(|ready| ready > active.int_or_zero()) {
-        status.get("ready").invalid(errors, "cannot set more ready pods than active");
     }
 }
 

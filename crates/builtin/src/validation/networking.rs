@@ -204,7 +204,10 @@ pub(crate) fn ingress_class(object: &Value, errors: &mut FieldErrors) {
 pub(crate) fn ingress_class_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
     let (root, old) = (Field::root(object), Field::root(old));
     let (spec, before) = (root.get("spec"), old.get("spec"));
-    spec.get("controller").immutable(&before.get("controller"), errors);
+    let controller = spec.get("controller");
+    if !controller.is(before.str_at(&["controller"])) {
+        controller.invalid_value(errors, controller.str(), IMMUTABLE);
+    }
     ingress_class(object, errors);
 }
 
@@ -331,7 +334,10 @@ pub(crate) fn ip_address_update(object: &Value, old: &Value, errors: &mut FieldE
     let (root, old) = (Field::root(object), Field::root(old));
     let (spec, before) = (root.get("spec"), old.get("spec"));
     let parent = spec.get("parentRef");
-    if parent.value() != before.get("parentRef").value() {
+    if !parent.is_set() {
+        parent.required(errors, "");
+        parent.invalid(errors, IMMUTABLE);
+    } else if parent.value() != before.get("parentRef").value() {
         let part = |name: &str| meta::json::to_string(&parent.str_at(&[name]).into());
         let shown = format!(
             r#"{{"Group":{},"Resource":{},"Namespace":{},"Name":{}}}"#,

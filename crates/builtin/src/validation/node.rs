@@ -1,6 +1,6 @@
 //! Nodes and namespaces.
 
-use std::collections::BTreeSet;
+use std::{cmp::Ordering, collections::BTreeSet};
 
 use meta::{
     FieldErrors, Value,
@@ -49,12 +49,18 @@ pub(crate) fn node(object: &Value, errors: &mut FieldErrors) {
 /// `MyFeature`, `MyFeature/mySubFeature`
 fn declared_features(node: &Field<'_>, errors: &mut FieldErrors) {
     let status = node.get("status");
-    let mut seen = BTreeSet::new();
-    for feature in status.get("declaredFeatures").items() {
+    let features = status.get("declaredFeatures");
+    let mut last: Option<&str> = None;
+    for feature in features.items() {
         let text = feature.str();
-        if !seen.insert(text) {
-            errors.duplicate(feature.path(), text);
+        match last.map(|last| last.cmp(text)) {
+            Some(Ordering::Equal) => errors.duplicate(feature.path(), text),
+            Some(Ordering::Greater) => {
+                feature.invalid(errors, "list must be sorted alphabetically");
+            }
+            Some(Ordering::Less) | None => {}
         }
+        last = Some(text);
         let plain =
             |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric());
         if !text.starts_with(|first: char| first.is_ascii_uppercase())

@@ -52,7 +52,6 @@ pub(crate) fn inline(spec: &Field<'_>, errors: &mut FieldErrors) {
             "may not specify volumeMode other than Filesystem in the context of inline volumes";
         mode.forbidden(errors, why);
     }
-    attributes_class(spec, errors);
 }
 
 fn spec(spec: &Field<'_>, errors: &mut FieldErrors) {
@@ -190,6 +189,7 @@ fn glusterfs(source: &Field<'_>, errors: &mut FieldErrors) {
 fn iscsi(source: &Field<'_>, errors: &mut FieldErrors) {
     sources::iscsi_of_volume(source, errors);
     sources::secret_ref(source, &["name"], errors);
+    sources::iscsi_initiator_of_volume(source, errors);
 }
 
 fn cinder(source: &Field<'_>, errors: &mut FieldErrors) {

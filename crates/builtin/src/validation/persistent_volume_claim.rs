@@ -123,8 +123,12 @@ fn resize_status(status: &Field<'_>, errors: &mut FieldErrors) {
     }
     let amounts = status.get("allocatedResources");
     for (name, amount) in amounts.entries() {
+        let before = errors.0.len();
         if claim_resource_name(name, &amounts, errors) {
-            quantity_value("storage", &amount, errors);
+            basic_resource(&amount, errors);
+            if errors.0.len() == before {
+                quantity_value("storage", &amount, errors);
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Pods: on create, and what may change of them afterwards.
 
 pub(super) mod annotations;
+pub(crate) mod resize;
 
 use meta::{FieldErrors, Value};
 
@@ -95,71 +96,6 @@ pub(crate) fn validate_ephemeral_containers(pod: &Value, old: &Value, errors: &m
             Some(_) => {}
         }
     }
-}
-
-/// `resize`: CPU and memory of containers, nothing else.
-pub(crate) fn validate_resize(pod: &Value, old: &Value, errors: &mut FieldErrors) {
-    let (root, old_root) = (Field::root(pod), Field::root(old));
-    metadata_and_spec(&root, errors);
-    let nowhere = meta::FieldPath::new("");
-    if old_root.value_at(&["metadata", "annotations", annotations::MIRROR]).is_some() {
-        return errors.forbidden(&nowhere, "static pods cannot be resized");
-    }
-    if old_root.str_at(&["spec", "os", "name"]) == "windows" {
-        return errors.forbidden(&nowhere, "windows pods cannot be resized");
-    }
-    let spec = root.get("spec");
-    for list in ["containers", "initContainers"] {
-        let (containers, before) = (spec.get(list), old.items_at(&["spec", list]));
-        if containers.len() != before.len() {
-            let why = format!("{list} may not be added or removed on resize");
-            return containers.forbidden(errors, &why);
-        }
-        for (container, before) in containers.items().zip(before) {
-            let name = container.get("name");
-            if !name.is(before.str_at(&["name"])) {
-                let why = format!("{list} may not be renamed or reordered on resize");
-                name.forbidden(errors, &why);
-            }
-            let resources = container.get("resources");
-            for (part, what) in [("requests", "requests"), ("limits", "limits")] {
-                let before = before.at(&["resources", part]).and_then(Value::as_object);
-                let mut names = before.into_iter().flat_map(meta::Map::keys);
-                if names.any(|name| resources.value_at(&[part, name]).is_none()) {
-                    let why = format!("resource {what} cannot be removed");
-                    resources.get(part).forbidden(errors, &why);
-                }
-            }
-        }
-    }
-    let without = |pod: &Value| without_cpu_and_memory(pod.get("spec").unwrap_or(&Value::Null));
-    if errors.is_empty() && without(pod) != without(old) {
-        spec.forbidden(errors, "only cpu and memory resources are mutable");
-    }
-}
-
-fn without_cpu_and_memory(spec: &Value) -> Value {
-    let mut spec = spec.clone();
-    let clear = |owner: &mut Value| {
-        for part in ["requests", "limits"] {
-            for name in ["cpu", "memory"] {
-                owner.remove_at(&["resources", part, name]);
-            }
-            let is_empty = |value: &Value| value.as_object().is_some_and(meta::Map::is_empty);
-            if owner.at(&["resources", part]).is_some_and(is_empty) {
-                owner.remove_at(&["resources", part]);
-            }
-            if owner.get("resources").is_some_and(is_empty) {
-                owner.remove_at(&["resources"]);
-            }
-        }
-    };
-    clear(&mut spec);
-    for list in ["containers", "initContainers"] {
-        let containers = spec.at_mut(&[list]).and_then(Value::as_array_mut);
-        containers.into_iter().flatten().for_each(clear);
-    }
-    spec
 }
 
 fn update_spec(spec: &Field<'_>, old: &Field<'_>, errors: &mut FieldErrors) {

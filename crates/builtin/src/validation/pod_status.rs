@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use meta::{
     FieldErrors, Value,
-    names::{is_dns1123_label, is_dns1123_subdomain, is_qualified_name},
+    names::{is_dns1123_label, is_dns1123_subdomain, is_qualified_name, is_user_id},
 };
 
 use super::{
@@ -33,10 +33,106 @@ pub(super) fn validate_update(pod: &Field<'_>, old: &Field<'_>, errors: &mut Fie
     observed_generation(&status, errors);
     status.get("qosClass").immutable(&before.get("qosClass"), errors);
     state_transitions(pod, old, errors);
-    ips(&status.get("podIPs"), &before.get("podIPs"), errors);
-    host_ips(&status, &before, errors);
     claim_statuses(pod, errors);
     extended_claim(pod, errors);
+    ips(&status.get("podIPs"), &before.get("podIPs"), errors);
+    host_ips(&status, &before, errors);
+    container_users(pod, &status, errors);
+    allocated_resources(pod, &status, errors);
+}
+
+/// The users that containers run as.
+fn container_users(pod: &Field<'_>, status: &Field<'_>, errors: &mut FieldErrors) {
+    let os = pod.str_at(&["spec", "os", "name"]);
+    for list in STATUSES.map(|(list, _)| status.get(list)) {
+        for container in list.items() {
+            let user = container.get("user");
+            let linux = user.get("linux");
+            match os {
+                "windows" if linux.is_set() => {
+                    linux.forbidden(errors, "cannot be set for a windows pod");
+                }
+                "" | "linux" if linux.is_set() => {
+                    linux.get("uid").int_rule(errors, is_user_id);
+                    linux.get("gid").int_rule(errors, is_user_id);
+                    for group in linux.get("supplementalGroups").items() {
+                        group.int_rule(errors, is_user_id);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+const STATUSES: [(&str, Option<&str>); 3] = [
+    ("containerStatuses", Some("containers")),
+    ("initContainerStatuses", Some("initContainers")),
+    ("ephemeralContainerStatuses", None),
+];
+
+/// How the devices of containers are.
+fn allocated_resources(pod: &Field<'_>, status: &Field<'_>, errors: &mut FieldErrors) {
+    for (list, containers) in STATUSES {
+        for own in status.get(list).items() {
+            let resources = own.get("allocatedResourcesStatus");
+            let Some(containers) = containers else {
+                if !resources.is_empty() {
+                    resources.forbidden(errors, "must not be specified in container status");
+                }
+                continue;
+            };
+            let spec = pod.value().map_or(&[][..], |pod| pod.items_at(&["spec", containers]));
+            let container =
+                spec.iter().find(|spec| spec.str_at(&["name"]) == own.str_at(&["name"]));
+            for resource in resources.items() {
+                if let Some(container) = container {
+                    allocated_name(&resource.get("name"), container, errors);
+                }
+                health(&resource.get("resources"), errors);
+            }
+        }
+    }
+}
+
+fn allocated_name(name: &Field<'_>, container: &Value, errors: &mut FieldErrors) {
+    let (known, why) = if let Some(claimed) = name.str().strip_prefix("claim:") {
+        let mut claims = container.items_at(&["resources", "claims"]).iter();
+        let known = claims.any(|claim| match claim.str_at(&["request"]) {
+            "" => claim.str_at(&["name"]) == claimed,
+            request => format!("{}/{request}", claim.str_at(&["name"])) == claimed,
+        });
+        let why = "must match one of the container's resource claims in a format \
+                   'claim:<claimName>/<request>' or 'claim:<claimName>' if request is empty";
+        (known, why)
+    } else {
+        let known = container.at(&["resources", "requests", name.str()]).is_some();
+        (known, "must match one of the container's resource requests")
+    };
+    if !known {
+        name.invalid_value(errors, name.str(), why);
+    }
+}
+
+fn health(resources: &Field<'_>, errors: &mut FieldErrors) {
+    const MESSAGE_BYTES_MAX: usize = 1024;
+    let words = ["Healthy", "Unhealthy", "Unknown"];
+    let mut seen = BTreeSet::new();
+    for resource in resources.items() {
+        let [health, message, id] =
+            ["health", "message", "resourceID"].map(|name| resource.get(name));
+        if !words.contains(&health.str()) {
+            health.not_supported(errors, &words);
+        }
+        if message.is_set() && message.is_empty() {
+            message.required(errors, "must be non-empty if specified");
+        } else if message.len() > MESSAGE_BYTES_MAX {
+            errors.too_long(message.path(), MESSAGE_BYTES_MAX);
+        }
+        if !seen.insert(resource.str_at(&["resourceID"])) {
+            errors.duplicate(id.path(), id.str());
+        }
+    }
 }
 
 fn claim_statuses(pod: &Field<'_>, errors: &mut FieldErrors) {
@@ -115,11 +211,15 @@ fn observed_generation(parent: &Field<'_>, errors: &mut FieldErrors) {
 /// A container that has ended runs again only if its pod says so.
 fn state_transitions(pod: &Field<'_>, old: &Field<'_>, errors: &mut FieldErrors) {
     let (status, before, spec) = (pod.get("status"), old.get("status"), old.get("spec"));
-    for (list, containers) in [
-        ("containerStatuses", Some("containers")),
-        ("initContainerStatuses", Some("initContainers")),
-        ("ephemeralContainerStatuses", None),
-    ] {
+    let restarts_all = ["initContainers", "containers"].iter().any(|list| {
+        let containers = spec.value().map_or(&[][..], |spec| spec.items_at(&[list]));
+        let mut rules = containers.iter().flat_map(|own| own.items_at(&["restartPolicyRules"]));
+        rules.any(|rule| rule.str_at(&["action"]) == "RestartAllContainers")
+    });
+    for (list, containers) in STATUSES {
+        if restarts_all && containers.is_some() {
+            continue;
+        }
         let (statuses, before) = (status.get(list), before.get(list));
         for (at, old) in before.items().enumerate() {
             let Some(ended) = old.value_at(&["state", "terminated"]) else { continue };
@@ -148,7 +248,10 @@ fn state_transitions(pod: &Field<'_>, old: &Field<'_>, errors: &mut FieldErrors)
 /// Whether a container starts again after this exit code: its own rules first, then its policy, then
 /// that of the pod.
 fn restarts(container: &Value, pod_policy: &str, exit_code: i64) -> bool {
-    for rule in container.items_at(&["restartPolicyRules"]) {
+    let own_policy = container.str_at(&["restartPolicy"]);
+    let rules =
+        if own_policy.is_empty() { &[] } else { container.items_at(&["restartPolicyRules"]) };
+    for rule in rules {
         let listed = rule.items_at(&["exitCodes", "values"]).iter();
         let listed = listed.filter_map(Value::as_i64).any(|code| code == exit_code);
         let applies = match rule.str_at(&["exitCodes", "operator"]) {
@@ -160,7 +263,7 @@ fn restarts(container: &Value, pod_policy: &str, exit_code: i64) -> bool {
             return true;
         }
     }
-    match container.get("restartPolicy").and_then(Value::as_str).unwrap_or(pod_policy) {
+    match if own_policy.is_empty() { pod_policy } else { own_policy } {
         "Never" => false,
         "OnFailure" => exit_code != 0,
         _ => true,

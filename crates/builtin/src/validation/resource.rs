@@ -1,10 +1,11 @@
 //! Devices that pods ask for: claims, their templates and classes. What drivers offer is in
 //! [`mod@slice`], what has been given out in [`allocation`].
 //!
-//! The rules speak of the newest version; an older one is converted before it is looked at. Whether
-//! expressions of selectors compile is not looked at.
+//! The rules speak of the newest version; an older one is converted before it is looked at.
 
 pub(crate) mod allocation;
+pub(crate) mod pool_status;
+mod selector;
 pub(crate) mod slice;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,8 +41,7 @@ pub(crate) fn template(object: &Value, errors: &mut FieldErrors) {
 }
 
 pub(crate) fn template_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
-    let root = Field::root(object);
-    template_meta(&root.get("spec").get("metadata"), errors);
+    template(object, errors);
     claim_update(object, old, errors);
 }
 
@@ -142,14 +142,9 @@ fn selectors(list: &Field<'_>, errors: &mut FieldErrors) {
         if !cel.is_set() {
             return cel.required(errors, "");
         }
-        let expression = cel.get("expression");
-        if expression.len() > EXPRESSION_BYTES_MAX {
-            errors.too_long(expression.path(), EXPRESSION_BYTES_MAX);
-        }
+        selector::validate(&cel, errors);
     });
 }
-
-const EXPRESSION_BYTES_MAX: usize = 10 * 1024;
 
 /// What a driver gets to read.
 fn configuration(config: &Field<'_>, errors: &mut FieldErrors) {

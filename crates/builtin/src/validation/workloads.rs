@@ -450,18 +450,25 @@ fn deployment_strategy(strategy: &Field<'_>, errors: &mut FieldErrors) {
             }
             at_most_all(&unavailable, errors);
         }
-        other => {
-            let shown = format!(
-                r#"{{"Type":{},"RollingUpdate":{}}}"#,
-                meta::json::to_string(&other.into()),
-                show_rolling(&rolling)
-            );
-            let message = format!(
-                "Unsupported value: {shown}: supported values: \"Recreate\", \"RollingUpdate\""
-            );
-            errors.push(meta::field::FieldReason::NotSupported, strategy.path(), message);
-        }
+        _ => unknown_strategy(strategy, &rolling, &["Recreate", "RollingUpdate"], errors),
     }
+}
+
+/// A way to update pods that nobody knows. The whole of it is shown, as Go has it.
+fn unknown_strategy(
+    strategy: &Field<'_>,
+    rolling: &Field<'_>,
+    supported: &[&str],
+    errors: &mut FieldErrors,
+) {
+    let supported: Vec<String> = supported.iter().map(|word| format!("\"{word}\"")).collect();
+    let message = format!(
+        r#"Unsupported value: {{"Type":{},"RollingUpdate":{}}}: supported values: {}"#,
+        meta::json::to_string(&strategy.str_at(&["type"]).into()),
+        show_rolling(rolling),
+        supported.join(", ")
+    );
+    errors.push(meta::field::FieldReason::NotSupported, strategy.path(), message);
 }
 
 fn show_rolling(rolling: &Field<'_>) -> String {
@@ -499,17 +506,7 @@ fn daemon_set_strategy(strategy: &Field<'_>, errors: &mut FieldErrors) {
                 _ => {}
             }
         }
-        other => {
-            let shown = format!(
-                r#"{{"Type":{},"RollingUpdate":{}}}"#,
-                meta::json::to_string(&other.into()),
-                show_rolling(&rolling)
-            );
-            let message = format!(
-                "Unsupported value: {shown}: supported values: \"RollingUpdate\", \"OnDelete\""
-            );
-            errors.push(meta::field::FieldReason::NotSupported, strategy.path(), message);
-        }
+        _ => unknown_strategy(strategy, &rolling, &["RollingUpdate", "OnDelete"], errors),
     }
 }
 

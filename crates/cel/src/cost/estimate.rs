@@ -8,7 +8,8 @@ use crate::ast::{Expr, Fold, Id, Kind, Literal};
 use crate::check::Checked;
 use crate::cost::calls::{Argument, call_estimate};
 use crate::cost::{CostEstimate, IDENT, LIST, MAP, REGEX, STRUCT, TRAVERSAL};
-use crate::decl::{Decl, DeclKind};
+use crate::decl::DeclKind;
+use crate::env::Root;
 use crate::types::Type;
 
 /// How many elements something has: at least, at most.
@@ -76,7 +77,7 @@ pub(crate) struct CallEstimate {
 }
 
 /// Sizes are looked up in the declaration of the root, whatever variable a path starts from.
-pub(crate) fn estimate(checked: &Checked, root: Option<&Decl>) -> CostEstimate {
+pub(crate) fn estimate(checked: &Checked, root: Option<&Root>) -> CostEstimate {
     let mut estimator = Estimator {
         checked,
         root,
@@ -115,7 +116,7 @@ struct Local {
 
 struct Estimator<'e> {
     checked: &'e Checked,
-    root: Option<&'e Decl>,
+    root: Option<&'e Root>,
     /// The way from a variable to what a node stands for.
     paths: HashMap<Id, Vec<Str>>,
     sizes: HashMap<Id, Size>,
@@ -480,13 +481,21 @@ fn is_binding(fold: &Fold) -> bool {
 
 /// The declared size at a path. The first step names a variable, or is the element of a literal;
 /// either way the path goes on from the root.
-fn size_at(root: Option<&Decl>, path: &[Str]) -> Option<Size> {
-    let (_, steps) = path.split_first()?;
-    let mut decl = root?;
+fn size_at(root: Option<&Root>, path: &[Str]) -> Option<Size> {
+    let (first, steps) = path.split_first()?;
+    let root = root?;
+    if root.variable.as_ref().is_some_and(|variable| variable != first) {
+        return None;
+    }
+    let mut decl = &*root.decl;
     for step in steps {
         decl = match (step.as_str(), &decl.kind) {
             ("@items" | "@values", _) => decl.element()?,
-            ("@keys", DeclKind::Map { .. }) => return keys_at(steps, step),
+            ("@keys", DeclKind::Map { key_elements, .. }) => {
+                return keys_at(steps, step, *key_elements);
+            }
+            // Whatever an attribute is called, all are as large.
+            (_, DeclKind::Map { values, .. }) if values.kind == DeclKind::Any => values,
             (name, DeclKind::Object(object)) => &object.field(name)?.decl,
             _ => return None,
         };
@@ -494,9 +503,9 @@ fn size_at(root: Option<&Decl>, path: &[Str]) -> Option<Size> {
     Some(Size { min: 0, max: decl.max_elements })
 }
 
-/// Keys are strings about which nothing is declared: their declared length is zero.
-fn keys_at(steps: &[Str], step: &Str) -> Option<Size> {
-    std::ptr::eq(steps.last()?, step).then_some(Size::fixed(0))
+/// Keys about which nothing is declared have a declared length of zero.
+fn keys_at(steps: &[Str], step: &Str, key_elements: u64) -> Option<Size> {
+    std::ptr::eq(steps.last()?, step).then_some(Size { min: 0, max: key_elements })
 }
 
 fn literal_size(expr: &Expr) -> Option<Size> {

@@ -113,7 +113,8 @@ fn normalize(text: &str) -> Result<String, String> {
 }
 
 impl Version {
-    fn parse(text: &str) -> Result<Self, String> {
+    /// Strictly `1.2.3-pre+build`.
+    pub fn parse(text: &str) -> Result<Self, String> {
         if text.is_empty() {
             return Err("Version string empty".into());
         }
@@ -143,7 +144,8 @@ impl Version {
         Ok(Self { major, minor, patch, pre, build })
     }
 
-    pub(crate) fn compare(&self, other: &Self) -> Ordering {
+    /// Which of them comes first. Builds don't count.
+    pub fn compare(&self, other: &Self) -> Ordering {
         let numbers =
             (self.major, self.minor, self.patch).cmp(&(other.major, other.minor, other.patch));
         // A pre-release comes before the release.

@@ -8,8 +8,15 @@ pub fn validate_webhook_url(url: &str, at: &FieldPath, errors: &mut FieldErrors)
     let form = "; desired format: https://host[/path]";
     let (rest, fragment) = url.split_once('#').unwrap_or((url, ""));
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let (scheme, rest) = rest.split_once("://").unwrap_or(("", ""));
-    let authority = rest.split('/').next().unwrap_or_default();
+    if rest.starts_with(':') {
+        let shown = crate::field::quote(url);
+        let why = format!("url must be a valid URL: parse {shown}: missing protocol scheme{form}");
+        return errors.required(at, &why);
+    }
+    let (scheme, rest) =
+        rest.split_once(':').filter(|(name, _)| is_scheme(name)).unwrap_or(("", rest));
+    let authority = rest.strip_prefix("//").and_then(|rest| rest.split('/').next());
+    let authority = authority.unwrap_or_default();
     let (user, host) = match authority.rsplit_once('@') {
         Some((user, host)) => (Some(user), host),
         None => (None, authority),
@@ -29,6 +36,11 @@ pub fn validate_webhook_url(url: &str, at: &FieldPath, errors: &mut FieldErrors)
     if !query.is_empty() {
         errors.invalid(at, query, "query parameters are not permitted in the URL");
     }
+}
+
+fn is_scheme(name: &str) -> bool {
+    let inner = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
+    name.starts_with(|first: char| first.is_ascii_alphabetic()) && name.chars().all(inner)
 }
 
 /// A service reference: `namespace`, `name`, `path`, `port`.

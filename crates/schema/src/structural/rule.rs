@@ -83,7 +83,7 @@ fn compile(
 fn child_decl(parent: Option<&Arc<Decl>>, name: Option<&str>, child: &Node) -> Option<Arc<Decl>> {
     let known = parent.and_then(|parent| match (&parent.kind, name) {
         (DeclKind::List { items, .. }, None) => Some(items.clone()),
-        (DeclKind::Map { values }, None) => Some(values.clone()),
+        (DeclKind::Map { values, .. }, None) => Some(values.clone()),
         (DeclKind::Object(object), Some(name)) => {
             let fields = object.fields();
             let at = fields.binary_search_by(|field| field.property.as_str().cmp(name)).ok()?;

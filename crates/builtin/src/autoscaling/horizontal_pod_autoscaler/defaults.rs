@@ -15,9 +15,13 @@ pub(super) fn default_spec(spec: &mut Map) {
         }}}]),
     );
     if let Some(behavior) = spec.given("behavior") {
-        default_scale_up(behavior.part("scaleUp"));
-        default_scale_down(behavior.part("scaleDown"));
+        default_behavior(behavior);
     }
+}
+
+pub(crate) fn default_behavior(behavior: &mut Map) {
+    default_scale_up(behavior.part("scaleUp"));
+    default_scale_down(behavior.part("scaleDown"));
 }
 
 /// v1 has one field for the metric that is there by default, and annotations for all others.

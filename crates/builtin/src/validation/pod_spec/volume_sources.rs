@@ -103,10 +103,20 @@ pub(crate) fn iscsi(source: &Field<'_>, errors: &mut FieldErrors) {
 
 /// Of a persistent volume, which is told less.
 pub(crate) fn iscsi_of_volume(source: &Field<'_>, errors: &mut FieldErrors) {
-    iscsi_named(source, "must be valid format", errors);
+    iscsi_target(source, "must be valid format", errors);
+}
+
+/// The name of the initiator comes last, behind what only one of the two has.
+pub(crate) fn iscsi_initiator_of_volume(source: &Field<'_>, errors: &mut FieldErrors) {
+    iscsi_initiator(source, "must be valid format", errors);
 }
 
 fn iscsi_named(source: &Field<'_>, wrong_start: &str, errors: &mut FieldErrors) {
+    iscsi_target(source, wrong_start, errors);
+    iscsi_initiator(source, wrong_start, errors);
+}
+
+fn iscsi_target(source: &Field<'_>, wrong_start: &str, errors: &mut FieldErrors) {
     source.get("targetPortal").require(errors);
     if source.get("iqn").require(errors) {
         initiator(&source.get("iqn"), wrong_start, errors);
@@ -116,6 +126,9 @@ fn iscsi_named(source: &Field<'_>, wrong_start: &str, errors: &mut FieldErrors) 
     if chap && !source.get("secretRef").is_set() {
         source.get("secretRef").required(errors, "");
     }
+}
+
+fn iscsi_initiator(source: &Field<'_>, wrong_start: &str, errors: &mut FieldErrors) {
     if source.get("initiatorName").is_set() {
         initiator(&source.get("initiatorName").named("initiatorname"), wrong_start, errors);
     }

@@ -1,5 +1,6 @@
 //! What drivers offer: slices of pools of devices, and the taints on them.
 
+use cel::Version;
 use meta::{
     FieldErrors, Value,
     names::{is_dns1123_label, is_dns1123_subdomain, is_label_value, is_qualified_name},
@@ -187,7 +188,7 @@ fn nodes_of_device(device: &Field<'_>, per_device: bool, errors: &mut FieldError
 fn attribute(attribute: &Field<'_>, errors: &mut FieldErrors) {
     const BYTES_MAX: usize = 64;
     let text = |field: &Field<'_>, is_version: bool, errors: &mut FieldErrors| {
-        if is_version && !is_semver(field.str()) {
+        if is_version && Version::parse(field.str()).is_err() {
             let why = "must be a string compatible with semver.org spec 2.0.0";
             field.invalid_value(errors, field.str(), why);
         }
@@ -217,27 +218,6 @@ fn attribute(attribute: &Field<'_>, errors: &mut FieldErrors) {
         1 => {}
         _ => attribute.invalid(errors, "exactly one value must be specified"),
     }
-}
-
-/// `1.2.3-alpha.1+build`
-fn is_semver(text: &str) -> bool {
-    let (rest, build) = text.split_once('+').map_or((text, None), |(rest, b)| (rest, Some(b)));
-    let (numbers, release) =
-        rest.split_once('-').map_or((rest, None), |(numbers, r)| (numbers, Some(r)));
-    let word = |part: &str| {
-        !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
-    };
-    let number = |part: &str| {
-        !part.is_empty()
-            && part.bytes().all(|byte| byte.is_ascii_digit())
-            && (part == "0" || !part.starts_with('0'))
-    };
-    let release_part =
-        |part: &str| word(part) && (number(part) || !part.bytes().all(|b| b.is_ascii_digit()));
-    numbers.split('.').count() == 3
-        && numbers.split('.').all(number)
-        && release.is_none_or(|release| release.split('.').all(release_part))
-        && build.is_none_or(|build| build.split('.').all(word))
 }
 
 fn request_policy(policy: &Field<'_>, capacity: Option<&Value>, errors: &mut FieldErrors) {

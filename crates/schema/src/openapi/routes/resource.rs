@@ -236,8 +236,11 @@ impl Maker<'_> {
     }
 
     fn delete(&self, object: &Str) -> Operation {
-        let answered =
-            if returns_deleted(self.resource) { object.clone() } else { meta_v1("Status") };
+        let answered = if crate::returns_deleted(&self.resource.kind.group, self.kind()) {
+            object.clone()
+        } else {
+            meta_v1("Status")
+        };
         Operation {
             method: "delete",
             id: format!("delete{}{}", self.names.id, self.scoped("")),
@@ -351,26 +354,6 @@ fn query(names: impl IntoIterator<Item = &'static str>) -> Vec<Param> {
 fn responses(codes: &[u16], definition: &Str) -> Vec<Response> {
     let content = || Content::Definition(definition.clone());
     codes.iter().map(|&code| Response { code, content: content() }).collect()
-}
-
-/// Kinds whose deletion is answered with the object instead of a status.
-fn returns_deleted(resource: &ResourceFacts) -> bool {
-    let kind = resource.kind.kind.as_str();
-    match resource.kind.group.as_str() {
-        "" => [
-            "PersistentVolume",
-            "PersistentVolumeClaim",
-            "Pod",
-            "PodTemplate",
-            "ResourceQuota",
-            "Service",
-            "ServiceAccount",
-        ]
-        .contains(&kind),
-        "resource.k8s.io" => true,
-        "storage.k8s.io" => kind != "CSIStorageCapacity",
-        _ => false,
-    }
 }
 
 const STREAM: [&str; 5] = [

@@ -1,0 +1,254 @@
+//! More than the right to write a claim: devices that others use as well are for namespaces that an
+//! administrator has marked, and who gives devices away, or reports about them, needs a right of his own.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, OnceLock};
+
+use meta::{
+    ApiError, FieldErrors, FieldPath, RequestInfo, Str, User, Value,
+    field::{FieldReason, path},
+};
+use registry::{Kind, Permit, Pinned, Wish};
+
+use crate::access::Access;
+use crate::convert::device::{claim_to_newest, template_to_newest};
+use crate::validation::resource;
+
+const ADMIN_LABEL: &str = "resource.kubernetes.io/admin-access";
+
+/// For claims and templates of claims.
+pub(crate) struct ClaimPermit {
+    pub(crate) access: Arc<dyn Access>,
+    pub(crate) namespaces: Arc<OnceLock<Arc<Kind>>>,
+}
+
+impl Permit for ClaimPermit {
+    fn check<'a>(&'a self, wish: &'a Wish<'a>) -> Pinned<'a, Result<(), ApiError>> {
+        Box::pin(async move {
+            let mut errors = FieldErrors::default();
+            match (wish.old, wish.info.subresource.as_str()) {
+                (None, _) => self.create(wish, &mut errors).await,
+                (Some(old), "status") => {
+                    let [claim, old] =
+                        [wish.object, old].map(|claim| claim_to_newest(claim.clone()));
+                    self.status(wish, &claim, &old, &mut errors).await;
+                }
+                (Some(_), _) => {}
+            }
+            if errors.is_empty() {
+                return Ok(());
+            }
+            let kind = meta::GroupKind {
+                group: wish.info.group.clone(),
+                kind: Str::new(wish.object.str_at(&["kind"])),
+            };
+            let name = wish.object.str_at(&["metadata", "name"]).to_owned();
+            Err(ApiError::Invalid { kind, name, errors })
+        })
+    }
+}
+
+impl ClaimPermit {
+    async fn create(&self, wish: &Wish<'_>, errors: &mut FieldErrors) {
+        let is_template = wish.object.str_at(&["kind"]) == "ResourceClaimTemplate";
+        let (newest, requests): (_, &[&str]) = if is_template {
+            (template_to_newest(wish.object.clone()), &["spec", "spec", "devices", "requests"])
+        } else {
+            (claim_to_newest(wish.object.clone()), &["spec", "devices", "requests"])
+        };
+        let mut requests = newest.items_at(requests).iter();
+        let asked = requests.position(|request| request.bool_at(&["exactly", "adminAccess"]));
+        if let Some(at) = asked {
+            // Compat: the path is that of a claim, also for a template, and of the oldest version.
+            let place = path("spec").child("devices").child("requests").index(at);
+            self.needs_marked_namespace(wish, &place.child("adminAccess"), errors).await;
+        }
+        // Who is refused hears what else is wrong.
+        if !errors.is_empty() {
+            if is_template {
+                resource::template(&newest, errors);
+            } else {
+                resource::claim(&newest, errors);
+            }
+        }
+    }
+
+    async fn status(&self, wish: &Wish<'_>, claim: &Value, old: &Value, errors: &mut FieldErrors) {
+        let asked = |claim: &Value| {
+            let mut results =
+                claim.items_at(&["status", "allocation", "devices", "results"]).iter();
+            results.position(|result| result.bool_at(&["adminAccess"]))
+        };
+        if let (None, Some(at)) = (asked(old), asked(claim)) {
+            let results = path("status").child("allocation").child("devices").child("results");
+            let place = results.index(at).child("adminAccess");
+            self.needs_marked_namespace(wish, &place, errors).await;
+        }
+        let part = |claim: &Value, name: &str| claim.at(&["status", name]).cloned();
+        if ["allocation", "reservedFor"].iter().any(|name| part(claim, name) != part(old, name)) {
+            let verb = &wish.info.verb;
+            let question = RequestInfo {
+                subresource: Str::new_static("binding"),
+                namespace: Str::default(),
+                name: Str::default(),
+                ..wish.info.clone()
+            };
+            if let Err(why) = self.may(wish.user, &question).await {
+                let why = format!(
+                    "changing status.allocation or status.reservedFor requires \
+                     resource=\"resourceclaims/binding\", verb=\"{verb}\" permission: {why}"
+                );
+                errors.forbidden(path("status").child("allocation"), &why);
+            }
+        }
+        if part(claim, "allocation").is_some() {
+            self.device_status(wish, claim, old, errors).await;
+        }
+    }
+
+    /// Each driver that something is said about, or no longer said, needs the right to.
+    async fn device_status(
+        &self,
+        wish: &Wish<'_>,
+        claim: &Value,
+        old: &Value,
+        errors: &mut FieldErrors,
+    ) {
+        let verb = &wish.info.verb;
+        let mut verbs = vec![format!("arbitrary-node:{verb}")];
+        if is_on_node(wish.user, allocated_node(claim)) {
+            verbs.insert(0, format!("associated-node:{verb}"));
+        }
+        for driver in changed_drivers(claim, old) {
+            let mut first = None;
+            for verb in &verbs {
+                let question = RequestInfo {
+                    verb: Str::new(verb),
+                    subresource: Str::new_static("driver"),
+                    name: Str::new(driver),
+                    ..wish.info.clone()
+                };
+                match self.may(wish.user, &question).await {
+                    Ok(()) => {
+                        first = None;
+                        break;
+                    }
+                    Err(why) => first = first.or(Some(why)),
+                }
+            }
+            if let Some(why) = first {
+                let why = format!(
+                    "changing status.devices requires resource=\"resourceclaims/driver\", \
+                     verb=\"[{}]\" permission: {why}",
+                    verbs.join(" ")
+                );
+                errors.forbidden(path("status").child("devices"), &why);
+            }
+        }
+    }
+
+    async fn may(&self, user: &User, question: &RequestInfo) -> Result<(), String> {
+        let judgement = self.access.decide(user, question).await;
+        if judgement.allowed {
+            return Ok(());
+        }
+        let why = match (judgement.error.as_str(), judgement.reason.as_str()) {
+            ("", reason) => reason.to_owned(),
+            (error, "") => error.to_owned(),
+            (error, reason) => format!("{error}: {reason}"),
+        };
+        Err(ApiError::forbidden(user, question, &why).to_string())
+    }
+
+    async fn needs_marked_namespace(
+        &self,
+        wish: &Wish<'_>,
+        place: &FieldPath,
+        errors: &mut FieldErrors,
+    ) {
+        let name = &wish.info.namespace;
+        let namespace = match self.namespaces.get() {
+            Some(kind) => kind.object("", name).await,
+            None => Err(ApiError::NotServed),
+        };
+        match namespace {
+            Ok(namespace) if namespace.str_at(&["metadata", "labels", ADMIN_LABEL]) == "true" => {}
+            Ok(_) => {
+                let why = format!(
+                    "admin access to devices requires the `{ADMIN_LABEL}: true` label on the \
+                     containing namespace"
+                );
+                errors.forbidden(place, &why);
+            }
+            Err(error) => {
+                let why = format!(
+                    "Internal error: could not retrieve namespace to verify admin access: {error}"
+                );
+                errors.push(FieldReason::Internal, place, why);
+            }
+        }
+    }
+}
+
+/// The drivers of devices whose status is new, gone or other than before, sorted.
+fn changed_drivers<'a>(claim: &'a Value, old: &'a Value) -> BTreeSet<&'a str> {
+    let devices = |claim: &'a Value| claim.items_at(&["status", "devices"]).iter();
+    let key = |device: &'a Value| {
+        ["driver", "pool", "device", "shareID"].map(|part| device.str_at(&[part]))
+    };
+    let differs = |one: &'a Value, others: &'a Value| {
+        devices(others).rfind(|other| key(other) == key(one)) != Some(one)
+    };
+    let changed = devices(claim).filter(|device| differs(device, old));
+    let gone = devices(old).filter(|device| !devices(claim).any(|now| key(now) == key(device)));
+    changed.chain(gone).map(|device| device.str_at(&["driver"])).collect()
+}
+
+/// The one node that an allocation is for.
+fn allocated_node(claim: &Value) -> Option<&str> {
+    let terms = ["status", "allocation", "nodeSelector", "nodeSelectorTerms"];
+    let [term] = claim.items_at(&terms) else { return None };
+    let [field] = term.items_at(&["matchFields"]) else { return None };
+    let [value] = field.items_at(&["values"]) else { return None };
+    let is_name = field.str_at(&["key"]) == "metadata.name" && field.str_at(&["operator"]) == "In";
+    let only = is_name && term.items_at(&["matchExpressions"]).is_empty();
+    value.as_str().filter(|_| only)
+}
+
+/// A service account whose token belongs to a pod of this node.
+fn is_on_node(user: &User, node: Option<&str>) -> bool {
+    const NODE: &str = "authentication.kubernetes.io/node-name";
+    let own = user.extra.iter().find(|(key, _)| *key == NODE).map(|(_, values)| values);
+    let is_account = user.name.starts_with("system:serviceaccount:");
+    let own = own.filter(|values| values.len() == 1).and_then(|values| values.first());
+    is_account && node.is_some() && own.map(Str::as_str) == node
+}
+
+#[cfg(test)]
+mod tests {
+    use meta::value;
+
+    use super::*;
+
+    #[test]
+    fn drivers_are_asked_about_what_changed_of_them() {
+        let device = |driver: &str, data: i64| value!({"driver": (driver), "pool": "p", "device": "d", "data": (data)});
+        let status = |devices: Vec<Value>| value!({"status": {"devices": (devices)}});
+        let old = status(vec![device("same", 1), device("other", 1), device("gone", 1)]);
+        let new = status(vec![device("same", 1), device("other", 2), device("new", 1)]);
+        let drivers: Vec<&str> = changed_drivers(&new, &old).into_iter().collect();
+        assert_eq!(drivers, ["gone", "new", "other"]);
+    }
+
+    #[test]
+    fn a_node_is_known_by_its_name_only() {
+        let selector = |field: &Value| value!({"status": {"allocation": {"nodeSelector": {"nodeSelectorTerms": [{"matchFields": [(field.clone())]}]}}}});
+        let by_name =
+            selector(&value!({"key": "metadata.name", "operator": "In", "values": ["n1"]}));
+        assert_eq!(allocated_node(&by_name), Some("n1"));
+        let two =
+            selector(&value!({"key": "metadata.name", "operator": "In", "values": ["a", "b"]}));
+        assert_eq!(allocated_node(&two), None);
+        assert_eq!(allocated_node(&Value::object()), None);
+    }
+}

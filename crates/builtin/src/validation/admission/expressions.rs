@@ -1,0 +1,227 @@
+//! The expressions of webhooks and policies: whether they compile, and to what.
+
+use std::sync::{Arc, LazyLock};
+
+use cel::{CompileError, Decl, Env, ListKind, Type};
+use meta::{FieldErrors, field::FieldReason};
+
+use crate::validation::cursor::Field;
+
+/// What the expressions of one configuration can refer to.
+#[derive(Clone, Default)]
+pub(super) struct Scope {
+    pub(super) has_params: bool,
+    /// The variables of a policy so far, with what they evaluate to; None: there are none at all.
+    variables: Option<Vec<(String, Arc<Decl>)>>,
+}
+
+impl Scope {
+    pub(super) fn new(has_params: bool, has_variables: bool) -> Self {
+        Self { has_params, variables: has_variables.then(Vec::new) }
+    }
+
+    /// A variable, which the expressions after it can use.
+    pub(super) fn declare(&mut self, variable: &Field<'_>, errors: &mut FieldErrors) {
+        let expression = variable.get("expression");
+        let decl = match compile(&self.env(true), &expression, expression.str(), errors) {
+            Some(ty) => declared(&ty),
+            None => Decl::dynamic(),
+        };
+        let name = variable.str_at(&["name"]).to_owned();
+        if let Some(variables) = &mut self.variables {
+            variables.retain(|(known, _)| *known != name);
+            variables.push((name, Arc::new(decl)));
+        }
+    }
+
+    /// A rule: true or false.
+    pub(super) fn condition(&self, expression: &Field<'_>, errors: &mut FieldErrors) {
+        self.evaluates_to(&self.env(true), expression, expression.str(), &[Type::Bool], errors);
+    }
+
+    /// Whether something is to be looked at. Knows no variables.
+    pub(super) fn match_condition(&self, expression: &Field<'_>, errors: &mut FieldErrors) {
+        let scope = Self::new(self.has_params, false);
+        let text = expression.str().trim();
+        scope.evaluates_to(&scope.env(true), expression, text, &[Type::Bool], errors);
+    }
+
+    pub(super) fn message(&self, expression: &Field<'_>, errors: &mut FieldErrors) {
+        let env = self.env(false);
+        self.evaluates_to(&env, expression, expression.str(), &[Type::String], errors);
+    }
+
+    pub(super) fn annotation(&self, expression: &Field<'_>, errors: &mut FieldErrors) {
+        let text = expression.str().trim();
+        let types = [Type::String, Type::Null];
+        self.evaluates_to(&self.env(true), expression, text, &types, errors);
+    }
+
+    /// A patch. Objects are made by types that are known only when there is something to patch, so
+    /// that an expression that makes any is left to that time.
+    pub(super) fn mutation(&self, expression: &Field<'_>, wanted: &str, errors: &mut FieldErrors) {
+        let text = expression.str().trim();
+        let why = match self.env(true).for_mutations().compile(text) {
+            Ok(program) => format!("must evaluate to {wanted} but got {}", program.output_type()),
+            Err(CompileError::Unusable { output, .. }) => {
+                format!("must evaluate to {wanted} but got {output}")
+            }
+            Err(error @ CompileError::Invalid(_)) => {
+                let issues = error.to_string();
+                let makes =
+                    |name: &str| issues.contains(&format!("undeclared reference to '{name}"));
+                if makes("Object") || makes("JSONPatch") {
+                    return;
+                }
+                format!("compilation failed: {issues}")
+            }
+        };
+        expression.invalid_value(errors, text, &why);
+    }
+
+    fn evaluates_to(
+        &self,
+        env: &Env,
+        field: &Field<'_>,
+        text: &str,
+        expected: &[Type],
+        errors: &mut FieldErrors,
+    ) {
+        let Some(found) = compile(env, field, text, errors) else { return };
+        if expected.contains(&found) {
+            return;
+        }
+        let why = match expected {
+            [one] => format!("must evaluate to {one} but got {found}"),
+            several => {
+                let several: Vec<&str> = several.iter().map(Type::name).collect();
+                format!("must evaluate to one of [{}] but got {found}", several.join(" "))
+            }
+        };
+        field.invalid_value(errors, text, &why);
+    }
+
+    fn env(&self, has_authorizer: bool) -> Env {
+        let mut env = Env::new()
+            .variable("object", Type::Dyn)
+            .variable("oldObject", Type::Dyn)
+            .variable("namespaceObject", Type::of(&NAMESPACE, "kubernetes.Namespace"))
+            .variable("request", Type::of(&REQUEST, "kubernetes.AdmissionRequest"));
+        if self.has_params {
+            env = env.variable("params", Type::Dyn);
+        }
+        if has_authorizer {
+            env = env
+                .variable("authorizer", Type::authorizer())
+                .variable("authorizer.requestResource", Type::resource_check());
+        }
+        if let Some(variables) = &self.variables {
+            let fields = variables.iter().map(|(name, decl)| (name, decl.clone(), true));
+            let decl = Arc::new(Decl::object(fields));
+            env = env.variable("variables", Type::of(&decl, "kubernetes.variables"));
+        }
+        env
+    }
+}
+
+/// The type of an expression; None if something is wrong with it.
+fn compile(env: &Env, field: &Field<'_>, text: &str, errors: &mut FieldErrors) -> Option<Type> {
+    match env.compile(text) {
+        Ok(program) => Some(program.output_type().clone()),
+        Err(error @ CompileError::Invalid(_)) => {
+            field.invalid_value(errors, text, &format!("compilation failed: {error}"));
+            None
+        }
+        Err(CompileError::Unusable { message, .. }) => {
+            let why = format!("Internal error: program instantiation failed: {message}");
+            errors.push(FieldReason::Internal, field.path(), why);
+            None
+        }
+    }
+}
+
+/// What a variable of this type holds. Types that have no declaration can be anything.
+fn declared(ty: &Type) -> Decl {
+    match ty {
+        Type::Bool => Decl::bool(),
+        Type::Int => Decl::int(),
+        Type::Double => Decl::double(),
+        Type::String => Decl::string(None),
+        Type::Bytes => Decl::bytes(None),
+        Type::Duration => Decl::duration(),
+        Type::Timestamp => Decl::date_time(),
+        Type::List(items) => Decl::list(Arc::new(declared(items)), ListKind::Atomic, None),
+        Type::Map(entry) if entry.0 == Type::String => {
+            Decl::map(Arc::new(declared(&entry.1)), None)
+        }
+        _ => Decl::dynamic(),
+    }
+}
+
+static REQUEST: LazyLock<Arc<Decl>> = LazyLock::new(|| {
+    let text = text();
+    let kind = object(&[("group", &text), ("version", &text), ("kind", &text)]);
+    let resource = object(&[("group", &text), ("version", &text), ("resource", &text)]);
+    let texts = list(&text);
+    let extra = Arc::new(Decl::map(texts.clone(), None));
+    let user =
+        object(&[("username", &text), ("uid", &text), ("groups", &texts), ("extra", &extra)]);
+    let (dry_run, options) = (Arc::new(Decl::bool()), Arc::new(Decl::dynamic()));
+    object(&[
+        ("kind", &kind),
+        ("resource", &resource),
+        ("subResource", &text),
+        ("requestKind", &kind),
+        ("requestResource", &resource),
+        ("requestSubResource", &text),
+        ("name", &text),
+        ("namespace", &text),
+        ("operation", &text),
+        ("userInfo", &user),
+        ("dryRun", &dry_run),
+        ("options", &options),
+    ])
+});
+
+static NAMESPACE: LazyLock<Arc<Decl>> = LazyLock::new(|| {
+    let (text, time) = (text(), Arc::new(Decl::date_time()));
+    let (int, texts) = (Arc::new(Decl::int()), list(&text));
+    let labels = Arc::new(Decl::map(text.clone(), None));
+    let condition = object(&[
+        ("status", &text),
+        ("type", &text),
+        ("lastTransitionTime", &time),
+        ("message", &text),
+        ("reason", &text),
+    ]);
+    let metadata = object(&[
+        ("name", &text),
+        ("generateName", &text),
+        ("namespace", &text),
+        ("labels", &labels),
+        ("annotations", &labels),
+        ("UID", &text),
+        ("creationTimestamp", &time),
+        ("deletionGracePeriodSeconds", &int),
+        ("deletionTimestamp", &time),
+        ("generation", &int),
+        ("resourceVersion", &text),
+        ("finalizers", &texts),
+    ]);
+    let spec = object(&[("finalizers", &texts)]);
+    let status = object(&[("conditions", &list(&condition)), ("phase", &text)]);
+    object(&[("metadata", &metadata), ("spec", &spec), ("status", &status)])
+});
+
+fn text() -> Arc<Decl> {
+    Arc::new(Decl::string(None))
+}
+
+fn list(items: &Arc<Decl>) -> Arc<Decl> {
+    Arc::new(Decl::list(items.clone(), ListKind::Atomic, None))
+}
+
+fn object(fields: &[(&str, &Arc<Decl>)]) -> Arc<Decl> {
+    let fields = fields.iter().map(|(name, decl)| (*name, Arc::clone(decl), true));
+    Arc::new(Decl::object(fields))
+}

@@ -1,0 +1,174 @@
+//! Pods that are scheduled together: groups of them, and the workloads that groups are made from.
+//!
+//! Fields of features that are off are gone before this is asked.
+
+use std::collections::BTreeSet;
+
+use meta::{
+    FieldErrors, Value,
+    names::{is_dns1123_label, is_dns1123_subdomain, is_qualified_name, name_is_path_segment},
+};
+
+use super::{conditions, cursor::Field};
+
+pub(crate) fn workload(object: &Value, old: Option<&Value>, errors: &mut FieldErrors) {
+    let root = Field::root(object);
+    let spec = root.get("spec");
+    let before = |name: &str| old.and_then(|old| old.at(&["spec", name]));
+    let controller = spec.get("controllerRef");
+    if old.is_some() && controller.value() != before("controllerRef") {
+        controller.invalid(errors, super::cursor::IMMUTABLE);
+    } else if controller.is_set() && old.is_none() {
+        controller.get("apiGroup").rule_if_filled(errors, is_dns1123_subdomain);
+        for name in ["kind", "name"] {
+            controller.get(name).require_rule(errors, |text| name_is_path_segment(text, false));
+        }
+    }
+    let templates = spec.get("podGroupTemplates");
+    if old.is_some() {
+        if templates.value() != before("podGroupTemplates") {
+            templates.invalid(errors, super::cursor::IMMUTABLE);
+        }
+        return;
+    }
+    if templates.is_empty() {
+        return templates.required(errors, "");
+    }
+    if templates.len() > 8 {
+        return errors.too_many(templates.path(), templates.len(), 8);
+    }
+    unique_names(&templates, errors);
+    for template in templates.items() {
+        template.get("name").require_rule(errors, is_dns1123_label);
+        group_template(&template, errors);
+    }
+}
+
+pub(crate) fn pod_group(object: &Value, old: Option<&Value>, errors: &mut FieldErrors) {
+    let root = Field::root(object);
+    let spec = root.get("spec");
+    if let Some(old) = old {
+        for name in [
+            "podGroupTemplateRef",
+            "schedulingPolicy",
+            "schedulingConstraints",
+            "resourceClaims",
+            "disruptionMode",
+            "priorityClassName",
+            "priority",
+        ] {
+            spec.get(name).immutable(&Field::root(old).get("spec").get(name), errors);
+        }
+        return;
+    }
+    let origin = spec.get("podGroupTemplateRef");
+    if origin.is_set() {
+        one_of(&origin, &["workload"], errors);
+        let workload = origin.get("workload");
+        if workload.is_set() {
+            workload.get("workloadName").require_rule(errors, is_dns1123_subdomain);
+            workload.get("podGroupTemplateName").require_rule(errors, is_dns1123_label);
+        }
+    }
+    group_template(&spec, errors);
+}
+
+/// What groups and the templates of groups share.
+fn group_template(group: &Field<'_>, errors: &mut FieldErrors) {
+    let policy = group.get("schedulingPolicy");
+    one_of(&policy, &["basic", "gang"], errors);
+    let gang = policy.get("gang");
+    if gang.is_set() {
+        let count = gang.get("minCount");
+        match count.int_or_zero() {
+            0 => count.required(errors, ""),
+            1.. => {}
+            _ => count.invalid(errors, "must be greater than or equal to 1"),
+        }
+    }
+    let constraints = group.get("schedulingConstraints");
+    let topology = constraints.get("topology");
+    if topology.len() > 1 {
+        errors.too_many(topology.path(), topology.len(), 1);
+    } else {
+        for constraint in topology.items() {
+            constraint.get("key").require_rule(errors, is_qualified_name);
+        }
+    }
+    resource_claims(&group.get("resourceClaims"), errors);
+    group.get("disruptionMode").one_of(errors, &["Pod", "PodGroup"]);
+    group.get("priorityClassName").rule_if_filled(errors, is_dns1123_subdomain);
+    let priority = group.get("priority");
+    if priority.int_or_zero() > 1_000_000_000 {
+        priority.invalid(errors, "must be less than or equal to 1000000000");
+    }
+}
+
+fn resource_claims(claims: &Field<'_>, errors: &mut FieldErrors) {
+    if claims.len() > CLAIMS_MAX {
+        return errors.too_many(claims.path(), claims.len(), CLAIMS_MAX);
+    }
+    unique_names(claims, errors);
+    for claim in claims.items() {
+        let sources = ["resourceClaimName", "resourceClaimTemplateName"];
+        one_of(&claim, &sources, errors);
+        claim.get("name").require_rule(errors, is_dns1123_label);
+        for source in sources.map(|source| claim.get(source)) {
+            if source.is_set() {
+                source.rule(errors, is_dns1123_subdomain);
+            }
+        }
+    }
+}
+
+const CLAIMS_MAX: usize = 4;
+
+pub(crate) fn pod_group_status(object: &Value, errors: &mut FieldErrors) {
+    let root = Field::root(object);
+    let status = root.get("status");
+    conditions(&status.get("conditions"), errors);
+    let claims = object.items_at(&["spec", "resourceClaims"]);
+    let statuses = status.get("resourceClaimStatuses");
+    for item in statuses.items() {
+        let name = item.get("name");
+        if !claims.iter().any(|claim| name.is(claim.str_at(&["name"]))) {
+            let why = "must match the name of an entry in `spec.resourceClaims`";
+            name.invalid_value(errors, name.str(), why);
+        }
+    }
+    if statuses.len() > CLAIMS_MAX {
+        return errors.too_many(statuses.path(), statuses.len(), CLAIMS_MAX);
+    }
+    unique_names(&statuses, errors);
+    for item in statuses.items() {
+        let name = item.get("resourceClaimName");
+        if name.is_set() {
+            name.rule(errors, is_dns1123_subdomain);
+        }
+    }
+}
+
+fn unique_names(list: &Field<'_>, errors: &mut FieldErrors) {
+    let mut seen = BTreeSet::new();
+    for item in list.items() {
+        if !seen.insert(item.str_at(&["name"])) {
+            item.duplicate(errors);
+        }
+    }
+}
+
+/// Exactly one of the members of a union.
+fn one_of(union: &Field<'_>, members: &[&str], errors: &mut FieldErrors) {
+    let given: Vec<&str> =
+        members.iter().copied().filter(|member| union.value_at(&[member]).is_some()).collect();
+    let all: Vec<String> = members.iter().map(|member| format!("`{member}`")).collect();
+    let all = all.join(", ");
+    match given.len() {
+        0 => union.invalid_value(errors, "", &format!("must specify one of: {all}")),
+        1 => {}
+        _ => {
+            let shown = format!("{{{}}}", given.join(", "));
+            union.invalid_value(errors, shown, &format!("must specify exactly one of: {all}"));
+        }
+    }
+}
