@@ -1,6 +1,6 @@
 //! Prints what the store costs on this machine: `cargo run --release -p store --example measure`.
 //! Uses a directory below the current one (`--dir` would only invite a tmpfs, which syncs for
-//! free) and removes it again.
+//! free) and removes it again. With a number behind `--`, so many objects instead of 10 000.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,6 +17,7 @@ use store::{
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const OBJECTS: usize = 10_000;
+const OBJECTS_MIN: usize = 5_000;
 const OBJECT_BYTES: usize = 5 * 1024;
 const WATCHERS: usize = 1000;
 
@@ -47,6 +48,8 @@ fn value() -> Bytes {
 
 #[tokio::main]
 async fn main() {
+    let objects = std::env::args().nth(1).and_then(|text| text.parse().ok());
+    let objects = objects.unwrap_or(OBJECTS).max(OBJECTS_MIN);
     let dir = std::env::current_dir().expect("has a directory").join("measure-data");
     let _ = std::fs::remove_dir_all(&dir);
     let options = EmbeddedOptions::new(&dir);
@@ -59,7 +62,7 @@ async fn main() {
     let store = open("open an empty directory");
     println!("memory: {} MB", rss_mb());
     single_writes(&store).await;
-    fill(&store).await;
+    fill(&store, objects).await;
     drop(store);
 
     let store = open("open with the objects");
@@ -95,13 +98,13 @@ async fn single_writes(store: &Embedded) {
     println!("one writer: p50 {:?}, p99 {:?}", took[150], took[297]);
 }
 
-async fn fill(store: &Arc<Embedded>) {
+async fn fill(store: &Arc<Embedded>, objects: usize) {
     let began = Instant::now();
     let writers: Vec<_> = (0..64)
         .map(|writer| {
             let store = Arc::clone(store);
             tokio::spawn(async move {
-                for n in (writer..OBJECTS).step_by(64) {
+                for n in (writer..objects).step_by(64) {
                     let key = format!("/registry/pods/ns-{}/pod-{n}", n % 20);
                     store.write(Write::create(key, value())).await.expect("writes");
                 }
@@ -112,7 +115,7 @@ async fn fill(store: &Arc<Embedded>) {
         writer.await.expect("finishes");
     }
     let took = began.elapsed();
-    println!("64 writers: {:.0} writes/s", OBJECTS as f64 / took.as_secs_f64());
+    println!("64 writers: {:.0} writes/s", objects as f64 / took.as_secs_f64());
 }
 
 async fn reads(store: &Embedded, cache: &Cache) {

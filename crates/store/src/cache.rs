@@ -16,7 +16,8 @@ use tokio::time::{Instant, timeout};
 use crate::pump;
 use crate::ring::{End, Ring};
 use crate::{
-    Backend, Entry, Materialize, Range, RingLimits, Snapshot, StoreError, Trigger, Watcher,
+    Backend, Entry, KeyValue, Materialize, Range, RingLimits, Snapshot, StoreError, Trigger,
+    Watcher,
 };
 
 /// What a cache is for.
@@ -289,22 +290,28 @@ impl Shared {
         let mut snapshot = Snapshot::new(0, self.options.index);
         let mut range = Range::of(self.options.prefix.clone()).limit(LIST_PAGE);
         range.revision = revision;
+        // A page is made into entries while the next one is being read: a large resource is most of
+        // the time that a server takes to start.
+        let mut making: Option<JoinHandle<Result<Vec<Arc<Entry>>, StoreError>>> = None;
         loop {
             let page = self.backend.range(range.clone()).await?;
             snapshot.revision = page.revision;
             range.revision = Some(page.revision);
             range.after = page.items.last().map(|item| item.key.clone());
-            for item in page.items {
-                let same = known.get(&item.key).filter(|e| e.revision == item.mod_revision);
-                let entry = match same {
-                    Some(entry) => Arc::clone(entry),
-                    None => Arc::new(self.entry(&item.key, &item.value, item.mod_revision)?),
-                };
-                snapshot.insert(entry);
+            if let Some(made) = making.take() {
+                made.await
+                    .map_err(|error| StoreError::Unavailable(error.to_string()))??
+                    .into_iter()
+                    .for_each(|entry| drop(snapshot.insert(entry)));
             }
-            if !page.more {
-                return Ok(snapshot);
+            let (known, materialize) = (Arc::clone(&known), Arc::clone(&self.options.materialize));
+            let make = move || entries(&*materialize, &known, &page.items);
+            if page.more {
+                making = Some(tokio::task::spawn_blocking(make));
+                continue;
             }
+            make()?.into_iter().for_each(|entry| drop(snapshot.insert(entry)));
+            return Ok(snapshot);
         }
     }
 
@@ -314,11 +321,33 @@ impl Shared {
         value: &bytes::Bytes,
         revision: u64,
     ) -> Result<Entry, StoreError> {
-        self.options
-            .materialize
-            .entry(key, value, revision)
-            .map_err(|error| StoreError::Corrupt(format!("{key} at {revision}: {error}")))
+        entry(&*self.options.materialize, key, value, revision)
     }
+}
+
+/// What a page of a range is served as.
+fn entries(
+    materialize: &dyn Materialize,
+    known: &Snapshot,
+    items: &[KeyValue],
+) -> Result<Vec<Arc<Entry>>, StoreError> {
+    let made = items.iter().map(|item| {
+        match known.get(&item.key).filter(|entry| entry.revision == item.mod_revision) {
+            Some(entry) => Ok(Arc::clone(entry)),
+            None => entry(materialize, &item.key, &item.value, item.mod_revision).map(Arc::new),
+        }
+    });
+    made.collect()
+}
+
+fn entry(
+    materialize: &dyn Materialize,
+    key: &Str,
+    value: &bytes::Bytes,
+    revision: u64,
+) -> Result<Entry, StoreError> {
+    let made = materialize.entry(key, value, revision);
+    made.map_err(|error| StoreError::Corrupt(format!("{key} at {revision}: {error}")))
 }
 
 /// A page is in memory twice, as stored and as served, while it is being read.

@@ -100,13 +100,16 @@ impl Index {
             Some(after) if *after >= range.prefix => Bound::Excluded(after.as_str()),
             _ => Bound::Included(range.prefix.as_str()),
         };
+        // Found once instead of asking every key for its prefix: what follows a page is counted, and
+        // a large resource is read in many pages.
+        let behind = behind(&range.prefix);
+        let end = behind.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
         let limit = if range.limit == 0 { usize::MAX } else { range.limit };
         let (mut found, mut remaining) = (Vec::new(), 0);
-        for (key, versions) in self
-            .keys
-            .range::<str, _>((start, Bound::Unbounded))
-            .take_while(|(key, _)| key.starts_with(range.prefix.as_str()))
-        {
+        if after_end(start, end) {
+            return Ok((found, at, remaining));
+        }
+        for (key, versions) in self.keys.range::<str, _>((start, end)) {
             let Some(version) = versions.at(at) else { continue };
             if found.len() < limit {
                 found.push(self.found(key.clone(), version)?);
@@ -269,6 +272,25 @@ impl Index {
     }
 }
 
+/// The first text behind all that begin with a prefix; `None` if there is none.
+fn behind(prefix: &str) -> Option<String> {
+    // The last character that has a successor, with everything behind it cut off.
+    prefix.char_indices().rev().find_map(|(at, last)| {
+        let next = (u32::from(last) + 1..=u32::from(char::MAX)).find_map(char::from_u32)?;
+        let mut text = prefix[..at].to_owned();
+        text.push(next);
+        Some(text)
+    })
+}
+
+/// Whether a range ends before it begins, which a map does not put up with.
+fn after_end(start: Bound<&str>, end: Bound<&str>) -> bool {
+    match (start, end) {
+        (Bound::Included(start) | Bound::Excluded(start), Bound::Excluded(end)) => start >= end,
+        _ => false,
+    }
+}
+
 impl Versions {
     /// What was there at a revision.
     fn at(&self, revision: u64) -> Option<Version> {
@@ -336,5 +358,29 @@ impl Versions {
             }
         }
         (released, false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_begins_with_a_prefix_lies_before_its_end() {
+        let cases = [
+            ("", None),
+            ("/registry/pods/", Some("/registry/pods0")),
+            ("a", Some("b")),
+            ("\u{d7ff}", Some("\u{e000}")),
+            ("a\u{10ffff}", Some("b")),
+            ("\u{10ffff}", None),
+        ];
+        for (prefix, end) in cases {
+            assert_eq!(behind(prefix).as_deref(), end, "{prefix:?}");
+            for rest in ["", "0", "\u{10ffff}\u{10ffff}"] {
+                let key = format!("{prefix}{rest}");
+                assert!(end.is_none_or(|end| key.as_str() < end), "{key:?}");
+            }
+        }
     }
 }
