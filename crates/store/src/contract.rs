@@ -22,9 +22,15 @@ pub async fn every_promise<F: AsyncFn() -> Arc<dyn Backend>>(make: F) {
     oversized_writes_are_refused(&*make().await).await;
     writers_racing_for_a_key_take_turns(make().await).await;
     watches_see_every_write_once_while_many_write(make().await).await;
-    for seed in 1..=8 {
+    for seed in seeds(8) {
         random_operations_agree_with_the_model(&*make().await, seed, 150).await;
     }
+}
+
+/// The seeds of a random test: so many, or `PINTLE_PROVE` times as many.
+pub fn seeds(short: u64) -> std::ops::RangeInclusive<u64> {
+    let times = std::env::var("PINTLE_PROVE").ok().and_then(|text| text.parse().ok());
+    1..=short * times.unwrap_or(1)
 }
 
 pub async fn writes_are_decided_by_the_expected_revision(backend: &dyn Backend) {
