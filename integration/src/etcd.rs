@@ -1,50 +1,152 @@
-//! A real etcd, for servers that keep their objects there.
+//! A real etcd of one member or several, for servers that keep their objects there.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+use serde_json::{Value, json};
 
 use crate::eventually::eventually;
 use crate::janitor::Janitor;
-use crate::process::{Process, directory, free_port};
+use crate::process::{Process, directory};
 use crate::programs;
 
-pub(crate) struct Etcd {
+pub struct Etcd {
     /// What `--etcd-servers` wants.
     pub(crate) url: String,
-    _process: Process,
+    ports: Vec<u16>,
+    peer_ports: Vec<u16>,
+    members: Vec<Mutex<Option<Process>>>,
+    janitor: Arc<Janitor>,
 }
 
 impl Etcd {
-    pub(crate) fn start(janitor: &Arc<Janitor>) -> Self {
-        let (port, peer_port) = (free_port(), free_port());
-        let url = format!("http://127.0.0.1:{port}");
-        let peers = format!("http://127.0.0.1:{peer_port}");
+    pub(crate) fn start(janitor: &Arc<Janitor>, members: usize) -> Self {
+        // All held until the last one is known, so that no two are the same.
+        let listeners: Vec<TcpListener> = (0..members * 2)
+            .map(|_| TcpListener::bind("127.0.0.1:0").expect("loopback has a free port"))
+            .collect();
+        let port = |listener: &TcpListener| listener.local_addr().expect("it is bound").port();
+        let mut ports: Vec<u16> = listeners.iter().map(port).collect();
+        drop(listeners);
+        let peer_ports = ports.split_off(members);
+        let urls: Vec<String> = ports.iter().map(|port| url(*port)).collect();
+        let etcd = Self {
+            url: urls.join(","),
+            ports,
+            peer_ports,
+            members: (0..members).map(|_| Mutex::new(None)).collect(),
+            janitor: Arc::clone(janitor),
+        };
+        // All first: alone a member waits for the others.
+        for n in 0..members {
+            etcd.launch(n);
+        }
+        for n in 0..members {
+            etcd.wait_until_healthy(n);
+        }
+        etcd
+    }
+
+    fn launch(&self, n: usize) {
+        let name = |n: usize| format!("etcd-{n}");
+        let peers: Vec<String> = (0..self.ports.len())
+            .map(|n| format!("{}={}", name(n), url(self.peer_ports[n])))
+            .collect();
+        let (client, peer) = (url(self.ports[n]), url(self.peer_ports[n]));
         let mut command = Command::new(programs::tool("etcd"));
         command
             .arg("--data-dir")
-            .arg(directory(janitor.directory(), "etcd"))
-            .args(["--listen-client-urls", &url, "--advertise-client-urls", &url])
-            .args(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &peers])
-            .args(["--initial-cluster", &format!("default={peers}")])
+            .arg(directory(self.janitor.directory(), &name(n)))
+            .args(["--name", &name(n)])
+            .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
+            .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
+            .args(["--initial-cluster", &peers.join(",")])
             // The tests are about the server's promises, not the disk's.
             .arg("--unsafe-no-fsync");
-        let mut process = Process::start("etcd", command, janitor);
+        let process = Process::start(&name(n), command, &self.janitor);
+        *self.members[n].lock().expect("nobody panics while holding it") = Some(process);
+    }
+
+    fn wait_until_healthy(&self, n: usize) {
         eventually("etcd is healthy", || {
-            process.assert_alive();
-            is_healthy(port).then_some(())
+            self.with(n, Process::assert_alive);
+            let answer = ask(self.ports[n], "GET", "/health", None)?;
+            (answer["health"] == "true").then_some(())
         });
-        Self { url, _process: process }
+    }
+
+    /// `kill -9` of a member.
+    pub fn kill(&self, n: usize) {
+        let member = self.members[n].lock().expect("nobody panics while holding it").take();
+        member.expect("the member runs").kill();
+    }
+
+    /// Starts a member that was killed, and waits until it is one of them again.
+    pub fn start_again(&self, n: usize) {
+        self.launch(n);
+        self.wait_until_healthy(n);
+    }
+
+    /// Makes a member hang.
+    pub fn pause(&self, n: usize) {
+        self.with(n, |member| member.signal("STOP"));
+    }
+
+    /// Lets a member that hangs go on, and waits until it has caught up.
+    pub fn resume(&self, n: usize) {
+        self.with(n, |member| member.signal("CONT"));
+        self.wait_until_healthy(n);
+    }
+
+    /// Gives the lead to another member.
+    pub fn move_leader(&self) {
+        let status = |port: u16| ask(port, "POST", "/v3/maintenance/status", Some(&json!({})));
+        eventually("the lead moves", || {
+            let known: Vec<(u16, Value)> =
+                self.ports.iter().filter_map(|port| Some((*port, status(*port)?))).collect();
+            let id = |status: &Value| status["header"]["member_id"].clone();
+            let leader = known.iter().find(|(_, status)| status["leader"] == id(status))?;
+            let (_, other) = known.iter().find(|(port, _)| *port != leader.0)?;
+            let target = json!({"targetID": id(other)});
+            let path = "/v3/maintenance/transfer-leadership";
+            let moved = ask(leader.0, "POST", path, Some(&target))?;
+            moved.get("error").is_none().then_some(())
+        });
+    }
+
+    /// The bytes that are kept under a key.
+    pub fn value(&self, key: &str) -> Option<Vec<u8>> {
+        use base64::Engine as _;
+        use base64::engine::general_purpose::STANDARD;
+        let range = json!({"key": STANDARD.encode(key)});
+        let found = ask(self.ports[0], "POST", "/v3/kv/range", Some(&range))?;
+        let value = found["kvs"][0]["value"].as_str()?;
+        Some(STANDARD.decode(value).expect("etcd encodes values in base64"))
+    }
+
+    fn with<T>(&self, n: usize, act: impl FnOnce(&mut Process) -> T) -> T {
+        let mut member = self.members[n].lock().expect("nobody panics while holding it");
+        act(member.as_mut().expect("the member runs"))
     }
 }
 
-fn is_healthy(port: u16) -> bool {
-    let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return false };
+fn url(port: u16) -> String {
+    format!("http://127.0.0.1:{port}")
+}
+
+/// What etcd answers over plain HTTP; nothing if it does not.
+fn ask(port: u16, method: &str, path: &str, body: Option<&Value>) -> Option<Value> {
+    let body = body.map_or_else(String::new, Value::to_string);
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
+    let length = body.len();
+    let request = format!("{method} {path} HTTP/1.0\r\ncontent-length: {length}\r\n\r\n{body}");
+    stream.write_all(request.as_bytes()).ok()?;
     let mut answer = String::new();
-    stream.set_read_timeout(Some(Duration::from_secs(5))).is_ok()
-        && stream.write_all(b"GET /health HTTP/1.0\r\n\r\n").is_ok()
-        && stream.read_to_string(&mut answer).is_ok()
-        && answer.contains(r#""health":"true""#)
+    stream.read_to_string(&mut answer).ok()?;
+    let (_, body) = answer.split_once("\r\n\r\n")?;
+    serde_json::from_str(body.trim()).ok()
 }

@@ -11,6 +11,7 @@ use std::sync::{Arc, OnceLock};
 use anyhow::Context;
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use http::uri::Authority;
 use http::{HeaderMap, Method, Request, Response, Uri};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -23,6 +24,7 @@ use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 use tokio::task::AbortHandle;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 use crate::credentials::Credentials;
 use crate::eventually::PATIENCE;
@@ -141,10 +143,14 @@ impl Http {
     /// Starts a GET whose answer is read line by line as it comes: a watch.
     #[track_caller]
     pub fn stream(&self, path: &str) -> Stream {
-        let request = Request::get(path).body(Bytes::new()).expect("tests write valid requests");
+        self.try_stream(path).expect("the server answers")
+    }
+
+    /// As [`Self::stream`], for tests in which the server may not be there.
+    pub fn try_stream(&self, path: &str) -> anyhow::Result<Stream> {
+        let request = Request::get(path).body(Bytes::new())?;
         let this = self.clone();
-        let response = block_on(async move { this.exchange(request).await });
-        let (parts, body) = response.expect("the server answers").into_parts();
+        let (parts, body) = block_on(async move { this.exchange(request).await })?.into_parts();
         let (sender, lines) = channel();
         let reader = runtime().spawn(async move {
             let (mut body, mut rest) = (body, Vec::new());
@@ -159,27 +165,27 @@ impl Http {
             }
         });
         let reader = reader.abort_handle();
-        Stream { code: parts.status.as_u16(), headers: parts.headers, lines, reader }
+        Ok(Stream { code: parts.status.as_u16(), headers: parts.headers, lines, reader })
+    }
+
+    /// Opens a connection for many requests, as clients under load have one.
+    pub fn connect(&self) -> anyhow::Result<Connection> {
+        let this = self.clone();
+        let sender = block_on(async move {
+            let (sender, connection) = http1::handshake(this.transport().await?).await?;
+            tokio::spawn(connection);
+            Ok(sender)
+        })?;
+        Ok(Connection { http: self.clone(), sender: Some(sender) })
     }
 
     async fn exchange(&self, mut request: Request<Bytes>) -> anyhow::Result<Response<Incoming>> {
-        let server: Uri = self.credentials.url.parse().context("the server's address")?;
-        let authority = server.authority().context("the server's address has a host")?.clone();
-        if let Some(token) = &self.token
-            && !request.headers().contains_key(AUTHORIZATION)
-        {
-            request.headers_mut().insert(AUTHORIZATION, format!("Bearer {token}").parse()?);
-        }
-        let port = authority.port_u16().unwrap_or(443);
-        let tcp = TcpStream::connect((authority.host(), port)).await.context("no connection")?;
-        tcp.set_nodelay(true)?;
-        let name = ServerName::try_from(authority.host().to_owned())?;
-        let tls = TlsConnector::from(Arc::clone(&self.tls)).connect(name, tcp).await?;
-        let io = TokioIo::new(tls);
+        self.authorize(&mut request)?;
+        let io = self.transport().await?;
         // The connection ends when sender and body are gone; its errors show up there.
         Ok(match self.protocol {
             Protocol::Http1 => {
-                request.headers_mut().insert(HOST, authority.as_str().parse()?);
+                request.headers_mut().insert(HOST, self.authority()?.as_str().parse()?);
                 let (mut sender, connection) = http1::handshake(io).await?;
                 tokio::spawn(connection);
                 sender.send_request(request.map(Full::new)).await?
@@ -188,7 +194,7 @@ impl Http {
                 let path = request.uri().path_and_query().context("the URI is a path")?.clone();
                 *request.uri_mut() = Uri::builder()
                     .scheme("https")
-                    .authority(authority)
+                    .authority(self.authority()?)
                     .path_and_query(path)
                     .build()?;
                 let (mut sender, connection) = http2::handshake(TokioExecutor::new(), io).await?;
@@ -196,6 +202,55 @@ impl Http {
                 sender.send_request(request.map(Full::new)).await?
             }
         })
+    }
+
+    /// Shows the token, unless the test shows another one.
+    fn authorize(&self, request: &mut Request<Bytes>) -> anyhow::Result<()> {
+        if let Some(token) = &self.token
+            && !request.headers().contains_key(AUTHORIZATION)
+        {
+            request.headers_mut().insert(AUTHORIZATION, format!("Bearer {token}").parse()?);
+        }
+        Ok(())
+    }
+
+    fn authority(&self) -> anyhow::Result<Authority> {
+        let server: Uri = self.credentials.url.parse().context("the server's address")?;
+        Ok(server.authority().context("the server's address has a host")?.clone())
+    }
+
+    async fn transport(&self) -> anyhow::Result<TokioIo<TlsStream<TcpStream>>> {
+        let authority = self.authority()?;
+        let port = authority.port_u16().unwrap_or(443);
+        let tcp = TcpStream::connect((authority.host(), port)).await.context("no connection")?;
+        tcp.set_nodelay(true)?;
+        let name = ServerName::try_from(authority.host().to_owned())?;
+        let tls = TlsConnector::from(Arc::clone(&self.tls)).connect(name, tcp).await?;
+        Ok(TokioIo::new(tls))
+    }
+}
+
+/// A connection over HTTP/1.1 that takes one request after the other.
+pub struct Connection {
+    http: Http,
+    sender: Option<http1::SendRequest<Full<Bytes>>>,
+}
+
+impl Connection {
+    /// Sends a request whose URI is a path. After an error nobody knows whether the server has seen
+    /// it, and the connection is over.
+    pub fn request(&mut self, mut request: Request<Bytes>) -> anyhow::Result<Answer> {
+        let mut sender = self.sender.take().context("the connection is over")?;
+        self.http.authorize(&mut request)?;
+        request.headers_mut().insert(HOST, self.http.authority()?.as_str().parse()?);
+        let (answer, sender) = block_on(async move {
+            sender.ready().await?;
+            let (parts, body) = sender.send_request(request.map(Full::new)).await?.into_parts();
+            let body = body.collect().await.context("the body breaks off")?.to_bytes();
+            Ok((Answer { code: parts.status.as_u16(), headers: parts.headers, body }, sender))
+        })?;
+        self.sender = Some(sender);
+        Ok(answer)
     }
 }
 

@@ -24,8 +24,9 @@ mod process;
 mod programs;
 mod server;
 
+pub use self::etcd::Etcd;
 pub use self::eventually::eventually;
-pub use self::http::{Answer, Http, Protocol, Stream};
+pub use self::http::{Answer, Connection, Http, Protocol, Stream};
 pub use self::kubectl::{Kubectl, Version};
 pub use self::programs::{peer as peer_program, published_definitions};
 pub use self::server::{Flavour, Server, Shared, shared};

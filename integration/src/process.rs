@@ -57,6 +57,10 @@ impl Process {
         }
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Panics, with the log, when the program has ended: there is nothing left to wait for.
     pub(crate) fn assert_alive(&mut self) {
         if let Ok(Some(status)) = self.child.try_wait() {
@@ -93,7 +97,7 @@ impl Process {
     }
 
     /// The standard library can only kill; everything else is the business of kill(1).
-    fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         let status = Command::new("kill")
             .arg(format!("-{name}"))
             .arg(self.child.id().to_string())

@@ -54,6 +54,10 @@ impl Flavour {
 pub struct Server {
     flavour: Flavour,
     address: Option<Address>,
+    /// Further ones, for Pintle's next start.
+    flags: Vec<String>,
+    /// How long a file may get in Pintle's next run, in KB.
+    file_limit: Option<u64>,
     peer: Option<Peer>,
     // Dropped in this order: who leans on the server, the server, what it leans on, and the
     // directory under all.
@@ -77,12 +81,19 @@ impl Server {
 
     pub fn of(flavour: Flavour) -> Self {
         let janitor = Arc::new(Janitor::new());
-        let etcd = (flavour != Flavour::Embedded).then(|| Arc::new(Etcd::start(&janitor)));
-        let peer = flavour.is_peer().then(|| Peer::new(janitor.directory(), free_port()));
-        let mut server =
-            Self { flavour, address: None, peer, controllers: None, process: None, etcd, janitor };
+        let etcd = (flavour != Flavour::Embedded).then(|| Arc::new(Etcd::start(&janitor, 1)));
+        let mut server = Self::new(flavour, etcd, janitor);
         server.start_again();
         server.controllers = server.start_controllers();
+        server
+    }
+
+    /// Pintle over an etcd of several members.
+    pub fn on_members(members: usize) -> Self {
+        let janitor = Arc::new(Janitor::new());
+        let etcd = Some(Arc::new(Etcd::start(&janitor, members)));
+        let mut server = Self::new(Flavour::Etcd, etcd, janitor);
+        server.start_again();
         server
     }
 
@@ -92,11 +103,24 @@ impl Server {
         let janitor = Arc::new(Janitor::new());
         let etcd = self.etcd.clone();
         assert!(etcd.is_some() && flavour != Flavour::Embedded, "there is no etcd to share");
-        let peer = flavour.is_peer().then(|| Peer::new(janitor.directory(), free_port()));
-        let mut server =
-            Self { flavour, address: None, peer, controllers: None, process: None, etcd, janitor };
+        let mut server = Self::new(flavour, etcd, janitor);
         server.start_again();
         server
+    }
+
+    fn new(flavour: Flavour, etcd: Option<Arc<Etcd>>, janitor: Arc<Janitor>) -> Self {
+        let peer = flavour.is_peer().then(|| Peer::new(janitor.directory(), free_port()));
+        Self {
+            flavour,
+            address: None,
+            flags: Vec::new(),
+            file_limit: None,
+            peer,
+            controllers: None,
+            process: None,
+            etcd,
+            janitor,
+        }
     }
 
     /// Starts a server that was stopped or killed, on the same data and at the same address, so that
@@ -162,14 +186,55 @@ impl Server {
             Some(address) => address.url.rsplit(':').next().unwrap_or("0").to_owned(),
             None => "0".to_owned(),
         };
-        let mut command = Command::new(programs::pintle());
+        let mut command = match self.file_limit {
+            None => Command::new(programs::pintle()),
+            Some(kilobytes) => {
+                // The signal is ignored, so that a write beyond the limit fails as on a full disk.
+                let mut shell = Command::new("bash");
+                let script = format!("trap '' XFSZ; ulimit -S -f {kilobytes}; exec \"$0\" \"$@\"");
+                shell.arg("-c").arg(script).arg(programs::pintle());
+                shell
+            }
+        };
         command
             .arg(format!("--data-dir={}", self.data_directory().display()))
-            .arg(format!("--secure-port={port}"));
+            .arg(format!("--secure-port={port}"))
+            .args(&self.flags);
         if let Some(etcd) = &self.etcd {
             command.arg(format!("--etcd-servers={}", etcd.url));
         }
         command
+    }
+
+    /// Flags for the next start of Pintle, besides those that every test needs.
+    pub fn set_flags(&mut self, flags: &[&str]) {
+        self.flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
+    }
+
+    /// Lets no file grow beyond this in the next run of Pintle: a disk that fills up.
+    pub fn limit_files(&mut self, kilobytes: u64) {
+        self.file_limit = Some(kilobytes);
+    }
+
+    /// Gives the running server all the room there is.
+    pub fn make_room(&mut self) {
+        self.file_limit = None;
+        let pid = self.process.as_ref().expect("the server is running").id().to_string();
+        let status =
+            Command::new("prlimit").args(["--pid", &pid, "--fsize=unlimited:unlimited"]).status();
+        assert!(status.expect("prlimit (util-linux) can be started").success());
+    }
+
+    /// A command of Pintle other than serving, such as `check`, on the data of this server.
+    pub fn pintle(&self, command: &[&str]) -> std::process::Output {
+        let data = format!("--data-dir={}", self.data_directory().display());
+        let output = Command::new(programs::pintle()).args(command).arg(data).output();
+        output.expect("pintle can be started")
+    }
+
+    /// The etcd that it keeps its objects in.
+    pub fn etcd(&self) -> Option<&Etcd> {
+        self.etcd.as_deref()
     }
 
     /// Asks the server to end, as a service manager does, and says how it went.

@@ -14,6 +14,7 @@ mod lifecycle;
 mod metrics;
 mod nodes;
 mod on_etcd;
+mod proof;
 mod raw;
 mod rbac;
 mod service_accounts;

@@ -1,0 +1,20 @@
+//! What the store is trusted with, put to the test: servers are killed, members of etcd fail, disks fill
+//! up and keys change while clients write, read and watch; then all that they saw is judged.
+//!
+//! `make prove` is the long form.
+
+mod backup;
+mod encryption;
+mod full_disk;
+mod kill_loop;
+mod linear;
+mod load;
+mod members;
+mod rivals;
+mod watched;
+
+/// How often something is done: the short form, or what `make prove` asks for.
+fn rounds(short: usize) -> usize {
+    let times = std::env::var("PINTLE_PROVE").ok().and_then(|text| text.parse().ok());
+    short * times.unwrap_or(1)
+}

@@ -1,0 +1,56 @@
+//! The server is killed again and again, at random moments, while clients write, list and watch. What was
+//! acknowledged is there afterwards, what was not is there whole or not at all, versions never go back,
+//! and watches go on where they were.
+
+use std::thread;
+use std::time::Duration;
+
+use integration::{Flavour, Server};
+
+use super::load::Load;
+use super::rounds;
+
+#[test]
+fn killed_at_any_moment_it_loses_nothing_and_makes_nothing_up() {
+    let mut server = Server::start();
+    let alone = *server.flavour() == Flavour::Embedded;
+    if alone {
+        // So that it also dies while it tidies up.
+        server.kill();
+        server.set_flags(&["--etcd-compaction-interval=10s"]);
+        server.start_again();
+    }
+    // A kube-apiserver takes a while to start, and is here to show that the test is right.
+    let rounds = if server.flavour().is_peer() { 3 } else { rounds(50) };
+    let mut load = Load::new(&server.http());
+    let mut random = load.random();
+    for _ in 0..rounds {
+        load.begin(&[server.http()]);
+        wait(random.below(120));
+        server.kill();
+        load.end_with_the_server(alone);
+        if random.below(5) == 0 {
+            die_young(&server, random.below(60));
+        }
+        server.start_again();
+        load.look(&server.http());
+    }
+    let (operations, judged) = load.judge(&server.http());
+    eprintln!("{rounds} rounds: {operations} operations, {judged:?}");
+    assert!(judged.changes > rounds && judged.lists > rounds, "too little happened: {judged:?}");
+}
+
+/// Starts the server and kills it before it is ready, or just then.
+fn die_young(server: &Server, after_ms: u64) {
+    let Some(mut command) = server.same_again() else { return };
+    let mut child = command.spawn().expect("the server can be started");
+    wait(after_ms);
+    child.kill().expect("a child can be killed");
+    child.wait().expect("a child can be waited for");
+}
+
+/// The one sleep that is meant: the moment of death is random.
+#[expect(clippy::disallowed_methods, reason = "a test's own thread serves no request")]
+fn wait(ms: u64) {
+    thread::sleep(Duration::from_millis(ms));
+}

@@ -1,0 +1,33 @@
+//! Clients that race for the same objects see one order of things, whichever server they ask.
+
+use std::thread;
+use std::time::Duration;
+
+use integration::{Flavour, Http, Server};
+
+use super::load::Load;
+use super::rounds;
+
+#[test]
+fn clients_that_race_for_objects_see_one_order() {
+    let server = Server::start();
+    race(&[server.http()]);
+}
+
+#[test]
+fn clients_of_two_servers_over_one_etcd_see_one_order() {
+    let one = Server::of(Flavour::Etcd);
+    let two = one.beside(Flavour::Etcd);
+    race(&[one.http(), two.http()]);
+}
+
+#[expect(clippy::disallowed_methods, reason = "the race takes as long as it is told to")]
+fn race(servers: &[Http]) {
+    let mut load = Load::new(&servers[0]);
+    load.begin(servers);
+    thread::sleep(Duration::from_secs(2) * rounds(1) as u32);
+    load.end_writing();
+    let (operations, judged) = load.judge(&servers[0]);
+    eprintln!("{operations} operations, {judged:?}");
+    assert!(operations > 100 && judged.lists > 5, "too little happened: {operations}, {judged:?}");
+}
