@@ -72,6 +72,14 @@ suite: ## all tests, on the embedded store
 suite-etcd: ## the integration tests again, on a real etcd
 	PINTLE_BACKEND=etcd cargo test --workspace --quiet --test all
 
+# How many times as long as in the suite: 20 is a kill loop of 1000 rounds.
+PROVE ?= 20
+
+.PHONY: prove
+prove: tools ## the proofs of the store at length: kills, crashes, failing disks and members
+	PINTLE_PROVE=$(PROVE) cargo test --package store --package etcd --quiet
+	PINTLE_PROVE=$(PROVE) cargo test --workspace --test all proof:: -- --test-threads 1 --nocapture
+
 .PHONY: unit
 unit: ## the tests beside the code
 	cargo test --workspace --lib --bins
