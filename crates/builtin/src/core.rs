@@ -6,6 +6,7 @@ pub(crate) mod endpoints;
 pub(crate) mod event;
 mod image;
 pub(crate) mod limit_range;
+pub(crate) mod master_leases;
 pub(crate) mod namespace;
 pub(crate) mod node;
 pub(crate) mod persistent_volume;

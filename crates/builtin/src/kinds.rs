@@ -51,6 +51,12 @@ pub fn kinds(
         plans.push(Plan::new(definitions, facts));
     }
     let forms = StoredForms::new(definitions, schema, options.form);
+    if let Some(codec) = forms.between_servers("RangeAllocation") {
+        wiring.share_node_ports(&options.prefix, codec);
+    }
+    if let Some(codec) = forms.between_servers("Endpoints") {
+        wiring.share_addresses(&options.prefix, codec);
+    }
     let mut storages: HashMap<Str, Arc<Storage>> = HashMap::new();
     let mut kinds = Vec::with_capacity(plans.len());
     for plan in &plans {

@@ -39,7 +39,7 @@ mod wiring;
 
 pub use access::{Access, Judgement, NonResourceRule, ResourceRule, Rules, TokenUser};
 pub use client::Client;
-pub use core::service_account::token::Tokens;
+pub use core::{master_leases::MasterLeases, service_account::token::Tokens};
 pub use definitions::Definitions;
 pub use kinds::{Options, kinds};
 pub use restrict::{GATES, gate_of};

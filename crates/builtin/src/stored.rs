@@ -73,6 +73,23 @@ impl<'a> StoredForms<'a> {
         })
     }
 
+    /// The codec of what servers write down for each other and no client sees. None: nobody else reads
+    /// the store.
+    pub(crate) fn between_servers(&self, kind: &str) -> Option<Arc<dyn StorageCodec>> {
+        let gvk = GroupVersionKind::new("", "v1", kind);
+        let ty = self.definitions.type_of(&gvk).filter(|_| self.form != Form::Own)?;
+        Some(Arc::new(StoredForm {
+            schema: self.schema.clone(),
+            tables: self.tables.clone(),
+            strategy: Arc::new(registry::Plain),
+            gvk,
+            ty,
+            form: self.form,
+            versions: Vec::new(),
+            written: None,
+        }))
+    }
+
     /// All versions of a kind that may be found in a store, other than the cached one.
     fn versions(&self, gvk: &GroupVersionKind) -> Vec<Version> {
         let all = self.definitions.group_versions.iter();

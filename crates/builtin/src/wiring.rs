@@ -2,10 +2,13 @@
 //! what objects take from a supply. Some of it needs other kinds or the whole server, and is connected
 //! to them when they are there.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use meta::ApiError;
-use registry::{Action, Answerer, Kind, Permit, Reserve};
+use registry::{Action, Answerer, Kind, Permit, Reserve, StorageCodec};
 use store::Backend;
 
 use crate::{
@@ -18,6 +21,7 @@ use crate::{
     certificates::pod_certificate_request::SignPermit,
     core::{
         component_status::ComponentStatuses,
+        master_leases::MasterLeases,
         pod::{
             binding::{Bindings, PodBinding},
             eviction::PodEviction,
@@ -37,6 +41,7 @@ pub struct Wiring {
     namespaces: Arc<OnceLock<Arc<Kind>>>,
     services: Arc<ServiceAllocator>,
     token_requests: Arc<TokenRequests>,
+    master_leases: OnceLock<Arc<MasterLeases>>,
 }
 
 impl Wiring {
@@ -51,7 +56,25 @@ impl Wiring {
             namespaces: Arc::default(),
             services: Arc::new(services),
             token_requests: Arc::new(TokenRequests::new(options.tokens.clone())),
+            master_leases: OnceLock::new(),
         }
+    }
+
+    /// The node ports of services are handed out by several servers over this store.
+    pub(crate) fn share_node_ports(&self, prefix: &str, codec: Arc<dyn StorageCodec>) {
+        let key = format!("{prefix}/ranges/servicenodeports").into();
+        self.services.share_ports(self.backend.clone(), key, codec);
+    }
+
+    /// There are several servers over this store, and each says that it is there.
+    pub(crate) fn share_addresses(&self, prefix: &str, codec: Arc<dyn StorageCodec>) {
+        let (backend, prefix) = (self.backend.clone(), format!("{prefix}/masterleases/").into());
+        drop(self.master_leases.set(Arc::new(MasterLeases { backend, prefix, codec })));
+    }
+
+    /// Where servers say that they are there. None: this one has its store to itself.
+    pub fn master_leases(&self) -> Option<Arc<MasterLeases>> {
+        self.master_leases.get().cloned()
     }
 
     /// Gives a kind what it does.
@@ -150,10 +173,29 @@ impl Wiring {
 
     /// Puts right what a crash has left half done.
     pub async fn repair(&self, kinds: &[Arc<Kind>]) -> Result<(), ApiError> {
-        match kinds.iter().find(|kind| kind.gvk().group.is_empty() && kind.gvk().kind == "Service")
-        {
+        match services(kinds) {
             Some(services) => self.services.repair(services).await,
             None => Ok(()),
         }
     }
+
+    /// The same now and again, until the server stops.
+    pub fn keep_repairing(&self, kinds: &[Arc<Kind>]) -> impl Future<Output = ()> + use<> {
+        let (allocator, services) = (self.services.clone(), services(kinds).cloned());
+        async move {
+            let Some(services) = services else { return };
+            loop {
+                tokio::time::sleep(REPAIR_EVERY).await;
+                if let Err(error) = allocator.repair(&services).await {
+                    tracing::warn!("cannot check the addresses and ports of services: {error}");
+                }
+            }
+        }
+    }
+}
+
+const REPAIR_EVERY: Duration = Duration::from_mins(3);
+
+fn services(kinds: &[Arc<Kind>]) -> Option<&Arc<Kind>> {
+    kinds.iter().find(|kind| kind.gvk().group.is_empty() && kind.gvk().kind == "Service")
 }

@@ -7,6 +7,7 @@ pub(crate) mod families;
 pub(crate) mod needs;
 pub(crate) mod ports;
 pub(crate) mod range;
+mod shared_ports;
 
 use meta::{FieldErrors, Value};
 use registry::{Column, Strategy, WriteContext};

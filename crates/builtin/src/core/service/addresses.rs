@@ -98,11 +98,8 @@ impl Addresses {
         let server = self.server()?;
         let ranges = self.ranges_of(family(address.is_ipv4())).await;
         if !ranges.iter().any(|range| range.contains(address)) {
-            let shown = ranges.first().map(ToString::to_string).unwrap_or_default();
-            return Err(NoAddress::Other(format!(
-                "the provided IP ({address}) is not in the valid range. The range of valid IPs is \
-                 {shown}"
-            )));
+            let why = "the provided network does not match the current range";
+            return Err(NoAddress::Other(why.to_owned()));
         }
         if dry_run {
             return Ok(());

@@ -1,13 +1,15 @@
 //! What a service takes when it is written, and gives back when it goes: cluster addresses and node
 //! ports.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{collections::HashMap, net::IpAddr, sync::Arc};
 
 use meta::{
-    ApiError, FieldErrors, GroupKind, GroupVersionResource, Value,
+    ApiError, FieldErrors, GroupKind, GroupVersionResource, Str, Value,
     field::{FieldPath, path},
+    time::Time,
 };
-use registry::{Kind, Pinned, Reservation, Reserve};
+use registry::{Kind, Pinned, Reservation, Reserve, StorageCodec};
+use store::Backend;
 
 use super::{
     addresses::{Addresses, NoAddress, Server},
@@ -15,6 +17,7 @@ use super::{
     needs::{needs_health_check_port, needs_node_ports, node_ports},
     ports::{NodePorts, PortOperation},
     range::AddressRange,
+    shared_ports::SharedPorts,
 };
 use crate::Client;
 
@@ -22,7 +25,12 @@ use crate::Client;
 pub(crate) struct ServiceAllocator {
     addresses: Arc<Addresses>,
     ports: Arc<NodePorts>,
+    /// Node ports that nobody seems to have, and how often they were seen so.
+    leaks: tokio::sync::Mutex<HashMap<u16, u32>>,
 }
+
+/// An address may be taken for so long before its service is there.
+const GRACE_SECONDS: i64 = 60;
 
 impl ServiceAllocator {
     /// `ranges` are those of the command line, checked there; the first is the default.
@@ -31,7 +39,20 @@ impl ServiceAllocator {
         Self {
             addresses: Arc::new(Addresses { ranges, server: std::sync::OnceLock::new() }),
             ports: Arc::new(NodePorts::new(first, last)),
+            leaks: tokio::sync::Mutex::default(),
         }
+    }
+
+    /// Several servers hand out the ports: what is taken is in the store.
+    pub(crate) fn share_ports(
+        &self,
+        backend: Arc<dyn Backend>,
+        key: Str,
+        codec: Arc<dyn StorageCodec>,
+    ) {
+        let NodePorts { first, last, .. } = *self.ports;
+        let shared = SharedPorts { backend, key, codec, first, last };
+        drop(self.ports.shared.set(shared));
     }
 
     /// From here on there are addresses to be had. `kinds` have read what there is.
@@ -57,8 +78,14 @@ impl ServiceAllocator {
     /// services whose address nobody wrote down.
     pub(crate) async fn repair(&self, services: &Kind) -> Result<(), ApiError> {
         let Some(server) = self.addresses.server.get() else { return Ok(()) };
-        let services = services.objects("").await?;
+        let now = Time::now().unix_seconds();
         let taken = server.addresses.objects("").await?;
+        let services = services.objects("").await?;
+        if let Some(shared) = self.ports.shared.get() {
+            let ports: Vec<u16> = services.iter().flat_map(all_ports).collect();
+            let mut leaks = self.leaks.lock().await;
+            shared.repair(&ports, &mut leaks).await.map_err(ApiError::internal)?;
+        }
         let owns = |service: &Value, name: &str| {
             Addressing::of(service).cluster_ips.iter().any(|ip| ip == name)
         };
@@ -66,7 +93,9 @@ impl ServiceAllocator {
             let name = address.str_at(&["metadata", "name"]);
             let label = ["metadata", "labels", "ipaddress.kubernetes.io/managed-by"];
             let managed = address.str_at(&label) == "ipallocator.k8s.io";
-            if managed && !services.iter().any(|service| owns(service, name)) {
+            let created = Time::parse(address.str_at(&["metadata", "creationTimestamp"]));
+            let settled = created.is_ok_and(|time| now - time.unix_seconds() >= GRACE_SECONDS);
+            if managed && settled && !services.iter().any(|service| owns(service, name)) {
                 tracing::info!(address = name, "releasing the address of a service that is gone");
                 self.addresses.release(&[name.to_owned()]).await;
             }
@@ -97,9 +126,9 @@ impl ServiceAllocator {
         }
         addressing.write(service);
         let mut ports = PortOperation::new(self.ports.clone(), dry_run);
-        create_ports(service, &mut ports)?;
+        create_ports(service, &mut ports).await?;
         if needs_health_check_port(service) {
-            take_health_check_port(service, &mut ports)?;
+            take_health_check_port(service, &mut ports).await?;
         }
         Ok(taken.reservation(ports, Vec::new(), Vec::new()))
     }
@@ -134,7 +163,7 @@ impl ServiceAllocator {
         }
         addressing.write(service);
         let mut ports = PortOperation::new(self.ports.clone(), dry_run);
-        let released_ports = update_ports(service, old_service, &mut ports)?;
+        let released_ports = update_ports(service, old_service, &mut ports).await?;
         Ok(taken.reservation(ports, released, released_ports))
     }
 
@@ -237,7 +266,7 @@ impl Taken {
             if let Some(ports) = take_ports(&kept_ports) {
                 ports.keep();
             }
-            ports_supply.release(released_ports);
+            ports_supply.release(released_ports).await;
             kept_supply.release(&released).await;
         });
         let give_back = Box::pin(async move {
@@ -280,7 +309,7 @@ impl Reserve for ServiceAllocator {
 
     fn release<'a>(&'a self, service: &'a Value) -> Pinned<'a, ()> {
         Box::pin(async move {
-            self.ports.release(all_ports(service));
+            self.ports.release(all_ports(service)).await;
             let addressing = Addressing::of(service);
             if !addressing.is_external_name() && !addressing.is_headless() {
                 self.addresses.release(&addressing.cluster_ips).await;
@@ -323,7 +352,7 @@ fn port_field(at: usize) -> FieldPath {
     path("spec").child("ports").index(at).child("nodePort")
 }
 
-fn no_port(why: &str) -> ApiError {
+fn no_port(why: String) -> ApiError {
     ApiError::Internal(format!("failed to allocate a nodePort: {why}"))
 }
 
@@ -332,7 +361,7 @@ fn is_exposed(service: &Value) -> bool {
 }
 
 /// Ports of a new service. The same port for two protocols gets one node port.
-fn create_ports(service: &mut Value, operation: &mut PortOperation) -> Result<(), ApiError> {
+async fn create_ports(service: &mut Value, operation: &mut PortOperation) -> Result<(), ApiError> {
     if !is_exposed(service) {
         return Ok(());
     }
@@ -346,14 +375,13 @@ fn create_ports(service: &mut Value, operation: &mut PortOperation) -> Result<()
             continue;
         }
         let shared = by_port.iter().find(|(known, _)| *known == port).map(|(_, node)| *node);
-        let take = |wanted: i64, operation: &mut PortOperation| {
-            let taken = operation.allocate(wanted);
-            taken.map_err(|why| one_error(service, &port_field(at), Value::from(wanted), &why))
+        let refused = |wanted: i64, why: String| {
+            one_error(service, &port_field(at), Value::from(wanted), &why)
         };
         let node_port = match shared {
             Some(shared) if own == 0 || own == shared => shared,
             Some(_) => {
-                take(own, operation)?;
+                operation.allocate(own).await.map_err(|why| refused(own, why))?;
                 own
             }
             None => {
@@ -361,10 +389,10 @@ fn create_ports(service: &mut Value, operation: &mut PortOperation) -> Result<()
                 let wanted = same.find(|other| number(other, "nodePort") != 0);
                 let node_port = match wanted.map(|wanted| number(wanted, "nodePort")) {
                     Some(wanted) => {
-                        take(wanted, operation)?;
+                        operation.allocate(wanted).await.map_err(|why| refused(wanted, why))?;
                         wanted
                     }
-                    None => i64::from(operation.allocate_next().map_err(no_port)?),
+                    None => i64::from(operation.allocate_next().await.map_err(no_port)?),
                 };
                 by_port.push((port, node_port));
                 node_port
@@ -412,7 +440,7 @@ fn keep_ports(service: &mut Value, old: &Value) {
 }
 
 /// Takes the ports that are new; answers those that are no longer needed.
-fn update_ports(
+async fn update_ports(
     service: &mut Value,
     old: &Value,
     operation: &mut PortOperation,
@@ -425,38 +453,39 @@ fn update_ports(
             match own.unwrap_or_default() {
                 0 if !allocates => {}
                 0 => {
-                    let next = operation.allocate_next().map_err(no_port)?;
+                    let next = operation.allocate_next().await.map_err(no_port)?;
                     set_node_port(service, at, i64::from(next));
                 }
                 own if before.contains(&own) => {}
                 own if operation.allocated.iter().any(|taken| i64::from(*taken) == own) => {}
                 own => operation
                     .allocate(own)
+                    .await
                     .map_err(|why| one_error(service, &port_field(at), Value::from(own), &why))?,
             }
         }
     }
     if needs_health_check_port(service) && !needs_health_check_port(old) {
-        take_health_check_port(service, operation)?;
+        take_health_check_port(service, operation).await?;
     }
     let kept = if is_exposed(service) { all_ports(service) } else { Vec::new() };
     let was_exposed = is_exposed(old);
     Ok(all_ports(old).into_iter().filter(|port| was_exposed && !kept.contains(port)).collect())
 }
 
-fn take_health_check_port(
+async fn take_health_check_port(
     service: &mut Value,
     operation: &mut PortOperation,
 ) -> Result<(), ApiError> {
     let at = ["spec", "healthCheckNodePort"];
     match service.i64_at(&at).unwrap_or_default() {
         0 => {
-            let next = operation.allocate_next().map_err(|why| {
+            let next = operation.allocate_next().await.map_err(|why| {
                 ApiError::Internal(format!("failed to allocate a HealthCheck NodePort 0: {why}"))
             })?;
             service.set_at(&at, i64::from(next));
         }
-        wanted => operation.allocate(wanted).map_err(|why| {
+        wanted => operation.allocate(wanted).await.map_err(|why| {
             ApiError::Internal(format!(
                 "failed to allocate requested HealthCheck NodePort {wanted}: {why}"
             ))
@@ -475,22 +504,22 @@ mod tests {
         node_ports(service)
     }
 
-    #[test]
-    fn a_port_of_two_protocols_gets_one_node_port() {
+    #[tokio::test]
+    async fn a_port_of_two_protocols_gets_one_node_port() {
         let supply = Arc::new(NodePorts::new(30000, 30010));
         let mut service = value!({"spec": {"type": "NodePort", "ports": [
             {"port": 53i64, "protocol": "TCP"}, {"port": 53i64, "protocol": "UDP"},
             {"port": 80i64, "nodePort": 30005i64}]}});
         let mut operation = PortOperation::new(supply, false);
-        create_ports(&mut service, &mut operation).unwrap();
+        create_ports(&mut service, &mut operation).await.unwrap();
         let got = ports(&service);
         assert_eq!(got[0], got[1]);
         assert_eq!(got[2], 30005);
         assert_eq!(operation.allocated.len(), 2);
     }
 
-    #[test]
-    fn ports_survive_an_update_that_does_not_name_them_and_go_with_the_type() {
+    #[tokio::test]
+    async fn ports_survive_an_update_that_does_not_name_them_and_go_with_the_type() {
         let supply = Arc::new(NodePorts::new(30000, 30010));
         supply.seed([30001, 30002]);
         let old = value!({"spec": {"type": "NodePort", "ports": [
@@ -501,10 +530,11 @@ mod tests {
         keep_ports(&mut again, &old);
         assert_eq!(ports(&again), [30002, 30001]);
         let mut operation = PortOperation::new(supply.clone(), false);
-        assert_eq!(update_ports(&mut again, &old, &mut operation).unwrap(), [0u16; 0]);
+        let released = update_ports(&mut again, &old, &mut operation).await.unwrap();
+        assert_eq!(released, [0u16; 0]);
         assert!(operation.allocated.is_empty());
         let mut inner = value!({"spec": {"type": "ClusterIP", "ports": [{"port": 1i64}]}});
-        let released = update_ports(&mut inner, &old, &mut operation).unwrap();
+        let released = update_ports(&mut inner, &old, &mut operation).await.unwrap();
         assert_eq!(released, [30001, 30002]);
     }
 }

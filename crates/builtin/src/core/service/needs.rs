@@ -47,7 +47,7 @@ pub(crate) fn drop_by_type(service: &mut Value, old: &Value) {
         |service: &Value, field: &str| service.at(&["spec", field]) == old.at(&["spec", field]);
     let lost = |service: &Value, needs: Needs| needs(old) && !needs(service);
     if lost(service, needs_cluster_ip) && untouched(service, "clusterIPs") {
-        for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
+        for field in ["clusterIP", "clusterIPs"] {
             service.remove_at(&["spec", field]);
         }
     }
@@ -57,7 +57,9 @@ pub(crate) fn drop_by_type(service: &mut Value, old: &Value) {
             port.remove_at(&["nodePort"]);
         }
     }
-    let fields: [(&str, Needs); 5] = [
+    let fields: [(&str, Needs); 7] = [
+        ("ipFamilies", needs_cluster_ip),
+        ("ipFamilyPolicy", needs_cluster_ip),
         ("healthCheckNodePort", needs_health_check_port),
         ("allocateLoadBalancerNodePorts", is_load_balancer),
         ("loadBalancerClass", is_load_balancer),

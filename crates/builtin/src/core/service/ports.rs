@@ -1,15 +1,19 @@
-//! Node ports: which are taken. Kept in memory and read off the services when the server starts.
+//! Node ports: which are taken. A server that has its store to itself keeps that in memory and reads it
+//! off the services when it starts; servers that share one keep it there.
 
 use std::{
     collections::HashSet,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
+
+use super::shared_ports::SharedPorts;
 
 /// The ports that services are given on every node.
 pub(crate) struct NodePorts {
-    first: u16,
-    last: u16,
+    pub(crate) first: u16,
+    pub(crate) last: u16,
     taken: Mutex<HashSet<u16>>,
+    pub(crate) shared: OnceLock<SharedPorts>,
 }
 
 /// Why a port can't be had.
@@ -18,7 +22,7 @@ const TAKEN: &str = "provided port is already allocated";
 
 impl NodePorts {
     pub(crate) fn new(first: u16, last: u16) -> Self {
-        Self { first, last, taken: Mutex::default() }
+        Self { first, last, taken: Mutex::default(), shared: OnceLock::new() }
     }
 
     fn taken(&self) -> MutexGuard<'_, HashSet<u16>> {
@@ -30,7 +34,67 @@ impl NodePorts {
         self.taken().extend(ports);
     }
 
-    pub(crate) fn release(&self, ports: impl IntoIterator<Item = u16>) {
+    /// Takes a port, or says why not.
+    async fn take(&self, port: u16, dry_run: bool) -> Result<(), String> {
+        let refused = || Err(TAKEN.to_owned());
+        if let Some(shared) = self.shared.get() {
+            let take = |bitmap: &mut super::shared_ports::Bitmap| {
+                if bitmap.has(port) {
+                    return refused();
+                }
+                if !dry_run {
+                    bitmap.set(port, true);
+                }
+                Ok(())
+            };
+            return shared.change(take).await;
+        }
+        let mut taken = self.taken();
+        if taken.contains(&port) {
+            return refused();
+        }
+        if !dry_run {
+            taken.insert(port);
+        }
+        Ok(())
+    }
+
+    /// Takes any port that is free.
+    async fn take_any(&self) -> Result<u16, String> {
+        let candidates: Vec<u16> = candidates(self.first, self.last).collect();
+        let full = || FULL.to_owned();
+        if let Some(shared) = self.shared.get() {
+            let take = |bitmap: &mut super::shared_ports::Bitmap| {
+                let free = candidates.iter().copied().find(|port| !bitmap.has(*port));
+                let port = free.ok_or_else(full)?;
+                bitmap.set(port, true);
+                Ok(port)
+            };
+            return shared.change(take).await;
+        }
+        let mut taken = self.taken();
+        let free = candidates.into_iter().find(|port| !taken.contains(port));
+        let port = free.ok_or_else(full)?;
+        taken.insert(port);
+        Ok(port)
+    }
+
+    pub(crate) async fn release(&self, ports: Vec<u16>) {
+        if ports.is_empty() {
+            return;
+        }
+        if let Some(shared) = self.shared.get() {
+            let give_back = |bitmap: &mut super::shared_ports::Bitmap| {
+                for port in &ports {
+                    bitmap.set(*port, false);
+                }
+                Ok(())
+            };
+            if let Err(error) = shared.change(give_back).await {
+                tracing::warn!(?ports, "cannot release node ports, the repair will: {error}");
+            }
+            return;
+        }
         let mut taken = self.taken();
         for port in ports {
             taken.remove(&port);
@@ -52,7 +116,7 @@ impl PortOperation {
     }
 
     /// A port that the client wants.
-    pub(crate) fn allocate(&mut self, port: i64) -> Result<(), String> {
+    pub(crate) async fn allocate(&mut self, port: i64) -> Result<(), String> {
         let NodePorts { first, last, .. } = *self.ports;
         let port = u16::try_from(port).ok().filter(|port| (first..=last).contains(port));
         let Some(port) = port else {
@@ -60,31 +124,22 @@ impl PortOperation {
                 "provided port is not in the valid range. The range of valid ports is {first}-{last}"
             ));
         };
-        let mut taken = self.ports.taken();
-        if taken.contains(&port) || self.allocated.contains(&port) {
+        if self.allocated.contains(&port) {
             return Err(TAKEN.to_owned());
         }
-        if !self.dry_run {
-            taken.insert(port);
-        }
-        drop(taken);
+        self.ports.take(port, self.dry_run).await?;
         self.allocated.push(port);
         Ok(())
     }
 
     /// Any port that is free.
-    pub(crate) fn allocate_next(&mut self) -> Result<u16, &'static str> {
-        if self.dry_run {
-            // Compat: a dry run looks for nothing and counts from one.
-            let next = self.allocated.iter().max().map_or(1, |max| max.saturating_add(1));
-            self.allocated.push(next);
-            return Ok(next);
-        }
-        let mut taken = self.ports.taken();
-        let free = candidates(self.ports.first, self.ports.last).find(|port| !taken.contains(port));
-        let port = free.ok_or(FULL)?;
-        taken.insert(port);
-        drop(taken);
+    pub(crate) async fn allocate_next(&mut self) -> Result<u16, String> {
+        let port = if self.dry_run {
+            // Compat: a dry run looks for nothing and counts on from here.
+            self.allocated.iter().max().map_or(32769, |max| max.saturating_add(1))
+        } else {
+            self.ports.take_any().await?
+        };
         self.allocated.push(port);
         Ok(port)
     }
@@ -101,8 +156,17 @@ impl PortOperation {
 
 impl Drop for PortOperation {
     fn drop(&mut self) {
-        if !self.kept && !self.dry_run {
-            self.ports.release(self.allocated.drain(..));
+        if self.kept || self.dry_run || self.allocated.is_empty() {
+            return;
+        }
+        let (ports, allocated) = (self.ports.clone(), std::mem::take(&mut self.allocated));
+        if self.ports.shared.get().is_none() {
+            let mut taken = ports.taken();
+            for port in &allocated {
+                taken.remove(port);
+            }
+        } else if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move { ports.release(allocated).await });
         }
     }
 }
@@ -124,37 +188,42 @@ fn candidates(first: u16, last: u16) -> impl Iterator<Item = u16> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_port_is_given_to_one_service_only() {
+    #[tokio::test]
+    async fn a_port_is_given_to_one_service_only() {
         let ports = Arc::new(NodePorts::new(30000, 30003));
         ports.seed([30001]);
         let mut operation = PortOperation::new(ports.clone(), false);
-        assert_eq!(operation.allocate(30001), Err("provided port is already allocated".to_owned()));
+        let refused = operation.allocate(30001).await;
+        assert_eq!(refused, Err("provided port is already allocated".to_owned()));
         assert_eq!(
-            operation.allocate(80),
+            operation.allocate(80).await,
             Err("provided port is not in the valid range. The range of valid ports is 30000-30003"
                 .to_owned())
         );
-        let mut got: Vec<u16> = (0..3).map(|_| operation.allocate_next().unwrap()).collect();
+        let mut got = Vec::new();
+        for _ in 0..3 {
+            got.push(operation.allocate_next().await.unwrap());
+        }
         got.sort_unstable();
         assert_eq!(got, [30000, 30002, 30003]);
-        assert_eq!(operation.allocate_next(), Err("range is full"));
+        assert_eq!(operation.allocate_next().await, Err("range is full".to_owned()));
         drop(operation);
         let mut again = PortOperation::new(ports.clone(), false);
-        assert_eq!(again.allocate(30000), Ok(()));
+        assert_eq!(again.allocate(30000).await, Ok(()));
         again.keep();
         let mut other = PortOperation::new(ports.clone(), false);
-        assert!(other.allocate(30000).is_err());
-        ports.release([30000]);
-        assert_eq!(other.allocate(30000), Ok(()));
+        assert!(other.allocate(30000).await.is_err());
+        ports.release(vec![30000]).await;
+        assert_eq!(other.allocate(30000).await, Ok(()));
     }
 
-    #[test]
-    fn a_dry_run_takes_nothing() {
+    #[tokio::test]
+    async fn a_dry_run_takes_nothing() {
         let ports = Arc::new(NodePorts::new(30000, 30000));
         let mut dry = PortOperation::new(ports.clone(), true);
-        assert_eq!((dry.allocate_next(), dry.allocate_next()), (Ok(1), Ok(2)));
-        assert_eq!(dry.allocate(30000), Ok(()));
-        assert_eq!(PortOperation::new(ports, false).allocate_next(), Ok(30000));
+        let counted = (dry.allocate_next().await, dry.allocate_next().await);
+        assert_eq!(counted, (Ok(32769), Ok(32770)));
+        assert_eq!(dry.allocate(30000).await, Ok(()));
+        assert_eq!(PortOperation::new(ports, false).allocate_next().await, Ok(30000));
     }
 }
