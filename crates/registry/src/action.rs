@@ -84,6 +84,12 @@ pub(crate) async fn act(rest: &Rest<'_>, action: &dyn Action) -> Result<Answer, 
     let options = WriteOptions::read(rest.query, "CreateOptions", false)?;
     let mut object = decode_body(rest, action, &options)?;
     let cx = ActionContext { rest, dry_run: options.dry_run };
+    let namespace = object.str_at(&["metadata", "namespace"]);
+    if !namespace.is_empty() && namespace != cx.namespace() {
+        let why = "the namespace of the provided object does not match the namespace sent on the \
+                   request";
+        return Err(ApiError::bad_request(why));
+    }
     let gvr = gvr(rest.kind);
     let attributes = attributes(rest, &gvr, Operation::Create, cx.name(), options.dry_run, None);
     rest.engine.admission.admit(&attributes, Some(&mut object)).await?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use admission::{Operation, Pinned};
 use bytes::Bytes;
 use codec::scan::{self, FieldSet};
-use meta::{ApiError, FieldErrors, RequestInfo, Str, User, Value};
+use meta::{ApiError, FieldErrors, GroupKind, RequestInfo, Str, User, Value};
 use store::Entry;
 
 use crate::{
@@ -30,6 +30,11 @@ pub trait Answerer: Send + Sync + 'static {
         _cx: &'a AnswerContext<'a>,
     ) -> Pinned<'a, Result<Outcome, ApiError>> {
         Box::pin(std::future::ready(Err(ApiError::MethodNotAllowed)))
+    }
+
+    /// What an error calls a question that is wrong.
+    fn named_in_errors(&self, kind: &Kind) -> GroupKind {
+        kind.group_kind()
     }
 
     /// What there is to be read, ordered by name.
@@ -64,7 +69,8 @@ pub(crate) async fn create(
     kind.strategy.validate(&object, &mut errors);
     if !errors.is_empty() {
         // A question has no name, whatever its metadata says.
-        return Err(ApiError::Invalid { kind: kind.group_kind(), name: String::new(), errors });
+        let kind = answerer.named_in_errors(kind);
+        return Err(ApiError::Invalid { kind, name: String::new(), errors });
     }
     rest.engine.admission.validate(&attributes, Some(&object)).await?;
     let cx = AnswerContext { user: rest.user, info: rest.info, dry_run: options.dry_run };

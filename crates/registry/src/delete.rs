@@ -256,7 +256,7 @@ fn plan(kind: &Kind, options: &DeleteOptions, object: &Value, now: Time) -> Plan
         Some(seconds) if seconds > 0 => {}
         _ if !held => return Plan::Remove(next),
         Some(_) => {}
-        None => mark_as_deleting(&mut next, now),
+        None => mark_as_deleting(&mut next, now, kind.strategy.holds_deletion(object)),
     }
     kind.strategy.begin_deletion(&mut next);
     Plan::Wait(next)
@@ -307,12 +307,15 @@ fn grace(
 }
 
 /// The object waits for its finalizers from now on.
-fn mark_as_deleting(object: &mut Value, now: Time) {
+// Compat: one that is held by its spec says nothing of a grace period.
+fn mark_as_deleting(object: &mut Value, now: Time, held_by_spec: bool) {
     if !is_deleting(object) {
         object.set_at(&["metadata", "deletionTimestamp"], now.to_rfc3339());
         raise_generation(object);
     }
-    object.set_at(&["metadata", "deletionGracePeriodSeconds"], 0i64);
+    if !held_by_spec {
+        object.set_at(&["metadata", "deletionGracePeriodSeconds"], 0i64);
+    }
 }
 
 /// The wish to be gone is a change of what is asked for.

@@ -278,9 +278,8 @@ pub fn prepare_update(
         kind.strategy.prepare_for_subresource(subresource, object, old, cx);
     }
     object_meta::keep_for_update(object, old);
-    // The status of custom resources is the only thing that may differ here.
-    let counted =
-        if subresource == "status" && kind.is_custom() { &[] } else { kind.behaviour.generation };
+    // A write to the status asks for nothing new.
+    let counted = if subresource == "status" { &[] } else { kind.behaviour.generation };
     object_meta::count_generation(object, Some(old), counted);
     // Upstream looks at the metadata once for all kinds, and once more for each.
     let mut errors = object_meta::validate_update(kind, object, old);

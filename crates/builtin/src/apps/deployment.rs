@@ -1,7 +1,7 @@
 //! Deployments.
 
 use meta::{FieldErrors, Value, selector::LabelSelector};
-use registry::{Column, Strategy};
+use registry::{Column, Strategy, WriteContext, keep_all_but_status};
 
 use super::CONTAINERS;
 use crate::core::pod_spec::default_template;
@@ -26,6 +26,23 @@ impl Strategy for Deployment {
             rolling.fill("maxSurge", "25%");
         }
         default_template(spec.part("template"));
+    }
+
+    fn prepare_for_subresource(
+        &self,
+        subresource: &str,
+        deployment: &mut Value,
+        old: &Value,
+        _cx: &WriteContext<'_>,
+    ) {
+        keep_all_but_status(subresource, deployment, old);
+        // Compat: of the metadata, labels are not for those who write the status.
+        if subresource == "status" {
+            match old.at(&["metadata", "labels"]) {
+                Some(labels) => deployment.set_at(&["metadata", "labels"], labels.clone()),
+                None => drop(deployment.remove_at(&["metadata", "labels"])),
+            }
+        }
     }
 
     fn validate(&self, deployment: &Value, errors: &mut FieldErrors) {

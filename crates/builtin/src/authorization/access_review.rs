@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use meta::{
-    ApiError, FieldErrors, RequestInfo, Str, User, Value,
+    ApiError, FieldErrors, GroupKind, RequestInfo, Str, User, Value,
     field::{FieldPath, path},
     selector::{FieldSelector, LabelSelector},
     value,
 };
-use registry::{AnswerContext, Answerer, Outcome, Pinned, Strategy};
+use registry::{AnswerContext, Answerer, Kind, Outcome, Pinned, Strategy};
 
 use crate::access::{Access, Judgement, texts};
 
@@ -45,6 +45,11 @@ impl Answerer for AccessReview {
             review.set_at(&["status"], status(&judgement, &problems.join("; ")));
             Ok(Outcome::Object(review))
         })
+    }
+
+    // Compat: reviews are not named in errors.
+    fn named_in_errors(&self, kind: &Kind) -> GroupKind {
+        GroupKind::new(&kind.gvk().group, "")
     }
 }
 
@@ -139,6 +144,12 @@ fn selector(asked: &Value, name: &str) -> String {
     terms.collect::<Vec<_>>().join(",")
 }
 
+/// Compat: shown with the names that the fields have in Go.
+fn as_go(non_resource: &Value) -> Value {
+    let text = |field| non_resource.str_at(&[field]);
+    value!({"Path": (text("path")), "Verb": (text("verb"))})
+}
+
 fn filled(value: Option<&Value>) -> Option<&Value> {
     value.filter(|value| !value.is_null())
 }
@@ -153,7 +164,7 @@ impl Strategy for AccessReviewRules {
         let non_resource = filled(review.at(&["spec", "nonResourceAttributes"]));
         if let (Some(_), Some(non_resource)) = (resource, non_resource) {
             let why = "cannot be specified in combination with resourceAttributes";
-            errors.invalid(spec.child("nonResourceAttributes"), non_resource.clone(), why);
+            errors.invalid(spec.child("nonResourceAttributes"), as_go(non_resource), why);
         }
         if resource.is_none() && non_resource.is_none() {
             let why =
@@ -182,7 +193,7 @@ impl Strategy for AccessReviewRules {
             }
             if let Some(non_resource) = non_resource {
                 let why = "disallowed on this kind of request";
-                errors.invalid(spec.child("nonResourceAttributes"), non_resource.clone(), why);
+                errors.invalid(spec.child("nonResourceAttributes"), as_go(non_resource), why);
             }
         }
     }

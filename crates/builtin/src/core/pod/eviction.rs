@@ -3,8 +3,8 @@
 use std::sync::{Arc, OnceLock};
 
 use meta::{
-    ApiError, Cause, GroupResource, GroupVersionKind, Query, Status, Value,
-    selector::LabelSelector, time::Time, value,
+    ApiError, Cause, FieldErrors, GroupKind, GroupResource, GroupVersionKind, Query, Status, Value,
+    field::path, selector::LabelSelector, time::Time, value,
 };
 use registry::{Action, ActionContext, DeleteOptions, Kind, Outcome, Pinned};
 
@@ -32,6 +32,7 @@ impl Action for PodEviction {
                 let why = "name in URL does not match name in Eviction object";
                 return Err(ApiError::bad_request(why));
             }
+            refuse_ignoring_reads(&eviction, cx.name())?;
             let query = Query::parse("")?;
             let mut options = DeleteOptions::read(&query, eviction.get("deleteOptions"))?;
             options.dry_run |= cx.dry_run;
@@ -53,7 +54,10 @@ impl PodEviction {
                 options.resource_version.get_or_insert_with(|| version.to_owned());
             }
             match mark_and_delete(cx, options).await {
-                Err(ApiError::Conflict { .. }) if asked.resource_version.is_none() => {}
+                // Looked at again; what a budget has granted is not asked for twice.
+                Err(ApiError::Conflict { .. })
+                    if asked.resource_version.is_none()
+                        && permission == Permission::WhileItIsAsItIs => {}
                 other => return other,
             }
         }
@@ -112,6 +116,22 @@ enum Permission {
 const CONFLICTS_MAX: usize = 20;
 const BUSY_RETRY_SECONDS: u32 = 10;
 
+/// A pod that can't be read can't be asked how it is.
+fn refuse_ignoring_reads(eviction: &Value, name: &str) -> Result<(), ApiError> {
+    let field = "ignoreStoreReadErrorWithClusterBreakingPotential";
+    if !eviction.bool_at(&["deleteOptions", field]) {
+        return Ok(());
+    }
+    let mut errors = FieldErrors::default();
+    let why = "can not be set for pod eviction, try after removing the option";
+    errors.invalid(path("deleteOptions").child(field), true, why);
+    Err(ApiError::Invalid {
+        kind: GroupKind::new("policy", "Eviction"),
+        name: name.to_owned(),
+        errors,
+    })
+}
+
 /// The budgets of the pod's namespace that select it.
 async fn matching(budgets: &Kind, namespace: &str, pod: &Value) -> Result<Vec<Value>, ApiError> {
     let mut found = budgets.objects(namespace).await?;
@@ -155,7 +175,15 @@ fn take_disruption(budget: &mut Value, pod: &str) -> Result<(), ApiError> {
     if allowed == 0 {
         return Err(too_many(vec![cause(why_not(budget, &name))], 0));
     }
+    let observed = count(&["status", "observedGeneration"]);
     budget.set_at(&["status", "disruptionsAllowed"], allowed - 1);
+    if allowed == 1 {
+        let condition = value!({
+            "type": "DisruptionAllowed", "status": "False", "observedGeneration": (observed),
+            "reason": "InsufficientPods", "message": "",
+        });
+        set_condition(budget, condition);
+    }
     budget.set_at(&["status", "disruptedPods", pod], Time::now().to_rfc3339());
     Ok(())
 }
@@ -207,11 +235,25 @@ async fn mark_and_delete(
         let expected = options.resource_version.take();
         let mut uid = String::new();
         let mark = &mut |pod: &mut Value| {
-            let version = pod.str_at(&["metadata", "resourceVersion"]);
-            if expected.as_deref().is_some_and(|expected| expected != version) {
-                return Err(ApiError::modified(GroupResource::new("", "Pod"), cx.name()));
+            let conflict = |why| {
+                let (resource, name) = (GroupResource::new("", "Pod"), cx.name().to_owned());
+                Err(ApiError::Conflict { resource, name, why })
+            };
+            let actual = pod.str_at(&["metadata", "uid"]);
+            if let Some(wanted) = options.uid.as_deref().filter(|wanted| *wanted != actual) {
+                return conflict(format!(
+                    "the UID in the precondition ({wanted}) does not match the UID in record \
+                     ({actual}). The object might have been deleted and then recreated"
+                ));
             }
-            pod.str_at(&["metadata", "uid"]).clone_into(&mut uid);
+            let version = pod.str_at(&["metadata", "resourceVersion"]);
+            if let Some(wanted) = expected.as_deref().filter(|wanted| *wanted != version) {
+                return conflict(format!(
+                    "the ResourceVersion in the precondition ({wanted}) does not match the \
+                     ResourceVersion in record ({version}). The object might have been modified"
+                ));
+            }
+            actual.clone_into(&mut uid);
             let condition = value!({
                 "type": "DisruptionTarget", "status": "True",
                 "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting",
@@ -262,5 +304,13 @@ mod tests {
         take_disruption(&mut budget, "p").unwrap();
         assert_eq!(budget.i64_at(&["status", "disruptionsAllowed"]), Some(1));
         assert!(!budget.str_at(&["status", "disruptedPods", "p"]).is_empty());
+        assert_eq!(budget.at(&["status", "conditions"]), None);
+        // The last one is told.
+        take_disruption(&mut budget, "q").unwrap();
+        let told = &budget.items_at(&["status", "conditions"])[0];
+        assert_eq!(
+            (told.str_at(&["status"]), told.str_at(&["reason"])),
+            ("False", "InsufficientPods")
+        );
     }
 }
