@@ -462,6 +462,7 @@ fn chain(
     Ok(Arc::new(serve::Server {
         authenticator: guard.authenticator.clone(),
         authorizer: guard.authorizer.clone(),
+        constrained_impersonation: options.feature_gates.enabled("ConstrainedImpersonation"),
         delegates,
         in_flight: in_flight.clone(),
         metrics: metrics.clone(),

@@ -41,6 +41,8 @@ use crate::{
 pub struct Server {
     pub authenticator: Arc<Authenticator>,
     pub authorizer: Arc<dyn Authorizer>,
+    /// Whether rights to act as somebody else can be narrow.
+    pub constrained_impersonation: bool,
     pub delegates: Delegates,
     pub in_flight: Arc<InFlight>,
     pub metrics: Arc<Metrics>,
@@ -131,7 +133,8 @@ async fn walk(
     server.metrics.authenticated(user.as_ref().ok());
     cx.user = user?;
     // Not built yet, here, in this order: tracing spans, audit.
-    impersonate(&*server.authorizer, cx, request.headers_mut())?;
+    let constrained = server.constrained_impersonation;
+    impersonate(&*server.authorizer, cx, request.headers_mut(), constrained)?;
     // Before authorization, so that a flood of forbidden requests waits in line as well.
     let seat = take_seat(&server.seats, cx).await?;
     cx.hold(seat);

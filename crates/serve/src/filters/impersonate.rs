@@ -1,5 +1,8 @@
 //! Acting as somebody else: `kubectl --as`. Every part of the other identity must be allowed to the
-//! sender on its own, with the verb `impersonate`.
+//! sender on its own, with the verb `impersonate`; or, more narrowly, with `impersonate:MODE` together
+//! with `impersonate-on:MODE:VERB` for what is done as the other (`constrained.rs`).
+
+mod constrained;
 
 use auth::{Authorizer, Decision};
 use http::{HeaderMap, HeaderName};
@@ -20,13 +23,19 @@ pub(crate) fn impersonate(
     judge: &dyn Authorizer,
     cx: &mut Context,
     headers: &mut HeaderMap,
+    constrained: bool,
 ) -> Result<(), ApiError> {
     // A wish that can't be read must not pass as if there were none.
     if headers.iter().any(|(name, value)| is_impersonation(name) && value.to_str().is_err()) {
         return Err(ApiError::bad_request("impersonation headers must be text"));
     }
     let wish = Wish::read(headers);
-    if let Some(other) = wish.user(judge, &cx.user)? {
+    let other = if constrained {
+        wish.constrained(judge, &cx.user, &cx.info)?
+    } else {
+        wish.user(judge, &cx.user)?
+    };
+    if let Some(other) = other {
         tracing::debug!(user = %cx.user.name, acts_as = %other.name, "impersonation");
         cx.user = other;
     }
@@ -84,6 +93,11 @@ impl Wish {
             )));
         }
         self.check(judge, sender)?;
+        Ok(Some(self.with_groups()))
+    }
+
+    /// The user, with the groups that follow from his name.
+    fn with_groups(self) -> User {
         let mut groups = self.groups;
         if groups.is_empty()
             && let Some((namespace, _)) = service_account(&self.name)
@@ -99,7 +113,7 @@ impl Wish {
         } else if !has(&groups, User::AUTHENTICATED) && !has(&groups, User::UNAUTHENTICATED) {
             groups.push(Str::new_static(User::AUTHENTICATED));
         }
-        Ok(Some(User { name: self.name, uid: self.uid, groups, extra: self.extra }))
+        User { name: self.name, uid: self.uid, groups, extra: self.extra }
     }
 
     fn check(&self, judge: &dyn Authorizer, sender: &User) -> Result<(), ApiError> {
