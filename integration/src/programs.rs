@@ -72,6 +72,12 @@ pub fn peer() -> Option<PathBuf> {
     env::var_os("PINTLE_PEER").map(PathBuf::from).or_else(|| built.exists().then_some(built))
 }
 
+/// The real kube-controller-manager, if `make peer` has built one.
+pub(crate) fn controller_manager() -> Option<PathBuf> {
+    let built = root().join("tools/bin/kube-controller-manager");
+    built.exists().then_some(built)
+}
+
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("this crate is in the workspace")
 }

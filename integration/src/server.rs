@@ -80,9 +80,15 @@ impl Server {
     }
 
     pub fn of(flavour: Flavour) -> Self {
+        Self::with(flavour, &[])
+    }
+
+    /// With flags that only Pintle is given.
+    pub fn with(flavour: Flavour, flags: &[&str]) -> Self {
         let janitor = Arc::new(Janitor::new());
         let etcd = (flavour != Flavour::Embedded).then(|| Arc::new(Etcd::start(&janitor, 1)));
         let mut server = Self::new(flavour, etcd, janitor);
+        server.set_flags(flags);
         server.start_again();
         server.controllers = server.start_controllers();
         server
@@ -100,10 +106,17 @@ impl Server {
     /// Another server over the etcd of this one, with a data directory of its own.
     #[must_use]
     pub fn beside(&self, flavour: Flavour) -> Self {
+        self.beside_with(flavour, &[])
+    }
+
+    /// The same with flags that only Pintle is given.
+    #[must_use]
+    pub fn beside_with(&self, flavour: Flavour, flags: &[&str]) -> Self {
         let janitor = Arc::new(Janitor::new());
         let etcd = self.etcd.clone();
         assert!(etcd.is_some() && flavour != Flavour::Embedded, "there is no etcd to share");
         let mut server = Self::new(flavour, etcd, janitor);
+        server.set_flags(flags);
         server.start_again();
         server
     }
@@ -201,7 +214,7 @@ impl Server {
             .arg(format!("--secure-port={port}"))
             .args(&self.flags);
         if let Some(etcd) = &self.etcd {
-            command.arg(format!("--etcd-servers={}", etcd.url));
+            command.arg(format!("--etcd-servers={}", etcd.url)).arg("--standalone-controllers=*");
         }
         command
     }
@@ -235,6 +248,27 @@ impl Server {
     /// The etcd that it keeps its objects in.
     pub fn etcd(&self) -> Option<&Etcd> {
         self.etcd.as_deref()
+    }
+
+    /// A whole kube-controller-manager beside Pintle; None: there is none on this machine.
+    pub fn run_controller_manager(&mut self) -> Option<()> {
+        let program = programs::controller_manager()?;
+        let pki = self.data_directory().join("pki");
+        let mut command = Command::new(program);
+        command
+            .arg(format!("--kubeconfig={}", self.kubeconfig().display()))
+            .arg(format!("--root-ca-file={}", pki.join("ca.crt").display()))
+            .arg(format!("--service-account-private-key-file={}", pki.join("sa.key").display()))
+            .arg("--use-service-account-credentials=true")
+            .arg("--leader-elect=true")
+            .arg("--secure-port=0");
+        self.controllers = Some(Process::start("kube-controller-manager", command, &self.janitor));
+        Some(())
+    }
+
+    /// What the controller manager printed so far.
+    pub fn controllers_log(&self) -> String {
+        self.controllers.as_ref().map_or_else(String::new, |process| process.log_since(0))
     }
 
     /// Asks the server to end, as a service manager does, and says how it went.

@@ -4,7 +4,7 @@ use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use meta::{ApiError, Value, value};
 
-use crate::{Api, Change, Changes, Target, bootstrap::reconcile};
+use crate::{Api, Change, Changes, Pinned, Target, bootstrap::reconcile};
 
 pub struct KubernetesService {
     pub api: Arc<dyn Api>,
@@ -13,10 +13,31 @@ pub struct KubernetesService {
     /// Where others reach this server.
     pub advertised: IpAddr,
     pub secure_port: u16,
+    pub endpoints: EndpointsBy,
+}
+
+/// How the endpoints of the service are known.
+#[derive(Clone)]
+pub enum EndpointsBy {
+    /// Somebody else writes them.
+    Others,
+    /// There is this server only.
+    Oneself,
+    /// By what every server writes down about itself.
+    Leases(Arc<dyn MasterLeases>),
+}
+
+/// Which servers there are: each says so for some seconds, again and again.
+pub trait MasterLeases: Send + Sync + 'static {
+    fn renew(&self, address: IpAddr) -> Pinned<'_, Result<(), ApiError>>;
+    fn addresses(&self) -> Pinned<'_, Result<Vec<IpAddr>, ApiError>>;
+    fn leave(&self, address: IpAddr) -> Pinned<'_, Result<(), ApiError>>;
 }
 
 /// When something failed, it is tried again this much later.
 const RETRY: Duration = Duration::from_secs(1);
+/// A lease lasts half as long again.
+const RENEW_EVERY: Duration = Duration::from_secs(10);
 
 impl KubernetesService {
     /// Makes the service, and this server its endpoint.
@@ -25,32 +46,83 @@ impl KubernetesService {
         let services = Target::cluster("", "v1", "services").in_namespace("default");
         let fields: [&[&str]; 2] = [&["spec", "ports"], &["spec", "type"]];
         reconcile(api, &services, &self.service(), &fields).await?;
+        match self.servers().await? {
+            Some(servers) => self.write_endpoints(&servers).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The addresses of all servers, after this one has said that it is there. None: endpoints are
+    /// not to be written.
+    async fn servers(&self) -> Result<Option<Vec<IpAddr>>, ApiError> {
         // Endpoints that everybody would take for himself are worse than none.
         if self.advertised.is_loopback() || self.advertised.is_unspecified() {
-            return Ok(());
+            return Ok(None);
         }
+        match &self.endpoints {
+            EndpointsBy::Others => Ok(None),
+            EndpointsBy::Oneself => Ok(Some(vec![self.advertised])),
+            EndpointsBy::Leases(leases) => {
+                leases.renew(self.advertised).await?;
+                let servers = leases.addresses().await?;
+                if servers.is_empty() {
+                    // This one has just said that it is there.
+                    return Err(ApiError::internal(
+                        "no API server IP addresses were listed in storage, refusing to erase all \
+                         endpoints for the kubernetes Service",
+                    ));
+                }
+                Ok(Some(servers))
+            }
+        }
+    }
+
+    async fn write_endpoints(&self, servers: &[IpAddr]) -> Result<(), ApiError> {
         let endpoints = Target::cluster("", "v1", "endpoints").in_namespace("default");
         let slices = Target::cluster("discovery.k8s.io", "v1", "endpointslices");
         let slices = slices.in_namespace("default");
-        let (one, many) = (self.endpoints(), self.endpoint_slice());
+        let (one, many) = (self.endpoints(servers), self.endpoint_slice(servers));
         let (one, many) = tokio::join!(
-            reconcile(api, &endpoints, &one, &[&["subsets"]]),
-            reconcile(api, &slices, &many, &[&["endpoints"], &["ports"]]),
+            reconcile(&*self.api, &endpoints, &one, &[&["subsets"]]),
+            reconcile(&*self.api, &slices, &many, &[&["endpoints"], &["ports"]]),
         );
         one.and(many)
     }
 
     /// Works until the server stops. `changes` are of the service and its endpoints.
-    pub async fn run(self, mut changes: impl Changes) {
-        while let Some(change) = changes.next().await {
-            if !matches!(change, Change::Seen(seen) if seen.gone) {
-                continue;
+    pub async fn run(&self, mut changes: impl Changes) {
+        let renews = matches!(self.endpoints, EndpointsBy::Leases(_));
+        loop {
+            let renewal = async {
+                if renews {
+                    tokio::time::sleep(RENEW_EVERY).await;
+                } else {
+                    std::future::pending::<()>().await;
+                }
+            };
+            tokio::select! {
+                change = changes.next() => match change {
+                    None => return,
+                    Some(Change::Seen(seen)) if seen.gone => {}
+                    Some(_) => continue,
+                },
+                () = renewal => {}
             }
             while let Err(error) = self.keep().await {
                 tracing::warn!("cannot make service kubernetes yet: {error}");
                 tokio::time::sleep(RETRY).await;
             }
         }
+    }
+
+    /// This server is about to stop: nobody should be sent to it any more.
+    pub async fn leave(&self) -> Result<(), ApiError> {
+        let EndpointsBy::Leases(leases) = &self.endpoints else { return Ok(()) };
+        leases.leave(self.advertised).await?;
+        let mut others = leases.addresses().await?;
+        others.retain(|address| *address != self.advertised);
+        // The last one leaves its address, as it was: there is nobody else to go to.
+        if others.is_empty() { Ok(()) } else { self.write_endpoints(&others).await }
     }
 
     fn service(&self) -> Value {
@@ -76,7 +148,11 @@ impl KubernetesService {
         })
     }
 
-    fn endpoints(&self) -> Value {
+    fn endpoints(&self, servers: &[IpAddr]) -> Value {
+        let mut servers: Vec<String> = servers.iter().map(ToString::to_string).collect();
+        servers.sort();
+        let address = |ip: String| value!({"ip": (ip)});
+        let addresses: Vec<Value> = servers.into_iter().map(address).collect();
         value!({
             "kind": "Endpoints",
             "apiVersion": "v1",
@@ -86,13 +162,18 @@ impl KubernetesService {
                 "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"},
             },
             "subsets": [{
-                "addresses": [{"ip": (self.advertised.to_string())}],
+                "addresses": (addresses),
                 "ports": [(self.port())],
             }],
         })
     }
 
-    fn endpoint_slice(&self) -> Value {
+    fn endpoint_slice(&self, servers: &[IpAddr]) -> Value {
+        let same_family = servers.iter().filter(|ip| ip.is_ipv4() == self.advertised.is_ipv4());
+        let mut servers: Vec<String> = same_family.map(ToString::to_string).collect();
+        servers.sort();
+        let endpoint = |ip: String| value!({"addresses": [(ip)], "conditions": {"ready": true}});
+        let endpoints: Vec<Value> = servers.into_iter().map(endpoint).collect();
         value!({
             "kind": "EndpointSlice",
             "apiVersion": "discovery.k8s.io/v1",
@@ -102,10 +183,7 @@ impl KubernetesService {
                 "labels": {"kubernetes.io/service-name": (NAME)},
             },
             "addressType": (if self.advertised.is_ipv4() { "IPv4" } else { "IPv6" }),
-            "endpoints": [{
-                "addresses": [(self.advertised.to_string())],
-                "conditions": {"ready": true},
-            }],
+            "endpoints": (endpoints),
             "ports": [(self.port())],
         })
     }

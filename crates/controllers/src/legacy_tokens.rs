@@ -22,9 +22,9 @@ pub struct LegacyTokenController {
     pub ca: String,
 }
 
-const TYPE: &str = "kubernetes.io/service-account-token";
-const ACCOUNT: &str = "kubernetes.io/service-account.name";
-const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
+pub(crate) const TYPE: &str = "kubernetes.io/service-account-token";
+pub(crate) const ACCOUNT: &str = "kubernetes.io/service-account.name";
+pub(crate) const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
 /// When something failed, it is tried again this much later.
 const RETRY: Duration = Duration::from_secs(1);
 

@@ -2,20 +2,30 @@
 //! process, and know nothing of the store.
 
 mod bootstrap;
+mod certificate_requests;
 mod changes;
 mod cluster_role_aggregation;
 mod default_roles;
+mod finalizers;
 mod flow_control;
 mod garbage;
 mod identity_lease;
 mod in_every_namespace;
+mod in_use;
 mod kubernetes_service;
 mod legacy_tokens;
 mod namespaces;
+mod service_cidrs;
+mod system_namespaces;
+#[cfg(test)]
+mod testing;
+mod unused_tokens;
+mod work;
 
 pub use bootstrap::{
     SYSTEM_NAMESPACES, config_map, ensure, namespace, priority_classes, reconcile, service_cidr,
 };
+pub use certificate_requests::CertificateRequestCleaner;
 pub use changes::{Change, Changes, Resource, Sighting};
 pub use cluster_role_aggregation::ClusterRoleAggregation;
 pub use default_roles::reconcile_default_roles;
@@ -23,9 +33,13 @@ pub use flow_control::{FlowSchemaStatus, flow_schemas, priority_levels, reconcil
 pub use garbage::GarbageCollector;
 pub use identity_lease::IdentityLease;
 pub use in_every_namespace::InEveryNamespace;
-pub use kubernetes_service::KubernetesService;
+pub use in_use::{ClaimProtection, VolumeProtection};
+pub use kubernetes_service::{EndpointsBy, KubernetesService, MasterLeases};
 pub use legacy_tokens::{LegacyTokenController, LegacyTokens};
-pub use namespaces::{NamespaceController, Wake};
+pub use namespaces::NamespaceController;
+pub use service_cidrs::ServiceCidrController;
+pub use system_namespaces::SystemNamespaces;
+pub use unused_tokens::UnusedTokenCleaner;
 
 use std::{future::Future, pin::Pin, sync::Arc};
 
@@ -60,11 +74,20 @@ pub trait Api: Send + Sync + 'static {
         target: &'a Target,
         options: &'a Value,
     ) -> Pinned<'a, Result<(), ApiError>>;
+    /// In the background: dependents are left to the garbage collector.
     fn delete_collection<'a>(&'a self, target: &'a Target) -> Pinned<'a, Result<(), ApiError>>;
     /// The resource that objects of a kind belong to; None: nobody serves it.
     fn resource_of(&self, api_version: &str, kind: &str) -> Option<Arc<Resource>>;
+    fn namespaced_resources(&self) -> Discovered;
+}
+
+/// What there can be in a namespace.
+#[derive(Clone, Debug, Default)]
+pub struct Discovered {
     /// The namespaced resources that can be listed and deleted, each once.
-    fn namespaced_resources(&self) -> Vec<GroupVersionResource>;
+    pub resources: Vec<GroupVersionResource>,
+    /// Group-versions that belong to a server which doesn't say what it has, and why.
+    pub failed: Vec<(String, String)>,
 }
 
 /// What a call is about.

@@ -1,109 +1,138 @@
-//! Namespaces that are deleted go when they are empty: this loop empties them. Those of the system
-//! come back.
+//! Namespaces that are deleted go when they are empty: this loop empties them, and says on the way
+//! what keeps them.
 
-use std::{sync::Arc, time::Duration};
+mod conditions;
+#[cfg(test)]
+mod tests;
 
-use meta::{ApiError, Value};
+use std::{collections::BTreeMap, sync::Arc};
 
-use crate::{Api, Pinned, SYSTEM_NAMESPACES, Target, ensure, namespace};
+use futures_util::{StreamExt as _, stream};
+use meta::{ApiError, GroupVersionResource, Value};
 
-/// Tells when a namespace may have changed.
-pub trait Wake: Send + 'static {
-    /// False: the server stops.
-    fn changed(&mut self) -> Pinned<'_, bool>;
-}
+use self::conditions::{Findings, write_conditions};
+use crate::{
+    Api, Changes, Pinned, Sighting, Target,
+    work::{self, Key, Next, Work},
+};
 
 pub struct NamespaceController {
     pub api: Arc<dyn Api>,
 }
 
-/// How long to wait before looking again at a namespace that could not be emptied (finalizers,
-/// grace periods).
-const RETRY: Duration = Duration::from_millis(500);
+/// The finalizer in `spec.finalizers` that is this loop's own.
+const FINALIZER: &str = "kubernetes";
+/// Resources that are emptied side by side.
+const RESOURCES_AT_ONCE: usize = 8;
 
 impl NamespaceController {
-    /// Works until the server stops.
-    pub async fn run(self, mut wake: impl Wake) {
-        loop {
-            let waiting = self.sweep().await;
-            let changed = async {
-                if waiting {
-                    tokio::select! {
-                        alive = wake.changed() => alive,
-                        () = tokio::time::sleep(RETRY) => true,
-                    }
-                } else {
-                    wake.changed().await
+    /// Works until the server stops. `changes` are of namespaces.
+    pub async fn run(self, changes: impl Changes) {
+        work::run(self, changes).await;
+    }
+
+    async fn empty(&self, name: &str) -> Result<Next, ApiError> {
+        let target = Target::cluster("", "v1", "namespaces").named(name);
+        let mut namespace = self.api.get(&target).await?;
+        let is_ours = |finalizer: &Value| finalizer.as_str() == Some(FINALIZER);
+        if namespace.str_at(&["metadata", "deletionTimestamp"]).is_empty()
+            || !namespace.items_at(&["spec", "finalizers"]).iter().any(is_ours)
+        {
+            return Ok(Next::Done);
+        }
+        let findings = self.delete_content(name).await;
+        if write_conditions(&mut namespace, &findings) {
+            let status = Target { subresource: "status", ..target.clone() };
+            namespace = self.api.update(&status, &namespace).await?;
+        }
+        if !findings.is_empty() {
+            return Ok(Next::Waits);
+        }
+        let finalizers = namespace.at_mut(&["spec", "finalizers"]).and_then(Value::as_array_mut);
+        if let Some(finalizers) = finalizers {
+            finalizers.retain(|finalizer| !is_ours(finalizer));
+        }
+        self.api.update(&Target { subresource: "finalize", ..target }, &namespace).await?;
+        Ok(Next::Done)
+    }
+
+    /// Deletes what is inside, pods before all else: what they live on must not go from under them.
+    async fn delete_content(&self, namespace: &str) -> Findings {
+        let discovered = self.api.namespaced_resources();
+        let mut findings = Findings { undiscovered: discovered.failed, ..Findings::default() };
+        let is_pods = |gvr: &GroupVersionResource| gvr.group.is_empty() && gvr.resource == "pods";
+        let (pods, others): (Vec<_>, Vec<_>) = discovered.resources.into_iter().partition(is_pods);
+        for resources in [pods, others] {
+            let emptied = stream::iter(resources.into_iter().map(|gvr| async move {
+                let left = self.delete_all(namespace, &gvr).await;
+                (gvr, left)
+            }));
+            let emptied: Vec<_> = emptied.buffer_unordered(RESOURCES_AT_ONCE).collect().await;
+            for (gvr, left) in emptied {
+                match left {
+                    Ok(left) => findings.add(gvr, &left),
+                    Err(error) => findings.failed.push(error.to_string()),
                 }
-            };
-            if !changed.await {
-                return;
+            }
+            if !findings.remaining.is_empty() {
+                break;
             }
         }
+        findings
     }
 
-    /// Looks at all namespaces once. True: some of them still wait.
-    async fn sweep(&self) -> bool {
-        let namespaces = Target::cluster("", "v1", "namespaces");
-        let Ok(all) = self.api.list(&namespaces).await else { return true };
-        let mut waiting = self.restore(&all).await;
-        for namespace in all.iter().filter(|namespace| is_deleting(namespace)) {
-            match self.empty(namespace).await {
-                Ok(true) => {}
-                Ok(false) => waiting = true,
-                Err(error) => {
-                    let name = namespace.str_at(&["metadata", "name"]);
-                    tracing::warn!(namespace = name, "cannot empty a namespace yet: {error}");
-                    waiting = true;
-                }
-            }
-        }
-        waiting
-    }
-
-    /// Makes the system's namespaces again when one is gone. True: that did not work yet.
-    async fn restore(&self, all: &[Value]) -> bool {
-        let target = Target::cluster("", "v1", "namespaces");
-        let mut waiting = false;
-        for name in SYSTEM_NAMESPACES {
-            if all.iter().any(|namespace| namespace.str_at(&["metadata", "name"]) == name) {
-                continue;
-            }
-            waiting |= ensure(&*self.api, &target, &namespace(name)).await.is_err();
-        }
-        waiting
-    }
-
-    /// Deletes what is inside; lets the namespace go when nothing is left.
-    async fn empty(&self, namespace: &Value) -> Result<bool, ApiError> {
-        let name = namespace.str_at(&["metadata", "name"]);
-        let mut empty = true;
-        for gvr in self.api.namespaced_resources() {
-            let target = Target { gvr, ..Target::default() }.in_namespace(name);
-            if self.api.list(&target).await?.is_empty() {
-                continue;
-            }
-            self.api.delete_collection(&target).await?;
-            empty &= self.api.list(&target).await?.is_empty();
-        }
-        if !empty {
-            return Ok(false);
-        }
-        let mut finalized = namespace.clone();
-        finalized.set_at(&["spec", "finalizers"], Value::Array(Vec::new()));
-        let target = Target {
-            subresource: "finalize",
-            ..Target::cluster("", "v1", "namespaces").named(name)
+    /// Deletes all objects of a resource; answers what is still there.
+    async fn delete_all(
+        &self,
+        namespace: &str,
+        gvr: &GroupVersionResource,
+    ) -> Result<Vec<Value>, ApiError> {
+        let target = Target { gvr: gvr.clone(), ..Target::default() }.in_namespace(namespace);
+        let gone = |error| match error {
+            // A custom resource that went meanwhile took its objects with it.
+            ApiError::NotServed | ApiError::NotFound { .. } => Ok(Vec::new()),
+            error => Err(error),
         };
-        match self.api.update(&target, &finalized).await {
-            Ok(_) | Err(ApiError::NotFound { .. }) => Ok(true),
-            // Somebody changed it; the next round sees how.
-            Err(ApiError::Conflict { .. }) => Ok(false),
-            Err(error) => Err(error),
+        match self.api.list(&target).await {
+            Ok(there) if there.is_empty() => return Ok(there),
+            Ok(_) => {}
+            Err(error) => return gone(error),
         }
+        if let Err(error) = self.api.delete_collection(&target).await {
+            return gone(error);
+        }
+        self.api.list(&target).await.or_else(gone)
     }
 }
 
-fn is_deleting(namespace: &Value) -> bool {
-    !namespace.str_at(&["metadata", "deletionTimestamp"]).is_empty()
+impl Work for NamespaceController {
+    fn concerned(&self, seen: &Sighting) -> Vec<Key> {
+        let deleting = !seen.metadata.str_at(&["deletionTimestamp"]).is_empty();
+        if seen.gone || !deleting { Vec::new() } else { vec![("".into(), seen.name.clone())] }
+    }
+
+    fn attend<'a>(&'a self, (_, name): &'a Key) -> Pinned<'a, Result<Next, ApiError>> {
+        Box::pin(self.empty(name))
+    }
+}
+
+impl Findings {
+    /// What is left of a resource.
+    fn add(&mut self, gvr: GroupVersionResource, left: &[Value]) {
+        if left.is_empty() {
+            return;
+        }
+        for object in left {
+            let finalizers = object.items_at(&["metadata", "finalizers"]).iter();
+            for finalizer in finalizers.filter_map(Value::as_str) {
+                *self.finalizers.entry(finalizer.to_owned()).or_insert(0) += 1;
+            }
+        }
+        self.remaining.insert(format!("{}.{}", gvr.resource, gvr.group), left.len());
+    }
+
+    fn is_empty(&self) -> bool {
+        let nothing: BTreeMap<String, usize> = BTreeMap::new();
+        self.remaining == nothing && self.undiscovered.is_empty() && self.failed.is_empty()
+    }
 }

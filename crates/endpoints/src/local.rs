@@ -86,8 +86,10 @@ impl Local {
         self.call("delete", target, "", Some(options)).await
     }
 
+    /// In the background: dependents are left to the garbage collector.
     pub async fn delete_collection(&self, target: &Target<'_>) -> Result<Value, ApiError> {
-        self.call("deletecollection", target, "", None).await
+        let options = meta::value!({"propagationPolicy": "Background"});
+        self.call("deletecollection", target, "", Some(&options)).await
     }
 
     async fn call(

@@ -1,13 +1,16 @@
 //! Post-start hooks: what a server makes by itself, each with its health check, and the loops that go
 //! on from there. Everything that can is made at the same time, so that writes share their fsyncs.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    net::IpAddr,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use controllers::{
-    Api as _, ClusterRoleAggregation, FlowSchemaStatus, GarbageCollector, IdentityLease,
-    InEveryNamespace, KubernetesService, LegacyTokenController, NamespaceController, Target,
-    config_map, ensure, flow_schemas, namespace, priority_classes, priority_levels, reconcile,
-    reconcile_default_roles, reconcile_flow_control, service_cidr,
+    Api as _, EndpointsBy, FlowSchemaStatus, IdentityLease, KubernetesService, SystemNamespaces,
+    Target, config_map, ensure, flow_schemas, namespace, priority_classes, priority_levels,
+    reconcile, reconcile_default_roles, reconcile_flow_control, service_cidr,
 };
 use futures_util::future::{try_join, try_join_all, try_join3};
 use meta::{ApiError, value};
@@ -18,15 +21,10 @@ use serve::{
     pki::Pki,
 };
 use sha2::{Digest as _, Sha256};
-use tokio::sync::mpsc;
 
 use crate::{
-    follow::Follow,
-    in_process::{Api, NamespaceWake},
-    options::Options,
-    register::register,
-    run::Servers,
-    tokens::Tokens,
+    follow::Follow, in_process::Api, options::Options, register::register, run::Servers,
+    standalone::Standalone, tokens::Tokens,
 };
 
 /// The hooks that are built, under kube-apiserver's names.
@@ -50,6 +48,8 @@ pub(crate) struct Hooks {
     bootstrap: Hook,
     service_cidr: Hook,
     autoregistration: Hook,
+    /// Known once it is made.
+    kubernetes_service: OnceLock<Arc<KubernetesService>>,
 }
 
 impl Hooks {
@@ -109,6 +109,15 @@ impl Hooks {
         checks
     }
 
+    /// What has to be done before the server stops.
+    pub(crate) async fn before_shutdown(&self) {
+        let Some(service) = self.kubernetes_service.get() else { return };
+        let left = tokio::time::timeout(LEAVE_TIMEOUT, service.leave()).await;
+        if let Ok(Err(error)) = left {
+            tracing::warn!("cannot take this server off service kubernetes: {error}");
+        }
+    }
+
     /// Makes what is missing and starts the loops. `port` is where the server listens.
     pub(crate) async fn start(
         &self,
@@ -126,81 +135,50 @@ impl Hooks {
         let start = Start { api: api.clone(), options, servers, pki, port };
         start.all(self).await.map_err(|error| format!("cannot make the first objects: {error}"))?;
 
+        start_own_loops(&api, &servers.kinds);
+        tokio::spawn(servers.wiring.keep_repairing(&servers.kinds));
         let started = servers.started.lock().take();
-        start_controllers(&api, &servers.kinds, started, pki, tokens)
+        Standalone { api: &api, kinds: &servers.kinds, started, pki, tokens }
+            .start(&options.standalone_controllers)
             .map_err(|error| error.to_string())
     }
 }
 
-/// The loops that make a server behave like a cluster.
-fn start_controllers(
-    api: &Arc<Api>,
-    kinds: &[Arc<Kind>],
-    started: Option<mpsc::UnboundedReceiver<Arc<Kind>>>,
-    pki: &Pki,
-    tokens: &Arc<Tokens>,
-) -> Result<(), std::io::Error> {
-    let core = |name: &str| {
-        let mut core = kinds.iter().filter(|kind| kind.gvk().group.is_empty());
-        core.find(|kind| kind.gvk().kind == name).cloned()
-    };
-    let namespaces = core("Namespace");
-    let wake = NamespaceWake::new(namespaces.as_ref());
-    tokio::spawn(NamespaceController { api: api.clone() }.run(wake));
+/// A store that doesn't answer must not keep the server from stopping.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
 
-    let certificate = std::fs::read_to_string(&pki.ca_cert)?;
-    let legacy =
-        LegacyTokenController { api: api.clone(), tokens: tokens.clone(), ca: certificate.clone() };
-    let secrets_and_accounts: Vec<_> =
-        core("Secret").into_iter().chain(core("ServiceAccount")).collect();
-    let changes = Follow::start(&secrets_and_accounts, |seen| {
-        seen.resource.gvr.resource == "serviceaccounts" || seen.has_legacy_token()
-    });
-    tokio::spawn(legacy.run(changes));
+/// The seam between what the store holds and the controller that needs it.
+struct Leases(Arc<builtin::MasterLeases>);
 
-    let everywhere = [
-        (core("ServiceAccount"), InEveryNamespace::service_account(api.clone())),
-        (core("ConfigMap"), InEveryNamespace::root_certificate(api.clone(), certificate)),
-    ];
-    for (kind, controller) in everywhere {
-        let kinds: Vec<_> = namespaces.iter().chain(&kind).cloned().collect();
-        let name = controller.name().to_owned();
-        let changes = Follow::start(&kinds, move |seen| {
-            seen.resource.gvr.resource == "namespaces" || seen.entry.name == name
-        });
-        tokio::spawn(controller.run(changes));
+impl controllers::MasterLeases for Leases {
+    fn renew(&self, address: IpAddr) -> controllers::Pinned<'_, Result<(), ApiError>> {
+        Box::pin(self.0.renew(address))
     }
 
-    let flow_control: Vec<_> = kinds
-        .iter()
-        .filter(|kind| {
-            let gvr = kind.facts.group_version_resource();
-            gvr == flow_schemas().gvr || gvr == priority_levels().gvr
-        })
-        .cloned()
-        .collect();
-    let changes = Follow::start(&flow_control, |_| true);
-    tokio::spawn(FlowSchemaStatus { api: api.clone() }.run(changes));
+    fn addresses(&self) -> controllers::Pinned<'_, Result<Vec<IpAddr>, ApiError>> {
+        Box::pin(self.0.addresses())
+    }
 
-    let cluster_roles: Vec<_> =
-        kinds.iter().filter(|kind| kind.gvk().kind == "ClusterRole").cloned().collect();
-    let changes = Follow::start(&cluster_roles, |_| true);
-    tokio::spawn(ClusterRoleAggregation { api: api.clone() }.run(changes));
-
-    let changes = Follow::start(&stored_once(kinds), |seen| seen.gone || seen.is_bound());
-    let changes = changes.and_later(started);
-    tokio::spawn(GarbageCollector { api: api.clone() }.run(changes));
-    Ok(())
+    fn leave(&self, address: IpAddr) -> controllers::Pinned<'_, Result<(), ApiError>> {
+        Box::pin(self.0.leave(address))
+    }
 }
 
-/// The kinds whose objects may be garbage, each resource in one version. Events go by themselves.
-fn stored_once(kinds: &[Arc<Kind>]) -> Vec<Arc<Kind>> {
-    let mut seen = HashSet::new();
-    let kinds = kinds.iter().filter(|kind| kind.gvk().kind != "Event" && kind.has_verb("delete"));
-    let once = kinds.filter(|kind| {
-        kind.storage.as_ref().is_some_and(|storage| seen.insert(storage.prefix.clone()))
+/// The loops that every server runs, whoever else runs beside it.
+fn start_own_loops(api: &Arc<Api>, kinds: &[Arc<Kind>]) {
+    let of = |wanted: &dyn Fn(&Kind) -> bool| -> Vec<Arc<Kind>> {
+        kinds.iter().filter(|kind| wanted(kind)).cloned().collect()
+    };
+    let namespaces = of(&|kind| kind.gvk().group.is_empty() && kind.gvk().kind == "Namespace");
+    let changes = Follow::start(&namespaces, |seen| seen.gone);
+    tokio::spawn(SystemNamespaces { api: api.clone() }.run(changes));
+
+    let flow_control = of(&|kind| {
+        let gvr = kind.facts.group_version_resource();
+        gvr == flow_schemas().gvr || gvr == priority_levels().gvr
     });
-    once.cloned().collect()
+    let changes = Follow::start(&flow_control, |_| true);
+    tokio::spawn(FlowSchemaStatus { api: api.clone() }.run(changes));
 }
 
 /// All caches have read what there is.
@@ -254,7 +232,7 @@ impl Start<'_> {
             let bootstrap = async {
                 self.servers.wiring.repair(&self.servers.kinds).await?;
                 hooks.service_repair.done();
-                self.kubernetes_service().await?;
+                self.kubernetes_service(hooks).await?;
                 hooks.bootstrap.done();
                 Ok::<(), ApiError>(())
             };
@@ -345,13 +323,23 @@ impl Start<'_> {
     }
 
     /// Service `default/kubernetes` and this server behind it, now and whenever somebody deletes it.
-    async fn kubernetes_service(&self) -> Result<(), ApiError> {
+    async fn kubernetes_service(&self, hooks: &Hooks) -> Result<(), ApiError> {
         let service = KubernetesService {
             api: self.api.clone(),
             address: self.options.kubernetes_service_ip,
             advertised: self.options.advertise_address,
             secure_port: self.port,
+            endpoints: match (
+                self.options.reconciles_endpoints,
+                self.servers.wiring.master_leases(),
+            ) {
+                (false, _) => EndpointsBy::Others,
+                (true, None) => EndpointsBy::Oneself,
+                (true, Some(leases)) => EndpointsBy::Leases(Arc::new(Leases(leases))),
+            },
         };
+        let service = Arc::new(service);
+        drop(hooks.kubernetes_service.set(service.clone()));
         service.keep().await?;
         let wanted = ["Service", "Endpoints", "EndpointSlice"];
         let kinds = self.servers.kinds.iter();
@@ -359,7 +347,7 @@ impl Start<'_> {
         let changes = Follow::start(&kinds.cloned().collect::<Vec<_>>(), |seen| {
             seen.gone && seen.entry.namespace == "default" && seen.entry.name == "kubernetes"
         });
-        tokio::spawn(service.run(changes));
+        tokio::spawn(async move { service.run(changes).await });
         Ok(())
     }
 

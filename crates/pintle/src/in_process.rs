@@ -4,11 +4,12 @@
 use std::{collections::HashSet, sync::Arc};
 
 use admission::{Lookup, Pinned};
-use controllers::{Resource, Target, Wake};
+use controllers::{Discovered, Resource, Target};
 use endpoints::{Local, Resources};
+use memchr::memmem;
 use meta::{ApiError, GroupVersion, GroupVersionResource, RequestInfo, User, Value};
 use registry::{Kind, Storage};
-use store::{Entry, WatchItem, Watcher};
+use store::Entry;
 
 use crate::access::Access;
 
@@ -152,7 +153,7 @@ impl controllers::Api for Api {
         Some(Arc::new(resource(kind)))
     }
 
-    fn namespaced_resources(&self) -> Vec<GroupVersionResource> {
+    fn namespaced_resources(&self) -> Discovered {
         let mut seen = HashSet::new();
         let custom = self.extensions.kinds();
         let custom = custom.iter().filter(|kind| kind.is_custom());
@@ -163,7 +164,37 @@ impl controllers::Api for Api {
         let once = deletable.filter(|kind| {
             kind.storage.as_ref().is_some_and(|storage| seen.insert(storage.prefix.clone()))
         });
-        once.map(|kind| kind.facts.group_version_resource()).collect()
+        let resources = once.map(|kind| kind.facts.group_version_resource()).collect();
+        Discovered { resources, failed: self.unavailable() }
+    }
+}
+
+impl Api {
+    /// Group-versions of other servers that don't answer: what they keep in a namespace is unknown.
+    fn unavailable(&self) -> Vec<(String, String)> {
+        let mut kinds = self.kinds.iter();
+        let services = kinds.find(|kind| kind.gvk().kind == "APIService");
+        let Some(storage) = services.and_then(|kind| kind.storage.as_ref()) else {
+            return Vec::new();
+        };
+        let snapshot = storage.cache.snapshot();
+        let services = snapshot.range(&storage.prefix, None);
+        // Decoded: only what names a service, and there are few of those.
+        let remote =
+            services.filter(|entry| memmem::find(&entry.json, br#""service":{"#).is_some());
+        let unavailable = remote.filter_map(|entry| {
+            let service = tree(entry).ok()?;
+            let conditions = service.items_at(&["status", "conditions"]);
+            let is_up = conditions.iter().any(|condition| {
+                condition.str_at(&["type"]) == "Available"
+                    && condition.str_at(&["status"]) == "True"
+            });
+            let spec = |field| service.str_at(&["spec", field]);
+            let version = format!("{}/{}", spec("group"), spec("version"));
+            let why = format!("stale GroupVersion discovery: {version}");
+            (!is_up).then_some((version, why))
+        });
+        unavailable.collect()
     }
 }
 
@@ -193,27 +224,6 @@ impl builtin::Client for Api {
         Box::pin(async move {
             let target = endpoints::Target { namespace, name, ..endpoints::Target::from(&gvr) };
             self.local.delete(&target, &Value::object()).await.map(drop)
-        })
-    }
-}
-
-/// Wakes the namespace controller when a namespace changes.
-pub(crate) struct NamespaceWake(Option<Watcher>);
-
-impl NamespaceWake {
-    pub(crate) fn new(namespaces: Option<&Arc<Kind>>) -> Self {
-        let storage = namespaces.and_then(|kind| kind.storage.clone());
-        Self(storage.and_then(|storage| storage.cache.watch(storage.cache.revision(), None).ok()))
-    }
-}
-
-impl Wake for NamespaceWake {
-    fn changed(&mut self) -> Pinned<'_, bool> {
-        Box::pin(async move {
-            match &mut self.0 {
-                None => false,
-                Some(watcher) => !matches!(watcher.next().await, WatchItem::Closed),
-            }
         })
     }
 }

@@ -16,6 +16,7 @@ mod publish;
 mod register;
 mod roles;
 mod run;
+mod standalone;
 mod storage_metrics;
 mod stores;
 mod tokens;

@@ -3,6 +3,7 @@
 mod admission;
 mod authorization;
 mod cidr;
+mod controllers;
 mod etcd;
 mod runtime_config;
 mod service_accounts;
@@ -21,6 +22,7 @@ use crate::version;
 pub(crate) use admission::AdmissionPlugins;
 pub(crate) use authorization::AuthorizationMode;
 pub(crate) use cidr::Cidr;
+pub(crate) use controllers::StandaloneControllers;
 pub(crate) use etcd::Etcd;
 pub(crate) use runtime_config::RuntimeConfig;
 pub(crate) use service_accounts::ServiceAccountOptions;
@@ -104,6 +106,12 @@ pub(crate) struct Options {
     pub(crate) kubernetes_service_ip: IpAddr,
     pub(crate) service_node_port_range: PortRange,
 
+    /// Whether the endpoints of service default/kubernetes are written by this server.
+    pub(crate) reconciles_endpoints: bool,
+
+    /// Who keeps the cluster in order.
+    pub(crate) standalone_controllers: StandaloneControllers,
+
     pub(crate) logging: logging::Settings,
     /// What the user should know although the server starts, one line each.
     pub(crate) warnings: Vec<String>,
@@ -161,6 +169,10 @@ impl Options {
                 FeatureGates::default()
             });
         warnings.extend(feature_gates.warnings.iter().cloned());
+        if parsed.text("endpoint-reconciler-type") == "master-count" {
+            let text = "--endpoint-reconciler-type=master-count works as lease in Pintle";
+            warnings.push(text.to_owned());
+        }
         let runtime_config = RuntimeConfig::from_flag(&parsed.map("runtime-config"), api_versions)
             .unwrap_or_else(|wrong| {
                 errors.extend(wrong);
@@ -253,6 +265,14 @@ impl Options {
             service_cluster_ip_ranges,
             service_node_port_range: parsed.port_range("service-node-port-range"),
 
+            reconciles_endpoints: parsed.text("endpoint-reconciler-type") != "none",
+
+            standalone_controllers: StandaloneControllers::from_flags(
+                parsed,
+                !parsed.texts("etcd-servers").is_empty(),
+                errors,
+            ),
+
             logging: logging::Settings {
                 format: match parsed.text("logging-format").as_str() {
                     "json" => logging::Format::Json,
@@ -324,5 +344,7 @@ fn count(parsed: &Parsed, name: &str) -> usize {
     usize::try_from(parsed.int(name)).unwrap_or(0)
 }
 
+#[cfg(test)]
+mod access_tests;
 #[cfg(test)]
 mod tests;

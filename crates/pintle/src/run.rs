@@ -130,7 +130,8 @@ async fn serve(
         watch_grace_period: options.shutdown_watch_termination_grace_period,
         request_timeout: options.request_timeout,
     };
-    lifecycle.run(&listening, &in_flight, &shutdown, stop, async {}, async {}).await;
+    let before = hooks.before_shutdown();
+    lifecycle.run(&listening, &in_flight, &shutdown, stop, before, async {}).await;
     // Caches first, so that none of them takes the end of the store for a failure.
     servers.close();
     stores.close();

@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod bootstrap;
+mod controllers;
 mod custom_resources;
 mod exchanges;
 mod kube_rs;
@@ -18,6 +19,7 @@ mod proof;
 mod raw;
 mod rbac;
 mod service_accounts;
+mod services;
 
 use integration::{Kubectl, Version, shared};
 

@@ -2,7 +2,7 @@
 
 use meta::{ApiError, Str, Value, value};
 
-use super::graph::{FOREGROUND, ORPHAN, Object, Owner, has_finalizer, owners_of};
+use super::graph::{Dependent, FOREGROUND, ORPHAN, Object, Owner, has_finalizer, owners_of};
 use crate::{Api, Target};
 
 /// What came of looking at an object.
@@ -18,7 +18,7 @@ pub(super) struct Attended {
 pub(super) async fn attend(
     api: &dyn Api,
     object: &Object,
-    dependents: Vec<(Object, bool)>,
+    dependents: Vec<Dependent>,
 ) -> Result<Attended, ApiError> {
     let target = object.resource.target(&object.namespace, &object.name);
     let live = match api.get(&target).await {
@@ -33,7 +33,7 @@ pub(super) async fn attend(
     if !metadata.str_at(&["deletionTimestamp"]).is_empty() {
         return attend_deletion(api, &target, &live, dependents).await;
     }
-    judge(api, object, &target, &live, !dependents.is_empty()).await
+    judge(api, object, &target, &live, &dependents).await
 }
 
 /// An object whose deletion may wait for its dependents.
@@ -41,19 +41,19 @@ async fn attend_deletion(
     api: &dyn Api,
     target: &Target,
     live: &Value,
-    dependents: Vec<(Object, bool)>,
+    dependents: Vec<Dependent>,
 ) -> Result<Attended, ApiError> {
     let metadata = live.get("metadata").unwrap_or(&Value::Null);
     if has_finalizer(metadata, ORPHAN) {
-        for (dependent, _) in &dependents {
-            disown(api, dependent, metadata.str_at(&["uid"])).await?;
+        for dependent in &dependents {
+            disown(api, &dependent.object, metadata.str_at(&["uid"])).await?;
         }
         remove_finalizer(api, target, live, ORPHAN).await?;
     } else if has_finalizer(metadata, FOREGROUND) {
         let blocking: Vec<Object> = dependents
             .into_iter()
-            .filter(|(_, blocks)| *blocks)
-            .map(|(object, _)| object)
+            .filter(|dependent| dependent.blocks)
+            .map(|dependent| dependent.object)
             .collect();
         if blocking.is_empty() {
             remove_finalizer(api, target, live, FOREGROUND).await?;
@@ -89,6 +89,22 @@ async fn keep_owners(
         return Ok(());
     }
     settle(api.update(target, &live).await.map(drop))
+}
+
+/// No owner waits for this object any more. Answers the version it has then.
+async fn unblock_owners(
+    api: &dyn Api,
+    target: &Target,
+    mut live: Value,
+) -> Result<String, ApiError> {
+    let references = live.at_mut(&["metadata", "ownerReferences"]).and_then(Value::as_array_mut);
+    for reference in references.into_iter().flatten() {
+        if reference.bool_at(&["blockOwnerDeletion"]) {
+            reference.set_at(&["blockOwnerDeletion"], false);
+        }
+    }
+    let updated = api.update(target, &live).await?;
+    Ok(updated.str_at(&["metadata", "resourceVersion"]).to_owned())
 }
 
 async fn remove_finalizer(
@@ -130,7 +146,7 @@ async fn judge(
     object: &Object,
     target: &Target,
     live: &Value,
-    has_dependents: bool,
+    dependents: &[Dependent],
 ) -> Result<Attended, ApiError> {
     let metadata = live.get("metadata").unwrap_or(&Value::Null);
     let owners = owners_of(metadata);
@@ -159,19 +175,25 @@ async fn judge(
         keep_owners(api, target, live.clone(), keep).await?;
         return Ok(attended);
     }
+    // If anything about it has changed since, the owners may have: it is looked at again then.
+    let mut version = metadata.str_at(&["resourceVersion"]).to_owned();
+    let in_foreground = some(Standing::Waiting) && !dependents.is_empty();
+    if in_foreground && dependents.iter().any(|dependent| dependent.waits) {
+        // Perhaps a circle: nobody in it would ever be the first to go.
+        version = unblock_owners(api, target, live.clone()).await?;
+    }
     let policy = if has_finalizer(metadata, ORPHAN) {
         "Orphan"
-    } else if has_finalizer(metadata, FOREGROUND) || (some(Standing::Waiting) && has_dependents) {
+    } else if has_finalizer(metadata, FOREGROUND) || in_foreground {
         "Foreground"
     } else {
         "Background"
     };
-    // If anything about it has changed since, the owners may have: it is looked at again then.
     let options = value!({
         "propagationPolicy": (policy),
         "preconditions": {
             "uid": (object.uid.clone()),
-            "resourceVersion": (metadata.str_at(&["resourceVersion"])),
+            "resourceVersion": (version),
         },
     });
     settle(api.delete(target, &options).await)?;

@@ -38,6 +38,16 @@ impl Owner {
     }
 }
 
+/// Somebody who belongs to an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Dependent {
+    pub(super) object: Object,
+    /// In a foreground deletion it has to be waited for.
+    pub(super) blocks: bool,
+    /// Is being deleted itself, and waits for what belongs to it.
+    pub(super) waits: bool,
+}
+
 pub(super) fn owners_of(metadata: &Value) -> Vec<Owner> {
     let references = metadata.items_at(&["ownerReferences"]).iter();
     let owner = |reference: &Value| Owner {
@@ -80,7 +90,9 @@ impl Graph {
             self.waiting.remove(&object.uid);
             self.present.remove(&object.uid);
             self.departed.insert(object.uid.clone());
-            concerned.extend(self.dependents_of(&object.uid).into_iter().map(|(object, _)| object));
+            concerned.extend(
+                self.dependents_of(&object.uid).into_iter().map(|dependent| dependent.object),
+            );
             return concerned;
         }
         let owners = owners_of(metadata);
@@ -117,14 +129,15 @@ impl Graph {
         waiting
     }
 
-    /// Who belongs to this UID, and whether it has to wait for them.
-    pub(super) fn dependents_of(&self, uid: &str) -> Vec<(Object, bool)> {
+    /// Who belongs to this UID.
+    pub(super) fn dependents_of(&self, uid: &str) -> Vec<Dependent> {
         let dependents = self.dependents.get(uid).into_iter().flatten();
         let nodes = dependents.filter_map(|dependent| self.nodes.get(dependent));
         nodes
-            .map(|(object, owners)| {
-                let blocks = owners.iter().any(|owner| owner.uid == uid && owner.blocks);
-                (object.clone(), blocks)
+            .map(|(object, owners)| Dependent {
+                blocks: owners.iter().any(|owner| owner.uid == uid && owner.blocks),
+                waits: self.waiting.contains_key(&object.uid),
+                object: object.clone(),
             })
             .collect()
     }
@@ -216,7 +229,7 @@ mod tests {
         graph.see(&sighting("a", false, owned_by("owner", true)));
         let waiting = value!({"deletionTimestamp": "t", "finalizers": ["foregroundDeletion"]});
         assert_eq!(names(&graph.see(&sighting("owner", false, waiting))), ["owner"]);
-        assert!(graph.dependents_of("uid-owner")[0].1);
+        assert!(graph.dependents_of("uid-owner")[0].blocks);
         let gone = sighting("a", true, owned_by("owner", true));
         assert_eq!(names(&graph.see(&gone)), ["owner"]);
         assert_eq!(graph.dependents_of("uid-owner"), []);

@@ -1,88 +1,14 @@
 //! What becomes of objects, against an API that is a map.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex},
+use std::sync::Arc;
+
+use meta::{Value, value};
+
+use super::{
+    attend::attend,
+    graph::{Dependent, Object},
 };
-
-use meta::{ApiError, GroupResource, GroupVersionResource, Value, value};
-
-use super::{attend::attend, graph::Object};
-use crate::{Api, Pinned, Resource, Target};
-
-#[derive(Default)]
-struct Fake {
-    objects: Mutex<BTreeMap<String, Value>>,
-    /// What was deleted, and how.
-    deleted: Mutex<Vec<(String, String)>>,
-}
-
-fn ready<'a, T: Send + 'a>(value: T) -> Pinned<'a, T> {
-    Box::pin(std::future::ready(value))
-}
-
-fn missing(target: &Target) -> ApiError {
-    ApiError::not_found(GroupResource::new("", "things"), target.name.as_str())
-}
-
-impl Api for Fake {
-    fn get<'a>(&'a self, target: &'a Target) -> Pinned<'a, Result<Value, ApiError>> {
-        let found = self.objects.lock().unwrap().get(&target.name).cloned();
-        ready(found.ok_or_else(|| missing(target)))
-    }
-
-    fn list<'a>(&'a self, _target: &'a Target) -> Pinned<'a, Result<Vec<Value>, ApiError>> {
-        ready(Ok(self.objects.lock().unwrap().values().cloned().collect()))
-    }
-
-    fn create<'a>(
-        &'a self,
-        _target: &'a Target,
-        object: &'a Value,
-    ) -> Pinned<'a, Result<Value, ApiError>> {
-        ready(Ok(object.clone()))
-    }
-
-    fn update<'a>(
-        &'a self,
-        target: &'a Target,
-        object: &'a Value,
-    ) -> Pinned<'a, Result<Value, ApiError>> {
-        self.objects.lock().unwrap().insert(target.name.clone(), object.clone());
-        ready(Ok(object.clone()))
-    }
-
-    fn apply<'a>(
-        &'a self,
-        target: &'a Target,
-        _object: &'a Value,
-        _manager: &'a str,
-    ) -> Pinned<'a, Result<Value, ApiError>> {
-        ready(Err(missing(target)))
-    }
-
-    fn delete<'a>(
-        &'a self,
-        target: &'a Target,
-        options: &'a Value,
-    ) -> Pinned<'a, Result<(), ApiError>> {
-        let policy = options.str_at(&["propagationPolicy"]).to_owned();
-        self.deleted.lock().unwrap().push((target.name.clone(), policy));
-        ready(Ok(()))
-    }
-
-    fn delete_collection<'a>(&'a self, target: &'a Target) -> Pinned<'a, Result<(), ApiError>> {
-        ready(Err(missing(target)))
-    }
-
-    fn resource_of(&self, _api_version: &str, kind: &str) -> Option<Arc<Resource>> {
-        (kind == "Thing").then(|| Arc::new(Resource { namespaced: true, ..Resource::default() }))
-    }
-
-    fn namespaced_resources(&self) -> Vec<GroupVersionResource> {
-        Vec::new()
-    }
-}
+use crate::{Resource, testing::Fake};
 
 fn object(name: &str) -> Object {
     let resource = Arc::new(Resource { namespaced: true, ..Resource::default() });
@@ -100,7 +26,7 @@ fn thing(name: &str, owners: &[&str]) -> Value {
                 "uid": (format!("uid-{name}")), "blockOwnerDeletion": true})
         })
         .collect();
-    value!({"metadata": {"name": (name), "uid": (format!("uid-{name}")), "ownerReferences": (references)}})
+    value!({"metadata": {"name": (name), "namespace": "n", "uid": (format!("uid-{name}")), "ownerReferences": (references)}})
 }
 
 fn deleting(mut object: Value, finalizer: &str) -> Value {
@@ -109,26 +35,25 @@ fn deleting(mut object: Value, finalizer: &str) -> Value {
     object
 }
 
-/// Looks at `name` and answers what was deleted how, the owners it has left, and its finalizers.
+/// Looks at `name`; answers what was deleted how.
 async fn look_at(
     name: &str,
     objects: &[Value],
     dependents: &[&str],
-) -> (Vec<(String, String)>, Fake) {
-    let fake = Fake::default();
-    for object in objects {
-        let name = object.str_at(&["metadata", "name"]).to_owned();
-        fake.objects.lock().unwrap().insert(name, object.clone());
-    }
-    let dependents = dependents.iter().map(|name| (object(name), true)).collect();
-    attend(&fake, &object(name), dependents).await.unwrap();
-    let deleted = fake.deleted.lock().unwrap().clone();
-    (deleted, fake)
+) -> (Vec<(String, String)>, Arc<Fake>) {
+    let fake = Fake::new(objects.iter().map(|object| ("", object.clone())));
+    let dependent = |name: &&str| Dependent {
+        object: object(name),
+        blocks: true,
+        waits: name.contains("wait"),
+    };
+    attend(&*fake, &object(name), dependents.iter().map(dependent).collect()).await.unwrap();
+    (fake.deleted(), fake)
 }
 
 fn owners(fake: &Fake, name: &str) -> Vec<String> {
-    let objects = fake.objects.lock().unwrap();
-    let references = objects[name].items_at(&["metadata", "ownerReferences"]).to_vec();
+    let object = fake.object("", "n", name);
+    let references = object.items_at(&["metadata", "ownerReferences"]);
     references.iter().map(|reference| reference.str_at(&["name"]).to_owned()).collect()
 }
 
@@ -165,9 +90,8 @@ async fn an_object_goes_when_its_last_owner_is_gone() {
 #[tokio::test]
 async fn a_foreground_deletion_waits_for_dependents() {
     let owner = deleting(thing("owner", &[]), "foregroundDeletion");
-    let finalizers = |fake: &Fake| {
-        fake.objects.lock().unwrap()["owner"].items_at(&["metadata", "finalizers"]).len()
-    };
+    let finalizers =
+        |fake: &Fake| fake.object("", "n", "owner").items_at(&["metadata", "finalizers"]).len();
     let objects = [owner, thing("child", &["owner"])];
     let (_, fake) = look_at("owner", &objects, &["child"]).await;
     assert_eq!(finalizers(&fake), 1);
@@ -182,6 +106,36 @@ async fn orphans_stay_behind_without_their_owner() {
     let (deleted, fake) = look_at("owner", &objects, &["child"]).await;
     assert_eq!(deleted, []);
     assert_eq!(owners(&fake, "child"), ["there"]);
-    let objects = fake.objects.lock().unwrap();
-    assert!(objects["owner"].items_at(&["metadata", "finalizers"]).is_empty());
+    let owner = fake.object("", "n", "owner");
+    assert!(owner.items_at(&["metadata", "finalizers"]).is_empty());
+}
+
+#[tokio::test]
+async fn a_circle_of_foreground_deletions_is_broken() {
+    let owner = deleting(thing("owner", &[]), "foregroundDeletion");
+    let objects = [owner, thing("it", &["owner"])];
+    let (deleted, fake) = look_at("it", &objects, &["waiting"]).await;
+    assert_eq!(deleted, [("it".to_owned(), "Foreground".to_owned())]);
+    let it = fake.object("", "n", "it");
+    let references = it.items_at(&["metadata", "ownerReferences"]);
+    assert!(references.iter().all(|reference| !reference.bool_at(&["blockOwnerDeletion"])));
+    // Without a circle the owner goes on waiting.
+    let (_, fake) = look_at("it", &objects, &["child"]).await;
+    let it = fake.object("", "n", "it");
+    assert!(it.items_at(&["metadata", "ownerReferences"])[0].bool_at(&["blockOwnerDeletion"]));
+}
+
+#[tokio::test]
+async fn a_cluster_wide_object_cannot_be_owned_from_a_namespace() {
+    let mut it = thing("it", &["gone"]);
+    it.remove_at(&["metadata", "namespace"]);
+    let fake = Fake::new([("", it)]);
+    let resource = Arc::new(Resource { namespaced: false, ..Resource::default() });
+    let it = Object { resource, namespace: "".into(), ..object("it") };
+    attend(&*fake, &it, Vec::new()).await.unwrap();
+    assert_eq!(fake.deleted(), []);
+    // An owner without a namespace counts for everybody.
+    let fake = Fake::new([("", thing("it", &["ClusterThing/gone"]))]);
+    attend(&*fake, &object("it"), Vec::new()).await.unwrap();
+    assert_eq!(fake.deleted(), [("it".to_owned(), "Background".to_owned())]);
 }

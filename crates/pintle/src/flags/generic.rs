@@ -56,6 +56,11 @@ pub(super) const FLAGS: &[Flag] = &[
         .help("While requests drain, keep listening and answer new ones with 429 and Retry-After."),
     done("shutdown-watch-termination-grace-period", Duration, "0s")
         .help("Longest time to let open watches end by themselves during shutdown."),
+    done("standalone-controllers", Texts, "*").help(
+        "Loops of kube-controller-manager that the server runs itself: * for all of them, name, \
+         -name; empty when a real controller manager runs. Unset: all with the embedded store, none \
+         with --etcd-servers. (Pintle's own flag.)",
+    ),
     harmless("storage-initialization-timeout", Duration, "1m0s")
         .help("Longest wait for the storage before the server is declared ready."),
     done("strict-transport-security-directives", Texts, "").help(

@@ -22,8 +22,10 @@ pub(super) const FLAGS: &[Flag] = &[
     harmless("enable-logs-handler", Bool, "false")
         .help("Serve /logs.")
         .deprecated("Log handler functionality is deprecated"),
-    harmless("endpoint-reconciler-type", Text, "lease")
-        .help("How the endpoints of service kubernetes are kept: master-count, lease or none."),
+    done("endpoint-reconciler-type", Text, "lease").help(
+        "How the endpoints of service kubernetes are kept: lease, none, or master-count, which is \
+         taken for lease.",
+    ),
     done("event-ttl", Duration, "1h0m0s").help("How long events are kept."),
     refused("kubelet-certificate-authority", Text, "")
         .help("Authority of the kubelets' certificates."),

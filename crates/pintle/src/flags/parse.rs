@@ -141,6 +141,11 @@ impl Parsed {
         })
     }
 
+    /// Whether the flag was given at all.
+    pub(crate) fn is_given(&self, name: &str) -> bool {
+        self.values.contains_key(name)
+    }
+
     /// Whether the flag was given another value than its default.
     pub(crate) fn is_changed(&self, name: &str) -> bool {
         self.values.contains_key(name)

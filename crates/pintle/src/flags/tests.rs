@@ -11,6 +11,7 @@ const DIFFERENCES: &[(&str, &str)] = &[
     ("cert-dir", "everything generated lives under --data-dir, which needs no root"),
     ("data-dir", "Pintle's own flag: the embedded store"),
     ("service-cluster-ip-range", "kube-apiserver falls back to the same range, with a warning"),
+    ("standalone-controllers", "Pintle's own flag: the loops of a controller manager"),
 ];
 
 #[test]

@@ -7,7 +7,7 @@ use crate::flags;
 
 const API_VERSIONS: &[&str] = &["v1", "apps/v1", "flowcontrol.apiserver.k8s.io/v1"];
 
-fn read(args: &[&str]) -> Result<Options, Vec<String>> {
+pub(super) fn read(args: &[&str]) -> Result<Options, Vec<String>> {
     let parsed = flags::parse(args.iter().map(|&arg| arg.to_owned())).expect("well-formed flags");
     Options::new(&parsed, API_VERSIONS, &|like| {
         Some(if like.is_ipv6() { "2001:db8::7".parse() } else { "192.0.2.7".parse() }.unwrap())
@@ -264,4 +264,32 @@ fn etcd_flags_that_make_no_sense_are_refused() {
     for (args, expected) in cases {
         assert_eq!(read(args).unwrap_err(), [expected], "{args:?}");
     }
+}
+
+#[test]
+fn a_server_with_its_own_store_runs_the_loops_of_a_controller_manager() {
+    let (gc, namespaces) = ("garbage-collector-controller", "namespace-controller");
+    let cases: [(&[&str], bool, bool); 8] = [
+        (&[], true, true),
+        (&["--standalone-controllers="], false, false),
+        (&["--standalone-controllers=*,-garbage-collector-controller"], false, true),
+        (&["--standalone-controllers=namespace-controller"], false, true),
+        (&["--etcd-servers=http://127.0.0.1:2379"], false, false),
+        (&["--etcd-servers=http://127.0.0.1:2379", "--standalone-controllers=*"], true, true),
+        (&["--standalone-controllers=namespace-controller,*"], true, true),
+        (&["--standalone-controllers=-namespace-controller"], false, false),
+    ];
+    for (args, has_gc, has_namespaces) in cases {
+        let controllers = read(args).unwrap().standalone_controllers;
+        assert_eq!(
+            (controllers.has(gc), controllers.has(namespaces)),
+            (has_gc, has_namespaces),
+            "{args:?}"
+        );
+    }
+    let errors = read(&["--standalone-controllers=*,-garbage-collector"]).unwrap_err();
+    assert!(
+        errors[0].contains("\"garbage-collector\" is not in the list of known controllers"),
+        "{errors:?}"
+    );
 }

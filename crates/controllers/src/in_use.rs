@@ -1,0 +1,221 @@
+//! Volumes and claims that are in use stay: each has a finalizer, which this takes away once nobody
+//! needs the object any more.
+
+use std::sync::Arc;
+
+use meta::{ApiError, Value};
+
+use crate::{
+    Api, Changes, Pinned, Sighting, Target,
+    finalizers::{has_finalizer, with_finalizer, without_finalizer},
+    work::{self, Key, Next, Work},
+};
+
+/// Claims, as long as a pod that runs somewhere mounts them.
+pub struct ClaimProtection {
+    pub api: Arc<dyn Api>,
+}
+
+/// Volumes, as long as they are bound.
+pub struct VolumeProtection {
+    pub api: Arc<dyn Api>,
+}
+
+const CLAIM: &str = "kubernetes.io/pvc-protection";
+const VOLUME: &str = "kubernetes.io/pv-protection";
+
+impl ClaimProtection {
+    /// Works until the server stops. `changes` are of claims, and of pods that are gone.
+    pub async fn run(self, changes: impl Changes) {
+        work::run(self, changes).await;
+    }
+
+    async fn protect(&self, namespace: &str, name: &str) -> Result<Next, ApiError> {
+        let claims = Target::cluster("", "v1", "persistentvolumeclaims").in_namespace(namespace);
+        // A pod went, and nobody knows which claims it had: all that wait are looked at.
+        let claims: Vec<(Target, Value)> = if name.is_empty() {
+            let all = self.api.list(&claims).await?;
+            let named = |claim: &Value| claims.clone().named(claim.str_at(&["metadata", "name"]));
+            all.into_iter().filter(is_leaving).map(|claim| (named(&claim), claim)).collect()
+        } else {
+            let target = claims.named(name);
+            vec![(target.clone(), self.api.get(&target).await?)]
+        };
+        let pods = Target::cluster("", "v1", "pods").in_namespace(namespace);
+        for (target, claim) in claims {
+            if !is_leaving(&claim) {
+                keep(&*self.api, &target, claim, CLAIM).await?;
+            } else if has_finalizer(&claim, CLAIM) {
+                let pods = self.api.list(&pods).await?;
+                if !pods.iter().any(|pod| mounts(pod, &claim)) {
+                    release(&*self.api, &target, claim, CLAIM).await?;
+                }
+            }
+        }
+        Ok(Next::Done)
+    }
+}
+
+impl Work for ClaimProtection {
+    fn concerned(&self, seen: &Sighting) -> Vec<Key> {
+        let is_pod = seen.resource.gvr.resource == "pods";
+        match (is_pod, seen.gone) {
+            (true, _) => vec![(seen.namespace.clone(), "".into())],
+            (false, true) => Vec::new(),
+            (false, false) => vec![(seen.namespace.clone(), seen.name.clone())],
+        }
+    }
+
+    fn attend<'a>(&'a self, (namespace, name): &'a Key) -> Pinned<'a, Result<Next, ApiError>> {
+        Box::pin(self.protect(namespace, name))
+    }
+}
+
+impl VolumeProtection {
+    /// Works until the server stops. `changes` are of volumes.
+    pub async fn run(self, changes: impl Changes) {
+        work::run(self, changes).await;
+    }
+
+    async fn protect(&self, name: &str) -> Result<Next, ApiError> {
+        let target = Target::cluster("", "v1", "persistentvolumes").named(name);
+        let volume = self.api.get(&target).await?;
+        if !is_leaving(&volume) {
+            keep(&*self.api, &target, volume, VOLUME).await?;
+        } else if volume.str_at(&["status", "phase"]) != "Bound" {
+            release(&*self.api, &target, volume, VOLUME).await?;
+        }
+        Ok(Next::Done)
+    }
+}
+
+impl Work for VolumeProtection {
+    fn concerned(&self, seen: &Sighting) -> Vec<Key> {
+        if seen.gone { Vec::new() } else { vec![("".into(), seen.name.clone())] }
+    }
+
+    fn attend<'a>(&'a self, (_, name): &'a Key) -> Pinned<'a, Result<Next, ApiError>> {
+        Box::pin(self.protect(name))
+    }
+}
+
+fn is_leaving(object: &Value) -> bool {
+    !object.str_at(&["metadata", "deletionTimestamp"]).is_empty()
+}
+
+async fn keep(api: &dyn Api, target: &Target, object: Value, name: &str) -> Result<(), ApiError> {
+    match with_finalizer(object, name) {
+        Some(object) => api.update(target, &object).await.map(drop),
+        None => Ok(()),
+    }
+}
+
+async fn release(
+    api: &dyn Api,
+    target: &Target,
+    object: Value,
+    name: &str,
+) -> Result<(), ApiError> {
+    match without_finalizer(object, name) {
+        Some(object) => api.update(target, &object).await.map(drop),
+        None => Ok(()),
+    }
+}
+
+/// Whether a pod needs a claim. One that was not scheduled never will be: no kubelet starts a pod
+/// whose claim is on its way out.
+fn mounts(pod: &Value, claim: &Value) -> bool {
+    if pod.str_at(&["spec", "nodeName"]).is_empty() {
+        return false;
+    }
+    let name = claim.str_at(&["metadata", "name"]);
+    let (pod_name, pod_uid) = (pod.str_at(&["metadata", "name"]), pod.str_at(&["metadata", "uid"]));
+    // The kubelet is done with it, or it was deleted by force.
+    let is_shut_down =
+        is_leaving(pod) && pod.i64_at(&["metadata", "deletionGracePeriodSeconds"]) == Some(0);
+    let mut owners = claim.items_at(&["metadata", "ownerReferences"]).iter();
+    let is_owned =
+        owners.any(|owner| owner.bool_at(&["controller"]) && owner.str_at(&["uid"]) == pod_uid);
+    pod.items_at(&["spec", "volumes"]).iter().any(|volume| {
+        let made_for_it = || format!("{pod_name}-{}", volume.str_at(&["name"])) == name;
+        volume.str_at(&["persistentVolumeClaim", "claimName"]) == name
+            || (!is_shut_down && volume.get("ephemeral").is_some() && is_owned && made_for_it())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use meta::value;
+
+    use super::*;
+    use crate::testing::Fake;
+
+    fn claim(leaving: bool) -> Value {
+        let mut claim = value!({"metadata": {"name": "c", "namespace": "n",
+            "finalizers": [(CLAIM)], "ownerReferences": [{"uid": "u", "controller": true}]}});
+        if leaving {
+            claim.set_at(&["metadata", "deletionTimestamp"], "2026-01-01T00:00:00Z");
+        }
+        claim
+    }
+
+    #[tokio::test]
+    async fn a_claim_goes_when_no_scheduled_pod_mounts_it() {
+        let by_name = value!([{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]);
+        let other = value!([{"name": "v", "persistentVolumeClaim": {"claimName": "d"}}]);
+        let ephemeral = value!([{"name": "c", "ephemeral": {}}]);
+        // Volumes of the pod, its node, its name, whether the claim stays.
+        let cases = [
+            (&by_name, "node", "p", true),
+            (&by_name, "", "p", false),
+            (&other, "node", "p", false),
+            (&ephemeral, "node", "p", false),
+        ];
+        for (volumes, node, pod, stays) in cases {
+            let fake = Fake::new([
+                ("persistentvolumeclaims", claim(true)),
+                (
+                    "pods",
+                    value!({"metadata": {"name": (pod), "namespace": "n", "uid": "u"},
+                    "spec": {"nodeName": (node), "volumes": (volumes.clone())}}),
+                ),
+            ]);
+            let protection = ClaimProtection { api: fake.clone() };
+            protection.attend(&("n".into(), "".into())).await.unwrap();
+            let left = fake.object("persistentvolumeclaims", "n", "c");
+            assert_eq!(has_finalizer(&left, CLAIM), stays, "{volumes:?} {node}");
+        }
+    }
+
+    #[test]
+    fn an_ephemeral_claim_belongs_to_its_pod() {
+        let mut pod = value!({"metadata": {"name": "p", "uid": "u"},
+            "spec": {"nodeName": "node", "volumes": [{"name": "v", "ephemeral": {}}]}});
+        let mut claim = claim(true);
+        claim.set_at(&["metadata", "name"], "p-v");
+        assert!(mounts(&pod, &claim));
+        pod.set_at(&["metadata", "uid"], "another");
+        assert!(!mounts(&pod, &claim));
+        pod.set_at(&["metadata", "uid"], "u");
+        pod.set_at(&["metadata", "deletionTimestamp"], "2026-01-01T00:00:00Z");
+        pod.set_at(&["metadata", "deletionGracePeriodSeconds"], 0i64);
+        assert!(!mounts(&pod, &claim));
+    }
+
+    #[tokio::test]
+    async fn a_bound_volume_stays_and_a_new_one_is_protected() {
+        for (phase, leaving, protected) in
+            [("Bound", true, true), ("Released", true, false), ("Available", false, true)]
+        {
+            let mut volume = value!({"metadata": {"name": "v"}, "status": {"phase": (phase)}});
+            if leaving {
+                volume.set_at(&["metadata", "deletionTimestamp"], "2026-01-01T00:00:00Z");
+                volume.set_at(&["metadata", "finalizers"], vec![VOLUME]);
+            }
+            let fake = Fake::new([("persistentvolumes", volume)]);
+            VolumeProtection { api: fake.clone() }.attend(&("".into(), "v".into())).await.unwrap();
+            let left = fake.object("persistentvolumes", "", "v");
+            assert_eq!(has_finalizer(&left, VOLUME), protected, "{phase}");
+        }
+    }
+}

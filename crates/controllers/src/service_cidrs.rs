@@ -1,0 +1,243 @@
+//! Ranges of service addresses that users add as ServiceCIDR objects: ready as soon as they are there,
+//! and kept as long as an address would be left without a range.
+
+use std::{net::IpAddr, sync::Arc, time::Duration};
+
+use meta::{ApiError, Value, time::Time, value};
+
+use crate::{
+    Api, Changes, Pinned, Sighting, Target,
+    finalizers::{has_finalizer, with_finalizer, without_finalizer},
+    work::{self, Key, Next, Work},
+};
+
+pub struct ServiceCidrController {
+    pub api: Arc<dyn Api>,
+}
+
+const FINALIZER: &str = "networking.k8s.io/service-cidr-finalizer";
+/// Compat: who owns the condition.
+const MANAGER: &str = "service-cidr-controller";
+/// How long a range that is deleted stays at least, so that every server has heard of it and nobody
+/// takes another address from it.
+const GRACE: Duration = Duration::from_secs(10);
+
+fn ranges() -> Target {
+    Target::cluster("networking.k8s.io", "v1", "servicecidrs")
+}
+
+impl ServiceCidrController {
+    /// Works until the server stops. `changes` are of ranges and of addresses.
+    pub async fn run(self, changes: impl Changes) {
+        work::run(self, changes).await;
+    }
+
+    async fn settle_all(&self) -> Result<Next, ApiError> {
+        let all = self.api.list(&ranges()).await?;
+        let mut next = Next::Done;
+        for cidr in &all {
+            match self.settle(cidr, &all).await {
+                Ok(Next::Done) => {}
+                Ok(later) => next = later,
+                // Gone meanwhile, or changed and therefore seen again.
+                Err(ApiError::NotFound { .. } | ApiError::Conflict { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(next)
+    }
+
+    async fn settle(&self, cidr: &Value, all: &[Value]) -> Result<Next, ApiError> {
+        let target = ranges().named(cidr.str_at(&["metadata", "name"]));
+        let deleted = cidr.str_at(&["metadata", "deletionTimestamp"]);
+        if deleted.is_empty() {
+            if let Some(cidr) = with_finalizer(cidr.clone(), FINALIZER) {
+                self.api.update(&target, &cidr).await?;
+            }
+            self.say(&target, cidr, true, "", "Kubernetes Service CIDR is ready").await?;
+            return Ok(Next::Done);
+        }
+        if !has_finalizer(cidr, FINALIZER) {
+            return Ok(Next::Done);
+        }
+        let addresses = Target::cluster("networking.k8s.io", "v1", "ipaddresses");
+        if !may_go(cidr, all, &self.api.list(&addresses).await?) {
+            let why = "There are still IPAddresses referencing the ServiceCIDR, please remove them \
+                       or create a new ServiceCIDR";
+            self.say(&target, cidr, false, "Terminating", why).await?;
+            return Ok(Next::Done);
+        }
+        let since = Time::parse(deleted)
+            .map_or(0, |since| Time::now().unix_seconds().saturating_sub(since.unix_seconds()));
+        let left = GRACE.saturating_sub(Duration::from_secs(since.unsigned_abs()));
+        if !left.is_zero() {
+            return Ok(Next::After(left));
+        }
+        if let Some(cidr) = without_finalizer(cidr.clone(), FINALIZER) {
+            self.api.update(&target, &cidr).await?;
+        }
+        Ok(Next::Done)
+    }
+
+    /// Sets the condition `Ready`, unless it says so already.
+    async fn say(
+        &self,
+        target: &Target,
+        cidr: &Value,
+        ready: bool,
+        reason: &str,
+        message: &str,
+    ) -> Result<(), ApiError> {
+        let status = if ready { "True" } else { "False" };
+        let mut conditions = cidr.items_at(&["status", "conditions"]).iter();
+        let known = conditions.any(|known| {
+            let says = |field, text| known.str_at(&[field]) == text;
+            // What is ready was made ready by whoever had the word to say about it.
+            let same = ready || (says("reason", reason) && says("message", message));
+            says("type", "Ready") && says("status", status) && same
+        });
+        if known {
+            return Ok(());
+        }
+        let applied = value!({
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "ServiceCIDR",
+            "metadata": {"name": (target.name.as_str())},
+            "status": {"conditions": [{
+                "type": "Ready",
+                "status": (status),
+                "reason": (reason),
+                "message": (message),
+                "lastTransitionTime": (meta::time::now()),
+            }]},
+        });
+        let status = Target { subresource: "status", ..target.clone() };
+        self.api.apply(&status, &applied, MANAGER).await.map(drop)
+    }
+}
+
+impl Work for ServiceCidrController {
+    fn concerned(&self, _seen: &Sighting) -> Vec<Key> {
+        // There are few of them, and what is said of one depends on all.
+        vec![("".into(), "".into())]
+    }
+
+    fn attend<'a>(&'a self, _key: &'a Key) -> Pinned<'a, Result<Next, ApiError>> {
+        Box::pin(self.settle_all())
+    }
+}
+
+/// Whether every address would still have a range without this one.
+fn may_go(cidr: &Value, all: &[Value], addresses: &[Value]) -> bool {
+    let name = cidr.str_at(&["metadata", "name"]);
+    let (own, others): (Vec<&Value>, Vec<&Value>) =
+        all.iter().partition(|other| other.str_at(&["metadata", "name"]) == name);
+    let networks = |cidrs: &[&Value]| -> Vec<Network> {
+        let texts = cidrs.iter().flat_map(|cidr| cidr.items_at(&["spec", "cidrs"]));
+        texts.filter_map(Value::as_str).filter_map(Network::parse).collect()
+    };
+    let (own, others) = (networks(&own), networks(&others));
+    let label = ["metadata", "labels", "ipaddress.kubernetes.io/managed-by"];
+    let managed = addresses.iter().filter(|address| address.str_at(&label) == "ipallocator.k8s.io");
+    let ips = managed.filter_map(|address| address.str_at(&["metadata", "name"]).parse().ok());
+    let inside = |networks: &[Network], ip: IpAddr| networks.iter().any(|net| net.contains(ip));
+    !ips.into_iter().any(|ip| inside(&own, ip) && !inside(&others, ip))
+}
+
+struct Network {
+    is_ipv4: bool,
+    first: u128,
+    last: u128,
+}
+
+impl Network {
+    fn parse(text: &str) -> Option<Self> {
+        let (address, prefix) = text.split_once('/')?;
+        let (address, prefix): (IpAddr, u32) = (address.parse().ok()?, prefix.parse().ok()?);
+        let bits: u32 = if address.is_ipv4() { 32 } else { 128 };
+        let host = u128::MAX.checked_shr(128 - bits.checked_sub(prefix)?).unwrap_or(0);
+        let first = number(address) & !host;
+        Some(Self { is_ipv4: address.is_ipv4(), first, last: first | host })
+    }
+
+    fn contains(&self, address: IpAddr) -> bool {
+        address.is_ipv4() == self.is_ipv4 && (self.first..=self.last).contains(&number(address))
+    }
+}
+
+fn number(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(v4) => u128::from(v4.to_bits()),
+        IpAddr::V6(v6) => v6.to_bits(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Fake;
+
+    fn cidr(name: &str, range: &str) -> Value {
+        value!({"metadata": {"name": (name)}, "spec": {"cidrs": [(range)]}})
+    }
+
+    fn address(ip: &str) -> Value {
+        value!({"metadata": {"name": (ip),
+            "labels": {"ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io"}}})
+    }
+
+    #[test]
+    fn a_range_stays_while_an_address_has_no_other() {
+        let own = cidr("own", "10.1.0.0/24");
+        let cases = [
+            ("10.9.0.0/24", "10.1.0.5", false),
+            ("10.9.0.0/24", "10.2.0.5", true),
+            ("10.9.0.0/24", "fd00::1", true),
+            ("10.1.0.0/28", "10.1.0.5", true),
+            ("10.1.0.0/28", "10.1.0.55", false),
+            ("10.0.0.0/8", "10.1.0.55", true),
+            ("0.0.0.0/0", "10.1.0.55", true),
+        ];
+        for (other, ip, expected) in cases {
+            let all = [own.clone(), cidr("other", other)];
+            assert_eq!(may_go(&own, &all, &[address(ip)]), expected, "{other} {ip}");
+        }
+        let mut foreign = address("10.1.0.5");
+        foreign.set_at(&["metadata", "labels"], Value::object());
+        assert!(may_go(&own, &[own.clone()], &[foreign]));
+    }
+
+    #[tokio::test]
+    async fn a_new_range_is_protected_and_ready_and_a_deleted_one_waits_for_its_addresses() {
+        let fake = Fake::new([("servicecidrs", cidr("own", "10.1.0.0/24"))]);
+        let controller = ServiceCidrController { api: fake.clone() };
+        let key = ("".into(), "".into());
+        controller.attend(&key).await.unwrap();
+        let found = fake.object("servicecidrs", "", "own");
+        assert!(has_finalizer(&found, FINALIZER));
+        let applied = fake.applied();
+        assert_eq!(applied.len(), 1);
+        assert_eq!(applied[0].items_at(&["status", "conditions"])[0].str_at(&["status"]), "True");
+
+        fake.insert("ipaddresses", address("10.1.0.5"));
+        let mut leaving = found;
+        leaving.set_at(&["metadata", "deletionTimestamp"], "2026-01-01T00:00:00Z");
+        fake.insert("servicecidrs", leaving.clone());
+        controller.attend(&key).await.unwrap();
+        let applied = fake.applied();
+        assert_eq!(
+            applied[1].items_at(&["status", "conditions"])[0].str_at(&["reason"]),
+            "Terminating"
+        );
+        assert!(has_finalizer(&fake.object("servicecidrs", "", "own"), FINALIZER));
+
+        fake.remove("ipaddresses", "", "10.1.0.5");
+        controller.attend(&key).await.unwrap();
+        assert!(!has_finalizer(&fake.object("servicecidrs", "", "own"), FINALIZER));
+
+        // Deleted just now: every server has to hear of it first.
+        leaving.set_at(&["metadata", "deletionTimestamp"], meta::time::now());
+        fake.insert("servicecidrs", leaving);
+        assert!(matches!(controller.attend(&key).await, Ok(Next::After(_))));
+    }
+}

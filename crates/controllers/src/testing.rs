@@ -1,0 +1,153 @@
+//! An API that is a map, for tests.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
+
+use meta::{ApiError, GroupResource, GroupVersionResource, Value};
+
+use crate::{Api, Discovered, Pinned, Resource, Target};
+
+/// Objects by resource, namespace and name. What is deleted stays, and is written down.
+#[derive(Default)]
+pub(crate) struct Fake {
+    objects: Mutex<BTreeMap<[String; 3], Value>>,
+    deleted: Mutex<Vec<(String, String)>>,
+    applied: Mutex<Vec<Value>>,
+    /// Whether a collection that is deleted goes, but for what has finalizers.
+    pub(crate) collections_go: bool,
+    pub(crate) undiscovered: Vec<(String, String)>,
+}
+
+fn ready<'a, T: Send + 'a>(value: T) -> Pinned<'a, T> {
+    Box::pin(std::future::ready(value))
+}
+
+fn missing(target: &Target) -> ApiError {
+    ApiError::not_found(GroupResource::new("", &target.gvr.resource), target.name.as_str())
+}
+
+impl Fake {
+    pub(crate) fn new(objects: impl IntoIterator<Item = (&'static str, Value)>) -> Arc<Self> {
+        let fake = Self::default();
+        for (resource, object) in objects {
+            fake.insert(resource, object);
+        }
+        Arc::new(fake)
+    }
+
+    pub(crate) fn whose_collections_go() -> Self {
+        Self { collections_go: true, ..Self::default() }
+    }
+
+    pub(crate) fn insert(&self, resource: &str, object: Value) {
+        let at = |field| object.str_at(&["metadata", field]).to_owned();
+        let key = [resource.to_owned(), at("namespace"), at("name")];
+        self.objects.lock().unwrap().insert(key, object);
+    }
+
+    pub(crate) fn remove(&self, resource: &str, namespace: &str, name: &str) {
+        self.objects.lock().unwrap().remove(&[resource, namespace, name].map(str::to_owned));
+    }
+
+    #[track_caller]
+    pub(crate) fn object(&self, resource: &str, namespace: &str, name: &str) -> Value {
+        self.objects.lock().unwrap()[&[resource, namespace, name].map(str::to_owned)].clone()
+    }
+
+    /// Names, and the propagation policies.
+    pub(crate) fn deleted(&self) -> Vec<(String, String)> {
+        self.deleted.lock().unwrap().clone()
+    }
+
+    pub(crate) fn applied(&self) -> Vec<Value> {
+        self.applied.lock().unwrap().clone()
+    }
+}
+
+fn key(target: &Target) -> [String; 3] {
+    [target.gvr.resource.to_string(), target.namespace.clone(), target.name.clone()]
+}
+
+fn is_in(key: &[String; 3], target: &Target) -> bool {
+    key[0] == target.gvr.resource && (target.namespace.is_empty() || key[1] == target.namespace)
+}
+
+impl Api for Fake {
+    fn get<'a>(&'a self, target: &'a Target) -> Pinned<'a, Result<Value, ApiError>> {
+        let found = self.objects.lock().unwrap().get(&key(target)).cloned();
+        ready(found.ok_or_else(|| missing(target)))
+    }
+
+    fn list<'a>(&'a self, target: &'a Target) -> Pinned<'a, Result<Vec<Value>, ApiError>> {
+        let objects = self.objects.lock().unwrap();
+        let found = objects.iter().filter(|(key, _)| is_in(key, target));
+        ready(Ok(found.map(|(_, object)| object.clone()).collect()))
+    }
+
+    fn create<'a>(
+        &'a self,
+        _target: &'a Target,
+        object: &'a Value,
+    ) -> Pinned<'a, Result<Value, ApiError>> {
+        ready(Ok(object.clone()))
+    }
+
+    fn update<'a>(
+        &'a self,
+        target: &'a Target,
+        object: &'a Value,
+    ) -> Pinned<'a, Result<Value, ApiError>> {
+        self.objects.lock().unwrap().insert(key(target), object.clone());
+        ready(Ok(object.clone()))
+    }
+
+    fn apply<'a>(
+        &'a self,
+        _target: &'a Target,
+        object: &'a Value,
+        _manager: &'a str,
+    ) -> Pinned<'a, Result<Value, ApiError>> {
+        self.applied.lock().unwrap().push(object.clone());
+        ready(Ok(object.clone()))
+    }
+
+    fn delete<'a>(
+        &'a self,
+        target: &'a Target,
+        options: &'a Value,
+    ) -> Pinned<'a, Result<(), ApiError>> {
+        let policy = options.str_at(&["propagationPolicy"]).to_owned();
+        self.deleted.lock().unwrap().push((target.name.clone(), policy));
+        ready(Ok(()))
+    }
+
+    fn delete_collection<'a>(&'a self, target: &'a Target) -> Pinned<'a, Result<(), ApiError>> {
+        if !self.collections_go {
+            return ready(Err(ApiError::internal("stuck")));
+        }
+        let stays = |object: &Value| !object.items_at(&["metadata", "finalizers"]).is_empty();
+        let mut objects = self.objects.lock().unwrap();
+        objects.retain(|key, object| !is_in(key, target) || stays(object));
+        ready(Ok(()))
+    }
+
+    fn resource_of(&self, _api_version: &str, kind: &str) -> Option<Arc<Resource>> {
+        let namespaced = match kind {
+            "Thing" => true,
+            "ClusterThing" => false,
+            _ => return None,
+        };
+        Some(Arc::new(Resource { namespaced, ..Resource::default() }))
+    }
+
+    fn namespaced_resources(&self) -> Discovered {
+        let resources = ["pods", "configmaps", "widgets"].map(|resource| GroupVersionResource {
+            group: if resource == "widgets" { "example.com".into() } else { "".into() },
+            version: "v1".into(),
+            resource: resource.into(),
+        });
+        Discovered { resources: resources.to_vec(), failed: self.undiscovered.clone() }
+    }
+}

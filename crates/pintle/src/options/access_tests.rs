@@ -1,0 +1,92 @@
+//! Who may come in and do what, from command lines.
+
+use super::{tests::read, *};
+
+#[test]
+fn without_flags_nodes_and_roles_count_and_tokens_are_the_servers_own() {
+    let options = read(&[]).unwrap();
+    assert_eq!(options.authorization_modes, [AuthorizationMode::Node, AuthorizationMode::Rbac]);
+    assert!(options.has_rbac());
+    let accounts = &options.service_accounts;
+    assert_eq!(accounts.issuers, ["https://kubernetes.default.svc.cluster.local"]);
+    assert_eq!(accounts.audiences, accounts.issuers);
+    assert!(accounts.lookup && accounts.extend_expiration && accounts.max_expiration.is_zero());
+    for plugin in ["NamespaceLifecycle", "ServiceAccount", "NodeRestriction"] {
+        assert!(options.admission_plugins.is_on(plugin), "{plugin}");
+    }
+}
+
+#[test]
+fn flags_say_who_decides_and_whose_tokens_count() {
+    let options = read(&[
+        "--authorization-mode=AlwaysDeny,RBAC",
+        "--authorization-mode=AlwaysAllow",
+        "--service-account-issuer=https://a",
+        "--service-account-issuer=https://b",
+        "--api-audiences=x,y",
+        "--service-account-key-file=1.pub",
+        "--service-account-key-file=2.pub",
+        "--service-account-max-token-expiration=2h",
+        "--disable-admission-plugins=ServiceAccount,ResourceQuota",
+        "--enable-admission-plugins=NodeRestriction",
+    ])
+    .unwrap();
+    let modes =
+        [AuthorizationMode::AlwaysDeny, AuthorizationMode::Rbac, AuthorizationMode::AlwaysAllow];
+    assert_eq!(options.authorization_modes, modes);
+    let accounts = &options.service_accounts;
+    assert_eq!(accounts.issuers, ["https://a", "https://b"]);
+    assert_eq!(accounts.audiences, ["x", "y"]);
+    assert_eq!(accounts.key_files, [PathBuf::from("1.pub"), PathBuf::from("2.pub")]);
+    assert_eq!(accounts.max_expiration, Duration::from_hours(2));
+    assert!(!options.admission_plugins.is_on("ServiceAccount"));
+    assert!(options.admission_plugins.is_on("NodeRestriction"));
+}
+
+#[test]
+fn what_cannot_be_done_is_refused() {
+    let cases: [(&[&str], &str); 11] = [
+        (&["--authorization-mode=Nobody"], "authorization-mode \"Nobody\" is not a valid mode"),
+        (
+            &["--authorization-mode=RBAC,RBAC"],
+            "authorization-mode [\"RBAC\" \"RBAC\"] has mode specified more than once",
+        ),
+        (&["--authorization-mode=ABAC"], "authorization-mode ABAC is not available in Pintle yet"),
+        (
+            &["--service-account-issuer=a", "--service-account-issuer=a"],
+            "service-account-issuer \"a\" is already specified",
+        ),
+        (&["--service-account-issuer="], "service-account-issuer should not be an empty string"),
+        (
+            &["--service-account-max-token-expiration=1m"],
+            "the service-account-max-token-expiration must be between 1 hour and 2^32 seconds",
+        ),
+        (
+            &["--service-account-jwks-uri=http://x"],
+            "service-account-jwks-uri requires https scheme, parsed as: http://x",
+        ),
+        (
+            &["--enable-admission-plugins=Nothing"],
+            "enable-admission-plugins plugin \"Nothing\" is unknown",
+        ),
+        (
+            &["--disable-admission-plugins=Nothing"],
+            "disable-admission-plugins plugin \"Nothing\" is unknown",
+        ),
+        (
+            &["--enable-admission-plugins=AlwaysPullImages"],
+            "admission plugin AlwaysPullImages is not available in Pintle yet, and security may \
+             depend on it",
+        ),
+        (
+            &[
+                "--enable-admission-plugins=ServiceAccount",
+                "--disable-admission-plugins=ServiceAccount",
+            ],
+            "\"ServiceAccount\" in enable-admission-plugins and disable-admission-plugins overlapped",
+        ),
+    ];
+    for (args, expected) in cases {
+        assert_eq!(read(args).unwrap_err(), [expected], "{args:?}");
+    }
+}

@@ -1,0 +1,51 @@
+//! `--standalone-controllers`: which loops of kube-controller-manager the server runs itself.
+
+use crate::flags::{Parsed, quote};
+
+/// The loops there are, under the names that kube-controller-manager has for them.
+pub(crate) const CONTROLLERS: [&str; 11] = [
+    "certificatesigningrequest-cleaner-controller",
+    "clusterrole-aggregation-controller",
+    "garbage-collector-controller",
+    "legacy-serviceaccount-token-cleaner-controller",
+    "namespace-controller",
+    "persistentvolume-protection-controller",
+    "persistentvolumeclaim-protection-controller",
+    "root-ca-certificate-publisher-controller",
+    "service-cidr-controller",
+    "serviceaccount-controller",
+    "serviceaccount-token-controller",
+];
+
+/// The loops that run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StandaloneControllers(Vec<&'static str>);
+
+impl StandaloneControllers {
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.0.contains(&name)
+    }
+
+    /// As `--controllers` of kube-controller-manager: `*`, `name`, `-name`. Over an etcd there is a
+    /// controller manager unless somebody says otherwise.
+    pub(super) fn from_flags(parsed: &Parsed, over_etcd: bool, errors: &mut Vec<String>) -> Self {
+        const FLAG: &str = "standalone-controllers";
+        if over_etcd && !parsed.is_given(FLAG) {
+            return Self::default();
+        }
+        let named = parsed.texts(FLAG);
+        for name in named.iter().filter(|name| *name != "*") {
+            let bare = name.strip_prefix('-').unwrap_or(name);
+            if !CONTROLLERS.contains(&bare) {
+                errors.push(format!(
+                    "--{FLAG}: {} is not in the list of known controllers: {}",
+                    quote(bare),
+                    CONTROLLERS.join(", ")
+                ));
+            }
+        }
+        let is = |wanted: &str| named.iter().any(|name| name == wanted);
+        let on = |name: &&str| !is(&format!("-{name}")) && (is("*") || is(name));
+        Self(CONTROLLERS.into_iter().filter(on).collect())
+    }
+}
