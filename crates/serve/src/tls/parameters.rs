@@ -152,7 +152,7 @@ mod tests {
         for names in [&names[..], &[]] {
             let names: Vec<String> = names.iter().map(ToString::to_string).collect();
             let suites: Vec<_> =
-                suites(&names).unwrap().iter().map(|suite| suite.suite()).collect();
+                suites(&names).unwrap().iter().map(SupportedCipherSuite::suite).collect();
             let place = |wanted| suites.iter().position(|suite| *suite == wanted).unwrap();
             assert_eq!(place(rustls::CipherSuite::TLS13_AES_128_GCM_SHA256), 0);
             assert!(
