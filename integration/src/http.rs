@@ -179,7 +179,10 @@ impl Http {
         Ok(Connection { http: self.clone(), sender: Some(sender) })
     }
 
-    async fn exchange(&self, mut request: Request<Bytes>) -> anyhow::Result<Response<Incoming>> {
+    pub(crate) async fn exchange(
+        &self,
+        mut request: Request<Bytes>,
+    ) -> anyhow::Result<Response<Incoming>> {
         self.authorize(&mut request)?;
         let io = self.transport().await?;
         // The connection ends when sender and body are gone; its errors show up there.
@@ -187,7 +190,7 @@ impl Http {
             Protocol::Http1 => {
                 request.headers_mut().insert(HOST, self.authority()?.as_str().parse()?);
                 let (mut sender, connection) = http1::handshake(io).await?;
-                tokio::spawn(connection);
+                tokio::spawn(connection.with_upgrades());
                 sender.send_request(request.map(Full::new)).await?
             }
             Protocol::Http2 => {
@@ -321,7 +324,7 @@ impl Drop for Stream {
 }
 
 /// Runs a future to its end on the harness's runtime, with a deadline.
-fn block_on<T: Send + 'static>(
+pub(crate) fn block_on<T: Send + 'static>(
     future: impl Future<Output = anyhow::Result<T>> + Send + 'static,
 ) -> anyhow::Result<T> {
     let (sender, answer): (SyncSender<anyhow::Result<T>>, _) = sync_channel(1);
@@ -336,7 +339,7 @@ fn block_on<T: Send + 'static>(
     answer.recv().context("the client panicked")?
 }
 
-fn runtime() -> &'static Runtime {
+pub(crate) fn runtime() -> &'static Runtime {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     RUNTIME.get_or_init(|| Runtime::new().expect("a runtime can be started"))
 }

@@ -23,6 +23,7 @@ mod peer;
 mod process;
 mod programs;
 mod server;
+pub mod websocket;
 
 pub use self::etcd::Etcd;
 pub use self::eventually::eventually;

@@ -205,3 +205,6 @@ pub fn watch_event(event_type: &str, sealed: &[u8]) -> Vec<u8> {
     writer.raw(&length.to_be_bytes());
     writer.finish()
 }
+
+/// What stands in front of an event: where it ends. A transport that knows this by itself leaves it out.
+pub const FRAME_LENGTH_BYTES: usize = size_of::<u32>();

@@ -10,7 +10,10 @@ use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use meta::{ApiError, Query, RequestInfo};
 use registry::{Answer, Engine, Kind, Payload, Rest};
-use serve::{Body, Context, Served};
+use serve::{
+    Body, Context, Served,
+    websocket::{self, Message, Upgrade},
+};
 
 use crate::Kinds;
 
@@ -65,9 +68,11 @@ impl Resources {
         &self,
         cx: &Context,
         kind: &Arc<Kind>,
-        request: Request<Incoming>,
+        mut request: Request<Incoming>,
     ) -> Result<Response<Body>, ApiError> {
         check_scope(cx, kind, request.method())?;
+        let websocket = cx.info.verb == "watch" && websocket::is_requested(&request);
+        let upgrade = websocket.then(|| Upgrade::read(&mut request));
         let query = Query::parse(request.uri().query().unwrap_or_default())?;
         let (head, body) = request.into_parts();
         let body = match head.method {
@@ -83,8 +88,21 @@ impl Resources {
             headers: &head.headers,
             body,
             warnings: &cx.warnings,
+            websocket,
         };
-        registry::serve(&rest).await.map(response)
+        let answer = registry::serve(&rest).await?;
+        // What is wrong with the request itself is said first, and over plain HTTP.
+        Ok(match upgrade {
+            None => response(answer),
+            Some(Err(refusal)) => refusal.into_response(),
+            Some(Ok(upgrade)) => {
+                let message = match answer.content_type {
+                    "application/json" => Message::Text,
+                    _ => Message::Binary,
+                };
+                upgrade.carry(response(answer), message)
+            }
+        })
     }
 }
 

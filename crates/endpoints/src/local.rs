@@ -134,6 +134,7 @@ impl Local {
             headers: &headers,
             body: body.unwrap_or_default(),
             warnings: &Warnings::default(),
+            websocket: false,
         };
         let answer = registry::serve(&rest).await?;
         let json = answer.into_bytes().ok_or_else(|| ApiError::internal("a stream has no body"))?;

@@ -30,6 +30,8 @@ pub(crate) struct Frames {
     engine: Arc<Engine>,
     /// The first table of a watch says what its columns are.
     columns_due: AtomicBool,
+    /// Of a WebSocket, which marks where they end.
+    messages: bool,
 }
 
 impl Frames {
@@ -41,6 +43,7 @@ impl Frames {
             form,
             engine: rest.engine.clone(),
             columns_due: AtomicBool::new(true),
+            messages: rest.websocket,
         }
     }
 
@@ -50,6 +53,19 @@ impl Frames {
 
     pub(crate) fn content_type(&self) -> &'static str {
         self.form.media_type.stream_name()
+    }
+
+    /// Whether every frame has to be sent for itself.
+    pub(crate) fn are_messages(&self) -> bool {
+        self.messages
+    }
+
+    /// A frame as it is sent: a message needs no length in front of it.
+    pub(crate) fn finish(&self, frame: Bytes) -> Bytes {
+        match self.form.media_type {
+            MediaType::Protobuf if self.messages => frame.slice(protobuf::FRAME_LENGTH_BYTES..),
+            _ => frame,
+        }
     }
 
     /// An event's frame, shared with everybody who watches in the same form.

@@ -71,6 +71,8 @@ pub struct Rest<'a> {
     pub headers: &'a HeaderMap,
     pub body: Bytes,
     pub warnings: &'a Warnings,
+    /// The events of a watch are messages of a WebSocket.
+    pub websocket: bool,
 }
 
 /// Answers a request for a resource that is served.

@@ -56,7 +56,7 @@ pub(crate) async fn watch(rest: &Rest<'_>) -> Result<Answer, ApiError> {
         // Too old to go on from: said as an event, because the answer has begun by then.
         Start::Refused(error) => {
             let frame = frames.error(&error);
-            let payload = Payload::Stream(Box::pin(stream::iter([frame])));
+            let payload = Payload::Stream(Box::pin(stream::iter([frames.finish(frame)])));
             return Ok(Answer { code: 200, content_type, payload });
         }
     };
@@ -199,6 +199,9 @@ impl Watching {
     /// What is due. Short ones go together, as one frame; long ones are not worth the copy.
     fn take_ready(&mut self) -> Option<Bytes> {
         let first = self.ready.pop_front()?;
+        if self.frames.are_messages() {
+            return Some(self.frames.finish(first));
+        }
         let fits = |have: usize, next: Option<&Bytes>| {
             next.is_some_and(|next| next.len() <= SHORT_BYTES && have + next.len() <= PIECE_BYTES)
         };

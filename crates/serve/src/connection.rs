@@ -35,6 +35,7 @@ use self::streams::Streams;
 use self::wire::Wire;
 use crate::body::Body;
 use crate::tls::{ClientCert, PeerIdentity, Tls};
+use crate::websocket;
 
 /// Answers requests.
 pub trait Handler: Send + Sync + 'static {
@@ -211,8 +212,8 @@ pub(crate) async fn serve(
     let limits = &service.limits;
 
     let requests = service_fn({
-        let (handler, peer, activity) = (service.handler.clone(), peer.clone(), activity.clone());
-        move |request| answer(handler.clone(), request, peer.clone(), activity.clone(), http2)
+        let (service, peer, activity) = (service.clone(), peer.clone(), activity.clone());
+        move |request| answer(service.clone(), request, peer.clone(), activity.clone(), http2)
     });
     let (timer, streams) = (TokioTimer::new(), Streams::default());
     if http2 {
@@ -254,7 +255,7 @@ const HEADER_SLACK_BYTES: usize = 4 << 10;
 const HEADER_LIST_SLACK_BYTES: u32 = 320;
 
 async fn answer(
-    handler: Arc<dyn Handler>,
+    service: Arc<Service>,
     request: Request<Incoming>,
     peer: Arc<Peer>,
     activity: Arc<Activity>,
@@ -264,13 +265,13 @@ async fn answer(
     if let Some(refused) = refuse_bad_host(&request) {
         return Ok(refused);
     }
-    let mut response = handler.handle(request, peer.clone()).await;
+    let mut response = service.handler.handle(request, peer.clone()).await;
     // HTTP/2 has no such header; Go's library, and so the filters of kube-apiserver, mean GOAWAY by it.
     if http2 && response.headers_mut().remove(CONNECTION).is_some_and(|value| value == "close") {
         peer.close();
     }
     response.body_mut().hold(active);
-    Ok(response)
+    Ok(websocket::change_over(response, service.limits.stall_timeout))
 }
 
 /// An HTTP/1.1 request must say once which host it is for; two hosts are how a proxy in front is fooled.

@@ -16,6 +16,7 @@ pub mod metrics;
 pub mod pki;
 mod profile;
 pub mod tls;
+pub mod websocket;
 
 pub use body::Body;
 pub use chain::{Chain, Server};

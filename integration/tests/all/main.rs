@@ -20,6 +20,7 @@ mod raw;
 mod rbac;
 mod service_accounts;
 mod services;
+mod websocket;
 
 use integration::{Kubectl, Version, shared};
 

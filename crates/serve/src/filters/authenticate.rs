@@ -4,7 +4,11 @@ use auth::{Authenticator, Credentials, authn::x509::Certificate};
 use http::{HeaderMap, header::AUTHORIZATION};
 use meta::{ApiError, User};
 
-use crate::{connection::Peer, tls::VerifiedCert};
+use crate::{
+    connection::Peer,
+    tls::VerifiedCert,
+    websocket::{ProtocolToken, TokenError},
+};
 
 /// The user behind a request. The credential is taken out of the headers: nothing further down may
 /// see or log it, let alone send it on to another server.
@@ -14,7 +18,10 @@ pub(crate) async fn authenticate(
     peer: &Peer,
 ) -> Result<User, ApiError> {
     let authorization = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let bearer = authorization.and_then(bearer_token);
+    // Browsers can give a WebSocket no header but a subprotocol.
+    let protocol = ProtocolToken::read(headers);
+    let spoken = protocol.as_ref().ok().and_then(Option::as_ref).map(|found| &*found.token);
+    let bearer = authorization.and_then(bearer_token).or(spoken);
     let identity = peer.identity();
     let verified = identity.verified.as_ref();
     let credential_id = verified.map(VerifiedCert::credential_id).unwrap_or_default();
@@ -24,9 +31,17 @@ pub(crate) async fn authenticate(
         uid: verified.uid.as_deref().unwrap_or_default(),
         credential_id: &credential_id,
     });
-    let user = authenticator.authenticate(&Credentials { certificate, bearer }).await;
+    let known = certificate.is_some() || bearer.is_some();
+    let user = match protocol {
+        // Whoever tries to say who they are and fails is not nobody.
+        Err(TokenError) if !known => None,
+        _ => authenticator.authenticate(&Credentials { certificate, bearer }).await.ok(),
+    };
     headers.remove(AUTHORIZATION);
-    user.map_err(|_| {
+    if let Ok(Some(found)) = protocol {
+        found.remove_from(headers);
+    }
+    user.ok_or_else(|| {
         // An HTTP/2 connection of somebody unknown is not kept open for a flood of streams.
         peer.close();
         ApiError::Unauthorized
