@@ -3,6 +3,8 @@
 //! Each kind is a JSON template that is built once; an object is the template with its placeholders
 //! filled in, which costs the generator a few microseconds.
 
+pub(crate) mod custom;
+
 use bytes::Bytes;
 use serde_json::{Value, json};
 
@@ -60,9 +62,9 @@ impl Template {
         ])
     }
 
-    /// Custom resource number `index`.
-    pub(crate) fn widget(&self, index: usize) -> Bytes {
-        self.fill(&[("@NAME@", &widget_name(index)), ("@INDEX@", &index.to_string())])
+    /// Custom resource number `index`, named by [`custom_name`].
+    pub(crate) fn custom(&self, index: usize) -> Bytes {
+        self.fill(&[("@NAME@", &custom_name(index)), ("@INDEX@", &index.to_string())])
     }
 }
 
@@ -74,8 +76,8 @@ pub(crate) fn deployment_name(index: usize) -> String {
     format!("web-{index:06}")
 }
 
-pub(crate) fn widget_name(index: usize) -> String {
-    format!("widget-{index:06}")
+pub(crate) fn custom_name(index: usize) -> String {
+    format!("custom-{index:06}")
 }
 
 pub(crate) fn group_of(index: usize) -> String {
@@ -287,101 +289,6 @@ pub(crate) fn deployment_template() -> Template {
     }))
 }
 
-pub(crate) const WIDGETS_GROUP: &str = "bench.example.com";
-
-/// A custom kind with a schema, defaults and one CEL rule.
-pub(crate) fn widget_crd() -> Bytes {
-    let crd = json!({
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("widgets.{WIDGETS_GROUP}")},
-        "spec": {
-            "group": WIDGETS_GROUP,
-            "scope": "Namespaced",
-            "names": {
-                "plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList",
-            },
-            "versions": [{
-                "name": "v1",
-                "served": true,
-                "storage": true,
-                "schema": {"openAPIV3Schema": {
-                    "type": "object",
-                    "required": ["spec"],
-                    "properties": {
-                        "spec": widget_spec_schema(),
-                        "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
-                    },
-                }},
-            }],
-        },
-    });
-    Bytes::from(crd.to_string())
-}
-
-fn widget_spec_schema() -> Value {
-    let text = json!({"type": "string", "maxLength": 256});
-    let rule = json!({
-        "type": "object",
-        "required": ["name"],
-        "properties": {
-            "name": text.clone(),
-            "match": {"type": "string", "pattern": "^[a-z*./-]+$"},
-            "weight": {"type": "integer", "default": 1},
-            "hosts": {"type": "array", "items": text.clone()},
-        },
-    });
-    json!({
-        "type": "object",
-        "required": ["minReplicas", "maxReplicas"],
-        "x-kubernetes-validations": [{
-            "rule": "self.minReplicas <= self.maxReplicas",
-            "message": "minReplicas must not exceed maxReplicas",
-        }],
-        "properties": {
-            "minReplicas": {"type": "integer", "minimum": 0},
-            "maxReplicas": {"type": "integer", "maximum": 1000},
-            "policy": {"type": "string", "enum": ["Fast", "Careful"], "default": "Careful"},
-            "parameters": {"type": "object", "additionalProperties": text},
-            "rules": {"type": "array", "maxItems": 64, "items": rule},
-        },
-    })
-}
-
-/// A custom resource of some 1.5 KB as sent.
-pub(crate) fn widget_template() -> Template {
-    let rules: Vec<Value> = (0..8)
-        .map(|number| {
-            json!({
-                "name": format!("rule-{number}"),
-                "match": "/api/orders/*",
-                "weight": 10 + number,
-                "hosts": ["shop.example.com", "checkout.example.com"],
-            })
-        })
-        .collect();
-    Template::of(&json!({
-        "apiVersion": format!("{WIDGETS_GROUP}/v1"),
-        "kind": "Widget",
-        "metadata": {
-            "name": "@NAME@",
-            "labels": {"app.kubernetes.io/name": "widget", "app.kubernetes.io/part-of": "shop"},
-            "annotations": {"bench-index": "@INDEX@"},
-        },
-        "spec": {
-            "minReplicas": 1,
-            "maxReplicas": 20,
-            "parameters": {
-                "endpoint": "https://rates.example.com/v2/current",
-                "currency": "EUR",
-                "region": "eu-central-1",
-                "refresh": "30s",
-            },
-            "rules": rules,
-        },
-    }))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -396,8 +303,11 @@ mod tests {
             pod_template().pod(0),
             pod_template().pod(12_345),
             deployment_template().deployment(7, 3),
-            widget_template().widget(5),
-            widget_crd(),
+            custom::widgets().template.custom(5),
+            custom::widgets().crd,
+            custom::gadgets().template.custom(5),
+            custom::gadgets().crd,
+            custom::platform_crd(7),
         ];
         for body in &bodies {
             assert!(object(body).is_object());

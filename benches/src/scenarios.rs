@@ -3,6 +3,7 @@
 //! The order matters: first what needs exactly 1 000 pods, then the creates that bring the rest, then
 //! everything that reads or changes them, and at the end the deletes.
 
+mod custom;
 mod reads;
 mod watch;
 mod world;
@@ -15,12 +16,13 @@ use crate::load::{Measured, Plan, closed_loop};
 use crate::proc::{Cost, Probe};
 use crate::report::Row;
 use crate::verify::Expect;
+use custom::Size;
 pub(crate) use world::{Sizes, World};
 
 /// One line of the table.
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
-    /// `{pods}` and `{widgets}` stand for the numbers of this run.
+    /// `{pods}` and `{customs}` stand for the numbers of this run.
     title: &'static str,
     stage: Stage,
     at_once: usize,
@@ -53,9 +55,11 @@ enum Work {
     ApplyChange,
     ApplySame,
     Watch { writes_per_s: Option<u32> },
-    WidgetCreate,
-    WidgetGet,
-    WidgetList,
+    CustomCreate(Size),
+    CustomGet(Size),
+    CustomList(Size),
+    CustomPatch(Size),
+    Install,
     Delete,
     DeleteCollection,
 }
@@ -149,12 +153,17 @@ pub(crate) const SCENARIOS: &[Scenario] = {
         scenario("watch-20", "watch: {watchers} watchers, 20 writes/s (per delivered event)", Own, 32, 0, Work::Watch { writes_per_s: Some(20) }),
         scenario("watch-100", "watch: {watchers} watchers, 100 writes/s asked", Own, 32, 0, Work::Watch { writes_per_s: Some(100) }),
         scenario("watch-max", "watch: {watchers} watchers, as fast as it can", Own, 32, 1_000, Work::Watch { writes_per_s: None }),
-        scenario("cr-create", "create a custom resource (schema, one CEL rule), 32 at once", Own, 32, 100_000, Work::WidgetCreate),
-        scenario("cr-get", "GET a custom resource, 32 at once", Own, 32, 20_000, Work::WidgetGet),
-        scenario("cr-list-x8", "LIST {widgets} custom resources, 8 at once", Own, 8, 200, Work::WidgetList),
+        scenario("cr-create", "create a custom resource (schema, one CEL rule), 32 at once", Own, 32, 100_000, Work::CustomCreate(Size::Small)),
+        scenario("cr-get", "GET a custom resource, 32 at once", Own, 32, 20_000, Work::CustomGet(Size::Small)),
+        scenario("cr-list-x8", "LIST {customs} custom resources, 8 at once", Own, 8, 200, Work::CustomList(Size::Small)),
+        scenario("cr-large-create", "create a custom resource of 2 KB (200 fields, 5 CEL rules), 32 at once", Own, 32, 100_000, Work::CustomCreate(Size::Large)),
+        scenario("cr-large-get", "GET a custom resource of 2 KB, 32 at once", Own, 32, 20_000, Work::CustomGet(Size::Large)),
+        scenario("cr-large-list", "LIST {customs} custom resources of 2 KB, 1 at once", Own, 1, 100, Work::CustomList(Size::Large)),
+        scenario("cr-large-patch", "merge patch of a custom resource of 2 KB, 32 at once", Own, 32, 10_000, Work::CustomPatch(Size::Large)),
 
         scenario("delete", "delete a pod, 32 at once", All, 32, 3_000, Work::Delete),
         scenario("delete-collection", "deletecollection, per pod", All, 1, 4, Work::DeleteCollection),
+        scenario("crd-install", "install 500 definitions until their objects are served, 8 at once", Own, 8, 500, Work::Install),
     ]
 };
 
@@ -242,9 +251,11 @@ impl Scenario {
             Work::ApplyChange => writes::apply_change(world, plan).await,
             Work::ApplySame => writes::apply_same(world, plan).await,
             Work::Watch { writes_per_s } => watch::fan_out(world, plan, writes_per_s).await,
-            Work::WidgetCreate => writes::widget_create(world, plan).await,
-            Work::WidgetGet => reads::widget_get(world, plan).await,
-            Work::WidgetList => reads::widget_list(world, plan).await,
+            Work::CustomCreate(size) => custom::create(world, plan, size).await,
+            Work::CustomGet(size) => custom::get(world, plan, size).await,
+            Work::CustomList(size) => custom::list(world, plan, size).await,
+            Work::CustomPatch(size) => custom::merge_patch(world, plan, size).await,
+            Work::Install => custom::install(world, plan).await,
             Work::Delete => writes::delete(world, plan).await,
             Work::DeleteCollection => writes::delete_collection(world, plan).await,
         }

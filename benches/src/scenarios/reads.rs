@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use super::world::{NAMESPACE, pod_path, pods_path, widgets_path};
+use super::world::{NAMESPACE, pod_path, pods_path};
 use super::{Check, List, Matches, Outcome, World, drive};
 use crate::bodies;
 use crate::client::{Call, JSON, Keep, PROTOBUF};
@@ -60,33 +60,8 @@ pub(super) async fn page(world: &World, plan: Plan) -> Outcome {
     .await
 }
 
-pub(super) async fn widget_get(world: &mut World, plan: Plan) -> Outcome {
-    if let Err(failure) = world.ensure_widgets(world.sizes.widgets()).await {
-        return failure.into();
-    }
-    let widgets = world.widgets_made;
-    let call = |number: usize| {
-        let name = bodies::widget_name(scattered(number, widgets));
-        Call::get(format!("{}/{name}", widgets_path()))
-    };
-    let expect = Expect { protobuf: false, gzip: false, kind: "Widget", items: None };
-    drive(world, plan, Some(Check { call: &call(0), expect }), 500, async |client, _, number| {
-        Ok(client.ok(&call(number), Keep::Nothing).await?.bytes)
-    })
-    .await
-}
-
-pub(super) async fn widget_list(world: &mut World, plan: Plan) -> Outcome {
-    if let Err(failure) = world.ensure_widgets(world.sizes.widgets()).await {
-        return failure.into();
-    }
-    let items = Some(world.widgets_made);
-    let expect = Expect { protobuf: false, gzip: false, kind: "WidgetList", items };
-    repeat(world, plan, &Call::get(widgets_path()), expect).await
-}
-
 /// The same list over and over.
-async fn repeat(world: &World, plan: Plan, call: &Call, expect: Expect) -> Outcome {
+pub(super) async fn repeat(world: &World, plan: Plan, call: &Call, expect: Expect) -> Outcome {
     drive(world, plan, Some(Check { call, expect }), 1, async |client, _, _| {
         Ok(client.ok(call, Keep::Nothing).await?.bytes)
     })

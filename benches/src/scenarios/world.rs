@@ -6,7 +6,8 @@ use std::time::Duration;
 use http::Method;
 
 use super::Outcome;
-use crate::bodies::{self, Template};
+use super::custom::{Custom, Size};
+use crate::bodies::{self, Template, custom};
 use crate::client::{Call, Client, Failure, JSON, Keep, Target};
 use crate::load::{Plan, closed_loop};
 
@@ -28,7 +29,7 @@ pub(crate) struct Sizes {
 
 impl Sizes {
     /// Half as many custom resources as pods.
-    pub(super) fn widgets(&self) -> usize {
+    pub(super) fn customs(&self) -> usize {
         self.pods / 2
     }
 
@@ -36,7 +37,7 @@ impl Sizes {
     pub(super) fn fill(&self, title: &str) -> String {
         title
             .replace("{pods}", &grouped(self.pods))
-            .replace("{widgets}", &grouped(self.widgets()))
+            .replace("{customs}", &grouped(self.customs()))
             .replace("{watchers}", &grouped(self.watchers))
     }
 }
@@ -49,15 +50,14 @@ pub(crate) struct World {
     pub(crate) sizes: Sizes,
     pub(super) pods: Template,
     pub(super) deployments: Template,
-    pub(super) widgets: Template,
+    small: Custom,
+    large: Custom,
     /// Pods `0..pods_made` have been created.
     pub(super) pods_made: usize,
     /// Pods `0..pods_deleted` have been deleted again.
     pub(super) pods_deleted: usize,
     /// The revision each Deployment was last applied with.
     pub(super) revisions: RefCell<Vec<usize>>,
-    pub(super) widgets_made: usize,
-    crd_served: bool,
     watched_pods_made: bool,
 }
 
@@ -70,12 +70,11 @@ impl World {
             sizes,
             pods: bodies::pod_template(),
             deployments: bodies::deployment_template(),
-            widgets: bodies::widget_template(),
+            small: Custom::new(custom::widgets()),
+            large: Custom::new(custom::gadgets()),
             pods_made: 0,
             pods_deleted: 0,
             revisions: RefCell::default(),
-            widgets_made: 0,
-            crd_served: false,
             watched_pods_made: false,
         })
     }
@@ -95,7 +94,16 @@ impl World {
             self.clear(&pods_path(namespace)).await?;
         }
         self.clear(&deployments_path()).await?;
-        self.clear(&widgets_path()).await
+        self.clear(&self.small.kind.path(NAMESPACE)).await?;
+        self.clear(&self.large.kind.path(NAMESPACE)).await
+    }
+
+    pub(super) fn custom(&self, size: Size) -> &Custom {
+        if size == Size::Small { &self.small } else { &self.large }
+    }
+
+    pub(super) fn custom_mut(&mut self, size: Size) -> &mut Custom {
+        if size == Size::Small { &mut self.small } else { &mut self.large }
     }
 
     /// At least `wanted` pods, made without being measured.
@@ -119,18 +127,6 @@ impl World {
         Ok(())
     }
 
-    /// At least `wanted` custom resources, and the kind they need.
-    pub(super) async fn ensure_widgets(&mut self, wanted: usize) -> Result<(), Failure> {
-        self.ensure_crd().await?;
-        let first = self.widgets_made;
-        self.fill(wanted.saturating_sub(first), async |number| {
-            self.create_widget(first + number).await
-        })
-        .await?;
-        self.widgets_made = first.max(wanted);
-        Ok(())
-    }
-
     /// The pods that the watch scenarios write to, one per writer.
     pub(super) async fn ensure_watched_pods(&mut self, wanted: usize) -> Result<(), Failure> {
         if !self.watched_pods_made {
@@ -146,12 +142,6 @@ impl World {
         Ok(self.client.ok(&call, Keep::Nothing).await?.bytes)
     }
 
-    pub(super) async fn create_widget(&self, index: usize) -> Result<u64, Failure> {
-        let body = self.widgets.widget(index);
-        let call = Call::send(Method::POST, widgets_path(), JSON, body);
-        Ok(self.client.ok(&call, Keep::Nothing).await?.bytes)
-    }
-
     /// Server-side apply of a Deployment. JSON is YAML, so the body is JSON.
     pub(super) async fn apply(&self, index: usize, revision: usize) -> Result<u64, Failure> {
         let path = format!(
@@ -164,30 +154,8 @@ impl World {
         Ok(self.client.ok(&call, Keep::Nothing).await?.bytes)
     }
 
-    pub(super) async fn ensure_crd(&mut self) -> Result<(), Failure> {
-        if self.crd_served {
-            return Ok(());
-        }
-        let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-        let body = String::from_utf8_lossy(&bodies::widget_crd()).into_owned();
-        self.create_unless_there(path, body).await?;
-        // Established takes a moment; the kind is there once its list answers.
-        let list = Call::get(format!("{}?limit=1", widgets_path()));
-        let mut outcome = self.client.ok(&list, Keep::Nothing).await;
-        for _ in 0..CRD_POLLS_MAX {
-            if outcome.is_ok() {
-                break;
-            }
-            tokio::time::sleep(CRD_POLL_EVERY).await;
-            outcome = self.client.ok(&list, Keep::Nothing).await;
-        }
-        outcome?;
-        self.crd_served = true;
-        Ok(())
-    }
-
     /// Unmeasured work: `count` operations that must all succeed.
-    async fn fill(
+    pub(super) async fn fill(
         &self,
         count: usize,
         operation: impl AsyncFn(usize) -> Result<u64, Failure>,
@@ -204,7 +172,11 @@ impl World {
         }
     }
 
-    async fn create_unless_there(&self, path: &str, body: String) -> Result<(), Failure> {
+    pub(super) async fn create_unless_there(
+        &self,
+        path: &str,
+        body: String,
+    ) -> Result<(), Failure> {
         let call = Call::send(Method::POST, path, JSON, body);
         match self.client.ok(&call, Keep::Nothing).await {
             Err(failure) if failure.code != Some(409) => Err(failure),
@@ -255,10 +227,6 @@ pub(super) fn deployments_path() -> String {
     format!("/apis/apps/v1/namespaces/{NAMESPACE}/deployments")
 }
 
-pub(super) fn widgets_path() -> String {
-    format!("/apis/{}/v1/namespaces/{NAMESPACE}/widgets", bodies::WIDGETS_GROUP)
-}
-
 /// `10000` as `10 000`.
 fn grouped(number: usize) -> String {
     if number < 1000 {
@@ -272,8 +240,6 @@ fn grouped(number: usize) -> String {
 const CONNECTIONS: usize = 4;
 /// Making the data never takes longer than this; a server that is slower is reported so.
 const FILL_CAP: Duration = Duration::from_mins(10);
-const CRD_POLL_EVERY: Duration = Duration::from_millis(50);
-const CRD_POLLS_MAX: usize = 400;
 
 #[cfg(test)]
 mod tests {
@@ -282,7 +248,7 @@ mod tests {
     #[test]
     fn titles_show_the_numbers_of_the_run() {
         let sizes = Sizes { pods: 10_000, watchers: 500, cap: Duration::ZERO };
-        let title = sizes.fill("{watchers} watch {pods} pods and {widgets} widgets");
+        let title = sizes.fill("{watchers} watch {pods} pods and {customs} widgets");
         assert_eq!(title, "500 watch 10 000 pods and 5 000 widgets");
         assert_eq!(grouped(1_234_567), "1 234 567");
         assert_eq!(grouped(1_002), "1 002");

@@ -117,20 +117,6 @@ pub(super) async fn apply_same(world: &mut World, plan: Plan) -> Outcome {
     .await
 }
 
-pub(super) async fn widget_create(world: &mut World, plan: Plan) -> Outcome {
-    if let Err(failure) = world.ensure_widgets(WARM_UP_WRITES).await {
-        return failure.into();
-    }
-    let first = world.widgets_made;
-    let count = plan.count.min(world.sizes.widgets().saturating_sub(first));
-    let outcome = drive(world, Plan { count, ..plan }, None, 0, async |_, _, number| {
-        world.create_widget(first + number).await
-    })
-    .await;
-    world.widgets_made = first + outcome.begun();
-    outcome
-}
-
 /// Without a grace period: a pod on a node would otherwise only be marked.
 pub(super) async fn delete(world: &mut World, plan: Plan) -> Outcome {
     let count = plan.count.min(world.pods_made / 2) - WARM_UP_WRITES;
@@ -188,7 +174,7 @@ fn with_revision(object: &[u8], revision: usize) -> Option<Bytes> {
 }
 
 /// Two rounds of 32 writers.
-const WARM_UP_WRITES: usize = 64;
+pub(super) const WARM_UP_WRITES: usize = 64;
 /// So many that 32 writers seldom meet on one.
 const DEPLOYMENTS_MIN: usize = 500;
 
