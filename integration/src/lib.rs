@@ -24,6 +24,7 @@ mod process;
 mod programs;
 mod server;
 pub mod websocket;
+mod webhook;
 
 pub use self::etcd::Etcd;
 pub use self::eventually::eventually;
@@ -31,3 +32,4 @@ pub use self::http::{Answer, Connection, Http, Protocol, Stream};
 pub use self::kubectl::{Kubectl, Version};
 pub use self::programs::{peer as peer_program, published_definitions};
 pub use self::server::{Flavour, Server, Shared, shared};
+pub use self::webhook::Webhook;

@@ -7,5 +7,6 @@ require (
 	github.com/cert-manager/cert-manager v1.16.2
 	github.com/crossplane/crossplane v1.18.2
 	github.com/prometheus-operator/prometheus-operator v0.79.2
+	istio.io/api v1.27.3
 	sigs.k8s.io/gateway-api v1.2.1
 )

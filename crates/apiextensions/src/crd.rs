@@ -2,6 +2,8 @@
 //! rest of the crate uses. Validation has looked at it before; what is missing all the same reads as
 //! empty.
 
+use std::sync::Arc;
+
 use meta::{GroupVersionKind, Str, Value};
 use registry::ScalePaths;
 
@@ -38,8 +40,8 @@ pub(crate) struct Version {
     pub(crate) name: Str,
     pub(crate) served: bool,
     pub(crate) storage: bool,
-    /// `openAPIV3Schema`
-    pub(crate) schema: Value,
+    /// `openAPIV3Schema` as JSON, because a tree takes ten times the room; empty: there is none.
+    pub(crate) schema: Arc<str>,
     pub(crate) status: bool,
     pub(crate) scale: Option<ScalePaths>,
     pub(crate) columns: Vec<ColumnSpec>,
@@ -137,7 +139,11 @@ impl Version {
             name: Str::new(version.str_at(&["name"])),
             served: version.bool_at(&["served"]),
             storage: version.bool_at(&["storage"]),
-            schema: version.at(&["schema", "openAPIV3Schema"]).cloned().unwrap_or_default(),
+            schema: version
+                .at(&["schema", "openAPIV3Schema"])
+                .filter(|schema| !schema.is_null())
+                .map(|schema| meta::json::to_string(schema).into())
+                .unwrap_or_default(),
             status: given(&["subresources", "status"]),
             scale: version.at(&["subresources", "scale"]).and_then(scale),
             columns: columns.map(ColumnSpec::read).collect(),
@@ -149,6 +155,13 @@ impl Version {
                 .map(Str::new),
         }
     }
+}
+
+/// A schema as a tree; null where there is none.
+pub(crate) fn schema_tree(json: &str) -> Value {
+    let options = codec::json::DecodeOptions { strict: false };
+    let decoded = codec::json::decode_any(json.as_bytes(), options);
+    decoded.map(|decoded| decoded.value).unwrap_or_default()
 }
 
 impl ColumnSpec {

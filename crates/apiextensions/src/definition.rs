@@ -15,6 +15,7 @@ use meta::{FieldErrors, Map, Value, field::path, field::quote};
 use registry::{Strategy, WriteContext};
 
 pub(crate) use self::approval::{Approval, approval, is_protected};
+pub(crate) use self::conversion::ca_bundle_flaw;
 use self::options::Options;
 
 /// The behaviour of the kind `CustomResourceDefinition`.

@@ -2,7 +2,10 @@
 
 use meta::Value;
 
-use crate::conditions::{self, Condition, ESTABLISHED, NAMES_ACCEPTED};
+use crate::{
+    conditions::{self, Condition, ESTABLISHED, NAMES_ACCEPTED},
+    definition::ca_bundle_flaw,
+};
 
 /// What is to be said about a definition. `served`: its objects are served already; nothing becomes
 /// established before that. Established once, it stays so.
@@ -11,6 +14,11 @@ pub(crate) fn judge(definition: &Value, served: bool) -> Option<Condition> {
         return None;
     }
     let accepted = conditions::is_true(definition, NAMES_ACCEPTED);
+    let bundle = definition.str_at(&CA_BUNDLE);
+    if accepted && ca_bundle_flaw(bundle).is_some() {
+        let why = "The conversion webhook CABundle is invalid";
+        return Some(Condition::new(ESTABLISHED, false, "InvalidCABundle", why));
+    }
     Some(match (accepted, served) {
         (true, true) => Condition::new(
             ESTABLISHED,
@@ -26,6 +34,8 @@ pub(crate) fn judge(definition: &Value, served: bool) -> Option<Condition> {
         }
     })
 }
+
+const CA_BUNDLE: [&str; 5] = ["spec", "conversion", "webhook", "clientConfig", "caBundle"];
 
 #[cfg(test)]
 mod tests {

@@ -17,7 +17,7 @@ use tokio::sync::{Semaphore, mpsc};
 use crate::{
     approval,
     conditions::{self, Condition, NAMES_ACCEPTED, NON_STRUCTURAL_SCHEMA, TERMINATING},
-    crd::Crd,
+    crd::{Crd, schema_tree},
     establishing,
     finalizing::{self, Finalizing, write_status},
     kinds::{Ground, Served},
@@ -64,6 +64,20 @@ pub struct Keeper {
     again: mpsc::Sender<Again>,
     agains: mpsc::Receiver<Again>,
     writes: Arc<Semaphore>,
+    due: Due,
+}
+
+/// What looking at definitions has led to, and what happens when all of a burst have been looked at.
+#[derive(Default)]
+struct Due {
+    /// The table of kinds has to be made anew.
+    swap: bool,
+    /// Caches that are served from now on.
+    started: Vec<(Arc<Storage>, Arc<Kind>)>,
+    /// Those that nobody may read from any more.
+    closing: Vec<Arc<Storage>>,
+    statuses: Vec<(Str, Value)>,
+    finalizing: Vec<(Str, Value)>,
 }
 
 /// A definition that has to be looked at once more.
@@ -99,6 +113,7 @@ impl Keeper {
             again,
             agains,
             writes: Arc::new(Semaphore::new(WRITES_AT_ONCE)),
+            due: Due::default(),
         };
         keeper.look_at_all().await;
         keeper
@@ -127,15 +142,14 @@ impl Keeper {
             tokio::select! {
                 item = watcher.next() => match item {
                     WatchItem::Events(events) => {
-                        let mut changed = false;
                         for event in events {
-                            changed |= if event.kind == EventKind::Deleted {
-                                self.forget(&event.entry.name)
+                            if event.kind == EventKind::Deleted {
+                                self.forget(&event.entry.name);
                             } else {
-                                self.look_at(&event.entry).await
-                            };
+                                self.look_at(&event.entry);
+                            }
                         }
-                        self.publish(changed);
+                        self.settle().await;
                     }
                     WatchItem::Progress(_) => {}
                     WatchItem::TooSlow | WatchItem::Expired => return false,
@@ -150,8 +164,8 @@ impl Keeper {
                         }
                     };
                     if let Some(entry) = self.definition(&name) {
-                        let changed = self.look_at(&entry).await;
-                        self.publish(changed);
+                        self.look_at(&entry);
+                        self.settle().await;
                     }
                 }
             }
@@ -171,9 +185,8 @@ impl Keeper {
         let names: HashSet<&Str> = entries.iter().map(|entry| &entry.name).collect();
         let gone: Vec<Str> =
             self.groups.keys().filter(|name| !names.contains(name)).cloned().collect();
-        let mut changed = false;
         for name in gone {
-            changed |= self.forget(&name);
+            self.forget(&name);
         }
         // Those that have names keep them, whatever others ask for.
         for entry in &entries {
@@ -181,16 +194,16 @@ impl Keeper {
             self.taken.accept(&crd, crd.accepted.clone());
         }
         for entry in &entries {
-            changed |= self.look_at(entry).await;
+            self.look_at(entry);
         }
-        self.publish(changed);
+        self.settle().await;
         snapshot.revision
     }
 
-    /// A definition as it is now. Answers whether something else is served because of it.
-    async fn look_at(&mut self, entry: &Entry) -> bool {
+    /// A definition as it is now.
+    fn look_at(&mut self, entry: &Entry) {
         let mut definition = tree(entry);
-        let before = definition.clone();
+        let before = definition.get("status").cloned();
         let mut crd = Crd::read(&definition);
         self.groups.insert(crd.name.clone(), crd.group.clone());
         let now = meta::time::now();
@@ -201,87 +214,99 @@ impl Keeper {
             crd.accepted = names;
         }
         self.taken.accept(&crd, crd.accepted.clone());
-        report(&mut definition, NON_STRUCTURAL_SCHEMA, not_structural(&crd), &now);
+        let same = self.served.get(&crd.name).filter(|before| before.crd == crd);
+        let flaw = same.map_or_else(|| not_structural(&crd), |same| same.flaw.clone());
+        report(&mut definition, NON_STRUCTURAL_SCHEMA, flaw.as_ref(), &now);
         if let Some(condition) = approval::judge(&crd.group, &definition) {
             conditions::set(&mut definition, &condition, &now);
         }
 
-        let terminating = conditions::is_true(&definition, TERMINATING);
+        let name = crd.name.clone();
         let due = conditions::is_true(&definition, NAMES_ACCEPTED)
             || conditions::is_true(&definition, conditions::ESTABLISHED);
-        let changed = due && self.serve(&crd, terminating).await;
-        let served = self.served.contains_key(&crd.name);
+        if due {
+            self.serve(crd, conditions::is_true(&definition, TERMINATING), flaw);
+        }
+        let served = self.served.contains_key(&name);
         if let Some(condition) = establishing::judge(&definition, served) {
             conditions::set(&mut definition, &condition, &now);
         }
 
-        let (name, is_due) = (crd.name.clone(), finalizing::is_due(&definition));
-        if definition != before && !is_due {
-            self.write(name, definition);
-        } else if is_due {
-            self.finalize(name, definition);
+        if finalizing::is_due(&definition) {
+            self.due.finalizing.push((name, definition));
+        } else if definition.get("status") != before.as_ref() {
+            self.due.statuses.push((name, definition));
         }
-        changed
     }
 
     /// Puts a definition's objects into service, if they aren't already in this shape.
-    async fn serve(&mut self, crd: &Crd, terminating: bool) -> bool {
+    fn serve(&mut self, crd: Crd, terminating: bool, flaw: Option<Condition>) {
         let before = self.served.get(&crd.name);
-        let same_shape = before.filter(|before| before.crd == *crd);
+        let same_shape = before.filter(|before| before.crd == crd);
         if same_shape.is_some_and(|before| before.terminating == terminating) {
-            return false;
+            return;
         }
+        let name = crd.name.clone();
         let new_cache = same_shape.is_none();
-        match Served::new(&self.ground, crd.clone(), terminating, same_shape) {
+        match Served::new(&self.ground, crd, terminating, flaw, same_shape) {
             Ok(served) => {
-                served.storage.cache.ready().await;
                 let (storage, stored) = (served.storage.clone(), served.stored.clone());
-                let before = self.served.insert(crd.name.clone(), served);
-                if new_cache {
-                    self.options.listener.started(&stored);
-                }
-                self.swap();
+                let before = self.served.insert(name, served);
+                self.due.swap = true;
                 // Whoever watches the old shape starts anew.
-                if let Some(before) = before.filter(|old| !Arc::ptr_eq(&old.storage, &storage)) {
-                    before.storage.cache.close();
+                let before = before.map(|before| before.storage);
+                self.due.closing.extend(before.filter(|before| !Arc::ptr_eq(before, &storage)));
+                if new_cache {
+                    self.due.started.push((storage, stored));
                 }
-                true
             }
             Err(why) => {
-                tracing::error!(definition = %crd.name, "cannot serve custom resources: {why}");
-                false
+                tracing::error!(definition = %name, "cannot serve custom resources: {why}");
             }
+        }
+    }
+
+    /// Does what is due, in the order that others rely on: objects are served before a status says so,
+    /// and nothing new is created before the deletion of all objects begins.
+    async fn settle(&mut self) {
+        let due = std::mem::take(&mut self.due);
+        for (storage, _) in &due.started {
+            storage.cache.ready().await;
+        }
+        for (_, stored) in &due.started {
+            self.options.listener.started(stored);
+        }
+        if due.swap {
+            let custom = self.served.values().flat_map(|served| &served.kinds);
+            self.options.resources.replace(Kinds::new(self.base.iter().chain(custom).cloned()));
+        }
+        for storage in due.closing {
+            storage.cache.close();
+        }
+        for (name, definition) in due.statuses {
+            self.write(name, definition);
+        }
+        for (name, definition) in due.finalizing {
+            self.finalize(name, definition);
+        }
+        if due.swap {
+            self.options.listener.changed();
         }
     }
 
     /// A definition is gone. Its names are free for others of its group.
-    fn forget(&mut self, name: &Str) -> bool {
+    fn forget(&mut self, name: &Str) {
         self.taken.free(name);
         let group = self.groups.remove(name).unwrap_or_default();
-        let gone = self.served.remove(name);
-        if gone.is_some() {
-            self.swap();
-        }
-        if let Some(served) = &gone {
-            served.storage.cache.close();
+        if let Some(served) = self.served.remove(name) {
+            self.due.swap = true;
+            self.due.closing.push(served.storage);
         }
         let others = self.groups.iter().filter(|(_, of)| **of == group);
         let others: Vec<Str> = others.map(|(name, _)| name.clone()).collect();
         for other in others {
             // Full: it is looked at with the next change.
             let _ = self.again.try_send(Again::Look(other));
-        }
-        gone.is_some()
-    }
-
-    fn swap(&self) {
-        let custom = self.served.values().flat_map(|served| &served.kinds);
-        self.options.resources.replace(Kinds::new(self.base.iter().chain(custom).cloned()));
-    }
-
-    fn publish(&self, changed: bool) {
-        if changed {
-            self.options.listener.changed();
         }
     }
 
@@ -326,9 +351,9 @@ impl Keeper {
     }
 }
 
-fn report(definition: &mut Value, ty: &str, condition: Option<Condition>, now: &str) {
+fn report(definition: &mut Value, ty: &str, condition: Option<&Condition>, now: &str) {
     match condition {
-        Some(condition) => conditions::set(definition, &condition, now),
+        Some(condition) => conditions::set(definition, condition, now),
         None => conditions::remove(definition, ty),
     }
 }
@@ -341,11 +366,11 @@ fn not_structural(crd: &Crd) -> Option<Condition> {
         errors.invalid(path("spec").child("preserveUnknownFields"), true, "must be false");
     }
     for (at, version) in crd.versions.iter().enumerate() {
-        if version.schema.is_null() {
+        if version.schema.is_empty() {
             continue;
         }
         let place = path("spec").child("versions").index(at).child("schema");
-        match Structural::new(&version.schema) {
+        match Structural::new(&schema_tree(&version.schema)) {
             Ok(structural) => structural.check(&place.child("openAPIV3Schema"), &mut errors),
             Err(why) => {
                 let name = &version.name;

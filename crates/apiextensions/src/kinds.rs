@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use endpoints::Local;
 use meta::{GroupVersion, GroupVersionKind, Str};
+use patch::apply::{PathElement, ReplicasPaths};
 use registry::{Behaviour, Conversion, Custom, Kind, Storage, StorageOptions};
 use schema::openapi::CustomResource;
 use schema::{
@@ -16,9 +17,10 @@ use store::Backend;
 
 use crate::{
     columns,
-    crd::{Crd, Version},
+    conditions::Condition,
+    crd::{Crd, Version, schema_tree},
     objects::Objects,
-    shape::{AllVersions, SameFields, Stored, VersionShape},
+    shape::{AllVersions, OwnWrites, SameFields, Stored, VersionShape},
     types::Types,
     webhook::{ByWebhook, Webhook},
 };
@@ -32,6 +34,8 @@ pub(crate) struct Served {
     /// The stored version, served or not: for the server's own use.
     pub(crate) stored: Arc<Kind>,
     pub(crate) terminating: bool,
+    /// What about its schemas is not as it should be.
+    pub(crate) flaw: Option<Condition>,
 }
 
 /// What all definitions are served from.
@@ -52,6 +56,7 @@ impl Served {
         ground: &Ground,
         crd: Crd,
         terminating: bool,
+        flaw: Option<Condition>,
         before: Option<&Self>,
     ) -> Result<Self, String> {
         let plan = Plan::new(ground, &crd)?;
@@ -72,7 +77,7 @@ impl Served {
         }
         let stored = stored.ok_or("no version is stored")?;
         drop(plan);
-        Ok(Self { crd, storage, kinds, stored, terminating })
+        Ok(Self { crd, storage, kinds, stored, terminating, flaw })
     }
 }
 
@@ -84,6 +89,7 @@ struct Plan<'a> {
     /// Where the stored version is among them.
     stored_at: usize,
     all: Arc<AllVersions>,
+    replicas_paths: Arc<ReplicasPaths>,
     webhook: Option<Arc<Webhook>>,
 }
 
@@ -101,7 +107,7 @@ impl<'a> Plan<'a> {
             versions.push(VersionPlan {
                 version,
                 shape: Arc::new(VersionShape::new(crd, version)?),
-                apply_type: types.add_version(&version.schema, crd.preserve_unknown),
+                apply_type: types.add_version(&schema_tree(&version.schema), crd.preserve_unknown),
             });
         }
         let stored_at = versions.iter().position(|version| version.version.storage);
@@ -112,7 +118,13 @@ impl<'a> Plan<'a> {
         let shapes =
             versions.iter().map(|version: &VersionPlan<'_>| version.shape.clone()).collect();
         let webhook = Webhook::of(crd, shapes, &ground.local).map(Arc::new);
-        Ok(Self { crd, schema, envelope, versions, stored_at, all, webhook })
+        let replicas_paths = crd.versions.iter().map(|version| {
+            let path = version.scale.as_ref().map(|scale| &scale.spec_replicas);
+            let path = path.map(|path| path.iter().map(|name| PathElement::field(name)).collect());
+            (format!("{}/{}", crd.group, version.name), path)
+        });
+        let replicas_paths = Arc::new(replicas_paths.collect());
+        Ok(Self { crd, schema, envelope, versions, stored_at, all, replicas_paths, webhook })
     }
 
     fn stored(&self) -> &VersionPlan<'a> {
@@ -132,6 +144,7 @@ impl<'a> Plan<'a> {
             versions: self.versions.iter().map(|version| version.shape.clone()).collect(),
             stored: self.stored().shape.clone(),
             as_written: self.webhook.is_some(),
+            own: OwnWrites::default(),
         };
         Storage::start(
             ground.backend.clone(),
@@ -172,11 +185,13 @@ impl<'a> Plan<'a> {
             apply_type: *apply_type,
             versions: self.all.clone(),
             scale: version.scale.clone(),
+            replicas_paths: self.replicas_paths.clone(),
             deprecation: deprecation(self.crd, version),
             terminating,
             published: Arc::new(CustomResource {
                 facts: facts.clone(),
                 schema: version.schema.clone(),
+                read: schema_tree,
                 preserve_unknown: self.crd.preserve_unknown,
             }),
             version_at: at,

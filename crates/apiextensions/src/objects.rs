@@ -42,20 +42,26 @@ impl Strategy for Objects {
         if self.is_another_kind(object, errors) {
             return;
         }
-        if let Some(structural) = &self.shape.structural {
-            structural.validate(object, errors);
+        let scale = |errors: &mut FieldErrors| {
+            self.validate_scale(object, &["spec", "status"], errors);
+        };
+        match &self.shape.structural {
+            Some(structural) => structural.validate(object, scale, errors),
+            None => scale(errors),
         }
-        self.validate_scale(object, &["spec", "status"], errors);
     }
 
     fn validate_update(&self, object: &Value, old: &Value, errors: &mut FieldErrors) {
         if self.is_another_kind(object, errors) {
             return;
         }
-        if let Some(structural) = &self.shape.structural {
-            structural.validate_update(object, old, errors);
+        let scale = |errors: &mut FieldErrors| {
+            self.validate_scale(object, &["spec", "status"], errors);
+        };
+        match &self.shape.structural {
+            Some(structural) => structural.validate_update(object, old, scale, errors),
+            None => scale(errors),
         }
-        self.validate_scale(object, &["spec", "status"], errors);
     }
 
     fn validate_subresource(
@@ -68,10 +74,11 @@ impl Strategy for Objects {
         if subresource != "status" {
             return self.validate_update(object, old, errors);
         }
-        if let Some(structural) = &self.shape.structural {
-            structural.validate_status(object, old, errors);
+        let scale = |errors: &mut FieldErrors| self.validate_scale(object, &["status"], errors);
+        match &self.shape.structural {
+            Some(structural) => structural.validate_status(object, old, scale, errors),
+            None => scale(errors),
         }
-        self.validate_scale(object, &["status"], errors);
     }
 
     fn warnings(&self, _subresource: &str, object: &Value, old: Option<&Value>) -> Vec<String> {
@@ -98,12 +105,15 @@ fn set_or_remove(object: &mut Value, path: &[&str], value: Option<Value>) {
 impl Objects {
     /// An object that says it is something else is not looked at any further.
     fn is_another_kind(&self, object: &Value, errors: &mut FieldErrors) -> bool {
-        let (kind, expected) = (object.str_at(&["kind"]), self.gvk.kind.as_str());
-        if kind == expected {
-            return false;
+        let given = (object.str_at(&["kind"]), object.str_at(&["apiVersion"]));
+        let expected = (self.gvk.kind.as_str(), self.shape.api_version.as_str());
+        let fields = [("kind", given.0, expected.0), ("apiVersion", given.1, expected.1)];
+        for (field, given, expected) in
+            fields.iter().filter(|(_, given, expected)| given != expected)
+        {
+            errors.invalid(FieldPath::new(*field), *given, &format!("must be {expected}"));
         }
-        errors.invalid(FieldPath::new("kind"), kind, &format!("must be {expected}"));
-        true
+        given != expected
     }
 
     fn validate_scale(&self, object: &Value, parts: &[&str], errors: &mut FieldErrors) {

@@ -1,16 +1,17 @@
 //! The shape of a version's objects: what its schema drops, fills in and demands; and how objects
 //! get from one version to another where only the version's name differs.
 
-use std::sync::Arc;
+use std::{collections::VecDeque, sync::Arc};
 
 use bytes::Bytes;
 use codec::json::DecodeOptions;
 use meta::{Str, Value};
+use parking_lot::Mutex;
 use patch::apply::Versions;
 use registry::{Conversion, Shape, StorageCodec};
 use schema::{TypeId, structural::Structural};
 
-use crate::crd::{Crd, Version};
+use crate::crd::{Crd, Version, schema_tree};
 
 /// One version of a definition, as far as the shape of its objects goes.
 pub(crate) struct VersionShape {
@@ -24,10 +25,10 @@ impl VersionShape {
     /// Err: the schema can't be read, which validation of the definition should have noticed.
     pub(crate) fn new(crd: &Crd, version: &Version) -> Result<Self, String> {
         let api_version = format!("{}/{}", crd.group, version.name).into();
-        let structural = if crd.preserve_unknown || version.schema.is_null() {
+        let structural = if crd.preserve_unknown || version.schema.is_empty() {
             None
         } else {
-            Some(Structural::new(&version.schema)?)
+            Some(Structural::new(&schema_tree(&version.schema))?)
         };
         Ok(Self { api_version, structural })
     }
@@ -76,9 +77,48 @@ pub(crate) struct Stored {
     /// Somebody else converts, and only when that is needed: objects stay in the version that they
     /// were written in.
     pub(crate) as_written: bool,
+    pub(crate) own: OwnWrites,
+}
+
+/// What this server has written a moment ago, in the very bytes that come back as an event: it needs
+/// no second look. Bounded, because events may never come back (etcd hands out other bytes).
+#[derive(Default)]
+pub(crate) struct OwnWrites(Mutex<VecDeque<Bytes>>);
+
+const OWN_WRITES_MAX: usize = 64;
+
+impl OwnWrites {
+    fn note(&self, bytes: &Bytes) {
+        let mut known = self.0.lock();
+        if known.len() == OWN_WRITES_MAX {
+            known.pop_front();
+        }
+        known.push_back(bytes.clone());
+    }
+
+    /// Whether these are the same bytes, not just equal ones: they can't have been freed meanwhile.
+    fn take(&self, bytes: &Bytes) -> bool {
+        let mut known = self.0.lock();
+        let same = |own: &Bytes| own.as_ptr() == bytes.as_ptr() && own.len() == bytes.len();
+        let Some(at) = known.iter().position(same) else { return false };
+        known.remove(at);
+        true
+    }
 }
 
 impl Stored {
+    /// Whether an object that is about to be stored will be read back as it is.
+    fn is_settled(&self, object: &Value) -> bool {
+        let Some(structural) = &self.stored.structural else { return true };
+        if self.versions.len() == 1 && !structural.has_default_status() {
+            return true;
+        }
+        // It may come from a version with other defaults, or without its status.
+        let mut read = object.clone();
+        self.revive(&mut read);
+        read == *object
+    }
+
     fn revive(&self, object: &mut Value) {
         let written_as = object.str_at(&["apiVersion"]);
         if written_as == self.stored.api_version {
@@ -102,11 +142,17 @@ impl Stored {
 }
 
 impl StorageCodec for Stored {
-    fn encode(&self, _object: &Value, json: &Bytes) -> Result<Bytes, String> {
+    fn encode(&self, object: &Value, json: &Bytes) -> Result<Bytes, String> {
+        if self.is_settled(object) {
+            self.own.note(json);
+        }
         Ok(json.clone())
     }
 
     fn decode(&self, stored: &Bytes) -> Result<Bytes, String> {
+        if self.own.take(stored) {
+            return Ok(stored.clone());
+        }
         let decoded = codec::json::decode_any(stored, DecodeOptions { strict: false });
         let mut object = decoded.map_err(|error| error.to_string())?.value;
         self.revive(&mut object);
@@ -130,6 +176,11 @@ impl Versions for AllVersions {
             shape.adopt(&mut object);
         }
         Some((object, *ty))
+    }
+
+    fn type_of(&self, api_version: &str) -> Option<TypeId> {
+        let known = self.versions.iter().find(|(shape, _)| shape.api_version == api_version);
+        known.map(|(_, ty)| *ty)
     }
 }
 

@@ -6,7 +6,7 @@ mod trust;
 use std::sync::Arc;
 
 use endpoints::{Local, Target};
-use meta::{ApiError, Value, value};
+use meta::{ApiError, FieldErrors, Map, Value, field::path, names, value};
 use registry::{Conversion, Pinned, Remote};
 
 use self::client::{Address, Client};
@@ -85,11 +85,12 @@ impl Webhook {
                 let refused = |why: String| {
                     ApiError::Storage(format!("conversion webhook for {from} returned {why}"))
                 };
-                check_version(&converted, original, api_version).map_err(|why| {
-                    refused(format!("invalid converted object at index {at}: {why}"))
-                })?;
+                check_version(&converted, original, api_version)
+                    .map_err(|why| refused(format!("invalid object at index {at}: {why}")))?;
+                check_identity(&converted, original)
+                    .map_err(|why| refused(format!("invalid object: {why}")))?;
                 self.accept(converted, original, api_version)
-                    .map_err(|why| refused(format!("invalid object: {why}")))
+                    .map_err(|why| refused(format!("invalid metadata: {why}")))
             })
             .collect()
     }
@@ -187,34 +188,85 @@ fn read_answer(answer: &Value, version: &str, uid: &str) -> Result<Vec<Value>, S
     Ok(response.items_at(&["convertedObjects"]).to_vec())
 }
 
-/// Of the metadata a webhook may change labels and annotations only.
-fn restore_metadata(converted: &mut Value, original: &Value) -> Result<(), String> {
-    let Some(given) = converted.get("metadata").and_then(Value::as_object).cloned() else {
-        return Err("missing metadata in converted object".to_owned());
-    };
-    let original = original.get("metadata").and_then(Value::as_object).cloned();
-    let original = original.unwrap_or_default();
-    let text = |map: &meta::Map, key: &str| {
-        map.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
-    };
-    for field in ["name", "namespace", "uid"] {
-        let (expected, got) = (text(&original, field), text(&given, field));
+/// A webhook gives back the objects that it was given.
+fn check_identity(converted: &Value, original: &Value) -> Result<(), String> {
+    for (field, shown) in [("name", "name"), ("namespace", "namespace"), ("uid", "UID")] {
+        let at = ["metadata", field];
+        let (expected, got) = (original.str_at(&at), converted.str_at(&at));
         if expected != got {
-            return Err(format!("must have the same {field}: {expected} != {got}"));
+            return Err(format!("must have the same {shown}: {expected} != {got}"));
         }
     }
-    let mut metadata = original;
+    Ok(())
+}
+
+/// Of the metadata a webhook may change labels and annotations only.
+fn restore_metadata(converted: &mut Value, original: &Value) -> Result<(), String> {
+    let given = match converted.get("metadata") {
+        Some(Value::Object(given)) => given.clone(),
+        Some(other) => {
+            return Err(format!("invalid metadata of type {} in converted object", go_type(other)));
+        }
+        None => return Err("missing metadata in converted object".to_owned()),
+    };
+    let original = original.get("metadata").and_then(Value::as_object).cloned();
+    let mut metadata = original.unwrap_or_default();
     for field in ["labels", "annotations"] {
         match given.get(field) {
-            Some(value @ Value::Object(map)) if !map.is_empty() => {
-                metadata.insert(field, value.clone());
+            None | Some(Value::Null) => drop(metadata.remove(field)),
+            Some(Value::Object(texts)) => {
+                check_texts(field, texts, metadata.get(field))?;
+                metadata.insert(field, Value::Object(texts.clone()));
             }
-            None | Some(Value::Null | Value::Object(_)) => drop(metadata.remove(field)),
-            Some(_) => return Err(format!("metadata.{field}: not a map")),
+            Some(other) => {
+                let ty = go_type(other);
+                return Err(format!("invalid metadata.{field} of type {ty} in converted object"));
+            }
         }
     }
     converted.set_at(&["metadata"], Value::Object(metadata));
     Ok(())
+}
+
+/// What a webhook has changed must be as clients have to write it.
+fn check_texts(field: &str, texts: &Map, original: Option<&Value>) -> Result<(), String> {
+    for (key, text) in texts.iter() {
+        if text.as_str().is_none() {
+            let ty = go_type(text);
+            return Err(format!(
+                "metadata.{field}[{key}] must be a string, but is {ty} in converted object"
+            ));
+        }
+    }
+    let texts = Value::Object(texts.clone());
+    if original == Some(&texts) {
+        return Ok(());
+    }
+    let mut errors = FieldErrors::default();
+    if field == "labels" {
+        names::validate_labels(Some(&texts), &path("metadata").child("labels"), &mut errors);
+    } else {
+        // Compat: upstream's path lacks the last letter.
+        names::validate_annotations(
+            Some(&texts),
+            &path("metadata").child("annotation"),
+            &mut errors,
+        );
+    }
+    if errors.is_empty() { Ok(()) } else { Err(errors.to_string()) }
+}
+
+/// What Go calls the type of a JSON value.
+fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+        number if number.as_i64().is_some() => "int64",
+        _ => "float64",
+    }
 }
 
 impl Remote for Webhook {

@@ -121,7 +121,7 @@ fn check_scope(cx: &Context, kind: &Kind, method: &Method) -> Result<(), ApiErro
     let info = &cx.info;
     let is_old_watch = info.verb == "watch" && method != Method::GET;
     if method == Method::HEAD || info.verb.is_empty() || is_old_watch {
-        return Err(ApiError::MethodNotAllowed);
+        return Err(kind.not_supported(&info.verb));
     }
     let in_namespace = !info.namespace.is_empty() && info.resource != "namespaces";
     let missing = || if kind.is_custom() { ApiError::UnknownPath } else { ApiError::NotServed };

@@ -17,6 +17,9 @@ pub enum ApiError {
     UnknownPath,
     #[error("the server does not allow this method on the requested resource")]
     MethodNotAllowed,
+    /// The same, where custom resources say it.
+    #[error("{verb} is not supported on resources of kind {}", quote(&.resource.to_string()))]
+    MethodNotSupported { resource: GroupResource, verb: String },
     #[error("{resource} {} already exists", quote(.name))]
     AlreadyExists { resource: GroupResource, name: String },
     #[error("Operation cannot be fulfilled on {resource} {}: {why}", quote(.name))]
@@ -168,6 +171,9 @@ impl ApiError {
             Self::NotServed => (404, "NotFound", Some(Details::default())),
             Self::UnknownPath => (404, "NotFound", None),
             Self::MethodNotAllowed => (405, "MethodNotAllowed", Some(Details::default())),
+            Self::MethodNotSupported { resource, .. } => {
+                (405, "MethodNotAllowed", Details::of(resource, ""))
+            }
             Self::AlreadyExists { resource, name } => {
                 (409, "AlreadyExists", Details::of(resource, name))
             }

@@ -44,6 +44,11 @@ pub trait Versions {
     /// The object in another version, and its type there. None if that version is not served any more:
     /// sets that are written in it are dropped.
     fn convert(&self, object: &Value, api_version: &str) -> Option<(Value, TypeId)>;
+
+    /// The type of objects in another version.
+    fn type_of(&self, api_version: &str) -> Option<TypeId> {
+        self.convert(&Value::Null, api_version).map(|(_, ty)| ty)
+    }
 }
 
 /// For kinds with one version.

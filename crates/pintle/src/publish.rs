@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, OnceLock},
-    time::{Instant, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use aggregator::{Aggregator, Documents, OpenApi, Served};
@@ -73,7 +73,7 @@ impl Publisher {
     pub(crate) async fn run(self: Arc<Self>, api: Api) {
         loop {
             self.due.notified().await;
-            let start = Instant::now();
+            self.burst_ends().await;
             let publisher = self.clone();
             if tokio::task::spawn_blocking(move || publisher.publish()).await.is_err() {
                 tracing::error!("publishing what is served has failed");
@@ -81,11 +81,21 @@ impl Publisher {
             if let Err(error) = register(&api, &self.served()).await {
                 tracing::warn!("cannot register what is served: {error}");
             }
-            // A pause in proportion, however many definitions come.
-            tokio::time::sleep(start.elapsed() * 2).await;
         }
     }
+
+    /// Waits until no change has come for a moment; not for ever.
+    async fn burst_ends(&self) {
+        let begun = Instant::now();
+        while begun.elapsed() < BURST_MAX
+            && tokio::time::timeout(QUIET, self.due.notified()).await.is_ok()
+        {}
+    }
 }
+
+/// How long nothing changes at the end of a burst, and how long a burst may be.
+const QUIET: Duration = Duration::from_millis(25);
+const BURST_MAX: Duration = Duration::from_secs(2);
 
 impl apiextensions::Listener for Publisher {
     fn changed(&self) {

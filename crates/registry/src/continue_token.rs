@@ -32,6 +32,8 @@ impl Continue {
         let bytes = LENIENT.decode(token).map_err(|error| {
             let at = match error {
                 base64::DecodeError::InvalidByte(at, _) => at,
+                // A last digit on its own: Go points at it.
+                base64::DecodeError::InvalidLength(length) => length - length % 4,
                 _ => token.len(),
             };
             invalid(&format!(": illegal base64 data at input byte {at}"))

@@ -45,15 +45,16 @@ pub(crate) async fn create_object(
 ) -> Result<Written, ApiError> {
     let generated = object.str_at(&["metadata", "name"]).is_empty()
         && !object.str_at(&["metadata", "generateName"]).is_empty();
+    if !generated {
+        return try_create(rest, storage, options, object).await;
+    }
     let mut attempt = 1;
     loop {
         let mut object = object.clone();
-        if generated {
-            object_meta::generate_name(&mut object);
-        }
+        object_meta::generate_name(&mut object);
         match try_create(rest, storage, options, object).await {
             // The random suffix was taken: another one.
-            Err(ApiError::AlreadyExists { .. }) if generated && attempt < NAME_ATTEMPTS_MAX => {
+            Err(ApiError::AlreadyExists { .. }) if attempt < NAME_ATTEMPTS_MAX => {
                 attempt += 1;
             }
             other => return other,

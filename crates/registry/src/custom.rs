@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use meta::Value;
-use patch::apply::Versions;
+use patch::apply::{ReplicasPaths, Versions};
 use schema::{TypeId, openapi::CustomResource};
 
 /// One served version of a custom resource.
@@ -17,6 +17,8 @@ pub struct Custom {
     pub versions: Arc<dyn Versions + Send + Sync>,
     /// Where `/scale` finds its numbers.
     pub scale: Option<ScalePaths>,
+    /// Where each version of the definition has its replicas, for their owners.
+    pub replicas_paths: Arc<ReplicasPaths>,
     /// What clients of this version are warned about.
     pub deprecation: Option<String>,
     /// Its definition is being deleted: nothing new is created.

@@ -44,7 +44,7 @@ pub(crate) async fn delete_collection(rest: &Rest<'_>) -> Result<Answer, ApiErro
     let form = Form::negotiate(rest)?;
     let list_options = ListOptions::read(rest.query, false)?;
     let options = options(rest)?;
-    let found = list::prepared(rest, list::find(rest, &list_options).await?).await?;
+    let found = list::prepared(rest, &list_options, list::find(rest, &list_options).await?).await?;
     let head = found.head.clone();
     let entries: Vec<_> = found.items.collect();
     // Side by side their commits share an fsync.
@@ -251,12 +251,13 @@ fn plan(kind: &Kind, options: &DeleteOptions, object: &Value, now: Time) -> Plan
         let wanted: Vec<Value> = wanted.iter().cloned().map(Value::from).collect();
         next.set_at(&["metadata", "finalizers"], Value::Array(wanted));
     }
-    let held = !finalizers(&next).is_empty() || kind.strategy.holds_deletion(object);
+    let held_by_kind = kind.strategy.holds_deletion(object);
+    let held = !finalizers(&next).is_empty() || held_by_kind;
     match grace {
         Some(seconds) if seconds > 0 => {}
         _ if !held => return Plan::Remove(next),
         Some(_) => {}
-        None => mark_as_deleting(&mut next, now, kind.strategy.holds_deletion(object)),
+        None => mark_as_deleting(&mut next, now, held_by_kind),
     }
     kind.strategy.begin_deletion(&mut next);
     Plan::Wait(next)

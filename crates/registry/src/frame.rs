@@ -104,8 +104,7 @@ impl Frames {
             Shape::Object => self.wrap_typed(ty, &json, &self.kind.schema, self.kind.ty()),
             Shape::Metadata => {
                 let mut object = Vec::with_capacity(1024);
-                let metadata = &entry.json[entry.meta.0 as usize..entry.meta.1 as usize];
-                write_metadata_only(&mut object, metadata);
+                write_metadata_only(&mut object, &self.kind.metadata_of(entry));
                 self.wrap(ty, &self.form.in_version(object.into()))
             }
             Shape::Table(include) => {
@@ -139,7 +138,7 @@ impl Frames {
         let json = self.kind.encode(object);
         let shaped = match &self.form.shape {
             Shape::Object => return json,
-            Shape::Metadata => crate::response::metadata_only(&json),
+            Shape::Metadata => crate::response::metadata_only(&self.kind, &json),
             Shape::Table(include) => table::of_object_with(&self.kind, *include, &json, false),
         };
         shaped.unwrap_or_default()

@@ -3,6 +3,7 @@
 use std::{borrow::Cow, sync::Arc};
 
 use bytes::Bytes;
+use codec::scan::{self, FieldSet};
 use meta::{ApiError, GroupKind, GroupResource, GroupVersion, GroupVersionKind, Str, Value};
 use schema::{ResourceFacts, Schema, TypeId};
 use store::Entry;
@@ -50,6 +51,8 @@ pub struct Kind {
     /// Built once from the strategy.
     columns: Vec<Column>,
     pub(crate) filters: Filters,
+    /// The type of the metadata, where it is kept in another order than it is shown in.
+    object_meta: Option<TypeId>,
     /// What watchers of this version were sent.
     pub watched: Watched,
 }
@@ -61,6 +64,8 @@ pub enum SelectableSource {
     Namespace,
     /// The first of the entry's extracted fields that isn't empty.
     Fields(Vec<usize>),
+    /// The field at this path of the object in the version that is asked for, which a webhook makes.
+    Converted(Str),
 }
 
 /// Between a served version and the stored one. Both hold the same information, so it can't fail.
@@ -107,6 +112,9 @@ impl Kind {
             let source = match field.label.as_str() {
                 "metadata.name" => SelectableSource::Name,
                 "metadata.namespace" => SelectableSource::Namespace,
+                _ if conversion.as_ref().is_some_and(|by| by.remote().is_some()) => {
+                    SelectableSource::Converted(field.paths.first()?.clone())
+                }
                 _ => {
                     let places = field.paths.iter().map(stored_path);
                     let storage = storage.as_ref()?;
@@ -118,6 +126,12 @@ impl Kind {
         let selectable = selectable.collect();
         let columns = strategy.columns();
         let has_status = facts.subresource("status").is_some();
+        let object_meta = custom.as_ref().and_then(|_| {
+            match schema.get(facts.type_id).field("metadata")?.node.kind {
+                schema::Kind::Object(ty) => Some(ty),
+                _ => None,
+            }
+        });
         let filters = match &custom {
             Some(_) => Filters::of_custom(has_status),
             None => Filters::of(&schema, facts.type_id, has_status),
@@ -138,6 +152,7 @@ impl Kind {
             selectable,
             columns,
             filters,
+            object_meta,
             watched: Watched::default(),
         }
     }
@@ -225,6 +240,40 @@ impl Kind {
         self.custom.is_some()
     }
 
+    /// What a client hears of a verb that there isn't.
+    pub fn not_supported(&self, verb: &str) -> ApiError {
+        if self.is_custom() {
+            let resource = self.group_resource();
+            return ApiError::MethodNotSupported { resource, verb: verb.to_owned() };
+        }
+        ApiError::MethodNotAllowed
+    }
+
+    /// Metadata of an object as it is shown on its own. That of custom resources is sorted as they are
+    /// stored, but here it has the order of its type.
+    pub(crate) fn metadata<'a>(&self, sorted: &'a [u8]) -> Cow<'a, [u8]> {
+        let Some(ty) = self.object_meta else { return Cow::Borrowed(sorted) };
+        let Ok(tree) = tree(sorted) else { return Cow::Borrowed(sorted) };
+        let mut out = Vec::with_capacity(sorted.len());
+        codec::json::encode(&tree, &self.schema, ty, &mut out);
+        Cow::Owned(out)
+    }
+
+    /// The same of a cached object, in this version.
+    pub(crate) fn metadata_of<'a>(&self, entry: &'a Entry) -> Cow<'a, [u8]> {
+        let range = entry.meta.0 as usize..entry.meta.1 as usize;
+        if self.object_meta.is_none() {
+            return Cow::Borrowed(&entry.json[range]);
+        }
+        if self.is_remote() {
+            let view = self.view(entry);
+            let range = scan::scan(&view, &FieldSet::new([])).map_or(range, |found| found.metadata);
+            return Cow::Owned(self.metadata(&view[range]).into_owned());
+        }
+        let made = || self.metadata(&entry.json[range.clone()]).into_owned().into();
+        Cow::Borrowed(entry.slot(SLOT_METADATA, made))
+    }
+
     /// The type that server-side apply goes by.
     pub(crate) fn apply_type(&self) -> TypeId {
         self.custom.as_ref().map_or(self.facts.type_id, |custom| custom.apply_type)
@@ -246,6 +295,9 @@ impl Kind {
 
     /// Brings an object into the form in which the stored one is read, so that the two compare.
     pub fn settle(&self, object: &mut Value) {
+        if let (Some(ty), Some(metadata)) = (self.object_meta, object.at_mut(&["metadata"])) {
+            codec::json::settle(metadata, &self.schema, ty);
+        }
         // Definitions of custom resources are stored as JSON too, which tells an empty list from none.
         if self.custom.is_none() && self.facts.kind.group != "apiextensions.k8s.io" {
             codec::json::settle(object, &self.schema, self.ty());
@@ -265,7 +317,7 @@ impl Kind {
         converted.into_iter().next().ok_or_else(|| ApiError::internal("nothing was converted"))
     }
 
-    fn remote(&self) -> Option<&dyn Remote> {
+    pub(crate) fn remote(&self) -> Option<&dyn Remote> {
         self.conversion.as_ref()?.remote()
     }
 
@@ -362,5 +414,7 @@ impl Kind {
 
 /// What the cache's slots for other encodings hold.
 pub(crate) const SLOT_PROTOBUF: usize = 0;
+/// Custom resources have no protobuf, but metadata in another order.
+const SLOT_METADATA: usize = SLOT_PROTOBUF;
 pub(crate) const SLOT_CONVERTED_PROTOBUF: usize = 1;
 pub(crate) const SLOT_ROW: usize = 2;

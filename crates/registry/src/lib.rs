@@ -20,6 +20,7 @@ mod list;
 mod managed;
 mod object_meta;
 mod options;
+mod other_versions;
 mod patch;
 mod permit;
 mod reserve;

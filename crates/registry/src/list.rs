@@ -23,17 +23,23 @@ pub(crate) async fn list(rest: &Rest<'_>) -> Result<Answer, ApiError> {
     if let Some(answerer) = &rest.kind.answerer {
         return answered::list(rest, &form, &options, &**answerer).await;
     }
-    let found = prepared(rest, find(rest, &options).await?).await?;
+    let found = prepared(rest, &options, find(rest, &options).await?).await?;
     response::list(rest, &form, found)
 }
 
-/// The same, with all objects in the version that is asked for.
-pub(crate) async fn prepared(rest: &Rest<'_>, found: Found) -> Result<Found, ApiError> {
+/// The same, with all objects in the version that is asked for, and selected by it.
+pub(crate) async fn prepared(
+    rest: &Rest<'_>,
+    options: &ListOptions,
+    found: Found,
+) -> Result<Found, ApiError> {
     if !rest.kind.is_remote() {
         return Ok(found);
     }
-    let entries: Vec<Arc<Entry>> = found.items.collect();
+    let mut entries: Vec<Arc<Entry>> = found.items.collect();
     rest.kind.prepare(&entries.iter().collect::<Vec<_>>()).await?;
+    let selection = Selection::read(rest, options)?;
+    entries.retain(|entry| selection.matches_view(rest.kind, entry));
     Ok(Found { items: Items::of(entries), head: found.head })
 }
 

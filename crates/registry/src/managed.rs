@@ -5,7 +5,7 @@ use meta::{ApiError, Value, time::Time};
 use patch::apply::{self, Filter, Manager, OneVersion, Set, Typing};
 use schema::{Schema, TypeId};
 
-use crate::{options::WriteOptions, rest::Rest};
+use crate::{options::WriteOptions, other_versions::Asked, rest::Rest};
 
 /// The fields that a request may own, by what it writes to.
 #[derive(Clone, Debug, Default)]
@@ -60,7 +60,7 @@ pub(crate) fn track(
     new: &mut Value,
 ) {
     // An apply has noted it already.
-    if options.applied {
+    if options.owners_noted {
         return;
     }
     with_manager(rest, options, |typing, manager| apply::update(live, new, typing, manager));
@@ -85,13 +85,66 @@ pub(crate) fn merge(
     })
 }
 
+/// As [`track`], for a scale, whose owners are those of its parent's replicas.
+pub(crate) fn track_scale(
+    rest: &Rest<'_>,
+    options: &WriteOptions,
+    live: &Value,
+    new: &mut Value,
+) -> Result<(), ApiError> {
+    with_scale_manager(rest, options, |typing, manager| {
+        // Nobody sets owners by writing them into a scale.
+        new.remove_at(&MANAGED_FIELDS);
+        apply::update(Some(live), new, typing, manager);
+        Ok(())
+    })
+}
+
+/// As [`merge`], for a scale.
+pub(crate) fn merge_scale(
+    rest: &Rest<'_>,
+    options: &WriteOptions,
+    live: &Value,
+    config: &Value,
+) -> Result<Value, ApiError> {
+    let force = options.force.unwrap_or_default();
+    with_scale_manager(rest, options, |typing, manager| {
+        Ok(apply::apply(Some(live), config, typing, manager, force)?)
+    })
+}
+
+const MANAGED_FIELDS: [&str; 2] = ["metadata", "managedFields"];
+
+fn with_scale_manager<T>(
+    rest: &Rest<'_>,
+    options: &WriteOptions,
+    run: impl FnOnce(&Typing<'_>, &Manager<'_>) -> Result<T, ApiError>,
+) -> Result<T, ApiError> {
+    let schema = &rest.engine.schema;
+    let ty = schema.by_name("io.k8s.api.autoscaling.v1.Scale");
+    let ty = ty.ok_or_else(|| ApiError::internal("no schema for Scale"))?;
+    let typing = Typing { schema, ty, fields: &Filter::All, versions: &OneVersion };
+    let manager = Manager {
+        name: &manager_name(rest, options),
+        api_version: "autoscaling/v1",
+        subresource: &rest.info.subresource,
+        now: &Time::now().to_rfc3339(),
+    };
+    run(&typing, &manager)
+}
+
 fn with_manager<T>(
     rest: &Rest<'_>,
     options: &WriteOptions,
     run: impl FnOnce(&Typing<'_>, &Manager<'_>) -> T,
 ) -> T {
     let kind = rest.kind;
+    let asked;
     let versions: &dyn apply::Versions = match &kind.custom {
+        Some(custom) if kind.is_remote() => {
+            asked = Asked { versions: &*custom.versions, others: &options.others };
+            &asked
+        }
         Some(custom) => &*custom.versions,
         None => &OneVersion,
     };

@@ -2,6 +2,8 @@
 
 use meta::{ApiError, FieldErrors, GroupKind, Query, Value, field::path, names};
 
+use crate::other_versions::OtherVersions;
+
 /// Options of list, watch and deletecollection.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ListOptions {
@@ -121,14 +123,16 @@ pub(crate) const EXACT: &str = "Exact";
 pub(crate) const NOT_OLDER_THAN: &str = "NotOlderThan";
 
 /// Options of create, update and patch.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct WriteOptions {
     pub dry_run: bool,
     pub field_manager: String,
     pub field_validation: FieldValidation,
     pub force: Option<bool>,
-    /// The object comes from an apply: its managedFields are as they should be.
-    pub applied: bool,
+    /// The managedFields of the object are as they should be: it comes from an apply, or a scale.
+    pub owners_noted: bool,
+    /// The object in other versions, where a webhook converts.
+    pub others: OtherVersions,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -171,7 +175,8 @@ impl WriteOptions {
         };
         invalid_options(kind, errors)?;
         let field_manager = field_manager.to_owned();
-        Ok(Self { dry_run, field_manager, field_validation, force, applied: apply })
+        let (owners_noted, others) = (apply, OtherVersions::default());
+        Ok(Self { dry_run, field_manager, field_validation, force, owners_noted, others })
     }
 }
 

@@ -165,7 +165,7 @@ pub(crate) fn json(
     form.check_asked(kind, false)?;
     let shaped = match &form.shape {
         Shape::Object => return typed(rest, form, code, json, (&kind.schema, kind.ty())),
-        Shape::Metadata => metadata_only(&json)?,
+        Shape::Metadata => metadata_only(kind, &json)?,
         Shape::Table(include) => table::of_object(kind, *include, &json)?,
     };
     let (schema, ty, _) = rest.engine.meta_type(shape_kind(&form.shape))?;
@@ -211,7 +211,7 @@ pub(crate) fn list(rest: &Rest<'_>, form: &Form, found: Found) -> Result<Answer,
     let writer: Box<dyn ItemWriter> = match &form.shape {
         Shape::Object if kind.is_custom() => Box::new(CustomItems { kind: kind.clone(), head }),
         Shape::Object => Box::new(TypedItems { kind: kind.clone(), head }),
-        Shape::Metadata => Box::new(MetadataItems { head }),
+        Shape::Metadata => Box::new(MetadataItems { kind: kind.clone(), head }),
         Shape::Table(include) => Box::new(TableWriter::new(kind.clone(), *include, head)),
     };
     let chunks = Chunks::payload(found.items, writer);
@@ -324,6 +324,7 @@ impl ItemWriter for CustomItems {
 
 /// Objects of which only the metadata is shown.
 struct MetadataItems {
+    kind: Arc<Kind>,
     head: ListHead,
 }
 
@@ -337,7 +338,7 @@ impl ItemWriter for MetadataItems {
         if !first {
             out.push(b',');
         }
-        write_metadata_only(out, &entry.json[entry.meta.0 as usize..entry.meta.1 as usize]);
+        write_metadata_only(out, &self.kind.metadata_of(entry));
     }
 
     fn tail(&self, out: &mut Vec<u8>) {
@@ -386,11 +387,16 @@ pub(crate) fn write_metadata_only(out: &mut Vec<u8>, metadata: &[u8]) {
     out.push(b'}');
 }
 
-pub(crate) fn metadata_only(json: &[u8]) -> Result<Bytes, ApiError> {
-    let Range { start, end } = metadata_range(json)?;
-    let mut out = Vec::with_capacity(end - start + 96);
-    write_metadata_only(&mut out, &json[start..end]);
-    Ok(out.into())
+pub(crate) fn metadata_only(kind: &Kind, json: &[u8]) -> Result<Bytes, ApiError> {
+    let metadata = kind.metadata(&json[metadata_range(json)?]);
+    Ok(metadata_as_object(&metadata))
+}
+
+/// Metadata that is shown on its own.
+pub(crate) fn metadata_as_object(metadata: &[u8]) -> Bytes {
+    let mut out = Vec::with_capacity(metadata.len() + 96);
+    write_metadata_only(&mut out, metadata);
+    out.into()
 }
 
 /// Where `metadata` lies in an object.

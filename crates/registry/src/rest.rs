@@ -88,15 +88,18 @@ pub async fn serve(rest: &Rest<'_>) -> Result<Answer, ApiError> {
         return serve_subresource(rest).await;
     }
     if !rest.kind.has_verb(&info.verb) {
-        return Err(ApiError::MethodNotAllowed);
+        return Err(rest.kind.not_supported(&info.verb));
     }
     match info.verb.as_str() {
         "get" => get::get(rest).await,
         "list" => list::list(rest).await,
         "watch" => watch::watch(rest).await,
         // A name belongs into the body.
-        "create" if info.name.is_empty() => create::create(rest).await,
+        "create" if info.name.is_empty() || rest.kind.is_custom() => create::create(rest).await,
         // These are about one object.
+        "update" | "patch" if info.name.is_empty() && rest.kind.is_custom() => {
+            Err(ApiError::bad_request("name must be provided"))
+        }
         "update" | "patch" if info.name.is_empty() => Err(ApiError::MethodNotAllowed),
         "update" => update::update(rest).await,
         "patch" => patch::patch(rest).await,
@@ -116,7 +119,7 @@ async fn serve_subresource(rest: &Rest<'_>) -> Result<Answer, ApiError> {
         });
     };
     if !subresource.verbs.contains(&info.verb) {
-        return Err(ApiError::MethodNotAllowed);
+        return Err(rest.kind.not_supported(&info.verb));
     }
     match (info.subresource.as_str(), info.verb.as_str()) {
         ("scale", "get") => scale::get(rest).await,

@@ -1,9 +1,10 @@
 //! `/scale`: the replicas of a workload, in a shape of their own that autoscalers know.
 
+use ::patch::apply::{PathElement, ReplicasPaths, scale_to_parent, scale_to_subresource};
 use meta::{ApiError, GroupVersionKind, Value, selector::LabelSelector, value};
 
 use crate::{
-    Answer, ScalePaths, decode, get as read,
+    Answer, ScalePaths, decode, get as read, managed,
     options::WriteOptions,
     patch::{Change, PatchType},
     response::{self, Form, Shape},
@@ -28,19 +29,40 @@ pub(crate) async fn get(rest: &Rest<'_>) -> Result<Answer, ApiError> {
 
 pub(crate) async fn update(rest: &Rest<'_>) -> Result<Answer, ApiError> {
     let form = Form::negotiate(rest)?;
-    let options = WriteOptions::read(rest.query, "UpdateOptions", false)?;
+    let mut options = WriteOptions::read(rest.query, "UpdateOptions", false)?;
+    options.owners_noted = true;
     let scale = decode_scale(rest, &options, None)?;
-    write(rest, &form, &options, &mut |_| Ok(scale.clone())).await
+    write(rest, &form, &options, &mut |current| {
+        let mut scale = scale.clone();
+        track(rest, &options, current, &mut scale)?;
+        Ok(scale)
+    })
+    .await
 }
 
 pub(crate) async fn patch(rest: &Rest<'_>) -> Result<Answer, ApiError> {
     let patch_type = PatchType::of(rest)?;
     let form = Form::negotiate(rest)?;
-    let options = WriteOptions::read(rest.query, "PatchOptions", patch_type.is_apply())?;
+    let mut options = WriteOptions::read(rest.query, "PatchOptions", patch_type.is_apply())?;
+    options.owners_noted = true;
     let change_of = Change::parse(patch_type, &rest.body)?;
     write(rest, &form, &options, &mut |current| {
+        if let Change::Apply(config) = &change_of {
+            let live = owned_scale(rest, current)?;
+            let applied = managed::merge_scale(rest, &options, &live, config)?;
+            return decode_scale(rest, &options, Some(&applied));
+        }
         let patched = change_of.apply_untyped(&scale_of(rest, current))?;
-        decode_scale(rest, &options, Some(&patched))
+        let mut scale = decode_scale(rest, &options, Some(&patched)).map_err(|error| {
+            // What a patch makes of a scale is judged as what it makes of any object.
+            let mut errors = meta::FieldErrors::default();
+            let shown = meta::json::to_string(&patched);
+            errors.invalid(meta::field::path("patch"), shown.as_str(), &reason_of(&error));
+            let kind = meta::GroupKind::default();
+            ApiError::Invalid { kind, name: String::new(), errors }
+        })?;
+        track(rest, &options, current, &mut scale)?;
+        Ok(scale)
     })
     .await
 }
@@ -68,16 +90,60 @@ async fn write(
         }
         for field in ["resourceVersion", "uid"] {
             let at = ["metadata", field];
-            match scale.str_at(&at) {
-                "" => drop(object.remove_at(&at)),
-                given => object.set_at(&at, given),
+            let given = scale.str_at(&at);
+            if !given.is_empty() {
+                object.set_at(&at, given);
+            } else if !rest.kind.is_custom() {
+                object.remove_at(&at);
             }
         }
+        let version = rest.kind.group_version().to_string();
+        scale_to_parent(&scale, &mut object, &version, &replicas_paths(rest))
+            .map_err(ApiError::internal)?;
         Ok(object)
     })
     .await?;
     let object = decode::tree(&written.json)?;
     answer(rest, form, &scale_of(rest, &object))
+}
+
+/// The scale of an object with those who own its replicas.
+fn owned_scale(rest: &Rest<'_>, object: &Value) -> Result<Value, ApiError> {
+    let mut scale = scale_of(rest, object);
+    scale_to_subresource(object, &mut scale, &replicas_paths(rest)).map_err(ApiError::internal)?;
+    Ok(scale)
+}
+
+/// Notes who changed the replicas.
+fn track(
+    rest: &Rest<'_>,
+    options: &WriteOptions,
+    current: &Value,
+    scale: &mut Value,
+) -> Result<(), ApiError> {
+    let live = owned_scale(rest, current)?;
+    managed::track_scale(rest, options, &live, scale)
+}
+
+/// Where each version of the kind has its replicas.
+fn replicas_paths(rest: &Rest<'_>) -> ReplicasPaths {
+    if let Some(custom) = &rest.kind.custom {
+        return custom.replicas_paths.as_ref().clone();
+    }
+    let path = || Some(vec![PathElement::field("spec"), PathElement::field("replicas")]);
+    let group = &rest.kind.gvk().group;
+    // Owners may have been noted in versions that are gone.
+    let old = ["v1beta1", "v1beta2"].map(|version| format!("{group}/{version}"));
+    let own = [rest.kind.group_version().to_string()];
+    own.into_iter().chain(old).map(|version| (version, path())).collect()
+}
+
+fn reason_of(error: &ApiError) -> String {
+    let text = error.to_string();
+    match text.split_once("cannot be handled as a Scale: ") {
+        Some((_, why)) => why.to_owned(),
+        None => text,
+    }
 }
 
 fn negative(scale: &Value, replicas: i64) -> ApiError {
@@ -177,7 +243,7 @@ fn answer(rest: &Rest<'_>, form: &Form, scale: &Value) -> Result<Answer, ApiErro
     codec::json::encode(scale, schema, ty, &mut json);
     let shaped = match form.shape {
         Shape::Object => return response::typed(rest, form, 200, json.into(), (schema, ty)),
-        Shape::Metadata => response::metadata_only(&json)?,
+        Shape::Metadata => response::metadata_as_object(&json[response::metadata_range(&json)?]),
         Shape::Table(include) => table::of_scale(include, scale, &json)?,
     };
     let name = response::shape_kind(&form.shape);

@@ -1,6 +1,7 @@
 //! Which objects a list or watch is about: a namespace, labels, fields. Judged on what the cache
 //! has already extracted; no object is decoded.
 
+use codec::scan::{self, FieldSet};
 use meta::{
     ApiError, Str,
     selector::{FieldRequirement, FieldSelector, LabelSelector, Operator},
@@ -60,13 +61,29 @@ impl Selection {
         self.labels.is_everything() && self.fields.is_empty()
     }
 
+    /// As far as can be told without the object in the version that is asked for.
     pub(crate) fn matches(&self, entry: &Entry) -> bool {
         entry.label_bits & self.label_bits == self.label_bits
-            && self
-                .fields
-                .iter()
-                .all(|term| (read(entry, &term.source) == term.value) == term.equal)
+            && self.fields.iter().all(|term| match read(entry, &term.source) {
+                Some(text) => (text == term.value) == term.equal,
+                None => true,
+            })
             && self.labels.matches(&entry.labels)
+    }
+
+    /// Whether [`Selection::matches_view`] has anything to say.
+    pub(crate) fn needs_view(&self) -> bool {
+        self.fields.iter().any(|term| matches!(term.source, SelectableSource::Converted(_)))
+    }
+
+    /// The rest of it, for objects that [`Kind::prepare`] has had converted.
+    pub(crate) fn matches_view(&self, kind: &Kind, entry: &Entry) -> bool {
+        self.fields.iter().all(|term| {
+            let SelectableSource::Converted(path) = &term.source else { return true };
+            let scanned = scan::scan(&kind.view(entry), &FieldSet::new([path.as_str()]));
+            let text = scanned.ok().and_then(|mut found| found.fields.pop()).flatten();
+            (text.unwrap_or_default() == term.value) == term.equal
+        })
     }
 
     /// The name that every match must have.
@@ -85,15 +102,17 @@ impl Selection {
     }
 }
 
-fn read<'a>(entry: &'a Entry, source: &SelectableSource) -> &'a str {
-    match source {
+/// None: the entry alone doesn't tell.
+fn read<'a>(entry: &'a Entry, source: &SelectableSource) -> Option<&'a str> {
+    Some(match source {
         SelectableSource::Name => &entry.name,
         SelectableSource::Namespace => &entry.namespace,
+        SelectableSource::Converted(_) => return None,
         SelectableSource::Fields(places) => {
             let mut texts = places.iter().map(|&at| entry.fields[at].as_str());
             texts.find(|text| !text.is_empty()).unwrap_or_default()
         }
-    }
+    })
 }
 
 fn term(kind: &Kind, requirement: &FieldRequirement) -> Result<Term, ApiError> {

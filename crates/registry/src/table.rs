@@ -64,7 +64,7 @@ impl ItemWriter for TableWriter {
         if !first {
             out.push(b',');
         }
-        let metadata = &entry.json[entry.meta.0 as usize..entry.meta.1 as usize];
+        let metadata = self.kind.metadata_of(entry);
         // Another version's object is another object.
         let row = self
             .kind
@@ -74,10 +74,10 @@ impl ItemWriter for TableWriter {
         if let Some(row) = row.and_then(Row::read) {
             out.extend_from_slice(b"{\"cells\":");
             row.write(out, self.now);
-            write_object(out, self.include, &entry.json, metadata);
+            write_object(out, self.include, &entry.json, &metadata);
             return;
         }
-        write_row(out, &self.kind, self.include, &self.kind.view(entry), metadata, self.now);
+        write_row(out, &self.kind, self.include, &self.kind.view(entry), &metadata, self.now);
     }
 
     fn tail(&self, out: &mut Vec<u8>) {
@@ -97,8 +97,8 @@ pub(crate) fn of_object_with(
     json: &[u8],
     with_columns: bool,
 ) -> Result<Bytes, ApiError> {
-    let metadata = &json[metadata_range(json)?];
-    let version = decode::tree(metadata)?;
+    let metadata = kind.metadata(&json[metadata_range(json)?]);
+    let version = decode::tree(&metadata)?;
     let revision = version.str_at(&["resourceVersion"]).parse().unwrap_or_default();
     let mut out = Vec::with_capacity(json.len() / 2);
     write_head(&mut out, "Table", META_V1, &ListHead { revision, ..ListHead::default() });
@@ -108,7 +108,7 @@ pub(crate) fn of_object_with(
         out.extend_from_slice(b",\"columnDefinitions\":null");
     }
     out.extend_from_slice(b",\"rows\":[");
-    write_row(&mut out, kind, include, json, metadata, Time::now());
+    write_row(&mut out, kind, include, json, &metadata, Time::now());
     out.extend_from_slice(b"]}");
     Ok(out.into())
 }
@@ -116,7 +116,7 @@ pub(crate) fn of_object_with(
 /// The table of a scale, whatever kind it is the scale of.
 pub(crate) fn of_scale(include: Include, scale: &Value, json: &[u8]) -> Result<Bytes, ApiError> {
     let columns = [
-        Column::new("Name", |o, _| Cell::text(o.str_at(&["metadata", "name"]))),
+        Column::NAME,
         Column::integer("Desired", |o, _| count(o, "spec")),
         Column::integer("Available", |o, _| count(o, "status")),
         Column::AGE,

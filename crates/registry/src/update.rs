@@ -142,9 +142,17 @@ async fn change_once(
     next: &mut Next<'_>,
 ) -> Result<Option<Written>, ApiError> {
     let (kind, old) = (rest.kind, &current.object);
-    let mut object = next(Some(old))?;
-    kind.apply_defaults(&mut object);
-    managed::track(rest, options, Some(old), &mut object);
+    let mut object = loop {
+        let tracked = next(Some(old)).map(|mut object| {
+            kind.apply_defaults(&mut object);
+            managed::track(rest, options, Some(old), &mut object);
+            object
+        });
+        // What was refused for want of a conversion may be fine with it.
+        if !options.others.resolve(kind.remote()).await? {
+            break tracked?;
+        }
+    };
     let (gvr, name) = (gvr(kind), rest.info.name.as_str());
     let attributes = attributes(rest, &gvr, Operation::Update, name, options.dry_run, Some(old));
     rest.engine.admission.admit(&attributes, Some(&mut object)).await?;

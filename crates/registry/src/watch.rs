@@ -221,7 +221,11 @@ impl Watching {
             WatchItem::Events(events) if self.frames.kind().is_remote() => {
                 let departed = events.iter().filter_map(|event| event.departed()).cloned();
                 let entries = events.iter().map(|event| event.entry.clone()).chain(departed);
-                self.prepare(entries.collect(), Work::Events(events));
+                let mut entries: Vec<Arc<Entry>> = entries.collect();
+                if self.selection.needs_view() {
+                    entries.extend(events.iter().filter_map(|event| event.previous.clone()));
+                }
+                self.prepare(entries, Work::Events(events));
             }
             WatchItem::Events(events) => {
                 for event in events {
@@ -256,7 +260,9 @@ impl Watching {
             Ok(Work::Events(events)) => events.iter().for_each(|event| self.send(event)),
             Ok(Work::Initial(entries)) => {
                 for entry in &entries {
-                    self.ready.push_back(self.frames.initial(entry));
+                    if self.matches(entry) {
+                        self.ready.push_back(self.frames.initial(entry));
+                    }
                 }
             }
             Err(error) => {
@@ -272,8 +278,8 @@ impl Watching {
         if !in_scope {
             return;
         }
-        let was = event.previous.as_ref().is_some_and(|entry| self.selection.matches(entry));
-        let is = event.kind != EventKind::Deleted && self.selection.matches(&event.entry);
+        let was = event.previous.as_ref().is_some_and(|entry| self.matches(entry));
+        let is = event.kind != EventKind::Deleted && self.matches(&event.entry);
         let frame = match (was, is) {
             (false, true) => self.frames.event(event, &event.entry, frame::ADDED),
             (true, true) => self.frames.event(event, &event.entry, frame::MODIFIED),
@@ -285,6 +291,10 @@ impl Watching {
         };
         self.frames.kind().watched.sent(frame.len());
         self.ready.push_back(frame);
+    }
+
+    fn matches(&self, entry: &Entry) -> bool {
+        self.selection.matches(entry) && self.selection.matches_view(self.frames.kind(), entry)
     }
 
     /// The next part of the state that the watch began with, and the bookmark behind the last.

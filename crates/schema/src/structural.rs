@@ -95,6 +95,12 @@ impl Structural {
         default::default(object, &self.root);
     }
 
+    /// Whether an object without a status would be given one, or one with a status more of it.
+    pub fn has_default_status(&self) -> bool {
+        let status = self.root.property("status");
+        status.is_some_and(|status| status.default.is_some() || status.below.defaults)
+    }
+
     /// Brings the metadata of embedded resources (not that of the object itself) into its typed form.
     /// `drop_invalid`: what has the wrong type is dropped instead of refused, as for objects from
     /// storage.
@@ -119,10 +125,17 @@ impl Structural {
         Ok(())
     }
 
-    /// Checks a new object, all but its own metadata.
-    pub fn validate(&self, object: &Value, errors: &mut FieldErrors) {
+    /// Checks a new object, all but its own metadata. `others` adds what is told between what the
+    /// schema says about values and the rest.
+    pub fn validate(
+        &self,
+        object: &Value,
+        others: impl FnOnce(&mut FieldErrors),
+        errors: &mut FieldErrors,
+    ) {
         let root = FieldPath::root();
         validate::validate(object, None, &self.root, &root, errors);
+        others(errors);
         let at = at::At::root(&root);
         object_meta::validate(object, &self.root, false, &at, errors);
         list_type::validate(object, &self.root, &at, errors);
@@ -130,9 +143,16 @@ impl Structural {
     }
 
     /// Checks a changed object: what was invalid before and hasn't changed may stay.
-    pub fn validate_update(&self, object: &Value, old: &Value, errors: &mut FieldErrors) {
+    pub fn validate_update(
+        &self,
+        object: &Value,
+        old: &Value,
+        others: impl FnOnce(&mut FieldErrors),
+        errors: &mut FieldErrors,
+    ) {
         let root = FieldPath::root();
         validate::validate(object, Some(old), &self.root, &root, errors);
+        others(errors);
         let at = at::At::root(&root);
         object_meta::validate(object, &self.root, false, &at, errors);
         self.validate_new_lists(object, old, errors);
@@ -140,11 +160,18 @@ impl Structural {
     }
 
     /// Checks an update of the status: only that is looked at.
-    pub fn validate_status(&self, object: &Value, old: &Value, errors: &mut FieldErrors) {
+    pub fn validate_status(
+        &self,
+        object: &Value,
+        old: &Value,
+        others: impl FnOnce(&mut FieldErrors),
+        errors: &mut FieldErrors,
+    ) {
         if let (Some(status), Some(node)) = (object.get("status"), self.root.property("status")) {
             let at = FieldPath::new("status");
             validate::validate(status, old.get("status"), node, &at, errors);
         }
+        others(errors);
         self.validate_new_lists(object, old, errors);
         self.run_rules(object, Some(old), errors);
     }

@@ -76,9 +76,9 @@ fn fate(structural: &Structural, case: &Value) -> Value {
     if let Some(old) = case.get("old") {
         let mut old = object(Some(old));
         structural.default(&mut old);
-        structural.validate_update(&new, &old, &mut errors);
+        structural.validate_update(&new, &old, |_| {}, &mut errors);
     } else {
-        structural.validate(&new, &mut errors);
+        structural.validate(&new, |_| {}, &mut errors);
     }
     if !errors.is_empty() {
         fate.set_at(&["error"], errors.to_string());

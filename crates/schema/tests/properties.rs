@@ -130,9 +130,9 @@ proptest! {
         let how = RuleOptions { suppress_cost: false, broken: &FieldErrors::default() };
         structural.check_rules(&FieldPath::root(), &how, &mut errors);
         structural.prune_defaults();
-        structural.validate(&new, &mut errors);
-        structural.validate_update(&new, &old, &mut errors);
-        structural.validate_status(&new, &old, &mut errors);
+        structural.validate(&new, |_| {}, &mut errors);
+        structural.validate_update(&new, &old, |_| {}, &mut errors);
+        structural.validate_status(&new, &old, |_| {}, &mut errors);
         let _ = structural.coerce_embedded(&mut new, true, None);
     }
 }

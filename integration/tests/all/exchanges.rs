@@ -14,14 +14,14 @@
 //! ```
 //!
 //! `{ns}` is a namespace of the topic's own; a line with `>` keeps a part of the answer for the
-//! requests that follow. A body `hex:…` is bytes, one `repeat:<n>:<text>` is text over and over.
+//! requests that follow. A line `? 200` sends the request until it is answered so. A body `hex:…` is bytes, one `repeat:<n>:<text>` is text over and over.
 //! Run with `PINTLE_RECORD=1` and `PINTLE_PEER=…` to write the answers anew.
 
 use std::{collections::BTreeMap, env, fmt::Write as _, fs, path::PathBuf};
 
 use bytes::Bytes;
 use http::Request;
-use integration::{Answer, Flavour, Http, shared};
+use integration::{Answer, Flavour, Http, eventually, shared};
 use regex::Regex;
 
 /// One test for each topic, so that they run side by side and fail by name.
@@ -43,7 +43,7 @@ macro_rules! topics {
     };
 }
 
-topics![deletes, encodings, lists, writes];
+topics![custom, deletes, encodings, lists, writes];
 
 fn directory() -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "exchanges"].iter().collect()
@@ -103,6 +103,8 @@ struct Exchange {
     path: String,
     headers: Vec<(String, String)>,
     captures: Vec<(String, String)>,
+    /// The code that is waited for.
+    until: Option<u16>,
     body: String,
 }
 
@@ -126,6 +128,7 @@ impl Exchange {
             path: String::new(),
             headers: Vec::new(),
             captures: Vec::new(),
+            until: None,
             body: body.trim_end().to_owned(),
         };
         for line in head.lines().filter(|line| !line.starts_with('#')) {
@@ -134,6 +137,8 @@ impl Exchange {
             } else if let Some(capture) = line.strip_prefix("> ") {
                 let (name, pointer) = capture.split_once(" = ").expect("name = /pointer");
                 exchange.captures.push((name.to_owned(), pointer.to_owned()));
+            } else if let Some(code) = line.strip_prefix("? ") {
+                exchange.until = Some(code.parse().expect("a code"));
             } else if exchange.method.is_empty() {
                 let (method, path) = line.split_once(' ').expect("METHOD /path");
                 (exchange.method, exchange.path) = (method.to_owned(), path.to_owned());
@@ -159,8 +164,12 @@ impl Exchange {
         }
         let body = bytes_of(&fill(&self.body));
         let http = if said.is_some() { http.clone().anonymous() } else { http.clone() };
-        let answer = http.try_request(request.body(body).expect("a valid request"));
-        let answer = answer.unwrap_or_else(|error| panic!("{}: {error:#}", self.title));
+        let request = request.body(body).expect("a valid request");
+        let answer = eventually(&self.title, || {
+            let answer = http.try_request(request.clone());
+            let answer = answer.unwrap_or_else(|error| panic!("{}: {error:#}", self.title));
+            self.until.is_none_or(|code| answer.code == code).then_some(answer)
+        });
         if !self.captures.is_empty() {
             let json = answer.json();
             for (name, pointer) in &self.captures {
@@ -220,7 +229,7 @@ fn shown(answer: &Answer, namespace: &str) -> String {
     let text = text.replace(namespace, "NS");
     let masks = [
         (r#"("serverAddress": ?)"[^"]*""#, "${1}\"ADDRESS\""),
-        (r#""(\d+[smhd])+""#, "\"AGE\""),
+        (r#""(\d+[smhdy])+""#, "\"AGE\""),
         // The sentences about the columns of a table are not ours to repeat.
         (r#"("description": ?)"(?:[^"\\]|\\.)*""#, "${1}\"TEXT\""),
         (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "UID"),

@@ -4,6 +4,7 @@
 mod bad_input;
 mod bootstrap;
 mod controllers;
+mod conversion;
 mod custom_resources;
 mod exchanges;
 mod kube_rs;
@@ -16,6 +17,7 @@ mod metrics;
 mod nodes;
 mod on_etcd;
 mod proof;
+mod published;
 mod raw;
 mod rbac;
 mod service_accounts;

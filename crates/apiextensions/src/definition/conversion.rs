@@ -7,6 +7,8 @@ use meta::{
     names::{is_dns1035_label, validate_webhook_service, validate_webhook_url},
 };
 
+use x509_parser::pem::Pem;
+
 use super::options::Options;
 
 /// The versions of ConversionReview that this server speaks.
@@ -61,18 +63,39 @@ fn check_client_config(
         _ => errors.required(path, "exactly one of url or service is required"),
     }
     let bundle = config.str_at(&["caBundle"]);
-    if !options.allow_invalid_ca_bundle && !bundle.is_empty() && !is_ca_bundle(bundle) {
-        let why = "unable to load root certificates: unable to parse bytes as PEM block";
-        errors.invalid(path.child("caBundle"), bundle, why);
+    if !options.allow_invalid_ca_bundle
+        && let Some(flaw) = ca_bundle_flaw(bundle)
+    {
+        errors.invalid(path.child("caBundle"), bundle, &flaw);
     }
 }
 
-/// Whether the bytes hold certificates in PEM, as far as can be told from the outside of them.
-pub(super) fn is_ca_bundle(base64: &str) -> bool {
+/// What is wrong with the authorities that a webhook's certificate is judged by; none: nothing.
+pub(crate) fn ca_bundle_flaw(base64: &str) -> Option<String> {
     use base64::Engine as _;
-    let Ok(bytes) = base64::engine::general_purpose::STANDARD.decode(base64) else { return false };
-    let text = String::from_utf8_lossy(&bytes);
-    text.contains("-----BEGIN CERTIFICATE-----") && text.contains("-----END CERTIFICATE-----")
+    let pem = base64::engine::general_purpose::STANDARD.decode(base64).unwrap_or_default();
+    if pem.is_empty() {
+        return None;
+    }
+    let (mut blocks, mut malformed) = (0, false);
+    for block in Pem::iter_from_buffer(&pem).map_while(Result::ok) {
+        blocks += 1;
+        if block.label != "CERTIFICATE" {
+            continue;
+        }
+        if block.parse_x509().is_ok() {
+            return None;
+        }
+        malformed = true;
+    }
+    let why = if malformed {
+        "failed to parse certificate: x509: malformed certificate"
+    } else if blocks == 0 {
+        "unable to parse bytes as PEM block"
+    } else {
+        "no valid certificate authority data seen"
+    };
+    Some(format!("unable to load root certificates: {why}"))
 }
 
 fn check_review_versions(
@@ -103,4 +126,27 @@ fn check_review_versions(
 
 pub(super) fn has_recognized_version(versions: &[Value]) -> bool {
     versions.iter().filter_map(Value::as_str).any(|version| REVIEW_VERSIONS.contains(&version))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bundle_needs_one_certificate() {
+        use base64::Engine as _;
+        let key = "-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n";
+        let broken = "-----BEGIN CERTIFICATE-----\nBggqhkjOPQMBBw==\n-----END CERTIFICATE-----\n";
+        let cases = [
+            ("", None),
+            ("no PEM", Some("unable to parse bytes as PEM block")),
+            (key, Some("no valid certificate authority data seen")),
+            (broken, Some("failed to parse certificate: x509: malformed certificate")),
+        ];
+        for (pem, why) in cases {
+            let flaw = ca_bundle_flaw(&base64::engine::general_purpose::STANDARD.encode(pem));
+            let expected = why.map(|why| format!("unable to load root certificates: {why}"));
+            assert_eq!(flaw, expected, "{pem}");
+        }
+    }
 }

@@ -6,7 +6,7 @@ use meta::{FieldErrors, FieldPath, Value};
 use schema::structural::Structural;
 
 use super::{
-    conversion::{has_recognized_version, is_ca_bundle},
+    conversion::{ca_bundle_flaw, has_recognized_version},
     internal::{Moved, Spec},
     schema_rules,
 };
@@ -98,7 +98,7 @@ fn has_unpruned_defaults(schema: &Value) -> bool {
 fn allow_invalid_ca_bundle(old: &Value) -> bool {
     let path = ["spec", "conversion", "webhook", "clientConfig", "caBundle"];
     let bundle = old.str_at(&path);
-    !is_established(old) || !bundle.is_empty() && !is_ca_bundle(bundle)
+    !is_established(old) || ca_bundle_flaw(bundle).is_some()
 }
 
 fn unchanged_schemas(spec: &Spec<'_>, old: &Spec<'_>) -> BTreeSet<String> {

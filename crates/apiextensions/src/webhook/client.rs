@@ -1,12 +1,16 @@
-//! Calls a webhook over HTTPS. A connection is made for each call: conversions are batched, and most
-//! of what they give is kept.
+//! Calls a webhook over HTTPS.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use bytes::Bytes;
-use http::{Request, Uri, header};
+use http::{Request, Response, Uri, header};
 use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::{body::Incoming, client::conn::http1::SendRequest};
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use rustls::ClientConfig;
 use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject as _};
 use tokio::net::TcpStream;
@@ -44,9 +48,25 @@ impl Address {
     }
 }
 
-/// Trusts what the definition says, or what the system trusts.
-pub(super) struct Client(Result<TlsConnector, String>);
+/// Trusts what the definition says, or what the system trusts. Connections are kept for the next call.
+pub(super) struct Client {
+    connector: Result<TlsConnector, String>,
+    idle: Mutex<Vec<Idle>>,
+}
 
+/// A connection that nobody uses at the moment.
+struct Idle {
+    to: (String, u16),
+    since: Instant,
+    sender: Sender,
+}
+
+type Sender = SendRequest<Full<Bytes>>;
+
+/// More are closed when their call is over.
+const IDLE_MAX: usize = 8;
+/// As long as Go keeps them; most servers keep them longer.
+const IDLE_TIME_MAX: Duration = Duration::from_secs(90);
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// An answer that is longer is not read to its end.
 const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -57,16 +77,59 @@ const SYSTEM_ROOTS: [&str; 2] =
 impl Client {
     /// `ca_bundle` is PEM in base64; empty: the system's.
     pub(super) fn new(ca_bundle: &str) -> Self {
-        Self(connector(ca_bundle))
+        Self { connector: connector(ca_bundle), idle: Mutex::default() }
     }
 
     pub(super) async fn post(&self, address: &Address, body: Bytes) -> Result<Bytes, String> {
-        let connector = self.0.as_ref().map_err(Clone::clone)?;
-        let call = call(connector, address, body);
-        match tokio::time::timeout(TIMEOUT, call).await {
+        match tokio::time::timeout(TIMEOUT, self.call(address, body)).await {
             Ok(answer) => answer,
             Err(_) => Err("context deadline exceeded".to_owned()),
         }
+    }
+
+    async fn call(&self, address: &Address, body: Bytes) -> Result<Bytes, String> {
+        let connector = self.connector.as_ref().map_err(Clone::clone)?;
+        // The webhook may close a connection in the very moment that it is used again.
+        while let Some(mut sender) = self.take(address) {
+            if let Ok(answer) = sender.send_request(request(address, body.clone())?).await {
+                return self.finish(address, sender, answer).await;
+            }
+        }
+        let mut sender = connect(connector, address).await?;
+        let answer = sender.send_request(request(address, body)?).await;
+        self.finish(address, sender, answer.map_err(|error| error.to_string())?).await
+    }
+
+    /// Reads an answer to its end; the connection is free then.
+    async fn finish(
+        &self,
+        address: &Address,
+        sender: Sender,
+        answer: Response<Incoming>,
+    ) -> Result<Bytes, String> {
+        let status = answer.status();
+        let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
+        let body = body.map_err(|error| error.to_string())?.to_bytes();
+        let mut idle = self.idle.lock();
+        if idle.len() < IDLE_MAX {
+            idle.push(Idle { to: address.connect.clone(), since: Instant::now(), sender });
+        }
+        drop(idle);
+        if status.is_success() {
+            return Ok(body);
+        }
+        let reason = status.canonical_reason().unwrap_or_default();
+        Err(format!("the webhook answered {} {reason}", status.as_u16()))
+    }
+
+    fn take(&self, address: &Address) -> Option<Sender> {
+        let mut idle = self.idle.lock();
+        idle.retain(|idle| {
+            idle.to == address.connect
+                && idle.since.elapsed() < IDLE_TIME_MAX
+                && !idle.sender.is_closed()
+        });
+        idle.pop().map(|idle| idle.sender)
     }
 }
 
@@ -88,7 +151,7 @@ fn connector(ca_bundle: &str) -> Result<TlsConnector, String> {
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
-async fn call(connector: &TlsConnector, address: &Address, body: Bytes) -> Result<Bytes, String> {
+async fn connect(connector: &TlsConnector, address: &Address) -> Result<Sender, String> {
     let (host, port) = &address.connect;
     let tcp = TcpStream::connect((host.trim_matches(['[', ']']), *port)).await;
     let tcp = tcp.map_err(|error| format!("dial tcp {host}:{port}: {error}"))?;
@@ -96,28 +159,19 @@ async fn call(connector: &TlsConnector, address: &Address, body: Bytes) -> Resul
         .map_err(|error| error.to_string())?;
     let tls = connector.connect(name, tcp).await.map_err(|error| error.to_string())?;
     let connection = hyper::client::conn::http1::handshake(TokioIo::new(tls)).await;
-    let (mut sender, connection) = connection.map_err(|error| error.to_string())?;
-    let driver = tokio::spawn(connection);
-    let request = Request::post(format!("{}{}", address.path(), timeout_query(address)))
+    let (sender, connection) = connection.map_err(|error| error.to_string())?;
+    // Ends when its sender is dropped, or the webhook closes it.
+    tokio::spawn(connection);
+    Ok(sender)
+}
+
+fn request(address: &Address, body: Bytes) -> Result<Request<Full<Bytes>>, String> {
+    Request::post(format!("{}{}", address.path(), timeout_query(address)))
         .header(header::HOST, &address.host)
         .header(header::CONTENT_TYPE, "application/json")
         .header(header::ACCEPT, "application/json")
         .body(Full::new(body))
-        .map_err(|error| error.to_string())?;
-    let answer = async {
-        let answer = sender.send_request(request).await.map_err(|error| error.to_string())?;
-        let status = answer.status();
-        let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
-        let body = body.map_err(|error| error.to_string())?.to_bytes();
-        if status.is_success() {
-            return Ok(body);
-        }
-        let reason = status.canonical_reason().unwrap_or_default();
-        Err(format!("the webhook answered {} {reason}", status.as_u16()))
-    };
-    let answer = answer.await;
-    driver.abort();
-    answer
+        .map_err(|error| error.to_string())
 }
 
 /// The webhook is told how long it has.

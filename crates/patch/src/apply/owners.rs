@@ -22,7 +22,7 @@ pub(super) fn update(
     typing: &Typing<'_>,
     manager: &Manager<'_>,
 ) {
-    reconcile_all(live, owners, typing, manager);
+    reconcile_all(owners, typing, manager);
     let (comparison, _) = take_over(live, new, owners, None, typing, manager);
     let set = strip(&typing.fields.apply(&comparison.changed()));
     if !set.is_empty() {
@@ -44,7 +44,7 @@ pub(super) fn apply(
     force: bool,
 ) -> Result<(Value, Owners), ApplyError> {
     let (schema, root) = (typing.schema, Place::Type(typing.ty));
-    reconcile_all(live, &mut owners, typing, manager);
+    reconcile_all(&mut owners, typing, manager);
     let merged = merge(schema, root, live, config)
         .map_err(|why| ApplyError::Untyped(format!("failed to merge config: {why}")))?;
 
@@ -249,18 +249,18 @@ impl<'a> Version<'a> {
 }
 
 impl Typing<'_> {
-    fn type_in(&self, object: &Value, version: &str, manager: &Manager<'_>) -> Option<TypeId> {
+    fn type_in(&self, version: &str, manager: &Manager<'_>) -> Option<TypeId> {
         if version == manager.api_version {
             return Some(self.ty);
         }
-        Some(self.versions.convert(object, version)?.1)
+        self.versions.type_of(version)
     }
 }
 
 /// Sets may have been written before a list or an object got one owner.
-fn reconcile_all(live: &Value, owners: &mut Owners, typing: &Typing<'_>, manager: &Manager<'_>) {
+fn reconcile_all(owners: &mut Owners, typing: &Typing<'_>, manager: &Manager<'_>) {
     owners.retain(|_, owner| {
-        let Some(ty) = typing.type_in(live, &owner.api_version, manager) else { return false };
+        let Some(ty) = typing.type_in(&owner.api_version, manager) else { return false };
         if let Some(set) = reconcile(typing.schema, Place::Type(ty), &owner.set) {
             owner.set = set;
         }

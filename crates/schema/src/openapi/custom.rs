@@ -1,6 +1,6 @@
 //! Custom resources in OpenAPI: their definitions come from their CRDs, not from types.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use meta::{Map, Str, Value, value};
 
@@ -11,11 +11,13 @@ use super::{
 use crate::ResourceFacts;
 
 /// One served version of a custom resource, as its definition describes it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct CustomResource {
     pub facts: ResourceFacts,
-    /// `openAPIV3Schema`; null where there is none.
-    pub schema: Value,
+    /// `openAPIV3Schema` as JSON, because a tree takes ten times the room; empty where there is none.
+    pub schema: Arc<str>,
+    /// Reads it.
+    pub read: fn(&str) -> Value,
     /// Unknown fields are kept everywhere (old definitions).
     pub preserve_unknown: bool,
 }
@@ -31,6 +33,10 @@ enum Definition<'a> {
 }
 
 impl<'a> CustomDefinitions<'a> {
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub fn of(resources: impl IntoIterator<Item = &'a CustomResource>) -> Self {
         let definitions = resources.into_iter().flat_map(|resource| {
             [
@@ -91,13 +97,14 @@ const LIST_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta";
 
 impl Writer<'_> {
     fn object(&self, resource: &CustomResource) -> Map {
-        let open = resource.preserve_unknown
-            || resource.schema.bool_at(&["x-kubernetes-preserve-unknown-fields"]);
+        let schema = (resource.read)(&resource.schema);
+        let open =
+            resource.preserve_unknown || schema.bool_at(&["x-kubernetes-preserve-unknown-fields"]);
         // Clients of v2 take the properties that they see for all there are.
-        let mut written = if resource.schema.is_null() || (self.dialect == Dialect::V2 && open) {
+        let mut written = if schema.is_null() || (self.dialect == Dialect::V2 && open) {
             Map::from_iter([("type", "object")])
         } else {
-            let mut written = self.node(&resource.schema);
+            let mut written = self.node(&schema);
             self.add_type_meta(&mut written, SAMPLE, OBJECT_META);
             written
         };

@@ -1,0 +1,118 @@
+//! A webhook that the server under test calls: HTTPS with a certificate of its own, answers made by
+//! the test.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use rustls::ServerConfig;
+use rustls::crypto::ring;
+use rustls_pki_types::PrivateKeyDer;
+use serde_json::Value;
+use tokio::net::TcpListener;
+use tokio::task::AbortHandle;
+use tokio_rustls::TlsAcceptor;
+
+use crate::http::runtime;
+
+/// Answers until it is dropped.
+pub struct Webhook {
+    address: SocketAddr,
+    /// PEM, as `caBundle` wants it.
+    pub ca_bundle: String,
+    counts: Arc<Counts>,
+    server: AbortHandle,
+}
+
+#[derive(Default)]
+struct Counts {
+    calls: AtomicUsize,
+    connections: AtomicUsize,
+}
+
+type Respond = Arc<dyn Fn(Value) -> Value + Send + Sync>;
+
+impl Webhook {
+    /// Starts one that makes of each JSON body the JSON that it answers.
+    pub fn start(respond: impl Fn(Value) -> Value + Send + Sync + 'static) -> Self {
+        let own = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]);
+        let own = own.expect("a certificate can be made");
+        let ca_bundle = STANDARD.encode(own.cert.pem());
+        let key = PrivateKeyDer::Pkcs8(own.signing_key.serialize_der().into());
+        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("the provider knows TLS")
+            .with_no_client_auth()
+            .with_single_cert(vec![own.cert.der().clone()], key)
+            .expect("key and certificate belong together");
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        listener.set_nonblocking(true).expect("sockets can be non-blocking");
+        let address = listener.local_addr().expect("a bound socket has an address");
+        let counts = Arc::new(Counts::default());
+        let server = runtime().spawn(serve(listener, acceptor, Arc::new(respond), counts.clone()));
+        Self { address, ca_bundle, counts, server: server.abort_handle() }
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("https://{}{path}", self.address)
+    }
+
+    /// How many requests it has got so far.
+    pub fn calls(&self) -> usize {
+        self.counts.calls.load(Ordering::SeqCst)
+    }
+
+    /// How many connections these came over.
+    pub fn connections(&self) -> usize {
+        self.counts.connections.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Webhook {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+async fn serve(
+    listener: std::net::TcpListener,
+    acceptor: TlsAcceptor,
+    respond: Respond,
+    counts: Arc<Counts>,
+) {
+    let listener = TcpListener::from_std(listener).expect("the runtime takes the socket");
+    while let Ok((tcp, _)) = listener.accept().await {
+        let (acceptor, respond, counts) = (acceptor.clone(), respond.clone(), counts.clone());
+        tokio::spawn(async move {
+            // Whoever does not trust the certificate goes away.
+            let Ok(tls) = acceptor.accept(tcp).await else { return };
+            counts.connections.fetch_add(1, Ordering::SeqCst);
+            let answer = service_fn(|request| answer(request, &respond, &counts));
+            let _ = http1::Builder::new().serve_connection(TokioIo::new(tls), answer).await;
+        });
+    }
+}
+
+async fn answer(
+    request: Request<Incoming>,
+    respond: &Respond,
+    counts: &Counts,
+) -> Result<Response<Full<Bytes>>, Infallible> {
+    counts.calls.fetch_add(1, Ordering::SeqCst);
+    let body = request.into_body().collect().await.map(http_body_util::Collected::to_bytes);
+    let asked = body.ok().and_then(|body| serde_json::from_slice(&body).ok()).unwrap_or_default();
+    let answer = respond(asked).to_string();
+    let response = Response::builder().header("content-type", "application/json");
+    Ok(response.body(Full::new(answer.into())).expect("a plain response"))
+}
