@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use meta::{ApiError, FieldErrors, Query, Value, field::path, time::Time};
+use meta::{ApiError, FieldErrors, Query, Str, Value, field::path, time::Time};
 use store::Entry;
 
 use crate::{
@@ -119,7 +119,7 @@ pub(crate) fn of_scale(include: Include, scale: &Value, json: &[u8]) -> Result<B
         Column::NAME,
         Column::integer("Desired", |o, _| count(o, "spec")),
         Column::integer("Available", |o, _| count(o, "status")),
-        Column::AGE,
+        Column { kind: Str::new_static("date"), ..Column::AGE },
     ];
     let metadata = &json[metadata_range(json)?];
     let revision = scale.str_at(&["metadata", "resourceVersion"]).parse().unwrap_or_default();

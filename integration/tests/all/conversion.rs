@@ -200,7 +200,7 @@ fn owners_in_another_version_keep_what_they_applied() {
     assert_eq!(shared["metadata"]["managedFields"].as_array().map(Vec::len), Some(2));
     let conflict = apply("v2", "two", json!({"host": "x", "port": "1"})).expect(409);
     let message = conflict["message"].to_string();
-    assert!(message.contains("conflict with \\\"one\\\" using"), "{message}");
+    assert!(message.contains("conflict with \\\"one\\\""), "{message}");
     assert!(message.contains(".spec.hostPort"), "{message}");
     let path = format!("{}/a?fieldManager=two&force=true", at.v2);
     let body = at.port("v2", "a", &json!({"host": "x", "port": "1"}));
