@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -131,6 +132,42 @@ impl Etcd {
         let mut member = self.members[n].lock().expect("nobody panics while holding it");
         act(member.as_mut().expect("the member runs"))
     }
+}
+
+/// A part of an etcd, under a prefix of its own.
+#[derive(Clone)]
+pub(crate) struct Part {
+    pub(crate) etcd: Arc<Etcd>,
+    /// What `--etcd-prefix` wants.
+    pub(crate) prefix: String,
+}
+
+impl Part {
+    /// An empty part of the one etcd that the servers of a test process share: starting an etcd takes
+    /// longer than most tests.
+    pub(crate) fn shared() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let prefix = format!("/registry-{}", COUNT.fetch_add(1, Ordering::Relaxed));
+        Self { etcd: shared(), prefix }
+    }
+
+    /// The part that servers have unless they are told otherwise.
+    pub(crate) fn plain(etcd: Arc<Etcd>) -> Self {
+        Self { etcd, prefix: "/registry".to_owned() }
+    }
+}
+
+/// The one etcd of the test process.
+pub(crate) fn shared() -> Arc<Etcd> {
+    // Never dropped: its janitor ends it with the test process.
+    static SHARED: Mutex<Option<Arc<Etcd>>> = Mutex::new(None);
+    let mut shared = SHARED.lock().expect("etcd starts; the first test says why it did not");
+    shared.get_or_insert_with(|| Arc::new(Etcd::start(&Arc::new(Janitor::new()), 1))).clone()
+}
+
+/// Where it is: what `--etcd-servers` wants.
+pub fn etcd_url() -> String {
+    shared().url.clone()
 }
 
 fn url(port: u16) -> String {

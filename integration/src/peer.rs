@@ -12,6 +12,7 @@ use rcgen::{
 };
 use serde_json::json;
 
+use crate::etcd::Part;
 use crate::process::directory;
 
 /// What a kube-apiserver needs before it starts: keys, certificates and its administrator's
@@ -38,11 +39,12 @@ impl Peer {
         Self { kubeconfig, pki, port }
     }
 
-    pub(crate) fn command(&self, program: &Path, etcd: &str) -> Command {
+    pub(crate) fn command(&self, program: &Path, etcd: &Part) -> Command {
         let file = |name: &str| self.pki.join(name).display().to_string();
         let mut command = Command::new(program);
         command
-            .arg(format!("--etcd-servers={etcd}"))
+            .arg(format!("--etcd-servers={}", etcd.etcd.url))
+            .arg(format!("--etcd-prefix={}", etcd.prefix))
             .arg("--bind-address=127.0.0.1")
             .arg(format!("--secure-port={}", self.port))
             .arg(format!("--client-ca-file={}", file("ca.crt")))

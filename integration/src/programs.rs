@@ -11,7 +11,7 @@ use std::sync::{Mutex, OnceLock};
 ///
 /// Cargo tells the path of a binary only to tests of the same package, and `cargo test --workspace`
 /// does not promise to build it at all.
-pub(crate) fn pintle() -> &'static Path {
+pub fn pintle() -> &'static Path {
     static PINTLE: OnceLock<PathBuf> = OnceLock::new();
     PINTLE.get_or_init(|| match env::var_os("PINTLE_BIN") {
         Some(path) => path.into(),

@@ -12,7 +12,7 @@ use http::Request;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::json;
 
-use crate::etcd::Etcd;
+use crate::etcd::{self, Etcd, Part};
 use crate::eventually::eventually;
 use crate::http::Http;
 use crate::janitor::Janitor;
@@ -63,7 +63,7 @@ pub struct Server {
     // directory under all.
     controllers: Option<Process>,
     process: Option<Process>,
-    etcd: Option<Arc<Etcd>>,
+    etcd: Option<Part>,
     janitor: Arc<Janitor>,
 }
 
@@ -85,9 +85,18 @@ impl Server {
 
     /// With flags that only Pintle is given.
     pub fn with(flavour: Flavour, flags: &[&str]) -> Self {
-        let janitor = Arc::new(Janitor::new());
-        let etcd = (flavour != Flavour::Embedded).then(|| Arc::new(Etcd::start(&janitor, 1)));
-        let mut server = Self::new(flavour, etcd, janitor);
+        let etcd = (flavour != Flavour::Embedded).then(Part::shared);
+        Self::over(flavour, etcd, flags)
+    }
+
+    /// A server on the part of the shared etcd that it has by default, which may hold something
+    /// already. For one test only.
+    pub fn on_plain_etcd(flavour: Flavour) -> Self {
+        Self::over(flavour, Some(Part::plain(etcd::shared())), &[])
+    }
+
+    fn over(flavour: Flavour, etcd: Option<Part>, flags: &[&str]) -> Self {
+        let mut server = Self::new(flavour, etcd, Arc::new(Janitor::new()));
         server.set_flags(flags);
         server.start_again();
         server.controllers = server.start_controllers();
@@ -97,13 +106,13 @@ impl Server {
     /// Pintle over an etcd of several members.
     pub fn on_members(members: usize) -> Self {
         let janitor = Arc::new(Janitor::new());
-        let etcd = Some(Arc::new(Etcd::start(&janitor, members)));
+        let etcd = Some(Part::plain(Arc::new(Etcd::start(&janitor, members))));
         let mut server = Self::new(Flavour::Etcd, etcd, janitor);
         server.start_again();
         server
     }
 
-    /// Another server over the etcd of this one, with a data directory of its own.
+    /// Another server over the objects of this one, with a data directory of its own.
     #[must_use]
     pub fn beside(&self, flavour: Flavour) -> Self {
         self.beside_with(flavour, &[])
@@ -121,7 +130,7 @@ impl Server {
         server
     }
 
-    fn new(flavour: Flavour, etcd: Option<Arc<Etcd>>, janitor: Arc<Janitor>) -> Self {
+    fn new(flavour: Flavour, etcd: Option<Part>, janitor: Arc<Janitor>) -> Self {
         let peer = flavour.is_peer().then(|| Peer::new(janitor.directory(), free_port()));
         Self {
             flavour,
@@ -145,7 +154,7 @@ impl Server {
         {
             let url = Http::new(&peer.kubeconfig).url().to_owned();
             self.address = Some(Address { url, kubeconfig: peer.kubeconfig.clone() });
-            Process::start("kube-apiserver", peer.command(program, &etcd.url), &self.janitor)
+            Process::start("kube-apiserver", peer.command(program, etcd), &self.janitor)
         } else {
             let process = Process::start("pintle", self.command(), &self.janitor);
             self.address = Some(process.wait_for_line(ready_line));
@@ -214,7 +223,9 @@ impl Server {
             .arg(format!("--secure-port={port}"))
             .args(&self.flags);
         if let Some(etcd) = &self.etcd {
-            command.arg(format!("--etcd-servers={}", etcd.url)).arg("--standalone-controllers=*");
+            command.arg(format!("--etcd-servers={}", etcd.etcd.url));
+            command.arg(format!("--etcd-prefix={}", etcd.prefix));
+            command.arg("--standalone-controllers=*");
         }
         command
     }
@@ -247,7 +258,12 @@ impl Server {
 
     /// The etcd that it keeps its objects in.
     pub fn etcd(&self) -> Option<&Etcd> {
-        self.etcd.as_deref()
+        self.etcd.as_ref().map(|part| &*part.etcd)
+    }
+
+    /// What the keys of its objects begin with.
+    pub fn storage_prefix(&self) -> &str {
+        self.etcd.as_ref().map_or("/registry", |part| &part.prefix)
     }
 
     /// A whole kube-controller-manager beside Pintle; None: there is none on this machine.

@@ -90,20 +90,20 @@ pub fn kinds(
 }
 
 /// A resource and what it takes to store it.
-struct Plan<'a> {
-    facts: &'a ResourceFacts,
-    stored: Option<Stored>,
+pub(crate) struct Plan<'a> {
+    pub(crate) facts: &'a ResourceFacts,
+    pub(crate) stored: Option<Stored>,
     conversion: Option<Arc<dyn Conversion>>,
 }
 
-struct Stored {
-    prefix: Str,
-    gvk: meta::GroupVersionKind,
-    ty: schema::TypeId,
+pub(crate) struct Stored {
+    pub(crate) prefix: Str,
+    pub(crate) gvk: meta::GroupVersionKind,
+    pub(crate) ty: schema::TypeId,
 }
 
 impl<'a> Plan<'a> {
-    fn new(definitions: &Definitions, facts: &'a ResourceFacts) -> Self {
+    pub(crate) fn new(definitions: &Definitions, facts: &'a ResourceFacts) -> Self {
         let Some(storage) = &facts.storage else {
             return Self { facts, stored: None, conversion: None };
         };

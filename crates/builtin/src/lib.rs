@@ -3,6 +3,7 @@
 
 mod access;
 mod admissionregistration;
+mod any_form;
 mod apiregistration;
 mod apiserverinternal;
 mod apps;
@@ -38,6 +39,7 @@ mod warnings;
 mod wiring;
 
 pub use access::{Access, Judgement, NonResourceRule, ResourceRule, Rules, TokenUser};
+pub use any_form::AnyForm;
 pub use client::Client;
 pub use core::{master_leases::MasterLeases, service_account::token::Tokens};
 pub use definitions::Definitions;

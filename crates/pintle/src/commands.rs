@@ -1,9 +1,12 @@
-//! What `pintle` does besides serving: backups of the embedded store, and its check.
+//! What `pintle` does besides serving: backups of the embedded store, its check, and the way from one
+//! store to another.
 
 use std::path::{Path, PathBuf};
 
 use store::StoreError;
 use store::embedded::backup::{self, Summary};
+
+use crate::migrate;
 
 const USAGE: &str = "\
 Usage:
@@ -16,10 +19,14 @@ Usage:
 /// Whether the arguments name a command, and what came of it: the text to print, or what is wrong.
 pub(crate) fn run(args: &[String]) -> Option<Result<String, String>> {
     let (command, rest) = args.split_first()?;
+    if command == "migrate" {
+        let asked = rest.iter().any(|arg| arg == "--help" || arg == "-h");
+        return Some(if asked { Ok(usage()) } else { migrate::run(rest) });
+    }
     matches!(command.as_str(), "snapshot" | "check").then(|| {
         let (words, data_dir) = arguments(rest)?;
         if words.iter().any(|word| *word == "--help" || *word == "-h") {
-            return Ok(USAGE.to_owned());
+            return Ok(usage());
         }
         let words: Vec<&str> = std::iter::once(command.as_str()).chain(words).collect();
         let store = data_dir.join("store");
@@ -38,9 +45,13 @@ pub(crate) fn run(args: &[String]) -> Option<Result<String, String>> {
                 done("restored into", &data_dir, backup::restore(Path::new(file), &store))
             }
             ["check"] => done("good", &data_dir, backup::check(&store)),
-            _ => Err(format!("these arguments are not understood\n{USAGE}")),
+            _ => Err(format!("these arguments are not understood\n{}", usage())),
         }
     })
+}
+
+fn usage() -> String {
+    format!("{USAGE}{}", migrate::USAGE)
 }
 
 /// What is not a flag, and where the data is.
@@ -53,7 +64,7 @@ fn arguments(args: &[String]) -> Result<(Vec<&str>, PathBuf), String> {
         } else if arg == "--data-dir" {
             data_dir = args.next().ok_or("flag needs an argument: --data-dir")?.into();
         } else if arg.starts_with('-') && arg != "--help" && arg != "-h" {
-            return Err(format!("unknown flag: {arg}\n{USAGE}"));
+            return Err(format!("unknown flag: {arg}\n{}", usage()));
         } else {
             words.push(arg.as_str());
         }
@@ -75,7 +86,9 @@ mod tests {
         let run =
             |line: &str| run(&line.split_whitespace().map(str::to_owned).collect::<Vec<String>>());
         assert!(run("").is_none() && run("--data-dir=x").is_none() && run("serve").is_none());
-        assert!(matches!(run("snapshot --help"), Some(Ok(text)) if text == USAGE));
+        for command in ["snapshot --help", "migrate -h"] {
+            assert!(matches!(run(command), Some(Ok(text)) if text == usage()), "{command}");
+        }
         for (line, wrong) in [
             ("snapshot", "not understood"),
             ("snapshot save", "not understood"),

@@ -10,6 +10,7 @@ mod help;
 mod hooks;
 mod in_process;
 mod logging;
+mod migrate;
 mod node_relations;
 mod options;
 mod publish;

@@ -23,7 +23,7 @@ pub(crate) use admission::AdmissionPlugins;
 pub(crate) use authorization::AuthorizationMode;
 pub(crate) use cidr::Cidr;
 pub(crate) use controllers::StandaloneControllers;
-pub(crate) use etcd::Etcd;
+pub(crate) use etcd::{Etcd, form as storage_form, prefix as storage_prefix, tls as etcd_tls};
 pub(crate) use runtime_config::RuntimeConfig;
 pub(crate) use service_accounts::ServiceAccountOptions;
 pub(crate) use tls::{KeyExchange, TlsVersion};
@@ -252,7 +252,7 @@ impl Options {
             // Compat: less than one worker is one worker.
             event_ttl: duration(parsed, "event-ttl"),
             etcd: Etcd::from_flags(parsed),
-            storage_prefix: etcd::prefix(&parsed.text("etcd-prefix")),
+            storage_prefix: storage_prefix(parsed),
             compaction_interval: Some(duration(parsed, "etcd-compaction-interval"))
                 .filter(|interval| !interval.is_zero()),
             encryption: path(parsed, "encryption-provider-config").map(|file| EncryptionFile {
@@ -332,11 +332,11 @@ pub(crate) fn default_route(like: IpAddr) -> Option<IpAddr> {
     if like.is_ipv6() { v6().or_else(v4) } else { v4().or_else(v6) }
 }
 
-fn path(parsed: &Parsed, name: &str) -> Option<PathBuf> {
+pub(crate) fn path(parsed: &Parsed, name: &str) -> Option<PathBuf> {
     Some(parsed.text(name)).filter(|text| !text.is_empty()).map(PathBuf::from)
 }
 
-fn duration(parsed: &Parsed, name: &str) -> Duration {
+pub(crate) fn duration(parsed: &Parsed, name: &str) -> Duration {
     Duration::from_nanos(u64::try_from(parsed.nanos(name)).unwrap_or(0))
 }
 

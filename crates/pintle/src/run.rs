@@ -1,6 +1,6 @@
 //! From options to a running server, in the order in which things happen.
 
-use std::{io::Write as _, sync::Arc, time::SystemTime};
+use std::{io::Write as _, path::Path, sync::Arc, time::SystemTime};
 
 use aggregator::{Aggregator, Served};
 use apiextensions::Keeper;
@@ -70,7 +70,8 @@ async fn serve(
     let stop = stop_signal().map_err(|error| format!("cannot listen to signals: {error}"))?;
     let stores = Stores::open(options)?;
     stores.reachable(options).await?;
-    let encryption = encryption(options, &definitions)?;
+    let file = options.encryption.as_ref().map(|config| config.file.as_path());
+    let encryption = encryption(file, &options.storage_prefix, &definitions)?;
     let encrypted = |inner: Arc<dyn Backend>| -> Arc<dyn Backend> {
         Arc::new(Encrypted::new(inner, encryption.clone()))
     };
@@ -146,9 +147,13 @@ const ENCRYPTION_INTERVAL: std::time::Duration = std::time::Duration::from_secs(
 const RENEWAL_INTERVAL: std::time::Duration = std::time::Duration::from_hours(12);
 
 /// Who encrypts what; nobody anything, without a configuration.
-fn encryption(options: &Options, definitions: &Definitions) -> Result<Arc<Encryption>, String> {
-    let config = match &options.encryption {
-        Some(config) => EncryptionConfig::load(&config.file)?,
+pub(crate) fn encryption(
+    file: Option<&Path>,
+    prefix: &str,
+    definitions: &Definitions,
+) -> Result<Arc<Encryption>, String> {
+    let config = match file {
+        Some(file) => EncryptionConfig::load(file)?,
         None => EncryptionConfig::default(),
     };
     let stored = definitions.resources.iter().filter_map(|facts| {
@@ -160,7 +165,7 @@ fn encryption(options: &Options, definitions: &Definitions) -> Result<Arc<Encryp
         }
         Some((storage.prefix.clone(), resource))
     });
-    Ok(Arc::new(Encryption::new(&options.storage_prefix, stored, config)))
+    Ok(Arc::new(Encryption::new(prefix, stored, config)))
 }
 
 fn prepare_pki(options: &Options) -> Result<Pki, String> {

@@ -7,6 +7,7 @@
 pub mod backup;
 mod disk;
 mod hint;
+mod import;
 mod index;
 mod reclaim;
 mod record;
@@ -27,6 +28,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::oneshot;
+
+pub use self::import::Import;
 
 use self::disk::{Disk, RealDisk};
 use self::index::{Found, Index};
@@ -110,7 +113,7 @@ impl Embedded {
             let dir = options.dir.display();
             StoreError::Unavailable(format!("cannot open the data directory {dir}: {error}"))
         };
-        DirBuilder::new().recursive(true).mode(0o700).create(&options.dir).map_err(failed)?;
+        make_private(&options.dir).map_err(failed)?;
         let lock = lock(&options.dir)?;
         let disk = RealDisk { dir: options.dir.clone() };
         let mut embedded = Self::start(Box::new(disk), Tuning::new(options.compact_every))?;
@@ -175,6 +178,11 @@ impl Drop for Embedded {
     fn drop(&mut self) {
         self.close();
     }
+}
+
+/// A directory that only its owner can look into.
+fn make_private(dir: &Path) -> std::io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
 
 /// Makes sure that nobody else has the directory.

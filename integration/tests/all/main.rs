@@ -14,6 +14,7 @@ mod kubectl_watch;
 mod kubectl_write;
 mod lifecycle;
 mod metrics;
+mod migrate;
 mod nodes;
 mod on_etcd;
 mod proof;

@@ -39,17 +39,9 @@ impl Etcd {
         let overrides = parsed.texts("etcd-servers-overrides");
         Some(Self {
             servers,
-            tls: etcd::Tls {
-                ca_file: path(parsed, "etcd-cafile"),
-                cert_file: path(parsed, "etcd-certfile"),
-                key_file: path(parsed, "etcd-keyfile"),
-            },
+            tls: tls(parsed),
             overrides: overrides.iter().filter_map(|text| Override::parse(text)).collect(),
-            form: match parsed.text("storage-media-type").as_str() {
-                "application/json" => Form::Json,
-                "application/yaml" => Form::Yaml,
-                _ => Form::Protobuf,
-            },
+            form: form(parsed),
             healthcheck_timeout: duration(parsed, "etcd-healthcheck-timeout"),
             readycheck_timeout: duration(parsed, "etcd-readycheck-timeout"),
             lease_reuse_seconds: u64::try_from(parsed.int("lease-reuse-duration-seconds"))
@@ -71,9 +63,27 @@ impl Override {
     }
 }
 
+/// Whom to trust, and who we are.
+pub(crate) fn tls(parsed: &Parsed) -> etcd::Tls {
+    etcd::Tls {
+        ca_file: path(parsed, "etcd-cafile"),
+        cert_file: path(parsed, "etcd-certfile"),
+        key_file: path(parsed, "etcd-keyfile"),
+    }
+}
+
+/// How built-in objects are written into etcd.
+pub(crate) fn form(parsed: &Parsed) -> Form {
+    match parsed.text("storage-media-type").as_str() {
+        "application/json" => Form::Json,
+        "application/yaml" => Form::Yaml,
+        _ => Form::Protobuf,
+    }
+}
+
 /// Keys begin with one slash, and the prefix has none at its end.
-pub(super) fn prefix(text: &str) -> String {
-    format!("/{}", text.trim_matches('/'))
+pub(crate) fn prefix(parsed: &Parsed) -> String {
+    format!("/{}", parsed.text("etcd-prefix").trim_matches('/'))
 }
 
 /// Adds what is wrong, in kube-apiserver's words where it has the rule as well.

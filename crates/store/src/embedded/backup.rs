@@ -116,7 +116,7 @@ fn part_of(file: &Path) -> PathBuf {
     name.into()
 }
 
-fn sync_parent(file: &Path) -> Result<(), StoreError> {
+pub(super) fn sync_parent(file: &Path) -> Result<(), StoreError> {
     let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
     let parent = parent.unwrap_or(Path::new("."));
     File::open(parent).and_then(|dir| dir.sync_all()).map_err(|error| failed(parent, &error))

@@ -138,7 +138,8 @@ fn rewrite(server: &Server, name: &str) -> Value {
 /// The bytes of the store: all of them, or in etcd those of the secret.
 fn at_rest(server: &Server, name: &str) -> Vec<u8> {
     if let Some(etcd) = server.etcd() {
-        return etcd.value(&format!("/registry/secrets/default/{name}")).expect("it is in etcd");
+        let key = format!("{}/secrets/default/{name}", server.storage_prefix());
+        return etcd.value(&key).expect("it is in etcd");
     }
     let files = fs::read_dir(server.data_directory().join("store")).expect("the store is there");
     let files = files.map(|file| file.expect("a file").path());

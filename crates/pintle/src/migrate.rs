@@ -1,0 +1,464 @@
+//! `pintle migrate`: copies what one store holds into another, etcd or embedded, and compares the two
+//! at the end. Objects are written as a server on the target would write them.
+//!
+//! Into an embedded store keys take their revisions along; etcd gives them new ones. What expires
+//! goes on to expire. The marks of running kube-apiservers (`masterleases`) are not data and stay.
+
+use std::cmp::Ordering;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use builtin::{AnyForm, Definitions, Form};
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use meta::Str;
+use store::embedded::Import;
+use store::encrypt::{Encrypted, Encryption};
+use store::{Backend, Embedded, EmbeddedOptions, KeyValue, Range, StoreError, Write};
+
+use crate::flags::{self, Parsed};
+use crate::options;
+use crate::run;
+
+pub(crate) const USAGE: &str = "\
+  pintle migrate --from PLACE --to PLACE [flags]  copy a store; a PLACE is a data directory, or etcd
+                                                  servers: http://host:2379[,http://…]
+      --etcd-prefix, --etcd-cafile, --etcd-certfile, --etcd-keyfile, --storage-media-type,
+      --encryption-provider-config, --event-ttl   as of the server
+      --resume                                    go on with an interrupted migration into etcd
+";
+
+/// The flags of the server that make sense here.
+const FLAGS: [&str; 7] = [
+    "etcd-prefix",
+    "etcd-cafile",
+    "etcd-certfile",
+    "etcd-keyfile",
+    "storage-media-type",
+    "encryption-provider-config",
+    "event-ttl",
+];
+
+/// Does it; answers what to print. Progress goes to standard error.
+pub(crate) fn run(args: &[String]) -> Result<String, String> {
+    let wanted = Wanted::parse(args)?;
+    let runtime = tokio::runtime::Runtime::new()
+        .map_err(|error| format!("cannot start the runtime: {error}"))?;
+    runtime.block_on(migrate(&wanted))
+}
+
+struct Wanted {
+    from: Place,
+    to: Place,
+    resume: bool,
+    parsed: Parsed,
+    /// With a slash at its end.
+    prefix: String,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Place {
+    Etcd(Vec<String>),
+    /// A data directory.
+    Dir(PathBuf),
+}
+
+impl Wanted {
+    fn parse(args: &[String]) -> Result<Self, String> {
+        let (mut from, mut to, mut resume, mut rest) = (None, None, false, Vec::new());
+        let mut args = args.iter();
+        while let Some(arg) = args.next() {
+            let (name, value) = match arg.split_once('=') {
+                Some((name, value)) => (name, Some(value.to_owned())),
+                None => (arg.as_str(), None),
+            };
+            let place = match name {
+                "--from" => &mut from,
+                "--to" => &mut to,
+                "--resume" if value.is_none() => {
+                    resume = true;
+                    continue;
+                }
+                _ => {
+                    rest.push(arg.clone());
+                    continue;
+                }
+            };
+            let value = value.or_else(|| args.next().cloned());
+            *place = Some(Place::parse(
+                &value.ok_or_else(|| format!("flag needs an argument: {name}"))?,
+            ));
+        }
+        let parsed = flags::parse(rest).map_err(|error| error.to_string())?;
+        if let Some(word) = parsed.arguments.first() {
+            return Err(format!("this argument is not understood: {word}"));
+        }
+        let strange =
+            |flag: &&flags::Flag| parsed.is_changed(flag.name) && !FLAGS.contains(&flag.name);
+        if let Some(flag) = flags::all().find(strange) {
+            return Err(format!("--{} means nothing to migrate", flag.name));
+        }
+        let prefix = format!("{}/", options::storage_prefix(&parsed));
+        let missing = |name| format!("migrate needs {name}");
+        let from = from.ok_or_else(|| missing("--from"))?;
+        let to = to.ok_or_else(|| missing("--to"))?;
+        if from == to {
+            return Err("--from and --to are the same".to_owned());
+        }
+        Ok(Self { from, to, resume, parsed, prefix })
+    }
+
+    fn open(&self, place: &Place) -> Result<Arc<dyn Backend>, String> {
+        match place {
+            Place::Etcd(servers) => {
+                let etcd = etcd::Options {
+                    tls: options::etcd_tls(&self.parsed),
+                    compact_every: None,
+                    ..etcd::Options::new(servers.clone())
+                };
+                Ok(Arc::new(etcd::Etcd::new(&etcd)?))
+            }
+            Place::Dir(dir) => open_embedded(&dir.join("store")),
+        }
+    }
+}
+
+impl Place {
+    fn parse(text: &str) -> Self {
+        if text.contains("://") {
+            Self::Etcd(text.split(',').map(str::to_owned).collect())
+        } else {
+            Self::Dir(text.into())
+        }
+    }
+
+    fn shown(&self) -> String {
+        match self {
+            Self::Etcd(servers) => servers.join(","),
+            Self::Dir(dir) => dir.display().to_string(),
+        }
+    }
+}
+
+fn open_embedded(dir: &Path) -> Result<Arc<dyn Backend>, String> {
+    if !dir.exists() {
+        return Err(format!("there is no store in {}", dir.display()));
+    }
+    let options = EmbeddedOptions { dir: dir.to_owned(), compact_every: None };
+    Ok(Arc::new(Embedded::open(&options).map_err(words)?))
+}
+
+fn words(error: StoreError) -> String {
+    error.to_string()
+}
+
+/// What both ways of copying need.
+struct Copy {
+    /// Decrypted.
+    source: Arc<dyn Backend>,
+    encryption: Arc<Encryption>,
+    objects: AnyForm,
+    prefix: String,
+    event_ttl: Duration,
+    /// Of the state that is copied.
+    revision: u64,
+    keys: u64,
+}
+
+async fn migrate(wanted: &Wanted) -> Result<String, String> {
+    let mut definitions = Definitions::load();
+    let schema = Arc::new(std::mem::take(&mut definitions.schema));
+    let file = options::path(&wanted.parsed, "encryption-provider-config");
+    let root = wanted.prefix.trim_end_matches('/');
+    let encryption = run::encryption(file.as_deref(), root, &definitions)?;
+    let form = match &wanted.to {
+        Place::Etcd(_) => options::storage_form(&wanted.parsed),
+        Place::Dir(_) => Form::Own,
+    };
+    let source = wanted.open(&wanted.from)?;
+    let source: Arc<dyn Backend> = Arc::new(Encrypted::new(source, encryption.clone()));
+    let first = source.range(Range::of(wanted.prefix.as_str()).limit(1)).await.map_err(words)?;
+    let keys = first.items.len() as u64 + first.remaining;
+    if keys == 0 {
+        return Err(format!("{} holds nothing under {}", wanted.from.shown(), wanted.prefix));
+    }
+    let copy = Copy {
+        source,
+        encryption,
+        objects: AnyForm::new(&definitions, &schema, form),
+        prefix: wanted.prefix.clone(),
+        event_ttl: options::duration(&wanted.parsed, "event-ttl"),
+        revision: first.revision,
+        keys,
+    };
+    let (copied, verified) = match &wanted.to {
+        Place::Etcd(_) => copy.into_etcd(wanted.open(&wanted.to)?, wanted.resume).await?,
+        Place::Dir(dir) => copy.into_dir(&dir.join("store")).await?,
+    };
+    let (from, to) = (wanted.from.shown(), wanted.to.shown());
+    Ok(format!(
+        "migrated {} keys ({} bytes) of revision {} from {from} to {to}; {verified} keys compared \
+         and found the same\n",
+        copied.keys, copied.bytes, copy.revision
+    ))
+}
+
+/// Keys that are read at a time.
+const PAGE_KEYS: usize = 500;
+/// Writes under way at a time, which share etcd's syncs.
+const WRITES: usize = 64;
+
+impl Copy {
+    async fn into_etcd(
+        &self,
+        target: Arc<dyn Backend>,
+        resume: bool,
+    ) -> Result<(Progress, u64), String> {
+        let target: Arc<dyn Backend> = Arc::new(Encrypted::new(target, self.encryption.clone()));
+        let there = target.range(Range::of(self.prefix.as_str()).limit(1)).await.map_err(words)?;
+        if !there.items.is_empty() && !resume {
+            return Err(format!(
+                "the target holds {} keys under {} already: use another --etcd-prefix, empty it, or \
+                 go on with an interrupted migration (--resume)",
+                1 + there.remaining,
+                self.prefix
+            ));
+        }
+        let mut progress = Progress::new(self.keys);
+        let mut pages = Pages::new(&*self.source, &self.prefix, Some(self.revision));
+        while let Some(page) = pages.next().await? {
+            let mut writes = Vec::with_capacity(page.len());
+            for item in page.into_iter().filter(|item| self.is_data(&item.key)) {
+                progress.add(&item);
+                let value = self.written(&item)?;
+                let ttl = self.ttl(&item);
+                writes.push(Write::create(item.key, value).with_ttl(ttl));
+            }
+            let target = &target;
+            let written = stream::iter(writes).map(|write| async move {
+                let (key, value) = (write.key.clone(), write.value.clone());
+                match target.write(write).await {
+                    // Done before an interruption.
+                    Err(StoreError::Conflict { current: Some(ref current) })
+                        if resume && Some(&current.value) == value.as_ref() =>
+                    {
+                        Ok(())
+                    }
+                    Err(error) => Err(format!("{key}: {error}")),
+                    Ok(_) => Ok(()),
+                }
+            });
+            written.buffer_unordered(WRITES).try_collect::<()>().await?;
+            progress.tell();
+        }
+        let verified = self.compare(&*target, false).await?;
+        Ok((progress, verified))
+    }
+
+    async fn into_dir(&self, dir: &Path) -> Result<(Progress, u64), String> {
+        let mut import = Import::begin(dir, self.revision).map_err(words)?;
+        let mut progress = Progress::new(self.keys);
+        let mut pages = Pages::new(&*self.source, &self.prefix, Some(self.revision));
+        while let Some(page) = pages.next().await? {
+            for item in page.into_iter().filter(|item| self.is_data(&item.key)) {
+                progress.add(&item);
+                let value = self.written(&item)?;
+                let value = self.encryption.seal(&item.key, &value).map_err(words)?;
+                let expires_ms = self.ttl(&item).map(|ttl| now_ms() + ttl.as_millis() as u64);
+                import.add(&KeyValue { value, expires_ms, ..item }).map_err(words)?;
+            }
+            progress.tell();
+        }
+        import.finish().map_err(words)?;
+        let target = open_embedded(import.part())?;
+        let target = Encrypted::new(target, self.encryption.clone());
+        let verified = self.compare(&target, true).await?;
+        drop(target);
+        import.keep().map_err(words)?;
+        Ok((progress, verified))
+    }
+
+    /// What a server on the target would have written.
+    fn written(&self, item: &KeyValue) -> Result<bytes::Bytes, String> {
+        let path = &item.key[self.prefix.len()..];
+        self.objects.written(path, &item.value).map_err(|why| format!("{}: {why}", item.key))
+    }
+
+    /// For how long an object is still kept. etcd does not tell, so events begin anew.
+    fn ttl(&self, item: &KeyValue) -> Option<Duration> {
+        match item.expires_ms {
+            Some(at) => Some(Duration::from_millis(at.saturating_sub(now_ms()).max(1000))),
+            None => self.is_event(&item.key).then_some(self.event_ttl),
+        }
+    }
+
+    fn is_event(&self, key: &str) -> bool {
+        key[self.prefix.len()..].starts_with("events/")
+    }
+
+    fn is_data(&self, key: &str) -> bool {
+        !key[self.prefix.len()..].starts_with("masterleases/")
+    }
+
+    /// Walks both stores side by side as they are now, so that what was written to the source
+    /// meanwhile is noticed. Answers how many keys are the same, or the first difference.
+    async fn compare(&self, target: &dyn Backend, same_revisions: bool) -> Result<u64, String> {
+        let mut left = Pages::new(&*self.source, &self.prefix, None);
+        let mut right = Pages::new(target, &self.prefix, None);
+        let mut same = 0;
+        loop {
+            let (one, other) = (left.peek().await?, right.peek().await?);
+            let order = match (one, other) {
+                (None, None) => return Ok(same),
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (Some(one), Some(other)) => one.key.cmp(&other.key),
+            };
+            match (order, one, other) {
+                (Ordering::Equal, Some(one), Some(other)) => {
+                    self.compare_values(one, other, same_revisions)?;
+                    same += 1;
+                }
+                (Ordering::Less, Some(alone), _) | (_, _, Some(alone)) => {
+                    // Events may have come to their end on one side first.
+                    if self.is_data(&alone.key) && !self.is_event(&alone.key) {
+                        return Err(format!(
+                            "{} is only in one of the stores: was somebody writing meanwhile? Stop \
+                             the servers on both and migrate again",
+                            alone.key
+                        ));
+                    }
+                }
+                _ => {}
+            }
+            if order.is_le() {
+                left.pass();
+            }
+            if order.is_ge() {
+                right.pass();
+            }
+        }
+    }
+
+    fn compare_values(
+        &self,
+        one: &KeyValue,
+        other: &KeyValue,
+        same_revisions: bool,
+    ) -> Result<(), String> {
+        let (key, path) = (&one.key, &one.key[self.prefix.len()..]);
+        let served = |item: &KeyValue| {
+            self.objects.served(path, &item.value).map_err(|why| format!("{key}: {why}"))
+        };
+        let revisions = |item: &KeyValue| (item.create_revision, item.mod_revision);
+        if served(one)? != served(other)? || (same_revisions && revisions(one) != revisions(other))
+        {
+            return Err(format!(
+                "{key} is not the same in both stores: was somebody writing meanwhile? Stop the \
+                 servers on both and migrate again"
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
+}
+
+/// The keys of a store, some at a time.
+struct Pages<'a> {
+    store: &'a dyn Backend,
+    range: Option<Range>,
+    /// For whoever takes them one by one, the next one last.
+    page: Vec<KeyValue>,
+}
+
+impl<'a> Pages<'a> {
+    fn new(store: &'a dyn Backend, prefix: &str, revision: Option<u64>) -> Self {
+        let mut range = Range::of(Str::new(prefix)).limit(PAGE_KEYS);
+        range.revision = revision;
+        Self { store, range: Some(range), page: Vec::new() }
+    }
+
+    async fn next(&mut self) -> Result<Option<Vec<KeyValue>>, String> {
+        let Some(range) = &mut self.range else { return Ok(None) };
+        let found = self.store.range(range.clone()).await.map_err(words)?;
+        range.revision = Some(found.revision);
+        range.after = found.items.last().map(|item| item.key.clone());
+        if !found.more {
+            self.range = None;
+        }
+        Ok(Some(found.items))
+    }
+
+    async fn peek(&mut self) -> Result<Option<&KeyValue>, String> {
+        while self.page.is_empty() {
+            let Some(mut page) = self.next().await? else { return Ok(None) };
+            page.reverse();
+            self.page = page;
+        }
+        Ok(self.page.last())
+    }
+
+    fn pass(&mut self) {
+        self.page.pop();
+    }
+}
+
+/// How far it is, told about once a second.
+struct Progress {
+    all: u64,
+    keys: u64,
+    bytes: u64,
+    told: Instant,
+}
+
+impl Progress {
+    fn new(all: u64) -> Self {
+        Self { all, keys: 0, bytes: 0, told: Instant::now() }
+    }
+
+    fn add(&mut self, item: &KeyValue) {
+        self.keys += 1;
+        self.bytes += (item.key.len() + item.value.len()) as u64;
+    }
+
+    fn tell(&mut self) {
+        if self.told.elapsed() > Duration::from_secs(1) || self.keys == self.all {
+            self.told = Instant::now();
+            eprintln!("{} of {} keys, {} bytes", self.keys, self.all, self.bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mistakes_are_named() {
+        let cases = [
+            ("", "migrate needs --from"),
+            ("--from a", "migrate needs --to"),
+            ("--from", "flag needs an argument: --from"),
+            ("--from a --to a", "the same"),
+            ("--from a --to b c", "not understood: c"),
+            ("--from a --to b --nonsense", "unknown flag: --nonsense"),
+            ("--from a --to b --secure-port=1", "--secure-port means nothing to migrate"),
+            ("--from /nowhere --to b", "there is no store in /nowhere/store"),
+        ];
+        for (line, wrong) in cases {
+            let args: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+            let error = run(&args).expect_err("is a mistake");
+            assert!(error.contains(wrong), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn urls_are_etcd_and_the_rest_are_directories() {
+        let etcd = |urls: &[&str]| Place::Etcd(urls.iter().map(ToString::to_string).collect());
+        assert_eq!(Place::parse("http://a:1,https://b:2"), etcd(&["http://a:1", "https://b:2"]));
+        assert_eq!(Place::parse("./pintle-data"), Place::Dir("./pintle-data".into()));
+    }
+}
