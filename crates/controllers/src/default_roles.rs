@@ -34,6 +34,7 @@ async fn reconcile(api: &dyn Api, expected: &Value) -> Result<(), ApiError> {
     let namespace = expected.str_at(&["metadata", "namespace"]);
     let target = Target::cluster(GROUP, "v1", resource).in_namespace(namespace);
     let named = target.clone().named(expected.str_at(&["metadata", "name"]));
+    let mut last = None;
     for _ in 0..ATTEMPTS_MAX {
         let done = match api.get(&named).await {
             Err(ApiError::NotFound { .. }) => api.create(&target, expected).await.map(drop),
@@ -50,15 +51,15 @@ async fn reconcile(api: &dyn Api, expected: &Value) -> Result<(), ApiError> {
         };
         match done {
             Err(
-                ApiError::AlreadyExists { .. }
+                error @ (ApiError::AlreadyExists { .. }
                 | ApiError::NotFound { .. }
-                | ApiError::Conflict { .. },
-            ) => {}
+                | ApiError::Conflict { .. }),
+            ) => last = Some(error),
             other => return other,
         }
     }
-    let name = &named.name;
-    Err(ApiError::internal(format!("{resource} {name} keeps changing")))
+    let (name, last) = (&named.name, last.map(|error| error.to_string()).unwrap_or_default());
+    Err(ApiError::internal(format!("{resource} {name} keeps changing: {last}")))
 }
 
 /// What is to be done with an object that is there.

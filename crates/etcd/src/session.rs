@@ -101,6 +101,11 @@ impl Session {
         self.heard = Some(Instant::now());
         let revision = message.header.as_ref().map_or(0, |header| header.revision as u64);
         if message.watch_id == EVERY_WATCH {
+            if message.canceled {
+                // A watch that is refused has no id either, and says nothing about the others.
+                tracing::warn!(why = message.cancel_reason, "etcd refuses a watch");
+                return Ok(());
+            }
             return self.progress(revision);
         }
         let id = message.watch_id;
