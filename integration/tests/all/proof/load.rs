@@ -21,6 +21,8 @@ const CONTESTED: u64 = 10;
 
 /// Everything that clients asked and saw, over all rounds.
 pub(super) struct Load {
+    /// Whether watches may have to begin anew when the server has been gone.
+    pub(super) forgetful: bool,
     shared: Arc<Shared>,
     followers: Vec<Follower>,
     running: Vec<JoinHandle<()>>,
@@ -69,7 +71,8 @@ impl Load {
             history: Mutex::default(),
             record: Mutex::new(Record { start, ..Record::default() }),
         });
-        Self { shared, followers, running: Vec::new(), following: Vec::new() }
+        let (running, following) = (Vec::new(), Vec::new());
+        Self { forgetful: false, shared, followers, running, following }
     }
 
     /// A number that differs from run to run.
@@ -176,6 +179,8 @@ impl Load {
         self.look(http);
         let judged = watched::judge(&lock(&self.shared.record));
         let judged = judged.unwrap_or_else(|wrong| panic!("watches or lists are wrong: {wrong}"));
+        let last = self.shared.target.load(Ordering::Relaxed);
+        assert!(judged.end >= last || self.forgetful, "watches had to begin anew: {judged:?}");
         let history = lock(&self.shared.history);
         if let Err(wrong) = linear::judge(&history) {
             panic!("the history is not linearizable: {wrong}");

@@ -73,6 +73,8 @@ type State = BTreeMap<String, Object>;
 /// How much was compared.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Judged {
+    /// Up to which version there was no gap: whoever watches has to begin anew when too much is lost.
+    pub(super) end: u64,
     pub(super) changes: usize,
     pub(super) events: usize,
     pub(super) lists: usize,
@@ -86,7 +88,8 @@ pub(super) fn everything(_value: u64) -> bool {
 /// What is wrong with what was seen, if anything.
 pub(super) fn judge(record: &Record) -> Result<Judged, String> {
     let history = History::of(record)?;
-    let mut judged = Judged { changes: history.changes.len(), ..Judged::default() };
+    let (end, changes) = (history.end, history.changes.len());
+    let mut judged = Judged { end, changes, ..Judged::default() };
     for session in &record.sessions {
         history
             .judge_session(session)
@@ -117,13 +120,9 @@ struct Change<'a> {
 impl<'a> History<'a> {
     fn of(record: &'a Record) -> Result<Self, String> {
         let mut seen: BTreeMap<u64, (Kind, &Object)> = BTreeMap::new();
-        let mut end = record.start.0;
         let complete = |session: &&Session| (session.wants)(0) && (session.wants)(1);
         for session in record.sessions.iter().filter(complete) {
-            let (changes, last) = session.followed();
-            // What happened before initial events is not known from them.
-            end = if session.from.is_some() { end.max(last) } else { end };
-            for (kind, object) in changes {
+            for (kind, object) in session.followed() {
                 match seen.insert(object.version, (kind, object)) {
                     Some(other) if other != (kind, object) => {
                         return Err(format!(
@@ -135,6 +134,20 @@ impl<'a> History<'a> {
                 }
             }
         }
+        // From one watch to the next that began before it ended.
+        let mut end = record.start.0;
+        let mut stretches: Vec<(u64, u64)> = record
+            .sessions
+            .iter()
+            .filter(complete)
+            .filter_map(|session| Some((session.from?, session.reached()?)))
+            .collect();
+        stretches.sort_unstable();
+        for (from, to) in stretches {
+            end = if from <= end { end.max(to) } else { end };
+        }
+        seen.retain(|version, _| *version <= end);
+
         let mut changes = BTreeMap::new();
         let start_state = by_name(&record.start.1);
         let mut state = start_state.clone();
@@ -295,6 +308,10 @@ impl<'a> History<'a> {
                 return Err(format!("{written:?} was acknowledged; there is {there:?}"));
             }
         }
+        if record.written.iter().any(|written| written.version > self.end) {
+            // A deletion has no version of its own that would tell whether it should be known.
+            return Ok(());
+        }
         let gone: HashSet<&str> = self
             .changes
             .values()
@@ -338,13 +355,12 @@ impl Session {
         }
     }
 
-    /// The changes behind where it began, and how far it came.
-    fn followed(&self) -> (Vec<(Kind, &Object)>, u64) {
-        let changes = self.later_events().iter().filter_map(|event| match event {
+    /// The changes behind where it began.
+    fn followed(&self) -> impl Iterator<Item = (Kind, &Object)> {
+        self.later_events().iter().filter_map(|event| match event {
             Event::Change(kind, object) => Some((*kind, object)),
             _ => None,
-        });
-        (changes.collect(), self.reached().unwrap_or_default())
+        })
     }
 }
 
@@ -419,7 +435,21 @@ mod tests {
     #[test]
     fn what_fits_together_is_good() {
         let judged = judge(&record()).expect("is good");
-        assert_eq!(judged, Judged { changes: 4, events: 15, lists: 3 });
+        assert_eq!(judged, Judged { end: 15, changes: 4, events: 15, lists: 3 });
+    }
+
+    /// Whoever had to begin anew is judged up to there, and the others as before.
+    #[test]
+    fn behind_a_gap_nothing_is_known() {
+        let mut record = record();
+        record.sessions.retain(|session| session.from.is_some_and(|from| from > 10));
+        record.sessions[0].from = Some(13);
+        let from_start = Session { from: Some(10), wants: everything, events: all()[..1].to_vec() };
+        record.sessions = vec![from_start, record.sessions[0].clone()];
+        let judged = judge(&record).expect("is good as far as it goes");
+        assert_eq!((judged.end, judged.changes, judged.lists), (11, 1, 1));
+        record.sessions[1].events.swap(0, 1);
+        assert!(judge(&record).is_err(), "versions still only grow");
     }
 
     #[test]
