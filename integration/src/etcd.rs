@@ -118,6 +118,13 @@ impl Etcd {
         });
     }
 
+    /// Forgets all revisions before this one.
+    pub(crate) fn compact(&self, revision: u64) {
+        let compaction = json!({"revision": revision, "physical": true});
+        let answer = ask(self.ports[0], "POST", "/v3/kv/compaction", Some(&compaction));
+        assert!(answer.as_ref().is_some_and(|answer| answer.get("code").is_none()), "{answer:?}");
+    }
+
     /// The bytes that are kept under a key.
     pub fn value(&self, key: &str) -> Option<Vec<u8>> {
         use base64::Engine as _;

@@ -297,6 +297,11 @@ impl Server {
         self.process.take().expect("the server is running").kill();
     }
 
+    /// Lets the etcd behind the server forget all revisions before this one.
+    pub fn compact(&self, revision: u64) {
+        self.etcd.as_ref().expect("a server on etcd").compact(revision);
+    }
+
     pub fn flavour(&self) -> &Flavour {
         &self.flavour
     }

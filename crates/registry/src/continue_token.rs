@@ -11,24 +11,24 @@ use meta::ApiError;
 
 /// Where a list goes on.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Continue {
+pub struct Continue {
     /// None: go on at the newest revision (after the first one expired).
-    pub(crate) revision: Option<u64>,
-    /// The first key of the next page, relative to the resource's prefix.
-    pub(crate) start: String,
+    pub revision: Option<u64>,
+    /// The first key of the next page, relative to what is listed: the resource, or one namespace of it.
+    pub start: String,
 }
 
 impl Continue {
-    pub(crate) fn encode(&self) -> String {
+    pub fn encode(&self) -> String {
         let revision = self.revision.map_or(-1, |revision| revision as i64);
         // Field order of the Go struct: v, rv, start.
         let mut token = format!(r#"{{"v":"meta.k8s.io/v1","rv":{revision},"start":"#).into_bytes();
-        meta::json::write_string(&mut token, &self.start);
+        meta::json::write_string(&mut token, &format!("/{}", self.start));
         token.push(b'}');
         URL_SAFE_NO_PAD.encode(token)
     }
 
-    pub(crate) fn decode(token: &str) -> Result<Self, ApiError> {
+    pub fn decode(token: &str) -> Result<Self, ApiError> {
         let bytes = LENIENT.decode(token).map_err(|error| {
             let at = match error {
                 base64::DecodeError::InvalidByte(at, _) => at,
@@ -64,10 +64,15 @@ impl Continue {
         if start.is_empty() {
             return Err(invalid(": encoded start key empty (version meta.k8s.io/v1)"));
         }
+        // Compat: kube-apiserver writes it with a slash when it lists from its cache, and without when from etcd.
+        let relative = start.strip_prefix('/').unwrap_or(start);
         // A key that climbs out of its resource would read someone else's objects.
-        if start.split('/').any(|part| matches!(part, "" | "." | "..")) {
+        let climbs = relative.split('/').any(|part| matches!(part, "" | "." | ".."));
+        // A slash alone is the beginning.
+        if climbs && start != "/" {
             return Err(invalid(&format!(": {start}")));
         }
+        let start = relative;
         Ok(Self { revision: u64::try_from(revision).ok(), start: start.to_owned() })
     }
 }
@@ -102,8 +107,24 @@ mod tests {
     }
 
     #[test]
+    fn tokens_of_kube_apiserver_are_understood() {
+        let cases = [
+            (
+                "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MTY5NCwic3RhcnQiOiIvYlx1MDAwMCJ9",
+                Some(1694),
+                "b\0",
+            ),
+            ("eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6LTEsInN0YXJ0IjoiY1x1MDAwMCJ9", None, "c\0"),
+        ];
+        for (token, revision, start) in cases {
+            let expected = Continue { revision, start: start.to_owned() };
+            assert_eq!(Continue::decode(token).unwrap(), expected);
+        }
+    }
+
+    #[test]
     fn a_token_cannot_lead_out_of_its_resource() {
-        for start in ["../secrets/x", "a/../../b", "/etc", "./a", "a//b", ""] {
+        for start in ["../secrets/x", "a/../../b", "//etc", "/../a", "./a", "a//b", "a/", ""] {
             let text = meta::json::to_string(
                 &value!({"v": "meta.k8s.io/v1", "rv": 7i64, "start": (start)}),
             );

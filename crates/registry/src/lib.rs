@@ -43,6 +43,7 @@ pub use admission::Pinned;
 pub use answer::{Answer, Payload};
 pub use answered::{AnswerContext, Answerer};
 pub use columns::{Cell, CellOf, Column, ReadCell, since};
+pub use continue_token::Continue;
 pub use create::prepare_create;
 pub use custom::{Custom, ScalePaths, Shape};
 pub use kind::{Conversion, Kind, Remote, SelectableSource};

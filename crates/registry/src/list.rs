@@ -118,10 +118,10 @@ pub(crate) async fn find(rest: &Rest<'_>, options: &ListOptions) -> Result<Found
         let few = few.filter(|entry| entry.key.starts_with(prefix.as_str()));
         return Ok(Found { items: Items::of(few), head });
     }
-    let after = start.as_ref().map(|start| Str::new(format!("{}{}", storage.prefix, start.start)));
+    let after = start.as_ref().map(|start| Str::new(format!("{prefix}{}", start.start)));
     // Compat: any cached state (resourceVersion 0) is answered whole, limit or not.
     if options.limit > 0 && options.resource_version != "0" {
-        return Ok(page(options, storage, snapshot, prefix, after, &selection, start.is_some()));
+        return Ok(page(options, snapshot, prefix, after, &selection, start.is_some()));
     }
     let rest = Some(Cursor { snapshot, prefix, after: after.map(before), selection });
     Ok(Found { items: Items { ready: VecDeque::new(), rest }, head })
@@ -197,7 +197,6 @@ fn few(
 
 fn page(
     options: &ListOptions,
-    storage: &Storage,
     snapshot: Arc<Snapshot>,
     prefix: Str,
     after: Option<Str>,
@@ -222,7 +221,7 @@ fn page(
     if let (true, Some(last)) = (more, entries.last()) {
         let next = Continue {
             revision: Some(snapshot.revision),
-            start: format!("{}\0", &last.key[storage.prefix.len()..]),
+            start: format!("{}\0", &last.key[prefix.len()..]),
         };
         head.continue_token = next.encode();
         if selection.is_everything() {

@@ -5,6 +5,7 @@ mod bad_input;
 mod bootstrap;
 mod controllers;
 mod conversion;
+mod compaction;
 mod custom_resources;
 mod exchanges;
 mod kube_rs;
