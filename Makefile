@@ -92,13 +92,17 @@ integration: ## the tests over HTTP with real clients, on the embedded store
 integration-peer: peer ## the same tests against the real kube-apiserver: a test that fails here is wrong
 	PINTLE_PEER=$(CURDIR)/tools/bin/kube-apiserver cargo test --workspace --test all -- --include-ignored
 
+.PHONY: fuzz
+fuzz: ## damaged input for every decoder, a minute each (SECONDS_EACH=3600: longer)
+	cargo run --release --package fuzz -- all --seconds $(or $(SECONDS_EACH),60)
+
 .PHONY: bench
 bench: ## the benchmarks
 	cargo bench --package benches
 
 .PHONY: tools
-tools: ## etcd and two kubectls for the tests
-	tools/build etcd kubectl kubectl-1.32
+tools: ## etcd, two kubectls and an informer for the tests
+	tools/build etcd kubectl kubectl-1.32 informer
 
 .PHONY: peer
 peer: tools ## the real kube-apiserver and its controllers, to compare with (takes a while)

@@ -65,6 +65,11 @@ pub fn published_definitions() -> PathBuf {
     tool("crds")
 }
 
+/// client-go's informers, watching while they write; see `tools/informer`.
+pub fn informer() -> PathBuf {
+    tool("informer")
+}
+
 /// The real kube-apiserver, if there is one: `PINTLE_PEER`, or what `make peer` has built. It is not
 /// built here: that takes many minutes.
 pub fn peer() -> Option<PathBuf> {

@@ -84,7 +84,7 @@ impl Http {
 impl WebSocket {
     /// The next frame; nothing once the connection is closed.
     #[track_caller]
-    pub fn next(&mut self) -> Option<Message> {
+    pub fn next_message(&mut self) -> Option<Message> {
         match self.messages.recv_timeout(PATIENCE) {
             Ok(message) => Some(message),
             Err(RecvTimeoutError::Disconnected) => None,
@@ -97,10 +97,10 @@ impl WebSocket {
     pub fn until_goodbye(&mut self, opcode: u8) -> Vec<Vec<u8>> {
         let mut payloads = Vec::new();
         loop {
-            let message = self.next().expect("the server says goodbye");
+            let message = self.next_message().expect("the server says goodbye");
             if message.opcode == CLOSE {
                 assert_eq!(message.payload, 1000_u16.to_be_bytes());
-                assert_eq!(self.next(), None, "nothing follows a goodbye");
+                assert_eq!(self.next_message(), None, "nothing follows a goodbye");
                 return payloads;
             }
             assert_eq!(message.opcode, opcode, "{message:?}");

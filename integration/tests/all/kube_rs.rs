@@ -332,3 +332,52 @@ async fn kinds_are_discovered_and_used_without_types() {
     let created = api.create(&PostParams::default(), &object).await.expect("it is created");
     assert_eq!(created.data["data"]["a"], "b");
 }
+
+#[tokio::test]
+async fn every_kind_of_patch_applies() {
+    let (_server, client, namespace) = room("kube-patches").await;
+    let api: Api<Pod> = Api::namespaced(client, &namespace);
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
+        "spec": {"containers": [{"name": "a", "image": "x"}, {"name": "b", "image": "y"}]},
+    });
+    let params = PatchParams::apply("patcher");
+    api.patch("p", &params, &Patch::Apply(&pod)).await.expect("it is applied");
+    let images = |pod: &Pod| -> Vec<String> {
+        let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+        containers.map(|container| container.image.clone().unwrap_or_default()).collect()
+    };
+
+    // By merge key; a merge patch would replace the list.
+    let patch = json!({"spec": {"containers": [{"name": "b", "image": "z"}]}});
+    let patched = api.patch("p", &PatchParams::default(), &Patch::Strategic(patch.clone())).await;
+    assert_eq!(images(&patched.expect("it is merged")), ["x", "z"]);
+    let replaced = api.patch("p", &PatchParams::default(), &Patch::Merge(patch)).await;
+    assert_eq!(code(replaced), (422, "Invalid".to_owned()), "a pod keeps its containers");
+
+    // Its type is that of a crate that kube-rs has inside.
+    let patch = serde_json::from_value(json!([
+        {"op": "test", "path": "/spec/containers/0/name", "value": "a"},
+        {"op": "replace", "path": "/spec/containers/0/image", "value": "w"},
+        {"op": "add", "path": "/metadata/labels", "value": {"n": "1"}},
+    ]))
+    .expect("a JSON patch");
+    let patched = api.patch("p", &PatchParams::default(), &Patch::Json::<()>(patch)).await;
+    let patched = patched.expect("it is patched");
+    assert_eq!((images(&patched), &*patched.labels()["n"]), (vec!["w".into(), "z".into()], "1"));
+    let patch = serde_json::from_value(
+        json!([{"op": "test", "path": "/spec/containers/0/name", "value": "other"}]),
+    )
+    .expect("a JSON patch");
+    let failed = api.patch("p", &PatchParams::default(), &Patch::Json::<()>(patch)).await;
+    assert_eq!(code(failed), (422, "Invalid".to_owned()));
+
+    let patch = Patch::Merge(json!({"metadata": {"labels": {"n": null, "m": "2"}}}));
+    let patched =
+        api.patch("p", &PatchParams::default().dry_run(), &patch).await.expect("a dry run");
+    assert_eq!(patched.labels().get("n"), None);
+    let patched = api.patch("p", &PatchParams::default(), &patch).await.expect("it is merged");
+    assert_eq!(patched.labels().iter().collect::<Vec<_>>(), [(&"m".to_owned(), &"2".to_owned())]);
+    let unmanaged = api.patch("p", &PatchParams::default(), &Patch::Apply(&pod)).await;
+    assert!(unmanaged.is_err(), "an apply needs a manager");
+}

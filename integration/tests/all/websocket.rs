@@ -75,7 +75,7 @@ fn events_come_as_they_happen_and_pings_are_answered() {
     assert!(!watch.headers.contains_key("sec-websocket-protocol"));
     let mut expect = |http: &dyn Fn(), kind: &str| {
         http();
-        let message = watch.next().expect("an event");
+        let message = watch.next_message().expect("an event");
         assert_eq!(message.opcode, TEXT);
         let event: Value = serde_json::from_slice(&message.payload).expect("JSON");
         assert_eq!(event["type"], kind, "{event}");
@@ -85,12 +85,12 @@ fn events_come_as_they_happen_and_pings_are_answered() {
     expect(&|| drop(http.delete(&format!("{path}/a")).expect(200)), "DELETED");
 
     watch.send(PING, b"are you there?");
-    let pong = watch.next().expect("an answer");
+    let pong = watch.next_message().expect("an answer");
     assert_eq!((pong.opcode, &pong.payload[..]), (PONG, &b"are you there?"[..]));
     // What else a client says changes nothing.
     watch.send(TEXT, b"hello");
     watch.send(PING, b"");
-    assert_eq!(watch.next().expect("an answer").opcode, PONG);
+    assert_eq!(watch.next_message().expect("an answer").opcode, PONG);
     watch.send(CLOSE, &1000_u16.to_be_bytes());
     assert!(watch.until_goodbye(TEXT).is_empty());
 }
