@@ -9,7 +9,7 @@ use meta::{Number, Str, Value};
 
 /// A path, parsed once.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct JsonPath(Vec<Step>);
+pub struct JsonPath(Vec<Step>);
 
 #[derive(Clone, Debug, PartialEq)]
 enum Step {
@@ -57,23 +57,28 @@ enum Operator {
     GreaterOrEqual,
 }
 
-/// The path asks of a value what it can't have: an index of an object, one beyond the end.
+/// The path asks of a value what it can't have: an index of an object, one beyond the end; or it leads to more than anybody
+/// would want to see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Mismatch;
+pub struct Mismatch;
 
 impl JsonPath {
     /// Parses `.spec.replicas`. Err: why it is none, as `kubectl` would say it.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, String> {
         parse::parse(text)
     }
 
     /// All values that the path leads to; keys that are missing lead nowhere.
-    pub(crate) fn find<'a>(&'a self, root: &'a Value) -> Result<Vec<&'a Value>, Mismatch> {
+    pub fn find<'a>(&'a self, root: &'a Value) -> Result<Vec<&'a Value>, Mismatch> {
+        self.walk(root, &mut Steps(STEPS_MAX))
+    }
+
+    fn walk<'a>(&'a self, root: &'a Value, steps: &mut Steps) -> Result<Vec<&'a Value>, Mismatch> {
         let mut found = vec![root];
         for step in &self.0 {
             let mut next = Vec::new();
             for value in found {
-                step.take(value, &mut next)?;
+                step.take(value, &mut next, steps)?;
             }
             found = next;
         }
@@ -81,12 +86,31 @@ impl JsonPath {
     }
 }
 
+/// Each `..`, each name that is said twice and each filter in a filter multiplies what a path leads to; this bounds the product.
+const STEPS_MAX: usize = 100_000;
+
+/// How many values may still be looked at.
+struct Steps(usize);
+
+impl Steps {
+    fn take(&mut self, count: usize) -> Result<(), Mismatch> {
+        self.0 = self.0.checked_sub(count).ok_or(Mismatch)?;
+        Ok(())
+    }
+}
+
 impl Step {
-    fn take<'a>(&'a self, value: &'a Value, out: &mut Vec<&'a Value>) -> Result<(), Mismatch> {
+    fn take<'a>(
+        &'a self,
+        value: &'a Value,
+        out: &mut Vec<&'a Value>,
+        steps: &mut Steps,
+    ) -> Result<(), Mismatch> {
+        let before = out.len();
         match self {
             Self::Field(name) => out.extend(value.get(name)),
             Self::Wildcard => out.extend(children(value)),
-            Self::Recursive => descend(value, out),
+            Self::Recursive => descend(value, out, steps)?,
             Self::Slice(slice) => match value {
                 Value::Array(items) => slice.take(items, out)?,
                 Value::Null => {}
@@ -94,13 +118,13 @@ impl Step {
             },
             Self::Union(paths) => {
                 for path in paths {
-                    out.extend(path.find(value)?);
+                    out.extend(path.walk(value, steps)?);
                 }
             }
             Self::Filter(filter) => match value {
                 Value::Array(items) => {
                     for item in items {
-                        if filter.keeps(item)? {
+                        if filter.keeps(item, steps)? {
                             out.push(item);
                         }
                     }
@@ -109,7 +133,7 @@ impl Step {
                 _ => return Err(Mismatch),
             },
         }
-        Ok(())
+        steps.take(1 + out.len() - before)
     }
 }
 
@@ -121,11 +145,17 @@ fn children(value: &Value) -> Vec<&Value> {
     }
 }
 
-fn descend<'a>(value: &'a Value, out: &mut Vec<&'a Value>) {
+fn descend<'a>(
+    value: &'a Value,
+    out: &mut Vec<&'a Value>,
+    steps: &mut Steps,
+) -> Result<(), Mismatch> {
+    steps.take(1)?;
     out.push(value);
     for child in children(value) {
-        descend(child, out);
+        descend(child, out, steps)?;
     }
+    Ok(())
 }
 
 impl Slice {
@@ -151,10 +181,11 @@ impl Slice {
 }
 
 impl Filter {
-    fn keeps(&self, item: &Value) -> Result<bool, Mismatch> {
-        let left = self.left.read(item)?;
+    fn keeps(&self, item: &Value, steps: &mut Steps) -> Result<bool, Mismatch> {
+        steps.take(1)?;
+        let left = self.left.read(item, steps)?;
         let Some((operator, right)) = &self.compare else { return Ok(!left.is_empty()) };
-        let right = right.read(item)?;
+        let right = right.read(item, steps)?;
         // What is missing on either side is equal to nothing.
         let (Some(left), Some(right)) = (left.first(), right.first()) else { return Ok(false) };
         Ok(match (operator, compare(left, right)) {
@@ -169,10 +200,10 @@ impl Filter {
 }
 
 impl Operand {
-    fn read<'a>(&'a self, item: &'a Value) -> Result<Vec<&'a Value>, Mismatch> {
+    fn read<'a>(&'a self, item: &'a Value, steps: &mut Steps) -> Result<Vec<&'a Value>, Mismatch> {
         match self {
             Self::Literal(value) => Ok(vec![value]),
-            Self::Path(path) => path.find(item),
+            Self::Path(path) => path.walk(item, steps),
         }
     }
 }
@@ -236,6 +267,18 @@ mod tests {
             };
             assert_eq!(found, expected, "{path}");
         }
+    }
+
+    #[test]
+    fn a_path_that_multiplies_itself_leads_nowhere() {
+        let mut object = Value::from(1i64);
+        for _ in 0..12 {
+            object = Value::Array(vec![object.clone(), object]);
+        }
+        let find = |path: &str| JsonPath::parse(path).expect("a path").find(&object).map(|all| all.len());
+        assert_eq!(find("..*"), Ok((1 << 13) - 2));
+        assert_eq!(find("..*..*"), Err(Mismatch));
+        assert_eq!(find("..*..*..*..*..*..*..*..*..*..*..*"), Err(Mismatch));
     }
 
     #[test]

@@ -12,7 +12,7 @@ mod crd;
 pub mod definition;
 mod establishing;
 pub mod finalizing;
-mod jsonpath;
+pub mod jsonpath;
 mod keeper;
 mod kinds;
 mod naming;

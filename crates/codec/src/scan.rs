@@ -194,6 +194,10 @@ impl<'a> Scanner<'a> {
                 in_head = false;
             }
             if key == b"metadata" {
+                // Nobody writes it twice, and the places below would not fit together.
+                if self.version.is_some() {
+                    return Err(cursor.unexpected());
+                }
                 let start = cursor.at();
                 self.metadata(cursor)?;
                 self.found.metadata = start..cursor.at();

@@ -245,15 +245,16 @@ fn leaf(kind: &Kind, key: Key, reader: &mut Reader<'_>, name: &str) -> Result<Va
             Value::from(number)
         }
         Kind::Bytes => Value::from(base64::encode(reader.bytes(key, name)?)),
-        Kind::Time => match timestamp(reader.bytes(key, name)?)? {
-            Some((seconds, _)) => Value::from(Time::from_unix(seconds, 0).to_rfc3339()),
+        Kind::Time | Kind::MicroTime => match timestamp(reader.bytes(key, name)?)? {
             None => Value::Null,
-        },
-        Kind::MicroTime => match timestamp(reader.bytes(key, name)?)? {
-            Some((seconds, nanos)) => {
-                Value::from(Time::from_unix(seconds, nanos).to_rfc3339_micro())
+            // What is stored is JSON, and has to be read again.
+            Some((seconds, _)) if !WRITABLE_SECONDS.contains(&seconds) => {
+                return Err(invalid("year outside of range [0,9999]".to_owned()));
             }
-            None => Value::Null,
+            Some((seconds, nanos)) => Value::from(match kind {
+                Kind::Time => Time::from_unix(seconds, 0).to_rfc3339(),
+                _ => Time::from_unix(seconds, nanos).to_rfc3339_micro(),
+            }),
         },
         Kind::Duration => {
             let nanos = single_number(reader.bytes(key, name)?, name)? as i64;
@@ -281,6 +282,9 @@ fn leaf(kind: &Kind, key: Key, reader: &mut Reader<'_>, name: &str) -> Result<Va
         | Kind::SchemaOrStringArray(_) => return Err(invalid("not a leaf".to_owned())),
     })
 }
+
+/// From the year 0 to the end of 9999: RFC 3339 has four digits for it.
+const WRITABLE_SECONDS: std::ops::Range<i64> = -62_167_219_200..253_402_300_800;
 
 /// Written all the same, but not printed in JSON.
 fn is_omitted(field: &Field, value: &Value) -> bool {

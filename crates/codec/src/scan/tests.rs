@@ -117,6 +117,7 @@ fn what_is_not_an_object_is_an_error() {
         r#"{"a":{"b":[}"#,
         r#"{"a": 1}"#,
         r#"{"metadata":1}"#,
+        r#"{"metadata":{},"metadata":{}}"#,
         r#"{"metadata":{"resourceVersion":1}}"#,
     ];
     for text in cases {
