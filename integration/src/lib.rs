@@ -23,14 +23,15 @@ mod peer;
 mod process;
 mod programs;
 mod server;
-pub mod websocket;
 mod webhook;
+pub mod websocket;
 
 pub use self::etcd::{Etcd, etcd_url};
 pub use self::eventually::eventually;
 pub use self::http::{Answer, Connection, Http, Protocol, Stream};
 pub use self::kubectl::{Kubectl, Version};
-pub use self::programs::{peer as peer_program, pintle as pintle_program, published_definitions};
-pub use self::programs::{informer, peer as peer_program, published_definitions};
+pub use self::programs::{
+    informer, peer as peer_program, pintle as pintle_program, published_definitions,
+};
 pub use self::server::{Flavour, Server, Shared, shared};
 pub use self::webhook::Webhook;

@@ -105,9 +105,14 @@ impl Server {
 
     /// Pintle over an etcd of several members.
     pub fn on_members(members: usize) -> Self {
+        Self::on_own_etcd(Flavour::Etcd, members)
+    }
+
+    /// A server over an etcd that nobody else uses.
+    pub fn on_own_etcd(flavour: Flavour, members: usize) -> Self {
         let janitor = Arc::new(Janitor::new());
         let etcd = Some(Part::plain(Arc::new(Etcd::start(&janitor, members))));
-        let mut server = Self::new(Flavour::Etcd, etcd, janitor);
+        let mut server = Self::new(flavour, etcd, janitor);
         server.start_again();
         server
     }
@@ -299,7 +304,7 @@ impl Server {
 
     /// Lets the etcd behind the server forget all revisions before this one.
     pub fn compact(&self, revision: u64) {
-        self.etcd.as_ref().expect("a server on etcd").compact(revision);
+        self.etcd.as_ref().expect("a server on etcd").etcd.compact(revision);
     }
 
     pub fn flavour(&self) -> &Flavour {

@@ -275,7 +275,8 @@ mod tests {
         for _ in 0..12 {
             object = Value::Array(vec![object.clone(), object]);
         }
-        let find = |path: &str| JsonPath::parse(path).expect("a path").find(&object).map(|all| all.len());
+        let find =
+            |path: &str| JsonPath::parse(path).expect("a path").find(&object).map(|all| all.len());
         assert_eq!(find("..*"), Ok((1 << 13) - 2));
         assert_eq!(find("..*..*"), Err(Mismatch));
         assert_eq!(find("..*..*..*..*..*..*..*..*..*..*..*"), Err(Mismatch));

@@ -12,7 +12,7 @@ fn a_list_whose_revision_is_gone_can_go_on_at_the_newest() {
         Flavour::Embedded => Flavour::Etcd,
         other => other,
     };
-    let mut server = Server::of(flavour);
+    let mut server = Server::on_own_etcd(flavour, 1);
     let http = server.http();
     for name in ["a", "b", "c"] {
         let object = json!({"metadata": {"name": name, "labels": {"page": "yes"}}});

@@ -3,9 +3,9 @@
 
 mod bad_input;
 mod bootstrap;
+mod compaction;
 mod controllers;
 mod conversion;
-mod compaction;
 mod custom_resources;
 mod exchanges;
 mod informers;
