@@ -6,7 +6,10 @@ pub mod node;
 pub mod rbac;
 pub mod union;
 
-use meta::{RequestInfo, Str, User};
+use meta::{
+    RequestInfo, User,
+    rules::{NonResourceRule, ResourceRule, Rules},
+};
 
 pub use self::{
     always::{AlwaysAllow, AlwaysDeny, Masters},
@@ -44,30 +47,6 @@ pub trait Authorizer: Send + Sync + 'static {
 
     /// What the user may do in a namespace, as far as it can be listed.
     fn rules(&self, user: &User, namespace: &str) -> Rules;
-}
-
-/// Everything that somebody may do.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rules {
-    pub resource: Vec<ResourceRule>,
-    pub non_resource: Vec<NonResourceRule>,
-    /// There may be more that can't be listed (a webhook decides).
-    pub incomplete: bool,
-    pub error: Option<String>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ResourceRule {
-    pub verbs: Vec<Str>,
-    pub api_groups: Vec<Str>,
-    pub resources: Vec<Str>,
-    pub resource_names: Vec<Str>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct NonResourceRule {
-    pub verbs: Vec<Str>,
-    pub urls: Vec<Str>,
 }
 
 /// Several errors as one text, each said once; None if there are none.

@@ -1,7 +1,7 @@
 //! What reviews ask about: users and what they may do. Given by the server, so that this room knows
 //! neither authentication nor authorization.
 
-use meta::{RequestInfo, Str, User, Value};
+use meta::{RequestInfo, Str, User, Value, rules::Rules};
 use registry::Pinned;
 
 pub trait Access: Send + Sync + 'static {
@@ -31,30 +31,6 @@ pub struct Judgement {
     pub denied: bool,
     pub reason: String,
     pub error: String,
-}
-
-/// Rules as `SelfSubjectRulesReview` shows them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rules {
-    pub resource: Vec<ResourceRule>,
-    pub non_resource: Vec<NonResourceRule>,
-    /// Somebody has a say who can't list rules (a webhook).
-    pub incomplete: bool,
-    pub error: String,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ResourceRule {
-    pub verbs: Vec<Str>,
-    pub api_groups: Vec<Str>,
-    pub resources: Vec<Str>,
-    pub resource_names: Vec<Str>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct NonResourceRule {
-    pub verbs: Vec<Str>,
-    pub urls: Vec<Str>,
 }
 
 /// The user that a token stands for, and for whom it was meant.

@@ -38,7 +38,7 @@ mod validation;
 mod warnings;
 mod wiring;
 
-pub use access::{Access, Judgement, NonResourceRule, ResourceRule, Rules, TokenUser};
+pub use access::{Access, Judgement, TokenUser};
 pub use any_form::AnyForm;
 pub use client::Client;
 pub use core::{master_leases::MasterLeases, service_account::token::Tokens};

@@ -11,6 +11,7 @@ pub mod names;
 pub mod quantity;
 pub mod query;
 pub mod request;
+pub mod rules;
 pub mod selector;
 pub mod time;
 pub mod value;

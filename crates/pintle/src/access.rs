@@ -6,8 +6,8 @@ use auth::{
     Authenticator, Authorizer, Decision,
     authz::rbac::{Rbac, RoleRef, Roles as _, Rule},
 };
-use builtin::{Judgement, NonResourceRule, ResourceRule, Rules, TokenUser};
-use meta::{ApiError, RequestInfo, Str, User, Value};
+use builtin::{Judgement, TokenUser};
+use meta::{ApiError, RequestInfo, Str, User, Value, rules::Rules};
 use registry::Pinned;
 
 use crate::roles::RoleIndex;
@@ -41,22 +41,7 @@ impl builtin::Access for Access {
     }
 
     fn rules<'a>(&'a self, user: &'a User, namespace: &'a str) -> Pinned<'a, Rules> {
-        let rules = self.authorizer.rules(user, namespace);
-        let resource = rules.resource.into_iter().map(|rule| ResourceRule {
-            verbs: rule.verbs,
-            api_groups: rule.api_groups,
-            resources: rule.resources,
-            resource_names: rule.resource_names,
-        });
-        let non_resource = rules.non_resource.into_iter();
-        let non_resource =
-            non_resource.map(|rule| NonResourceRule { verbs: rule.verbs, urls: rule.urls });
-        Box::pin(ready(Rules {
-            resource: resource.collect(),
-            non_resource: non_resource.collect(),
-            incomplete: rules.incomplete,
-            error: rules.error.unwrap_or_default(),
-        }))
+        Box::pin(ready(self.authorizer.rules(user, namespace)))
     }
 
     fn may_grant(&self, user: &User, namespace: &str, rules: &[Value]) -> Result<(), String> {

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use meta::{ApiError, Str, Value, value};
+use meta::{ApiError, Str, Value, rules::Rules, value};
 use registry::{AnswerContext, Answerer, Outcome, Pinned};
 
-use crate::access::{Access, Rules};
+use crate::access::Access;
 
 pub(crate) struct RulesReview(pub(crate) Arc<dyn Access>);
 
@@ -53,8 +53,8 @@ fn status(rules: &Rules) -> Value {
         "nonResourceRules": (non_resource.collect::<Vec<_>>()),
         "incomplete": (rules.incomplete),
     });
-    if !rules.error.is_empty() {
-        status.set_at(&["evaluationError"], rules.error.as_str());
+    if let Some(error) = &rules.error {
+        status.set_at(&["evaluationError"], error.as_str());
     }
     status
 }
