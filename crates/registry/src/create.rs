@@ -9,6 +9,7 @@ use crate::{
     get::storage,
     managed, object_meta,
     options::WriteOptions,
+    owners,
     permit::Wish,
     response::{self, Form},
     rest::Rest,
@@ -86,9 +87,11 @@ async fn try_create(
         });
     }
     object_meta::fill_for_create(&mut object, &cx);
+    owners::deduplicate(&mut object, false, rest.warnings);
     kind.apply_defaults(&mut object);
     managed::track(rest, options, None, &mut object);
     rest.engine.admission.admit(&attributes, Some(&mut object)).await?;
+    owners::deduplicate(&mut object, true, rest.warnings);
     permit(rest, &object, None).await?;
     let Some(reserve) = &kind.reserve else {
         return finish_create(rest, storage, options, &attributes, &cx, object).await;
@@ -186,6 +189,10 @@ pub(crate) fn invalid(
     }
     let name = object.str_at(&["metadata", "name"]).to_owned();
     let mut group_kind = kind.group_kind();
+    // Compat: what is wrong is said of the stored kind; events are those of the core group.
+    if let Some(stored) = &kind.facts.storage {
+        group_kind.group = stored.version.group.clone();
+    }
     if kind.is_custom() {
         // It may say that it is something else.
         group_kind.kind = object.str_at(&["kind"]).into();

@@ -21,6 +21,7 @@ mod managed;
 mod object_meta;
 mod options;
 mod other_versions;
+mod owners;
 mod patch;
 mod permit;
 mod reserve;

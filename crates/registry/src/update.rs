@@ -13,6 +13,7 @@ use crate::{
     get::storage,
     managed, object_meta,
     options::WriteOptions,
+    owners,
     response::{self, Form},
     rest::Rest,
     storage::store_error,
@@ -144,6 +145,8 @@ async fn change_once(
     let (kind, old) = (rest.kind, &current.object);
     let mut object = loop {
         let tracked = next(Some(old)).map(|mut object| {
+            // Compat: of a patch, upstream speaks as if admission had done it.
+            owners::deduplicate(&mut object, rest.info.verb == "patch", rest.warnings);
             kind.apply_defaults(&mut object);
             managed::track(rest, options, Some(old), &mut object);
             object
@@ -156,6 +159,7 @@ async fn change_once(
     let (gvr, name) = (gvr(kind), rest.info.name.as_str());
     let attributes = attributes(rest, &gvr, Operation::Update, name, options.dry_run, Some(old));
     rest.engine.admission.admit(&attributes, Some(&mut object)).await?;
+    owners::deduplicate(&mut object, true, rest.warnings);
     permit(rest, &object, Some(old)).await?;
     check_version(rest, &mut object, current)?;
     if rest.info.verb == "update" {

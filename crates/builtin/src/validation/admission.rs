@@ -260,9 +260,13 @@ fn audit_annotations(
     let mut keys = BTreeSet::new();
     for annotation in annotations.items() {
         let (key, expression) = (annotation.get("key"), annotation.get("valueExpression"));
-        let whole = format!("{policy}/{}", key.str());
-        for why in is_qualified_name(&whole) {
-            key.invalid_value(errors, whole.as_str(), &why);
+        if policy.is_empty() {
+            key.invalid_value(errors, key.str(), "requires metadata.name be non-empty");
+        } else {
+            let whole = format!("{policy}/{}", key.str());
+            for why in is_qualified_name(&whole) {
+                key.invalid_value(errors, whole.as_str(), &why);
+            }
         }
         match expression.str().trim().len() {
             0 => expression.required(errors, "valueExpression is not specified"),

@@ -31,7 +31,7 @@ pub(crate) fn job(object: &Value, errors: &mut FieldErrors) {
         let host = format!("{}-{}", name.str(), completions - 1);
         if !is_dns1123_label(&host).is_empty() {
             let why = format!("will not able to create pod with invalid DNS label: {host}");
-            name.invalid(errors, &why);
+            name.invalid_value(errors, name.str(), &why);
         }
     }
 }
@@ -63,8 +63,9 @@ fn generated_selector(job: &Field<'_>, errors: &mut FieldErrors) {
         }
     }
     let of = |key: &str| expected.iter().find(|(known, _)| *known == key).map(|(_, value)| *value);
-    let fits = LabelSelector::from_object(selector.value()).is_ok_and(|s| s.matches_with(of));
-    if !fits {
+    // One that can't be read is complained about elsewhere.
+    let differs = LabelSelector::from_object(selector.value()).is_ok_and(|s| !s.matches_with(of));
+    if differs {
         selector.invalid_shown(errors, &show_selector(&selector), "`selector` not auto-generated");
     }
 }
@@ -156,7 +157,9 @@ fn completion_mode(spec: &Field<'_>, errors: &mut FieldErrors) {
         }
     };
     at_most(&parallelism, 100_000, " when completion mode is Indexed", errors);
-    if completions.int().is_some_and(|all| max_failed.int_or_zero() > all) {
+    if let (Some(all), Some(failed)) = (completions.int(), max_failed.int())
+        && failed > all
+    {
         max_failed.invalid(errors, "must be less than or equal to completions");
     }
     at_most(&max_failed, 100_000, "", errors);
@@ -362,6 +365,8 @@ pub(crate) fn job_update(object: &Value, old: &Value, errors: &mut FieldErrors) 
     let (root, old_root) = (Field::root(object), Field::root(old));
     if object.get("spec") != old.get("spec") {
         let (spec, before) = (root.get("spec"), old_root.get("spec"));
+        job(object, errors);
+        // Compat: some of it is said twice.
         spec_with_selector(&spec, errors);
         let completions = spec.get("completions");
         let changed = completions.value() != before.get("completions").value();
@@ -422,16 +427,18 @@ fn template_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
                 }
             }
         }
-        // An affinity that had nothing but that of nodes is gone with it.
+        // An affinity that had nothing but that of nodes is gone with it, and an empty one comes alone.
+        let affinity = ["spec", "affinity"];
         let is_empty = |value: &Value| value.as_object().is_some_and(meta::Map::is_empty);
-        for name in ["affinity"] {
-            if before.at(&["spec", name]).is_some_and(is_empty) && new.at(&["spec", name]).is_none()
-            {
-                before.remove_at(&["spec", name]);
-            }
+        match (before.at(&affinity), new.at(&affinity)) {
+            (Some(own), None) if is_empty(own) => drop(before.remove_at(&affinity)),
+            (None, Some(own)) if is_empty(own) => before.set_at(&affinity, Value::object()),
+            _ => {}
         }
     }
-    if *new != before {
+    // Of a suspended job, the metadata of its pods may change as well.
+    let differs = if is_suspended { new.get("spec") != before.get("spec") } else { *new != before };
+    if differs {
         let root = Field::root(object);
         let spec = root.get("spec");
         let template = spec.get("template");

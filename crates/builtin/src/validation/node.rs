@@ -63,7 +63,11 @@ fn declared_features(node: &Field<'_>, errors: &mut FieldErrors) {
         last = Some(text);
         let plain =
             |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric());
-        if !text.starts_with(|first: char| first.is_ascii_uppercase())
+        if text.len() > 253 {
+            let shown = meta::field::quote(text);
+            let why = format!("invalid feature name {shown}: must be no more than 253 characters");
+            feature.invalid(errors, &why);
+        } else if !text.starts_with(|first: char| first.is_ascii_uppercase())
             || !text.split('/').all(plain)
         {
             let why = format!(

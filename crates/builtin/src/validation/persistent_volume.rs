@@ -14,7 +14,7 @@ use super::{
 
 pub(crate) fn validate(volume: &Value, errors: &mut FieldErrors) {
     let root = Field::root(volume);
-    spec(&root.get("spec"), errors);
+    spec(&root.get("spec"), root.str_at(&["metadata", "name"]), errors);
 }
 
 /// A volume that is described where it is attached: it is there already, so all that leads to one
@@ -44,7 +44,7 @@ pub(crate) fn inline(spec: &Field<'_>, errors: &mut FieldErrors) {
     if spec.get("nodeAffinity").is_set() {
         spec.get("nodeAffinity").forbidden(errors, why);
     }
-    source(spec, errors);
+    source(spec, "", errors);
     forbid("storageClassName", errors);
     let mode = spec.get("volumeMode");
     if mode.is_set() && !mode.is("Filesystem") {
@@ -54,7 +54,7 @@ pub(crate) fn inline(spec: &Field<'_>, errors: &mut FieldErrors) {
     }
 }
 
-fn spec(spec: &Field<'_>, errors: &mut FieldErrors) {
+fn spec(spec: &Field<'_>, volume: &str, errors: &mut FieldErrors) {
     let modes = spec.get("accessModes");
     modes.require(errors);
     access_modes(&modes, errors);
@@ -69,7 +69,7 @@ fn spec(spec: &Field<'_>, errors: &mut FieldErrors) {
             affinity.get("required").required(errors, "must specify required node constraints");
         }
     }
-    source(spec, errors);
+    source(spec, volume, errors);
     let class = spec.get("storageClassName");
     let is_root = spec.value_at(&["hostPath", "path"]).and_then(Value::as_str).is_some_and(is_root);
     if is_root && spec.get("persistentVolumeReclaimPolicy").is("Recycle") {
@@ -150,7 +150,7 @@ const SOURCES: &[(&str, &str, Check)] = &[
     ("csi", "csi", csi),
 ];
 
-fn source(spec: &Field<'_>, errors: &mut FieldErrors) {
+fn source(spec: &Field<'_>, volume: &str, errors: &mut FieldErrors) {
     let mut found = false;
     for (name, shown, check) in SOURCES {
         let source = spec.get(name);
@@ -163,6 +163,9 @@ fn source(spec: &Field<'_>, errors: &mut FieldErrors) {
             continue;
         }
         found = true;
+        if *name == "iscsi" {
+            iscsi_length(&source, volume, errors);
+        }
         check(&source.named(shown), errors);
         if *name == "local" && !spec.get("nodeAffinity").is_set() {
             spec.get("nodeAffinity").required(errors, "Local volume requires node affinity");
@@ -183,6 +186,15 @@ fn glusterfs(source: &Field<'_>, errors: &mut FieldErrors) {
         } else {
             namespace.rule(errors, is_dns1123_label);
         }
+    }
+}
+
+fn iscsi_length(source: &Field<'_>, volume: &str, errors: &mut FieldErrors) {
+    let portal = source.get("targetPortal");
+    if source.get("initiatorName").is_set() && volume.len() + 1 + portal.len() > 64 {
+        let why = "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters \
+                   if iscsi.initiatorName is specified.";
+        portal.named("targetportal").invalid(errors, why);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Broken objects and what kube-apiserver v1.36 says about them, in `tests/validation/*.yaml`.
 
-use std::{fs, path::Path, sync::Arc};
+use std::{collections::HashMap, fs, path::Path, sync::Arc};
 
 use meta::{ApiError, User, Value, time::Time};
 use registry::{Kind, WriteContext};
@@ -40,6 +40,107 @@ fn errors_are_those_of_kube_apiserver() {
         differences.len(),
         differences.join("\n\n")
     );
+}
+
+/// Valid objects of every kind with one thing changed, in `tests/mutations/*.tsv`: the base (one of
+/// `tools/hunt/bases`), the operation, where and what is changed (`-`: removed), and the error.
+#[test]
+fn one_change_leads_to_the_errors_of_kube_apiserver() {
+    let definitions = Definitions::load();
+    let schema = Arc::new(Definitions::load().schema);
+    let bases = bases();
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mutations");
+    let mut differences = Vec::new();
+    let mut count = 0;
+    for file in fs::read_dir(directory).expect("the cases are there") {
+        let text = fs::read_to_string(file.expect("readable").path()).expect("the cases are text");
+        for line in text.lines() {
+            let columns: Vec<&str> = line.split('\t').collect();
+            let [base, operation, path, change, expected] = columns[..] else {
+                panic!("five columns: {line}")
+            };
+            let base = bases.get(base).unwrap_or_else(|| panic!("a base: {base}"));
+            let case =
+                mutation(base, operation, &json(path), (change != "-").then(|| json(change)));
+            let kind = kind(&definitions, &schema, base);
+            let ours = outcome(&kind, &case, case.get("object").expect("made above"));
+            count += 1;
+            if ours != json(expected).as_str().expect("a text") {
+                differences.push(format!("{line}\n  ours: {ours}"));
+            }
+        }
+    }
+    assert!(count > 0, "there are cases");
+    let shown: Vec<&str> = differences.iter().map(String::as_str).take(200).collect();
+    let (wrong, shown) = (differences.len(), shown.join("\n\n"));
+    assert!(differences.is_empty(), "{wrong} of {count} differ:\n{shown}");
+}
+
+/// By kind and name.
+fn bases() -> HashMap<String, Value> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tools/hunt/bases");
+    let mut bases = HashMap::new();
+    for file in fs::read_dir(directory).expect("the bases are there") {
+        let text = fs::read_to_string(file.expect("readable").path()).expect("the bases are text");
+        for document in text.split("---\n").filter(|document| !document.trim().is_empty()) {
+            let object = codec::yaml::load(document.as_bytes()).expect(document).value;
+            let name = object.str_at(&["metadata", "name"]);
+            bases.insert(format!("{}/{name}", object.str_at(&["kind"])), object.clone());
+        }
+    }
+    bases
+}
+
+fn json(text: &str) -> Value {
+    let options = codec::json::DecodeOptions { strict: false };
+    codec::json::decode_any(text.as_bytes(), options).expect(text).value
+}
+
+/// As a case of the other table. A change within a list is one of the whole list.
+fn mutation(base: &Value, operation: &str, path: &Value, change: Option<Value>) -> Value {
+    let path = path.as_array().unwrap_or_default();
+    let mut changed = base.clone();
+    set(&mut changed, path, change.clone());
+    let mut case = Value::object();
+    if operation == "create" {
+        case.set_at(&["object"], changed);
+        return case;
+    }
+    let keys: Vec<&str> = path.iter().map_while(Value::as_str).collect();
+    let value = if keys.len() == path.len() { change } else { changed.at(&keys).cloned() };
+    let mut patch = value.unwrap_or(Value::Null);
+    for key in keys.iter().rev() {
+        let mut outer = Value::object();
+        outer.object_at_mut(&[]).insert(*key, patch);
+        patch = outer;
+    }
+    case.set_at(&["object"], base.clone());
+    case.set_at(&["patch"], patch);
+    if operation != "update" {
+        case.set_at(&["subresource"], operation);
+    }
+    case
+}
+
+/// Sets or removes the value at a path of names and indexes.
+fn set(value: &mut Value, path: &[Value], change: Option<Value>) {
+    let Some((step, rest)) = path.split_first() else {
+        *value = change.unwrap_or(Value::Null);
+        return;
+    };
+    let next = match (step, &mut *value) {
+        (Value::String(name), Value::Object(map)) if rest.is_empty() && change.is_none() => {
+            map.remove(name);
+            return;
+        }
+        (Value::String(name), Value::Object(map)) => map.entry(name),
+        (Value::Number(_), Value::Array(items)) => {
+            let at = step.as_i64().and_then(|at| usize::try_from(at).ok()).expect("an index");
+            &mut items[at]
+        }
+        _ => panic!("no such path"),
+    };
+    set(next, rest, change);
 }
 
 pub(crate) fn kind(

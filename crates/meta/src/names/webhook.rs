@@ -73,11 +73,9 @@ fn validate_url_path(path: &str, at: &FieldPath, errors: &mut FieldErrors) {
     if !path.starts_with('/') {
         errors.invalid(at, path, "must start with a '/'");
     }
-    // Compat: the first character is taken for the slash, whatever it is.
-    let mut characters = path.chars();
-    characters.next();
-    let rest = characters.as_str();
-    let rest = rest.strip_suffix('/').unwrap_or(rest);
+    // Compat: the first byte is taken for the slash, whatever it is.
+    let rest = String::from_utf8_lossy(&path.as_bytes()[1..]);
+    let rest = rest.strip_suffix('/').unwrap_or(&rest);
     for (index, step) in rest.split('/').enumerate() {
         if step.is_empty() {
             errors.invalid(at, path, &format!("segment[{index}] may not be empty"));

@@ -5,7 +5,6 @@ use meta::{
     names::{is_dns1123_subdomain, regex_error},
 };
 
-use super::pool_name;
 use crate::validation::{
     conditions,
     cursor::{Field, IMMUTABLE},
@@ -27,7 +26,8 @@ pub(crate) fn request(object: &Value, errors: &mut FieldErrors) {
 
 pub(crate) fn request_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
     if object.get("spec") != old.get("spec") {
-        Field::root(object).get("spec").invalid(errors, IMMUTABLE);
+        // Compat: upstream doesn't show what it is about.
+        Field::root(object).get("spec").invalid_value(errors, Value::Null, IMMUTABLE);
     }
 }
 
@@ -64,8 +64,14 @@ pub(crate) fn status_update(object: &Value, old: &Value, errors: &mut FieldError
 
 fn pool(pool: &Field<'_>, errors: &mut FieldErrors) {
     pool.get("driver").require_rule(errors, is_caseless_subdomain);
-    pool_name(&pool.get("poolName"), errors);
-    at_least(&pool.get("generation"), 0, errors);
+    if pool.get("poolName").require(errors) {
+        pool_name(&pool.get("poolName"), errors);
+    }
+    let generation = pool.get("generation");
+    if generation.int_or_zero() == 0 {
+        generation.required(errors, "");
+    }
+    at_least(&generation, 0, errors);
     at_least(&pool.get("resourceSliceCount"), 1, errors);
     for name in ["totalDevices", "allocatedDevices", "availableDevices", "unavailableDevices"] {
         at_least(&pool.get(name), 0, errors);
@@ -85,17 +91,38 @@ fn at_least(field: &Field<'_>, min: i64, errors: &mut FieldErrors) {
     }
 }
 
+/// Names that are divided by slashes.
+fn pool_name(name: &Field<'_>, errors: &mut FieldErrors) {
+    if name.len() > 253 {
+        errors.too_long(name.path(), 253);
+    }
+    for (at, part) in name.str().split('/').enumerate() {
+        if part.is_empty() {
+            name.invalid(errors, &format!("segment {at}: must not be empty"));
+            continue;
+        }
+        for why in is_dns1123_subdomain(part) {
+            name.invalid_value(errors, part, &format!("segment {at}: {}", in_bytes(&why)));
+        }
+    }
+}
+
+/// Compat: rules that are declared count bytes where others count characters.
+fn in_bytes(why: &str) -> String {
+    why.replace("must be no more than 253 characters", "must be no more than 253 bytes")
+}
+
 fn is_caseless_subdomain(text: &str) -> Vec<String> {
     let wrong = is_dns1123_subdomain(&text.to_lowercase());
     let is_shape = |why: &String| why.contains("RFC 1123");
     let own = |why: String| {
         if !is_shape(&why) {
-            return why;
+            return in_bytes(&why);
         }
         regex_error(
             "an RFC 1123 subdomain must consist of alphanumeric characters, '-' or '.', and must \
              start and end with an alphanumeric character",
-            "(?i)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*",
+            "[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*",
             &["Example.com"],
         )
     };

@@ -247,7 +247,8 @@ impl Wish {
 
 #[cfg(test)]
 mod tests {
-    use auth::authz::{Rules, Verdict};
+    use auth::authz::Verdict;
+    use meta::rules::Rules;
 
     use super::*;
 

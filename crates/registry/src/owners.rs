@@ -1,0 +1,43 @@
+//! An owner that is named twice counts once.
+
+use meta::{Value, Warnings};
+
+/// Drops owner references that are there already, and says so.
+pub(crate) fn deduplicate(object: &mut Value, after_admission: bool, warnings: &Warnings) {
+    let owners = object.at_mut(&["metadata", "ownerReferences"]).and_then(Value::as_array_mut);
+    let Some(owners) = owners.filter(|owners| owners.len() > 1) else { return };
+    let (mut kept, mut dropped): (Vec<Value>, Vec<String>) = (Vec::new(), Vec::new());
+    for owner in owners.drain(..) {
+        if kept.contains(&owner) {
+            dropped.push(owner.str_at(&["uid"]).to_owned());
+        } else {
+            kept.push(owner);
+        }
+    }
+    *owners = kept;
+    if !dropped.is_empty() {
+        let when = if after_admission { " after mutating admission happens" } else { "" };
+        warnings.add(format!(
+            ".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner \
+             references in 1.20+, and may reject such requests as early as 1.24; please fix your \
+             requests; duplicate UID(s) observed: {}",
+            dropped.join(", ")
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use meta::value;
+
+    use super::*;
+
+    #[test]
+    fn owners_that_are_the_same_are_named_once() {
+        let (a, b) = (value!({"uid": "a", "name": "x"}), value!({"uid": "a", "name": "y"}));
+        let mut object =
+            value!({"metadata": {"ownerReferences": [(a.clone()), (b.clone()), (a.clone())]}});
+        deduplicate(&mut object, false, &Warnings::default());
+        assert_eq!(object, value!({"metadata": {"ownerReferences": [(a), (b)]}}));
+    }
+}
