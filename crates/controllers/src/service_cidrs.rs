@@ -37,10 +37,9 @@ impl ServiceCidrController {
         let mut next = Next::Done;
         for cidr in &all {
             match self.settle(cidr, &all).await {
-                Ok(Next::Done) => {}
-                Ok(later) => next = later,
                 // Gone meanwhile, or changed and therefore seen again.
-                Err(ApiError::NotFound { .. } | ApiError::Conflict { .. }) => {}
+                Ok(Next::Done) | Err(ApiError::NotFound { .. } | ApiError::Conflict { .. }) => {}
+                Ok(later) => next = later,
                 Err(error) => return Err(error),
             }
         }

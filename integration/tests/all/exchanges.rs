@@ -14,7 +14,9 @@
 //! ```
 //!
 //! `{ns}` is a namespace of the topic's own; a line with `>` keeps a part of the answer for the
-//! requests that follow. A line `? 200` sends the request until it is answered so. A body `hex:…` is bytes, one `repeat:<n>:<text>` is text over and over.
+//! requests that follow, one with `-` names a list that another topic is about and that is left
+//! out. A line `? 200` sends the request until it is answered so. A body `hex:…` is bytes, one
+//! `repeat:<n>:<text>` is text over and over.
 //! Run with `PINTLE_RECORD=1` and `PINTLE_PEER=…` to write the answers anew.
 
 use std::{collections::BTreeMap, env, fmt::Write as _, fs, path::PathBuf};
@@ -43,7 +45,19 @@ macro_rules! topics {
     };
 }
 
-topics![custom, deletes, encodings, lists, writes];
+topics![
+    custom,
+    decisions,
+    deletes,
+    encodings,
+    lists,
+    pod_subresources,
+    reviews,
+    scales,
+    services,
+    token_requests,
+    writes,
+];
 
 fn directory() -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "exchanges"].iter().collect()
@@ -60,7 +74,11 @@ fn play(topic: &str) {
     let mut played = Vec::new();
     for exchange in Exchange::parse_all(&requests) {
         let answer = exchange.play(&http, &mut variables);
-        played.push((exchange, shown(&answer, &variables["ns"])));
+        let mut shown = shown(&answer, &variables["ns"]);
+        for list in &exchange.without {
+            shown = without(&shown, list);
+        }
+        played.push((exchange, shown));
     }
     if is_peer && env::var_os("PINTLE_RECORD").is_some() {
         let all: Vec<String> = played
@@ -105,6 +123,7 @@ struct Exchange {
     captures: Vec<(String, String)>,
     /// The code that is waited for.
     until: Option<u16>,
+    without: Vec<String>,
     body: String,
 }
 
@@ -129,6 +148,7 @@ impl Exchange {
             headers: Vec::new(),
             captures: Vec::new(),
             until: None,
+            without: Vec::new(),
             body: body.trim_end().to_owned(),
         };
         for line in head.lines().filter(|line| !line.starts_with('#')) {
@@ -139,6 +159,8 @@ impl Exchange {
                 exchange.captures.push((name.to_owned(), pointer.to_owned()));
             } else if let Some(code) = line.strip_prefix("? ") {
                 exchange.until = Some(code.parse().expect("a code"));
+            } else if let Some(list) = line.strip_prefix("- ") {
+                exchange.without.push(list.to_owned());
             } else if exchange.method.is_empty() {
                 let (method, path) = line.split_once(' ').expect("METHOD /path");
                 (exchange.method, exchange.path) = (method.to_owned(), path.to_owned());
@@ -180,6 +202,33 @@ impl Exchange {
         }
         answer
     }
+}
+
+/// The text of some JSON without the lists of this name.
+fn without(text: &str, list: &str) -> String {
+    let opening = format!("\"{list}\":[");
+    let Some(at) = text.find(&opening) else { return text.to_owned() };
+    let (mut depth, mut quoted, mut escaped) = (0, false, false);
+    let from = at + opening.len() - 1;
+    let end = text[from..].find(|c: char| {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' if quoted => escaped = true,
+            '"' => quoted = !quoted,
+            '[' if !quoted => depth += 1,
+            ']' if !quoted => depth -= 1,
+            _ => {}
+        }
+        depth == 0
+    });
+    let end = end.map_or(text.len(), |end| from + end + 1);
+    // With the comma before it, or the one behind it if it comes first.
+    let (head, tail) = (&text[..at], &text[end..]);
+    let (head, tail) = match (head.strip_suffix(','), tail.strip_prefix(',')) {
+        (Some(head), _) => (head, tail),
+        (None, behind) => (head, behind.unwrap_or(tail)),
+    };
+    without(&[head, tail].concat(), list)
 }
 
 fn bytes_of(body: &str) -> Bytes {
@@ -236,6 +285,7 @@ fn shown(answer: &Answer, namespace: &str) -> String {
         (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "TIME"),
         (r#"(resourceVersion(?:\\*")?: ?(?:\\*")?)\d+"#, "${1}RV"),
         (r#"("?continue"?: ?)"[^"]+""#, "${1}\"TOKEN\""),
+        (r#"("token": ?)"[^"]+""#, "${1}\"TOKEN\""),
         (r"current: \d+", "current: RV"),
         (r"in record \(\d+\)", "in record (RV)"),
         (r"too old resource version: (\d+) \(\d+\)", "too old resource version: $1 (RV)"),
