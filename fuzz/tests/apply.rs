@@ -149,7 +149,7 @@ fn pod(state: &State) -> Value {
     for (place, value) in state {
         match place {
             Place::Label(n) => {
-                pod.set_at(&["metadata", "labels", &format!("l{n}")], value.as_str())
+                pod.set_at(&["metadata", "labels", &format!("l{n}")], value.as_str());
             }
             Place::Finalizer(n) => finalizers.push(Value::from(format!("f{n}"))),
             Place::Container(n) => {
@@ -179,7 +179,7 @@ fn state_of(pod: &Value) -> State {
         .at(&["metadata", "labels"])
         .and_then(Value::as_object)
         .into_iter()
-        .flat_map(|map| map.iter())
+        .flat_map(meta::Map::iter)
     {
         state.insert(Place::Label(number(key)), value.as_str().expect("a text").to_owned());
     }

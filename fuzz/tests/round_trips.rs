@@ -79,7 +79,9 @@ fn note_node(value: &Value, node: &Node, schema: &Schema, seen: &mut HashSet<(Ty
             note_fields(value, *id, schema, seen);
         }
         (Kind::List(item, _), Value::Array(items)) => {
-            items.iter().for_each(|value| note_node(value, item, schema, seen));
+            for value in items {
+                note_node(value, item, schema, seen);
+            }
         }
         (Kind::Map(item), Value::Object(map)) => {
             map.iter().for_each(|(_, value)| note_node(value, item, schema, seen));

@@ -91,7 +91,9 @@ fn tidy_node(value: &mut Value, node: &Node, schema: &Schema, random: &mut Rando
     match (&node.kind, value) {
         (Kind::Object(id), value) => tidy(value, *id, schema, random),
         (Kind::List(item, _), Value::Array(items)) => {
-            items.iter_mut().for_each(|value| tidy_node(value, item, schema, random));
+            for value in items {
+                tidy_node(value, item, schema, random);
+            }
         }
         (Kind::Map(item), Value::Object(map)) => {
             map.iter_mut().for_each(|(_, value)| tidy_node(value, item, schema, random));
@@ -113,11 +115,10 @@ fn mix(a: &Value, b: &Value, id: TypeId, schema: &Schema, random: &mut Random) -
     let mut mixed = Map::new();
     for field in &schema.get(id).fields {
         let value = match (a.get(&field.name), b.get(&field.name)) {
-            (None, None) => continue,
             (Some(a), Some(b)) => match (&field.node.kind, random.below(4)) {
-                (_, 0) => a.clone(),
                 // Where there is no schema there is no merging either.
-                (
+                (_, 0)
+                | (
                     Kind::Any
                     | Kind::SchemaOrBool(_)
                     | Kind::SchemaOrArray(_)
@@ -148,7 +149,7 @@ fn mix_lists(a: &Value, b: &Value, item: &Node, schema: &Schema, random: &mut Ra
     for at in 0..a.len().max(b.len()) {
         match (a.get(at), b.get(at), &item.kind) {
             (Some(a), Some(b), Kind::Object(id)) if random.chance(50) => {
-                items.push(mix(a, b, *id, schema, random))
+                items.push(mix(a, b, *id, schema, random));
             }
             (a, b, _) => items.extend(if random.chance(50) { a.or(b) } else { b.or(a) }.cloned()),
         }

@@ -47,7 +47,11 @@ pub const HANDSHAKE: [(&str, &str); 3] = [
 impl Http {
     /// Asks for a WebSocket with these headers; the answer if it is not given.
     #[track_caller]
-    pub fn websocket(&self, path: &str, headers: &[(&str, &str)]) -> Result<WebSocket, Answer> {
+    pub fn websocket(
+        &self,
+        path: &str,
+        headers: &[(&str, &str)],
+    ) -> Result<WebSocket, Box<Answer>> {
         let mut request =
             Request::get(path).header(UPGRADE, "websocket").header(CONNECTION, "Upgrade");
         for (name, value) in headers {
@@ -61,7 +65,7 @@ impl Http {
                 let (parts, body) = response.into_parts();
                 let body = body.collect().await?.to_bytes();
                 let code = parts.status.as_u16();
-                return Ok(Err(Answer { code, headers: parts.headers, body }));
+                return Ok(Err(Box::new(Answer { code, headers: parts.headers, body })));
             }
             let headers = response.headers().clone();
             Ok(Ok((headers, hyper::upgrade::on(response).await?)))

@@ -36,7 +36,7 @@ pub fn is_requested<B>(request: &Request<B>) -> bool {
 pub(crate) fn asks_for_websocket(headers: &HeaderMap) -> bool {
     let connection = headers.get_all(CONNECTION).iter();
     text(headers.get(UPGRADE)).eq_ignore_ascii_case("websocket")
-        && connection.map(|value| text(Some(value))).any(|value| contains_upgrade(value))
+        && connection.map(|value| text(Some(value))).any(contains_upgrade)
 }
 
 fn contains_upgrade(connection: &str) -> bool {

@@ -8,6 +8,8 @@ use integration::websocket::{BINARY, CLOSE, HANDSHAKE, PING, PONG, TEXT, WebSock
 use integration::{Http, shared};
 use serde_json::{Value, json};
 
+type Headers<'a> = &'a [(&'a str, &'a str)];
+
 /// Opens a watch that must be granted.
 #[track_caller]
 fn open(http: &Http, path: &str, more: &[(&str, &str)]) -> WebSocket {
@@ -114,7 +116,7 @@ fn a_handshake_that_no_browser_would_do_is_refused() {
     let http = server.http();
     let path = "/api/v1/configmaps?watch=1&timeoutSeconds=1";
     let [key, version, origin] = HANDSHAKE;
-    let cases: [(&[(&str, &str)], u16, &str); 6] = [
+    let cases: [(Headers<'_>, u16, &str); 6] = [
         (&[version, origin], 400, "mismatch challenge/response"),
         (&[key, origin], 400, "missing or bad WebSocket Version"),
         (&[key, ("sec-websocket-version", "8"), origin], 400, "missing or bad WebSocket Version"),

@@ -3,7 +3,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::*;
 
-fn headers(given: &[(&'static str, &'static str)]) -> HeaderMap {
+type Headers<'a> = &'a [(&'static str, &'static str)];
+
+fn headers(given: Headers<'_>) -> HeaderMap {
     given
         .iter()
         .map(|(name, value)| (name.parse().unwrap(), HeaderValue::from_static(value)))
@@ -12,7 +14,7 @@ fn headers(given: &[(&'static str, &'static str)]) -> HeaderMap {
 
 #[test]
 fn only_an_upgrade_to_websocket_is_one() {
-    let cases: [(&[(&str, &str)], bool); 5] = [
+    let cases: [(Headers<'_>, bool); 5] = [
         (&[("upgrade", "websocket"), ("connection", "Upgrade")], true),
         (&[("upgrade", "WebSocket"), ("connection", "keep-alive, Upgrade")], true),
         (&[("upgrade", "websocket")], false),
@@ -30,7 +32,7 @@ fn the_handshake_is_that_of_a_browser() {
     const V13: (&str, &str) = ("sec-websocket-version", "13");
     const ORIGIN: (&str, &str) = ("origin", "https://example.com");
     let protocol = |value| ("sec-websocket-protocol", value);
-    let cases: [(&[(&str, &str)], Result<Option<&str>, u16>); 11] = [
+    let cases: [(Headers<'_>, Result<Option<&str>, u16>); 11] = [
         (&[KEY, V13, ORIGIN], Ok(None)),
         (&[KEY, V13, ORIGIN, protocol("binary.k8s.io")], Ok(Some("binary.k8s.io"))),
         (&[KEY, V13, ORIGIN, protocol(" anything ")], Ok(Some("anything"))),
