@@ -51,6 +51,9 @@ pub enum ProtobufError {
     /// A value that cannot be held by its field.
     #[error("{field}: {why}")]
     Value { field: String, why: String },
+    /// The same, where Go leaves it to the value to say why.
+    #[error("{0}")]
+    Words(String),
 }
 
 /// Messages inside of messages. Both ways recurse; the deepest real schemas need some thirty levels.

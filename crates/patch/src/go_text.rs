@@ -20,6 +20,26 @@ pub fn show(value: &Value) -> String {
     }
 }
 
+/// As in a program, with `%#v`: `map[string]interface {}{"a":1}`.
+pub(crate) fn show_syntax(value: &Value) -> String {
+    match value {
+        Value::Null => "interface {}(nil)".to_owned(),
+        Value::String(text) => meta::field::quote(text),
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(show_syntax).collect();
+            format!("{}{{{}}}", type_name(value), items.join(", "))
+        }
+        Value::Object(map) => {
+            let member = |(key, value): (&meta::Str, &Value)| {
+                format!("{}:{}", meta::field::quote(key), show_syntax(value))
+            };
+            let members: Vec<String> = map.iter().map(member).collect();
+            format!("{}{{{}}}", type_name(value), members.join(", "))
+        }
+        other => show(other),
+    }
+}
+
 /// The name of the Go type that JSON of this shape decodes into.
 pub(crate) fn type_name(value: &Value) -> &'static str {
     match value {
@@ -53,5 +73,9 @@ mod tests {
         let value = value!({"b": [1i64, 2.5, 1e21, 0.00001], "a": "x y", "c": null, "d": true});
         assert_eq!(show(&value), "map[a:x y b:[1 2.5 1e+21 1e-05] c:<nil> d:true]");
         assert_eq!(show_as_string(&value!(1i64)), "%!s(int64=1)");
+        assert_eq!(
+            show_syntax(&value!({"b": [1i64, "x"], "a": {}})),
+            r#"map[string]interface {}{"a":map[string]interface {}{}, "b":[]interface {}{1, "x"}}"#
+        );
     }
 }

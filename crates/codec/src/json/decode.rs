@@ -426,11 +426,15 @@ impl<'a> Decoder<'a> {
                 let name = &ty.fields[*index].name;
                 path.extend(go_type::inlined_from(ty, name));
                 path.push(name);
-                innermost = Some(*ty);
+                innermost = Some((*ty, name));
             }
         }
+        let named = innermost.and_then(|(ty, field)| go_type::named(ty, field, expected));
+        let expected = named.unwrap_or(expected);
         let into = match innermost {
-            Some(ty) => format!("struct field {}.{}", go_type::struct_name(ty), path.join(".")),
+            Some((ty, _)) => {
+                format!("struct field {}.{}", go_type::struct_name(ty), path.join("."))
+            }
             None => "value".to_owned(),
         };
         DecodeError::Value(format!(

@@ -41,6 +41,26 @@ pub(super) fn struct_name(ty: &Type) -> &str {
     ty.name.rsplit('.').next().unwrap_or_default()
 }
 
+/// The name that Go has for the type of a field, or of the items of one; what it is without a name is
+/// `plain`.
+pub(super) fn named(ty: &Type, field: &str, plain: &str) -> Option<&'static str> {
+    let mut rows = include_str!("go_types.tsv").lines().map(|line| line.split('\t'));
+    let name = rows.find_map(|mut row| {
+        let is_it = ty.name.strip_prefix("io.k8s.") == row.next() && row.next() == Some(field);
+        row.next().filter(|_| is_it)
+    })?;
+    match (name.strip_prefix("[]"), plain) {
+        (Some(_), plain) if plain.starts_with("[]") => Some(name),
+        (Some(item), "string") => Some(item),
+        // Lists and maps of quantities have names, the quantities in them have not.
+        (None, plain) => {
+            let fits = matches!(plain, "string" | "int32") || plain.starts_with("map[");
+            fits.then_some(name)
+        }
+        _ => None,
+    }
+}
+
 /// The Go struct that a field is inlined from: Go names it in the path of an error, JSON doesn't.
 pub(super) fn inlined_from(ty: &Type, field: &str) -> Option<&'static str> {
     if matches!(field, "kind" | "apiVersion") && !ty.kinds.is_empty() {
@@ -53,6 +73,8 @@ pub(super) fn inlined_from(ty: &Type, field: &str) -> Option<&'static str> {
 /// Type, what it inlines, and the fields that are its own.
 const INLINED: &[(&str, &str, &[&str])] = &[
     ("io.k8s.api.core.v1.Volume", "VolumeSource", &["name"]),
+    ("io.k8s.api.networking.v1.IngressRule", "IngressRuleValue", &["host"]),
+    ("io.k8s.api.admissionregistration.v1.RuleWithOperations", "Rule", &["operations"]),
     ("io.k8s.api.core.v1.Probe", "ProbeHandler", PROBE),
     ("io.k8s.api.core.v1.EphemeralContainer", "EphemeralContainerCommon", &["targetContainerName"]),
     ("io.k8s.api.core.v1.PersistentVolumeSpec", "PersistentVolumeSource", PERSISTENT_VOLUME),

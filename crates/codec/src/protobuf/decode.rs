@@ -6,7 +6,7 @@ use meta::{
     quantity::Quantity,
     time::{Duration, Time},
 };
-use schema::{Field, Kind, Node, Presence, Schema, TypeId};
+use schema::{Field, Kind, Node, Presence, Schema, Type, TypeId};
 
 use super::{
     DEPTH_MAX, ProtobufError,
@@ -37,9 +37,10 @@ impl Decoder<'_> {
         if depth > DEPTH_MAX {
             return Err(ProtobufError::TooDeep);
         }
-        let fields = &self.schema.get(ty).fields;
+        let Type { name, fields, .. } = self.schema.get(ty);
+        let name = name.rsplit('.').next().unwrap_or_default();
         let mut slots = vec![Slot::Absent; fields.len()];
-        self.message(message, self.tables.get(ty), fields, &mut slots, depth)?;
+        self.message(message, name, self.tables.get(ty), fields, &mut slots, depth)?;
         let mut members = Vec::with_capacity(slots.len());
         for (field, slot) in fields.iter().zip(slots) {
             let value = match slot {
@@ -57,18 +58,19 @@ impl Decoder<'_> {
     fn message(
         &self,
         message: &[u8],
+        name: &str,
         table: &Message,
         fields: &[Field],
         slots: &mut [Slot],
         depth: usize,
     ) -> Result<()> {
         let mut reader = Reader::new(message);
-        while let Some(key) = reader.key("message")? {
+        while let Some(key) = reader.key(name)? {
             match table.find(key.tag) {
                 None => reader.skip(key)?,
                 Some(What::Embedded(table)) => {
                     let message = reader.bytes(key, "embedded message")?;
-                    self.message(message, table, fields, slots, depth)?;
+                    self.message(message, name, table, fields, slots, depth)?;
                 }
                 Some(What::Field(index)) => {
                     self.field(&fields[*index], key, &mut reader, &mut slots[*index], depth)?;
@@ -86,7 +88,11 @@ impl Decoder<'_> {
         slot: &mut Slot,
         depth: usize,
     ) -> Result<()> {
-        let name = &field.name;
+        // What Go calls a field that it embeds.
+        let name = match (field.name.as_str(), &field.node.kind) {
+            ("metadata", Kind::Object(_)) => "ObjectMeta",
+            (name, _) => name,
+        };
         match &field.node.kind {
             Kind::List(item, _) if !field.node.wrapped => {
                 if !matches!(slot, Slot::Items(_)) {
@@ -264,7 +270,8 @@ fn leaf(kind: &Kind, key: Key, reader: &mut Reader<'_>, name: &str) -> Result<Va
             let text = single_bytes(reader.bytes(key, name)?, name)?.unwrap_or(b"0");
             let text = String::from_utf8_lossy(text);
             let quantity = Quantity::parse(text.trim());
-            Value::from(quantity.map_err(|error| invalid(error.to_string()))?.to_string())
+            let quantity = quantity.map_err(|error| ProtobufError::Words(error.to_string()))?;
+            Value::from(quantity.to_string())
         }
         Kind::IntOrString => int_or_string(reader.bytes(key, name)?)?,
         Kind::Any | Kind::AnyObject => match single_bytes(reader.bytes(key, name)?, name)? {

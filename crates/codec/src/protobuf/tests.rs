@@ -192,7 +192,7 @@ fn malformed_bytes_are_errors_in_the_words_of_go() {
         ("6b38730000", "proto: Unknown: illegal tag 0 (wire type 0)"),
         ("6b3873000c", "proto: Unknown: wiretype end group for non-group"),
         ("6b3873004f", "proto: illegal wireType 7"),
-        ("6b38730012020801", "proto: wrong wireType = 0 for field Metadata"),
+        ("6b38730012020801", "proto: wrong wireType = 0 for field ObjectMeta"),
     ];
     for (bytes, expected) in cases {
         let decoded = decode_object(&hex(bytes), &tables, &types.schema, types.config_map);

@@ -195,7 +195,7 @@ impl List<'_> {
 
     fn key(&self, schema: &Schema, keys: &[Str], item: &Map) -> Result<PathElement, String> {
         let object = self.item.atom(schema).map;
-        let default = |name: &str| object?.field(name)?.node.default.as_ref();
+        let default = |name: &str| default_of(object?.field(name)?);
         let fields: Vec<(Str, Value)> = keys
             .iter()
             .filter_map(|name| {
@@ -226,6 +226,14 @@ pub(super) fn field_value<'v>(field: &Field, value: Option<&'v Value>) -> Option
         Presence::OmitEmpty => given.filter(|value| !is_zero(value)),
         Presence::Always => Some(given.unwrap_or_else(|| zero_of(field, is_struct))),
     }
+}
+
+/// The value of a key that an item leaves out: the one that is declared, or the one that Go always
+/// writes.
+fn default_of(field: &Field) -> Option<&Value> {
+    let always = field.presence == Presence::Always && !field.pointer;
+    let zero = always.then(|| zero_of(field, false)).filter(|zero| !zero.is_null());
+    field.node.default.as_ref().or(zero)
 }
 
 /// A whole value as Go's structs show it, for comparing what has one owner.

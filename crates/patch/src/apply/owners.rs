@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::LazyLock};
 use meta::Value;
 use schema::{Schema, TypeId};
 
-use super::atom::Place;
+use super::atom::{Place, normal};
 use super::compare::{Comparison, New, compare};
 use super::managed::{Owner, Owners, cap_updaters};
 use super::merge::merge;
@@ -100,7 +100,8 @@ fn take_over(
         let compared = versions.entry(owner.api_version.clone()).or_insert_with(|| {
             let (old, ty) = typing.versions.convert(live, &owner.api_version)?;
             let (new, _) = typing.versions.convert(new, &owner.api_version)?;
-            let mut compared = compare(typing.schema, Place::Type(ty), &old, &new, kind);
+            // What was converted went through Go's structs.
+            let mut compared = compare(typing.schema, Place::Type(ty), &old, &new, New::Whole);
             compared.filter(|set| typing.fields.apply(set));
             Some(compared)
         });
@@ -180,13 +181,17 @@ fn add_back_owned(
     if version == merged.name {
         return merged.keeping(&pruned, owned);
     }
-    let Some((object, ty)) = typing.versions.convert(&merged.object, version) else {
-        return pruned;
-    };
-    let Some((pruned_there, _)) = typing.versions.convert(&pruned, version) else { return pruned };
+    let Some((object, ty)) = converted(&merged.object, version, typing) else { return pruned };
+    let Some((pruned_there, _)) = converted(&pruned, version, typing) else { return pruned };
     let at = Version { schema: typing.schema, ty, object, name: version };
     let kept = at.keeping(&pruned_there, owned);
     Version::of_object(kept, version, merged.name, typing)
+}
+
+/// An object in another version. Conversion goes through Go's structs, which always have some fields.
+fn converted(object: &Value, version: &str, typing: &Typing<'_>) -> Option<(Value, TypeId)> {
+    let (object, ty) = typing.versions.convert(object, version)?;
+    Some((normal(typing.schema, Place::Type(ty), &object), ty))
 }
 
 /// An object in one of its versions.
@@ -208,7 +213,7 @@ impl<'a> Version<'a> {
         if name == manager.api_version {
             return Some(Self { schema, ty: typing.ty, object: object.clone(), name });
         }
-        let (object, ty) = typing.versions.convert(object, name)?;
+        let (object, ty) = converted(object, name, typing)?;
         Some(Self { schema, ty, object, name })
     }
 
@@ -217,7 +222,7 @@ impl<'a> Version<'a> {
         if from == to {
             return object;
         }
-        typing.versions.convert(&object, to).map_or(object, |(object, _)| object)
+        converted(&object, to, typing).map_or(object, |(object, _)| object)
     }
 
     fn place(&self) -> Place<'_> {

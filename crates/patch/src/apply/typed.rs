@@ -91,12 +91,7 @@ impl Checker<'_> {
                 format!("expected numeric (int or float), got {}", go_text::type_name(value))
             }
             Scalar::String => {
-                let value = match value {
-                    Value::Object(_) | Value::Array(_) => {
-                        format!("{}{{...}}", go_text::type_name(value))
-                    }
-                    other => go_text::show(other),
-                };
+                let value = go_text::show_syntax(value);
                 format!("expected string, got &value.valueUnstructured{{Value:{value}}}")
             }
             Scalar::Bool => format!("expected boolean, got {}", show(value)),
