@@ -23,7 +23,11 @@ pub(crate) fn columns(version: &Version) -> Vec<Column> {
     for spec in declared {
         // What can't be parsed ends the table, as upstream.
         let Ok(path) = JsonPath::parse(&spec.path) else { break };
-        columns.push(column(spec, path));
+        let mut column = column(spec, path);
+        if version.columns.is_empty() {
+            column.described_by = Column::AGE.described_by;
+        }
+        columns.push(column);
     }
     columns
 }
@@ -50,6 +54,7 @@ fn column(spec: &ColumnSpec, path: JsonPath) -> Column {
         format: spec.format.clone(),
         priority: spec.priority,
         description,
+        described_by: None,
         cell: CellOf::Defined(Arc::new(move |object, now| cell(&path, &ty, object, now))),
     }
 }

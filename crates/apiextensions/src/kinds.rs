@@ -6,7 +6,9 @@ use std::sync::Arc;
 use endpoints::Local;
 use meta::{GroupVersion, GroupVersionKind, Str};
 use patch::apply::{PathElement, ReplicasPaths};
-use registry::{Behaviour, Conversion, Custom, Kind, Storage, StorageOptions};
+use registry::{
+    Behaviour, Conversion, Custom, Kind, MetadataChecks, Recheck, Storage, StorageOptions,
+};
 use schema::openapi::CustomResource;
 use schema::{
     ResourceFacts, Schema, SelectableField, StorageEncoding, StorageFacts, SubresourceFacts,
@@ -253,6 +255,12 @@ const BEHAVIOUR: Behaviour = Behaviour {
     generation: &[Behaviour::ALL_BUT_METADATA],
     status_on_create: false,
     returns_deleted_object: false,
+    resets: &[],
+    metadata: MetadataChecks {
+        qualified_finalizers: false,
+        update: Recheck::Change,
+        status: Recheck::Change,
+    },
 };
 
 /// In the order in which discovery lists them.

@@ -2,7 +2,7 @@
 //! as most do: unconditional updates, no create by PUT, no generation, a `Status` after a delete.
 
 use meta::names::{is_config_map_key, name_is_dns_label, name_is_path_segment};
-use registry::Behaviour;
+use registry::{Behaviour, Fields, Recheck};
 
 use crate::validation::name_is_ip;
 
@@ -32,6 +32,17 @@ pub(crate) fn of(group: &str, version: &str, kind: &str) -> Behaviour {
     for (kinds, fields) in COUNTS_OTHER {
         if kinds.contains(&name.as_str()) {
             behaviour.generation = fields;
+        }
+    }
+    behaviour.metadata.qualified_finalizers = !is_in(&FREE_FINALIZERS);
+    for (kinds, update, status) in RECHECKS {
+        if kinds.contains(&name.as_str()) {
+            (behaviour.metadata.update, behaviour.metadata.status) = (update, status);
+        }
+    }
+    for (kinds, resets) in RESETS {
+        if kinds.contains(&name.as_str()) {
+            behaviour.resets = resets;
         }
     }
     if is_in(&NAMED_LIKE_PATHS) {
@@ -221,6 +232,111 @@ const COUNTS_OTHER: [(&[&str], &[&str]); 4] = [
         &["discovery.k8s.io/EndpointSlice"],
         &["addressType", "endpoints", "ports", "metadata.labels"],
     ),
+];
+
+/// What writes to the object or its subresources leave as it was, where it is something special.
+const RESETS: [(&[&str], &[(&str, Fields)]); 5] = [
+    (
+        &[
+            "admissionregistration.k8s.io/ValidatingAdmissionPolicy",
+            "apiregistration.k8s.io/APIService",
+            "flowcontrol.apiserver.k8s.io/FlowSchema",
+            "flowcontrol.apiserver.k8s.io/PriorityLevelConfiguration",
+            "internal.apiserver.k8s.io/StorageVersion",
+            "networking.k8s.io/ServiceCIDR",
+            "resource.k8s.io/DeviceTaintRule",
+            "resource.k8s.io/ResourceClaim",
+            "resource.k8s.io/ResourcePoolStatusRequest",
+            "scheduling.k8s.io/PodGroup",
+            "storage.k8s.io/VolumeAttachment",
+            "storagemigration.k8s.io/StorageVersionMigration",
+        ],
+        &[("status", &["metadata", "spec"])],
+    ),
+    (&["apps/Deployment"], &[("status", &["metadata.labels", "spec"])]),
+    (&["/Namespace"], &[("finalize", &["status"])]),
+    (&["/Pod"], &[("status", &["metadata.deletionTimestamp", "metadata.ownerReferences", "spec"])]),
+    (
+        &["certificates.k8s.io/CertificateSigningRequest"],
+        &[
+            ("", &["spec", "status"]),
+            ("status", &["spec", "status.conditions"]),
+            ("approval", &["spec", "status.certificate"]),
+        ],
+    ),
+];
+
+/// Whose finalizers may be any names.
+const FREE_FINALIZERS: [&str; 11] = [
+    "admissionregistration.k8s.io/MutatingAdmissionPolicy",
+    "admissionregistration.k8s.io/MutatingAdmissionPolicyBinding",
+    "admissionregistration.k8s.io/MutatingWebhookConfiguration",
+    "admissionregistration.k8s.io/ValidatingAdmissionPolicy",
+    "admissionregistration.k8s.io/ValidatingAdmissionPolicyBinding",
+    "admissionregistration.k8s.io/ValidatingWebhookConfiguration",
+    "apiextensions.k8s.io/CustomResourceDefinition",
+    "apiregistration.k8s.io/APIService",
+    "coordination.k8s.io/Lease",
+    "node.k8s.io/RuntimeClass",
+    "policy/PodDisruptionBudget",
+];
+
+/// How often the metadata of an update and of an update of the status is looked at, where it is not as
+/// with most kinds.
+const RECHECKS: [(&[&str], Recheck, Recheck); 5] = [
+    (
+        &[
+            "/ConfigMap",
+            "/Endpoints",
+            "/Namespace",
+            "/Node",
+            "/PersistentVolume",
+            "/PersistentVolumeClaim",
+            "/Pod",
+            "/Secret",
+            "/ServiceAccount",
+            "apiregistration.k8s.io/APIService",
+            "apps/ControllerRevision",
+            "batch/Job",
+            "networking.k8s.io/Ingress",
+            "networking.k8s.io/IngressClass",
+            "networking.k8s.io/IPAddress",
+            "node.k8s.io/RuntimeClass",
+            "rbac.authorization.k8s.io/ClusterRole",
+            "rbac.authorization.k8s.io/ClusterRoleBinding",
+            "rbac.authorization.k8s.io/Role",
+            "rbac.authorization.k8s.io/RoleBinding",
+            "resource.k8s.io/DeviceClass",
+            "resource.k8s.io/ResourceClaim",
+            "resource.k8s.io/ResourceClaimTemplate",
+            "storage.k8s.io/CSIStorageCapacity",
+            "storage.k8s.io/StorageClass",
+            "storage.k8s.io/VolumeAttributesClass",
+        ],
+        Recheck::Both,
+        Recheck::Change,
+    ),
+    (&["certificates.k8s.io/CertificateSigningRequest"], Recheck::Both, Recheck::Both),
+    (
+        &[
+            "/LimitRange",
+            "admissionregistration.k8s.io/MutatingAdmissionPolicy",
+            "admissionregistration.k8s.io/MutatingAdmissionPolicyBinding",
+            "admissionregistration.k8s.io/MutatingWebhookConfiguration",
+            "admissionregistration.k8s.io/ValidatingAdmissionPolicy",
+            "admissionregistration.k8s.io/ValidatingAdmissionPolicyBinding",
+            "admissionregistration.k8s.io/ValidatingWebhookConfiguration",
+            "discovery.k8s.io/EndpointSlice",
+            "flowcontrol.apiserver.k8s.io/FlowSchema",
+            "flowcontrol.apiserver.k8s.io/PriorityLevelConfiguration",
+            "storage.k8s.io/CSINode",
+            "storage.k8s.io/VolumeAttachment",
+        ],
+        Recheck::Whole,
+        Recheck::Change,
+    ),
+    (&["batch/CronJob"], Recheck::Change, Recheck::Nothing),
+    (&["policy/PodDisruptionBudget"], Recheck::Nothing, Recheck::Nothing),
 ];
 
 /// Anything that fits into a path: RBAC's names have colons.

@@ -3,12 +3,14 @@
 mod custom_resource_definition;
 pub(crate) mod device;
 mod event;
-mod horizontal_pod_autoscaler;
+pub(crate) mod horizontal_pod_autoscaler;
 
 use std::sync::Arc;
 
 use meta::{GroupVersionKind, Value};
+use patch::apply::Versions;
 use registry::Conversion;
+use schema::TypeId;
 
 /// The conversion between a served and the stored kind; None where they are the same.
 pub(crate) fn between(
@@ -31,6 +33,44 @@ pub(crate) fn between(
         ("resource.k8s.io", "v1beta1", "ResourceSlice") => Arc::new(device::SliceV1Beta1),
         _ => Arc::new(SameShape),
     })
+}
+
+/// All served versions of one resource, for server-side apply: who owns a field may have said so in
+/// another version than the one that is written now.
+#[derive(Default)]
+pub(crate) struct ServedVersions(pub(crate) Vec<ServedVersion>);
+
+pub(crate) struct ServedVersion {
+    pub(crate) gvk: GroupVersionKind,
+    pub(crate) ty: TypeId,
+    /// From and to the stored version; None where it is that.
+    pub(crate) conversion: Option<Arc<dyn Conversion>>,
+}
+
+impl ServedVersions {
+    fn find(&self, api_version: &str) -> Option<&ServedVersion> {
+        self.0.iter().find(|version| version.gvk.group_version().to_string() == api_version)
+    }
+}
+
+impl Versions for ServedVersions {
+    fn convert(&self, object: &Value, api_version: &str) -> Option<(Value, TypeId)> {
+        let to = self.find(api_version)?;
+        let written_as = object.str_at(&["apiVersion"]);
+        if written_as == api_version {
+            return Some((object.clone(), to.ty));
+        }
+        let from = self.find(written_as).and_then(|from| from.conversion.as_ref());
+        let mut object = object.clone();
+        if let Some(from) = from {
+            object = from.to_stored(object);
+        }
+        if let Some(conversion) = &to.conversion {
+            object = conversion.to_served(object);
+        }
+        object.set_at(&["apiVersion"], api_version);
+        Some((object, to.ty))
+    }
 }
 
 /// Versions that differ in nothing but their name.

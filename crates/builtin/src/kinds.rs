@@ -9,7 +9,9 @@ use schema::{ResourceFacts, Schema};
 use store::Backend;
 
 use crate::{
-    Access, Definitions, Tokens, Wiring, behaviour, convert, restrict,
+    Access, Definitions, Tokens, Wiring, behaviour, columns,
+    convert::{self, ServedVersion, ServedVersions},
+    restrict,
     stored::{Form, StoredForms},
     strategies,
 };
@@ -82,6 +84,8 @@ pub fn kinds(
             plan.conversion.clone(),
             None,
         );
+        let kind = kind.known_in(Arc::new(plan.versions(&plans)));
+        let kind = kind.described(|column| columns::describe(name, column));
         let restrictions = restrict::of(name, options.allow_privileged, &options.features);
         kinds.push(Arc::new(wiring.wire(kind).restricted(restrictions)));
     }
@@ -116,6 +120,19 @@ impl<'a> Plan<'a> {
         };
         let conversion = convert::between(&facts.kind, &gvk);
         Self { facts, stored: Some(Stored { prefix: storage.prefix.clone(), gvk, ty }), conversion }
+    }
+
+    /// The versions that server-side apply converts between: those of the same group.
+    // Compat: events are served by two groups, neither of which knows owners of the other.
+    fn versions(&self, plans: &[Plan<'_>]) -> ServedVersions {
+        let (group, name) = (&self.facts.kind.group, &self.facts.plural);
+        let same = |facts: &ResourceFacts| facts.kind.group == *group && facts.plural == *name;
+        let versions = plans.iter().filter(|plan| same(plan.facts)).map(|plan| ServedVersion {
+            gvk: plan.facts.kind.clone(),
+            ty: plan.facts.type_id,
+            conversion: plan.conversion.clone(),
+        });
+        ServedVersions(versions.collect())
     }
 
     fn resource(&self) -> GroupResource {

@@ -14,6 +14,7 @@ mod batch;
 mod behaviour;
 mod certificates;
 mod client;
+mod columns;
 mod convert;
 mod coordination;
 mod core;

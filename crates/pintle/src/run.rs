@@ -332,7 +332,8 @@ impl Servers {
         let plugins = admission::order::plugins(&|name| options.admission_plugins.is_on(name));
         let lookup = Box::new(Objects::new(&kinds, access.clone()));
         let admission = admission::Chain::new(plugins, lookup);
-        let engine = Engine::new(admission, access, tuning(options), schema.clone());
+        let words = Box::new(field_descriptions);
+        let engine = Engine::new(admission, access, tuning(options), schema.clone(), words);
         let resources = |wanted: &dyn Fn(&str) -> bool| {
             let kinds = kinds.iter().filter(|kind| wanted(&kind.gvk().group)).cloned();
             Arc::new(Resources::new(engine.clone(), Kinds::new(kinds)))
@@ -523,4 +524,12 @@ fn announce(options: &Options, pki: &Pki, bound: std::net::SocketAddr) -> Result
     // Nobody may be reading; that is no reason to stop.
     let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());
     Ok(())
+}
+
+/// What is said about fields of types. The texts are unpacked when a table asks for those of its
+/// columns, which every kind does once.
+fn field_descriptions(fields: &[(&str, &str)]) -> Vec<String> {
+    let descriptions = descriptions::Descriptions::load();
+    let text = |(definition, field): &(&str, &str)| descriptions.field(definition, field);
+    fields.iter().map(|field| text(field).unwrap_or_default().into_owned()).collect()
 }

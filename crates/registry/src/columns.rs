@@ -14,9 +14,18 @@ pub struct Column {
     pub format: Str,
     /// 0: always shown; higher: only with `-o wide`.
     pub priority: i32,
+    /// What it shows, in words of its own …
     pub description: Str,
+    /// … or in those about a field: of which type, and its name.
+    pub described_by: Option<(&'static str, &'static str)>,
     pub cell: CellOf,
 }
+
+/// Finds what is said about fields of types, given as pairs of both.
+pub type Words = dyn Fn(&[(&str, &str)]) -> Vec<String> + Send + Sync;
+
+const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+const CREATED: &str = "creationTimestamp";
 
 /// How a cell is read off an object.
 #[derive(Clone)]
@@ -53,15 +62,23 @@ impl Column {
     pub const NAME: Self = Self::name_of(|o, _| Cell::text(o.str_at(&["metadata", "name"])));
 
     /// How long ago the object was created.
-    pub const AGE: Self = Self::new("Age", age);
+    pub const AGE: Self = Self::new("Age", age).about(OBJECT_META, CREATED);
 
     pub const CREATED_AT: Self = Self::known("Created At", "date", "", |o, _| {
         Cell::text(o.str_at(&["metadata", "creationTimestamp"]))
-    });
+    })
+    .about(OBJECT_META, CREATED);
 
     /// The column of names, where they are shown in another way.
     pub const fn name_of(cell: fn(&Value, Time) -> Cell) -> Self {
-        Self::known("Name", "string", "name", cell)
+        Self::known("Name", "string", "name", cell).about(OBJECT_META, "name")
+    }
+
+    /// The same column, described as the field of a type is.
+    #[must_use]
+    pub const fn about(mut self, definition: &'static str, field: &'static str) -> Self {
+        self.described_by = Some((definition, field));
+        self
     }
 
     /// A text column.
@@ -89,6 +106,7 @@ impl Column {
             format: Str::new_static(format),
             priority: 0,
             description: Str::new_static(""),
+            described_by: None,
             cell: CellOf::Known(cell),
         }
     }

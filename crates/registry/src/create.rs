@@ -136,18 +136,27 @@ async fn finish_create(
     }
 
     let key = storage.key(&rest.info.namespace, &name);
+    // Compat: a dry run hands out what was sent, and there is no other version to tell.
+    let sent = object.at(&["metadata", "resourceVersion"]).cloned();
     let stored = storage.encode(kind.to_stored(object).await?)?;
     let exists = || ApiError::AlreadyExists { resource: kind.group_resource(), name: name.clone() };
     if options.dry_run {
         if storage.cache.fresh().await.map_err(store_error)?.get(&key).is_some() {
             return Err(exists());
         }
-        return Ok(Written { json: kind.view_of_stored(&stored.json).await?, created: true });
+        let mut json = kind.view_of_stored(&stored.json).await?;
+        if let Some(sent) = sent {
+            let mut object = decode::tree(&json)?;
+            object.set_at(&["metadata", "resourceVersion"], sent);
+            json = kind.encode(&object);
+        }
+        return Ok(Written { json, created: true, stored: false });
     }
     match storage.write(key, Expect::Absent, Some(&stored)).await {
         Ok(revision) => {
             let json = storage.at_revision(&stored.json, revision)?;
-            Ok(Written { json: kind.view_of_stored(&json).await?, created: true })
+            let json = kind.view_of_stored(&json).await?;
+            Ok(Written { json, created: true, stored: true })
         }
         Err(StoreError::Conflict { .. }) => Err(exists()),
         Err(other) => Err(store_error(other)),

@@ -54,6 +54,15 @@ pub(crate) fn decode(
         Err(_) if media_type == MediaType::Json && !is_object(bytes) => {
             return Err(no_object(bytes, expected));
         }
+        Err(_) if no_kind(bytes, media_type).is_some() => {
+            let why = no_kind(bytes, media_type).unwrap_or_default();
+            return Err(unreadable(
+                bytes,
+                media_type,
+                expected,
+                &Unreadable { why, is_syntax: true },
+            ));
+        }
         Err(mut why) => {
             // Metadata is all that is typed, and read on its own.
             if of_custom(rest, expected).is_some() {
@@ -62,7 +71,7 @@ pub(crate) fn decode(
             return Err(unreadable(bytes, media_type, expected, &why));
         }
     };
-    check_kind(rest, &decoded.value, expected)?;
+    check_kind(rest, bytes, &decoded.value, expected)?;
     if let Some(custom) = of_custom(rest, expected) {
         check_type_meta(&decoded.value, bytes, media_type, expected)?;
         shape(custom, &mut decoded, strict)
@@ -124,31 +133,36 @@ fn judge_strict(
     errors: &[String],
     validation: FieldValidation,
 ) -> Result<(), String> {
-    match validation {
-        FieldValidation::Ignore => {}
-        FieldValidation::Warn => {
-            for error in errors {
-                // Errors of YAML come several in one text.
-                let lines = error.strip_prefix("yaml: unmarshal errors:\n").unwrap_or(error);
-                lines.lines().for_each(|line| rest.warnings.add(line.trim().to_owned()));
-            }
-        }
-        FieldValidation::Strict if errors.is_empty() => {}
-        FieldValidation::Strict => {
-            return Err(format!("strict decoding error: {}", errors.join(", ")));
-        }
+    if validation == FieldValidation::Strict && !errors.is_empty() {
+        return Err(format!("strict decoding error: {}", errors.join(", ")));
     }
+    warn_of(rest, errors, validation);
     Ok(())
 }
 
+/// Tells the client of unknown and duplicate fields, if it wants to know.
+pub(crate) fn warn_of(rest: &Rest<'_>, errors: &[String], validation: FieldValidation) {
+    if validation != FieldValidation::Warn {
+        return;
+    }
+    for error in errors {
+        // Errors of YAML come several in one text.
+        let lines = error.strip_prefix("yaml: unmarshal errors:\n").unwrap_or(error);
+        lines.lines().for_each(|line| rest.warnings.add(line.trim().to_owned()));
+    }
+}
+
 /// Whether a patched object still is what it was. Err: why not.
-pub(crate) fn check_patched_kind(rest: &Rest<'_>, object: &Value) -> Result<(), String> {
-    let expected = rest.kind.gvk();
-    let given = given_kind(object, expected)?;
-    if given == *expected || rest.kind.is_custom() {
+pub(crate) fn check_patched_kind(
+    rest: &Rest<'_>,
+    object: &Value,
+    expected: &Expected<'_>,
+) -> Result<(), String> {
+    let given = given_kind(object, expected.gvk)?;
+    if given == *expected.gvk || of_custom(rest, expected).is_some() {
         return Ok(());
     }
-    Err(no_conversion(rest, &given, expected))
+    Err(no_conversion(rest, &given, expected.gvk))
 }
 
 /// Reads what a patch has made of an object: it may hold anything. `of_patch` is what is wrong with
@@ -156,14 +170,14 @@ pub(crate) fn check_patched_kind(rest: &Rest<'_>, object: &Value) -> Result<(), 
 pub(crate) fn patched(
     rest: &Rest<'_>,
     json: &[u8],
-    validation: FieldValidation,
+    expected: &Expected<'_>,
     of_patch: &[String],
 ) -> Result<Value, String> {
-    let kind = rest.kind;
+    let validation = expected.validation;
     let options = DecodeOptions { strict: validation != FieldValidation::Ignore };
-    let decoded = codec::json::decode(json, &kind.schema, kind.ty(), options);
+    let decoded = codec::json::decode(json, expected.schema, expected.ty, options);
     let mut decoded = decoded.map_err(|error| error.to_string())?;
-    if let Some(custom) = &kind.custom {
+    if let Some(custom) = of_custom(rest, expected) {
         shape(custom, &mut decoded, options.strict)?;
     }
     let own = decoded.strict.iter().map(ToString::to_string);
@@ -221,6 +235,25 @@ fn is_object(bytes: &[u8]) -> bool {
         bytes.trim_ascii_start().first(),
         Some(b'[' | b'"' | b't' | b'f' | b'0'..=b'9' | b'-')
     )
+}
+
+/// Why Go, which reads the kind first, can't even do that. None: it can.
+fn no_kind(bytes: &[u8], media_type: MediaType) -> Option<String> {
+    let lenient = DecodeOptions { strict: false };
+    let tree = match media_type {
+        MediaType::Json => codec::json::decode_any(bytes, lenient).ok()?.value,
+        MediaType::Yaml => codec::yaml::decode_any(bytes, lenient).ok()?.value,
+        MediaType::Protobuf | MediaType::Cbor => return None,
+    };
+    if !matches!(tree, Value::Object(_) | Value::Null) {
+        return Some(not_type_meta(tree.type_name()));
+    }
+    let wrong = |field: &&&str| {
+        tree.get(field).is_some_and(|given| !matches!(given, Value::String(_) | Value::Null))
+    };
+    let field = ["apiVersion", "kind"].iter().find(wrong)?;
+    let given = tree.get(field)?.type_name();
+    Some(format!("json: cannot unmarshal {given} into Go struct field .{field} of type string"))
 }
 
 /// JSON, but not of anything that has a kind.
@@ -289,8 +322,18 @@ fn summarize(bytes: &[u8]) -> String {
 }
 
 /// A body that says what it is must be what the path is about.
-fn check_kind(rest: &Rest<'_>, object: &Value, expected: &Expected<'_>) -> Result<(), ApiError> {
-    let given = given_kind(object, expected.gvk).map_err(ApiError::BadRequest)?;
+fn check_kind(
+    rest: &Rest<'_>,
+    bytes: &[u8],
+    object: &Value,
+    expected: &Expected<'_>,
+) -> Result<(), ApiError> {
+    let given = given_kind(object, expected.gvk).map_err(|why| {
+        let (kind, summary) = (&expected.gvk.kind, summarize(bytes));
+        ApiError::BadRequest(format!(
+            "the object provided is unrecognized (must be of type {kind}): {why} ({summary})"
+        ))
+    })?;
     if given == *expected.gvk {
         return Ok(());
     }

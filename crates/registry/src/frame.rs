@@ -109,7 +109,8 @@ impl Frames {
             }
             Shape::Table(include) => {
                 let columns = self.columns_due.swap(false, Ordering::Relaxed);
-                let table = table::of_object_with(&self.kind, *include, &json, columns);
+                let table =
+                    table::of_object_with(&self.engine, &self.kind, *include, &json, columns);
                 self.wrap(ty, &self.form.in_version(table.unwrap_or_default()))
             }
         }
@@ -139,7 +140,9 @@ impl Frames {
         let shaped = match &self.form.shape {
             Shape::Object => return json,
             Shape::Metadata => crate::response::metadata_only(&self.kind, &json),
-            Shape::Table(include) => table::of_object_with(&self.kind, *include, &json, false),
+            Shape::Table(include) => {
+                table::of_object_with(&self.engine, &self.kind, *include, &json, false)
+            }
         };
         shaped.unwrap_or_default()
     }

@@ -1,10 +1,14 @@
 //! A served kind: its facts, its schema, its strategy and where its objects are kept.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{
+    borrow::Cow,
+    sync::{Arc, OnceLock},
+};
 
 use bytes::Bytes;
 use codec::scan::{self, FieldSet};
 use meta::{ApiError, GroupKind, GroupResource, GroupVersion, GroupVersionKind, Str, Value};
+use patch::apply::{OneVersion, Versions};
 use schema::{ResourceFacts, Schema, TypeId};
 use store::Entry;
 
@@ -46,10 +50,14 @@ pub struct Kind {
     pub conversion: Option<Arc<dyn Conversion>>,
     /// Custom resources keep kind and apiVersion in list items, and their keys are sorted.
     pub custom: Option<Custom>,
+    /// Its objects in other versions, for owners that were noted in one of them.
+    pub(crate) versions: Arc<dyn Versions + Send + Sync>,
     /// The field labels that a client may select by, with where the cache keeps their values.
     selectable: Vec<(Str, SelectableSource)>,
     /// Built once from the strategy.
     columns: Vec<Column>,
+    /// What a table says about its columns, once somebody has asked for one.
+    pub(crate) column_definitions: OnceLock<Bytes>,
     pub(crate) filters: Filters,
     /// The type of the metadata, where it is kept in another order than it is shown in.
     object_meta: Option<TypeId>,
@@ -134,7 +142,11 @@ impl Kind {
         });
         let filters = match &custom {
             Some(_) => Filters::of_custom(has_status),
-            None => Filters::of(&schema, facts.type_id, has_status),
+            None => Filters::of(&schema, facts.type_id, has_status, behaviour.resets),
+        };
+        let versions = match &custom {
+            Some(custom) => custom.versions.clone(),
+            None => Arc::new(OneVersion),
         };
         Self {
             facts,
@@ -149,8 +161,10 @@ impl Kind {
             actions: Vec::new(),
             conversion,
             custom,
+            versions,
             selectable,
             columns,
+            column_definitions: OnceLock::new(),
             filters,
             object_meta,
             watched: Watched::default(),
@@ -182,6 +196,20 @@ impl Kind {
     #[must_use]
     pub fn permitting(mut self, permit: Option<Arc<dyn Permit>>) -> Self {
         self.permit = permit;
+        self
+    }
+
+    /// The same kind, with what its columns are about.
+    #[must_use]
+    pub fn described(mut self, describe: impl Fn(&mut Column)) -> Self {
+        self.columns.iter_mut().for_each(describe);
+        self
+    }
+
+    /// The same kind, its owners noted in several versions.
+    #[must_use]
+    pub fn known_in(mut self, versions: Arc<dyn Versions + Send + Sync>) -> Self {
+        self.versions = versions;
         self
     }
 

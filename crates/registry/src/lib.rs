@@ -23,6 +23,7 @@ mod options;
 mod other_versions;
 mod owners;
 mod patch;
+mod patched;
 mod permit;
 mod reserve;
 mod response;
@@ -43,7 +44,7 @@ pub use action::{Action, ActionContext, Outcome};
 pub use admission::Pinned;
 pub use answer::{Answer, Payload};
 pub use answered::{AnswerContext, Answerer};
-pub use columns::{Cell, CellOf, Column, ReadCell, since};
+pub use columns::{Cell, CellOf, Column, ReadCell, Words, since};
 pub use continue_token::Continue;
 pub use create::prepare_create;
 pub use custom::{Custom, ScalePaths, Shape};
@@ -55,6 +56,8 @@ pub use rest::{Engine, Rest, Tuning, serve};
 pub use restrict::{FieldPattern, Restrictions};
 pub use storage::{Follower, Storage, StorageOptions};
 pub use stored::{AsJson, StorageCodec};
-pub use strategy::{Behaviour, Plain, Strategy, WriteContext, keep_all_but_status};
+pub use strategy::{
+    Behaviour, Fields, MetadataChecks, Plain, Recheck, Strategy, WriteContext, keep_all_but_status,
+};
 pub use update::prepare_update;
 pub use watched::{SIZES as WATCHED_SIZES, Watched};

@@ -5,21 +5,30 @@ use meta::{ApiError, Value, time::Time};
 use patch::apply::{self, Filter, Manager, OneVersion, Set, Typing};
 use schema::{Schema, TypeId};
 
-use crate::{options::WriteOptions, other_versions::Asked, rest::Rest};
+use crate::{options::WriteOptions, other_versions::Asked, rest::Rest, strategy::Fields};
 
 /// The fields that a request may own, by what it writes to.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Filters {
     main: Filter,
     status: Filter,
+    /// What the kind has rules of its own for.
+    own: Vec<(&'static str, Filter)>,
 }
 
 impl Filters {
     /// A write to the object can't own its status where that has an endpoint of its own, and a
     /// write to the status nothing else.
-    pub(crate) fn of(schema: &Schema, ty: TypeId, has_status: bool) -> Self {
+    pub(crate) fn of(
+        schema: &Schema,
+        ty: TypeId,
+        has_status: bool,
+        resets: &'static [(&'static str, Fields)],
+    ) -> Self {
+        let own = resets.iter().map(|(subresource, fields)| (*subresource, all_but(fields)));
+        let own = own.collect();
         if !has_status {
-            return Self::default();
+            return Self { own, ..Self::default() };
         }
         let others = schema.get(ty).fields.iter().map(|field| field.name.as_str());
         let others =
@@ -29,6 +38,7 @@ impl Filters {
         Self {
             main: Filter::Except(Set::of(&[&["status"]])),
             status: Filter::Except(Set::of(&others)),
+            own,
         }
     }
 
@@ -40,16 +50,25 @@ impl Filters {
         Self {
             main: Filter::Except(Set::of(&[&["status"]])),
             status: Filter::Except(Set::of(&[&["metadata"], &["spec"]])),
+            own: Vec::new(),
         }
     }
 
     fn for_subresource(&self, subresource: &str) -> &Filter {
+        if let Some((_, filter)) = self.own.iter().find(|(of, _)| *of == subresource) {
+            return filter;
+        }
         match subresource {
             "" => &self.main,
             "status" => &self.status,
             _ => &Filter::All,
         }
     }
+}
+
+fn all_but(fields: Fields) -> Filter {
+    let paths: Vec<Vec<&str>> = fields.iter().map(|field| field.split('.').collect()).collect();
+    Filter::Except(Set::of(&paths.iter().map(Vec::as_slice).collect::<Vec<_>>()))
 }
 
 /// Notes who changed what between `live` and `new`.
@@ -145,8 +164,7 @@ fn with_manager<T>(
             asked = Asked { versions: &*custom.versions, others: &options.others };
             &asked
         }
-        Some(custom) => &*custom.versions,
-        None => &OneVersion,
+        _ => &*kind.versions,
     };
     let typing = Typing {
         schema: &kind.schema,

@@ -2,7 +2,7 @@
 
 use meta::{ApiError, FieldErrors, Str, Value, field::path, names};
 
-use crate::{Behaviour, Kind, strategy::WriteContext};
+use crate::{Behaviour, Kind, Recheck, strategy::WriteContext};
 
 /// What a client may not choose for a new object.
 pub(crate) fn fill_for_create(object: &mut Value, cx: &WriteContext<'_>) {
@@ -90,9 +90,8 @@ pub(crate) fn keep_for_update(object: &mut Value, old: &Value) {
 pub(crate) fn count_generation(object: &mut Value, old: Option<&Value>, fields: &[&str]) {
     let at = ["metadata", "generation"];
     let Some(old) = old else {
-        if fields.is_empty() {
-            object.remove_at(&at);
-        } else {
+        // Compat: nobody minds the number that a client gives to what isn't counted.
+        if !fields.is_empty() {
             object.set_at(&at, 1i64);
         }
         return;
@@ -136,9 +135,9 @@ pub(crate) fn validate_create(kind: &Kind, object: &Value) -> FieldErrors {
     errors
 }
 
-/// Finalizers of built-in kinds belong to someone, or are one of the three that Kubernetes knows.
+/// Finalizers of most built-in kinds belong to someone, or are one of the three that Kubernetes knows.
 pub(crate) fn validate_finalizer_names(kind: &Kind, object: &Value, errors: &mut FieldErrors) {
-    if kind.is_custom() {
+    if !kind.behaviour.metadata.qualified_finalizers {
         return;
     }
     for (index, name) in finalizers(object).iter().enumerate() {
@@ -151,12 +150,33 @@ pub(crate) fn validate_finalizer_names(kind: &Kind, object: &Value, errors: &mut
     }
 }
 
-pub(crate) fn validate_update(kind: &Kind, object: &Value, old: &Value) -> FieldErrors {
+/// What is wrong with the metadata of an update. Upstream looks at it once for all kinds, and then most
+/// kinds look at it again in their own way.
+pub(crate) fn validate_update(
+    kind: &Kind,
+    subresource: &str,
+    object: &Value,
+    old: &Value,
+) -> FieldErrors {
     let mut errors = validate_create(kind, object);
+    validate_change(object, old, &mut errors);
+    let checks = kind.behaviour.metadata;
+    let again = if subresource.is_empty() { checks.update } else { checks.status };
+    if matches!(again, Recheck::Change | Recheck::Both) {
+        validate_change(object, old, &mut errors);
+        validate_finalizer_names(kind, object, &mut errors);
+    }
+    if matches!(again, Recheck::Whole | Recheck::Both) {
+        errors.extend(validate_create(kind, object));
+        validate_finalizer_names(kind, object, &mut errors);
+    }
+    errors
+}
+
+fn validate_change(object: &Value, old: &Value, errors: &mut FieldErrors) {
     let meta = object.get("metadata").unwrap_or(&Value::Null);
     let old = old.get("metadata").unwrap_or(&Value::Null);
-    names::validate_object_meta_update(meta, old, &mut errors);
-    errors
+    names::validate_object_meta_update(meta, old, errors);
 }
 
 /// The finalizers that hold an object back.

@@ -135,6 +135,12 @@ pub(crate) struct WriteOptions {
     pub others: OtherVersions,
 }
 
+impl WriteOptions {
+    pub(crate) fn is_strict(&self) -> bool {
+        self.field_validation == FieldValidation::Strict
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum FieldValidation {
     Ignore,

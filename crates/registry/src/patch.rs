@@ -11,6 +11,7 @@ use meta::{ApiError, FieldErrors, GroupKind, Value, field::path};
 use crate::{
     Answer, decode, managed, object_meta,
     options::WriteOptions,
+    patched,
     response::{self, Form},
     rest::Rest,
     update::change,
@@ -21,11 +22,26 @@ pub(crate) async fn patch(rest: &Rest<'_>) -> Result<Answer, ApiError> {
     let form = Form::negotiate(rest)?;
     let apply = patch_type.is_apply();
     let options = WriteOptions::read(rest.query, "PatchOptions", apply)?;
-    let (change_of, strict) = Change::parse_strictly(patch_type, &rest.body)?;
-    // An apply creates what is missing.
-    let written = change(rest, &options, apply, &mut |current| {
+    let (change_of, mut strict) = Change::parse_strictly(patch_type, &rest.body)?;
+    if apply && let Some(why) = strict.first().filter(|_| options.is_strict()) {
+        return Err(ApiError::BadRequest(format!(
+            "error strict decoding YAML: error converting YAML to JSON: {why}"
+        )));
+    }
+    if apply {
+        decode::warn_of(rest, &std::mem::take(&mut strict), options.field_validation);
+    }
+    let expected = decode::Expected {
+        gvk: rest.kind.gvk(),
+        schema: &rest.kind.schema,
+        ty: rest.kind.ty(),
+        validation: options.field_validation,
+    };
+    // An apply creates what is missing, though not by a part of it.
+    let creates = apply && rest.info.subresource.is_empty();
+    let written = change(rest, &options, creates, &mut |current| {
         let patched = change_of.apply(rest, &options, current)?;
-        let mut object = reread(rest, &options, &change_of, &strict, &patched)?;
+        let mut object = reread(rest, &expected, &change_of, &strict, current, &patched)?;
         object_meta::settle_namespace(rest.kind, &rest.info.namespace, &mut object)?;
         object_meta::check_name(&object, &rest.info.name)?;
         Ok(object)
@@ -82,7 +98,10 @@ pub(crate) enum Change {
 
 impl Change {
     /// Reads a patch, and says what of it `fieldValidation` has an opinion about.
-    fn parse_strictly(patch_type: PatchType, body: &[u8]) -> Result<(Self, Vec<String>), ApiError> {
+    pub(crate) fn parse_strictly(
+        patch_type: PatchType,
+        body: &[u8],
+    ) -> Result<(Self, Vec<String>), ApiError> {
         let options = DecodeOptions { strict: true };
         let decoded = match patch_type {
             PatchType::ApplyCbor => codec::cbor::decode(body)
@@ -116,10 +135,6 @@ impl Change {
             }
         };
         Ok((change, strict))
-    }
-
-    pub(crate) fn parse(patch_type: PatchType, body: &[u8]) -> Result<Self, ApiError> {
-        Self::parse_strictly(patch_type, body).map(|(change, _)| change)
     }
 
     fn apply(
@@ -163,21 +178,21 @@ fn check_configuration(tree: &Value) -> Result<(), ApiError> {
 }
 
 /// A patched tree may hold anything: it is read again like a body, with all checks.
-fn reread(
+pub(crate) fn reread(
     rest: &Rest<'_>,
-    options: &WriteOptions,
+    expected: &decode::Expected<'_>,
     change: &Change,
     strict: &[String],
+    current: Option<&Value>,
     patched: &Value,
 ) -> Result<Value, ApiError> {
     let json = meta::json::to_string(patched);
     // Compat: a strategic patch can say what it likes here, and changes nothing by it.
     let same_kind = match change {
-        Change::Json(_) | Change::Merge(_) => decode::check_patched_kind(rest, patched),
+        Change::Json(_) | Change::Merge(_) => decode::check_patched_kind(rest, patched, expected),
         Change::Strategic(_) | Change::Apply(_) => Ok(()),
     };
-    let read = same_kind
-        .and_then(|()| decode::patched(rest, json.as_bytes(), options.field_validation, strict));
+    let read = same_kind.and_then(|()| decode::patched(rest, json.as_bytes(), expected, strict));
     read.map_err(|why| {
         let mut errors = FieldErrors::default();
         match change {
@@ -185,6 +200,11 @@ fn reread(
             // decoder.
             Change::Strategic(patch) => {
                 errors.invalid(path("patch"), ::patch::go_text::show(patch), &conversion(&why));
+            }
+            Change::Json(_) | Change::Merge(_) if !rest.kind.is_custom() => {
+                let current = current.unwrap_or(&Value::Null);
+                let shown = patched::show(current, patched, expected.schema, expected.ty);
+                errors.invalid(path("patch"), shown.as_str(), &why);
             }
             _ => errors.invalid(path("patch"), json.as_str(), &why),
         }

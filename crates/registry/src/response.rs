@@ -166,7 +166,7 @@ pub(crate) fn json(
     let shaped = match &form.shape {
         Shape::Object => return typed(rest, form, code, json, (&kind.schema, kind.ty())),
         Shape::Metadata => metadata_only(kind, &json)?,
-        Shape::Table(include) => table::of_object(kind, *include, &json)?,
+        Shape::Table(include) => table::of_object(rest.engine, kind, *include, &json)?,
     };
     let (schema, ty, _) = rest.engine.meta_type(shape_kind(&form.shape))?;
     typed(rest, form, code, form.in_version(shaped), (schema, ty))
@@ -212,7 +212,9 @@ pub(crate) fn list(rest: &Rest<'_>, form: &Form, found: Found) -> Result<Answer,
         Shape::Object if kind.is_custom() => Box::new(CustomItems { kind: kind.clone(), head }),
         Shape::Object => Box::new(TypedItems { kind: kind.clone(), head }),
         Shape::Metadata => Box::new(MetadataItems { kind: kind.clone(), head }),
-        Shape::Table(include) => Box::new(TableWriter::new(kind.clone(), *include, head)),
+        Shape::Table(include) => {
+            Box::new(TableWriter::new(rest.engine, kind.clone(), *include, head))
+        }
     };
     let chunks = Chunks::payload(found.items, writer);
     if form.media_type == MediaType::Json && !form.pretty && !form.is_beta() {

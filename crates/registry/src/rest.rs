@@ -11,7 +11,9 @@ use http::HeaderMap;
 use meta::{ApiError, GroupVersionKind, Query, RequestInfo, User, Warnings};
 use schema::{Schema, TypeId};
 
-use crate::{Answer, Judge, Kind, action, create, delete, get, list, patch, scale, update, watch};
+use crate::{
+    Answer, Judge, Kind, Words, action, create, delete, get, list, patch, scale, update, watch,
+};
 
 /// What all requests share.
 pub struct Engine {
@@ -21,6 +23,8 @@ pub struct Engine {
     pub tuning: Tuning,
     /// The types that every group shares: `DeleteOptions`, `Status`, `Table`, `Scale` ….
     pub schema: Arc<Schema>,
+    /// What is said about types and their fields.
+    pub(crate) words: Box<Words>,
     tables: OnceLock<Tables>,
 }
 
@@ -41,8 +45,9 @@ impl Engine {
         judge: Arc<dyn Judge>,
         tuning: Tuning,
         schema: Arc<Schema>,
+        words: Box<Words>,
     ) -> Arc<Self> {
-        Arc::new(Self { admission, judge, tuning, schema, tables: OnceLock::new() })
+        Arc::new(Self { admission, judge, tuning, schema, words, tables: OnceLock::new() })
     }
 
     /// How the types look in protobuf; worked out when the first client asks for it.

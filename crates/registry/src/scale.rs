@@ -6,7 +6,7 @@ use meta::{ApiError, GroupVersionKind, Value, selector::LabelSelector, value};
 use crate::{
     Answer, ScalePaths, decode, get as read, managed,
     options::WriteOptions,
-    patch::{Change, PatchType},
+    patch::{Change, PatchType, reread},
     response::{self, Form, Shape},
     rest::Rest,
     table,
@@ -45,22 +45,19 @@ pub(crate) async fn patch(rest: &Rest<'_>) -> Result<Answer, ApiError> {
     let form = Form::negotiate(rest)?;
     let mut options = WriteOptions::read(rest.query, "PatchOptions", patch_type.is_apply())?;
     options.owners_noted = true;
-    let change_of = Change::parse(patch_type, &rest.body)?;
+    let (change_of, strict) = Change::parse_strictly(patch_type, &rest.body)?;
+    let (schema, ty, gvk) = scale_type(rest)?;
+    let validation = options.field_validation;
+    let expected = decode::Expected { gvk: &gvk, schema, ty, validation };
     write(rest, &form, &options, &mut |current| {
+        let live = owned_scale(rest, current)?;
         if let Change::Apply(config) = &change_of {
-            let live = owned_scale(rest, current)?;
             let applied = managed::merge_scale(rest, &options, &live, config)?;
             return decode_scale(rest, &options, Some(&applied));
         }
-        let patched = change_of.apply_untyped(&scale_of(rest, current))?;
-        let mut scale = decode_scale(rest, &options, Some(&patched)).map_err(|error| {
-            // What a patch makes of a scale is judged as what it makes of any object.
-            let mut errors = meta::FieldErrors::default();
-            let shown = meta::json::to_string(&patched);
-            errors.invalid(meta::field::path("patch"), shown.as_str(), &reason_of(&error));
-            let kind = meta::GroupKind::default();
-            ApiError::Invalid { kind, name: String::new(), errors }
-        })?;
+        // What a patch makes of a scale is judged as what it makes of any object.
+        let patched = change_of.apply_untyped(&live)?;
+        let mut scale = reread(rest, &expected, &change_of, &strict, Some(&live), &patched)?;
         track(rest, &options, current, &mut scale)?;
         Ok(scale)
     })
@@ -136,14 +133,6 @@ fn replicas_paths(rest: &Rest<'_>) -> ReplicasPaths {
     let old = ["v1beta1", "v1beta2"].map(|version| format!("{group}/{version}"));
     let own = [rest.kind.group_version().to_string()];
     own.into_iter().chain(old).map(|version| (version, path())).collect()
-}
-
-fn reason_of(error: &ApiError) -> String {
-    let text = error.to_string();
-    match text.split_once("cannot be handled as a Scale: ") {
-        Some((_, why)) => why.to_owned(),
-        None => text,
-    }
 }
 
 fn negative(scale: &Value, replicas: i64) -> ApiError {
@@ -244,7 +233,7 @@ fn answer(rest: &Rest<'_>, form: &Form, scale: &Value) -> Result<Answer, ApiErro
     let shaped = match form.shape {
         Shape::Object => return response::typed(rest, form, 200, json.into(), (schema, ty)),
         Shape::Metadata => response::metadata_as_object(&json[response::metadata_range(&json)?]),
-        Shape::Table(include) => table::of_scale(include, scale, &json)?,
+        Shape::Table(include) => table::of_scale(rest.engine, include, scale, &json)?,
     };
     let name = response::shape_kind(&form.shape);
     let (schema, ty, _) = rest.engine.meta_type(name)?;

@@ -104,11 +104,47 @@ pub struct Behaviour {
     pub deprecation: Option<&'static str>,
     /// Whether a finished delete answers with the object instead of a `Status`.
     pub returns_deleted_object: bool,
+    /// What writes to the object ("") or its subresources can't change, where it is not what most
+    /// kinds have: a write to the object not its status, and one to the status nothing but that and
+    /// the metadata.
+    pub resets: &'static [(&'static str, Fields)],
+    /// How the kind itself looks at the metadata, which was looked at once for all kinds: errors are
+    /// listed as often as they are found.
+    pub metadata: MetadataChecks,
+}
+
+/// `spec`, `metadata.labels`: these and what is below them.
+pub type Fields = &'static [&'static str];
+
+/// What of the metadata a kind checks once more.
+#[derive(Clone, Copy, Debug)]
+pub struct MetadataChecks {
+    /// Finalizers have to belong to someone, or be one of the three that Kubernetes knows.
+    pub qualified_finalizers: bool,
+    /// In an update of the object.
+    pub update: Recheck,
+    /// In an update of its status and other subresources.
+    pub status: Recheck,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recheck {
+    Nothing,
+    /// What may change.
+    Change,
+    /// What it is after the change.
+    Whole,
+    Both,
 }
 
 impl Behaviour {
     /// Stands for every field but `metadata` (custom resources).
     pub const ALL_BUT_METADATA: &'static str = "*";
+
+    /// What a write to a subresource leaves, if the kind has its own rules.
+    pub(crate) fn reset(&self, subresource: &str) -> Option<Fields> {
+        self.resets.iter().find(|(of, _)| *of == subresource).map(|(_, fields)| *fields)
+    }
 }
 
 impl Default for Behaviour {
@@ -121,6 +157,12 @@ impl Default for Behaviour {
             status_on_create: false,
             deprecation: None,
             returns_deleted_object: false,
+            resets: &[],
+            metadata: MetadataChecks {
+                qualified_finalizers: true,
+                update: Recheck::Change,
+                status: Recheck::Change,
+            },
         }
     }
 }

@@ -7,7 +7,7 @@ use meta::{ApiError, FieldErrors, Query, Str, Value, field::path, time::Time};
 use store::Entry;
 
 use crate::{
-    Cell, Column, Kind, decode,
+    Cell, Column, Engine, Kind, Words, decode,
     kind::SLOT_ROW,
     list::ListHead,
     response::{ItemWriter, META_V1, metadata_range, write_head, write_metadata_only},
@@ -44,19 +44,21 @@ pub(crate) struct TableWriter {
     kind: Arc<Kind>,
     include: Include,
     head: ListHead,
+    columns: Bytes,
     now: Time,
 }
 
 impl TableWriter {
-    pub(crate) fn new(kind: Arc<Kind>, include: Include, head: ListHead) -> Self {
-        Self { kind, include, head, now: Time::now() }
+    pub(crate) fn new(engine: &Engine, kind: Arc<Kind>, include: Include, head: ListHead) -> Self {
+        let columns = column_definitions(engine, &kind);
+        Self { kind, include, head, columns, now: Time::now() }
     }
 }
 
 impl ItemWriter for TableWriter {
     fn head(&self, out: &mut Vec<u8>) {
         write_head(out, "Table", META_V1, &self.head);
-        write_columns(out, self.kind.columns());
+        out.extend_from_slice(&self.columns);
         out.extend_from_slice(b",\"rows\":[");
     }
 
@@ -86,12 +88,18 @@ impl ItemWriter for TableWriter {
 }
 
 /// The table of one object.
-pub(crate) fn of_object(kind: &Kind, include: Include, json: &[u8]) -> Result<Bytes, ApiError> {
-    of_object_with(kind, include, json, true)
+pub(crate) fn of_object(
+    engine: &Engine,
+    kind: &Kind,
+    include: Include,
+    json: &[u8],
+) -> Result<Bytes, ApiError> {
+    of_object_with(engine, kind, include, json, true)
 }
 
 /// In a watch only the first table says what its columns are.
 pub(crate) fn of_object_with(
+    engine: &Engine,
     kind: &Kind,
     include: Include,
     json: &[u8],
@@ -103,7 +111,7 @@ pub(crate) fn of_object_with(
     let mut out = Vec::with_capacity(json.len() / 2);
     write_head(&mut out, "Table", META_V1, &ListHead { revision, ..ListHead::default() });
     if with_columns {
-        write_columns(&mut out, kind.columns());
+        out.extend_from_slice(&column_definitions(engine, kind));
     } else {
         out.extend_from_slice(b",\"columnDefinitions\":null");
     }
@@ -114,18 +122,25 @@ pub(crate) fn of_object_with(
 }
 
 /// The table of a scale, whatever kind it is the scale of.
-pub(crate) fn of_scale(include: Include, scale: &Value, json: &[u8]) -> Result<Bytes, ApiError> {
+pub(crate) fn of_scale(
+    engine: &Engine,
+    include: Include,
+    scale: &Value,
+    json: &[u8],
+) -> Result<Bytes, ApiError> {
+    const SPEC: &str = "io.k8s.api.autoscaling.v1.ScaleSpec";
+    const STATUS: &str = "io.k8s.api.autoscaling.v1.ScaleStatus";
     let columns = [
         Column::NAME,
-        Column::integer("Desired", |o, _| count(o, "spec")),
-        Column::integer("Available", |o, _| count(o, "status")),
+        Column::integer("Desired", |o, _| count(o, "spec")).about(SPEC, "replicas"),
+        Column::integer("Available", |o, _| count(o, "status")).about(STATUS, "replicas"),
         Column { kind: Str::new_static("date"), ..Column::AGE },
     ];
     let metadata = &json[metadata_range(json)?];
     let revision = scale.str_at(&["metadata", "resourceVersion"]).parse().unwrap_or_default();
     let mut out = Vec::with_capacity(json.len() * 2);
     write_head(&mut out, "Table", META_V1, &ListHead { revision, ..ListHead::default() });
-    write_columns(&mut out, &columns);
+    write_columns(&mut out, &columns, &*engine.words);
     out.extend_from_slice(b",\"rows\":[");
     write_cells(&mut out, &columns, scale, Time::now());
     write_object(&mut out, include, json, metadata);
@@ -137,18 +152,33 @@ fn count(scale: &Value, part: &str) -> Cell {
     Cell::Integer(scale.i64_at(&[part, "replicas"]).unwrap_or_default())
 }
 
-fn write_columns(out: &mut Vec<u8>, columns: &[Column]) {
+/// The columns of a kind; what is said about them is looked up once.
+fn column_definitions(engine: &Engine, kind: &Kind) -> Bytes {
+    let written = kind.column_definitions.get_or_init(|| {
+        let mut out = Vec::new();
+        write_columns(&mut out, kind.columns(), &*engine.words);
+        out.into()
+    });
+    written.clone()
+}
+
+fn write_columns(out: &mut Vec<u8>, columns: &[Column], words: &Words) {
+    let fields: Vec<(&str, &str)> =
+        columns.iter().filter_map(|column| column.described_by).collect();
+    let mut described = words(&fields).into_iter();
     out.extend_from_slice(b",\"columnDefinitions\":[");
     for (at, column) in columns.iter().enumerate() {
+        let about_field = column.described_by.and_then(|_| described.next());
+        let description = about_field.as_deref().unwrap_or(&column.description);
         if at > 0 {
             out.push(b',');
         }
         out.extend_from_slice(b"{\"name\":");
         meta::json::write_string(out, &column.name);
         let texts = [
-            ("type", &column.kind),
-            ("format", &column.format),
-            ("description", &column.description),
+            ("type", column.kind.as_str()),
+            ("format", column.format.as_str()),
+            ("description", description),
         ];
         for (name, text) in texts {
             out.extend_from_slice(format!(",\"{name}\":").as_bytes());

@@ -42,6 +42,9 @@ pub(crate) async fn update(rest: &Rest<'_>) -> Result<Answer, ApiError> {
 pub(crate) struct Written {
     pub(crate) json: Bytes,
     pub(crate) created: bool,
+    /// Whether the store was asked. If not (nothing changed, a dry run), the answer is only as new
+    /// as what it was made of.
+    pub(crate) stored: bool,
 }
 
 /// Makes the next state of an object from the current one (None: there is none yet).
@@ -77,7 +80,15 @@ pub(crate) async fn change(
         };
         let before = current.as_ref().map(|current| current.revision);
         match attempt {
-            Ok(Some(written)) => return Ok(written),
+            Ok(Some(written)) if written.stored || !from_cache => return Ok(written),
+            Ok(Some(written)) => {
+                let fresh = storage.cache.fresh().await.map_err(store_error)?;
+                let revision = fresh.get(&key).map(|entry| entry.revision);
+                if revision.is_some() && revision == before {
+                    return Ok(written);
+                }
+                current = newest(kind, storage, &key).await?;
+            }
             // Somebody else was faster.
             Ok(None) => current = newest(kind, storage, &key).await?,
             // Perhaps only because the cache was behind.
@@ -117,10 +128,20 @@ async fn create_instead(
     options: &WriteOptions,
     next: &mut Next<'_>,
 ) -> Result<Option<Written>, ApiError> {
-    let object = next(None)?;
-    if !object.str_at(&["metadata", "uid"]).is_empty()
-        || !object.str_at(&["metadata", "resourceVersion"]).is_empty()
-    {
+    let mut object = next(None)?;
+    if options.owners_noted {
+        // Compat: what an apply creates may have had any version.
+        object.remove_at(&["metadata", "resourceVersion"]);
+    }
+    let uid = object.str_at(&["metadata", "uid"]);
+    if options.owners_noted && !uid.is_empty() {
+        let (resource, name) = (rest.kind.group_resource(), rest.info.name.to_string());
+        let why = format!(
+            "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+        );
+        return Err(ApiError::Conflict { resource, name, why });
+    }
+    if !uid.is_empty() || !object.str_at(&["metadata", "resourceVersion"]).is_empty() {
         // It was there when the client saw it.
         return Err(not_found(rest));
     }
@@ -201,12 +222,12 @@ async fn finish_change(
     let at_old = kind.view_of_stored(&storage.at_revision(&stored.json, current.revision)?).await?;
     // Nothing changed: nothing is written, the resourceVersion stays; unless an old key encrypts it.
     if options.dry_run || (at_old == current.json && !storage.is_stale(&key).await?) {
-        return Ok(Some(Written { json: at_old, created: false }));
+        return Ok(Some(Written { json: at_old, created: false, stored: false }));
     }
     match storage.write(key, Expect::At(current.revision), Some(&stored)).await {
         Ok(revision) => {
             let json = kind.view_of_stored(&storage.at_revision(&stored.json, revision)?).await?;
-            Ok(Some(Written { json, created: false }))
+            Ok(Some(Written { json, created: false, stored: true }))
         }
         Err(StoreError::Conflict { .. }) => Ok(None),
         Err(other) => Err(store_error(other)),
@@ -288,17 +309,13 @@ pub fn prepare_update(
         kind.strategy.prepare_for_update(object, old, cx);
     } else {
         kind.strategy.prepare_for_subresource(subresource, object, old, cx);
+        keep_metadata(kind, subresource, object, old);
     }
     object_meta::keep_for_update(object, old);
     // A write to the status asks for nothing new.
     let counted = if subresource == "status" { &[] } else { kind.behaviour.generation };
     object_meta::count_generation(object, Some(old), counted);
-    // Upstream looks at the metadata once for all kinds, and once more for each.
-    let mut errors = object_meta::validate_update(kind, object, old);
-    if subresource.is_empty() {
-        object_meta::validate_finalizer_names(kind, object, &mut errors);
-    }
-    errors.extend(errors.clone());
+    let mut errors = object_meta::validate_update(kind, subresource, object, old);
     if subresource.is_empty() {
         kind.strategy.validate_update(object, old, &mut errors);
         kind.restrictions.validate(object, &mut errors);
@@ -306,6 +323,21 @@ pub fn prepare_update(
         kind.strategy.validate_subresource(subresource, object, old, &mut errors);
     }
     invalid(kind, object, errors)
+}
+
+/// Some kinds let a write to a subresource change nothing of the metadata, or not all of it.
+fn keep_metadata(kind: &Kind, subresource: &str, object: &mut Value, old: &Value) {
+    let Some(reset) = kind.behaviour.reset(subresource) else { return };
+    let whole = reset.contains(&"metadata");
+    for field in ["labels", "annotations", "finalizers", "ownerReferences"] {
+        if whole || reset.contains(&format!("metadata.{field}").as_str()) {
+            let at = ["metadata", field];
+            match old.at(&at) {
+                Some(value) => object.set_at(&at, value.clone()),
+                None => drop(object.remove_at(&at)),
+            }
+        }
+    }
 }
 
 /// An object that waits for its finalizers goes with the last of them.
@@ -337,5 +369,5 @@ async fn finish_delete(
             reserve.release(&current.object).await;
         }
     }
-    Ok(Some(Written { json, created: false }))
+    Ok(Some(Written { json, created: false, stored: !options.dry_run }))
 }

@@ -2,15 +2,15 @@
 
 pub(crate) mod defaults;
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use meta::{FieldErrors, GroupVersionKind, Value};
-use registry::{Column, Strategy};
+use registry::{Column, Conversion, Strategy};
 
 use self::defaults::{default_spec, default_v1};
 use crate::validation::autoscaler;
 use crate::{
-    convert,
+    convert::{self, horizontal_pod_autoscaler::drop_annotations},
     format::{NONE, UNKNOWN, UNSET, number, with_more},
 };
 
@@ -21,6 +21,7 @@ impl Strategy for HorizontalPodAutoscaler {
         if scaler.str_at(&["apiVersion"]) == "autoscaling/v1" {
             default_v1(scaler);
         } else {
+            drop_annotations(scaler);
             default_spec(scaler.object_at_mut(&["spec"]));
         }
     }
@@ -60,11 +61,15 @@ fn with_metrics(scaler: &Value) -> Cow<'_, Value> {
     if scaler.str_at(&["apiVersion"]) != "autoscaling/v1" {
         return Cow::Borrowed(scaler);
     }
-    let kind = |version| GroupVersionKind::new("autoscaling", version, "HorizontalPodAutoscaler");
-    match convert::between(&kind("v1"), &kind("v2")) {
+    match from_v1() {
         Some(conversion) => Cow::Owned(conversion.to_stored(scaler.clone())),
         None => Cow::Borrowed(scaler),
     }
+}
+
+fn from_v1() -> Option<Arc<dyn Conversion>> {
+    let kind = |version| GroupVersionKind::new("autoscaling", version, "HorizontalPodAutoscaler");
+    convert::between(&kind("v1"), &kind("v2"))
 }
 
 /// How many metrics are shown before the rest is only counted.

@@ -61,10 +61,7 @@ impl Conversion for V1 {
 
     fn to_served(&self, mut object: Value) -> Value {
         // Only what is written here counts.
-        for key in [METRICS, BEHAVIOR, CURRENT_METRICS, CONDITIONS] {
-            object.remove_at(&["metadata", "annotations", key]);
-        }
-        drop_empty_annotations(&mut object);
+        drop_annotations(&mut object);
         if let Some(Value::Array(metrics)) = object.remove_at(&["spec", "metrics"]) {
             let (cpu, others): (Vec<Value>, Vec<Value>) =
                 metrics.into_iter().partition(|metric| cpu_used(metric, "target").is_some());
@@ -94,6 +91,14 @@ impl Conversion for V1 {
         }
         object
     }
+}
+
+/// Removes the annotations that stand for fields: no version lets a client write them itself.
+pub(crate) fn drop_annotations(object: &mut Value) {
+    for key in [METRICS, BEHAVIOR, CURRENT_METRICS, CONDITIONS] {
+        object.remove_at(&["metadata", "annotations", key]);
+    }
+    drop_empty_annotations(object);
 }
 
 /// The utilization, if this metric is about that of the CPU.

@@ -57,6 +57,8 @@ impl Strategy for Namespace {
 
     fn begin_deletion(&self, namespace: &mut Value) {
         namespace.set_at(&["status", "phase"], "Terminating");
+        // Compat: there is no grace for namespaces, not even none.
+        namespace.remove_at(&["metadata", "deletionGracePeriodSeconds"]);
     }
 
     fn validate(&self, namespace: &Value, errors: &mut FieldErrors) {

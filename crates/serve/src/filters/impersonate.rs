@@ -6,7 +6,7 @@ mod constrained;
 
 use auth::{Authorizer, Decision};
 use http::{HeaderMap, HeaderName};
-use meta::{ApiError, RequestInfo, Str, User};
+use meta::{ApiError, RequestInfo, Str, User, field::quote};
 use percent_encoding::percent_decode_str;
 
 use crate::context::Context;
@@ -88,8 +88,8 @@ impl Wish {
                 return Ok(None);
             }
             return Err(ApiError::BadRequest(format!(
-                "requested {} without impersonating a user",
-                self.parts().join(", ")
+                "requested {} without impersonating a user name",
+                self.show()
             )));
         }
         self.check(judge, sender)?;
@@ -151,11 +151,27 @@ impl Wish {
         if self.uid.is_empty() { Ok(()) } else { ask("uids", "", "", &self.uid) }
     }
 
-    fn parts(&self) -> Vec<String> {
-        let groups = self.groups.iter().map(|group| format!("group {group}"));
-        let extra = self.extra.iter().map(|(key, _)| format!("extra {key}"));
-        let uid = Some(&self.uid).filter(|uid| !uid.is_empty()).map(|uid| format!("uid {uid}"));
-        groups.chain(extra).chain(uid).collect()
+    /// As Go shows the user that would have come of it.
+    fn show(&self) -> String {
+        let quoted = |texts: &[Str]| texts.iter().map(|text| quote(text)).collect::<Vec<_>>();
+        let list = |texts: &[Str]| match texts {
+            [] => "[]string(nil)".to_owned(),
+            texts => format!("[]string{{{}}}", quoted(texts).join(", ")),
+        };
+        let extra: Vec<String> = self
+            .extra
+            .iter()
+            .map(|(key, texts)| format!("{}:{}", quote(key), list(texts)))
+            .collect();
+        let extra = match extra.as_slice() {
+            [] => "map[string][]string(nil)".to_owned(),
+            extra => format!("map[string][]string{{{}}}", extra.join(", ")),
+        };
+        format!(
+            "&user.DefaultInfo{{Name:\"\", UID:{}, Groups:{}, Extra:{extra}}}",
+            quote(&self.uid),
+            list(&self.groups)
+        )
     }
 }
 
@@ -227,7 +243,9 @@ mod tests {
         );
         assert_eq!(
             acts_as(&joe, &[(GROUP, "system:masters")]),
-            Err("requested group system:masters without impersonating a user".to_owned())
+            Err("requested &user.DefaultInfo{Name:\"\", UID:\"\", Groups:[]string{\"system:masters\"}, \
+                 Extra:map[string][]string(nil)} without impersonating a user name"
+                .to_owned())
         );
     }
 }

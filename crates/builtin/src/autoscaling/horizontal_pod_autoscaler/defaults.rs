@@ -3,7 +3,7 @@
 
 use meta::{Map, Value, value};
 
-use super::with_metrics;
+use super::{from_v1, with_metrics};
 use crate::fill::Fill;
 
 pub(super) fn default_spec(spec: &mut Map) {
@@ -24,13 +24,17 @@ pub(crate) fn default_behavior(behavior: &mut Map) {
     default_scale_down(behavior.part("scaleDown"));
 }
 
-/// v1 has one field for the metric that is there by default, and annotations for all others.
+/// v1 has one field for the metric that is there by default, and annotations for all others. A way
+/// through v2 brings these into the form in which they are shown.
 pub(super) fn default_v1(scaler: &mut Value) {
     let has_metrics = !with_metrics(scaler).items_at(&["spec", "metrics"]).is_empty();
     let spec = scaler.object_at_mut(&["spec"]);
     spec.fill("minReplicas", 1i64);
     if !has_metrics {
         spec.fill("targetCPUUtilizationPercentage", CPU_PERCENT);
+    }
+    if let Some(conversion) = from_v1() {
+        *scaler = conversion.to_served(conversion.to_stored(std::mem::take(scaler)));
     }
 }
 

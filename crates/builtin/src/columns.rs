@@ -1,0 +1,50 @@
+//! What is said about the columns of tables: mostly what is said about the field that a column shows.
+
+use meta::Str;
+use registry::Column;
+
+/// Says what a column of a kind is about. Names and ages have it said already.
+pub(crate) fn describe(kind: &str, column: &mut Column) {
+    let rows = include_str!("columns.tsv").lines().filter(|line| !line.starts_with('#'));
+    for row in rows {
+        let mut cells = row.split('\t');
+        if cells.next() != Some(kind) || cells.next() != Some(column.name.as_str()) {
+            continue;
+        }
+        match (cells.next(), cells.next()) {
+            (Some("-"), Some(text)) => column.description = Str::new_static(text),
+            (Some(definition), Some(field)) => column.described_by = Some((definition, field)),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::strategies;
+
+    #[test]
+    fn every_row_is_about_a_column_that_there_is() {
+        let definitions = crate::Definitions::load();
+        let mut known = BTreeSet::new();
+        for facts in &definitions.resources {
+            for column in strategies::of(&facts.kind.group, &facts.kind.kind).columns() {
+                known.insert(format!("{}\t{}", facts.kind.kind, column.name));
+            }
+        }
+        let rows = include_str!("columns.tsv").lines();
+        for row in rows.filter(|row| !row.starts_with('#')) {
+            let cells: Vec<&str> = row.split('\t').collect();
+            assert_eq!(cells.len(), 4, "{row}");
+            assert!(known.contains(&cells[..2].join("\t")), "{row}");
+            if cells[2] != "-" {
+                let ty = definitions.schema.by_name(cells[2]);
+                let ty = definitions.schema.get(ty.unwrap_or_else(|| panic!("no type: {row}")));
+                assert!(ty.field(cells[3]).is_some(), "no field: {row}");
+            }
+        }
+    }
+}

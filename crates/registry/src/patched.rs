@@ -1,0 +1,120 @@
+//! A patched object as errors quote it. Go's patch libraries take apart only what a patch goes through:
+//! there keys are sorted afterwards, and everything else is still as it was written.
+
+use meta::{Value, json::write_value};
+use schema::{Kind, Node, Schema, TypeId};
+
+/// The text of an object that a patch has made of another.
+pub(crate) fn show(current: &Value, patched: &Value, schema: &Schema, ty: TypeId) -> String {
+    let mut out = Vec::with_capacity(4096);
+    match patched {
+        Value::Object(_) => Writer { schema }.touched(&mut out, patched, current, &node_of(ty)),
+        other => write_value(&mut out, other),
+    }
+    String::from_utf8(out).unwrap_or_default()
+}
+
+fn node_of(ty: TypeId) -> Node {
+    Kind::Object(ty).into()
+}
+
+struct Writer<'a> {
+    schema: &'a Schema,
+}
+
+impl Writer<'_> {
+    fn value(&self, out: &mut Vec<u8>, patched: &Value, current: &Value, node: Option<&Node>) {
+        match node {
+            Some(node) if patched == current => {
+                codec::json::encode_node(patched, node, self.schema, out);
+            }
+            Some(node) => self.touched(out, patched, current, node),
+            None => write_value(out, patched),
+        }
+    }
+
+    fn touched(&self, out: &mut Vec<u8>, patched: &Value, current: &Value, node: &Node) {
+        match (patched, current) {
+            (Value::Object(new), Value::Object(old)) => {
+                out.push(b'{');
+                for (at, (name, value)) in new.iter().enumerate() {
+                    if at > 0 {
+                        out.push(b',');
+                    }
+                    meta::json::write_string(out, name);
+                    out.push(b':');
+                    let old = old.get(name).unwrap_or(&Value::Null);
+                    self.value(out, value, old, self.member(node, name));
+                }
+                out.push(b'}');
+            }
+            (Value::Array(new), Value::Array(old)) => {
+                let item = match &node.kind {
+                    Kind::List(item, _) => Some(&**item),
+                    _ => None,
+                };
+                out.push(b'[');
+                for (at, value) in new.iter().enumerate() {
+                    if at > 0 {
+                        out.push(b',');
+                    }
+                    self.value(out, value, old.get(at).unwrap_or(&Value::Null), item);
+                }
+                out.push(b']');
+            }
+            // What comes from the patch.
+            (patched, _) => write_value(out, patched),
+        }
+    }
+
+    fn member<'n>(&'n self, node: &'n Node, name: &str) -> Option<&'n Node> {
+        match &node.kind {
+            Kind::Object(ty) => self.schema.get(*ty).field(name).map(|field| &field.node),
+            Kind::Map(item) => Some(item),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use meta::value;
+    use schema::{Field, Type};
+
+    use super::*;
+
+    #[test]
+    fn only_what_a_patch_went_through_is_sorted() {
+        let mut schema = Schema::default();
+        let field = |name: &str, kind: Kind| Field {
+            name: name.into(),
+            node: kind.into(),
+            ..Field::default()
+        };
+        let inner = Type {
+            fields: vec![field("z", Kind::String), field("a", Kind::String)],
+            ..Type::default()
+        };
+        let inner = schema.add(inner);
+        let list = Kind::List(Box::new(Kind::Object(inner).into()), schema::ListKind::Atomic);
+        let outer = Type {
+            fields: vec![
+                field("two", Kind::Object(inner)),
+                field("one", Kind::Object(inner)),
+                field("list", list),
+            ],
+            ..Type::default()
+        };
+        let outer = schema.add(outer);
+        let current = value!({
+            "two": {"z": "1", "a": "2"}, "one": {"z": "1", "a": "2"}, "list": [{"z": "1", "a": "2"}, {"z": "1", "a": "2"}]
+        });
+        let patched = value!({
+            "two": {"z": "1", "a": "2"}, "one": {"z": "3", "a": "2"}, "list": [{"z": "1", "a": "2"}, {"z": "1", "a": "3"}]
+        });
+        assert_eq!(
+            show(&current, &patched, &schema, outer),
+            r#"{"list":[{"z":"1","a":"2"},{"a":"3","z":"1"}],"one":{"a":"2","z":"3"},"two":{"z":"1","a":"2"}}"#
+        );
+    }
+}
