@@ -46,17 +46,9 @@ macro_rules! topics {
 }
 
 topics![
-    custom,
-    decisions,
-    deletes,
-    encodings,
-    lists,
-    pod_subresources,
-    reviews,
-    scales,
-    services,
-    token_requests,
-    writes,
+topics![
+    bodies, custom, decisions, deletes, dry_runs, encodings, errors, lists, metadata, ownership, patches, pod_subresources, reviews, scales, services, token_requests, versions, writes
+];
 ];
 
 fn directory() -> PathBuf {
