@@ -283,7 +283,7 @@ const FREE_FINALIZERS: [&str; 11] = [
 
 /// How often the metadata of an update and of an update of the status is looked at, where it is not as
 /// with most kinds.
-const RECHECKS: [(&[&str], Recheck, Recheck); 5] = [
+const RECHECKS: [(&[&str], Recheck, Recheck); 6] = [
     (
         &[
             "/ConfigMap",
@@ -297,11 +297,17 @@ const RECHECKS: [(&[&str], Recheck, Recheck); 5] = [
             "/ServiceAccount",
             "apiregistration.k8s.io/APIService",
             "apps/ControllerRevision",
-            "batch/Job",
             "networking.k8s.io/Ingress",
             "networking.k8s.io/IngressClass",
             "networking.k8s.io/IPAddress",
             "node.k8s.io/RuntimeClass",
+        ],
+        Recheck::ChangeThenWhole,
+        Recheck::Change,
+    ),
+    (
+        &[
+            "batch/Job",
             "rbac.authorization.k8s.io/ClusterRole",
             "rbac.authorization.k8s.io/ClusterRoleBinding",
             "rbac.authorization.k8s.io/Role",
@@ -313,10 +319,14 @@ const RECHECKS: [(&[&str], Recheck, Recheck); 5] = [
             "storage.k8s.io/StorageClass",
             "storage.k8s.io/VolumeAttributesClass",
         ],
-        Recheck::Both,
+        Recheck::WholeThenChange,
         Recheck::Change,
     ),
-    (&["certificates.k8s.io/CertificateSigningRequest"], Recheck::Both, Recheck::Both),
+    (
+        &["certificates.k8s.io/CertificateSigningRequest"],
+        Recheck::ChangeThenWhole,
+        Recheck::ChangeThenWhole,
+    ),
     (
         &[
             "/LimitRange",

@@ -162,12 +162,19 @@ pub(crate) fn validate_update(
     validate_change(object, old, &mut errors);
     let checks = kind.behaviour.metadata;
     let again = if subresource.is_empty() { checks.update } else { checks.status };
-    if matches!(again, Recheck::Change | Recheck::Both) {
-        validate_change(object, old, &mut errors);
-        validate_finalizer_names(kind, object, &mut errors);
-    }
-    if matches!(again, Recheck::Whole | Recheck::Both) {
-        errors.extend(validate_create(kind, object));
+    let (change, whole) = (Recheck::Change, Recheck::Whole);
+    let steps: &[Recheck] = match again {
+        Recheck::Nothing => &[],
+        Recheck::ChangeThenWhole => &[change, whole],
+        Recheck::WholeThenChange => &[whole, change],
+        one => &[one],
+    };
+    for step in steps {
+        if *step == change {
+            validate_change(object, old, &mut errors);
+        } else {
+            errors.extend(validate_create(kind, object));
+        }
         validate_finalizer_names(kind, object, &mut errors);
     }
     errors

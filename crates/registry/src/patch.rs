@@ -7,6 +7,7 @@ use codec::{
 };
 use http::header::CONTENT_TYPE;
 use meta::{ApiError, FieldErrors, GroupKind, Value, field::path};
+use schema::Schema;
 
 use crate::{
     Answer, decode, managed, object_meta,
@@ -22,7 +23,12 @@ pub(crate) async fn patch(rest: &Rest<'_>) -> Result<Answer, ApiError> {
     let form = Form::negotiate(rest)?;
     let apply = patch_type.is_apply();
     let options = WriteOptions::read(rest.query, "PatchOptions", apply)?;
-    let (change_of, mut strict) = Change::parse_strictly(patch_type, &rest.body)?;
+    let parsed = Change::parse_strictly(patch_type, &rest.body);
+    if parsed.is_err() && !apply {
+        // What isn't there can't be patched, well or badly.
+        read::entry(rest, "").await?;
+    }
+    let (change_of, mut strict) = parsed?;
     if apply && let Some(why) = strict.first().filter(|_| options.is_strict()) {
         return Err(ApiError::BadRequest(format!(
             "error strict decoding YAML: error converting YAML to JSON: {why}"
@@ -199,7 +205,11 @@ pub(crate) fn reread(
             // Compat: strategic patches are shown as Go prints maps, and in the words of another
             // decoder.
             Change::Strategic(patch) => {
-                errors.invalid(path("patch"), ::patch::go_text::show(patch), &conversion(&why));
+                errors.invalid(
+                    path("patch"),
+                    ::patch::go_text::show(patch),
+                    &conversion(&why, expected.schema),
+                );
             }
             Change::Json(_) | Change::Merge(_) if !rest.kind.is_custom() => {
                 let current = current.unwrap_or(&Value::Null);
@@ -214,23 +224,37 @@ pub(crate) fn reread(
 
 /// `json: cannot unmarshal number into Go struct field A.b of type string` as the decoder of trees
 /// says it: `cannot convert int64 to string`.
-fn conversion(why: &str) -> String {
+fn conversion(why: &str, schema: &Schema) -> String {
     let Some(rest) = why.strip_prefix("json: cannot unmarshal ") else { return why.to_owned() };
-    let (given, wanted) = (rest.split(' ').next(), rest.rsplit(" of type ").next());
-    let given = match given {
-        Some("number") => "int64",
-        Some("object") => "map[string]interface {}",
-        Some("array") => "[]interface {}",
-        Some(other) => other,
-        None => return why.to_owned(),
+    let (found, wanted) = (rest.split(" into ").next(), rest.rsplit(" of type ").next());
+    let (found, wanted) = (found.unwrap_or_default(), wanted.unwrap_or_default());
+    // Kind and type of what was given.
+    let (kind, given) = match found.split_once(' ').map_or(found, |(first, _)| first) {
+        "number" if found.contains(['.', 'e', 'E']) => ("float64", "float64"),
+        "number" => ("int64", "int64"),
+        "object" => ("map", "map[string]interface {}"),
+        "array" => ("slice", "[]interface {}"),
+        other => (other, other),
     };
-    match (given, wanted.unwrap_or_default()) {
-        ("[]interface {}", wanted) if wanted.starts_with("map[") => {
-            "cannot restore map from slice".to_owned()
-        }
-        ("map[string]interface {}", wanted) if wanted.starts_with("[]") => {
-            "cannot restore slice from map".to_owned()
-        }
-        (given, wanted) => format!("cannot convert {given} to {wanted}"),
+    let is_struct = || {
+        let name = format!(".{wanted}");
+        wanted.contains('.') && schema.types().any(|(_, ty)| ty.name.ends_with(&name))
+    };
+    if wanted.starts_with("map[") || wanted.ends_with("ResourceList") {
+        return format!("cannot restore map from {kind}");
     }
+    if wanted.starts_with("[]") {
+        return format!("cannot restore slice from {kind}");
+    }
+    if is_struct() {
+        return format!("cannot restore struct from: {kind}");
+    }
+    // Go can make a text of a whole number, and numbers of numbers; it says so, and doesn't.
+    let wanted_kind = if wanted.contains('.') { "string" } else { wanted };
+    let is_number = matches!(wanted_kind, "int32" | "int64" | "float64");
+    let is_convertible = given == "int64" || given == "float64" && is_number;
+    if is_convertible && wanted_kind != "bool" {
+        return format!("cannot convert {given} to {wanted}");
+    }
+    format!("unrecognized type: {wanted_kind}")
 }

@@ -134,7 +134,8 @@ pub enum Recheck {
     Change,
     /// What it is after the change.
     Whole,
-    Both,
+    ChangeThenWhole,
+    WholeThenChange,
 }
 
 impl Behaviour {

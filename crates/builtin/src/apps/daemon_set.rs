@@ -29,6 +29,9 @@ impl Strategy for DaemonSet {
             rolling.fill("maxSurge", 0i64);
         }
         default_template(spec.part("template"));
+        // Compat: the annotation stands for a field that Go always has.
+        let generation = template_generation(set);
+        set_template_generation(set, generation);
     }
 
     fn prepare_for_create(&self, set: &mut Value, _cx: &WriteContext<'_>) {

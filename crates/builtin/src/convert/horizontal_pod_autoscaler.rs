@@ -11,7 +11,7 @@ use registry::Conversion;
 
 use self::metrics::{Place, read_metrics, write_metrics};
 use self::scaling::{read_behavior, write_behavior, write_conditions};
-use crate::autoscaling::horizontal_pod_autoscaler::defaults::default_behavior;
+use crate::autoscaling::horizontal_pod_autoscaler::defaults::{CPU_PERCENT, default_behavior};
 
 pub(super) struct V1;
 
@@ -28,15 +28,12 @@ impl Conversion for V1 {
         drop_empty_annotations(&mut object);
         let mut metrics = others.and_then(|others| read_metrics(&others, Place::Spec));
         if let Some(target) = object.remove_at(&["spec", "targetCPUUtilizationPercentage"]) {
-            let target = value!({"type": "Utilization", "averageUtilization": (target)});
-            let list = metrics.get_or_insert_default();
-            list.push(
-                value!({"type": "Resource", "resource": {"name": "cpu", "target": (target)}}),
-            );
+            metrics.get_or_insert_default().push(cpu_metric(target));
         }
-        if let Some(metrics) = metrics.filter(|metrics| !metrics.is_empty()) {
-            object.set_at(&["spec", "metrics"], metrics);
-        }
+        // Without any metric it is the CPU that counts.
+        let metrics = metrics.filter(|metrics| !metrics.is_empty());
+        let metrics = metrics.unwrap_or_else(|| vec![cpu_metric(CPU_PERCENT.into())]);
+        object.set_at(&["spec", "metrics"], metrics);
         if let Some(mut behavior) = behavior.and_then(|behavior| read_behavior(&behavior)) {
             default_behavior(behavior.object_at_mut(&[]));
             object.set_at(&["spec", "behavior"], behavior);
@@ -99,6 +96,11 @@ pub(crate) fn drop_annotations(object: &mut Value) {
         object.remove_at(&["metadata", "annotations", key]);
     }
     drop_empty_annotations(object);
+}
+
+fn cpu_metric(percent: Value) -> Value {
+    let target = value!({"type": "Utilization", "averageUtilization": (percent)});
+    value!({"type": "Resource", "resource": {"name": "cpu", "target": (target)}})
 }
 
 /// The utilization, if this metric is about that of the CPU.

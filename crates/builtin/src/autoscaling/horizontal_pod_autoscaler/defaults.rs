@@ -3,7 +3,7 @@
 
 use meta::{Map, Value, value};
 
-use super::{from_v1, with_metrics};
+use super::from_v1;
 use crate::fill::Fill;
 
 pub(super) fn default_spec(spec: &mut Map) {
@@ -27,18 +27,14 @@ pub(crate) fn default_behavior(behavior: &mut Map) {
 /// v1 has one field for the metric that is there by default, and annotations for all others. A way
 /// through v2 brings these into the form in which they are shown.
 pub(super) fn default_v1(scaler: &mut Value) {
-    let has_metrics = !with_metrics(scaler).items_at(&["spec", "metrics"]).is_empty();
-    let spec = scaler.object_at_mut(&["spec"]);
-    spec.fill("minReplicas", 1i64);
-    if !has_metrics {
-        spec.fill("targetCPUUtilizationPercentage", CPU_PERCENT);
-    }
+    scaler.object_at_mut(&["spec"]).fill("minReplicas", 1i64);
     if let Some(conversion) = from_v1() {
         *scaler = conversion.to_served(conversion.to_stored(std::mem::take(scaler)));
     }
 }
 
-const CPU_PERCENT: i64 = 80;
+/// What an autoscaler without metrics aims at.
+pub(crate) const CPU_PERCENT: i64 = 80;
 
 fn default_scale_up(rules: &mut Map) {
     rules.fill("stabilizationWindowSeconds", 0i64);
