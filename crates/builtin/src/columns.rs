@@ -23,7 +23,6 @@ pub(crate) fn describe(kind: &str, column: &mut Column) {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::*;
     use crate::strategies;
 
     #[test]

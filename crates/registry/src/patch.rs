@@ -10,7 +10,7 @@ use meta::{ApiError, FieldErrors, GroupKind, Value, field::path};
 use schema::Schema;
 
 use crate::{
-    Answer, decode, managed, object_meta,
+    Answer, decode, get as read, managed, object_meta,
     options::WriteOptions,
     patched,
     response::{self, Form},
@@ -229,8 +229,9 @@ fn conversion(why: &str, schema: &Schema) -> String {
     let (found, wanted) = (rest.split(" into ").next(), rest.rsplit(" of type ").next());
     let (found, wanted) = (found.unwrap_or_default(), wanted.unwrap_or_default());
     // Kind and type of what was given.
-    let (kind, given) = match found.split_once(' ').map_or(found, |(first, _)| first) {
-        "number" if found.contains(['.', 'e', 'E']) => ("float64", "float64"),
+    let (found, number) = found.split_once(' ').unwrap_or((found, ""));
+    let (kind, given) = match found {
+        "number" if number.contains(['.', 'e', 'E']) => ("float64", "float64"),
         "number" => ("int64", "int64"),
         "object" => ("map", "map[string]interface {}"),
         "array" => ("slice", "[]interface {}"),

@@ -91,21 +91,18 @@ mod tests {
             node: kind.into(),
             ..Field::default()
         };
-        let inner = Type {
-            fields: vec![field("z", Kind::String), field("a", Kind::String)],
-            ..Type::default()
+        let mut with = |fields: Vec<Field>| {
+            let mut ty = Type::default();
+            ty.fields = fields;
+            schema.add(ty)
         };
-        let inner = schema.add(inner);
+        let inner = with(vec![field("z", Kind::String), field("a", Kind::String)]);
         let list = Kind::List(Box::new(Kind::Object(inner).into()), schema::ListKind::Atomic);
-        let outer = Type {
-            fields: vec![
-                field("two", Kind::Object(inner)),
-                field("one", Kind::Object(inner)),
-                field("list", list),
-            ],
-            ..Type::default()
-        };
-        let outer = schema.add(outer);
+        let outer = with(vec![
+            field("two", Kind::Object(inner)),
+            field("one", Kind::Object(inner)),
+            field("list", list),
+        ]);
         let current = value!({
             "two": {"z": "1", "a": "2"}, "one": {"z": "1", "a": "2"}, "list": [{"z": "1", "a": "2"}, {"z": "1", "a": "2"}]
         });

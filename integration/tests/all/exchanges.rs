@@ -46,9 +46,24 @@ macro_rules! topics {
 }
 
 topics![
-topics![
-    bodies, custom, decisions, deletes, dry_runs, encodings, errors, lists, metadata, ownership, patches, pod_subresources, reviews, scales, services, token_requests, versions, writes
-];
+    bodies,
+    custom,
+    decisions,
+    deletes,
+    dry_runs,
+    encodings,
+    errors,
+    lists,
+    metadata,
+    ownership,
+    patches,
+    pod_subresources,
+    reviews,
+    scales,
+    services,
+    token_requests,
+    versions,
+    writes,
 ];
 
 fn directory() -> PathBuf {
