@@ -36,25 +36,25 @@ impl Scope {
 
     /// A rule: true or false.
     pub(super) fn condition(&self, expression: &Field<'_>, errors: &mut FieldErrors) {
-        self.evaluates_to(&self.env(true), expression, expression.str(), &[Type::Bool], errors);
+        evaluates_to(&self.env(true), expression, expression.str(), &[Type::Bool], errors);
     }
 
     /// Whether something is to be looked at. Knows no variables.
     pub(super) fn match_condition(&self, expression: &Field<'_>, errors: &mut FieldErrors) {
         let scope = Self::new(self.has_params, false);
         let text = expression.str().trim();
-        scope.evaluates_to(&scope.env(true), expression, text, &[Type::Bool], errors);
+        evaluates_to(&scope.env(true), expression, text, &[Type::Bool], errors);
     }
 
     pub(super) fn message(&self, expression: &Field<'_>, errors: &mut FieldErrors) {
         let env = self.env(false);
-        self.evaluates_to(&env, expression, expression.str(), &[Type::String], errors);
+        evaluates_to(&env, expression, expression.str(), &[Type::String], errors);
     }
 
     pub(super) fn annotation(&self, expression: &Field<'_>, errors: &mut FieldErrors) {
         let text = expression.str().trim();
         let types = [Type::String, Type::Null];
-        self.evaluates_to(&self.env(true), expression, text, &types, errors);
+        evaluates_to(&self.env(true), expression, text, &types, errors);
     }
 
     /// A patch. Objects are made by types that are known only when there is something to patch, so
@@ -79,28 +79,6 @@ impl Scope {
         expression.invalid_value(errors, text, &why);
     }
 
-    fn evaluates_to(
-        &self,
-        env: &Env,
-        field: &Field<'_>,
-        text: &str,
-        expected: &[Type],
-        errors: &mut FieldErrors,
-    ) {
-        let Some(found) = compile(env, field, text, errors) else { return };
-        if expected.contains(&found) {
-            return;
-        }
-        let why = match expected {
-            [one] => format!("must evaluate to {one} but got {found}"),
-            several => {
-                let several: Vec<&str> = several.iter().map(Type::name).collect();
-                format!("must evaluate to one of [{}] but got {found}", several.join(" "))
-            }
-        };
-        field.invalid_value(errors, text, &why);
-    }
-
     fn env(&self, has_authorizer: bool) -> Env {
         let mut env = Env::new()
             .variable("object", Type::Dyn)
@@ -122,6 +100,27 @@ impl Scope {
         }
         env
     }
+}
+
+fn evaluates_to(
+    env: &Env,
+    field: &Field<'_>,
+    text: &str,
+    expected: &[Type],
+    errors: &mut FieldErrors,
+) {
+    let Some(found) = compile(env, field, text, errors) else { return };
+    if expected.contains(&found) {
+        return;
+    }
+    let why = match expected {
+        [one] => format!("must evaluate to {one} but got {found}"),
+        several => {
+            let several: Vec<&str> = several.iter().map(Type::name).collect();
+            format!("must evaluate to one of [{}] but got {found}", several.join(" "))
+        }
+    };
+    field.invalid_value(errors, text, &why);
 }
 
 /// The type of an expression; None if something is wrong with it.

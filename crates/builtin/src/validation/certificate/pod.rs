@@ -375,7 +375,7 @@ fn validity(
     leaf: &X509Certificate<'_>,
     now: Time,
 ) -> Result<(), Wrong> {
-    let at = |name: &str| Time::parse(status.get(name).str()).map_or(0, |time| time.unix_seconds());
+    let at = |name: &str| Time::parse(status.get(name).str()).map_or(0, Time::unix_seconds);
     let (start, end) =
         (leaf.validity().not_before.timestamp(), leaf.validity().not_after.timestamp());
     let wrong = |field: &'static str, why: &str| {
