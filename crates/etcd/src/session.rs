@@ -2,7 +2,7 @@
 //!
 //! Pure bookkeeping: messages in, batches and requests out, so that it can be tested without etcd.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -27,6 +27,8 @@ pub(crate) struct Session {
     requests: Option<mpsc::Sender<pb::WatchRequest>>,
     /// When etcd was asked how far it is, if it has not answered yet.
     asked: Option<Instant>,
+    /// Questions whose answers may still be on their way, the oldest first.
+    questions: VecDeque<Instant>,
     /// Somebody asked while an answer was on its way that may be too old for him.
     ask_again: bool,
     /// When the last message came.
@@ -40,8 +42,10 @@ struct Entry {
     after: u64,
     out: mpsc::Sender<Result<Batch, StoreError>>,
     wanted: Arc<AtomicBool>,
-    /// The stream knows the watch.
-    created: bool,
+    /// The stream knows the watch, since this revision of the store.
+    created: Option<u64>,
+    /// So many of the next answers may be to questions that were put before the watch was there.
+    foreign_answers: usize,
     /// The next progress is for this watch as well.
     owed: bool,
     /// The parts of a message that is not complete yet.
@@ -65,8 +69,17 @@ impl Session {
     pub(crate) fn add(&mut self, watch: Opened) {
         self.last_id += 1;
         let Opened { key, range_end, after, out, wanted } = watch;
-        let (created, owed, parts) = (false, false, Vec::new());
-        let entry = Entry { key, range_end, after, out, wanted, created, owed, parts };
+        let entry = Entry {
+            key,
+            range_end,
+            after,
+            out,
+            wanted,
+            created: None,
+            foreign_answers: 0,
+            owed: false,
+            parts: Vec::new(),
+        };
         self.watches.insert(self.last_id, entry);
     }
 
@@ -80,10 +93,11 @@ impl Session {
     pub(crate) fn begin(&mut self, requests: mpsc::Sender<pb::WatchRequest>) {
         self.requests = Some(requests);
         (self.asked, self.ask_again, self.heard) = (None, false, Some(Instant::now()));
+        self.questions.clear();
         let ids: Vec<i64> = self.watches.keys().copied().collect();
         for id in ids {
             if let Some(entry) = self.watches.get_mut(&id) {
-                entry.created = false;
+                entry.created = None;
                 entry.parts.clear();
             }
             // The queue was made with room for all of them.
@@ -122,7 +136,7 @@ impl Session {
             return Ok(());
         }
         if message.created {
-            entry.created = true;
+            entry.created = Some(revision);
             return Ok(());
         }
         let after = entry.after;
@@ -144,11 +158,16 @@ impl Session {
         }
     }
 
-    /// All watches that the stream knows have seen everything up to `revision`.
+    /// All watches that the stream knew when it was asked have seen everything up to `revision`.
     fn progress(&mut self, revision: u64) -> Result<(), Stuck> {
         self.asked = None;
+        self.questions.pop_front();
         for entry in self.watches.values_mut() {
-            if !entry.created || !entry.parts.is_empty() {
+            let Some(created) = entry.created.filter(|_| entry.parts.is_empty()) else { continue };
+            // An answer can be overtaken by the news that a watch was made after it: it says nothing
+            // about that watch, which may have everything still to come.
+            if revision <= created && entry.foreign_answers > 0 {
+                entry.foreign_answers -= 1;
                 continue;
             }
             entry.after = entry.after.max(revision);
@@ -175,6 +194,7 @@ impl Session {
             entry.owed |= entry.wanted.swap(false, Ordering::AcqRel);
         }
         self.asked.get_or_insert_with(Instant::now);
+        self.questions.push_back(Instant::now());
         self.send(Request::Progress(pb::WatchProgressRequest {}))
     }
 
@@ -202,8 +222,11 @@ impl Session {
         self.asked.is_some() && since.is_some_and(|since| since.elapsed() > SILENCE_MAX)
     }
 
-    fn send_create(&self, id: i64) -> Result<(), Stuck> {
-        let Some(entry) = self.watches.get(&id) else { return Ok(()) };
+    fn send_create(&mut self, id: i64) -> Result<(), Stuck> {
+        // etcd leaves questions unanswered while a watch is catching up; those it won't come back to.
+        self.questions.retain(|asked| asked.elapsed() < SILENCE_MAX);
+        let Some(entry) = self.watches.get_mut(&id) else { return Ok(()) };
+        entry.foreign_answers = self.questions.len();
         let request = create(id, entry.key.clone(), entry.range_end.clone(), entry.after);
         self.send(request.request.expect("a request that was just made"))
     }
@@ -235,4 +258,65 @@ fn change(event: pb::Event) -> Option<Change> {
         create_revision: found.create_revision as u64,
         value: (!deleted).then_some(found.value),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn opened(after: u64) -> (Opened, mpsc::Receiver<Result<Batch, StoreError>>) {
+        let (out, batches) = mpsc::channel(8);
+        let (key, range_end) = (Bytes::from_static(b"/b/"), Bytes::from_static(b"/b0"));
+        let wanted = Arc::new(AtomicBool::new(true));
+        (Opened { key, range_end, after, out, wanted }, batches)
+    }
+
+    fn message(watch_id: i64, revision: i64) -> pb::WatchResponse {
+        let header = Some(pb::ResponseHeader { revision, ..Default::default() });
+        pb::WatchResponse { header, watch_id, ..Default::default() }
+    }
+
+    fn created(watch_id: i64, revision: i64) -> pb::WatchResponse {
+        pb::WatchResponse { created: true, ..message(watch_id, revision) }
+    }
+
+    fn event(watch_id: i64, revision: i64) -> pb::WatchResponse {
+        let kv = pb::KeyValue {
+            key: Bytes::from_static(b"/b/1"),
+            mod_revision: revision,
+            ..Default::default()
+        };
+        let events = vec![pb::Event { kv: Some(kv), ..Default::default() }];
+        pb::WatchResponse { events, ..message(watch_id, revision) }
+    }
+
+    fn revisions(batches: &mut mpsc::Receiver<Result<Batch, StoreError>>) -> Vec<u64> {
+        let batches = std::iter::from_fn(|| batches.try_recv().ok());
+        batches.map(|batch| batch.expect("no error").revision).collect()
+    }
+
+    /// It was taken for an answer about the new watch, which then dropped what it had still to get.
+    #[test]
+    fn an_answer_to_an_older_question_says_nothing_about_a_new_watch() {
+        for (answer, rest) in [(10, vec![5, 10]), (11, vec![11])] {
+            let (requests, _queue) = mpsc::channel(64);
+            let mut session = Session::default();
+            session.begin(requests);
+            let (first, _first_batches) = opened(0);
+            session.open(first).unwrap();
+            session.take(created(1, 10)).unwrap();
+            session.want_progress().unwrap();
+            let (late, mut batches) = opened(3);
+            session.open(late).unwrap();
+            session.take(created(2, 10)).unwrap();
+            session.ask().unwrap();
+            // The answer to the first question, or one that can only be to the second.
+            session.take(message(EVERY_WATCH, answer)).unwrap();
+            if answer == 10 {
+                session.take(event(2, 5)).unwrap();
+                session.take(message(EVERY_WATCH, 10)).unwrap();
+            }
+            assert_eq!(revisions(&mut batches), rest, "after an answer at {answer}");
+        }
+    }
 }
