@@ -307,8 +307,8 @@ mod tests {
         restore_metadata(&mut converted, &original).unwrap();
         let expected = value!({"metadata": {"name": "a", "uid": "u", "annotations": {"k": "v"}, "generation": 3i64}});
         assert_eq!(converted, expected);
-        let mut renamed = value!({"metadata": {"name": "b", "uid": "u"}});
-        let refused = restore_metadata(&mut renamed, &original).unwrap_err();
+        let renamed = value!({"metadata": {"name": "b", "uid": "u"}});
+        let refused = check_identity(&renamed, &original).unwrap_err();
         assert_eq!(refused, "must have the same name: a != b");
     }
 

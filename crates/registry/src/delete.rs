@@ -308,13 +308,16 @@ fn grace(
 }
 
 /// The object waits for its finalizers from now on.
-// Compat: one that is held by its spec says nothing of a grace period.
-fn mark_as_deleting(object: &mut Value, now: Time, held_by_spec: bool) {
-    if !is_deleting(object) {
+// Compat: of kinds that see to their deletion themselves (namespaces, definitions) only the time is noted.
+fn mark_as_deleting(object: &mut Value, now: Time, held_by_kind: bool) {
+    let already = is_deleting(object);
+    if !already {
         object.set_at(&["metadata", "deletionTimestamp"], now.to_rfc3339());
-        raise_generation(object);
     }
-    if !held_by_spec {
+    if !held_by_kind {
+        if !already {
+            raise_generation(object);
+        }
         object.set_at(&["metadata", "deletionGracePeriodSeconds"], 0i64);
     }
 }

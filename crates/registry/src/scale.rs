@@ -233,7 +233,7 @@ fn answer(rest: &Rest<'_>, form: &Form, scale: &Value) -> Result<Answer, ApiErro
     let shaped = match form.shape {
         Shape::Object => return response::typed(rest, form, 200, json.into(), (schema, ty)),
         Shape::Metadata => response::metadata_as_object(&json[response::metadata_range(&json)?]),
-        Shape::Table(include) => table::of_scale(rest.engine, include, scale, &json)?,
+        Shape::Table(include) => table::of_scale(rest, include, scale, &json)?,
     };
     let name = response::shape_kind(&form.shape);
     let (schema, ty, _) = rest.engine.meta_type(name)?;

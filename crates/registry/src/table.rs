@@ -11,6 +11,7 @@ use crate::{
     kind::SLOT_ROW,
     list::ListHead,
     response::{ItemWriter, META_V1, metadata_range, write_head, write_metadata_only},
+    rest::Rest,
 };
 
 /// What of the object a row carries.
@@ -123,24 +124,27 @@ pub(crate) fn of_object_with(
 
 /// The table of a scale, whatever kind it is the scale of.
 pub(crate) fn of_scale(
-    engine: &Engine,
+    rest: &Rest<'_>,
     include: Include,
     scale: &Value,
     json: &[u8],
 ) -> Result<Bytes, ApiError> {
     const SPEC: &str = "io.k8s.api.autoscaling.v1.ScaleSpec";
     const STATUS: &str = "io.k8s.api.autoscaling.v1.ScaleStatus";
+    // Compat: the same columns are declared in two ways.
+    let (name_format, age_kind) =
+        if rest.kind.is_custom() { ("name", "date") } else { ("", "string") };
     let columns = [
-        Column::NAME,
+        Column { format: Str::new_static(name_format), ..Column::NAME },
         Column::integer("Desired", |o, _| count(o, "spec")).about(SPEC, "replicas"),
         Column::integer("Available", |o, _| count(o, "status")).about(STATUS, "replicas"),
-        Column { kind: Str::new_static("date"), ..Column::AGE },
+        Column { kind: Str::new_static(age_kind), ..Column::AGE },
     ];
     let metadata = &json[metadata_range(json)?];
     let revision = scale.str_at(&["metadata", "resourceVersion"]).parse().unwrap_or_default();
     let mut out = Vec::with_capacity(json.len() * 2);
     write_head(&mut out, "Table", META_V1, &ListHead { revision, ..ListHead::default() });
-    write_columns(&mut out, &columns, &*engine.words);
+    write_columns(&mut out, &columns, &*rest.engine.words);
     out.extend_from_slice(b",\"rows\":[");
     write_cells(&mut out, &columns, scale, Time::now());
     write_object(&mut out, include, json, metadata);

@@ -81,9 +81,10 @@ fn a_node_reads_what_its_pods_need() {
         )),
         "{message}"
     );
-    // By name and group only.
+    // By name and group only. (Without any group, whoever may impersonate nodes gets that of the nodes.)
     let by_name = http::Request::get(format!("{core}/secrets/used"))
         .header("impersonate-user", format!("system:node:{node}"))
+        .header("impersonate-group", "others")
         .body(bytes::Bytes::new())
         .expect("a valid request");
     http.request(by_name).expect(403);
