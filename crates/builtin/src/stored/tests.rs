@@ -45,11 +45,6 @@ fn what_the_real_server_stored_is_read_and_written_byte_for_byte() {
 
         object.remove_at(&["metadata", "resourceVersion"]);
         let again = codec.encode(&object, &json).unwrap_or_else(|error| panic!("{key}: {error}"));
-        // What is stored without a default is read with it, and written with it from then on.
-        if key.starts_with("persistentvolumeclaims/") {
-            assert_eq!(codec.decode(&again).expect("decodes"), json, "{key}");
-            continue;
-        }
         let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
         assert_eq!(text(&again), text(&stored), "{key}");
         assert_eq!(again, stored, "{key}");
