@@ -319,16 +319,15 @@ impl Copy {
                     self.compare_values(one, other, same_revisions)?;
                     same += 1;
                 }
-                (Ordering::Less, Some(alone), _) | (_, _, Some(alone)) => {
+                (Ordering::Less, Some(alone), _) | (_, _, Some(alone))
                     // Events may have come to their end on one side first.
-                    if self.is_data(&alone.key) && !self.is_event(&alone.key) {
+                    if self.is_data(&alone.key) && !self.is_event(&alone.key) => {
                         return Err(format!(
                             "{} is only in one of the stores: was somebody writing meanwhile? Stop \
                              the servers on both and migrate again",
                             alone.key
                         ));
                     }
-                }
                 _ => {}
             }
             if order.is_le() {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{assert_contains, with_each_kubectl};
 
-const DEPLOYMENT: &str = r#"
+const DEPLOYMENT: &str = r"
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: web}
@@ -15,7 +15,7 @@ spec:
   template:
     metadata: {labels: {app: web}}
     spec: {containers: [{name: web, image: nginx}]}
-"#;
+";
 
 fn uid(http: &Http, path: &str) -> String {
     http.get(path).expect(200)["metadata"]["uid"].as_str().expect("a uid").to_owned()
@@ -120,7 +120,7 @@ fn a_pod_can_be_run_in_a_new_namespace() {
     });
 }
 
-const WIDGETS: &str = r#"
+const WIDGETS: &str = r"
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: widgets.emptied.example.com}
@@ -133,7 +133,7 @@ spec:
     served: true
     storage: true
     schema: {openAPIV3Schema: {type: object}}
-"#;
+";
 
 fn condition(namespace: &Value, name: &str) -> String {
     let conditions = namespace["status"]["conditions"].as_array();
