@@ -6,7 +6,7 @@ mod trust;
 use std::sync::Arc;
 
 use endpoints::{Local, Target};
-use meta::{ApiError, FieldErrors, Map, Value, field::path, names, value};
+use meta::{ApiError, FieldErrors, Map, Number, Value, field::path, names, value};
 use registry::{Conversion, Pinned, Remote};
 
 use self::client::{Address, Client};
@@ -264,8 +264,8 @@ fn go_type(value: &Value) -> &'static str {
         Value::String(_) => "string",
         Value::Array(_) => "[]interface {}",
         Value::Object(_) => "map[string]interface {}",
-        number if number.as_i64().is_some() => "int64",
-        _ => "float64",
+        Value::Number(Number::Int(_)) => "int64",
+        Value::Number(Number::Float(_)) => "float64",
     }
 }
 

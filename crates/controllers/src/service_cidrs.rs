@@ -203,7 +203,7 @@ mod tests {
         }
         let mut foreign = address("10.1.0.5");
         foreign.set_at(&["metadata", "labels"], Value::object());
-        assert!(may_go(&own, &[own.clone()], &[foreign]));
+        assert!(may_go(&own, std::slice::from_ref(&own), &[foreign]));
     }
 
     #[tokio::test]
