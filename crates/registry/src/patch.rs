@@ -28,15 +28,7 @@ pub(crate) async fn patch(rest: &Rest<'_>) -> Result<Answer, ApiError> {
         // What isn't there can't be patched, well or badly.
         read::entry(rest, "").await?;
     }
-    let (change_of, mut strict) = parsed?;
-    if apply && let Some(why) = strict.first().filter(|_| options.is_strict()) {
-        return Err(ApiError::BadRequest(format!(
-            "error strict decoding YAML: error converting YAML to JSON: {why}"
-        )));
-    }
-    if apply {
-        decode::warn_of(rest, &std::mem::take(&mut strict), options.field_validation);
-    }
+    let (change_of, strict) = parsed?;
     let expected = decode::Expected {
         gvk: rest.kind.gvk(),
         schema: &rest.kind.schema,
@@ -47,13 +39,30 @@ pub(crate) async fn patch(rest: &Rest<'_>) -> Result<Answer, ApiError> {
     let creates = apply && rest.info.subresource.is_empty();
     let written = change(rest, &options, creates, &mut |current| {
         let patched = change_of.apply(rest, &options, current)?;
-        let mut object = reread(rest, &expected, &change_of, &strict, current, &patched)?;
+        // What a configuration says twice is of interest once it could be applied.
+        let strict = if apply { said_twice(rest, &options, &strict)? } else { &strict[..] };
+        let mut object = reread(rest, &expected, &change_of, strict, current, &patched)?;
         object_meta::settle_namespace(rest.kind, &rest.info.namespace, &mut object)?;
         object_meta::check_name(&object, &rest.info.name)?;
         Ok(object)
     })
     .await?;
     response::json(rest, &form, if written.created { 201 } else { 200 }, written.json)
+}
+
+/// Refuses what an applied configuration says twice, or warns of it; nothing is left to be said then.
+fn said_twice<'a>(
+    rest: &Rest<'_>,
+    options: &WriteOptions,
+    strict: &'a [String],
+) -> Result<&'a [String], ApiError> {
+    if let Some(why) = strict.first().filter(|_| options.is_strict()) {
+        return Err(ApiError::BadRequest(format!(
+            "error strict decoding YAML: error converting YAML to JSON: {why}"
+        )));
+    }
+    decode::warn_of(rest, strict, options.field_validation);
+    Ok(&[])
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
