@@ -234,8 +234,11 @@ const COUNTS_OTHER: [(&[&str], &[&str]); 4] = [
     ),
 ];
 
+/// A subresource ("" is the object itself), and the fields that a write to it resets.
+type Reset = (&'static str, Fields);
+
 /// What writes to the object or its subresources leave as it was, where it is something special.
-const RESETS: [(&[&str], &[(&str, Fields)]); 5] = [
+const RESETS: [(&[&str], &[Reset]); 5] = [
     (
         &[
             "admissionregistration.k8s.io/ValidatingAdmissionPolicy",

@@ -230,7 +230,10 @@ mod tests {
         for key in [METRICS, BEHAVIOR, CURRENT_METRICS, CONDITIONS] {
             served.set_at(&["metadata", "annotations", key], "{");
         }
-        let expected = value!({"metadata": {"name": "a"}, "spec": {"maxReplicas": 1i64}});
-        assert_eq!(V1.to_stored(served), expected);
+        // Without any metric there is the one that everyone starts with.
+        let target = value!({"type": "Utilization", "averageUtilization": 80i64});
+        let cpu = value!({"type": "Resource", "resource": {"name": "cpu", "target": target}});
+        let spec = value!({"maxReplicas": 1i64, "metrics": [cpu]});
+        assert_eq!(V1.to_stored(served), value!({"metadata": {"name": "a"}, "spec": spec}));
     }
 }

@@ -47,6 +47,14 @@ fn defaulted(definitions: &Definitions, given: &Value) -> (Value, Value) {
         let mut served = Vec::new();
         codec::json::encode(&object, &definitions.schema, ty, &mut served);
         let mut served = codec::json::decode_any(&served, strict).expect("our own JSON").value;
+        // How often a template has changed is counted, not defaulted.
+        served.remove_at(&["metadata", "annotations", "deprecated.daemonset.template.generation"]);
+        if served
+            .at(&["metadata", "annotations"])
+            .is_some_and(|left| left.as_object().is_some_and(meta::Map::is_empty))
+        {
+            served.remove_at(&["metadata", "annotations"]);
+        }
         // What nobody gave and no default made prints as an empty struct.
         for part in ["spec", "status"] {
             if object.get(part).is_none() {
