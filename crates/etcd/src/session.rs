@@ -42,8 +42,8 @@ struct Entry {
     after: u64,
     out: mpsc::Sender<Result<Batch, StoreError>>,
     wanted: Arc<AtomicBool>,
-    /// The stream knows the watch, since this revision of the store.
-    created: Option<u64>,
+    /// The stream knows the watch: since when, and since which revision of the store.
+    created: Option<(Instant, u64)>,
     /// So many of the next answers may be to questions that were put before the watch was there.
     foreign_answers: usize,
     /// The next progress is for this watch as well.
@@ -136,7 +136,7 @@ impl Session {
             return Ok(());
         }
         if message.created {
-            entry.created = Some(revision);
+            entry.created = Some((Instant::now(), revision));
             return Ok(());
         }
         let after = entry.after;
@@ -163,10 +163,12 @@ impl Session {
         self.asked = None;
         self.questions.pop_front();
         for entry in self.watches.values_mut() {
-            let Some(created) = entry.created.filter(|_| entry.parts.is_empty()) else { continue };
+            let created = entry.created.filter(|_| entry.parts.is_empty());
+            let Some((when, created)) = created else { continue };
             // An answer can be overtaken by the news that a watch was made after it: it says nothing
             // about that watch, which may have everything still to come.
-            if revision <= created && entry.foreign_answers > 0 {
+            let foreign = entry.foreign_answers > 0 && when.elapsed() < OVERTAKEN_MAX;
+            if revision <= created && foreign {
                 entry.foreign_answers -= 1;
                 continue;
             }
@@ -224,7 +226,7 @@ impl Session {
 
     fn send_create(&mut self, id: i64) -> Result<(), Stuck> {
         // etcd leaves questions unanswered while a watch is catching up; those it won't come back to.
-        self.questions.retain(|asked| asked.elapsed() < SILENCE_MAX);
+        self.questions.retain(|asked| asked.elapsed() < OVERTAKEN_MAX);
         let Some(entry) = self.watches.get_mut(&id) else { return Ok(()) };
         entry.foreign_answers = self.questions.len();
         let request = create(id, entry.key.clone(), entry.range_end.clone(), entry.after);
@@ -245,6 +247,9 @@ impl Session {
 const EVERY_WATCH: i64 = -1;
 /// After so long a question is put again: etcd leaves it unanswered while a watch is catching up.
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(90);
+/// By how much a message can be overtaken. etcd has both ready and sends them one after the other, in
+/// any order.
+const OVERTAKEN_MAX: Duration = Duration::from_millis(250);
 /// A member that is silent for so long hangs, or is out of reach.
 const SILENCE_MAX: Duration = Duration::from_secs(3);
 
