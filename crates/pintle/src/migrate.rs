@@ -192,8 +192,8 @@ async fn migrate(wanted: &Wanted) -> Result<String, String> {
         keys,
     };
     let (copied, verified) = match &wanted.to {
-        Place::Etcd(_) => copy.into_etcd(wanted.open(&wanted.to)?, wanted.resume).await?,
-        Place::Dir(dir) => copy.into_dir(&dir.join("store")).await?,
+        Place::Etcd(_) => copy.fill_etcd(wanted.open(&wanted.to)?, wanted.resume).await?,
+        Place::Dir(dir) => copy.fill_dir(&dir.join("store")).await?,
     };
     let (from, to) = (wanted.from.shown(), wanted.to.shown());
     Ok(format!(
@@ -209,7 +209,7 @@ const PAGE_KEYS: usize = 500;
 const WRITES: usize = 64;
 
 impl Copy {
-    async fn into_etcd(
+    async fn fill_etcd(
         &self,
         target: Arc<dyn Backend>,
         resume: bool,
@@ -255,7 +255,7 @@ impl Copy {
         Ok((progress, verified))
     }
 
-    async fn into_dir(&self, dir: &Path) -> Result<(Progress, u64), String> {
+    async fn fill_dir(&self, dir: &Path) -> Result<(Progress, u64), String> {
         let mut import = Import::begin(dir, self.revision).map_err(words)?;
         let mut progress = Progress::new(self.keys);
         let mut pages = Pages::new(&*self.source, &self.prefix, Some(self.revision));

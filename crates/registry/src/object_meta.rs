@@ -223,8 +223,11 @@ mod tests {
         let mut custom = value!({"spec": {"a": 1i64}, "data": {}});
         count_generation(&mut custom, Some(&old), &[Behaviour::ALL_BUT_METADATA]);
         assert_eq!(custom.i64_at(&["metadata", "generation"]), Some(4));
-        let mut unversioned = value!({"metadata": {"generation": 9i64}, "spec": {}});
-        count_generation(&mut unversioned, None, &[]);
-        assert_eq!(unversioned.i64_at(&["metadata", "generation"]), None);
+        let mut new = value!({"metadata": {"generation": 9i64}, "spec": {}});
+        count_generation(&mut new, None, &["spec"]);
+        assert_eq!(new.i64_at(&["metadata", "generation"]), Some(1));
+        let mut uncounted = value!({"metadata": {"generation": 9i64}, "spec": {}});
+        count_generation(&mut uncounted, None, &[]);
+        assert_eq!(uncounted.i64_at(&["metadata", "generation"]), Some(9));
     }
 }
