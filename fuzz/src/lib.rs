@@ -1,7 +1,7 @@
 //! Random input for everything that reads what others wrote, on stable Rust and without instruments.
 //!
 //! [`objects`] makes objects of any built-in type from the schema, [`mutate`] damages bytes, [`targets`] are the decoders with
-//! what must hold of each, and [`drive`] feeds one from the other. All randomness comes from a seed ([`random`]), so that a
+//! what must hold of each, and [`drive()`] feeds one from the other. All randomness comes from a seed ([`random`]), so that a
 //! failure can be had again.
 //!
 //! `cargo test -p fuzz` drives every target for about a second. For hours:
