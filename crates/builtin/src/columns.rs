@@ -34,16 +34,16 @@ mod tests {
                 known.insert(format!("{}\t{}", facts.kind.kind, column.name));
             }
         }
-        let rows = include_str!("columns.tsv").lines();
-        for row in rows.filter(|row| !row.starts_with('#')) {
+        let mut wrong = Vec::new();
+        for row in include_str!("columns.tsv").lines().filter(|row| !row.starts_with('#')) {
             let cells: Vec<&str> = row.split('\t').collect();
-            assert_eq!(cells.len(), 4, "{row}");
-            assert!(known.contains(&cells[..2].join("\t")), "{row}");
-            if cells[2] != "-" {
-                let ty = definitions.schema.by_name(cells[2]);
-                let ty = definitions.schema.get(ty.unwrap_or_else(|| panic!("no type: {row}")));
-                assert!(ty.field(cells[3]).is_some(), "no field: {row}");
+            let [_, _, definition, field] = cells[..] else { panic!("four columns: {row}") };
+            let ty = definitions.schema.by_name(definition).map(|ty| definitions.schema.get(ty));
+            let described = definition == "-" || ty.is_some_and(|ty| ty.field(field).is_some());
+            if !known.contains(&cells[..2].join("\t")) || !described {
+                wrong.push(row);
             }
         }
+        assert!(wrong.is_empty(), "{wrong:#?}");
     }
 }
