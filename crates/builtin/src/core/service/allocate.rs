@@ -508,13 +508,13 @@ mod tests {
     async fn a_port_of_two_protocols_gets_one_node_port() {
         let supply = Arc::new(NodePorts::new(30000, 30010));
         let mut service = value!({"spec": {"type": "NodePort", "ports": [
-            {"port": 53i64, "protocol": "TCP"}, {"port": 53i64, "protocol": "UDP"},
-            {"port": 80i64, "nodePort": 30005i64}]}});
+            {"port": 80i64, "nodePort": 30005i64},
+            {"port": 53i64, "protocol": "TCP"}, {"port": 53i64, "protocol": "UDP"}]}});
         let mut operation = PortOperation::new(supply, false);
         create_ports(&mut service, &mut operation).await.unwrap();
         let got = ports(&service);
-        assert_eq!(got[0], got[1]);
-        assert_eq!(got[2], 30005);
+        assert_eq!(got[0], 30005);
+        assert_eq!(got[1], got[2]);
         assert_eq!(operation.allocated.len(), 2);
     }
 
