@@ -145,7 +145,9 @@ fn every_namespace_has_its_service_account_and_root_certificate() {
         return;
     }
     with_each_kubectl("defaults", |kubectl| {
-        kubectl.ok("wait --for=create sa/default cm/kube-root-ca.crt --timeout=60s");
+        // One by one: kubectl 1.32 gives up if none of several is there yet.
+        kubectl.ok("wait --for=create sa/default --timeout=60s");
+        kubectl.ok("wait --for=create cm/kube-root-ca.crt --timeout=60s");
         assert_contains(
             &kubectl.ok("get cm kube-root-ca.crt -o jsonpath='{.data.ca\\.crt}'"),
             &["BEGIN CERTIFICATE"],
