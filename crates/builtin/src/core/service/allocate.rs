@@ -117,20 +117,35 @@ impl ServiceAllocator {
     }
 
     async fn create(&self, service: &mut Value, dry_run: bool) -> Result<Reservation, ApiError> {
+        let mut taken = self.guard(dry_run);
+        match self.take_for_create(service, &mut taken).await {
+            Ok(ports) => Ok(taken.reservation(ports, Vec::new(), Vec::new())),
+            // The client may look at once: what it did not get is free by then.
+            Err(error) => {
+                taken.give_back().await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn take_for_create(
+        &self,
+        service: &mut Value,
+        taken: &mut Taken,
+    ) -> Result<PortOperation, ApiError> {
         let mut addressing = Addressing::of(service);
         addressing.normalize(None);
         self.settle(service, &mut addressing, None)?;
-        let mut taken = self.guard(dry_run);
         if !addressing.is_external_name() && !addressing.is_headless() {
-            self.fill_addresses(service, &mut addressing, 0, &mut taken).await?;
+            self.fill_addresses(service, &mut addressing, 0, taken).await?;
         }
         addressing.write(service);
-        let mut ports = PortOperation::new(self.ports.clone(), dry_run);
+        let mut ports = PortOperation::new(self.ports.clone(), taken.dry_run);
         create_ports(service, &mut ports).await?;
         if needs_health_check_port(service) {
             take_health_check_port(service, &mut ports).await?;
         }
-        Ok(taken.reservation(ports, Vec::new(), Vec::new()))
+        Ok(ports)
     }
 
     async fn update(
@@ -237,7 +252,7 @@ impl ServiceAllocator {
     }
 }
 
-/// Addresses taken so far: whatever fails later gives them back.
+/// Addresses taken so far: a request that is cut off gives them back.
 struct Taken {
     supply: Arc<Addresses>,
     addresses: Vec<String>,
@@ -245,6 +260,13 @@ struct Taken {
 }
 
 impl Taken {
+    async fn give_back(mut self) {
+        let addresses = std::mem::take(&mut self.addresses);
+        if !self.dry_run {
+            self.supply.release(&addresses).await;
+        }
+    }
+
     fn reservation(
         mut self,
         ports: PortOperation,
