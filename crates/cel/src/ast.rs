@@ -58,11 +58,12 @@ pub(crate) struct Entry {
     pub(crate) optional: bool,
 }
 
-/// A field of a struct literal. There is no struct that could be made so far, so its name is not
-/// kept.
+/// A field of a struct literal.
 #[derive(Clone, Debug)]
 pub(crate) struct StructField {
     pub(crate) id: Id,
+    pub(crate) name: Str,
+    pub(crate) optional: bool,
     pub(crate) value: Expr,
 }
 

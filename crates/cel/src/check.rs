@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use meta::Str;
 
-use crate::ast::{Expr, Fold, Id, Kind, Literal, op};
-use crate::env::{Env, field_type};
+use crate::ast::{Expr, Fold, Id, Kind, Literal, StructField, op};
+use crate::env::{Env, PATCH, field_type};
 use crate::functions::{Function, Overload, STANDARD};
 use crate::parse::Parsed;
 use crate::source::Issues;
@@ -99,12 +99,8 @@ impl Checker<'_> {
             Kind::List { items, optional } => self.list(items, optional),
             Kind::Map(_) => self.map(expr),
             Kind::Struct { name, fields } => {
-                // No object type can be made by its name in the places CEL is used so far.
                 let name = name.clone();
-                for field in fields {
-                    self.check(&mut field.value);
-                }
-                self.undeclared(id, &name)
+                self.structure(id, &name, fields)
             }
             Kind::Fold(fold) => self.fold(fold),
         };
@@ -141,7 +137,7 @@ impl Checker<'_> {
         if let Some(variable) = self.env.variable_named(name) {
             return Some((variable.name.clone(), variable.ty.clone()));
         }
-        let ty = type_named(name)?;
+        let ty = self.env.made(name).or_else(|| type_named(name))?;
         let ty = match &ty {
             // `list` and `map` are types of anything.
             Type::List(_) => Type::list(self.bindings.fresh()),
@@ -170,6 +166,58 @@ impl Checker<'_> {
         if *test { Type::Bool } else { self.bindings.substitute(&ty, false) }
     }
 
+    /// An object that the expression makes by the name of its type.
+    fn structure(&mut self, id: Id, name: &str, fields: &mut [StructField]) -> Type {
+        let Some((name, ty)) = self.lookup(name) else { return self.undeclared(id, name) };
+        self.set_reference(id, Reference::Name(name.clone()));
+        let is_type = matches!(ty, Type::Type(_));
+        let made = match ty {
+            Type::Type(Some(of)) if matches!(*of, Type::Object(_)) => (*of).clone(),
+            Type::Type(of) => {
+                let of = of.as_deref().unwrap_or(&Type::Dyn).name().to_owned();
+                self.report(id, format!("'{of}' is not a message type"));
+                Type::Error
+            }
+            other => {
+                self.report(id, format!("'{}' is not a type", other.name()));
+                Type::Error
+            }
+        };
+        for field in fields {
+            self.check(&mut field.value);
+            let mut given = self.type_of(&field.value);
+            if made == Type::Error {
+                let unknown = if is_type {
+                    format!("undefined field '{}'", field.name)
+                } else {
+                    format!("unexpected failed resolution of '{name}'")
+                };
+                self.report(field.id, unknown);
+                continue;
+            }
+            if field.optional {
+                given = self.unwrap_optional(field.value.id, given);
+            }
+            // Compat: a field that a patch doesn't have is of a type without a name.
+            let (fits, wanted) = match made_field(&name, &field.name) {
+                Some(wanted) => (self.bindings.assignable(&wanted, &given), wanted.to_string()),
+                None => (given.is_dyn_or_error(), String::new()),
+            };
+            if !fits {
+                let given = self.bindings.substitute(&given, true);
+                let field_name = &field.name;
+                self.report(
+                    field.id,
+                    format!(
+                        "expected type of field '{field_name}' is '{wanted}' but provided type is \
+                         '{given}'"
+                    ),
+                );
+            }
+        }
+        made
+    }
+
     fn opt_select(&mut self, id: Id, args: &mut [Expr]) -> Type {
         let [operand, field] = args else { unreachable!("made by the parser with two arguments") };
         let Kind::Literal(Literal::String(name)) = &field.kind else {
@@ -194,6 +242,9 @@ impl Checker<'_> {
         let result = match &target {
             Type::Map(entry) => entry.1.clone(),
             Type::Object(object) => match &object.decl {
+                None if self.env.made(&object.name).is_some() => {
+                    made_field(&object.name, field).unwrap_or(Type::Dyn)
+                }
                 None => {
                     self.report(id, format!("unexpected failed resolution of '{}'", object.name));
                     Type::Error
@@ -439,6 +490,17 @@ impl Checker<'_> {
         if !self.bindings.assignable(expected, &found) {
             self.mismatch(expr.id, expected, &found);
         }
+    }
+}
+
+/// The type of a field of an object that expressions make: nothing is known about those of
+/// Kubernetes' own objects. None: there is no such field.
+fn made_field(object: &str, field: &str) -> Option<Type> {
+    match field {
+        _ if object != PATCH => Some(Type::Dyn),
+        "op" | "from" | "path" => Some(Type::String),
+        "value" => Some(Type::Dyn),
+        _ => None,
     }
 }
 

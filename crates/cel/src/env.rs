@@ -13,7 +13,7 @@ use crate::functions::{Function, MUTATIONS, STANDARD};
 use crate::parse::parse;
 use crate::plan::plan;
 use crate::source::Issues;
-use crate::types::Type;
+use crate::types::{ObjectType, Type};
 use crate::validate::validate;
 
 /// The variables of an expression, in the order in which [`Program::evaluate`] gets their values.
@@ -26,6 +26,9 @@ pub struct Env {
     mutations: bool,
     bindings: bool,
 }
+
+/// An operation of a JSON patch.
+pub(crate) const PATCH: &str = "JSONPatch";
 
 /// Where paths through the data begin.
 #[derive(Clone, Debug)]
@@ -86,7 +89,7 @@ impl Env {
         self
     }
 
-    /// Adds the functions that only the mutations of admission policies have.
+    /// Adds the functions and the types that only the mutations of admission policies have.
     #[must_use]
     pub fn for_mutations(self) -> Self {
         Self { mutations: true, ..self }
@@ -151,6 +154,14 @@ impl Env {
 
     pub(crate) fn slot(&self, name: &str) -> Option<usize> {
         self.variables.iter().position(|variable| variable.name == name)
+    }
+
+    /// The types of objects that expressions can make: `Object` and, by the path of the field that
+    /// they are for, its parts (`Object.spec.containers`); and the operations of a JSON patch.
+    pub(crate) fn made(&self, name: &str) -> Option<Type> {
+        let known = matches!(name, "Object" | PATCH) || name.starts_with("Object.");
+        (self.mutations && known)
+            .then(|| Type::Object(ObjectType { name: Str::new(name), decl: None }))
     }
 
     pub(crate) fn function(&self, name: &str) -> Option<&'static Function> {

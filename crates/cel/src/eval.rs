@@ -102,6 +102,8 @@ pub(crate) enum Node {
         optional: Vec<bool>,
     },
     Map(Vec<MapEntry>),
+    /// An object by the name of its type.
+    Object(Vec<MapEntry>),
     Fold(Box<FoldNode>),
     /// `accu + [item]`
     Append {
@@ -244,16 +246,26 @@ impl<'a> Cx<'a> {
         match node {
             Node::Const(value) => Ok(borrow(value)),
             Node::Attribute(attribute) => {
+                if let Some(value) = self.look_up(attribute) {
+                    self.charge(attribute.qualifiers.len() as u64 + cost::IDENT)?;
+                    return Ok(value);
+                }
                 let value = limited(self.resolve(attribute))?;
                 if !matches!(attribute.base, Base::Conditional(_)) {
                     self.charge(cost::IDENT)?;
                 }
                 value
             }
-            Node::Test(attribute) => match self.resolve(attribute)? {
-                Val::Optional(value) => Ok(Val::Bool(value.is_some())),
-                value => Ok(value),
-            },
+            Node::Test(attribute) => {
+                if let Some(value) = self.look_up(attribute) {
+                    self.charge(attribute.qualifiers.len() as u64)?;
+                    return Ok(value);
+                }
+                match self.resolve(attribute)? {
+                    Val::Optional(value) => Ok(Val::Bool(value.is_some())),
+                    value => Ok(value),
+                }
+            }
             Node::And(terms) => self.logic(terms, false),
             Node::Or(terms) => self.logic(terms, true),
             Node::Not(operand) => {
@@ -282,7 +294,8 @@ impl<'a> Cx<'a> {
             },
             Node::Call(call) => self.call(call),
             Node::List { items, optional } => self.list(items, optional),
-            Node::Map(entries) => self.map(entries),
+            Node::Map(entries) => self.map(entries, cost::MAP),
+            Node::Object(fields) => self.map(fields, cost::STRUCT),
             Node::Fold(fold) => self.fold(fold),
             Node::Append { slot, item } => self.append(*slot, item),
             Node::Insert { slot, args, cost } => self.insert(*slot, args, *cost),
@@ -409,7 +422,7 @@ impl<'a> Cx<'a> {
         fault.map_or_else(|| bounded(Val::list(values)), Err)
     }
 
-    fn map(&mut self, entries: &'a [MapEntry]) -> Eval<'a> {
+    fn map(&mut self, entries: &'a [MapEntry], cost: u64) -> Eval<'a> {
         let mut map = BTreeMap::new();
         let mut fault = None;
         for entry in entries {
@@ -418,7 +431,7 @@ impl<'a> Cx<'a> {
                 break;
             }
         }
-        self.charge(cost::MAP)?;
+        self.charge(cost)?;
         fault.map_or_else(|| bounded(Val::Map(Map::Own(Arc::new(Entries::new(map))))), Err)
     }
 
@@ -551,6 +564,52 @@ impl<'a> Cx<'a> {
             _ => Err(NO_SUCH_OVERLOAD),
         };
         bounded(Val::Map(result?))
+    }
+
+    /// What most attributes are, fields of declared objects that are there, without a value for each
+    /// step on the way. None: it takes a closer look. Nothing is charged for yet.
+    fn look_up(&self, attribute: &'a Attribute) -> Option<Val<'a>> {
+        let (mut map, mut object) = match &attribute.base {
+            Base::Variable(slot, _) => match self.variables.get(*slot)? {
+                Bound::Data(Value::Object(map), Decl { kind: DeclKind::Object(object), .. }) => {
+                    (map, object)
+                }
+                _ => return None,
+            },
+            Base::Local(slot) => match self.locals.get(*slot)? {
+                Local::Set(Ok(Val::Map(Map::Tree(map, decl)))) => match &decl.kind {
+                    DeclKind::Object(object) => (*map, object),
+                    _ => return None,
+                },
+                _ => return None,
+            },
+            Base::Node(_) | Base::Conditional(_) => return None,
+        };
+        let (last, steps) = attribute.qualifiers.split_last()?;
+        for step in steps {
+            let QualifierKind::Field((_, Some(property))) = &step.kind else { return None };
+            match (map.get(property)?, &object.property(property)?.decl.kind) {
+                (Value::Object(next), DeclKind::Object(declared)) if !step.optional => {
+                    (map, object) = (next, declared);
+                }
+                _ => return None,
+            }
+        }
+        if last.optional {
+            return None;
+        }
+        let found = |property: &Str| {
+            let (value, field) = map.get(property).zip(object.property(property))?;
+            (!value.is_null()).then(|| Val::of(value, &field.decl).ok())
+        };
+        match &last.kind {
+            QualifierKind::Field((_, Some(property))) => found(property)?,
+            QualifierKind::Test((_, Some(property))) => match found(property) {
+                Some(readable) => readable.map(|_| Val::Bool(true)),
+                None => Some(Val::Bool(false)),
+            },
+            _ => None,
+        }
     }
 
     fn resolve(&mut self, attribute: &'a Attribute) -> Eval<'a> {

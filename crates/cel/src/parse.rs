@@ -353,12 +353,12 @@ impl Parser<'_> {
                 let expected = [Token::RightBrace, Token::Comma, Token::Question, Token::Ident];
                 return Err(self.mismatch(&expected));
             }
-            self.field_name(optional)?;
+            let (name, _) = self.field_name(optional)?;
             let colon = self.expect(Token::Colon)?;
             let id = self.id_at(colon.start);
             let value = self.expr()?;
             height = height.max(self.height);
-            fields.push(StructField { id, value });
+            fields.push(StructField { id, name, optional, value });
             if self.take(Token::Comma).is_none() {
                 break;
             }

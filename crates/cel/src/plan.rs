@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use meta::Str;
 
-use crate::ast::{Expr, Fold, Kind, Literal, op};
+use crate::ast::{Expr, Fold, Kind, Literal, StructField, op};
 use crate::check::{Checked, Reference, type_named};
 use crate::cost::actual::call_cost_of;
 use crate::env::Env;
@@ -40,7 +40,8 @@ type Planned = Result<Node, String>;
 impl Planner<'_> {
     fn plan(&mut self, expr: &Expr) -> Planned {
         match &expr.kind {
-            Kind::Invalid | Kind::Struct { .. } => Err("unsupported expression".into()),
+            Kind::Invalid => Err("unsupported expression".into()),
+            Kind::Struct { fields, .. } => self.structure(fields),
             Kind::Literal(literal) => Ok(Node::Const(constant(literal))),
             Kind::Ident(name) => self.ident(expr, name),
             Kind::Select { operand, field, test } => {
@@ -72,7 +73,9 @@ impl Planner<'_> {
             None => match self.env.slot(name) {
                 Some(slot) => Base::Variable(slot, name.clone()),
                 None => {
-                    let ty = type_named(name).ok_or_else(|| format!("no such type: {name}"))?;
+                    // Compat: those that expressions can make are unknown by their bare names.
+                    let ty = type_named(name);
+                    let ty = ty.ok_or_else(|| format!("reference to undefined type: {name}"))?;
                     return Ok(Node::Const(Val::Type(Arc::new(ty))));
                 }
             },
@@ -285,6 +288,16 @@ impl Planner<'_> {
             return Ok(Node::Const(Val::Map(Map::Own(Arc::new(Entries::new(map))))));
         }
         Ok(Node::Map(entries))
+    }
+
+    /// What an object is made of is all that remains of it: its type was the checker's concern.
+    fn structure(&mut self, fields: &[StructField]) -> Planned {
+        let entry = |field: &StructField| {
+            let key = Node::Const(Val::String(Text::Own(field.name.clone())));
+            let value = self.plan(&field.value)?;
+            Ok(MapEntry { key, value, optional: field.optional })
+        };
+        Ok(Node::Object(fields.iter().map(entry).collect::<Result<_, String>>()?))
     }
 
     fn fold(&mut self, fold: &Fold) -> Planned {

@@ -75,6 +75,16 @@ impl Type {
         Self::object("kubernetes.authorization.ResourceCheck")
     }
 
+    /// What a mutation that is an apply configuration makes.
+    pub fn patched_object() -> Self {
+        Self::object("Object")
+    }
+
+    /// What a mutation that is a JSON patch makes.
+    pub fn json_patch() -> Self {
+        Self::list(Self::object(crate::env::PATCH))
+    }
+
     /// The type of declared data. Objects are named after the path that leads to them, so that
     /// two of them are the same type only at the same place.
     pub fn of(decl: &Arc<Decl>, name: &str) -> Self {

@@ -58,6 +58,13 @@ pub(crate) fn show_as_string(value: &Value) -> String {
     match value {
         Value::String(text) => text.to_string(),
         Value::Null => "%!s(<nil>)".to_owned(),
+        Value::Array(items) => {
+            format!("[{}]", items.iter().map(show_as_string).collect::<Vec<_>>().join(" "))
+        }
+        Value::Object(map) => {
+            let members = map.iter().map(|(key, value)| format!("{key}:{}", show_as_string(value)));
+            format!("map[{}]", members.collect::<Vec<_>>().join(" "))
+        }
         other => format!("%!s({}={})", type_name(other), show(other)),
     }
 }
@@ -73,6 +80,7 @@ mod tests {
         let value = value!({"b": [1i64, 2.5, 1e21, 0.00001], "a": "x y", "c": null, "d": true});
         assert_eq!(show(&value), "map[a:x y b:[1 2.5 1e+21 1e-05] c:<nil> d:true]");
         assert_eq!(show_as_string(&value!(1i64)), "%!s(int64=1)");
+        assert_eq!(show_as_string(&value!(["a", 1i64])), "[a %!s(int64=1)]");
         assert_eq!(
             show_syntax(&value!({"b": [1i64, "x"], "a": {}})),
             r#"map[string]interface {}{"a":map[string]interface {}{}, "b":[]interface {}{1, "x"}}"#

@@ -127,10 +127,10 @@ fn merge_ordered_lists(
         };
         let old = original.get(key).map(as_list).transpose()?;
         let new = patch.get(key).map(as_list).transpose()?;
+        let field = place.list(key)?;
         if old.is_none() && new.is_none() {
             continue;
         }
-        let field = place.list(key)?;
         let merged = list::merge_ordered(old, new, &order, &field)?;
         original.insert(key, Value::Array(merged));
         patch.remove(key);

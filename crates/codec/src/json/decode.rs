@@ -79,10 +79,13 @@ enum Mode {
     Reported,
     /// An item of a list of schemas: an object of the kind's type.
     Schema,
+    /// One of some bytes, which Go reads from a list of numbers too.
+    Byte,
 }
 
 impl<'a> Target<'a> {
     const REPORTED: Target<'static> = Target { kind: &Kind::Any, mode: Mode::Reported };
+    const BYTE: Target<'static> = Target { kind: &Kind::Int32, mode: Mode::Byte };
 
     fn plain(kind: &'a Kind) -> Self {
         Self { kind, mode: Mode::Plain }
@@ -218,6 +221,7 @@ impl<'a> Decoder<'a> {
                 Target { mode: Mode::Schema, ..target }
             }
             Kind::SchemaOrStringArray(_) => Target::plain(&Kind::String),
+            Kind::Bytes => Target::BYTE,
             _ => return self.wrong_container(target, "array"),
         };
         self.push(Frame::List { of, items: Vec::new() })?;
@@ -354,6 +358,7 @@ impl<'a> Decoder<'a> {
                 Value::Object(Map::from_pairs(members))
             }
             Frame::Map { members, .. } => Value::Object(Map::from_pairs(members)),
+            Frame::List { items, of } if of.mode == Mode::Byte => leaf::bytes(&items),
             Frame::List { items, .. } => Value::Array(items),
         };
         self.attach(value);
@@ -372,6 +377,7 @@ impl<'a> Decoder<'a> {
                 }
                 leaf::string(kind, text, &self.lexer.text[start..self.lexer.at - 1])
             }
+            b'-' | b'0'..=b'9' if target.mode == Mode::Byte => leaf::byte(self.lexer.number()?),
             b'-' | b'0'..=b'9' => leaf::number(kind, self.lexer.number()?),
             b't' | b'f' => {
                 self.lexer.word(if byte == b't' { "true" } else { "false" })?;
@@ -397,6 +403,7 @@ impl<'a> Decoder<'a> {
             LeafError::Type { found, expected } => {
                 let expected = match (expected, self.schema) {
                     (Some(expected), _) => expected.to_owned(),
+                    (None, Some(_)) if target.mode == Mode::Byte => "uint8".to_owned(),
                     (None, Some(schema)) => go_type::of_kind(target.kind, schema),
                     (None, None) => "interface {}".to_owned(),
                 };

@@ -77,6 +77,19 @@ pub(super) fn number(kind: &Kind, text: &str) -> Result {
     }
 }
 
+/// Reads one of the numbers that are bytes.
+pub(super) fn byte(text: &str) -> Result {
+    let number = text.parse::<u8>().ok();
+    number.map(|n| Value::from(i64::from(n))).ok_or_else(|| wrong(format!("number {text}")))
+}
+
+/// The bytes that some numbers are.
+pub(super) fn bytes(numbers: &[Value]) -> Value {
+    let number = |value: &Value| value.as_i64().and_then(|n| u8::try_from(n).ok());
+    let bytes: Vec<u8> = numbers.iter().map(|value| number(value).unwrap_or_default()).collect();
+    Value::from(base64::encode(&bytes))
+}
+
 /// A number in free JSON is an integer if it is written as one and fits, as in Kubernetes'
 /// unstructured objects.
 pub(super) fn free_number(text: &str) -> Result {

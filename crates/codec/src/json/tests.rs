@@ -39,6 +39,10 @@ fn objects_are_read_and_printed_as_in_go() {
             r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{},"data":{"a":"é\n","b":"x","c":""}}"#,
         ),
         (r#"{"binaryData":{"a":"Zh=="}}"#, r#"{"metadata":{},"binaryData":{"a":"Zg=="}}"#),
+        (
+            r#"{"binaryData":{"a":[104,null,255],"b":[]}}"#,
+            r#"{"metadata":{},"binaryData":{"a":"aAD/","b":""}}"#,
+        ),
         (r#"{"immutable":null,"data":{}}"#, r#"{"metadata":{}}"#),
         (r#"{"immutable":false}"#, r#"{"metadata":{},"immutable":false}"#),
         (
@@ -114,6 +118,18 @@ fn wrong_types_are_named_as_in_go() {
         (r#"{"data":{"a":1}}"#, "number into Go struct field ConfigMap.data of type string"),
         (r#"{"data":[1]}"#, "array into Go struct field ConfigMap.data of type map[string]string"),
         (r#"{"data":"x"}"#, "string into Go struct field ConfigMap.data of type map[string]string"),
+        (
+            r#"{"binaryData":{"a":[1,256,"x"]}}"#,
+            "number 256 into Go struct field ConfigMap.binaryData of type uint8",
+        ),
+        (
+            r#"{"binaryData":{"a":["x"]}}"#,
+            "string into Go struct field ConfigMap.binaryData of type uint8",
+        ),
+        (
+            r#"{"binaryData":{"a":[[]]}}"#,
+            "array into Go struct field ConfigMap.binaryData of type uint8",
+        ),
         (
             r#"{"binaryData":{"a":1}}"#,
             "number into Go struct field ConfigMap.binaryData of type []uint8",

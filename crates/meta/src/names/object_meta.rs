@@ -272,25 +272,46 @@ pub fn validate_label_selector(selector: Option<&Value>, at: &FieldPath, errors:
     validate_labels(selector.get("matchLabels"), &at.child("matchLabels"), errors);
     for (index, expression) in selector.items_at(&["matchExpressions"]).iter().enumerate() {
         let at = at.child("matchExpressions").index(index);
-        let values = expression.items_at(&["values"]);
         match expression.str_at(&["operator"]) {
-            "In" | "NotIn" if values.is_empty() => {
-                let why = "must be specified when `operator` is 'In' or 'NotIn'";
-                errors.required(at.child("values"), why);
-            }
-            "Exists" | "DoesNotExist" if !values.is_empty() => {
-                let why = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
-                errors.forbidden(at.child("values"), why);
-            }
             "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
             other => errors.invalid(at.child("operator"), other, "not a valid selector operator"),
         }
-        let key = expression.str_at(&["key"]);
-        invalid_each(errors, &at.child("key"), key, is_qualified_name(key));
-        for (index, value) in values.iter().enumerate() {
-            let value = value.as_str().unwrap_or_default();
-            invalid_each(errors, &at.child("values").index(index), value, is_label_value(value));
+        validate_label_requirement(expression, &at, errors);
+    }
+}
+
+/// One requirement of a selector of labels, whose operator may be one that nobody knows.
+pub fn validate_label_requirement(requirement: &Value, at: &FieldPath, errors: &mut FieldErrors) {
+    validate_operand(requirement, at, errors);
+    let key = requirement.str_at(&["key"]);
+    invalid_each(errors, &at.child("key"), key, is_qualified_name(key));
+    for (index, value) in requirement.items_at(&["values"]).iter().enumerate() {
+        let value = value.as_str().unwrap_or_default();
+        invalid_each(errors, &at.child("values").index(index), value, is_label_value(value));
+    }
+}
+
+/// One requirement of a selector of fields, whose operator may be one that nobody knows.
+pub fn validate_field_requirement(requirement: &Value, at: &FieldPath, errors: &mut FieldErrors) {
+    if requirement.str_at(&["key"]).is_empty() {
+        errors.required(at.child("key"), "must be specified");
+    }
+    validate_operand(requirement, at, errors);
+}
+
+/// Values are there if the operator of a requirement wants some.
+fn validate_operand(requirement: &Value, at: &FieldPath, errors: &mut FieldErrors) {
+    let values = requirement.items_at(&["values"]);
+    match requirement.str_at(&["operator"]) {
+        "In" | "NotIn" if values.is_empty() => {
+            let why = "must be specified when `operator` is 'In' or 'NotIn'";
+            errors.required(at.child("values"), why);
         }
+        "Exists" | "DoesNotExist" if !values.is_empty() => {
+            let why = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
+            errors.forbidden(at.child("values"), why);
+        }
+        _ => {}
     }
 }
 

@@ -66,12 +66,31 @@ pub(super) fn merge_ordered(
             new.into_iter().filter_map(without_directives).collect()
         }
     };
+    if let Some(key) = key {
+        check_order_is_of_maps(&merged, order, key)?;
+    }
     let (old, new) = (old.unwrap_or_default(), new.unwrap_or_default());
     if old.is_empty() && new.is_empty() {
         return Err(contradiction("no elements in any of the given slices".to_owned()));
     }
     let key = if items_are_maps(&[old, new])? { Some(key.unwrap_or_default()) } else { None };
     in_order(merged, order, old, key)
+}
+
+/// Every item is looked for in the order, up to the first thing there that is no object.
+fn check_order_is_of_maps(items: &[Value], order: &[Value], key: &str) -> Result<(), PatchError> {
+    for item in items {
+        let wanted = key_of(item, Some(key))?;
+        for (at, next) in order.iter().enumerate() {
+            let next = next.as_object();
+            let next =
+                next.ok_or_else(|| contradiction(format!("value for key {at} is not a map")))?;
+            if next.get(key).is_some_and(|value| identity(value) == wanted) {
+                break;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The items of a patch must stand in the same order in its `$setElementOrder`, all of them.

@@ -236,6 +236,16 @@ fn the_order_of_a_list_can_be_set() {
             r#"{"$setElementOrder/mergingList":[{"value":"1"}],"mergingList":[{"name":"1"}]}"#,
             "500 map: map[value:1] does not contain declared merge key: name",
         ),
+        (
+            r#"{"mergingList":[{"name":"1"}]}"#,
+            r#"{"$setElementOrder/mergingList":[{"name":"2"},1]}"#,
+            "500 value for key 1 is not a map",
+        ),
+        (
+            "{}",
+            r#"{"$setElementOrder/nope":["x"]}"#,
+            "500 unable to find api field in struct MergeItem for the json field \"nope\"",
+        ),
         ("{}", r#"{"$setElementOrder":[]}"#, "400 invalid patch format of setElementOrder list"),
         (
             "{}",

@@ -7,6 +7,8 @@ use meta::FieldPath;
 pub(super) struct At<'a> {
     parent: Option<&'a At<'a>>,
     step: Step<'a>,
+    /// What is walked through is no object but a default.
+    is_default: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -21,19 +23,31 @@ enum Step<'a> {
 impl<'a> At<'a> {
     /// `above` is where the object itself is found, and part of field paths only.
     pub(super) fn root(above: &'a FieldPath) -> Self {
-        Self { parent: None, step: Step::Root(above) }
+        Self { parent: None, step: Step::Root(above), is_default: false }
+    }
+
+    pub(super) fn root_of_default(above: &'a FieldPath) -> Self {
+        Self { is_default: true, ..Self::root(above) }
     }
 
     pub(super) fn field(&'a self, name: &'a str) -> Self {
-        Self { parent: Some(self), step: Step::Field(name) }
+        self.step(Step::Field(name))
     }
 
     pub(super) fn key(&'a self, key: &'a str) -> Self {
-        Self { parent: Some(self), step: Step::Key(key) }
+        self.step(Step::Key(key))
     }
 
     pub(super) fn index(&'a self, at: usize) -> Self {
-        Self { parent: Some(self), step: Step::Index(at) }
+        self.step(Step::Index(at))
+    }
+
+    fn step(&'a self, step: Step<'a>) -> Self {
+        Self { parent: Some(self), step, is_default: self.is_default }
+    }
+
+    pub(super) fn is_default(&self) -> bool {
+        self.is_default
     }
 
     pub(super) fn is_root(&self) -> bool {

@@ -97,7 +97,7 @@ fn check_values(
     errors: &mut FieldErrors,
 ) {
     let before = errors.0.len();
-    validate::validate(default, None, node, at, errors);
+    validate::validate_default(default, node, at, errors);
     if errors.0.len() == before {
         Rules::validate_default(default, node, resource, at, errors);
     }

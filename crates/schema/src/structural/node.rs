@@ -85,6 +85,8 @@ pub struct Checks {
     pub max_properties: Option<i64>,
     pub min_properties: Option<i64>,
     pub required: Vec<Str>,
+    /// `required: []`, which is something else than nothing to Go.
+    pub(super) requires_nothing: bool,
     pub all_of: Vec<Node>,
     pub any_of: Vec<Node>,
     pub one_of: Vec<Node>,
@@ -185,6 +187,7 @@ impl Checks {
             && self.max_properties.is_none()
             && self.min_properties.is_none()
             && self.required.is_empty()
+            && !self.requires_nothing
             && self.all_of.is_empty()
             && self.any_of.is_empty()
             && self.one_of.is_empty()

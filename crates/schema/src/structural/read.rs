@@ -99,6 +99,9 @@ fn read_checks(schema: &Map, depth: usize) -> Result<Option<Box<Checks>>, String
         max_properties: int(schema, "maxProperties"),
         min_properties: int(schema, "minProperties"),
         required: strings(schema, "required"),
+        requires_nothing: schema
+            .get("required")
+            .is_some_and(|given| given.as_array().is_some_and(<[Value]>::is_empty)),
         all_of: alternatives("allOf")?,
         any_of: alternatives("anyOf")?,
         one_of: alternatives("oneOf")?,

@@ -34,6 +34,17 @@ pub(super) fn validate(
     errors.0.extend(outcome.failures.into_iter().map(|failure| failure.into_error(at)));
 }
 
+/// Checks a default of a schema.
+pub(super) fn validate_default(
+    default: &Value,
+    node: &Node,
+    at: &FieldPath,
+    errors: &mut FieldErrors,
+) {
+    let outcome = check(default, node, &At::root_of_default(at), None);
+    errors.0.extend(outcome.failures.into_iter().map(|failure| failure.into_error(at)));
+}
+
 /// What is wrong with a value, and how much of it was fine.
 #[derive(Default)]
 struct Outcome {
@@ -182,9 +193,15 @@ fn check_type(
     at: &At<'_>,
     outcome: &mut Outcome,
 ) {
-    let format = checks.map_or("", |checks| super::format::kept(node, checks));
-    let expected = if node.int_or_string { "integer,string" } else { node.ty.as_str() };
-    let untyped = node.ty == Type::None && !node.int_or_string;
+    // Compat: defaults are checked by the schema as it is written, objects by one that is put right.
+    let int_or_string = node.int_or_string && !at.is_default();
+    let written = |checks| super::format::kept(node, checks);
+    let format = match checks {
+        Some(checks) if at.is_default() => checks.format.as_str(),
+        checks => checks.map_or("", written),
+    };
+    let expected = if int_or_string { "integer,string" } else { node.ty.as_str() };
+    let untyped = node.ty == Type::None && !int_or_string;
     if value.is_null() {
         if untyped || node.nullable || expected == "null" {
             outcome.matches += 1;
@@ -197,8 +214,8 @@ fn check_type(
         return;
     }
     outcome.matches += 1;
-    let integer = node.int_or_string || node.ty == Type::Integer;
-    let number = !node.int_or_string && node.ty == Type::Number;
+    let integer = int_or_string || node.ty == Type::Integer;
+    let number = !int_or_string && node.ty == Type::Number;
     let (found, found_format) = match value {
         Value::Null => ("null", ""),
         Value::Bool(_) => ("boolean", ""),
@@ -212,7 +229,7 @@ fn check_type(
     let fits = match value {
         Value::Number(Number::Float(float)) => number || is_whole(*float),
         Value::Number(Number::Int(_)) => integer || number,
-        _ if node.int_or_string => found == "string",
+        _ if int_or_string => found == "string",
         _ => found == expected,
     };
     let textual = matches!(value, Value::String(_) | Value::Array(_));

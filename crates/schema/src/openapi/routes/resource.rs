@@ -85,6 +85,8 @@ impl Maker<'_> {
             (Some(custom), None) => custom.definition(),
             (None, None) => return,
         };
+        // Compat: what is done with the scale of a custom resource is told of as done with itself.
+        let kind = if self.custom.is_some() { &self.resource.kind } else { kind };
         let verb = |name: &str| verbs.iter().any(|verb| verb == name);
         let mut operations = Vec::new();
         if verb("get") {
@@ -196,6 +198,7 @@ impl Maker<'_> {
             method: "get",
             id: format!("read{}{}", self.names.id, self.scoped(subresource)),
             description: self.describe("read", subresource),
+            params: self.custom.map(|_| Param::query("resourceVersion")).into_iter().collect(),
             responses: vec![ok(content)],
             ..operation("get", kind)
         }
@@ -230,7 +233,8 @@ impl Maker<'_> {
             params: query(PATCH),
             body: Some((meta_v1("Patch"), true)),
             consumes: &PATCHES,
-            responses: responses(&[200, 201], object),
+            // Compat: an apply may create a custom resource as well; nobody says so.
+            responses: responses(if self.custom.is_some() { &[200] } else { &[200, 201] }, object),
             ..operation("patch", kind)
         }
     }
@@ -253,12 +257,20 @@ impl Maker<'_> {
     }
 
     fn delete_collection(&self) -> Operation {
+        // Compat: custom resources tell of the options of a list instead of those of a deletion.
+        let (params, body) = match self.custom {
+            Some(_) => (query(LIST), None),
+            None => {
+                let params = query(DELETE.into_iter().chain(select()));
+                (params, Some((meta_v1("DeleteOptions"), false)))
+            }
+        };
         Operation {
             method: "delete",
             id: format!("delete{}Collection{}", self.names.id, self.scoped("")),
             description: format!("delete {} objects", self.kind()),
-            params: query(DELETE.into_iter().chain(select())),
-            body: Some((meta_v1("DeleteOptions"), false)),
+            params,
+            body,
             responses: responses(&[200], &meta_v1("Status")),
             ..operation("deletecollection", &self.resource.kind)
         }

@@ -79,8 +79,11 @@ struct Place<'a> {
 impl Place<'_> {
     fn child<'a>(&self, node: &'a Node, name: Option<&str>, path: FieldPath) -> Place<'a> {
         let most = most_elements(self.node);
-        let uncorrelated =
-            self.node.ty == Type::Array && self.node.list_type.as_deref() != Some("map");
+        let uncorrelated = match name {
+            // Of another kind of map nobody knows how it is merged.
+            Some(_) => !matches!(self.node.map_type.as_deref(), None | Some("granular" | "atomic")),
+            None => self.node.ty == Type::Array && self.node.list_type.as_deref() != Some("map"),
+        };
         let here = uncorrelated.then(|| self.path.clone());
         Place {
             node,
