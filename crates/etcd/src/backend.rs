@@ -7,18 +7,21 @@ use bytes::Bytes;
 use meta::Str;
 use prost::Message as _;
 use store::{
-    Backend, BoxFuture, Expect, KeyValue, Range, RangeResult, StoreError, WatchStream, Write,
+    Backend, BoxFuture, Expect, KeyValue, Range, RangeResult, StoreError, Watch as _, WatchStream,
+    Write,
 };
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 use crate::client::{Again, Client, Failed, Status, method};
 use crate::error::{is_lease_lost, store_error};
-use crate::hub::Hub;
 use crate::lease::Leases;
 use crate::pb::compare::{Result as Is, Target, TargetUnion};
 use crate::pb::request_op::Request;
 use crate::pb::response_op::Response;
 use crate::revision::Revisions;
+use crate::watch::EtcdWatch;
 use crate::{Options, compactor, pb};
 
 /// An etcd cluster as a backend. Cheap to share; its loops end when it is closed or dropped.
@@ -26,7 +29,8 @@ pub struct Etcd {
     client: Arc<Client>,
     leases: Leases,
     revisions: Revisions,
-    hub: Hub,
+    /// Ends all watches when it turns true, or goes.
+    closing: watch::Sender<bool>,
     compactor: Option<JoinHandle<()>>,
 }
 
@@ -40,7 +44,7 @@ impl Etcd {
         Ok(Self {
             leases: Leases::new(options.lease_reuse_seconds),
             revisions: Revisions::start(Arc::clone(&client)),
-            hub: Hub::start(Arc::clone(&client)),
+            closing: watch::Sender::new(false),
             client,
             compactor,
         })
@@ -63,7 +67,7 @@ impl Etcd {
 
     /// Ends all watches and loops.
     pub fn close(&self) {
-        self.hub.close();
+        self.closing.send_replace(true);
         self.revisions.close();
         if let Some(compactor) = &self.compactor {
             compactor.abort();
@@ -75,10 +79,31 @@ impl Etcd {
         answer.map_err(|failed| store_error(&failed.status))
     }
 
+    fn watch_range(&self, start: Bytes, end: Bytes, after: u64) -> EtcdWatch {
+        EtcdWatch::new(Arc::clone(&self.client), self.closing.subscribe(), start, end, after)
+    }
+
+    /// The oldest revision that can be read. Only a watch that comes too late is told.
+    async fn compacted(&self) -> Result<u64, StoreError> {
+        let (start, end) = (Bytes::from_static(b"\0"), Bytes::from_static(b"\0\0"));
+        let mut watch = self.watch_range(start, end, 0);
+        let answer = async {
+            loop {
+                match watch.next().await {
+                    Err(StoreError::Compacted { oldest }) => return Ok(oldest),
+                    Err(error) => return Err(error),
+                    Ok(_) => {}
+                }
+            }
+        };
+        let late = StoreError::Unavailable("etcdserver: request timed out".to_owned());
+        timeout(COMPACTED_TIMEOUT, answer).await.unwrap_or(Err(late))
+    }
+
     /// Finds what etcd leaves out when a revision is too old or too new.
     async fn with_numbers(&self, error: StoreError, asked: u64) -> StoreError {
         match error {
-            StoreError::Compacted { .. } => match self.hub.compacted().await {
+            StoreError::Compacted { .. } => match self.compacted().await {
                 Ok(oldest) => StoreError::Compacted { oldest },
                 Err(other) => other,
             },
@@ -190,6 +215,7 @@ const PAGE_MIN: usize = 10;
 const PAGE_MAX: usize = 10_000;
 /// What a page should weigh.
 const PAGE_BYTES: usize = 8 << 20;
+const COMPACTED_TIMEOUT: Duration = Duration::from_secs(5);
 /// Compat: kube-apiserver's etcd client sends no more, whatever etcd would take.
 const SEND_BYTES_MAX: usize = 2 << 20;
 
@@ -256,7 +282,7 @@ impl Backend for Etcd {
                 Err(error) => return Err(self.with_numbers(error, after).await),
             }
             let (start, end) = (start_of(&prefix), end_of(&prefix));
-            Ok(Box::new(self.hub.watch(start, end, after).await?) as WatchStream)
+            Ok(Box::new(self.watch_range(start, end, after)) as WatchStream)
         })
     }
 }
@@ -317,6 +343,7 @@ pub(crate) fn key_value(found: pb::KeyValue) -> Option<KeyValue> {
         create_revision: found.create_revision as u64,
         mod_revision: found.mod_revision as u64,
         expires_ms: None,
+        problem: None,
     })
 }
 

@@ -1,8 +1,8 @@
 //! The members of an etcd cluster: connections, whom to ask, and what is asked again elsewhere.
 //!
 //! One member answers everything for as long as it does; when it fails, the next one takes its
-//! place. Each has two connections, made when they are needed: one for calls, one for the watch
-//! stream, so that a flood of events does not delay an answer.
+//! place. Each has two connections, made when they are needed: one for calls, one for the streams of
+//! watches, so that a flood of events does not delay an answer.
 
 use std::error::Error as _;
 use std::path::Path;
@@ -10,9 +10,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::uri::PathAndQuery;
+use parking_lot::Mutex;
 use prost::Message;
 use store::StoreError;
 use tokio::time::{Instant, sleep, timeout_at};
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::client::Grpc;
 use tonic::codec::Streaming;
 use tonic::metadata::MetadataValue;
@@ -38,6 +40,8 @@ pub(crate) struct Client {
     members: Vec<Member>,
     /// Who is asked. Moves on when that one fails.
     current: AtomicUsize,
+    /// When broken watches were last told about.
+    told: Mutex<Option<Instant>>,
 }
 
 struct Member {
@@ -81,7 +85,7 @@ impl Client {
         if members.is_empty() {
             return Err("no etcd servers are given".to_owned());
         }
-        Ok(Self { members, current: AtomicUsize::new(0) })
+        Ok(Self { members, current: AtomicUsize::new(0), told: Mutex::default() })
     }
 
     /// Calls a method on the current member, and on the next ones as far as `again` allows.
@@ -123,13 +127,35 @@ impl Client {
         }
     }
 
-    /// Opens the watch stream on the current member; answers whose it is as well.
+    /// Opens a stream for a watch.
     pub(crate) async fn watch(
         &self,
-        requests: tokio_stream::wrappers::ReceiverStream<pb::WatchRequest>,
-    ) -> (usize, Result<Streaming<pb::WatchResponse>, tonic::Status>) {
-        let at = self.current.load(Ordering::Relaxed);
-        (at, self.members[at].watch(requests).await)
+        at: usize,
+        requests: ReceiverStream<pb::WatchRequest>,
+    ) -> Result<Streaming<pb::WatchResponse>, tonic::Status> {
+        self.members[at].watch(requests).await
+    }
+
+    /// The stream of a watch broke: the next one is opened on the next member.
+    pub(crate) fn watch_broke(&self, at: usize, why: &str) {
+        self.moved_on(at);
+        let url = &self.members[at].url;
+        // All watches of a member break together; one of them tells.
+        let mut told = self.told.lock();
+        if told.is_none_or(|told| told.elapsed() > TELL_EVERY) {
+            *told = Some(Instant::now());
+            tracing::warn!(member = url, why, "the watch streams of etcd break");
+        } else {
+            tracing::debug!(member = url, why, "a watch stream of etcd broke");
+        }
+    }
+
+    /// Whether a member answers at all, on the connection of its watches.
+    pub(crate) async fn is_there(&self, at: usize) -> bool {
+        let member = &self.members[at];
+        let call =
+            unary::<_, pb::StatusResponse>(&member.watches, method::STATUS, pb::StatusRequest {});
+        timeout_at(Instant::now() + THERE_TIMEOUT, call).await.is_ok_and(|answer| answer.is_ok())
     }
 
     /// The member fails: the next one is asked from now on.
@@ -141,10 +167,6 @@ impl Client {
 
     pub(crate) fn current(&self) -> usize {
         self.current.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn url(&self, at: usize) -> &str {
-        &self.members[at].url
     }
 
     /// What each member says about itself.
@@ -188,6 +210,9 @@ impl Client {
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(4);
 /// How long a call may take in all.
 const CALL_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long a member that seems to be gone is waited for.
+const THERE_TIMEOUT: Duration = Duration::from_secs(2);
+const TELL_EVERY: Duration = Duration::from_secs(1);
 const ROUND_PAUSE: Duration = Duration::from_millis(100);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// etcd hangs up on clients that ping more often than every 5 seconds.
@@ -208,16 +233,19 @@ impl Member {
             .connect_timeout(CONNECT_TIMEOUT)
             .tcp_nodelay(true)
             .http2_keep_alive_interval(KEEP_ALIVE_EVERY)
-            .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
-            .initial_stream_window_size(WINDOW_BYTES)
-            .initial_connection_window_size(WINDOW_BYTES);
+            .keep_alive_timeout(KEEP_ALIVE_TIMEOUT);
         if full.starts_with("https://") {
             let tls = tls.ok_or_else(|| {
                 format!("etcd server {url}: https needs to know whom to trust (--etcd-cafile)")
             })?;
             endpoint = endpoint.tls_config(tls.clone()).map_err(|error| failed(&error))?;
         }
-        let (calls, watches) = (endpoint.connect_lazy(), endpoint.connect_lazy());
+        let with_windows = |stream, connection| {
+            let endpoint = endpoint.clone().initial_stream_window_size(stream);
+            endpoint.initial_connection_window_size(connection).connect_lazy()
+        };
+        let calls = with_windows(CALLS_WINDOW_BYTES, CALLS_WINDOW_BYTES);
+        let watches = with_windows(WATCH_WINDOW_BYTES, WATCHES_WINDOW_BYTES);
         Ok(Self { url: full, calls, watches })
     }
 
@@ -226,16 +254,12 @@ impl Member {
         Q: Message + 'static,
         A: Message + Default + 'static,
     {
-        let mut grpc = Grpc::new(self.calls.clone()).max_decoding_message_size(ANSWER_BYTES_MAX);
-        grpc.ready().await.map_err(|error| tonic::Status::from_error(error.into()))?;
-        let codec = ProstCodec::<Q, A>::default();
-        let path = http_path(method);
-        Ok(grpc.unary(with_leader(request), path, codec).await?.into_inner())
+        unary(&self.calls, method, request).await
     }
 
     async fn watch(
         &self,
-        requests: tokio_stream::wrappers::ReceiverStream<pb::WatchRequest>,
+        requests: ReceiverStream<pb::WatchRequest>,
     ) -> Result<Streaming<pb::WatchResponse>, tonic::Status> {
         let mut grpc = Grpc::new(self.watches.clone()).max_decoding_message_size(ANSWER_BYTES_MAX);
         grpc.ready().await.map_err(|error| tonic::Status::from_error(error.into()))?;
@@ -245,8 +269,27 @@ impl Member {
     }
 }
 
+async fn unary<Q, A>(
+    channel: &Channel,
+    method: &'static str,
+    request: Q,
+) -> Result<A, tonic::Status>
+where
+    Q: Message + 'static,
+    A: Message + Default + 'static,
+{
+    let mut grpc = Grpc::new(channel.clone()).max_decoding_message_size(ANSWER_BYTES_MAX);
+    grpc.ready().await.map_err(|error| tonic::Status::from_error(error.into()))?;
+    let codec = ProstCodec::<Q, A>::default();
+    Ok(grpc.unary(with_leader(request), http_path(method), codec).await?.into_inner())
+}
+
 /// Ranges are large and the way to etcd is short.
-const WINDOW_BYTES: u32 = 4 << 20;
+const CALLS_WINDOW_BYTES: u32 = 4 << 20;
+/// What a watch may leave unread before its member waits.
+const WATCH_WINDOW_BYTES: u32 = 2 << 20;
+/// The same for all watches: one that is not read does not keep the others waiting.
+const WATCHES_WINDOW_BYTES: u32 = 64 << 20;
 
 fn http_path(method: &'static str) -> PathAndQuery {
     PathAndQuery::from_static(method)

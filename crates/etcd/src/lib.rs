@@ -2,8 +2,8 @@
 //!
 //! Reading order: `client` (members, connections, what is tried again), `error`, `backend` (the
 //! promises of [`store::Backend`]), then its helpers: `revision` (how far is etcd?), `lease` (keys
-//! that go by themselves), `hub` and `session` (all watches over one stream), `compactor` (who forgets history when
-//! several servers share an etcd).
+//! that go by themselves), `watch` and `session` (a watch on its own stream, and its state), `compactor` (who
+//! forgets history when several servers share an etcd).
 //!
 //! A crate of its own and not a module of `store`, because gRPC takes a while to build and nothing
 //! above the [`store::Backend`] seam needs it.
@@ -12,11 +12,11 @@ mod backend;
 mod client;
 mod compactor;
 mod error;
-mod hub;
 mod lease;
 mod options;
 mod revision;
 mod session;
+mod watch;
 
 pub use backend::{CompactionStep, Etcd};
 pub use client::Status;

@@ -78,6 +78,8 @@ pub struct Change {
     pub create_revision: u64,
     /// The new value, `None` when the key was deleted.
     pub value: Option<Bytes>,
+    /// Why the value cannot be read, if so; it is then as it is stored.
+    pub problem: Option<Str>,
 }
 
 /// A stored value.
@@ -89,6 +91,9 @@ pub struct KeyValue {
     pub mod_revision: u64,
     /// When the key goes away by itself (Unix milliseconds), where the backend knows.
     pub expires_ms: Option<u64>,
+    /// Why the value cannot be read (there is no key to decrypt it with), if so; it is then as it is
+    /// stored. One such value is no reason to keep the others back.
+    pub problem: Option<Str>,
 }
 
 /// What a write asks for.
@@ -232,7 +237,7 @@ pub enum StoreError {
     /// Stored bytes are not what was written.
     #[error("storage is corrupt: {0}")]
     Corrupt(String),
-    /// The value of a key is whole, but there is nothing (no key) to read it with.
+    /// There is nothing (no key) to read the value of a key with, or to write it.
     #[error("unable to transform key {}: {why}", meta::field::quote(key))]
     Unreadable { key: Str, why: String },
     /// There is no room for the write; reads go on.

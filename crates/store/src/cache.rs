@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -14,10 +15,10 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
 use crate::pump;
-use crate::ring::{End, Ring};
+use crate::ring::{Counts, End, Ring};
 use crate::{
-    Backend, Entry, KeyValue, Materialize, Range, RingLimits, Snapshot, StoreError, Trigger,
-    Watcher,
+    Backend, Broken, Entry, KeyValue, Materialize, Range, RingLimits, Snapshot, StoreError,
+    Trigger, Watcher,
 };
 
 /// What a cache is for.
@@ -73,8 +74,11 @@ pub(crate) struct Shared {
     /// Older states that took some work, kept for the pages that follow.
     older: Mutex<VecDeque<Arc<Snapshot>>>,
     pub(crate) progress_wanted: Arc<Notify>,
+    pub(crate) counts: Arc<Counts>,
     /// Why the cache is not getting any further, if so.
     pub(crate) failure: Mutex<Option<StoreError>>,
+    /// Nobody may watch any more.
+    retired: AtomicBool,
 }
 
 impl Cache {
@@ -82,22 +86,22 @@ impl Cache {
     pub fn start(backend: Arc<dyn Backend>, options: CacheOptions) -> Arc<Self> {
         let index = options.index;
         let progress_wanted = Arc::new(Notify::new());
+        let counts = Arc::<Counts>::default();
+        // Replaced when the first list is in; nobody can watch before.
+        let ring =
+            Ring::new(options.ring.clone(), index, 0, progress_wanted.clone(), counts.clone());
         let shared = Arc::new(Shared {
             backend,
             current: ArcSwap::from_pointee(Snapshot::new(0, index)),
-            // Replaced when the first list is in; nobody can watch before.
-            ring: ArcSwap::from_pointee(Ring::new(
-                options.ring.clone(),
-                index,
-                0,
-                Arc::clone(&progress_wanted),
-            )),
+            ring: ArcSwap::from_pointee(ring),
             options,
             revision: watch::Sender::new(0),
             checkpoints: Mutex::default(),
             older: Mutex::default(),
             progress_wanted,
+            counts,
             failure: Mutex::default(),
+            retired: AtomicBool::new(false),
         });
         let pump = tokio::spawn(pump::run(Arc::clone(&shared)));
         Arc::new(Self { shared, pump })
@@ -109,12 +113,11 @@ impl Cache {
         let _ = self.shared.revision.subscribe().wait_for(|revision| *revision > 0).await;
     }
 
-    /// As `ready`, but gives up when what is stored can't be read: waiting does not help then.
-    pub async fn ready_or_unreadable(&self) -> Result<(), StoreError> {
+    /// As `ready`, but gives up when the store is damaged: waiting does not help then.
+    pub async fn ready_or_corrupt(&self) -> Result<(), StoreError> {
         while timeout(FAILURE_CHECK, self.ready()).await.is_err() {
             let failure = self.shared.failure.lock().clone();
-            if let Some(error @ (StoreError::Corrupt(_) | StoreError::Unreadable { .. })) = failure
-            {
+            if let Some(error @ StoreError::Corrupt(_)) = failure {
                 return Err(error);
             }
         }
@@ -183,6 +186,19 @@ impl Cache {
         }
     }
 
+    /// One object as the backend has it now, whatever is in memory.
+    pub async fn read_one(&self, key: &str) -> Result<Option<Arc<Entry>>, ReadError> {
+        let Some(found) = self.shared.backend.get(key).await? else { return Ok(None) };
+        let known = self.snapshot();
+        let found = entries(&*self.shared.options.materialize, &known, &[found]).pop();
+        Ok(found.transpose()?)
+    }
+
+    /// The newest state, read from the backend, whatever is in memory.
+    pub async fn read(&self) -> Result<Arc<Snapshot>, StoreError> {
+        self.shared.list(None).await.map(Arc::new)
+    }
+
     /// The state at exactly this revision: out of memory as far as the ring reaches, then from
     /// the backend, until it is compacted there.
     pub async fn exact(&self, revision: u64) -> Result<Arc<Snapshot>, StoreError> {
@@ -220,14 +236,38 @@ impl Cache {
         self.shared.ring.load().events()
     }
 
+    /// How many events can be kept at most.
+    pub fn capacity(&self) -> usize {
+        self.shared.options.ring.events_max
+    }
+
+    /// How often the cache was filled: once, unless the backend lost events.
+    pub fn fillings(&self) -> u64 {
+        self.shared.counts.fills.load(Ordering::Relaxed)
+    }
+
     /// How many events came from the backend.
     pub fn events_received(&self) -> u64 {
-        self.shared.ring.load().received()
+        self.shared.counts.received.load(Ordering::Relaxed)
     }
 
     /// How many watchers were ended because they did not keep up.
     pub fn watchers_slow(&self) -> u64 {
-        self.shared.ring.load().watchers_slow()
+        self.shared.counts.watchers_slow.load(Ordering::Relaxed)
+    }
+
+    /// What the cache holds in memory for clients: the objects as they are now, and what the events
+    /// hold beyond them. Bounded by the objects that there are, and by `RingLimits::bytes_max`.
+    pub fn bytes(&self) -> (usize, usize) {
+        let objects = self.snapshot().range("", None).map(|entry| entry.json.len()).sum();
+        (objects, self.shared.ring.load().bytes())
+    }
+
+    /// Ends all watchers, those to come as well. Reads that are under way are still answered: the cache
+    /// follows the backend until the last one has let go of it.
+    pub fn retire(&self) {
+        self.shared.retired.store(true, Ordering::SeqCst);
+        self.shared.ring.load().end(End::Closed);
     }
 
     /// Stops following the backend and ends all watchers.
@@ -237,9 +277,29 @@ impl Cache {
     }
 }
 
-/// How long a read waits for a revision that the cache has not come to.
+/// Why an object was not read.
+#[derive(Debug)]
+pub enum ReadError {
+    Store(StoreError),
+    /// It is there and cannot be understood.
+    Broken(Broken),
+}
+
+impl From<StoreError> for ReadError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<Broken> for ReadError {
+    fn from(broken: Broken) -> Self {
+        Self::Broken(broken)
+    }
+}
+
 /// How often somebody who waits for the first list looks whether it fails.
 const FAILURE_CHECK: Duration = Duration::from_millis(200);
+/// How long a read waits for a revision that the cache has not come to.
 const REVISION_WAIT: Duration = Duration::from_secs(3);
 const PROGRESS_RETRY: Duration = Duration::from_millis(100);
 /// How many older states are kept; the least recently read goes first.
@@ -254,6 +314,24 @@ impl Drop for Cache {
 }
 
 impl Shared {
+    /// A new ring behind this state: whoever watches the old one has lost something and is told so.
+    pub(crate) fn begin_anew(&self, snapshot: Snapshot, ring: Ring) {
+        let revision = snapshot.revision;
+        self.checkpoints.lock().clear();
+        self.current.store(Arc::new(snapshot));
+        self.ring.swap(Arc::new(ring)).end(End::Gap);
+        if self.retired.load(Ordering::SeqCst) {
+            self.ring.load().end(End::Closed);
+        }
+        self.revision.send_replace(revision);
+    }
+
+    pub(crate) fn ring_at(&self, revision: u64) -> Ring {
+        let options = &self.options;
+        let (progress, counts) = (self.progress_wanted.clone(), self.counts.clone());
+        Ring::new(options.ring.clone(), options.index, revision, progress, counts)
+    }
+
     fn kept(&self, revision: u64) -> Option<Arc<Snapshot>> {
         let mut older = self.older.lock();
         let at = older.iter().position(|snapshot| snapshot.revision == revision)?;
@@ -290,51 +368,67 @@ impl Shared {
         let mut snapshot = Snapshot::new(0, self.options.index);
         let mut range = Range::of(self.options.prefix.clone()).limit(LIST_PAGE);
         range.revision = revision;
-        // A page is made into entries while the next one is being read: a large resource is most of
-        // the time that a server takes to start.
-        let mut making: Option<JoinHandle<Result<Vec<Arc<Entry>>, StoreError>>> = None;
+        // Pages are made into entries while further ones are being read, on all cores: a large resource
+        // is most of the time that a server takes to start.
+        let mut making: VecDeque<JoinHandle<Vec<Made>>> = VecDeque::new();
+        let ahead_max = std::thread::available_parallelism().map_or(1, usize::from).min(AHEAD_MAX);
+        let add = |snapshot: &mut Snapshot, made: Vec<Made>| {
+            for entry in made {
+                match entry {
+                    Ok(entry) => drop(snapshot.insert(entry)),
+                    Err(broken) => snapshot.insert_broken(broken),
+                }
+            }
+        };
         loop {
             let page = self.backend.range(range.clone()).await?;
+            let more = page.more;
             snapshot.revision = page.revision;
             range.revision = Some(page.revision);
             range.after = page.items.last().map(|item| item.key.clone());
-            if let Some(made) = making.take() {
-                made.await
-                    .map_err(|error| StoreError::Unavailable(error.to_string()))??
-                    .into_iter()
-                    .for_each(|entry| drop(snapshot.insert(entry)));
-            }
             let (known, materialize) = (Arc::clone(&known), Arc::clone(&self.options.materialize));
             let make = move || entries(&*materialize, &known, &page.items);
-            if page.more {
-                making = Some(tokio::task::spawn_blocking(make));
-                continue;
+            if !more && making.is_empty() {
+                add(&mut snapshot, make());
+                return Ok(snapshot);
             }
-            make()?.into_iter().for_each(|entry| drop(snapshot.insert(entry)));
-            return Ok(snapshot);
+            making.push_back(tokio::task::spawn_blocking(make));
+            let ahead = if more { ahead_max } else { 0 };
+            while making.len() > ahead
+                && let Some(made) = making.pop_front()
+            {
+                let made = made.await;
+                let made = made.map_err(|error| StoreError::Unavailable(error.to_string()))?;
+                add(&mut snapshot, made);
+            }
+            if !more {
+                return Ok(snapshot);
+            }
         }
     }
 
+    /// What clients get of a changed value, or why they get nothing.
     pub(crate) fn entry(
         &self,
         key: &Str,
         value: &bytes::Bytes,
         revision: u64,
-    ) -> Result<Entry, StoreError> {
-        entry(&*self.options.materialize, key, value, revision)
+        problem: Option<&Str>,
+    ) -> Result<Entry, Broken> {
+        entry(&*self.options.materialize, key, value, revision, problem)
     }
 }
 
+/// What a stored object is served as, or why it is not.
+type Made = Result<Arc<Entry>, Broken>;
+
 /// What a page of a range is served as.
-fn entries(
-    materialize: &dyn Materialize,
-    known: &Snapshot,
-    items: &[KeyValue],
-) -> Result<Vec<Arc<Entry>>, StoreError> {
+fn entries(materialize: &dyn Materialize, known: &Snapshot, items: &[KeyValue]) -> Vec<Made> {
     let made = items.iter().map(|item| {
-        match known.get(&item.key).filter(|entry| entry.revision == item.mod_revision) {
+        let KeyValue { key, value, mod_revision, problem, .. } = item;
+        match known.get(key).filter(|entry| entry.revision == *mod_revision) {
             Some(entry) => Ok(Arc::clone(entry)),
-            None => entry(materialize, &item.key, &item.value, item.mod_revision).map(Arc::new),
+            None => entry(materialize, key, value, *mod_revision, problem.as_ref()).map(Arc::new),
         }
     });
     made.collect()
@@ -345,13 +439,23 @@ fn entry(
     key: &Str,
     value: &bytes::Bytes,
     revision: u64,
-) -> Result<Entry, StoreError> {
-    let made = materialize.entry(key, value, revision);
-    made.map_err(|error| StoreError::Corrupt(format!("{key} at {revision}: {error}")))
+    problem: Option<&Str>,
+) -> Result<Entry, Broken> {
+    let made = match problem {
+        Some(problem) => Err(Broken::undecrypted(key, revision, problem)),
+        None => materialize
+            .entry(key, value, revision)
+            .map_err(|why| Broken::undecodable(key, revision, &why)),
+    };
+    made.inspect_err(|broken| {
+        tracing::error!(%key, revision, why = broken.why, "a stored object cannot be read");
+    })
 }
 
 /// A page is in memory twice, as stored and as served, while it is being read.
-const LIST_PAGE: usize = 1000;
+const LIST_PAGE: usize = 500;
+/// How many pages are being made into entries at a time, at most.
+const AHEAD_MAX: usize = 8;
 
 /// Some of the states the cache went through, oldest first, evenly spread over the events.
 #[derive(Default)]

@@ -297,6 +297,7 @@ fn key_value(found: Found) -> Result<KeyValue, StoreError> {
         create_revision: version.create_revision,
         mod_revision: version.revision,
         expires_ms: header.expires(),
+        problem: None,
     })
 }
 

@@ -9,6 +9,7 @@ mod backend;
 mod cipher;
 mod config;
 mod provider;
+mod remote;
 #[cfg(test)]
 mod tests;
 
@@ -23,7 +24,9 @@ use meta::{GroupResource, Str};
 
 pub use backend::Encrypted;
 pub use config::EncryptionConfig;
+pub use remote::{Connect, KmsConfig, Remote, RemoteError};
 
+use self::provider::Opening;
 use crate::StoreError;
 
 /// Which resources are encrypted how, by their keys in the store.
@@ -67,8 +70,40 @@ impl Encryption {
         providers.seal(value, key.as_bytes()).map_err(|why| unreadable(key, why))
     }
 
-    /// What was stored for a key.
-    pub fn open(&self, key: &str, stored: &Bytes) -> Result<Opened, StoreError> {
+    /// What was stored for a key. Where the value's key is kept by somebody else, he is asked.
+    pub async fn open(&self, key: &str, stored: &Bytes) -> Result<Opened, StoreError> {
+        match self.begin_open(key, stored)? {
+            Opening::Done(opened) => Ok(opened),
+            Opening::Ask(ask) => ask.answer(key).await,
+        }
+    }
+
+    /// Whether all providers that have to be asked are well; `None`: there are none.
+    pub fn health(&self) -> Option<Result<(), String>> {
+        let config = self.config.load();
+        if config.remotes.is_empty() {
+            return None;
+        }
+        let errors: Vec<String> = config
+            .remotes
+            .iter()
+            .enumerate()
+            .filter_map(|(n, remote)| Some(format!("kms-provider-{n}: {}", remote.health().err()?)))
+            .collect();
+        Some(match errors.len() {
+            0 => Ok(()),
+            1 => Err(errors[0].clone()),
+            _ => Err(format!("[{}]", errors.join(", "))),
+        })
+    }
+
+    /// Looks at all providers that have to be asked, so that they can be written with.
+    pub async fn prime(&self) -> Result<(), String> {
+        let config = self.config.load_full();
+        config.probe().await
+    }
+
+    fn begin_open(&self, key: &str, stored: &Bytes) -> Result<Opening, StoreError> {
         let config = self.config.load();
         let providers = self.resource(key).and_then(|resource| config.providers(&resource));
         let opened = match providers {
@@ -80,7 +115,7 @@ impl Encryption {
 
     /// Follows a file for as long as the server runs. What is wrong with a new version of it is told,
     /// and the old one stays in force.
-    pub async fn follow(self: Arc<Self>, file: PathBuf, every: Duration) {
+    pub async fn follow(self: Arc<Self>, file: PathBuf, every: Duration, connect: Box<Connect>) {
         let mut known = std::fs::read(&file).ok();
         loop {
             tokio::time::sleep(every).await;
@@ -95,15 +130,23 @@ impl Encryption {
             if known.as_ref() == Some(&found) {
                 continue;
             }
-            match EncryptionConfig::parse(&file.display().to_string(), &found) {
-                Ok(config) => {
-                    self.config.store(Arc::new(config));
-                    tracing::info!(file = %file.display(), "the encryption configuration was loaded again");
-                }
+            let name = file.display().to_string();
+            let config = match EncryptionConfig::parse(&name, &found, &*connect) {
+                Ok(config) => config,
                 Err(error) => {
                     tracing::error!(%error, "the new encryption configuration is not used");
+                    known = Some(found);
+                    continue;
                 }
+            };
+            // Somebody who does not answer would take the place of one who does. He may answer later,
+            // without a change of the file.
+            if let Err(error) = config.probe().await {
+                tracing::error!(%error, "the new encryption configuration is not used yet");
+                continue;
             }
+            self.config.store(Arc::new(config));
+            tracing::info!(file = name, "the encryption configuration was loaded again");
             known = Some(found);
         }
     }
@@ -122,9 +165,20 @@ impl Encryption {
     }
 }
 
+#[cfg(test)]
+impl Encryption {
+    /// What was stored for a key, where nobody has to be asked.
+    fn open_now(&self, key: &str, stored: &Bytes) -> Result<Opened, StoreError> {
+        match self.begin_open(key, stored)? {
+            Opening::Done(opened) => Ok(opened),
+            Opening::Ask(_) => Err(unreadable(key, "somebody has to be asked".to_owned())),
+        }
+    }
+}
+
 impl EncryptionConfig {
     /// Reads the file of `--encryption-provider-config`.
-    pub fn load(file: &Path) -> Result<Self, String> {
+    pub fn load(file: &Path, connect: &Connect) -> Result<Self, String> {
         let name = file.display().to_string();
         let bytes = std::fs::read(file).map_err(|error| {
             let name = meta::field::quote(&name);
@@ -133,7 +187,15 @@ impl EncryptionConfig {
                  provider configuration file {name}: {error}"
             )
         })?;
-        Self::parse(&name, &bytes)
+        Self::parse(&name, &bytes, connect)
+    }
+
+    /// Looks whether those who have to be asked answer.
+    async fn probe(&self) -> Result<(), String> {
+        for remote in &self.remotes {
+            remote.probe().await?;
+        }
+        Ok(())
     }
 }
 

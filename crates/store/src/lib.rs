@@ -24,11 +24,11 @@ pub use backend::{
     Backend, Batch, BoxFuture, Change, Expect, KeyValue, Range, RangeResult, StoreError, Watch,
     WatchStream, Write,
 };
-pub use cache::{Cache, CacheOptions};
+pub use cache::{Cache, CacheOptions, ReadError};
 pub use embedded::{Embedded, EmbeddedOptions};
 pub use entry::{Entry, Materialize, SLOTS, Slots, label_bits};
 pub use event::{Event, EventKind};
 pub use memory::MemoryBackend;
 pub use ring::{RingLimits, Trigger};
-pub use snapshot::Snapshot;
+pub use snapshot::{Broken, Snapshot};
 pub use watcher::{WatchItem, Watcher};

@@ -138,6 +138,7 @@ impl State {
             revision,
             create_revision: current.map_or(revision, |record| record.change.create_revision),
             value: write.value.clone(),
+            problem: None,
         };
         let expires_ms = write.ttl.map(|ttl| self.now_ms + ttl.as_millis() as u64);
         self.log.push(Record { change, expires_ms });
@@ -182,6 +183,7 @@ impl Record {
             create_revision: self.change.create_revision,
             mod_revision: self.change.revision,
             expires_ms: self.expires_ms,
+            problem: None,
         }
     }
 }

@@ -2,12 +2,12 @@
 //! changes were lost.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::cache::Shared;
-use crate::ring::{End, Ring};
 use crate::{Batch, Event, EventKind, Snapshot, StoreError, Watch, WatchStream};
 
 /// Runs until it is aborted.
@@ -23,8 +23,8 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             }
             Err(error) => error,
         };
-        // What cannot be read in an old state may have been put right since.
-        if matches!(error, StoreError::Corrupt(_) | StoreError::Unreadable { .. }) {
+        // What is damaged in an old state may have been put right since.
+        if matches!(error, StoreError::Corrupt(_)) {
             from_history = false;
         }
         let prefix = &shared.options.prefix;
@@ -44,23 +44,22 @@ async fn refill(shared: &Shared, from_history: bool) -> Result<WatchStream, Stor
     let now = shared.backend.revision().await?;
     let mut snapshot =
         if from_history { list_recent(shared, now).await? } else { shared.list(None).await? };
-    let options = &shared.options;
-    let progress = Arc::clone(&shared.progress_wanted);
-    let ring = Ring::new(options.ring.clone(), options.index, snapshot.revision, progress);
-    let mut stream = shared.backend.watch(&options.prefix, snapshot.revision).await?;
+    let mut ring = shared.ring_at(snapshot.revision);
+    let mut stream = shared.backend.watch(&shared.options.prefix, snapshot.revision).await?;
     while snapshot.revision < now {
         stream.request_progress();
         let batch = stream.next().await?;
-        let (next, events) = advance(shared, &snapshot, batch)?;
+        let Advance { snapshot: next, events, gap } = advance(shared, &snapshot, batch)?;
         snapshot = next;
-        ring.push(&events, snapshot.revision, Instant::now());
+        if gap {
+            ring = shared.ring_at(snapshot.revision);
+        } else {
+            ring.push(&events, snapshot.revision, Instant::now());
+        }
     }
     *shared.failure.lock() = None;
-    shared.checkpoints.lock().clear();
-    let revision = snapshot.revision;
-    shared.current.store(Arc::new(snapshot));
-    shared.ring.swap(Arc::new(ring)).end(End::Gap);
-    shared.revision.send_replace(revision);
+    shared.counts.fills.fetch_add(1, Ordering::Relaxed);
+    shared.begin_anew(snapshot, ring);
     Ok(stream)
 }
 
@@ -152,8 +151,12 @@ fn apply(shared: &Shared, batch: Batch) -> Result<(), StoreError> {
     if batch.revision < before.revision {
         return Ok(());
     }
-    let (snapshot, events) = advance(shared, &before, batch)?;
+    let Advance { snapshot, events, gap } = advance(shared, &before, batch)?;
     let revision = snapshot.revision;
+    if gap {
+        shared.begin_anew(snapshot, shared.ring_at(revision));
+        return Ok(());
+    }
     if !events.is_empty() {
         shared.checkpoints.lock().pass(&before, events.len());
     }
@@ -163,22 +166,37 @@ fn apply(shared: &Shared, batch: Batch) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// The state behind some changes, and what watchers are told about them.
-fn advance(
-    shared: &Shared,
-    before: &Snapshot,
-    batch: Batch,
-) -> Result<(Snapshot, Vec<Arc<Event>>), StoreError> {
+/// What some changes come to.
+struct Advance {
+    /// The state behind them.
+    snapshot: Snapshot,
+    /// What watchers are told.
+    events: Vec<Arc<Event>>,
+    /// Something happened that watchers cannot be told: an object can no longer be read, or again.
+    gap: bool,
+}
+
+fn advance(shared: &Shared, before: &Snapshot, batch: Batch) -> Result<Advance, StoreError> {
     let mut snapshot = before.clone();
     let mut events = Vec::with_capacity(batch.changes.len());
+    let mut gap = false;
     let now = Instant::now();
     for change in batch.changes {
         // A watch that was opened again may repeat what is known.
         if change.revision <= before.revision {
             continue;
         }
+        gap |= snapshot.mend(&change.key);
         let (kind, entry, previous) = if let Some(value) = change.value {
-            let entry = Arc::new(shared.entry(&change.key, &value, change.revision)?);
+            let problem = change.problem.as_ref();
+            let entry = match shared.entry(&change.key, &value, change.revision, problem) {
+                Ok(entry) => Arc::new(entry),
+                Err(broken) => {
+                    gap = true;
+                    snapshot.insert_broken(broken);
+                    continue;
+                }
+            };
             let previous = snapshot.insert(Arc::clone(&entry));
             let kind = if previous.is_some() { EventKind::Modified } else { EventKind::Added };
             (kind, entry, previous)
@@ -192,5 +210,5 @@ fn advance(
         events.push(Arc::new(Event::new(kind, change.revision, entry, previous, now)));
     }
     snapshot.revision = batch.revision.max(before.revision);
-    Ok((snapshot, events))
+    Ok(Advance { snapshot, events, gap })
 }

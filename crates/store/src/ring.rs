@@ -61,8 +61,15 @@ pub(crate) struct Ring {
     delivered: AtomicU64,
     /// Asks the pump how far the backend has come.
     progress_wanted: Arc<Notify>,
-    watchers_slow: AtomicU64,
-    received: AtomicU64,
+    counts: Arc<Counts>,
+}
+
+/// What has happened so far, through all rings of a cache.
+#[derive(Default)]
+pub(crate) struct Counts {
+    pub(crate) watchers_slow: AtomicU64,
+    pub(crate) received: AtomicU64,
+    pub(crate) fills: AtomicU64,
 }
 
 /// A queue and those who wait for it to grow.
@@ -115,6 +122,7 @@ impl Ring {
         field: Option<usize>,
         revision: u64,
         progress_wanted: Arc<Notify>,
+        counts: Arc<Counts>,
     ) -> Self {
         Self {
             limits,
@@ -123,8 +131,7 @@ impl Ring {
             all: Arc::new(Bucket::new(revision)),
             triggered: Mutex::default(),
             delivered: AtomicU64::new(revision),
-            watchers_slow: AtomicU64::new(0),
-            received: AtomicU64::new(0),
+            counts,
         }
     }
 
@@ -147,23 +154,19 @@ impl Ring {
         self.all.queue.lock().events.len()
     }
 
-    /// Events that came in.
-    pub(crate) fn received(&self) -> u64 {
-        self.received.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn watchers_slow(&self) -> u64 {
-        self.watchers_slow.load(Ordering::Relaxed)
+    /// What the events hold in memory beyond the current state.
+    pub(crate) fn bytes(&self) -> usize {
+        self.all.queue.lock().bytes
     }
 
     pub(crate) fn count_slow(&self) {
-        self.watchers_slow.fetch_add(1, Ordering::Relaxed);
+        self.counts.watchers_slow.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Adds events, tells how far the cache has come, and wakes whom it concerns: once each,
     /// however many events there are.
     pub(crate) fn push(&self, events: &[Arc<Event>], revision: u64, now: Instant) {
-        self.received.fetch_add(events.len() as u64, Ordering::Relaxed);
+        self.counts.received.fetch_add(events.len() as u64, Ordering::Relaxed);
         let mut touched: Vec<Arc<Bucket>> = Vec::new();
         {
             let triggered = self.triggered.lock();
@@ -215,9 +218,6 @@ impl Ring {
         if after < all.complete_after {
             return Err(StoreError::Expired { oldest: all.complete_after });
         }
-        if all.ended == Some(End::Closed) {
-            return Err(StoreError::Unavailable("the watch cache is closed".into()));
-        }
         let Some(trigger) = trigger else {
             return Ok(Position { bucket: Arc::clone(&self.all), next: all.behind(after) });
         };
@@ -225,6 +225,7 @@ impl Ring {
             .entry(trigger.clone())
             .or_insert_with(|| Arc::new(Bucket::new(self.delivered())));
         let mut queue = bucket.queue.lock();
+        queue.ended = all.ended;
         if queue.complete_after > after {
             let missing = all.between(after, queue.complete_after);
             for event in missing.rev() {

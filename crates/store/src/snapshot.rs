@@ -18,6 +18,31 @@ pub struct Snapshot {
     field: Option<usize>,
     /// (value of the field, key) -> entry.
     index: OrdMap<(Str, Str), Arc<Entry>>,
+    /// What is stored but cannot be read.
+    broken: OrdMap<Str, Arc<Broken>>,
+}
+
+/// A stored object that nobody can read: its bytes make no sense, or there is no key for them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Broken {
+    pub key: Str,
+    pub revision: u64,
+    pub why: String,
+}
+
+impl Broken {
+    /// Its bytes make no sense.
+    pub fn undecodable(key: &Str, revision: u64, why: &str) -> Self {
+        // Compat: kube-apiserver's words, here and below.
+        let why = format!("object not decodable revision={revision}: {why}");
+        Self { key: key.clone(), revision, why }
+    }
+
+    /// There is no key for it.
+    pub fn undecrypted(key: &Str, revision: u64, why: &str) -> Self {
+        let why = format!("data from the storage is not transformable revision=0: {why}");
+        Self { key: key.clone(), revision, why }
+    }
 }
 
 impl Snapshot {
@@ -53,6 +78,27 @@ impl Snapshot {
             .map(|(_, entry)| entry)
     }
 
+    /// The object at a key, if it is there and cannot be read.
+    pub fn broken(&self, key: &str) -> Option<&Arc<Broken>> {
+        self.broken.get(key)
+    }
+
+    /// The first object that cannot be read among the keys that start with `prefix` and are greater
+    /// than `after`.
+    pub fn first_broken(&self, prefix: &str, after: Option<&str>) -> Option<&Arc<Broken>> {
+        let start = match after {
+            Some(after) if after >= prefix => Bound::Excluded(after),
+            _ => Bound::Included(prefix),
+        };
+        let (key, broken) = self.broken.range::<_, str>((start, Bound::Unbounded)).next()?;
+        key.starts_with(prefix).then_some(broken)
+    }
+
+    /// How many objects cannot be read.
+    pub fn broken_len(&self) -> usize {
+        self.broken.len()
+    }
+
     /// The next `n` entries of a range, for callers that stream from an owned snapshot: they ask
     /// again with the last key they got.
     pub fn page(&self, prefix: &str, after: Option<&str>, n: usize) -> Vec<Arc<Entry>> {
@@ -80,6 +126,17 @@ impl Snapshot {
             .range((Bound::Included(start), Bound::Unbounded))
             .take_while(move |((have, _), _)| have == value)
             .map(|(_, entry)| entry)
+    }
+
+    /// Notes that the object at a key cannot be read.
+    pub(crate) fn insert_broken(&mut self, broken: Broken) {
+        self.remove(&broken.key);
+        self.broken.insert(broken.key.clone(), Arc::new(broken));
+    }
+
+    /// Whether something can be read again, or is gone, that was noted as broken.
+    pub(crate) fn mend(&mut self, key: &str) -> bool {
+        !self.broken.is_empty() && self.broken.remove(key).is_some()
     }
 
     /// Puts an entry in place and answers the one it replaces.

@@ -21,6 +21,8 @@ struct State {
     synced_names: BTreeMap<String, usize>,
     fault: Option<Fault>,
     calls: u64,
+    read_fault: Option<Fault>,
+    reads: u64,
 }
 
 /// Which call fails, and how.
@@ -63,15 +65,22 @@ impl State {
     /// Counts a call that changes something, and fails it if its time has come.
     fn call(&mut self) -> io::Result<()> {
         self.calls += 1;
-        match self.fault {
-            Some(fault)
-                if self.calls == fault.at_call
-                    || (fault.for_good && self.calls > fault.at_call) =>
-            {
-                Err(io::Error::new(fault.kind, "made to fail"))
-            }
-            _ => Ok(()),
+        fail(self.fault, self.calls)
+    }
+
+    /// The same for a call that reads.
+    fn read(&mut self) -> io::Result<()> {
+        self.reads += 1;
+        fail(self.read_fault, self.reads)
+    }
+}
+
+fn fail(fault: Option<Fault>, call: u64) -> io::Result<()> {
+    match fault {
+        Some(fault) if call == fault.at_call || (fault.for_good && call > fault.at_call) => {
+            Err(io::Error::new(fault.kind, "made to fail"))
         }
+        _ => Ok(()),
     }
 }
 
@@ -109,6 +118,17 @@ impl FakeDisk {
         let mut state = self.0.lock();
         state.calls = 0;
         state.fault = fault;
+    }
+
+    /// The same for reading, which is counted apart.
+    pub(crate) fn set_read_fault(&self, fault: Option<Fault>) {
+        let mut state = self.0.lock();
+        state.reads = 0;
+        state.read_fault = fault;
+    }
+
+    pub(crate) fn reads(&self) -> u64 {
+        self.0.lock().reads
     }
 
     pub(crate) fn calls(&self) -> u64 {
@@ -225,7 +245,8 @@ impl DiskFile for FakeFile {
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        let state = self.disk.0.lock();
+        let mut state = self.disk.0.lock();
+        state.read()?;
         let bytes = &state.files[self.id].now;
         let from = (offset as usize).min(bytes.len());
         let n = buffer.len().min(bytes.len() - from);

@@ -134,6 +134,7 @@ mod tests {
             create_revision: n + 2,
             mod_revision: 3 * n + 2,
             expires_ms: (n == 7).then_some(u64::MAX),
+            problem: None,
         };
         let abandoned = Import::begin(&dir, 9000).expect("begins");
         drop(abandoned);

@@ -358,6 +358,59 @@ async fn a_disk_that_fails_anywhere_loses_nothing_acknowledged() {
     }
 }
 
+/// Every read of the disk fails once, or from then on, while the store is opened and used: what is
+/// answered is right or an error, and when the disk is well again everything is there.
+#[tokio::test]
+async fn a_disk_that_cannot_be_read_says_so_and_never_answers_less() {
+    let disk = FakeDisk::default();
+    let store = open(&disk);
+    for n in 0..40_u64 {
+        let write = Write::put(format!("/k{}", n % 9), Expect::Any, vec![n as u8; 700]);
+        store.write(write).await.expect("writes");
+    }
+    let (whole, now) = (state(&store, None).await, revision(&store).await);
+    drop(store);
+    let use_it = async |disk: &FakeDisk| -> Result<(), StoreError> {
+        let store = try_open(disk)?;
+        for at in [None, Some(now), Some(now - 7)] {
+            let mut range = Range::of("/");
+            range.revision = at;
+            let found = store.range(range).await?;
+            assert_eq!(found.items.len(), whole.len());
+        }
+        for (key, (at, value)) in &whole {
+            let found = store.get(key).await?.expect("is there");
+            assert_eq!((found.mod_revision, &found.value), (*at, value));
+        }
+        let mut watch = store.watch("/", now - 7).await?;
+        let mut seen = 0;
+        while seen < 7 {
+            seen += watch.next().await?.changes.len();
+        }
+        Ok(())
+    };
+    disk.set_read_fault(None);
+    use_it(&disk).await.expect("a disk that is well");
+    let reads = disk.reads();
+    assert!(reads > 10, "the script reads the disk {reads} times");
+
+    let mut refused = 0;
+    for at_call in 1..=reads {
+        for for_good in [false, true] {
+            let kind = ErrorKind::Other;
+            disk.set_read_fault(Some(Fault { at_call, kind, for_good }));
+            if let Err(error) = use_it(&disk).await {
+                refused += 1;
+                // Asking again may help; nothing is called lost or damaged.
+                assert!(matches!(error, StoreError::Unavailable(_)), "read {at_call}: {error:?}");
+            }
+            disk.set_read_fault(None);
+            use_it(&disk).await.expect("it is well again");
+        }
+    }
+    assert!(refused > reads, "{refused} of {reads} failures were noticed");
+}
+
 #[tokio::test]
 async fn a_full_disk_refuses_writes_until_there_is_room_again() {
     let disk = FakeDisk::default();

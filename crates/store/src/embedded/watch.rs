@@ -165,7 +165,7 @@ fn change(found: Found) -> Result<Change, StoreError> {
     let value =
         if version.deleted { None } else { Some(segment.read(version.offset, version.len)?.1) };
     let (revision, create_revision) = (version.revision, version.create_revision);
-    Ok(Change { key, revision, create_revision, value })
+    Ok(Change { key, revision, create_revision, value, problem: None })
 }
 
 impl Watch for EmbeddedWatch {

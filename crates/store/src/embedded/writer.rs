@@ -266,7 +266,13 @@ impl Writer {
             let version = Version::of(&header, self.active.number, place, len);
             index.append(header.key.clone(), version);
             let (revision, create_revision) = (header.revision, header.create_revision);
-            changes.push(Change { key: header.key, revision, create_revision, value });
+            changes.push(Change {
+                key: header.key,
+                revision,
+                create_revision,
+                value,
+                problem: None,
+            });
             replies.extend(reply.map(|reply| (reply, revision)));
         }
         self.note_end(&mut index);
@@ -463,6 +469,7 @@ impl Accepted {
             create_revision: self.header.create_revision,
             mod_revision: self.header.revision,
             expires_ms: self.header.expires(),
+            problem: None,
         })
     }
 }

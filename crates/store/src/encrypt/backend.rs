@@ -22,8 +22,13 @@ impl Encrypted {
 }
 
 impl Encryption {
-    fn open_in_place(&self, found: &mut KeyValue) -> Result<(), StoreError> {
-        found.value = self.open(&found.key, &found.value)?.value;
+    /// What cannot be read is said with the value, not instead of all the others.
+    async fn open_in_place(&self, found: &mut KeyValue) -> Result<(), StoreError> {
+        match self.open(&found.key, &found.value).await {
+            Ok(opened) => found.value = opened.value,
+            Err(StoreError::Unreadable { why, .. }) => found.problem = Some(why.into()),
+            Err(error) => return Err(error),
+        }
         Ok(())
     }
 }
@@ -34,7 +39,7 @@ impl Backend for Encrypted {
         Box::pin(async move {
             let mut found = found.await?;
             if let Some(found) = &mut found {
-                self.encryption.open_in_place(found)?;
+                self.encryption.open_in_place(found).await?;
             }
             Ok(found)
         })
@@ -44,7 +49,7 @@ impl Backend for Encrypted {
         Box::pin(async move {
             let mut found = self.inner.range(range).await?;
             for item in &mut found.items {
-                self.encryption.open_in_place(item)?;
+                self.encryption.open_in_place(item).await?;
             }
             Ok(found)
         })
@@ -57,7 +62,7 @@ impl Backend for Encrypted {
             }
             let mut done = self.inner.write(write).await;
             if let Err(StoreError::Conflict { current: Some(current) }) = &mut done {
-                self.encryption.open_in_place(current)?;
+                self.encryption.open_in_place(current).await?;
             }
             done
         })
@@ -74,8 +79,8 @@ impl Backend for Encrypted {
     fn watch(&self, prefix: &str, after: u64) -> BoxFuture<'_, Result<WatchStream, StoreError>> {
         let inner = self.inner.watch(prefix, after);
         Box::pin(async move {
-            let watch = Opening { inner: inner.await?, encryption: Arc::clone(&self.encryption) };
-            Ok(Box::new(watch) as WatchStream)
+            let (inner, encryption) = (inner.await?, Arc::clone(&self.encryption));
+            Ok(Box::new(OpeningWatch { inner, encryption, taken: None }) as WatchStream)
         })
     }
 
@@ -83,27 +88,41 @@ impl Backend for Encrypted {
         let (key, found) = (Str::new(key), self.inner.get(key));
         Box::pin(async move {
             let Some(found) = found.await? else { return Ok(false) };
-            Ok(self.encryption.open(&key, &found.value)?.stale)
+            Ok(self.encryption.open(&key, &found.value).await?.stale)
         })
     }
 }
 
 /// A watch whose values are decrypted on their way.
-struct Opening {
+struct OpeningWatch {
     inner: WatchStream,
     encryption: Arc<Encryption>,
+    /// Changes that were taken, and how many of them are decrypted: whoever is asked for a key may
+    /// take longer than the caller waits.
+    taken: Option<(Batch, usize)>,
 }
 
-impl Watch for Opening {
+impl Watch for OpeningWatch {
     fn next(&mut self) -> BoxFuture<'_, Result<Batch, StoreError>> {
         Box::pin(async move {
-            let mut batch = self.inner.next().await?;
-            for change in &mut batch.changes {
-                if let Some(value) = &mut change.value {
-                    *value = self.encryption.open(&change.key, value)?.value;
-                }
+            if self.taken.is_none() {
+                self.taken = Some((self.inner.next().await?, 0));
             }
-            Ok(batch)
+            while let Some((batch, opened)) = &mut self.taken
+                && let Some(change) = batch.changes.get_mut(*opened)
+            {
+                if let Some(value) = &mut change.value {
+                    match self.encryption.open(&change.key, value).await {
+                        Ok(opened) => *value = opened.value,
+                        Err(StoreError::Unreadable { why, .. }) => {
+                            change.problem = Some(why.into());
+                        }
+                        Err(error) => return Err(error),
+                    }
+                }
+                *opened += 1;
+            }
+            Ok(self.taken.take().map(|(batch, _)| batch).unwrap_or_default())
         })
     }
 

@@ -3,18 +3,22 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use meta::field::{FieldErrors, FieldPath, FieldReason, path, quote};
 use meta::{GroupResource, Value};
 
 use super::cipher::Cipher;
 use super::provider::{Providers, Slot};
+use super::remote::{Connect, KmsConfig, Remote};
 
 /// Which resources have which providers.
 #[derive(Default)]
 pub struct EncryptionConfig {
     /// `*` stands for all resources of a group, or for all groups.
     resources: HashMap<GroupResource, Arc<Providers>>,
+    /// Those among the providers that have to be asked, in the order of the file.
+    pub(super) remotes: Vec<Arc<dyn Remote>>,
 }
 
 const GROUP_VERSION: &str = "apiserver.config.k8s.io/v1";
@@ -22,7 +26,7 @@ const KIND: &str = "EncryptionConfiguration";
 
 impl EncryptionConfig {
     /// Reads a configuration; `file` is its name, for errors.
-    pub fn parse(file: &str, bytes: &[u8]) -> Result<Self, String> {
+    pub fn parse(file: &str, bytes: &[u8], connect: &Connect) -> Result<Self, String> {
         let file = quote(file);
         if bytes.is_empty() {
             return Err(format!(
@@ -41,7 +45,8 @@ impl EncryptionConfig {
         if !errors.is_empty() {
             return Err(format!("error while parsing file: {errors}"));
         }
-        Self::build(&config).map_err(|why| format!("error while building transformers: {why}"))
+        Self::build(&config, connect)
+            .map_err(|why| format!("error while building transformers: {why}"))
     }
 
     /// The providers of a resource; `None`: it is stored as it is.
@@ -52,9 +57,14 @@ impl EncryptionConfig {
         found.or_else(|| self.resources.get(&any("*"))).map(|providers| &**providers)
     }
 
-    fn build(config: &Value) -> Result<Self, String> {
-        let mut collected: HashMap<GroupResource, Vec<&Value>> = HashMap::new();
+    fn build(config: &Value, connect: &Connect) -> Result<Self, String> {
+        let mut collected: HashMap<GroupResource, Vec<Slot>> = HashMap::new();
+        let mut remotes = Vec::new();
         for rule in config.items_at(&["resources"]) {
+            let mut slots = Vec::new();
+            for provider in rule.items_at(&["providers"]) {
+                add_slots(provider, connect, &mut slots, &mut remotes)?;
+            }
             for name in rule.items_at(&["resources"]) {
                 let resource = parse_resource(name.as_str().unwrap_or_default());
                 let masks =
@@ -67,30 +77,43 @@ impl EncryptionConfig {
                         quote(&mask)
                     ));
                 }
-                collected.entry(resource).or_default().extend(rule.items_at(&["providers"]));
+                collected.entry(resource).or_default().extend(slots.iter().cloned());
             }
         }
-        let mut resources = HashMap::new();
-        for (resource, wanted) in collected {
-            let mut providers = Providers::default();
-            for provider in wanted {
-                add_slots(provider, &mut providers)?;
-            }
-            resources.insert(resource, Arc::new(providers));
-        }
-        Ok(Self { resources })
+        let providers = |slots| Arc::new(Providers::new(slots));
+        let resources = collected.into_iter().map(|(name, slots)| (name, providers(slots)));
+        Ok(Self { resources: resources.collect(), remotes })
     }
 }
 
 type MakeCipher = fn(&[u8]) -> Option<Cipher>;
 
 /// The slots of one element of `providers`.
-fn add_slots(provider: &Value, into: &mut Providers) -> Result<(), String> {
+fn add_slots(
+    provider: &Value,
+    connect: &Connect,
+    into: &mut Vec<Slot>,
+    remotes: &mut Vec<Arc<dyn Remote>>,
+) -> Result<(), String> {
     if let Some(kms) = present(provider, "kms") {
-        return Err(format!(
-            "KMS provider {}: kms is not available in Pintle yet; use secretbox, aesgcm or aescbc",
-            quote(kms.str_at(&["name"]))
-        ));
+        let name = kms.str_at(&["name"]);
+        if kms.str_at(&["apiVersion"]) != "v2" {
+            return Err(format!(
+                "KMS provider {}: KMSv1 is deprecated and will only receive security updates going \
+                 forward. Use KMSv2 instead (apiVersion: v2); Pintle knows no other",
+                quote(name)
+            ));
+        }
+        let timeout = match kms.str_at(&["timeout"]) {
+            "" => KMS_TIMEOUT,
+            text => {
+                timeout(text).ok_or_else(|| format!("time: invalid duration {}", quote(text)))?
+            }
+        };
+        let endpoint = kms.str_at(&["endpoint"]).to_owned();
+        let remote = connect(&KmsConfig { name: name.to_owned(), endpoint, timeout })?;
+        into.push(Slot::kms(name, Arc::clone(&remote)));
+        remotes.push(remote);
     }
     let ciphers: [(&str, MakeCipher); 3] =
         [("aesgcm", Cipher::gcm), ("aescbc", Cipher::cbc), ("secretbox", Cipher::secretbox)];
@@ -102,13 +125,38 @@ fn add_slots(provider: &Value, into: &mut Providers) -> Result<(), String> {
             let cipher = cipher.and_then(|secret| make(&secret));
             let cipher = cipher
                 .ok_or_else(|| format!("could not obtain secret for named key {key_name}"))?;
-            into.push(Slot::new(name, key_name, cipher));
+            into.push(Slot::new(name, key_name, Arc::new(cipher)));
         }
     }
     if present(provider, "identity").is_some() {
         into.push(Slot::identity());
     }
     Ok(())
+}
+
+/// Compat: of one call to a plugin, unless the file says otherwise.
+const KMS_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// `3s`, `500ms`, `1m30s`: a duration as Go writes it, above zero.
+fn timeout(text: &str) -> Option<Duration> {
+    let mut seconds = 0.0;
+    let mut rest = text;
+    while !rest.is_empty() {
+        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let number: f64 = rest[..end].parse().ok()?;
+        let unit_end = rest[end..].find(|c: char| c.is_ascii_digit());
+        let unit_end = unit_end.map_or(rest.len(), |at| end + at);
+        seconds += number
+            * match &rest[end..unit_end] {
+                "ms" => 0.001,
+                "s" => 1.0,
+                "m" => 60.0,
+                "h" => 3600.0,
+                _ => return None,
+            };
+        rest = &rest[unit_end..];
+    }
+    Duration::try_from_secs_f64(seconds).ok().filter(|timeout| !timeout.is_zero())
 }
 
 /// A field that is there and not null.
@@ -399,7 +447,7 @@ fn validate_keys(keys: &[Value], at: &FieldPath, sizes: &[usize], errors: &mut F
     }
 }
 
-/// As far as it concerns names and the endpoint: plugins themselves are refused for now.
+/// Names, the endpoint and the time of a call.
 fn validate_kms(kms: &Value, at: &FieldPath, names: &[String], errors: &mut FieldErrors) {
     let (name, endpoint) = (kms.str_at(&["name"]), kms.str_at(&["endpoint"]));
     let is_v1 = matches!(kms.str_at(&["apiVersion"]), "" | "v1");
@@ -421,6 +469,10 @@ fn validate_kms(kms: &Value, at: &FieldPath, names: &[String], errors: &mut Fiel
         let scheme = quote(endpoint.split_once(':').map_or("", |(scheme, _)| scheme));
         let why = format!("unsupported scheme {scheme} for KMS provider, only unix is supported");
         errors.invalid(at_endpoint, endpoint, &why);
+    }
+    let text = kms.str_at(&["timeout"]);
+    if !text.is_empty() && timeout(text).is_none() {
+        errors.invalid(at.child("timeout"), text, "timeout should be a positive value");
     }
     if !matches!(kms.str_at(&["apiVersion"]), "" | "v1" | "v2") {
         errors.invalid(

@@ -1,22 +1,64 @@
 //! The providers of a resource: the first key writes, all of them read.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
-use super::Opened;
 use super::cipher::Cipher;
+use super::remote::{Remote, RemoteError};
+use super::{Opened, StoreError, unreadable};
 
 /// In the order of the configuration.
-#[derive(Default)]
 pub(crate) struct Providers {
     slots: Vec<Slot>,
 }
 
 /// One key of one provider.
+#[derive(Clone)]
 pub(crate) struct Slot {
     /// `k8s:enc:aescbc:v1:key1:`; empty for what is not encrypted.
     prefix: String,
-    /// `None` stores as it is.
-    cipher: Option<Cipher>,
+    means: Means,
+}
+
+#[derive(Clone)]
+enum Means {
+    /// Stores as it is.
+    Nothing,
+    Cipher(Arc<Cipher>),
+    Remote(Arc<dyn Remote>),
+}
+
+/// A value on its way out.
+pub(crate) enum Opening {
+    Done(Opened),
+    /// Somebody else has to be asked for the key.
+    Ask(Ask),
+}
+
+pub(crate) struct Ask {
+    remote: Arc<dyn Remote>,
+    sealed: Bytes,
+    /// `k8s:enc:kms:v2:name`, for errors.
+    prefix: String,
+    first: bool,
+}
+
+impl Ask {
+    pub(crate) async fn answer(self, key: &str) -> Result<Opened, StoreError> {
+        match self.remote.open(&self.sealed, key.as_bytes()).await {
+            Ok(Opened { value, stale }) => Ok(Opened { value, stale: stale || !self.first }),
+            Err(RemoteError::Unreadable(why)) => {
+                Err(unreadable(key, format!("{}: {why}", self.prefix)))
+            }
+            // It may answer later: nothing is wrong with the value.
+            Err(RemoteError::Unavailable(why)) => Err(StoreError::Unavailable(format!(
+                "unable to transform key {}: {}: {why}",
+                meta::field::quote(key),
+                self.prefix
+            ))),
+        }
+    }
 }
 
 /// What no stored object begins with.
@@ -24,12 +66,16 @@ const ENCRYPTED: &[u8] = b"k8s:enc:";
 
 impl Slot {
     /// `provider`: as in the prefix, `aescbc`.
-    pub(crate) fn new(provider: &str, key: &str, cipher: Cipher) -> Self {
-        Self { prefix: format!("k8s:enc:{provider}:v1:{key}:"), cipher: Some(cipher) }
+    pub(crate) fn new(provider: &str, key: &str, cipher: Arc<Cipher>) -> Self {
+        Self { prefix: format!("k8s:enc:{provider}:v1:{key}:"), means: Means::Cipher(cipher) }
+    }
+
+    pub(crate) fn kms(name: &str, remote: Arc<dyn Remote>) -> Self {
+        Self { prefix: format!("k8s:enc:kms:v2:{name}:"), means: Means::Remote(remote) }
     }
 
     pub(crate) fn identity() -> Self {
-        Self { prefix: String::new(), cipher: None }
+        Self { prefix: String::new(), means: Means::Nothing }
     }
 
     fn provider(&self) -> &str {
@@ -39,31 +85,41 @@ impl Slot {
 }
 
 impl Providers {
-    pub(crate) fn push(&mut self, slot: Slot) {
-        self.slots.push(slot);
+    pub(crate) fn new(slots: Vec<Slot>) -> Self {
+        Self { slots }
     }
 
     pub(crate) fn seal(&self, value: &Bytes, context: &[u8]) -> Result<Bytes, String> {
-        let Some(Slot { prefix, cipher: Some(cipher) }) = self.slots.first() else {
-            return Ok(value.clone());
-        };
+        let Some(Slot { prefix, means }) = self.slots.first() else { return Ok(value.clone()) };
         let mut out = Vec::with_capacity(prefix.len() + value.len() + OVERHEAD_MAX);
         out.extend_from_slice(prefix.as_bytes());
-        cipher.seal(value, context, &mut out)?;
+        match means {
+            Means::Nothing => return Ok(value.clone()),
+            Means::Cipher(cipher) => cipher.seal(value, context, &mut out)?,
+            Means::Remote(remote) => out.extend(remote.seal(value, context)?),
+        }
         Ok(out.into())
     }
 
-    pub(crate) fn open(&self, stored: &Bytes, context: &[u8]) -> Result<Opened, String> {
+    pub(crate) fn open(&self, stored: &Bytes, context: &[u8]) -> Result<Opening, String> {
         let mut errors = Vec::new();
         for (at, slot) in self.slots.iter().enumerate() {
             let Some(sealed) = stored.strip_prefix(slot.prefix.as_bytes()) else { continue };
-            let opened = match &slot.cipher {
-                None if stored.starts_with(ENCRYPTED) => continue,
-                None => Ok(stored.clone()),
-                Some(cipher) => cipher.open(sealed, context).map(Bytes::from),
+            let opened = match &slot.means {
+                Means::Nothing if stored.starts_with(ENCRYPTED) => continue,
+                Means::Nothing => Ok(stored.clone()),
+                Means::Cipher(cipher) => cipher.open(sealed, context).map(Bytes::from),
+                Means::Remote(remote) => {
+                    return Ok(Opening::Ask(Ask {
+                        remote: Arc::clone(remote),
+                        sealed: stored.slice(slot.prefix.len()..),
+                        prefix: slot.prefix.trim_end_matches(':').to_owned(),
+                        first: at == 0,
+                    }));
+                }
             };
             match opened {
-                Ok(value) => return Ok(Opened { value, stale: at != 0 }),
+                Ok(value) => return Ok(Opening::Done(Opened { value, stale: at != 0 })),
                 // The same name may stand for several keys.
                 Err(why) => errors.push(format!("{}: {why}", slot.prefix.trim_end_matches(':'))),
             }
@@ -83,8 +139,10 @@ impl Providers {
             Some(provider) if provider.contains(":aes") => {
                 "no matching key was found for the provided AES transformer"
             }
-            Some(_) => "no matching key was found for the provided Secretbox transformer",
-            None => "no matching prefix found",
+            Some(provider) if provider.contains(":secretbox") => {
+                "no matching key was found for the provided Secretbox transformer"
+            }
+            Some(_) | None => "no matching prefix found",
         };
         format!("{words}: the value was written with {wanted}, which is not configured")
     }
@@ -94,9 +152,9 @@ impl Providers {
 const OVERHEAD_MAX: usize = 64;
 
 /// Without a configuration for the resource.
-pub(crate) fn open_plain(stored: &Bytes) -> Result<Opened, String> {
+pub(crate) fn open_plain(stored: &Bytes) -> Result<Opening, String> {
     match prefix_of(stored) {
-        None => Ok(Opened { value: stored.clone(), stale: false }),
+        None => Ok(Opening::Done(Opened { value: stored.clone(), stale: false })),
         Some(prefix) => Err(format!(
             "identity transformer tried to read encrypted data: the value was written with {prefix}, \
              and no provider is configured for this resource"

@@ -9,7 +9,8 @@ use crate::{Backend, Expect, MemoryBackend, Range, StoreError, Write};
 const HEADER: &str = "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\n";
 
 fn config(rules: &str) -> Result<EncryptionConfig, String> {
-    EncryptionConfig::parse("enc.yaml", format!("{HEADER}resources:\n{rules}").as_bytes())
+    let text = format!("{HEADER}resources:\n{rules}");
+    EncryptionConfig::parse("enc.yaml", text.as_bytes(), &|kms| Err(format!("no {}", kms.name)))
 }
 
 fn encryption(rules: &str) -> Encryption {
@@ -83,7 +84,7 @@ fn what_kube_apiserver_encrypted_is_read() {
     ));
     for (key, stored) in GOLDEN {
         let stored = Bytes::from(codec::base64::decode(stored).expect("base64"));
-        let opened = encryption.open(key, &stored).expect("it can be decrypted");
+        let opened = encryption.open_now(key, &stored).expect("it can be decrypted");
         assert!(!opened.stale, "{key}");
         assert!(opened.value.starts_with(b"k8s\0"), "{key}");
         assert!(opened.value.windows(6).any(|part| part == b"golden"), "{key}");
@@ -91,7 +92,8 @@ fn what_kube_apiserver_encrypted_is_read() {
         if !stored.starts_with(b"k8s:enc:aescbc") {
             let mut bent = stored.to_vec();
             *bent.last_mut().expect("not empty") ^= 1;
-            let error = encryption.open(key, &bent.into()).expect_err("it was changed").to_string();
+            let error =
+                encryption.open_now(key, &bent.into()).expect_err("it was changed").to_string();
             assert!(error.contains("message authentication failed"), "{error}");
         }
     }
@@ -115,7 +117,7 @@ fn every_cipher_reads_what_it_wrote() {
                 let stored = encryption.seal(key, &value).expect("sealed");
                 assert!(stored.starts_with(format!("k8s:enc:{provider}:v1:k:").as_bytes()));
                 assert_ne!(stored, encryption.seal(key, &value).expect("sealed"), "a fresh nonce");
-                assert_eq!(encryption.open(key, &stored).expect("opened").value, value);
+                assert_eq!(encryption.open_now(key, &stored).expect("opened").value, value);
             }
         }
     }
@@ -127,7 +129,7 @@ fn an_authenticated_value_cannot_be_moved_to_another_object() {
         "- {{resources: [secrets], providers: [{{aesgcm: {{keys: [{{name: k, secret: {LONG}}}]}}}}]}}\n"
     ));
     let stored = sealed(&encryption, "/registry/secrets/default/a", "x");
-    assert!(encryption.open("/registry/secrets/default/b", &stored).is_err());
+    assert!(encryption.open_now("/registry/secrets/default/b", &stored).is_err());
 }
 
 #[test]
@@ -167,11 +169,11 @@ fn the_first_key_writes_and_all_read() {
     let new = encryption(&format!(
         "- {{resources: [secrets], providers: [{{aescbc: {{keys: [{{name: b, secret: {OTHER}}}, {{name: a, secret: {LONG}}}]}}}}, {{identity: {{}}}}]}}\n"
     ));
-    let by_old = new.open(key, &sealed(&old, key, "x")).expect("the second key");
+    let by_old = new.open_now(key, &sealed(&old, key, "x")).expect("the second key");
     assert_eq!((by_old.value.as_ref(), by_old.stale), (&b"x"[..], true));
-    let plain = new.open(key, &Bytes::from_static(b"{}")).expect("not encrypted yet");
+    let plain = new.open_now(key, &Bytes::from_static(b"{}")).expect("not encrypted yet");
     assert_eq!((plain.value.as_ref(), plain.stale), (&b"{}"[..], true));
-    let by_new = new.open(key, &sealed(&new, key, "x")).expect("the first key");
+    let by_new = new.open_now(key, &sealed(&new, key, "x")).expect("the first key");
     assert!(!by_new.stale);
 }
 
@@ -208,11 +210,11 @@ fn an_unreadable_value_names_its_key() {
         ),
     ];
     for (providers, why) in cases {
-        let error = with(&providers).open(key, &stored).expect_err("it cannot be read");
+        let error = with(&providers).open_now(key, &stored).expect_err("it cannot be read");
         assert_eq!(error.to_string(), format!("unable to transform key \"{key}\": {why}"));
     }
     let none = Encryption::new("/registry", [], EncryptionConfig::default());
-    let error = none.open(key, &stored).expect_err("it cannot be read").to_string();
+    let error = none.open_now(key, &stored).expect_err("it cannot be read").to_string();
     assert!(error.contains("identity transformer tried to read encrypted data"), "{error}");
 }
 
@@ -269,21 +271,28 @@ fn a_bad_configuration_is_refused_in_kube_apiservers_words() {
         ("- {resources: [secrets], foo: 1, providers: [{identity: {}}]}\nbar: 2",
          decoding("strict decoding error: unknown field \"bar\", unknown field \"resources[0].foo\"")),
         ("- {resources: [secrets], providers: [{kms: {name: x, apiVersion: v2, endpoint: 'unix:///x'}}]}",
-         "error while building transformers: KMS provider \"x\": kms is not available in Pintle yet; use \
-          secretbox, aesgcm or aescbc".to_owned()),
+         "error while building transformers: no x".to_owned()),
+        ("- {resources: [secrets], providers: [{kms: {name: x, apiVersion: v2, timeout: -1s, endpoint: 'unix:///x'}}]}",
+         parsing("resources[0].providers[0].kms.timeout: Invalid value: \"-1s\": timeout should be a positive value")),
     ];
     for (rules, expected) in cases {
         let error = config(rules).err().unwrap_or_default();
         assert_eq!(error, expected, "{rules}");
     }
-    let empty = EncryptionConfig::parse("enc.yaml", b"").err().unwrap_or_default();
+    let empty =
+        EncryptionConfig::parse("enc.yaml", b"", &|_| Err(String::new())).err().unwrap_or_default();
     assert_eq!(
         empty,
         parsing(
             "error while loading file: encryption provider configuration file \"enc.yaml\" is empty"
         )
     );
-    let other = EncryptionConfig::parse("enc.yaml", b"apiVersion: v1\nkind: Pod\n")
+    let other =
+        EncryptionConfig::parse(
+            "enc.yaml",
+            b"apiVersion: v1\nkind: Pod\n",
+            &|_| Err(String::new()),
+        )
         .err()
         .unwrap_or_default();
     assert!(
