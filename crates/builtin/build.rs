@@ -16,8 +16,9 @@ mod resources;
 mod write;
 
 use std::path::{Path, PathBuf};
-use std::{env, fs, process::ExitCode};
+use std::{collections::HashMap, env, fs, process::ExitCode};
 
+use meta::Str;
 use schema::{GroupVersionFacts, ResourceFacts, Schema};
 
 /// Everything that the definition files say.
@@ -26,6 +27,8 @@ struct Definitions {
     schema: Schema,
     group_versions: Vec<GroupVersionFacts>,
     resources: Vec<ResourceFacts>,
+    /// `pintle.corev1.Protocol` → its values.
+    enums: HashMap<String, Vec<Str>>,
 }
 
 fn main() -> ExitCode {
@@ -48,9 +51,26 @@ fn run() -> Result<(), String> {
     if !faults.is_empty() {
         return Err(faults.join("\n"));
     }
-    let blob = PathBuf::from(env::var("OUT_DIR").expect("set by cargo")).join("definitions.bin");
-    fs::write(&blob, write::blob(&definitions))
-        .map_err(|error| format!("{}: {error}", blob.display()))
+    let out = PathBuf::from(env::var("OUT_DIR").expect("set by cargo"));
+    let write = |name: &str, bytes: &[u8]| {
+        let file = out.join(name);
+        fs::write(&file, bytes).map_err(|error| format!("{}: {error}", file.display()))
+    };
+    write("enums.rs", enums(&definitions)?.as_bytes())?;
+    write("definitions.bin", &write::blob(&definitions))
+}
+
+/// Lists of values that validation wants too, by the names it has for them.
+const LISTS: [(&str, &str); 2] =
+    [("KEY_USAGES", "pintle.certificatesv1.KeyUsage"), ("SIGNALS", "pintle.corev1.Signal")];
+
+fn enums(definitions: &Definitions) -> Result<String, String> {
+    let mut text = String::new();
+    for (name, of) in LISTS {
+        let values = definitions.enums.get(of).ok_or_else(|| format!("no enum {of}"))?;
+        text.push_str(&format!("pub(crate) const {name}: &[&str] = &{values:?};\n"));
+    }
+    Ok(text)
 }
 
 fn compile(api: &Path) -> Result<prost_reflect::DescriptorPool, String> {

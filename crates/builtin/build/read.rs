@@ -41,6 +41,7 @@ pub(super) fn definitions(pool: &DescriptorPool) -> Result<Definitions, String> 
             definitions.resources.push(facts);
         }
     }
+    definitions.enums = reader.enums;
     // A stable order, and the one in which discovery lists them.
     definitions.resources.sort_by(|a, b| {
         (a.kind.group_version(), &a.plural).cmp(&(b.kind.group_version(), &b.plural))

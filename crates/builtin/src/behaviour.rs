@@ -2,7 +2,7 @@
 //! as most do: unconditional updates, no create by PUT, no generation, a `Status` after a delete.
 
 use meta::names::{is_config_map_key, name_is_dns_label, name_is_path_segment};
-use registry::{Behaviour, Fields, Recheck};
+use registry::{Behaviour, Dependents, Fields, Recheck};
 
 use crate::validation::name_is_ip;
 
@@ -34,6 +34,12 @@ pub(crate) fn of(group: &str, version: &str, kind: &str) -> Behaviour {
             behaviour.generation = fields;
         }
     }
+    behaviour.dependents = match name.as_str() {
+        "batch/Job" => Dependents::Orphaned { warning: Some(JOB_WARNING) },
+        "/ReplicationController" => Dependents::Orphaned { warning: None },
+        "/Event" | "events.k8s.io/Event" => Dependents::None,
+        _ => Dependents::Deleted,
+    };
     behaviour.metadata.qualified_finalizers = !is_in(&FREE_FINALIZERS);
     for (kinds, update, status) in RECHECKS {
         if kinds.contains(&name.as_str()) {
@@ -59,6 +65,10 @@ pub(crate) fn of(group: &str, version: &str, kind: &str) -> Behaviour {
     }
     behaviour
 }
+
+const JOB_WARNING: &str = "child pods are preserved by default when jobs are deleted; set \
+    propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this \
+    warning";
 
 /// Kind, version and what is said of it.
 const DEPRECATED: [(&str, &str, &str); 18] = [
@@ -353,7 +363,9 @@ const RECHECKS: [(&[&str], Recheck, Recheck); 6] = [
 ];
 
 /// Anything that fits into a path: RBAC's names have colons.
-const NAMED_LIKE_PATHS: [&str; 5] = [
+const NAMED_LIKE_PATHS: [&str; 7] = [
+    "certificates.k8s.io/CertificateSigningRequest",
+    "policy/PodDisruptionBudget",
     "rbac.authorization.k8s.io/ClusterRole",
     "rbac.authorization.k8s.io/ClusterRoleBinding",
     "rbac.authorization.k8s.io/Role",

@@ -22,6 +22,8 @@ pub struct Options {
     pub prefix: String,
     /// What the backend keeps of an object.
     pub form: Form,
+    /// Which resources are read from the backend each time, not from memory.
+    pub from_store: Arc<dyn Fn(&GroupResource) -> bool + Send + Sync>,
     /// Resources that live in another backend than the rest.
     pub overrides: Vec<(GroupResource, Arc<dyn Backend>)>,
     pub event_ttl: Duration,
@@ -160,6 +162,7 @@ impl<'a> Plan<'a> {
             index: (stored.prefix == "pods").then(|| Str::new_static("spec.nodeName")),
             fields,
             custom: false,
+            from_store: (options.from_store)(&self.resource()),
             codec: forms.codec(self.facts, &stored.gvk, stored.ty),
         }
     }

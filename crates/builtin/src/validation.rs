@@ -17,6 +17,7 @@ pub(crate) mod event;
 pub(crate) mod flowcontrol;
 pub(crate) mod ip;
 pub(crate) mod jobs;
+pub(crate) mod later;
 pub(crate) mod lease;
 pub(crate) mod migration;
 mod names;
@@ -33,6 +34,7 @@ pub(crate) mod rbac;
 pub(crate) mod resource;
 pub(crate) mod service;
 pub(crate) mod storage;
+pub(crate) mod storage_version;
 #[cfg(test)]
 pub(crate) mod tests;
 mod time_zones;
@@ -46,6 +48,11 @@ use meta::{
 
 use self::cursor::Field;
 pub(crate) use self::ip::name_is_ip;
+
+/// Values that the definition files list.
+mod lists {
+    include!(concat!(env!("OUT_DIR"), "/enums.rs"));
+}
 
 /// The metadata of a template for objects other than pods: labels and annotations only.
 fn template_meta(metadata: &Field<'_>, errors: &mut FieldErrors) {

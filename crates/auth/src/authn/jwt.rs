@@ -1,5 +1,5 @@
 //! JSON Web Tokens: made with one key, read with several. Only what service accounts need: RS256,
-//! ES256 and ES384, in the compact form. The algorithm is the key's, never the token's choice.
+//! ES256, ES384 and ES512, in the compact form. The algorithm is the key's, never the token's choice.
 
 mod der;
 mod keys;

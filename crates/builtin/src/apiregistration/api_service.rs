@@ -1,7 +1,7 @@
 //! API services: which server answers for a group and version.
 
-use meta::{FieldErrors, Value};
-use registry::{Column, Strategy};
+use meta::{FieldErrors, Value, value};
+use registry::{Column, Strategy, WriteContext};
 
 use crate::fill::default_service_reference;
 use crate::format::condition;
@@ -12,6 +12,20 @@ pub(crate) struct ApiService;
 impl Strategy for ApiService {
     fn default(&self, service: &mut Value) {
         default_service_reference(service.object_at_mut(&["spec"]));
+    }
+
+    /// What the server answers itself is always there.
+    fn prepare_for_create(&self, service: &mut Value, cx: &WriteContext<'_>) {
+        if service.at(&["spec", "service"]).is_none_or(Value::is_null) {
+            let condition = value!({
+                "type": "Available",
+                "status": "True",
+                "lastTransitionTime": (cx.now.to_rfc3339()),
+                "reason": "Local",
+                "message": "Local APIServices are always available",
+            });
+            service.set_at(&["status", "conditions"], vec![condition]);
+        }
     }
 
     fn validate(&self, service: &Value, errors: &mut FieldErrors) {

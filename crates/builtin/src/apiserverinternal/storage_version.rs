@@ -1,13 +1,24 @@
 //! Which versions the API servers store a resource in.
 
-use meta::Value;
+use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
 use crate::format::{SHOWN_MAX, UNSET, text_or, with_more};
+use crate::validation::storage_version;
 
 pub(crate) struct StorageVersion;
 
 impl Strategy for StorageVersion {
+    fn validate_subresource(
+        &self,
+        _subresource: &str,
+        version: &Value,
+        _old: &Value,
+        errors: &mut FieldErrors,
+    ) {
+        storage_version::status(version, errors);
+    }
+
     fn columns(&self) -> Vec<Column> {
         vec![
             Column::NAME,

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use meta::{
     ApiError, FieldErrors, GroupKind, RequestInfo, Str, User, Value,
-    field::{FieldPath, path},
+    field::{FieldPath, FieldReason, path},
+    names,
     selector::{FieldSelector, LabelSelector},
     value,
 };
@@ -90,14 +91,8 @@ fn attributes(review: &Value) -> (RequestInfo, Vec<String>) {
     };
     let text = |field| Str::new(asked.str_at(&[field]));
     let mut problems = Vec::new();
-    let field_selector = match selector(asked, "fieldSelector") {
-        text if FieldSelector::parse(&text).is_ok() => text,
-        _ => ignored("fieldSelector", &mut problems),
-    };
-    let label_selector = match selector(asked, "labelSelector") {
-        text if LabelSelector::parse(&text).is_ok() => text,
-        _ => ignored("labelSelector", &mut problems),
-    };
+    let field_selector = selector(asked, "fieldSelector", &mut problems);
+    let label_selector = selector(asked, "labelSelector", &mut problems);
     let version = text("version");
     let info = RequestInfo {
         verb: text("verb"),
@@ -116,32 +111,42 @@ fn attributes(review: &Value) -> (RequestInfo, Vec<String>) {
     (info, problems)
 }
 
-fn ignored(selector: &str, problems: &mut Vec<String>) -> String {
-    problems.push(format!("spec.resourceAttributes.{selector} ignored due to parse error"));
-    String::new()
+/// A selector as text, given as text or as requirements. What of it is not understood is left out:
+/// that only widens what is asked for.
+fn selector(asked: &Value, name: &str, problems: &mut Vec<String>) -> String {
+    let understood = |text: &str| match name {
+        "fieldSelector" => FieldSelector::parse(text).is_ok(),
+        _ => LabelSelector::parse(text).is_ok(),
+    };
+    let raw = asked.str_at(&[name, "rawSelector"]);
+    let requirements = asked.items_at(&[name, "requirements"]);
+    let terms: Vec<Option<String>> = match requirements {
+        [] if raw.is_empty() => return String::new(),
+        [] => vec![Some(raw.to_owned())],
+        requirements => requirements.iter().map(|requirement| term(name, requirement)).collect(),
+    };
+    let asked_for = terms.len();
+    let terms: Vec<String> = terms.into_iter().flatten().filter(|term| understood(term)).collect();
+    if terms.len() < asked_for {
+        let how_much = if terms.is_empty() { "ignored" } else { "partially ignored" };
+        problems.push(format!("spec.resourceAttributes.{name} {how_much} due to parse error"));
+    }
+    terms.join(",")
 }
 
-/// A selector as text, given as text or as requirements.
-fn selector(asked: &Value, name: &str) -> String {
-    let raw = asked.str_at(&[name, "rawSelector"]);
-    if !raw.is_empty() {
-        return raw.to_owned();
+/// A requirement as text; none if it is one of those that a newer client may know.
+fn term(name: &str, requirement: &Value) -> Option<String> {
+    let (key, values) = (requirement.str_at(&["key"]), texts(requirement, &["values"]));
+    let is_field = name == "fieldSelector";
+    match (requirement.str_at(&["operator"]), values.as_slice()) {
+        ("In", [value]) if is_field => Some(format!("{key}={value}")),
+        ("NotIn", [value]) if is_field => Some(format!("{key}!={value}")),
+        ("In", values) if !is_field => Some(format!("{key} in ({})", values.join(","))),
+        ("NotIn", values) if !is_field => Some(format!("{key} notin ({})", values.join(","))),
+        ("Exists", _) if !is_field => Some(key.to_owned()),
+        ("DoesNotExist", _) if !is_field => Some(format!("!{key}")),
+        _ => None,
     }
-    let terms = asked.items_at(&[name, "requirements"]).iter().filter_map(|requirement| {
-        let (key, values) = (requirement.str_at(&["key"]), texts(requirement, &["values"]));
-        let is_field = name == "fieldSelector";
-        match (requirement.str_at(&["operator"]), values.as_slice()) {
-            ("In", [value]) if is_field => Some(format!("{key}={value}")),
-            ("NotIn", [value]) if is_field => Some(format!("{key}!={value}")),
-            ("In", values) if !is_field => Some(format!("{key} in ({})", values.join(","))),
-            ("NotIn", values) if !is_field => Some(format!("{key} notin ({})", values.join(","))),
-            ("Exists", _) if !is_field => Some(key.to_owned()),
-            ("DoesNotExist", _) if !is_field => Some(format!("!{key}")),
-            // What a newer client knows and this server doesn't only narrows what is asked for.
-            _ => None,
-        }
-    });
-    terms.collect::<Vec<_>>().join(",")
 }
 
 /// Compat: shown with the names that the fields have in Go.
@@ -179,10 +184,12 @@ impl Strategy for AccessReviewRules {
             errors.invalid(spec.child("user"), "", why);
         }
         if let Some(resource) = resource {
-            for selector in ["fieldSelector", "labelSelector"] {
-                let at = spec.child("resourceAttributes").child(selector);
-                validate_selector(filled(resource.get(selector)), &at, errors);
-            }
+            let at = spec.child("resourceAttributes");
+            let mut validate = |name, requirement| {
+                validate_selector(filled(resource.get(name)), &at.child(name), requirement, errors);
+            };
+            validate("fieldSelector", names::validate_field_requirement);
+            validate("labelSelector", names::validate_label_requirement);
         }
         self.validate_metadata(review, errors);
         if self.0 == Scope::AnybodyInNamespace {
@@ -218,12 +225,61 @@ impl AccessReviewRules {
         if surplus {
             let why =
                 if in_namespace { "must be empty except for namespace" } else { "must be empty" };
-            errors.invalid(path("metadata"), metadata.clone(), why);
+            let message = format!("Invalid value: {}: {why}", as_struct(metadata, METADATA));
+            errors.push(FieldReason::Invalid, path("metadata"), message);
         }
     }
 }
 
-fn validate_selector(selector: Option<&Value>, at: &FieldPath, errors: &mut FieldErrors) {
+/// An object with its fields in this order.
+fn as_struct(object: &Value, fields: &[&str]) -> String {
+    let member = |field: &&str| {
+        let value = filled(object.get(field))?;
+        let text = match *field {
+            "managedFields" => {
+                let entries = value.as_array().unwrap_or_default();
+                let entries = entries.iter().map(|entry| as_struct(entry, MANAGED_FIELDS));
+                format!("[{}]", entries.collect::<Vec<_>>().join(","))
+            }
+            "ownerReferences" => {
+                let owners = value.as_array().unwrap_or_default();
+                let owners = owners.iter().map(|owner| as_struct(owner, OWNER));
+                format!("[{}]", owners.collect::<Vec<_>>().join(","))
+            }
+            _ => meta::json::to_string(value),
+        };
+        Some(format!("\"{field}\":{text}"))
+    };
+    format!("{{{}}}", fields.iter().filter_map(member).collect::<Vec<_>>().join(","))
+}
+
+const METADATA: &[&str] = &[
+    "name",
+    "generateName",
+    "namespace",
+    "selfLink",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "labels",
+    "annotations",
+    "ownerReferences",
+    "finalizers",
+    "managedFields",
+];
+const MANAGED_FIELDS: &[&str] =
+    &["manager", "operation", "apiVersion", "time", "fieldsType", "fieldsV1", "subresource"];
+const OWNER: &[&str] = &["apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"];
+
+fn validate_selector(
+    selector: Option<&Value>,
+    at: &FieldPath,
+    validate: fn(&Value, &FieldPath, &mut FieldErrors),
+    errors: &mut FieldErrors,
+) {
     let Some(selector) = selector else { return };
     let raw = selector.str_at(&["rawSelector"]);
     let requirements = selector.items_at(&["requirements"]);
@@ -234,6 +290,9 @@ fn validate_selector(selector: Option<&Value>, at: &FieldPath, errors: &mut Fiel
     if raw.is_empty() && requirements.is_empty() {
         let why = format!("when {at} is specified, requirements or rawSelector is required");
         errors.required(at.child("requirements"), &why);
+    }
+    for (index, requirement) in requirements.iter().enumerate() {
+        validate(requirement, &at.child("requirements").index(index), errors);
     }
 }
 
@@ -265,6 +324,20 @@ mod tests {
             ),
             (
                 Scope::Anybody,
+                value!({"spec": {"user": "u", "resourceAttributes": {"fieldSelector": {
+                    "requirements": [{"operator": "In"}, {"key": "k", "operator": "Newer"}]}}}}),
+                "[spec.resourceAttributes.fieldSelector.requirements[0].key: Required value: must \
+                 be specified, spec.resourceAttributes.fieldSelector.requirements[0].values: \
+                 Required value: must be specified when `operator` is 'In' or 'NotIn']",
+            ),
+            (
+                Scope::Anybody,
+                value!({"metadata": {"labels": {"a": "b"}, "name": "x"},
+                    "spec": {"user": "u", "resourceAttributes": {}}}),
+                "metadata: Invalid value: {\"name\":\"x\",\"labels\":{\"a\":\"b\"}}: must be empty",
+            ),
+            (
+                Scope::Anybody,
                 value!({"spec": {"user": "u", "resourceAttributes": {"labelSelector": {}}}}),
                 "spec.resourceAttributes.labelSelector.requirements: Required value: when \
                  spec.resourceAttributes.labelSelector is specified, requirements or rawSelector \
@@ -293,6 +366,12 @@ mod tests {
         assert_eq!((info.group.as_str(), info.resource.as_str()), ("apps", "deployments"));
         assert_eq!(info.field_selector, "metadata.name=x");
         assert_eq!(problems, ["spec.resourceAttributes.labelSelector ignored due to parse error"]);
+        let review = value!({"spec": {"resourceAttributes": {"labelSelector": {"requirements": [
+            {"key": "a", "operator": "Exists"}, {"key": "b", "operator": "Newer"}]}}}});
+        let (info, problems) = attributes(&review);
+        assert_eq!(info.label_selector, "a");
+        let said = "spec.resourceAttributes.labelSelector partially ignored due to parse error";
+        assert_eq!(problems, [said]);
         let review =
             value!({"spec": {"nonResourceAttributes": {"path": "/metrics", "verb": "get"}}});
         let (info, _) = attributes(&review);

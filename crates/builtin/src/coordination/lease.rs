@@ -13,13 +13,6 @@ impl Strategy for Lease {
         lease::lease(object, errors);
     }
 
-    fn validate_update(&self, object: &Value, old: &Value, errors: &mut FieldErrors) {
-        // What was wrong before is not worth a failed heartbeat.
-        if object.get("spec") != old.get("spec") {
-            lease::lease(object, errors);
-        }
-    }
-
     fn columns(&self) -> Vec<Column> {
         vec![
             Column::NAME,

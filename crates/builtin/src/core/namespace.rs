@@ -65,8 +65,6 @@ impl Strategy for Namespace {
         node::namespace(namespace, errors);
     }
 
-    fn validate_update(&self, _namespace: &Value, _old: &Value, _errors: &mut FieldErrors) {}
-
     fn validate_subresource(
         &self,
         subresource: &str,

@@ -90,7 +90,7 @@ impl Strategy for Pod {
         match subresource {
             "ephemeralcontainers" => pod::validate_ephemeral_containers(pod, old, errors),
             "resize" => pod::resize::validate(pod, old, errors),
-            _ => pod::validate_update(pod, old, errors),
+            _ => pod::validate_status(pod, old, errors),
         }
     }
 

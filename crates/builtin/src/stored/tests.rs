@@ -31,6 +31,7 @@ fn what_the_real_server_stored_is_read_and_written_byte_for_byte() {
     for line in include_str!("golden.tsv").lines().filter(|line| !line.starts_with('#')) {
         let columns: Vec<&str> = line.split('\t').collect();
         let [key, hex, served] = columns[..] else { panic!("three columns: {line}") };
+        let (key, only_read) = key.strip_prefix('~').map_or((key, false), |key| (key, true));
         let codec = codec_of(&definitions, &schema, key);
         let stored = bytes_of(hex);
 
@@ -42,6 +43,9 @@ fn what_the_real_server_stored_is_read_and_written_byte_for_byte() {
         // One is stored in another version than it was read in; they differ in nothing else.
         expected.set_at(&["apiVersion"], object.str_at(&["apiVersion"]).to_owned());
         assert_eq!(object, expected, "{key}");
+        if only_read {
+            continue;
+        }
 
         object.remove_at(&["metadata", "resourceVersion"]);
         let again = codec.encode(&object, &json).unwrap_or_else(|error| panic!("{key}: {error}"));

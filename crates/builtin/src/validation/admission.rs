@@ -4,6 +4,7 @@ mod expressions;
 
 use std::collections::BTreeSet;
 
+use cel::Type;
 use meta::{
     FieldErrors, Value,
     names::{
@@ -13,7 +14,7 @@ use meta::{
 };
 
 use self::expressions::Scope;
-use super::{conditions, cursor::Field};
+use super::{conditions, cursor::Field, later::forgive};
 
 /// A configuration of mutating or of validating webhooks.
 pub(crate) fn webhooks(object: &Value, errors: &mut FieldErrors) {
@@ -47,9 +48,8 @@ fn webhooks_since(object: &Value, old: Option<&Value>, errors: &mut FieldErrors)
 }
 
 pub(crate) fn webhooks_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
-    if object.get("webhooks") != old.get("webhooks") {
-        webhooks_since(object, Some(old), errors);
-    }
+    webhooks_since(object, Some(old), errors);
+    forgive(old, webhooks, errors);
 }
 
 fn webhook(hook: &Field<'_>, errors: &mut FieldErrors) {
@@ -516,8 +516,8 @@ fn mutation(mutation: &Field<'_>, scope: &Scope, errors: &mut FieldErrors) {
     let kind = mutation.get("patchType");
     let (wanted, other, output) = match kind.str() {
         "" => return kind.required(errors, ""),
-        "JSONPatch" => ("jsonPatch", "applyConfiguration", "list(JSONPatch)"),
-        "ApplyConfiguration" => ("applyConfiguration", "jsonPatch", "Object"),
+        "JSONPatch" => ("jsonPatch", "applyConfiguration", Type::json_patch()),
+        "ApplyConfiguration" => ("applyConfiguration", "jsonPatch", Type::patched_object()),
         _ => return kind.not_supported(errors, &["ApplyConfiguration", "JSONPatch"]),
     };
     let patch = mutation.get(wanted);

@@ -58,9 +58,7 @@ pub(crate) fn validate(object: &Value, errors: &mut FieldErrors) {
 }
 
 pub(crate) fn validate_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
-    if object.get("spec") != old.get("spec") {
-        validate(object, errors);
-    }
+    validate(object, errors);
     if object.get("status") != old.get("status") {
         let root = Field::root(object);
         let status = root.get("status");

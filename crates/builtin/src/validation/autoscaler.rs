@@ -53,9 +53,7 @@ fn validate_spec(object: &Value, old: Option<&Value>, errors: &mut FieldErrors) 
 }
 
 pub(crate) fn validate_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
-    if object.get("spec") != old.get("spec") {
-        validate_spec(object, Some(old), errors);
-    }
+    validate_spec(object, Some(old), errors);
     if object.get("status") != old.get("status") {
         let root = Field::root(object);
         counts(&root.get("status"), &["currentReplicas", "desiredReplicas"], errors);

@@ -1,6 +1,7 @@
 //! Certificate signing requests: what is asked for, who says yes, and what comes of it.
 
 pub(crate) mod bundle;
+mod p521;
 mod pem;
 pub(crate) mod pod;
 
@@ -14,7 +15,7 @@ use x509_parser::{
     prelude::{FromDer, X509Certificate},
 };
 
-use super::{cursor::Field, names::signer_name};
+use super::{cursor::Field, lists::KEY_USAGES, names::signer_name};
 
 pub(crate) fn request(object: &Value, errors: &mut FieldErrors) {
     validate(object, None, errors);
@@ -112,10 +113,10 @@ fn usages(usages: &Field<'_>, old: Option<&Value>, errors: &mut FieldErrors) {
         .iter()
         .filter_map(Value::as_str)
         .collect();
-    let is_known = |usage: &&str| USAGES.contains(usage);
+    let is_known = |usage: &&str| KEY_USAGES.contains(usage);
     if before.iter().all(is_known) {
         for usage in usages.items().filter(|usage| !is_known(&usage.str())) {
-            usage.not_supported(errors, &USAGES);
+            usage.not_supported(errors, KEY_USAGES);
         }
     }
     let distinct: BTreeSet<&str> = before.iter().copied().collect();
@@ -128,33 +129,6 @@ fn usages(usages: &Field<'_>, old: Option<&Value>, errors: &mut FieldErrors) {
         }
     }
 }
-
-/// Sorted, as they are listed in messages.
-const USAGES: [&str; 23] = [
-    "any",
-    "cert sign",
-    "client auth",
-    "code signing",
-    "content commitment",
-    "crl sign",
-    "data encipherment",
-    "decipher only",
-    "digital signature",
-    "email protection",
-    "encipher only",
-    "ipsec end system",
-    "ipsec tunnel",
-    "ipsec user",
-    "key agreement",
-    "key encipherment",
-    "microsoft sgc",
-    "netscape sgc",
-    "ocsp signing",
-    "s/mime",
-    "server auth",
-    "signing",
-    "timestamping",
-];
 
 fn conditions(conditions: &Field<'_>, old: Option<&Value>, errors: &mut FieldErrors) {
     let before: Vec<&str> = old

@@ -9,6 +9,7 @@ use meta::{
 use super::{
     conditions, counts,
     cursor::Field,
+    later::forgive,
     pod_spec::{container_resource_name, preemption_policy, requirements, tolerations},
     workloads::{at_most_all, int_or_percent, show_selector},
 };
@@ -44,9 +45,8 @@ pub(crate) fn disruption_budget(object: &Value, errors: &mut FieldErrors) {
 }
 
 pub(crate) fn disruption_budget_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
-    if object.get("spec") != old.get("spec") {
-        disruption_budget(object, errors);
-    }
+    disruption_budget(object, errors);
+    forgive(old, disruption_budget, errors);
     if object.get("status") != old.get("status") {
         let root = Field::root(object);
         let names = ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"];

@@ -103,10 +103,8 @@ fn mandatory_level(name: &str, spec: &Field<'_>, errors: &mut FieldErrors) {
     }
 }
 
-pub(crate) fn flow_schema_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
-    if object.get("spec") != old.get("spec") {
-        flow_schema(object, errors);
-    }
+pub(crate) fn flow_schema_update(object: &Value, _old: &Value, errors: &mut FieldErrors) {
+    flow_schema(object, errors);
     status_conditions(object, errors);
 }
 
@@ -295,10 +293,8 @@ pub(crate) fn priority_level(object: &Value, errors: &mut FieldErrors) {
     mandatory_level(root.str_at(&["metadata", "name"]), &spec, errors);
 }
 
-pub(crate) fn priority_level_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
-    if object.get("spec") != old.get("spec") {
-        priority_level(object, errors);
-    }
+pub(crate) fn priority_level_update(object: &Value, _old: &Value, errors: &mut FieldErrors) {
+    priority_level(object, errors);
     status_conditions(object, errors);
 }
 

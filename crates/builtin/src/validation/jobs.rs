@@ -14,6 +14,7 @@ use meta::{
 use super::{
     counts, cron,
     cursor::{Field, IMMUTABLE},
+    later::forgive,
     names::domain_prefixed_path,
     pod_template,
     workloads::{show_selector, template_labels_even_if_empty},
@@ -363,36 +364,31 @@ fn not_increasing(last: i64, next: i64) -> String {
 
 pub(crate) fn job_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
     let (root, old_root) = (Field::root(object), Field::root(old));
-    if object.get("spec") != old.get("spec") {
-        let (spec, before) = (root.get("spec"), old_root.get("spec"));
-        job(object, errors);
-        // Compat: some of it is said twice.
-        spec_with_selector(&spec, errors);
-        let completions = spec.get("completions");
-        let changed = completions.value() != before.get("completions").value();
-        if !spec.get("completionMode").is("Indexed") {
-            completions.immutable(&before.get("completions"), errors);
-        } else if changed
-            && completions.is_set()
-            && completions.value() != spec.get("parallelism").value()
-        {
-            completions.invalid(errors, "can only be modified in tandem with spec.parallelism");
-        }
-        let selector = spec.get("selector");
-        if selector.value() != before.get("selector").value() {
-            selector.invalid_shown(errors, &show_selector(&selector), IMMUTABLE);
-        }
-        template_update(object, old, errors);
-        for name in [
-            "completionMode",
-            "podFailurePolicy",
-            "backoffLimitPerIndex",
-            "managedBy",
-            "successPolicy",
-        ] {
-            spec.get(name).immutable(&before.get(name), errors);
-        }
+    let (spec, before) = (root.get("spec"), old_root.get("spec"));
+    job(object, errors);
+    // Compat: some of it is said twice.
+    spec_with_selector(&spec, errors);
+    let completions = spec.get("completions");
+    let changed = completions.value() != before.get("completions").value();
+    if !spec.get("completionMode").is("Indexed") {
+        completions.immutable(&before.get("completions"), errors);
+    } else if changed
+        && completions.is_set()
+        && completions.value() != spec.get("parallelism").value()
+    {
+        completions.invalid(errors, "can only be modified in tandem with spec.parallelism");
     }
+    let selector = spec.get("selector");
+    if selector.value() != before.get("selector").value() {
+        selector.invalid_shown(errors, &show_selector(&selector), IMMUTABLE);
+    }
+    template_update(object, old, errors);
+    for name in
+        ["completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"]
+    {
+        spec.get(name).immutable(&before.get(name), errors);
+    }
+    forgive(old, job, errors);
 }
 
 /// A job that was never started, or is suspended, can still be told where and with what to run.
@@ -461,10 +457,9 @@ pub(crate) fn cron_job(object: &Value, errors: &mut FieldErrors) {
 }
 
 pub(crate) fn cron_job_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
-    if object.get("spec") != old.get("spec") {
-        let (root, old) = (Field::root(object), Field::root(old));
-        cron_job_spec(&root.get("spec"), Some(&old.get("spec")), errors);
-    }
+    let (root, old_root) = (Field::root(object), Field::root(old));
+    cron_job_spec(&root.get("spec"), Some(&old_root.get("spec")), errors);
+    forgive(old, cron_job, errors);
 }
 
 fn cron_job_spec(spec: &Field<'_>, old: Option<&Field<'_>>, errors: &mut FieldErrors) {

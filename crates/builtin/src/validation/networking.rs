@@ -11,6 +11,7 @@ use meta::{
 use super::{
     cursor::{Field, IMMUTABLE},
     ip::{canonical_cidr, legacy_cidr, legacy_ip, parse_cidr, parse_sloppy},
+    later::forgive,
     names::domain_prefixed_path,
 };
 
@@ -31,9 +32,8 @@ const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 
 pub(crate) fn ingress_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
     let root = Field::root(object);
-    if object.get("spec") != old.get("spec") {
-        ingress_spec(&root.get("spec"), errors);
-    }
+    ingress_spec(&root.get("spec"), errors);
+    forgive(old, ingress, errors);
     if object.get("status") == old.get("status") {
         return;
     }
@@ -216,9 +216,6 @@ pub(crate) fn network_policy(object: &Value, errors: &mut FieldErrors) {
 }
 
 pub(crate) fn network_policy_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
-    if object.get("spec") == old.get("spec") {
-        return;
-    }
     let mut before = Vec::new();
     for (rules, peers) in [("ingress", "from"), ("egress", "to")] {
         let rules = old.items_at(&["spec", rules]).iter();

@@ -245,10 +245,8 @@ fn csi(source: &Field<'_>, errors: &mut FieldErrors) {
 }
 
 pub(crate) fn validate_update(volume: &Value, old: &Value, errors: &mut FieldErrors) {
-    if volume.get("spec") == old.get("spec") {
-        return;
-    }
     validate(volume, errors);
+    super::later::forgive(old, validate, errors);
     let root = Field::root(volume);
     let spec = root.get("spec");
     let secret = ["spec", "csi", "controllerExpandSecretRef"];

@@ -18,9 +18,8 @@ pub(crate) fn validate(claim: &Value, errors: &mut FieldErrors) {
 
 pub(crate) fn validate_update(claim: &Value, old: &Value, errors: &mut FieldErrors) {
     let (root, old_root) = (Field::root(claim), Field::root(old));
-    if claim.get("spec") != old.get("spec") || claim.get("metadata") != old.get("metadata") {
-        update_spec(&root, &old_root, errors);
-    }
+    update_spec(&root, &old_root, errors);
+    super::later::forgive(old, validate, errors);
     if claim.get("status") != old.get("status") {
         for (_, quantity) in root.get("status").get("capacity").entries() {
             basic_resource(&quantity, errors);

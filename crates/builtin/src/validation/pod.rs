@@ -7,6 +7,7 @@ use meta::{FieldErrors, Value};
 
 use super::{
     cursor::Field,
+    later::forgive,
     pod_spec::{self, Owner, added_tolerations_only, image_whitespace, removed_gates_only},
     pod_status,
 };
@@ -53,22 +54,25 @@ fn metadata_and_spec(pod: &Field<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// A PUT or PATCH of the pod itself, and of its status.
+/// A PUT or PATCH of the pod itself.
 pub(crate) fn validate_update(pod: &Value, old: &Value, errors: &mut FieldErrors) {
     let (root, old_root) = (Field::root(pod), Field::root(old));
-    let spec_changed = pod.get("spec") != old.get("spec");
-    if spec_changed {
-        metadata_and_spec(&root, errors);
-    }
-    let notes = root.get("metadata");
-    let notes = notes.get("annotations");
-    annotations::validate_update(&notes, &old_root.get("metadata").get("annotations"), errors);
-    if pod.get("status") != old.get("status") {
-        pod_status::validate_update(&root, &old_root, errors);
-    }
-    if spec_changed {
-        update_spec(&root.get("spec"), &old_root.get("spec"), errors);
-    }
+    metadata_and_spec(&root, errors);
+    update_annotations(&root, &old_root, errors);
+    update_spec(&root.get("spec"), &old_root.get("spec"), errors);
+    forgive(old, validate, errors);
+}
+
+/// `status`: nothing else of the pod is looked at.
+pub(crate) fn validate_status(pod: &Value, old: &Value, errors: &mut FieldErrors) {
+    let (root, old_root) = (Field::root(pod), Field::root(old));
+    update_annotations(&root, &old_root, errors);
+    pod_status::validate_update(&root, &old_root, errors);
+}
+
+fn update_annotations(pod: &Field<'_>, old: &Field<'_>, errors: &mut FieldErrors) {
+    let (new, old) = (pod.get("metadata"), old.get("metadata"));
+    annotations::validate_update(&new.get("annotations"), &old.get("annotations"), errors);
 }
 
 /// `ephemeralcontainers`: more of them, nothing else.

@@ -7,6 +7,7 @@ use meta::{
 
 use super::{
     cursor::Field,
+    later::forgive,
     pod::annotations,
     pod_spec::{self, Owner},
 };
@@ -44,7 +45,6 @@ pub(crate) fn object(template: &meta::Value, errors: &mut FieldErrors) {
 }
 
 pub(crate) fn object_update(template: &meta::Value, old: &meta::Value, errors: &mut FieldErrors) {
-    if template.get("template") != old.get("template") {
-        object(template, errors);
-    }
+    object(template, errors);
+    forgive(old, object, errors);
 }

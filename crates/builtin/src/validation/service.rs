@@ -22,24 +22,22 @@ pub(crate) fn validate(service: &Value, errors: &mut FieldErrors) {
 
 pub(crate) fn validate_update(service: &Value, old: &Value, errors: &mut FieldErrors) {
     let (root, old_root) = (Field::root(service), Field::root(old));
-    if service.get("spec") != old.get("spec") || service.get("metadata") != old.get("metadata") {
-        let (spec, before) = (root.get("spec"), old_root.get("spec"));
-        let class = spec.get("loadBalancerClass");
-        if spec.get("type").is("LoadBalancer")
-            && before.get("type").is("LoadBalancer")
-            && class.value() != before.get("loadBalancerClass").value()
-        {
-            class.invalid(errors, "may not change once set");
-        }
-        let check = spec.get("healthCheckNodePort");
-        if needs_health_check(&spec)
-            && needs_health_check(&before)
-            && check.int_or_zero() != before.get("healthCheckNodePort").int_or_zero()
-        {
-            check.forbidden(errors, "field is immutable");
-        }
-        service_rules(&root, Some(&old_root), errors);
+    let (spec, before) = (root.get("spec"), old_root.get("spec"));
+    let class = spec.get("loadBalancerClass");
+    if spec.get("type").is("LoadBalancer")
+        && before.get("type").is("LoadBalancer")
+        && class.value() != before.get("loadBalancerClass").value()
+    {
+        class.invalid(errors, "may not change once set");
     }
+    let check = spec.get("healthCheckNodePort");
+    if needs_health_check(&spec)
+        && needs_health_check(&before)
+        && check.int_or_zero() != before.get("healthCheckNodePort").int_or_zero()
+    {
+        check.forbidden(errors, "field is immutable");
+    }
+    service_rules(&root, Some(&old_root), errors);
     if service.get("status") != old.get("status") {
         let status = root.get("status");
         let kind = root.str_at(&["spec", "type"]);

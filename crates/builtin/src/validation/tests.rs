@@ -157,9 +157,12 @@ pub(crate) fn kind(
             facts.kind.group == *group && facts.kind.version == *version && facts.kind.kind == *name
         })
         .expect("a kind that is served");
+    // A kind that waits for a gate was asked about with all of them open.
+    let gated = restrict::gate_of(group, &facts.plural).is_some();
+    let features = if gated { &restrict::GATES[..] } else { &[] };
     let (behaviour, strategy) = (behaviour::of(group, version, name), strategies::of(group, name));
     Kind::new(facts.clone(), schema.clone(), behaviour, strategy, None, None, None)
-        .restricted(restrict::of(name, false, &[]))
+        .restricted(restrict::of(name, false, features))
 }
 
 /// The errors of the last step, as a client reads them.

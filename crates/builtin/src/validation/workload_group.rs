@@ -6,10 +6,14 @@ use std::collections::BTreeSet;
 
 use meta::{
     FieldErrors, Value,
-    names::{is_dns1123_label, is_dns1123_subdomain, is_qualified_name, name_is_path_segment},
+    names::{is_qualified_name, name_is_path_segment},
 };
 
-use super::{conditions, cursor::Field};
+use super::{
+    conditions,
+    cursor::Field,
+    names::{long_name, short_name},
+};
 
 pub(crate) fn workload(object: &Value, old: Option<&Value>, errors: &mut FieldErrors) {
     let root = Field::root(object);
@@ -19,7 +23,7 @@ pub(crate) fn workload(object: &Value, old: Option<&Value>, errors: &mut FieldEr
     if old.is_some() && controller.value() != before("controllerRef") {
         controller.invalid(errors, super::cursor::IMMUTABLE);
     } else if controller.is_set() && old.is_none() {
-        controller.get("apiGroup").rule_if_filled(errors, is_dns1123_subdomain);
+        controller.get("apiGroup").rule_if_filled(errors, long_name);
         for name in ["kind", "name"] {
             controller.get(name).require_rule(errors, |text| name_is_path_segment(text, false));
         }
@@ -28,6 +32,9 @@ pub(crate) fn workload(object: &Value, old: Option<&Value>, errors: &mut FieldEr
     if old.is_some() {
         if templates.value() != before("podGroupTemplates") {
             templates.invalid(errors, super::cursor::IMMUTABLE);
+        }
+        if templates.is_empty() {
+            templates.required(errors, "");
         }
         return;
     }
@@ -39,7 +46,7 @@ pub(crate) fn workload(object: &Value, old: Option<&Value>, errors: &mut FieldEr
     }
     unique_names(&templates, errors);
     for template in templates.items() {
-        template.get("name").require_rule(errors, is_dns1123_label);
+        template.get("name").require_rule(errors, short_name);
         group_template(&template, errors);
     }
 }
@@ -57,7 +64,16 @@ pub(crate) fn pod_group(object: &Value, old: Option<&Value>, errors: &mut FieldE
             "priorityClassName",
             "priority",
         ] {
-            spec.get(name).immutable(&Field::root(old).get("spec").get(name), errors);
+            let is_given = |value: &&Value| {
+                !value.is_null() && !value.as_object().is_some_and(meta::Map::is_empty)
+            };
+            let (field, before) = (spec.get(name), old.at(&["spec", name]).filter(is_given));
+            match field.value().filter(is_given) {
+                value if value == before => {}
+                // Compat: what came or went is not shown.
+                Some(_) if before.is_some() => field.invalid(errors, super::cursor::IMMUTABLE),
+                _ => field.with(None).invalid(errors, super::cursor::IMMUTABLE),
+            }
         }
         return;
     }
@@ -66,8 +82,8 @@ pub(crate) fn pod_group(object: &Value, old: Option<&Value>, errors: &mut FieldE
         one_of(&origin, &["workload"], errors);
         let workload = origin.get("workload");
         if workload.is_set() {
-            workload.get("workloadName").require_rule(errors, is_dns1123_subdomain);
-            workload.get("podGroupTemplateName").require_rule(errors, is_dns1123_label);
+            workload.get("workloadName").require_rule(errors, long_name);
+            workload.get("podGroupTemplateName").require_rule(errors, short_name);
         }
     }
     group_template(&spec, errors);
@@ -97,7 +113,7 @@ fn group_template(group: &Field<'_>, errors: &mut FieldErrors) {
     }
     resource_claims(&group.get("resourceClaims"), errors);
     group.get("disruptionMode").one_of(errors, &["Pod", "PodGroup"]);
-    group.get("priorityClassName").rule_if_filled(errors, is_dns1123_subdomain);
+    group.get("priorityClassName").rule_if_filled(errors, long_name);
     let priority = group.get("priority");
     if priority.int_or_zero() > 1_000_000_000 {
         priority.invalid(errors, "must be less than or equal to 1000000000");
@@ -112,10 +128,10 @@ fn resource_claims(claims: &Field<'_>, errors: &mut FieldErrors) {
     for claim in claims.items() {
         let sources = ["resourceClaimName", "resourceClaimTemplateName"];
         one_of(&claim, &sources, errors);
-        claim.get("name").require_rule(errors, is_dns1123_label);
+        claim.get("name").require_rule(errors, short_name);
         for source in sources.map(|source| claim.get(source)) {
             if source.is_set() {
-                source.rule(errors, is_dns1123_subdomain);
+                source.rule(errors, long_name);
             }
         }
     }
@@ -143,7 +159,7 @@ pub(crate) fn pod_group_status(object: &Value, errors: &mut FieldErrors) {
     for item in statuses.items() {
         let name = item.get("resourceClaimName");
         if name.is_set() {
-            name.rule(errors, is_dns1123_subdomain);
+            name.rule(errors, long_name);
         }
     }
 }

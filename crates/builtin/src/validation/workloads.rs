@@ -13,6 +13,7 @@ use meta::{
 use super::{
     counts,
     cursor::Field,
+    later::forgive,
     persistent_volume_claim,
     pod_template::{self, runs_forever},
 };
@@ -133,10 +134,9 @@ pub(crate) fn daemon_set(object: &Value, errors: &mut FieldErrors) {
 }
 
 pub(crate) fn daemon_set_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
-    if object.get("spec") != old.get("spec") {
-        immutable(object, old, &["selector"], errors);
-        daemon_set(object, errors);
-    }
+    immutable(object, old, &["selector"], errors);
+    daemon_set(object, errors);
+    forgive(old, daemon_set, errors);
     status_update(object, old, errors, |status, errors| {
         counts(
             status,
@@ -227,30 +227,29 @@ fn stateful_set_template(spec: &Field<'_>, errors: &mut FieldErrors) {
 }
 
 pub(crate) fn stateful_set_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
-    if object.get("spec") != old.get("spec") {
-        let root = Field::root(object);
-        let spec = root.get("spec");
-        stateful_set_spec(&spec, false, errors);
-        let (mut now, mut before) = (object.clone(), old.clone());
-        for name in [
-            "replicas",
-            "template",
-            "updateStrategy",
-            "minReadySeconds",
-            "ordinals",
-            "revisionHistoryLimit",
-            "persistentVolumeClaimRetentionPolicy",
-        ] {
-            now.remove_at(&["spec", name]);
-            before.remove_at(&["spec", name]);
-        }
-        if now.get("spec") != before.get("spec") {
-            let why = "updates to statefulset spec for fields other than 'replicas', 'ordinals', \
-                       'template', 'updateStrategy', 'revisionHistoryLimit', \
-                       'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden";
-            spec.forbidden(errors, why);
-        }
+    let root = Field::root(object);
+    let spec = root.get("spec");
+    stateful_set_spec(&spec, false, errors);
+    let (mut now, mut before) = (object.clone(), old.clone());
+    for name in [
+        "replicas",
+        "template",
+        "updateStrategy",
+        "minReadySeconds",
+        "ordinals",
+        "revisionHistoryLimit",
+        "persistentVolumeClaimRetentionPolicy",
+    ] {
+        now.remove_at(&["spec", name]);
+        before.remove_at(&["spec", name]);
     }
+    if now.get("spec") != before.get("spec") {
+        let why = "updates to statefulset spec for fields other than 'replicas', 'ordinals', \
+                   'template', 'updateStrategy', 'revisionHistoryLimit', \
+                   'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden";
+        spec.forbidden(errors, why);
+    }
+    forgive(old, stateful_set, errors);
     status_update(object, old, errors, |status, errors| {
         let parts = ["readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"];
         counts(status, &["replicas"], errors);
@@ -281,10 +280,9 @@ pub(crate) fn controller_revision_update(object: &Value, old: &Value, errors: &m
 type Rule = fn(&Value, &mut FieldErrors);
 
 fn update(object: &Value, old: &Value, errors: &mut FieldErrors, rule: Rule, fixed: &[&str]) {
-    if object.get("spec") != old.get("spec") {
-        rule(object, errors);
-        immutable(object, old, fixed, errors);
-    }
+    rule(object, errors);
+    immutable(object, old, fixed, errors);
+    forgive(old, rule, errors);
 }
 
 fn immutable(object: &Value, old: &Value, fixed: &[&str], errors: &mut FieldErrors) {

@@ -1,5 +1,7 @@
-//! The keys of tokens, as they come in PEM files: RSA (from 2048 bits) and elliptic curves P-256 and
-//! P-384.
+//! The keys of tokens, as they come in PEM files: RSA (from 2048 bits) and elliptic curves P-256,
+//! P-384 and P-521.
+
+mod p521;
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
 use ring::{
@@ -14,6 +16,7 @@ use ring::{
 use rustls_pki_types::pem::{PemObject as _, SectionKind};
 use sha2::{Digest as _, Sha256};
 
+use self::p521::P521Pair;
 use super::der::{
     BIT_STRING, INTEGER, OBJECT_ID, OCTET_STRING, Reader, SEQUENCE, TAGGED_0, TAGGED_1, write,
 };
@@ -24,6 +27,7 @@ enum Family {
     Rsa,
     P256,
     P384,
+    P521,
 }
 
 const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
@@ -37,8 +41,8 @@ impl Family {
         match curve {
             P256 => Ok(Self::P256),
             P384 => Ok(Self::P384),
-            P521 => Err("curve P-521 (ES512) is not available in Pintle".to_owned()),
-            _ => Err("unknown curve, must be 256 or 384".to_owned()),
+            P521 => Ok(Self::P521),
+            _ => Err("unknown private key curve, must be 256, 384, or 521".to_owned()),
         }
     }
 
@@ -47,15 +51,18 @@ impl Family {
             Self::Rsa => "RS256",
             Self::P256 => "ES256",
             Self::P384 => "ES384",
+            Self::P521 => "ES512",
         }
     }
 
-    fn verification(self) -> &'static dyn VerificationAlgorithm {
-        match self {
+    fn verify(self, key: &[u8], message: &[u8], signature: &[u8]) -> bool {
+        let algorithm: &'static dyn VerificationAlgorithm = match self {
             Self::Rsa => &RSA_PKCS1_2048_8192_SHA256,
             Self::P256 => &ECDSA_P256_SHA256_FIXED,
             Self::P384 => &ECDSA_P384_SHA384_FIXED,
-        }
+            Self::P521 => return p521::verify(key, message, signature),
+        };
+        UnparsedPublicKey::new(algorithm, key).verify(message, signature).is_ok()
     }
 }
 
@@ -118,8 +125,7 @@ impl PublicKey {
     }
 
     pub(super) fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
-        let key = UnparsedPublicKey::new(self.family.verification(), &self.material);
-        key.verify(message, signature).is_ok()
+        self.family.verify(&self.material, message, signature)
     }
 
     /// The `SubjectPublicKeyInfo`.
@@ -129,6 +135,7 @@ impl PublicKey {
             Family::Rsa => [write(OBJECT_ID, RSA), null.to_vec()].concat(),
             Family::P256 => [write(OBJECT_ID, EC), write(OBJECT_ID, P256)].concat(),
             Family::P384 => [write(OBJECT_ID, EC), write(OBJECT_ID, P384)].concat(),
+            Family::P521 => [write(OBJECT_ID, EC), write(OBJECT_ID, P521)].concat(),
         };
         let bits = [&[0], self.material.as_slice()].concat();
         write(SEQUENCE, &[write(SEQUENCE, &algorithm), write(BIT_STRING, &bits)].concat())
@@ -147,14 +154,18 @@ impl PublicKey {
     pub fn to_jwk(&self) -> String {
         let encode = |bytes: &[u8]| BASE64URL.encode(bytes);
         let (id, algorithm) = (&self.id, self.algorithm());
-        if self.family == Family::Rsa {
-            let (n, e) = self.rsa_parts().unwrap_or_default();
-            let (n, e) = (encode(n), encode(e));
-            return format!(
-                r#"{{"use":"sig","kty":"RSA","kid":"{id}","alg":"{algorithm}","n":"{n}","e":"{e}"}}"#
-            );
-        }
-        let curve = if self.family == Family::P256 { "P-256" } else { "P-384" };
+        let curve = match self.family {
+            Family::Rsa => {
+                let (n, e) = self.rsa_parts().unwrap_or_default();
+                let (n, e) = (encode(n), encode(e));
+                return format!(
+                    r#"{{"use":"sig","kty":"RSA","kid":"{id}","alg":"{algorithm}","n":"{n}","e":"{e}"}}"#
+                );
+            }
+            Family::P256 => "P-256",
+            Family::P384 => "P-384",
+            Family::P521 => "P-521",
+        };
         // 4, x, y.
         let point = self.material.get(1..).unwrap_or_default();
         let (x, y) = point.split_at(point.len() / 2);
@@ -178,6 +189,7 @@ pub struct SigningKey {
 enum Pair {
     Rsa(Box<rsa::KeyPair>),
     Ec(Box<EcdsaKeyPair>),
+    P521(Box<P521Pair>),
 }
 
 impl SigningKey {
@@ -202,6 +214,7 @@ impl SigningKey {
                 pair.sign(&RSA_PKCS1_SHA256, &random, message, &mut signature).map_err(failed)?;
                 Ok(signature)
             }
+            Pair::P521(pair) => pair.sign(message),
             Pair::Ec(pair) => {
                 pair.sign(&random, message).map(|signed| signed.as_ref().to_vec()).map_err(failed)
             }
@@ -219,6 +232,7 @@ impl SigningKey {
         Some(made.and_then(|pair| {
             let public = match &pair {
                 Pair::Rsa(pair) => PublicKey::new(Family::Rsa, pair.public_key().as_ref()),
+                Pair::P521(pair) => PublicKey::new(Family::P521, &pair.point()),
                 Pair::Ec(pair) => {
                     let point = pair.public_key().as_ref();
                     let family =
@@ -280,11 +294,12 @@ fn sec1(der: &[u8]) -> Option<Sec1<'_>> {
 }
 
 fn ec_pair(family: Family, der: &[u8]) -> Result<Pair, String> {
+    let key = sec1(der).ok_or("not an EC private key")?;
     let algorithm: &'static EcdsaSigningAlgorithm = match family {
+        Family::P521 => return P521Pair::new(key.private).map(|pair| Pair::P521(Box::new(pair))),
         Family::P384 => &ECDSA_P384_SHA384_FIXED_SIGNING,
         _ => &ECDSA_P256_SHA256_FIXED_SIGNING,
     };
-    let key = sec1(der).ok_or("not an EC private key")?;
     let public = key.public.ok_or("an EC private key must come with its public half")?;
     let random = SystemRandom::new();
     let pair =

@@ -28,6 +28,32 @@ fn what_a_key_signs_its_public_half_verifies() {
     }
 }
 
+/// Key and token made with openssl.
+#[test]
+fn keys_on_the_largest_curve_sign_and_verify() {
+    let key = SigningKey::from_pem(include_bytes!("testdata/p521.pem")).unwrap();
+    let pkcs8 = SigningKey::from_pem(include_bytes!("testdata/p521.pkcs8.pem")).unwrap();
+    let public = PublicKey::all_from_pem(include_bytes!("testdata/p521.pub.pem")).unwrap();
+    assert_eq!(public[0].id(), "B5qosV_qXh8iXYSxJpBRQrKJVZ9a06zEOkzbgmLChcs");
+    assert_eq!(public[0].algorithm(), "ES512");
+    let jwk = public[0].to_jwk();
+    assert!(jwk.contains(r#""crv":"P-521","alg":"ES512","x":"AMxRrd517Hgcc8Q7Cg9w"#), "{jwk}");
+    let foreign = include_str!("testdata/p521.jwt").trim();
+    let claims = value!({"iss": "me"});
+    assert_eq!(Unverified::parse(foreign).unwrap().verify(&public), Ok(claims.clone()));
+    for key in [key, pkcs8] {
+        assert_eq!(key.public().id(), public[0].id());
+        let token = key.token(&claims).unwrap();
+        assert_eq!(Unverified::parse(&token).unwrap().verify(&public), Ok(claims.clone()));
+        let (head, signature) = token.rsplit_once('.').unwrap();
+        let mut bytes = BASE64URL.decode(signature).unwrap();
+        assert_eq!(bytes.len(), 132);
+        bytes[40] ^= 1;
+        let forged = format!("{head}.{}", BASE64URL.encode(bytes));
+        assert!(Unverified::parse(&forged).unwrap().verify(&public).is_err());
+    }
+}
+
 #[test]
 fn forged_tokens_are_not_believed() {
     let (key, public) = new_key(&PKCS_ECDSA_P256_SHA256);

@@ -19,7 +19,8 @@ pub(crate) struct PodEviction {
 
 impl Action for PodEviction {
     fn accepts(&self) -> Vec<GroupVersionKind> {
-        vec![GroupVersionKind::new("policy", "v1", "Eviction")]
+        // Compat: the beta version is served no more, but its evictions are still heard.
+        ["v1", "v1beta1"].map(|version| GroupVersionKind::new("policy", version, "Eviction")).into()
     }
 
     fn act<'a>(

@@ -14,7 +14,7 @@ use store::Backend;
 use super::{
     addresses::{Addresses, NoAddress, Server},
     families::{Addressing, family_of},
-    needs::{needs_health_check_port, needs_node_ports, node_ports},
+    needs::{is_exposed, needs_health_check_port, needs_node_ports, node_ports},
     ports::{NodePorts, PortOperation},
     range::AddressRange,
     shared_ports::SharedPorts,
@@ -119,8 +119,7 @@ impl ServiceAllocator {
     async fn create(&self, service: &mut Value, dry_run: bool) -> Result<Reservation, ApiError> {
         let mut taken = self.guard(dry_run);
         match self.take_for_create(service, &mut taken).await {
-            Ok(ports) => Ok(taken.reservation(ports, Vec::new(), Vec::new())),
-            // The client may look at once: what it did not get is free by then.
+            Ok(()) => Ok(taken.reservation(Released::default())),
             Err(error) => {
                 taken.give_back().await;
                 Err(error)
@@ -132,7 +131,7 @@ impl ServiceAllocator {
         &self,
         service: &mut Value,
         taken: &mut Taken,
-    ) -> Result<PortOperation, ApiError> {
+    ) -> Result<(), ApiError> {
         let mut addressing = Addressing::of(service);
         addressing.normalize(None);
         self.settle(service, &mut addressing, None)?;
@@ -140,12 +139,11 @@ impl ServiceAllocator {
             self.fill_addresses(service, &mut addressing, 0, taken).await?;
         }
         addressing.write(service);
-        let mut ports = PortOperation::new(self.ports.clone(), taken.dry_run);
-        create_ports(service, &mut ports).await?;
+        create_ports(service, &mut taken.ports).await?;
         if needs_health_check_port(service) {
-            take_health_check_port(service, &mut ports).await?;
+            take_health_check_port(service, &mut taken.ports).await?;
         }
-        Ok(ports)
+        Ok(())
     }
 
     async fn update(
@@ -154,32 +152,46 @@ impl ServiceAllocator {
         old_service: &Value,
         dry_run: bool,
     ) -> Result<Reservation, ApiError> {
+        let mut taken = self.guard(dry_run);
+        match self.take_for_update(service, old_service, &mut taken).await {
+            Ok(released) => Ok(taken.reservation(released)),
+            Err(error) => {
+                taken.give_back().await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn take_for_update(
+        &self,
+        service: &mut Value,
+        old_service: &Value,
+        taken: &mut Taken,
+    ) -> Result<Released, ApiError> {
         let old = Addressing::of(old_service);
         keep_ports(service, old_service);
         let mut addressing = Addressing::of(service);
         addressing.normalize(Some(&old));
         self.settle(service, &mut addressing, Some(&old))?;
-        let mut taken = self.guard(dry_run);
-        let mut released = Vec::new();
+        let mut addresses = Vec::new();
         if addressing.keeps_preference(Some(&old)) {
             // Untouched.
         } else if old.is_external_name() && !addressing.is_external_name() {
             if !addressing.is_headless() {
-                self.fill_addresses(service, &mut addressing, 0, &mut taken).await?;
+                self.fill_addresses(service, &mut addressing, 0, taken).await?;
             }
         } else if old.is_headless() {
             // Has none, and will have none.
         } else if addressing.is_external_name() {
-            released.clone_from(&old.cluster_ips);
+            addresses.clone_from(&old.cluster_ips);
         } else if old.families.len() == 1 && addressing.families.len() == 2 {
-            self.fill_addresses(service, &mut addressing, 1, &mut taken).await?;
+            self.fill_addresses(service, &mut addressing, 1, taken).await?;
         } else if old.families.len() == 2 && addressing.families.len() == 1 {
-            released.extend(old.cluster_ips.get(1).cloned());
+            addresses.extend(old.cluster_ips.get(1).cloned());
         }
         addressing.write(service);
-        let mut ports = PortOperation::new(self.ports.clone(), dry_run);
-        let released_ports = update_ports(service, old_service, &mut ports).await?;
-        Ok(taken.reservation(ports, released, released_ports))
+        let ports = update_ports(service, old_service, &mut taken.ports).await?;
+        Ok(Released { addresses, ports })
     }
 
     fn settle(
@@ -248,38 +260,44 @@ impl ServiceAllocator {
     }
 
     fn guard(&self, dry_run: bool) -> Taken {
-        Taken { supply: self.addresses.clone(), addresses: Vec::new(), dry_run }
+        let ports = PortOperation::new(self.ports.clone(), dry_run);
+        Taken { supply: self.addresses.clone(), addresses: Vec::new(), ports, dry_run }
     }
 }
 
-/// Addresses taken so far: a request that is cut off gives them back.
+/// What a change of a service makes free once it is written.
+#[derive(Default)]
+struct Released {
+    addresses: Vec<String>,
+    ports: Vec<u16>,
+}
+
+/// Addresses and ports taken so far: a request that is cut off gives them back.
 struct Taken {
     supply: Arc<Addresses>,
     addresses: Vec<String>,
+    ports: PortOperation,
     dry_run: bool,
 }
 
 impl Taken {
+    /// Done before the answer: a client may look at once, and what it did not get is free by then.
     async fn give_back(mut self) {
         let addresses = std::mem::take(&mut self.addresses);
+        self.ports.give_back().await;
         if !self.dry_run {
             self.supply.release(&addresses).await;
         }
     }
 
-    fn reservation(
-        mut self,
-        ports: PortOperation,
-        released: Vec<String>,
-        released_ports: Vec<u16>,
-    ) -> Reservation {
+    fn reservation(mut self, released: Released) -> Reservation {
         if self.dry_run {
             return Reservation::default();
         }
         let (supply, addresses) = (self.supply.clone(), std::mem::take(&mut self.addresses));
-        let ports_supply = ports.supply();
+        let ports_supply = self.ports.supply();
         // Exactly one of the two jobs runs; the ports go with the one that does.
-        let ports = Arc::new(std::sync::Mutex::new(Some(ports)));
+        let ports = Arc::new(std::sync::Mutex::new(Some(self.ports.take())));
         let take_ports = move |ports: &std::sync::Mutex<Option<PortOperation>>| {
             ports.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take()
         };
@@ -288,11 +306,13 @@ impl Taken {
             if let Some(ports) = take_ports(&kept_ports) {
                 ports.keep();
             }
-            ports_supply.release(released_ports).await;
-            kept_supply.release(&released).await;
+            ports_supply.release(released.ports).await;
+            kept_supply.release(&released.addresses).await;
         });
         let give_back = Box::pin(async move {
-            drop(take_ports(&ports));
+            if let Some(mut ports) = take_ports(&ports) {
+                ports.give_back().await;
+            }
             supply.release(&addresses).await;
         });
         Reservation::new(Some(keep), Some(give_back))
@@ -378,10 +398,6 @@ fn no_port(why: String) -> ApiError {
     ApiError::Internal(format!("failed to allocate a nodePort: {why}"))
 }
 
-fn is_exposed(service: &Value) -> bool {
-    matches!(service.str_at(&["spec", "type"]), "NodePort" | "LoadBalancer")
-}
-
 /// Ports of a new service. The same port for two protocols gets one node port.
 async fn create_ports(service: &mut Value, operation: &mut PortOperation) -> Result<(), ApiError> {
     if !is_exposed(service) {
@@ -414,7 +430,7 @@ async fn create_ports(service: &mut Value, operation: &mut PortOperation) -> Res
                         operation.allocate(wanted).await.map_err(|why| refused(wanted, why))?;
                         wanted
                     }
-                    None => i64::from(operation.allocate_next().await.map_err(no_port)?),
+                    None => operation.allocate_next().await.map_err(no_port)?,
                 };
                 by_port.push((port, node_port));
                 node_port
@@ -470,21 +486,30 @@ async fn update_ports(
     let before = node_ports(old);
     if is_exposed(service) {
         let allocates = needs_node_ports(service);
+        let mut seen = Vec::new();
         for at in 0..service.items_at(&["spec", "ports"]).len() {
             let own = service.items_at(&["spec", "ports"])[at].i64_at(&["nodePort"]);
             match own.unwrap_or_default() {
-                0 if !allocates => {}
+                0 if !allocates => continue,
                 0 => {
                     let next = operation.allocate_next().await.map_err(no_port)?;
-                    set_node_port(service, at, i64::from(next));
+                    set_node_port(service, at, next);
                 }
                 own if before.contains(&own) => {}
-                own if operation.allocated.iter().any(|taken| i64::from(*taken) == own) => {}
+                own if operation.allocated.contains(&own) => {}
                 own => operation
                     .allocate(own)
                     .await
                     .map_err(|why| one_error(service, &port_field(at), Value::from(own), &why))?,
             }
+            let port = &service.items_at(&["spec", "ports"])[at];
+            let taken = (port.str_at(&["protocol"]), port.i64_at(&["nodePort"]));
+            let taken = format!("{{{} {}}}", taken.0, taken.1.unwrap_or_default());
+            if seen.contains(&taken) {
+                // Compat: a 500, because upstream gets to it before it validates.
+                return Err(ApiError::Storage(format!("duplicate nodePort: {taken}")));
+            }
+            seen.push(taken);
         }
     }
     if needs_health_check_port(service) && !needs_health_check_port(old) {
@@ -505,7 +530,7 @@ async fn take_health_check_port(
             let next = operation.allocate_next().await.map_err(|why| {
                 ApiError::Internal(format!("failed to allocate a HealthCheck NodePort 0: {why}"))
             })?;
-            service.set_at(&at, i64::from(next));
+            service.set_at(&at, next);
         }
         wanted => operation.allocate(wanted).await.map_err(|why| {
             ApiError::Internal(format!(

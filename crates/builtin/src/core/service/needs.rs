@@ -19,6 +19,11 @@ pub(crate) fn needs_node_ports(service: &Value) -> bool {
     }
 }
 
+/// Whether it may have ports on the nodes at all.
+pub(crate) fn is_exposed(service: &Value) -> bool {
+    matches!(service.str_at(&["spec", "type"]), "NodePort" | "LoadBalancer")
+}
+
 /// A port where a load balancer asks whether a node has endpoints.
 pub(crate) fn needs_health_check_port(service: &Value) -> bool {
     is_load_balancer(service) && service.str_at(&["spec", "externalTrafficPolicy"]) == "Local"
@@ -29,7 +34,7 @@ fn is_load_balancer(service: &Value) -> bool {
 }
 
 fn needs_external_policy(service: &Value) -> bool {
-    matches!(service.str_at(&["spec", "type"]), "NodePort" | "LoadBalancer")
+    is_exposed(service)
         || (service.str_at(&["spec", "type"]) == "ClusterIP"
             && !service.items_at(&["spec", "externalIPs"]).is_empty())
 }
@@ -51,7 +56,7 @@ pub(crate) fn drop_by_type(service: &mut Value, old: &Value) {
             service.remove_at(&["spec", field]);
         }
     }
-    if lost(service, needs_node_ports) && node_ports(service) == node_ports(old) {
+    if lost(service, is_exposed) && node_ports(service) == node_ports(old) {
         let ports = service.at_mut(&["spec", "ports"]).and_then(Value::as_array_mut);
         for port in ports.into_iter().flatten() {
             port.remove_at(&["nodePort"]);

@@ -106,7 +106,8 @@ impl NodePorts {
 pub(crate) struct PortOperation {
     ports: Arc<NodePorts>,
     dry_run: bool,
-    pub(crate) allocated: Vec<u16>,
+    /// Ports of the range, unless nothing is really taken.
+    pub(crate) allocated: Vec<i64>,
     kept: bool,
 }
 
@@ -118,27 +119,29 @@ impl PortOperation {
     /// A port that the client wants.
     pub(crate) async fn allocate(&mut self, port: i64) -> Result<(), String> {
         let NodePorts { first, last, .. } = *self.ports;
-        let port = u16::try_from(port).ok().filter(|port| (first..=last).contains(port));
-        let Some(port) = port else {
-            return Err(format!(
-                "provided port is not in the valid range. The range of valid ports is {first}-{last}"
-            ));
-        };
         if self.allocated.contains(&port) {
             return Err(TAKEN.to_owned());
         }
-        self.ports.take(port, self.dry_run).await?;
+        let wanted = u16::try_from(port).ok().filter(|port| (first..=last).contains(port));
+        // Compat: a dry run doesn't look whether there is such a port.
+        if let Some(wanted) = wanted {
+            self.ports.take(wanted, self.dry_run).await?;
+        } else if !self.dry_run {
+            return Err(format!(
+                "provided port is not in the valid range. The range of valid ports is {first}-{last}"
+            ));
+        }
         self.allocated.push(port);
         Ok(())
     }
 
     /// Any port that is free.
-    pub(crate) async fn allocate_next(&mut self) -> Result<u16, String> {
+    pub(crate) async fn allocate_next(&mut self) -> Result<i64, String> {
         let port = if self.dry_run {
             // Compat: a dry run looks for nothing and counts on from here.
             self.allocated.iter().max().map_or(32769, |max| max.saturating_add(1))
         } else {
-            self.ports.take_any().await?
+            i64::from(self.ports.take_any().await?)
         };
         self.allocated.push(port);
         Ok(port)
@@ -146,6 +149,26 @@ impl PortOperation {
 
     pub(crate) fn supply(&self) -> Arc<NodePorts> {
         self.ports.clone()
+    }
+
+    /// What was taken so far, to be settled elsewhere.
+    pub(crate) fn take(&mut self) -> Self {
+        let allocated = std::mem::take(&mut self.allocated);
+        Self { ports: self.ports.clone(), dry_run: self.dry_run, allocated, kept: false }
+    }
+
+    /// The write did not go through: the ports are free when this returns.
+    pub(crate) async fn give_back(&mut self) {
+        let allocated = self.taken();
+        if !self.dry_run {
+            self.ports.release(allocated).await;
+        }
+    }
+
+    /// What is really taken, which is no longer this operation's.
+    fn taken(&mut self) -> Vec<u16> {
+        let allocated = std::mem::take(&mut self.allocated);
+        allocated.into_iter().filter_map(|port| u16::try_from(port).ok()).collect()
     }
 
     /// The write went through.
@@ -159,7 +182,7 @@ impl Drop for PortOperation {
         if self.kept || self.dry_run || self.allocated.is_empty() {
             return;
         }
-        let (ports, allocated) = (self.ports.clone(), std::mem::take(&mut self.allocated));
+        let (ports, allocated) = (self.ports.clone(), self.taken());
         if self.ports.shared.get().is_none() {
             let mut taken = ports.taken();
             for port in &allocated {

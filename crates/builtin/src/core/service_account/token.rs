@@ -40,6 +40,10 @@ impl Action for TokenRequests {
         vec![GroupVersionKind::new(GROUP, "v1", KIND)]
     }
 
+    fn default(&self, request: &mut Value) {
+        default_seconds(request);
+    }
+
     fn act<'a>(
         &'a self,
         request: Value,
@@ -229,6 +233,9 @@ fn complete(request: &mut Value, account: &Value, audiences: &[Str], now: Time) 
     if request.items_at(&["spec", "audiences"]).is_empty() {
         request.set_at(&["spec", "audiences"], audiences.to_vec());
     }
+}
+
+fn default_seconds(request: &mut Value) {
     if request.at(&["spec", "expirationSeconds"]).is_none_or(Value::is_null) {
         request.set_at(&["spec", "expirationSeconds"], EXPIRATION_SECONDS_DEFAULT);
     }
@@ -242,6 +249,7 @@ mod tests {
     fn a_request_is_completed_and_checked() {
         let account = value!({"metadata": {"name": "a", "namespace": "n", "uid": "u"}});
         let mut request = value!({"metadata": {}, "spec": {}, "status": {"token": "forged"}});
+        default_seconds(&mut request);
         complete(&mut request, &account, &["api".into()], Time::from_unix(0, 0));
         let expected = value!({
             "kind": "TokenRequest",

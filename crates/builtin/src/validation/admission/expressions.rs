@@ -23,7 +23,7 @@ impl Scope {
     /// A variable, which the expressions after it can use.
     pub(super) fn declare(&mut self, variable: &Field<'_>, errors: &mut FieldErrors) {
         let expression = variable.get("expression");
-        let decl = match compile(&self.env(true), &expression, expression.str(), errors) {
+        let decl = match compile(&self.env(true), &expression, expression.str(), &[], errors) {
             Some(ty) => declared(&ty),
             None => Decl::dynamic(),
         };
@@ -36,47 +36,31 @@ impl Scope {
 
     /// A rule: true or false.
     pub(super) fn condition(&self, expression: &Field<'_>, errors: &mut FieldErrors) {
-        evaluates_to(&self.env(true), expression, expression.str(), &[Type::Bool], errors);
+        compile(&self.env(true), expression, expression.str(), &[Type::Bool], errors);
     }
 
     /// Whether something is to be looked at. Knows no variables.
     pub(super) fn match_condition(&self, expression: &Field<'_>, errors: &mut FieldErrors) {
         let scope = Self::new(self.has_params, false);
         let text = expression.str().trim();
-        evaluates_to(&scope.env(true), expression, text, &[Type::Bool], errors);
+        compile(&scope.env(true), expression, text, &[Type::Bool], errors);
     }
 
     pub(super) fn message(&self, expression: &Field<'_>, errors: &mut FieldErrors) {
         let env = self.env(false);
-        evaluates_to(&env, expression, expression.str(), &[Type::String], errors);
+        compile(&env, expression, expression.str(), &[Type::String], errors);
     }
 
     pub(super) fn annotation(&self, expression: &Field<'_>, errors: &mut FieldErrors) {
         let text = expression.str().trim();
         let types = [Type::String, Type::Null];
-        evaluates_to(&self.env(true), expression, text, &types, errors);
+        compile(&self.env(true), expression, text, &types, errors);
     }
 
-    /// A patch. Objects are made by types that are known only when there is something to patch, so
-    /// that an expression that makes any is left to that time.
-    pub(super) fn mutation(&self, expression: &Field<'_>, wanted: &str, errors: &mut FieldErrors) {
-        let text = expression.str().trim();
-        let why = match self.env(true).for_mutations().compile(text) {
-            Ok(program) => format!("must evaluate to {wanted} but got {}", program.output_type()),
-            Err(CompileError::Unusable { output, .. }) => {
-                format!("must evaluate to {wanted} but got {output}")
-            }
-            Err(error @ CompileError::Invalid(_)) => {
-                let issues = error.to_string();
-                let makes =
-                    |name: &str| issues.contains(&format!("undeclared reference to '{name}"));
-                if makes("Object") || makes("JSONPatch") {
-                    return;
-                }
-                format!("compilation failed: {issues}")
-            }
-        };
-        expression.invalid_value(errors, text, &why);
+    /// A patch: what it makes is of a type that only patches know.
+    pub(super) fn mutation(&self, expression: &Field<'_>, wanted: Type, errors: &mut FieldErrors) {
+        let env = self.env(true).for_mutations();
+        compile(&env, expression, expression.str().trim(), &[wanted], errors);
     }
 
     fn env(&self, has_authorizer: bool) -> Env {
@@ -102,41 +86,41 @@ impl Scope {
     }
 }
 
-fn evaluates_to(
+/// The type of an expression, which must be one of these; any, if there are none. None if something
+/// is wrong with it.
+fn compile(
     env: &Env,
     field: &Field<'_>,
     text: &str,
     expected: &[Type],
     errors: &mut FieldErrors,
-) {
-    let Some(found) = compile(env, field, text, errors) else { return };
-    if expected.contains(&found) {
-        return;
-    }
-    let why = match expected {
-        [one] => format!("must evaluate to {one} but got {found}"),
-        several => {
-            let several: Vec<&str> = several.iter().map(Type::name).collect();
-            format!("must evaluate to one of [{}] but got {found}", several.join(" "))
-        }
-    };
-    field.invalid_value(errors, text, &why);
-}
-
-/// The type of an expression; None if something is wrong with it.
-fn compile(env: &Env, field: &Field<'_>, text: &str, errors: &mut FieldErrors) -> Option<Type> {
-    match env.compile(text) {
-        Ok(program) => Some(program.output_type().clone()),
+) -> Option<Type> {
+    let (found, unusable) = match env.compile(text) {
+        Ok(program) => (program.output_type().clone(), None),
+        Err(CompileError::Unusable { output, message, .. }) => (output, Some(message)),
         Err(error @ CompileError::Invalid(_)) => {
             field.invalid_value(errors, text, &format!("compilation failed: {error}"));
-            None
+            return None;
         }
-        Err(CompileError::Unusable { message, .. }) => {
+    };
+    let why = match expected {
+        [] => None,
+        fitting if fitting.contains(&found) => None,
+        [one] => Some(format!("must evaluate to {one} but got {found}")),
+        several => {
+            let several: Vec<&str> = several.iter().map(Type::name).collect();
+            Some(format!("must evaluate to one of [{}] but got {found}", several.join(" ")))
+        }
+    };
+    match (why, unusable) {
+        (None, None) => return Some(found),
+        (Some(why), _) => field.invalid_value(errors, text, &why),
+        (None, Some(message)) => {
             let why = format!("Internal error: program instantiation failed: {message}");
             errors.push(FieldReason::Internal, field.path(), why);
-            None
         }
     }
+    None
 }
 
 /// What a variable of this type holds. Types that have no declaration can be anything.

@@ -9,13 +9,16 @@ use meta::{
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::pem;
-use crate::validation::{cursor::Field, names::signer_name};
+use crate::validation::{
+    cursor::{Field, IMMUTABLE},
+    names::signer_name,
+};
 
 pub(crate) fn bundle(object: &Value, old: Option<&Value>, errors: &mut FieldErrors) {
     let root = Field::root(object);
     let (metadata, spec) = (root.get("metadata"), root.get("spec"));
     let (name, signer) = (metadata.get("name"), spec.get("signerName"));
-    if old.is_none() {
+    if !name.is_empty() {
         invalid_each(errors, &name.path(), name.str(), name_errors(name.str(), signer.str()));
     }
     if !signer.is_empty() {
@@ -25,8 +28,10 @@ pub(crate) fn bundle(object: &Value, old: Option<&Value>, errors: &mut FieldErro
     if old.is_none_or(|old| old.str_at(&["spec", "trustBundle"]) != bundle.str()) {
         trust_bundle(&bundle, errors);
     }
-    if let Some(old) = old {
-        signer.immutable(&Field::root(old).get("spec").get("signerName"), errors);
+    if let Some(old) = old
+        && signer.str() != old.str_at(&["spec", "signerName"])
+    {
+        signer.invalid_value(errors, signer.str(), IMMUTABLE);
     }
 }
 

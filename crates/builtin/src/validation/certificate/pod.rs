@@ -3,6 +3,7 @@
 use base64::Engine as _;
 use meta::{
     FieldErrors, Value,
+    field::FieldReason,
     names::{is_qualified_name, name_is_dns_subdomain},
     time::Time,
 };
@@ -14,7 +15,7 @@ use x509_parser::{
     public_key::PublicKey,
 };
 
-use super::pem;
+use super::{p521, pem};
 use crate::validation::{
     conditions,
     cursor::{Field, IMMUTABLE},
@@ -69,8 +70,9 @@ const DAY: i64 = 24 * HOUR;
 const REQUEST_BYTES_MAX: usize = 10 * 1024;
 const CHAIN_BYTES_MAX: usize = 100 * 1024;
 
+/// Says what is wrong without showing it.
 fn omitted(field: &Field<'_>, why: &str, errors: &mut FieldErrors) {
-    field.invalid_shown(errors, "", why);
+    errors.push(FieldReason::Invalid, field.path(), format!("Invalid value: {why}"));
 }
 
 fn user_annotations(annotations: &Field<'_>, errors: &mut FieldErrors) {
@@ -124,9 +126,20 @@ fn stub_request(stub: &Field<'_>, errors: &mut FieldErrors) {
         }
         Key::Curve(_) | Key::Rsa(_) | Key::Ed25519 => {}
     }
-    if request.verify_signature().is_err() {
+    if !is_signed(&request) {
         omitted(stub, "invalid signature", errors);
     }
+}
+
+/// Whether who asks has the key.
+fn is_signed(request: &X509CertificationRequest<'_>) -> bool {
+    let info = &request.certification_request_info;
+    if !matches!(Key::of(&info.subject_pki), Key::Curve(Curve::P521)) {
+        return request.verify_signature().is_ok();
+    }
+    let point = &info.subject_pki.subject_public_key.data;
+    let hash = p521::hash_of(&request.signature_algorithm.algorithm.to_id_string());
+    hash.is_some_and(|hash| p521::is_signed(point, hash, info.raw, &request.signature_value.data))
 }
 
 /// The older way: a key, and the pod's uid signed with it.
@@ -145,8 +158,11 @@ fn public_key(key: &Field<'_>, proof: &Field<'_>, uid: &str, errors: &mut FieldE
         Key::Curve(Curve::P256) => &signature::ECDSA_P256_SHA256_ASN1,
         Key::Curve(Curve::P384) => &signature::ECDSA_P384_SHA256_ASN1,
         Key::Curve(Curve::P521) => {
-            // kube-apiserver accepts this curve; what signatures are checked with here doesn't know it.
-            return omitted(proof, "could not verify proof-of-possession signature", errors);
+            let (point, hash) = (&info.subject_public_key.data, &ring::digest::SHA256);
+            if !p521::is_signed(point, hash, uid.as_bytes(), &signed) {
+                omitted(proof, NOT_PROVED, errors);
+            }
+            return;
         }
         Key::Curve(Curve::Other(name)) => {
             let why = "elliptic public keys must use curve P256 or P384";
@@ -164,9 +180,11 @@ fn public_key(key: &Field<'_>, proof: &Field<'_>, uid: &str, errors: &mut FieldE
     };
     let verifier = UnparsedPublicKey::new(algorithm, &info.subject_public_key.data);
     if verifier.verify(uid.as_bytes(), &signed).is_err() {
-        omitted(proof, "could not verify proof-of-possession signature", errors);
+        omitted(proof, NOT_PROVED, errors);
     }
 }
+
+const NOT_PROVED: &str = "could not verify proof-of-possession signature";
 
 enum Key {
     Ed25519,
@@ -225,7 +243,8 @@ pub(crate) fn status_update(object: &Value, old: &Value, now: Time, errors: &mut
             condition.str_at(&["type"]) == outcome && condition.str_at(&["status"]) == "True"
         })
     };
-    let changed = object.get("status") != old.get("status");
+    let is_given = |status: &&Value| !status.as_object().is_some_and(meta::Map::is_empty);
+    let changed = object.get("status").filter(is_given) != old.get("status").filter(is_given);
     if OUTCOMES.iter().any(|outcome| is(old, outcome)) {
         if changed {
             let why = "immutable after PodCertificateRequest is issued, denied, or failed";
@@ -256,7 +275,7 @@ fn outcome_conditions(list: &Field<'_>, errors: &mut FieldErrors) {
         let place = list.path().child(&format!("[{at}]"));
         let kind = condition.str_at(&["type"]);
         if !OUTCOMES.contains(&kind) {
-            errors.not_supported(place.child("type"), kind, &["Denied", "Failed", "Issued"]);
+            errors.not_supported(place.child("type"), kind, &OUTCOMES);
             continue;
         }
         known += 1;

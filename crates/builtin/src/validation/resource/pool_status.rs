@@ -8,6 +8,7 @@ use meta::{
 use crate::validation::{
     conditions,
     cursor::{Field, IMMUTABLE},
+    names::in_bytes,
 };
 
 pub(crate) fn request(object: &Value, errors: &mut FieldErrors) {
@@ -105,11 +106,6 @@ fn pool_name(name: &Field<'_>, errors: &mut FieldErrors) {
             name.invalid_value(errors, part, &format!("segment {at}: {}", in_bytes(&why)));
         }
     }
-}
-
-/// Compat: rules that are declared count bytes where others count characters.
-fn in_bytes(why: &str) -> String {
-    why.replace("must be no more than 253 characters", "must be no more than 253 bytes")
 }
 
 fn is_caseless_subdomain(text: &str) -> Vec<String> {
