@@ -28,6 +28,10 @@ impl Strategy for CustomResourceDefinition {
         if definition.at(&["spec", "conversion"]).is_none_or(Value::is_null) {
             definition.set_at(&["spec", "conversion", "strategy"], "None");
         }
+        let webhook = ["spec", "conversion", "webhook"];
+        if definition.at(&webhook).is_some_and(says_nothing) {
+            definition.remove_at(&webhook);
+        }
         let service = ["spec", "conversion", "webhook", "clientConfig", "service"];
         if let Some(service) = definition.at_mut(&service).and_then(Value::as_object_mut)
             && service.get("port").is_none_or(Value::is_null)
@@ -60,7 +64,9 @@ impl Strategy for CustomResourceDefinition {
     fn validate(&self, definition: &Value, errors: &mut FieldErrors) {
         let name = definition.str_at(&["metadata", "name"]);
         let plural = definition.str_at(&["spec", "names", "plural"]);
-        if name != format!("{plural}.{}", definition.str_at(&["spec", "group"])) {
+        // That it has none at all is said elsewhere.
+        let expected = format!("{plural}.{}", definition.str_at(&["spec", "group"]));
+        if !name.is_empty() && name != expected {
             let why = "must be spec.names.plural+\".\"+spec.group";
             errors.invalid(path("metadata").child("name"), name, why);
         }
@@ -98,6 +104,12 @@ impl Strategy for CustomResourceDefinition {
     }
 }
 
+/// A webhook that is not told where it is and what it understands is none.
+fn says_nothing(webhook: &Value) -> bool {
+    webhook.get("clientConfig").is_none_or(Value::is_null)
+        && webhook.items_at(&["conversionReviewVersions"]).is_empty()
+}
+
 fn default_names(definition: &mut Value) {
     let names = definition.object_at_mut(&["spec", "names"]);
     let text = |names: &Map, name: &str| {
@@ -119,7 +131,8 @@ fn default_names(definition: &mut Value) {
 fn add_stored_version(definition: &mut Value) {
     let versions = definition.items_at(&["spec", "versions"]);
     let stored = versions.iter().find(|version| version.bool_at(&["storage"]));
-    let Some(name) = stored.and_then(|version| version.get("name")).cloned() else { return };
+    // One without a name is refused, but counts.
+    let Some(name) = stored.map(|version| Value::from(version.str_at(&["name"]))) else { return };
     if definition.items_at(&["status", "storedVersions"]).contains(&name) {
         return;
     }

@@ -12,16 +12,20 @@ use meta::{ApiError, FieldErrors, Str, Value, field::path};
 use registry::{Kind, Storage};
 use schema::structural::Structural;
 use store::{Entry, EventKind, WatchItem, Watcher};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::{
+    sync::{Semaphore, mpsc},
+    time::Instant,
+};
 
 use crate::{
     approval,
     conditions::{self, Condition, NAMES_ACCEPTED, NON_STRUCTURAL_SCHEMA, TERMINATING},
-    crd::{Crd, schema_tree},
+    crd::Crd,
     establishing,
     finalizing::{self, Finalizing, write_status},
     kinds::{Ground, Served},
     naming::Taken,
+    types::Envelope,
 };
 
 /// What the loop works with.
@@ -34,10 +38,15 @@ pub struct Options {
     pub backend: Arc<dyn store::Backend>,
     /// `/registry`
     pub prefix: String,
+    /// Which resources are read from the backend each time, not from memory.
+    pub from_store: Arc<dyn Fn(&meta::GroupResource) -> bool + Send + Sync>,
     /// The types that every group shares.
     pub schema: Arc<schema::Schema>,
     /// Hears of every change of what is served.
     pub listener: Arc<dyn Listener>,
+    /// How long after its names were accepted a definition is established: where several servers share
+    /// a store, the others need a moment to serve it as well.
+    pub establish_after: Duration,
 }
 
 /// Hears what becomes of custom kinds.
@@ -59,6 +68,8 @@ pub struct Keeper {
     taken: Taken,
     /// The groups of the definitions that are known.
     groups: HashMap<Str, Str>,
+    /// When definitions that are served here may be established.
+    installing: HashMap<Str, Instant>,
     /// Definitions that are being finalized.
     finalizing: HashSet<Str>,
     again: mpsc::Sender<Again>,
@@ -74,8 +85,8 @@ struct Due {
     swap: bool,
     /// Caches that are served from now on.
     started: Vec<(Arc<Storage>, Arc<Kind>)>,
-    /// Those that nobody may read from any more.
-    closing: Vec<Arc<Storage>>,
+    /// Those that others serve from now on, or nobody.
+    retiring: Vec<Arc<Storage>>,
     statuses: Vec<(Str, Value)>,
     finalizing: Vec<(Str, Value)>,
 }
@@ -98,7 +109,9 @@ impl Keeper {
             backend: options.backend.clone(),
             prefix: options.prefix.clone(),
             schema: options.schema.clone(),
+            envelope: Envelope::new(&options.schema),
             local: options.local.clone(),
+            from_store: options.from_store.clone(),
         };
         let base = options.resources.kinds().iter().cloned().collect();
         let (again, agains) = mpsc::channel(AGAIN_MAX);
@@ -109,6 +122,7 @@ impl Keeper {
             served: BTreeMap::new(),
             taken: Taken::default(),
             groups: HashMap::new(),
+            installing: HashMap::new(),
             finalizing: HashSet::new(),
             again,
             agains,
@@ -215,11 +229,9 @@ impl Keeper {
         }
         self.taken.accept(&crd, crd.accepted.clone());
         let same = self.served.get(&crd.name).filter(|before| before.crd == crd);
-        let flaw = same.map_or_else(|| not_structural(&crd), |same| same.flaw.clone());
+        let flaw = same.map_or_else(|| not_structural(&crd, &definition), |same| same.flaw.clone());
         report(&mut definition, NON_STRUCTURAL_SCHEMA, flaw.as_ref(), &now);
-        if let Some(condition) = approval::judge(&crd.group, &definition) {
-            conditions::set(&mut definition, &condition, &now);
-        }
+        let approval = approval::judge(&crd.group, &definition);
 
         let name = crd.name.clone();
         let due = conditions::is_true(&definition, NAMES_ACCEPTED)
@@ -227,8 +239,9 @@ impl Keeper {
         if due {
             self.serve(crd, conditions::is_true(&definition, TERMINATING), flaw);
         }
-        let served = self.served.contains_key(&name);
-        if let Some(condition) = establishing::judge(&definition, served) {
+        let served = self.served.contains_key(&name) && self.has_waited(&name, &definition);
+        let established = establishing::judge(&definition, served);
+        for condition in established.into_iter().chain(approval) {
             conditions::set(&mut definition, &condition, &now);
         }
 
@@ -239,6 +252,26 @@ impl Keeper {
         }
     }
 
+    /// Whether the others have had their moment. If not, the definition is looked at again after it.
+    fn has_waited(&mut self, name: &Str, definition: &Value) -> bool {
+        let wait = self.options.establish_after;
+        if wait.is_zero() || conditions::is_true(definition, conditions::ESTABLISHED) {
+            self.installing.remove(name);
+            return true;
+        }
+        let due = *self.installing.entry(name.clone()).or_insert_with(|| {
+            let due = Instant::now() + wait;
+            let (again, name) = (self.again.clone(), name.clone());
+            tokio::spawn(async move {
+                tokio::time::sleep_until(due).await;
+                // The keeper is gone only when the server stops.
+                let _ = again.send(Again::Look(name)).await;
+            });
+            due
+        });
+        Instant::now() >= due
+    }
+
     /// Puts a definition's objects into service, if they aren't already in this shape.
     fn serve(&mut self, crd: Crd, terminating: bool, flaw: Option<Condition>) {
         let before = self.served.get(&crd.name);
@@ -247,6 +280,12 @@ impl Keeper {
             return;
         }
         let name = crd.name.clone();
+        if let Some(flaw) = flaw.as_ref().filter(|flaw| flaw.status == UNREADABLE)
+            && !crd.preserve_unknown
+        {
+            tracing::error!(definition = %name, "cannot serve custom resources: {}", flaw.message);
+            return;
+        }
         let new_cache = same_shape.is_none();
         match Served::new(&self.ground, crd, terminating, flaw, same_shape) {
             Ok(served) => {
@@ -255,7 +294,7 @@ impl Keeper {
                 self.due.swap = true;
                 // Whoever watches the old shape starts anew.
                 let before = before.map(|before| before.storage);
-                self.due.closing.extend(before.filter(|before| !Arc::ptr_eq(before, &storage)));
+                self.due.retiring.extend(before.filter(|before| !Arc::ptr_eq(before, &storage)));
                 if new_cache {
                     self.due.started.push((storage, stored));
                 }
@@ -280,8 +319,8 @@ impl Keeper {
             let custom = self.served.values().flat_map(|served| &served.kinds);
             self.options.resources.replace(Kinds::new(self.base.iter().chain(custom).cloned()));
         }
-        for storage in due.closing {
-            storage.cache.close();
+        for storage in due.retiring {
+            storage.cache.retire();
         }
         for (name, definition) in due.statuses {
             self.write(name, definition);
@@ -297,10 +336,11 @@ impl Keeper {
     /// A definition is gone. Its names are free for others of its group.
     fn forget(&mut self, name: &Str) {
         self.taken.free(name);
+        self.installing.remove(name);
         let group = self.groups.remove(name).unwrap_or_default();
         if let Some(served) = self.served.remove(name) {
             self.due.swap = true;
-            self.due.closing.push(served.storage);
+            self.due.retiring.push(served.storage);
         }
         let others = self.groups.iter().filter(|(_, of)| **of == group);
         let others: Vec<Str> = others.map(|(name, _)| name.clone()).collect();
@@ -360,24 +400,23 @@ fn report(definition: &mut Value, ty: &str, condition: Option<&Condition>, now: 
 
 /// What about a definition's schemas is not structural. Validation refuses that in new definitions;
 /// old ones are told.
-fn not_structural(crd: &Crd) -> Option<Condition> {
+fn not_structural(crd: &Crd, definition: &Value) -> Option<Condition> {
     let mut errors = FieldErrors::default();
     if crd.preserve_unknown {
         errors.invalid(path("spec").child("preserveUnknownFields"), true, "must be false");
     }
-    for (at, version) in crd.versions.iter().enumerate() {
-        if version.schema.is_empty() {
-            continue;
-        }
+    for (at, version) in definition.items_at(&["spec", "versions"]).iter().enumerate() {
+        let schema = version.at(&["schema", "openAPIV3Schema"]);
+        let Some(schema) = schema.filter(|schema| !schema.is_null()) else { continue };
         let place = path("spec").child("versions").index(at).child("schema");
-        match Structural::new(&schema_tree(&version.schema)) {
+        match Structural::new(schema) {
             Ok(structural) => structural.check(&place.child("openAPIV3Schema"), &mut errors),
             Err(why) => {
-                let name = &version.name;
+                let name = version.str_at(&["name"]);
                 let message =
                     format!("failed to check validation schema for version {name}: {why}");
                 let reason = "StructuralError";
-                let status = "Unknown";
+                let status = UNREADABLE;
                 return Some(Condition { ty: NON_STRUCTURAL_SCHEMA, status, reason, message });
             }
         }
@@ -385,6 +424,9 @@ fn not_structural(crd: &Crd) -> Option<Condition> {
     (!errors.is_empty())
         .then(|| Condition::new(NON_STRUCTURAL_SCHEMA, true, "Violations", errors.to_string()))
 }
+
+/// The condition's status where there is nothing to be said about the schemas, as they can't be read.
+const UNREADABLE: &str = "Unknown";
 
 /// The server has written it itself.
 fn tree(entry: &Entry) -> Value {

@@ -1,18 +1,19 @@
 //! From a definition to the kinds that the engine serves: one for each served version, over one part
 //! of the store and one watch cache.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use endpoints::Local;
-use meta::{GroupVersion, GroupVersionKind, Str};
+use meta::{GroupResource, GroupVersion, GroupVersionKind, Str};
 use patch::apply::{PathElement, ReplicasPaths};
 use registry::{
-    Behaviour, Conversion, Custom, Kind, MetadataChecks, Recheck, Storage, StorageOptions,
+    ApplyTypes, Behaviour, Conversion, Custom, Dependents, Kind, LazyApplyTypes, MetadataChecks,
+    Recheck, Storage, StorageOptions,
 };
 use schema::openapi::CustomResource;
 use schema::{
     ResourceFacts, Schema, SelectableField, StorageEncoding, StorageFacts, SubresourceFacts,
-    TypeId, UnknownLabel,
+    UnknownLabel,
 };
 use sha2::{Digest as _, Sha256};
 use store::Backend;
@@ -23,7 +24,7 @@ use crate::{
     crd::{Crd, Version, schema_tree},
     objects::Objects,
     shape::{AllVersions, OwnWrites, SameFields, Stored, VersionShape},
-    types::Types,
+    types::{Envelope, Types},
     webhook::{ByWebhook, Webhook},
 };
 
@@ -47,8 +48,11 @@ pub(crate) struct Ground {
     pub(crate) prefix: String,
     /// The types that every group shares.
     pub(crate) schema: Arc<Schema>,
+    /// What the objects of all definitions are read as.
+    pub(crate) envelope: Envelope,
     /// Where the services of webhooks are looked up.
     pub(crate) local: Local,
+    pub(crate) from_store: Arc<dyn Fn(&GroupResource) -> bool + Send + Sync>,
 }
 
 impl Served {
@@ -60,7 +64,7 @@ impl Served {
         terminating: bool,
         flaw: Option<Condition>,
         before: Option<&Self>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, &'static str> {
         let plan = Plan::new(ground, &crd)?;
         let storage = match before {
             Some(before) => before.storage.clone(),
@@ -85,11 +89,11 @@ impl Served {
 
 struct Plan<'a> {
     crd: &'a Crd,
-    schema: Arc<Schema>,
-    envelope: TypeId,
+    envelope: Envelope,
     versions: Vec<VersionPlan<'a>>,
     /// Where the stored version is among them.
     stored_at: usize,
+    apply_types: Arc<LazyApplyTypes>,
     all: Arc<AllVersions>,
     replicas_paths: Arc<ReplicasPaths>,
     webhook: Option<Arc<Webhook>>,
@@ -98,27 +102,20 @@ struct Plan<'a> {
 struct VersionPlan<'a> {
     version: &'a Version,
     shape: Arc<VersionShape>,
-    apply_type: TypeId,
 }
 
 impl<'a> Plan<'a> {
-    fn new(ground: &Ground, crd: &'a Crd) -> Result<Self, String> {
-        let mut types = Types::new(&ground.schema).ok_or("there is no type of metadata")?;
-        let mut versions = Vec::new();
-        for version in &crd.versions {
-            versions.push(VersionPlan {
-                version,
-                shape: Arc::new(VersionShape::new(crd, version)?),
-                apply_type: types.add_version(&schema_tree(&version.schema), crd.preserve_unknown),
-            });
-        }
+    fn new(ground: &Ground, crd: &'a Crd) -> Result<Self, &'static str> {
+        let versions = crd.versions.iter();
+        let plan =
+            |version| VersionPlan { version, shape: Arc::new(VersionShape::new(crd, version)) };
+        let versions: Vec<VersionPlan<'a>> = versions.map(plan).collect();
         let stored_at = versions.iter().position(|version| version.version.storage);
         let stored_at = stored_at.ok_or("no version is stored")?;
-        let (schema, envelope) = (Arc::new(types.schema), types.envelope);
-        let all = versions.iter().map(|version| (version.shape.clone(), version.apply_type));
-        let all = Arc::new(AllVersions { versions: all.collect() });
-        let shapes =
-            versions.iter().map(|version: &VersionPlan<'_>| version.shape.clone()).collect();
+        let shapes: Vec<_> = versions.iter().map(|version| version.shape.clone()).collect();
+        let apply_types = Arc::new(apply_types(ground.schema.clone(), crd));
+        let all = AllVersions { versions: shapes.clone(), types: apply_types.clone() };
+        let all = Arc::new(all);
         let webhook = Webhook::of(crd, shapes, &ground.local).map(Arc::new);
         let replicas_paths = crd.versions.iter().map(|version| {
             let path = version.scale.as_ref().map(|scale| &scale.spec_replicas);
@@ -126,7 +123,8 @@ impl<'a> Plan<'a> {
             (format!("{}/{}", crd.group, version.name), path)
         });
         let replicas_paths = Arc::new(replicas_paths.collect());
-        Ok(Self { crd, schema, envelope, versions, stored_at, all, replicas_paths, webhook })
+        let envelope = ground.envelope.clone();
+        Ok(Self { crd, envelope, versions, stored_at, apply_types, all, replicas_paths, webhook })
     }
 
     fn stored(&self) -> &VersionPlan<'a> {
@@ -154,19 +152,23 @@ impl<'a> Plan<'a> {
                 prefix: format!("{}/{}/{}/", ground.prefix, crd.group, crd.accepted.plural).into(),
                 namespaced: crd.namespaced,
                 gvk: crd.gvk(self.stored().version),
-                schema: self.schema.clone(),
-                ty: self.envelope,
+                schema: self.envelope.schema.clone(),
+                ty: self.envelope.ty,
                 ttl: None,
                 fields,
                 index: None,
                 custom: true,
+                from_store: (ground.from_store)(&GroupResource::new(
+                    &crd.group,
+                    &crd.accepted.plural,
+                )),
                 codec: Arc::new(codec),
             },
         )
     }
 
     fn kind(&self, at: usize, storage: &Arc<Storage>, terminating: bool) -> Kind {
-        let VersionPlan { version, shape, apply_type } = &self.versions[at];
+        let VersionPlan { version, shape } = &self.versions[at];
         let conversion: Option<Arc<dyn Conversion>> = match &self.webhook {
             Some(webhook) => Some(Arc::new(ByWebhook(webhook.clone()))),
             None if at == self.stored_at => None,
@@ -184,7 +186,7 @@ impl<'a> Plan<'a> {
         let facts = self.facts(version);
         let custom = Custom {
             shape: shape.clone(),
-            apply_type: *apply_type,
+            apply_types: self.apply_types.clone(),
             versions: self.all.clone(),
             scale: version.scale.clone(),
             replicas_paths: self.replicas_paths.clone(),
@@ -200,7 +202,7 @@ impl<'a> Plan<'a> {
         };
         Kind::new(
             facts,
-            self.schema.clone(),
+            self.envelope.schema.clone(),
             BEHAVIOUR,
             Arc::new(strategy),
             Some(storage.clone()),
@@ -230,7 +232,7 @@ impl<'a> Plan<'a> {
             categories: names.categories.clone(),
             namespaced: crd.namespaced,
             verbs: VERBS.map(Str::new_static).to_vec(),
-            type_id: self.envelope,
+            type_id: self.envelope.ty,
             list_kind: names.list_kind.clone(),
             list_type_id: None,
             storage: Some(StorageFacts {
@@ -247,6 +249,19 @@ impl<'a> Plan<'a> {
     }
 }
 
+/// What server-side apply goes by, when somebody needs it.
+fn apply_types(builtin: Arc<Schema>, crd: &Crd) -> LazyApplyTypes {
+    let schemas: Vec<Arc<str>> =
+        crd.versions.iter().map(|version| version.schema.clone()).collect();
+    let open = crd.preserve_unknown;
+    LazyLock::new(Box::new(move || {
+        let mut types = Types::new(&builtin);
+        let versions =
+            schemas.iter().map(|schema| types.add_version(&schema_tree(schema), open)).collect();
+        ApplyTypes { schema: types.schema, versions }
+    }))
+}
+
 const BEHAVIOUR: Behaviour = Behaviour {
     deprecation: None,
     name_rule: meta::names::name_is_dns_subdomain,
@@ -254,6 +269,7 @@ const BEHAVIOUR: Behaviour = Behaviour {
     create_on_update: false,
     generation: &[Behaviour::ALL_BUT_METADATA],
     status_on_create: false,
+    dependents: Dependents::Deleted,
     returns_deleted_object: false,
     resets: &[],
     metadata: MetadataChecks {

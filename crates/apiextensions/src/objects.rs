@@ -45,7 +45,7 @@ impl Strategy for Objects {
         let scale = |errors: &mut FieldErrors| {
             self.validate_scale(object, &["spec", "status"], errors);
         };
-        match &self.shape.structural {
+        match self.shape.structural() {
             Some(structural) => structural.validate(object, scale, errors),
             None => scale(errors),
         }
@@ -58,7 +58,7 @@ impl Strategy for Objects {
         let scale = |errors: &mut FieldErrors| {
             self.validate_scale(object, &["spec", "status"], errors);
         };
-        match &self.shape.structural {
+        match self.shape.structural() {
             Some(structural) => structural.validate_update(object, old, scale, errors),
             None => scale(errors),
         }
@@ -75,7 +75,7 @@ impl Strategy for Objects {
             return self.validate_update(object, old, errors);
         }
         let scale = |errors: &mut FieldErrors| self.validate_scale(object, &["status"], errors);
-        match &self.shape.structural {
+        match self.shape.structural() {
             Some(structural) => structural.validate_status(object, old, scale, errors),
             None => scale(errors),
         }
@@ -122,19 +122,33 @@ impl Objects {
         for (_, path) in replicas.iter().filter(|(part, _)| parts.contains(part)) {
             check_replicas(object, path, errors);
         }
-        if let Some(path) = &scale.label_selector
-            && let Some(value) = value_at(object, path)
-            && value.as_str().is_none()
-        {
-            let why = wrong_type(path, value, "string");
-            errors.invalid(FieldPath::new(dotted(path)), "", &why);
+        if let Some(path) = &scale.label_selector {
+            let text = |value: &Value| match value {
+                Value::String(_) => Ok(()),
+                other => Err(wrong_type(path, other, "string")),
+            };
+            let found = value_at(object, path).and_then(|value| value.map_or(Ok(()), text));
+            if let Err(why) = found {
+                errors.invalid(FieldPath::new(dotted(path)), "", &why);
+            }
         }
     }
 }
 
-fn value_at<'a>(object: &'a Value, path: &[String]) -> Option<&'a Value> {
-    let steps: Vec<&str> = path.iter().map(String::as_str).collect();
-    object.at(&steps)
+/// What is found at a path; an error if something on the way has no fields.
+fn value_at<'a>(object: &'a Value, path: &[String]) -> Result<Option<&'a Value>, String> {
+    let mut value = object;
+    for (at, name) in path.iter().enumerate() {
+        match value {
+            Value::Null => return Ok(None),
+            Value::Object(map) => match map.get(name) {
+                Some(next) => value = next,
+                None => return Ok(None),
+            },
+            other => return Err(wrong_type(&path[..=at], other, "map[string]interface{}")),
+        }
+    }
+    Ok(Some(value))
 }
 
 fn dotted(path: &[String]) -> String {
@@ -142,16 +156,20 @@ fn dotted(path: &[String]) -> String {
 }
 
 fn check_replicas(object: &Value, path: &[String], errors: &mut FieldErrors) {
-    let Some(value) = value_at(object, path) else { return };
     let at = FieldPath::new(dotted(path));
-    match value.as_i64() {
-        None => errors.invalid(at, 0i64, &wrong_type(path, value, "int64")),
-        Some(count) if count < 0 => errors.invalid(at, count, "should be a non-negative integer"),
-        Some(count) if count > i64::from(i32::MAX) => {
+    let count = match value_at(object, path) {
+        Ok(None) => return,
+        Ok(Some(value)) => value.as_i64().ok_or_else(|| wrong_type(path, value, "int64")),
+        Err(why) => Err(why),
+    };
+    match count {
+        Err(why) => errors.invalid(at, 0i64, &why),
+        Ok(count) if count < 0 => errors.invalid(at, count, "should be a non-negative integer"),
+        Ok(count) if count > i64::from(i32::MAX) => {
             let why = format!("should be less than or equal to {}", i32::MAX);
             errors.invalid(at, count, &why);
         }
-        Some(_) => {}
+        Ok(_) => {}
     }
 }
 
@@ -162,8 +180,8 @@ fn wrong_type(path: &[String], value: &Value, expected: &str) -> String {
         Value::Bool(flag) => (flag.to_string(), "bool"),
         Value::Number(meta::Number::Int(int)) => (int.to_string(), "int64"),
         Value::Number(meta::Number::Float(float)) => (float.to_string(), "float64"),
-        Value::Array(_) => (meta::json::to_string(value), "[]interface {}"),
-        Value::Object(_) => (meta::json::to_string(value), "map[string]interface {}"),
+        Value::Array(_) => (patch::go_text::show(value), "[]interface {}"),
+        Value::Object(_) => (patch::go_text::show(value), "map[string]interface {}"),
         Value::Null => ("<nil>".to_owned(), "<nil>"),
     };
     format!("{} accessor error: {shown} is of the type {found}, expected {expected}", dotted(path))
@@ -213,6 +231,15 @@ mod tests {
                 value!({"spec": {"n": "x"}}),
                 ".spec.n: Invalid value: 0: .spec.n accessor error: x is of the type string, expected int64",
             ),
+            (
+                value!({"spec": {"n": {"a": null}}}),
+                ".spec.n: Invalid value: 0: .spec.n accessor error: map[a:<nil>] is of the type map[string]interface {}, expected int64",
+            ),
+            (
+                value!({"spec": []}),
+                ".spec.n: Invalid value: 0: .spec.n accessor error: [] is of the type []interface {}, expected map[string]interface{}",
+            ),
+            (value!({"spec": null}), "[]"),
         ];
         for (object, expected) in cases {
             let mut errors = FieldErrors::default();

@@ -1,14 +1,17 @@
 //! The shape of a version's objects: what its schema drops, fills in and demands; and how objects
 //! get from one version to another where only the version's name differs.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, OnceLock},
+};
 
 use bytes::Bytes;
 use codec::json::DecodeOptions;
 use meta::{Str, Value};
 use parking_lot::Mutex;
 use patch::apply::Versions;
-use registry::{Conversion, Shape, StorageCodec};
+use registry::{Conversion, LazyApplyTypes, Shape, StorageCodec};
 use schema::{TypeId, structural::Structural};
 
 use crate::crd::{Crd, Version, schema_tree};
@@ -18,23 +21,31 @@ pub(crate) struct VersionShape {
     /// `group/version`
     pub(crate) api_version: Str,
     /// None: any object will do, and nothing is dropped.
-    pub(crate) structural: Option<Structural>,
+    schema: Option<Arc<str>>,
+    /// The schema, read when the first object needs it: a platform has hundreds of definitions, and
+    /// objects of few.
+    structural: OnceLock<Option<Structural>>,
 }
 
 impl VersionShape {
-    /// Err: the schema can't be read, which validation of the definition should have noticed.
-    pub(crate) fn new(crd: &Crd, version: &Version) -> Result<Self, String> {
-        let api_version = format!("{}/{}", crd.group, version.name).into();
-        let structural = if crd.preserve_unknown || version.schema.is_empty() {
-            None
-        } else {
-            Some(Structural::new(&schema_tree(&version.schema))?)
-        };
-        Ok(Self { api_version, structural })
+    /// The keeper has seen that the schema can be read.
+    pub(crate) fn new(crd: &Crd, version: &Version) -> Self {
+        let open = crd.preserve_unknown || version.schema.is_empty();
+        Self {
+            api_version: format!("{}/{}", crd.group, version.name).into(),
+            schema: (!open).then(|| version.schema.clone()),
+            structural: OnceLock::new(),
+        }
+    }
+
+    /// None: any object will do, and nothing is dropped.
+    pub(crate) fn structural(&self) -> Option<&Structural> {
+        let read = || Structural::new(&schema_tree(self.schema.as_deref()?)).ok();
+        self.structural.get_or_init(read).as_ref()
     }
 
     pub(crate) fn default(&self, object: &mut Value) {
-        if let Some(structural) = &self.structural {
+        if let Some(structural) = self.structural() {
             structural.default(object);
         }
     }
@@ -46,7 +57,7 @@ impl VersionShape {
         from_storage: bool,
         mut unknown: Option<&mut Vec<String>>,
     ) -> Result<(), String> {
-        let Some(structural) = &self.structural else { return Ok(()) };
+        let Some(structural) = self.structural() else { return Ok(()) };
         structural.prune(object, unknown.as_deref_mut());
         structural.drop_nulls(object);
         let coerced = structural.coerce_embedded(object, from_storage, unknown);
@@ -64,6 +75,12 @@ impl VersionShape {
 impl Shape for VersionShape {
     fn shape(&self, object: &mut Value, unknown: Option<&mut Vec<String>>) -> Result<(), String> {
         self.fit(object, false, unknown)
+    }
+
+    fn shape_applied(&self, object: &mut Value) {
+        if let Some(structural) = self.structural() {
+            let _ = structural.coerce_embedded(object, false, None);
+        }
     }
 }
 
@@ -109,7 +126,7 @@ impl OwnWrites {
 impl Stored {
     /// Whether an object that is about to be stored will be read back as it is.
     fn is_settled(&self, object: &Value) -> bool {
-        let Some(structural) = &self.stored.structural else { return true };
+        let Some(structural) = self.stored.structural() else { return true };
         if self.versions.len() == 1 && !structural.has_default_status() {
             return true;
         }
@@ -142,6 +159,10 @@ impl Stored {
 }
 
 impl StorageCodec for Stored {
+    fn may_outdate(&self) -> bool {
+        true
+    }
+
     fn encode(&self, object: &Value, json: &Bytes) -> Result<Bytes, String> {
         if self.is_settled(object) {
             self.own.note(json);
@@ -164,23 +185,28 @@ impl StorageCodec for Stored {
 
 /// The versions of a definition, for server-side apply.
 pub(crate) struct AllVersions {
-    pub(crate) versions: Vec<(Arc<VersionShape>, TypeId)>,
+    pub(crate) versions: Vec<Arc<VersionShape>>,
+    pub(crate) types: Arc<LazyApplyTypes>,
+}
+
+impl AllVersions {
+    fn find(&self, api_version: &str) -> Option<usize> {
+        self.versions.iter().position(|shape| shape.api_version == api_version)
+    }
 }
 
 impl Versions for AllVersions {
     fn convert(&self, object: &Value, api_version: &str) -> Option<(Value, TypeId)> {
-        let (shape, ty) =
-            self.versions.iter().find(|(shape, _)| shape.api_version == api_version)?;
+        let at = self.find(api_version)?;
         let mut object = object.clone();
         if object.str_at(&["apiVersion"]) != api_version {
-            shape.adopt(&mut object);
+            self.versions[at].adopt(&mut object);
         }
-        Some((object, *ty))
+        Some((object, self.types.versions[at]))
     }
 
     fn type_of(&self, api_version: &str) -> Option<TypeId> {
-        let known = self.versions.iter().find(|(shape, _)| shape.api_version == api_version);
-        known.map(|(_, ty)| *ty)
+        self.find(api_version).map(|at| self.types.versions[at])
     }
 }
 

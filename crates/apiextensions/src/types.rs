@@ -1,32 +1,45 @@
 //! The types of a custom resource in the arena that the engine knows: one that bodies are read as,
 //! which knows the metadata only, and for each version one that server-side apply goes by.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use meta::{Str, Value};
 use schema::{Field, Kind, ListKind, Node, Schema, Type, TypeId};
 
+/// What bodies are read as, and stored objects too: the same for all definitions.
+#[derive(Clone)]
+pub(crate) struct Envelope {
+    pub(crate) schema: Arc<Schema>,
+    pub(crate) ty: TypeId,
+}
+
+impl Envelope {
+    pub(crate) fn new(builtin: &Schema) -> Self {
+        let Types { schema, envelope, .. } = Types::new(builtin);
+        Self { schema: Arc::new(schema), ty: envelope }
+    }
+}
+
 /// The types of one definition.
 pub(crate) struct Types {
     pub(crate) schema: Schema,
-    /// What bodies are read as, and stored objects too.
-    pub(crate) envelope: TypeId,
+    envelope: TypeId,
     object_meta: TypeId,
 }
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
 impl Types {
-    /// `builtin` has the types that every group shares. None: it hasn't.
-    pub(crate) fn new(builtin: &Schema) -> Option<Self> {
+    /// `builtin` has the types that every group shares.
+    pub(crate) fn new(builtin: &Schema) -> Self {
         let mut schema = Schema::default();
-        let object_meta = builtin.by_name(OBJECT_META)?;
+        let object_meta = builtin.by_name(OBJECT_META).expect("every built-in kind has metadata");
         let object_meta = copy(builtin, object_meta, &mut schema, &mut HashMap::new());
         let mut envelope = Type::default();
         envelope.fields = type_meta(object_meta);
         envelope.preserve_unknown = true;
         let envelope = schema.add(envelope);
-        Some(Self { schema, envelope, object_meta })
+        Self { schema, envelope, object_meta }
     }
 
     /// The type that server-side apply goes by. Without a schema every field is its own.
@@ -75,7 +88,7 @@ impl Types {
             "number" => Kind::Double,
             "boolean" => Kind::Bool,
             "string" => Kind::String,
-            _ if openapi.bool_at(&["x-kubernetes-int-or-string"]) => Kind::IntOrString,
+            // An int or a string as well: whether it is one, validation says.
             _ => Kind::Any,
         };
         let format = openapi.str_at(&["format"]);

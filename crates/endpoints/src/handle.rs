@@ -119,6 +119,12 @@ enum Found {
 /// cluster-wide one inside of one.
 fn check_scope(cx: &Context, kind: &Kind, method: &Method) -> Result<(), ApiError> {
     let info = &cx.info;
+    let unknown = !info.subresource.is_empty()
+        && info.verb != "watch"
+        && kind.facts.subresource(&info.subresource).is_none();
+    if unknown && !kind.is_custom() {
+        return Err(ApiError::NotServed);
+    }
     let is_old_watch = info.verb == "watch" && method != Method::GET;
     if method == Method::HEAD || info.verb.is_empty() || is_old_watch {
         return Err(kind.not_supported(&info.verb));

@@ -34,6 +34,15 @@ pub struct Target<'a> {
     pub namespace: &'a str,
     pub name: &'a str,
     pub subresource: &'a str,
+    /// Whose the written fields are; "" for the server itself.
+    pub manager: &'a str,
+}
+
+fn as_manager(target: &Target<'_>) -> String {
+    match target.manager {
+        "" => String::new(),
+        manager => format!("fieldManager={manager}"),
+    }
 }
 
 impl Local {
@@ -63,11 +72,11 @@ impl Local {
     }
 
     pub async fn create(&self, target: &Target<'_>, object: &Value) -> Result<Value, ApiError> {
-        self.call("create", target, "", Some(object)).await
+        self.call("create", target, &as_manager(target), Some(object)).await
     }
 
     pub async fn update(&self, target: &Target<'_>, object: &Value) -> Result<Value, ApiError> {
-        self.call("update", target, "", Some(object)).await
+        self.call("update", target, &as_manager(target), Some(object)).await
     }
 
     /// Server-side apply, by force, as the named manager.

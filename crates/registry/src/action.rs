@@ -11,6 +11,7 @@ use crate::{
     decode::{self, tree},
     delete,
     get::entry,
+    managed,
     options::{DeleteOptions, WriteOptions},
     response::{self, Form},
     rest::Rest,
@@ -19,8 +20,12 @@ use crate::{
 
 /// Does what a POST to a subresource asks for.
 pub trait Action: Send + Sync + 'static {
-    /// The kinds that the body may be of; the first one is assumed where it doesn't say.
+    /// The kinds that the body may be of, all of one shape; the first one is assumed where it
+    /// doesn't say.
     fn accepts(&self) -> Vec<GroupVersionKind>;
+
+    /// Fills in what the body leaves out.
+    fn default(&self, _object: &mut Value) {}
 
     fn act<'a>(
         &'a self,
@@ -90,6 +95,9 @@ pub(crate) async fn act(rest: &Rest<'_>, action: &dyn Action) -> Result<Answer, 
                    request";
         return Err(ApiError::bad_request(why));
     }
+    let ty = type_of(rest, &action.accepts()[0])?;
+    action.default(&mut object);
+    managed::track_sent(rest, &options, ty, &mut object);
     let gvr = gvr(rest.kind);
     let attributes = attributes(rest, &gvr, Operation::Create, cx.name(), options.dry_run, None);
     rest.engine.admission.admit(&attributes, Some(&mut object)).await?;
@@ -118,17 +126,11 @@ fn decode_body(
 ) -> Result<Value, ApiError> {
     let accepted = action.accepts();
     // A body that names another of the accepted versions is read as that.
-    let mut refused = None;
-    for gvk in &accepted {
-        let ty = type_of(rest, gvk)?;
-        let validation = options.field_validation;
-        let expected = decode::Expected { gvk, schema: &rest.engine.schema, ty, validation };
-        match decode::body(rest, &expected) {
-            Ok(object) => return Ok(object),
-            Err(error) => drop(refused.get_or_insert(error)),
-        }
-    }
-    Err(refused.unwrap_or(ApiError::NotServed))
+    let stated = decode::stated_kind(rest);
+    let named = accepted.iter().find(|gvk| stated.as_ref() == Some(gvk));
+    let gvk = named.or(accepted.first()).ok_or(ApiError::NotServed)?;
+    let (ty, validation) = (type_of(rest, gvk)?, options.field_validation);
+    decode::body(rest, &decode::Expected { gvk, schema: &rest.engine.schema, ty, validation })
 }
 
 fn type_of(rest: &Rest<'_>, gvk: &GroupVersionKind) -> Result<schema::TypeId, ApiError> {

@@ -141,7 +141,8 @@ async fn finish_create(
     let stored = storage.encode(kind.to_stored(object).await?)?;
     let exists = || ApiError::AlreadyExists { resource: kind.group_resource(), name: name.clone() };
     if options.dry_run {
-        if storage.cache.fresh().await.map_err(store_error)?.get(&key).is_some() {
+        let now = storage.cache.fresh().await.map_err(store_error)?;
+        if now.get(&key).is_some() || now.broken(&key).is_some() {
             return Err(exists());
         }
         let mut json = kind.view_of_stored(&stored.json).await?;

@@ -1,18 +1,18 @@
 //! What a custom kind brings along where a built-in one has facts and types: everything here was made
 //! from its definition.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use meta::Value;
 use patch::apply::{ReplicasPaths, Versions};
-use schema::{TypeId, openapi::CustomResource};
+use schema::{Schema, TypeId, openapi::CustomResource};
 
 /// One served version of a custom resource.
 pub struct Custom {
     pub shape: Arc<dyn Shape>,
-    /// The type that server-side apply sees. Bodies are read as the kind's own type, which knows the
-    /// metadata only: whether the rest fits is for validation to say.
-    pub apply_type: TypeId,
+    /// What server-side apply sees. Bodies are read as the kind's own type, which knows the metadata
+    /// only: whether the rest fits is for validation to say.
+    pub apply_types: Arc<LazyApplyTypes>,
     /// Its objects in other versions, for owners that were noted in one of them.
     pub versions: Arc<dyn Versions + Send + Sync>,
     /// Where `/scale` finds its numbers.
@@ -29,11 +29,25 @@ pub struct Custom {
     pub version_at: usize,
 }
 
+/// The types that server-side apply goes by.
+pub struct ApplyTypes {
+    pub schema: Schema,
+    /// One for each version of the definition.
+    pub versions: Vec<TypeId>,
+}
+
+/// Made when the first object is written: a platform has hundreds of definitions, and objects of few.
+pub type LazyApplyTypes = LazyLock<ApplyTypes, Box<dyn FnOnce() -> ApplyTypes + Send + Sync>>;
+
 /// Brings objects into the shape of a schema.
 pub trait Shape: Send + Sync + 'static {
     /// Drops what the schema doesn't know, and says what it was to whoever wants to know. Err: the
     /// metadata of an embedded object can't be read.
     fn shape(&self, object: &mut Value, unknown: Option<&mut Vec<String>>) -> Result<(), String>;
+
+    /// The same for what a configuration was applied to, which has been held against the types already:
+    /// nothing is dropped from it, not even what is null. What can't be read is for validation to refuse.
+    fn shape_applied(&self, object: &mut Value);
 }
 
 /// Where in an object the fields of its scale are.

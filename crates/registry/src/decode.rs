@@ -27,6 +27,21 @@ pub(crate) fn body(rest: &Rest<'_>, expected: &Expected<'_>) -> Result<Value, Ap
     decode(rest, media_type(rest)?, &rest.body, expected)
 }
 
+/// What the body says it is, if it can be read and says so.
+pub(crate) fn stated_kind(rest: &Rest<'_>) -> Option<GroupVersionKind> {
+    let lenient = DecodeOptions { strict: false };
+    let tree = match media_type(rest).ok()? {
+        MediaType::Json => codec::json::decode_any(&rest.body, lenient).ok()?.value,
+        MediaType::Yaml => codec::yaml::decode_any(&rest.body, lenient).ok()?.value,
+        MediaType::Cbor => codec::cbor::decode(&rest.body).ok()?,
+        MediaType::Protobuf => {
+            let envelope = protobuf::Envelope::open(&rest.body).ok()?;
+            return Some(GroupVersion::parse(&envelope.api_version)?.with_kind(&envelope.kind));
+        }
+    };
+    Some(GroupVersion::parse(tree.str_at(&["apiVersion"]))?.with_kind(tree.str_at(&["kind"])))
+}
+
 fn media_type(rest: &Rest<'_>) -> Result<MediaType, ApiError> {
     let header = rest.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     negotiate::content_type(header, rest.engine.tuning.offered)
@@ -64,6 +79,12 @@ pub(crate) fn decode(
             ));
         }
         Err(mut why) => {
+            // Go looks for the type before it reads one.
+            if !why.is_syntax
+                && let Some(tree) = untyped(bytes, media_type)
+            {
+                check_kind(rest, media_type, bytes, &tree, expected)?;
+            }
             // Metadata is all that is typed, and read on its own.
             if of_custom(rest, expected).is_some() {
                 why.why = why.why.replace("ObjectMeta.metadata.", "ObjectMeta.");
@@ -71,7 +92,7 @@ pub(crate) fn decode(
             return Err(unreadable(bytes, media_type, expected, &why));
         }
     };
-    check_kind(rest, bytes, &decoded.value, expected)?;
+    check_kind(rest, media_type, bytes, &decoded.value, expected)?;
     if let Some(custom) = of_custom(rest, expected) {
         check_type_meta(&decoded.value, bytes, media_type, expected)?;
         shape(custom, &mut decoded, strict)
@@ -112,7 +133,7 @@ fn check_type_meta(
 }
 
 /// The custom kind that a body is of, if it is one: options and scales pass through here too.
-fn of_custom<'a>(rest: &'a Rest<'_>, expected: &Expected<'_>) -> Option<&'a Custom> {
+pub(crate) fn of_custom<'a>(rest: &'a Rest<'_>, expected: &Expected<'_>) -> Option<&'a Custom> {
     rest.kind
         .custom
         .as_ref()
@@ -162,26 +183,37 @@ pub(crate) fn check_patched_kind(
     if given == *expected.gvk || of_custom(rest, expected).is_some() {
         return Ok(());
     }
+    // Read as what it says it is, before anybody asks whether it may be that.
+    read_as(rest, &given, object)?;
     Err(no_conversion(rest, &given, expected.gvk))
 }
 
-/// Reads what a patch has made of an object: it may hold anything. `of_patch` is what is wrong with
-/// the patch itself. Err: why it can't stand.
+/// What is known about a patch.
+pub(crate) struct OfPatch<'a> {
+    /// What is wrong with the patch itself.
+    pub(crate) strict: &'a [String],
+    /// It is a configuration that was applied.
+    pub(crate) applied: bool,
+}
+
+/// Reads what a patch has made of an object: it may hold anything. Err: why it can't stand.
 pub(crate) fn patched(
     rest: &Rest<'_>,
     json: &[u8],
     expected: &Expected<'_>,
-    of_patch: &[String],
+    of_patch: &OfPatch<'_>,
 ) -> Result<Value, String> {
     let validation = expected.validation;
     let options = DecodeOptions { strict: validation != FieldValidation::Ignore };
     let decoded = codec::json::decode(json, expected.schema, expected.ty, options);
     let mut decoded = decoded.map_err(|error| error.to_string())?;
-    if let Some(custom) = of_custom(rest, expected) {
-        shape(custom, &mut decoded, options.strict)?;
+    match of_custom(rest, expected) {
+        Some(custom) if of_patch.applied => custom.shape.shape_applied(&mut decoded.value),
+        Some(custom) => shape(custom, &mut decoded, options.strict)?,
+        None => {}
     }
     let own = decoded.strict.iter().map(ToString::to_string);
-    let strict: Vec<String> = of_patch.iter().cloned().chain(own).collect();
+    let strict: Vec<String> = of_patch.strict.iter().cloned().chain(own).collect();
     judge_strict(rest, &strict, validation)?;
     Ok(decoded.value)
 }
@@ -237,14 +269,19 @@ fn is_object(bytes: &[u8]) -> bool {
     )
 }
 
+/// A text as a tree, if it can be one.
+fn untyped(bytes: &[u8], media_type: MediaType) -> Option<Value> {
+    let lenient = DecodeOptions { strict: false };
+    match media_type {
+        MediaType::Json => Some(codec::json::decode_any(bytes, lenient).ok()?.value),
+        MediaType::Yaml => Some(codec::yaml::decode_any(bytes, lenient).ok()?.value),
+        MediaType::Protobuf | MediaType::Cbor => None,
+    }
+}
+
 /// Why Go, which reads the kind first, can't even do that. None: it can.
 fn no_kind(bytes: &[u8], media_type: MediaType) -> Option<String> {
-    let lenient = DecodeOptions { strict: false };
-    let tree = match media_type {
-        MediaType::Json => codec::json::decode_any(bytes, lenient).ok()?.value,
-        MediaType::Yaml => codec::yaml::decode_any(bytes, lenient).ok()?.value,
-        MediaType::Protobuf | MediaType::Cbor => return None,
-    };
+    let tree = untyped(bytes, media_type)?;
     if !matches!(tree, Value::Object(_) | Value::Null) {
         return Some(not_type_meta(tree.type_name()));
     }
@@ -324,6 +361,7 @@ fn summarize(bytes: &[u8]) -> String {
 /// A body that says what it is must be what the path is about.
 fn check_kind(
     rest: &Rest<'_>,
+    media_type: MediaType,
     bytes: &[u8],
     object: &Value,
     expected: &Expected<'_>,
@@ -349,8 +387,23 @@ fn check_kind(
             expected.gvk.group_version()
         )));
     }
-    let why = no_conversion(rest, &given, expected.gvk);
+    // It is read as what it says it is, before anybody asks whether it may be that.
+    let tree = untyped(bytes, media_type);
+    let read = tree.map_or(Ok(()), |tree| read_as(rest, &given, &tree));
+    let why = read.err().unwrap_or_else(|| no_conversion(rest, &given, expected.gvk));
     Err(cannot_be_handled(&given, expected, &why))
+}
+
+/// Whether an object can be read as one of a built-in kind, if it is of one. Err: why not.
+fn read_as(rest: &Rest<'_>, gvk: &GroupVersionKind, object: &Value) -> Result<(), String> {
+    let schema = &rest.engine.schema;
+    let Some((ty, _)) = schema.types().find(|(_, ty)| ty.kinds.contains(gvk)) else {
+        return Ok(());
+    };
+    let json = meta::json::to_string(object);
+    let lenient = DecodeOptions { strict: false };
+    let read = codec::json::decode(json.as_bytes(), schema, ty, lenient);
+    read.map(drop).map_err(|error| error.to_string())
 }
 
 /// What an object says it is; what it doesn't say is as expected.
@@ -395,7 +448,7 @@ fn not_registered(gvk: &GroupVersionKind) -> String {
 pub(crate) fn delete_options(rest: &Rest<'_>) -> Result<Value, ApiError> {
     let (schema, ty, _) = rest.engine.meta_type("DeleteOptions")?;
     let options = DecodeOptions { strict: false };
-    let gvk = GroupVersionKind::new("", "v1", "DeleteOptions");
+    let gvk = GroupVersionKind::new("meta.k8s.io", "v1", "DeleteOptions");
     let validation = FieldValidation::Ignore;
     let expected = Expected { gvk: &gvk, schema, ty, validation };
     let media_type = media_type(rest)?;

@@ -5,18 +5,18 @@ use admission::Operation;
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use meta::{
-    ApiError, Details, Status, Str, Value,
+    ApiError, Details, RequestInfo, Status, Str, Value,
     time::{Duration, Time},
 };
 use store::{Expect, StoreError};
 
 use crate::{
-    Answer, Kind, Storage,
+    Answer, Dependents, Kind, Storage,
     create::{attributes, gvr},
     get::storage,
     list,
     object_meta::{finalizers, is_deleting},
-    options::{DeleteOptions, ListOptions},
+    options::{DeleteOptions, IGNORE_READ_ERROR, ListOptions},
     response::{self, Form},
     rest::Rest,
     storage::store_error,
@@ -25,11 +25,50 @@ use crate::{
 pub(crate) async fn delete(rest: &Rest<'_>) -> Result<Answer, ApiError> {
     let form = Form::negotiate(rest)?;
     let options = options(rest)?;
+    if options.ignore_read_error && rest.engine.tuning.unsafe_deletion {
+        return delete_unreadable(rest, &form, &options).await;
+    }
+    warn_of_orphans(rest, &options);
     match delete_object(rest, &options, &rest.info.namespace, &rest.info.name).await? {
         Deleted::Object(json) => response::json(rest, &form, 200, json),
         Deleted::Gone(details) => Ok(response::status(&form, &Status::success(details))),
     }
 }
+
+/// Deletes an object that cannot be read, past preconditions, finalizers and admission: none of them
+/// has anything to decide by.
+async fn delete_unreadable(
+    rest: &Rest<'_>,
+    form: &Form,
+    options: &DeleteOptions,
+) -> Result<Answer, ApiError> {
+    options.check_unsafe()?;
+    let storage = storage(rest)?;
+    let info = RequestInfo { verb: UNSAFE_VERB.into(), ..rest.info.clone() };
+    rest.engine.judge.check(rest.user, &info)?;
+    let name = rest.info.name.as_str();
+    if !storage.delete_unreadable(&storage.key(&rest.info.namespace, name)).await? {
+        let resource = rest.kind.group_resource();
+        let mut errors = meta::FieldErrors::default();
+        errors.invalid(
+            meta::field::path(IGNORE_READ_ERROR),
+            true,
+            "is exclusively used to delete corrupt object(s), try again by removing this option",
+        );
+        let kind = meta::GroupKind::new(&resource.group, &resource.resource);
+        return Err(ApiError::Invalid { kind, name: name.to_owned(), errors });
+    }
+    let gone = Details {
+        name: name.to_owned(),
+        group: rest.kind.gvk().group.to_string(),
+        kind: rest.kind.facts.plural.to_string(),
+        ..Details::default()
+    };
+    Ok(response::status(form, &Status::success(gone)))
+}
+
+/// Compat: the right to do this, on top of the right to delete.
+const UNSAFE_VERB: &str = "unsafe-delete-ignore-read-errors";
 
 /// Deletes the object of a request on behalf of one of its subresources: admission has judged that
 /// one.
@@ -44,6 +83,7 @@ pub(crate) async fn delete_collection(rest: &Rest<'_>) -> Result<Answer, ApiErro
     let form = Form::negotiate(rest)?;
     let list_options = ListOptions::read(rest.query, false)?;
     let options = options(rest)?;
+    warn_of_orphans(rest, &options);
     let found = list::prepared(rest, &list_options, list::find(rest, &list_options).await?).await?;
     let head = found.head.clone();
     let entries: Vec<_> = found.items.collect();
@@ -67,6 +107,16 @@ fn settle(outcome: Option<Result<Deleted, ApiError>>) -> Result<(), ApiError> {
     match outcome {
         None | Some(Ok(_) | Err(ApiError::NotFound { .. })) => Ok(()),
         Some(Err(error)) => Err(error),
+    }
+}
+
+/// Dependents may stay although nobody asked for that.
+fn warn_of_orphans(rest: &Rest<'_>, options: &DeleteOptions) {
+    let asked = options.propagation_policy.is_some() || options.orphan_dependents.is_some();
+    if let Dependents::Orphaned { warning: Some(warning) } = rest.kind.behaviour.dependents
+        && !asked
+    {
+        rest.warnings.add(warning.to_owned());
     }
 }
 
@@ -246,7 +296,7 @@ fn plan(kind: &Kind, options: &DeleteOptions, object: &Value, now: Time) -> Plan
         Grace::None => None,
         Grace::Seconds(seconds) => Some(seconds),
     };
-    let wanted = finalizers_for_garbage_collection(options, object);
+    let wanted = finalizers_for_garbage_collection(kind, options, object);
     if wanted != finalizers(object) {
         let wanted: Vec<Value> = wanted.iter().cloned().map(Value::from).collect();
         next.set_at(&["metadata", "finalizers"], Value::Array(wanted));
@@ -337,15 +387,23 @@ const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
 
 /// What is to become of dependents is said by a finalizer, for the garbage collector.
-fn finalizers_for_garbage_collection(options: &DeleteOptions, object: &Value) -> Vec<Str> {
+fn finalizers_for_garbage_collection(
+    kind: &Kind,
+    options: &DeleteOptions,
+    object: &Value,
+) -> Vec<Str> {
     let have = finalizers(object);
+    let dependents = kind.behaviour.dependents;
     let wish = match (options.orphan_dependents, options.propagation_policy.as_deref()) {
+        _ if dependents == Dependents::None => None,
         (Some(true), _) | (None, Some("Orphan")) => Some(ORPHAN),
         (None, Some("Foreground")) => Some(FOREGROUND),
         (Some(false), _) | (None, Some(_)) => None,
         (None, None) => {
             let kept = have.iter().find(|name| *name == ORPHAN || *name == FOREGROUND);
-            kept.map(|name| if name == ORPHAN { ORPHAN } else { FOREGROUND })
+            let kept = kept.map(|name| if name == ORPHAN { ORPHAN } else { FOREGROUND });
+            let orphaned = matches!(dependents, Dependents::Orphaned { .. });
+            kept.or(orphaned.then_some(ORPHAN))
         }
     };
     let kept = wish.is_some_and(|wish| have.iter().any(|name| name == wish));

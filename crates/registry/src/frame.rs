@@ -141,7 +141,8 @@ impl Frames {
             Shape::Object => return json,
             Shape::Metadata => crate::response::metadata_only(&self.kind, &json),
             Shape::Table(include) => {
-                table::of_object_with(&self.engine, &self.kind, *include, &json, false)
+                let columns = self.columns_due.swap(false, Ordering::Relaxed);
+                table::of_object_with(&self.engine, &self.kind, *include, &json, columns)
             }
         };
         shaped.unwrap_or_default()

@@ -9,7 +9,7 @@ use crate::{
     Answer, Storage, answered,
     response::{self, Form},
     rest::Rest,
-    storage::{parse_revision, store_error},
+    storage::parse_revision,
 };
 
 pub(crate) async fn get(rest: &Rest<'_>) -> Result<Answer, ApiError> {
@@ -24,21 +24,15 @@ pub(crate) async fn get(rest: &Rest<'_>) -> Result<Answer, ApiError> {
 /// The object that a request names, as new as `resource_version` asks for.
 pub(crate) async fn entry(rest: &Rest<'_>, resource_version: &str) -> Result<Arc<Entry>, ApiError> {
     let storage = storage(rest)?;
-    let cache = &storage.cache;
-    let snapshot = match resource_version {
-        "" => cache.fresh().await,
-        "0" => Ok(cache.snapshot()),
-        other => {
-            // Compat: a get with a bad resourceVersion is a 500 without a reason.
-            let revision = parse_revision(other).map_err(ApiError::Storage)?;
-            cache.at_least(revision).await
-        }
+    let revision = match resource_version {
+        "" => None,
+        // Compat: a get with a bad resourceVersion is a 500 without a reason.
+        other => Some(parse_revision(other).map_err(ApiError::Storage)?),
     };
-    let snapshot = snapshot.map_err(store_error)?;
     let key = storage.key(&rest.info.namespace, &rest.info.name);
-    let found = snapshot
-        .get(&key)
-        .cloned()
+    let found = storage
+        .entry(&key, revision)
+        .await?
         .ok_or_else(|| ApiError::not_found(rest.kind.group_resource(), rest.info.name.as_str()))?;
     rest.kind.prepare(&[&found]).await?;
     Ok(found)

@@ -302,9 +302,14 @@ impl Kind {
         Cow::Borrowed(entry.slot(SLOT_METADATA, made))
     }
 
-    /// The type that server-side apply goes by.
-    pub(crate) fn apply_type(&self) -> TypeId {
-        self.custom.as_ref().map_or(self.facts.type_id, |custom| custom.apply_type)
+    /// The type that server-side apply goes by, and where it is.
+    pub(crate) fn apply_type(&self) -> (&Schema, TypeId) {
+        match &self.custom {
+            Some(custom) => {
+                (&custom.apply_types.schema, custom.apply_types.versions[custom.version_at])
+            }
+            None => (&self.schema, self.facts.type_id),
+        }
     }
 
     pub fn columns(&self) -> &[Column] {

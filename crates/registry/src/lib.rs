@@ -47,7 +47,7 @@ pub use answered::{AnswerContext, Answerer};
 pub use columns::{Cell, CellOf, Column, ReadCell, Words, since};
 pub use continue_token::Continue;
 pub use create::prepare_create;
-pub use custom::{Custom, ScalePaths, Shape};
+pub use custom::{ApplyTypes, Custom, LazyApplyTypes, ScalePaths, Shape};
 pub use kind::{Conversion, Kind, Remote, SelectableSource};
 pub use options::DeleteOptions;
 pub use permit::{Judge, Permit, Wish};
@@ -57,7 +57,8 @@ pub use restrict::{FieldPattern, Restrictions};
 pub use storage::{Follower, Storage, StorageOptions};
 pub use stored::{AsJson, StorageCodec};
 pub use strategy::{
-    Behaviour, Fields, MetadataChecks, Plain, Recheck, Strategy, WriteContext, keep_all_but_status,
+    Behaviour, Dependents, Fields, MetadataChecks, Plain, Recheck, Strategy, WriteContext,
+    keep_all_but_status,
 };
 pub use update::prepare_update;
 pub use watched::{SIZES as WATCHED_SIZES, Watched};

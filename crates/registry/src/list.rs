@@ -14,7 +14,7 @@ use crate::{
     response::{self, Form, ItemWriter},
     rest::Rest,
     select::Selection,
-    storage::{parse_revision, store_error},
+    storage::{parse_revision, store_error, unreadable_list},
 };
 
 pub(crate) async fn list(rest: &Rest<'_>) -> Result<Answer, ApiError> {
@@ -49,12 +49,19 @@ pub(crate) struct Found {
     pub(crate) head: ListHead,
 }
 
-/// `metadata` of a list.
+/// `metadata` of a list. Revision 0: of none.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ListHead {
     pub(crate) revision: u64,
     pub(crate) continue_token: String,
     pub(crate) remaining: Option<u64>,
+}
+
+impl ListHead {
+    /// What is worked out when it is asked for has no version.
+    pub(crate) fn version(&self) -> String {
+        if self.revision == 0 { String::new() } else { self.revision.to_string() }
+    }
 }
 
 /// The entries of a list, in order.
@@ -112,19 +119,56 @@ pub(crate) async fn find(rest: &Rest<'_>, options: &ListOptions) -> Result<Found
     let prefix = storage.key_prefix(&rest.info.namespace);
     let head = ListHead { revision: snapshot.revision, ..ListHead::default() };
 
+    let after = start.as_ref().map(|start| before(Str::new(format!("{prefix}{}", start.start))));
+    check_readable(rest, &selection, &snapshot, after.as_deref())?;
+    // Compat: any cached state (resourceVersion 0) is answered whole, limit or not.
+    let paged = options.limit > 0 && options.resource_version != "0";
+    // Compat: a page of an old state, or one that goes on, ends where a walk would end it.
+    let indexed = start.is_none() && !(paged && is_exact(options));
     // One object by its name, or the few of an index: no need to walk.
-    if let Some(few) = few(storage, &rest.info.namespace, &selection, &snapshot) {
-        let few = few.into_iter().filter(|entry| selection.matches(entry));
-        let few = few.filter(|entry| entry.key.starts_with(prefix.as_str()));
+    if let Some(few) = few(storage, &rest.info.namespace, &selection, &snapshot, indexed) {
+        let few = few.into_iter().filter(|entry| entry.key.starts_with(prefix.as_str()));
+        if paged {
+            let few: Vec<Arc<Entry>> = few.collect();
+            return Ok(page(options, &snapshot, &prefix, few.iter(), &selection, false));
+        }
+        let few = few.filter(|entry| selection.matches(entry));
         return Ok(Found { items: Items::of(few), head });
     }
-    let after = start.as_ref().map(|start| Str::new(format!("{prefix}{}", start.start)));
-    // Compat: any cached state (resourceVersion 0) is answered whole, limit or not.
-    if options.limit > 0 && options.resource_version != "0" {
-        return Ok(page(options, snapshot, prefix, after, &selection, start.is_some()));
+    let continued = start.is_some();
+    let start = start.map(|start| Str::new(format!("{prefix}{}", start.start)));
+    // Tokens of this server start right behind a key, but others may start at one.
+    let first = start.as_deref().and_then(|key| snapshot.get(key)).cloned();
+    let after = start.map(before);
+    if paged {
+        let walk = first.iter().chain(snapshot.range(&prefix, after.as_deref()));
+        return Ok(page(options, &snapshot, &prefix, walk, &selection, continued));
     }
-    let rest = Some(Cursor { snapshot, prefix, after: after.map(before), selection });
-    Ok(Found { items: Items { ready: VecDeque::new(), rest }, head })
+    let ready = first.into_iter().filter(|entry| selection.matches(entry)).collect();
+    let rest = Some(Cursor { snapshot, prefix, after, selection });
+    Ok(Found { items: Items { ready, rest }, head })
+}
+
+/// Refuses to show a part of a resource, behind `after`, in which something cannot be read: whoever
+/// sees the rest would take it for gone.
+pub(crate) fn check_readable(
+    rest: &Rest<'_>,
+    selection: &Selection,
+    snapshot: &Snapshot,
+    after: Option<&str>,
+) -> Result<(), ApiError> {
+    if snapshot.broken_len() == 0 {
+        return Ok(());
+    }
+    let storage = storage(rest)?;
+    let namespace = &rest.info.namespace;
+    let broken = match selection.exact_name() {
+        Some(name) if !storage.namespaced || !namespace.is_empty() => {
+            snapshot.broken(&storage.key(namespace, name))
+        }
+        _ => snapshot.first_broken(&storage.key_prefix(namespace), after),
+    };
+    broken.map_or(Ok(()), |broken| Err(unreadable_list(&rest.kind.group_resource(), broken)))
 }
 
 /// The state that a list is about, and where in it the list goes on.
@@ -133,33 +177,37 @@ async fn snapshot(
     options: &ListOptions,
 ) -> Result<(Arc<Snapshot>, Option<Continue>), ApiError> {
     let cache = &storage.cache;
-    let asked = parse_revision(&options.resource_version)
-        .map_err(|why| ApiError::BadRequest(format!("invalid resource version: {why}")))?;
     if !options.continue_token.is_empty() {
+        let start = Continue::decode(&options.continue_token)?;
         if !matches!(options.resource_version.as_str(), "" | "0") {
             return Err(ApiError::bad_request(
                 "specifying resource version is not allowed when using continue",
             ));
         }
-        let start = Continue::decode(&options.continue_token)?;
         let snapshot = match start.revision {
             Some(revision) => {
                 cache.exact(revision).await.map_err(|error| expired(error, &start))?
             }
-            None => cache.fresh().await.map_err(store_error)?,
+            None => storage.newest().await.map_err(store_error)?,
         };
         return Ok((snapshot, Some(start)));
     }
-    // Compat: pages of a given version have always been exact.
-    let exact = options.resource_version_match == EXACT
-        || (options.limit > 0 && options.resource_version_match.is_empty());
+    let asked = parse_revision(&options.resource_version)
+        .map_err(|why| ApiError::BadRequest(format!("invalid resource version: {why}")))?;
     let snapshot = match options.resource_version.as_str() {
-        "" => cache.fresh().await,
-        "0" => Ok(cache.snapshot()),
-        _ if exact => cache.exact(asked).await,
-        _ => cache.at_least(asked).await,
+        "" => storage.newest().await,
+        "0" => storage.any().await,
+        _ if is_exact(options) => cache.exact(asked).await,
+        _ => storage.at_least(asked).await,
     };
     Ok((snapshot.map_err(store_error)?, None))
+}
+
+/// Whether the very version is asked for. Compat: pages of a given version have always been exact.
+fn is_exact(options: &ListOptions) -> bool {
+    let legacy = options.limit > 0 && options.resource_version_match.is_empty();
+    !matches!(options.resource_version.as_str(), "" | "0")
+        && (legacy || options.resource_version_match == EXACT)
 }
 
 /// A token whose revision is gone: the client may start again, or go on at the newest state.
@@ -185,40 +233,33 @@ fn few(
     namespace: &str,
     selection: &Selection,
     snapshot: &Snapshot,
+    indexed: bool,
 ) -> Option<Vec<Arc<Entry>>> {
     if let Some(name) = selection.exact_name()
         && (!storage.namespaced || !namespace.is_empty())
     {
         return Some(snapshot.get(&storage.key(namespace, name)).cloned().into_iter().collect());
     }
-    let value = selection.exact_field(storage.index?)?;
+    let value = selection.exact_field(storage.index.filter(|_| indexed)?)?;
     Some(snapshot.indexed(value).cloned().collect())
 }
 
-fn page(
+/// As many of the entries as the page may have.
+fn page<'a>(
     options: &ListOptions,
-    snapshot: Arc<Snapshot>,
-    prefix: Str,
-    after: Option<Str>,
+    snapshot: &Snapshot,
+    prefix: &str,
+    mut entries: impl Iterator<Item = &'a Arc<Entry>>,
     selection: &Selection,
     continued: bool,
 ) -> Found {
     let limit = usize::try_from(options.limit).unwrap_or(usize::MAX);
-    let start = after.map(before);
-    let mut entries = Vec::with_capacity(limit.min(500));
-    let mut more = false;
-    for entry in snapshot.range(&prefix, start.as_deref()) {
-        if !selection.matches(entry) {
-            continue;
-        }
-        if entries.len() == limit {
-            more = true;
-            break;
-        }
-        entries.push(entry.clone());
-    }
+    let matching = entries.by_ref().filter(|entry| selection.matches(entry));
+    let taken: Vec<Arc<Entry>> = matching.take(limit).cloned().collect();
     let mut head = ListHead { revision: snapshot.revision, ..ListHead::default() };
-    if let (true, Some(last)) = (more, entries.last()) {
+    // Compat: whether what follows matches is not looked at, so that the last page may be empty.
+    let more = taken.len() == limit && entries.next().is_some();
+    if let (true, Some(last)) = (more, taken.last()) {
         let next = Continue {
             revision: Some(snapshot.revision),
             start: format!("{}\0", &last.key[prefix.len()..]),
@@ -226,14 +267,14 @@ fn page(
         head.continue_token = next.encode();
         if selection.is_everything() {
             let remaining = if continued {
-                snapshot.remaining(&prefix, Some(&last.key))
+                snapshot.remaining(prefix, Some(&last.key))
             } else {
-                snapshot.count(&prefix).saturating_sub(entries.len())
+                snapshot.count(prefix).saturating_sub(taken.len())
             };
             head.remaining = Some(remaining as u64);
         }
     }
-    Found { items: Items::of(entries), head }
+    Found { items: Items::of(taken), head }
 }
 
 /// A start key is the first key of the next page; cursors want the last one of the page before.
@@ -282,7 +323,7 @@ impl Iterator for Chunks {
         };
         while chunk.len() < CHUNK_BYTES {
             let Some(entry) = self.items.next() else {
-                self.writer.tail(&mut chunk);
+                self.writer.tail(first, &mut chunk);
                 self.state = State::Done;
                 return Some(chunk.into());
             };

@@ -132,6 +132,14 @@ pub(crate) fn merge_scale(
     })
 }
 
+/// As [`track`], for what is sent to a subresource that acts.
+pub(crate) fn track_sent(rest: &Rest<'_>, options: &WriteOptions, ty: TypeId, new: &mut Value) {
+    let api_version = new.str_at(&["apiVersion"]).to_owned();
+    with_manager_of(rest, options, ty, &api_version, |typing, manager| {
+        apply::update(None, new, typing, manager);
+    });
+}
+
 const MANAGED_FIELDS: [&str; 2] = ["metadata", "managedFields"];
 
 fn with_scale_manager<T>(
@@ -142,10 +150,22 @@ fn with_scale_manager<T>(
     let schema = &rest.engine.schema;
     let ty = schema.by_name("io.k8s.api.autoscaling.v1.Scale");
     let ty = ty.ok_or_else(|| ApiError::internal("no schema for Scale"))?;
+    with_manager_of(rest, options, ty, "autoscaling/v1", run)
+}
+
+/// For what is not of the request's own kind.
+fn with_manager_of<T>(
+    rest: &Rest<'_>,
+    options: &WriteOptions,
+    ty: TypeId,
+    api_version: &str,
+    run: impl FnOnce(&Typing<'_>, &Manager<'_>) -> T,
+) -> T {
+    let schema = &rest.engine.schema;
     let typing = Typing { schema, ty, fields: &Filter::All, versions: &OneVersion };
     let manager = Manager {
         name: &manager_name(rest, options),
-        api_version: "autoscaling/v1",
+        api_version,
         subresource: &rest.info.subresource,
         now: &Time::now().to_rfc3339(),
     };
@@ -166,9 +186,10 @@ fn with_manager<T>(
         }
         _ => &*kind.versions,
     };
+    let (schema, ty) = kind.apply_type();
     let typing = Typing {
-        schema: &kind.schema,
-        ty: kind.apply_type(),
+        schema,
+        ty,
         fields: kind.filters.for_subresource(&rest.info.subresource),
         versions,
     };

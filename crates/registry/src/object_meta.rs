@@ -1,6 +1,6 @@
 //! What the server itself keeps in `metadata`, for every kind alike.
 
-use meta::{ApiError, FieldErrors, Str, Value, field::path, names};
+use meta::{ApiError, FieldErrors, Number, Str, Value, field::path, names};
 
 use crate::{Behaviour, Kind, Recheck, strategy::WriteContext};
 
@@ -125,7 +125,32 @@ fn same(a: Option<&Value>, b: Option<&Value>) -> bool {
         Some(Value::Object(map)) => map.is_empty(),
         _ => false,
     };
-    a == b || (empty(a) && empty(b))
+    (empty(a) && empty(b)) || alike(a, b)
+}
+
+/// Equal as Go sees it: a list without items is as good as none, and a number is the same number
+/// however it was read (`minimum: 0` of a definition is a float in what a client sends).
+fn alike(a: Option<&Value>, b: Option<&Value>) -> bool {
+    match (a, b) {
+        (Some(Value::Number(a)), Some(Value::Number(b))) => float(*a).total_cmp(&float(*b)).is_eq(),
+        (Some(Value::Object(a)), Some(Value::Object(b))) => {
+            let keys = a.keys().chain(b.keys().filter(|key| !a.contains_key(key)));
+            keys.into_iter().all(|key| alike(a.get(key), b.get(key)))
+        }
+        (Some(Value::Array(a)), Some(Value::Array(b))) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| alike(Some(a), Some(b)))
+        }
+        (Some(Value::Array(list)), None | Some(Value::Null))
+        | (None | Some(Value::Null), Some(Value::Array(list))) => list.is_empty(),
+        (a, b) => a == b,
+    }
+}
+
+fn float(number: Number) -> f64 {
+    match number {
+        Number::Int(int) => int as f64,
+        Number::Float(float) => float,
+    }
 }
 
 pub(crate) fn validate_create(kind: &Kind, object: &Value) -> FieldErrors {
@@ -223,6 +248,18 @@ mod tests {
         let mut custom = value!({"spec": {"a": 1i64}, "data": {}});
         count_generation(&mut custom, Some(&old), &[Behaviour::ALL_BUT_METADATA]);
         assert_eq!(custom.i64_at(&["metadata", "generation"]), Some(4));
+        let cases = [
+            (value!({"a": 1.0}), 3),
+            (value!({"a": 1.5}), 4),
+            (value!({"a": 1i64, "b": []}), 3),
+            (value!({"a": 1i64, "b": {}}), 4),
+            (value!({"a": [1i64]}), 4),
+        ];
+        for (spec, expected) in cases {
+            let mut new = value!({"spec": (spec)});
+            count_generation(&mut new, Some(&old), &["spec"]);
+            assert_eq!(new.i64_at(&["metadata", "generation"]), Some(expected));
+        }
         let mut new = value!({"metadata": {"generation": 9i64}, "spec": {}});
         count_generation(&mut new, None, &["spec"]);
         assert_eq!(new.i64_at(&["metadata", "generation"]), Some(1));

@@ -1,14 +1,19 @@
 //! The options of the verbs, read from the query and checked with Kubernetes' words.
 
-use meta::{ApiError, FieldErrors, GroupKind, Query, Value, field::path, names};
+use meta::{
+    ApiError, FieldErrors, GroupKind, Query, Value,
+    field::path,
+    names,
+    selector::{FieldSelector, LabelSelector},
+};
 
 use crate::other_versions::OtherVersions;
 
 /// Options of list, watch and deletecollection.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ListOptions {
-    pub label_selector: String,
-    pub field_selector: String,
+    pub label_selector: LabelSelector,
+    pub field_selector: FieldSelector,
     pub watch: bool,
     pub allow_watch_bookmarks: bool,
     pub resource_version: String,
@@ -22,8 +27,6 @@ pub(crate) struct ListOptions {
 impl ListOptions {
     pub(crate) fn read(query: &Query, force_watch: bool) -> Result<Self, ApiError> {
         let mut options = Self {
-            label_selector: query.text("labelSelector").to_owned(),
-            field_selector: query.text("fieldSelector").to_owned(),
             watch: force_watch || query.flag("watch"),
             allow_watch_bookmarks: query.flag("allowWatchBookmarks"),
             resource_version: query.text("resourceVersion").to_owned(),
@@ -32,7 +35,13 @@ impl ListOptions {
             limit: query.integer("limit")?.unwrap_or_default(),
             continue_token: query.text("continue").to_owned(),
             send_initial_events: query.optional_flag("sendInitialEvents"),
+            ..Self::default()
         };
+        // What can't be read at all is said before what can't be together.
+        options.label_selector =
+            LabelSelector::parse(query.text("labelSelector")).map_err(ApiError::BadRequest)?;
+        options.field_selector =
+            FieldSelector::parse(query.text("fieldSelector")).map_err(ApiError::BadRequest)?;
         options.default_send_initial_events();
         options.validate()?;
         Ok(options)
@@ -207,6 +216,8 @@ pub struct DeleteOptions {
     pub orphan_dependents: Option<bool>,
     pub uid: Option<String>,
     pub resource_version: Option<String>,
+    /// Delete what cannot be read. Counts only where a feature gate allows it.
+    pub ignore_read_error: bool,
 }
 
 impl DeleteOptions {
@@ -224,10 +235,10 @@ impl DeleteOptions {
                 grace_period_seconds: query.integer("gracePeriodSeconds")?,
                 propagation_policy: query.get("propagationPolicy").map(str::to_owned),
                 orphan_dependents: query.optional_flag("orphanDependents"),
+                ignore_read_error: query.optional_flag(IGNORE_READ_ERROR) == Some(true),
                 ..Self::default()
             },
         };
-        options.dry_run = read_dry_run(&dry_run, &mut errors);
         if let Some(policy) = &options.propagation_policy {
             if options.orphan_dependents.is_some() {
                 errors.invalid(
@@ -244,6 +255,7 @@ impl DeleteOptions {
                 );
             }
         }
+        options.dry_run = read_dry_run(&dry_run, &mut errors);
         invalid_options("DeleteOptions", errors)?;
         // A negative grace period has always meant one second.
         if options.grace_period_seconds.is_some_and(|seconds| seconds < 0) {
@@ -261,9 +273,30 @@ impl DeleteOptions {
             orphan_dependents: body.at(&["orphanDependents"]).and_then(Value::as_bool),
             uid: text(&["preconditions", "uid"]),
             resource_version: text(&["preconditions", "resourceVersion"]),
+            ignore_read_error: body.at(&[IGNORE_READ_ERROR]).and_then(Value::as_bool) == Some(true),
         }
     }
+
+    /// Nothing else may be asked for together with the deletion of what cannot be read.
+    pub(crate) fn check_unsafe(&self) -> Result<(), ApiError> {
+        let mut errors = FieldErrors::default();
+        let with = [
+            (self.grace_period_seconds.is_some(), "gracePeriodSeconds"),
+            (self.uid.is_some() || self.resource_version.is_some(), "preconditions"),
+            (self.orphan_dependents.is_some(), "orphanDependents"),
+            (self.propagation_policy.is_some(), "propagationPolicy"),
+            (self.dry_run, "dryRun"),
+        ];
+        for (_, name) in with.iter().filter(|(set, _)| *set) {
+            let why = format!("cannot be set together with .{name}");
+            errors.invalid(path(IGNORE_READ_ERROR), true, &why);
+        }
+        invalid_options("DeleteOptions", errors)
+    }
 }
+
+/// The field of `DeleteOptions`, and the parameter.
+pub(crate) const IGNORE_READ_ERROR: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
 
 fn invalid_options(kind: &str, errors: FieldErrors) -> Result<(), ApiError> {
     if errors.is_empty() {
@@ -290,6 +323,10 @@ mod tests {
             "resourceVersionMatch=Exact",
             "ListOptions.meta.k8s.io \"\" is invalid: resourceVersionMatch: Forbidden: \
              resourceVersionMatch is forbidden unless resourceVersion is provided",
+        );
+        check_list(
+            "resourceVersionMatch=Exact&fieldSelector=a",
+            "invalid selector: 'a'; can't understand 'a'",
         );
         check_list(
             "sendInitialEvents=true",

@@ -6,7 +6,7 @@ use codec::{
     negotiate::MediaType,
 };
 use http::header::CONTENT_TYPE;
-use meta::{ApiError, FieldErrors, GroupKind, Value, field::path};
+use meta::{ApiError, FieldErrors, GroupKind, Number, Value, field::path};
 use schema::Schema;
 
 use crate::{
@@ -207,7 +207,8 @@ pub(crate) fn reread(
         Change::Json(_) | Change::Merge(_) => decode::check_patched_kind(rest, patched, expected),
         Change::Strategic(_) | Change::Apply(_) => Ok(()),
     };
-    let read = same_kind.and_then(|()| decode::patched(rest, json.as_bytes(), expected, strict));
+    let of_patch = decode::OfPatch { strict, applied: matches!(change, Change::Apply(_)) };
+    let read = same_kind.and_then(|()| decode::patched(rest, json.as_bytes(), expected, &of_patch));
     read.map_err(|why| {
         let mut errors = FieldErrors::default();
         match change {
@@ -217,10 +218,10 @@ pub(crate) fn reread(
                 errors.invalid(
                     path("patch"),
                     ::patch::go_text::show(patch),
-                    &conversion(&why, expected.schema),
+                    &conversion(&why, patched, expected.schema),
                 );
             }
-            Change::Json(_) | Change::Merge(_) if !rest.kind.is_custom() => {
+            Change::Json(_) | Change::Merge(_) if decode::of_custom(rest, expected).is_none() => {
                 let current = current.unwrap_or(&Value::Null);
                 let shown = patched::show(current, patched, expected.schema, expected.ty);
                 errors.invalid(path("patch"), shown.as_str(), &why);
@@ -233,7 +234,7 @@ pub(crate) fn reread(
 
 /// `json: cannot unmarshal number into Go struct field A.b of type string` as the decoder of trees
 /// says it: `cannot convert int64 to string`.
-fn conversion(why: &str, schema: &Schema) -> String {
+fn conversion(why: &str, patched: &Value, schema: &Schema) -> String {
     let Some(rest) = why.strip_prefix("json: cannot unmarshal ") else { return why.to_owned() };
     let (found, wanted) = (rest.split(" into ").next(), rest.rsplit(" of type ").next());
     let (found, wanted) = (found.unwrap_or_default(), wanted.unwrap_or_default());
@@ -241,6 +242,9 @@ fn conversion(why: &str, schema: &Schema) -> String {
     let (found, number) = found.split_once(' ').unwrap_or((found, ""));
     let (kind, given) = match found {
         "number" if number.contains(['.', 'e', 'E']) => ("float64", "float64"),
+        "number" if number.is_empty() && is_float_at(patched, field_path(rest)) => {
+            ("float64", "float64")
+        }
         "number" => ("int64", "int64"),
         "object" => ("map", "map[string]interface {}"),
         "array" => ("slice", "[]interface {}"),
@@ -267,4 +271,27 @@ fn conversion(why: &str, schema: &Schema) -> String {
         return format!("cannot convert {given} to {wanted}");
     }
     format!("unrecognized type: {wanted_kind}")
+}
+
+/// `a.b` in `… Go struct field Type.a.b of type …`.
+fn field_path(text: &str) -> &str {
+    let field = text.split("struct field ").nth(1).and_then(|rest| rest.split(' ').next());
+    field.and_then(|field| field.split_once('.')).map_or("", |(_, path)| path)
+}
+
+/// Whether a number with a fraction is at this path, which says nothing of places in lists.
+fn is_float_at(value: &Value, path: &str) -> bool {
+    match (value, path.split_once('.')) {
+        (Value::Array(items), _) => items.iter().any(|item| is_float_at(item, path)),
+        (value, Some((first, rest))) => {
+            value.get(first).is_some_and(|inner| is_float_at(inner, rest))
+        }
+        (Value::Number(Number::Float(_)), None) if path.is_empty() => true,
+        (value, None) if !path.is_empty() => {
+            value.get(path).is_some_and(|inner| is_float_at(inner, ""))
+        }
+        // The values of a map have the path of their map.
+        (Value::Object(map), None) => map.values().any(|value| is_float_at(value, "")),
+        _ => false,
+    }
 }

@@ -255,7 +255,8 @@ fn cbor_list(rest: &Rest<'_>, form: &Form, json: &[u8]) -> Result<Bytes, ApiErro
 pub(crate) trait ItemWriter: Send + Sync {
     fn head(&self, out: &mut Vec<u8>);
     fn item(&self, entry: &Entry, first: bool, out: &mut Vec<u8>);
-    fn tail(&self, out: &mut Vec<u8>);
+    /// `empty`: there was no item, and `out` ends with what the head wrote.
+    fn tail(&self, empty: bool, out: &mut Vec<u8>);
 }
 
 /// Items of built-in lists leave out kind and apiVersion.
@@ -285,7 +286,7 @@ impl ItemWriter for TypedItems {
         append(out, &json[body_at(&json)..]);
     }
 
-    fn tail(&self, out: &mut Vec<u8>) {
+    fn tail(&self, _empty: bool, out: &mut Vec<u8>) {
         out.extend_from_slice(b"]}\n");
     }
 }
@@ -310,7 +311,7 @@ impl ItemWriter for CustomItems {
         append(out, &self.kind.view(entry));
     }
 
-    fn tail(&self, out: &mut Vec<u8>) {
+    fn tail(&self, _empty: bool, out: &mut Vec<u8>) {
         out.extend_from_slice(b"],\"kind\":");
         meta::json::write_string(out, &self.kind.facts.list_kind);
         out.extend_from_slice(b",\"metadata\":{\"continue\":");
@@ -343,9 +344,19 @@ impl ItemWriter for MetadataItems {
         write_metadata_only(out, &self.kind.metadata_of(entry));
     }
 
-    fn tail(&self, out: &mut Vec<u8>) {
+    fn tail(&self, empty: bool, out: &mut Vec<u8>) {
+        if empty {
+            return no_items(out);
+        }
         out.extend_from_slice(b"]}\n");
     }
+}
+
+/// Compat: a list that Go has made from another, and that has nothing in it, is none.
+pub(crate) fn no_items(out: &mut Vec<u8>) {
+    debug_assert!(out.ends_with(b"["));
+    out.pop();
+    out.extend_from_slice(b"null}\n");
 }
 
 /// Appends a whole object. In pieces, because the C library copies a long slice with `rep movsb`, which on some processors
@@ -368,9 +379,11 @@ pub(crate) fn write_head(out: &mut Vec<u8>, kind: &str, api_version: &str, head:
     meta::json::write_string(out, kind);
     out.extend_from_slice(b",\"apiVersion\":");
     meta::json::write_string(out, api_version);
-    out.extend_from_slice(
-        format!(",\"metadata\":{{\"resourceVersion\":\"{}\"", head.revision).as_bytes(),
-    );
+    out.extend_from_slice(b",\"metadata\":{");
+    let version = head.version();
+    if !version.is_empty() {
+        out.extend_from_slice(format!("\"resourceVersion\":\"{version}\"").as_bytes());
+    }
     if !head.continue_token.is_empty() {
         out.extend_from_slice(b",\"continue\":");
         meta::json::write_string(out, &head.continue_token);

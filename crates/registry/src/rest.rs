@@ -37,6 +37,8 @@ pub struct Tuning {
     pub offered: Offered,
     /// How many objects of a collection are deleted at once.
     pub delete_collection_workers: usize,
+    /// Whether a client may delete what cannot be read.
+    pub unsafe_deletion: bool,
 }
 
 impl Engine {
@@ -86,15 +88,13 @@ pub async fn serve(rest: &Rest<'_>) -> Result<Answer, ApiError> {
     if let Some(warning) = rest.kind.custom.as_ref().and_then(|own| own.deprecation.as_ref()) {
         rest.warnings.add(warning.clone());
     }
-    if let Some(text) = rest.kind.behaviour.deprecation {
-        rest.warnings.add(text.to_owned());
-    }
     if !info.subresource.is_empty() {
         return serve_subresource(rest).await;
     }
     if !rest.kind.has_verb(&info.verb) {
         return Err(rest.kind.not_supported(&info.verb));
     }
+    warn_of_deprecation(rest);
     match info.verb.as_str() {
         "get" => get::get(rest).await,
         "list" => list::list(rest).await,
@@ -114,6 +114,13 @@ pub async fn serve(rest: &Rest<'_>) -> Result<Answer, ApiError> {
     }
 }
 
+/// Said of every request that there is an answer to.
+fn warn_of_deprecation(rest: &Rest<'_>) {
+    if let Some(text) = rest.kind.behaviour.deprecation {
+        rest.warnings.add(text.to_owned());
+    }
+}
+
 async fn serve_subresource(rest: &Rest<'_>) -> Result<Answer, ApiError> {
     let info = rest.info;
     let Some(subresource) = rest.kind.facts.subresource(&info.subresource) else {
@@ -126,6 +133,7 @@ async fn serve_subresource(rest: &Rest<'_>) -> Result<Answer, ApiError> {
     if !subresource.verbs.contains(&info.verb) {
         return Err(rest.kind.not_supported(&info.verb));
     }
+    warn_of_deprecation(rest);
     match (info.subresource.as_str(), info.verb.as_str()) {
         ("scale", "get") => scale::get(rest).await,
         ("scale", "update") => scale::update(rest).await,

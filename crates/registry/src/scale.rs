@@ -32,6 +32,7 @@ pub(crate) async fn update(rest: &Rest<'_>) -> Result<Answer, ApiError> {
     let mut options = WriteOptions::read(rest.query, "UpdateOptions", false)?;
     options.owners_noted = true;
     let scale = decode_scale(rest, &options, None)?;
+    crate::object_meta::check_name(&scale, &rest.info.name)?;
     write(rest, &form, &options, &mut |current| {
         let mut scale = scale.clone();
         track(rest, &options, current, &mut scale)?;

@@ -4,7 +4,7 @@
 use codec::scan::{self, FieldSet};
 use meta::{
     ApiError, Str,
-    selector::{FieldRequirement, FieldSelector, LabelSelector, Operator},
+    selector::{FieldRequirement, LabelSelector, Operator},
 };
 use store::Entry;
 
@@ -26,9 +26,9 @@ struct Term {
 
 impl Selection {
     pub(crate) fn read(rest: &Rest<'_>, options: &ListOptions) -> Result<Self, ApiError> {
-        let labels = LabelSelector::parse(&options.label_selector).map_err(ApiError::BadRequest)?;
-        let fields = FieldSelector::parse(&options.field_selector).map_err(ApiError::BadRequest)?;
-        let mut terms = fields
+        let labels = options.label_selector.clone();
+        let mut terms = options
+            .field_selector
             .requirements()
             .iter()
             .map(|requirement| term(rest.kind, requirement))

@@ -8,11 +8,11 @@ use std::{
 use admission::Pinned;
 use bytes::Bytes;
 use codec::scan::{self, FieldSet, Order};
-use meta::{ApiError, GroupVersionKind, Str, Value};
+use meta::{ApiError, Cause, Details, GroupResource, GroupVersionKind, Status, Str, Value};
 use schema::{Kind, Schema, TypeId};
 use store::{
-    Backend, Cache, CacheOptions, Entry, Expect, KeyValue, Materialize, StoreError, Write,
-    label_bits,
+    Backend, Broken, Cache, CacheOptions, Entry, Expect, KeyValue, Materialize, ReadError,
+    Snapshot, StoreError, Write, label_bits,
 };
 
 use crate::stored::{Encoded, StorageCodec};
@@ -32,6 +32,8 @@ pub struct Storage {
     pub ttl: Option<Duration>,
     /// Which of the extracted fields has an index.
     pub index: Option<usize>,
+    /// Reads are answered by the backend each time, not from memory.
+    pub from_store: bool,
     fields: Vec<Str>,
     order: Order,
     codec: Arc<dyn StorageCodec>,
@@ -58,6 +60,8 @@ pub struct StorageOptions {
     pub index: Option<Str>,
     /// Custom resources have sorted keys.
     pub custom: bool,
+    /// See [`Storage::from_store`].
+    pub from_store: bool,
     /// What the backend keeps of an object.
     pub codec: Arc<dyn StorageCodec>,
 }
@@ -90,6 +94,7 @@ impl Storage {
             ty: options.ty,
             ttl: options.ttl,
             index,
+            from_store: options.from_store,
             fields: options.fields,
             order,
             codec: options.codec,
@@ -178,17 +183,101 @@ impl Storage {
         Ok(self.cache.get(&key))
     }
 
+    /// The newest state of all objects: every write acknowledged before the call is in it.
+    pub(crate) async fn newest(&self) -> Result<Arc<Snapshot>, StoreError> {
+        if self.from_store { self.cache.read().await } else { self.cache.fresh().await }
+    }
+
+    /// Any state, if the cache may answer.
+    pub(crate) async fn any(&self) -> Result<Arc<Snapshot>, StoreError> {
+        if self.from_store { self.cache.read().await } else { Ok(self.cache.snapshot()) }
+    }
+
+    /// One object, from a state that is not older than `revision`; `None`: the newest.
+    pub(crate) async fn entry(
+        &self,
+        key: &str,
+        revision: Option<u64>,
+    ) -> Result<Option<Arc<Entry>>, ApiError> {
+        if self.from_store {
+            if let Some(asked) = revision.filter(|asked| *asked > 0) {
+                let current = self.backend.revision().await.map_err(store_error)?;
+                if current < asked {
+                    return Err(store_error(StoreError::TooLargeRevision { asked, current }));
+                }
+            }
+            return self.cache.read_one(key).await.map_err(|error| match error {
+                ReadError::Store(error) => store_error(error),
+                ReadError::Broken(broken) => unreadable(&broken),
+            });
+        }
+        let snapshot = match revision {
+            None => self.newest().await,
+            Some(0) => self.any().await,
+            Some(revision) => self.at_least(revision).await,
+        };
+        let snapshot = snapshot.map_err(store_error)?;
+        match snapshot.broken(key) {
+            Some(broken) => Err(unreadable(broken)),
+            None => Ok(snapshot.get(key).cloned()),
+        }
+    }
+
+    /// A state that is not older than `revision`.
+    pub(crate) async fn at_least(&self, revision: u64) -> Result<Arc<Snapshot>, StoreError> {
+        if !self.from_store {
+            return self.cache.at_least(revision).await;
+        }
+        let snapshot = self.cache.read().await?;
+        let current = snapshot.revision;
+        if current < revision {
+            return Err(StoreError::TooLargeRevision { asked: revision, current });
+        }
+        Ok(snapshot)
+    }
+
     /// The newest committed state, past the cache; its value is the object's JSON.
     pub(crate) async fn read(&self, key: &str) -> Result<Option<KeyValue>, ApiError> {
         let Some(found) = self.backend.get(key).await.map_err(store_error)? else {
             return Ok(None);
         };
-        let value = self.codec.decode(&found.value).map_err(|why| unreadable(key, &why))?;
+        let (key, revision) = (&found.key, found.mod_revision);
+        let value = match &found.problem {
+            Some(problem) => Err(Broken::undecrypted(key, revision, problem)),
+            None => self
+                .codec
+                .decode(&found.value)
+                .map_err(|why| Broken::undecodable(key, revision, &why)),
+        };
+        let value = value.map_err(|broken| unreadable(&broken))?;
         Ok(Some(KeyValue { value, ..found }))
     }
 
-    /// Whether an object should be written again although nothing in it changes.
-    pub(crate) async fn is_stale(&self, key: &str) -> Result<bool, ApiError> {
+    /// Deletes an object that cannot be read. Answers whether there was one; an object that can be
+    /// read is left alone.
+    pub(crate) async fn delete_unreadable(&self, key: &Str) -> Result<bool, ApiError> {
+        let Some(found) = self.backend.get(key).await.map_err(store_error)? else {
+            return Ok(false);
+        };
+        if found.problem.is_none() && self.codec.decode(&found.value).is_ok() {
+            return Ok(false);
+        }
+        match self.write(key.clone(), Expect::At(found.mod_revision), None).await {
+            Ok(_) => Ok(true),
+            Err(StoreError::Conflict { .. }) => Ok(false),
+            Err(error) => Err(store_error(error)),
+        }
+    }
+
+    /// Whether an object should be written again although nothing in it changes: that is how clients
+    /// bring everything into the version that is stored now.
+    pub(crate) async fn is_stale(&self, key: &str, object: &Encoded) -> Result<bool, ApiError> {
+        if self.codec.may_outdate()
+            && let Some(found) = self.backend.get(key).await.map_err(store_error)?
+            && found.value.trim_ascii_end() != object.bytes.trim_ascii_end()
+        {
+            return Ok(true);
+        }
         self.backend.is_stale(key).await.map_err(store_error)
     }
 
@@ -269,9 +358,41 @@ impl Materialize for JsonObjects {
     }
 }
 
-/// What a client hears of an object that is stored but can't be understood.
-fn unreadable(key: &str, why: &str) -> ApiError {
-    ApiError::Internal(format!("unable to decode the object stored at {key}: {why}"))
+/// What a client hears of an object that is stored but can't be understood. Compat: kube-apiserver's
+/// words behind its gate `AllowUnsafeMalformedObjectDeletion`, which name the key; without the gate it
+/// says only what the decoder says.
+pub(crate) fn unreadable(broken: &Broken) -> ApiError {
+    ApiError::Internal(corrupt(broken))
+}
+
+fn corrupt(Broken { key, why, .. }: &Broken) -> String {
+    format!(
+        "StorageError: corrupt object, Code: 7, Key: {key}, ResourceVersion: 0, \
+         AdditionalErrorMsg: {why}"
+    )
+}
+
+/// What a client hears of a list with such an object in it.
+pub(crate) fn unreadable_list(resource: &GroupResource, broken: &Broken) -> ApiError {
+    let message = format!("failed to read one or more {resource} from the storage");
+    let cause = Cause {
+        reason: "UnexpectedServerResponse".to_owned(),
+        message: corrupt(broken),
+        field: broken.key.to_string(),
+    };
+    ApiError::Status(Box::new(Status {
+        code: 500,
+        reason: "StorageReadError".to_owned(),
+        message,
+        details: Some(Details {
+            name: "list".to_owned(),
+            group: resource.group.to_string(),
+            kind: resource.resource.to_string(),
+            causes: vec![cause],
+            ..Details::default()
+        }),
+        ..Status::default()
+    }))
 }
 
 /// What a client hears when the store fails.
@@ -293,11 +414,14 @@ pub(crate) fn parse_revision(text: &str) -> Result<u64, String> {
     if text.is_empty() {
         return Ok(0);
     }
-    text.parse::<u64>().map_err(|error| {
-        let why = match error.kind() {
-            std::num::IntErrorKind::PosOverflow => "value out of range",
-            _ => "invalid syntax",
-        };
+    let parsed = text.parse::<u64>().map_err(|error| match error.kind() {
+        std::num::IntErrorKind::PosOverflow => "value out of range",
+        _ => "invalid syntax",
+    });
+    // Go knows no sign in front of what can't be negative.
+    let signed = text.starts_with('+');
+    let parsed = if signed { Err("invalid syntax") } else { parsed };
+    parsed.map_err(|why| {
         let text = meta::field::quote(text);
         format!("resourceVersion: Invalid value: {text}: strconv.ParseUint: parsing {text}: {why}")
     })

@@ -12,6 +12,12 @@ pub trait StorageCodec: Send + Sync + 'static {
 
     /// The JSON of what was stored, by this server or by another one.
     fn decode(&self, stored: &Bytes) -> Result<Bytes, String>;
+
+    /// Whether what is stored may read as something that would be stored otherwise now: in another
+    /// version, or with fields that a schema has given up.
+    fn may_outdate(&self) -> bool {
+        false
+    }
 }
 
 /// Stored as it is served: the embedded store, and custom resources anywhere.

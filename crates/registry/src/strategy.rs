@@ -38,15 +38,21 @@ pub trait Strategy: Send + Sync + 'static {
         self.validate(object, errors);
     }
 
-    /// The same for an update of a subresource that writes the object itself.
+    /// The same for an update of a subresource that writes the object itself. By default a new status
+    /// is judged by itself: controllers go on where a spec was fine under older rules.
     fn validate_subresource(
         &self,
-        _subresource: &str,
+        subresource: &str,
         object: &Value,
         old: &Value,
         errors: &mut FieldErrors,
     ) {
-        self.validate_update(object, old, errors);
+        let mut all = FieldErrors::default();
+        self.validate_update(object, old, &mut all);
+        if subresource == "status" {
+            all.0.retain(|error| !error.field.starts_with("spec"));
+        }
+        errors.extend(all);
     }
 
     /// Texts for `Warning` headers. `old` is there for an update, of the object itself if the
@@ -104,6 +110,8 @@ pub struct Behaviour {
     pub deprecation: Option<&'static str>,
     /// Whether a finished delete answers with the object instead of a `Status`.
     pub returns_deleted_object: bool,
+    /// What becomes of the objects that a deleted one owns, where its client doesn't say.
+    pub dependents: Dependents,
     /// What writes to the object ("") or its subresources can't change, where it is not what most
     /// kinds have: a write to the object not its status, and one to the status nothing but that and
     /// the metadata.
@@ -111,6 +119,19 @@ pub struct Behaviour {
     /// How the kind itself looks at the metadata, which was looked at once for all kinds: errors are
     /// listed as often as they are found.
     pub metadata: MetadataChecks,
+}
+
+/// What becomes of the objects that a deleted one owns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dependents {
+    Deleted,
+    /// They stay, as they did before there was a garbage collector; and who deletes is told so, if
+    /// there is something to tell.
+    Orphaned {
+        warning: Option<&'static str>,
+    },
+    /// There are none, whatever the client says.
+    None,
 }
 
 /// `spec`, `metadata.labels`: these and what is below them.
@@ -158,6 +179,7 @@ impl Default for Behaviour {
             status_on_create: false,
             deprecation: None,
             returns_deleted_object: false,
+            dependents: Dependents::Deleted,
             resets: &[],
             metadata: MetadataChecks {
                 qualified_finalizers: true,

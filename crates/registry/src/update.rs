@@ -220,8 +220,9 @@ async fn finish_change(
     }
     let stored = storage.encode(kind.to_stored(object).await?)?;
     let at_old = kind.view_of_stored(&storage.at_revision(&stored.json, current.revision)?).await?;
-    // Nothing changed: nothing is written, the resourceVersion stays; unless an old key encrypts it.
-    if options.dry_run || (at_old == current.json && !storage.is_stale(&key).await?) {
+    // Nothing changed: nothing is written, the resourceVersion stays; unless an old key encrypts it, or
+    // it is stored as it would not be stored any more.
+    if options.dry_run || (at_old == current.json && !storage.is_stale(&key, &stored).await?) {
         return Ok(Some(Written { json: at_old, created: false, stored: false }));
     }
     match storage.write(key, Expect::At(current.revision), Some(&stored)).await {

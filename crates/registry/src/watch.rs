@@ -19,6 +19,7 @@ use crate::{
     Answer, Payload, Storage,
     frame::{self, Frames},
     get::storage,
+    list,
     options::ListOptions,
     response::Form,
     rest::Rest,
@@ -41,6 +42,7 @@ pub(crate) async fn watch(rest: &Rest<'_>) -> Result<Answer, ApiError> {
     streamed?;
     let stream = match started {
         Start::Watching { initial, watcher } => Watching {
+            began: watcher.seen(),
             prefix: storage.key_prefix(&rest.info.namespace).to_string(),
             frames,
             selection,
@@ -83,6 +85,9 @@ async fn start(
         (Some(true), _) => Some(cache.at_least(asked).await.map_err(store_error)?),
         _ => None,
     };
+    if let Some(snapshot) = &initial {
+        list::check_readable(rest, selection, snapshot, None)?;
+    }
     let after = match (&initial, asked) {
         (Some(snapshot), _) => snapshot.revision,
         // No initial events and no place to start from: whatever comes next.
@@ -136,6 +141,8 @@ fn timeout(rest: &Rest<'_>, options: &ListOptions) -> Duration {
 
 /// A watch under way.
 struct Watching {
+    /// The revision that the client knows without having been told.
+    began: u64,
     prefix: String,
     frames: Frames,
     selection: Selection,
@@ -320,10 +327,11 @@ impl Watching {
         }
     }
 
-    /// The time is up: a last bookmark, so that the client resumes where it is.
+    /// The time is up: a last bookmark, so that the client resumes where it is, unless it never left.
     fn end(&mut self) {
         if self.last_bookmark
             && let Some(revision) = self.watcher.progress()
+            && revision > self.began
         {
             self.ready.push_back(self.frames.bookmark(revision, false));
         }

@@ -54,7 +54,7 @@ pub(crate) fn list(gvk: &GroupVersionKind, head: &ListHead, items: Vec<Bytes>) -
     let mut metadata = Vec::new();
     // selfLink, resourceVersion and continue are written even when empty.
     write_bytes(&mut metadata, 1, b"");
-    write_bytes(&mut metadata, 2, head.revision.to_string().as_bytes());
+    write_bytes(&mut metadata, 2, head.version().as_bytes());
     write_bytes(&mut metadata, 3, head.continue_token.as_bytes());
     if let Some(remaining) = head.remaining {
         write_varint(&mut metadata, 4 << 3);
@@ -159,7 +159,7 @@ mod tests {
         let all: Vec<u8> = chunks.flatten().collect();
         assert_eq!(
             protobuf::Envelope::open(&all).unwrap().raw,
-            b"\x0a\x07\x0a\x00\x12\x010\x1a\x00"
+            b"\x0a\x06\x0a\x00\x12\x00\x1a\x00"
         );
     }
 }

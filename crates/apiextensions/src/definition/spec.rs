@@ -94,7 +94,8 @@ pub(super) fn check_update(
     let mut immutable = |names: &[&str]| {
         let at = names.iter().fold(path.clone(), |at, name| at.child(name));
         let full: Vec<&str> = ["spec"].iter().chain(names).copied().collect();
-        validate_immutable(new.at(&full), old.at(&full), &at, errors);
+        let [new, old] = [new, old].map(|object| Value::from(object.str_at(&full)));
+        validate_immutable(Some(&new), Some(&old), &at, errors);
     };
     if options.require_immutable_names {
         immutable(&["scope"]);
@@ -328,13 +329,18 @@ fn check_root_with_status(schema: &Value, path: &FieldPath, errors: &mut FieldEr
         "XPreserveUnknownFields",
         "XValidations",
     ];
-    let is_given = |value: &Value| match value {
+    let is_given = |name: &str, value: &Value| match value {
         Value::Null | Value::Bool(false) => false,
-        Value::String(text) => !text.is_empty(),
+        // Those that are pointers are given even if they are empty.
+        Value::String(text) => {
+            let pointers = ["$ref", "x-kubernetes-list-type", "x-kubernetes-map-type"];
+            !text.is_empty() || pointers.contains(&name)
+        }
         _ => true,
     };
     for (go_name, name, _) in SCHEMA_FIELDS {
-        let Some(value) = schema.get(name).filter(|value| is_given(value)) else { continue };
+        let given = schema.get(name).filter(|value| is_given(name, value));
+        let Some(value) = given else { continue };
         if go_name == "Type" && value.as_str() != Some("object") {
             let why = "only \"object\" is allowed as the type at the root of the schema if the \
                        status subresource is enabled";
