@@ -329,9 +329,7 @@ impl<'a> Workshop<'a> {
         let paths = subject.paths(&Routes { schema: self.schema, kinds: &self.kinds });
         match subject {
             Subject::Everything(_) => v2_document(source, &paths, form),
-            Subject::GroupVersion(home, _) | Subject::Custom(home, _) => {
-                v3_document(source, Some(home), &paths, form)
-            }
+            Subject::GroupVersion(home, _) => v3_document(source, Some(home), &paths, form),
             _ => v3_document(source, None, &paths, form),
         }
     }

@@ -47,18 +47,19 @@ impl Aggregator {
             Some(answer) => answer,
             None => self.openapi(path, request.uri().query(), headers).await?,
         };
-        // Compat: `/apis` answers a POST like a GET; the rest of discovery doesn't.
-        if !matches!(*method, Method::GET | Method::HEAD) && path.trim_end_matches('/') != "/apis" {
+        // Compat: what is about groups, and OpenAPI, answers a POST like a GET.
+        let parts = path.trim_matches('/').split('/').count();
+        let whatever = path.starts_with("/openapi/") || path.starts_with("/apis") && parts < 3;
+        if *method != Method::GET && !whatever {
             return Some(Err(ApiError::MethodNotAllowed));
         }
         Some(answer.map(response))
     }
 
     /// The group is served, but not in this version. (Nobody knows of a group that isn't.)
-    fn is_missing_version(&self, info: &RequestInfo) -> bool {
+    fn is_missing_version(&self, prefix: &str, group: &str, version: &str) -> bool {
         let documents = self.documents.load();
         let Some(documents) = documents.as_ref() else { return false };
-        let RequestInfo { prefix, group, version, .. } = info;
         if prefix == "api" {
             return !documents.has(&format!("/api/{version}"));
         }
@@ -133,16 +134,26 @@ impl Delegate for Aggregator {
         Box::pin(async move {
             if cx.info.is_resource {
                 // Every group-version is local until remote servers can be registered.
-                return if self.is_missing_version(&cx.info) {
+                let RequestInfo { prefix, group, version, .. } = &cx.info;
+                return if self.is_missing_version(prefix, group, version) {
                     Served::Answered(Err(ApiError::NotServed))
                 } else {
                     Served::Next(request)
                 };
             }
-            match self.answer(&cx.info.path, &request).await {
-                Some(answer) => Served::Answered(answer),
-                None => Served::Next(request),
+            if let Some(answer) = self.answer(&cx.info.path, &request).await {
+                return Served::Answered(answer);
             }
+            let parts: Vec<&str> = cx.info.path.trim_matches('/').split('/').collect();
+            let missing = match parts[..] {
+                ["api", version] => self.is_missing_version("api", "", version),
+                ["apis", group, version] => self.is_missing_version("apis", group, version),
+                _ => false,
+            };
+            if missing {
+                return Served::Answered(Err(ApiError::NotServed));
+            }
+            Served::Next(request)
         })
     }
 

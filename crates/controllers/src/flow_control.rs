@@ -21,12 +21,17 @@ const AUTO_UPDATE: &str = "apf.kubernetes.io/autoupdate-spec";
 /// A server cannot do without these: they are put right whatever they say.
 const MANDATORY: [&str; 2] = ["exempt", "catch-all"];
 
+/// Compat: who makes the default objects, and who tells of their state, as their fields know them.
+const PRODUCER: &str = "api-priority-and-fairness-config-producer-v1";
+const CONSUMER: &str = "api-priority-and-fairness-config-consumer-v1";
+
 pub fn priority_levels() -> Target {
-    Target::cluster(GROUP, VERSION, "prioritylevelconfigurations")
+    let target = Target::cluster(GROUP, VERSION, "prioritylevelconfigurations");
+    Target { manager: PRODUCER, ..target }
 }
 
 pub fn flow_schemas() -> Target {
-    Target::cluster(GROUP, VERSION, "flowschemas")
+    Target { manager: PRODUCER, ..Target::cluster(GROUP, VERSION, "flowschemas") }
 }
 
 /// Makes the default objects, and puts right those that may be.
@@ -78,12 +83,18 @@ impl FlowSchemaStatus {
         for schema in self.api.list(&flow_schemas()).await? {
             let level = schema.str_at(&["spec", "priorityLevelConfiguration", "name"]).to_owned();
             let exists = levels.iter().any(|found| found.str_at(&["metadata", "name"]) == level);
-            let Some(told) = with_condition(&schema, &level, exists) else { continue };
+            let Some(condition) = new_condition(&schema, &level, exists) else { continue };
             let name = schema.str_at(&["metadata", "name"]);
+            let told = value!({
+                "apiVersion": (API_VERSION),
+                "kind": "FlowSchema",
+                "metadata": {"name": (name)},
+                "status": {"conditions": [(condition)]},
+            });
             let at = Target { subresource: "status", ..flow_schemas().named(name) };
-            match self.api.update(&at, &told).await {
-                // What changed meanwhile comes as a change of its own.
-                Ok(_) | Err(ApiError::Conflict { .. } | ApiError::NotFound { .. }) => {}
+            match self.api.apply(&at, &told, CONSUMER).await {
+                // It went meanwhile.
+                Ok(_) | Err(ApiError::NotFound { .. }) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -91,8 +102,8 @@ impl FlowSchemaStatus {
     }
 }
 
-/// The schema with its condition, unless it has it already.
-fn with_condition(schema: &Value, level: &str, exists: bool) -> Option<Value> {
+/// The condition of a schema, unless it has it already.
+fn new_condition(schema: &Value, level: &str, exists: bool) -> Option<Value> {
     let (status, reason, verdict) = if exists {
         ("False", "Found", "and it exists")
     } else {
@@ -113,21 +124,13 @@ fn with_condition(schema: &Value, level: &str, exists: bool) -> Option<Value> {
         Some(old) => old.str_at(&["lastTransitionTime"]).to_owned(),
         None => meta::time::now(),
     };
-    let mut kept: Vec<Value> = conditions
-        .iter()
-        .filter(|condition| condition.str_at(&["type"]) != "Dangling")
-        .cloned()
-        .collect();
-    kept.push(value!({
+    Some(value!({
         "type": "Dangling",
         "status": (status),
         "lastTransitionTime": (since),
         "reason": (reason),
         "message": (message),
-    }));
-    let mut told = schema.clone();
-    told.set_at(&["status", "conditions"], Value::from(kept));
-    Some(told)
+    }))
 }
 
 /// How requests without a seat are treated.
@@ -329,17 +332,22 @@ mod tests {
     #[test]
     fn a_condition_is_told_once_and_keeps_its_time() {
         let bare = value!({"metadata": {"name": "mine"}});
-        let missing = with_condition(&bare, "gone", false).expect("nothing was told yet");
-        let told = &missing.items_at(&["status", "conditions"])[0];
+        let told = new_condition(&bare, "gone", false).expect("nothing was told yet");
         assert_eq!(told.str_at(&["status"]), "True");
         assert_eq!(
             told.str_at(&["message"]),
             "This FlowSchema references the PriorityLevelConfiguration object named \"gone\" but there is no such object"
         );
-        assert!(with_condition(&missing, "gone", false).is_none());
-        let found = with_condition(&missing, "gone", true).expect("it came");
-        let conditions = found.items_at(&["status", "conditions"]);
-        assert_eq!((conditions.len(), conditions[0].str_at(&["reason"])), (1, "Found"));
+        let since = value!("2020-01-01T00:00:00Z");
+        let mut missing = value!({"status": {"conditions": [(told.clone())]}});
+        assert!(new_condition(&missing, "gone", false).is_none());
+        let found = new_condition(&missing, "gone", true).expect("it came");
+        assert_eq!(found.str_at(&["reason"]), "Found");
+        let mut told = told;
+        told.set_at(&["lastTransitionTime"], since.clone());
+        missing.set_at(&["status", "conditions"], vec![told]);
+        let other = new_condition(&missing, "other", false).expect("another level");
+        assert_eq!(other.get("lastTransitionTime"), Some(&since));
     }
 
     #[test]

@@ -137,6 +137,7 @@ impl KubernetesService {
             "spec": {
                 "type": "ClusterIP",
                 "clusterIP": (self.address.to_string()),
+                "ipFamilyPolicy": "SingleStack",
                 "sessionAffinity": "None",
                 "ports": [{
                     "name": "https",

@@ -97,6 +97,8 @@ pub struct Target {
     pub namespace: String,
     pub name: String,
     pub subresource: &'static str,
+    /// Whose the fields are that a create or update writes; "" for the server itself.
+    pub manager: &'static str,
 }
 
 impl Target {

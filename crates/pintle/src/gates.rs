@@ -9,7 +9,8 @@ use table::GATES;
 
 /// Whether Pintle looks at a gate. Changing any other is accepted with a warning.
 fn is_effective(name: &str) -> bool {
-    name == "CBORServingAndStorage" || builtin::GATES.contains(&name)
+    matches!(name, "AllowUnsafeMalformedObjectDeletion" | "CBORServingAndStorage")
+        || builtin::GATES.contains(&name)
 }
 
 /// How finished a feature is.

@@ -4,7 +4,7 @@
 use std::{
     net::IpAddr,
     sync::{Arc, OnceLock},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use controllers::{
@@ -54,7 +54,8 @@ pub(crate) struct Hooks {
 
 impl Hooks {
     /// The health checks, in the order in which they are shown. kube-apiserver has more, for what is
-    /// not built here yet.
+    /// not built here yet (priority and fairness by its objects, peers, servers behind the aggregator)
+    /// or not needed (a certificate for calling itself).
     pub(crate) fn checks(
         &self,
         options: &Options,
@@ -133,7 +134,7 @@ impl Hooks {
         }
         let api = Arc::new(servers.api());
         let start = Start { api: api.clone(), options, servers, pki, port };
-        start.all(self).await.map_err(|error| format!("cannot make the first objects: {error}"))?;
+        start.patiently(self).await?;
 
         start_own_loops(&api, &servers.kinds);
         tokio::spawn(servers.wiring.keep_repairing(&servers.kinds));
@@ -192,6 +193,9 @@ fn filled(kinds: Vec<Arc<Kind>>) -> impl Fn() -> Result<(), String> + Send + Syn
     }
 }
 
+/// How long the first objects may take on a machine that has no time.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// One start.
 struct Start<'a> {
     api: Arc<Api>,
@@ -202,6 +206,24 @@ struct Start<'a> {
 }
 
 impl Start<'_> {
+    /// Tries again while the store is too slow to keep up: what is there already is not made again.
+    async fn patiently(&self, hooks: &Hooks) -> Result<(), String> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let Err(error) = self.all(hooks).await else { return Ok(()) };
+            let slow = matches!(
+                error,
+                ApiError::TooLargeResourceVersion { .. }
+                    | ApiError::Timeout(_)
+                    | ApiError::Conflict { .. }
+            );
+            if !slow || Instant::now() >= deadline {
+                return Err(format!("cannot make the first objects: {error}"));
+            }
+            tracing::warn!(%error, "the first objects take time; trying again");
+        }
+    }
+
     async fn all(&self, hooks: &Hooks) -> Result<(), ApiError> {
         let in_namespaces = async {
             self.system_namespaces().await?;
@@ -302,20 +324,21 @@ impl Start<'_> {
         let ranges: Vec<String> = ranges.map(ToString::to_string).collect();
         let object = service_cidr(&ranges);
         let make = async {
-            let mut found = ensure(&*self.api, &target, &object).await?;
+            let found = ensure(&*self.api, &target, &object).await?;
             if found.items_at(&["status", "conditions"]).is_empty() {
-                found.set_at(
-                    &["status"],
-                    value!({"conditions": [{
+                let ready = value!({
+                    "apiVersion": "networking.k8s.io/v1",
+                    "kind": "ServiceCIDR",
+                    "metadata": {"name": "kubernetes"},
+                    "status": {"conditions": [{
                         "type": "Ready",
                         "status": "True",
-                        "reason": "",
                         "message": "Kubernetes default Service CIDR is ready",
                         "lastTransitionTime": (meta::time::now()),
-                    }]}),
-                );
+                    }]},
+                });
                 let named = Target { subresource: "status", ..target.clone().named("kubernetes") };
-                self.api.update(&named, &found).await?;
+                self.api.apply(&named, &ready, "kubernetes-service-cidr-controller").await?;
             }
             Ok(())
         };
@@ -380,10 +403,16 @@ impl Start<'_> {
     }
 }
 
-/// What a server on this machine is called: `apiserver-` and the machine's name, hashed.
+/// What a server on this machine is called: `apiserver-` and the machine's name, hashed as
+/// kube-apiserver does, whose lease it takes over.
 fn identity(hostname: &str) -> String {
     const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
-    let hash = Sha256::digest(hostname.as_bytes());
+    let mut hashed = Sha256::new();
+    for part in [hostname, "kube-apiserver"] {
+        hashed.update((part.len() as u16).to_be_bytes());
+        hashed.update(part);
+    }
+    let hash = hashed.finalize();
     let mut text = "apiserver-".to_owned();
     let (mut bits, mut held) = (0u32, 0u32);
     for byte in &hash[..16] {
@@ -406,7 +435,7 @@ mod tests {
 
     #[test]
     fn a_server_is_named_after_its_machine() {
-        // The first 16 bytes of the SHA-256 of "localhost", in base32.
-        assert_eq!(identity("localhost"), "apiserver-jgla3zmib2ggq5buc4hwi5talm");
+        // What kube-apiserver calls itself on a machine of this name.
+        assert_eq!(identity("vm"), "apiserver-wlv32tlttr4jl3gtroqexyxapa");
     }
 }

@@ -94,6 +94,7 @@ fn local(target: &Target) -> endpoints::Target<'_> {
         namespace: &target.namespace,
         name: &target.name,
         subresource: target.subresource,
+        manager: target.manager,
         ..endpoints::Target::from(&target.gvr)
     }
 }

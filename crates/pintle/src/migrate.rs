@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use builtin::{AnyForm, Definitions, Form};
+use bytes::Bytes;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use meta::Str;
 use store::embedded::Import;
@@ -171,6 +172,7 @@ async fn migrate(wanted: &Wanted) -> Result<String, String> {
     let file = options::path(&wanted.parsed, "encryption-provider-config");
     let root = wanted.prefix.trim_end_matches('/');
     let encryption = run::encryption(file.as_deref(), root, &definitions)?;
+    encryption.prime().await?;
     let form = match &wanted.to {
         Place::Etcd(_) => options::storage_form(&wanted.parsed),
         Place::Dir(_) => Form::Own,
@@ -279,7 +281,10 @@ impl Copy {
     }
 
     /// What a server on the target would have written.
-    fn written(&self, item: &KeyValue) -> Result<bytes::Bytes, String> {
+    fn written(&self, item: &KeyValue) -> Result<Bytes, String> {
+        if let Some(problem) = &item.problem {
+            return Err(format!("{} cannot be read: {problem}", item.key));
+        }
         let path = &item.key[self.prefix.len()..];
         self.objects.written(path, &item.value).map_err(|why| format!("{}: {why}", item.key))
     }

@@ -9,6 +9,7 @@ mod runtime_config;
 mod service_accounts;
 mod tls;
 mod validate;
+mod watch_cache;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::path::PathBuf;
@@ -27,6 +28,7 @@ pub(crate) use etcd::{Etcd, form as storage_form, prefix as storage_prefix, tls 
 pub(crate) use runtime_config::RuntimeConfig;
 pub(crate) use service_accounts::ServiceAccountOptions;
 pub(crate) use tls::{KeyExchange, TlsVersion};
+pub(crate) use watch_cache::WatchCache;
 
 /// Everything that can be chosen about a server.
 #[derive(Debug, Clone)]
@@ -90,6 +92,8 @@ pub(crate) struct Options {
 
     // What it serves and keeps.
     pub(crate) allow_privileged: bool,
+    /// How many servers share the store, as far as somebody has said so (`--apiserver-count`).
+    pub(crate) servers: i64,
     pub(crate) feature_gates: FeatureGates,
     pub(crate) runtime_config: RuntimeConfig,
     pub(crate) event_ttl: Duration,
@@ -97,6 +101,12 @@ pub(crate) struct Options {
     pub(crate) etcd: Option<Etcd>,
     /// Of all keys: `/registry`.
     pub(crate) storage_prefix: String,
+    /// What is read from the store each time instead of from memory.
+    pub(crate) watch_cache: WatchCache,
+    /// Objects are counted for the metrics.
+    pub(crate) count_metric: bool,
+    /// How often the size of the store is measured; `None`: never.
+    pub(crate) size_metric_interval: Option<Duration>,
     /// `None`: history is never dropped.
     pub(crate) compaction_interval: Option<Duration>,
     pub(crate) encryption: Option<EncryptionFile>,
@@ -247,12 +257,17 @@ impl Options {
             authorization_modes: authorization::modes(parsed, errors),
 
             allow_privileged: parsed.bool("allow-privileged"),
+            servers: parsed.int("apiserver-count"),
             feature_gates,
             runtime_config,
             // Compat: less than one worker is one worker.
             event_ttl: duration(parsed, "event-ttl"),
             etcd: Etcd::from_flags(parsed),
             storage_prefix: storage_prefix(parsed),
+            watch_cache: WatchCache::from_flags(parsed, errors, &mut warnings),
+            count_metric: !duration(parsed, "etcd-count-metric-poll-period").is_zero(),
+            size_metric_interval: Some(duration(parsed, "etcd-db-metric-poll-interval"))
+                .filter(|interval| !interval.is_zero()),
             compaction_interval: Some(duration(parsed, "etcd-compaction-interval"))
                 .filter(|interval| !interval.is_zero()),
             encryption: path(parsed, "encryption-provider-config").map(|file| EncryptionFile {

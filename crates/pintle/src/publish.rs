@@ -3,15 +3,19 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, OnceLock},
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, SystemTime},
 };
 
 use aggregator::{Aggregator, Documents, OpenApi, Served};
 use endpoints::Resources;
 use meta::GroupVersion;
+use prometheus::{IntCounter, Registry};
 use registry::{Custom, Kind};
 use schema::Schema;
-use tokio::sync::{Notify, mpsc};
+use tokio::{
+    sync::{Notify, mpsc},
+    time::Instant,
+};
 
 use crate::{in_process::Api, register::register};
 
@@ -24,7 +28,9 @@ pub(crate) struct Publisher {
     extensions: Arc<Resources>,
     /// `host:port`, once it is known.
     address: OnceLock<String>,
-    due: Notify,
+    due: Bursts,
+    /// How often something was published.
+    published: IntCounter,
     /// Told of every new cache of custom resources.
     started: mpsc::UnboundedSender<Arc<Kind>>,
 }
@@ -41,9 +47,23 @@ impl Publisher {
             reason = "told where nobody can wait; as many as there are definitions, which the store bounds"
         )]
         let (started, starts) = mpsc::unbounded_channel();
-        let (address, due) = (OnceLock::new(), Notify::new());
-        let publisher = Self { aggregator, schema, built_in, extensions, address, due, started };
+        let name = "aggregator_discovery_aggregation_count_total";
+        let published = IntCounter::new(name, "How often discovery and OpenAPI were made anew.");
+        let publisher = Self {
+            aggregator,
+            schema,
+            built_in,
+            extensions,
+            address: OnceLock::new(),
+            due: Bursts::default(),
+            published: published.expect("a valid name"),
+            started,
+        };
         (Arc::new(publisher), starts)
+    }
+
+    pub(crate) fn register(&self, registry: &Registry) {
+        registry.register(Box::new(self.published.clone())).expect("registered once");
     }
 
     /// Publishes for the first time.
@@ -67,13 +87,13 @@ impl Publisher {
         let now = SystemTime::now();
         let openapi = OpenApi::new(&served, self.schema.clone(), now, previous.as_deref());
         self.aggregator.publish(documents, openapi);
+        self.published.inc();
     }
 
     /// Works until the server stops. Changes that come in a burst are published together.
     pub(crate) async fn run(self: Arc<Self>, api: Api) {
         loop {
-            self.due.notified().await;
-            self.burst_ends().await;
+            self.due.next().await;
             let publisher = self.clone();
             if tokio::task::spawn_blocking(move || publisher.publish()).await.is_err() {
                 tracing::error!("publishing what is served has failed");
@@ -83,12 +103,24 @@ impl Publisher {
             }
         }
     }
+}
 
-    /// Waits until no change has come for a moment; not for ever.
-    async fn burst_ends(&self) {
+/// Changes that come one after the other count as one.
+#[derive(Default)]
+struct Bursts(Notify);
+
+impl Bursts {
+    fn change(&self) {
+        self.0.notify_one();
+    }
+
+    /// Returns when there was a change and none has come since for a moment; not to wait for ever,
+    /// also in the middle of a long burst.
+    async fn next(&self) {
+        self.0.notified().await;
         let begun = Instant::now();
         while begun.elapsed() < BURST_MAX
-            && tokio::time::timeout(QUIET, self.due.notified()).await.is_ok()
+            && tokio::time::timeout(QUIET, self.0.notified()).await.is_ok()
         {}
     }
 }
@@ -99,7 +131,7 @@ const BURST_MAX: Duration = Duration::from_secs(2);
 
 impl apiextensions::Listener for Publisher {
     fn changed(&self) {
-        self.due.notify_one();
+        self.due.change();
     }
 
     fn started(&self, stored: &Arc<Kind>) {
@@ -135,4 +167,48 @@ fn custom(extensions: &Resources) -> Vec<Served> {
         }
     });
     served.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many bursts a number of changes are, each so long after the one before.
+    async fn bursts(changes: u32, apart: Duration) -> usize {
+        let bursts = Arc::new(Bursts::default());
+        let (count, counted) = (Arc::new(std::sync::atomic::AtomicUsize::new(0)), bursts.clone());
+        let counter = count.clone();
+        let counting = tokio::spawn(async move {
+            loop {
+                counted.next().await;
+                counter.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            }
+        });
+        for _ in 0..changes {
+            bursts.change();
+            tokio::time::sleep(apart).await;
+        }
+        tokio::time::sleep(2 * QUIET).await;
+        counting.abort();
+        count.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn changes_in_quick_succession_are_published_once() {
+        let cases = [
+            (1, Duration::ZERO, 1),
+            (500, Duration::ZERO, 1),
+            (100, QUIET / 2, 1),
+            // One publication every two seconds is all that five seconds of changes lead to.
+            (500, Duration::from_millis(10), 3),
+            (3, 2 * QUIET, 3),
+        ];
+        for (changes, apart, expected) in cases {
+            assert_eq!(
+                bursts(changes, apart).await,
+                expected,
+                "{changes} changes, {apart:?} apart"
+            );
+        }
+    }
 }

@@ -20,7 +20,7 @@ use serve::{
     Chain, Cors, Delegate, Delegates, Seats,
     connection::Limits,
     generic::Generic,
-    health::Health,
+    health::{Check, Health},
     lifecycle::{InFlight, Lifecycle, ShutdownOptions, stop_signal},
     listener::{Listener, Sharing},
     metrics::Metrics,
@@ -72,6 +72,10 @@ async fn serve(
     stores.reachable(options).await?;
     let file = options.encryption.as_ref().map(|config| config.file.as_path());
     let encryption = encryption(file, &options.storage_prefix, &definitions)?;
+    if let Err(error) = encryption.prime().await {
+        // It may get well; until then what it encrypts can neither be read nor written.
+        tracing::error!(%error, "a KMS plugin cannot be used yet");
+    }
     let encrypted = |inner: Arc<dyn Backend>| -> Arc<dyn Backend> {
         Arc::new(Encrypted::new(inner, encryption.clone()))
     };
@@ -94,10 +98,13 @@ async fn serve(
     let hooks = Hooks::default();
     let mut checks = hooks.checks(options, &servers.kinds, &lifecycle);
     // Compat: behind ping and log.
-    checks.splice(2..2, stores.checks(options));
+    let etcd = stores.checks(options);
+    checks.splice(2..2, etcd.into_iter().chain(kms_check(options, &encryption)));
     let health = Arc::new(Health::new(checks, options.livez_grace_period));
     let metrics = Metrics::new();
-    storage_metrics::register(&metrics.registry, &servers.kinds, &servers.extensions);
+    storage_metrics::register(&metrics.registry, options, &servers.kinds, &servers.extensions);
+    storage_metrics::measure(&metrics.registry, options.size_metric_interval, &stores);
+    servers.publisher.register(&metrics.registry);
     build_metrics::register(&metrics.registry, &options.version, &options.feature_gates);
     let in_flight = Arc::new(InFlight::default());
     let server = chain(options, &servers, &guard, &health, &metrics, &in_flight, verbosity)?;
@@ -114,9 +121,12 @@ async fn serve(
     let limits =
         Limits { streams_max: options.http2_max_streams_per_connection, ..Limits::default() };
     let listening = listener.serve(tls.clone(), Arc::new(Chain(server)), limits);
+    let failed = Box::new(listening.handshake_errors().clone());
+    metrics.registry.register(failed).map_err(|error| error.to_string())?;
     tokio::spawn(tls.follow_files(RELOAD_INTERVAL));
     if let Some(config) = options.encryption.as_ref().filter(|config| config.reload) {
-        tokio::spawn(encryption.follow(config.file.clone(), ENCRYPTION_INTERVAL));
+        let connect = Box::new(kms::connect);
+        tokio::spawn(encryption.clone().follow(config.file.clone(), ENCRYPTION_INTERVAL, connect));
     }
     tokio::spawn(Pki::keep_renewed(places(options), server_names(options), RENEWAL_INTERVAL));
 
@@ -139,6 +149,8 @@ async fn serve(
     Ok(())
 }
 
+/// Compat: what kube-apiserver gives the other servers to serve a new definition.
+const ESTABLISH_AFTER: std::time::Duration = std::time::Duration::from_secs(5);
 /// How often certificate files are looked at.
 const RELOAD_INTERVAL: std::time::Duration = std::time::Duration::from_mins(1);
 /// How often the encryption configuration is looked at.
@@ -153,7 +165,7 @@ pub(crate) fn encryption(
     definitions: &Definitions,
 ) -> Result<Arc<Encryption>, String> {
     let config = match file {
-        Some(file) => EncryptionConfig::load(file)?,
+        Some(file) => EncryptionConfig::load(file, &kms::connect)?,
         None => EncryptionConfig::default(),
     };
     let stored = definitions.resources.iter().filter_map(|facts| {
@@ -166,6 +178,14 @@ pub(crate) fn encryption(
         Some((storage.prefix.clone(), resource))
     });
     Ok(Arc::new(Encryption::new(prefix, stored, config)))
+}
+
+/// Compat: one check for all plugins, and one without any where they may come with a reload.
+fn kms_check(options: &Options, encryption: &Arc<Encryption>) -> Option<Check> {
+    let may_come = options.encryption.as_ref().is_some_and(|config| config.reload);
+    let encryption = encryption.clone();
+    (may_come || encryption.health().is_some())
+        .then(|| Check::new("kms-providers", move || encryption.health().unwrap_or(Ok(()))))
 }
 
 fn prepare_pki(options: &Options) -> Result<Pki, String> {
@@ -312,6 +332,7 @@ impl Servers {
             prefix: options.storage_prefix.clone(),
             form: options.etcd.as_ref().map_or(Form::Own, |etcd| etcd.form),
             overrides,
+            from_store: from_store(options),
             event_ttl: options.event_ttl,
             access: access.clone(),
             tokens: guard.tokens.clone(),
@@ -372,8 +393,14 @@ impl Servers {
             local: self.local(),
             backend: backend.clone(),
             prefix: options.storage_prefix.clone(),
+            from_store: from_store(options),
             schema: self.schema.clone(),
             listener: self.publisher.clone(),
+            establish_after: if options.servers > 1 {
+                ESTABLISH_AFTER
+            } else {
+                std::time::Duration::ZERO
+            },
         })
         .await
     }
@@ -381,7 +408,7 @@ impl Servers {
     /// All caches have read what there is.
     async fn ready(&self) -> Result<(), String> {
         for storage in self.kinds.iter().filter_map(|kind| kind.storage.as_ref()) {
-            storage.cache.ready_or_unreadable().await.map_err(|error| error.to_string())?;
+            storage.cache.ready_or_corrupt().await.map_err(|error| error.to_string())?;
         }
         Ok(())
     }
@@ -491,7 +518,14 @@ fn tuning(options: &Options) -> Tuning {
         min_request_timeout: options.min_request_timeout,
         offered: offered(options),
         delete_collection_workers: options.delete_collection_workers,
+        unsafe_deletion: options.feature_gates.enabled("AllowUnsafeMalformedObjectDeletion"),
     }
+}
+
+/// What is read from the store each time.
+fn from_store(options: &Options) -> Arc<dyn Fn(&meta::GroupResource) -> bool + Send + Sync> {
+    let watch_cache = options.watch_cache.clone();
+    Arc::new(move |resource| watch_cache.is_off(resource))
 }
 
 /// The formats in which the API is spoken.

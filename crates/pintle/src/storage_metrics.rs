@@ -2,20 +2,53 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use endpoints::Resources;
 use prometheus::{
-    Registry,
+    GaugeVec, Opts, Registry,
     core::{Collector, Desc},
     proto::{Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType},
 };
 use registry::{Kind, WATCHED_SIZES};
 
+use crate::{options::Options, stores::Stores};
+
 /// Registers them. Custom kinds come and go, so they are looked up each time.
-pub(crate) fn register(registry: &Registry, kinds: &[Arc<Kind>], extensions: &Arc<Resources>) {
-    let collector =
-        Resourceful { kinds: kinds.to_vec(), extensions: extensions.clone(), descs: descs() };
+pub(crate) fn register(
+    registry: &Registry,
+    options: &Options,
+    kinds: &[Arc<Kind>],
+    extensions: &Arc<Resources>,
+) {
+    let told = |family: &&Family| options.count_metric || !COUNTS.contains(&family.name);
+    let families: Vec<&Family> = FAMILIES.iter().filter(told).collect();
+    let descs = families.iter().map(|family| family.desc()).collect();
+    let extensions = extensions.clone();
+    let collector = Resourceful { kinds: kinds.to_vec(), extensions, families, descs };
     registry.register(Box::new(collector)).expect("registered once");
+}
+
+/// What `--etcd-count-metric-poll-period=0` leaves out.
+const COUNTS: [&str; 2] = ["apiserver_resource_objects", "apiserver_storage_objects"];
+
+/// Measures the size of the stores now and then; `None`: never.
+pub(crate) fn measure(registry: &Registry, every: Option<Duration>, stores: &Stores) {
+    let Some(every) = every else { return };
+    let help = "Bytes that the storage takes on disk.";
+    let sizes =
+        GaugeVec::new(Opts::new("apiserver_storage_size_bytes", help), &["storage_cluster_id"])
+            .expect("valid names");
+    registry.register(Box::new(sizes.clone())).expect("registered once");
+    let stores = stores.clone();
+    tokio::spawn(async move {
+        loop {
+            for (id, bytes) in stores.sizes().await {
+                sizes.with_label_values(&[&id]).set(bytes as f64);
+            }
+            tokio::time::sleep(every).await;
+        }
+    });
 }
 
 /// A metric that every resource has.
@@ -62,10 +95,40 @@ const FAMILIES: &[Family] = &[
         value: |kind| Some(Value::Counter(cache(kind)?.events_received())),
     },
     Family {
+        name: "pintle_watch_cache_object_bytes",
+        help: "Bytes of the objects that the cache holds, as they are served.",
+        labels: BY_RESOURCE,
+        value: |kind| Some(Value::Gauge(cache(kind)?.bytes().0 as u64)),
+    },
+    Family {
+        name: "pintle_watch_cache_event_bytes",
+        help: "Bytes that events hold beyond the objects, 64 MiB at most.",
+        labels: BY_RESOURCE,
+        value: |kind| Some(Value::Gauge(cache(kind)?.bytes().1 as u64)),
+    },
+    Family {
+        name: "pintle_unreadable_objects",
+        help: "Stored objects that cannot be read.",
+        labels: BY_RESOURCE,
+        value: |kind| Some(Value::Gauge(cache(kind)?.snapshot().broken_len() as u64)),
+    },
+    Family {
         name: "apiserver_watch_cache_resource_version",
         help: "Revision that the cache has reached.",
         labels: BY_RESOURCE,
         value: |kind| Some(Value::Gauge(cache(kind)?.revision())),
+    },
+    Family {
+        name: "apiserver_watch_cache_initializations_total",
+        help: "How often the cache was filled from the store.",
+        labels: BY_RESOURCE,
+        value: |kind| Some(Value::Counter(cache(kind)?.fillings())),
+    },
+    Family {
+        name: "watch_cache_capacity",
+        help: "Events that the cache can keep.",
+        labels: BY_RESOURCE,
+        value: |kind| Some(Value::Gauge(cache(kind)?.capacity() as u64)),
     },
     Family {
         name: "apiserver_terminated_watchers_total",
@@ -97,22 +160,20 @@ fn cache(kind: &Kind) -> Option<&store::Cache> {
     Some(&kind.storage.as_ref()?.cache)
 }
 
-fn descs() -> Vec<Desc> {
-    let desc = |family: &Family| {
-        let labels = family.labels.iter().map(|&label| label.to_owned()).collect();
-        Desc::new(family.name.to_owned(), family.help.to_owned(), labels, HashMap::new())
-            .expect("valid names")
-    };
-    FAMILIES.iter().map(desc).collect()
-}
-
 struct Resourceful {
     kinds: Vec<Arc<Kind>>,
     extensions: Arc<Resources>,
+    families: Vec<&'static Family>,
     descs: Vec<Desc>,
 }
 
 impl Family {
+    fn desc(&self) -> Desc {
+        let labels = self.labels.iter().map(|&label| label.to_owned()).collect();
+        Desc::new(self.name.to_owned(), self.help.to_owned(), labels, HashMap::new())
+            .expect("valid names")
+    }
+
     fn collect(&self, kinds: &[Arc<Kind>]) -> MetricFamily {
         let mut metrics: Vec<Metric> = Vec::new();
         let mut seen = std::collections::HashSet::new();
@@ -146,7 +207,7 @@ impl Collector for Resourceful {
         let custom = self.extensions.kinds();
         let custom = custom.iter().filter(|kind| kind.is_custom()).cloned();
         let kinds: Vec<_> = self.kinds.iter().cloned().chain(custom).collect();
-        let families = FAMILIES.iter().map(|family| family.collect(&kinds));
+        let families = self.families.iter().map(|family| family.collect(&kinds));
         families.filter(|family| !family.get_metric().is_empty()).collect()
     }
 }

@@ -1,7 +1,11 @@
 //! The path of a request, in one function, in the order it is walked. The order is
 //! kube-apiserver's; what is not built yet has its line.
 
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use auth::{Authenticator, Authorizer};
 use codec::{
@@ -10,10 +14,12 @@ use codec::{
 };
 use futures_util::FutureExt as _;
 use http::{
-    HeaderValue, Request, Response, StatusCode, Uri,
-    header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER, USER_AGENT},
+    HeaderValue, Method, Request, Response, StatusCode, Uri,
+    header::{
+        ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, USER_AGENT, X_CONTENT_TYPE_OPTIONS,
+    },
 };
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use meta::{ApiError, Query};
 
 use crate::{
@@ -33,8 +39,9 @@ use crate::{
         seats::{Seats, take_seat},
     },
     gzip,
+    health::text,
     lifecycle::InFlight,
-    metrics::Metrics,
+    metrics::{self, Metrics},
 };
 
 /// Everything that the chain needs, given once.
@@ -73,7 +80,9 @@ async fn handle(server: &Server, request: Request<Incoming>, peer: Arc<Peer>) ->
     cx.audit_id = audit_id(request.headers());
     let origin = server.cors.origin(request.headers());
     let asked = Asked::of(&request);
+    let counted = metrics::Asked::of(&request);
     let gzip_wanted = gzip::wish(request.headers());
+    let head_only = request.method() == Method::HEAD;
     let walked = AssertUnwindSafe(walk(server, &mut cx, request)).catch_unwind().await;
     let mut response = match walked {
         Ok(Ok(response)) => response,
@@ -81,7 +90,11 @@ async fn handle(server: &Server, request: Request<Incoming>, peer: Arc<Peer>) ->
             if matches!(error, ApiError::Overloaded | ApiError::Timeout(_)) {
                 server.metrics.cut_off(&cx, error.status().code);
             }
-            error_response(&error, &asked, server.offered)
+            let mut response = error_response(&error, &asked, server.offered);
+            if cx.no_sniff {
+                response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, NO_SNIFF);
+            }
+            response
         }
         Err(_) => {
             tracing::error!(
@@ -90,19 +103,29 @@ async fn handle(server: &Server, request: Request<Incoming>, peer: Arc<Peer>) ->
                 "request handler panicked"
             );
             server.metrics.panics.inc();
-            error_response(&panicked(&cx), &asked, server.offered)
+            panicked()
         }
     };
     response_headers::add_headers(response.headers_mut(), &cx, server.hsts.as_ref());
     if let Some(origin) = origin {
         cors::add_headers(response.headers_mut(), origin);
     }
-    server.metrics.answered(&cx, &mut response);
-    let mut response = gzip::compress(gzip_wanted, response);
+    server.metrics.answered(&cx, &counted, &mut response);
+    let mut response =
+        if head_only { without_body(response) } else { gzip::compress(gzip_wanted, response) };
     for guard in cx.take_held() {
         response.body_mut().hold(guard);
     }
     response
+}
+
+/// The answer to a HEAD. HTTP/1.1 would leave the body out by itself, HTTP/2 doesn't.
+fn without_body(response: Response<Body>) -> Response<Body> {
+    let (mut head, body) = response.into_parts();
+    if let Some(length) = body.size_hint().exact() {
+        head.headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+    }
+    Response::from_parts(head, Body::full(Vec::new()))
 }
 
 /// Every request walks down this function: the order of the lines is the order of the filters.
@@ -112,7 +135,10 @@ async fn walk(
     mut request: Request<Incoming>,
 ) -> Result<Response<Body>, ApiError> {
     // Not needed: mux-and-discovery-complete. The listener opens when all is registered.
-    cx.info = request_info(request.method(), request.uri())?;
+    cx.info = match request_info(request.method(), request.uri()) {
+        Err(ApiError::Internal(why)) => return Ok(unreadable(request.uri(), &why)),
+        info => info?,
+    };
     tracing::trace!(v = 6, verb = %cx.info.verb, path = cx.info.path, audit_id = cx.audit_id, "HTTP");
     if server.goaway_chance > 0.0 && chance() < server.goaway_chance {
         cx.peer.close();
@@ -129,16 +155,26 @@ async fn walk(
         return Ok(answer);
     }
     let peer = cx.peer.clone();
+    let began = Instant::now();
     let user = authenticate(&server.authenticator, request.headers_mut(), &peer).await;
-    server.metrics.authenticated(user.as_ref().ok());
+    server.metrics.authenticated(user.as_ref().ok(), cx, began);
     cx.user = user?;
     // Not built yet, here, in this order: tracing spans, audit.
     let constrained = server.constrained_impersonation;
-    impersonate(&*server.authorizer, cx, request.headers_mut(), constrained)?;
+    let impersonated = impersonate(&*server.authorizer, cx, request.headers_mut(), constrained);
+    cx.no_sniff = impersonated.is_err();
+    impersonated?;
     // Before authorization, so that a flood of forbidden requests waits in line as well.
     let seat = take_seat(&server.seats, cx).await?;
     cx.hold(seat);
-    authorize(&*server.authorizer, cx)?;
+    let began = Instant::now();
+    let allowed = authorize(&*server.authorizer, cx);
+    server.metrics.authorized(allowed.as_ref().copied(), began);
+    allowed?;
+    // Compat: a path is taken apart without its first slashes, but looked up with them.
+    if cx.info.path.starts_with("//") {
+        return Err(ApiError::UnknownPath);
+    }
     // Aggregator, then built-in kinds, then custom kinds, then 404.
     match cx.deadline {
         None => {
@@ -160,11 +196,16 @@ fn draining(_: crate::lifecycle::Draining) -> ApiError {
     ApiError::ServiceUnavailable("apiserver is shutting down".to_owned())
 }
 
-fn panicked(cx: &Context) -> ApiError {
-    let (verb, path) = (&cx.info.verb, &cx.info.path);
-    ApiError::Storage(format!(
-        "This request caused apiserver to panic. Look in the logs. {verb} {path}"
-    ))
+/// A path of which nobody can tell what it is about.
+fn unreadable(uri: &Uri, why: &str) -> Response<Body> {
+    let why = format!("Internal Server Error: \"{uri}\": failed to create RequestInfo: {why}\n");
+    let why = why.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    text(StatusCode::INTERNAL_SERVER_ERROR, why)
+}
+
+fn panicked() -> Response<Body> {
+    let why = "This request caused apiserver to panic. Look in the logs for details.\n";
+    text(StatusCode::INTERNAL_SERVER_ERROR, why)
 }
 
 /// How a client wants to hear of an error. Taken before the request goes down the chain.
@@ -194,19 +235,22 @@ impl Asked {
 /// An error as its client gets it: a `Status`, or plain text where nobody knows the path.
 fn error_response(error: &ApiError, asked: &Asked, offered: Offered) -> Response<Body> {
     let status = error.status();
-    let plain = |body| status::Encoded { content_type: TEXT, body };
-    let encoded = match error {
-        ApiError::UnknownPath => plain(b"404 page not found\n".to_vec()),
-        ApiError::Overloaded => plain(format!("{error}\n").into_bytes()),
-        _ => status::encode(&status, asked.accept(), asked.is_pretty(), offered),
+    let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = match error {
+        ApiError::UnknownPath => text(code, "404 page not found\n"),
+        ApiError::Overloaded => text(code, format!("{error}\n")),
+        _ => {
+            let encoded = status::encode(&status, asked.accept(), asked.is_pretty(), offered);
+            let mut response = Response::new(Body::full(encoded.body));
+            *response.status_mut() = code;
+            let content_type = HeaderValue::from_static(encoded.content_type);
+            response.headers_mut().insert(CONTENT_TYPE, content_type);
+            response
+        }
     };
-    let mut response = Response::new(Body::full(encoded.body));
-    *response.status_mut() =
-        StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(encoded.content_type));
-    if encoded.content_type == TEXT || error.is_denied_by_authorizer() {
-        headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+    if error.is_denied_by_authorizer() {
+        headers.insert(X_CONTENT_TYPE_OPTIONS, NO_SNIFF);
     }
     let retry = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
     if retry > 0 {
@@ -215,4 +259,4 @@ fn error_response(error: &ApiError, asked: &Asked, offered: Offered) -> Response
     response
 }
 
-const TEXT: &str = "text/plain; charset=utf-8";
+const NO_SNIFF: HeaderValue = HeaderValue::from_static("nosniff");

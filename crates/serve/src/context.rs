@@ -18,6 +18,8 @@ pub struct Context {
     /// None for long-running requests.
     pub deadline: Option<tokio::time::Instant>,
     pub peer: Arc<Peer>,
+    /// Whether browsers are told not to guess what a refusal is.
+    pub(crate) no_sniff: bool,
     /// Released when the response body has been sent.
     held: Vec<Box<dyn Any + Send + Sync>>,
 }
@@ -32,6 +34,7 @@ impl Context {
             received: Instant::now(),
             deadline: None,
             peer,
+            no_sniff: false,
             held: Vec::new(),
         }
     }

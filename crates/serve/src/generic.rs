@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, StatusCode, header::CONTENT_TYPE};
+use http::{
+    HeaderValue, Method, Request, Response, StatusCode,
+    header::{CONTENT_TYPE, LOCATION},
+};
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
 use meta::{ApiError, Query};
@@ -12,7 +15,7 @@ use crate::{
     Body,
     context::Context,
     delegate::{Delegate, Served, Serving},
-    health::Health,
+    health::{self, Health},
     metrics::Metrics,
 };
 
@@ -75,6 +78,9 @@ impl Generic {
         }
         Ok(Ok(match path {
             "/" | "/index.html" => json(self.render_index()),
+            "/version" | "/version/" if request.method() != Method::GET => {
+                return Ok(Err(ApiError::MethodNotAllowed));
+            }
             "/version" | "/version/" => json(self.version.clone()),
             "/metrics" => text(
                 "text/plain; version=0.0.4; charset=utf-8; escaping=underscores",
@@ -85,7 +91,8 @@ impl Generic {
                 let seconds = query.integer("seconds").ok().flatten().unwrap_or(30);
                 return Ok(crate::profile::cpu(seconds).await);
             }
-            "/debug/pprof" | "/debug/pprof/" if self.profiling => text(
+            "/debug/pprof" if self.profiling => redirect("/debug/pprof/"),
+            "/debug/pprof/" if self.profiling => text(
                 "text/plain; charset=utf-8",
                 "/debug/pprof/profile?seconds=30: CPU profile in pprof's format\n",
             ),
@@ -105,30 +112,46 @@ impl Generic {
 
     /// `PUT /debug/flags/v` with a number.
     async fn verbosity(&self, request: Request<Incoming>) -> Response<Body> {
+        let answer = |code, text: String| {
+            let mut response = health::text(code, text + "\n");
+            response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+            response
+        };
         if request.method() != Method::PUT {
-            let mut response = text("text/plain; charset=utf-8", "unrecognized http method\n");
-            *response.status_mut() = StatusCode::NOT_ACCEPTABLE;
-            return response;
+            return answer(StatusCode::NOT_ACCEPTABLE, "unsupported http method".to_owned());
         }
         let body = Limited::new(request.into_body(), 64).collect().await;
-        let number = body.ok().and_then(|body| {
-            std::str::from_utf8(&body.to_bytes()).ok()?.trim().parse::<i32>().ok()
-        });
-        match number {
+        let given = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+        let given = String::from_utf8_lossy(&given);
+        // Go knows no sign in front of what can't be negative.
+        let number = given.parse::<u32>().ok().filter(|_| !given.starts_with('+'));
+        match number.and_then(|number| i32::try_from(number).ok()) {
             Some(number) => {
                 (self.set_verbosity)(number);
-                text(
-                    "text/plain; charset=utf-8",
-                    format!("successfully set klog.logging.verbosity to {number}"),
+                answer(
+                    StatusCode::OK,
+                    format!("successfully set klog.logging.verbosity to {given}"),
                 )
             }
             None => {
-                let mut response = text("text/plain; charset=utf-8", "not a number\n");
-                *response.status_mut() = StatusCode::BAD_REQUEST;
-                response
+                let digits = !given.is_empty() && given.bytes().all(|byte| byte.is_ascii_digit());
+                let why = if digits { "value out of range" } else { "invalid syntax" };
+                let given = meta::field::quote(&given);
+                answer(
+                    StatusCode::BAD_REQUEST,
+                    format!("strconv.ParseUint: parsing {given}: {why}"),
+                )
             }
         }
     }
+}
+
+fn redirect(to: &'static str) -> Response<Body> {
+    let page = format!("<a href=\"{to}\">Found</a>.\n\n");
+    let mut response = text("text/html; charset=utf-8", page);
+    *response.status_mut() = StatusCode::FOUND;
+    response.headers_mut().insert(LOCATION, HeaderValue::from_static(to));
+    response
 }
 
 fn json(body: impl Into<Bytes>) -> Response<Body> {

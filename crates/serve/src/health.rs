@@ -9,7 +9,10 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderValue, Response, StatusCode, header::CONTENT_TYPE};
+use http::{
+    HeaderValue, Response, StatusCode,
+    header::{CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS},
+};
 use meta::Query;
 
 use crate::Body;
@@ -93,12 +96,17 @@ impl Health {
         }
         let shown: Vec<&Check> =
             self.checks.iter().filter(|check| shown(check, endpoint)).collect();
-        if name.is_empty() {
+        if path == endpoint {
             return Some(self.all(endpoint, &shown, query));
         }
         let check = shown.into_iter().find(|check| check.name == name)?;
         Some(match self.judge(endpoint, check) {
-            Ok(()) => text(StatusCode::OK, "ok"),
+            // Compat: this one answer doesn't say that nobody should guess what it is.
+            Ok(()) => {
+                let mut ok = text(StatusCode::OK, "ok");
+                ok.headers_mut().remove(X_CONTENT_TYPE_OPTIONS);
+                ok
+            }
             Err(why) => {
                 text(StatusCode::INTERNAL_SERVER_ERROR, format!("internal server error: {why}\n"))
             }
@@ -162,12 +170,13 @@ fn shown(check: &Check, endpoint: &str) -> bool {
     }
 }
 
-fn text(code: StatusCode, body: impl Into<Bytes>) -> Response<Body> {
+/// A text that nobody is to take for something else.
+pub(crate) fn text(code: StatusCode, body: impl Into<Bytes>) -> Response<Body> {
     let mut response = Response::new(Body::full(body));
     *response.status_mut() = code;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
 }
 

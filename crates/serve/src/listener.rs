@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use parking_lot::Mutex;
+use prometheus::IntCounter;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
@@ -65,7 +66,7 @@ impl Listener {
     /// Starts to serve in the background.
     pub fn serve(self, tls: Arc<Tls>, handler: Arc<dyn Handler>, limits: Limits) -> Server {
         let service = Arc::new(Service { tls, handler, limits });
-        let connections = Arc::new(Connections::default());
+        let connections = Arc::new(Connections::new());
         let address = self.address;
         let accept = tokio::spawn(accept(self.inner, service, connections.clone()));
         tracing::info!("Serving securely on {address}");
@@ -107,9 +108,9 @@ impl Server {
         self.connections.open.lock().len()
     }
 
-    /// Handshakes that failed since the start (`apiserver_tls_handshake_errors_total`).
-    pub fn handshake_errors(&self) -> u64 {
-        self.connections.handshake_errors.load(Ordering::Relaxed)
+    /// Handshakes that failed since the start, to be registered with the other metrics.
+    pub fn handshake_errors(&self) -> &IntCounter {
+        &self.connections.handshake_errors
     }
 
     /// Closes the listening socket: new clients are refused, those that are there stay.
@@ -142,16 +143,27 @@ struct Open {
 }
 
 /// Every open connection, and how to end it.
-#[derive(Default)]
 struct Connections {
     open: Mutex<HashMap<u64, Open>>,
     next: AtomicU64,
     gone: Notify,
     handshakes: AtomicUsize,
-    handshake_errors: AtomicU64,
+    handshake_errors: IntCounter,
 }
 
 impl Connections {
+    fn new() -> Self {
+        let handshake_errors =
+            IntCounter::new("apiserver_tls_handshake_errors_total", "TLS handshakes that failed.");
+        Self {
+            open: Mutex::default(),
+            next: AtomicU64::default(),
+            gone: Notify::default(),
+            handshakes: AtomicUsize::default(),
+            handshake_errors: handshake_errors.expect("valid names"),
+        }
+    }
+
     fn register(self: &Arc<Self>) -> Registration {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let close = Arc::new(Closer::default());
@@ -233,7 +245,7 @@ async fn connection(service: Arc<Service>, stream: TcpStream, registration: Regi
         match select(handshake, closing).await {
             Either::Left((Ok(tls), _)) => tls,
             Either::Left((Err(error), _)) => {
-                registration.connections.handshake_errors.fetch_add(1, Ordering::Relaxed);
+                registration.connections.handshake_errors.inc();
                 tracing::debug!(peer = %address, %error, "TLS handshake error");
                 return;
             }

@@ -2,13 +2,19 @@
 
 mod process;
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Instant, SystemTime},
+};
 
-use http::{Response, header::CONTENT_LENGTH};
-use meta::User;
+use http::{
+    HeaderMap, Request, Response,
+    header::{CONTENT_LENGTH, CONTENT_TYPE},
+};
+use meta::{ApiError, Query, User};
 use prometheus::{
-    Encoder as _, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec,
-    Opts, Registry, TextEncoder,
+    Encoder as _, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
+    IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
 use self::process::Process;
@@ -22,8 +28,13 @@ pub struct Metrics {
     durations: HistogramVec,
     sli_durations: HistogramVec,
     response_sizes: HistogramVec,
+    request_sizes: HistogramVec,
     terminations: IntCounterVec,
     authentications: IntCounterVec,
+    authentication_durations: HistogramVec,
+    certificate_lifetimes: Histogram,
+    authorizations: IntCounterVec,
+    authorization_durations: HistogramVec,
     users: IntCounterVec,
     in_flight_reading: IntGauge,
     in_flight_mutating: IntGauge,
@@ -91,6 +102,12 @@ impl Metrics {
             &SIZE_BUCKETS,
             &SUBJECT,
         );
+        let request_sizes = histogram(
+            "apiserver_request_body_size_bytes",
+            "Bytes of the bodies of requests.",
+            &(0..31).map(|n| 5e4 + 1e5 * f64::from(n)).collect::<Vec<_>>(),
+            &["group", "resource", "verb"],
+        );
         let mut with_code = vec!["code"];
         with_code.extend(SUBJECT);
         let terminations = counter(
@@ -101,6 +118,30 @@ impl Metrics {
         let authentications = counter(
             "authentication_attempts",
             "Requests by whether the client could be told.",
+            &["result"],
+        );
+        let authentication_durations = histogram(
+            "authentication_duration_seconds",
+            "Time to tell who the client is.",
+            &DECISION_BUCKETS,
+            &["result"],
+        );
+        let options = HistogramOpts::new(
+            "apiserver_client_certificate_expiration_seconds",
+            "Time that the clients' certificates have left.",
+        );
+        let certificate_lifetimes =
+            Histogram::with_opts(options.buckets(LIFETIME_BUCKETS.to_vec())).expect("valid names");
+        registry.register(Box::new(certificate_lifetimes.clone())).expect("registered once");
+        let authorizations = counter(
+            "authorization_attempts_total",
+            "Requests by whether they were allowed.",
+            &["result"],
+        );
+        let authorization_durations = histogram(
+            "authorization_duration_seconds",
+            "Time to decide whether a request is allowed.",
+            &DECISION_BUCKETS,
             &["result"],
         );
         let users = counter(
@@ -131,8 +172,13 @@ impl Metrics {
             durations,
             sli_durations,
             response_sizes,
+            request_sizes,
             terminations,
             authentications,
+            authentication_durations,
+            certificate_lifetimes,
+            authorizations,
+            authorization_durations,
             users,
             long_running,
         })
@@ -142,7 +188,7 @@ impl Metrics {
     pub(crate) fn enter(&self, cx: &Context) -> Entered {
         let gauge = if cx.info.is_long_running() {
             let [group, version, resource, subresource] = subject(cx);
-            let (scope, verb) = (scope(cx), verb(cx));
+            let (scope, verb) = (scope(cx), verb(cx, false));
             let labels = [COMPONENT, group, resource, scope, subresource, &verb, version];
             self.long_running.with_label_values(&labels)
         } else if cx.info.is_read_only() || cx.info.verb == "head" {
@@ -155,15 +201,20 @@ impl Metrics {
     }
 
     /// Counts an answered request.
-    pub(crate) fn answered(&self, cx: &Context, response: &mut Response<Body>) {
+    pub(crate) fn answered(&self, cx: &Context, asked: &Asked, response: &mut Response<Body>) {
         let [group, version, resource, subresource] = subject(cx);
-        let (scope, verb) = (scope(cx), verb(cx));
-        let dry_run = "";
+        let (scope, verb) = (scope(cx), verb(cx, asked.apply));
+        let dry_run = asked.dry_run;
         let code = response.status();
         let code = code.as_str();
         let labels =
             [code, COMPONENT, dry_run, group, resource, scope, subresource, &verb, version];
         self.requests.with_label_values(&labels).inc();
+        if let (true, Some(bytes), Some(verb)) =
+            (cx.info.is_resource, asked.body_bytes, body_verb(&cx.info.verb))
+        {
+            self.request_sizes.with_label_values(&[group, resource, verb]).observe(bytes);
+        }
         // A watch's duration says nothing about the server.
         if !cx.info.is_long_running() {
             let seconds = Instant::now().duration_since(cx.received).as_secs_f64();
@@ -183,18 +234,36 @@ impl Metrics {
     /// Counts a request that was not served to its end.
     pub(crate) fn cut_off(&self, cx: &Context, code: u16) {
         let [group, version, resource, subresource] = subject(cx);
-        let (code, scope, verb) = (code.to_string(), scope(cx), verb(cx));
+        let (code, scope, verb) = (code.to_string(), scope(cx), verb(cx, false));
         let labels = [&code, COMPONENT, group, resource, scope, subresource, &verb, version];
         self.terminations.with_label_values(&labels).inc();
     }
 
     /// Counts who it was that asked, or that nobody knows.
-    pub(crate) fn authenticated(&self, user: Option<&User>) {
+    pub(crate) fn authenticated(&self, user: Option<&User>, cx: &Context, began: Instant) {
         let result = if user.is_some() { "success" } else { "failure" };
         self.authentications.with_label_values(&[result]).inc();
+        let seconds = began.elapsed().as_secs_f64();
+        self.authentication_durations.with_label_values(&[result]).observe(seconds);
         if let Some(user) = user {
             self.users.with_label_values(&[known_user(&user.name)]).inc();
         }
+        if let Some(verified) = &cx.peer.identity().verified {
+            let left = verified.not_after.duration_since(SystemTime::now());
+            self.certificate_lifetimes.observe(left.unwrap_or_default().as_secs_f64());
+        }
+    }
+
+    /// Counts what was decided about a request.
+    pub(crate) fn authorized(&self, decided: Result<(), &ApiError>, began: Instant) {
+        let result = match decided {
+            Ok(()) => "allowed",
+            Err(ApiError::Internal(_)) => "error",
+            Err(_) => "no-opinion",
+        };
+        self.authorizations.with_label_values(&[result]).inc();
+        let seconds = began.elapsed().as_secs_f64();
+        self.authorization_durations.with_label_values(&[result]).observe(seconds);
     }
 
     /// The text format 0.0.4.
@@ -231,8 +300,81 @@ const DURATION_BUCKETS: [f64; 22] = [
     10.0, 15.0, 20.0, 30.0, 45.0,
 ];
 
+/// As upstream: 1 ms, doubled.
+const DECISION_BUCKETS: [f64; 15] = [
+    0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096,
+    8.192, 16.384,
+];
+
+/// As upstream: half an hour to a year.
+const LIFETIME_BUCKETS: [f64; 14] = [
+    0.0,
+    1_800.0,
+    3_600.0,
+    7_200.0,
+    21_600.0,
+    43_200.0,
+    86_400.0,
+    172_800.0,
+    345_600.0,
+    604_800.0,
+    2_592_000.0,
+    7_776_000.0,
+    15_552_000.0,
+    31_104_000.0,
+];
+
 /// As upstream: 1 KB, times ten, up to 1 GB.
 const SIZE_BUCKETS: [f64; 7] = [1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
+
+/// What the labels need to know of a request and nobody keeps.
+pub(crate) struct Asked {
+    dry_run: &'static str,
+    /// The patch is a server-side apply.
+    apply: bool,
+    body_bytes: Option<f64>,
+}
+
+impl Asked {
+    pub(crate) fn of<B>(request: &Request<B>) -> Self {
+        Self {
+            dry_run: dry_run(request.uri().query().unwrap_or_default()),
+            apply: is_apply(request.headers()),
+            body_bytes: request.headers().get(CONTENT_LENGTH).map(number),
+        }
+    }
+}
+
+/// The value is the client's, so only the known one becomes a label.
+fn dry_run(query: &str) -> &'static str {
+    if !query.contains("dryRun") {
+        return "";
+    }
+    let Ok(query) = Query::parse(query) else { return "invalid" };
+    let mut given = query.all("dryRun").map(|value| value == "All");
+    match given.next() {
+        None => "",
+        Some(first) if first && given.all(|known| known) => "All",
+        Some(_) => "invalid",
+    }
+}
+
+fn is_apply(headers: &HeaderMap) -> bool {
+    let media = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    media.is_some_and(|media| media.trim_start().starts_with("application/apply-patch+"))
+}
+
+/// How a verb is called where the sizes of bodies are told.
+fn body_verb(verb: &str) -> Option<&'static str> {
+    match verb {
+        "create" => Some("create"),
+        "update" => Some("update"),
+        "patch" => Some("patch"),
+        "delete" => Some("delete"),
+        "deletecollection" => Some("delete_collection"),
+        _ => None,
+    }
+}
 
 /// One request under way.
 pub(crate) struct Entered(IntGauge);
@@ -270,8 +412,9 @@ fn scope(cx: &Context) -> &'static str {
 }
 
 /// Upper case, and none that a client made up.
-fn verb(cx: &Context) -> String {
+fn verb(cx: &Context, apply: bool) -> String {
     match cx.info.verb.as_str() {
+        "patch" if apply => "APPLY".to_owned(),
         verb @ ("get" | "list" | "watch" | "patch" | "delete" | "deletecollection" | "proxy"
         | "head") => verb.to_ascii_uppercase(),
         "create" | "post" => "POST".to_owned(),

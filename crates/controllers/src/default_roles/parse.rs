@@ -58,8 +58,6 @@ fn object(line: &str) -> Option<Value> {
         }
         return Some(object);
     }
-    // A role whose rules are gathered from others has none to begin with.
-    object.set_at(&["rules"], Vec::<Value>::new());
     for word in words {
         let (what, to) = word.split_once('=')?;
         let label = format!("{GROUP}/aggregate-to-{to}");

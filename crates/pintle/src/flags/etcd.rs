@@ -1,11 +1,11 @@
 //! Storage. Without `--etcd-servers` everything lives in the embedded store under `--data-dir`.
 
 use super::Kind::{Bool, Duration, Int, Text, Texts};
-use super::{Flag, done, harmless, refused};
+use super::{Flag, done, refused};
 
 pub(super) const FLAGS: &[Flag] = &[
-    harmless("default-watch-cache-size", Int, "100")
-        .help("Size of watch caches that have no size of their own.")
+    done("default-watch-cache-size", Int, "100")
+        .help("No effect, as in kube-apiserver: caches size themselves.")
         .deprecated(
             "watch caches are sized automatically and this flag will be removed in a future \
              version",
@@ -23,9 +23,9 @@ pub(super) const FLAGS: &[Flag] = &[
     done("etcd-certfile", Text, "").help("Client certificate shown to etcd."),
     done("etcd-compaction-interval", Duration, "5m0s")
         .help("How often history that no watch can need any more is dropped; 0: never."),
-    harmless("etcd-count-metric-poll-period", Duration, "1m0s")
-        .help("How often objects are counted for the metrics; 0: never."),
-    harmless("etcd-db-metric-poll-interval", Duration, "30s")
+    done("etcd-count-metric-poll-period", Duration, "1m0s")
+        .help("0: objects are not counted for the metrics. Otherwise the count is always the newest."),
+    done("etcd-db-metric-poll-interval", Duration, "30s")
         .help("How often the size of the store is measured for the metrics; 0: never."),
     done("etcd-healthcheck-timeout", Duration, "2s")
         .help("Longest time for the check of etcd's health."),
@@ -46,7 +46,10 @@ pub(super) const FLAGS: &[Flag] = &[
         "Encoding of stored objects: application/json, application/yaml or \
          application/vnd.kubernetes.protobuf.",
     ),
-    harmless("watch-cache", Bool, "true").help("Serve lists and watches from memory."),
-    harmless("watch-cache-sizes", Texts, "")
-        .help("resource.group#size; a size of 0 takes the resource out of the watch cache."),
+    done("watch-cache", Bool, "true")
+        .help("Answer gets and lists from memory; false: from the store, each time."),
+    done("watch-cache-sizes", Texts, "").help(
+        "resource.group#size; a size of 0 reads the resource from the store. Other sizes are all the \
+         same: caches size themselves.",
+    ),
 ];

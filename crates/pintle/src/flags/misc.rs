@@ -7,8 +7,8 @@ pub(super) const FLAGS: &[Flag] = &[
     harmless("aggregator-reject-forwarding-redirect", Bool, "true")
         .help("Turn redirects of aggregated servers into errors."),
     done("allow-privileged", Bool, "false").help("Allow pods with privileged containers."),
-    harmless("apiserver-count", Int, "1")
-        .help("Number of servers in the cluster, for the endpoint reconciler master-count.")
+    done("apiserver-count", Int, "1")
+        .help("Number of servers in the cluster; with several, definitions are established a moment later.")
         .deprecated("apiserver-count is deprecated and will be removed in a future version.")
         .hidden(),
     harmless("coordinated-leadership-lease-duration", Duration, "15s")
@@ -61,7 +61,7 @@ pub(super) const FLAGS: &[Flag] = &[
     refused("service-account-signing-endpoint", Text, "")
         .help("Unix socket of a program that signs service account tokens."),
     done("service-account-signing-key-file", Text, "").help(
-        "Private key that signs service account tokens: RSA, or ECDSA on P-256 or P-384. Unset: \
+        "Private key that signs service account tokens: RSA, or ECDSA on P-256, P-384 or P-521. Unset: \
          pki/sa.key in the data directory.",
     ),
     done("service-cluster-ip-range", Text, "10.0.0.0/24").help(

@@ -305,13 +305,13 @@ fn flags_that_changed_are_known_by_their_effect() {
         "--etcd-servers=x",
         "--oidc-issuer-url=x",
         "--watch-cache=true",
-        "--watch-cache-sizes=pods#0",
+        "--contention-profiling=true",
         "--v=1",
     ];
     let parsed = read(&args).unwrap();
     let names = |effect| parsed.changed(effect).map(|flag| flag.name).collect::<Vec<_>>();
     assert_eq!(names(Effect::Refused), ["oidc-issuer-url"]);
-    assert_eq!(names(Effect::Harmless), ["watch-cache-sizes"]);
+    assert_eq!(names(Effect::Harmless), ["contention-profiling"]);
     assert_eq!(names(Effect::Done), ["etcd-servers", "v"]);
 }
 

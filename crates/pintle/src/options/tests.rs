@@ -77,6 +77,7 @@ fn flags_reach_their_options() {
     assert_eq!(options.cert_dir.as_deref(), Some(Path::new("/c")));
     assert_eq!(options.external_hostname, "h");
     assert_eq!(options.compaction_interval, None);
+    assert!(options.watch_cache.is_off(&meta::GroupResource::new("", "pods")));
     assert_eq!(options.http2_max_streams_per_connection, 7);
     assert_eq!(options.delete_collection_workers, 1);
     assert_eq!(options.version.git_version, "v1.36.4-x");
@@ -84,13 +85,7 @@ fn flags_reach_their_options() {
     assert!(!options.runtime_config.serves("apps", "v1", "deployments", true));
     assert_eq!(options.logging.verbosity, 2);
     assert_eq!(options.logging.format, logging::Format::Json);
-    assert_eq!(
-        options.warnings,
-        [
-            "--watch-cache has no effect in Pintle yet",
-            "feature gate WatchList has no effect in Pintle yet"
-        ]
-    );
+    assert_eq!(options.warnings, ["feature gate WatchList has no effect in Pintle yet"]);
 }
 
 #[test]

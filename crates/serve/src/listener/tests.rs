@@ -112,7 +112,7 @@ async fn flags_limit_the_handshake() {
         let connected = Client { tls12, ..server.client() }.try_tls().await;
         assert_eq!(connected.is_ok(), good, "case {index}");
         if !good {
-            server.eventually(|server| server.server.handshake_errors() == 1).await;
+            server.eventually(|server| server.server.handshake_errors().get() == 1).await;
         }
     }
     let server = TestServer::start(Setup { disable_http2: true, ..Setup::default() });
@@ -319,7 +319,7 @@ async fn connections_without_use_are_closed_in_time() {
     let server = TestServer::start(Setup { limits, ..Setup::default() });
     let mut stream = TcpStream::connect(server.server.address()).await.expect("connected");
     assert_eq!(stream.read(&mut [0]).await.expect("closed in order"), 0);
-    assert_eq!(server.server.handshake_errors(), 1);
+    assert_eq!(server.server.handshake_errors().get(), 1);
 }
 
 #[tokio::test]
