@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,7 +12,8 @@ use serde_json::{Value, json};
 
 use crate::eventually::eventually;
 use crate::janitor::Janitor;
-use crate::process::{Process, directory};
+use crate::peer::write_etcd_pki;
+use crate::process::{Process, directory, free_port};
 use crate::programs;
 
 pub struct Etcd {
@@ -135,6 +137,15 @@ impl Etcd {
         Some(STANDARD.decode(value).expect("etcd encodes values in base64"))
     }
 
+    /// Puts bytes under a key, past every server.
+    pub fn put(&self, key: &str, value: &[u8]) {
+        use base64::Engine as _;
+        use base64::engine::general_purpose::STANDARD;
+        let put = json!({"key": STANDARD.encode(key), "value": STANDARD.encode(value)});
+        let done = ask(self.ports[0], "POST", "/v3/kv/put", Some(&put)).expect("etcd answers");
+        assert!(done.get("header").is_some(), "{done}");
+    }
+
     fn with<T>(&self, n: usize, act: impl FnOnce(&mut Process) -> T) -> T {
         let mut member = self.members[n].lock().expect("nobody panics while holding it");
         act(member.as_mut().expect("the member runs"))
@@ -193,4 +204,63 @@ fn ask(port: u16, method: &str, path: &str, body: Option<&Value>) -> Option<Valu
     stream.read_to_string(&mut answer).ok()?;
     let (_, body) = answer.split_once("\r\n\r\n")?;
     serde_json::from_str(body.trim()).ok()
+}
+
+/// An etcd that only speaks to those whose certificate it knows.
+pub struct TlsEtcd {
+    /// What `--etcd-servers` wants.
+    pub url: String,
+    pki: PathBuf,
+    ports: [u16; 3],
+    process: Mutex<Option<Process>>,
+    janitor: Arc<Janitor>,
+}
+
+impl TlsEtcd {
+    pub fn start() -> Self {
+        let janitor = Arc::new(Janitor::new());
+        let pki = directory(janitor.directory(), "etcd-pki");
+        write_etcd_pki(&pki);
+        let ports = [free_port(), free_port(), free_port()];
+        let url = format!("https://127.0.0.1:{}", ports[0]);
+        let etcd = Self { url, pki, ports, process: Mutex::new(None), janitor };
+        etcd.start_again();
+        etcd
+    }
+
+    /// What a server is told to be let in.
+    pub fn flags(&self) -> Vec<String> {
+        [("cafile", "ca.crt"), ("certfile", "client.crt"), ("keyfile", "client.key")]
+            .map(|(flag, file)| format!("--etcd-{flag}={}", self.pki.join(file).display()))
+            .to_vec()
+    }
+
+    /// `kill -9`
+    pub fn kill(&self) {
+        let process = self.process.lock().expect("nobody panics while holding it").take();
+        process.expect("it runs").kill();
+    }
+
+    pub fn start_again(&self) {
+        let file = |name: &str| self.pki.join(name).display().to_string();
+        let [_, peers, health] = self.ports.map(|port| format!("http://127.0.0.1:{port}"));
+        let mut command = Command::new(programs::tool("etcd"));
+        command
+            .arg("--data-dir")
+            .arg(directory(self.janitor.directory(), "etcd"))
+            .args(["--listen-client-urls", &self.url, "--advertise-client-urls", &self.url])
+            .args(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &peers])
+            .args(["--initial-cluster", &format!("default={peers}")])
+            .args(["--cert-file", &file("server.crt"), "--key-file", &file("server.key")])
+            .args(["--trusted-ca-file", &file("ca.crt"), "--client-cert-auth"])
+            .args(["--listen-metrics-urls", &health])
+            .arg("--unsafe-no-fsync");
+        let mut process = Process::start("etcd", command, &self.janitor);
+        eventually("etcd is healthy", || {
+            process.assert_alive();
+            let answer = ask(self.ports[2], "GET", "/health", None)?;
+            (answer["health"] == "true").then_some(())
+        });
+        *self.process.lock().expect("nobody panics while holding it") = Some(process);
+    }
 }

@@ -5,7 +5,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread;
 
-use crate::eventually::PATIENCE;
+use crate::eventually::{PATIENCE, eventually};
 use crate::process::{directory, forward_lines};
 use crate::programs;
 use crate::server::Server;
@@ -58,6 +58,21 @@ impl<'a> Kubectl<'a> {
         let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
         assert!(output.status.success(), "kubectl {line}: {}\n{stdout}{stderr}", output.status);
         stdout
+    }
+
+    /// Waits for definitions (`crd/NAME`, `crd --all`) to be served. kubectl gives up at once on a
+    /// definition that nobody has looked at yet, because its conditions are null then.
+    #[track_caller]
+    pub fn established(&self, definitions: &str) {
+        let line = format!("wait --for=condition=Established {definitions} --timeout=60s");
+        eventually(&line, || {
+            let output = self.run(&line, "");
+            let stderr = text(&output.stderr);
+            let early = stderr.contains(".status.conditions accessor error");
+            let done = output.status.success();
+            assert!(done || early, "kubectl {line}: {}\n{stderr}", output.status);
+            done.then_some(())
+        });
     }
 
     /// What a command that fails has to say about it.

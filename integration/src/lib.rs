@@ -18,6 +18,7 @@ mod etcd;
 pub mod eventually;
 pub mod http;
 mod janitor;
+mod kms;
 pub mod kubectl;
 mod peer;
 mod process;
@@ -26,9 +27,10 @@ mod server;
 mod webhook;
 pub mod websocket;
 
-pub use self::etcd::{Etcd, etcd_url};
+pub use self::etcd::{Etcd, TlsEtcd, etcd_url};
 pub use self::eventually::eventually;
 pub use self::http::{Answer, Connection, Http, Protocol, Stream};
+pub use self::kms::KmsPlugin;
 pub use self::kubectl::{Kubectl, Version};
 pub use self::programs::{
     informer, peer as peer_program, pintle as pintle_program, published_definitions,

@@ -87,6 +87,14 @@ impl Peer {
     }
 }
 
+/// Who an etcd with TLS is, and whom it lets in.
+pub(crate) fn write_etcd_pki(pki: &Path) {
+    let (authority_pem, authority) = certificate_authority();
+    fs::write(pki.join("ca.crt"), authority_pem).expect("a file");
+    write_pair(pki, "server", &serving(&authority));
+    write_pair(pki, "client", &administrator(&authority));
+}
+
 /// A certificate and its key, both PEM.
 struct Pair {
     certificate: String,

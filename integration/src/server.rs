@@ -54,7 +54,7 @@ impl Flavour {
 pub struct Server {
     flavour: Flavour,
     address: Option<Address>,
-    /// Further ones, for Pintle's next start.
+    /// Further ones, for the next start.
     flags: Vec<String>,
     /// How long a file may get in Pintle's next run, in KB.
     file_limit: Option<u64>,
@@ -83,7 +83,7 @@ impl Server {
         Self::with(flavour, &[])
     }
 
-    /// With flags that only Pintle is given.
+    /// With flags beyond those that every test needs.
     pub fn with(flavour: Flavour, flags: &[&str]) -> Self {
         let etcd = (flavour != Flavour::Embedded).then(Part::shared);
         Self::over(flavour, etcd, flags)
@@ -123,7 +123,7 @@ impl Server {
         self.beside_with(flavour, &[])
     }
 
-    /// The same with flags that only Pintle is given.
+    /// The same with flags beyond those that every test needs.
     #[must_use]
     pub fn beside_with(&self, flavour: Flavour, flags: &[&str]) -> Self {
         let janitor = Arc::new(Janitor::new());
@@ -159,7 +159,9 @@ impl Server {
         {
             let url = Http::new(&peer.kubeconfig).url().to_owned();
             self.address = Some(Address { url, kubeconfig: peer.kubeconfig.clone() });
-            Process::start("kube-apiserver", peer.command(program, etcd), &self.janitor)
+            let mut command = peer.command(program, etcd);
+            command.args(&self.flags);
+            Process::start("kube-apiserver", command, &self.janitor)
         } else {
             let process = Process::start("pintle", self.command(), &self.janitor);
             self.address = Some(process.wait_for_line(ready_line));
@@ -235,7 +237,7 @@ impl Server {
         command
     }
 
-    /// Flags for the next start of Pintle, besides those that every test needs.
+    /// Flags for the next start, besides those that every test needs.
     pub fn set_flags(&mut self, flags: &[&str]) {
         self.flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
     }

@@ -1,8 +1,11 @@
 """Sends the same mutated objects to kube-apiserver and to Pintle and prints where the answers differ.
 
-usage: hunt.py create,update,status [kind ...]   (servers: REAL_PORT, OUR_PORT on 127.0.0.1; token TOKEN)
+usage: hunt.py create,update,status,cross,ratchet [kind ...]   (servers: REAL_PORT, OUR_PORT on 127.0.0.1; token TOKEN)
+
+cross updates each base to every other base of its kind. ratchet writes objects that a create refuses straight into the etcd of
+both servers (ETCD, prefixes /registry and OUR_PREFIX) and then changes a label of them.
 """
-import sys, json, ssl, copy, glob, http.client, os, re, yaml, time
+import base64, sys, json, ssl, copy, glob, http.client, os, re, yaml, time
 REAL=('127.0.0.1',int(os.environ.get('REAL_PORT','38443')))
 OURS=('127.0.0.1',int(os.environ.get('OUR_PORT','38543')))
 CTX=ssl._create_unverified_context()
@@ -133,6 +136,7 @@ def norm(o,server,base_given=None):
     return json.loads(t.replace(': NP',': "NP"'))
 def said(m):
     """Go prints its own structs, and diffs of them, where nothing can rely on it; STRUCTS=1 shows those as well"""
+    m=re.sub(r'[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}','UID',m)
     if os.environ.get('STRUCTS'): return m
     m=re.sub(r'(Invalid|Duplicate|Unsupported) value: (\{.*\}|\[.*\]|map\[.*\])(?=: |, |\]|$)',r'\1 value: STRUCT',m,flags=re.S)
     return re.sub(r'((may not change fields other than|is immutable after creation) ?[^\n]*)\n.*',r'\1',m,flags=re.S)
@@ -168,7 +172,7 @@ def compare(r,o):
                     if c not in ocs: out.append('  real: '+': '.join(c)[:600])
                 for c in ocs:
                     if c not in rcs: out.append('  ours: '+': '.join(c)[:600])
-            elif said(rm)!=said(om): out.append('order/message:\n  real: '+rm[:900]+'\n  ours: '+om[:900])
+            elif not re.search('may not change fields|immutable after creation',rm) and said(rm)!=said(om): out.append('order/message:\n  real: '+rm[:900]+'\n  ours: '+om[:900])
         elif rm!=om or ra.get('reason')!=oa.get('reason'): out.append(f'  real: {ra.get("reason")} {rm[:600]}\n  ours: {oa.get("reason")} {om[:600]}')
     else:
         d=diff(norm(ra,'r'),norm(oa,'o'))
@@ -207,6 +211,9 @@ def schema_of(o):
     return {'$ref':'#/definitions/'+bygvk[(g,v,o['kind'])]}
 def hunt(ops,kinds):
     total=0
+    for op,f in (('cross',cross),('ratchet',ratchet)):
+        if op in ops: total+=f(kinds)
+    if not set(ops)&{'create','update','status'}: return print('requests',total,'kinds of differences',len(seen))
     for base in bases(kinds):
         base=copy.deepcopy(base); base.setdefault('metadata',{})
         w=where(base)
@@ -231,7 +238,7 @@ def hunt(ops,kinds):
                 if o[0]==201: ours.call('DELETE',url+'/'+name+'?gracePeriodSeconds=0')
                 continue
             report(kind,'created',(),'',compare(r,o))
-            R,O=r[1],o[1]
+            R,O=settled(real,url+'/'+name),settled(ours,url+'/'+name)
             if 'update' in ops:
                 for path,label,val in mutations(base,sch):
                     if path[0] in('apiVersion','kind') or path==('metadata','name') or path==('metadata',): continue
@@ -289,6 +296,92 @@ def hunt(ops,kinds):
                 c,g,_=s.call('GET',url+'/'+name)
                 if c==200: s.call('PATCH',url+'/'+name,{'metadata':{'finalizers':None}},'application/merge-patch+json')
     print('requests',total,'kinds of differences',len(seen))
+def made(base):
+    """a base on both servers: (url, subresources, object of the real one, of ours)"""
+    w=where(base); name=base['metadata'].get('name')
+    if not w or not name: return None
+    r,o=both('POST',w[0],base)
+    if (r[0],o[0])==(201,201): return w[0]+'/'+name,w[1],r[1],o[1]
+    if r[0]!=o[0]: print('!! create',base['kind'],name,r[0],o[0],r[1].get('message'),o[1].get('message'))
+    if r[0]==201: gone(w[0]+'/'+name,real)
+    if o[0]==201: gone(w[0]+'/'+name,ours)
+def gone(url,*servers):
+    for s in servers or (real,ours):
+        s.call('DELETE',url+'?gracePeriodSeconds=0')
+        if s.call('GET',url)[0]==200: s.call('PATCH',url,{'metadata':{'finalizers':None}},'application/merge-patch+json')
+def cross(kinds):
+    """from each base to every other of its kind"""
+    total=0; all_=bases(kinds)
+    for base in all_:
+        others=[x for x in all_ if x is not base and (x['apiVersion'],x['kind'])==(base['apiVersion'],base['kind'])]
+        m=made(base) if others else None
+        if not m: continue
+        url,_,R,O=m
+        for x in others:
+            for kept in (True,False):
+                pr,po=copy.deepcopy(R),copy.deepcopy(O)
+                for p in (pr,po):
+                    for k in [k for k in p if k not in('apiVersion','kind','metadata','status')]: del p[k]
+                    p.update({k:copy.deepcopy(v) for k,v in x.items() if k not in('apiVersion','kind','metadata','status')})
+                    # What was given before is often sent along.
+                    if kept and isinstance(p.get('spec'),dict):
+                        for k,v in (R if p is pr else O).get('spec',{}).items(): p['spec'].setdefault(k,v)
+                total+=1
+                r=real.call('PUT',url+'?dryRun=All',pr); o=ours.call('PUT',url+'?dryRun=All',po)
+                report(base['kind'],'cross',(base['metadata'].get('name'),x['metadata'].get('name'),kept),'',compare(r,o))
+        gone(url)
+    return total
+class Etcd:
+    def __init__(s,addr): s.c=http.client.HTTPConnection(addr,timeout=30)
+    def call(s,what,body):
+        s.c.request('POST','/v3/kv/'+what,json.dumps(body)); return json.loads(s.c.getresponse().read())
+    def keys(s,prefix):
+        b=lambda x:base64.b64encode(x.encode()).decode()
+        a=s.call('range',{'key':b(prefix+'/'),'range_end':b(prefix+'0'),'keys_only':True})
+        return [base64.b64decode(k['key']).decode() for k in a.get('kvs',[])]
+    def put(s,key,obj): s.call('put',{'key':base64.b64encode(key.encode()).decode(),'value':base64.b64encode(json.dumps(obj).encode()).decode()})
+def ratchet(kinds):
+    etcd=Etcd(os.environ.get('ETCD','127.0.0.1:2379')); prefix=os.environ.get('OUR_PREFIX','/pintle'); total=0
+    for base in bases(kinds):
+        base.setdefault('metadata',{}); w=where(base)
+        if not w or not base['metadata'].get('name'): continue
+        url,subs=w; sch=schema_of(base); refused=[]
+        for path,label,val in mutations(base,sch):
+            if path[0] in('apiVersion','kind','metadata'): continue
+            m=apply(base,path,val)
+            if real.call('POST',url+'?dryRun=All',m)[0]==422: refused.append((path,label,val))
+        before={p:set(etcd.keys(p)) for p in ('/registry',prefix)}
+        m=made(base)
+        if not m: continue
+        url,subs,R,O=m; name=base['metadata']['name']
+        key={}
+        for p in before:
+            new=[k for k in set(etcd.keys(p))-before[p] if k.endswith('/'+name) and '/events/' not in k or base['kind']=='Event']
+            if len(new)==1: key[p]=new[0]
+        if len(key)!=2: print('!! keys of',base['kind'],name,key); gone(url); continue
+        for path,label,val in refused:
+            pr,po=prefixed(R,path,val),prefixed(O,path,val)
+            if pr is None or po is None: continue
+            for p,obj in (('/registry',pr),(prefix,po)):
+                obj=copy.deepcopy(obj); obj['metadata'].pop('resourceVersion',None); etcd.put(key[p],obj)
+            r,o=both('GET',url)
+            if r[0]!=200 or o[0]!=200: report(base['kind'],'ratchet get',path,label,compare(r,o)); continue
+            for op in ['']+[x for x in subs if x=='status']:
+                pr,po=copy.deepcopy(r[1]),copy.deepcopy(o[1])
+                for x in (pr,po): x['metadata'].setdefault('labels',{})['ratchet']='x'; x['metadata'].setdefault('annotations',{})['ratchet']='x'
+                u=url+('/'+op if op else '')+'?dryRun=All'; total+=1
+                report(base['kind'],'ratchet '+op,path,label,compare(real.call('PUT',u,pr),ours.call('PUT',u,po)))
+        for p,obj in (('/registry',R),(prefix,O)):
+            obj=copy.deepcopy(obj); obj['metadata'].pop('resourceVersion',None); etcd.put(key[p],obj)
+        gone(url)
+    return total
+def settled(server,url):
+    """the object once nobody writes to it any more, so that no update conflicts"""
+    last=None
+    while True:
+        now=server.call('GET',url)[1]
+        if last==now: return now
+        last=now; time.sleep(.4)
 def deepjunk(ps):
     out=junk(ps)
     s,_=deref(ps)

@@ -68,3 +68,44 @@ fn flow_schemas_and_priority_levels_are_there_and_know_each_other() {
     });
     http.delete(&format!("{SCHEMAS}/{name}")).expect(200);
 }
+
+/// Names of managers are what an apply that conflicts shows.
+#[test]
+fn what_the_server_made_itself_says_which_part_of_it_did() {
+    let http = shared().http();
+    let managers = |path: &str| -> Vec<String> {
+        let object = http.get(path).expect(200);
+        let fields = object["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        fields.iter().map(|own| text(&own["manager"]) + " " + &text(&own["operation"])).collect()
+    };
+    let producer = "api-priority-and-fairness-config-producer-v1 Update";
+    let consumer = "api-priority-and-fairness-config-consumer-v1 Apply";
+    let schema = format!("{SCHEMAS}/service-accounts");
+    eventually("the state of a schema is told", || {
+        let mut found = managers(&schema);
+        found.sort();
+        (found == [consumer, producer]).then_some(())
+    });
+    assert_eq!(managers(&format!("{LEVELS}/workload-low")), [producer]);
+    eventually("the range of services is ready", || {
+        let mut found = managers("/apis/networking.k8s.io/v1/servicecidrs/kubernetes");
+        found.sort();
+        let expected = ["kube-apiserver Update", "kubernetes-service-cidr-controller Apply"];
+        (found == expected).then_some(())
+    });
+    assert_eq!(
+        managers("/apis/apiregistration.k8s.io/v1/apiservices/v1.apps"),
+        ["kube-apiserver Update"]
+    );
+}
+
+#[test]
+fn the_store_is_asked_for_its_health_under_the_name_of_etcd() {
+    let http = shared().http();
+    for path in ["/healthz/etcd", "/livez/etcd", "/readyz/etcd", "/readyz/etcd-readiness"] {
+        assert_eq!(http.get(path).text(), "ok", "{path}");
+    }
+    // Whether the server can be used says nothing about whether it should live.
+    assert_eq!(http.get("/livez/etcd-readiness").code, 404);
+}

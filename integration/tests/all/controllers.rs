@@ -153,7 +153,7 @@ fn a_namespace_says_what_keeps_it_and_goes_when_it_is_empty() {
     let name = server.namespace("emptied");
     let kubectl = kubectl.in_namespace(&name);
     kubectl.ok_with_yaml("apply -f -", WIDGETS);
-    kubectl.ok("wait --for=condition=Established crd/widgets.emptied.example.com --timeout=60s");
+    kubectl.established("crd/widgets.emptied.example.com");
     let widget = "apiVersion: emptied.example.com/v1\nkind: Widget\nmetadata: {name: w, \
                   finalizers: [example.com/wait]}";
     eventually("custom objects can be made", || {

@@ -329,7 +329,7 @@ spec:
 ";
     with_each_kubectl("crd", |kubectl| {
         kubectl.ok_with_yaml("apply -f -", definition);
-        kubectl.ok("wait --for=condition=Established crd/ferries.test.example.com --timeout=60s");
+        kubectl.established("crd/ferries.test.example.com");
         let ferry = |spec: &str| {
             format!(
                 "{{apiVersion: test.example.com/v1, kind: Ferry, metadata: {{name: b}}, spec: {{{spec}}}}}"

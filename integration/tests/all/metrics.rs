@@ -71,3 +71,36 @@ fn requests_watches_and_objects_are_counted() {
     let gate = [r#"name="WatchList""#, r#"stage="BETA""#];
     assert_eq!(metric(&http, "kubernetes_feature_enabled", &gate), Some(1.0));
 }
+
+#[test]
+fn labels_tell_dry_runs_applies_sizes_and_decisions() {
+    let server = Server::start();
+    let http = server.http();
+    let path = format!("/api/v1/namespaces/{}/secrets", server.namespace("labels"));
+    let body = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}});
+    http.post(&format!("{path}?dryRun=All"), &body).expect(201);
+    http.post(&format!("{path}?dryRun=Some"), &body).expect(422);
+    let applied =
+        http.patch(&format!("{path}/a?fieldManager=me"), "application/apply-patch+yaml", &body);
+    applied.expect(201);
+    let secrets = r#"resource="secrets""#;
+    for (labels, count) in [
+        ([secrets, r#"code="201""#, r#"dry_run="All""#, r#"verb="POST""#], 1.0),
+        ([secrets, r#"code="422""#, r#"dry_run="invalid""#, r#"verb="POST""#], 1.0),
+        ([secrets, r#"code="201""#, r#"dry_run="""#, r#"verb="APPLY""#], 1.0),
+    ] {
+        assert_eq!(metric(&http, "apiserver_request_total", &labels), Some(count), "{labels:?}");
+    }
+    for (name, labels) in [
+        ("apiserver_request_body_size_bytes_count", [secrets, r#"verb="create""#].as_slice()),
+        ("authorization_attempts_total", &[r#"result="allowed""#]),
+        ("authorization_duration_seconds_count", &[r#"result="allowed""#]),
+        ("authentication_duration_seconds_count", &[r#"result="success""#]),
+        ("apiserver_client_certificate_expiration_seconds_count", &[]),
+        ("apiserver_watch_cache_initializations_total", &[secrets]),
+        ("watch_cache_capacity", &[secrets]),
+    ] {
+        assert!(metric(&http, name, labels) >= Some(1.0), "{name}");
+    }
+    assert!(metric(&http, "apiserver_tls_handshake_errors_total", &[]).is_some());
+}

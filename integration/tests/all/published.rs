@@ -173,7 +173,7 @@ fn definitions_of_well_known_projects_take_their_objects_and_refuse_broken_ones(
             kubectl.ok_with_yaml("create --validate=false -f -", &definition);
         }
     }
-    kubectl.ok("wait --for=condition=Established crd --all --timeout=60s");
+    kubectl.established("crd --all");
     for (project, objects) in PROJECTS {
         for (object, refusal) in objects {
             if refusal.is_empty() {

@@ -54,6 +54,18 @@ fn both_protocols_answer_with_the_same_bytes() {
     assert!(body.ends_with("}\n"));
 }
 
+#[test]
+fn a_head_has_no_body_over_either_protocol() {
+    let server = shared();
+    for protocol in [Protocol::Http1, Protocol::Http2] {
+        let http = server.http().over(protocol);
+        let length = http.get("/apis/batch").body.len().to_string();
+        let head = http.send(Method::HEAD, "/apis/batch", None, Bytes::new());
+        assert_eq!((head.code, head.body.len()), (200, 0), "{protocol:?}");
+        assert_eq!(head.header("content-length"), Some(length.as_str()), "{protocol:?}");
+    }
+}
+
 fn has_headers(answer: &Answer, headers: &[&str]) {
     for header in headers {
         let value = answer.header(header);

@@ -1,7 +1,7 @@
 //! Service accounts and their tokens: issued, accepted, refused.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-use integration::{Server, Version, eventually, shared};
+use integration::{Flavour, Server, Version, eventually, shared};
 use serde_json::{Value, json};
 
 use crate::assert_contains;
@@ -258,4 +258,23 @@ fn others_can_find_out_how_to_check_tokens() {
     assert_eq!(header["alg"], keys["keys"][0]["alg"]);
     // Service accounts may read it, the anonymous may not.
     assert_eq!(http.anonymous().with_token(&token).get("/openid/v1/jwks").code, 200);
+}
+
+#[test]
+fn tokens_can_be_signed_on_the_largest_curve() {
+    let key =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/auth/src/authn/jwt/testdata/p521.pem");
+    let flags = ["signing-key", "key"].map(|kind| format!("--service-account-{kind}-file={key}"));
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let server = Server::with(Flavour::from_env(), &flags);
+    account(&server, "default", "robot");
+    let token = issue(&server, "default", "robot", &json!({}));
+    let user = whoami(&server, &token).expect("the token is good");
+    assert_eq!(user["username"], "system:serviceaccount:default:robot");
+    let keys = server.http().get("/openid/v1/jwks").expect(200);
+    let keys = keys["keys"].as_array().expect("a list").clone();
+    let own = keys.iter().find(|key| key["crv"] == "P-521").expect("it is published");
+    // As kube-apiserver names this very key.
+    assert_eq!(own["kid"], "B5qosV_qXh8iXYSxJpBRQrKJVZ9a06zEOkzbgmLChcs");
+    assert_eq!(own["alg"], "ES512");
 }

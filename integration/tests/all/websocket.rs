@@ -5,7 +5,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use http::Request;
 use integration::websocket::{BINARY, CLOSE, HANDSHAKE, PING, PONG, TEXT, WebSocket};
-use integration::{Http, shared};
+use integration::{Flavour, Http, Server, shared};
 use serde_json::{Value, json};
 
 type Headers<'a> = &'a [(&'a str, &'a str)];
@@ -29,34 +29,25 @@ fn history(http: &Http, path: &str) -> String {
     before.as_str().expect("a list has a version").to_owned()
 }
 
-#[test]
-fn each_message_is_an_event_of_the_watch_over_http() {
-    let server = shared();
-    let http = server.http();
-    let path = format!("/api/v1/namespaces/{}/configmaps", server.namespace("websocket"));
-    let from = history(&http, &path);
+/// Watches what happened to an object in both ways, in each of these forms.
+fn check_messages(http: &Http, namespace: &str, cases: &[(&str, Framing)]) {
+    let path = format!("/api/v1/namespaces/{namespace}/configmaps");
+    let from = history(http, &path);
     let watch = format!(
         "{path}?watch=1&resourceVersion={from}&timeoutSeconds=1&fieldSelector=metadata.name=a"
     );
-    let cases = [
-        ("application/json", TEXT),
-        ("application/json;as=Table;g=meta.k8s.io;v=v1", TEXT),
-        ("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1", TEXT),
-        ("application/vnd.kubernetes.protobuf", BINARY),
-        ("application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1", BINARY),
-    ];
-    for (accept, opcode) in cases {
-        let request = Request::get(&watch).header("accept", accept).body(Bytes::new());
+    for (accept, framing) in cases {
+        let request = Request::get(&watch).header("accept", *accept).body(Bytes::new());
         let streamed = http.request(request.expect("a valid request"));
         assert_eq!(streamed.code, 200);
-        let messages = open(&http, &watch, &[("accept", accept)]).until_goodbye(opcode);
+        let opcode = if *framing == Framing::Lines { TEXT } else { BINARY };
+        let messages = open(http, &watch, &[("accept", accept)]).until_goodbye(opcode);
         assert_eq!(messages.len(), 3, "{accept}: ADDED, MODIFIED, DELETED");
         let framed: Vec<u8> = messages
             .into_iter()
-            .flat_map(|message| match opcode {
-                TEXT => message,
-                // Over HTTP a length says where the event ends.
-                _ => [&(message.len() as u32).to_be_bytes()[..], &message].concat(),
+            .flat_map(|message| match framing {
+                Framing::Lines | Framing::Sequence => message,
+                Framing::Lengths => [&(message.len() as u32).to_be_bytes()[..], &message].concat(),
             })
             .collect();
         // Ages in tables may tick between the two.
@@ -64,6 +55,45 @@ fn each_message_is_an_event_of_the_watch_over_http() {
             assert!(framed == streamed.body, "{accept}: the same bytes");
         }
     }
+}
+
+/// How one sees over HTTP where an event ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Framing {
+    Lines,
+    Lengths,
+    /// Each event tells by itself.
+    Sequence,
+}
+
+#[test]
+fn each_message_is_an_event_of_the_watch_over_http() {
+    let server = shared();
+    let cases = [
+        ("application/json", Framing::Lines),
+        ("application/json;as=Table;g=meta.k8s.io;v=v1", Framing::Lines),
+        ("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1", Framing::Lines),
+        ("application/vnd.kubernetes.protobuf", Framing::Lengths),
+        (
+            "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+            Framing::Lengths,
+        ),
+    ];
+    check_messages(&server.http(), &server.namespace("websocket"), &cases);
+}
+
+#[test]
+fn each_message_is_an_event_in_cbor_too() {
+    if Flavour::from_env().is_peer() {
+        return; // It has no flags from here.
+    }
+    let gate = ["--feature-gates=CBORServingAndStorage=true"];
+    let server = Server::with(Flavour::from_env(), &gate);
+    let cases = [
+        ("application/cbor", Framing::Sequence),
+        ("application/cbor;as=PartialObjectMetadata;g=meta.k8s.io;v=v1", Framing::Sequence),
+    ];
+    check_messages(&server.http(), &server.namespace("websocket"), &cases);
 }
 
 #[test]

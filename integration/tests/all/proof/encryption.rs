@@ -76,17 +76,17 @@ fn keys_can_be_turned_and_a_missing_one_is_named() {
     assert!(server.stop().success());
     let wrong_2 = "{name: key2, secret: MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=}";
     for keys in [KEY_1.to_owned(), format!("{wrong_2}, {KEY_1}")] {
-        let flag = configure(&server, &secretbox(&keys));
-        let mut command = server.same_again().expect("it has its own store");
-        let output = command.arg(flag).output().expect("it can be started");
-        assert!(!output.status.success(), "{keys}");
-        assert_contains(
-            &String::from_utf8_lossy(&output.stderr),
-            &[
-                "unable to transform key \"/registry/secrets/default/after\"",
-                "k8s:enc:secretbox:v1:key2",
-            ],
-        );
+        configure(&server, &secretbox(&keys));
+        server.start_again();
+        let path = format!("{SECRETS}/after");
+        let list = server.http().get(SECRETS);
+        for answer in [server.http().get(&path), server.http().delete(&path), list] {
+            assert_eq!(answer.code, 500, "{keys}");
+            let key = format!("Key: {}/secrets/default/after", server.storage_prefix());
+            assert_contains(&answer.text(), &[&key, "k8s:enc:secretbox:v1:key2"]);
+        }
+        assert_eq!(read(&server, "before"), rewritten, "others go on");
+        assert!(server.stop().success());
     }
     // And leaves everything as it is.
     configure(&server, &secretbox(&format!("{KEY_2}, {KEY_1}")));

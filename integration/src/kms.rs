@@ -1,0 +1,208 @@
+//! A KMS plugin for tests: gRPC on a Unix socket, version 2 of the API. It keeps its keys nowhere but in
+//! their names; not for anything that should stay secret.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Request, Response};
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Empty, Full};
+use hyper::body::Incoming;
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use prost::Message;
+use tokio::net::UnixListener;
+use tokio::task::{AbortHandle, JoinSet};
+
+use crate::http::runtime;
+use crate::janitor::Janitor;
+use crate::process::directory;
+
+/// A plugin. It answers until it is stopped or dropped.
+pub struct KmsPlugin {
+    /// What `--encryption-provider-config` wants.
+    pub config: PathBuf,
+    socket: PathBuf,
+    key: Arc<Mutex<String>>,
+    server: Option<AbortHandle>,
+    _janitor: Janitor,
+}
+
+impl KmsPlugin {
+    /// A plugin called `name`, with a configuration that encrypts secrets and config maps by it.
+    pub fn start(name: &str, key: &str) -> Self {
+        let janitor = Janitor::new();
+        let home = directory(janitor.directory(), "kms");
+        let (socket, config) = (home.join("s"), home.join("config.yaml"));
+        let text = format!(
+            "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n\
+             - resources: [secrets, configmaps]\n  providers:\n  \
+             - kms: {{apiVersion: v2, name: {name}, endpoint: 'unix://{}'}}\n  \
+             - identity: {{}}\n",
+            socket.display()
+        );
+        fs::write(&config, text).expect("a file");
+        let key = Arc::new(Mutex::new(key.to_owned()));
+        let mut plugin = Self { config, socket, key, server: None, _janitor: janitor };
+        plugin.start_again();
+        plugin
+    }
+
+    /// Turns the key. `ill` and `none` are not keys, but what goes wrong.
+    pub fn set_key(&self, key: &str) {
+        key.clone_into(&mut self.key.lock().expect("nobody panics while holding it"));
+    }
+
+    /// Goes away, and takes its connections along.
+    pub fn stop(&mut self) {
+        if let Some(server) = self.server.take() {
+            server.abort();
+            fs::remove_file(&self.socket).expect("the socket is there");
+        }
+    }
+
+    pub fn start_again(&mut self) {
+        let _inside = runtime().enter();
+        let listener = UnixListener::bind(&self.socket).expect("a socket");
+        self.server = Some(runtime().spawn(serve(listener, self.key.clone())).abort_handle());
+    }
+}
+
+impl Drop for KmsPlugin {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+async fn serve(listener: UnixListener, key: Arc<Mutex<String>>) {
+    let mut connections = JoinSet::new();
+    while let Ok((socket, _)) = listener.accept().await {
+        let key = key.clone();
+        connections.spawn(async move {
+            let answer = service_fn(move |request| answer(request, key.clone()));
+            let server = http2::Builder::new(TokioExecutor::new());
+            let _ = server.serve_connection(TokioIo::new(socket), answer).await;
+        });
+    }
+}
+
+type Body = BoxBody<Bytes, Infallible>;
+
+async fn answer(
+    request: Request<Incoming>,
+    key: Arc<Mutex<String>>,
+) -> Result<Response<Body>, Infallible> {
+    let key = key.lock().expect("nobody panics while holding it").clone();
+    let method = request.uri().path().to_owned();
+    let body = request.into_body().collect().await.map(http_body_util::Collected::to_bytes);
+    // Behind the five bytes that say how long it is.
+    let message = body.ok().and_then(|body| body.get(5..).map(<[u8]>::to_vec));
+    let answer = match message {
+        _ if key == "none" => Err("the plugin has no key".to_owned()),
+        Some(message) => call(&method, &message, &key),
+        None => Err("there is no message".to_owned()),
+    };
+    let response = Response::builder().header("content-type", "application/grpc");
+    let header = |text: &str| HeaderValue::from_str(text).expect("plain text");
+    let response = match answer {
+        Ok(message) => {
+            let length = u32::try_from(message.len()).expect("a short message").to_be_bytes();
+            let framed: Vec<u8> = [&[0][..], &length, &message].concat();
+            let trailers =
+                HeaderMap::from_iter([(http::HeaderName::from_static("grpc-status"), header("0"))]);
+            let body = Full::new(Bytes::from(framed));
+            response.body(body.with_trailers(std::future::ready(Some(Ok(trailers)))).boxed())
+        }
+        Err(why) => response
+            .header("grpc-status", "2")
+            .header("grpc-message", header(&why))
+            .body(Empty::new().boxed()),
+    };
+    Ok(response.expect("a plain response"))
+}
+
+fn call(method: &str, message: &[u8], key: &str) -> Result<Vec<u8>, String> {
+    let wrong = |error: prost::DecodeError| error.to_string();
+    match method {
+        "/v2.KeyManagementService/Status" => {
+            let healthz = if key == "ill" { "the plugin is ill" } else { "ok" };
+            let (version, healthz) = ("v2".to_owned(), healthz.to_owned());
+            Ok(Status { version, healthz, key_id: key.to_owned() }.encode_to_vec())
+        }
+        "/v2.KeyManagementService/Encrypt" => {
+            let asked = EncryptRequest::decode(message).map_err(wrong)?;
+            let mut ciphertext = key.as_bytes().to_vec();
+            ciphertext.extend(mask(&asked.plaintext, key));
+            let annotations = BTreeMap::from([(ANNOTATION.to_owned(), b"1".to_vec())]);
+            Ok(Encrypted { ciphertext, key_id: key.to_owned(), annotations }.encode_to_vec())
+        }
+        "/v2.KeyManagementService/Decrypt" => {
+            let asked = DecryptRequest::decode(message).map_err(wrong)?;
+            let ours = asked.annotations.get(ANNOTATION).is_some_and(|value| value == b"1");
+            let sealed = asked.ciphertext.strip_prefix(asked.key_id.as_bytes());
+            match sealed.filter(|_| ours && !asked.uid.is_empty()) {
+                Some(sealed) => {
+                    Ok(DecryptResponse { plaintext: mask(sealed, &asked.key_id) }.encode_to_vec())
+                }
+                None => Err("this is not from here".to_owned()),
+            }
+        }
+        other => Err(format!("there is no method {other}")),
+    }
+}
+
+const ANNOTATION: &str = "plugin.tests.pintle.dev";
+
+/// Both ways.
+fn mask(bytes: &[u8], key: &str) -> Vec<u8> {
+    bytes.iter().zip(key.bytes().cycle()).map(|(byte, key)| byte ^ key ^ 0xa5).collect()
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Status {
+    #[prost(string, tag = "1")]
+    version: String,
+    #[prost(string, tag = "2")]
+    healthz: String,
+    #[prost(string, tag = "3")]
+    key_id: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct EncryptRequest {
+    #[prost(bytes = "vec", tag = "1")]
+    plaintext: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Encrypted {
+    #[prost(bytes = "vec", tag = "1")]
+    ciphertext: Vec<u8>,
+    #[prost(string, tag = "2")]
+    key_id: String,
+    #[prost(btree_map = "string, bytes", tag = "3")]
+    annotations: BTreeMap<String, Vec<u8>>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct DecryptRequest {
+    #[prost(bytes = "vec", tag = "1")]
+    ciphertext: Vec<u8>,
+    #[prost(string, tag = "2")]
+    uid: String,
+    #[prost(string, tag = "3")]
+    key_id: String,
+    #[prost(btree_map = "string, bytes", tag = "4")]
+    annotations: BTreeMap<String, Vec<u8>>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct DecryptResponse {
+    #[prost(bytes = "vec", tag = "1")]
+    plaintext: Vec<u8>,
+}
