@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -36,15 +36,28 @@ pub struct KmsPlugin {
 impl KmsPlugin {
     /// A plugin called `name`, with a configuration that encrypts secrets and config maps by it.
     pub fn start(name: &str, key: &str) -> Self {
+        Self::at(name, key, |home| (home.join("s"), format!("unix://{}/s", home.display())))
+    }
+
+    /// The same, on a socket that is a name and not a file.
+    pub fn start_without_file(name: &str, key: &str) -> Self {
+        Self::at(name, key, |home| {
+            let socket = format!("pintle-kms{}", home.display());
+            (format!("\0{socket}").into(), format!("unix:///@{socket}"))
+        })
+    }
+
+    /// `place` says where the socket is, and how a configuration says it.
+    fn at(name: &str, key: &str, place: impl Fn(&Path) -> (PathBuf, String)) -> Self {
         let janitor = Janitor::new();
         let home = directory(janitor.directory(), "kms");
-        let (socket, config) = (home.join("s"), home.join("config.yaml"));
+        let config = home.join("config.yaml");
+        let (socket, endpoint) = place(&home);
         let text = format!(
             "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n\
              - resources: [secrets, configmaps]\n  providers:\n  \
-             - kms: {{apiVersion: v2, name: {name}, endpoint: 'unix://{}'}}\n  \
-             - identity: {{}}\n",
-            socket.display()
+             - kms: {{apiVersion: v2, name: {name}, endpoint: '{endpoint}'}}\n  \
+             - identity: {{}}\n"
         );
         fs::write(&config, text).expect("a file");
         let key = Arc::new(Mutex::new(key.to_owned()));
@@ -62,7 +75,9 @@ impl KmsPlugin {
     pub fn stop(&mut self) {
         if let Some(server) = self.server.take() {
             server.abort();
-            fs::remove_file(&self.socket).expect("the socket is there");
+            if self.socket.is_absolute() {
+                fs::remove_file(&self.socket).expect("the socket is there");
+            }
         }
     }
 

@@ -1,10 +1,17 @@
 //! The three calls of a plugin.
 
 use std::collections::BTreeMap;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use http::Uri;
 use http::uri::PathAndQuery;
+use hyper_util::rt::TokioIo;
 use prost::Message;
+use tokio::net::UnixStream;
 use tonic::Request;
 use tonic::client::Grpc;
 use tonic::transport::{Channel, Endpoint};
@@ -70,21 +77,22 @@ pub(crate) struct Encrypted {
 
 impl Client {
     /// Prepares a connection, which is made when something is asked. `endpoint` is
-    /// `unix:///path/of/the.sock`.
+    /// `unix:///path/of/the.sock`, or `unix:///@name` for a socket that is not in the file system.
     pub(crate) fn new(endpoint: &str, timeout: Duration) -> Result<Self, String> {
-        let failed = |error: &dyn std::fmt::Display| {
-            format!("failed to create connection to {endpoint}, error: {error}")
+        let path = endpoint.strip_prefix("unix://").filter(|path| path.starts_with('/'));
+        let path = path.ok_or_else(|| {
+            let why = "not the path of a socket: unix:///path";
+            format!("failed to create connection to {endpoint}, error: {why}")
+        })?;
+        let path = match path.strip_prefix("/@") {
+            // What the system calls of Linux take such a name for.
+            Some(name) => format!("\0{name}"),
+            None => path.to_owned(),
         };
-        let path = endpoint.strip_prefix("unix://").unwrap_or_default();
-        if !path.starts_with('/') || path.starts_with("/@") {
-            return Err(failed(&"not the path of a socket: unix:///path"));
-        }
-        let channel = Endpoint::from_shared(format!("unix://{path}"))
-            .map_err(|error| failed(&error))?
-            // Compat: the name that plugins see from kube-apiserver.
-            .origin(http::Uri::from_static("http://localhost"))
+        // Compat: the name that plugins see from kube-apiserver.
+        let channel = Endpoint::from_static("http://localhost")
             .connect_timeout(timeout)
-            .connect_lazy();
+            .connect_with_connector_lazy(Socket { path });
         Ok(Self { channel, timeout })
     }
 
@@ -127,6 +135,26 @@ impl Client {
                     .to_owned())
             }
         }
+    }
+}
+
+/// Connects to the plugin, whatever address it is asked for.
+struct Socket {
+    path: String,
+}
+
+impl tower_service::Service<Uri> for Socket {
+    type Response = TokioIo<UnixStream>;
+    type Error = io::Error;
+    type Future = Pin<Box<dyn Future<Output = io::Result<Self::Response>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        let path = self.path.clone();
+        Box::pin(async move { UnixStream::connect(path).await.map(TokioIo::new) })
     }
 }
 

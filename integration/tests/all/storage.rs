@@ -196,6 +196,18 @@ fn a_kms_plugin_keeps_the_keys_and_turns_them() {
 }
 
 #[test]
+fn a_kms_plugin_need_not_have_a_file() {
+    let plugin = KmsPlugin::start_without_file("test", "key-one");
+    let config = format!("--encryption-provider-config={}", plugin.config.display());
+    let server = Server::with(Flavour::Embedded, &[&config]);
+    let http = server.http();
+    http.post(SECRETS, &named("a")).expect(201);
+    http.get(&format!("{SECRETS}/a")).expect(200);
+    let check = http.get("/readyz/kms-providers");
+    assert_eq!((check.code, check.text().as_str()), (200, "ok"));
+}
+
+#[test]
 fn etcd_is_reached_over_tls_and_comes_back() {
     let etcd = TlsEtcd::start();
     // One member that is not there: the next one is asked.
