@@ -12,8 +12,7 @@ use std::{
 use bytes::Bytes;
 use futures_util::stream::{self, Stream};
 use meta::ApiError;
-use store::{Entry, Event, EventKind, Snapshot, StoreError, Trigger, WatchItem, Watcher};
-use tokio::time::{Sleep, sleep};
+use store::{Alarm, Entry, Event, EventKind, Snapshot, StoreError, Trigger, WatchItem, Watcher};
 
 use crate::{
     Answer, Payload, Storage,
@@ -37,7 +36,7 @@ pub(crate) async fn watch(rest: &Rest<'_>) -> Result<Answer, ApiError> {
     let frames = Frames::new(rest, &form);
     let content_type = frames.content_type();
     let timeout = timeout(rest, &options);
-    let time_up = Box::pin(sleep(timeout));
+    let time_up = Alarm::new(timeout);
     let started = start(rest, storage, &options, &selection).await?;
     streamed?;
     let stream = match started {
@@ -147,7 +146,7 @@ struct Watching {
     frames: Frames,
     selection: Selection,
     watcher: Watcher,
-    time_up: Pin<Box<Sleep>>,
+    time_up: Alarm,
     bookmarks: bool,
     /// One is due when the time is up.
     last_bookmark: bool,
@@ -193,7 +192,7 @@ impl Stream for Watching {
                 self.send_initial();
             } else if let Poll::Ready(item) = self.watcher.poll_next(cx) {
                 self.receive(item);
-            } else if self.time_up.as_mut().poll(cx).is_ready() {
+            } else if self.time_up.poll(cx).is_ready() {
                 self.end();
             } else {
                 return Poll::Pending;

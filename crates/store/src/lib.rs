@@ -2,13 +2,14 @@
 //! them, which answers every read and every watch from memory with bytes ready to send.
 //!
 //! Reading order: `backend` (the seam), `memory` (its model), `embedded` (the default store on
-//! disk), `encrypt` (between a backend and the rest), then the read path: `entry`, `snapshot`, `event`, `ring`, `watcher`, `cache`, `pump`.
+//! disk), `encrypt` (between a backend and the rest), then the read path: `entry`, `snapshot`, `event`, `ring`, `watcher` (and its `alarm`), `cache`, `pump`.
 
 pub mod backend;
 pub mod embedded;
 pub mod encrypt;
 pub mod memory;
 
+mod alarm;
 mod cache;
 mod entry;
 mod event;
@@ -20,6 +21,7 @@ mod watcher;
 #[cfg(any(test, feature = "contract"))]
 pub mod contract;
 
+pub use alarm::Alarm;
 pub use backend::{
     Backend, Batch, BoxFuture, Change, Expect, KeyValue, Range, RangeResult, StoreError, Watch,
     WatchStream, Write,

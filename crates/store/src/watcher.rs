@@ -6,10 +6,9 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::sync::futures::OwnedNotified;
-use tokio::time::{Instant, Sleep, sleep};
 
 use crate::ring::{End, Position, Ring, Taken, Trigger};
-use crate::{Event, StoreError};
+use crate::{Alarm, Event, StoreError};
 
 /// A watch on the cache. It buffers nothing: a watcher that does not keep up misses events and is
 /// told so.
@@ -27,7 +26,7 @@ pub struct Watcher {
 struct Bookmarks {
     every: Duration,
     /// Kept through all waits: a timer of its own for each would be set and cleared with every event.
-    due: Pin<Box<Sleep>>,
+    due: Alarm,
     /// Whether the backend has been asked how far it is.
     asked: bool,
 }
@@ -62,7 +61,7 @@ impl Watcher {
     /// Asks for `Progress` about this often, whenever the cache has moved on.
     #[must_use]
     pub fn with_bookmarks(mut self, every: Duration) -> Self {
-        self.bookmarks = Some(Bookmarks { every, due: Box::pin(sleep(every)), asked: false });
+        self.bookmarks = Some(Bookmarks { every, due: Alarm::new(every), asked: false });
         self
     }
 
@@ -82,7 +81,7 @@ impl Watcher {
                 continue;
             }
             let Some(bookmarks) = &mut self.bookmarks else { return Poll::Pending };
-            ready!(bookmarks.due.as_mut().poll(cx));
+            ready!(bookmarks.due.poll(cx));
             let before = self.seen;
             if let Some(revision) = self.bookmark_due()
                 && revision > before
@@ -98,7 +97,7 @@ impl Watcher {
         let bookmarks = self.bookmarks.as_mut()?;
         bookmarks.asked = !bookmarks.asked;
         let wait = if bookmarks.asked { PROGRESS_WAIT } else { bookmarks.every };
-        bookmarks.due.as_mut().reset(Instant::now() + wait);
+        bookmarks.due.reset(wait);
         if bookmarks.asked {
             self.ring.request_progress();
             return None;

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
@@ -144,7 +144,8 @@ pub struct InFlightGuard {
 impl InFlightGuard {
     /// Resolves when a long-running request should come to its end; for any other request, never.
     pub fn ending(&self) -> Ending {
-        Ending(self.long_running.as_ref().map(|(_, slot)| slot.clone()))
+        let slot = self.long_running.as_ref().map(|(_, slot)| slot.clone());
+        Ending { slot, waiting: None }
     }
 }
 
@@ -172,17 +173,21 @@ impl Slot {
 }
 
 /// The future of [`InFlightGuard::ending`]. Cheap to poll with every event; one task at a time may wait for it.
-pub struct Ending(Option<Arc<Slot>>);
+pub struct Ending {
+    slot: Option<Arc<Slot>>,
+    /// Who is woken at the end: registered once, not with every event.
+    waiting: Option<Waker>,
+}
 
 impl Future for Ending {
     type Output = ();
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(slot) = &self.0 else { return Poll::Pending };
-        if slot.ended.load(Ordering::Acquire) {
-            return Poll::Ready(());
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let Self { slot: Some(slot), waiting } = &mut *self else { return Poll::Pending };
+        if !waiting.as_ref().is_some_and(|waiting| waiting.will_wake(cx.waker())) {
+            slot.waker.register(cx.waker());
+            *waiting = Some(cx.waker().clone());
         }
-        slot.waker.register(cx.waker());
         if slot.ended.load(Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending }
     }
 }

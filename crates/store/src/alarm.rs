@@ -1,0 +1,67 @@
+//! A timer for those who are polled far more often than it goes off.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tokio::time::{Instant, Sleep, sleep};
+
+/// Goes off once. A watcher polls its timers with every event; the timer itself is asked only when the
+/// waker is another one than before, or when it has gone off.
+pub struct Alarm {
+    sleep: Pin<Box<Sleep>>,
+    /// Who is woken when it goes off.
+    waiting: Option<Waker>,
+}
+
+impl Alarm {
+    pub fn new(after: Duration) -> Self {
+        Self { sleep: Box::pin(sleep(after)), waiting: None }
+    }
+
+    pub fn reset(&mut self, after: Duration) {
+        self.sleep.as_mut().reset(Instant::now() + after);
+        self.waiting = None;
+    }
+
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let known = self.waiting.as_ref().is_some_and(|waiting| waiting.will_wake(cx.waker()));
+        if known && !self.sleep.is_elapsed() {
+            return Poll::Pending;
+        }
+        let polled = self.sleep.as_mut().poll(cx);
+        self.waiting = polled.is_pending().then(|| cx.waker().clone());
+        polled
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn it_goes_off_in_time_however_often_it_is_asked() {
+        let second = Duration::from_secs(1);
+        let mut alarm = Alarm::new(second);
+        let began = Instant::now();
+        for _ in 0..2 {
+            let mut asked = 0;
+            poll_fn(|cx| {
+                asked += 1;
+                // The second look has the same waker.
+                let _ = alarm.poll(cx);
+                alarm.poll(cx)
+            })
+            .await;
+            assert_eq!(asked, 2, "only woken when it is time");
+            alarm.reset(second);
+        }
+        assert_eq!(began.elapsed(), 2 * second);
+        // Another task waits for it later.
+        let waited = tokio::spawn(async move { poll_fn(|cx| alarm.poll(cx)).await });
+        waited.await.expect("it goes off");
+        assert_eq!(began.elapsed(), 3 * second);
+    }
+}
