@@ -47,6 +47,7 @@ macro_rules! topics {
 
 topics![
     bodies,
+    columns,
     custom,
     decisions,
     deletes,
