@@ -48,6 +48,7 @@ macro_rules! topics {
 topics![
     bodies,
     columns,
+    conversions,
     custom,
     decisions,
     deletes,
