@@ -89,7 +89,7 @@ impl<'a> Parser<'a> {
         }
         match self.until(end) {
             "*" => Step::Wildcard,
-            name => Step::Field(Str::new(&name.replace('\\', ""))),
+            name => Step::Field(Str::new(name.replace('\\', ""))),
         }
     }
 
