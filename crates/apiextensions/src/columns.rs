@@ -66,10 +66,11 @@ fn cell(path: &JsonPath, ty: &str, object: &Value, now: Time) -> Cell {
         ("string", Value::Null) => Cell::text("<no value>"),
         ("string", value) => Cell::text(text(value)),
         ("integer", Value::Number(Number::Int(int))) => Cell::Integer(*int),
-        ("integer", Value::Number(Number::Float(float))) => Cell::Integer(*float as i64),
+        ("integer", Value::Number(Number::Float(float))) => Cell::Integer(go_integer(*float)),
         ("number", Value::Number(Number::Int(int))) => Cell::Number(*int as f64),
         ("number", Value::Number(Number::Float(float))) => Cell::Number(*float),
         ("boolean", Value::Bool(flag)) => Cell::Bool(*flag),
+        ("date", Value::String(time)) if matches!(&**time, "" | "null") => Cell::text("<unknown>"),
         ("date", Value::String(time)) => match Time::parse(time) {
             Ok(time) => Cell::text(now.since(time).human()),
             Err(_) => Cell::text("<invalid>"),
@@ -86,6 +87,11 @@ fn text(value: &Value) -> String {
         Value::Number(Number::Float(float)) => go_float(*float),
         other => meta::json::to_string(other),
     }
+}
+
+/// Compat: what no integer is large enough for becomes the smallest, as Go does it on amd64.
+fn go_integer(float: f64) -> i64 {
+    if float < -(i64::MIN as f64) { float as i64 } else { i64::MIN }
 }
 
 /// Go's `%v`: the shortest text, with an exponent from 1e21 on and below 1e-4.
@@ -114,6 +120,7 @@ mod tests {
         let object = value!({"spec": {
             "int": 7i64, "text": "t", "flag": true, "list": ["a"], "null": null,
             "time": "2024-01-01T00:00:00Z", "float": (Value::Number(Number::Float(2.5))),
+            "large": (Value::Number(Number::Float(1e21))), "empty": "",
         }});
         let now = Time::parse("2024-01-03T00:00:00Z").unwrap();
         let cases = [
@@ -126,11 +133,13 @@ mod tests {
             ("text", "date", Cell::text("<invalid>")),
             ("float", "integer", Cell::Integer(2)),
             ("float", "string", Cell::text("2.5")),
+            ("large", "integer", Cell::Integer(i64::MIN)),
             ("flag", "boolean", Cell::Bool(true)),
             ("list", "string", Cell::text(r#"["a"]"#)),
             ("null", "string", Cell::text("<no value>")),
             ("null", "integer", Cell::Null),
             ("time", "date", Cell::text("2d")),
+            ("empty", "date", Cell::text("<unknown>")),
             ("missing", "string", Cell::Null),
         ];
         for (field, ty, expected) in cases {

@@ -16,13 +16,16 @@ enum Step {
     Field(Str),
     /// `[start:end:step]`; a single index is a slice of one.
     Slice(Slice),
-    /// `[*]` and `.*`
+    /// `.*`
     Wildcard,
-    /// `..`: everything below
+    /// `..`: everything below that has something in it
     Recursive,
     /// `['a','b']`
     Union(Vec<JsonPath>),
     Filter(Box<Filter>),
+    Literal(Value),
+    /// A word that means nothing in a column, as `range`.
+    Nowhere,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -30,21 +33,15 @@ struct Slice {
     start: Option<i64>,
     end: Option<i64>,
     step: Option<i64>,
-    /// One index must exist; a slice may be empty.
+    /// No colon: one item, the first if none is named.
     single: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 struct Filter {
-    left: Operand,
+    left: JsonPath,
     /// None: it is enough that the left side exists.
-    compare: Option<(Operator, Operand)>,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-enum Operand {
-    Path(JsonPath),
-    Literal(Value),
+    compare: Option<(Operator, JsonPath)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +52,8 @@ enum Operator {
     LessOrEqual,
     Greater,
     GreaterOrEqual,
+    /// Found to be none when there is something to compare.
+    Unknown,
 }
 
 /// The path asks of a value what it can't have: an index of an object, one beyond the end; or it leads to more than anybody
@@ -70,19 +69,15 @@ impl JsonPath {
 
     /// All values that the path leads to; keys that are missing lead nowhere.
     pub fn find<'a>(&'a self, root: &'a Value) -> Result<Vec<&'a Value>, Mismatch> {
-        self.walk(root, &mut Steps(STEPS_MAX))
+        self.walk(vec![root], &mut Steps(STEPS_MAX))
     }
 
-    fn walk<'a>(&'a self, root: &'a Value, steps: &mut Steps) -> Result<Vec<&'a Value>, Mismatch> {
-        let mut found = vec![root];
-        for step in &self.0 {
-            let mut next = Vec::new();
-            for value in found {
-                step.take(value, &mut next, steps)?;
-            }
-            found = next;
-        }
-        Ok(found)
+    fn walk<'a>(
+        &'a self,
+        from: Vec<&'a Value>,
+        steps: &mut Steps,
+    ) -> Result<Vec<&'a Value>, Mismatch> {
+        self.0.iter().try_fold(from, |found, step| step.take(found, steps))
     }
 }
 
@@ -102,38 +97,41 @@ impl Steps {
 impl Step {
     fn take<'a>(
         &'a self,
-        value: &'a Value,
-        out: &mut Vec<&'a Value>,
+        found: Vec<&'a Value>,
         steps: &mut Steps,
-    ) -> Result<(), Mismatch> {
-        let before = out.len();
+    ) -> Result<Vec<&'a Value>, Mismatch> {
+        steps.take(1 + found.len())?;
+        let mut next = Vec::new();
         match self {
-            Self::Field(name) => out.extend(value.get(name)),
-            Self::Wildcard => out.extend(children(value)),
-            Self::Recursive => descend(value, out, steps)?,
-            Self::Slice(slice) => match value {
-                Value::Array(items) => slice.take(items, out)?,
-                Value::Null => {}
-                _ => return Err(Mismatch),
-            },
-            Self::Union(paths) => {
-                for path in paths {
-                    out.extend(path.walk(value, steps)?);
+            Self::Field(name) => next.extend(found.iter().filter_map(|value| value.get(name))),
+            Self::Wildcard => next.extend(found.into_iter().flat_map(children)),
+            Self::Recursive => {
+                for value in found {
+                    descend(value, &mut next, steps)?;
                 }
             }
-            Self::Filter(filter) => match value {
-                Value::Array(items) => {
+            Self::Slice(slice) => slice.take_each(&found, &mut next)?,
+            Self::Union(paths) => {
+                for path in paths {
+                    next.extend(path.walk(found.clone(), steps)?);
+                }
+            }
+            Self::Filter(filter) => {
+                for value in found {
+                    let items = value.as_array().ok_or(Mismatch)?;
                     for item in items {
                         if filter.keeps(item, steps)? {
-                            out.push(item);
+                            next.push(item);
                         }
                     }
                 }
-                Value::Null => {}
-                _ => return Err(Mismatch),
-            },
+            }
+            Self::Literal(text @ Value::String(_)) => next.push(text),
+            Self::Literal(value) => next.extend(found.iter().map(|_| value)),
+            Self::Nowhere => return Err(Mismatch),
         }
-        steps.take(1 + out.len() - before)
+        steps.take(next.len())?;
+        Ok(next)
     }
 }
 
@@ -151,31 +149,43 @@ fn descend<'a>(
     steps: &mut Steps,
 ) -> Result<(), Mismatch> {
     steps.take(1)?;
-    out.push(value);
-    for child in children(value) {
+    let children = children(value);
+    // Compat: a text has something in it, its bytes; a number has nothing.
+    if !children.is_empty() || value.as_str().is_some_and(|text| !text.is_empty()) {
+        out.push(value);
+    }
+    for child in children {
         descend(child, out, steps)?;
     }
     Ok(())
 }
 
 impl Slice {
-    fn take<'a>(&self, items: &'a [Value], out: &mut Vec<&'a Value>) -> Result<(), Mismatch> {
-        let length = items.len() as i64;
-        let absolute = |index: i64| if index < 0 { index + length } else { index };
-        let start = absolute(self.start.unwrap_or(0));
-        let end = match self.end {
-            Some(end) => absolute(end),
-            None if self.single => start + 1,
-            None => length,
-        };
-        if start < 0 || end < 0 || end > length || (self.single && start >= length) {
-            return Err(Mismatch);
+    fn take_each<'a>(&self, lists: &[&'a Value], out: &mut Vec<&'a Value>) -> Result<(), Mismatch> {
+        for list in lists {
+            let items = match list {
+                Value::Array(items) => items,
+                Value::Null => continue,
+                _ => return Err(Mismatch),
+            };
+            let length = items.len() as i64;
+            let absolute = |index: i64| if index < 0 { index + length } else { index };
+            let start = absolute(self.start.unwrap_or(0));
+            let end = match self.end {
+                Some(end) => absolute(end),
+                None if self.single => start + 1,
+                None => length,
+            };
+            // Compat: an empty slice also ends the lists that follow.
+            if start == end {
+                return Ok(());
+            }
+            let step = self.step.unwrap_or(1);
+            if start < 0 || start > end || end > length || step <= 0 {
+                return Err(Mismatch);
+            }
+            out.extend(items[start as usize..end as usize].iter().step_by(step as usize));
         }
-        let step = self.step.unwrap_or(1);
-        if step <= 0 || start > end {
-            return Err(Mismatch);
-        }
-        out.extend(items[start as usize..end as usize].iter().step_by(step as usize));
         Ok(())
     }
 }
@@ -183,46 +193,52 @@ impl Slice {
 impl Filter {
     fn keeps(&self, item: &Value, steps: &mut Steps) -> Result<bool, Mismatch> {
         steps.take(1)?;
-        let left = self.left.read(item, steps)?;
-        let Some((operator, right)) = &self.compare else { return Ok(!left.is_empty()) };
-        let right = right.read(item, steps)?;
-        // What is missing on either side is equal to nothing.
-        let (Some(left), Some(right)) = (left.first(), right.first()) else { return Ok(false) };
-        Ok(match (operator, compare(left, right)) {
-            (Operator::Equal, order) => order == Some(Ordering::Equal),
-            (Operator::NotEqual, order) => order != Some(Ordering::Equal),
-            (Operator::Less, order) => order == Some(Ordering::Less),
-            (Operator::Greater, order) => order == Some(Ordering::Greater),
-            (Operator::LessOrEqual, order) => order.is_some_and(Ordering::is_le),
-            (Operator::GreaterOrEqual, order) => order.is_some_and(Ordering::is_ge),
-        })
+        let left = self.left.walk(vec![item], steps);
+        // Compat: to ask of a value what it can't have is to have found it.
+        let Some((operator, right)) = &self.compare else {
+            return Ok(left.map_or(true, |left| !left.is_empty()));
+        };
+        let Some(left) = single(&left?)? else { return Ok(false) };
+        let Some(right) = single(&right.walk(vec![item], steps)?)? else { return Ok(false) };
+        operator.holds(left, right)
     }
 }
 
-impl Operand {
-    fn read<'a>(&'a self, item: &'a Value, steps: &mut Steps) -> Result<Vec<&'a Value>, Mismatch> {
+/// What is missing on either side of a comparison is equal to nothing; several values can't be compared.
+fn single<'a>(found: &[&'a Value]) -> Result<Option<&'a Value>, Mismatch> {
+    match found {
+        [] => Ok(None),
+        [value] => Ok(Some(value)),
+        _ => Err(Mismatch),
+    }
+}
+
+impl Operator {
+    fn holds(self, left: &Value, right: &Value) -> Result<bool, Mismatch> {
+        let order = compare(left, right)?;
+        // Flags are equal or not, and neither is the greater one.
+        let ordered = || if left.as_bool().is_some() { Err(Mismatch) } else { Ok(()) };
         match self {
-            Self::Literal(value) => Ok(vec![value]),
-            Self::Path(path) => path.walk(item, steps),
+            Self::Equal => Ok(order == Some(Ordering::Equal)),
+            Self::NotEqual => Ok(order != Some(Ordering::Equal)),
+            Self::Less => ordered().map(|()| order == Some(Ordering::Less)),
+            Self::LessOrEqual => ordered().map(|()| order.is_some_and(Ordering::is_le)),
+            Self::Greater => ordered().map(|()| order == Some(Ordering::Greater)),
+            Self::GreaterOrEqual => ordered().map(|()| order.is_some_and(Ordering::is_ge)),
+            Self::Unknown => Err(Mismatch),
         }
     }
 }
 
-/// Values of one type have an order; others are just not equal.
-fn compare(a: &Value, b: &Value) -> Option<Ordering> {
-    match (a, b) {
+/// Values of one type can be compared; 2 and 2.0 are of two.
+fn compare(a: &Value, b: &Value) -> Result<Option<Ordering>, Mismatch> {
+    Ok(match (a, b) {
         (Value::String(a), Value::String(b)) => Some(a.cmp(b)),
         (Value::Bool(a), Value::Bool(b)) => Some(a.cmp(b)),
-        (Value::Number(a), Value::Number(b)) => float(*a).partial_cmp(&float(*b)),
-        _ => None,
-    }
-}
-
-fn float(number: Number) -> f64 {
-    match number {
-        Number::Int(int) => int as f64,
-        Number::Float(float) => float,
-    }
+        (Value::Number(Number::Int(a)), Value::Number(Number::Int(b))) => Some(a.cmp(b)),
+        (Value::Number(Number::Float(a)), Value::Number(Number::Float(b))) => a.partial_cmp(b),
+        _ => return Err(Mismatch),
+    })
 }
 
 #[cfg(test)]
@@ -231,13 +247,14 @@ mod tests {
 
     #[test]
     fn paths_lead_to_values() {
-        let object = r#"{"spec":{"a.b":1,"n":2,"list":[{"t":"x","v":1},{"t":"Ready","v":2}],"m":{"k":"v"}},"status":null}"#;
+        let object = r#"{"spec":{"a.b":1,"n":2,"list":[{"t":"x","v":1},{"t":"Ready","v":2}],"m":{"k":"v"},"empty":[[],[1]]},"status":null}"#;
         let options = codec::json::DecodeOptions { strict: false };
         let object = codec::json::decode_any(object.as_bytes(), options).unwrap().value;
         let cases = [
             (".spec.n", "2"),
             (r".spec.a\.b", "1"),
-            (".spec['a.b']", "1"),
+            (r".spec['a\.b']", "1"),
+            (".spec['a.b']", ""),
             (".spec.missing.more", ""),
             (".spec.list[0].t", r#""x""#),
             (".spec.list[-1].v", "2"),
@@ -254,6 +271,23 @@ mod tests {
             ("..v", "1 2"),
             (".spec.m.*", r#""v""#),
             (".spec.m[0]", "mismatch"),
+            (".spec.m[*]", "mismatch"),
+            (".spec.list[].v", "1"),
+            (".spec.list[?(@.v==2.0)].t", "mismatch"),
+            (".spec.list[?(@.v!='1')].t", "mismatch"),
+            (".spec.list[?(@.v=2)].t", "mismatch"),
+            (".spec.list[?(@.x=2)].t", ""),
+            (".spec.list[?(@.x=)].t", ""),
+            (".spec.list[?(@.v[0])].t", r#""x" "Ready""#),
+            (".status[?(@.t)]", "mismatch"),
+            (".spec.empty[*][*]", ""),
+            (".spec.n range", "mismatch"),
+            (".spec.n 'text'", r#""text""#),
+            (".spec.n 5", "5"),
+            (".spec.n}{.more} and more", "2"),
+            (".spec.empty..", "[[],[1]] [1]"),
+            (".", ""),
+            ("$.spec.n", "2"),
             (".status", "null"),
             (".status.conditions[0]", ""),
         ];
@@ -277,14 +311,34 @@ mod tests {
         }
         let find =
             |path: &str| JsonPath::parse(path).expect("a path").find(&object).map(|all| all.len());
-        assert_eq!(find("..*"), Ok((1 << 13) - 2));
-        assert_eq!(find("..*..*"), Err(Mismatch));
-        assert_eq!(find("..*..*..*..*..*..*..*..*..*..*..*"), Err(Mismatch));
+        assert_eq!(find("..[*]"), Ok((1 << 13) - 2));
+        assert_eq!(find("..[*]..[*]"), Err(Mismatch));
+        assert_eq!(find("..[*]..[*]..[*]..[*]..[*]..[*]..[*]"), Err(Mismatch));
     }
 
     #[test]
     fn what_is_no_path_is_refused() {
-        for text in [".spec[", ".a[?(@.b=)]", ".a['b]", ".spec}", ".a[x]", ".a[?(@.b==\"c\"]"] {
+        let paths = [
+            ".spec[",
+            ".a['b]",
+            ".a[x]",
+            ".a[?(@.b==\"c\"]",
+            "..*",
+            "....a",
+            r#".a["b"]"#,
+            ".a[ 0 ]",
+            ".a[+1]",
+            ".a[-]",
+            ".a[1:2:3:4]",
+            r#".a[?(@.b=="c"||@.b=="d")]"#,
+            ".a,b",
+            ".a]",
+            "{.a}",
+            ".a}{.b[",
+            ".a[?(@.b==)]",
+            r".a\",
+        ];
+        for text in paths {
             assert!(JsonPath::parse(text).is_err(), "{text}");
         }
     }

@@ -271,6 +271,7 @@ const BEHAVIOUR: Behaviour = Behaviour {
     status_on_create: false,
     dependents: Dependents::Deleted,
     returns_deleted_object: false,
+    deleted_in_two_steps: false,
     resets: &[],
     metadata: MetadataChecks {
         qualified_finalizers: false,

@@ -124,16 +124,16 @@ impl OwnWrites {
 }
 
 impl Stored {
-    /// Whether an object that is about to be stored will be read back as it is.
-    fn is_settled(&self, object: &Value) -> bool {
-        let Some(structural) = self.stored.structural() else { return true };
+    /// What an object that is about to be stored will be read back as; None: as it is.
+    fn unsettled(&self, object: &Value) -> Option<Value> {
+        let structural = self.stored.structural()?;
         if self.versions.len() == 1 && !structural.has_default_status() {
-            return true;
+            return None;
         }
         // It may come from a version with other defaults, or without its status.
         let mut read = object.clone();
         self.revive(&mut read);
-        read == *object
+        (read != *object).then_some(read)
     }
 
     fn revive(&self, object: &mut Value) {
@@ -163,11 +163,16 @@ impl StorageCodec for Stored {
         true
     }
 
-    fn encode(&self, object: &Value, json: &Bytes) -> Result<Bytes, String> {
-        if self.is_settled(object) {
-            self.own.note(json);
-        }
+    fn encode(&self, _object: &Value, json: &Bytes) -> Result<Bytes, String> {
         Ok(json.clone())
+    }
+
+    fn read_back(&self, object: &Value, json: &Bytes) -> Option<Bytes> {
+        let Some(read) = self.unsettled(object) else {
+            self.own.note(json);
+            return None;
+        };
+        Some(encoded(&read))
     }
 
     fn decode(&self, stored: &Bytes) -> Result<Bytes, String> {
@@ -177,10 +182,14 @@ impl StorageCodec for Stored {
         let decoded = codec::json::decode_any(stored, DecodeOptions { strict: false });
         let mut object = decoded.map_err(|error| error.to_string())?.value;
         self.revive(&mut object);
-        let mut out = Vec::with_capacity(stored.len());
-        meta::json::write_value(&mut out, &object);
-        Ok(out.into())
+        Ok(encoded(&object))
     }
+}
+
+fn encoded(object: &Value) -> Bytes {
+    let mut out = Vec::with_capacity(4096);
+    meta::json::write_value(&mut out, object);
+    out.into()
 }
 
 /// The versions of a definition, for server-side apply.

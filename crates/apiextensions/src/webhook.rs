@@ -64,9 +64,7 @@ impl Webhook {
         });
         let address = self.address().await.map_err(failed)?;
         let body = meta::json::to_string(&review);
-        let answer = self.client.post(&address, body.into()).await.map_err(|why| {
-            failed(format!("Post {}: {why}", meta::field::quote(&address.shown())))
-        })?;
+        let answer = self.client.post(&address, body.into()).await.map_err(failed)?;
         let options = codec::json::DecodeOptions { strict: false };
         let answer = codec::json::decode_any(&answer, options)
             .map_err(|error| failed(error.to_string()))?
@@ -117,30 +115,38 @@ impl Webhook {
         let service = |field: &str| self.config.str_at(&["service", field]).to_owned();
         let (namespace, name) = (service("namespace"), service("name"));
         let port = self.config.i64_at(&["service", "port"]).unwrap_or(443);
-        let target = Target {
-            version: "v1",
-            resource: "services",
-            namespace: &namespace,
-            name: &name,
-            ..Target::default()
-        };
-        let found = self.local.get(&target).await.map_err(|error| error.to_string())?;
-        let ip = match (found.str_at(&["spec", "type"]), found.str_at(&["spec", "clusterIP"])) {
-            ("ExternalName", _) => found.str_at(&["spec", "externalName"]).to_owned(),
-            (_, "" | "None") => {
-                return Err(format!(
-                    "cannot route to service with ClusterIP of {namespace}/{name}"
-                ));
-            }
-            (_, ip) => ip.to_owned(),
-        };
         let port = u16::try_from(port).map_err(|error| error.to_string())?;
-        Ok(Address {
-            connect: (ip, port),
-            host: format!("{name}.{namespace}.svc"),
-            port,
-            path: service("path"),
-        })
+        let host = format!("{name}.{namespace}.svc");
+        let authority = format!("{host}:{port}");
+        let mut address =
+            Address { connect: (String::new(), port), host, authority, path: service("path") };
+        let found = self.resolve(&namespace, &name, port).await;
+        address.connect.0 = found.map_err(|why| address.unreachable(&why))?;
+        Ok(address)
+    }
+
+    /// The address behind a service, which must have the port.
+    async fn resolve(&self, namespace: &str, name: &str, port: u16) -> Result<String, String> {
+        let target =
+            Target { version: "v1", resource: "services", namespace, name, ..Target::default() };
+        let quoted = meta::field::quote(name);
+        let service = match self.local.get(&target).await {
+            Ok(service) => service,
+            Err(ApiError::NotFound { .. }) => return Err(format!("service {quoted} not found")),
+            Err(error) => return Err(error.to_string()),
+        };
+        if service.str_at(&["spec", "type"]) == "ExternalName" {
+            return Ok(service.str_at(&["spec", "externalName"]).to_owned());
+        }
+        let address = service.str_at(&["spec", "clusterIP"]);
+        if matches!(address, "" | "None") {
+            return Err(r#"cannot route to service with ClusterIP "None""#.to_owned());
+        }
+        let mut ports = service.items_at(&["spec", "ports"]).iter();
+        if !ports.any(|known| known.i64_at(&["port"]) == Some(port.into())) {
+            return Err(format!("no service port {port} found for service {quoted}"));
+        }
+        Ok(address.to_owned())
     }
 }
 
@@ -165,8 +171,10 @@ fn read_answer(answer: &Value, version: &str, uid: &str) -> Result<Vec<Value>, S
     let expected = format!("apiextensions.k8s.io/{version}");
     let (api_version, kind) = (answer.str_at(&["apiVersion"]), answer.str_at(&["kind"]));
     if version == "v1" && (api_version != expected || kind != "ConversionReview") {
+        // Compat: of what says neither, a slash is left.
+        let got = if api_version.is_empty() && !kind.is_empty() { "/" } else { api_version };
         return Err(format!(
-            "expected webhook response of {expected}, Kind=ConversionReview, got {api_version}, \
+            "expected webhook response of {expected}, Kind=ConversionReview, got {got}, \
              Kind={kind}"
         ));
     }

@@ -26,6 +26,8 @@ pub(crate) fn of(group: &str, version: &str, kind: &str) -> Behaviour {
     }
     // Compat: a namespace does so, too, though the API's description doesn't say it.
     behaviour.returns_deleted_object = schema::returns_deleted(group, kind) || name == "/Namespace";
+    behaviour.deleted_in_two_steps =
+        is_in(&["/Namespace", "apiextensions.k8s.io/CustomResourceDefinition"]);
     if is_in(&COUNTS_SPEC) {
         behaviour.generation = &["spec"];
     }

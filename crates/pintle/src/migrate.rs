@@ -21,8 +21,8 @@ use crate::flags::{self, Parsed};
 use crate::options;
 use crate::run;
 
-pub(crate) const USAGE: &str = "\
-  pintle migrate --from PLACE --to PLACE [flags]  copy a store; a PLACE is a data directory, or etcd
+// Not after a backslash, which would take the spaces of the first line.
+pub(crate) const USAGE: &str = "  pintle migrate --from PLACE --to PLACE [flags]  copy a store; a PLACE is a data directory, or etcd
                                                   servers: http://host:2379[,http://…]
       --etcd-prefix, --etcd-cafile, --etcd-certfile, --etcd-keyfile, --storage-media-type,
       --encryption-provider-config, --event-ttl   as of the server

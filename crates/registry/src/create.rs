@@ -139,11 +139,10 @@ async fn finish_create(
     // Compat: a dry run hands out what was sent, and there is no other version to tell.
     let sent = object.at(&["metadata", "resourceVersion"]).cloned();
     let stored = storage.encode(kind.to_stored(object).await?)?;
-    let exists = || ApiError::AlreadyExists { resource: kind.group_resource(), name: name.clone() };
     if options.dry_run {
         let now = storage.cache.fresh().await.map_err(store_error)?;
         if now.get(&key).is_some() || now.broken(&key).is_some() {
-            return Err(exists());
+            return Err(already_exists(rest, storage, name).await);
         }
         let mut json = kind.view_of_stored(&stored.json).await?;
         if let Some(sent) = sent {
@@ -159,9 +158,17 @@ async fn finish_create(
             let json = kind.view_of_stored(&json).await?;
             Ok(Written { json, created: true, stored: true })
         }
-        Err(StoreError::Conflict { .. }) => Err(exists()),
+        Err(StoreError::Conflict { .. }) => Err(already_exists(rest, storage, name).await),
         Err(other) => Err(store_error(other)),
     }
+}
+
+/// The name is taken; whoever waits for it to be free is told whether that is soon.
+async fn already_exists(rest: &Rest<'_>, storage: &Storage, name: String) -> ApiError {
+    let current = storage.find(&rest.info.namespace, &name, true).await.ok().flatten();
+    let current = current.and_then(|entry| decode::tree(&entry.json).ok());
+    let deleting = current.is_some_and(|object| object_meta::is_deleting(&object));
+    ApiError::AlreadyExists { resource: rest.kind.group_resource(), name, deleting }
 }
 
 /// Everything between admission and the store: what the server sets, and whether it may stand.

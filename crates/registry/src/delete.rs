@@ -266,27 +266,41 @@ fn check_preconditions(
     object: &Value,
     name: &str,
 ) -> Result<(), ApiError> {
-    let conflict = |why: String| {
-        // Compat: this message names the kind where others name the resource.
-        let group = kind.gvk().group.clone();
-        let resource = meta::GroupResource { group, resource: kind.gvk().kind.clone() };
-        Err(ApiError::Conflict { resource, name: name.to_owned(), why })
-    };
     let actual = object.str_at(&["metadata", "uid"]);
     if let Some(uid) = options.uid.as_deref().filter(|uid| *uid != actual) {
-        return conflict(format!(
-            "the UID in the precondition ({uid}) does not match the UID in record ({actual}). \
-             The object might have been deleted and then recreated"
-        ));
+        let hint = "The object might have been deleted and then recreated";
+        return Err(unmet_precondition(kind, name, "UID", uid, actual, hint));
     }
     let actual = object.str_at(&["metadata", "resourceVersion"]);
     if let Some(version) = options.resource_version.as_deref().filter(|given| *given != actual) {
-        return conflict(format!(
-            "the ResourceVersion in the precondition ({version}) does not match the \
-             ResourceVersion in record ({actual}). The object might have been modified"
-        ));
+        let hint = "The object might have been modified";
+        return Err(unmet_precondition(kind, name, "ResourceVersion", version, actual, hint));
     }
     Ok(())
+}
+
+fn unmet_precondition(
+    kind: &Kind,
+    name: &str,
+    what: &str,
+    given: &str,
+    actual: &str,
+    hint: &str,
+) -> ApiError {
+    let name = name.to_owned();
+    if kind.behaviour.deleted_in_two_steps {
+        let why = format!(
+            "Precondition failed: {what} in precondition: {given}, {what} in object meta: {actual}"
+        );
+        return ApiError::Conflict { resource: kind.group_resource(), name, why };
+    }
+    // Compat: this message names the kind where others name the resource.
+    let group = kind.gvk().group.clone();
+    let resource = meta::GroupResource { group, resource: kind.gvk().kind.clone() };
+    let why = format!(
+        "the {what} in the precondition ({given}) does not match the {what} in record ({actual}). {hint}"
+    );
+    ApiError::Conflict { resource, name, why }
 }
 
 fn plan(kind: &Kind, options: &DeleteOptions, object: &Value, now: Time) -> Plan {
@@ -309,7 +323,9 @@ fn plan(kind: &Kind, options: &DeleteOptions, object: &Value, now: Time) -> Plan
         Some(_) => {}
         None => mark_as_deleting(&mut next, now, held_by_kind),
     }
-    kind.strategy.begin_deletion(&mut next);
+    if !is_deleting(object) {
+        kind.strategy.begin_deletion(&mut next);
+    }
     Plan::Wait(next)
 }
 

@@ -134,6 +134,7 @@ impl Storage {
     pub(crate) fn encode(&self, mut object: Value) -> Result<Encoded, ApiError> {
         let json = self.json(&mut object);
         let bytes = self.codec.encode(&object, &json).map_err(ApiError::internal)?;
+        let json = self.codec.read_back(&object, &json).unwrap_or(json);
         Ok(Encoded { json, bytes })
     }
 

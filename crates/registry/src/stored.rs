@@ -10,6 +10,12 @@ pub trait StorageCodec: Send + Sync + 'static {
     /// those that keep it as it is.
     fn encode(&self, object: &Value, json: &Bytes) -> Result<Bytes, String>;
 
+    /// An object that was just encoded as it will be read, where that is not as it was written: a
+    /// schema may have defaults for what the server itself has dropped.
+    fn read_back(&self, _object: &Value, _json: &Bytes) -> Option<Bytes> {
+        None
+    }
+
     /// The JSON of what was stored, by this server or by another one.
     fn decode(&self, stored: &Bytes) -> Result<Bytes, String>;
 

@@ -110,6 +110,9 @@ pub struct Behaviour {
     pub deprecation: Option<&'static str>,
     /// Whether a finished delete answers with the object instead of a `Status`.
     pub returns_deleted_object: bool,
+    /// Whether a delete only marks the object, whose contents go first, and looks at its own
+    /// preconditions (namespaces, definitions).
+    pub deleted_in_two_steps: bool,
     /// What becomes of the objects that a deleted one owns, where its client doesn't say.
     pub dependents: Dependents,
     /// What writes to the object ("") or its subresources can't change, where it is not what most
@@ -179,6 +182,7 @@ impl Default for Behaviour {
             status_on_create: false,
             deprecation: None,
             returns_deleted_object: false,
+            deleted_in_two_steps: false,
             dependents: Dependents::Deleted,
             resets: &[],
             metadata: MetadataChecks {

@@ -47,6 +47,8 @@ macro_rules! topics {
 
 topics![
     bodies,
+    columns,
+    conversions,
     custom,
     decisions,
     deletes,

@@ -1,20 +1,21 @@
-//! From text to steps.
+//! From text to steps, as kubectl's templates are read: no quotes or brackets are matched inside of brackets, and a name goes on to
+//! the next character that can't be part of one.
 
 use meta::{Number, Str, Value};
 
-use super::{Filter, JsonPath, Operand, Operator, Slice, Step};
+use super::{Filter, JsonPath, Operator, Slice, Step};
 
+/// A path is what stands between the braces of a template. One with a brace of its own ends there; what follows must be a template as
+/// well, and is not looked at.
 pub(super) fn parse(text: &str) -> Result<JsonPath, String> {
-    let mut parser = Parser { rest: text };
-    // `$` and `@` name where a path starts; both are the object itself.
-    if parser.rest.starts_with(['$', '@']) {
-        parser.rest = &parser.rest[1..];
+    let template = format!("{{{text}}}");
+    let mut parser = Parser { rest: &template[1..] };
+    let path = parser.steps()?;
+    while let Some((_, rest)) = parser.rest.split_once('{') {
+        parser.rest = rest;
+        parser.steps()?;
     }
-    let mut steps = Vec::new();
-    while !parser.rest.is_empty() {
-        parser.step(&mut steps)?;
-    }
-    Ok(JsonPath(steps))
+    Ok(path)
 }
 
 struct Parser<'a> {
@@ -22,160 +23,149 @@ struct Parser<'a> {
 }
 
 impl<'a> Parser<'a> {
-    fn step(&mut self, steps: &mut Vec<Step>) -> Result<(), String> {
-        if let Some(rest) = self.rest.strip_prefix("..") {
-            steps.push(Step::Recursive);
-            self.rest = rest;
-            // `..name` has no second dot.
-            if !self.rest.is_empty() && !self.rest.starts_with(['[', '.']) {
-                steps.push(self.field()?);
+    /// Steps up to the closing brace, which is taken as well.
+    fn steps(&mut self) -> Result<JsonPath, String> {
+        let mut steps = Vec::new();
+        loop {
+            if self.take("}") {
+                return Ok(JsonPath(steps));
             }
-            return Ok(());
-        }
-        if let Some(rest) = self.rest.strip_prefix('.') {
-            self.rest = rest;
-            if self.rest.is_empty() || self.rest.starts_with('[') {
-                return Ok(());
+            if self.take("[?(") {
+                steps.push(Step::Filter(Box::new(self.filter()?)));
+                continue;
             }
-            steps.push(self.field()?);
-            return Ok(());
+            if self.take("..") {
+                if steps.last() == Some(&Step::Recursive) {
+                    return Err("invalid multiple recursive descent".to_owned());
+                }
+                steps.push(Step::Recursive);
+                // `..name` has no second dot.
+                if self.rest.starts_with(begins_a_word) {
+                    steps.push(self.field());
+                }
+                continue;
+            }
+            match self.rest.chars().next() {
+                None | Some('\r' | '\n') => return Err("unclosed action".to_owned()),
+                // `$` and `@` name where a path starts; both are the object itself.
+                Some(' ' | '@' | '$') => self.rest = &self.rest[1..],
+                Some('[') => self.brackets(&mut steps)?,
+                Some(quote @ ('"' | '\'')) => steps.push(self.quoted(quote)?),
+                Some('.') => {
+                    self.rest = &self.rest[1..];
+                    steps.push(self.field());
+                }
+                Some(c) if c == '+' || c == '-' || c.is_numeric() => steps.push(self.number()?),
+                Some(c) if begins_a_word(c) => steps.push(self.word()),
+                Some(c) => return Err(format!("unrecognized character in action: {c:?}")),
+            }
         }
-        if self.rest.starts_with('[') {
-            steps.push(self.bracket()?);
-            return Ok(());
-        }
-        if steps.is_empty() {
-            steps.push(self.field()?);
-            return Ok(());
-        }
-        Err(format!("unrecognized character in action: {:?}", self.rest.chars().next()))
     }
 
-    /// A name up to the next dot or bracket; a backslash takes the next character as it is.
-    fn field(&mut self) -> Result<Step, String> {
-        let mut name = String::new();
+    fn take(&mut self, prefix: &str) -> bool {
+        let rest = self.rest.strip_prefix(prefix);
+        self.rest = rest.unwrap_or(self.rest);
+        rest.is_some()
+    }
+
+    /// What comes before `end`; the rest begins there.
+    fn until(&mut self, end: usize) -> &'a str {
+        let (text, rest) = self.rest.split_at(end);
+        self.rest = rest;
+        text
+    }
+
+    /// A name; a backslash makes part of it what would end it.
+    fn field(&mut self) -> Step {
         let mut chars = self.rest.char_indices();
         let mut end = self.rest.len();
         while let Some((at, c)) = chars.next() {
-            match c {
-                '\\' => name.push(chars.next().ok_or("unexpected end after a backslash")?.1),
-                '.' | '[' => {
-                    end = at;
-                    break;
-                }
-                c if c.is_alphanumeric() || "_-/*@".contains(c) => name.push(c),
-                other => return Err(format!("unrecognized character in action: {other:?}")),
+            if c == '\\' {
+                chars.next();
+            } else if ends_a_word(c) {
+                end = at;
+                break;
             }
         }
-        self.rest = &self.rest[end..];
-        match name.as_str() {
-            "" => Err("missing a name".to_owned()),
-            "*" => Ok(Step::Wildcard),
-            name => Ok(Step::Field(Str::new(name))),
+        match self.until(end) {
+            "*" => Step::Wildcard,
+            name => Step::Field(Str::new(name.replace('\\', ""))),
         }
     }
 
-    fn bracket(&mut self) -> Result<Step, String> {
-        let inside = self.inside_brackets()?;
-        if let Some(filter) = inside.strip_prefix("?(") {
-            let filter = filter.strip_suffix(')').ok_or("unterminated filter")?;
-            return parse_filter(filter).map(|filter| Step::Filter(Box::new(filter)));
+    fn word(&mut self) -> Step {
+        let end = self.rest.find(ends_a_word).unwrap_or(self.rest.len());
+        match self.until(end) {
+            "true" => Step::Literal(Value::Bool(true)),
+            "false" => Step::Literal(Value::Bool(false)),
+            _ => Step::Nowhere,
         }
-        let parts = split(inside, ',')?;
-        if let [part] = parts[..] {
-            return index(part.trim());
-        }
-        let paths = parts.iter().map(|part| Ok(JsonPath(vec![index(part.trim())?])));
-        Ok(Step::Union(paths.collect::<Result<_, String>>()?))
     }
 
-    /// What stands between this bracket and the one that closes it.
-    fn inside_brackets(&mut self) -> Result<&'a str, String> {
-        let mut depth = 0;
-        let mut quote = None;
-        let mut escaped = false;
+    fn number(&mut self) -> Result<Step, String> {
+        let digits = self.rest.strip_prefix(['+', '-']).unwrap_or(self.rest);
+        let more = digits.find(|c: char| c != '.' && !c.is_numeric()).unwrap_or(digits.len());
+        let text = self.until(self.rest.len() - digits.len() + more);
+        let number = text.parse().map(Number::Int).or_else(|_| text.parse().map(Number::Float));
+        let number = number.map_err(|_| format!("cannot parse number {text}"))?;
+        Ok(Step::Literal(Value::Number(number)))
+    }
+
+    fn quoted(&mut self, quote: char) -> Result<Step, String> {
+        let unterminated = || "unterminated quoted string".to_owned();
+        let end = end_of_quote(&self.rest[1..], quote).ok_or_else(unterminated)?;
+        let text = &self.until(end + 2)[1..=end];
+        Ok(Step::Literal(Value::string(unescape(text)?)))
+    }
+
+    /// `[…]`: an index, a slice, a name in single quotes, or several of them.
+    fn brackets(&mut self, steps: &mut Vec<Step>) -> Result<(), String> {
+        let end = self.rest.find([']', '\n']).filter(|end| self.rest[*end..].starts_with(']'));
+        let end = end.ok_or("unterminated array")?;
+        let text = &self.until(end + 1)[1..end];
+        if text.contains(',') {
+            let paths = text.split(',').map(|part| parse(&format!("[{}]", part.trim_matches(' '))));
+            steps.push(Step::Union(paths.collect::<Result<_, String>>()?));
+            return Ok(());
+        }
+        let name = text.strip_prefix('\'').and_then(|text| text.strip_suffix('\''));
+        if let Some(name) = name.filter(|name| !name.contains('\'')) {
+            // Compat: a dot in it is a dot, and has to be escaped.
+            steps.extend(parse(&format!(".{name}"))?.0);
+            return Ok(());
+        }
+        steps.push(Step::Slice(slice(if text == "*" { ":" } else { text })?));
+        Ok(())
+    }
+
+    /// What stands between `[?(` and `)]`. A bracket in quotes does not end it.
+    fn filter(&mut self) -> Result<Filter, String> {
+        let (mut open, mut closed, mut before) = (None, false, ' ');
+        let mut end = None;
         for (at, c) in self.rest.char_indices() {
-            match (quote, c) {
-                _ if escaped => escaped = false,
-                (_, '\\') => escaped = true,
-                (Some(open), c) if c == open => quote = None,
-                (None, '\'' | '"') => quote = Some(c),
-                (None, '[') => depth += 1,
-                (None, ']') => {
-                    depth -= 1;
-                    if depth == 0 {
-                        let inside = &self.rest[1..at];
-                        self.rest = &self.rest[at + 1..];
-                        return Ok(inside);
-                    }
+            match c {
+                '\n' => break,
+                '"' | '\'' if open.is_none() => open = Some(c),
+                '"' | '\'' if before != '\\' && open == Some(c) => closed = true,
+                ')' if open.is_some() == closed => {
+                    end = Some(at);
+                    break;
                 }
                 _ => {}
             }
+            before = c;
         }
-        Err("unterminated array".to_owned())
-    }
-}
-
-/// Parts between separators that are not inside of quotes.
-fn split(text: &str, separator: char) -> Result<Vec<&str>, String> {
-    let (mut parts, mut start, mut quote) = (Vec::new(), 0, None);
-    for (at, c) in text.char_indices() {
-        match quote {
-            Some(open) if c == open => quote = None,
-            None if c == '\'' || c == '"' => quote = Some(c),
-            None if c == separator => {
-                parts.push(&text[start..at]);
-                start = at + c.len_utf8();
-            }
-            Some(_) | None => {}
+        let text = self.until(end.ok_or("unterminated filter")?);
+        if !self.take(")]") {
+            return Err("unclosed array expect ]".to_owned());
         }
+        let Some((left, sign, right)) = comparison(text) else {
+            return Ok(Filter { left: parse(text)?, compare: None });
+        };
+        let operator = OPERATORS.iter().find(|(known, _)| *known == sign);
+        let operator = operator.map_or(Operator::Unknown, |(_, operator)| *operator);
+        Ok(Filter { left: parse(left)?, compare: Some((operator, parse(right)?)) })
     }
-    if quote.is_some() {
-        return Err("unterminated quoted string".to_owned());
-    }
-    parts.push(&text[start..]);
-    Ok(parts)
-}
-
-/// A name in quotes, `*`, an index or a slice.
-fn index(text: &str) -> Result<Step, String> {
-    if text == "*" {
-        return Ok(Step::Wildcard);
-    }
-    if let Some(name) = unquote(text) {
-        return Ok(Step::Field(Str::new(name)));
-    }
-    let number = |part: &str| -> Result<Option<i64>, String> {
-        match part.trim() {
-            "" => Ok(None),
-            digits => digits.parse().map(Some).map_err(|_| format!("invalid array index {text}")),
-        }
-    };
-    let parts: Vec<&str> = text.split(':').collect();
-    match parts[..] {
-        [one] => match number(one)? {
-            Some(at) => {
-                Ok(Step::Slice(Slice { start: Some(at), single: true, ..Slice::default() }))
-            }
-            None => Err(format!("invalid array index {text}")),
-        },
-        [start, end] => {
-            let (start, end) = (number(start)?, number(end)?);
-            Ok(Step::Slice(Slice { start, end, ..Slice::default() }))
-        }
-        [start, end, step] => {
-            let (start, end, step) = (number(start)?, number(end)?, number(step)?);
-            Ok(Step::Slice(Slice { start, end, step, single: false }))
-        }
-        _ => Err(format!("invalid array index {text}")),
-    }
-}
-
-fn unquote(text: &str) -> Option<&str> {
-    ['\'', '"'].iter().find_map(|quote| {
-        let inside = text.strip_prefix(*quote)?.strip_suffix(*quote)?;
-        Some(inside)
-    })
 }
 
 const OPERATORS: [(&str, Operator); 6] = [
@@ -187,47 +177,67 @@ const OPERATORS: [(&str, Operator); 6] = [
     (">", Operator::Greater),
 ];
 
-fn parse_filter(text: &str) -> Result<Filter, String> {
-    let mut quote = None;
-    for (at, c) in text.char_indices() {
-        match quote {
-            Some(open) if c == open => quote = None,
-            Some(_) => {}
-            None if c == '\'' || c == '"' => quote = Some(c),
-            None => {
-                let found = OPERATORS.iter().find(|(sign, _)| text[at..].starts_with(sign));
-                if let Some((sign, operator)) = found {
-                    let left = operand(&text[..at])?;
-                    let right = operand(&text[at + sign.len()..])?;
-                    return Ok(Filter { left, compare: Some((*operator, right)) });
-                }
-            }
-        }
-    }
-    if quote.is_some() {
-        return Err("unterminated quoted string".to_owned());
-    }
-    Ok(Filter { left: operand(text)?, compare: None })
+/// What is left and right of the first sign, if there is something on both sides.
+fn comparison(text: &str) -> Option<(&str, &str, &str)> {
+    let is_sign = |c: char| "!<>=".contains(c);
+    let start = text.find(is_sign).filter(|start| *start > 0)?;
+    let (left, rest) = text.split_at(start);
+    let length = rest.find(|c| !is_sign(c)).unwrap_or(rest.len() - 1);
+    (length > 0).then(|| (left, &rest[..length], &rest[length..]))
 }
 
-fn operand(text: &str) -> Result<Operand, String> {
-    let text = text.trim();
-    if text.is_empty() || text == "=" {
-        return Err("missing an operand".to_owned());
+/// `start:end:step`, each of which may be missing.
+fn slice(text: &str) -> Result<Slice, String> {
+    let invalid = || format!("invalid array index {text}");
+    let mut parts = text.split(':');
+    let mut number = || match parts.next() {
+        None | Some("") => Ok(None),
+        Some(digits) if digits.starts_with('+') => Err(invalid()),
+        Some(digits) => digits.parse::<i64>().map(Some).map_err(|_| invalid()),
+    };
+    let slice =
+        Slice { start: number()?, end: number()?, step: number()?, single: !text.contains(':') };
+    if parts.next().is_some() { Err(invalid()) } else { Ok(slice) }
+}
+
+/// Where the quote is that ends a text.
+fn end_of_quote(text: &str, quote: char) -> Option<usize> {
+    let mut before = ' ';
+    for (at, c) in text.char_indices() {
+        if c == '\n' {
+            return None;
+        }
+        if c == quote && before != '\\' {
+            return Some(at);
+        }
+        before = c;
     }
-    if let Some(literal) = unquote(text) {
-        return Ok(Operand::Literal(Value::string(literal)));
+    None
+}
+
+/// The escapes of a Go string that anybody uses.
+fn unescape(text: &str) -> Result<String, String> {
+    let mut plain = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        plain.push(match c {
+            '\\' => match chars.next() {
+                Some('n') => '\n',
+                Some('t') => '\t',
+                Some('r') => '\r',
+                Some(c @ ('\\' | '"' | '\'')) => c,
+                _ => return Err(format!("unquote string {text} error invalid syntax")),
+            },
+            c => c,
+        });
     }
-    if let Ok(int) = text.parse() {
-        return Ok(Operand::Literal(Value::Number(Number::Int(int))));
-    }
-    if let Ok(float) = text.parse() {
-        return Ok(Operand::Literal(Value::Number(Number::Float(float))));
-    }
-    match text {
-        "true" => Ok(Operand::Literal(Value::Bool(true))),
-        "false" => Ok(Operand::Literal(Value::Bool(false))),
-        path if path.starts_with(['@', '.', '[']) => parse(path).map(Operand::Path),
-        other => Err(format!("unrecognized operand {other}")),
-    }
+    Ok(plain)
+}
+
+fn begins_a_word(c: char) -> bool {
+    c == '_' || c.is_alphanumeric()
+}
+
+fn ends_a_word(c: char) -> bool {
+    " \t\r\n.,[]$@{}".contains(c)
 }

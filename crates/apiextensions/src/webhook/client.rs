@@ -1,6 +1,7 @@
 //! Calls a webhook over HTTPS.
 
 use std::{
+    io,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -11,7 +12,7 @@ use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::{body::Incoming, client::conn::http1::SendRequest};
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
-use rustls::ClientConfig;
+use rustls::{CertificateError, ClientConfig};
 use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject as _};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -23,7 +24,8 @@ pub(super) struct Address {
     /// What to connect to; the name that its certificate has may be another one.
     pub(super) connect: (String, u16),
     pub(super) host: String,
-    pub(super) port: u16,
+    /// The host, and the port where it was given.
+    pub(super) authority: String,
     pub(super) path: String,
 }
 
@@ -36,15 +38,21 @@ impl Address {
         let host = uri.host().unwrap_or_default().to_owned();
         let port = uri.port_u16().unwrap_or(443);
         let path = uri.path_and_query().map(ToString::to_string).unwrap_or_default();
-        Ok(Self { connect: (host.clone(), port), host, port, path })
+        let authority = uri.authority().map(ToString::to_string).unwrap_or_default();
+        Ok(Self { connect: (host.clone(), port), host, authority, path })
     }
 
     fn path(&self) -> &str {
         if self.path.is_empty() { "/" } else { &self.path }
     }
 
-    pub(super) fn shown(&self) -> String {
-        format!("https://{}:{}{}?timeout=30s", self.host, self.port, self.path())
+    fn shown(&self) -> String {
+        format!("https://{}{}?timeout=30s", self.authority, self.path())
+    }
+
+    /// Why nothing was heard from there.
+    pub(super) fn unreachable(&self, why: &str) -> String {
+        format!("Post {}: {why}", meta::field::quote(&self.shown()))
     }
 }
 
@@ -81,13 +89,14 @@ impl Client {
     }
 
     pub(super) async fn post(&self, address: &Address, body: Bytes) -> Result<Bytes, String> {
-        match tokio::time::timeout(TIMEOUT, self.call(address, body)).await {
+        let answer = match tokio::time::timeout(TIMEOUT, self.call(address, body)).await {
             Ok(answer) => answer,
             Err(_) => Err("context deadline exceeded".to_owned()),
-        }
+        };
+        answer.map_err(|why| address.unreachable(&why))?.content()
     }
 
-    async fn call(&self, address: &Address, body: Bytes) -> Result<Bytes, String> {
+    async fn call(&self, address: &Address, body: Bytes) -> Result<Answer, String> {
         let connector = self.connector.as_ref().map_err(Clone::clone)?;
         // The webhook may close a connection in the very moment that it is used again.
         while let Some(mut sender) = self.take(address) {
@@ -106,20 +115,18 @@ impl Client {
         address: &Address,
         sender: Sender,
         answer: Response<Incoming>,
-    ) -> Result<Bytes, String> {
-        let status = answer.status();
+    ) -> Result<Answer, String> {
+        let code = answer.status().as_u16();
+        let content_type = answer.headers().get(header::CONTENT_TYPE);
+        let content_type = content_type.and_then(|text| text.to_str().ok());
+        let content_type = content_type.unwrap_or_default().to_owned();
         let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
         let body = body.map_err(|error| error.to_string())?.to_bytes();
         let mut idle = self.idle.lock();
         if idle.len() < IDLE_MAX {
             idle.push(Idle { to: address.connect.clone(), since: Instant::now(), sender });
         }
-        drop(idle);
-        if status.is_success() {
-            return Ok(body);
-        }
-        let reason = status.canonical_reason().unwrap_or_default();
-        Err(format!("the webhook answered {} {reason}", status.as_u16()))
+        Ok(Answer { code, content_type, body })
     }
 
     fn take(&self, address: &Address) -> Option<Sender> {
@@ -131,6 +138,71 @@ impl Client {
         });
         idle.pop().map(|idle| idle.sender)
     }
+}
+
+/// What a webhook said, whatever it is.
+struct Answer {
+    code: u16,
+    content_type: String,
+    body: Bytes,
+}
+
+impl Answer {
+    /// The body of a success. Err: what client-go makes of any other code.
+    fn content(self) -> Result<Bytes, String> {
+        let Self { code, content_type, body } = self;
+        if (200..=206).contains(&code) {
+            let empty = || {
+                format!(
+                    "0-length response with status code: {code} and content type: {content_type}"
+                )
+            };
+            return if body.is_empty() { Err(empty()) } else { Ok(body) };
+        }
+        let options = codec::json::DecodeOptions { strict: false };
+        let status = codec::json::decode_any(&body, options).map(|decoded| decoded.value);
+        let status = status.ok().filter(|status| status.str_at(&["kind"]) == "Status");
+        if let Some(status) = status {
+            return Err(status.str_at(&["message"]).to_owned());
+        }
+        let is_text = content_type.is_empty() || content_type.starts_with("text/");
+        let said = if is_text { String::from_utf8_lossy(&body) } else { "unknown".into() };
+        Err(generic_message(code, said.trim()))
+    }
+}
+
+/// How client-go tells of a code without a `Status`.
+fn generic_message(code: u16, said: &str) -> String {
+    let message = match code {
+        400 => "the server rejected our request for an unknown reason",
+        401 => "the server has asked for the client to provide credentials",
+        404 => "the server could not find the requested resource",
+        405 => "the server does not allow this method on the requested resource",
+        406 | 415 if matches!(said, "" | "unknown") => {
+            "the server was unable to respond with a content type that the client supports"
+        }
+        403 | 406 | 415 => said,
+        409 => "the server reported a conflict",
+        422 => "the server rejected our request due to an error in our request",
+        429 => "the server has received too many requests and has asked us to try again later",
+        503 => "the server is currently unable to handle the request",
+        504 => {
+            "the server was unable to return a response in the time allotted, but may still be \
+             processing the request"
+        }
+        500.. => {
+            let said = meta::field::quote(said);
+            return format!(
+                "an error on the server ({said}) has prevented the request from succeeding"
+            );
+        }
+        _ => {
+            return format!(
+                "the server responded with the status code {code} but did not return more details"
+            );
+        }
+    };
+    message.to_owned()
 }
 
 fn connector(ca_bundle: &str) -> Result<TlsConnector, String> {
@@ -153,11 +225,10 @@ fn connector(ca_bundle: &str) -> Result<TlsConnector, String> {
 
 async fn connect(connector: &TlsConnector, address: &Address) -> Result<Sender, String> {
     let (host, port) = &address.connect;
-    let tcp = TcpStream::connect((host.trim_matches(['[', ']']), *port)).await;
-    let tcp = tcp.map_err(|error| format!("dial tcp {host}:{port}: {error}"))?;
+    let tcp = dial(host.trim_matches(['[', ']']), *port).await?;
     let name = ServerName::try_from(address.host.trim_matches(['[', ']']).to_owned())
         .map_err(|error| error.to_string())?;
-    let tls = connector.connect(name, tcp).await.map_err(|error| error.to_string())?;
+    let tls = connector.connect(name, tcp).await.map_err(|error| handshake_failure(&error))?;
     let connection = hyper::client::conn::http1::handshake(TokioIo::new(tls)).await;
     let (sender, connection) = connection.map_err(|error| error.to_string())?;
     // Ends when its sender is dropped, or the webhook closes it.
@@ -165,11 +236,43 @@ async fn connect(connector: &TlsConnector, address: &Address) -> Result<Sender, 
     Ok(sender)
 }
 
+/// Tries every address of a name; what is said is said of the last one, in Go's words.
+async fn dial(host: &str, port: u16) -> Result<TcpStream, String> {
+    let no_such_host = || format!("dial tcp: lookup {host}: no such host");
+    let found = tokio::net::lookup_host((host, port)).await.map_err(|_| no_such_host())?;
+    let mut failure = no_such_host();
+    for address in found {
+        match TcpStream::connect(address).await {
+            Ok(tcp) => return Ok(tcp),
+            Err(error) => {
+                let why = match error.kind() {
+                    io::ErrorKind::ConnectionRefused => "connect: connection refused".to_owned(),
+                    _ => error.to_string(),
+                };
+                failure = format!("dial tcp {address}: {why}");
+            }
+        }
+    }
+    Err(failure)
+}
+
+fn handshake_failure(error: &io::Error) -> String {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    match inner {
+        Some(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {
+            "tls: failed to verify certificate: x509: certificate signed by unknown authority"
+                .into()
+        }
+        _ => error.to_string(),
+    }
+}
+
 fn request(address: &Address, body: Bytes) -> Result<Request<Full<Bytes>>, String> {
     Request::post(format!("{}{}", address.path(), timeout_query(address)))
-        .header(header::HOST, &address.host)
+        .header(header::HOST, &address.authority)
+        .header(header::USER_AGENT, "kube-apiserver-admission")
         .header(header::CONTENT_TYPE, "application/json")
-        .header(header::ACCEPT, "application/json")
+        .header(header::ACCEPT, "application/json, */*")
         .body(Full::new(body))
         .map_err(|error| error.to_string())
 }
@@ -184,9 +287,53 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_is_no_success_is_told_as_client_go_tells_it() {
+        let cases = [
+            (
+                200,
+                "application/json",
+                "",
+                "0-length response with status code: 200 and content type: application/json",
+            ),
+            (
+                500,
+                "application/json",
+                "boom",
+                r#"an error on the server ("unknown") has prevented the request from succeeding"#,
+            ),
+            (
+                500,
+                "text/plain",
+                "boom\n",
+                r#"an error on the server ("boom") has prevented the request from succeeding"#,
+            ),
+            (
+                404,
+                "text/plain",
+                "404 page not found",
+                "the server could not find the requested resource",
+            ),
+            (404, "application/json", r#"{"kind":"Status","message":"gone"}"#, "gone"),
+            (403, "", "not you", "not you"),
+            (
+                302,
+                "text/html",
+                "",
+                "the server responded with the status code 302 but did not return more details",
+            ),
+        ];
+        for (code, content_type, body, expected) in cases {
+            let (content_type, body) =
+                (content_type.to_owned(), Bytes::from_static(body.as_bytes()));
+            let answer = Answer { code, content_type, body };
+            assert_eq!(answer.content(), Err(expected.to_owned()));
+        }
+    }
+
+    #[test]
     fn addresses_are_read_off_urls() {
         let cases = [
-            ("https://a.b/convert", "https://a.b:443/convert?timeout=30s"),
+            ("https://a.b/convert", "https://a.b/convert?timeout=30s"),
             ("https://127.0.0.1:8443", "https://127.0.0.1:8443/?timeout=30s"),
         ];
         for (url, expected) in cases {
