@@ -227,6 +227,7 @@ impl DeleteOptions {
         let mut errors = FieldErrors::default();
         let mut dry_run: Vec<&str> = query.all("dryRun").collect();
         let mut options = match body {
+        let given = |name| Some(query.text(name).to_owned()).filter(|text| !text.is_empty());
             Some(body) => {
                 dry_run.extend(body.items_at(&["dryRun"]).iter().filter_map(Value::as_str));
                 Self::from_body(body)
@@ -236,6 +237,8 @@ impl DeleteOptions {
                 propagation_policy: query.get("propagationPolicy").map(str::to_owned),
                 orphan_dependents: query.optional_flag("orphanDependents"),
                 ignore_read_error: query.optional_flag(IGNORE_READ_ERROR) == Some(true),
+                uid: given("uid"),
+                resource_version: given("resourceVersion"),
                 ..Self::default()
             },
         };
