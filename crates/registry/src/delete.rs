@@ -81,7 +81,7 @@ pub(crate) async fn delete_unasked(
 
 pub(crate) async fn delete_collection(rest: &Rest<'_>) -> Result<Answer, ApiError> {
     let form = Form::negotiate(rest)?;
-    let list_options = ListOptions::read(rest.query, false)?;
+    let list_options = ListOptions::read(rest.query)?;
     let options = options(rest)?;
     warn_of_orphans(rest, &options);
     let found = list::prepared(rest, &list_options, list::find(rest, &list_options).await?).await?;
