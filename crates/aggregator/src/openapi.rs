@@ -88,11 +88,13 @@ impl OpenApi {
         Self { schema, v3: v3.collect(), v3_index: OnceLock::new(), v2 }
     }
 
-    /// The paths that are answered, for the index.
-    pub fn paths(&self) -> impl Iterator<Item = String> {
-        let v3 = self.v3.keys().map(|path| format!("/openapi/v3/{path}"));
-        ["/openapi/v2", "/openapi/v3"].into_iter().map(str::to_owned).chain(v3)
+    /// What there is a document of v3 for: `apis/apps/v1`.
+    pub fn documents(&self) -> impl Iterator<Item = &str> {
+        self.v3.keys().map(String::as_str)
     }
+
+    /// The paths, as the index shows them: one for all documents of v3.
+    pub const PATHS: [&str; 3] = ["/openapi/v2", "/openapi/v3", "/openapi/v3/"];
 
     /// Answers a GET, if the path is one of OpenAPI. The first request for a document takes as long as
     /// rendering it: some milliseconds; for the index or v2 some tenths of a second.

@@ -161,9 +161,10 @@ impl Delegate for Aggregator {
         let mut paths = Vec::new();
         if let Some(documents) = &*self.documents.load() {
             paths.extend(documents.paths().map(str::to_owned));
+            paths.push("/apis/".to_owned());
         }
-        if let Some(openapi) = &*self.openapi.load() {
-            paths.extend(openapi.paths());
+        if self.openapi.load().is_some() {
+            paths.extend(OpenApi::PATHS.map(str::to_owned));
         }
         paths
     }

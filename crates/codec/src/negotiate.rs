@@ -44,6 +44,8 @@ pub enum DiscoveryVersion {
 pub enum Endpoint {
     /// A built-in resource.
     Resource,
+    /// A built-in one without columns: a review, most subresources.
+    Tableless,
     /// A custom resource: no protobuf, except for what is not the resource itself.
     CustomResource,
     /// Nothing that could be transformed: discovery, version, options.
@@ -102,6 +104,7 @@ pub fn accept(
             allowed.then_some(None)
         }
         Some(_) if endpoint == Endpoint::Document => None,
+        Some(convert) if endpoint == Endpoint::Tableless && convert.kind == "Table" => None,
         Some(convert) => transform(convert, media_type).map(Some),
     })
     .ok_or_else(|| NegotiateError::NotAcceptable(names(offered)))
@@ -508,6 +511,8 @@ mod tests {
             ("application/*", Endpoint::CustomResource, "Json"),
             ("*", Endpoint::CustomResource, "Json"),
             ("text/html", Endpoint::CustomResource, NONE),
+            (TABLE, Endpoint::Tableless, NONE),
+            (metadata.as_str(), Endpoint::Tableless, "Protobuf PartialObjectMetadata(V1)"),
             (TABLE, Endpoint::Document, NONE),
             (PROTOBUF, Endpoint::Document, "Protobuf"),
         ];

@@ -116,12 +116,12 @@ enum Found {
 }
 
 /// Paths that look right but are not there: a namespaced object without its namespace, a
-/// cluster-wide one inside of one.
+/// cluster-wide one inside of one, something below a subresource.
 fn check_scope(cx: &Context, kind: &Kind, method: &Method) -> Result<(), ApiError> {
     let info = &cx.info;
     let unknown = !info.subresource.is_empty()
         && info.verb != "watch"
-        && kind.facts.subresource(&info.subresource).is_none();
+        && (kind.facts.subresource(&info.subresource).is_none() || info.parts.len() > PARTS_MAX);
     if unknown && !kind.is_custom() {
         return Err(ApiError::NotServed);
     }
@@ -129,12 +129,17 @@ fn check_scope(cx: &Context, kind: &Kind, method: &Method) -> Result<(), ApiErro
     if method == Method::HEAD || info.verb.is_empty() || is_old_watch {
         return Err(kind.not_supported(&info.verb));
     }
-    let in_namespace = !info.namespace.is_empty() && info.resource != "namespaces";
+    // A namespace is said to be in itself.
+    let is_namespace = info.resource == "namespaces" && info.namespace == info.name;
+    let in_namespace = !info.namespace.is_empty() && !is_namespace;
     let missing = || if kind.is_custom() { ApiError::UnknownPath } else { ApiError::NotServed };
     if in_namespace && !kind.namespaced() {
         return Err(missing());
     }
     if kind.namespaced() && !in_namespace {
+        if !kind.has_verb("list") && !kind.is_custom() {
+            return Err(missing());
+        }
         let by_selector = matches!(info.verb.as_str(), "list" | "watch");
         if !by_selector && (!info.name.is_empty() || kind.is_custom()) {
             return Err(missing());
@@ -145,6 +150,9 @@ fn check_scope(cx: &Context, kind: &Kind, method: &Method) -> Result<(), ApiErro
     }
     Ok(())
 }
+
+/// Resource, name and subresource.
+const PARTS_MAX: usize = 3;
 
 /// The body of a create, update, patch or delete, as far as it is allowed to go.
 pub async fn read_body(mut body: Incoming) -> Result<Bytes, ApiError> {

@@ -460,7 +460,7 @@ fn chain(
     let index = move || {
         let mut paths = aggregator.paths();
         paths.extend(health_paths.iter().cloned());
-        paths.extend(["/metrics", "/version"].map(str::to_owned));
+        paths.extend(["/metrics", "/metrics/slis", "/version"].map(str::to_owned));
         paths.extend(open_id.paths());
         paths.sort();
         paths

@@ -453,15 +453,14 @@ pub(crate) fn delete_options(rest: &Rest<'_>) -> Result<Value, ApiError> {
     let expected = Expected { gvk: &gvk, schema, ty, validation };
     let media_type = media_type(rest)?;
     let decoded = read(rest, media_type, &rest.body, &expected, options);
-    let decoded = decoded.map_err(|error| {
-        if media_type == MediaType::Json && !is_object(&rest.body) {
-            let what = tree(&rest.body).map_or("value", |value| value.type_name());
-            let why = not_type_meta(what);
-            return ApiError::BadRequest(format!("{NO_KIND}: {why}"));
-        }
-        let Unreadable { why, is_syntax } = error;
-        let has_kind = !is_syntax || matches!(media_type, MediaType::Protobuf | MediaType::Cbor);
-        ApiError::BadRequest(if has_kind { why } else { format!("{NO_KIND}: {why}") })
+    let decoded = decoded.map_err(|Unreadable { why, .. }| {
+        // Go asks for the kind first.
+        let broken = match media_type {
+            MediaType::Json => tree(&rest.body).err().map(|error| without_prefix(&error)),
+            _ => None,
+        };
+        let kindless = broken.or_else(|| no_kind(&rest.body, media_type));
+        ApiError::BadRequest(kindless.map_or(why, |why| format!("{NO_KIND}: {why}")))
     })?;
     // Clients send it in `v1`, `meta.k8s.io/v1` or in the version of any group.
     let given = given_kind(&decoded.value, &gvk).map_err(ApiError::BadRequest)?;

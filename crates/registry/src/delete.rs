@@ -13,7 +13,7 @@ use store::{Expect, StoreError};
 use crate::{
     Answer, Dependents, Kind, Storage,
     create::{attributes, gvr},
-    get::storage,
+    get::{check_name, storage},
     list,
     object_meta::{finalizers, is_deleting},
     options::{DeleteOptions, IGNORE_READ_ERROR, ListOptions},
@@ -29,6 +29,7 @@ pub(crate) async fn delete(rest: &Rest<'_>) -> Result<Answer, ApiError> {
         return delete_unreadable(rest, &form, &options).await;
     }
     warn_of_orphans(rest, &options);
+    check_name(rest)?;
     match delete_object(rest, &options, &rest.info.namespace, &rest.info.name).await? {
         Deleted::Object(json) => response::json(rest, &form, 200, json),
         Deleted::Gone(details) => Ok(response::status(&form, &Status::success(details))),
@@ -81,7 +82,7 @@ pub(crate) async fn delete_unasked(
 
 pub(crate) async fn delete_collection(rest: &Rest<'_>) -> Result<Answer, ApiError> {
     let form = Form::negotiate(rest)?;
-    let list_options = ListOptions::read(rest.query, false)?;
+    let list_options = ListOptions::read(rest.query)?;
     let options = options(rest)?;
     warn_of_orphans(rest, &options);
     let found = list::prepared(rest, &list_options, list::find(rest, &list_options).await?).await?;

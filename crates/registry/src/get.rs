@@ -29,6 +29,7 @@ pub(crate) async fn entry(rest: &Rest<'_>, resource_version: &str) -> Result<Arc
         // Compat: a get with a bad resourceVersion is a 500 without a reason.
         other => Some(parse_revision(other).map_err(ApiError::Storage)?),
     };
+    check_name(rest)?;
     let key = storage.key(&rest.info.namespace, &rest.info.name);
     let found = storage
         .entry(&key, revision)
@@ -36,6 +37,17 @@ pub(crate) async fn entry(rest: &Rest<'_>, resource_version: &str) -> Result<Arc
         .ok_or_else(|| ApiError::not_found(rest.kind.group_resource(), rest.info.name.as_str()))?;
     rest.kind.prepare(&[&found]).await?;
     Ok(found)
+}
+
+/// Whether the name in the path could be the end of a key.
+pub(crate) fn check_name(rest: &Rest<'_>) -> Result<(), ApiError> {
+    let name = rest.info.name.as_str();
+    let wrong = meta::names::name_is_path_segment(name, false);
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    let (name, wrong) = (meta::field::quote(name), wrong.join(";"));
+    Err(ApiError::BadRequest(format!("Name parameter invalid: {name}: {wrong}")))
 }
 
 pub(crate) fn storage<'a>(rest: &Rest<'a>) -> Result<&'a Storage, ApiError> {

@@ -19,7 +19,7 @@ use crate::{
 
 pub(crate) async fn list(rest: &Rest<'_>) -> Result<Answer, ApiError> {
     let form = Form::negotiate(rest)?;
-    let options = ListOptions::read(rest.query, false)?;
+    let options = ListOptions::read(rest.query)?;
     if let Some(answerer) = &rest.kind.answerer {
         return answered::list(rest, &form, &options, &**answerer).await;
     }

@@ -25,9 +25,10 @@ pub(crate) struct ListOptions {
 }
 
 impl ListOptions {
-    pub(crate) fn read(query: &Query, force_watch: bool) -> Result<Self, ApiError> {
+    /// Compat: a watch by its old path (`/watch/…`) without `watch=true` has the options of a list.
+    pub(crate) fn read(query: &Query) -> Result<Self, ApiError> {
         let mut options = Self {
-            watch: force_watch || query.flag("watch"),
+            watch: query.flag("watch"),
             allow_watch_bookmarks: query.flag("allowWatchBookmarks"),
             resource_version: query.text("resourceVersion").to_owned(),
             resource_version_match: query.text("resourceVersionMatch").to_owned(),
@@ -226,6 +227,7 @@ impl DeleteOptions {
     pub fn read(query: &Query, body: Option<&Value>) -> Result<Self, ApiError> {
         let mut errors = FieldErrors::default();
         let mut dry_run: Vec<&str> = query.all("dryRun").collect();
+        let given = |name| Some(query.text(name).to_owned()).filter(|text| !text.is_empty());
         let mut options = match body {
             Some(body) => {
                 dry_run.extend(body.items_at(&["dryRun"]).iter().filter_map(Value::as_str));
@@ -235,6 +237,8 @@ impl DeleteOptions {
                 grace_period_seconds: query.integer("gracePeriodSeconds")?,
                 propagation_policy: query.get("propagationPolicy").map(str::to_owned),
                 orphan_dependents: query.optional_flag("orphanDependents"),
+                uid: given("uid"),
+                resource_version: given("resourceVersion"),
                 ignore_read_error: query.optional_flag(IGNORE_READ_ERROR) == Some(true),
                 ..Self::default()
             },
@@ -312,7 +316,7 @@ mod tests {
 
     #[track_caller]
     fn check_list(query: &str, expected: &str) {
-        let options = ListOptions::read(&Query::parse(query).unwrap(), false);
+        let options = ListOptions::read(&Query::parse(query).unwrap());
         assert_eq!(options.err().map(|error| error.to_string()).unwrap_or_default(), expected);
     }
 

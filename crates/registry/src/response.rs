@@ -55,8 +55,15 @@ impl Form {
         accept: fn(Option<&str>, Endpoint, Offered) -> Result<Accepted, NegotiateError>,
     ) -> Result<Self, ApiError> {
         let text = |name| rest.headers.get(name).and_then(|value| value.to_str().ok());
-        let endpoint =
-            if rest.kind.is_custom() { Endpoint::CustomResource } else { Endpoint::Resource };
+        let has_columns = match rest.info.subresource.as_str() {
+            "" => rest.kind.has_verb("list"),
+            subresource => matches!(subresource, "status" | "scale"),
+        };
+        let endpoint = match has_columns {
+            _ if rest.kind.is_custom() => Endpoint::CustomResource,
+            true => Endpoint::Resource,
+            false => Endpoint::Tableless,
+        };
         let offered = rest.engine.tuning.offered;
         let accepted = accept(text(ACCEPT), endpoint, offered).map_err(|error| match error {
             // Lists and watches share a route, which names all that it knows.

@@ -228,10 +228,24 @@ fn write_cells(out: &mut Vec<u8>, columns: &[Column], object: &Value, now: Time)
 
 fn write_conditions(out: &mut Vec<u8>, kind: &Kind, object: &Value) {
     let conditions = kind.strategy.row_conditions(object);
-    if !conditions.is_empty() {
-        out.extend_from_slice(b",\"conditions\":");
-        meta::json::write_value(out, &Value::Array(conditions));
+    if conditions.is_empty() {
+        return;
     }
+    out.extend_from_slice(b",\"conditions\":[");
+    for (at, condition) in conditions.iter().enumerate() {
+        out.extend_from_slice(if at > 0 { b",{" } else { b"{" });
+        // In the order that a client of kube-apiserver sees.
+        for (at, field) in ["type", "status", "reason", "message"].into_iter().enumerate() {
+            if at > 0 {
+                out.push(b',');
+            }
+            meta::json::write_string(out, field);
+            out.push(b':');
+            meta::json::write_string(out, condition.str_at(&[field]));
+        }
+        out.push(b'}');
+    }
+    out.push(b']');
 }
 
 fn write_object(out: &mut Vec<u8>, include: Include, json: &[u8], metadata: &[u8]) {

@@ -10,7 +10,7 @@ use crate::{
     Answer, Kind, Storage,
     create::{attributes, create_object, gvr, invalid, permit},
     decode,
-    get::storage,
+    get::{check_name, storage},
     managed, object_meta,
     options::WriteOptions,
     owners,
@@ -64,6 +64,7 @@ pub(crate) async fn change(
     next: &mut Next<'_>,
 ) -> Result<Written, ApiError> {
     let (kind, storage) = (rest.kind, storage(rest)?);
+    check_name(rest)?;
     let key = storage.key(&rest.info.namespace, &rest.info.name);
     // The cache is nearly always new enough; only when something doesn't fit is the store asked.
     let cached = storage.cache.get(&key);

@@ -30,7 +30,7 @@ pub(crate) async fn watch(rest: &Rest<'_>) -> Result<Answer, ApiError> {
     // Whether the format can be cut into events is asked when all else is well.
     let streamed = Form::negotiate_stream(rest);
     let form = Form::negotiate(rest)?;
-    let options = ListOptions::read(rest.query, true)?;
+    let options = ListOptions::read(rest.query)?;
     let storage = storage(rest)?;
     let selection = Selection::read(rest, &options)?;
     let frames = Frames::new(rest, &form);
@@ -47,7 +47,8 @@ pub(crate) async fn watch(rest: &Rest<'_>) -> Result<Answer, ApiError> {
             selection,
             watcher,
             time_up,
-            bookmarks: options.allow_watch_bookmarks,
+            ends_initial: options.allow_watch_bookmarks
+                && options.send_initial_events == Some(true),
             last_bookmark: options.allow_watch_bookmarks && timeout > SHORT_WATCH,
             ready: VecDeque::new(),
             initial: initial.map(|snapshot| Initial { snapshot, after: None }),
@@ -78,11 +79,13 @@ async fn start(
     let cache = &storage.cache;
     // Compat: a watch with a bad resourceVersion is a 500 without a reason.
     let asked = parse_revision(&options.resource_version).map_err(ApiError::Storage)?;
-    let initial = match (options.send_initial_events, options.resource_version.as_str()) {
-        (Some(true), "") => Some(cache.fresh().await.map_err(store_error)?),
-        (Some(true), "0") => Some(cache.snapshot()),
-        (Some(true), _) => Some(cache.at_least(asked).await.map_err(store_error)?),
-        _ => None,
+    // Who begins nowhere begins with the state.
+    let with_state = options.send_initial_events.unwrap_or(asked == 0);
+    let initial = match options.resource_version.as_str() {
+        _ if !with_state => None,
+        "" => Some(cache.fresh().await.map_err(store_error)?),
+        "0" => Some(cache.snapshot()),
+        _ => Some(cache.at_least(asked).await.map_err(store_error)?),
     };
     if let Some(snapshot) = &initial {
         list::check_readable(rest, selection, snapshot, None)?;
@@ -147,7 +150,8 @@ struct Watching {
     selection: Selection,
     watcher: Watcher,
     time_up: Alarm,
-    bookmarks: bool,
+    /// The client wants to be told when it has the whole state.
+    ends_initial: bool,
     /// One is due when the time is up.
     last_bookmark: bool,
     /// Frames that are due.
@@ -312,7 +316,7 @@ impl Watching {
             initial.after = Some(last.key.clone());
         } else {
             self.initial = None;
-            if self.bookmarks {
+            if self.ends_initial {
                 self.ready.push_back(self.frames.bookmark(revision, true));
             }
         }

@@ -236,6 +236,8 @@ pub(crate) async fn serve(
         let io = TokioIo::new(Wire::new(stream, activity.clone()));
         let connection = http1::Builder::new()
             .timer(timer)
+            // Compat: Go writes them so, and scripts look for them with their eyes.
+            .title_case_headers(true)
             // Its clock would run while the connection is idle as well; ours tells the two apart.
             .header_read_timeout(None)
             .max_headers(limits.header_lines_max)

@@ -51,7 +51,8 @@ impl Delegate for Generic {
 
     fn paths(&self) -> Vec<String> {
         let mut paths = self.health.paths();
-        paths.extend(["/", "/index.html", "/metrics", "/version"].map(str::to_owned));
+        let own = ["/", "/index.html", "/metrics", "/metrics/slis", "/version"];
+        paths.extend(own.map(str::to_owned));
         if self.profiling {
             paths.extend(
                 ["/debug/flags/v", "/debug/pprof", "/debug/pprof/profile"].map(str::to_owned),
@@ -82,10 +83,8 @@ impl Generic {
                 return Ok(Err(ApiError::MethodNotAllowed));
             }
             "/version" | "/version/" => json(self.version.clone()),
-            "/metrics" => text(
-                "text/plain; version=0.0.4; charset=utf-8; escaping=underscores",
-                self.metrics.render(),
-            ),
+            "/metrics" => text(METRICS, self.metrics.render()),
+            "/metrics/slis" => text(METRICS, self.health.slis()),
             "/debug/flags/v" if self.profiling => return Ok(Ok(self.verbosity(request).await)),
             "/debug/pprof/profile" if self.profiling => {
                 let seconds = query.integer("seconds").ok().flatten().unwrap_or(30);
@@ -145,6 +144,8 @@ impl Generic {
         }
     }
 }
+
+const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
 
 fn redirect(to: &'static str) -> Response<Body> {
     let page = format!("<a href=\"{to}\">Found</a>.\n\n");

@@ -1,5 +1,7 @@
 //! `/healthz`, `/livez`, `/readyz`: is the server well, should it be restarted, may it be used?
 
+mod slis;
+
 use std::{
     sync::{
         Arc,
@@ -15,6 +17,7 @@ use http::{
 };
 use meta::Query;
 
+use self::slis::Slis;
 use crate::Body;
 
 /// One thing that must hold.
@@ -69,11 +72,17 @@ pub struct Health {
     started: Instant,
     /// For so long after the start `/livez` forgives unfinished hooks.
     livez_grace: Duration,
+    slis: Slis,
 }
 
 impl Health {
     pub fn new(checks: Vec<Check>, livez_grace: Duration) -> Self {
-        Self { checks, started: Instant::now(), livez_grace }
+        Self { checks, started: Instant::now(), livez_grace, slis: Slis::new() }
+    }
+
+    /// The answer to `/metrics/slis`.
+    pub fn slis(&self) -> Vec<u8> {
+        self.slis.render()
     }
 
     /// The paths of the endpoints and of each check.
@@ -153,7 +162,9 @@ impl Health {
         let forgiven = endpoint == "livez"
             && check.name.starts_with("poststarthook/")
             && self.started.elapsed() < self.livez_grace;
-        if forgiven { Ok(()) } else { (check.probe)() }
+        let verdict = if forgiven { Ok(()) } else { (check.probe)() };
+        self.slis.note(&check.name, endpoint, verdict.is_ok());
+        verdict
     }
 
     /// Whether `/readyz` would say ok.
@@ -222,5 +233,29 @@ mod tests {
             "200 [+]ping excluded: ok\n[+]etcd-readiness ok\n[+]poststarthook/start ok\n\
              warn: some health checks cannot be excluded: no matches for \"x\"\nreadyz check passed\n",
         );
+    }
+
+    #[test]
+    fn every_look_at_a_check_is_counted() {
+        let (health, hook) = health();
+        check(&health, "/livez/ping", "", "200 ok");
+        check(
+            &health,
+            "/readyz/poststarthook/start",
+            "",
+            "500 internal server error: not finished\n",
+        );
+        hook.done();
+        check(&health, "/readyz/poststarthook/start", "", "200 ok");
+        let rendered = String::from_utf8(health.slis()).unwrap();
+        let lines: Vec<&str> = rendered.lines().filter(|line| !line.starts_with('#')).collect();
+        let expected = [
+            r#"kubernetes_healthcheck{name="ping",type="livez"} 1"#,
+            r#"kubernetes_healthcheck{name="poststarthook/start",type="readyz"} 1"#,
+            r#"kubernetes_healthchecks_total{name="ping",status="success",type="livez"} 1"#,
+            r#"kubernetes_healthchecks_total{name="poststarthook/start",status="error",type="readyz"} 1"#,
+            r#"kubernetes_healthchecks_total{name="poststarthook/start",status="success",type="readyz"} 1"#,
+        ];
+        assert_eq!(lines, expected);
     }
 }

@@ -1,7 +1,7 @@
 //! Jobs.
 
 use meta::{FieldErrors, Map, Value, time::Time};
-use registry::{Column, Strategy, WriteContext};
+use registry::{Column, Strategy, WriteContext, keep_all_but_status};
 
 use crate::core::pod_spec::default_template;
 use crate::fill::{Fill, is_empty};
@@ -40,6 +40,18 @@ impl Strategy for Job {
             generate_selector(job);
         }
         take_labels_of_template(job.object_at_mut(&[]));
+    }
+
+    fn prepare_for_subresource(
+        &self,
+        subresource: &str,
+        job: &mut Value,
+        old: &Value,
+        _cx: &WriteContext<'_>,
+    ) {
+        keep_all_but_status(subresource, job, old);
+        // Who writes the status without labels leaves none behind but those of the template.
+        self.default(job);
     }
 
     fn validate(&self, job: &Value, errors: &mut FieldErrors) {

@@ -1,7 +1,7 @@
 //! Replication controllers: what replica sets were before them.
 
 use meta::{FieldErrors, Value};
-use registry::{Column, Strategy};
+use registry::{Column, Strategy, WriteContext, keep_all_but_status};
 
 use crate::core::pod_spec::default_template;
 use crate::fill::Fill;
@@ -26,6 +26,18 @@ impl Strategy for ReplicationController {
         let labels = labels.clone();
         spec.fill_empty("selector", labels.clone());
         rc.part("metadata").fill_empty("labels", labels);
+    }
+
+    fn prepare_for_subresource(
+        &self,
+        subresource: &str,
+        rc: &mut Value,
+        old: &Value,
+        _cx: &WriteContext<'_>,
+    ) {
+        keep_all_but_status(subresource, rc, old);
+        // Who writes the status without labels leaves none behind but those of the template.
+        self.default(rc);
     }
 
     fn validate(&self, controller: &Value, errors: &mut FieldErrors) {

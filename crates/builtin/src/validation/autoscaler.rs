@@ -161,9 +161,14 @@ fn metric_spec(metric: &Field<'_>, errors: &mut FieldErrors) {
         }
     }
     let expected = SOURCES.iter().find(|(known, _)| kind.is(known)).map(|(_, name)| *name);
-    if let Some(name) = expected.filter(|name| !present.contains(name)) {
-        let why = "must populate information for the given metric source";
-        metric.get(name).required(errors, why);
+    match expected {
+        Some(name) if present.contains(&name) => {}
+        Some(name) => {
+            let why = "must populate information for the given metric source";
+            metric.get(name).required(errors, why);
+        }
+        // Compat: said twice.
+        None => kind.not_supported(errors, &types),
     }
     if present.len() != 1 {
         for name in present.iter().filter(|name| Some(**name) != expected) {

@@ -66,8 +66,8 @@ pub(super) fn inlined_from(ty: &Type, field: &str) -> Option<&'static str> {
     if matches!(field, "kind" | "apiVersion") && !ty.kinds.is_empty() {
         return Some("TypeMeta");
     }
-    let (_, embedded, own) = INLINED.iter().find(|(name, ..)| *name == ty.name)?;
-    (!own.contains(&field)).then_some(*embedded)
+    let mut inlined = INLINED.iter().filter(|(name, ..)| *name == ty.name);
+    inlined.find(|(_, _, own)| !own.contains(&field)).map(|(_, embedded, _)| *embedded)
 }
 
 /// Type, what it inlines, and the fields that are its own.
@@ -75,6 +75,23 @@ const INLINED: &[(&str, &str, &[&str])] = &[
     ("io.k8s.api.core.v1.Volume", "VolumeSource", &["name"]),
     ("io.k8s.api.networking.v1.IngressRule", "IngressRuleValue", &["host"]),
     ("io.k8s.api.admissionregistration.v1.RuleWithOperations", "Rule", &["operations"]),
+    (
+        "io.k8s.api.admissionregistration.v1.NamedRuleWithOperations",
+        "RuleWithOperations.Rule",
+        &["resourceNames", "operations"],
+    ),
+    (
+        "io.k8s.api.admissionregistration.v1.NamedRuleWithOperations",
+        "RuleWithOperations",
+        &["resourceNames"],
+    ),
+    ("io.k8s.api.resource.v1.DeviceClassConfiguration", "DeviceConfiguration", &[]),
+    ("io.k8s.api.resource.v1.DeviceClaimConfiguration", "DeviceConfiguration", &["requests"]),
+    (
+        "io.k8s.api.resource.v1.DeviceAllocationConfiguration",
+        "DeviceConfiguration",
+        &["source", "requests"],
+    ),
     ("io.k8s.api.core.v1.Probe", "ProbeHandler", PROBE),
     ("io.k8s.api.core.v1.EphemeralContainer", "EphemeralContainerCommon", &["targetContainerName"]),
     ("io.k8s.api.core.v1.PersistentVolumeSpec", "PersistentVolumeSource", PERSISTENT_VOLUME),

@@ -53,7 +53,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Wire<T> {
 fn error_text(head: &[u8]) -> Option<&str> {
     let head = std::str::from_utf8(head.get(..LIBRARY_HEAD_BYTES_MAX.min(head.len()))?).ok()?;
     let (status, headers) = head.strip_prefix("HTTP/1.1 ")?.split_once("\r\n")?;
-    let bare = headers.ends_with("\r\n\r\n") && headers.contains("content-length: 0\r\n");
+    let bare = headers.ends_with("\r\n\r\n") && headers.contains("Content-Length: 0\r\n");
     (bare && ["400 ", "414 ", "431 "].iter().any(|code| status.starts_with(code))).then_some(status)
 }
 
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn only_the_librarys_own_answers_get_a_text() {
         let own =
-            "connection: close\r\ncontent-length: 0\r\ndate: Sun, 15 Nov 2026 21:00:00 GMT\r\n\r\n";
+            "Connection: close\r\nContent-Length: 0\r\nDate: Sun, 15 Nov 2026 21:00:00 GMT\r\n\r\n";
         let cases = [
             ("HTTP/1.1 400 Bad Request\r\n", Some("400 Bad Request")),
             (
@@ -165,7 +165,7 @@ mod tests {
         for (start, expected) in cases {
             assert_eq!(error_text(format!("{start}{own}").as_bytes()), expected, "{start}");
         }
-        let with_body = "HTTP/1.1 400 Bad Request\r\ncontent-length: 2\r\n\r\n{}";
+        let with_body = "HTTP/1.1 400 Bad Request\r\nContent-Length: 2\r\n\r\n{}";
         assert_eq!(error_text(with_body.as_bytes()), None);
         assert_eq!(error_text(b""), None);
     }

@@ -95,8 +95,13 @@ fn decode_path(path: &str) -> Result<String, ApiError> {
     if !path.contains('%') {
         return Ok(path.to_owned());
     }
+    let bad = || ApiError::bad_request("invalid URL escape in path");
+    let mut escapes = path.split('%').skip(1);
+    if !escapes.all(|rest| rest.bytes().take(2).filter(u8::is_ascii_hexdigit).count() == 2) {
+        return Err(bad());
+    }
     let decoded = percent_encoding::percent_decode_str(path).decode_utf8();
-    Ok(decoded.map_err(|_| ApiError::bad_request("invalid URL escape in path"))?.into_owned())
+    Ok(decoded.map_err(|_| bad())?.into_owned())
 }
 
 #[cfg(test)]
