@@ -31,7 +31,9 @@ pub use changes::{Change, Changes, Resource, Sighting};
 pub use cluster_role_aggregation::ClusterRoleAggregation;
 pub use default_roles::reconcile_default_roles;
 pub use default_service_cidr::DefaultServiceCidr;
-pub use flow_control::{FlowSchemaStatus, flow_schemas, priority_levels, reconcile_flow_control};
+pub use flow_control::{
+    FlowControlDefaults, FlowSchemaStatus, flow_schemas, priority_levels, reconcile_flow_control,
+};
 pub use garbage::GarbageCollector;
 pub use identity_lease::IdentityLease;
 pub use in_every_namespace::InEveryNamespace;

@@ -8,9 +8,9 @@ use std::{
 };
 
 use controllers::{
-    DefaultServiceCidr, EndpointsBy, FlowSchemaStatus, IdentityLease, KubernetesService,
-    SystemNamespaces, Target, config_map, ensure, flow_schemas, namespace, priority_classes,
-    priority_levels, reconcile, reconcile_default_roles, reconcile_flow_control,
+    DefaultServiceCidr, EndpointsBy, FlowControlDefaults, FlowSchemaStatus, IdentityLease,
+    KubernetesService, SystemNamespaces, Target, config_map, ensure, flow_schemas, namespace,
+    priority_classes, priority_levels, reconcile, reconcile_default_roles, reconcile_flow_control,
 };
 use futures_util::future::{try_join, try_join_all, try_join3};
 use meta::ApiError;
@@ -179,6 +179,9 @@ fn start_own_loops(api: &Arc<Api>, kinds: &[Arc<Kind>]) {
         gvr == flow_schemas().gvr || gvr == priority_levels().gvr
     });
     let changes = Follow::start(&flow_control, |_| true);
+    if !flow_control.is_empty() {
+        tokio::spawn(FlowControlDefaults { api: api.clone() }.run());
+    }
     tokio::spawn(FlowSchemaStatus { api: api.clone() }.run(changes));
 }
 

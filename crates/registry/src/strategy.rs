@@ -80,6 +80,12 @@ pub trait Strategy: Send + Sync + 'static {
         Column::name_and_created_at()
     }
 
+    /// What the rows of a list are sorted by, where it is not the names alone. Needs every object
+    /// decoded, so it is for kinds of which there are few.
+    fn row_order(&self) -> Option<fn(&Value) -> i64> {
+        None
+    }
+
     /// The `conditions` of an object's row (finished pods are marked).
     fn row_conditions(&self, _object: &Value) -> Vec<Value> {
         Vec::new()
