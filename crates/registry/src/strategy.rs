@@ -67,6 +67,12 @@ pub trait Strategy: Send + Sync + 'static {
         None
     }
 
+    /// Why the object of this name is not to be deleted, if so. Compat: a deletion of many objects does
+    /// not ask.
+    fn refuses_deletion(&self, _name: &str) -> Option<&'static str> {
+        None
+    }
+
     /// The finalizers under `spec` that also hold an object back (namespaces).
     fn holds_deletion(&self, _object: &Value) -> bool {
         false
