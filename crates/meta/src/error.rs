@@ -20,8 +20,13 @@ pub enum ApiError {
     /// The same, where custom resources say it.
     #[error("{verb} is not supported on resources of kind {}", quote(&.resource.to_string()))]
     MethodNotSupported { resource: GroupResource, verb: String },
-    #[error("{resource} {} already exists", quote(.name))]
-    AlreadyExists { resource: GroupResource, name: String },
+    #[error("{}{resource} {} already exists", if *.leaving { "object is being deleted: " } else { "" }, quote(.name))]
+    AlreadyExists {
+        resource: GroupResource,
+        name: String,
+        /// What exists is being deleted: whoever waits can try again.
+        leaving: bool,
+    },
     #[error("Operation cannot be fulfilled on {resource} {}: {why}", quote(.name))]
     Conflict { resource: GroupResource, name: String, why: String },
     /// Server-side apply met fields of other managers.
@@ -174,7 +179,7 @@ impl ApiError {
             Self::MethodNotSupported { resource, .. } => {
                 (405, "MethodNotAllowed", Details::of(resource, ""))
             }
-            Self::AlreadyExists { resource, name } => {
+            Self::AlreadyExists { resource, name, .. } => {
                 (409, "AlreadyExists", Details::of(resource, name))
             }
             Self::Conflict { resource, name, .. } => (409, "Conflict", Details::of(resource, name)),

@@ -139,11 +139,10 @@ async fn finish_create(
     // Compat: a dry run hands out what was sent, and there is no other version to tell.
     let sent = object.at(&["metadata", "resourceVersion"]).cloned();
     let stored = storage.encode(kind.to_stored(object).await?)?;
-    let exists = || ApiError::AlreadyExists { resource: kind.group_resource(), name: name.clone() };
     if options.dry_run {
         let now = storage.cache.fresh().await.map_err(store_error)?;
         if now.get(&key).is_some() || now.broken(&key).is_some() {
-            return Err(exists());
+            return Err(exists(rest, storage, &key, name).await);
         }
         let mut json = kind.view_of_stored(&stored.json).await?;
         if let Some(sent) = sent {
@@ -153,15 +152,24 @@ async fn finish_create(
         }
         return Ok(Written { json, created: true, stored: false });
     }
-    match storage.write(key, Expect::Absent, Some(&stored)).await {
+    match storage.write(key.clone(), Expect::Absent, Some(&stored)).await {
         Ok(revision) => {
             let json = storage.at_revision(&stored.json, revision)?;
             let json = kind.view_of_stored(&json).await?;
             Ok(Written { json, created: true, stored: true })
         }
-        Err(StoreError::Conflict { .. }) => Err(exists()),
+        Err(StoreError::Conflict { .. }) => Err(exists(rest, storage, &key, name).await),
         Err(other) => Err(store_error(other)),
     }
+}
+
+/// Somebody has taken the name, and may be about to give it back.
+async fn exists(rest: &Rest<'_>, storage: &Storage, key: &str, name: String) -> ApiError {
+    let found = storage.read(key).await.ok().flatten();
+    let json = found.and_then(|found| storage.at_revision(&found.value, found.mod_revision).ok());
+    let object = json.and_then(|json| decode::tree(&json).ok());
+    let leaving = object.is_some_and(|object| object_meta::is_deleting(&object));
+    ApiError::AlreadyExists { resource: rest.kind.group_resource(), name, leaving }
 }
 
 /// Everything between admission and the store: what the server sets, and whether it may stand.
