@@ -1,7 +1,7 @@
 //! Namespaces: a label with their own name, a phase, and a finalizer under `spec` that holds them
 //! until they are empty.
 
-use crate::validation::node;
+use crate::{fill::Fill, validation::node};
 use meta::{FieldErrors, Value, value};
 use registry::{Cell, Column, Strategy, WriteContext, keep_all_but_status};
 
@@ -16,6 +16,7 @@ impl Strategy for Namespace {
         if !name.is_empty() {
             namespace.set_at(&["metadata", "labels", NAME_LABEL], name);
         }
+        namespace.object_at_mut(&[]).part("status").fill_empty("phase", "Active");
     }
 
     fn prepare_for_create(&self, namespace: &mut Value, _cx: &WriteContext<'_>) {
