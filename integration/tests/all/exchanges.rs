@@ -53,6 +53,7 @@ topics![
     dry_runs,
     encodings,
     errors,
+    kinds,
     lists,
     metadata,
     ownership,
