@@ -5,6 +5,7 @@ usage: hunt.py create,update,status,cross,ratchet [kind ...]   (servers: REAL_PO
 cross updates each base to every other base of its kind. ratchet writes objects that a create refuses straight into the etcd of
 both servers (ETCD, prefixes /registry and OUR_PREFIX) and then changes a label of them.
 """
+from collections import Counter
 import base64, sys, json, ssl, copy, glob, http.client, os, re, yaml, time
 REAL=('127.0.0.1',int(os.environ.get('REAL_PORT','38443')))
 OURS=('127.0.0.1',int(os.environ.get('OUR_PORT','38543')))
@@ -168,10 +169,9 @@ def compare(r,o):
         if rc==oc==422:
             rcs,ocs=causes(ra),causes(oa)
             if rcs!=ocs:
-                for c in rcs:
-                    if c not in ocs: out.append('  real: '+': '.join(c)[:600])
-                for c in ocs:
-                    if c not in rcs: out.append('  ours: '+': '.join(c)[:600])
+                more,less=Counter(rcs)-Counter(ocs),Counter(ocs)-Counter(rcs)
+                for c in more.elements(): out.append('  real: '+': '.join(c)[:600])
+                for c in less.elements(): out.append('  ours: '+': '.join(c)[:600])
             elif not re.search('may not change fields|immutable after creation',rm) and said(rm)!=said(om): out.append('order/message:\n  real: '+rm[:900]+'\n  ours: '+om[:900])
         elif rm!=om or ra.get('reason')!=oa.get('reason'): out.append(f'  real: {ra.get("reason")} {rm[:600]}\n  ours: {oa.get("reason")} {om[:600]}')
     else:

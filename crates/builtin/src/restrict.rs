@@ -7,7 +7,7 @@ use registry::{FieldPattern, Restrictions};
 use crate::validation::{cursor::Field, pod_spec::each_container};
 
 /// The feature gates that kinds look at. All of them are off unless somebody says otherwise.
-pub const GATES: [&str; 15] = [
+pub const GATES: [&str; 16] = [
     "ClusterTrustBundle",
     "ClusterTrustBundleProjection",
     "ContainerStopSignals",
@@ -17,6 +17,7 @@ pub const GATES: [&str; 15] = [
     "DRANodeAllocatableResources",
     "DRAWorkloadResourceClaims",
     "GenericWorkload",
+    "ImageVolumeWithDigest",
     "MaxUnavailableStatefulSet",
     "PodCertificateRequest",
     "StorageVersionMigrator",
@@ -51,7 +52,7 @@ pub fn gate_of(group: &str, resource: &str) -> Option<&'static str> {
     }
 }
 
-const FIELDS: [(&str, &str, &str); 25] = [
+const FIELDS: [(&str, &str, &str); 29] = [
     ("CoordinatedLeaderElection", "Lease", "spec.strategy"),
     ("CoordinatedLeaderElection", "Lease", "spec.preferredHolder"),
     ("CrossNamespaceVolumeDataSource", "PersistentVolumeClaim", "spec.dataSourceRef?namespace"),
@@ -67,6 +68,14 @@ const FIELDS: [(&str, &str, &str); 25] = [
         "DRANodeAllocatableResources",
         "ResourceSlice",
         "spec.devices[].nodeAllocatableResourceMappings",
+    ),
+    ("DRANodeAllocatableResources", "Pod", "status.nodeAllocatableResourceClaimStatuses"),
+    ("ImageVolumeWithDigest", "Pod", "status.containerStatuses[].volumeMounts[].volumeStatus"),
+    ("ImageVolumeWithDigest", "Pod", "status.initContainerStatuses[].volumeMounts[].volumeStatus"),
+    (
+        "ImageVolumeWithDigest",
+        "Pod",
+        "status.ephemeralContainerStatuses[].volumeMounts[].volumeStatus",
     ),
     (
         "MaxUnavailableStatefulSet",

@@ -76,16 +76,6 @@ pub fn priority_classes() -> Vec<Value> {
     classes.map(class).to_vec()
 }
 
-/// The ranges of the command line.
-pub fn service_cidr(cidrs: &[String]) -> Value {
-    value!({
-        "kind": "ServiceCIDR",
-        "apiVersion": "networking.k8s.io/v1",
-        "metadata": {"name": "kubernetes"},
-        "spec": {"cidrs": (cidrs.to_vec())},
-    })
-}
-
 pub fn config_map(name: &str, data: &[(&str, String)]) -> Value {
     let data: meta::Map = data.iter().map(|(key, text)| (*key, text.clone())).collect();
     value!({

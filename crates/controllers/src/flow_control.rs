@@ -1,6 +1,6 @@
 //! The flow schemas and priority levels that every cluster has, and whether a schema's level exists.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use futures_util::future::try_join_all;
 use meta::{ApiError, Value, value};
@@ -41,22 +41,83 @@ pub async fn reconcile_flow_control(api: &dyn Api) -> Result<(), ApiError> {
     let all = levels.iter().map(|level| (&levels_at, level));
     let all = all.chain(schemas.iter().map(|schema| (&schemas_at, schema)));
     try_join_all(all.map(|(target, object)| put_right(api, target, object))).await?;
-    Ok(())
+    remove_unwanted(api, &schemas_at, &schemas).await?;
+    remove_unwanted(api, &levels_at, &levels).await
 }
 
 async fn put_right(api: &dyn Api, target: &Target, wanted: &Value) -> Result<(), ApiError> {
-    let mut found = ensure(api, target, wanted).await?;
+    let found = ensure(api, target, wanted).await?;
     let name = wanted.str_at(&["metadata", "name"]);
-    let may_be = MANDATORY.contains(&name)
-        || found.str_at(&["metadata", "annotations", AUTO_UPDATE]) == "true";
-    if !may_be || found.at(&["spec"]) == wanted.at(&["spec"]) {
-        return Ok(());
-    }
-    found.set_at(&["spec"], wanted.at(&["spec"]).cloned().unwrap_or_default());
+    let Some(found) = revised(found, wanted, MANDATORY.contains(&name)) else { return Ok(()) };
     match api.update(&target.clone().named(name), &found).await {
-        // Another server, or a person, is at it; the next start looks again.
+        // Another server, or a person, is at it; the next round looks again.
         Ok(_) | Err(ApiError::Conflict { .. }) => Ok(()),
         Err(error) => Err(error),
+    }
+}
+
+/// What an object should be, unless it is that already. Without a word about it, an object is put right
+/// as long as nobody has changed it.
+fn revised(mut found: Value, wanted: &Value, mandatory: bool) -> Option<Value> {
+    let said = auto_update(&found);
+    let untouched = found.i64_at(&["metadata", "generation"]) == Some(1);
+    let updates = mandatory || said.unwrap_or(untouched);
+    let differs = updates && found.at(&["spec"]) != wanted.at(&["spec"]);
+    if !differs && said == Some(updates) {
+        return None;
+    }
+    if differs {
+        found.set_at(&["spec"], wanted.at(&["spec"]).cloned().unwrap_or_default());
+    }
+    if said != Some(updates) {
+        found.set_at(&["metadata", "annotations", AUTO_UPDATE], updates.to_string());
+    }
+    Some(found)
+}
+
+/// Compat: what Go takes for a boolean.
+fn auto_update(object: &Value) -> Option<bool> {
+    match object.str_at(&["metadata", "annotations", AUTO_UPDATE]) {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
+        _ => None,
+    }
+}
+
+/// Default objects of another version of the server, which nobody has taken over.
+async fn remove_unwanted(api: &dyn Api, target: &Target, wanted: &[Value]) -> Result<(), ApiError> {
+    let name_of = |object: &Value| object.str_at(&["metadata", "name"]).to_owned();
+    let wanted: Vec<String> = wanted.iter().map(name_of).collect();
+    for object in api.list(target).await? {
+        let name = name_of(&object);
+        if wanted.contains(&name) || auto_update(&object) != Some(true) {
+            continue;
+        }
+        match api.delete(&target.clone().named(&name), &Value::object()).await {
+            Ok(()) | Err(ApiError::NotFound { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Keeps the default objects as they should be.
+pub struct FlowControlDefaults {
+    pub api: Arc<dyn Api>,
+}
+
+/// Compat: somebody who deletes a default object sees it again after this time.
+const RECONCILE_EVERY: Duration = Duration::from_mins(1);
+
+impl FlowControlDefaults {
+    /// Works until the server stops.
+    pub async fn run(self) {
+        loop {
+            tokio::time::sleep(RECONCILE_EVERY).await;
+            if let Err(error) = reconcile_flow_control(&*self.api).await {
+                tracing::warn!("cannot put right the default flow schemas yet: {error}");
+            }
+        }
     }
 }
 
@@ -348,6 +409,35 @@ mod tests {
         missing.set_at(&["status", "conditions"], vec![told]);
         let other = new_condition(&missing, "other", false).expect("another level");
         assert_eq!(other.get("lastTransitionTime"), Some(&since));
+    }
+
+    #[test]
+    fn what_nobody_has_taken_over_is_put_right() {
+        let wanted = value!({"spec": {"a": 1}});
+        // What was found, whether it is mandatory; spec and annotation then, if it changes.
+        let cases = [
+            (1, "true", 1, false, None),
+            (2, "true", 5, false, Some((1, "true"))),
+            (2, "false", 5, false, None),
+            (2, "", 1, false, Some((1, "true"))),
+            (2, "no", 2, false, Some((2, "false"))),
+            (2, "False", 2, true, Some((1, "true"))),
+        ];
+        for (spec, said, generation, mandatory, expected) in cases {
+            let found = value!({
+                "metadata": {
+                    "generation": (generation as i64),
+                    "annotations": {"apf.kubernetes.io/autoupdate-spec": (said)},
+                },
+                "spec": {"a": (spec as i64)},
+            });
+            let now = revised(found, &wanted, mandatory);
+            let now = now.as_ref().map(|now| {
+                let said = now.str_at(&["metadata", "annotations", AUTO_UPDATE]);
+                (now.i64_at(&["spec", "a"]).unwrap(), said)
+            });
+            assert_eq!(now, expected, "{said} {generation}");
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod certificate_requests;
 mod changes;
 mod cluster_role_aggregation;
 mod default_roles;
+mod default_service_cidr;
 mod finalizers;
 mod flow_control;
 mod garbage;
@@ -23,13 +24,16 @@ mod unused_tokens;
 mod work;
 
 pub use bootstrap::{
-    SYSTEM_NAMESPACES, config_map, ensure, namespace, priority_classes, reconcile, service_cidr,
+    SYSTEM_NAMESPACES, config_map, ensure, namespace, priority_classes, reconcile,
 };
 pub use certificate_requests::CertificateRequestCleaner;
 pub use changes::{Change, Changes, Resource, Sighting};
 pub use cluster_role_aggregation::ClusterRoleAggregation;
 pub use default_roles::reconcile_default_roles;
-pub use flow_control::{FlowSchemaStatus, flow_schemas, priority_levels, reconcile_flow_control};
+pub use default_service_cidr::DefaultServiceCidr;
+pub use flow_control::{
+    FlowControlDefaults, FlowSchemaStatus, flow_schemas, priority_levels, reconcile_flow_control,
+};
 pub use garbage::GarbageCollector;
 pub use identity_lease::IdentityLease;
 pub use in_every_namespace::InEveryNamespace;

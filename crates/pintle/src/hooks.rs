@@ -8,12 +8,12 @@ use std::{
 };
 
 use controllers::{
-    Api as _, EndpointsBy, FlowSchemaStatus, IdentityLease, KubernetesService, SystemNamespaces,
-    Target, config_map, ensure, flow_schemas, namespace, priority_classes, priority_levels,
-    reconcile, reconcile_default_roles, reconcile_flow_control, service_cidr,
+    DefaultServiceCidr, EndpointsBy, FlowControlDefaults, FlowSchemaStatus, IdentityLease,
+    KubernetesService, SystemNamespaces, Target, config_map, ensure, flow_schemas, namespace,
+    priority_classes, priority_levels, reconcile, reconcile_default_roles, reconcile_flow_control,
 };
 use futures_util::future::{try_join, try_join_all, try_join3};
-use meta::{ApiError, value};
+use meta::ApiError;
 use registry::Kind;
 use serve::{
     health::{Check, Hook},
@@ -179,6 +179,9 @@ fn start_own_loops(api: &Arc<Api>, kinds: &[Arc<Kind>]) {
         gvr == flow_schemas().gvr || gvr == priority_levels().gvr
     });
     let changes = Follow::start(&flow_control, |_| true);
+    if !flow_control.is_empty() {
+        tokio::spawn(FlowControlDefaults { api: api.clone() }.run());
+    }
     tokio::spawn(FlowSchemaStatus { api: api.clone() }.run(changes));
 }
 
@@ -318,31 +321,23 @@ impl Start<'_> {
         Ok(())
     }
 
+    /// ServiceCIDR `kubernetes`, now and whenever somebody deletes it.
     async fn service_cidr(&self) -> Result<(), ApiError> {
-        let target = Target::cluster("networking.k8s.io", "v1", "servicecidrs");
+        let target = DefaultServiceCidr::target();
+        let kinds = self.servers.kinds.iter();
+        let served = kinds.filter(|kind| kind.facts.group_version_resource() == target.gvr);
+        let served: Vec<Arc<Kind>> = served.cloned().collect();
+        if served.is_empty() {
+            return Ok(());
+        }
         let ranges = self.options.service_cluster_ip_ranges.iter();
-        let ranges: Vec<String> = ranges.map(ToString::to_string).collect();
-        let object = service_cidr(&ranges);
-        let make = async {
-            let found = ensure(&*self.api, &target, &object).await?;
-            if found.items_at(&["status", "conditions"]).is_empty() {
-                let ready = value!({
-                    "apiVersion": "networking.k8s.io/v1",
-                    "kind": "ServiceCIDR",
-                    "metadata": {"name": "kubernetes"},
-                    "status": {"conditions": [{
-                        "type": "Ready",
-                        "status": "True",
-                        "message": "Kubernetes default Service CIDR is ready",
-                        "lastTransitionTime": (meta::time::now()),
-                    }]},
-                });
-                let named = Target { subresource: "status", ..target.clone().named("kubernetes") };
-                self.api.apply(&named, &ready, "kubernetes-service-cidr-controller").await?;
-            }
-            Ok(())
-        };
-        self.served(&target, std::iter::once(make)).await
+        let ranges = ranges.map(ToString::to_string).collect();
+        let cidr = DefaultServiceCidr { api: self.api.clone(), ranges };
+        cidr.keep().await?;
+        let changes =
+            Follow::start(&served, |seen| seen.gone && seen.entry.name == DefaultServiceCidr::NAME);
+        tokio::spawn(cidr.run(changes));
+        Ok(())
     }
 
     /// Service `default/kubernetes` and this server behind it, now and whenever somebody deletes it.

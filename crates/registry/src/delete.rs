@@ -25,6 +25,14 @@ use crate::{
 pub(crate) async fn delete(rest: &Rest<'_>) -> Result<Answer, ApiError> {
     let form = Form::negotiate(rest)?;
     let options = options(rest)?;
+    if let Some(why) = rest.kind.strategy.refuses_deletion(&rest.info.name) {
+        return Err(ApiError::Forbidden {
+            resource: rest.kind.group_resource(),
+            name: rest.info.name.to_string(),
+            why: why.to_owned(),
+            causes: Vec::new(),
+        });
+    }
     if options.ignore_read_error && rest.engine.tuning.unsafe_deletion {
         return delete_unreadable(rest, &form, &options).await;
     }

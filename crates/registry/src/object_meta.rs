@@ -1,6 +1,10 @@
 //! What the server itself keeps in `metadata`, for every kind alike.
 
-use meta::{ApiError, FieldErrors, Number, Str, Value, field::path, names};
+use meta::{
+    ApiError, FieldErrors, Number, Str, Value,
+    field::path,
+    names::{self, NameRule},
+};
 
 use crate::{Behaviour, Kind, Recheck, strategy::WriteContext};
 
@@ -154,9 +158,13 @@ fn float(number: Number) -> f64 {
 }
 
 pub(crate) fn validate_create(kind: &Kind, object: &Value) -> FieldErrors {
+    validate_named(kind, kind.behaviour.name_rule, object)
+}
+
+fn validate_named(kind: &Kind, name_rule: NameRule, object: &Value) -> FieldErrors {
     let mut errors = FieldErrors::default();
     let meta = object.get("metadata").unwrap_or(&Value::Null);
-    names::validate_object_meta(meta, kind.namespaced(), kind.behaviour.name_rule, &mut errors);
+    names::validate_object_meta(meta, kind.namespaced(), name_rule, &mut errors);
     errors
 }
 
@@ -175,15 +183,15 @@ pub(crate) fn validate_finalizer_names(kind: &Kind, object: &Value, errors: &mut
     }
 }
 
-/// What is wrong with the metadata of an update. Upstream looks at it once for all kinds, and then most
-/// kinds look at it again in their own way.
+/// What is wrong with the metadata of an update. Upstream looks at it once for all kinds, where names
+/// only have to fit into a URL, and then most kinds look at it again in their own way.
 pub(crate) fn validate_update(
     kind: &Kind,
     subresource: &str,
     object: &Value,
     old: &Value,
 ) -> FieldErrors {
-    let mut errors = validate_create(kind, object);
+    let mut errors = validate_named(kind, names::name_is_path_segment, object);
     validate_change(object, old, &mut errors);
     let checks = kind.behaviour.metadata;
     let again = if subresource.is_empty() { checks.update } else { checks.status };

@@ -11,13 +11,13 @@ use codec::{
     scan::{self, FieldSet},
 };
 use http::header::ACCEPT;
-use meta::{ApiError, Status};
+use meta::{ApiError, Status, Value};
 use store::Entry;
 
 use crate::{
     Answer, Kind, Payload,
     decode::tree,
-    list::{Chunks, Found, ListHead},
+    list::{Chunks, Found, Items, ListHead},
     rest::Rest,
     table::{self, Include, TableWriter},
     wire,
@@ -223,7 +223,11 @@ pub(crate) fn list(rest: &Rest<'_>, form: &Form, found: Found) -> Result<Answer,
             Box::new(TableWriter::new(rest.engine, kind.clone(), *include, head))
         }
     };
-    let chunks = Chunks::payload(found.items, writer);
+    let items = match (&form.shape, kind.strategy.row_order()) {
+        (Shape::Table(_), Some(order)) => in_order(found.items, order),
+        _ => found.items,
+    };
+    let chunks = Chunks::payload(items, writer);
     if form.media_type == MediaType::Json && !form.pretty && !form.is_beta() {
         return Ok(form.answer(200, chunks));
     }
@@ -244,6 +248,13 @@ pub(crate) fn list(rest: &Rest<'_>, form: &Form, found: Found) -> Result<Answer,
         MediaType::Cbor => cbor_list(rest, form, &json)?,
     };
     Ok(form.answer(200, Payload::Bytes(bytes)))
+}
+
+/// Objects of one rank stay as they were, by name.
+fn in_order(items: Items, order: fn(&Value) -> i64) -> Items {
+    let mut entries: Vec<Arc<Entry>> = items.collect();
+    entries.sort_by_cached_key(|entry| tree(&entry.json).map_or(0, |object| order(&object)));
+    Items::of(entries)
 }
 
 fn cbor_list(rest: &Rest<'_>, form: &Form, json: &[u8]) -> Result<Bytes, ApiError> {

@@ -29,7 +29,8 @@ impl Restrictions {
 }
 
 /// A field, wherever it is: `spec.volumes[].projected`, where `[]` stands for every item of a list
-/// or every value of a map. `spec.source?namespace` is `spec.source`, if that has a `namespace`.
+/// or every value of a map. `spec.source?namespace` is `spec.source`, if that has a `namespace`;
+/// an old object that has a `spec.source` keeps it either way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldPattern(String);
 
@@ -39,8 +40,8 @@ impl FieldPattern {
     }
 
     fn is_in(&self, object: &Value) -> bool {
-        let (path, condition) = self.parts();
-        find(object, &path, condition)
+        let (path, _) = self.parts();
+        find(object, &path)
     }
 
     fn remove_from(&self, object: &mut Value) {
@@ -57,13 +58,13 @@ impl FieldPattern {
     }
 }
 
-fn find(value: &Value, path: &[&str], condition: Option<&str>) -> bool {
-    let Some((step, rest)) = path.split_first() else { return holds(value, condition) };
+fn find(value: &Value, path: &[&str]) -> bool {
+    let Some((step, rest)) = path.split_first() else { return holds(value, None) };
     let (name, each) = step.strip_suffix("[]").map_or((*step, false), |name| (name, true));
     match value.get(name) {
-        Some(Value::Array(items)) if each => items.iter().any(|item| find(item, rest, condition)),
-        Some(Value::Object(map)) if each => map.values().any(|item| find(item, rest, condition)),
-        Some(next) if !each => find(next, rest, condition),
+        Some(Value::Array(items)) if each => items.iter().any(|item| find(item, rest)),
+        Some(Value::Object(map)) if each => map.values().any(|item| find(item, rest)),
+        Some(next) if !each => find(next, rest),
         _ => false,
     }
 }
@@ -122,6 +123,7 @@ mod tests {
                 value!({"a": {"list": [{"y": 2i64}, {}], "s": {"n": "b"}}}),
             ),
             ("a.s?n", value!({}), value!({"a": {"list": [{"x": 1i64, "y": 2i64}, {"x": 3i64}]}})),
+            ("a.s?n", value!({"a": {"s": {"m": "b"}}}), object.clone()),
             ("a.s?m", value!({}), object.clone()),
             ("a.s[].n", value!({}), object.clone()),
         ];

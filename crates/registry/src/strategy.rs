@@ -67,6 +67,12 @@ pub trait Strategy: Send + Sync + 'static {
         None
     }
 
+    /// Why the object of this name is not to be deleted, if so. Compat: a deletion of many objects does
+    /// not ask.
+    fn refuses_deletion(&self, _name: &str) -> Option<&'static str> {
+        None
+    }
+
     /// The finalizers under `spec` that also hold an object back (namespaces).
     fn holds_deletion(&self, _object: &Value) -> bool {
         false
@@ -78,6 +84,12 @@ pub trait Strategy: Send + Sync + 'static {
     /// What `kubectl get` shows.
     fn columns(&self) -> Vec<Column> {
         Column::name_and_created_at()
+    }
+
+    /// What the rows of a list are sorted by, where it is not the names alone. Needs every object
+    /// decoded, so it is for kinds of which there are few.
+    fn row_order(&self) -> Option<fn(&Value) -> i64> {
+        None
     }
 
     /// The `conditions` of an object's row (finished pods are marked).

@@ -55,6 +55,7 @@ topics![
     dry_runs,
     encodings,
     errors,
+    kinds,
     lists,
     metadata,
     ownership,

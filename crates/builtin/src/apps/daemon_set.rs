@@ -1,7 +1,7 @@
 //! Daemon sets.
 
 use meta::{FieldErrors, Value};
-use registry::{Column, Strategy, WriteContext};
+use registry::{Column, Strategy, WriteContext, keep_all_but_status};
 
 use super::CONTAINERS;
 use crate::core::pod_spec::default_template;
@@ -43,6 +43,18 @@ impl Strategy for DaemonSet {
         let template = |set: &Value| set.at(&["spec", "template"]).cloned();
         let changed = template(set) != template(old);
         set_template_generation(set, template_generation(old) + i64::from(changed));
+    }
+
+    fn prepare_for_subresource(
+        &self,
+        subresource: &str,
+        set: &mut Value,
+        old: &Value,
+        _cx: &WriteContext<'_>,
+    ) {
+        keep_all_but_status(subresource, set, old);
+        // It is part of the spec, wherever it is written down.
+        set_template_generation(set, template_generation(old));
     }
 
     fn validate(&self, set: &Value, errors: &mut FieldErrors) {

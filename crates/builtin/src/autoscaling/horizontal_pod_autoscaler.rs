@@ -5,12 +5,15 @@ pub(crate) mod defaults;
 use std::{borrow::Cow, sync::Arc};
 
 use meta::{FieldErrors, GroupVersionKind, Value};
-use registry::{Column, Conversion, Strategy};
+use registry::{Column, Conversion, Strategy, WriteContext, keep_all_but_status};
 
 use self::defaults::{default_spec, default_v1};
 use crate::validation::autoscaler;
 use crate::{
-    convert::{self, horizontal_pod_autoscaler::drop_annotations},
+    convert::{
+        self,
+        horizontal_pod_autoscaler::{SPEC_ANNOTATIONS, STATUS_ANNOTATIONS, drop_annotations},
+    },
     format::{NONE, UNKNOWN, UNSET, number, with_more},
 };
 
@@ -24,6 +27,21 @@ impl Strategy for HorizontalPodAutoscaler {
             drop_annotations(scaler);
             default_spec(scaler.object_at_mut(&["spec"]));
         }
+    }
+
+    fn prepare_for_update(&self, scaler: &mut Value, old: &Value, _cx: &WriteContext<'_>) {
+        keep_annotations(&STATUS_ANNOTATIONS, scaler, old);
+    }
+
+    fn prepare_for_subresource(
+        &self,
+        subresource: &str,
+        scaler: &mut Value,
+        old: &Value,
+        _cx: &WriteContext<'_>,
+    ) {
+        keep_all_but_status(subresource, scaler, old);
+        keep_annotations(&SPEC_ANNOTATIONS, scaler, old);
     }
 
     fn validate(&self, autoscaler: &Value, errors: &mut FieldErrors) {
@@ -44,6 +62,18 @@ impl Strategy for HorizontalPodAutoscaler {
             Column::new("Replicas", |scaler, _| number(scaler, &["status", "currentReplicas"])),
             Column::AGE,
         ]
+    }
+}
+
+/// What v1 keeps of spec and status in annotations belongs to them and not to the metadata. Other
+/// versions have no such annotations.
+fn keep_annotations(names: &[&str], scaler: &mut Value, old: &Value) {
+    for name in names {
+        let at = ["metadata", "annotations", name];
+        match old.at(&at).cloned() {
+            Some(kept) => scaler.set_at(&at, kept),
+            None => drop(scaler.remove_at(&at)),
+        }
     }
 }
 

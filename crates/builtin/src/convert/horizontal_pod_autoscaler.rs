@@ -15,6 +15,8 @@ use crate::autoscaling::horizontal_pod_autoscaler::defaults::{CPU_PERCENT, defau
 
 pub(super) struct V1;
 
+pub(crate) const SPEC_ANNOTATIONS: [&str; 2] = [METRICS, BEHAVIOR];
+pub(crate) const STATUS_ANNOTATIONS: [&str; 2] = [CURRENT_METRICS, CONDITIONS];
 const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
 const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";

@@ -22,6 +22,10 @@ impl Strategy for FlowSchema {
         flowcontrol::flow_schema_update(schema, old, errors);
     }
 
+    fn row_order(&self) -> Option<fn(&Value) -> i64> {
+        Some(|schema| schema.i64_at(&["spec", "matchingPrecedence"]).unwrap_or_default())
+    }
+
     fn columns(&self) -> Vec<Column> {
         vec![
             Column::NAME,

@@ -27,6 +27,11 @@ impl Strategy for PriorityClass {
         cluster::priority_class_update(class, old, errors);
     }
 
+    fn refuses_deletion(&self, name: &str) -> Option<&'static str> {
+        cluster::system_priority(name)
+            .map(|_| "this is a system priority class and cannot be deleted")
+    }
+
     fn columns(&self) -> Vec<Column> {
         vec![
             Column::NAME,

@@ -75,11 +75,17 @@ pub(crate) fn priority_class(object: &Value, errors: &mut FieldErrors) {
 }
 
 /// There are two classes of the system's own.
+pub(crate) fn system_priority(name: &str) -> Option<i64> {
+    match name {
+        "system-node-critical" => Some(2_000_001_000),
+        "system-cluster-critical" => Some(2_000_000_000),
+        _ => None,
+    }
+}
+
 fn system_class_error(name: &str, value: i64, is_default: bool) -> Option<String> {
-    let known = match name {
-        "system-node-critical" => 2_000_001_000,
-        "system-cluster-critical" => 2_000_000_000,
-        _ => return Some(format!("{name} is not a known system priority class")),
+    let Some(known) = system_priority(name) else {
+        return Some(format!("{name} is not a known system priority class"));
     };
     if value != known {
         return Some(format!("value of {name} PriorityClass must be {known}"));

@@ -2,6 +2,7 @@
 
 use meta::{
     FieldErrors, Value,
+    field::FieldError,
     names::{is_dns1123_label, is_dns1123_subdomain, is_qualified_name, validate_label_selector},
 };
 
@@ -20,6 +21,13 @@ pub(crate) fn validate_update(claim: &Value, old: &Value, errors: &mut FieldErro
     let (root, old_root) = (Field::root(claim), Field::root(old));
     update_spec(&root, &old_root, errors);
     super::later::forgive(old, validate, errors);
+    // Claims that name a group were made before there was a rule for it.
+    if SOURCES.iter().any(|source| old.at(&["spec", source, "apiGroup"]).is_some()) {
+        let is_group = |error: &FieldError| {
+            SOURCES.iter().any(|source| error.field == format!("spec.{source}.apiGroup"))
+        };
+        errors.0.retain(|error| !is_group(error));
+    }
     if claim.get("status") != old.get("status") {
         for (_, quantity) in root.get("status").get("capacity").entries() {
             basic_resource(&quantity, errors);
@@ -27,6 +35,8 @@ pub(crate) fn validate_update(claim: &Value, old: &Value, errors: &mut FieldErro
         resize_status(&root.get("status"), errors);
     }
 }
+
+const SOURCES: [&str; 2] = ["dataSource", "dataSourceRef"];
 
 fn update_spec(claim: &Field<'_>, old: &Field<'_>, errors: &mut FieldErrors) {
     spec(&claim.get("spec"), errors);

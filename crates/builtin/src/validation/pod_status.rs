@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use meta::{
     FieldErrors, Value,
+    field::FieldReason,
     names::{is_dns1123_label, is_dns1123_subdomain, is_qualified_name, is_user_id},
 };
 
@@ -287,8 +288,16 @@ fn ips(list: &Field<'_>, old: &Field<'_>, errors: &mut FieldErrors) {
             .items()
             .map(|ip| parse_sloppy(ip.str_at(&["ip"])).map(|ip| ip.is_ipv4()))
             .collect();
+        let bad = list.items().zip(&families).enumerate().find(|(_, (_, family))| family.is_none());
+        if let Some((at, (ip, _))) = bad {
+            let message = format!(
+                "Internal error: failed to check for dual stack with error:invalid IP[{at}]: {}",
+                ip.str_at(&["ip"])
+            );
+            errors.push(FieldReason::Internal, list.path(), message);
+        }
         let is_dual = families.contains(&Some(true)) && families.contains(&Some(false));
-        if !is_dual || families.len() > 2 {
+        if bad.is_some() || !is_dual || families.len() > 2 {
             let shown: Vec<String> = list
                 .items()
                 .map(|ip| {

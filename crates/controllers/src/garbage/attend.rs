@@ -50,15 +50,12 @@ async fn attend_deletion(
         }
         remove_finalizer(api, target, live, ORPHAN).await?;
     } else if has_finalizer(metadata, FOREGROUND) {
-        let blocking: Vec<Object> = dependents
-            .into_iter()
-            .filter(|dependent| dependent.blocks)
-            .map(|dependent| dependent.object)
-            .collect();
-        if blocking.is_empty() {
+        if !dependents.iter().any(|dependent| dependent.blocks) {
             remove_finalizer(api, target, live, FOREGROUND).await?;
         }
-        return Ok(Attended { concerned: blocking, ..Attended::default() });
+        // Those that nobody waits for go now as well.
+        let concerned = dependents.into_iter().map(|dependent| dependent.object).collect();
+        return Ok(Attended { concerned, ..Attended::default() });
     }
     Ok(Attended::default())
 }

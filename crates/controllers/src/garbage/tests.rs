@@ -139,3 +139,14 @@ async fn a_cluster_wide_object_cannot_be_owned_from_a_namespace() {
     attend(&*fake, &object("it"), Vec::new()).await.unwrap();
     assert_eq!(fake.deleted(), [("it".to_owned(), "Background".to_owned())]);
 }
+
+#[tokio::test]
+async fn a_foreground_deletion_takes_those_along_that_it_does_not_wait_for() {
+    let fake = Fake::new([("", deleting(thing("owner", &[]), "foregroundDeletion"))]);
+    let dependents = [("a", true), ("b", false)];
+    let dependents =
+        dependents.map(|(name, blocks)| Dependent { object: object(name), blocks, waits: false });
+    let attended = attend(&*fake, &object("owner"), dependents.to_vec()).await.unwrap();
+    let concerned: Vec<_> = attended.concerned.iter().map(|object| &*object.name).collect();
+    assert_eq!(concerned, ["a", "b"]);
+}

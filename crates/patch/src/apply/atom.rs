@@ -72,7 +72,10 @@ impl<'a> Place<'a> {
             map: Some(Object { ty: None, others: Some(others), atomic }),
         };
         let node = match self {
-            Self::Type(id) => return object(Object::of(schema.get(id), false)),
+            Self::Type(id) => {
+                let ty = schema.get(id);
+                return object(Object::of(ty, ty.atomic));
+            }
             Self::Opaque => return any(Self::Opaque, true),
             Self::Deduced => return any(Self::Deduced, false),
             Self::Node(node) => node,
@@ -96,7 +99,10 @@ impl<'a> Place<'a> {
             | Kind::MicroTime
             | Kind::Quantity
             | Kind::IntOrString => scalar(Scalar::Any),
-            Kind::Object(id) => object(Object::of(schema.get(*id), node.atomic)),
+            Kind::Object(id) => {
+                let ty = schema.get(*id);
+                object(Object::of(ty, node.atomic || ty.atomic && !node.granular))
+            }
             Kind::Map(item) => {
                 object(Object { ty: None, others: Some(Self::Node(item)), atomic: node.atomic })
             }
@@ -121,7 +127,7 @@ impl<'a> Object<'a> {
         // An object without known fields is a free one.
         let open = ty.preserve_unknown || ty.fields.is_empty();
         let others = open.then_some(Place::Deduced);
-        Self { ty: Some(ty), others, atomic: atomic || ty.atomic }
+        Self { ty: Some(ty), others, atomic }
     }
 
     pub(super) fn field(&self, name: &str) -> Option<&'a Field> {

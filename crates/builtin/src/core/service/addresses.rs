@@ -131,20 +131,30 @@ impl Addresses {
     async fn ranges_of(&self, wanted: &str) -> Vec<AddressRange> {
         let mut ranges = self.ranges.clone();
         if let Some(cidrs) = self.server.get().and_then(|server| server.cidrs.as_ref()) {
-            for cidr in cidrs.objects("").await.unwrap_or_default() {
-                let ready = crate::format::condition_is_true(&cidr, "Ready")
-                    && cidr.str_at(&["metadata", "deletionTimestamp"]).is_empty();
-                let texts = cidr.items_at(&["spec", "cidrs"]).iter().filter_map(Value::as_str);
-                for range in texts.filter(|_| ready).filter_map(AddressRange::parse) {
-                    if !ranges.contains(&range) {
-                        ranges.push(range);
-                    }
+            let cidrs = cidrs.objects("").await.unwrap_or_default();
+            let (staying, leaving): (Vec<Value>, Vec<Value>) = cidrs
+                .into_iter()
+                .partition(|cidr| cidr.str_at(&["metadata", "deletionTimestamp"]).is_empty());
+            // The ranges of the command line count before there is an object for them, but not once
+            // somebody has deleted it.
+            let leaving: Vec<AddressRange> = leaving.iter().flat_map(ranges_in).collect();
+            ranges.retain(|range| !leaving.contains(range));
+            let ready =
+                staying.iter().filter(|cidr| crate::format::condition_is_true(cidr, "Ready"));
+            for range in ready.flat_map(ranges_in) {
+                if !ranges.contains(&range) {
+                    ranges.push(range);
                 }
             }
         }
         ranges.retain(|range| family(range.is_ipv4()) == wanted);
         ranges
     }
+}
+
+fn ranges_in(cidr: &Value) -> impl Iterator<Item = AddressRange> {
+    let texts = cidr.items_at(&["spec", "cidrs"]).iter().filter_map(Value::as_str);
+    texts.filter_map(AddressRange::parse)
 }
 
 impl Server {

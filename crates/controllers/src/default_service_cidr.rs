@@ -1,0 +1,119 @@
+//! ServiceCIDR `kubernetes`: the ranges of the command line. Whoever deletes it gets it back.
+
+use std::{sync::Arc, time::Duration};
+
+use meta::{ApiError, Value, value};
+
+use crate::{Api, Changes, Target, ensure};
+
+pub struct DefaultServiceCidr {
+    pub api: Arc<dyn Api>,
+    /// The first one is of the family that services have by default.
+    pub ranges: Vec<String>,
+}
+
+/// Compat: who owns the condition.
+const MANAGER: &str = "kubernetes-service-cidr-controller";
+/// When something failed, it is tried again this much later.
+const RETRY: Duration = Duration::from_secs(1);
+
+impl DefaultServiceCidr {
+    pub const NAME: &str = "kubernetes";
+
+    pub fn target() -> Target {
+        Target::cluster("networking.k8s.io", "v1", "servicecidrs")
+    }
+
+    /// Makes the object and says that it is ready, unless somebody has said how it is.
+    pub async fn keep(&self) -> Result<(), ApiError> {
+        let mut found = ensure(&*self.api, &Self::target(), &self.object()).await?;
+        let target = Self::target().named(Self::NAME);
+        if let ([one], [first, _]) = (found.items_at(CIDRS), &self.ranges[..])
+            && one.as_str() == Some(first)
+        {
+            found.set_at(CIDRS, self.ranges.clone());
+            found = self.api.update(&target, &found).await?;
+        }
+        // Somebody else's ranges are not ours to judge.
+        let is_ours = found.at(CIDRS) == self.object().at(CIDRS);
+        let leaves = !found.str_at(&["metadata", "deletionTimestamp"]).is_empty();
+        let judged = !found.items_at(&["status", "conditions"]).is_empty();
+        if !is_ours || leaves || judged {
+            return Ok(());
+        }
+        let status = Target { subresource: "status", ..target };
+        self.api.apply(&status, &ready(), MANAGER).await.map(drop)
+    }
+
+    /// Works until the server stops. `changes` are of this object being gone.
+    pub async fn run(self, mut changes: impl Changes) {
+        while changes.next().await.is_some() {
+            while let Err(error) = self.keep().await {
+                tracing::warn!("cannot make the default ServiceCIDR yet: {error}");
+                tokio::time::sleep(RETRY).await;
+            }
+        }
+    }
+
+    fn object(&self) -> Value {
+        value!({
+            "kind": "ServiceCIDR",
+            "apiVersion": "networking.k8s.io/v1",
+            "metadata": {"name": (Self::NAME)},
+            "spec": {"cidrs": (self.ranges.clone())},
+        })
+    }
+}
+
+const CIDRS: &[&str] = &["spec", "cidrs"];
+
+fn ready() -> Value {
+    value!({
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "ServiceCIDR",
+        "metadata": {"name": (DefaultServiceCidr::NAME)},
+        "status": {"conditions": [{
+            "type": "Ready",
+            "status": "True",
+            "message": "Kubernetes default Service CIDR is ready",
+            "lastTransitionTime": (meta::time::now()),
+        }]},
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Fake;
+
+    async fn kept(object: Value, ranges: &[&str]) -> Arc<Fake> {
+        let api = Fake::new([("servicecidrs", object)]);
+        let ranges = ranges.iter().map(ToString::to_string).collect();
+        DefaultServiceCidr { api: api.clone(), ranges }.keep().await.unwrap();
+        api
+    }
+
+    #[tokio::test]
+    async fn only_what_is_ours_and_stays_is_said_to_be_ready() {
+        let own = value!({"metadata": {"name": "kubernetes"}, "spec": {"cidrs": ["10.0.0.0/24"]}});
+        let mut leaving = own.clone();
+        leaving.set_at(&["metadata", "deletionTimestamp"], "2026-01-01T00:00:00Z");
+        let mut judged = own.clone();
+        judged.set_at(&["status"], value!({"conditions": [{"type": "Ready", "status": "False"}]}));
+        let other =
+            value!({"metadata": {"name": "kubernetes"}, "spec": {"cidrs": ["10.9.0.0/24"]}});
+        let cases = [(own, 1), (leaving, 0), (judged, 0), (other, 0)];
+        for (object, expected) in cases {
+            let api = kept(object.clone(), &["10.0.0.0/24"]).await;
+            assert_eq!(api.applied().len(), expected, "{object:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_second_family_is_added() {
+        let own = value!({"metadata": {"name": "kubernetes"}, "spec": {"cidrs": ["10.0.0.0/24"]}});
+        let api = kept(own, &["10.0.0.0/24", "fd00::/112"]).await;
+        let cidrs = api.object("servicecidrs", "", "kubernetes");
+        assert_eq!(cidrs.at(CIDRS), Some(&value!(["10.0.0.0/24", "fd00::/112"])));
+    }
+}
