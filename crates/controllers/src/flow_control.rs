@@ -426,10 +426,10 @@ mod tests {
         for (spec, said, generation, mandatory, expected) in cases {
             let found = value!({
                 "metadata": {
-                    "generation": (generation as i64),
+                    "generation": (i64::from(generation)),
                     "annotations": {"apf.kubernetes.io/autoupdate-spec": (said)},
                 },
-                "spec": {"a": (spec as i64)},
+                "spec": {"a": (i64::from(spec))},
             });
             let now = revised(found, &wanted, mandatory);
             let now = now.as_ref().map(|now| {
