@@ -185,8 +185,8 @@ impl Etcd {
         }
     }
 
-    /// Nobody knows whether the write took effect. Whoever builds on a revision can be asked again:
-    /// it takes effect once at most, and if it is found done, it was us.
+    /// Nobody knows whether the write took effect. If its value is there, it did; whether it did not can
+    /// be found out only where it is harmless to ask again.
     async fn settle(
         &self,
         write: &Write,
@@ -197,15 +197,29 @@ impl Etcd {
         let Some(value) = write.value.as_ref().filter(|_| write.expect != Expect::Any) else {
             return Err(unknown());
         };
-        let again = self.client.call(method::TXN, txn, Again::Always).await;
-        match again.map_err(|_| unknown()).and_then(outcome) {
-            Err(StoreError::Conflict { current: Some(current) }) if current.value == *value => {
-                Ok(current.mod_revision)
+        let found = if takes_effect_once(&write.expect) {
+            match self.client.call(method::TXN, txn, Again::Always).await.map(outcome) {
+                Ok(Err(StoreError::Conflict { current })) => current,
+                Ok(done) => return done,
+                Err(_) => return Err(unknown()),
             }
-            // The first one may have been overwritten since: a conflict would be a lie.
-            Err(StoreError::Conflict { .. }) => Err(unknown()),
-            done => done,
+        } else {
+            self.get(&write.key).await.map_err(|_| unknown())?
+        };
+        match found {
+            Some(found) if found.value == *value => Ok(found.mod_revision),
+            // It may have been overwritten or deleted since: a conflict would be a lie.
+            _ => Err(unknown()),
         }
+    }
+}
+
+/// Whether a write that is asked for twice can be done only once. A key that is to be absent may be so
+/// again: what was created, and deleted by somebody else, would come back.
+fn takes_effect_once(expect: &Expect) -> bool {
+    match expect {
+        Expect::At(_) => true,
+        Expect::Absent | Expect::Any => false,
     }
 }
 

@@ -9,7 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use etcd::{CompactionStep, Etcd};
-use store::{Backend, Range, StoreError, Write};
+use store::{Backend, Expect, Range, StoreError, Write};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 
 use common::{Cluster, options};
 
@@ -156,4 +159,86 @@ async fn keys_that_expire_share_a_lease_and_go() {
         gone += batch.changes.iter().filter(|change| change.value.is_none()).count();
     }
     assert!(etcd.range(Range::of("/e/")).await.expect("reads").items.is_empty());
+}
+
+/// A way to a member on which answers get lost.
+struct Wire {
+    url: String,
+    loses: Arc<AtomicBool>,
+    cut: Arc<Notify>,
+}
+
+impl Wire {
+    async fn to(member: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let url = format!("http://{}", listener.local_addr().expect("an address"));
+        let wire = Self { url, loses: Arc::default(), cut: Arc::default() };
+        let member = member.trim_start_matches("http://").to_owned();
+        let (loses, cut) = (wire.loses.clone(), wire.cut.clone());
+        tokio::spawn(async move {
+            while let Ok((near, _)) = listener.accept().await {
+                let far = TcpStream::connect(&member).await.expect("the member is there");
+                tokio::spawn(carry(near, far, loses.clone(), cut.clone()));
+            }
+        });
+        wire
+    }
+}
+
+async fn carry(near: TcpStream, far: TcpStream, loses: Arc<AtomicBool>, cut: Arc<Notify>) {
+    let (mut from_near, mut to_near) = near.into_split();
+    let (mut from_far, mut to_far) = far.into_split();
+    let back = async {
+        let mut bytes = [0; 4096];
+        while let Ok(length @ 1..) = from_far.read(&mut bytes).await {
+            if !loses.load(Ordering::SeqCst) && to_near.write_all(&bytes[..length]).await.is_err() {
+                break;
+            }
+        }
+    };
+    tokio::select! {
+        _ = tokio::io::copy(&mut from_near, &mut to_far) => {}
+        () = back => {}
+        () = cut.notified() => {}
+    }
+}
+
+/// A create whose answer was lost was asked for again. Somebody had deleted the object meanwhile, and so
+/// it came back, with the uid it had had.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_create_whose_answer_is_lost_takes_effect_once() {
+    let cluster = Cluster::start(1);
+    let direct = Etcd::new(&options(&cluster)).expect("valid options");
+    let wire = Wire::to(&cluster.urls[0]).await;
+    let far = etcd::Options { compact_every: None, ..etcd::Options::new([wire.url.as_str()]) };
+    let far = Arc::new(Etcd::new(&far).expect("valid options"));
+    for (key, deleted) in [("/lost/kept", false), ("/lost/deleted", true)] {
+        let start = far.revision().await.expect("the wire works");
+        let mut watch = direct.watch(key, start).await.expect("starts");
+        wire.loses.store(true, Ordering::SeqCst);
+        let write = tokio::spawn({
+            let far = far.clone();
+            async move { far.write(Write::create(key, "value")).await }
+        });
+        let created = loop {
+            let batch = watch.next().await.expect("goes on");
+            if let Some(change) = batch.changes.first() {
+                break change.revision;
+            }
+        };
+        if deleted {
+            let delete = Write::delete(key, Expect::At(created));
+            direct.write(delete).await.expect("it is there");
+        }
+        wire.loses.store(false, Ordering::SeqCst);
+        wire.cut.notify_waiters();
+        let answer = write.await.expect("finishes");
+        let there = direct.get(key).await.expect("reads").map(|found| found.mod_revision);
+        if deleted {
+            assert!(matches!(answer, Err(StoreError::Unavailable(_))), "{answer:?}");
+            assert_eq!(there, None);
+        } else {
+            assert_eq!((answer.expect("it was found done"), there), (created, Some(created)));
+        }
+    }
 }
