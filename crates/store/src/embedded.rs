@@ -21,7 +21,7 @@ use std::io::{Read as _, Seek as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -269,7 +269,9 @@ impl Backend for Embedded {
     }
 
     fn revision(&self) -> BoxFuture<'_, Result<u64, StoreError>> {
-        let revision = self.store.index.read().revision;
+        // Not the index's, which is ahead for a moment: a cache that was asked for progress just then would
+        // not hear of that revision, and who waits for it would wait until it is asked again.
+        let revision = self.store.published.load(Ordering::Acquire);
         Box::pin(async move { Ok(revision) })
     }
 

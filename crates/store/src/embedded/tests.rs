@@ -55,6 +55,32 @@ async fn it_keeps_them_on_a_real_disk() {
     contract::every_promise(real).await;
 }
 
+/// A revision was named a moment before watches could be told of it. Whoever waited in a cache for it, while
+/// others wrote, waited for a tenth of a second.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_revision_is_named_once_watches_can_be_told_of_it() {
+    let store = Arc::new(open(&FakeDisk::default()));
+    let mut watch = store.watch("/mine/", 1).await.expect("starts");
+    let writer = tokio::spawn({
+        let store = Arc::clone(&store);
+        async move {
+            for n in 0..5000 {
+                store
+                    .write(Write::put("/others/a", Expect::Any, n.to_string()))
+                    .await
+                    .expect("writes");
+            }
+        }
+    });
+    while !writer.is_finished() {
+        let named = revision(&*store).await;
+        watch.request_progress();
+        let told = watch.next().await.expect("goes on").revision;
+        assert!(told >= named, "{named} was named, and {told} told");
+    }
+    writer.await.expect("writes all");
+}
+
 /// The model and the store do the same; now and then the store is closed or killed and opened
 /// again, and must be the same in every readable revision.
 #[tokio::test]
