@@ -19,7 +19,7 @@ use crate::{
     options::{DeleteOptions, IGNORE_READ_ERROR, ListOptions},
     response::{self, Form},
     rest::Rest,
-    storage::store_error,
+    storage::{may_be_stale, store_error},
 };
 
 pub(crate) async fn delete(rest: &Rest<'_>) -> Result<Answer, ApiError> {
@@ -181,7 +181,7 @@ async fn delete_object(
         match step.await {
             Ok(Some(deleted)) => return Ok(deleted),
             Ok(None) => {}
-            Err(error) if !from_cache => return Err(error),
+            Err(error) if !from_cache || !may_be_stale(&error) => return Err(error),
             Err(error) => {
                 let newest = storage.read(&key).await?;
                 if newest.is_some_and(|newest| newest.mod_revision == revision) {

@@ -410,6 +410,13 @@ pub(crate) fn store_error(error: StoreError) -> ApiError {
     }
 }
 
+/// Whether an attempt may have failed only because the cache was behind, and can be made again with the
+/// newest state. A store that failed may have done all the same what it was asked: the second attempt would
+/// take the own deletion for somebody else's (404), or make the same change twice.
+pub(crate) fn may_be_stale(error: &ApiError) -> bool {
+    !matches!(error, ApiError::Storage(_))
+}
+
 /// A revision in a request: a decimal number.
 pub(crate) fn parse_revision(text: &str) -> Result<u64, String> {
     if text.is_empty() {
@@ -426,4 +433,22 @@ pub(crate) fn parse_revision(text: &str) -> Result<u64, String> {
         let text = meta::field::quote(text);
         format!("resourceVersion: Invalid value: {text}: strconv.ParseUint: parsing {text}: {why}")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use meta::GroupResource;
+
+    use super::*;
+
+    /// A deletion whose answer etcd had lost was tried again, and the client was told that there was
+    /// nothing to delete.
+    #[test]
+    fn what_the_store_failed_to_do_is_not_tried_again() {
+        let failed = store_error(StoreError::Unavailable("etcdserver: request timed out".into()));
+        assert!(!may_be_stale(&failed));
+        let resource = GroupResource::new("", "pods");
+        assert!(may_be_stale(&ApiError::modified(resource.clone(), "a")));
+        assert!(may_be_stale(&ApiError::not_found(resource, "a")));
+    }
 }

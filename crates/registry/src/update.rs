@@ -16,7 +16,7 @@ use crate::{
     owners,
     response::{self, Form},
     rest::Rest,
-    storage::store_error,
+    storage::{may_be_stale, store_error},
     strategy::WriteContext,
 };
 
@@ -93,7 +93,7 @@ pub(crate) async fn change(
             // Somebody else was faster.
             Ok(None) => current = newest(kind, storage, &key).await?,
             // Perhaps only because the cache was behind.
-            Err(error) if from_cache => {
+            Err(error) if from_cache && may_be_stale(&error) => {
                 current = newest(kind, storage, &key).await?;
                 if current.as_ref().map(|current| current.revision) == before {
                     return Err(error);
