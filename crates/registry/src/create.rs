@@ -152,7 +152,7 @@ async fn finish_create(
         }
         return Ok(Written { json, created: true, stored: false });
     }
-    match storage.write(key.clone(), Expect::Absent, Some(&stored)).await {
+    match storage.write(key, Expect::Absent, Some(&stored)).await {
         Ok(revision) => {
             let json = storage.at_revision(&stored.json, revision)?;
             let json = kind.view_of_stored(&json).await?;
