@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -82,6 +83,14 @@ impl Process {
         self.kill_and_wait();
     }
 
+    /// Waits until the program has ended by itself, without a goodbye.
+    pub(crate) fn wait_for_death(mut self, why: &str) {
+        let status = eventually(&format!("{} dies at {why}", self.name), || {
+            self.child.try_wait().expect("a child can be waited for")
+        });
+        assert_eq!(status.signal(), Some(SIGABRT), "{status}: {}", self.log_since(0));
+    }
+
     /// What the program has printed since its log was `from` bytes long.
     pub(crate) fn log_since(&self, from: u64) -> String {
         let mut text = Vec::new();
@@ -116,6 +125,8 @@ impl Process {
         panic!("{} {what}; its log:\n{}", self.name, self.log_since(0));
     }
 }
+
+const SIGABRT: i32 = 6;
 
 impl Drop for Process {
     fn drop(&mut self) {

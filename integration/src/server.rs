@@ -58,6 +58,8 @@ pub struct Server {
     flags: Vec<String>,
     /// How long a file may get in Pintle's next run, in KB.
     file_limit: Option<u64>,
+    /// Where Pintle's next run is to end.
+    dies_at: Option<String>,
     peer: Option<Peer>,
     // Dropped in this order: who leans on the server, the server, what it leans on, and the
     // directory under all.
@@ -142,6 +144,7 @@ impl Server {
             address: None,
             flags: Vec::new(),
             file_limit: None,
+            dies_at: None,
             peer,
             controllers: None,
             process: None,
@@ -228,7 +231,8 @@ impl Server {
         command
             .arg(format!("--data-dir={}", self.data_directory().display()))
             .arg(format!("--secure-port={port}"))
-            .args(&self.flags);
+            .args(&self.flags)
+            .envs(self.dies_at.as_ref().map(|point| ("PINTLE_DIE_AT", point)));
         if let Some(etcd) = &self.etcd {
             command.arg(format!("--etcd-servers={}", etcd.etcd.url));
             command.arg(format!("--etcd-prefix={}", etcd.prefix));
@@ -245,6 +249,17 @@ impl Server {
     /// Lets no file grow beyond this in the next run of Pintle: a disk that fills up.
     pub fn limit_files(&mut self, kilobytes: u64) {
         self.file_limit = Some(kilobytes);
+    }
+
+    /// Lets Pintle's next run end when it comes to a point of `store::failpoint` for the `nth` time.
+    pub fn die_at(&mut self, point: &str, nth: u64) {
+        self.dies_at = Some(format!("{point}:{nth}"));
+    }
+
+    /// Waits until the server has died where it was told to.
+    pub fn wait_for_death(&mut self) {
+        let point = self.dies_at.take().expect("it was told where");
+        self.process.take().expect("the server is running").wait_for_death(&point);
     }
 
     /// Gives the running server all the room there is.

@@ -304,6 +304,8 @@ fn key_value(found: Found) -> Result<KeyValue, StoreError> {
 }
 
 #[cfg(test)]
+mod dying;
+#[cfg(test)]
 mod fake_disk;
 #[cfg(test)]
 mod tests;

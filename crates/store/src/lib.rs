@@ -3,6 +3,7 @@
 //!
 //! Reading order: `backend` (the seam), `memory` (its model), `embedded` (the default store on
 //! disk), `encrypt` (between a backend and the rest), then the read path: `entry`, `snapshot`, `event`, `ring`, `watcher` (and its `alarm`), `cache`, `pump`.
+//! `failpoint` is where tests let it die.
 
 pub mod backend;
 pub mod embedded;
@@ -13,6 +14,7 @@ mod alarm;
 mod cache;
 mod entry;
 mod event;
+pub mod failpoint;
 mod pump;
 mod ring;
 mod snapshot;

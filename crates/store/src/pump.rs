@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::cache::Shared;
+use crate::failpoint::failpoint;
 use crate::{Batch, Event, EventKind, Snapshot, StoreError, Watch, WatchStream};
 
 /// Runs until it is aborted.
@@ -161,7 +162,9 @@ fn apply(shared: &Shared, batch: Batch) -> Result<(), StoreError> {
         shared.checkpoints.lock().pass(&before, events.len());
     }
     shared.current.store(Arc::new(snapshot));
+    failpoint!("cache.state");
     shared.ring.load().push(&events, revision, Instant::now());
+    failpoint!("cache.told");
     shared.revision.send_replace(revision);
     Ok(())
 }

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use super::disk::{Disk, DiskFile, RealDisk};
 use super::recover;
 use super::segment::{self, HEADER_BYTES, Segment};
+use crate::failpoint::failpoint;
 use crate::{Range, StoreError};
 
 /// What a store or a snapshot holds.
@@ -56,6 +57,7 @@ pub fn save(dir: &Path, file: &Path) -> Result<Summary, StoreError> {
             Err(StoreError::Unavailable("the store changes too fast; try again".into()))
         });
     let saved = saved.and_then(|()| status(&part)).and_then(|summary| {
+        failpoint!("backup.written");
         std::fs::rename(&part, file).map_err(|error| failed(file, &error))?;
         sync_parent(file)?;
         Ok(summary)

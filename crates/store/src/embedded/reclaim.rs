@@ -12,6 +12,7 @@ use super::index::Version;
 use super::record::{Header, Kind};
 use super::segment::{self, HEADER_BYTES, Segment};
 use super::writer::Writer;
+use crate::failpoint::failpoint;
 
 /// A segment that is being emptied.
 pub(crate) struct Reclaim {
@@ -90,6 +91,7 @@ impl Writer {
             )));
         }
         let offset = self.append(&bytes)?;
+        failpoint!("reclaim.copied");
         let number = self.active.number;
         for (header, at, len) in &moved {
             let place = (offset + u64::from(*at)) as u32;
@@ -116,6 +118,7 @@ impl Writer {
         }
         index.segments.remove(&segment.number);
         drop(index);
+        failpoint!("reclaim.emptied");
         self.undeleted = Some(segment.number);
     }
 
@@ -129,7 +132,10 @@ impl Writer {
         };
         // Whoever still reads the file holds it open.
         let deleted = gone(disk.remove(&segment::file_name(number)))
-            .and_then(|()| gone(disk.remove(&hint::file_name(number))))
+            .and_then(|()| {
+                failpoint!("reclaim.deleted");
+                gone(disk.remove(&hint::file_name(number)))
+            })
             .and_then(|()| disk.sync());
         match deleted {
             Ok(()) => self.undeleted = None,

@@ -18,6 +18,7 @@ use super::reclaim::Reclaim;
 use super::record::{Header, Kind};
 use super::segment::{HEADER_BYTES, Segment, SegmentHeader};
 use super::{Store, Tuning};
+use crate::failpoint::failpoint;
 use crate::{Change, Expect, KeyValue, StoreError, Write};
 
 /// What the writer is asked to do.
@@ -278,9 +279,11 @@ impl Writer {
         self.note_end(&mut index);
         let revision = index.revision;
         drop(index);
+        failpoint!("publish.indexed");
         hub.push(&changes);
         self.store.published.store(revision, Ordering::Release);
         drop(hub);
+        failpoint!("publish.told");
         for (reply, revision) in replies {
             let _ = reply.send(Ok(revision));
         }
@@ -366,6 +369,7 @@ impl Writer {
         let mut bytes = Vec::new();
         let len = header.encode(&[], &mut bytes);
         let offset = self.append(&bytes)?;
+        failpoint!("compact.logged");
         self.hint.add(&header, offset as u32, len);
         {
             let mut index = self.store.index.write();
@@ -393,6 +397,7 @@ impl Writer {
             self.next_segment().map_err(|error| refused(&error))?;
         }
         self.make_room(self.end + len).map_err(|error| refused(&error))?;
+        failpoint!("log.room");
         let file = self.active.file();
         if let Err(error) = file.write_at(bytes, self.end) {
             // Nothing of it may be found by the next start, so it is wiped before going on.
@@ -402,12 +407,14 @@ impl Writer {
             }
             return Err(refused(&error));
         }
+        failpoint!("log.written");
         if let Err(error) = file.sync() {
             // What a failed sync leaves behind is not known, and asking again does not tell.
             tracing::error!(%error, "the log could not be synced; no further writes are accepted");
             self.broken = Some(format!("syncing the log failed: {error}"));
             return Err(StoreError::Unavailable(format!("syncing the log failed: {error}")));
         }
+        failpoint!("log.synced");
         let offset = self.end;
         self.end += len;
         Ok(offset)
@@ -435,11 +442,13 @@ impl Writer {
         let number = self.active.number + 1;
         let header = SegmentHeader { number, revision, compacted };
         let segment = Arc::new(Segment::create(&*self.store.disk, header)?);
+        failpoint!("segment.begun");
         let done = std::mem::replace(&mut self.active, Arc::clone(&segment));
         let hint = std::mem::take(&mut self.hint);
         if let Err(error) = hint.write(&*self.store.disk, done.number, self.end) {
             tracing::warn!(%error, "the table of contents of a segment could not be written");
         }
+        failpoint!("segment.listed");
         self.end = HEADER_BYTES as u64;
         self.allocated = self.end;
         let used = SegmentUse { segment, bytes: self.end, live: 0, newest: revision };

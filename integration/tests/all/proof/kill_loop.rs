@@ -42,6 +42,43 @@ fn killed_at_any_moment_it_loses_nothing_and_makes_nothing_up() {
     assert!(enough || load.forgetful, "too little happened: {judged:?}");
 }
 
+/// The moments that chance seldom finds: between the steps of a write.
+#[test]
+fn killed_between_any_two_steps_of_a_write_it_loses_nothing_and_makes_nothing_up() {
+    let mut server = Server::of(Flavour::Embedded);
+    let mut load = Load::new(&server.http());
+    let mut random = load.random();
+    let rounds = rounds(2);
+    for _ in 0..rounds {
+        for point in STEPS {
+            server.kill();
+            // Behind what it writes by itself when it starts.
+            let passed = if point.starts_with("cache.") { 500 } else { 40 };
+            server.die_at(point, passed + random.below(200));
+            server.start_again();
+            load.begin(&[server.http()]);
+            server.wait_for_death();
+            load.end_with_the_server(true);
+            server.start_again();
+            load.look(&server.http());
+        }
+    }
+    let (operations, judged) = load.judge(&server.http());
+    eprintln!("{rounds} rounds: {operations} operations, {judged:?}");
+    assert!(judged.changes > rounds * STEPS.len(), "too little happened: {judged:?}");
+}
+
+/// Of `store::failpoint`, which has more; the store's own test goes through those.
+const STEPS: [&str; 7] = [
+    "log.room",
+    "log.written",
+    "log.synced",
+    "publish.indexed",
+    "publish.told",
+    "cache.state",
+    "cache.told",
+];
+
 /// Starts the server and kills it before it is ready, or just then.
 fn die_young(server: &Server, after_ms: u64) {
     let Some(mut command) = server.same_again() else { return };
