@@ -4,18 +4,30 @@ use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
 
 use futures_util::stream::FuturesUnordered;
+use futures_util::task::AtomicWaker;
 use futures_util::{FutureExt, StreamExt};
 use parking_lot::Mutex;
 
 type Stream = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-#[derive(Default)]
 pub(super) struct Streams {
     running: FuturesUnordered<Stream>,
     new: Arc<Mutex<Vec<Stream>>>,
+    bell: Arc<Bell>,
+    /// Rings the bell.
+    waker: Waker,
+}
+
+impl Default for Streams {
+    fn default() -> Self {
+        let bell = Arc::<Bell>::default();
+        let waker = bell.clone().into();
+        Self { running: FuturesUnordered::new(), new: Arc::default(), bell, waker }
+    }
 }
 
 impl Streams {
@@ -28,9 +40,52 @@ impl Streams {
     }
 
     /// Polls every stream that has something to do, once or a little more often.
+    ///
+    /// A stream that has sent something has woken itself by that, and the set of streams makes a pause when two of them
+    /// did. An event for a hundred watches would leave in fifty turns of the connection, so the pause is not made here.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) {
         self.running.extend(self.new.lock().drain(..));
-        while let Poll::Ready(Some(())) = self.running.poll_next_unpin(cx) {}
+        for _ in 0..=self.running.len() {
+            self.bell.listen();
+            let mut within = Context::from_waker(&self.waker);
+            while let Poll::Ready(Some(())) = self.running.poll_next_unpin(&mut within) {}
+            if !self.bell.leave(cx.waker()) {
+                return;
+            }
+        }
+        // The connection has its turn as well.
+        cx.waker().wake_by_ref();
+    }
+}
+
+/// Who wakes a stream rings. It is heard by who listens, or else by the task of the connection.
+#[derive(Default)]
+struct Bell {
+    rung: AtomicBool,
+    task: AtomicWaker,
+}
+
+impl Bell {
+    fn listen(&self) {
+        drop(self.task.take());
+        self.rung.store(false, Ordering::Release);
+    }
+
+    /// Whether it has rung meanwhile. From now on it wakes the task.
+    fn leave(&self, task: &Waker) -> bool {
+        self.task.register(task);
+        self.rung.load(Ordering::Acquire)
+    }
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.rung.store(true, Ordering::Release);
+        self.task.wake();
     }
 }
 
@@ -47,5 +102,77 @@ impl<F: Future<Output = ()> + Send + 'static> hyper::rt::Executor<F> for Spawner
             }
         });
         self.0.lock().push(Box::pin(stream));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::sync::atomic::AtomicUsize;
+
+    use hyper::rt::Executor as _;
+
+    use super::*;
+
+    /// Fifty turns were needed where one is enough.
+    #[tokio::test]
+    async fn streams_that_wake_themselves_all_have_their_turn_at_once() {
+        let mut streams = Streams::default();
+        let sent = Arc::new(AtomicUsize::new(0));
+        for _ in 0..100 {
+            let sent = sent.clone();
+            let mut first = true;
+            streams.spawner().execute(poll_fn(move |cx| {
+                if std::mem::take(&mut first) {
+                    sent.fetch_add(1, Ordering::Relaxed);
+                    cx.waker().wake_by_ref();
+                }
+                Poll::Pending
+            }));
+        }
+        poll_fn(|cx| {
+            streams.poll(cx);
+            Poll::Ready(())
+        })
+        .await;
+        assert_eq!(sent.load(Ordering::Relaxed), 100);
+    }
+
+    #[tokio::test]
+    async fn a_stream_that_is_woken_wakes_the_connection() {
+        let mut streams = Streams::default();
+        let (sender, receiver) = tokio::sync::oneshot::channel::<()>();
+        let done = Arc::new(AtomicBool::new(false));
+        let seen = done.clone();
+        streams.spawner().execute(async move {
+            let _ = receiver.await;
+            seen.store(true, Ordering::Relaxed);
+        });
+        let mut sender = Some(sender);
+        poll_fn(|cx| {
+            streams.poll(cx);
+            if let Some(sender) = sender.take() {
+                tokio::spawn(async move { sender.send(()) });
+            }
+            if done.load(Ordering::Relaxed) { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
+    /// One that never has enough leaves the connection its turn.
+    #[tokio::test]
+    async fn a_stream_that_wakes_itself_for_ever_does_not_keep_the_connection() {
+        let mut streams = Streams::default();
+        streams.spawner().execute(poll_fn(|cx: &mut Context<'_>| {
+            cx.waker().wake_by_ref();
+            Poll::<()>::Pending
+        }));
+        let mut turns = 0;
+        poll_fn(|cx| {
+            streams.poll(cx);
+            turns += 1;
+            if turns == 3 { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
     }
 }
