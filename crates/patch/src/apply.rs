@@ -73,9 +73,9 @@ pub enum Filter {
 }
 
 impl Filter {
-    fn apply(&self, set: &Set) -> Set {
+    fn apply(&self, set: Set) -> Set {
         match self {
-            Self::All => set.clone(),
+            Self::All => set,
             Self::Except(except) => set.recursive_difference(except),
             Self::Only(patterns) => {
                 set.including(&patterns.iter().map(Vec::as_slice).collect::<Vec<_>>())

@@ -19,13 +19,13 @@ pub(super) struct Comparison {
 
 impl Comparison {
     /// The fields that the newer object sets.
-    pub(super) fn changed(&self) -> Set {
-        self.modified.union(&self.added)
+    pub(super) fn changed(self) -> Set {
+        self.modified.union(self.added)
     }
 
-    pub(super) fn filter(&mut self, filter: impl Fn(&Set) -> Set) {
+    pub(super) fn filter(&mut self, filter: impl Fn(Set) -> Set) {
         for set in [&mut self.removed, &mut self.modified, &mut self.added] {
-            *set = filter(set);
+            *set = filter(std::mem::take(set));
         }
     }
 }

@@ -163,7 +163,7 @@ pub(super) fn cap_updaters(owners: &mut Owners) {
         owners.remove(&id);
         count -= 1;
         if let Some(bucket) = owners.get_mut(&bucket_id) {
-            bucket.set = bucket.set.union(&owner.set);
+            bucket.set = std::mem::take(&mut bucket.set).union(owner.set);
             // The younger of the two.
             bucket.time = owner.time;
         }

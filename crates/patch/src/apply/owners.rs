@@ -24,11 +24,11 @@ pub(super) fn update(
 ) {
     reconcile_all(owners, typing, manager);
     let (comparison, _) = take_over(live, new, owners, None, typing, manager);
-    let set = strip(&typing.fields.apply(&comparison.changed()));
+    let set = strip(typing.fields.apply(comparison.changed()));
     if !set.is_empty() {
         let writer = manager.owner(false);
         let owner = owners.entry(writer.id()).or_insert(writer);
-        owner.set = owner.set.union(&set);
+        owner.set = std::mem::take(&mut owner.set).union(set);
         manager.now.clone_into(&mut owner.time);
     }
     cap_updaters(owners);
@@ -51,7 +51,7 @@ pub(super) fn apply(
     let applier = manager.owner(true);
     let id = applier.id();
     let last = owners.get(&id).cloned();
-    let set = typing.fields.apply(&field_set(schema, root, config));
+    let set = typing.fields.apply(field_set(schema, root, config));
     let time = last.as_ref().map(|last| last.time.clone()).unwrap_or_default();
     owners.insert(id.clone(), Owner { time, set, ..applier });
 
@@ -66,7 +66,7 @@ pub(super) fn apply(
         }
     }
     if let Some(owner) = owners.get_mut(&id) {
-        owner.set = strip(&owner.set);
+        owner.set = strip(std::mem::take(&mut owner.set));
     }
     owners.retain(|_, owner| !owner.set.is_empty());
     if unchanged {
@@ -91,8 +91,11 @@ fn take_over(
     let kind = if applier.is_some() { New::Merged } else { New::Whole };
     let mut comparison = compare(typing.schema, Place::Type(typing.ty), live, new, kind);
     comparison.filter(|set| typing.fields.apply(set));
-    let mut versions = BTreeMap::from([(manager.api_version.to_owned(), Some(comparison.clone()))]);
     let is_applier = |id: &str| applier.is_some_and(|(applier, _)| applier == id);
+    if owners.keys().all(|id| is_applier(id)) {
+        return (comparison, Vec::new());
+    }
+    let mut versions = BTreeMap::from([(manager.api_version.to_owned(), Some(comparison.clone()))]);
 
     let mut conflicts = Vec::new();
     let mut losses: Vec<(String, Option<Set>)> = Vec::new();
@@ -110,10 +113,10 @@ fn take_over(
             losses.push((id.clone(), None));
             continue;
         };
-        let taken = owner.set.intersection(&compared.changed());
+        let taken = owner.set.intersection(&compared.clone().changed());
         conflicts.extend(taken.paths().into_iter().map(|path| conflict(owner, path)));
         if !taken.is_empty() || !owner.set.intersection(&compared.removed).is_empty() {
-            let left = owner.set.difference(&taken).difference(&compared.removed);
+            let left = owner.set.clone().difference(&taken).difference(&compared.removed);
             losses.push((id.clone(), Some(left)));
         }
     }
@@ -155,7 +158,7 @@ fn prune(
     let mut owned_by_version: BTreeMap<&str, Set> = BTreeMap::new();
     for owner in owners.values() {
         let owned = owned_by_version.entry(&owner.api_version).or_default();
-        *owned = owned.union(&owner.set);
+        *owned = std::mem::take(owned).union(owner.set.clone());
     }
     // The version of the last apply goes first: conversion may need what it gives back.
     let first = owned_by_version.remove_entry(last.api_version.as_str());
@@ -243,7 +246,7 @@ impl<'a> Version<'a> {
 
     /// This object with what is in the pruned one or owned, and nothing else.
     fn keeping(&self, pruned: &Value, owned: &Set) -> Value {
-        let kept = self.named(&self.fields_of(pruned)).union(&self.named(owned));
+        let kept = self.named(&self.fields_of(pruned)).union(self.named(owned));
         self.without(&self.named(&self.fields()).difference(&kept))
     }
 
@@ -274,7 +277,7 @@ fn reconcile_all(owners: &mut Owners, typing: &Typing<'_>, manager: &Manager<'_>
 }
 
 /// Without what nobody owns: the identity of an object and what the server writes itself.
-fn strip(set: &Set) -> Set {
+fn strip(set: Set) -> Set {
     static NOBODYS: LazyLock<Set> = LazyLock::new(|| {
         Set::of(&[
             &["apiVersion"],

@@ -51,7 +51,7 @@ pub fn scale_to_parent(
             && scale_owners.remove(id).is_none()
         {
             // Somebody else set the replicas.
-            owner.set = owner.set.difference(&single(path));
+            owner.set = std::mem::take(&mut owner.set).difference(&single(path));
         }
         if !owner.set.is_empty() {
             owners.insert(id.clone(), owner);

@@ -292,7 +292,7 @@ pub(super) fn with_named_fields(schema: &Schema, place: Option<Place<'_>>, set: 
 pub(super) fn reconcile(schema: &Schema, place: Place<'_>, set: &Set) -> Option<Set> {
     let mut whole = Set::default();
     find_whole(schema, place, Some(set), true, &mut Vec::new(), &mut whole);
-    (!whole.is_empty()).then(|| set.recursive_difference(&whole).union(&whole))
+    (!whole.is_empty()).then(|| set.clone().recursive_difference(&whole).union(whole))
 }
 
 fn find_whole<'s>(
