@@ -1,6 +1,8 @@
 //! What a backend keeps of built-in objects: the bytes that kube-apiserver keeps in etcd, or plain JSON
 //! in the store that is ours alone.
 
+mod own_writes;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -12,6 +14,7 @@ use meta::{GroupVersionKind, Value, field::quote};
 use registry::{AsJson, Conversion, StorageCodec, Strategy};
 use schema::{ResourceFacts, Schema, StorageEncoding, TypeId};
 
+use self::own_writes::OwnWrites;
 use crate::{Definitions, convert, strategies};
 
 /// In which form objects are written. All of them can be read.
@@ -70,6 +73,7 @@ impl<'a> StoredForms<'a> {
             form,
             versions,
             written,
+            own: OwnWrites::default(),
         })
     }
 
@@ -87,6 +91,7 @@ impl<'a> StoredForms<'a> {
             form: self.form,
             versions: Vec::new(),
             written: None,
+            own: OwnWrites::default(),
         }))
     }
 
@@ -127,12 +132,15 @@ struct StoredForm {
     versions: Vec<Version>,
     /// The version that is written, if it isn't the cached one.
     written: Option<usize>,
+    own: OwnWrites,
 }
 
 impl StorageCodec for StoredForm {
     fn encode(&self, object: &Value, json: &Bytes) -> Result<Bytes, String> {
         let Some(version) = self.written.map(|at| &self.versions[at]) else {
-            return self.write(object, json, self.ty);
+            let stored = self.write(object, json, self.ty)?;
+            self.own.remember(&stored, json);
+            return Ok(stored);
         };
         let mut other = version.conversion.to_served(object.clone());
         set_kind(&mut other, &version.gvk);
@@ -142,6 +150,16 @@ impl StorageCodec for StoredForm {
     }
 
     fn decode(&self, stored: &Bytes) -> Result<Bytes, String> {
+        if let Some(json) = self.own.take(stored) {
+            debug_assert_eq!(Ok(&json), self.decode_anew(stored).as_ref(), "as others read it");
+            return Ok(json);
+        }
+        self.decode_anew(stored)
+    }
+}
+
+impl StoredForm {
+    fn decode_anew(&self, stored: &[u8]) -> Result<Bytes, String> {
         let mut object = self.read(stored)?;
         // What an older server has stored lacks what has come since.
         self.strategy.default(&mut object);
@@ -150,9 +168,7 @@ impl StorageCodec for StoredForm {
         codec::json::encode(&object, &self.schema, self.ty, &mut out);
         Ok(out.into())
     }
-}
 
-impl StoredForm {
     fn write(&self, object: &Value, json: &Bytes, ty: TypeId) -> Result<Bytes, String> {
         match self.form {
             Form::Own => Ok(json.clone()),
