@@ -8,7 +8,8 @@
 #
 # Environment: PINTLE (default target/release/pintle), BENCH (default target/release/pintle-bench),
 # BENCH_OUT (where results and logs go; default: a new directory under $TMPDIR), BENCH_STARTS (launches
-# of the start-up measurement, default 5; 0 skips it), PINTLE_ARGS (further flags of Pintle).
+# of the start-up measurement, default 5; 0 skips it), PINTLE_ARGS (further flags of Pintle), PINTLE_STORE
+# (etcd: Pintle keeps its objects in an etcd, too, which counts with it; default: in its own store).
 set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -94,12 +95,19 @@ pids="$server_pid $pids"
     --pid "$server_pid" --pid "$etcd_pid" --json "$out/kube-apiserver.json" "$@"
 stop
 
+pintle_pids=
+if [ "${PINTLE_STORE:-}" = etcd ]; then
+    start_etcd pintle
+    pintle_flags="$pintle_flags --etcd-servers=http://127.0.0.1:$etcd_port"
+    pintle_pids="--pid $etcd_pid"
+fi
 # shellcheck disable=SC2086
 "$pintle" $pintle_flags --data-dir="$out/pintle-data" >"$out/pintle.log" 2>&1 &
 server_pid=$!
-pids=$server_pid
+pids="$server_pid $pids"
+# shellcheck disable=SC2086
 "$bench" run --server "pintle=https://127.0.0.1:$port" --token "$token" \
-    --pid "$server_pid" --json "$out/pintle.json" "$@"
+    --pid "$server_pid" $pintle_pids --json "$out/pintle.json" "$@"
 stop
 
 if [ "$starts" -gt 0 ]; then

@@ -45,6 +45,7 @@ enum Stage {
 #[derive(Clone, Copy)]
 enum Work {
     Create,
+    CreateMore,
     Get { protobuf: bool },
     List(List),
     Page,
@@ -163,6 +164,7 @@ pub(crate) const SCENARIOS: &[Scenario] = {
 
         scenario("delete", "delete a pod, 32 at once", All, 32, 3_000, Work::Delete),
         scenario("delete-collection", "deletecollection, per pod", All, 1, 4, Work::DeleteCollection),
+        scenario("create-64", "create a pod, 64 at once", Own, 64, 20_000, Work::CreateMore),
         scenario("crd-install", "install 500 definitions until their objects are served, 8 at once", Own, 8, 500, Work::Install),
     ]
 };
@@ -241,6 +243,7 @@ impl Scenario {
         let plan = Plan { at_once: self.at_once, count: self.count, cap: world.sizes.cap };
         match self.work {
             Work::Create => writes::create(world, plan).await,
+            Work::CreateMore => writes::create_more(world, plan).await,
             Work::Get { protobuf } => reads::get(world, plan, protobuf).await,
             Work::List(list) => reads::list(world, plan, &list).await,
             Work::Page => reads::page(world, plan).await,

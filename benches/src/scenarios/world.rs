@@ -15,6 +15,8 @@ use crate::load::{Plan, closed_loop};
 pub(super) const NAMESPACE: &str = "bench";
 /// The watched pods live apart, so that a watch begins with few objects.
 pub(super) const WATCH_NAMESPACE: &str = "bench-watch";
+/// Pods that nobody reads.
+pub(super) const MORE_NAMESPACE: &str = "bench-more";
 /// The small data set.
 pub(super) const FEW_PODS: usize = crate::args::PODS_MIN;
 
@@ -81,7 +83,7 @@ impl World {
 
     /// Makes the namespaces and removes what an earlier run has left in them.
     pub(crate) async fn reset(&self) -> Result<(), Failure> {
-        for namespace in [NAMESPACE, WATCH_NAMESPACE] {
+        for namespace in [NAMESPACE, WATCH_NAMESPACE, MORE_NAMESPACE] {
             let body = format!(
                 r#"{{"apiVersion":"v1","kind":"Namespace","metadata":{{"name":"{namespace}"}}}}"#
             );

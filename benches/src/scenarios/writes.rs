@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::Method;
 
 use super::reads::scattered;
-use super::world::{NAMESPACE, pod_path, pods_path};
+use super::world::{MORE_NAMESPACE, NAMESPACE, pod_path, pods_path};
 use super::{Outcome, World, drive};
 use crate::bodies::{self, REVISION_MARKER};
 use crate::client::{Call, Failure, JSON, Keep};
@@ -23,6 +23,14 @@ pub(super) async fn create(world: &mut World, plan: Plan) -> Outcome {
     .await;
     world.pods_made = first + outcome.begun();
     outcome
+}
+
+/// Creates beside the data set, which stays as it is.
+pub(super) async fn create_more(world: &World, plan: Plan) -> Outcome {
+    drive(world, plan, None, 500, async |_, _, number| {
+        world.create_pod(MORE_NAMESPACE, number).await
+    })
+    .await
 }
 
 /// Read, change, write back, as a controller does.
