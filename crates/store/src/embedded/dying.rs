@@ -212,9 +212,10 @@ impl Known {
         assert_eq!((checked.revision, checked.keys), (revision, found.len()), "{case}");
         for file in std::fs::read_dir(root).expect("reads") {
             let file = file.expect("reads").path();
-            let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
             if name.starts_with("backup-") {
-                if !name.ends_with(".part") {
+                // One that was under way has an ending.
+                if file.extension().is_none() {
                     backup::status(&file).unwrap_or_else(|error| panic!("{case}: {name}: {error}"));
                 }
                 std::fs::remove_file(&file).expect("removes");
@@ -243,7 +244,7 @@ async fn replay(store: &Embedded, newest: &BTreeMap<String, (u64, String)>, case
     for change in contract::collect(&mut watch, now).await {
         match change.value {
             Some(value) => {
-                drop(replayed.insert(change.key.to_string(), (change.revision, text(&value))))
+                drop(replayed.insert(change.key.to_string(), (change.revision, text(&value))));
             }
             None => drop(replayed.remove(change.key.as_str())),
         }

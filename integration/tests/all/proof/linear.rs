@@ -188,7 +188,9 @@ impl<'a> Search<'a> {
     /// The operations that may come next: those that began before any other one had ended.
     fn candidates(&self) -> Vec<usize> {
         let (mut candidates, mut ends_first) = (Vec::new(), NEVER);
-        for (n, operation) in self.operations.iter().enumerate() {
+        // Of a long history most have a place.
+        let first = 64 * self.placed.iter().take_while(|word| **word == u64::MAX).count();
+        for (n, operation) in self.operations.iter().enumerate().skip(first) {
             if operation.began > ends_first {
                 break;
             }
