@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use futures_util::StreamExt as _;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header::CONTENT_TYPE};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
@@ -189,7 +188,7 @@ fn response(answer: Answer) -> Response<Body> {
     let body = match answer.payload {
         Payload::Bytes(bytes) => Body::full(bytes),
         Payload::Chunks(chunks) => Body::chunks(chunks.map(Ok)),
-        Payload::Stream(stream) => Body::events(stream.map(Ok)),
+        Payload::Stream(stream) => Body::events(stream),
     };
     let mut response = Response::new(body);
     *response.status_mut() = StatusCode::from_u16(answer.code).unwrap_or(StatusCode::OK);

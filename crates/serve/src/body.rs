@@ -7,7 +7,6 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures_core::Stream;
-use futures_util::StreamExt as _;
 use http_body::{Frame, SizeHint};
 use prometheus::Histogram;
 
@@ -41,8 +40,26 @@ pub(crate) enum Source {
     Full(Bytes),
     Chunks(Chunks),
     Gzip(Box<GzipChunks>),
-    Events(Pin<Box<dyn Stream<Item = Result<Bytes, BoxError>> + Send>>),
+    Events(Events),
     Foreign(Pin<Box<dyn http_body::Body<Data = Bytes, Error = BoxError> + Send>>),
+}
+
+/// Events as they come, until something else does. Polled with every event of every watcher, so it is one thing and not
+/// several around each other.
+pub(crate) struct Events {
+    stream: Pin<Box<dyn Stream<Item = Bytes> + Send>>,
+    end: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+}
+
+impl Events {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if let Some(end) = &mut self.end
+            && end.as_mut().poll(cx).is_ready()
+        {
+            return Poll::Ready(None);
+        }
+        self.stream.as_mut().poll_next(cx)
+    }
 }
 
 /// Chunks that are produced as they are sent.
@@ -95,9 +112,9 @@ impl Body {
     /// Events sent as they come (WATCH, logs): each item is flushed at once and never compressed.
     pub fn events<S>(events: S) -> Self
     where
-        S: Stream<Item = Result<Bytes, BoxError>> + Send + 'static,
+        S: Stream<Item = Bytes> + Send + 'static,
     {
-        Self::of(Source::Events(Box::pin(events)))
+        Self::of(Source::Events(Events { stream: Box::pin(events), end: None }))
     }
 
     /// Somebody else's body, passed through frame by frame (proxies).
@@ -134,10 +151,9 @@ impl Body {
     /// Lets the events end when `end` comes; other bodies have an end of their own.
     #[must_use]
     pub fn until(mut self, end: impl Future<Output = ()> + Send + 'static) -> Self {
-        self.source = match std::mem::take(&mut self.source) {
-            Source::Events(events) => Source::Events(Box::pin(events.take_until(end))),
-            other => other,
-        };
+        if let Source::Events(events) = &mut self.source {
+            events.end = Some(Box::pin(end));
+        }
         self
     }
 
@@ -169,7 +185,7 @@ impl Body {
             }
             Source::Chunks(chunks) => chunks.next(),
             Source::Gzip(chunks) => chunks.next(),
-            Source::Events(events) => std::task::ready!(events.as_mut().poll_next(cx)),
+            Source::Events(events) => std::task::ready!(events.poll_next(cx)).map(Ok),
             Source::Foreign(body) => return body.as_mut().poll_frame(cx),
         };
         Poll::Ready(next.map(|chunk| chunk.map(Frame::data)))
@@ -298,7 +314,7 @@ mod tests {
             (Body::from("abc"), Some(3), "abc"),
             (Body::chunks([chunk("ab"), chunk(""), chunk("c")]), None, "abc"),
             (Body::sized_chunks(3, [chunk("ab"), chunk("c")]), Some(3), "abc"),
-            (Body::events(futures_util::stream::iter([chunk("a"), chunk("b")])), None, "ab"),
+            (Body::events(futures_util::stream::iter(["a".into(), "b".into()])), None, "ab"),
             (Body::foreign(http_body_util::Full::new(Bytes::from_static(b"far"))), Some(3), "far"),
         ];
         for (body, length, expected) in cases {

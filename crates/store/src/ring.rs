@@ -5,14 +5,14 @@
 //! queue of their own kind (a trigger), and are neither woken nor outrun by other events.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::task::Waker;
 use std::time::Duration;
 
 use meta::Str;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use tokio::sync::futures::OwnedNotified;
 use tokio::time::Instant;
 
 use crate::{Event, StoreError};
@@ -75,7 +75,23 @@ pub(crate) struct Counts {
 /// A queue and those who wait for it to grow.
 pub(crate) struct Bucket {
     queue: Mutex<Queue>,
-    wake: Arc<Notify>,
+    /// Lock order: never together with `queue`.
+    seats: Mutex<Vec<Weak<Seat>>>,
+}
+
+/// Where a watcher waits for a queue to grow. It keeps its seat from event to event, so that waiting costs next to
+/// nothing: half a thousand of them wait for the same one.
+#[derive(Default)]
+pub(crate) struct Seat(Mutex<Option<Waker>>);
+
+impl Seat {
+    /// Lets `waker` be woken by what comes from now on, once.
+    pub(crate) fn wait(&self, waker: &Waker) {
+        let mut waiting = self.0.lock();
+        if !waiting.as_ref().is_some_and(|waiting| waiting.will_wake(waker)) {
+            *waiting = Some(waker.clone());
+        }
+    }
 }
 
 /// Events in the order of their revisions. Positions count up from an arbitrary start and stay
@@ -183,12 +199,12 @@ impl Ring {
             self.delivered.store(revision, Ordering::Release);
         }
         if !events.is_empty() {
-            self.all.wake.notify_waiters();
+            self.all.wake();
         }
         touched.sort_unstable_by_key(Arc::as_ptr);
         touched.dedup_by_key(|bucket| Arc::as_ptr(bucket));
         for bucket in touched {
-            bucket.wake.notify_waiters();
+            bucket.wake();
         }
     }
 
@@ -264,7 +280,7 @@ impl Ring {
         let triggered = self.triggered.lock();
         for bucket in triggered.values().chain([&self.all]) {
             bucket.queue.lock().ended.get_or_insert(end);
-            bucket.wake.notify_waiters();
+            bucket.wake();
         }
     }
 }
@@ -280,12 +296,33 @@ impl Bucket {
             frames_released: 1 << 40,
             ended: None,
         };
-        Self { queue: Mutex::new(queue), wake: Arc::default() }
+        Self { queue: Mutex::new(queue), seats: Mutex::default() }
     }
 
-    /// Comes with the next event, from now on.
-    pub(crate) fn woken(&self) -> OwnedNotified {
-        self.wake.clone().notified_owned()
+    /// A seat, given back by dropping it.
+    pub(crate) fn seat(&self) -> Arc<Seat> {
+        let seat = Arc::<Seat>::default();
+        let mut seats = self.seats.lock();
+        // Room is made before it is taken, so that as many seats are kept as there are watchers, or twice that.
+        if seats.len() == seats.capacity() {
+            seats.retain(|seat| seat.strong_count() > 0);
+        }
+        seats.push(Arc::downgrade(&seat));
+        seat
+    }
+
+    fn wake(&self) {
+        let mut gone = false;
+        let mut seats = self.seats.lock();
+        for seat in &*seats {
+            match seat.upgrade() {
+                Some(seat) => seat.0.lock().take().into_iter().for_each(Waker::wake),
+                None => gone = true,
+            }
+        }
+        if gone {
+            seats.retain(|seat| seat.strong_count() > 0);
+        }
     }
 
     /// The next events at a position, at most `n`.

@@ -1,13 +1,10 @@
 //! One client's watch: a position in a queue of events that all watchers share.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::sync::futures::OwnedNotified;
-
-use crate::ring::{End, Position, Ring, Taken, Trigger};
+use crate::ring::{End, Position, Ring, Seat, Taken, Trigger};
 use crate::{Alarm, Event, StoreError};
 
 /// A watch on the cache. It buffers nothing: a watcher that does not keep up misses events and is
@@ -18,8 +15,7 @@ pub struct Watcher {
     trigger: Option<Trigger>,
     /// Events up to here are known to the client.
     seen: u64,
-    /// The wake-up that comes with the next event. Renewed before looking for events, so that none falls in between.
-    woken: Pin<Box<OwnedNotified>>,
+    seat: Arc<Seat>,
     bookmarks: Option<Bookmarks>,
 }
 
@@ -54,8 +50,8 @@ impl Watcher {
         trigger: Option<Trigger>,
     ) -> Result<Self, StoreError> {
         let position = ring.subscribe(after, trigger.as_ref())?;
-        let woken = Box::pin(position.bucket.woken());
-        Ok(Self { ring, position, trigger, seen: after, woken, bookmarks: None })
+        let seat = position.bucket.seat();
+        Ok(Self { ring, position, trigger, seen: after, seat, bookmarks: None })
     }
 
     /// Asks for `Progress` about this often, whenever the cache has moved on.
@@ -72,13 +68,11 @@ impl Watcher {
 
     /// What comes next, or `Pending` with a wake-up for it.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<WatchItem> {
+        // Before looking for events, so that none falls in between.
+        self.seat.wait(cx.waker());
         loop {
             if let Some(item) = self.try_next() {
                 return Poll::Ready(item);
-            }
-            if self.woken.as_mut().poll(cx).is_ready() {
-                self.woken.set(self.position.bucket.woken());
-                continue;
             }
             let Some(bookmarks) = &mut self.bookmarks else { return Poll::Pending };
             ready!(bookmarks.due.poll(cx));

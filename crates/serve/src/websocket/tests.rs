@@ -59,8 +59,8 @@ fn the_handshake_is_that_of_a_browser() {
     }
 }
 
-fn chunk(text: &'static str) -> Result<Bytes, crate::body::BoxError> {
-    Ok(Bytes::from_static(text.as_bytes()))
+fn chunk(text: &'static str) -> Bytes {
+    Bytes::from_static(text.as_bytes())
 }
 
 #[tokio::test]
