@@ -73,7 +73,7 @@ impl<'a> StoredForms<'a> {
             form,
             versions,
             written,
-            own: OwnWrites::default(),
+            own: Some(OwnWrites::default()),
         })
     }
 
@@ -91,7 +91,7 @@ impl<'a> StoredForms<'a> {
             form: self.form,
             versions: Vec::new(),
             written: None,
-            own: OwnWrites::default(),
+            own: None,
         }))
     }
 
@@ -132,14 +132,17 @@ struct StoredForm {
     versions: Vec<Version>,
     /// The version that is written, if it isn't the cached one.
     written: Option<usize>,
-    own: OwnWrites,
+    /// None: nobody watches.
+    own: Option<OwnWrites>,
 }
 
 impl StorageCodec for StoredForm {
     fn encode(&self, object: &Value, json: &Bytes) -> Result<Bytes, String> {
         let Some(version) = self.written.map(|at| &self.versions[at]) else {
             let stored = self.write(object, json, self.ty)?;
-            self.own.remember(&stored, json);
+            if let Some(own) = &self.own {
+                own.remember(&stored, json);
+            }
             return Ok(stored);
         };
         let mut other = version.conversion.to_served(object.clone());
@@ -150,7 +153,7 @@ impl StorageCodec for StoredForm {
     }
 
     fn decode(&self, stored: &Bytes) -> Result<Bytes, String> {
-        if let Some(json) = self.own.take(stored) {
+        if let Some(json) = self.own.as_ref().and_then(|own| own.take(stored)) {
             debug_assert_eq!(Ok(&json), self.decode_anew(stored).as_ref(), "as others read it");
             return Ok(json);
         }
