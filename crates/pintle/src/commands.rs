@@ -96,6 +96,7 @@ mod tests {
             ("check --nonsense", "unknown flag: --nonsense"),
             ("check --data-dir=/nowhere", "/nowhere"),
             ("snapshot status /nowhere", "/nowhere"),
+            ("snapshot save file --data-dir=/nowhere", "there is no store in /nowhere"),
         ] {
             let error = run(line).and_then(Result::err).unwrap_or_default();
             assert!(error.contains(wrong), "{line}: {error}");

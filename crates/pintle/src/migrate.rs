@@ -160,6 +160,8 @@ struct Copy {
     encryption: Arc<Encryption>,
     objects: AnyForm,
     prefix: String,
+    /// What is filled, for people.
+    to: String,
     event_ttl: Duration,
     /// Of the state that is copied.
     revision: u64,
@@ -179,7 +181,8 @@ async fn migrate(wanted: &Wanted) -> Result<String, String> {
     };
     let source = wanted.open(&wanted.from)?;
     let source: Arc<dyn Backend> = Arc::new(Encrypted::new(source, encryption.clone()));
-    let first = source.range(Range::of(wanted.prefix.as_str()).limit(1)).await.map_err(words)?;
+    let first = source.range(Range::of(wanted.prefix.as_str()).limit(1)).await;
+    let first = first.map_err(|error| format!("cannot read {}: {error}", wanted.from.shown()))?;
     let keys = first.items.len() as u64 + first.remaining;
     if keys == 0 {
         return Err(format!("{} holds nothing under {}", wanted.from.shown(), wanted.prefix));
@@ -189,6 +192,7 @@ async fn migrate(wanted: &Wanted) -> Result<String, String> {
         encryption,
         objects: AnyForm::new(&definitions, &schema, form),
         prefix: wanted.prefix.clone(),
+        to: wanted.to.shown(),
         event_ttl: options::duration(&wanted.parsed, "event-ttl"),
         revision: first.revision,
         keys,
@@ -217,7 +221,8 @@ impl Copy {
         resume: bool,
     ) -> Result<(Progress, u64), String> {
         let target: Arc<dyn Backend> = Arc::new(Encrypted::new(target, self.encryption.clone()));
-        let there = target.range(Range::of(self.prefix.as_str()).limit(1)).await.map_err(words)?;
+        let there = target.range(Range::of(self.prefix.as_str()).limit(1)).await;
+        let there = there.map_err(|error| format!("cannot read {}: {error}", self.to))?;
         if !there.items.is_empty() && !resume {
             return Err(format!(
                 "the target holds {} keys under {} already: use another --etcd-prefix, empty it, or \

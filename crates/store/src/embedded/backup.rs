@@ -44,6 +44,9 @@ pub fn check(dir: &Path) -> Result<Summary, StoreError> {
 pub fn save(dir: &Path, file: &Path) -> Result<Summary, StoreError> {
     let disk = ReadOnly(dir.to_owned());
     let part = part_of(file);
+    if !dir.exists() {
+        return Err(StoreError::Unavailable(format!("there is no store in {}", dir.display())));
+    }
     if file.exists() {
         return Err(StoreError::Unavailable(format!("{} exists already", file.display())));
     }
