@@ -165,7 +165,9 @@ impl Known {
         let mut acknowledged: BTreeMap<String, (u64, String)> = BTreeMap::new();
         let mut open_writes: Vec<(&str, &str)> = Vec::new();
         let mut highest = self.revision;
-        for line in journal.lines() {
+        // Death may have cut the last line: what it says was not said.
+        let whole = journal.rfind('\n').map_or("", |end| &journal[..end]);
+        for line in whole.lines() {
             let words: Vec<&str> = line.split(' ').collect();
             match words[..] {
                 ["begin", key, value] => open_writes.push((key, value)),
