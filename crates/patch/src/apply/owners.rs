@@ -113,7 +113,8 @@ fn take_over(
             losses.push((id.clone(), None));
             continue;
         };
-        let taken = owner.set.intersection(&compared.clone().changed());
+        let taken = owner.set.intersection(&compared.modified);
+        let taken = taken.union(owner.set.intersection(&compared.added));
         conflicts.extend(taken.paths().into_iter().map(|path| conflict(owner, path)));
         if !taken.is_empty() || !owner.set.intersection(&compared.removed).is_empty() {
             let left = owner.set.clone().difference(&taken).difference(&compared.removed);
