@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Every point there is, in the order in which a write passes them. Tests go through all of them.
-pub const POINTS: &[&str] = &[
+pub(crate) const POINTS: &[&str] = &[
     // A new file of the log is durable and not in use; the table of contents of the one before is written.
     "segment.begun",
     "segment.listed",

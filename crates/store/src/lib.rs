@@ -14,7 +14,7 @@ mod alarm;
 mod cache;
 mod entry;
 mod event;
-pub mod failpoint;
+mod failpoint;
 mod pump;
 mod ring;
 mod snapshot;
