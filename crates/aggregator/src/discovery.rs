@@ -3,7 +3,7 @@
 use meta::{GroupVersion, GroupVersionKind, Map, Str, Value, value};
 use schema::{ResourceFacts, SubresourceFacts};
 
-use crate::served::{Group, Served};
+use crate::served_group_version::{Group, Served};
 
 /// `/api`: the versions of the core group. The address is where clients outside of the cluster find
 /// this server.

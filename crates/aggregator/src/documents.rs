@@ -11,7 +11,7 @@ use meta::{ApiError, Str, Value};
 use schema::{Schema, TypeId};
 use sha2::{Digest, Sha512};
 
-use crate::served::{Group, Served, groups};
+use crate::served_group_version::{Group, Served, groups};
 use crate::{accept, discovery};
 
 /// Every discovery document of a server. Rebuilt and swapped as a whole when the table changes.

@@ -8,12 +8,12 @@ mod autoregister;
 mod discovery;
 mod documents;
 mod openapi;
-mod served;
+mod served_group_version;
 mod server;
 
 pub use autoregister::{api_service_name, local_api_service};
 pub use documents::{Answer, Documents};
 pub use meta::compare_versions;
 pub use openapi::{OpenApi, Question};
-pub use served::Served;
+pub use served_group_version::Served;
 pub use server::Aggregator;

@@ -58,7 +58,7 @@ impl Strategy for CustomResourceDefinition {
     }
 
     fn begin_deletion(&self, definition: &mut Value) {
-        crate::finalizing::begin(definition);
+        crate::finalizing_controller::begin(definition);
     }
 
     fn validate(&self, definition: &Value, errors: &mut FieldErrors) {

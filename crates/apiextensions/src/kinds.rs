@@ -23,7 +23,7 @@ use crate::{
     conditions::Condition,
     crd::{Crd, Version, schema_tree},
     objects::Objects,
-    shape::{AllVersions, OwnWrites, SameFields, Stored, VersionShape},
+    prune_and_default::{AllVersions, OwnWrites, SameFields, Stored, VersionShape},
     types::{Envelope, Types},
     webhook::{ByWebhook, Webhook},
 };

@@ -10,18 +10,18 @@ mod columns;
 mod conditions;
 mod crd;
 pub mod definition;
-mod establishing;
-pub mod finalizing;
+mod establishing_controller;
+pub mod finalizing_controller;
 pub mod jsonpath;
-mod keeper;
+mod crd_controller;
 mod kinds;
-mod naming;
+mod naming_controller;
 mod objects;
-mod shape;
+mod prune_and_default;
 mod types;
 mod webhook;
 
-pub use keeper::{Keeper, Listener, Options};
+pub use crd_controller::{Keeper, Listener, Options};
 
 /// The group whose resources this server serves itself.
 pub const GROUP: &str = "apiextensions.k8s.io";

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use meta::{FieldErrors, FieldPath, GroupVersionKind, Str, Value, field::quote};
 use registry::{Column, ScalePaths, Strategy, WriteContext};
 
-use crate::shape::VersionShape;
+use crate::prune_and_default::VersionShape;
 
 /// The strategy of one version of a custom resource.
 pub(crate) struct Objects {

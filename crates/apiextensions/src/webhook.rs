@@ -10,7 +10,7 @@ use meta::{ApiError, FieldErrors, Map, Number, Value, field::path, names, value}
 use registry::{Conversion, Pinned, Remote};
 
 use self::client::{Address, Client};
-use crate::{crd::Crd, shape::VersionShape};
+use crate::{crd::Crd, prune_and_default::VersionShape};
 
 /// The webhook of one definition.
 pub(crate) struct Webhook {

@@ -11,8 +11,8 @@ use store::Backend;
 use crate::{
     Access, Definitions, Tokens, Wiring, behaviour, columns,
     convert::{self, ServedVersion, ServedVersions},
-    restrict,
-    stored::{Form, StoredForms},
+    feature_gated_fields,
+    storage_format::{Form, StoredForms},
     strategies,
 };
 
@@ -88,7 +88,7 @@ pub fn kinds(
         );
         let kind = kind.known_in(Arc::new(plan.versions(&plans)));
         let kind = kind.described(|column| columns::describe(name, column));
-        let restrictions = restrict::of(name, options.allow_privileged, &options.features);
+        let restrictions = feature_gated_fields::of(name, options.allow_privileged, &options.features);
         kinds.push(Arc::new(wiring.wire(kind).restricted(restrictions)));
     }
     wiring.know(&kinds);

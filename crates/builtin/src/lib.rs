@@ -3,7 +3,7 @@
 
 mod access;
 mod admissionregistration;
-mod any_form;
+mod storage_transcoder;
 mod apiregistration;
 mod apiserverinternal;
 mod apps;
@@ -29,22 +29,22 @@ mod node;
 mod policy;
 mod rbac;
 mod resource;
-mod restrict;
+mod feature_gated_fields;
 mod scheduling;
 mod storage;
 mod storagemigration;
-mod stored;
+mod storage_format;
 mod strategies;
 mod validation;
 mod warnings;
 mod wiring;
 
 pub use access::{Access, Judgement, TokenUser};
-pub use any_form::AnyForm;
+pub use storage_transcoder::AnyForm;
 pub use client::Client;
 pub use core::{master_leases::MasterLeases, service_account::token::Tokens};
 pub use definitions::Definitions;
 pub use kinds::{Options, kinds};
-pub use restrict::{GATES, gate_of};
-pub use stored::Form;
+pub use feature_gated_fields::{GATES, gate_of};
+pub use storage_format::Form;
 pub use wiring::Wiring;

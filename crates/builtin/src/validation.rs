@@ -17,7 +17,7 @@ pub(crate) mod event;
 pub(crate) mod flowcontrol;
 pub(crate) mod ip;
 pub(crate) mod jobs;
-pub(crate) mod later;
+pub(crate) mod ratcheting;
 pub(crate) mod lease;
 pub(crate) mod migration;
 mod names;

@@ -30,7 +30,7 @@ use crate::{
         service_account::token::TokenRequests,
     },
     rbac::escalation::{BindingEscalation, RoleEscalation},
-    resource::permit::ClaimPermit,
+    resource::write_authorizer::ClaimPermit,
 };
 
 pub struct Wiring {

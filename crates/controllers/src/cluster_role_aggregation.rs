@@ -7,7 +7,7 @@ use meta::{ApiError, Value, selector::LabelSelector, value};
 
 use crate::{
     Api, Change, Changes, Target,
-    changes::{GATHER, RETRY, settle},
+    informer::{GATHER, RETRY, settle},
 };
 
 pub struct ClusterRoleAggregation {

@@ -8,7 +8,7 @@ use meta::{ApiError, Value, value};
 use crate::{
     Api, Changes, Target,
     bootstrap::ensure,
-    changes::{GATHER, RETRY, settle},
+    informer::{GATHER, RETRY, settle},
 };
 
 const GROUP: &str = "flowcontrol.apiserver.k8s.io";

@@ -3,16 +3,16 @@
 
 mod bootstrap;
 mod certificate_requests;
-mod changes;
+mod informer;
 mod cluster_role_aggregation;
 mod default_roles;
 mod default_service_cidr;
 mod finalizers;
 mod flow_control;
-mod garbage;
+mod garbage_collector;
 mod identity_lease;
 mod in_every_namespace;
-mod in_use;
+mod pv_pvc_protection;
 mod kubernetes_service;
 mod legacy_tokens;
 mod namespaces;
@@ -21,23 +21,23 @@ mod system_namespaces;
 #[cfg(test)]
 mod testing;
 mod unused_tokens;
-mod work;
+mod workqueue;
 
 pub use bootstrap::{
     SYSTEM_NAMESPACES, config_map, ensure, namespace, priority_classes, reconcile,
 };
 pub use certificate_requests::CertificateRequestCleaner;
-pub use changes::{Change, Changes, Resource, Sighting};
+pub use informer::{Change, Changes, Resource, Sighting};
 pub use cluster_role_aggregation::ClusterRoleAggregation;
 pub use default_roles::reconcile_default_roles;
 pub use default_service_cidr::DefaultServiceCidr;
 pub use flow_control::{
     FlowControlDefaults, FlowSchemaStatus, flow_schemas, priority_levels, reconcile_flow_control,
 };
-pub use garbage::GarbageCollector;
+pub use garbage_collector::GarbageCollector;
 pub use identity_lease::IdentityLease;
 pub use in_every_namespace::InEveryNamespace;
-pub use in_use::{ClaimProtection, VolumeProtection};
+pub use pv_pvc_protection::{ClaimProtection, VolumeProtection};
 pub use kubernetes_service::{EndpointsBy, KubernetesService, MasterLeases};
 pub use legacy_tokens::{LegacyTokenController, LegacyTokens};
 pub use namespaces::NamespaceController;

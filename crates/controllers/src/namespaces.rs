@@ -13,7 +13,7 @@ use meta::{ApiError, GroupVersionResource, Value};
 use self::conditions::{Findings, write_conditions};
 use crate::{
     Api, Changes, Pinned, Sighting, Target,
-    work::{self, Key, Next, Work},
+    workqueue::{self, Key, Next, Work},
 };
 
 pub struct NamespaceController {
@@ -28,7 +28,7 @@ const RESOURCES_AT_ONCE: usize = 8;
 impl NamespaceController {
     /// Works until the server stops. `changes` are of namespaces.
     pub async fn run(self, changes: impl Changes) {
-        work::run(self, changes).await;
+        workqueue::run(self, changes).await;
     }
 
     async fn empty(&self, name: &str) -> Result<Next, ApiError> {

@@ -8,7 +8,7 @@ use meta::{ApiError, Value, time::Time, value};
 use crate::{
     Api, Changes, Pinned, Sighting, Target,
     finalizers::{has_finalizer, with_finalizer, without_finalizer},
-    work::{self, Key, Next, Work},
+    workqueue::{self, Key, Next, Work},
 };
 
 pub struct ServiceCidrController {
@@ -29,7 +29,7 @@ fn ranges() -> Target {
 impl ServiceCidrController {
     /// Works until the server stops. `changes` are of ranges and of addresses.
     pub async fn run(self, changes: impl Changes) {
-        work::run(self, changes).await;
+        workqueue::run(self, changes).await;
     }
 
     async fn settle_all(&self) -> Result<Next, ApiError> {

@@ -2,11 +2,11 @@
 //! for one of them. Built-in and custom kinds are served by the same handler over two tables.
 
 mod handle;
-mod local;
+mod loopback_client;
 mod server;
 mod table;
 
 pub use handle::{Resources, read_body};
-pub use local::{Local, Target};
+pub use loopback_client::{Local, Target};
 pub use server::ResourceServer;
 pub use table::Kinds;

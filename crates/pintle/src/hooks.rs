@@ -23,7 +23,7 @@ use serve::{
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    follow::Follow, in_process::Api, options::Options, register::register, run::Servers,
+    cache_informer::Follow, in_process::Api, options::Options, register::register, run::Servers,
     standalone::Standalone, tokens::Tokens,
 };
 

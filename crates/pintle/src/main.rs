@@ -4,7 +4,7 @@ mod access;
 mod build_metrics;
 mod commands;
 mod flags;
-mod follow;
+mod cache_informer;
 mod gates;
 mod help;
 mod hooks;

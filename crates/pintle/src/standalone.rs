@@ -12,7 +12,7 @@ use registry::Kind;
 use serve::pki::Pki;
 use tokio::sync::mpsc;
 
-use crate::{follow::Follow, in_process::Api, options::StandaloneControllers, tokens::Tokens};
+use crate::{cache_informer::Follow, in_process::Api, options::StandaloneControllers, tokens::Tokens};
 
 /// What the loops are made from.
 pub(crate) struct Standalone<'a> {

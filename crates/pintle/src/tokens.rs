@@ -19,7 +19,7 @@ use serve::{Body, Context, Delegate, Served, Serving, pki::Pki};
 use tokio::sync::Semaphore;
 
 use crate::{
-    follow::metadata,
+    cache_informer::metadata,
     in_process::{Api, tree},
     options::ServiceAccountOptions,
 };

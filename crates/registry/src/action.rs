@@ -13,8 +13,8 @@ use crate::{
     get::entry,
     managed,
     options::{DeleteOptions, WriteOptions},
-    response::{self, Form},
-    rest::Rest,
+    response_format::{self, Form},
+    resource_request::Rest,
     storage::store_error,
 };
 
@@ -103,13 +103,13 @@ pub(crate) async fn act(rest: &Rest<'_>, action: &dyn Action) -> Result<Answer, 
     rest.engine.admission.admit(&attributes, Some(&mut object)).await?;
     rest.engine.admission.validate(&attributes, Some(&object)).await?;
     match action.act(object, &cx).await? {
-        Outcome::Done => Ok(response::status(&form, &done())),
+        Outcome::Done => Ok(response_format::status(&form, &done())),
         Outcome::Object(object) => {
             let gvk = gvk_of(&object).unwrap_or_else(|| action.accepts()[0].clone());
             let (schema, ty) = (&rest.engine.schema, type_of(rest, &gvk)?);
             let mut json = Vec::new();
             codec::json::encode(&object, schema, ty, &mut json);
-            response::typed(rest, &form, 201, json.into(), (schema, ty))
+            response_format::typed(rest, &form, 201, json.into(), (schema, ty))
         }
     }
 }

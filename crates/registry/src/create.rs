@@ -5,14 +5,14 @@ use meta::{ApiError, GroupVersionResource, Value};
 use store::{Expect, StoreError};
 
 use crate::{
-    Answer, Kind, Storage, answered, decode,
+    Answer, Kind, Storage, computed_resource, decode,
     get::storage,
     managed, object_meta,
     options::WriteOptions,
     owners,
-    permit::Wish,
-    response::{self, Form},
-    rest::Rest,
+    write_authorizer::Wish,
+    response_format::{self, Form},
+    resource_request::Rest,
     storage::store_error,
     strategy::WriteContext,
     update::Written,
@@ -31,10 +31,10 @@ pub(crate) async fn create(rest: &Rest<'_>) -> Result<Answer, ApiError> {
     let mut object = decode::body(rest, &expected)?;
     object_meta::settle_namespace(kind, &rest.info.namespace, &mut object)?;
     if let Some(answerer) = &kind.answerer {
-        return answered::create(rest, &form, &options, &**answerer, object).await;
+        return computed_resource::create(rest, &form, &options, &**answerer, object).await;
     }
     let written = create_object(rest, storage(rest)?, &options, object).await?;
-    response::json(rest, &form, 201, written.json)
+    response_format::json(rest, &form, 201, written.json)
 }
 
 /// Takes an object through admission, strategy and validation into the store.

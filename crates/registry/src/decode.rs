@@ -11,7 +11,7 @@ use http::header::CONTENT_TYPE;
 use meta::{ApiError, GroupVersion, GroupVersionKind, Value, field::quote};
 use schema::{Schema, TypeId};
 
-use crate::{Custom, options::FieldValidation, rest::Rest};
+use crate::{Custom, options::FieldValidation, resource_request::Rest};
 
 /// What a body is read as.
 pub(crate) struct Expected<'a> {

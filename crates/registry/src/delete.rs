@@ -17,8 +17,8 @@ use crate::{
     list,
     object_meta::{finalizers, is_deleting},
     options::{DeleteOptions, IGNORE_READ_ERROR, ListOptions},
-    response::{self, Form},
-    rest::Rest,
+    response_format::{self, Form},
+    resource_request::Rest,
     storage::{may_be_stale, store_error},
 };
 
@@ -39,8 +39,8 @@ pub(crate) async fn delete(rest: &Rest<'_>) -> Result<Answer, ApiError> {
     warn_of_orphans(rest, &options);
     check_name(rest)?;
     match delete_object(rest, &options, &rest.info.namespace, &rest.info.name).await? {
-        Deleted::Object(json) => response::json(rest, &form, 200, json),
-        Deleted::Gone(details) => Ok(response::status(&form, &Status::success(details))),
+        Deleted::Object(json) => response_format::json(rest, &form, 200, json),
+        Deleted::Gone(details) => Ok(response_format::status(&form, &Status::success(details))),
     }
 }
 
@@ -73,7 +73,7 @@ async fn delete_unreadable(
         kind: rest.kind.facts.plural.to_string(),
         ..Details::default()
     };
-    Ok(response::status(form, &Status::success(gone)))
+    Ok(response_format::status(form, &Status::success(gone)))
 }
 
 /// Compat: the right to do this, on top of the right to delete.
@@ -108,7 +108,7 @@ pub(crate) async fn delete_collection(rest: &Rest<'_>) -> Result<Answer, ApiErro
         settle(Some(outcome))?;
     }
     drop(running);
-    response::list(rest, &form, list::Found { items: list::Items::of(entries), head })
+    response_format::list(rest, &form, list::Found { items: list::Items::of(entries), head })
 }
 
 /// An object that somebody else has deleted meanwhile is gone, which is what was asked for.

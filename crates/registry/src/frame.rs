@@ -14,8 +14,8 @@ use store::{Entry, Event};
 use crate::{
     Kind,
     decode::tree,
-    response::{Form, Shape, write_metadata_only},
-    rest::{Engine, Rest},
+    response_format::{Form, Shape, write_metadata_only},
+    resource_request::{Engine, Rest},
     table, wire,
 };
 
@@ -139,7 +139,7 @@ impl Frames {
         let json = self.kind.encode(object);
         let shaped = match &self.form.shape {
             Shape::Object => return json,
-            Shape::Metadata => crate::response::metadata_only(&self.kind, &json),
+            Shape::Metadata => crate::response_format::metadata_only(&self.kind, &json),
             Shape::Table(include) => {
                 let columns = self.columns_due.swap(false, Ordering::Relaxed);
                 table::of_object_with(&self.engine, &self.kind, *include, &json, columns)

@@ -6,19 +6,19 @@ use meta::ApiError;
 use store::Entry;
 
 use crate::{
-    Answer, Storage, answered,
-    response::{self, Form},
-    rest::Rest,
+    Answer, Storage, computed_resource,
+    response_format::{self, Form},
+    resource_request::Rest,
     storage::parse_revision,
 };
 
 pub(crate) async fn get(rest: &Rest<'_>) -> Result<Answer, ApiError> {
     let form = Form::negotiate(rest)?;
     if let Some(answerer) = &rest.kind.answerer {
-        return answered::get(rest, &form, &**answerer).await;
+        return computed_resource::get(rest, &form, &**answerer).await;
     }
     let entry = entry(rest, rest.query.text("resourceVersion")).await?;
-    response::entry(rest, &form, 200, &entry)
+    response_format::entry(rest, &form, 200, &entry)
 }
 
 /// The object that a request names, as new as `resource_version` asks for.

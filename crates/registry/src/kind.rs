@@ -15,17 +15,17 @@ use store::Entry;
 use crate::{
     Pinned,
     action::Action,
-    answered::Answerer,
+    computed_resource::Answerer,
     columns::Column,
-    custom::Custom,
+    custom_kind::Custom,
     decode::tree,
     managed::Filters,
-    permit::Permit,
-    reserve::Reserve,
-    restrict::Restrictions,
+    write_authorizer::Permit,
+    allocation::Reserve,
+    feature_gated_fields::Restrictions,
     storage::Storage,
     strategy::{Behaviour, Strategy},
-    watched::Watched,
+    watch_metrics::Watched,
 };
 
 /// One resource in one served version. Cheap to look at, shared by all requests.

@@ -5,12 +5,12 @@
 //! encode it once.
 
 mod action;
-mod answer;
-mod answered;
+mod resource_response;
+mod computed_resource;
 mod columns;
 mod continue_token;
 mod create;
-mod custom;
+mod custom_kind;
 mod decode;
 mod delete;
 mod frame;
@@ -23,42 +23,42 @@ mod options;
 mod other_versions;
 mod owners;
 mod patch;
-mod patched;
-mod permit;
-mod reserve;
-mod response;
-mod rest;
-mod restrict;
+mod patch_errors;
+mod write_authorizer;
+mod allocation;
+mod response_format;
+mod resource_request;
+mod feature_gated_fields;
 mod scale;
 mod select;
 mod storage;
-mod stored;
+mod storage_codec;
 mod strategy;
 mod table;
 mod update;
 mod watch;
-mod watched;
+mod watch_metrics;
 mod wire;
 
 pub use action::{Action, ActionContext, Outcome};
 pub use admission::Pinned;
-pub use answer::{Answer, Payload};
-pub use answered::{AnswerContext, Answerer};
+pub use resource_response::{Answer, Payload};
+pub use computed_resource::{AnswerContext, Answerer};
 pub use columns::{Cell, CellOf, Column, ReadCell, Words, since};
 pub use continue_token::Continue;
 pub use create::prepare_create;
-pub use custom::{ApplyTypes, Custom, LazyApplyTypes, ScalePaths, Shape};
+pub use custom_kind::{ApplyTypes, Custom, LazyApplyTypes, ScalePaths, Shape};
 pub use kind::{Conversion, Kind, Remote, SelectableSource};
 pub use options::DeleteOptions;
-pub use permit::{Judge, Permit, Wish};
-pub use reserve::{Reservation, Reserve};
-pub use rest::{Engine, Rest, Tuning, serve};
-pub use restrict::{FieldPattern, Restrictions};
+pub use write_authorizer::{Judge, Permit, Wish};
+pub use allocation::{Reservation, Reserve};
+pub use resource_request::{Engine, Rest, Tuning, serve};
+pub use feature_gated_fields::{FieldPattern, Restrictions};
 pub use storage::{Follower, Storage, StorageOptions};
-pub use stored::{AsJson, StorageCodec};
+pub use storage_codec::{AsJson, StorageCodec};
 pub use strategy::{
     Behaviour, Dependents, Fields, MetadataChecks, Plain, Recheck, Strategy, WriteContext,
     keep_all_but_status,
 };
 pub use update::prepare_update;
-pub use watched::{SIZES as WATCHED_SIZES, Watched};
+pub use watch_metrics::{SIZES as WATCHED_SIZES, Watched};

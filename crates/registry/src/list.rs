@@ -7,12 +7,12 @@ use meta::{ApiError, Str};
 use store::{Entry, Snapshot, StoreError};
 
 use crate::{
-    Answer, Payload, Storage, answered,
+    Answer, Payload, Storage, computed_resource,
     continue_token::Continue,
     get::storage,
     options::{EXACT, ListOptions},
-    response::{self, Form, ItemWriter},
-    rest::Rest,
+    response_format::{self, Form, ItemWriter},
+    resource_request::Rest,
     select::Selection,
     storage::{parse_revision, store_error, unreadable_list},
 };
@@ -21,10 +21,10 @@ pub(crate) async fn list(rest: &Rest<'_>) -> Result<Answer, ApiError> {
     let form = Form::negotiate(rest)?;
     let options = ListOptions::read(rest.query)?;
     if let Some(answerer) = &rest.kind.answerer {
-        return answered::list(rest, &form, &options, &**answerer).await;
+        return computed_resource::list(rest, &form, &options, &**answerer).await;
     }
     let found = prepared(rest, &options, find(rest, &options).await?).await?;
-    response::list(rest, &form, found)
+    response_format::list(rest, &form, found)
 }
 
 /// The same, with all objects in the version that is asked for, and selected by it.
@@ -121,7 +121,7 @@ pub(crate) async fn find(rest: &Rest<'_>, options: &ListOptions) -> Result<Found
 
     let after = start.as_ref().map(|start| before(Str::new(format!("{prefix}{}", start.start))));
     check_readable(rest, &selection, &snapshot, after.as_deref())?;
-    // Compat: any cached state (resourceVersion 0) is answered whole, limit or not.
+    // Compat: any cached state (resourceVersion 0) is computed_resource whole, limit or not.
     let paged = options.limit > 0 && options.resource_version != "0";
     // Compat: a page of an old state, or one that goes on, ends where a walk would end it.
     let indexed = start.is_none() && !(paged && is_exact(options));

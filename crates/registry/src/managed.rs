@@ -5,7 +5,7 @@ use meta::{ApiError, Value, time::Time};
 use patch::apply::{self, Filter, Manager, OneVersion, Set, Typing};
 use schema::{Schema, TypeId};
 
-use crate::{options::WriteOptions, other_versions::Asked, rest::Rest, strategy::Fields};
+use crate::{options::WriteOptions, other_versions::Asked, resource_request::Rest, strategy::Fields};
 
 /// The fields that a request may own, by what it writes to.
 #[derive(Clone, Debug, Default)]

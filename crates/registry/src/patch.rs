@@ -12,9 +12,9 @@ use schema::Schema;
 use crate::{
     Answer, decode, get as read, managed, object_meta,
     options::WriteOptions,
-    patched,
-    response::{self, Form},
-    rest::Rest,
+    patch_errors,
+    response_format::{self, Form},
+    resource_request::Rest,
     update::change,
 };
 
@@ -47,7 +47,7 @@ pub(crate) async fn patch(rest: &Rest<'_>) -> Result<Answer, ApiError> {
         Ok(object)
     })
     .await?;
-    response::json(rest, &form, if written.created { 201 } else { 200 }, written.json)
+    response_format::json(rest, &form, if written.created { 201 } else { 200 }, written.json)
 }
 
 /// Refuses what an applied configuration says twice, or warns of it; nothing is left to be said then.
@@ -223,7 +223,7 @@ pub(crate) fn reread(
             }
             Change::Json(_) | Change::Merge(_) if decode::of_custom(rest, expected).is_none() => {
                 let current = current.unwrap_or(&Value::Null);
-                let shown = patched::show(current, patched, expected.schema, expected.ty);
+                let shown = patch_errors::show(current, patched, expected.schema, expected.ty);
                 errors.invalid(path("patch"), shown.as_str(), &why);
             }
             _ => errors.invalid(path("patch"), json.as_str(), &why),

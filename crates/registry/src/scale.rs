@@ -7,8 +7,8 @@ use crate::{
     Answer, ScalePaths, decode, get as read, managed,
     options::WriteOptions,
     patch::{Change, PatchType, reread},
-    response::{self, Form, Shape},
-    rest::Rest,
+    response_format::{self, Form, Shape},
+    resource_request::Rest,
     table,
     update::change,
 };
@@ -232,13 +232,13 @@ fn answer(rest: &Rest<'_>, form: &Form, scale: &Value) -> Result<Answer, ApiErro
     let mut json = Vec::new();
     codec::json::encode(scale, schema, ty, &mut json);
     let shaped = match form.shape {
-        Shape::Object => return response::typed(rest, form, 200, json.into(), (schema, ty)),
-        Shape::Metadata => response::metadata_as_object(&json[response::metadata_range(&json)?]),
+        Shape::Object => return response_format::typed(rest, form, 200, json.into(), (schema, ty)),
+        Shape::Metadata => response_format::metadata_as_object(&json[response_format::metadata_range(&json)?]),
         Shape::Table(include) => table::of_scale(rest, include, scale, &json)?,
     };
-    let name = response::shape_kind(&form.shape);
+    let name = response_format::shape_kind(&form.shape);
     let (schema, ty, _) = rest.engine.meta_type(name)?;
-    response::typed(rest, form, 200, form.in_version(shaped), (schema, ty))
+    response_format::typed(rest, form, 200, form.in_version(shaped), (schema, ty))
 }
 
 fn scale_type<'a>(

@@ -8,7 +8,7 @@ use meta::{
 };
 use store::Entry;
 
-use crate::{Kind, SelectableSource, options::ListOptions, rest::Rest};
+use crate::{Kind, SelectableSource, options::ListOptions, resource_request::Rest};
 
 /// A selection, ready to judge entries.
 pub(crate) struct Selection {

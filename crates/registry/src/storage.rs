@@ -15,7 +15,7 @@ use store::{
     Snapshot, StoreError, Write, label_bits,
 };
 
-use crate::stored::{Encoded, StorageCodec};
+use crate::storage_codec::{Encoded, StorageCodec};
 
 /// Shared by all served versions of a resource.
 pub struct Storage {

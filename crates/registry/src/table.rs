@@ -10,8 +10,8 @@ use crate::{
     Cell, Column, Engine, Kind, Words, decode,
     kind::SLOT_ROW,
     list::ListHead,
-    response::{ItemWriter, META_V1, metadata_range, no_items, write_head, write_metadata_only},
-    rest::Rest,
+    response_format::{ItemWriter, META_V1, metadata_range, no_items, write_head, write_metadata_only},
+    resource_request::Rest,
 };
 
 /// What of the object a row carries.

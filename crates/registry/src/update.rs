@@ -14,8 +14,8 @@ use crate::{
     managed, object_meta,
     options::WriteOptions,
     owners,
-    response::{self, Form},
-    rest::Rest,
+    response_format::{self, Form},
+    resource_request::Rest,
     storage::{may_be_stale, store_error},
     strategy::WriteContext,
 };
@@ -35,7 +35,7 @@ pub(crate) async fn update(rest: &Rest<'_>) -> Result<Answer, ApiError> {
     object_meta::check_name(&object, &rest.info.name)?;
     let allow_create = rest.info.subresource.is_empty() && kind.behaviour.create_on_update;
     let written = change(rest, &options, allow_create, &mut |_| Ok(object.clone())).await?;
-    response::json(rest, &form, if written.created { 201 } else { 200 }, written.json)
+    response_format::json(rest, &form, if written.created { 201 } else { 200 }, written.json)
 }
 
 /// A committed object as its client gets it.

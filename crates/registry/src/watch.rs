@@ -20,8 +20,8 @@ use crate::{
     get::storage,
     list,
     options::ListOptions,
-    response::Form,
-    rest::Rest,
+    response_format::Form,
+    resource_request::Rest,
     select::Selection,
     storage::{parse_revision, store_error},
 };

@@ -14,7 +14,7 @@ use meta::{
 };
 
 use self::expressions::Scope;
-use super::{conditions, cursor::Field, later::forgive};
+use super::{conditions, cursor::Field, ratcheting::forgive};
 
 /// A configuration of mutating or of validating webhooks.
 pub(crate) fn webhooks(object: &Value, errors: &mut FieldErrors) {

@@ -9,7 +9,7 @@ use meta::{
 use super::{
     conditions, counts,
     cursor::Field,
-    later::forgive,
+    ratcheting::forgive,
     pod_spec::{container_resource_name, preemption_policy, requirements, tolerations},
     workloads::{at_most_all, int_or_percent, show_selector},
 };

@@ -14,7 +14,7 @@ use meta::{
 use super::{
     counts, cron,
     cursor::{Field, IMMUTABLE},
-    later::forgive,
+    ratcheting::forgive,
     names::domain_prefixed_path,
     pod_template,
     workloads::{show_selector, template_labels_even_if_empty},

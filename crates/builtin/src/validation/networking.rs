@@ -11,7 +11,7 @@ use meta::{
 use super::{
     cursor::{Field, IMMUTABLE},
     ip::{canonical_cidr, legacy_cidr, legacy_ip, parse_cidr, parse_sloppy},
-    later::forgive,
+    ratcheting::forgive,
     names::domain_prefixed_path,
 };
 

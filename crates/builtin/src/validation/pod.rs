@@ -7,7 +7,7 @@ use meta::{FieldErrors, Value};
 
 use super::{
     cursor::Field,
-    later::forgive,
+    ratcheting::forgive,
     pod_spec::{self, Owner, added_tolerations_only, image_whitespace, removed_gates_only},
     pod_status,
 };

@@ -7,7 +7,7 @@ use meta::{
 
 use super::{
     cursor::Field,
-    later::forgive,
+    ratcheting::forgive,
     pod::annotations,
     pod_spec::{self, Owner},
 };

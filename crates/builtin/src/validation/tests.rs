@@ -5,7 +5,7 @@ use std::{collections::HashMap, fs, path::Path, sync::Arc};
 use meta::{ApiError, User, Value, time::Time};
 use registry::{Kind, WriteContext};
 
-use crate::{Definitions, behaviour, restrict, strategies};
+use crate::{Definitions, behaviour, feature_gated_fields, strategies};
 
 /// Each document has an object, what changes of it (a merge patch, perhaps of a subresource), and the
 /// error of the last step, as the real server gave it.
@@ -158,11 +158,11 @@ pub(crate) fn kind(
         })
         .expect("a kind that is served");
     // A kind that waits for a gate was asked about with all of them open.
-    let gated = restrict::gate_of(group, &facts.plural).is_some();
-    let features = if gated { &restrict::GATES[..] } else { &[] };
+    let gated = feature_gated_fields::gate_of(group, &facts.plural).is_some();
+    let features = if gated { &feature_gated_fields::GATES[..] } else { &[] };
     let (behaviour, strategy) = (behaviour::of(group, version, name), strategies::of(group, name));
     Kind::new(facts.clone(), schema.clone(), behaviour, strategy, None, None, None)
-        .restricted(restrict::of(name, false, features))
+        .restricted(feature_gated_fields::of(name, false, features))
 }
 
 /// The errors of the last step, as a client reads them.

@@ -13,7 +13,7 @@ use meta::{
 use super::{
     counts,
     cursor::Field,
-    later::forgive,
+    ratcheting::forgive,
     persistent_volume_claim,
     pod_template::{self, runs_forever},
 };

@@ -21,10 +21,10 @@ use crate::{
     approval,
     conditions::{self, Condition, NAMES_ACCEPTED, NON_STRUCTURAL_SCHEMA, TERMINATING},
     crd::Crd,
-    establishing,
-    finalizing::{self, Finalizing, write_status},
+    establishing_controller,
+    finalizing_controller::{self, Finalizing, write_status},
     kinds::{Ground, Served},
-    naming::Taken,
+    naming_controller::Taken,
     types::Envelope,
 };
 
@@ -240,12 +240,12 @@ impl Keeper {
             self.serve(crd, conditions::is_true(&definition, TERMINATING), flaw);
         }
         let served = self.served.contains_key(&name) && self.has_waited(&name, &definition);
-        let established = establishing::judge(&definition, served);
+        let established = establishing_controller::judge(&definition, served);
         for condition in established.into_iter().chain(approval) {
             conditions::set(&mut definition, &condition, &now);
         }
 
-        if finalizing::is_due(&definition) {
+        if finalizing_controller::is_due(&definition) {
             self.due.finalizing.push((name, definition));
         } else if definition.get("status") != before.as_ref() {
             self.due.statuses.push((name, definition));

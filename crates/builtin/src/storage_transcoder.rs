@@ -11,7 +11,7 @@ use schema::Schema;
 
 use crate::Definitions;
 use crate::kinds::Plan;
-use crate::stored::{Form, StoredForms};
+use crate::storage_format::{Form, StoredForms};
 
 /// Reads stored objects in any form.
 pub struct AnyForm {

@@ -18,7 +18,7 @@ use crate::{
     Answer, Kind, Payload,
     decode::tree,
     list::{Chunks, Found, Items, ListHead},
-    rest::Rest,
+    resource_request::Rest,
     table::{self, Include, TableWriter},
     wire,
 };

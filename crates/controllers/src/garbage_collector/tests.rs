@@ -5,7 +5,7 @@ use std::sync::Arc;
 use meta::{Value, value};
 
 use super::{
-    attend::attend,
+    reconcile::attend,
     graph::{Dependent, Object},
 };
 use crate::{Resource, testing::Fake};

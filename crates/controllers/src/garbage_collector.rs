@@ -1,7 +1,7 @@
 //! Objects go with their owners. `ownerReferences` say who belongs to whom; what is deleted takes its
 //! dependents along (in the background, or first of all), or leaves them behind as orphans.
 
-mod attend;
+mod reconcile;
 mod graph;
 #[cfg(test)]
 mod tests;
@@ -16,7 +16,7 @@ use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use meta::{ApiError, Str};
 
 use self::{
-    attend::{Attended, attend},
+    reconcile::{Attended, attend},
     graph::{Graph, Object},
 };
 use crate::{Api, Change, Changes, Pinned};

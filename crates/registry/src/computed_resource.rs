@@ -16,8 +16,8 @@ use crate::{
     list::{Found, Items, ListHead},
     managed,
     options::{ListOptions, WriteOptions},
-    response::{self, Form},
-    rest::Rest,
+    response_format::{self, Form},
+    resource_request::Rest,
     select::Selection,
 };
 
@@ -75,8 +75,8 @@ pub(crate) async fn create(
     rest.engine.admission.validate(&attributes, Some(&object)).await?;
     let cx = AnswerContext { user: rest.user, info: rest.info, dry_run: options.dry_run };
     match answerer.create(object, &cx).await? {
-        Outcome::Object(answer) => response::json(rest, form, 201, encode(kind, answer)),
-        Outcome::Done => Ok(response::status(form, &action::done())),
+        Outcome::Object(answer) => response_format::json(rest, form, 201, encode(kind, answer)),
+        Outcome::Done => Ok(response_format::status(form, &action::done())),
     }
 }
 
@@ -96,7 +96,7 @@ pub(crate) async fn get(
         };
         return Err(ApiError::not_found(resource, name));
     };
-    response::json(rest, form, 200, encode(rest.kind, object))
+    response_format::json(rest, form, 200, encode(rest.kind, object))
 }
 
 pub(crate) async fn list(
@@ -114,7 +114,7 @@ pub(crate) async fn list(
         .collect::<Result<Vec<_>, _>>()?;
     let entries = entries.into_iter().filter(|entry| selection.matches(entry));
     let items = Items::of(entries.collect::<Vec<_>>());
-    response::list(rest, form, Found { items, head: ListHead::default() })
+    response_format::list(rest, form, Found { items, head: ListHead::default() })
 }
 
 fn encode(kind: &Kind, mut object: Value) -> Bytes {

@@ -8,7 +8,7 @@ use meta::{ApiError, Value};
 use crate::{
     Api, Changes, Pinned, Sighting, Target,
     finalizers::{has_finalizer, with_finalizer, without_finalizer},
-    work::{self, Key, Next, Work},
+    workqueue::{self, Key, Next, Work},
 };
 
 /// Claims, as long as a pod that runs somewhere mounts them.
@@ -27,7 +27,7 @@ const VOLUME: &str = "kubernetes.io/pv-protection";
 impl ClaimProtection {
     /// Works until the server stops. `changes` are of claims, and of pods that are gone.
     pub async fn run(self, changes: impl Changes) {
-        work::run(self, changes).await;
+        workqueue::run(self, changes).await;
     }
 
     async fn protect(&self, namespace: &str, name: &str) -> Result<Next, ApiError> {
@@ -74,7 +74,7 @@ impl Work for ClaimProtection {
 impl VolumeProtection {
     /// Works until the server stops. `changes` are of volumes.
     pub async fn run(self, changes: impl Changes) {
-        work::run(self, changes).await;
+        workqueue::run(self, changes).await;
     }
 
     async fn protect(&self, name: &str) -> Result<Next, ApiError> {

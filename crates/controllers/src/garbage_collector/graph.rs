@@ -8,7 +8,7 @@ use std::{
 
 use meta::{Str, Value};
 
-use crate::changes::{Resource, Sighting};
+use crate::informer::{Resource, Sighting};
 
 /// An object by its name, and by the UID that tells it from another one of that name.
 #[derive(Clone, Debug, PartialEq, Eq)]
