@@ -2,10 +2,10 @@
 
 use meta::{Value, value};
 
-use crate::Served;
+use crate::ServedGroupVersion;
 
 /// The APIService of a local group-version, as the server creates it.
-pub fn local_api_service(served: &Served) -> Value {
+pub fn local_api_service(served: &ServedGroupVersion) -> Value {
     let (group, version) = (&served.group_version.group, &served.group_version.version);
     let now = meta::time::now();
     let managed = if served.custom.is_some() { "true" } else { "onstart" };

@@ -3,7 +3,7 @@
 use meta::{GroupVersion, GroupVersionKind, Map, Str, Value, value};
 use schema::{ResourceFacts, SubresourceFacts};
 
-use crate::served_group_version::{Group, Served};
+use crate::served_group_version::{Group, ServedGroupVersion};
 
 /// `/api`: the versions of the core group. The address is where clients outside of the cluster find
 /// this server.
@@ -33,7 +33,7 @@ pub(crate) fn api_group(group: &Group<'_>) -> Value {
 }
 
 fn group_members(group: &Group<'_>) -> Map {
-    let version = |served: &&Served| {
+    let version = |served: &&ServedGroupVersion| {
         let GroupVersion { version, .. } = &served.group_version;
         value!({
             "groupVersion": (served.group_version.to_string()),
@@ -48,7 +48,7 @@ fn group_members(group: &Group<'_>) -> Map {
 }
 
 /// `/api/v1` and `/apis/<group>/<version>`: resources and subresources, in the order of their names.
-pub(crate) fn api_resource_list(served: &Served) -> Value {
+pub(crate) fn api_resource_list(served: &ServedGroupVersion) -> Value {
     let mut listed: Vec<(String, Value)> = Vec::new();
     for resource in &served.resources {
         listed.push((resource.plural.to_string(), api_resource(resource)));
@@ -129,7 +129,7 @@ fn group_discovery(group: &Group<'_>) -> Value {
     value!({"metadata": {"name": (group.name.clone())}, "versions": (versions)})
 }
 
-fn version_discovery(served: &Served) -> Value {
+fn version_discovery(served: &ServedGroupVersion) -> Value {
     let mut resources: Vec<&ResourceFacts> = served.resources.iter().map(AsRef::as_ref).collect();
     resources.sort_by(|a, b| a.plural.cmp(&b.plural));
     // Custom resources tell their group and version, even if it is the one that they are in.

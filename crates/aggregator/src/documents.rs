@@ -11,7 +11,7 @@ use meta::{ApiError, Str, Value};
 use schema::{Schema, TypeId};
 use sha2::{Digest, Sha512};
 
-use crate::served_group_version::{Group, Served, groups};
+use crate::served_group_version::{Group, ServedGroupVersion, groups};
 use crate::{accept, discovery};
 
 /// Every discovery document of a server. Rebuilt and swapped as a whole when the table changes.
@@ -43,7 +43,7 @@ struct Document {
 /// An answer to a GET. What isn't told is up to the server: without `cache_control` an answer isn't
 /// cached.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Answer {
+pub struct DocumentResponse {
     /// 200, 301, 304, 404 or 406
     pub code: u16,
     /// Empty if there is no body.
@@ -60,7 +60,7 @@ pub struct Answer {
 impl Documents {
     /// `schema` has the types of the documents themselves, `address` is `host:port` of this server as
     /// it is reached from outside.
-    pub fn new(served: &[Served], schema: &Schema, address: &str) -> Self {
+    pub fn new(served: &[ServedGroupVersion], schema: &Schema, address: &str) -> Self {
         let groups = groups(served);
         let renderer = Renderer { schema, tables: Tables::new(schema) };
         let core = groups.iter().find(|group| group.name.is_empty());
@@ -112,7 +112,7 @@ impl Documents {
         path: &str,
         accept: Option<&str>,
         if_none_match: Option<&str>,
-    ) -> Option<Result<Answer, ApiError>> {
+    ) -> Option<Result<DocumentResponse, ApiError>> {
         let page = self.by_path.get(path.strip_suffix('/').unwrap_or(path))?;
         Some(page.answer(accept, if_none_match))
     }
@@ -123,7 +123,7 @@ impl Page {
         &self,
         accept: Option<&str>,
         if_none_match: Option<&str>,
-    ) -> Result<Answer, ApiError> {
+    ) -> Result<DocumentResponse, ApiError> {
         if self.routed
             && let Err(error @ NegotiateError::NotRepresentable(_)) =
                 negotiate::accept(accept, Endpoint::Document, negotiate::OFFERED)
@@ -143,7 +143,7 @@ impl Page {
         }
         let form = Form::wanted(&clauses, |target| target.is_none());
         let form = form.ok_or_else(|| ApiError::NotAcceptable(not_acceptable()))?;
-        Ok(Answer::ok(form.media, self.plain.body(form)))
+        Ok(DocumentResponse::ok(form.media, self.plain.body(form)))
     }
 }
 
@@ -255,13 +255,13 @@ impl Document {
         form: Form,
         version: &'static str,
         if_none_match: Option<&str>,
-    ) -> Answer {
+    ) -> DocumentResponse {
         let mut answer = if if_none_match.is_some() && if_none_match == self.etag.as_deref() {
-            Answer { code: 304, ..Answer::default() }
+            DocumentResponse { code: 304, ..DocumentResponse::default() }
         } else if version == V2BETA1 {
-            Answer::ok(form.v2beta1, self.renamed(version).body(form))
+            DocumentResponse::ok(form.v2beta1, self.renamed(version).body(form))
         } else {
-            Answer::ok(form.v2, self.body(form))
+            DocumentResponse::ok(form.v2, self.body(form))
         };
         answer.etag.clone_from(&self.etag);
         answer.cache_control = Some("public");
@@ -270,7 +270,7 @@ impl Document {
     }
 }
 
-impl Answer {
+impl DocumentResponse {
     pub(crate) fn ok(content_type: &'static str, body: Bytes) -> Self {
         Self { code: 200, content_type, body, ..Self::default() }
     }

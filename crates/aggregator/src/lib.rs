@@ -12,8 +12,8 @@ mod served_group_version;
 mod server;
 
 pub use autoregister::{api_service_name, local_api_service};
-pub use documents::{Answer, Documents};
+pub use documents::{DocumentResponse, Documents};
 pub use meta::compare_versions;
-pub use openapi::{OpenApi, Question};
-pub use served_group_version::Served;
+pub use openapi::{DocumentRequest, OpenApi};
+pub use served_group_version::ServedGroupVersion;
 pub use server::Aggregator;

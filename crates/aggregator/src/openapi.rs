@@ -20,7 +20,7 @@ use schema::{ResourceFacts, Schema};
 use sha2::{Digest, Sha512};
 
 use crate::documents::upper_hex;
-use crate::{Answer, Served, accept};
+use crate::{DocumentResponse, ServedGroupVersion, accept};
 
 /// The OpenAPI documents of a server. Rebuilt and swapped as a whole when the table changes.
 pub struct OpenApi {
@@ -33,7 +33,7 @@ pub struct OpenApi {
 
 /// A request for a document.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Question<'a> {
+pub struct DocumentRequest<'a> {
     pub path: &'a str,
     /// The value of the parameter `hash`, if it was given.
     pub hash: Option<&'a str>,
@@ -69,7 +69,7 @@ impl OpenApi {
     /// Nothing is rendered here. What was rendered for an unchanged part of the `previous` table is
     /// taken over.
     pub fn new(
-        served: &[Served],
+        served: &[ServedGroupVersion],
         schema: Arc<Schema>,
         now: SystemTime,
         previous: Option<&OpenApi>,
@@ -98,7 +98,11 @@ impl OpenApi {
 
     /// Answers a GET, if the path is one of OpenAPI. The first request for a document takes as long as
     /// rendering it: some milliseconds; for the index or v2 some tenths of a second.
-    pub fn answer(&self, question: Question<'_>, now: SystemTime) -> Option<Answer> {
+    pub fn answer(
+        &self,
+        question: DocumentRequest<'_>,
+        now: SystemTime,
+    ) -> Option<DocumentResponse> {
         let now = Timestamp::try_from(now).unwrap_or_default();
         match question.path.strip_prefix("/openapi/")? {
             "v2" => Some(self.answer_v2(question)),
@@ -107,20 +111,23 @@ impl OpenApi {
         }
     }
 
-    fn answer_v2(&self, question: Question<'_>) -> Answer {
+    fn answer_v2(&self, question: DocumentRequest<'_>) -> DocumentResponse {
         let vary = Some("Accept-Encoding, Accept");
         let Some(offer) = Offer::wanted(question.accept, &V2_OFFERS) else {
-            return Answer { code: 406, vary, ..Answer::default() };
+            return DocumentResponse { code: 406, vary, ..DocumentResponse::default() };
         };
         let answer = self.v2.answer(offer, &self.schema, question);
-        Answer { vary, ..answer }
+        DocumentResponse { vary, ..answer }
     }
 
     /// Compat: the index never told its type, so Go guessed it.
-    fn answer_index(&self, now: Timestamp) -> Answer {
+    fn answer_index(&self, now: Timestamp) -> DocumentResponse {
         let body = self.v3_index.get_or_init(|| self.index().into()).clone();
         let last_modified = Some(http_date(now));
-        Answer { last_modified, ..Answer::ok("text/plain; charset=utf-8", body) }
+        DocumentResponse {
+            last_modified,
+            ..DocumentResponse::ok("text/plain; charset=utf-8", body)
+        }
     }
 
     /// The hashes are needed, the documents aren't: most of them will never be asked for.
@@ -139,27 +146,32 @@ impl OpenApi {
         index
     }
 
-    fn answer_v3(&self, path: &str, question: Question<'_>, now: Timestamp) -> Answer {
+    fn answer_v3(
+        &self,
+        path: &str,
+        question: DocumentRequest<'_>,
+        now: Timestamp,
+    ) -> DocumentResponse {
         let Some(document) = self.v3.get(path) else {
-            return Answer { code: 404, ..Answer::default() };
+            return DocumentResponse { code: 404, ..DocumentResponse::default() };
         };
         let vary = Some("Accept");
         let Some(offer) = Offer::wanted(question.accept, &V3_OFFERS) else {
-            return Answer { code: 406, vary, ..Answer::default() };
+            return DocumentResponse { code: 406, vary, ..DocumentResponse::default() };
         };
-        let answer = Answer { vary, ..document.answer(offer, &self.schema, question) };
+        let answer = DocumentResponse { vary, ..document.answer(offer, &self.schema, question) };
         let Some(hash) = question.hash else { return answer };
         // With its hash in the URL a document never changes; with another hash it is another one.
         let current = document.hash.get().expect("answered above");
         if hash == current {
             let expires = now.checked_add(SignedDuration::from_hours(YEAR_HOURS));
-            return Answer {
+            return DocumentResponse {
                 cache_control: Some("public, immutable"),
                 expires: expires.ok().map(|time| http_date(time).replace("GMT", "UTC")),
                 ..answer
             };
         }
-        Answer {
+        DocumentResponse {
             code: 301,
             location: Some(hashed_path(path, current)),
             last_modified: None,
@@ -176,7 +188,7 @@ fn hashed_path(path: &str, hash: &str) -> String {
 }
 
 /// What there are documents about, by the path that they have in v3.
-fn subjects(served: &[Served]) -> BTreeMap<String, Subject> {
+fn subjects(served: &[ServedGroupVersion]) -> BTreeMap<String, Subject> {
     let mut subjects = BTreeMap::from([
         (".well-known/openid-configuration".to_owned(), Subject::Issuer),
         ("api".to_owned(), Subject::Core),
@@ -260,19 +272,24 @@ impl Document {
         }
     }
 
-    fn answer(&self, offer: Offer, schema: &Schema, question: Question<'_>) -> Answer {
+    fn answer(
+        &self,
+        offer: Offer,
+        schema: &Schema,
+        question: DocumentRequest<'_>,
+    ) -> DocumentResponse {
         let json = self.json.get_or_init(|| self.render(&Workshop::new(schema)).into());
         let hash = self.hash.get_or_init(|| hash(json));
         let etag = Some(format!("\"{hash}\""));
         if self.is_known_to(question, etag.as_deref()) {
-            return Answer { code: 304, etag, ..Answer::default() };
+            return DocumentResponse { code: 304, etag, ..DocumentResponse::default() };
         }
         let body = match offer.form {
             Form::Json => json.clone(),
             Form::Protobuf => self.protobuf(schema),
         };
         let last_modified = Some(http_date(self.last_modified));
-        Answer { etag, last_modified, ..Answer::ok(offer.content_type, body) }
+        DocumentResponse { etag, last_modified, ..DocumentResponse::ok(offer.content_type, body) }
     }
 
     /// The bytes are only kept if someone asked for them before.
@@ -293,7 +310,7 @@ impl Document {
     }
 
     /// Does the client have it already? Hashes count more than times.
-    fn is_known_to(&self, question: Question<'_>, etag: Option<&str>) -> bool {
+    fn is_known_to(&self, question: DocumentRequest<'_>, etag: Option<&str>) -> bool {
         if let Some(known) = question.if_none_match {
             let strong = |tag: &str| tag.trim().trim_start_matches("W/").to_owned();
             return known.split(',').map(strong).any(|tag| tag == "*" || Some(&*tag) == etag);

@@ -10,7 +10,7 @@ use crate::compare_versions;
 
 /// A group version that is served, with the resources that are served of it.
 #[derive(Clone, Debug)]
-pub struct Served {
+pub struct ServedGroupVersion {
     pub group_version: GroupVersion,
     /// `groupPriorityMinimum` and `versionPriority` of its APIService.
     pub group_priority: i32,
@@ -20,7 +20,7 @@ pub struct Served {
     pub custom: Option<Vec<Arc<CustomResource>>>,
 }
 
-impl Served {
+impl ServedGroupVersion {
     /// A built-in group version. `resources` may be those of all group versions: others are skipped.
     pub fn new<'a>(
         facts: &GroupVersionFacts,
@@ -43,11 +43,11 @@ impl Served {
 /// A group with its versions, the preferred one first.
 pub(crate) struct Group<'a> {
     pub(crate) name: &'a Str,
-    pub(crate) versions: Vec<&'a Served>,
+    pub(crate) versions: Vec<&'a ServedGroupVersion>,
 }
 
 /// Groups in the order in which clients are told about them, the core group among them.
-pub(crate) fn groups(served: &[Served]) -> Vec<Group<'_>> {
+pub(crate) fn groups(served: &[ServedGroupVersion]) -> Vec<Group<'_>> {
     let mut groups: Vec<Group<'_>> = Vec::new();
     for version in served {
         let name = &version.group_version.group;
@@ -73,7 +73,7 @@ impl Group<'_> {
     }
 }
 
-fn by_preference(a: &Served, b: &Served) -> Ordering {
+fn by_preference(a: &ServedGroupVersion, b: &ServedGroupVersion) -> Ordering {
     let by_name = || compare_versions(&b.group_version.version, &a.group_version.version);
     b.version_priority.cmp(&a.version_priority).then_with(by_name)
 }
@@ -92,13 +92,14 @@ mod tests {
             ("z", "v1", 2000, 1),
             ("apiregistration.k8s.io", "v1", 0, 0),
         ];
-        let served = table.map(|(group, version, group_priority, version_priority)| Served {
-            group_version: GroupVersion::new(group, version),
-            group_priority,
-            version_priority,
-            resources: Vec::new(),
-            custom: None,
-        });
+        let served =
+            table.map(|(group, version, group_priority, version_priority)| ServedGroupVersion {
+                group_version: GroupVersion::new(group, version),
+                group_priority,
+                version_priority,
+                resources: Vec::new(),
+                custom: None,
+            });
         let told: Vec<String> = groups(&served)
             .iter()
             .flat_map(|group| &group.versions)

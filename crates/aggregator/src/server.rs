@@ -16,7 +16,7 @@ use hyper::body::Incoming;
 use meta::{ApiError, Query, RequestInfo};
 use serve::{Body, Context, Delegate, Served, Serving};
 
-use crate::{Answer, Documents, OpenApi, Question};
+use crate::{DocumentRequest, DocumentResponse, Documents, OpenApi};
 
 /// The aggregator: its documents are replaced whole when the table of served kinds changes.
 #[derive(Default)]
@@ -73,7 +73,7 @@ impl Aggregator {
         path: &str,
         query: Option<&str>,
         headers: &HeaderMap,
-    ) -> Option<Result<Answer, ApiError>> {
+    ) -> Option<Result<DocumentResponse, ApiError>> {
         let documents = self.documents.load();
         let (accept, agent) = (text(headers, ACCEPT), text(headers, USER_AGENT));
         let answer = documents.as_ref()?.answer(path, accept, text(headers, IF_NONE_MATCH))?;
@@ -88,7 +88,7 @@ impl Aggregator {
         path: &str,
         query: Option<&str>,
         headers: &HeaderMap,
-    ) -> Option<Result<Answer, ApiError>> {
+    ) -> Option<Result<DocumentResponse, ApiError>> {
         if !path.starts_with("/openapi/") {
             return None;
         }
@@ -100,7 +100,7 @@ impl Aggregator {
         let (path, headers) = (path.to_owned(), headers.clone());
         // Rendering takes a while the first time; other requests go on meanwhile.
         let answer = tokio::task::spawn_blocking(move || {
-            let question = Question {
+            let question = DocumentRequest {
                 path: &path,
                 hash: query.get("hash"),
                 accept: text(&headers, ACCEPT),
@@ -114,7 +114,7 @@ impl Aggregator {
 }
 
 /// For people.
-fn indented(mut answer: Answer) -> Answer {
+fn indented(mut answer: DocumentResponse) -> DocumentResponse {
     if answer.content_type.starts_with("application/json") && !answer.body.is_empty() {
         answer.body = codec::json::indent(answer.body.trim_ascii_end()).into();
     }
@@ -170,7 +170,7 @@ impl Delegate for Aggregator {
     }
 }
 
-fn response(answer: Answer) -> Response<Body> {
+fn response(answer: DocumentResponse) -> Response<Body> {
     let mut response = Response::new(Body::full(answer.body));
     *response.status_mut() = StatusCode::from_u16(answer.code).unwrap_or(StatusCode::OK);
     let headers = response.headers_mut();

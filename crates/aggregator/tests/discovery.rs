@@ -2,7 +2,7 @@
 
 mod common;
 
-use aggregator::{Answer, Documents};
+use aggregator::{DocumentResponse, Documents};
 use builtin::Definitions;
 use sha2::{Digest, Sha256};
 
@@ -14,11 +14,11 @@ fn documents(all: bool) -> Documents {
 }
 
 #[track_caller]
-fn ask(documents: &Documents, path: &str, accept: &str) -> Answer {
+fn ask(documents: &Documents, path: &str, accept: &str) -> DocumentResponse {
     documents.answer(path, Some(accept), None).expect("a path of discovery").expect("an answer")
 }
 
-fn hash_of(answer: &Answer) -> String {
+fn hash_of(answer: &DocumentResponse) -> String {
     let hash = Sha256::digest(&answer.body);
     hash.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use aggregator::{Answer, OpenApi, Question};
+use aggregator::{DocumentRequest, DocumentResponse, OpenApi};
 use builtin::Definitions;
 use meta::{Value, json};
 use sha2::{Digest, Sha256};
@@ -30,13 +30,13 @@ fn now() -> SystemTime {
 }
 
 #[track_caller]
-fn ask(openapi: &OpenApi, question: Question<'_>) -> Answer {
+fn ask(openapi: &OpenApi, question: DocumentRequest<'_>) -> DocumentResponse {
     openapi.answer(question, now()).expect("a path of OpenAPI")
 }
 
 #[track_caller]
 fn document(openapi: &OpenApi, path: &str) -> Value {
-    let answer = ask(openapi, Question { path, ..Question::default() });
+    let answer = ask(openapi, DocumentRequest { path, ..DocumentRequest::default() });
     assert_eq!((answer.code, answer.content_type), (200, "application/json"), "{path}");
     codec::json::decode_any(&answer.body, codec::json::DecodeOptions::default())
         .expect("JSON")
@@ -167,7 +167,8 @@ fn what_is_explained_is_described() {
 #[test]
 fn the_index_names_every_document_by_its_hash() {
     let openapi = openapi(false);
-    let index = ask(&openapi, Question { path: "/openapi/v3", ..Question::default() });
+    let index =
+        ask(&openapi, DocumentRequest { path: "/openapi/v3", ..DocumentRequest::default() });
     assert_eq!(index.content_type, "text/plain; charset=utf-8");
     let index = codec::json::decode_any(&index.body, codec::json::DecodeOptions::default());
     let index = index.expect("JSON").value;
@@ -177,7 +178,8 @@ fn the_index_names_every_document_by_its_hash() {
         let url = document.str_at(&["serverRelativeURL"]);
         let (path_of_url, hash) = url.split_once("?hash=").expect("a hash");
         assert_eq!(path_of_url, format!("/openapi/v3/{path}"));
-        let question = Question { path: path_of_url, hash: Some(hash), ..Question::default() };
+        let question =
+            DocumentRequest { path: path_of_url, hash: Some(hash), ..DocumentRequest::default() };
         let answer = ask(&openapi, question);
         assert_eq!(answer.code, 200, "{url}");
         assert_eq!(answer.cache_control, Some("public, immutable"));
@@ -190,8 +192,9 @@ fn the_index_names_every_document_by_its_hash() {
 fn an_old_hash_leads_to_the_new_one() {
     let openapi = openapi(false);
     let path = "/openapi/v3/version";
-    let plain = ask(&openapi, Question { path, ..Question::default() });
-    let moved = ask(&openapi, Question { path, hash: Some("ABC"), ..Question::default() });
+    let plain = ask(&openapi, DocumentRequest { path, ..DocumentRequest::default() });
+    let moved =
+        ask(&openapi, DocumentRequest { path, hash: Some("ABC"), ..DocumentRequest::default() });
     let hash = plain.etag.as_deref().unwrap_or_default().trim_matches('"').to_owned();
     assert_eq!((plain.code, plain.cache_control, plain.expires), (200, None, None));
     assert_eq!((moved.code, moved.body.len()), (301, 0));
@@ -202,12 +205,21 @@ fn an_old_hash_leads_to_the_new_one() {
 fn the_headers_decide_what_is_answered() {
     let openapi = openapi(false);
     let path = "/openapi/v3/version";
-    let plain = ask(&openapi, Question { path, ..Question::default() });
+    let plain = ask(&openapi, DocumentRequest { path, ..DocumentRequest::default() });
     let etag = plain.etag.expect("documents have a hash");
     assert_eq!(plain.last_modified.as_deref(), Some("Sun, 15 Nov 2026 21:00:00 GMT"));
-    let accept = |header| Question { path, accept: Some(header), ..Question::default() };
-    let known = |header| Question { path, if_none_match: Some(header), ..Question::default() };
-    let since = |header| Question { path, if_modified_since: Some(header), ..Question::default() };
+    let accept =
+        |header| DocumentRequest { path, accept: Some(header), ..DocumentRequest::default() };
+    let known = |header| DocumentRequest {
+        path,
+        if_none_match: Some(header),
+        ..DocumentRequest::default()
+    };
+    let since = |header| DocumentRequest {
+        path,
+        if_modified_since: Some(header),
+        ..DocumentRequest::default()
+    };
     let many = format!("\"other\", {etag}");
     let cases = [
         (accept("*/*"), 200, "application/json"),
@@ -223,15 +235,15 @@ fn the_headers_decide_what_is_answered() {
         (since("Sun, 15 Nov 2026 21:00:00 GMT"), 304, ""),
         (since("Sun, 15 Nov 2026 20:59:59 GMT"), 200, "application/json"),
         (since("yesterday"), 200, "application/json"),
-        (Question { path: "/openapi/v3/nope", ..Question::default() }, 404, ""),
-        (Question { path: "/openapi/v3/", ..Question::default() }, 404, ""),
+        (DocumentRequest { path: "/openapi/v3/nope", ..DocumentRequest::default() }, 404, ""),
+        (DocumentRequest { path: "/openapi/v3/", ..DocumentRequest::default() }, 404, ""),
     ];
     for (question, code, content_type) in cases {
         let answer = ask(&openapi, question);
         assert_eq!((answer.code, answer.content_type), (code, content_type), "{question:?}");
     }
     for path in ["/openapi", "/openapi/", "/openapi/v1", "/openapi/v2/", "/api"] {
-        let question = Question { path, ..Question::default() };
+        let question = DocumentRequest { path, ..DocumentRequest::default() };
         assert!(openapi.answer(question, now()).is_none(), "{path}");
     }
 }
@@ -242,7 +254,7 @@ fn what_did_not_change_is_not_rendered_again() {
     let served = common::served(&definitions, false);
     let schema = Arc::new(std::mem::take(&mut definitions.schema));
     let first = OpenApi::new(&served, schema.clone(), now(), None);
-    let question = |path| Question { path, ..Question::default() };
+    let question = |path| DocumentRequest { path, ..DocumentRequest::default() };
     let before = ask(&first, question("/openapi/v3/apis/apps/v1"));
 
     let less: Vec<_> =

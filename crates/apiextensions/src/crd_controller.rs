@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use endpoints::{Kinds, Local, Resources};
+use endpoints::{Kinds, LoopbackClient, Resources};
 use meta::{ApiError, FieldErrors, Str, Value, field::path};
 use registry::{Kind, Storage};
 use schema::structural::Structural;
@@ -23,8 +23,8 @@ use crate::{
     crd::Crd,
     establishing_controller,
     finalizing_controller::{self, Finalizing, write_status},
-    kinds::{Ground, Served},
-    naming_controller::Taken,
+    kinds::{ServedDefinition, ServingContext},
+    naming_controller::NameRegistry,
     types::Envelope,
 };
 
@@ -34,7 +34,7 @@ pub struct Options {
     pub definitions: Arc<Storage>,
     /// The table that custom kinds are put into, beside those that are in it already.
     pub resources: Arc<Resources>,
-    pub local: Local,
+    pub local: LoopbackClient,
     pub backend: Arc<dyn store::Backend>,
     /// `/registry`
     pub prefix: String,
@@ -59,13 +59,13 @@ pub trait Listener: Send + Sync + 'static {
 }
 
 /// Keeps the table of custom kinds in step with the definitions.
-pub struct Keeper {
+pub struct CrdController {
     options: Options,
-    ground: Ground,
+    serving: ServingContext,
     /// What the table had before any custom kind.
     base: Vec<Arc<Kind>>,
-    served: BTreeMap<Str, Served>,
-    taken: Taken,
+    served: BTreeMap<Str, ServedDefinition>,
+    taken: NameRegistry,
     /// The groups of the definitions that are known.
     groups: HashMap<Str, Str>,
     /// When definitions that are served here may be established.
@@ -102,10 +102,10 @@ const WRITES_AT_ONCE: usize = 32;
 const AGAIN_MAX: usize = 1024;
 const RETRY: Duration = Duration::from_millis(500);
 
-impl Keeper {
-    /// Serves what is defined already; [`Keeper::run`] goes on from there.
+impl CrdController {
+    /// Serves what is defined already; [`CrdController::run`] goes on from there.
     pub async fn start(options: Options) -> Self {
-        let ground = Ground {
+        let serving = ServingContext {
             backend: options.backend.clone(),
             prefix: options.prefix.clone(),
             schema: options.schema.clone(),
@@ -115,12 +115,12 @@ impl Keeper {
         };
         let base = options.resources.kinds().iter().cloned().collect();
         let (again, agains) = mpsc::channel(AGAIN_MAX);
-        let mut keeper = Self {
+        let mut crd_controller = Self {
             options,
-            ground,
+            serving,
             base,
             served: BTreeMap::new(),
-            taken: Taken::default(),
+            taken: NameRegistry::default(),
             groups: HashMap::new(),
             installing: HashMap::new(),
             finalizing: HashSet::new(),
@@ -129,8 +129,8 @@ impl Keeper {
             writes: Arc::new(Semaphore::new(WRITES_AT_ONCE)),
             due: Due::default(),
         };
-        keeper.look_at_all().await;
-        keeper
+        crd_controller.look_at_all().await;
+        crd_controller
     }
 
     /// Works until the server stops.
@@ -264,7 +264,7 @@ impl Keeper {
             let (again, name) = (self.again.clone(), name.clone());
             tokio::spawn(async move {
                 tokio::time::sleep_until(due).await;
-                // The keeper is gone only when the server stops.
+                // The crd_controller is gone only when the server stops.
                 let _ = again.send(Again::Look(name)).await;
             });
             due
@@ -287,7 +287,7 @@ impl Keeper {
             return;
         }
         let new_cache = same_shape.is_none();
-        match Served::new(&self.ground, crd, terminating, flaw, same_shape) {
+        match ServedDefinition::new(&self.serving, crd, terminating, flaw, same_shape) {
             Ok(served) => {
                 let (storage, stored) = (served.storage.clone(), served.stored.clone());
                 let before = self.served.insert(name, served);

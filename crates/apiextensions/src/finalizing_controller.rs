@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use endpoints::{Kinds, Local, Resources, Target};
+use endpoints::{Kinds, LoopbackClient, Resources, Target};
 use meta::{ApiError, Str, Value};
 use registry::{Engine, Kind};
 use store::WatchItem;
@@ -36,7 +36,7 @@ pub fn begin(definition: &mut Value) {
 
 /// What it takes to see a deletion through.
 pub(crate) struct Finalizing {
-    pub(crate) local: Local,
+    pub(crate) local: LoopbackClient,
     pub(crate) engine: Arc<Engine>,
     /// The stored version of the objects; None: they were never served.
     pub(crate) stored: Option<Arc<Kind>>,
@@ -96,7 +96,7 @@ impl Finalizing {
         };
         // The version may not be served: a table of its own has it anyway.
         let kinds = Kinds::new([stored.clone()]);
-        let local = Local::new(vec![Arc::new(Resources::new(self.engine.clone(), kinds))]);
+        let local = LoopbackClient::new(vec![Arc::new(Resources::new(self.engine.clone(), kinds))]);
         let gvr = stored.facts.group_version_resource();
         for namespace in namespaces(stored) {
             let target = Target { namespace: &namespace, ..Target::from(&gvr) };
@@ -148,7 +148,10 @@ async fn all_gone(kind: &Kind) -> bool {
 }
 
 /// Writes the status (and metadata) of a definition, as the server itself.
-pub(crate) async fn write_status(local: &Local, definition: &Value) -> Result<Value, ApiError> {
+pub(crate) async fn write_status(
+    local: &LoopbackClient,
+    definition: &Value,
+) -> Result<Value, ApiError> {
     let target = Target {
         group: crate::GROUP,
         version: "v1",

@@ -3,12 +3,12 @@
 
 use std::sync::{Arc, LazyLock};
 
-use endpoints::Local;
+use endpoints::LoopbackClient;
 use meta::{GroupResource, GroupVersion, GroupVersionKind, Str};
 use patch::apply::{PathElement, ReplicasPaths};
 use registry::{
-    ApplyTypes, Behaviour, Conversion, Custom, Dependents, Kind, LazyApplyTypes, MetadataChecks,
-    Recheck, Storage, StorageOptions,
+    ApplyTypes, Behaviour, Conversion, CustomKind, Dependents, Kind, LazyApplyTypes,
+    MetadataChecks, Recheck, Storage, StorageOptions,
 };
 use schema::openapi::CustomResource;
 use schema::{
@@ -23,13 +23,13 @@ use crate::{
     conditions::Condition,
     crd::{Crd, Version, schema_tree},
     objects::Objects,
-    prune_and_default::{AllVersions, OwnWrites, SameFields, Stored, VersionShape},
+    prune_and_default::{AllVersions, OwnWrites, SameFields, Stored, VersionSchema},
     types::{Envelope, Types},
     webhook::{ByWebhook, Webhook},
 };
 
 /// What is served of one definition.
-pub(crate) struct Served {
+pub(crate) struct ServedDefinition {
     pub(crate) crd: Crd,
     pub(crate) storage: Arc<Storage>,
     /// One for each served version.
@@ -42,7 +42,7 @@ pub(crate) struct Served {
 }
 
 /// What all definitions are served from.
-pub(crate) struct Ground {
+pub(crate) struct ServingContext {
     pub(crate) backend: Arc<dyn Backend>,
     /// `/registry`
     pub(crate) prefix: String,
@@ -51,24 +51,24 @@ pub(crate) struct Ground {
     /// What the objects of all definitions are read as.
     pub(crate) envelope: Envelope,
     /// Where the services of webhooks are looked up.
-    pub(crate) local: Local,
+    pub(crate) local: LoopbackClient,
     pub(crate) from_store: Arc<dyn Fn(&GroupResource) -> bool + Send + Sync>,
 }
 
-impl Served {
+impl ServedDefinition {
     /// Starts to serve a definition; its cache is still filling. With `before`, which was served of the
     /// same definition in the same shape, the cache is taken over.
     pub(crate) fn new(
-        ground: &Ground,
+        serving: &ServingContext,
         crd: Crd,
         terminating: bool,
         flaw: Option<Condition>,
         before: Option<&Self>,
     ) -> Result<Self, &'static str> {
-        let plan = Plan::new(ground, &crd)?;
+        let plan = Plan::new(serving, &crd)?;
         let storage = match before {
             Some(before) => before.storage.clone(),
-            None => plan.storage(ground),
+            None => plan.storage(serving),
         };
         let mut kinds = Vec::new();
         let mut stored = None;
@@ -101,29 +101,29 @@ struct Plan<'a> {
 
 struct VersionPlan<'a> {
     version: &'a Version,
-    shape: Arc<VersionShape>,
+    schema: Arc<VersionSchema>,
 }
 
 impl<'a> Plan<'a> {
-    fn new(ground: &Ground, crd: &'a Crd) -> Result<Self, &'static str> {
+    fn new(serving: &ServingContext, crd: &'a Crd) -> Result<Self, &'static str> {
         let versions = crd.versions.iter();
         let plan =
-            |version| VersionPlan { version, shape: Arc::new(VersionShape::new(crd, version)) };
+            |version| VersionPlan { version, schema: Arc::new(VersionSchema::new(crd, version)) };
         let versions: Vec<VersionPlan<'a>> = versions.map(plan).collect();
         let stored_at = versions.iter().position(|version| version.version.storage);
         let stored_at = stored_at.ok_or("no version is stored")?;
-        let shapes: Vec<_> = versions.iter().map(|version| version.shape.clone()).collect();
-        let apply_types = Arc::new(apply_types(ground.schema.clone(), crd));
-        let all = AllVersions { versions: shapes.clone(), types: apply_types.clone() };
+        let schemas: Vec<_> = versions.iter().map(|version| version.schema.clone()).collect();
+        let apply_types = Arc::new(apply_types(serving.schema.clone(), crd));
+        let all = AllVersions { versions: schemas.clone(), types: apply_types.clone() };
         let all = Arc::new(all);
-        let webhook = Webhook::of(crd, shapes, &ground.local).map(Arc::new);
+        let webhook = Webhook::of(crd, schemas, &serving.local).map(Arc::new);
         let replicas_paths = crd.versions.iter().map(|version| {
             let path = version.scale.as_ref().map(|scale| &scale.spec_replicas);
             let path = path.map(|path| path.iter().map(|name| PathElement::field(name)).collect());
             (format!("{}/{}", crd.group, version.name), path)
         });
         let replicas_paths = Arc::new(replicas_paths.collect());
-        let envelope = ground.envelope.clone();
+        let envelope = serving.envelope.clone();
         Ok(Self { crd, envelope, versions, stored_at, apply_types, all, replicas_paths, webhook })
     }
 
@@ -131,7 +131,7 @@ impl<'a> Plan<'a> {
         &self.versions[self.stored_at]
     }
 
-    fn storage(&self, ground: &Ground) -> Arc<Storage> {
+    fn storage(&self, serving: &ServingContext) -> Arc<Storage> {
         let crd = self.crd;
         let mut fields: Vec<Str> = Vec::new();
         for path in crd.versions.iter().flat_map(|version| &version.selectable) {
@@ -141,15 +141,15 @@ impl<'a> Plan<'a> {
             }
         }
         let codec = Stored {
-            versions: self.versions.iter().map(|version| version.shape.clone()).collect(),
-            stored: self.stored().shape.clone(),
+            versions: self.versions.iter().map(|version| version.schema.clone()).collect(),
+            stored: self.stored().schema.clone(),
             as_written: self.webhook.is_some(),
             own: OwnWrites::default(),
         };
         Storage::start(
-            ground.backend.clone(),
+            serving.backend.clone(),
             StorageOptions {
-                prefix: format!("{}/{}/{}/", ground.prefix, crd.group, crd.accepted.plural).into(),
+                prefix: format!("{}/{}/{}/", serving.prefix, crd.group, crd.accepted.plural).into(),
                 namespaced: crd.namespaced,
                 gvk: crd.gvk(self.stored().version),
                 schema: self.envelope.schema.clone(),
@@ -158,7 +158,7 @@ impl<'a> Plan<'a> {
                 fields,
                 index: None,
                 custom: true,
-                from_store: (ground.from_store)(&GroupResource::new(
+                from_store: (serving.from_store)(&GroupResource::new(
                     &crd.group,
                     &crd.accepted.plural,
                 )),
@@ -168,24 +168,24 @@ impl<'a> Plan<'a> {
     }
 
     fn kind(&self, at: usize, storage: &Arc<Storage>, terminating: bool) -> Kind {
-        let VersionPlan { version, shape } = &self.versions[at];
+        let VersionPlan { version, schema } = &self.versions[at];
         let conversion: Option<Arc<dyn Conversion>> = match &self.webhook {
             Some(webhook) => Some(Arc::new(ByWebhook(webhook.clone()))),
             None if at == self.stored_at => None,
             None => {
-                let stored = self.stored().shape.clone();
-                Some(Arc::new(SameFields { served: shape.clone(), stored }))
+                let stored = self.stored().schema.clone();
+                Some(Arc::new(SameFields { served: schema.clone(), stored }))
             }
         };
         let strategy = Objects {
             gvk: self.crd.gvk(version),
-            shape: shape.clone(),
+            schema: schema.clone(),
             scale: version.scale.clone(),
             columns: columns::columns(version),
         };
         let facts = self.facts(version);
-        let custom = Custom {
-            shape: shape.clone(),
+        let custom = CustomKind {
+            prune_and_default: schema.clone(),
             apply_types: self.apply_types.clone(),
             versions: self.all.clone(),
             scale: version.scale.clone(),

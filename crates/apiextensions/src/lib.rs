@@ -1,7 +1,7 @@
 //! The end of the chain: CustomResourceDefinitions and the objects they define. What it can't serve
 //! is a 404.
 //!
-//! `definition` holds the rules of definitions themselves. `keeper` is the loop; what it decides is in
+//! `definition` holds the rules of definitions themselves. `crd_controller` is the loop; what it decides is in
 //! `naming`, `approval`, `establishing` and `finalizing`. `kinds` makes of a definition what the engine
 //! serves, with the help of `types`, `shape`, `objects`, `columns` and `webhook`.
 
@@ -9,11 +9,11 @@ mod approval;
 mod columns;
 mod conditions;
 mod crd;
+mod crd_controller;
 pub mod definition;
 mod establishing_controller;
 pub mod finalizing_controller;
 pub mod jsonpath;
-mod crd_controller;
 mod kinds;
 mod naming_controller;
 mod objects;
@@ -21,7 +21,7 @@ mod prune_and_default;
 mod types;
 mod webhook;
 
-pub use crd_controller::{Keeper, Listener, Options};
+pub use crd_controller::{CrdController, Listener, Options};
 
 /// The group whose resources this server serves itself.
 pub const GROUP: &str = "apiextensions.k8s.io";

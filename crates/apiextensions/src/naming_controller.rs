@@ -11,9 +11,9 @@ use crate::{
 
 /// Names that are taken, by the definitions that have them.
 #[derive(Debug, Default)]
-pub(crate) struct Taken(HashMap<Str, (Str, Names)>);
+pub(crate) struct NameRegistry(HashMap<Str, (Str, Names)>);
 
-impl Taken {
+impl NameRegistry {
     /// Notes what a definition has from now on.
     pub(crate) fn accept(&mut self, crd: &Crd, names: Names) {
         self.0.insert(crd.name.clone(), (crd.group.clone(), names));
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_definition_gets_the_names_that_nobody_in_its_group_has() {
-        let mut taken = Taken::default();
+        let mut taken = NameRegistry::default();
         taken.accept(&crd("as.g", "as a A AList sa", ""), names("as a A AList sa"));
         let cases = [
             ("bs.g", "bs b B BList sb", "", "True NoConflicts no conflicts found"),

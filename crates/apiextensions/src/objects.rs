@@ -5,19 +5,19 @@ use std::{collections::BTreeSet, sync::Arc};
 use meta::{FieldErrors, FieldPath, GroupVersionKind, Str, Value, field::quote};
 use registry::{Column, ScalePaths, Strategy, WriteContext};
 
-use crate::prune_and_default::VersionShape;
+use crate::prune_and_default::VersionSchema;
 
 /// The strategy of one version of a custom resource.
 pub(crate) struct Objects {
     pub(crate) gvk: GroupVersionKind,
-    pub(crate) shape: Arc<VersionShape>,
+    pub(crate) schema: Arc<VersionSchema>,
     pub(crate) scale: Option<ScalePaths>,
     pub(crate) columns: Vec<Column>,
 }
 
 impl Strategy for Objects {
     fn default(&self, object: &mut Value) {
-        self.shape.default(object);
+        self.schema.default(object);
     }
 
     /// `/status` takes the status and nothing else, not even metadata.
@@ -45,7 +45,7 @@ impl Strategy for Objects {
         let scale = |errors: &mut FieldErrors| {
             self.validate_scale(object, &["spec", "status"], errors);
         };
-        match self.shape.structural() {
+        match self.schema.structural() {
             Some(structural) => structural.validate(object, scale, errors),
             None => scale(errors),
         }
@@ -58,7 +58,7 @@ impl Strategy for Objects {
         let scale = |errors: &mut FieldErrors| {
             self.validate_scale(object, &["spec", "status"], errors);
         };
-        match self.shape.structural() {
+        match self.schema.structural() {
             Some(structural) => structural.validate_update(object, old, scale, errors),
             None => scale(errors),
         }
@@ -75,7 +75,7 @@ impl Strategy for Objects {
             return self.validate_update(object, old, errors);
         }
         let scale = |errors: &mut FieldErrors| self.validate_scale(object, &["status"], errors);
-        match self.shape.structural() {
+        match self.schema.structural() {
             Some(structural) => structural.validate_status(object, old, scale, errors),
             None => scale(errors),
         }
@@ -106,7 +106,7 @@ impl Objects {
     /// An object that says it is something else is not looked at any further.
     fn is_another_kind(&self, object: &Value, errors: &mut FieldErrors) -> bool {
         let given = (object.str_at(&["kind"]), object.str_at(&["apiVersion"]));
-        let expected = (self.gvk.kind.as_str(), self.shape.api_version.as_str());
+        let expected = (self.gvk.kind.as_str(), self.schema.api_version.as_str());
         let fields = [("kind", given.0, expected.0), ("apiVersion", given.1, expected.1)];
         for (field, given, expected) in
             fields.iter().filter(|(_, given, expected)| given != expected)

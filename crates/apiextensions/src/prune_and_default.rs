@@ -11,13 +11,13 @@ use codec::json::DecodeOptions;
 use meta::{Str, Value};
 use parking_lot::Mutex;
 use patch::apply::Versions;
-use registry::{Conversion, LazyApplyTypes, Shape, StorageCodec};
+use registry::{Conversion, LazyApplyTypes, PruneAndDefault, StorageCodec};
 use schema::{TypeId, structural::Structural};
 
 use crate::crd::{Crd, Version, schema_tree};
 
 /// One version of a definition, as far as the shape of its objects goes.
-pub(crate) struct VersionShape {
+pub(crate) struct VersionSchema {
     /// `group/version`
     pub(crate) api_version: Str,
     /// None: any object will do, and nothing is dropped.
@@ -27,8 +27,8 @@ pub(crate) struct VersionShape {
     structural: OnceLock<Option<Structural>>,
 }
 
-impl VersionShape {
-    /// The keeper has seen that the schema can be read.
+impl VersionSchema {
+    /// The crd_controller has seen that the schema can be read.
     pub(crate) fn new(crd: &Crd, version: &Version) -> Self {
         let open = crd.preserve_unknown || version.schema.is_empty();
         Self {
@@ -72,12 +72,16 @@ impl VersionShape {
     }
 }
 
-impl Shape for VersionShape {
-    fn shape(&self, object: &mut Value, unknown: Option<&mut Vec<String>>) -> Result<(), String> {
+impl PruneAndDefault for VersionSchema {
+    fn prune_and_default(
+        &self,
+        object: &mut Value,
+        unknown: Option<&mut Vec<String>>,
+    ) -> Result<(), String> {
         self.fit(object, false, unknown)
     }
 
-    fn shape_applied(&self, object: &mut Value) {
+    fn prune_and_default_applied(&self, object: &mut Value) {
         if let Some(structural) = self.structural() {
             let _ = structural.coerce_embedded(object, false, None);
         }
@@ -89,8 +93,8 @@ impl Shape for VersionShape {
 #[allow(clippy::struct_field_names)] // What else to call the stored version.
 pub(crate) struct Stored {
     /// All versions that there are; the stored one among them.
-    pub(crate) versions: Vec<Arc<VersionShape>>,
-    pub(crate) stored: Arc<VersionShape>,
+    pub(crate) versions: Vec<Arc<VersionSchema>>,
+    pub(crate) stored: Arc<VersionSchema>,
     /// Somebody else converts, and only when that is needed: objects stay in the version that they
     /// were written in.
     pub(crate) as_written: bool,
@@ -194,13 +198,15 @@ fn encoded(object: &Value) -> Bytes {
 
 /// The versions of a definition, for server-side apply.
 pub(crate) struct AllVersions {
-    pub(crate) versions: Vec<Arc<VersionShape>>,
+    pub(crate) versions: Vec<Arc<VersionSchema>>,
     pub(crate) types: Arc<LazyApplyTypes>,
 }
 
 impl AllVersions {
     fn find(&self, api_version: &str) -> Option<usize> {
-        self.versions.iter().position(|shape| shape.api_version == api_version)
+        self.versions
+            .iter()
+            .position(|prune_and_default| prune_and_default.api_version == api_version)
     }
 }
 
@@ -221,8 +227,8 @@ impl Versions for AllVersions {
 
 /// Conversion strategy `None`: between versions only the version changes.
 pub(crate) struct SameFields {
-    pub(crate) served: Arc<VersionShape>,
-    pub(crate) stored: Arc<VersionShape>,
+    pub(crate) served: Arc<VersionSchema>,
+    pub(crate) stored: Arc<VersionSchema>,
 }
 
 impl Conversion for SameFields {

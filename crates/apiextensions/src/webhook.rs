@@ -5,26 +5,30 @@ mod trust;
 
 use std::sync::Arc;
 
-use endpoints::{Local, Target};
+use endpoints::{LoopbackClient, Target};
 use meta::{ApiError, FieldErrors, Map, Number, Value, field::path, names, value};
-use registry::{Conversion, Pinned, Remote};
+use registry::{Conversion, Pinned, RemoteConverter};
 
 use self::client::{Address, Client};
-use crate::{crd::Crd, prune_and_default::VersionShape};
+use crate::{crd::Crd, prune_and_default::VersionSchema};
 
 /// The webhook of one definition.
 pub(crate) struct Webhook {
     config: Value,
     /// `v1` or `v1beta1`: the first of the given ones that is known here.
     review_version: Option<&'static str>,
-    versions: Vec<Arc<VersionShape>>,
-    local: Local,
+    versions: Vec<Arc<VersionSchema>>,
+    local: LoopbackClient,
     client: Client,
 }
 
 impl Webhook {
     /// None: the definition converts by itself.
-    pub(crate) fn of(crd: &Crd, versions: Vec<Arc<VersionShape>>, local: &Local) -> Option<Self> {
+    pub(crate) fn of(
+        crd: &Crd,
+        versions: Vec<Arc<VersionSchema>>,
+        local: &LoopbackClient,
+    ) -> Option<Self> {
         if crd.conversion.str_at(&["strategy"]) != "Webhook" {
             return None;
         }
@@ -277,7 +281,7 @@ fn go_type(value: &Value) -> &'static str {
     }
 }
 
-impl Remote for Webhook {
+impl RemoteConverter for Webhook {
     fn convert<'a>(
         &'a self,
         objects: Vec<Value>,
@@ -299,7 +303,7 @@ impl Conversion for ByWebhook {
         object
     }
 
-    fn remote(&self) -> Option<&dyn Remote> {
+    fn remote(&self) -> Option<&dyn RemoteConverter> {
         Some(&*self.0)
     }
 }

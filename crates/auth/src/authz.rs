@@ -12,7 +12,7 @@ use meta::{
 };
 
 pub use self::{
-    always::{AlwaysAllow, AlwaysDeny, Masters},
+    always::{AlwaysAllow, AlwaysDeny, PrivilegedGroup},
     union::Union,
 };
 

@@ -6,7 +6,7 @@ use registry::Pinned;
 
 pub trait Access: Send + Sync + 'static {
     /// May this user do this?
-    fn decide<'a>(&'a self, user: &'a User, info: &'a RequestInfo) -> Pinned<'a, Judgement>;
+    fn decide<'a>(&'a self, user: &'a User, info: &'a RequestInfo) -> Pinned<'a, Authorization>;
 
     /// What may this user do in this namespace?
     fn rules<'a>(&'a self, user: &'a User, namespace: &'a str) -> Pinned<'a, Rules>;
@@ -26,7 +26,7 @@ pub trait Access: Send + Sync + 'static {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Judgement {
+pub struct Authorization {
     pub allowed: bool,
     pub denied: bool,
     pub reason: String,

@@ -2,7 +2,7 @@
 //! are let out of their box.
 
 use meta::{FieldErrors, Value};
-use registry::{FieldPattern, Restrictions};
+use registry::{FeatureGatedFields, FieldPattern};
 
 use crate::validation::{cursor::Field, pod_spec::each_container};
 
@@ -27,7 +27,7 @@ pub const GATES: [&str; 16] = [
 ];
 
 /// What the server does not allow of a kind. `features` are those of [`GATES`] that are on.
-pub(crate) fn of(kind: &str, allow_privileged: bool, features: &[&str]) -> Restrictions {
+pub(crate) fn of(kind: &str, allow_privileged: bool, features: &[&str]) -> FeatureGatedFields {
     let is_off = |gate: &str| !features.contains(&gate);
     let own = FIELDS.iter().filter(|(gate, of, _)| *of == kind && is_off(gate));
     let mut dropped: Vec<FieldPattern> =
@@ -38,7 +38,7 @@ pub(crate) fn of(kind: &str, allow_privileged: bool, features: &[&str]) -> Restr
         dropped.extend(fields.map(|(_, field)| FieldPattern::new(format!("{spec}.{field}"))));
     }
     let rule: fn(&Value, &mut FieldErrors) = no_privileged_containers;
-    Restrictions { dropped, rule: (pods.is_some() && !allow_privileged).then_some(rule) }
+    FeatureGatedFields { dropped, rule: (pods.is_some() && !allow_privileged).then_some(rule) }
 }
 
 /// The gate that a resource waits for, whatever `--runtime-config` says.

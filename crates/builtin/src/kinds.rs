@@ -12,7 +12,7 @@ use crate::{
     Access, Definitions, Tokens, Wiring, behaviour, columns,
     convert::{self, ServedVersion, ServedVersions},
     feature_gated_fields,
-    storage_format::{Form, StoredForms},
+    storage_format::{StorageFormat, StorageFormats},
     strategies,
 };
 
@@ -21,7 +21,7 @@ pub struct Options {
     /// `/registry`
     pub prefix: String,
     /// What the backend keeps of an object.
-    pub form: Form,
+    pub form: StorageFormat,
     /// Which resources are read from the backend each time, not from memory.
     pub from_store: Arc<dyn Fn(&GroupResource) -> bool + Send + Sync>,
     /// Resources that live in another backend than the rest.
@@ -54,7 +54,7 @@ pub fn kinds(
     for facts in definitions.resources.iter().filter(|facts| served(facts)) {
         plans.push(Plan::new(definitions, facts));
     }
-    let forms = StoredForms::new(definitions, schema, options.form);
+    let forms = StorageFormats::new(definitions, schema, options.form);
     if let Some(codec) = forms.between_servers("RangeAllocation") {
         wiring.share_node_ports(&options.prefix, codec);
     }
@@ -88,8 +88,9 @@ pub fn kinds(
         );
         let kind = kind.known_in(Arc::new(plan.versions(&plans)));
         let kind = kind.described(|column| columns::describe(name, column));
-        let restrictions = feature_gated_fields::of(name, options.allow_privileged, &options.features);
-        kinds.push(Arc::new(wiring.wire(kind).restricted(restrictions)));
+        let gated_fields =
+            feature_gated_fields::of(name, options.allow_privileged, &options.features);
+        kinds.push(Arc::new(wiring.wire(kind).with_gated_fields(gated_fields)));
     }
     wiring.know(&kinds);
     (kinds, wiring)
@@ -147,7 +148,7 @@ impl<'a> Plan<'a> {
         schema: &Arc<Schema>,
         stored: &Stored,
         fields: Vec<Str>,
-        forms: &StoredForms<'_>,
+        forms: &StorageFormats<'_>,
         options: &Options,
     ) -> StorageOptions {
         let is_event = self.facts.kind.kind == "Event";

@@ -19,7 +19,7 @@ use crate::{Definitions, convert, strategies};
 
 /// In which form objects are written. All of them can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum StorageFormat {
     /// As they are served: nobody else reads the store.
     Own,
     Protobuf,
@@ -28,17 +28,21 @@ pub enum Form {
 }
 
 /// Makes the codecs of resources.
-pub(crate) struct StoredForms<'a> {
+pub(crate) struct StorageFormats<'a> {
     definitions: &'a Definitions,
     schema: Arc<Schema>,
     tables: Arc<Tables>,
-    form: Form,
+    form: StorageFormat,
 }
 
-impl<'a> StoredForms<'a> {
-    pub(crate) fn new(definitions: &'a Definitions, schema: &Arc<Schema>, form: Form) -> Self {
+impl<'a> StorageFormats<'a> {
+    pub(crate) fn new(
+        definitions: &'a Definitions,
+        schema: &Arc<Schema>,
+        form: StorageFormat,
+    ) -> Self {
         let tables = match form {
-            Form::Own => Arc::new(Tables::new(&Schema::default())),
+            StorageFormat::Own => Arc::new(Tables::new(&Schema::default())),
             _ => Arc::new(Tables::new(schema)),
         };
         Self { definitions, schema: schema.clone(), tables, form }
@@ -51,20 +55,20 @@ impl<'a> StoredForms<'a> {
         gvk: &GroupVersionKind,
         ty: TypeId,
     ) -> Arc<dyn StorageCodec> {
-        if self.form == Form::Own {
+        if self.form == StorageFormat::Own {
             return Arc::new(AsJson);
         }
         let storage = facts.storage.as_ref();
         // Aggregated and custom API servers know no protobuf.
         let form = match storage.map(|storage| storage.encoding) {
-            Some(StorageEncoding::Json) => Form::Json,
+            Some(StorageEncoding::Json) => StorageFormat::Json,
             _ => self.form,
         };
         let version = storage.map_or_else(|| gvk.group_version(), |found| found.version.clone());
         let written = version.with_kind(&gvk.kind);
         let versions = self.versions(gvk);
         let written = versions.iter().position(|version| version.gvk == written);
-        Arc::new(StoredForm {
+        Arc::new(StoredFormat {
             schema: self.schema.clone(),
             tables: self.tables.clone(),
             strategy: strategies::of(&facts.kind.group, &facts.kind.kind),
@@ -81,11 +85,11 @@ impl<'a> StoredForms<'a> {
     /// the store.
     pub(crate) fn between_servers(&self, kind: &str) -> Option<Arc<dyn StorageCodec>> {
         let gvk = GroupVersionKind::new("", "v1", kind);
-        let ty = self.definitions.type_of(&gvk).filter(|_| self.form != Form::Own)?;
-        Some(Arc::new(StoredForm {
+        let ty = self.definitions.type_of(&gvk).filter(|_| self.form != StorageFormat::Own)?;
+        Some(Arc::new(StoredFormat {
             schema: self.schema.clone(),
             tables: self.tables.clone(),
-            strategy: Arc::new(registry::Plain),
+            strategy: Arc::new(registry::DefaultStrategy),
             gvk,
             ty,
             form: self.form,
@@ -121,14 +125,14 @@ struct Version {
 }
 
 /// How the objects of one resource are stored.
-struct StoredForm {
+struct StoredFormat {
     schema: Arc<Schema>,
     tables: Arc<Tables>,
     strategy: Arc<dyn Strategy>,
     /// What the cache holds.
     gvk: GroupVersionKind,
     ty: TypeId,
-    form: Form,
+    form: StorageFormat,
     versions: Vec<Version>,
     /// The version that is written, if it isn't the cached one.
     written: Option<usize>,
@@ -136,7 +140,7 @@ struct StoredForm {
     own: Option<OwnWrites>,
 }
 
-impl StorageCodec for StoredForm {
+impl StorageCodec for StoredFormat {
     fn encode(&self, object: &Value, json: &Bytes) -> Result<Bytes, String> {
         let Some(version) = self.written.map(|at| &self.versions[at]) else {
             let stored = self.write(object, json, self.ty)?;
@@ -161,7 +165,7 @@ impl StorageCodec for StoredForm {
     }
 }
 
-impl StoredForm {
+impl StoredFormat {
     fn decode_anew(&self, stored: &[u8]) -> Result<Bytes, String> {
         let mut object = self.read(stored)?;
         // What an older server has stored lacks what has come since.
@@ -174,14 +178,14 @@ impl StoredForm {
 
     fn write(&self, object: &Value, json: &Bytes, ty: TypeId) -> Result<Bytes, String> {
         match self.form {
-            Form::Own => Ok(json.clone()),
-            Form::Protobuf => {
+            StorageFormat::Own => Ok(json.clone()),
+            StorageFormat::Protobuf => {
                 let sealed = protobuf::encode_object(object, &self.tables, &self.schema, ty);
                 Ok(sealed.map_err(|error| error.to_string())?.into())
             }
             // Go ends a document with a line break.
-            Form::Json => Ok([json, &b"\n"[..]].concat().into()),
-            Form::Yaml => {
+            StorageFormat::Json => Ok([json, &b"\n"[..]].concat().into()),
+            StorageFormat::Yaml => {
                 let tree = codec::json::decode_any(json, LENIENT);
                 let tree = tree.map_err(|error| error.to_string())?.value;
                 Ok(codec::yaml::emit(&tree).into())

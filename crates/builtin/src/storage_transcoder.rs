@@ -11,20 +11,20 @@ use schema::Schema;
 
 use crate::Definitions;
 use crate::kinds::Plan;
-use crate::storage_format::{Form, StoredForms};
+use crate::storage_format::{StorageFormat, StorageFormats};
 
 /// Reads stored objects in any form.
-pub struct AnyForm {
+pub struct StorageTranscoder {
     /// By what their keys begin with below the root: `services/specs`.
     codecs: HashMap<Str, Arc<dyn StorageCodec>>,
     /// What is written.
-    form: Form,
+    form: StorageFormat,
 }
 
-impl AnyForm {
-    pub fn new(definitions: &Definitions, schema: &Arc<Schema>, form: Form) -> Self {
-        let written = if form == Form::Own { Form::Protobuf } else { form };
-        let forms = StoredForms::new(definitions, schema, written);
+impl StorageTranscoder {
+    pub fn new(definitions: &Definitions, schema: &Arc<Schema>, form: StorageFormat) -> Self {
+        let written = if form == StorageFormat::Own { StorageFormat::Protobuf } else { form };
+        let forms = StorageFormats::new(definitions, schema, written);
         let mut codecs = HashMap::new();
         // Where several versions are stored alike, any of them will do: each reads all.
         for facts in definitions.resources.iter().filter(|facts| facts.on_by_default) {
@@ -41,7 +41,7 @@ impl AnyForm {
     pub fn written(&self, path: &str, value: &Bytes) -> Result<Bytes, String> {
         let Some(codec) = self.codec(path) else { return Ok(value.clone()) };
         let json = codec.decode(value)?;
-        if self.form == Form::Own {
+        if self.form == StorageFormat::Own {
             return Ok(json);
         }
         let object = codec::json::decode_any(&json, DecodeOptions { strict: false });

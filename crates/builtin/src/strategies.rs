@@ -8,7 +8,7 @@ mod tests;
 use std::sync::Arc;
 
 use apiextensions::definition::CustomResourceDefinition;
-use registry::{Plain, Strategy};
+use registry::{DefaultStrategy, Strategy};
 
 use crate::{
     admissionregistration::{
@@ -137,7 +137,7 @@ pub(crate) fn of(group: &str, kind: &str) -> Arc<dyn Strategy> {
         ("storage.k8s.io", "VolumeAttachment") => Arc::new(VolumeAttachment),
         ("storage.k8s.io", "VolumeAttributesClass") => Arc::new(VolumeAttributesClass),
         ("storagemigration.k8s.io", "StorageVersionMigration") => Arc::new(StorageVersionMigration),
-        _ => Arc::new(Plain),
+        _ => Arc::new(DefaultStrategy),
     }
 }
 
@@ -151,6 +151,6 @@ fn admission(kind: &str) -> Arc<dyn Strategy> {
         "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration" => {
             Arc::new(WebhookConfiguration)
         }
-        _ => Arc::new(Plain),
+        _ => Arc::new(DefaultStrategy),
     }
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use meta::ApiError;
-use registry::{Action, Answerer, Kind, Permit, Reserve, StorageCodec};
+use registry::{Action, Allocator, ComputedResource, Kind, StorageCodec, WriteAuthorizer};
 use store::Backend;
 
 use crate::{
@@ -18,7 +18,7 @@ use crate::{
         access_review::{AccessReview, Scope},
         rules_review::RulesReview,
     },
-    certificates::pod_certificate_request::SignPermit,
+    certificates::pod_certificate_request::SignWriteAuthorizer,
     core::{
         component_status::ComponentStatuses,
         master_leases::MasterLeases,
@@ -30,7 +30,7 @@ use crate::{
         service_account::token::TokenRequests,
     },
     rbac::escalation::{BindingEscalation, RoleEscalation},
-    resource::write_authorizer::ClaimPermit,
+    resource::write_authorizer::ClaimWriteAuthorizer,
 };
 
 pub struct Wiring {
@@ -80,13 +80,13 @@ impl Wiring {
     /// Gives a kind what it does.
     pub(crate) fn wire(&self, kind: Kind) -> Kind {
         let (group, name) = (kind.gvk().group.clone(), kind.gvk().kind.clone());
-        kind.answered_by(self.answerer(&group, &name))
+        kind.computed_by(self.computed(&group, &name))
             .acting(self.actions(&group, &name))
-            .reserving(self.reserve(&group, &name))
-            .permitting(self.permit(&group, &name))
+            .allocated_by(self.allocator(&group, &name))
+            .authorized_by(self.permit(&group, &name))
     }
 
-    fn answerer(&self, group: &str, kind: &str) -> Option<Arc<dyn Answerer>> {
+    fn computed(&self, group: &str, kind: &str) -> Option<Arc<dyn ComputedResource>> {
         let access = &self.access;
         let access_review = |scope| AccessReview { scope, access: access.clone() };
         Some(match (group, kind) {
@@ -120,7 +120,7 @@ impl Wiring {
         }
     }
 
-    fn permit(&self, group: &str, kind: &str) -> Option<Arc<dyn Permit>> {
+    fn permit(&self, group: &str, kind: &str) -> Option<Arc<dyn WriteAuthorizer>> {
         let access = self.access.clone();
         match (group, kind) {
             ("rbac.authorization.k8s.io", "Role" | "ClusterRole") => {
@@ -130,14 +130,16 @@ impl Wiring {
                 Some(Arc::new(BindingEscalation(access)))
             }
             ("resource.k8s.io", "ResourceClaim" | "ResourceClaimTemplate") => {
-                Some(Arc::new(ClaimPermit { access, namespaces: self.namespaces.clone() }))
+                Some(Arc::new(ClaimWriteAuthorizer { access, namespaces: self.namespaces.clone() }))
             }
-            ("certificates.k8s.io", "PodCertificateRequest") => Some(Arc::new(SignPermit(access))),
+            ("certificates.k8s.io", "PodCertificateRequest") => {
+                Some(Arc::new(SignWriteAuthorizer(access)))
+            }
             _ => None,
         }
     }
 
-    fn reserve(&self, group: &str, kind: &str) -> Option<Arc<dyn Reserve>> {
+    fn allocator(&self, group: &str, kind: &str) -> Option<Arc<dyn Allocator>> {
         match (group, kind) {
             ("", "Service") => Some(self.services.clone()),
             _ => None,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use meta::{ApiError, Value, selector::LabelSelector, value};
 
 use crate::{
-    Api, Change, Changes, Target,
+    Api, Change, Informer, Target,
     informer::{GATHER, RETRY, settle},
 };
 
@@ -19,7 +19,7 @@ const MANAGER: &str = "clusterrole-aggregation-controller";
 
 impl ClusterRoleAggregation {
     /// Works until the server stops. `changes` are of cluster roles.
-    pub async fn run(self, mut changes: impl Changes) {
+    pub async fn run(self, mut changes: impl Informer) {
         loop {
             match changes.next().await {
                 None => return,

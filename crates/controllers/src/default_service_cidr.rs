@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use meta::{ApiError, Value, value};
 
-use crate::{Api, Changes, Target, ensure};
+use crate::{Api, Informer, Target, ensure};
 
 pub struct DefaultServiceCidr {
     pub api: Arc<dyn Api>,
@@ -46,7 +46,7 @@ impl DefaultServiceCidr {
     }
 
     /// Works until the server stops. `changes` are of this object being gone.
-    pub async fn run(self, mut changes: impl Changes) {
+    pub async fn run(self, mut changes: impl Informer) {
         while changes.next().await.is_some() {
             while let Err(error) = self.keep().await {
                 tracing::warn!("cannot make the default ServiceCIDR yet: {error}");

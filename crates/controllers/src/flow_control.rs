@@ -6,7 +6,7 @@ use futures_util::future::try_join_all;
 use meta::{ApiError, Value, value};
 
 use crate::{
-    Api, Changes, Target,
+    Api, Informer, Target,
     bootstrap::ensure,
     informer::{GATHER, RETRY, settle},
 };
@@ -128,7 +128,7 @@ pub struct FlowSchemaStatus {
 
 impl FlowSchemaStatus {
     /// Works until the server stops. `changes` are of flow schemas and priority levels.
-    pub async fn run(self, mut changes: impl Changes) {
+    pub async fn run(self, mut changes: impl Informer) {
         while changes.next().await.is_some() && settle(&mut changes, GATHER).await.is_some() {
             while let Err(error) = self.tell_all().await {
                 tracing::warn!("cannot tell the status of flow schemas yet: {error}");

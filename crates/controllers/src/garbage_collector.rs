@@ -1,8 +1,8 @@
 //! Objects go with their owners. `ownerReferences` say who belongs to whom; what is deleted takes its
 //! dependents along (in the background, or first of all), or leaves them behind as orphans.
 
-mod reconcile;
 mod graph;
+mod reconcile;
 #[cfg(test)]
 mod tests;
 
@@ -16,10 +16,10 @@ use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use meta::{ApiError, Str};
 
 use self::{
-    reconcile::{Attended, attend},
     graph::{Graph, Object},
+    reconcile::{Reconciled, reconcile},
 };
-use crate::{Api, Change, Changes, Pinned};
+use crate::{Api, Change, Informer, Pinned};
 
 pub struct GarbageCollector {
     pub api: Arc<dyn Api>,
@@ -34,8 +34,8 @@ const RETRY_MAX: Duration = Duration::from_mins(1);
 impl GarbageCollector {
     /// Works until the server stops. `changes` are of objects that have owners or are being deleted,
     /// and of all that are gone.
-    pub async fn run(self, mut changes: impl Changes) {
-        let mut work = Work::default();
+    pub async fn run(self, mut changes: impl Informer) {
+        let mut work = Reconciler::default();
         loop {
             while work.running.len() < AT_ONCE {
                 let Some(object) = work.queue.pop_front() else { break };
@@ -49,8 +49,8 @@ impl GarbageCollector {
                         work.enqueue(doubted);
                     }
                     Some(Change::Seen(sighting)) => {
-                        let concerned = work.graph.see(&sighting);
-                        work.enqueue(concerned);
+                        let keys_for = work.graph.see(&sighting);
+                        work.enqueue(keys_for);
                     }
                 },
                 Some((object, done)) = work.running.next() => work.end(object, done),
@@ -61,21 +61,21 @@ impl GarbageCollector {
 }
 
 #[derive(Default)]
-struct Work {
+struct Reconciler {
     graph: Graph,
     queue: VecDeque<Object>,
     /// What the queue holds.
     queued: HashSet<Str>,
     /// What is being looked at; true: and has to be again.
     busy: HashMap<Str, bool>,
-    running: FuturesUnordered<Pinned<'static, (Object, Result<Attended, ApiError>)>>,
+    running: FuturesUnordered<Pinned<'static, (Object, Result<Reconciled, ApiError>)>>,
     /// Failures that wait for their next turn.
     sleeping: FuturesUnordered<Pinned<'static, Object>>,
     /// How often in a row each of them failed.
     failures: HashMap<Str, u32>,
 }
 
-impl Work {
+impl Reconciler {
     fn enqueue(&mut self, objects: Vec<Object>) {
         for object in objects {
             if let Some(again) = self.busy.get_mut(&object.uid) {
@@ -92,12 +92,12 @@ impl Work {
         let dependents = self.graph.dependents_of(&object.uid);
         let api = api.clone();
         self.running.push(Box::pin(async move {
-            let done = attend(&*api, &object, dependents).await;
+            let done = reconcile(&*api, &object, dependents).await;
             (object, done)
         }));
     }
 
-    fn end(&mut self, object: Object, done: Result<Attended, ApiError>) {
+    fn end(&mut self, object: Object, done: Result<Reconciled, ApiError>) {
         let again = self.busy.remove(&object.uid).unwrap_or_default();
         match done {
             Ok(attended) => {
@@ -105,7 +105,7 @@ impl Work {
                 for owner in &attended.found {
                     self.graph.found(owner, &object.namespace);
                 }
-                self.enqueue(attended.concerned);
+                self.enqueue(attended.keys_for);
                 if again {
                     self.enqueue(vec![object]);
                 }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use meta::{ApiError, Value, value};
 
-use crate::{Api, Change, Changes, Target, bootstrap::reconcile};
+use crate::{Api, Change, Informer, Target, bootstrap::reconcile};
 
 /// Keeps one object in every namespace.
 pub struct InEveryNamespace {
@@ -48,7 +48,7 @@ impl InEveryNamespace {
     }
 
     /// Works until the server stops. `changes` are of namespaces and of the objects kept here.
-    pub async fn run(self, mut changes: impl Changes) {
+    pub async fn run(self, mut changes: impl Informer) {
         let mut failed: Vec<String> = Vec::new();
         loop {
             let change = if failed.is_empty() {

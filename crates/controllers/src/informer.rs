@@ -7,21 +7,21 @@ use meta::{GroupVersionResource, Str, Value};
 use crate::{Pinned, Target};
 
 /// A stream of changes. Begins with what is there.
-pub trait Changes: Send + 'static {
+pub trait Informer: Send + 'static {
     /// None: the server stops.
     fn next(&mut self) -> Pinned<'_, Option<Change>>;
 }
 
 #[derive(Clone, Debug)]
 pub enum Change {
-    Seen(Sighting),
+    Seen(ObjectEvent),
     /// Some changes of a resource were missed. What is there now is told again; what went meanwhile
     /// is not.
     Lost,
 }
 
 /// Lets some time pass, so that changes that come in a burst are looked at once. None: the server stops.
-pub(crate) async fn settle(changes: &mut impl Changes, time: Duration) -> Option<()> {
+pub(crate) async fn settle(changes: &mut impl Informer, time: Duration) -> Option<()> {
     let end = tokio::time::Instant::now() + time;
     while let Ok(change) = tokio::time::timeout_at(end, changes.next()).await {
         change?;
@@ -36,7 +36,7 @@ pub(crate) const RETRY: Duration = Duration::from_secs(1);
 
 /// An object, as it was when it changed.
 #[derive(Clone, Debug)]
-pub struct Sighting {
+pub struct ObjectEvent {
     pub resource: Arc<Resource>,
     pub namespace: Str,
     pub name: Str,

@@ -4,7 +4,7 @@ use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use meta::{ApiError, Value, value};
 
-use crate::{Api, Change, Changes, Pinned, Target, bootstrap::reconcile};
+use crate::{Api, Change, Informer, Pinned, Target, bootstrap::reconcile};
 
 pub struct KubernetesService {
     pub api: Arc<dyn Api>,
@@ -90,7 +90,7 @@ impl KubernetesService {
     }
 
     /// Works until the server stops. `changes` are of the service and its endpoints.
-    pub async fn run(&self, mut changes: impl Changes) {
+    pub async fn run(&self, mut changes: impl Informer) {
         let renews = matches!(self.endpoints, EndpointsBy::Leases(_));
         loop {
             let renewal = async {

@@ -7,7 +7,7 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use meta::{ApiError, Value, value};
 
-use crate::{Api, Change, Changes, Target};
+use crate::{Api, Change, Informer, Target};
 
 /// Makes tokens.
 pub trait LegacyTokens: Send + Sync + 'static {
@@ -30,7 +30,7 @@ const RETRY: Duration = Duration::from_secs(1);
 
 impl LegacyTokenController {
     /// Works until the server stops. `changes` are of secrets of the type, and of accounts.
-    pub async fn run(self, mut changes: impl Changes) {
+    pub async fn run(self, mut changes: impl Informer) {
         let mut failed: HashSet<(String, String)> = HashSet::new();
         loop {
             let change = if failed.is_empty() {
@@ -40,7 +40,7 @@ impl LegacyTokenController {
                     change = changes.next() => change,
                     () = tokio::time::sleep(RETRY) => {
                         for (namespace, name) in std::mem::take(&mut failed) {
-                            self.attend(namespace, name, &mut failed).await;
+                            self.reconcile(namespace, name, &mut failed).await;
                         }
                         continue;
                     }
@@ -55,7 +55,7 @@ impl LegacyTokenController {
             let namespace = seen.namespace.to_string();
             if seen.resource.gvr.resource == "secrets" {
                 if !seen.gone {
-                    self.attend(namespace, seen.name.to_string(), &mut failed).await;
+                    self.reconcile(namespace, seen.name.to_string(), &mut failed).await;
                 }
                 continue;
             }
@@ -68,12 +68,12 @@ impl LegacyTokenController {
             };
             for secret in secrets.iter().filter(of_account) {
                 let name = secret.str_at(&["metadata", "name"]).to_owned();
-                self.attend(namespace.clone(), name, &mut failed).await;
+                self.reconcile(namespace.clone(), name, &mut failed).await;
             }
         }
     }
 
-    async fn attend(
+    async fn reconcile(
         &self,
         namespace: String,
         name: String,
@@ -83,7 +83,11 @@ impl LegacyTokenController {
             // Gone, or changed and therefore seen again.
             Ok(()) | Err(ApiError::NotFound { .. } | ApiError::Conflict { .. }) => {}
             Err(error) => {
-                tracing::warn!(namespace, name, "cannot attend to the token secret yet: {error}");
+                tracing::warn!(
+                    namespace,
+                    name,
+                    "cannot reconcile to the token secret yet: {error}"
+                );
                 failed.insert((namespace, name));
             }
         }

@@ -3,7 +3,6 @@
 
 mod bootstrap;
 mod certificate_requests;
-mod informer;
 mod cluster_role_aggregation;
 mod default_roles;
 mod default_service_cidr;
@@ -12,10 +11,11 @@ mod flow_control;
 mod garbage_collector;
 mod identity_lease;
 mod in_every_namespace;
-mod pv_pvc_protection;
+mod informer;
 mod kubernetes_service;
 mod legacy_tokens;
 mod namespaces;
+mod pv_pvc_protection;
 mod service_cidrs;
 mod system_namespaces;
 #[cfg(test)]
@@ -27,7 +27,6 @@ pub use bootstrap::{
     SYSTEM_NAMESPACES, config_map, ensure, namespace, priority_classes, reconcile,
 };
 pub use certificate_requests::CertificateRequestCleaner;
-pub use informer::{Change, Changes, Resource, Sighting};
 pub use cluster_role_aggregation::ClusterRoleAggregation;
 pub use default_roles::reconcile_default_roles;
 pub use default_service_cidr::DefaultServiceCidr;
@@ -37,10 +36,11 @@ pub use flow_control::{
 pub use garbage_collector::GarbageCollector;
 pub use identity_lease::IdentityLease;
 pub use in_every_namespace::InEveryNamespace;
-pub use pv_pvc_protection::{ClaimProtection, VolumeProtection};
+pub use informer::{Change, Informer, ObjectEvent, Resource};
 pub use kubernetes_service::{EndpointsBy, KubernetesService, MasterLeases};
 pub use legacy_tokens::{LegacyTokenController, LegacyTokens};
 pub use namespaces::NamespaceController;
+pub use pv_pvc_protection::{ClaimProtection, VolumeProtection};
 pub use service_cidrs::ServiceCidrController;
 pub use system_namespaces::SystemNamespaces;
 pub use unused_tokens::UnusedTokenCleaner;

@@ -12,8 +12,8 @@ use meta::{ApiError, GroupVersionResource, Value};
 
 use self::conditions::{Findings, write_conditions};
 use crate::{
-    Api, Changes, Pinned, Sighting, Target,
-    workqueue::{self, Key, Next, Work},
+    Api, Informer, ObjectEvent, Pinned, Target,
+    workqueue::{self, Key, Next, Reconciler},
 };
 
 pub struct NamespaceController {
@@ -27,7 +27,7 @@ const RESOURCES_AT_ONCE: usize = 8;
 
 impl NamespaceController {
     /// Works until the server stops. `changes` are of namespaces.
-    pub async fn run(self, changes: impl Changes) {
+    pub async fn run(self, changes: impl Informer) {
         workqueue::run(self, changes).await;
     }
 
@@ -105,13 +105,13 @@ impl NamespaceController {
     }
 }
 
-impl Work for NamespaceController {
-    fn concerned(&self, seen: &Sighting) -> Vec<Key> {
+impl Reconciler for NamespaceController {
+    fn keys_for(&self, seen: &ObjectEvent) -> Vec<Key> {
         let deleting = !seen.metadata.str_at(&["deletionTimestamp"]).is_empty();
         if seen.gone || !deleting { Vec::new() } else { vec![("".into(), seen.name.clone())] }
     }
 
-    fn attend<'a>(&'a self, (_, name): &'a Key) -> Pinned<'a, Result<Next, ApiError>> {
+    fn reconcile<'a>(&'a self, (_, name): &'a Key) -> Pinned<'a, Result<Next, ApiError>> {
         Box::pin(self.empty(name))
     }
 }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use meta::{ApiError, Value};
 
 use crate::{
-    Api, Changes, Pinned, Sighting, Target,
+    Api, Informer, ObjectEvent, Pinned, Target,
     finalizers::{has_finalizer, with_finalizer, without_finalizer},
-    workqueue::{self, Key, Next, Work},
+    workqueue::{self, Key, Next, Reconciler},
 };
 
 /// Claims, as long as a pod that runs somewhere mounts them.
@@ -26,7 +26,7 @@ const VOLUME: &str = "kubernetes.io/pv-protection";
 
 impl ClaimProtection {
     /// Works until the server stops. `changes` are of claims, and of pods that are gone.
-    pub async fn run(self, changes: impl Changes) {
+    pub async fn run(self, changes: impl Informer) {
         workqueue::run(self, changes).await;
     }
 
@@ -56,8 +56,8 @@ impl ClaimProtection {
     }
 }
 
-impl Work for ClaimProtection {
-    fn concerned(&self, seen: &Sighting) -> Vec<Key> {
+impl Reconciler for ClaimProtection {
+    fn keys_for(&self, seen: &ObjectEvent) -> Vec<Key> {
         let is_pod = seen.resource.gvr.resource == "pods";
         match (is_pod, seen.gone) {
             (true, _) => vec![(seen.namespace.clone(), "".into())],
@@ -66,14 +66,14 @@ impl Work for ClaimProtection {
         }
     }
 
-    fn attend<'a>(&'a self, (namespace, name): &'a Key) -> Pinned<'a, Result<Next, ApiError>> {
+    fn reconcile<'a>(&'a self, (namespace, name): &'a Key) -> Pinned<'a, Result<Next, ApiError>> {
         Box::pin(self.protect(namespace, name))
     }
 }
 
 impl VolumeProtection {
     /// Works until the server stops. `changes` are of volumes.
-    pub async fn run(self, changes: impl Changes) {
+    pub async fn run(self, changes: impl Informer) {
         workqueue::run(self, changes).await;
     }
 
@@ -89,12 +89,12 @@ impl VolumeProtection {
     }
 }
 
-impl Work for VolumeProtection {
-    fn concerned(&self, seen: &Sighting) -> Vec<Key> {
+impl Reconciler for VolumeProtection {
+    fn keys_for(&self, seen: &ObjectEvent) -> Vec<Key> {
         if seen.gone { Vec::new() } else { vec![("".into(), seen.name.clone())] }
     }
 
-    fn attend<'a>(&'a self, (_, name): &'a Key) -> Pinned<'a, Result<Next, ApiError>> {
+    fn reconcile<'a>(&'a self, (_, name): &'a Key) -> Pinned<'a, Result<Next, ApiError>> {
         Box::pin(self.protect(name))
     }
 }
@@ -181,7 +181,7 @@ mod tests {
                 ),
             ]);
             let protection = ClaimProtection { api: fake.clone() };
-            protection.attend(&("n".into(), "".into())).await.unwrap();
+            protection.reconcile(&("n".into(), "".into())).await.unwrap();
             let left = fake.object("persistentvolumeclaims", "n", "c");
             assert_eq!(has_finalizer(&left, CLAIM), stays, "{volumes:?} {node}");
         }
@@ -213,7 +213,10 @@ mod tests {
                 volume.set_at(&["metadata", "finalizers"], vec![VOLUME]);
             }
             let fake = Fake::new([("persistentvolumes", volume)]);
-            VolumeProtection { api: fake.clone() }.attend(&("".into(), "v".into())).await.unwrap();
+            VolumeProtection { api: fake.clone() }
+                .reconcile(&("".into(), "v".into()))
+                .await
+                .unwrap();
             let left = fake.object("persistentvolumes", "", "v");
             assert_eq!(has_finalizer(&left, VOLUME), protected, "{phase}");
         }

@@ -6,9 +6,9 @@ use std::{net::IpAddr, sync::Arc, time::Duration};
 use meta::{ApiError, Value, time::Time, value};
 
 use crate::{
-    Api, Changes, Pinned, Sighting, Target,
+    Api, Informer, ObjectEvent, Pinned, Target,
     finalizers::{has_finalizer, with_finalizer, without_finalizer},
-    workqueue::{self, Key, Next, Work},
+    workqueue::{self, Key, Next, Reconciler},
 };
 
 pub struct ServiceCidrController {
@@ -28,7 +28,7 @@ fn ranges() -> Target {
 
 impl ServiceCidrController {
     /// Works until the server stops. `changes` are of ranges and of addresses.
-    pub async fn run(self, changes: impl Changes) {
+    pub async fn run(self, changes: impl Informer) {
         workqueue::run(self, changes).await;
     }
 
@@ -115,13 +115,13 @@ impl ServiceCidrController {
     }
 }
 
-impl Work for ServiceCidrController {
-    fn concerned(&self, _seen: &Sighting) -> Vec<Key> {
+impl Reconciler for ServiceCidrController {
+    fn keys_for(&self, _seen: &ObjectEvent) -> Vec<Key> {
         // There are few of them, and what is said of one depends on all.
         vec![("".into(), "".into())]
     }
 
-    fn attend<'a>(&'a self, _key: &'a Key) -> Pinned<'a, Result<Next, ApiError>> {
+    fn reconcile<'a>(&'a self, _key: &'a Key) -> Pinned<'a, Result<Next, ApiError>> {
         Box::pin(self.settle_all())
     }
 }
@@ -211,7 +211,7 @@ mod tests {
         let fake = Fake::new([("servicecidrs", cidr("own", "10.1.0.0/24"))]);
         let controller = ServiceCidrController { api: fake.clone() };
         let key = ("".into(), "".into());
-        controller.attend(&key).await.unwrap();
+        controller.reconcile(&key).await.unwrap();
         let found = fake.object("servicecidrs", "", "own");
         assert!(has_finalizer(&found, FINALIZER));
         let applied = fake.applied();
@@ -222,7 +222,7 @@ mod tests {
         let mut leaving = found;
         leaving.set_at(&["metadata", "deletionTimestamp"], "2026-01-01T00:00:00Z");
         fake.insert("servicecidrs", leaving.clone());
-        controller.attend(&key).await.unwrap();
+        controller.reconcile(&key).await.unwrap();
         let applied = fake.applied();
         assert_eq!(
             applied[1].items_at(&["status", "conditions"])[0].str_at(&["reason"]),
@@ -231,12 +231,12 @@ mod tests {
         assert!(has_finalizer(&fake.object("servicecidrs", "", "own"), FINALIZER));
 
         fake.remove("ipaddresses", "", "10.1.0.5");
-        controller.attend(&key).await.unwrap();
+        controller.reconcile(&key).await.unwrap();
         assert!(!has_finalizer(&fake.object("servicecidrs", "", "own"), FINALIZER));
 
         // Deleted just now: every server has to hear of it first.
         leaving.set_at(&["metadata", "deletionTimestamp"], meta::time::now());
         fake.insert("servicecidrs", leaving);
-        assert!(matches!(controller.attend(&key).await, Ok(Next::After(_))));
+        assert!(matches!(controller.reconcile(&key).await, Ok(Next::After(_))));
     }
 }

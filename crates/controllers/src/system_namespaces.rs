@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::{Api, Change, Changes, SYSTEM_NAMESPACES, Target, ensure, namespace};
+use crate::{Api, Change, Informer, SYSTEM_NAMESPACES, Target, ensure, namespace};
 
 pub struct SystemNamespaces {
     pub api: Arc<dyn Api>,
@@ -13,7 +13,7 @@ const RETRY: Duration = Duration::from_secs(1);
 
 impl SystemNamespaces {
     /// Works until the server stops. `changes` are of namespaces that are gone.
-    pub async fn run(self, mut changes: impl Changes) {
+    pub async fn run(self, mut changes: impl Informer) {
         let target = Target::cluster("", "v1", "namespaces");
         while let Some(change) = changes.next().await {
             if matches!(&change, Change::Seen(seen) if !SYSTEM_NAMESPACES.contains(&seen.name.as_str()))

@@ -10,18 +10,18 @@ use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use meta::{ApiError, Str};
 use tokio::time::Instant;
 
-use crate::{Change, Changes, Pinned, Sighting};
+use crate::{Change, Informer, ObjectEvent, Pinned};
 
 /// An object by namespace and name.
 pub(crate) type Key = (Str, Str);
 
 /// What a loop does.
-pub(crate) trait Work: Send + Sync + 'static {
+pub(crate) trait Reconciler: Send + Sync + 'static {
     /// Whom a change concerns.
-    fn concerned(&self, seen: &Sighting) -> Vec<Key>;
+    fn keys_for(&self, seen: &ObjectEvent) -> Vec<Key>;
 
     /// Looks at one object and does what is due.
-    fn attend<'a>(&'a self, key: &'a Key) -> Pinned<'a, Result<Next, ApiError>>;
+    fn reconcile<'a>(&'a self, key: &'a Key) -> Pinned<'a, Result<Next, ApiError>>;
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ const RETRY_MIN: Duration = Duration::from_millis(10);
 const RETRY_MAX: Duration = Duration::from_secs(5);
 
 /// Works until the server stops. What waits is bounded by the number of objects.
-pub(crate) async fn run(work: impl Work, mut changes: impl Changes) {
+pub(crate) async fn run(work: impl Reconciler, mut changes: impl Informer) {
     let work = &work;
     let mut state = State::default();
     let mut running = FuturesUnordered::new();
@@ -49,7 +49,7 @@ pub(crate) async fn run(work: impl Work, mut changes: impl Changes) {
             && let Some(key) = state.take()
         {
             running.push(async move {
-                let done = work.attend(&key).await;
+                let done = work.reconcile(&key).await;
                 (key, done)
             });
         }
@@ -66,7 +66,7 @@ pub(crate) async fn run(work: impl Work, mut changes: impl Changes) {
                 // What is there is told again.
                 Some(Change::Lost) => {}
                 Some(Change::Seen(seen)) => {
-                    for key in work.concerned(&seen) {
+                    for key in work.keys_for(&seen) {
                         state.add(key);
                     }
                 }

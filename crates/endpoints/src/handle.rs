@@ -8,7 +8,7 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, header::CONTENT_T
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use meta::{ApiError, Query, RequestInfo};
-use registry::{Answer, Engine, Kind, Payload, Rest};
+use registry::{Engine, Kind, Payload, ResourceRequest, ResourceResponse};
 use serve::{
     Body, Context, Served,
     websocket::{self, Message, Upgrade},
@@ -78,7 +78,7 @@ impl Resources {
             Method::GET => Bytes::new(),
             _ => read_body(body).await?,
         };
-        let rest = Rest {
+        let rest = ResourceRequest {
             engine: &self.engine,
             kind,
             info: &cx.info,
@@ -184,7 +184,7 @@ const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 /// closes doesn't see the answer.
 const DRAIN_BYTES_MAX: usize = 2 * BODY_BYTES_MAX;
 
-fn response(answer: Answer) -> Response<Body> {
+fn response(answer: ResourceResponse) -> Response<Body> {
     let body = match answer.payload {
         Payload::Bytes(bytes) => Body::full(bytes),
         Payload::Chunks(chunks) => Body::chunks(chunks.map(Ok)),

@@ -7,6 +7,6 @@ mod server;
 mod table;
 
 pub use handle::{Resources, read_body};
-pub use loopback_client::{Local, Target};
+pub use loopback_client::{LoopbackClient, Target};
 pub use server::ResourceServer;
 pub use table::Kinds;

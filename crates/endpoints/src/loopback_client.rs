@@ -9,13 +9,13 @@ use http::{
     header::{CONTENT_TYPE, USER_AGENT},
 };
 use meta::{ApiError, GroupVersionResource, Query, RequestInfo, Str, User, Value, Warnings};
-use registry::Rest;
+use registry::ResourceRequest;
 
 use crate::Resources;
 
 /// A client in process, acting as the server itself.
 #[derive(Clone)]
-pub struct Local {
+pub struct LoopbackClient {
     servers: Vec<Arc<Resources>>,
     user: User,
     /// Says whose the written fields are.
@@ -45,7 +45,7 @@ fn as_manager(target: &Target<'_>) -> String {
     }
 }
 
-impl Local {
+impl LoopbackClient {
     /// `servers` in the order of the chain.
     pub fn new(servers: Vec<Arc<Resources>>) -> Self {
         let user = User {
@@ -134,7 +134,7 @@ impl Local {
             let apply = HeaderValue::from_static("application/apply-patch+yaml");
             headers.insert(CONTENT_TYPE, apply);
         }
-        let rest = Rest {
+        let rest = ResourceRequest {
             engine: &server.engine,
             kind: &kind,
             info: &info,

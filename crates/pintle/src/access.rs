@@ -6,7 +6,7 @@ use auth::{
     Authenticator, Authorizer, Decision,
     authz::rbac::{Rbac, RoleRef, Roles as _, Rule},
 };
-use builtin::{Judgement, TokenUser};
+use builtin::{Authorization, TokenUser};
 use meta::{ApiError, RequestInfo, Str, User, Value, rules::Rules};
 use registry::Pinned;
 
@@ -30,9 +30,9 @@ impl registry::Judge for Access {
 }
 
 impl builtin::Access for Access {
-    fn decide<'a>(&'a self, user: &'a User, info: &'a RequestInfo) -> Pinned<'a, Judgement> {
+    fn decide<'a>(&'a self, user: &'a User, info: &'a RequestInfo) -> Pinned<'a, Authorization> {
         let verdict = self.authorizer.decide(user, info);
-        Box::pin(ready(Judgement {
+        Box::pin(ready(Authorization {
             allowed: verdict.decision == Decision::Allow,
             denied: verdict.decision == Decision::Deny,
             reason: verdict.reason,

@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use controllers::{Change, Changes, Pinned, Resource, Sighting};
+use controllers::{Change, Informer, ObjectEvent, Pinned, Resource};
 use memchr::memmem;
 use meta::Value;
 use registry::{Kind, Storage};
@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use crate::in_process::resource;
 
 /// Changes of several resources in one stream.
-pub(crate) struct Follow {
+pub(crate) struct CacheInformer {
     receiver: mpsc::Receiver<Change>,
     sender: mpsc::Sender<Change>,
     wanted: Arc<Wanted>,
@@ -52,7 +52,7 @@ const RETRY: Duration = Duration::from_millis(100);
 /// How much of a snapshot is looked at in one go.
 const PAGE_ENTRIES: usize = 500;
 
-impl Follow {
+impl CacheInformer {
     /// What is there and changes from now on, as far as somebody wants to know.
     pub(crate) fn start(
         kinds: &[Arc<Kind>],
@@ -81,7 +81,7 @@ impl Follow {
     }
 }
 
-impl Changes for Follow {
+impl Informer for CacheInformer {
     fn next(&mut self) -> Pinned<'_, Option<Change>> {
         Box::pin(self.receiver.recv())
     }
@@ -106,7 +106,7 @@ struct Follower {
 }
 
 /// Nobody listens any more.
-struct Unheard;
+struct ReceiverDropped;
 
 impl Follower {
     async fn run(self, storage: Arc<Storage>) {
@@ -119,7 +119,7 @@ impl Follower {
     }
 
     /// Tells what is there, then what changes. Ok: changes were missed.
-    async fn follow(&self, storage: &Storage) -> Result<(), Unheard> {
+    async fn follow(&self, storage: &Storage) -> Result<(), ReceiverDropped> {
         let snapshot = storage.cache.snapshot();
         let mut after = None;
         loop {
@@ -142,7 +142,7 @@ impl Follower {
                 }
                 WatchItem::Progress(_) => {}
                 WatchItem::TooSlow | WatchItem::Expired => return Ok(()),
-                WatchItem::Closed => return Err(Unheard),
+                WatchItem::Closed => return Err(ReceiverDropped),
             }
         }
     }
@@ -152,18 +152,18 @@ impl Follower {
         entry: &Entry,
         previous: Option<&Entry>,
         gone: bool,
-    ) -> Result<(), Unheard> {
+    ) -> Result<(), ReceiverDropped> {
         if !(self.wanted)(&Seen { resource: &self.resource, entry, previous, gone }) {
             return Ok(());
         }
-        let sighting = Sighting {
+        let sighting = ObjectEvent {
             resource: self.resource.clone(),
             namespace: entry.namespace.clone(),
             name: entry.name.clone(),
             gone,
             metadata: metadata(entry),
         };
-        self.sender.send(Change::Seen(sighting)).await.map_err(|_| Unheard)
+        self.sender.send(Change::Seen(sighting)).await.map_err(|_| ReceiverDropped)
     }
 }
 

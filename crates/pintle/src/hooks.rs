@@ -23,8 +23,8 @@ use serve::{
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    cache_informer::Follow, in_process::Api, options::Options, register::register, run::Servers,
-    standalone::Standalone, tokens::Tokens,
+    cache_informer::CacheInformer, in_process::Api, options::Options, register::register,
+    run::Servers, standalone::Standalone, tokens::Tokens,
 };
 
 /// The hooks that are built, under kube-apiserver's names.
@@ -134,7 +134,7 @@ impl Hooks {
         }
         let api = Arc::new(servers.api());
         let start = Start { api: api.clone(), options, servers, pki, port };
-        start.patiently(self).await?;
+        start.retry_until_deadline(self).await?;
 
         start_own_loops(&api, &servers.kinds);
         tokio::spawn(servers.wiring.keep_repairing(&servers.kinds));
@@ -171,14 +171,14 @@ fn start_own_loops(api: &Arc<Api>, kinds: &[Arc<Kind>]) {
         kinds.iter().filter(|kind| wanted(kind)).cloned().collect()
     };
     let namespaces = of(&|kind| kind.gvk().group.is_empty() && kind.gvk().kind == "Namespace");
-    let changes = Follow::start(&namespaces, |seen| seen.gone);
+    let changes = CacheInformer::start(&namespaces, |seen| seen.gone);
     tokio::spawn(SystemNamespaces { api: api.clone() }.run(changes));
 
     let flow_control = of(&|kind| {
         let gvr = kind.facts.group_version_resource();
         gvr == flow_schemas().gvr || gvr == priority_levels().gvr
     });
-    let changes = Follow::start(&flow_control, |_| true);
+    let changes = CacheInformer::start(&flow_control, |_| true);
     if !flow_control.is_empty() {
         tokio::spawn(FlowControlDefaults { api: api.clone() }.run());
     }
@@ -210,7 +210,7 @@ struct Start<'a> {
 
 impl Start<'_> {
     /// Tries again while the store is too slow to keep up: what is there already is not made again.
-    async fn patiently(&self, hooks: &Hooks) -> Result<(), String> {
+    async fn retry_until_deadline(&self, hooks: &Hooks) -> Result<(), String> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let Err(error) = self.all(hooks).await else { return Ok(()) };
@@ -334,8 +334,9 @@ impl Start<'_> {
         let ranges = ranges.map(ToString::to_string).collect();
         let cidr = DefaultServiceCidr { api: self.api.clone(), ranges };
         cidr.keep().await?;
-        let changes =
-            Follow::start(&served, |seen| seen.gone && seen.entry.name == DefaultServiceCidr::NAME);
+        let changes = CacheInformer::start(&served, |seen| {
+            seen.gone && seen.entry.name == DefaultServiceCidr::NAME
+        });
         tokio::spawn(cidr.run(changes));
         Ok(())
     }
@@ -362,7 +363,7 @@ impl Start<'_> {
         let wanted = ["Service", "Endpoints", "EndpointSlice"];
         let kinds = self.servers.kinds.iter();
         let kinds = kinds.filter(|kind| wanted.contains(&kind.gvk().kind.as_str()));
-        let changes = Follow::start(&kinds.cloned().collect::<Vec<_>>(), |seen| {
+        let changes = CacheInformer::start(&kinds.cloned().collect::<Vec<_>>(), |seen| {
             seen.gone && seen.entry.namespace == "default" && seen.entry.name == "kubernetes"
         });
         tokio::spawn(async move { service.run(changes).await });

@@ -5,7 +5,7 @@ use std::{collections::HashSet, sync::Arc};
 
 use admission::{Lookup, Pinned};
 use controllers::{Discovered, Resource, Target};
-use endpoints::{Local, Resources};
+use endpoints::{LoopbackClient, Resources};
 use memchr::memmem;
 use meta::{ApiError, GroupVersion, GroupVersionResource, RequestInfo, User, Value};
 use registry::{Kind, Storage};
@@ -83,7 +83,7 @@ pub(crate) fn tree(entry: &Entry) -> Result<Value, ApiError> {
 
 /// The API, for controllers.
 pub(crate) struct Api {
-    pub(crate) local: Local,
+    pub(crate) local: LoopbackClient,
     pub(crate) kinds: Vec<Arc<Kind>>,
     /// Custom kinds come and go.
     pub(crate) extensions: Arc<Resources>,

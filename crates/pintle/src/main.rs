@@ -2,9 +2,9 @@
 
 mod access;
 mod build_metrics;
+mod cache_informer;
 mod commands;
 mod flags;
-mod cache_informer;
 mod gates;
 mod help;
 mod hooks;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use builtin::{AnyForm, Definitions, Form};
+use builtin::{Definitions, StorageFormat, StorageTranscoder};
 use bytes::Bytes;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use meta::Str;
@@ -158,7 +158,7 @@ struct Copy {
     /// Decrypted.
     source: Arc<dyn Backend>,
     encryption: Arc<Encryption>,
-    objects: AnyForm,
+    objects: StorageTranscoder,
     prefix: String,
     /// What is filled, for people.
     to: String,
@@ -177,7 +177,7 @@ async fn migrate(wanted: &Wanted) -> Result<String, String> {
     encryption.prime().await?;
     let form = match &wanted.to {
         Place::Etcd(_) => options::storage_form(&wanted.parsed),
-        Place::Dir(_) => Form::Own,
+        Place::Dir(_) => StorageFormat::Own,
     };
     let source = wanted.open(&wanted.from)?;
     let source: Arc<dyn Backend> = Arc::new(Encrypted::new(source, encryption.clone()));
@@ -190,7 +190,7 @@ async fn migrate(wanted: &Wanted) -> Result<String, String> {
     let copy = Copy {
         source,
         encryption,
-        objects: AnyForm::new(&definitions, &schema, form),
+        objects: StorageTranscoder::new(&definitions, &schema, form),
         prefix: wanted.prefix.clone(),
         to: wanted.to.shown(),
         event_ttl: options::duration(&wanted.parsed, "event-ttl"),

@@ -6,11 +6,11 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use aggregator::{Aggregator, Documents, OpenApi, Served};
+use aggregator::{Aggregator, Documents, OpenApi, ServedGroupVersion};
 use endpoints::Resources;
 use meta::GroupVersion;
 use prometheus::{IntCounter, Registry};
-use registry::{Custom, Kind};
+use registry::{CustomKind, Kind};
 use schema::Schema;
 use tokio::{
     sync::{Notify, mpsc},
@@ -23,7 +23,7 @@ use crate::{in_process::Api, register::register};
 pub(crate) struct Publisher {
     aggregator: Arc<Aggregator>,
     schema: Arc<Schema>,
-    built_in: Vec<Served>,
+    built_in: Vec<ServedGroupVersion>,
     /// Where custom kinds come and go.
     extensions: Arc<Resources>,
     /// `host:port`, once it is known.
@@ -39,7 +39,7 @@ impl Publisher {
     pub(crate) fn new(
         aggregator: Arc<Aggregator>,
         schema: Arc<Schema>,
-        built_in: Vec<Served>,
+        built_in: Vec<ServedGroupVersion>,
         extensions: Arc<Resources>,
     ) -> (Arc<Self>, mpsc::UnboundedReceiver<Arc<Kind>>) {
         #[expect(
@@ -73,7 +73,7 @@ impl Publisher {
     }
 
     /// Every group-version that is served.
-    pub(crate) fn served(&self) -> Vec<Served> {
+    pub(crate) fn served(&self) -> Vec<ServedGroupVersion> {
         let mut served = self.built_in.clone();
         served.extend(custom(&self.extensions));
         served
@@ -141,9 +141,9 @@ impl apiextensions::Listener for Publisher {
 }
 
 /// The group-versions of custom resources. What goes away is told of with fewer verbs.
-fn custom(extensions: &Resources) -> Vec<Served> {
+fn custom(extensions: &Resources) -> Vec<ServedGroupVersion> {
     let kinds = extensions.kinds();
-    let mut by_version: BTreeMap<GroupVersion, Vec<(&Arc<Kind>, &Custom)>> = BTreeMap::new();
+    let mut by_version: BTreeMap<GroupVersion, Vec<(&Arc<Kind>, &CustomKind)>> = BTreeMap::new();
     for kind in kinds.iter() {
         if let Some(custom) = &kind.custom {
             by_version.entry(kind.group_version()).or_default().push((kind, custom));
@@ -158,7 +158,7 @@ fn custom(extensions: &Resources) -> Vec<Served> {
             }
             Arc::new(facts)
         });
-        Served {
+        ServedGroupVersion {
             group_version,
             group_priority: 1000,
             version_priority: 100,

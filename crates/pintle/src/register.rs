@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use aggregator::{Served, local_api_service};
+use aggregator::{ServedGroupVersion, local_api_service};
 use controllers::{Api as _, Target, ensure};
 use futures_util::future::try_join_all;
 use meta::{ApiError, Value};
@@ -14,7 +14,7 @@ use crate::{in_process::Api, run::REGISTRATION_GROUP};
 const AUTOMANAGED: [&str; 3] = ["metadata", "labels", "kube-aggregator.kubernetes.io/automanaged"];
 
 /// Makes what is missing, and deletes what stands for custom resources that are gone.
-pub(crate) async fn register(api: &Api, served: &[Served]) -> Result<(), ApiError> {
+pub(crate) async fn register(api: &Api, served: &[ServedGroupVersion]) -> Result<(), ApiError> {
     let target = Target::cluster(REGISTRATION_GROUP, "v1", "apiservices");
     let wanted = served.iter().filter(|served| served.group_version.group != REGISTRATION_GROUP);
     let wanted: Vec<Value> = wanted.map(local_api_service).collect();

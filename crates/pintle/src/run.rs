@@ -2,16 +2,16 @@
 
 use std::{io::Write as _, path::Path, sync::Arc, time::SystemTime};
 
-use aggregator::{Aggregator, Served};
-use apiextensions::Keeper;
+use aggregator::{Aggregator, ServedGroupVersion};
+use apiextensions::CrdController;
 use auth::{
     Authenticator, Authorizer,
     authn::token_file::TokenFile,
-    authz::{AlwaysAllow, AlwaysDeny, Masters, Union, node::NodeAuthorizer, rbac::Rbac},
+    authz::{AlwaysAllow, AlwaysDeny, PrivilegedGroup, Union, node::NodeAuthorizer, rbac::Rbac},
 };
-use builtin::{Definitions, Form, Wiring};
+use builtin::{Definitions, StorageFormat, Wiring};
 use codec::negotiate::{OFFERED, OFFERED_WITH_CBOR, Offered};
-use endpoints::{Kinds, Local, ResourceServer, Resources};
+use endpoints::{Kinds, LoopbackClient, ResourceServer, Resources};
 use http::HeaderValue;
 use parking_lot::Mutex;
 use registry::{Engine, Kind, Tuning};
@@ -24,7 +24,7 @@ use serve::{
     lifecycle::{InFlight, Lifecycle, ShutdownOptions, stop_signal},
     listener::{Listener, Sharing},
     metrics::Metrics,
-    pki::{Pki, Places, ServerNames},
+    pki::{Pki, PkiPaths, ServerNames},
     tls::{NamedCertKey, Tls, TlsOptions},
 };
 use store::{
@@ -85,14 +85,14 @@ async fn serve(
     let pki = prepare_pki(options)?;
     let tls = prepare_tls(options, &pki)?;
 
-    let guard = Guard::new(options, &pki)?;
-    let servers = Servers::build(options, definitions, &backend, overrides, &guard);
+    let auth_stack = AuthStack::new(options, &pki)?;
+    let servers = Servers::build(options, definitions, &backend, overrides, &auth_stack);
     servers.ready().await?;
-    guard.roles.follow(&servers.kinds);
-    guard.nodes.connect(&servers.kinds);
-    guard.token_objects.connect(&servers.kinds, Arc::new(servers.api()));
+    auth_stack.roles.follow(&servers.kinds);
+    auth_stack.nodes.connect(&servers.kinds);
+    auth_stack.token_objects.connect(&servers.kinds, Arc::new(servers.api()));
     servers.connect().await?;
-    let keeper = servers.keeper(options, &backend).await;
+    let crd_controller = servers.crd_controller(options, &backend).await;
 
     let lifecycle = Arc::new(Lifecycle::default());
     let hooks = Hooks::default();
@@ -107,7 +107,7 @@ async fn serve(
     servers.publisher.register(&metrics.registry);
     build_metrics::register(&metrics.registry, &options.version, &options.feature_gates);
     let in_flight = Arc::new(InFlight::default());
-    let server = chain(options, &servers, &guard, &health, &metrics, &in_flight, verbosity)?;
+    let server = chain(options, &servers, &auth_stack, &health, &metrics, &in_flight, verbosity)?;
 
     let address = std::net::SocketAddr::new(options.bind_address, options.secure_port);
     let sharing =
@@ -116,7 +116,7 @@ async fn serve(
         .map_err(|error| format!("failed to listen on {address}: {error}"))?;
     let bound = listener.address();
     let address = format!("{}:{}", options.external_hostname, bound.port());
-    guard.open_id.publish(&guard.tokens, &options.service_accounts.jwks_uri, &address);
+    auth_stack.open_id.publish(&auth_stack.tokens, &options.service_accounts.jwks_uri, &address);
     servers.publisher.open(address);
     let limits =
         Limits { streams_max: options.http2_max_streams_per_connection, ..Limits::default() };
@@ -128,11 +128,11 @@ async fn serve(
         let connect = Box::new(kms::connect);
         tokio::spawn(encryption.clone().follow(config.file.clone(), ENCRYPTION_INTERVAL, connect));
     }
-    tokio::spawn(Pki::keep_renewed(places(options), server_names(options), RENEWAL_INTERVAL));
+    tokio::spawn(Pki::keep_renewed(pki_paths(options), server_names(options), RENEWAL_INTERVAL));
 
-    hooks.start(options, &servers, &pki, &guard.tokens, bound.port()).await?;
+    hooks.start(options, &servers, &pki, &auth_stack.tokens, bound.port()).await?;
     tokio::spawn(servers.publisher.clone().run(servers.api()));
-    tokio::spawn(keeper.run());
+    tokio::spawn(crd_controller.run());
     announce(options, &pki, bound)?;
 
     let shutdown = ShutdownOptions {
@@ -189,12 +189,12 @@ fn kms_check(options: &Options, encryption: &Arc<Encryption>) -> Option<Check> {
 }
 
 fn prepare_pki(options: &Options) -> Result<Pki, String> {
-    Pki::ensure(&places(options), &server_names(options), SystemTime::now())
+    Pki::ensure(&pki_paths(options), &server_names(options), SystemTime::now())
         .map_err(|error| error.to_string())
 }
 
-fn places(options: &Options) -> Places {
-    Places { data_dir: options.data_dir.clone(), cert_dir: options.cert_dir.clone() }
+fn pki_paths(options: &Options) -> PkiPaths {
+    PkiPaths { data_dir: options.data_dir.clone(), cert_dir: options.cert_dir.clone() }
 }
 
 fn server_names(options: &Options) -> ServerNames {
@@ -231,7 +231,7 @@ fn sni(given: &crate::flags::NamedCertKey) -> NamedCertKey {
 }
 
 /// Who lets requests in; reviews ask the same two.
-struct Guard {
+struct AuthStack {
     authenticator: Arc<Authenticator>,
     authorizer: Arc<dyn Authorizer>,
     /// What RBAC decides by; empty until there is something to follow.
@@ -243,7 +243,7 @@ struct Guard {
     open_id: Arc<OpenId>,
 }
 
-impl Guard {
+impl AuthStack {
     fn new(options: &Options, pki: &Pki) -> Result<Self, String> {
         let file = match &options.token_auth_file {
             None => None,
@@ -264,7 +264,7 @@ impl Guard {
         };
         let roles = Arc::new(RoleIndex::default());
         let nodes = Arc::new(NodeRelations::default());
-        let mut authorizers: Vec<Arc<dyn Authorizer>> = vec![Arc::new(Masters)];
+        let mut authorizers: Vec<Arc<dyn Authorizer>> = vec![Arc::new(PrivilegedGroup)];
         authorizers.extend(options.authorization_modes.iter().map(|mode| -> Arc<dyn Authorizer> {
             match mode {
                 AuthorizationMode::AlwaysAllow => Arc::new(AlwaysAllow),
@@ -309,7 +309,7 @@ impl Servers {
         mut definitions: Definitions,
         backend: &Arc<dyn Backend>,
         overrides: Vec<(meta::GroupResource, Arc<dyn Backend>)>,
-        guard: &Guard,
+        auth_stack: &AuthStack,
     ) -> Self {
         let schema = Arc::new(std::mem::take(&mut definitions.schema));
         let served = |facts: &ResourceFacts| {
@@ -324,18 +324,18 @@ impl Servers {
                 )
         };
         let access = Arc::new(Access {
-            authenticator: guard.authenticator.clone(),
-            authorizer: guard.authorizer.clone(),
-            roles: guard.roles.clone(),
+            authenticator: auth_stack.authenticator.clone(),
+            authorizer: auth_stack.authorizer.clone(),
+            roles: auth_stack.roles.clone(),
         });
         let kind_options = builtin::Options {
             prefix: options.storage_prefix.clone(),
-            form: options.etcd.as_ref().map_or(Form::Own, |etcd| etcd.form),
+            form: options.etcd.as_ref().map_or(StorageFormat::Own, |etcd| etcd.form),
             overrides,
             from_store: from_store(options),
             event_ttl: options.event_ttl,
             access: access.clone(),
-            tokens: guard.tokens.clone(),
+            tokens: auth_stack.tokens.clone(),
             service_cluster_ip_ranges: options
                 .service_cluster_ip_ranges
                 .iter()
@@ -382,12 +382,12 @@ impl Servers {
     }
 
     /// Serves the custom resources that are defined already; it goes on with its `run`.
-    async fn keeper(&self, options: &Options, backend: &Arc<dyn Backend>) -> Keeper {
+    async fn crd_controller(&self, options: &Options, backend: &Arc<dyn Backend>) -> CrdController {
         let mut kinds = self.kinds.iter();
         let definitions = kinds
             .find(|kind| kind.gvk().kind == "CustomResourceDefinition")
             .and_then(|kind| kind.storage.clone());
-        Keeper::start(apiextensions::Options {
+        CrdController::start(apiextensions::Options {
             definitions: definitions.expect("definitions are always served"),
             resources: self.extensions.clone(),
             local: self.local(),
@@ -431,24 +431,28 @@ impl Servers {
         Api { local: self.local(), kinds, extensions }
     }
 
-    fn local(&self) -> Local {
-        Local::new(vec![self.registration.clone(), self.builtin.clone(), self.extensions.clone()])
+    fn local(&self) -> LoopbackClient {
+        LoopbackClient::new(vec![
+            self.registration.clone(),
+            self.builtin.clone(),
+            self.extensions.clone(),
+        ])
     }
 }
 
 /// The built-in group-versions with their resources, as discovery shows them.
-fn served_built_in(definitions: &Definitions, kinds: &[Arc<Kind>]) -> Vec<Served> {
+fn served_built_in(definitions: &Definitions, kinds: &[Arc<Kind>]) -> Vec<ServedGroupVersion> {
     let facts: Vec<Arc<ResourceFacts>> =
         kinds.iter().map(|kind| Arc::new(kind.facts.clone())).collect();
     let group_versions = definitions.group_versions.iter();
-    let served = group_versions.map(|group_version| Served::new(group_version, &facts));
+    let served = group_versions.map(|group_version| ServedGroupVersion::new(group_version, &facts));
     served.filter(|served| !served.resources.is_empty()).collect()
 }
 
 fn chain(
     options: &Options,
     servers: &Servers,
-    guard: &Guard,
+    auth_stack: &AuthStack,
     health: &Arc<Health>,
     metrics: &Arc<Metrics>,
     in_flight: &Arc<InFlight>,
@@ -456,7 +460,7 @@ fn chain(
 ) -> Result<Arc<serve::Server>, String> {
     let aggregator = servers.aggregator.clone();
     let health_paths = health.paths();
-    let open_id = guard.open_id.clone();
+    let open_id = auth_stack.open_id.clone();
     let index = move || {
         let mut paths = aggregator.paths();
         paths.extend(health_paths.iter().cloned());
@@ -478,7 +482,7 @@ fn chain(
     };
     let delegates = Delegates(vec![
         Arc::new(generic),
-        guard.open_id.clone(),
+        auth_stack.open_id.clone(),
         // The aggregator: discovery of the whole, and its own APIServices.
         servers.aggregator.clone(),
         resources("kube-aggregator", &servers.registration),
@@ -494,8 +498,8 @@ fn chain(
         ),
     };
     Ok(Arc::new(serve::Server {
-        authenticator: guard.authenticator.clone(),
-        authorizer: guard.authorizer.clone(),
+        authenticator: auth_stack.authenticator.clone(),
+        authorizer: auth_stack.authorizer.clone(),
         constrained_impersonation: options.feature_gates.enabled("ConstrainedImpersonation"),
         delegates,
         in_flight: in_flight.clone(),

@@ -12,7 +12,9 @@ use registry::Kind;
 use serve::pki::Pki;
 use tokio::sync::mpsc;
 
-use crate::{cache_informer::Follow, in_process::Api, options::StandaloneControllers, tokens::Tokens};
+use crate::{
+    cache_informer::CacheInformer, in_process::Api, options::StandaloneControllers, tokens::Tokens,
+};
 
 /// What the loops are made from.
 pub(crate) struct Standalone<'a> {
@@ -30,13 +32,13 @@ impl Standalone<'_> {
         let api = self.api.clone();
         let on = |name: &str| wanted.has(name);
         if on("namespace-controller") {
-            let changes = Follow::start(&self.core(&["Namespace"]), |seen| !seen.gone);
+            let changes = CacheInformer::start(&self.core(&["Namespace"]), |seen| !seen.gone);
             tokio::spawn(NamespaceController { api: api.clone() }.run(changes));
         }
         self.start_service_accounts(&on)?;
         if on("clusterrole-aggregation-controller") {
             let roles = self.kinds_of("rbac.authorization.k8s.io", &["ClusterRole"]);
-            let changes = Follow::start(&roles, |_| true);
+            let changes = CacheInformer::start(&roles, |_| true);
             tokio::spawn(ClusterRoleAggregation { api: api.clone() }.run(changes));
         }
         if on("certificatesigningrequest-cleaner-controller") {
@@ -44,22 +46,24 @@ impl Standalone<'_> {
         }
         if on("service-cidr-controller") {
             let kinds = self.kinds_of("networking.k8s.io", &["ServiceCIDR", "IPAddress"]);
-            let changes = Follow::start(&kinds, |_| true);
+            let changes = CacheInformer::start(&kinds, |_| true);
             tokio::spawn(ServiceCidrController { api: api.clone() }.run(changes));
         }
         if on("persistentvolumeclaim-protection-controller") {
             let kinds = self.core(&["PersistentVolumeClaim", "Pod"]);
-            let changes =
-                Follow::start(&kinds, |seen| seen.gone || seen.resource.gvr.resource != "pods");
+            let changes = CacheInformer::start(&kinds, |seen| {
+                seen.gone || seen.resource.gvr.resource != "pods"
+            });
             tokio::spawn(ClaimProtection { api: api.clone() }.run(changes));
         }
         if on("persistentvolume-protection-controller") {
-            let changes = Follow::start(&self.core(&["PersistentVolume"]), |seen| !seen.gone);
+            let changes =
+                CacheInformer::start(&self.core(&["PersistentVolume"]), |seen| !seen.gone);
             tokio::spawn(VolumeProtection { api: api.clone() }.run(changes));
         }
         if on("garbage-collector-controller") {
             let kinds = stored_once(self.kinds);
-            let changes = Follow::start(&kinds, |seen| seen.gone || seen.is_bound());
+            let changes = CacheInformer::start(&kinds, |seen| seen.gone || seen.is_bound());
             tokio::spawn(GarbageCollector { api }.run(changes.and_later(self.started)));
         }
         Ok(())
@@ -73,7 +77,7 @@ impl Standalone<'_> {
             let ca = certificate.clone();
             let legacy =
                 LegacyTokenController { api: api.clone(), tokens: self.tokens.clone(), ca };
-            let changes = Follow::start(&self.core(&["Secret", "ServiceAccount"]), |seen| {
+            let changes = CacheInformer::start(&self.core(&["Secret", "ServiceAccount"]), |seen| {
                 seen.resource.gvr.resource == "serviceaccounts" || seen.has_legacy_token()
             });
             tokio::spawn(legacy.run(changes));
@@ -95,7 +99,7 @@ impl Standalone<'_> {
         ];
         for (_, kind, controller) in everywhere.into_iter().filter(|(name, ..)| on(name)) {
             let name = controller.name().to_owned();
-            let changes = Follow::start(&self.core(&["Namespace", kind]), move |seen| {
+            let changes = CacheInformer::start(&self.core(&["Namespace", kind]), move |seen| {
                 seen.resource.gvr.resource == "namespaces" || seen.entry.name == name
             });
             tokio::spawn(controller.run(changes));

@@ -10,7 +10,7 @@ use prometheus::{
     core::{Collector, Desc},
     proto::{Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType},
 };
-use registry::{Kind, WATCHED_SIZES};
+use registry::{Kind, WATCH_EVENT_SIZES};
 
 use crate::{options::Options, stores::Stores};
 
@@ -62,8 +62,8 @@ struct Family {
 enum Value {
     Gauge(u64),
     Counter(u64),
-    /// Cumulative counts by [`WATCHED_SIZES`], and the sum.
-    Sizes([u64; WATCHED_SIZES.len() + 1], u64),
+    /// Cumulative counts by [`WATCH_EVENT_SIZES`], and the sum.
+    Sizes([u64; WATCH_EVENT_SIZES.len() + 1], u64),
 }
 
 const BY_RESOURCE: &[&str] = &["group", "resource"];
@@ -141,7 +141,7 @@ const FAMILIES: &[Family] = &[
         help: "Events that watchers were sent.",
         labels: BY_VERSION,
         value: |kind| {
-            let all = *kind.watched.cumulative().last()?;
+            let all = *kind.watch_metrics.cumulative().last()?;
             (all > 0).then_some(Value::Counter(all))
         },
     },
@@ -150,8 +150,8 @@ const FAMILIES: &[Family] = &[
         help: "Bytes of the events that watchers were sent.",
         labels: BY_VERSION,
         value: |kind| {
-            let counts = kind.watched.cumulative();
-            (*counts.last()? > 0).then(|| Value::Sizes(counts, kind.watched.bytes()))
+            let counts = kind.watch_metrics.cumulative();
+            (*counts.last()? > 0).then(|| Value::Sizes(counts, kind.watch_metrics.bytes()))
         },
     },
 ];
@@ -255,8 +255,8 @@ fn metric(labels: Vec<(&'static str, String)>, value: &Value) -> (Metric, Metric
                 bucket
             };
             let mut histogram = Histogram::default();
-            histogram.set_bucket(WATCHED_SIZES.iter().zip(counts).map(bucket).collect());
-            histogram.set_sample_count(counts[WATCHED_SIZES.len()]);
+            histogram.set_bucket(WATCH_EVENT_SIZES.iter().zip(counts).map(bucket).collect());
+            histogram.set_sample_count(counts[WATCH_EVENT_SIZES.len()]);
             histogram.set_sample_sum(*sum as f64);
             metric.set_histogram(histogram);
             MetricType::HISTOGRAM

@@ -6,15 +6,15 @@ use meta::{ApiError, GroupVersionKind, Status, User, Value};
 use store::{Expect, StoreError};
 
 use crate::{
-    Answer, Kind,
+    Kind, ResourceResponse,
     create::{attributes, gvr},
     decode::{self, tree},
     delete,
     get::entry,
     managed,
     options::{DeleteOptions, WriteOptions},
-    response_format::{self, Form},
-    resource_request::Rest,
+    resource_request::ResourceRequest,
+    response_format::{self, ResponseFormat},
     storage::store_error,
 };
 
@@ -45,71 +45,74 @@ pub enum Outcome {
 
 /// The object that a subresource belongs to, and who asks.
 pub struct ActionContext<'a> {
-    rest: &'a Rest<'a>,
+    request: &'a ResourceRequest<'a>,
     pub dry_run: bool,
 }
 
 impl<'a> ActionContext<'a> {
     pub fn kind(&self) -> &'a Kind {
-        self.rest.kind
+        self.request.kind
     }
 
     pub fn user(&self) -> &'a User {
-        self.rest.user
+        self.request.user
     }
 
     pub fn namespace(&self) -> &'a str {
-        &self.rest.info.namespace
+        &self.request.info.namespace
     }
 
     pub fn name(&self) -> &'a str {
-        &self.rest.info.name
+        &self.request.info.name
     }
 
     /// Says something in a `Warning` header.
     pub fn warn(&self, text: String) {
-        self.rest.warnings.add(text);
+        self.request.warnings.add(text);
     }
 
     /// The object as it is now.
     pub async fn object(&self) -> Result<Value, ApiError> {
-        let entry = entry(self.rest, "").await?;
+        let entry = entry(self.request, "").await?;
         tree(&self.kind().view(&entry))
     }
 
     /// Deletes the object; nobody is asked again whether that is fine.
     pub async fn delete(&self, options: &DeleteOptions) -> Result<(), ApiError> {
-        delete::delete_unasked(self.rest, options).await
+        delete::delete_unasked(self.request, options).await
     }
 }
 
 /// Answers a POST to a subresource that acts.
-pub(crate) async fn act(rest: &Rest<'_>, action: &dyn Action) -> Result<Answer, ApiError> {
-    let form = Form::negotiate(rest)?;
-    let options = WriteOptions::read(rest.query, "CreateOptions", false)?;
-    let mut object = decode_body(rest, action, &options)?;
-    let cx = ActionContext { rest, dry_run: options.dry_run };
+pub(crate) async fn act(
+    request: &ResourceRequest<'_>,
+    action: &dyn Action,
+) -> Result<ResourceResponse, ApiError> {
+    let format = ResponseFormat::negotiate(request)?;
+    let options = WriteOptions::read(request.query, "CreateOptions", false)?;
+    let mut object = decode_body(request, action, &options)?;
+    let cx = ActionContext { request, dry_run: options.dry_run };
     let namespace = object.str_at(&["metadata", "namespace"]);
     if !namespace.is_empty() && namespace != cx.namespace() {
         let why = "the namespace of the provided object does not match the namespace sent on the \
                    request";
         return Err(ApiError::bad_request(why));
     }
-    let ty = type_of(rest, &action.accepts()[0])?;
+    let ty = type_of(request, &action.accepts()[0])?;
     action.default(&mut object);
-    managed::track_sent(rest, &options, ty, &mut object);
-    let gvr = gvr(rest.kind);
-    let attributes = attributes(rest, &gvr, Operation::Create, cx.name(), options.dry_run, None);
-    rest.engine.admission.admit(&attributes, Some(&mut object)).await?;
-    rest.engine.admission.validate(&attributes, Some(&object)).await?;
+    managed::track_sent(request, &options, ty, &mut object);
+    let gvr = gvr(request.kind);
+    let attributes = attributes(request, &gvr, Operation::Create, cx.name(), options.dry_run, None);
+    request.engine.admission.admit(&attributes, Some(&mut object)).await?;
+    request.engine.admission.validate(&attributes, Some(&object)).await?;
     match action.act(object, &cx).await? {
-        Outcome::Done => Ok(response_format::status(&form, &done())),
+        Outcome::Done => Ok(response_format::status(&format, &done())),
         Outcome::Object(object) => {
             let gvk = gvk_of(&object).unwrap_or_else(|| action.accepts()[0].clone());
-            let (schema, ty) = (&rest.engine.schema, type_of(rest, &gvk)?);
+            let (schema, ty) = (&request.engine.schema, type_of(request, &gvk)?);
             let mut json = Vec::new();
             codec::json::encode(&object, schema, ty, &mut json);
-            response_format::typed(rest, &form, 201, json.into(), (schema, ty))
+            response_format::typed(request, &format, 201, json.into(), (schema, ty))
         }
     }
 }
@@ -120,21 +123,24 @@ pub(crate) fn done() -> Status {
 }
 
 fn decode_body(
-    rest: &Rest<'_>,
+    request: &ResourceRequest<'_>,
     action: &dyn Action,
     options: &WriteOptions,
 ) -> Result<Value, ApiError> {
     let accepted = action.accepts();
     // A body that names another of the accepted versions is read as that.
-    let stated = decode::stated_kind(rest);
+    let stated = decode::stated_kind(request);
     let named = accepted.iter().find(|gvk| stated.as_ref() == Some(gvk));
     let gvk = named.or(accepted.first()).ok_or(ApiError::NotServed)?;
-    let (ty, validation) = (type_of(rest, gvk)?, options.field_validation);
-    decode::body(rest, &decode::Expected { gvk, schema: &rest.engine.schema, ty, validation })
+    let (ty, validation) = (type_of(request, gvk)?, options.field_validation);
+    decode::body(request, &decode::Expected { gvk, schema: &request.engine.schema, ty, validation })
 }
 
-fn type_of(rest: &Rest<'_>, gvk: &GroupVersionKind) -> Result<schema::TypeId, ApiError> {
-    let mut types = rest.engine.schema.types();
+fn type_of(
+    request: &ResourceRequest<'_>,
+    gvk: &GroupVersionKind,
+) -> Result<schema::TypeId, ApiError> {
+    let mut types = request.engine.schema.types();
     let found = types.find(|(_, ty)| ty.kinds.contains(gvk)).map(|(id, _)| id);
     found.ok_or_else(|| ApiError::internal(format!("no schema for {}", gvk.kind)))
 }

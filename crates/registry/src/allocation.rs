@@ -5,13 +5,13 @@ use meta::{ApiError, Value};
 
 /// Hands out what is limited. Called between admission and validation, with objects of the served
 /// version.
-pub trait Reserve: Send + Sync + 'static {
+pub trait Allocator: Send + Sync + 'static {
     /// Takes what a new object needs and writes it into the object.
     fn for_create<'a>(
         &'a self,
         object: &'a mut Value,
         dry_run: bool,
-    ) -> Pinned<'a, Result<Reservation, ApiError>>;
+    ) -> Pinned<'a, Result<Allocation, ApiError>>;
 
     /// Takes what is new; what is no longer needed is given back when the change is committed.
     fn for_update<'a>(
@@ -19,7 +19,7 @@ pub trait Reserve: Send + Sync + 'static {
         object: &'a mut Value,
         old: &'a Value,
         dry_run: bool,
-    ) -> Pinned<'a, Result<Reservation, ApiError>>;
+    ) -> Pinned<'a, Result<Allocation, ApiError>>;
 
     /// The object is gone: gives back all it had.
     fn release<'a>(&'a self, object: &'a Value) -> Pinned<'a, ()>;
@@ -29,12 +29,12 @@ type Job = Pinned<'static, ()>;
 
 /// Taken, but not for good: unless it is kept, it is given back.
 #[derive(Default)]
-pub struct Reservation {
+pub struct Allocation {
     keep: Option<Job>,
     give_back: Option<Job>,
 }
 
-impl Reservation {
+impl Allocation {
     /// `keep` runs when the object is written, `give_back` when it is not.
     pub fn new(keep: Option<Job>, give_back: Option<Job>) -> Self {
         Self { keep, give_back }
@@ -51,7 +51,7 @@ impl Reservation {
 }
 
 /// A request that is cut off gives back, too.
-impl Drop for Reservation {
+impl Drop for Allocation {
     fn drop(&mut self) {
         if let (Some(job), Ok(runtime)) =
             (self.give_back.take(), tokio::runtime::Handle::try_current())

@@ -10,24 +10,24 @@ use meta::{ApiError, FieldErrors, GroupKind, RequestInfo, Str, User, Value};
 use store::Entry;
 
 use crate::{
-    Answer, Kind,
+    Kind, ResourceResponse,
     action::{self, Outcome},
     create::{attributes, gvr},
     list::{Found, Items, ListHead},
     managed,
     options::{ListOptions, WriteOptions},
-    response_format::{self, Form},
-    resource_request::Rest,
+    resource_request::ResourceRequest,
+    response_format::{self, ResponseFormat},
     select::Selection,
 };
 
 /// Works out answers. A kind implements what its verbs need.
-pub trait Answerer: Send + Sync + 'static {
+pub trait ComputedResource: Send + Sync + 'static {
     /// The answer to a POST, given the object as it was decoded, defaulted, admitted and validated.
     fn create<'a>(
         &'a self,
         _object: Value,
-        _cx: &'a AnswerContext<'a>,
+        _cx: &'a ComputeContext<'a>,
     ) -> Pinned<'a, Result<Outcome, ApiError>> {
         Box::pin(std::future::ready(Err(ApiError::MethodNotAllowed)))
     }
@@ -44,7 +44,7 @@ pub trait Answerer: Send + Sync + 'static {
 }
 
 /// Who asks, and how.
-pub struct AnswerContext<'a> {
+pub struct ComputeContext<'a> {
     pub user: &'a User,
     pub info: &'a RequestInfo,
     pub dry_run: bool,
@@ -52,69 +52,71 @@ pub struct AnswerContext<'a> {
 
 /// POST: the question comes back with its answer.
 pub(crate) async fn create(
-    rest: &Rest<'_>,
-    form: &Form,
+    request: &ResourceRequest<'_>,
+    format: &ResponseFormat,
     options: &WriteOptions,
-    answerer: &dyn Answerer,
+    computed: &dyn ComputedResource,
     mut object: Value,
-) -> Result<Answer, ApiError> {
-    let kind = rest.kind;
+) -> Result<ResourceResponse, ApiError> {
+    let kind = request.kind;
     let gvr = gvr(kind);
-    let attributes = attributes(rest, &gvr, Operation::Create, "", options.dry_run, None);
+    let attributes = attributes(request, &gvr, Operation::Create, "", options.dry_run, None);
     kind.apply_defaults(&mut object);
-    managed::track(rest, options, None, &mut object);
-    rest.engine.admission.admit(&attributes, Some(&mut object)).await?;
+    managed::track(request, options, None, &mut object);
+    request.engine.admission.admit(&attributes, Some(&mut object)).await?;
     kind.apply_defaults(&mut object);
     let mut errors = FieldErrors::default();
     kind.strategy.validate(&object, &mut errors);
     if !errors.is_empty() {
         // A question has no name, whatever its metadata says.
-        let kind = answerer.named_in_errors(kind);
+        let kind = computed.named_in_errors(kind);
         return Err(ApiError::Invalid { kind, name: String::new(), errors });
     }
-    rest.engine.admission.validate(&attributes, Some(&object)).await?;
-    let cx = AnswerContext { user: rest.user, info: rest.info, dry_run: options.dry_run };
-    match answerer.create(object, &cx).await? {
-        Outcome::Object(answer) => response_format::json(rest, form, 201, encode(kind, answer)),
-        Outcome::Done => Ok(response_format::status(form, &action::done())),
+    request.engine.admission.validate(&attributes, Some(&object)).await?;
+    let cx = ComputeContext { user: request.user, info: request.info, dry_run: options.dry_run };
+    match computed.create(object, &cx).await? {
+        Outcome::Object(answer) => {
+            response_format::json(request, format, 201, encode(kind, answer))
+        }
+        Outcome::Done => Ok(response_format::status(format, &action::done())),
     }
 }
 
 pub(crate) async fn get(
-    rest: &Rest<'_>,
-    form: &Form,
-    answerer: &dyn Answerer,
-) -> Result<Answer, ApiError> {
-    let name = rest.info.name.as_str();
-    let found = answerer.list().await?;
+    request: &ResourceRequest<'_>,
+    format: &ResponseFormat,
+    computed: &dyn ComputedResource,
+) -> Result<ResourceResponse, ApiError> {
+    let name = request.info.name.as_str();
+    let found = computed.list().await?;
     let mut named = found.into_iter().filter(|object| object.str_at(&["metadata", "name"]) == name);
     let Some(object) = named.next() else {
         // Compat: upstream names the singular here.
         let resource = meta::GroupResource {
-            group: rest.kind.gvk().group.clone(),
-            resource: rest.kind.facts.singular.clone(),
+            group: request.kind.gvk().group.clone(),
+            resource: request.kind.facts.singular.clone(),
         };
         return Err(ApiError::not_found(resource, name));
     };
-    response_format::json(rest, form, 200, encode(rest.kind, object))
+    response_format::json(request, format, 200, encode(request.kind, object))
 }
 
 pub(crate) async fn list(
-    rest: &Rest<'_>,
-    form: &Form,
+    request: &ResourceRequest<'_>,
+    format: &ResponseFormat,
     options: &ListOptions,
-    answerer: &dyn Answerer,
-) -> Result<Answer, ApiError> {
-    let selection = Selection::read(rest, options)?;
-    let entries = answerer
+    computed: &dyn ComputedResource,
+) -> Result<ResourceResponse, ApiError> {
+    let selection = Selection::read(request, options)?;
+    let entries = computed
         .list()
         .await?
         .into_iter()
-        .map(|object| entry(rest.kind, object))
+        .map(|object| entry(request.kind, object))
         .collect::<Result<Vec<_>, _>>()?;
     let entries = entries.into_iter().filter(|entry| selection.matches(entry));
     let items = Items::of(entries.collect::<Vec<_>>());
-    response_format::list(rest, form, Found { items, head: ListHead::default() })
+    response_format::list(request, format, Found { items, head: ListHead::default() })
 }
 
 fn encode(kind: &Kind, mut object: Value) -> Bytes {

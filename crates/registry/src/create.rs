@@ -5,41 +5,41 @@ use meta::{ApiError, GroupVersionResource, Value};
 use store::{Expect, StoreError};
 
 use crate::{
-    Answer, Kind, Storage, computed_resource, decode,
+    Kind, ResourceResponse, Storage, computed_resource, decode,
     get::storage,
     managed, object_meta,
     options::WriteOptions,
     owners,
-    write_authorizer::Wish,
-    response_format::{self, Form},
-    resource_request::Rest,
+    resource_request::ResourceRequest,
+    response_format::{self, ResponseFormat},
     storage::store_error,
     strategy::WriteContext,
     update::Written,
+    write_authorizer::WriteRequest,
 };
 
-pub(crate) async fn create(rest: &Rest<'_>) -> Result<Answer, ApiError> {
-    let form = Form::negotiate(rest)?;
-    let options = WriteOptions::read(rest.query, "CreateOptions", false)?;
-    let kind = rest.kind;
+pub(crate) async fn create(request: &ResourceRequest<'_>) -> Result<ResourceResponse, ApiError> {
+    let format = ResponseFormat::negotiate(request)?;
+    let options = WriteOptions::read(request.query, "CreateOptions", false)?;
+    let kind = request.kind;
     let expected = decode::Expected {
         gvk: kind.gvk(),
         schema: &kind.schema,
         ty: kind.ty(),
         validation: options.field_validation,
     };
-    let mut object = decode::body(rest, &expected)?;
-    object_meta::settle_namespace(kind, &rest.info.namespace, &mut object)?;
-    if let Some(answerer) = &kind.answerer {
-        return computed_resource::create(rest, &form, &options, &**answerer, object).await;
+    let mut object = decode::body(request, &expected)?;
+    object_meta::settle_namespace(kind, &request.info.namespace, &mut object)?;
+    if let Some(computed) = &kind.computed {
+        return computed_resource::create(request, &format, &options, &**computed, object).await;
     }
-    let written = create_object(rest, storage(rest)?, &options, object).await?;
-    response_format::json(rest, &form, 201, written.json)
+    let written = create_object(request, storage(request)?, &options, object).await?;
+    response_format::json(request, &format, 201, written.json)
 }
 
 /// Takes an object through admission, strategy and validation into the store.
 pub(crate) async fn create_object(
-    rest: &Rest<'_>,
+    request: &ResourceRequest<'_>,
     storage: &Storage,
     options: &WriteOptions,
     object: Value,
@@ -47,13 +47,13 @@ pub(crate) async fn create_object(
     let generated = object.str_at(&["metadata", "name"]).is_empty()
         && !object.str_at(&["metadata", "generateName"]).is_empty();
     if !generated {
-        return try_create(rest, storage, options, object).await;
+        return try_create(request, storage, options, object).await;
     }
     let mut attempt = 1;
     loop {
         let mut object = object.clone();
         object_meta::generate_name(&mut object);
-        match try_create(rest, storage, options, object).await {
+        match try_create(request, storage, options, object).await {
             // The random suffix was taken: another one.
             Err(ApiError::AlreadyExists { .. }) if attempt < NAME_ATTEMPTS_MAX => {
                 attempt += 1;
@@ -67,16 +67,16 @@ pub(crate) async fn create_object(
 const NAME_ATTEMPTS_MAX: u32 = 8;
 
 async fn try_create(
-    rest: &Rest<'_>,
+    request: &ResourceRequest<'_>,
     storage: &Storage,
     options: &WriteOptions,
     mut object: Value,
 ) -> Result<Written, ApiError> {
-    let kind = rest.kind;
-    let cx = WriteContext { kind, user: rest.user, now: meta::time::Time::now() };
+    let kind = request.kind;
+    let cx = WriteContext { kind, user: request.user, now: meta::time::Time::now() };
     let name = object.str_at(&["metadata", "name"]).to_owned();
     let gvr = gvr(kind);
-    let attributes = attributes(rest, &gvr, Operation::Create, &name, options.dry_run, None);
+    let attributes = attributes(request, &gvr, Operation::Create, &name, options.dry_run, None);
 
     if kind.custom.as_ref().is_some_and(|custom| custom.terminating) {
         return Err(ApiError::Forbidden {
@@ -87,62 +87,66 @@ async fn try_create(
         });
     }
     object_meta::fill_for_create(&mut object, &cx);
-    owners::deduplicate(&mut object, false, rest.warnings);
+    owners::deduplicate(&mut object, false, request.warnings);
     kind.apply_defaults(&mut object);
-    managed::track(rest, options, None, &mut object);
-    rest.engine.admission.admit(&attributes, Some(&mut object)).await?;
-    owners::deduplicate(&mut object, true, rest.warnings);
-    permit(rest, &object, None).await?;
-    let Some(reserve) = &kind.reserve else {
-        return finish_create(rest, storage, options, &attributes, &cx, object).await;
+    managed::track(request, options, None, &mut object);
+    request.engine.admission.admit(&attributes, Some(&mut object)).await?;
+    owners::deduplicate(&mut object, true, request.warnings);
+    authorize_write(request, &object, None).await?;
+    let Some(allocator) = &kind.allocator else {
+        return finish_create(request, storage, options, &attributes, &cx, object).await;
     };
-    let reservation = reserve.for_create(&mut object, options.dry_run).await?;
-    let written = finish_create(rest, storage, options, &attributes, &cx, object).await;
-    reservation.settle(written.is_ok()).await;
+    let allocation = allocator.for_create(&mut object, options.dry_run).await?;
+    let written = finish_create(request, storage, options, &attributes, &cx, object).await;
+    allocation.settle(written.is_ok()).await;
     written
 }
 
 /// Whether this very write is allowed, to a kind that asks for more than the right to write.
-pub(crate) async fn permit(
-    rest: &Rest<'_>,
+pub(crate) async fn authorize_write(
+    request: &ResourceRequest<'_>,
     object: &Value,
     old: Option<&Value>,
 ) -> Result<(), ApiError> {
-    match &rest.kind.permit {
+    match &request.kind.write_authorizer {
         None => Ok(()),
-        Some(permit) => permit.check(&Wish { user: rest.user, info: rest.info, object, old }).await,
+        Some(authorizer) => {
+            authorizer
+                .check(&WriteRequest { user: request.user, info: request.info, object, old })
+                .await
+        }
     }
 }
 
 /// From admission's last word into the store.
 async fn finish_create(
-    rest: &Rest<'_>,
+    request: &ResourceRequest<'_>,
     storage: &Storage,
     options: &WriteOptions,
     attributes: &Attributes<'_>,
     cx: &WriteContext<'_>,
     mut object: Value,
 ) -> Result<Written, ApiError> {
-    let (kind, name) = (rest.kind, attributes.name.to_owned());
+    let (kind, name) = (request.kind, attributes.name.to_owned());
     prepare_create(kind, &mut object, cx)?;
     for text in kind.strategy.warnings("", &object, None) {
-        rest.warnings.add(text);
+        request.warnings.add(text);
     }
-    rest.engine.admission.validate(attributes, Some(&object)).await?;
+    request.engine.admission.validate(attributes, Some(&object)).await?;
     if !options.dry_run && !object.str_at(&["metadata", "resourceVersion"]).is_empty() {
         return Err(ApiError::Storage(
             "resourceVersion should not be set on objects to be created".to_owned(),
         ));
     }
 
-    let key = storage.key(&rest.info.namespace, &name);
+    let key = storage.key(&request.info.namespace, &name);
     // Compat: a dry run hands out what was sent, and there is no other version to tell.
     let sent = object.at(&["metadata", "resourceVersion"]).cloned();
     let stored = storage.encode(kind.to_stored(object).await?)?;
     if options.dry_run {
         let now = storage.cache.fresh().await.map_err(store_error)?;
         if now.get(&key).is_some() || now.broken(&key).is_some() {
-            return Err(already_exists(rest, storage, name).await);
+            return Err(already_exists(request, storage, name).await);
         }
         let mut json = kind.view_of_stored(&stored.json).await?;
         if let Some(sent) = sent {
@@ -158,17 +162,21 @@ async fn finish_create(
             let json = kind.view_of_stored(&json).await?;
             Ok(Written { json, created: true, stored: true })
         }
-        Err(StoreError::Conflict { .. }) => Err(already_exists(rest, storage, name).await),
+        Err(StoreError::Conflict { .. }) => Err(already_exists(request, storage, name).await),
         Err(other) => Err(store_error(other)),
     }
 }
 
 /// The name is taken; whoever waits for it to be free is told whether that is soon.
-async fn already_exists(rest: &Rest<'_>, storage: &Storage, name: String) -> ApiError {
-    let current = storage.find(&rest.info.namespace, &name, true).await.ok().flatten();
+async fn already_exists(
+    request: &ResourceRequest<'_>,
+    storage: &Storage,
+    name: String,
+) -> ApiError {
+    let current = storage.find(&request.info.namespace, &name, true).await.ok().flatten();
     let current = current.and_then(|entry| decode::tree(&entry.json).ok());
     let deleting = current.is_some_and(|object| object_meta::is_deleting(&object));
-    ApiError::AlreadyExists { resource: rest.kind.group_resource(), name, deleting }
+    ApiError::AlreadyExists { resource: request.kind.group_resource(), name, deleting }
 }
 
 /// Everything between admission and the store: what the server sets, and whether it may stand.
@@ -179,7 +187,7 @@ pub fn prepare_create(
 ) -> Result<(), ApiError> {
     // What admission has added may want defaults too.
     kind.apply_defaults(object);
-    kind.restrictions.drop_fields(object, None);
+    kind.gated_fields.drop_fields(object, None);
     kind.settle(object);
     if kind.has_status() && !kind.behaviour.status_on_create {
         object.remove_at(&["status"]);
@@ -192,7 +200,7 @@ pub fn prepare_create(
     errors.extend(object_meta::validate_create(kind, object));
     object_meta::validate_finalizer_names(kind, object, &mut errors);
     kind.strategy.validate(object, &mut errors);
-    kind.restrictions.validate(object, &mut errors);
+    kind.gated_fields.validate(object, &mut errors);
     invalid(kind, object, errors)
 }
 
@@ -226,7 +234,7 @@ pub(crate) fn gvr(kind: &Kind) -> GroupVersionResource {
 }
 
 pub(crate) fn attributes<'a>(
-    rest: &'a Rest<'_>,
+    request: &'a ResourceRequest<'_>,
     gvr: &'a GroupVersionResource,
     operation: Operation,
     name: &'a str,
@@ -235,12 +243,12 @@ pub(crate) fn attributes<'a>(
 ) -> Attributes<'a> {
     Attributes {
         operation,
-        gvk: rest.kind.gvk(),
+        gvk: request.kind.gvk(),
         gvr,
-        subresource: &rest.info.subresource,
-        namespace: &rest.info.namespace,
+        subresource: &request.info.subresource,
+        namespace: &request.info.namespace,
         name,
-        user: rest.user,
+        user: request.user,
         dry_run,
         old,
     }

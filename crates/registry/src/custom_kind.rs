@@ -8,8 +8,8 @@ use patch::apply::{ReplicasPaths, Versions};
 use schema::{Schema, TypeId, openapi::CustomResource};
 
 /// One served version of a custom resource.
-pub struct Custom {
-    pub shape: Arc<dyn Shape>,
+pub struct CustomKind {
+    pub prune_and_default: Arc<dyn PruneAndDefault>,
     /// What server-side apply sees. Bodies are read as the kind's own type, which knows the metadata
     /// only: whether the rest fits is for validation to say.
     pub apply_types: Arc<LazyApplyTypes>,
@@ -40,14 +40,18 @@ pub struct ApplyTypes {
 pub type LazyApplyTypes = LazyLock<ApplyTypes, Box<dyn FnOnce() -> ApplyTypes + Send + Sync>>;
 
 /// Brings objects into the shape of a schema.
-pub trait Shape: Send + Sync + 'static {
+pub trait PruneAndDefault: Send + Sync + 'static {
     /// Drops what the schema doesn't know, and says what it was to whoever wants to know. Err: the
     /// metadata of an embedded object can't be read.
-    fn shape(&self, object: &mut Value, unknown: Option<&mut Vec<String>>) -> Result<(), String>;
+    fn prune_and_default(
+        &self,
+        object: &mut Value,
+        unknown: Option<&mut Vec<String>>,
+    ) -> Result<(), String>;
 
     /// The same for what a configuration was applied to, which has been held against the types already:
     /// nothing is dropped from it, not even what is null. What can't be read is for validation to refuse.
-    fn shape_applied(&self, object: &mut Value);
+    fn prune_and_default_applied(&self, object: &mut Value);
 }
 
 /// Where in an object the fields of its scale are.

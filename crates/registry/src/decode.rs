@@ -11,7 +11,7 @@ use http::header::CONTENT_TYPE;
 use meta::{ApiError, GroupVersion, GroupVersionKind, Value, field::quote};
 use schema::{Schema, TypeId};
 
-use crate::{Custom, options::FieldValidation, resource_request::Rest};
+use crate::{CustomKind, options::FieldValidation, resource_request::ResourceRequest};
 
 /// What a body is read as.
 pub(crate) struct Expected<'a> {
@@ -23,39 +23,42 @@ pub(crate) struct Expected<'a> {
 
 /// Reads the body in its content type. Unknown and duplicate fields are dropped, warned about or
 /// refused, as `fieldValidation` asks.
-pub(crate) fn body(rest: &Rest<'_>, expected: &Expected<'_>) -> Result<Value, ApiError> {
-    decode(rest, media_type(rest)?, &rest.body, expected)
+pub(crate) fn body(
+    request: &ResourceRequest<'_>,
+    expected: &Expected<'_>,
+) -> Result<Value, ApiError> {
+    decode(request, media_type(request)?, &request.body, expected)
 }
 
 /// What the body says it is, if it can be read and says so.
-pub(crate) fn stated_kind(rest: &Rest<'_>) -> Option<GroupVersionKind> {
+pub(crate) fn stated_kind(request: &ResourceRequest<'_>) -> Option<GroupVersionKind> {
     let lenient = DecodeOptions { strict: false };
-    let tree = match media_type(rest).ok()? {
-        MediaType::Json => codec::json::decode_any(&rest.body, lenient).ok()?.value,
-        MediaType::Yaml => codec::yaml::decode_any(&rest.body, lenient).ok()?.value,
-        MediaType::Cbor => codec::cbor::decode(&rest.body).ok()?,
+    let tree = match media_type(request).ok()? {
+        MediaType::Json => codec::json::decode_any(&request.body, lenient).ok()?.value,
+        MediaType::Yaml => codec::yaml::decode_any(&request.body, lenient).ok()?.value,
+        MediaType::Cbor => codec::cbor::decode(&request.body).ok()?,
         MediaType::Protobuf => {
-            let envelope = protobuf::Envelope::open(&rest.body).ok()?;
+            let envelope = protobuf::Envelope::open(&request.body).ok()?;
             return Some(GroupVersion::parse(&envelope.api_version)?.with_kind(&envelope.kind));
         }
     };
     Some(GroupVersion::parse(tree.str_at(&["apiVersion"]))?.with_kind(tree.str_at(&["kind"])))
 }
 
-fn media_type(rest: &Rest<'_>) -> Result<MediaType, ApiError> {
-    let header = rest.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    negotiate::content_type(header, rest.engine.tuning.offered)
+fn media_type(request: &ResourceRequest<'_>) -> Result<MediaType, ApiError> {
+    let header = request.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    negotiate::content_type(header, request.engine.tuning.offered)
         .map_err(|error| ApiError::UnsupportedMediaType(error.to_string()))
 }
 
 pub(crate) fn decode(
-    rest: &Rest<'_>,
+    request: &ResourceRequest<'_>,
     media_type: MediaType,
     bytes: &[u8],
     expected: &Expected<'_>,
 ) -> Result<Value, ApiError> {
     let strict = expected.validation != FieldValidation::Ignore;
-    let mut decoded = match read(rest, media_type, bytes, expected, DecodeOptions { strict }) {
+    let mut decoded = match read(request, media_type, bytes, expected, DecodeOptions { strict }) {
         // Not JSON at all; Go shows the byte as if it were a character.
         Err(_)
             if bytes.first().is_some_and(|byte| *byte >= 0x80) && media_type == MediaType::Json =>
@@ -83,19 +86,19 @@ pub(crate) fn decode(
             if !why.is_syntax
                 && let Some(tree) = untyped(bytes, media_type)
             {
-                check_kind(rest, media_type, bytes, &tree, expected)?;
+                check_kind(request, media_type, bytes, &tree, expected)?;
             }
             // Metadata is all that is typed, and read on its own.
-            if of_custom(rest, expected).is_some() {
+            if of_custom(request, expected).is_some() {
                 why.why = why.why.replace("ObjectMeta.metadata.", "ObjectMeta.");
             }
             return Err(unreadable(bytes, media_type, expected, &why));
         }
     };
-    check_kind(rest, media_type, bytes, &decoded.value, expected)?;
-    if let Some(custom) = of_custom(rest, expected) {
+    check_kind(request, media_type, bytes, &decoded.value, expected)?;
+    if let Some(custom) = of_custom(request, expected) {
         check_type_meta(&decoded.value, bytes, media_type, expected)?;
-        shape(custom, &mut decoded, strict)
+        prune_and_default(custom, &mut decoded, strict)
             .map_err(|why| cannot_be_handled(expected.gvk, expected, &why))?;
     }
     // The path says what a body is that doesn't say it itself.
@@ -104,7 +107,7 @@ pub(crate) fn decode(
     }
     decoded.value.set_at(&["apiVersion"], expected.gvk.group_version().to_string());
     let strict: Vec<String> = decoded.strict.iter().map(ToString::to_string).collect();
-    judge_strict(rest, &strict, expected.validation)
+    judge_strict(request, &strict, expected.validation)
         .map_err(|why| cannot_be_handled(expected.gvk, expected, &why))?;
     Ok(decoded.value)
 }
@@ -133,59 +136,73 @@ fn check_type_meta(
 }
 
 /// The custom kind that a body is of, if it is one: options and scales pass through here too.
-pub(crate) fn of_custom<'a>(rest: &'a Rest<'_>, expected: &Expected<'_>) -> Option<&'a Custom> {
-    rest.kind
+pub(crate) fn of_custom<'a>(
+    request: &'a ResourceRequest<'_>,
+    expected: &Expected<'_>,
+) -> Option<&'a CustomKind> {
+    request
+        .kind
         .custom
         .as_ref()
-        .filter(|_| std::ptr::eq(expected.schema, Arc::as_ptr(&rest.kind.schema)))
+        .filter(|_| std::ptr::eq(expected.schema, Arc::as_ptr(&request.kind.schema)))
 }
 
 /// Drops what the schema of a custom kind doesn't know.
-fn shape(custom: &Custom, decoded: &mut Decoded, strict: bool) -> Result<(), String> {
+fn prune_and_default(
+    custom: &CustomKind,
+    decoded: &mut Decoded,
+    strict: bool,
+) -> Result<(), String> {
     let mut unknown = Vec::new();
-    custom.shape.shape(&mut decoded.value, strict.then_some(&mut unknown))?;
+    custom
+        .prune_and_default
+        .prune_and_default(&mut decoded.value, strict.then_some(&mut unknown))?;
     decoded.strict.extend(unknown.into_iter().map(StrictError::UnknownField));
     Ok(())
 }
 
 /// What becomes of unknown and duplicate fields: nothing, warnings, or a refusal.
 fn judge_strict(
-    rest: &Rest<'_>,
+    request: &ResourceRequest<'_>,
     errors: &[String],
     validation: FieldValidation,
 ) -> Result<(), String> {
     if validation == FieldValidation::Strict && !errors.is_empty() {
         return Err(format!("strict decoding error: {}", errors.join(", ")));
     }
-    warn_of(rest, errors, validation);
+    warn_of(request, errors, validation);
     Ok(())
 }
 
 /// Tells the client of unknown and duplicate fields, if it wants to know.
-pub(crate) fn warn_of(rest: &Rest<'_>, errors: &[String], validation: FieldValidation) {
+pub(crate) fn warn_of(
+    request: &ResourceRequest<'_>,
+    errors: &[String],
+    validation: FieldValidation,
+) {
     if validation != FieldValidation::Warn {
         return;
     }
     for error in errors {
         // Errors of YAML come several in one text.
         let lines = error.strip_prefix("yaml: unmarshal errors:\n").unwrap_or(error);
-        lines.lines().for_each(|line| rest.warnings.add(line.trim().to_owned()));
+        lines.lines().for_each(|line| request.warnings.add(line.trim().to_owned()));
     }
 }
 
 /// Whether a patched object still is what it was. Err: why not.
 pub(crate) fn check_patched_kind(
-    rest: &Rest<'_>,
+    request: &ResourceRequest<'_>,
     object: &Value,
     expected: &Expected<'_>,
 ) -> Result<(), String> {
     let given = given_kind(object, expected.gvk)?;
-    if given == *expected.gvk || of_custom(rest, expected).is_some() {
+    if given == *expected.gvk || of_custom(request, expected).is_some() {
         return Ok(());
     }
     // Read as what it says it is, before anybody asks whether it may be that.
-    read_as(rest, &given, object)?;
-    Err(no_conversion(rest, &given, expected.gvk))
+    read_as(request, &given, object)?;
+    Err(no_conversion(request, &given, expected.gvk))
 }
 
 /// What is known about a patch.
@@ -198,7 +215,7 @@ pub(crate) struct OfPatch<'a> {
 
 /// Reads what a patch has made of an object: it may hold anything. Err: why it can't stand.
 pub(crate) fn patched(
-    rest: &Rest<'_>,
+    request: &ResourceRequest<'_>,
     json: &[u8],
     expected: &Expected<'_>,
     of_patch: &OfPatch<'_>,
@@ -207,19 +224,21 @@ pub(crate) fn patched(
     let options = DecodeOptions { strict: validation != FieldValidation::Ignore };
     let decoded = codec::json::decode(json, expected.schema, expected.ty, options);
     let mut decoded = decoded.map_err(|error| error.to_string())?;
-    match of_custom(rest, expected) {
-        Some(custom) if of_patch.applied => custom.shape.shape_applied(&mut decoded.value),
-        Some(custom) => shape(custom, &mut decoded, options.strict)?,
+    match of_custom(request, expected) {
+        Some(custom) if of_patch.applied => {
+            custom.prune_and_default.prune_and_default_applied(&mut decoded.value)
+        }
+        Some(custom) => prune_and_default(custom, &mut decoded, options.strict)?,
         None => {}
     }
     let own = decoded.strict.iter().map(ToString::to_string);
     let strict: Vec<String> = of_patch.strict.iter().cloned().chain(own).collect();
-    judge_strict(rest, &strict, validation)?;
+    judge_strict(request, &strict, validation)?;
     Ok(decoded.value)
 }
 
 fn read(
-    rest: &Rest<'_>,
+    request: &ResourceRequest<'_>,
     media_type: MediaType,
     bytes: &[u8],
     expected: &Expected<'_>,
@@ -230,7 +249,7 @@ fn read(
         MediaType::Json => Ok(codec::json::decode(bytes, schema, ty, options)?),
         MediaType::Yaml => Ok(codec::yaml::decode(bytes, schema, ty, options)?),
         MediaType::Protobuf => {
-            let tables = rest.engine.tables();
+            let tables = request.engine.tables();
             // What can be opened has said its kind, even if the rest is broken.
             let is_syntax = protobuf::Envelope::open(bytes).is_err();
             let value = protobuf::decode_object(bytes, tables, schema, ty)
@@ -360,7 +379,7 @@ fn summarize(bytes: &[u8]) -> String {
 
 /// A body that says what it is must be what the path is about.
 fn check_kind(
-    rest: &Rest<'_>,
+    request: &ResourceRequest<'_>,
     media_type: MediaType,
     bytes: &[u8],
     object: &Value,
@@ -375,12 +394,12 @@ fn check_kind(
     if given == *expected.gvk {
         return Ok(());
     }
-    let custom = of_custom(rest, expected).is_some();
+    let custom = of_custom(request, expected).is_some();
     if custom && given.group_version() == expected.gvk.group_version() {
         // Its own rules say what is wrong with another kind.
         return Ok(());
     }
-    if custom || given.kind == expected.gvk.kind && is_known(rest, &given) {
+    if custom || given.kind == expected.gvk.kind && is_known(request, &given) {
         return Err(ApiError::BadRequest(format!(
             "the API version in the data ({}) does not match the expected API version ({})",
             given.group_version(),
@@ -389,14 +408,18 @@ fn check_kind(
     }
     // It is read as what it says it is, before anybody asks whether it may be that.
     let tree = untyped(bytes, media_type);
-    let read = tree.map_or(Ok(()), |tree| read_as(rest, &given, &tree));
-    let why = read.err().unwrap_or_else(|| no_conversion(rest, &given, expected.gvk));
+    let read = tree.map_or(Ok(()), |tree| read_as(request, &given, &tree));
+    let why = read.err().unwrap_or_else(|| no_conversion(request, &given, expected.gvk));
     Err(cannot_be_handled(&given, expected, &why))
 }
 
 /// Whether an object can be read as one of a built-in kind, if it is of one. Err: why not.
-fn read_as(rest: &Rest<'_>, gvk: &GroupVersionKind, object: &Value) -> Result<(), String> {
-    let schema = &rest.engine.schema;
+fn read_as(
+    request: &ResourceRequest<'_>,
+    gvk: &GroupVersionKind,
+    object: &Value,
+) -> Result<(), String> {
+    let schema = &request.engine.schema;
     let Some((ty, _)) = schema.types().find(|(_, ty)| ty.kinds.contains(gvk)) else {
         return Ok(());
     };
@@ -417,13 +440,17 @@ fn given_kind(object: &Value, expected: &GroupVersionKind) -> Result<GroupVersio
     Ok(group_version.with_kind(if kind.is_empty() { &expected.kind } else { kind }))
 }
 
-fn is_known(rest: &Rest<'_>, gvk: &GroupVersionKind) -> bool {
-    rest.engine.schema.types().any(|(_, ty)| ty.kinds.contains(gvk))
+fn is_known(request: &ResourceRequest<'_>, gvk: &GroupVersionKind) -> bool {
+    request.engine.schema.types().any(|(_, ty)| ty.kinds.contains(gvk))
 }
 
 /// Why one kind can't be read as another.
-fn no_conversion(rest: &Rest<'_>, given: &GroupVersionKind, expected: &GroupVersionKind) -> String {
-    if !is_known(rest, given) {
+fn no_conversion(
+    request: &ResourceRequest<'_>,
+    given: &GroupVersionKind,
+    expected: &GroupVersionKind,
+) -> String {
+    if !is_known(request, given) {
         return not_registered(given);
     }
     let package = match expected.group.split('.').next() {
@@ -445,21 +472,21 @@ fn not_registered(gvk: &GroupVersionKind) -> String {
 }
 
 /// The body of a delete.
-pub(crate) fn delete_options(rest: &Rest<'_>) -> Result<Value, ApiError> {
-    let (schema, ty, _) = rest.engine.meta_type("DeleteOptions")?;
+pub(crate) fn delete_options(request: &ResourceRequest<'_>) -> Result<Value, ApiError> {
+    let (schema, ty, _) = request.engine.meta_type("DeleteOptions")?;
     let options = DecodeOptions { strict: false };
     let gvk = GroupVersionKind::new("meta.k8s.io", "v1", "DeleteOptions");
     let validation = FieldValidation::Ignore;
     let expected = Expected { gvk: &gvk, schema, ty, validation };
-    let media_type = media_type(rest)?;
-    let decoded = read(rest, media_type, &rest.body, &expected, options);
+    let media_type = media_type(request)?;
+    let decoded = read(request, media_type, &request.body, &expected, options);
     let decoded = decoded.map_err(|Unreadable { why, .. }| {
         // Go asks for the kind first.
         let broken = match media_type {
-            MediaType::Json => tree(&rest.body).err().map(|error| without_prefix(&error)),
+            MediaType::Json => tree(&request.body).err().map(|error| without_prefix(&error)),
             _ => None,
         };
-        let kindless = broken.or_else(|| no_kind(&rest.body, media_type));
+        let kindless = broken.or_else(|| no_kind(&request.body, media_type));
         ApiError::BadRequest(kindless.map_or(why, |why| format!("{NO_KIND}: {why}")))
     })?;
     // Clients send it in `v1`, `meta.k8s.io/v1` or in the version of any group.

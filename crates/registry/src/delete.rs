@@ -11,53 +11,53 @@ use meta::{
 use store::{Expect, StoreError};
 
 use crate::{
-    Answer, Dependents, Kind, Storage,
+    Dependents, Kind, ResourceResponse, Storage,
     create::{attributes, gvr},
     get::{check_name, storage},
     list,
     object_meta::{finalizers, is_deleting},
     options::{DeleteOptions, IGNORE_READ_ERROR, ListOptions},
-    response_format::{self, Form},
-    resource_request::Rest,
+    resource_request::ResourceRequest,
+    response_format::{self, ResponseFormat},
     storage::{may_be_stale, store_error},
 };
 
-pub(crate) async fn delete(rest: &Rest<'_>) -> Result<Answer, ApiError> {
-    let form = Form::negotiate(rest)?;
-    let options = options(rest)?;
-    if let Some(why) = rest.kind.strategy.refuses_deletion(&rest.info.name) {
+pub(crate) async fn delete(request: &ResourceRequest<'_>) -> Result<ResourceResponse, ApiError> {
+    let format = ResponseFormat::negotiate(request)?;
+    let options = options(request)?;
+    if let Some(why) = request.kind.strategy.refuses_deletion(&request.info.name) {
         return Err(ApiError::Forbidden {
-            resource: rest.kind.group_resource(),
-            name: rest.info.name.to_string(),
+            resource: request.kind.group_resource(),
+            name: request.info.name.to_string(),
             why: why.to_owned(),
             causes: Vec::new(),
         });
     }
-    if options.ignore_read_error && rest.engine.tuning.unsafe_deletion {
-        return delete_unreadable(rest, &form, &options).await;
+    if options.ignore_read_error && request.engine.tuning.unsafe_deletion {
+        return delete_unreadable(request, &format, &options).await;
     }
-    warn_of_orphans(rest, &options);
-    check_name(rest)?;
-    match delete_object(rest, &options, &rest.info.namespace, &rest.info.name).await? {
-        Deleted::Object(json) => response_format::json(rest, &form, 200, json),
-        Deleted::Gone(details) => Ok(response_format::status(&form, &Status::success(details))),
+    warn_of_orphans(request, &options);
+    check_name(request)?;
+    match delete_object(request, &options, &request.info.namespace, &request.info.name).await? {
+        Deleted::Object(json) => response_format::json(request, &format, 200, json),
+        Deleted::Gone(details) => Ok(response_format::status(&format, &Status::success(details))),
     }
 }
 
 /// Deletes an object that cannot be read, past preconditions, finalizers and admission: none of them
 /// has anything to decide by.
 async fn delete_unreadable(
-    rest: &Rest<'_>,
-    form: &Form,
+    request: &ResourceRequest<'_>,
+    format: &ResponseFormat,
     options: &DeleteOptions,
-) -> Result<Answer, ApiError> {
+) -> Result<ResourceResponse, ApiError> {
     options.check_unsafe()?;
-    let storage = storage(rest)?;
-    let info = RequestInfo { verb: UNSAFE_VERB.into(), ..rest.info.clone() };
-    rest.engine.judge.check(rest.user, &info)?;
-    let name = rest.info.name.as_str();
-    if !storage.delete_unreadable(&storage.key(&rest.info.namespace, name)).await? {
-        let resource = rest.kind.group_resource();
+    let storage = storage(request)?;
+    let info = RequestInfo { verb: UNSAFE_VERB.into(), ..request.info.clone() };
+    request.engine.judge.check(request.user, &info)?;
+    let name = request.info.name.as_str();
+    if !storage.delete_unreadable(&storage.key(&request.info.namespace, name)).await? {
+        let resource = request.kind.group_resource();
         let mut errors = meta::FieldErrors::default();
         errors.invalid(
             meta::field::path(IGNORE_READ_ERROR),
@@ -69,11 +69,11 @@ async fn delete_unreadable(
     }
     let gone = Details {
         name: name.to_owned(),
-        group: rest.kind.gvk().group.to_string(),
-        kind: rest.kind.facts.plural.to_string(),
+        group: request.kind.gvk().group.to_string(),
+        kind: request.kind.facts.plural.to_string(),
         ..Details::default()
     };
-    Ok(response_format::status(form, &Status::success(gone)))
+    Ok(response_format::status(format, &Status::success(gone)))
 }
 
 /// Compat: the right to do this, on top of the right to delete.
@@ -82,33 +82,36 @@ const UNSAFE_VERB: &str = "unsafe-delete-ignore-read-errors";
 /// Deletes the object of a request on behalf of one of its subresources: admission has judged that
 /// one.
 pub(crate) async fn delete_unasked(
-    rest: &Rest<'_>,
+    request: &ResourceRequest<'_>,
     options: &DeleteOptions,
 ) -> Result<(), ApiError> {
-    delete_object(rest, options, &rest.info.namespace, &rest.info.name).await.map(drop)
+    delete_object(request, options, &request.info.namespace, &request.info.name).await.map(drop)
 }
 
-pub(crate) async fn delete_collection(rest: &Rest<'_>) -> Result<Answer, ApiError> {
-    let form = Form::negotiate(rest)?;
-    let list_options = ListOptions::read(rest.query)?;
-    let options = options(rest)?;
-    warn_of_orphans(rest, &options);
-    let found = list::prepared(rest, &list_options, list::find(rest, &list_options).await?).await?;
+pub(crate) async fn delete_collection(
+    request: &ResourceRequest<'_>,
+) -> Result<ResourceResponse, ApiError> {
+    let format = ResponseFormat::negotiate(request)?;
+    let list_options = ListOptions::read(request.query)?;
+    let options = options(request)?;
+    warn_of_orphans(request, &options);
+    let found =
+        list::prepared(request, &list_options, list::find(request, &list_options).await?).await?;
     let head = found.head.clone();
     let entries: Vec<_> = found.items.collect();
     // Side by side their commits share an fsync.
     let mut running = FuturesUnordered::new();
     for entry in &entries {
-        if running.len() == rest.engine.tuning.delete_collection_workers {
+        if running.len() == request.engine.tuning.delete_collection_workers {
             settle(running.next().await)?;
         }
-        running.push(delete_object(rest, &options, &entry.namespace, &entry.name));
+        running.push(delete_object(request, &options, &entry.namespace, &entry.name));
     }
     while let Some(outcome) = running.next().await {
         settle(Some(outcome))?;
     }
     drop(running);
-    response_format::list(rest, &form, list::Found { items: list::Items::of(entries), head })
+    response_format::list(request, &format, list::Found { items: list::Items::of(entries), head })
 }
 
 /// An object that somebody else has deleted meanwhile is gone, which is what was asked for.
@@ -120,21 +123,21 @@ fn settle(outcome: Option<Result<Deleted, ApiError>>) -> Result<(), ApiError> {
 }
 
 /// Dependents may stay although nobody asked for that.
-fn warn_of_orphans(rest: &Rest<'_>, options: &DeleteOptions) {
+fn warn_of_orphans(request: &ResourceRequest<'_>, options: &DeleteOptions) {
     let asked = options.propagation_policy.is_some() || options.orphan_dependents.is_some();
-    if let Dependents::Orphaned { warning: Some(warning) } = rest.kind.behaviour.dependents
+    if let Dependents::Orphaned { warning: Some(warning) } = request.kind.behaviour.dependents
         && !asked
     {
-        rest.warnings.add(warning.to_owned());
+        request.warnings.add(warning.to_owned());
     }
 }
 
-fn options(rest: &Rest<'_>) -> Result<DeleteOptions, ApiError> {
-    if rest.body.is_empty() {
-        return DeleteOptions::read(rest.query, None);
+fn options(request: &ResourceRequest<'_>) -> Result<DeleteOptions, ApiError> {
+    if request.body.is_empty() {
+        return DeleteOptions::read(request.query, None);
     }
-    let body = crate::decode::delete_options(rest)?;
-    DeleteOptions::read(rest.query, Some(&body))
+    let body = crate::decode::delete_options(request)?;
+    DeleteOptions::read(request.query, Some(&body))
 }
 
 enum Deleted {
@@ -154,12 +157,12 @@ enum Plan {
 }
 
 async fn delete_object(
-    rest: &Rest<'_>,
+    request: &ResourceRequest<'_>,
     options: &DeleteOptions,
     namespace: &str,
     name: &str,
 ) -> Result<Deleted, ApiError> {
-    let (kind, storage) = (rest.kind, storage(rest)?);
+    let (kind, storage) = (request.kind, storage(request)?);
     let key = storage.key(namespace, name);
     let mut cached = storage.cache.get(&key);
     loop {
@@ -177,7 +180,7 @@ async fn delete_object(
         let json = kind.view_of_stored(&stored).await?;
         let object = crate::decode::tree(&json)?;
         let step =
-            step(rest, options, storage, key.clone(), (namespace, name), object, json, revision);
+            step(request, options, storage, key.clone(), (namespace, name), object, json, revision);
         match step.await {
             Ok(Some(deleted)) => return Ok(deleted),
             Ok(None) => {}
@@ -195,7 +198,7 @@ async fn delete_object(
 /// One attempt. None: the object changed meanwhile.
 #[allow(clippy::too_many_arguments)] // The state of one round of the loop above.
 async fn step(
-    rest: &Rest<'_>,
+    request: &ResourceRequest<'_>,
     options: &DeleteOptions,
     storage: &Storage,
     key: Str,
@@ -204,15 +207,15 @@ async fn step(
     json: Bytes,
     revision: u64,
 ) -> Result<Option<Deleted>, ApiError> {
-    let kind = rest.kind;
+    let kind = request.kind;
     check_preconditions(kind, options, &object, name)?;
     let gvr = gvr(kind);
     let mut attributes =
-        attributes(rest, &gvr, Operation::Delete, name, options.dry_run, Some(&object));
+        attributes(request, &gvr, Operation::Delete, name, options.dry_run, Some(&object));
     attributes.namespace = namespace;
-    if rest.info.subresource.is_empty() {
-        rest.engine.admission.admit(&attributes, None).await?;
-        rest.engine.admission.validate(&attributes, None).await?;
+    if request.info.subresource.is_empty() {
+        request.engine.admission.admit(&attributes, None).await?;
+        request.engine.admission.validate(&attributes, None).await?;
     }
 
     let (waiting, last) = match plan(kind, options, &object, Time::now()) {
@@ -232,8 +235,8 @@ async fn step(
         Ok(at) => Ok(Some(if let Some(stored) = waiting {
             Deleted::Object(kind.view_of_stored(&storage.at_revision(&stored.json, at)?).await?)
         } else {
-            if let Some(reserve) = &kind.reserve {
-                reserve.release(&object).await;
+            if let Some(allocator) = &kind.allocator {
+                allocator.release(&object).await;
             }
             gone_at(kind, storage, &object, last, at).await?
         })),

@@ -5,14 +5,14 @@ use meta::{FieldErrors, Value};
 
 /// The default restricts nothing.
 #[derive(Clone, Debug, Default)]
-pub struct Restrictions {
+pub struct FeatureGatedFields {
     /// Fields that are dropped, unless the old object has them already.
     pub dropped: Vec<FieldPattern>,
     /// A rule on top of the strategy's.
     pub rule: Option<fn(&Value, &mut FieldErrors)>,
 }
 
-impl Restrictions {
+impl FeatureGatedFields {
     pub(crate) fn drop_fields(&self, object: &mut Value, old: Option<&Value>) {
         for pattern in &self.dropped {
             if !old.is_some_and(|old| pattern.is_in(old)) {
@@ -128,10 +128,10 @@ mod tests {
             ("a.s[].n", value!({}), object.clone()),
         ];
         for (pattern, old, expected) in cases {
-            let restrictions =
-                Restrictions { dropped: vec![FieldPattern::new(pattern)], rule: None };
+            let gated_fields =
+                FeatureGatedFields { dropped: vec![FieldPattern::new(pattern)], rule: None };
             let mut now = object.clone();
-            restrictions.drop_fields(&mut now, Some(&old));
+            gated_fields.drop_fields(&mut now, Some(&old));
             assert_eq!(now, expected, "{pattern} {old:?}");
         }
     }

@@ -14,8 +14,8 @@ use store::{Entry, Event};
 use crate::{
     Kind,
     decode::tree,
-    response_format::{Form, Shape, write_metadata_only},
-    resource_request::{Engine, Rest},
+    resource_request::{Engine, ResourceRequest},
+    response_format::{Projection, ResponseFormat, write_metadata_only},
     table, wire,
 };
 
@@ -26,7 +26,7 @@ pub(crate) const DELETED: &str = "DELETED";
 /// Makes the frames of one watch.
 pub(crate) struct Frames {
     kind: Arc<Kind>,
-    form: Form,
+    format: ResponseFormat,
     engine: Arc<Engine>,
     /// The first table of a watch says what its columns are.
     columns_due: AtomicBool,
@@ -35,15 +35,15 @@ pub(crate) struct Frames {
 }
 
 impl Frames {
-    pub(crate) fn new(rest: &Rest<'_>, form: &Form) -> Self {
-        let mut form = form.clone();
-        form.pretty = false;
+    pub(crate) fn new(request: &ResourceRequest<'_>, format: &ResponseFormat) -> Self {
+        let mut format = format.clone();
+        format.pretty = false;
         Self {
-            kind: rest.kind.clone(),
-            form,
-            engine: rest.engine.clone(),
+            kind: request.kind.clone(),
+            format,
+            engine: request.engine.clone(),
             columns_due: AtomicBool::new(true),
-            messages: rest.websocket,
+            messages: request.websocket,
         }
     }
 
@@ -52,7 +52,7 @@ impl Frames {
     }
 
     pub(crate) fn content_type(&self) -> &'static str {
-        self.form.media_type.stream_name()
+        self.format.media_type.stream_name()
     }
 
     /// Whether every frame has to be sent for itself.
@@ -62,7 +62,7 @@ impl Frames {
 
     /// A frame as it is sent: a message needs no length in front of it.
     pub(crate) fn finish(&self, frame: Bytes) -> Bytes {
-        match self.form.media_type {
+        match self.format.media_type {
             MediaType::Protobuf if self.messages => frame.slice(protobuf::FRAME_LENGTH_BYTES..),
             _ => frame,
         }
@@ -70,14 +70,14 @@ impl Frames {
 
     /// An event's frame, shared with everybody who watches in the same form.
     pub(crate) fn event(&self, event: &Event, entry: &Entry, ty: &'static str) -> Bytes {
-        if matches!(self.form.shape, Shape::Table(_)) || self.form.is_beta() {
+        if matches!(self.format.shape, Projection::Table(_)) || self.format.is_beta() {
             // Ages run and only the first table has columns: these are each watcher's own.
             return self.make(entry, ty);
         }
-        let encoding = match (&self.form.shape, self.form.media_type) {
-            (Shape::Metadata, MediaType::Json) => 0,
-            (Shape::Object, MediaType::Json) => 1,
-            (Shape::Object, MediaType::Protobuf) => 2,
+        let encoding = match (&self.format.shape, self.format.media_type) {
+            (Projection::Metadata, MediaType::Json) => 0,
+            (Projection::Object, MediaType::Json) => 1,
+            (Projection::Object, MediaType::Protobuf) => 2,
             _ => return self.make(entry, ty),
         };
         let ty_at = match ty {
@@ -95,23 +95,24 @@ impl Frames {
     }
 
     fn make(&self, entry: &Entry, ty: &str) -> Bytes {
-        if self.form.media_type == MediaType::Protobuf && self.form.shape == Shape::Object {
+        if self.format.media_type == MediaType::Protobuf && self.format.shape == Projection::Object
+        {
             let message = wire::message(&self.engine, &self.kind, entry);
             return protobuf::watch_event(ty, &wire::seal(self.kind.gvk(), &message)).into();
         }
         let json = self.kind.view(entry);
-        match &self.form.shape {
-            Shape::Object => self.wrap_typed(ty, &json, &self.kind.schema, self.kind.ty()),
-            Shape::Metadata => {
+        match &self.format.shape {
+            Projection::Object => self.wrap_typed(ty, &json, &self.kind.schema, self.kind.ty()),
+            Projection::Metadata => {
                 let mut object = Vec::with_capacity(1024);
                 write_metadata_only(&mut object, &self.kind.metadata_of(entry));
-                self.wrap(ty, &self.form.in_version(object.into()))
+                self.wrap(ty, &self.format.in_version(object.into()))
             }
-            Shape::Table(include) => {
+            Projection::Table(include) => {
                 let columns = self.columns_due.swap(false, Ordering::Relaxed);
                 let table =
                     table::of_object_with(&self.engine, &self.kind, *include, &json, columns);
-                self.wrap(ty, &self.form.in_version(table.unwrap_or_default()))
+                self.wrap(ty, &self.format.in_version(table.unwrap_or_default()))
             }
         }
     }
@@ -129,18 +130,20 @@ impl Frames {
         object.set_at(&["kind"], gvk.kind.clone());
         object.set_at(&["apiVersion"], gvk.group_version().to_string());
         let json = self.bookmark_json(&object);
-        match self.form.shape {
-            Shape::Object => self.wrap_typed("BOOKMARK", &json, &self.kind.schema, self.kind.ty()),
-            _ => self.wrap("BOOKMARK", &self.form.in_version(json)),
+        match self.format.shape {
+            Projection::Object => {
+                self.wrap_typed("BOOKMARK", &json, &self.kind.schema, self.kind.ty())
+            }
+            _ => self.wrap("BOOKMARK", &self.format.in_version(json)),
         }
     }
 
     fn bookmark_json(&self, object: &Value) -> Bytes {
         let json = self.kind.encode(object);
-        let shaped = match &self.form.shape {
-            Shape::Object => return json,
-            Shape::Metadata => crate::response_format::metadata_only(&self.kind, &json),
-            Shape::Table(include) => {
+        let shaped = match &self.format.shape {
+            Projection::Object => return json,
+            Projection::Metadata => crate::response_format::metadata_only(&self.kind, &json),
+            Projection::Table(include) => {
                 let columns = self.columns_due.swap(false, Ordering::Relaxed);
                 table::of_object_with(&self.engine, &self.kind, *include, &json, columns)
             }
@@ -154,7 +157,7 @@ impl Frames {
 
     /// A frame around an object of one of the types that every group shares; JSON says which.
     fn wrap(&self, ty: &str, json: &[u8]) -> Bytes {
-        if self.form.media_type == MediaType::Json {
+        if self.format.media_type == MediaType::Json {
             return wrap_json(ty, json);
         }
         let kind = tree(json).unwrap_or_default().str_at(&["kind"]).to_owned();
@@ -165,7 +168,7 @@ impl Frames {
     }
 
     fn wrap_typed(&self, ty: &str, json: &[u8], schema: &Schema, ty_id: TypeId) -> Bytes {
-        match self.form.media_type {
+        match self.format.media_type {
             MediaType::Protobuf => {
                 let sealed = wire::seal_json(&self.engine, schema, ty_id, json);
                 protobuf::watch_event(ty, &sealed.unwrap_or_default()).into()

@@ -6,42 +6,44 @@ use meta::ApiError;
 use store::Entry;
 
 use crate::{
-    Answer, Storage, computed_resource,
-    response_format::{self, Form},
-    resource_request::Rest,
+    ResourceResponse, Storage, computed_resource,
+    resource_request::ResourceRequest,
+    response_format::{self, ResponseFormat},
     storage::parse_revision,
 };
 
-pub(crate) async fn get(rest: &Rest<'_>) -> Result<Answer, ApiError> {
-    let form = Form::negotiate(rest)?;
-    if let Some(answerer) = &rest.kind.answerer {
-        return computed_resource::get(rest, &form, &**answerer).await;
+pub(crate) async fn get(request: &ResourceRequest<'_>) -> Result<ResourceResponse, ApiError> {
+    let format = ResponseFormat::negotiate(request)?;
+    if let Some(computed) = &request.kind.computed {
+        return computed_resource::get(request, &format, &**computed).await;
     }
-    let entry = entry(rest, rest.query.text("resourceVersion")).await?;
-    response_format::entry(rest, &form, 200, &entry)
+    let entry = entry(request, request.query.text("resourceVersion")).await?;
+    response_format::entry(request, &format, 200, &entry)
 }
 
 /// The object that a request names, as new as `resource_version` asks for.
-pub(crate) async fn entry(rest: &Rest<'_>, resource_version: &str) -> Result<Arc<Entry>, ApiError> {
-    let storage = storage(rest)?;
+pub(crate) async fn entry(
+    request: &ResourceRequest<'_>,
+    resource_version: &str,
+) -> Result<Arc<Entry>, ApiError> {
+    let storage = storage(request)?;
     let revision = match resource_version {
         "" => None,
         // Compat: a get with a bad resourceVersion is a 500 without a reason.
         other => Some(parse_revision(other).map_err(ApiError::Storage)?),
     };
-    check_name(rest)?;
-    let key = storage.key(&rest.info.namespace, &rest.info.name);
-    let found = storage
-        .entry(&key, revision)
-        .await?
-        .ok_or_else(|| ApiError::not_found(rest.kind.group_resource(), rest.info.name.as_str()))?;
-    rest.kind.prepare(&[&found]).await?;
+    check_name(request)?;
+    let key = storage.key(&request.info.namespace, &request.info.name);
+    let found = storage.entry(&key, revision).await?.ok_or_else(|| {
+        ApiError::not_found(request.kind.group_resource(), request.info.name.as_str())
+    })?;
+    request.kind.prepare(&[&found]).await?;
     Ok(found)
 }
 
 /// Whether the name in the path could be the end of a key.
-pub(crate) fn check_name(rest: &Rest<'_>) -> Result<(), ApiError> {
-    let name = rest.info.name.as_str();
+pub(crate) fn check_name(request: &ResourceRequest<'_>) -> Result<(), ApiError> {
+    let name = request.info.name.as_str();
     let wrong = meta::names::name_is_path_segment(name, false);
     if wrong.is_empty() {
         return Ok(());
@@ -50,6 +52,6 @@ pub(crate) fn check_name(rest: &Rest<'_>) -> Result<(), ApiError> {
     Err(ApiError::BadRequest(format!("Name parameter invalid: {name}: {wrong}")))
 }
 
-pub(crate) fn storage<'a>(rest: &Rest<'a>) -> Result<&'a Storage, ApiError> {
-    rest.kind.storage.as_deref().ok_or(ApiError::MethodNotAllowed)
+pub(crate) fn storage<'a>(request: &ResourceRequest<'a>) -> Result<&'a Storage, ApiError> {
+    request.kind.storage.as_deref().ok_or(ApiError::MethodNotAllowed)
 }

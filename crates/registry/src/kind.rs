@@ -15,17 +15,17 @@ use store::Entry;
 use crate::{
     Pinned,
     action::Action,
-    computed_resource::Answerer,
+    allocation::Allocator,
     columns::Column,
-    custom_kind::Custom,
+    computed_resource::ComputedResource,
+    custom_kind::CustomKind,
     decode::tree,
+    feature_gated_fields::FeatureGatedFields,
     managed::Filters,
-    write_authorizer::Permit,
-    allocation::Reserve,
-    feature_gated_fields::Restrictions,
     storage::Storage,
     strategy::{Behaviour, Strategy},
-    watch_metrics::Watched,
+    watch_metrics::WatchMetrics,
+    write_authorizer::WriteAuthorizer,
 };
 
 /// One resource in one served version. Cheap to look at, shared by all requests.
@@ -37,19 +37,19 @@ pub struct Kind {
     /// None: nothing is kept (reviews, bindings).
     pub storage: Option<Arc<Storage>>,
     /// Who answers where nothing is kept.
-    pub answerer: Option<Arc<dyn Answerer>>,
+    pub computed: Option<Arc<dyn ComputedResource>>,
     /// What its objects take from a limited supply.
-    pub reserve: Option<Arc<dyn Reserve>>,
+    pub allocator: Option<Arc<dyn Allocator>>,
     /// What writing its objects takes beyond the right to write them.
-    pub permit: Option<Arc<dyn Permit>>,
+    pub write_authorizer: Option<Arc<dyn WriteAuthorizer>>,
     /// What the server was not started for.
-    pub(crate) restrictions: Restrictions,
+    pub(crate) gated_fields: FeatureGatedFields,
     /// The subresources that act, by name.
     actions: Vec<(&'static str, Arc<dyn Action>)>,
     /// From the stored version to this one and back; None where they are the same.
     pub conversion: Option<Arc<dyn Conversion>>,
-    /// Custom resources keep kind and apiVersion in list items, and their keys are sorted.
-    pub custom: Option<Custom>,
+    /// CustomKind resources keep kind and apiVersion in list items, and their keys are sorted.
+    pub custom: Option<CustomKind>,
     /// Its objects in other versions, for owners that were noted in one of them.
     pub(crate) versions: Arc<dyn Versions + Send + Sync>,
     /// The field labels that a client may select by, with where the cache keeps their values.
@@ -62,7 +62,7 @@ pub struct Kind {
     /// The type of the metadata, where it is kept in another order than it is shown in.
     object_meta: Option<TypeId>,
     /// What watchers of this version were sent.
-    pub watched: Watched,
+    pub watch_metrics: WatchMetrics,
 }
 
 /// Where a field label's value comes from.
@@ -82,7 +82,7 @@ pub trait Conversion: Send + Sync + 'static {
     fn to_served(&self, object: Value) -> Value;
 
     /// Who converts where the server itself doesn't know how; the two above are not asked then.
-    fn remote(&self) -> Option<&dyn Remote> {
+    fn remote(&self) -> Option<&dyn RemoteConverter> {
         None
     }
 
@@ -93,7 +93,7 @@ pub trait Conversion: Send + Sync + 'static {
 }
 
 /// Somebody else who converts: a webhook.
-pub trait Remote: Send + Sync + 'static {
+pub trait RemoteConverter: Send + Sync + 'static {
     /// The objects in another version, in their order.
     fn convert<'a>(
         &'a self,
@@ -110,7 +110,7 @@ impl Kind {
         strategy: Arc<dyn Strategy>,
         storage: Option<Arc<Storage>>,
         conversion: Option<Arc<dyn Conversion>>,
-        custom: Option<Custom>,
+        custom: Option<CustomKind>,
     ) -> Self {
         let stored_path = |path: &Str| match &conversion {
             Some(conversion) => Str::new(conversion.stored_path(path)),
@@ -154,10 +154,10 @@ impl Kind {
             behaviour,
             strategy,
             storage,
-            answerer: None,
-            reserve: None,
-            permit: None,
-            restrictions: Restrictions::default(),
+            computed: None,
+            allocator: None,
+            write_authorizer: None,
+            gated_fields: FeatureGatedFields::default(),
             actions: Vec::new(),
             conversion,
             custom,
@@ -167,14 +167,14 @@ impl Kind {
             column_definitions: OnceLock::new(),
             filters,
             object_meta,
-            watched: Watched::default(),
+            watch_metrics: WatchMetrics::default(),
         }
     }
 
     /// The same kind, its questions answered.
     #[must_use]
-    pub fn answered_by(mut self, answerer: Option<Arc<dyn Answerer>>) -> Self {
-        self.answerer = answerer;
+    pub fn computed_by(mut self, computed: Option<Arc<dyn ComputedResource>>) -> Self {
+        self.computed = computed;
         self
     }
 
@@ -187,15 +187,15 @@ impl Kind {
 
     /// The same kind, its objects taking from a supply.
     #[must_use]
-    pub fn reserving(mut self, reserve: Option<Arc<dyn Reserve>>) -> Self {
-        self.reserve = reserve;
+    pub fn allocated_by(mut self, allocator: Option<Arc<dyn Allocator>>) -> Self {
+        self.allocator = allocator;
         self
     }
 
     /// The same kind, its writes needing a permit.
     #[must_use]
-    pub fn permitting(mut self, permit: Option<Arc<dyn Permit>>) -> Self {
-        self.permit = permit;
+    pub fn authorized_by(mut self, write_authorizer: Option<Arc<dyn WriteAuthorizer>>) -> Self {
+        self.write_authorizer = write_authorizer;
         self
     }
 
@@ -215,8 +215,8 @@ impl Kind {
 
     /// The same kind, with less allowed.
     #[must_use]
-    pub fn restricted(mut self, restrictions: Restrictions) -> Self {
-        self.restrictions = restrictions;
+    pub fn with_gated_fields(mut self, gated_fields: FeatureGatedFields) -> Self {
+        self.gated_fields = gated_fields;
         self
     }
 
@@ -320,7 +320,7 @@ impl Kind {
         self.selectable.iter().find(|(known, _)| known == label).map(|(_, source)| source)
     }
 
-    /// Plain defaults from the definitions, then those that depend on other fields.
+    /// DefaultStrategy defaults from the definitions, then those that depend on other fields.
     pub(crate) fn apply_defaults(&self, object: &mut Value) {
         self.schema.apply_defaults(self.ty(), object);
         self.strategy.default(object);
@@ -350,7 +350,7 @@ impl Kind {
         converted.into_iter().next().ok_or_else(|| ApiError::internal("nothing was converted"))
     }
 
-    pub(crate) fn remote(&self) -> Option<&dyn Remote> {
+    pub(crate) fn remote(&self) -> Option<&dyn RemoteConverter> {
         self.conversion.as_ref()?.remote()
     }
 
@@ -379,7 +379,7 @@ impl Kind {
         Ok(())
     }
 
-    /// Custom resources begin with their version: keys are sorted.
+    /// CustomKind resources begin with their version: keys are sorted.
     fn is_own_version(&self, json: &[u8]) -> bool {
         let start = format!("{{\"apiVersion\":\"{}\"", self.group_version());
         json.starts_with(start.as_bytes())
@@ -447,7 +447,7 @@ impl Kind {
 
 /// What the cache's slots for other encodings hold.
 pub(crate) const SLOT_PROTOBUF: usize = 0;
-/// Custom resources have no protobuf, but metadata in another order.
+/// CustomKind resources have no protobuf, but metadata in another order.
 const SLOT_METADATA: usize = SLOT_PROTOBUF;
 pub(crate) const SLOT_CONVERTED_PROTOBUF: usize = 1;
 pub(crate) const SLOT_ROW: usize = 2;

@@ -5,14 +5,15 @@
 //! encode it once.
 
 mod action;
-mod resource_response;
-mod computed_resource;
+mod allocation;
 mod columns;
+mod computed_resource;
 mod continue_token;
 mod create;
 mod custom_kind;
 mod decode;
 mod delete;
+mod feature_gated_fields;
 mod frame;
 mod get;
 mod kind;
@@ -24,11 +25,9 @@ mod other_versions;
 mod owners;
 mod patch;
 mod patch_errors;
-mod write_authorizer;
-mod allocation;
-mod response_format;
 mod resource_request;
-mod feature_gated_fields;
+mod resource_response;
+mod response_format;
 mod scale;
 mod select;
 mod storage;
@@ -39,26 +38,27 @@ mod update;
 mod watch;
 mod watch_metrics;
 mod wire;
+mod write_authorizer;
 
 pub use action::{Action, ActionContext, Outcome};
 pub use admission::Pinned;
-pub use resource_response::{Answer, Payload};
-pub use computed_resource::{AnswerContext, Answerer};
+pub use allocation::{Allocation, Allocator};
 pub use columns::{Cell, CellOf, Column, ReadCell, Words, since};
+pub use computed_resource::{ComputeContext, ComputedResource};
 pub use continue_token::Continue;
 pub use create::prepare_create;
-pub use custom_kind::{ApplyTypes, Custom, LazyApplyTypes, ScalePaths, Shape};
-pub use kind::{Conversion, Kind, Remote, SelectableSource};
+pub use custom_kind::{ApplyTypes, CustomKind, LazyApplyTypes, PruneAndDefault, ScalePaths};
+pub use feature_gated_fields::{FeatureGatedFields, FieldPattern};
+pub use kind::{Conversion, Kind, RemoteConverter, SelectableSource};
 pub use options::DeleteOptions;
-pub use write_authorizer::{Judge, Permit, Wish};
-pub use allocation::{Reservation, Reserve};
-pub use resource_request::{Engine, Rest, Tuning, serve};
-pub use feature_gated_fields::{FieldPattern, Restrictions};
+pub use resource_request::{Engine, ResourceRequest, Tuning, serve};
+pub use resource_response::{Payload, ResourceResponse};
 pub use storage::{Follower, Storage, StorageOptions};
 pub use storage_codec::{AsJson, StorageCodec};
 pub use strategy::{
-    Behaviour, Dependents, Fields, MetadataChecks, Plain, Recheck, Strategy, WriteContext,
-    keep_all_but_status,
+    Behaviour, DefaultStrategy, Dependents, Fields, MetadataChecks, Recheck, Strategy,
+    WriteContext, keep_all_but_status,
 };
 pub use update::prepare_update;
-pub use watch_metrics::{SIZES as WATCHED_SIZES, Watched};
+pub use watch_metrics::{SIZES as WATCH_EVENT_SIZES, WatchMetrics};
+pub use write_authorizer::{Judge, WriteAuthorizer, WriteRequest};

@@ -7,39 +7,39 @@ use meta::{ApiError, Str};
 use store::{Entry, Snapshot, StoreError};
 
 use crate::{
-    Answer, Payload, Storage, computed_resource,
+    Payload, ResourceResponse, Storage, computed_resource,
     continue_token::Continue,
     get::storage,
     options::{EXACT, ListOptions},
-    response_format::{self, Form, ItemWriter},
-    resource_request::Rest,
+    resource_request::ResourceRequest,
+    response_format::{self, ItemWriter, ResponseFormat},
     select::Selection,
     storage::{parse_revision, store_error, unreadable_list},
 };
 
-pub(crate) async fn list(rest: &Rest<'_>) -> Result<Answer, ApiError> {
-    let form = Form::negotiate(rest)?;
-    let options = ListOptions::read(rest.query)?;
-    if let Some(answerer) = &rest.kind.answerer {
-        return computed_resource::list(rest, &form, &options, &**answerer).await;
+pub(crate) async fn list(request: &ResourceRequest<'_>) -> Result<ResourceResponse, ApiError> {
+    let format = ResponseFormat::negotiate(request)?;
+    let options = ListOptions::read(request.query)?;
+    if let Some(computed) = &request.kind.computed {
+        return computed_resource::list(request, &format, &options, &**computed).await;
     }
-    let found = prepared(rest, &options, find(rest, &options).await?).await?;
-    response_format::list(rest, &form, found)
+    let found = prepared(request, &options, find(request, &options).await?).await?;
+    response_format::list(request, &format, found)
 }
 
 /// The same, with all objects in the version that is asked for, and selected by it.
 pub(crate) async fn prepared(
-    rest: &Rest<'_>,
+    request: &ResourceRequest<'_>,
     options: &ListOptions,
     found: Found,
 ) -> Result<Found, ApiError> {
-    if !rest.kind.is_remote() {
+    if !request.kind.is_remote() {
         return Ok(found);
     }
     let mut entries: Vec<Arc<Entry>> = found.items.collect();
-    rest.kind.prepare(&entries.iter().collect::<Vec<_>>()).await?;
-    let selection = Selection::read(rest, options)?;
-    entries.retain(|entry| selection.matches_view(rest.kind, entry));
+    request.kind.prepare(&entries.iter().collect::<Vec<_>>()).await?;
+    let selection = Selection::read(request, options)?;
+    entries.retain(|entry| selection.matches_view(request.kind, entry));
     Ok(Found { items: Items::of(entries), head: found.head })
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct Items {
     /// Taken before the snapshot is asked for more.
     ready: VecDeque<Arc<Entry>>,
     /// None: `ready` is all.
-    rest: Option<Cursor>,
+    request: Option<Cursor>,
 }
 
 struct Cursor {
@@ -84,7 +84,7 @@ const PAGE_ENTRIES: usize = 64;
 
 impl Items {
     pub(crate) fn of(entries: impl IntoIterator<Item = Arc<Entry>>) -> Self {
-        Self { ready: entries.into_iter().collect(), rest: None }
+        Self { ready: entries.into_iter().collect(), request: None }
     }
 }
 
@@ -96,14 +96,14 @@ impl Iterator for Items {
             if let Some(entry) = self.ready.pop_front() {
                 return Some(entry);
             }
-            let Cursor { snapshot, prefix, after, selection } = self.rest.as_mut()?;
+            let Cursor { snapshot, prefix, after, selection } = self.request.as_mut()?;
             // What doesn't match is only looked at, never touched.
             let matching =
                 snapshot.range(prefix, after.as_deref()).filter(|e| selection.matches(e));
             self.ready.extend(matching.take(PAGE_ENTRIES).cloned());
             match self.ready.back() {
                 Some(last) if self.ready.len() == PAGE_ENTRIES => *after = Some(last.key.clone()),
-                _ => self.rest = None,
+                _ => self.request = None,
             }
             if self.ready.is_empty() {
                 return None;
@@ -112,21 +112,24 @@ impl Iterator for Items {
     }
 }
 
-pub(crate) async fn find(rest: &Rest<'_>, options: &ListOptions) -> Result<Found, ApiError> {
-    let storage = storage(rest)?;
-    let selection = Selection::read(rest, options)?;
+pub(crate) async fn find(
+    request: &ResourceRequest<'_>,
+    options: &ListOptions,
+) -> Result<Found, ApiError> {
+    let storage = storage(request)?;
+    let selection = Selection::read(request, options)?;
     let (snapshot, start) = snapshot(storage, options).await?;
-    let prefix = storage.key_prefix(&rest.info.namespace);
+    let prefix = storage.key_prefix(&request.info.namespace);
     let head = ListHead { revision: snapshot.revision, ..ListHead::default() };
 
     let after = start.as_ref().map(|start| before(Str::new(format!("{prefix}{}", start.start))));
-    check_readable(rest, &selection, &snapshot, after.as_deref())?;
+    check_readable(request, &selection, &snapshot, after.as_deref())?;
     // Compat: any cached state (resourceVersion 0) is computed_resource whole, limit or not.
     let paged = options.limit > 0 && options.resource_version != "0";
     // Compat: a page of an old state, or one that goes on, ends where a walk would end it.
     let indexed = start.is_none() && !(paged && is_exact(options));
     // One object by its name, or the few of an index: no need to walk.
-    if let Some(few) = few(storage, &rest.info.namespace, &selection, &snapshot, indexed) {
+    if let Some(few) = few(storage, &request.info.namespace, &selection, &snapshot, indexed) {
         let few = few.into_iter().filter(|entry| entry.key.starts_with(prefix.as_str()));
         if paged {
             let few: Vec<Arc<Entry>> = few.collect();
@@ -145,14 +148,14 @@ pub(crate) async fn find(rest: &Rest<'_>, options: &ListOptions) -> Result<Found
         return Ok(page(options, &snapshot, &prefix, walk, &selection, continued));
     }
     let ready = first.into_iter().filter(|entry| selection.matches(entry)).collect();
-    let rest = Some(Cursor { snapshot, prefix, after, selection });
-    Ok(Found { items: Items { ready, rest }, head })
+    let request = Some(Cursor { snapshot, prefix, after, selection });
+    Ok(Found { items: Items { ready, request }, head })
 }
 
 /// Refuses to show a part of a resource, behind `after`, in which something cannot be read: whoever
 /// sees the rest would take it for gone.
 pub(crate) fn check_readable(
-    rest: &Rest<'_>,
+    request: &ResourceRequest<'_>,
     selection: &Selection,
     snapshot: &Snapshot,
     after: Option<&str>,
@@ -160,15 +163,15 @@ pub(crate) fn check_readable(
     if snapshot.broken_len() == 0 {
         return Ok(());
     }
-    let storage = storage(rest)?;
-    let namespace = &rest.info.namespace;
+    let storage = storage(request)?;
+    let namespace = &request.info.namespace;
     let broken = match selection.exact_name() {
         Some(name) if !storage.namespaced || !namespace.is_empty() => {
             snapshot.broken(&storage.key(namespace, name))
         }
         _ => snapshot.first_broken(&storage.key_prefix(namespace), after),
     };
-    broken.map_or(Ok(()), |broken| Err(unreadable_list(&rest.kind.group_resource(), broken)))
+    broken.map_or(Ok(()), |broken| Err(unreadable_list(&request.kind.group_resource(), broken)))
 }
 
 /// The state that a list is about, and where in it the list goes on.

@@ -5,7 +5,10 @@ use meta::{ApiError, Value, time::Time};
 use patch::apply::{self, Filter, Manager, OneVersion, Set, Typing};
 use schema::{Schema, TypeId};
 
-use crate::{options::WriteOptions, other_versions::Asked, resource_request::Rest, strategy::Fields};
+use crate::{
+    options::WriteOptions, other_versions::Asked, resource_request::ResourceRequest,
+    strategy::Fields,
+};
 
 /// The fields that a request may own, by what it writes to.
 #[derive(Clone, Debug, Default)]
@@ -73,7 +76,7 @@ fn all_but(fields: Fields) -> Filter {
 
 /// Notes who changed what between `live` and `new`.
 pub(crate) fn track(
-    rest: &Rest<'_>,
+    request: &ResourceRequest<'_>,
     options: &WriteOptions,
     live: Option<&Value>,
     new: &mut Value,
@@ -82,36 +85,36 @@ pub(crate) fn track(
     if options.owners_noted {
         return;
     }
-    with_manager(rest, options, |typing, manager| apply::update(live, new, typing, manager));
+    with_manager(request, options, |typing, manager| apply::update(live, new, typing, manager));
 }
 
 /// Merges an applied configuration into what is there.
 pub(crate) fn merge(
-    rest: &Rest<'_>,
+    request: &ResourceRequest<'_>,
     options: &WriteOptions,
     live: Option<&Value>,
     config: &Value,
 ) -> Result<Value, ApiError> {
     let (version, name) = (config.str_at(&["apiVersion"]), config.str_at(&["kind"]));
-    if version == rest.kind.group_version().to_string() && name != rest.kind.gvk().kind {
+    if version == request.kind.group_version().to_string() && name != request.kind.gvk().kind {
         let slash = if version.contains('/') { "" } else { "/" };
         let why = format!("invalid object type: {slash}{version}, Kind={name}");
         return Err(ApiError::BadRequest(why));
     }
     let force = options.force.unwrap_or_default();
-    with_manager(rest, options, |typing, manager| {
+    with_manager(request, options, |typing, manager| {
         Ok(apply::apply(live, config, typing, manager, force)?)
     })
 }
 
 /// As [`track`], for a scale, whose owners are those of its parent's replicas.
 pub(crate) fn track_scale(
-    rest: &Rest<'_>,
+    request: &ResourceRequest<'_>,
     options: &WriteOptions,
     live: &Value,
     new: &mut Value,
 ) -> Result<(), ApiError> {
-    with_scale_manager(rest, options, |typing, manager| {
+    with_scale_manager(request, options, |typing, manager| {
         // Nobody sets owners by writing them into a scale.
         new.remove_at(&MANAGED_FIELDS);
         apply::update(Some(live), new, typing, manager);
@@ -121,21 +124,26 @@ pub(crate) fn track_scale(
 
 /// As [`merge`], for a scale.
 pub(crate) fn merge_scale(
-    rest: &Rest<'_>,
+    request: &ResourceRequest<'_>,
     options: &WriteOptions,
     live: &Value,
     config: &Value,
 ) -> Result<Value, ApiError> {
     let force = options.force.unwrap_or_default();
-    with_scale_manager(rest, options, |typing, manager| {
+    with_scale_manager(request, options, |typing, manager| {
         Ok(apply::apply(Some(live), config, typing, manager, force)?)
     })
 }
 
 /// As [`track`], for what is sent to a subresource that acts.
-pub(crate) fn track_sent(rest: &Rest<'_>, options: &WriteOptions, ty: TypeId, new: &mut Value) {
+pub(crate) fn track_sent(
+    request: &ResourceRequest<'_>,
+    options: &WriteOptions,
+    ty: TypeId,
+    new: &mut Value,
+) {
     let api_version = new.str_at(&["apiVersion"]).to_owned();
-    with_manager_of(rest, options, ty, &api_version, |typing, manager| {
+    with_manager_of(request, options, ty, &api_version, |typing, manager| {
         apply::update(None, new, typing, manager);
     });
 }
@@ -143,41 +151,41 @@ pub(crate) fn track_sent(rest: &Rest<'_>, options: &WriteOptions, ty: TypeId, ne
 const MANAGED_FIELDS: [&str; 2] = ["metadata", "managedFields"];
 
 fn with_scale_manager<T>(
-    rest: &Rest<'_>,
+    request: &ResourceRequest<'_>,
     options: &WriteOptions,
     run: impl FnOnce(&Typing<'_>, &Manager<'_>) -> Result<T, ApiError>,
 ) -> Result<T, ApiError> {
-    let schema = &rest.engine.schema;
+    let schema = &request.engine.schema;
     let ty = schema.by_name("io.k8s.api.autoscaling.v1.Scale");
     let ty = ty.ok_or_else(|| ApiError::internal("no schema for Scale"))?;
-    with_manager_of(rest, options, ty, "autoscaling/v1", run)
+    with_manager_of(request, options, ty, "autoscaling/v1", run)
 }
 
 /// For what is not of the request's own kind.
 fn with_manager_of<T>(
-    rest: &Rest<'_>,
+    request: &ResourceRequest<'_>,
     options: &WriteOptions,
     ty: TypeId,
     api_version: &str,
     run: impl FnOnce(&Typing<'_>, &Manager<'_>) -> T,
 ) -> T {
-    let schema = &rest.engine.schema;
+    let schema = &request.engine.schema;
     let typing = Typing { schema, ty, fields: &Filter::All, versions: &OneVersion };
     let manager = Manager {
-        name: &manager_name(rest, options),
+        name: &manager_name(request, options),
         api_version,
-        subresource: &rest.info.subresource,
+        subresource: &request.info.subresource,
         now: &Time::now().to_rfc3339(),
     };
     run(&typing, &manager)
 }
 
 fn with_manager<T>(
-    rest: &Rest<'_>,
+    request: &ResourceRequest<'_>,
     options: &WriteOptions,
     run: impl FnOnce(&Typing<'_>, &Manager<'_>) -> T,
 ) -> T {
-    let kind = rest.kind;
+    let kind = request.kind;
     let asked;
     let versions: &dyn apply::Versions = match &kind.custom {
         Some(custom) if kind.is_remote() => {
@@ -190,24 +198,24 @@ fn with_manager<T>(
     let typing = Typing {
         schema,
         ty,
-        fields: kind.filters.for_subresource(&rest.info.subresource),
+        fields: kind.filters.for_subresource(&request.info.subresource),
         versions,
     };
     let manager = Manager {
-        name: &manager_name(rest, options),
+        name: &manager_name(request, options),
         api_version: &kind.group_version().to_string(),
-        subresource: &rest.info.subresource,
+        subresource: &request.info.subresource,
         now: &Time::now().to_rfc3339(),
     };
     run(&typing, &manager)
 }
 
 /// What a client calls itself: its `fieldManager`, or the program in its user agent.
-fn manager_name(rest: &Rest<'_>, options: &WriteOptions) -> String {
+fn manager_name(request: &ResourceRequest<'_>, options: &WriteOptions) -> String {
     if !options.field_manager.is_empty() {
         return options.field_manager.clone();
     }
-    let agent = rest.headers.get(USER_AGENT).and_then(|value| value.to_str().ok());
+    let agent = request.headers.get(USER_AGENT).and_then(|value| value.to_str().ok());
     let program = agent.unwrap_or_default().split('/').next().unwrap_or_default();
     let mut name = String::new();
     for c in program.chars().filter(|c| !c.is_control()) {

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use patch::apply::Versions;
 use schema::TypeId;
 
-use crate::Remote;
+use crate::RemoteConverter;
 
 /// What one request has had converted.
 #[derive(Debug, Default)]
@@ -31,7 +31,10 @@ const CONVERSIONS_MAX: usize = 64;
 
 impl OtherVersions {
     /// Has everything converted that was missing. Answers whether there was anything.
-    pub(crate) async fn resolve(&self, remote: Option<&dyn Remote>) -> Result<bool, ApiError> {
+    pub(crate) async fn resolve(
+        &self,
+        remote: Option<&dyn RemoteConverter>,
+    ) -> Result<bool, ApiError> {
         let missing = std::mem::take(&mut *self.missing.lock());
         let (Some(remote), false) = (remote, missing.is_empty()) else { return Ok(false) };
         if self.known.lock().len() + missing.len() > CONVERSIONS_MAX {

@@ -10,49 +10,49 @@ use meta::{ApiError, FieldErrors, GroupKind, Number, Value, field::path};
 use schema::Schema;
 
 use crate::{
-    Answer, decode, get as read, managed, object_meta,
+    ResourceResponse, decode, get as read, managed, object_meta,
     options::WriteOptions,
     patch_errors,
-    response_format::{self, Form},
-    resource_request::Rest,
+    resource_request::ResourceRequest,
+    response_format::{self, ResponseFormat},
     update::change,
 };
 
-pub(crate) async fn patch(rest: &Rest<'_>) -> Result<Answer, ApiError> {
-    let patch_type = PatchType::of(rest)?;
-    let form = Form::negotiate(rest)?;
+pub(crate) async fn patch(request: &ResourceRequest<'_>) -> Result<ResourceResponse, ApiError> {
+    let patch_type = PatchType::of(request)?;
+    let format = ResponseFormat::negotiate(request)?;
     let apply = patch_type.is_apply();
-    let options = WriteOptions::read(rest.query, "PatchOptions", apply)?;
-    let parsed = Change::parse_strictly(patch_type, &rest.body);
+    let options = WriteOptions::read(request.query, "PatchOptions", apply)?;
+    let parsed = Change::parse_strictly(patch_type, &request.body);
     if parsed.is_err() && !apply {
         // What isn't there can't be patched, well or badly.
-        read::entry(rest, "").await?;
+        read::entry(request, "").await?;
     }
     let (change_of, strict) = parsed?;
     let expected = decode::Expected {
-        gvk: rest.kind.gvk(),
-        schema: &rest.kind.schema,
-        ty: rest.kind.ty(),
+        gvk: request.kind.gvk(),
+        schema: &request.kind.schema,
+        ty: request.kind.ty(),
         validation: options.field_validation,
     };
     // An apply creates what is missing, though not by a part of it.
-    let creates = apply && rest.info.subresource.is_empty();
-    let written = change(rest, &options, creates, &mut |current| {
-        let patched = change_of.apply(rest, &options, current)?;
+    let creates = apply && request.info.subresource.is_empty();
+    let written = change(request, &options, creates, &mut |current| {
+        let patched = change_of.apply(request, &options, current)?;
         // What a configuration says twice is of interest once it could be applied.
-        let strict = if apply { said_twice(rest, &options, &strict)? } else { &strict[..] };
-        let mut object = reread(rest, &expected, &change_of, strict, current, &patched)?;
-        object_meta::settle_namespace(rest.kind, &rest.info.namespace, &mut object)?;
-        object_meta::check_name(&object, &rest.info.name)?;
+        let strict = if apply { said_twice(request, &options, &strict)? } else { &strict[..] };
+        let mut object = reread(request, &expected, &change_of, strict, current, &patched)?;
+        object_meta::settle_namespace(request.kind, &request.info.namespace, &mut object)?;
+        object_meta::check_name(&object, &request.info.name)?;
         Ok(object)
     })
     .await?;
-    response_format::json(rest, &form, if written.created { 201 } else { 200 }, written.json)
+    response_format::json(request, &format, if written.created { 201 } else { 200 }, written.json)
 }
 
 /// Refuses what an applied configuration says twice, or warns of it; nothing is left to be said then.
 fn said_twice<'a>(
-    rest: &Rest<'_>,
+    request: &ResourceRequest<'_>,
     options: &WriteOptions,
     strict: &'a [String],
 ) -> Result<&'a [String], ApiError> {
@@ -61,7 +61,7 @@ fn said_twice<'a>(
             "error strict decoding YAML: error converting YAML to JSON: {why}"
         )));
     }
-    decode::warn_of(rest, strict, options.field_validation);
+    decode::warn_of(request, strict, options.field_validation);
     Ok(&[])
 }
 
@@ -79,16 +79,16 @@ impl PatchType {
         matches!(self, Self::Apply | Self::ApplyCbor)
     }
 
-    pub(crate) fn of(rest: &Rest<'_>) -> Result<Self, ApiError> {
-        let given = rest.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    pub(crate) fn of(request: &ResourceRequest<'_>) -> Result<Self, ApiError> {
+        let given = request.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let given = given.unwrap_or_default().split(';').next().unwrap_or_default().trim();
         match given {
             "application/json-patch+json" => Ok(Self::Json),
             "application/merge-patch+json" => Ok(Self::Merge),
-            "application/strategic-merge-patch+json" if !rest.kind.is_custom() => Ok(Self::Strategic),
+            "application/strategic-merge-patch+json" if !request.kind.is_custom() => Ok(Self::Strategic),
             "application/apply-patch+yaml" => Ok(Self::Apply),
-            "application/apply-patch+cbor" if offers_cbor(rest) => Ok(Self::ApplyCbor),
-            _ if rest.kind.is_custom() => Err(ApiError::UnsupportedMediaType(
+            "application/apply-patch+cbor" if offers_cbor(request) => Ok(Self::ApplyCbor),
+            _ if request.kind.is_custom() => Err(ApiError::UnsupportedMediaType(
                 "the body of the request was in an unknown format - accepted media types include: \
                  application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
                     .to_owned(),
@@ -98,8 +98,8 @@ impl PatchType {
     }
 }
 
-fn offers_cbor(rest: &Rest<'_>) -> bool {
-    rest.engine.tuning.offered.contains(&MediaType::Cbor)
+fn offers_cbor(request: &ResourceRequest<'_>) -> bool {
+    request.engine.tuning.offered.contains(&MediaType::Cbor)
 }
 
 /// A patch, read once and applied as often as the loop goes round.
@@ -154,14 +154,16 @@ impl Change {
 
     fn apply(
         &self,
-        rest: &Rest<'_>,
+        request: &ResourceRequest<'_>,
         options: &WriteOptions,
         current: Option<&Value>,
     ) -> Result<Value, ApiError> {
-        let kind = rest.kind;
+        let kind = request.kind;
         match (self, current) {
-            (Self::Apply(config), current) => managed::merge(rest, options, current, config),
-            (_, None) => Err(ApiError::not_found(kind.group_resource(), rest.info.name.as_str())),
+            (Self::Apply(config), current) => managed::merge(request, options, current, config),
+            (_, None) => {
+                Err(ApiError::not_found(kind.group_resource(), request.info.name.as_str()))
+            }
             (Self::Strategic(patch), Some(current)) => {
                 Ok(::patch::strategic::apply(current, patch, &kind.schema, kind.ty())?)
             }
@@ -194,7 +196,7 @@ fn check_configuration(tree: &Value) -> Result<(), ApiError> {
 
 /// A patched tree may hold anything: it is read again like a body, with all checks.
 pub(crate) fn reread(
-    rest: &Rest<'_>,
+    request: &ResourceRequest<'_>,
     expected: &decode::Expected<'_>,
     change: &Change,
     strict: &[String],
@@ -204,11 +206,14 @@ pub(crate) fn reread(
     let json = meta::json::to_string(patched);
     // Compat: a strategic patch can say what it likes here, and changes nothing by it.
     let same_kind = match change {
-        Change::Json(_) | Change::Merge(_) => decode::check_patched_kind(rest, patched, expected),
+        Change::Json(_) | Change::Merge(_) => {
+            decode::check_patched_kind(request, patched, expected)
+        }
         Change::Strategic(_) | Change::Apply(_) => Ok(()),
     };
     let of_patch = decode::OfPatch { strict, applied: matches!(change, Change::Apply(_)) };
-    let read = same_kind.and_then(|()| decode::patched(rest, json.as_bytes(), expected, &of_patch));
+    let read =
+        same_kind.and_then(|()| decode::patched(request, json.as_bytes(), expected, &of_patch));
     read.map_err(|why| {
         let mut errors = FieldErrors::default();
         match change {
@@ -221,7 +226,9 @@ pub(crate) fn reread(
                     &conversion(&why, patched, expected.schema),
                 );
             }
-            Change::Json(_) | Change::Merge(_) if decode::of_custom(rest, expected).is_none() => {
+            Change::Json(_) | Change::Merge(_)
+                if decode::of_custom(request, expected).is_none() =>
+            {
                 let current = current.unwrap_or(&Value::Null);
                 let shown = patch_errors::show(current, patched, expected.schema, expected.ty);
                 errors.invalid(path("patch"), shown.as_str(), &why);
@@ -235,14 +242,14 @@ pub(crate) fn reread(
 /// `json: cannot unmarshal number into Go struct field A.b of type string` as the decoder of trees
 /// says it: `cannot convert int64 to string`.
 fn conversion(why: &str, patched: &Value, schema: &Schema) -> String {
-    let Some(rest) = why.strip_prefix("json: cannot unmarshal ") else { return why.to_owned() };
-    let (found, wanted) = (rest.split(" into ").next(), rest.rsplit(" of type ").next());
+    let Some(request) = why.strip_prefix("json: cannot unmarshal ") else { return why.to_owned() };
+    let (found, wanted) = (request.split(" into ").next(), request.rsplit(" of type ").next());
     let (found, wanted) = (found.unwrap_or_default(), wanted.unwrap_or_default());
     // Kind and type of what was given.
     let (found, number) = found.split_once(' ').unwrap_or((found, ""));
     let (kind, given) = match found {
         "number" if number.contains(['.', 'e', 'E']) => ("float64", "float64"),
-        "number" if number.is_empty() && is_float_at(patched, field_path(rest)) => {
+        "number" if number.is_empty() && is_float_at(patched, field_path(request)) => {
             ("float64", "float64")
         }
         "number" => ("int64", "int64"),
@@ -275,7 +282,7 @@ fn conversion(why: &str, patched: &Value, schema: &Schema) -> String {
 
 /// `a.b` in `… Go struct field Type.a.b of type …`.
 fn field_path(text: &str) -> &str {
-    let field = text.split("struct field ").nth(1).and_then(|rest| rest.split(' ').next());
+    let field = text.split("struct field ").nth(1).and_then(|request| request.split(' ').next());
     field.and_then(|field| field.split_once('.')).map_or("", |(_, path)| path)
 }
 
@@ -283,8 +290,8 @@ fn field_path(text: &str) -> &str {
 fn is_float_at(value: &Value, path: &str) -> bool {
     match (value, path.split_once('.')) {
         (Value::Array(items), _) => items.iter().any(|item| is_float_at(item, path)),
-        (value, Some((first, rest))) => {
-            value.get(first).is_some_and(|inner| is_float_at(inner, rest))
+        (value, Some((first, request))) => {
+            value.get(first).is_some_and(|inner| is_float_at(inner, request))
         }
         (Value::Number(Number::Float(_)), None) if path.is_empty() => true,
         (value, None) if !path.is_empty() => {

@@ -12,7 +12,8 @@ use meta::{ApiError, GroupVersionKind, Query, RequestInfo, User, Warnings};
 use schema::{Schema, TypeId};
 
 use crate::{
-    Answer, Judge, Kind, Words, action, create, delete, get, list, patch, scale, update, watch,
+    Judge, Kind, ResourceResponse, Words, action, create, delete, get, list, patch, scale, update,
+    watch,
 };
 
 /// What all requests share.
@@ -69,7 +70,7 @@ impl Engine {
 }
 
 /// One request for a resource, its body read.
-pub struct Rest<'a> {
+pub struct ResourceRequest<'a> {
     pub engine: &'a Arc<Engine>,
     pub kind: &'a Arc<Kind>,
     pub info: &'a RequestInfo,
@@ -83,63 +84,65 @@ pub struct Rest<'a> {
 }
 
 /// Answers a request for a resource that is served.
-pub async fn serve(rest: &Rest<'_>) -> Result<Answer, ApiError> {
-    let info = rest.info;
-    if let Some(warning) = rest.kind.custom.as_ref().and_then(|own| own.deprecation.as_ref()) {
-        rest.warnings.add(warning.clone());
+pub async fn serve(request: &ResourceRequest<'_>) -> Result<ResourceResponse, ApiError> {
+    let info = request.info;
+    if let Some(warning) = request.kind.custom.as_ref().and_then(|own| own.deprecation.as_ref()) {
+        request.warnings.add(warning.clone());
     }
     if !info.subresource.is_empty() {
-        return serve_subresource(rest).await;
+        return serve_subresource(request).await;
     }
-    if !rest.kind.has_verb(&info.verb) {
-        return Err(rest.kind.not_supported(&info.verb));
+    if !request.kind.has_verb(&info.verb) {
+        return Err(request.kind.not_supported(&info.verb));
     }
-    warn_of_deprecation(rest);
+    warn_of_deprecation(request);
     match info.verb.as_str() {
-        "get" => get::get(rest).await,
-        "list" => list::list(rest).await,
-        "watch" => watch::watch(rest).await,
+        "get" => get::get(request).await,
+        "list" => list::list(request).await,
+        "watch" => watch::watch(request).await,
         // A name belongs into the body.
-        "create" if info.name.is_empty() || rest.kind.is_custom() => create::create(rest).await,
+        "create" if info.name.is_empty() || request.kind.is_custom() => {
+            create::create(request).await
+        }
         // These are about one object.
-        "update" | "patch" if info.name.is_empty() && rest.kind.is_custom() => {
+        "update" | "patch" if info.name.is_empty() && request.kind.is_custom() => {
             Err(ApiError::bad_request("name must be provided"))
         }
         "update" | "patch" if info.name.is_empty() => Err(ApiError::MethodNotAllowed),
-        "update" => update::update(rest).await,
-        "patch" => patch::patch(rest).await,
-        "delete" => delete::delete(rest).await,
-        "deletecollection" => delete::delete_collection(rest).await,
+        "update" => update::update(request).await,
+        "patch" => patch::patch(request).await,
+        "delete" => delete::delete(request).await,
+        "deletecollection" => delete::delete_collection(request).await,
         _ => Err(ApiError::MethodNotAllowed),
     }
 }
 
 /// Said of every request that there is an answer to.
-fn warn_of_deprecation(rest: &Rest<'_>) {
-    if let Some(text) = rest.kind.behaviour.deprecation {
-        rest.warnings.add(text.to_owned());
+fn warn_of_deprecation(request: &ResourceRequest<'_>) {
+    if let Some(text) = request.kind.behaviour.deprecation {
+        request.warnings.add(text.to_owned());
     }
 }
 
-async fn serve_subresource(rest: &Rest<'_>) -> Result<Answer, ApiError> {
-    let info = rest.info;
-    let Some(subresource) = rest.kind.facts.subresource(&info.subresource) else {
-        return Err(if rest.kind.is_custom() {
-            ApiError::not_found(rest.kind.group_resource(), info.name.as_str())
+async fn serve_subresource(request: &ResourceRequest<'_>) -> Result<ResourceResponse, ApiError> {
+    let info = request.info;
+    let Some(subresource) = request.kind.facts.subresource(&info.subresource) else {
+        return Err(if request.kind.is_custom() {
+            ApiError::not_found(request.kind.group_resource(), info.name.as_str())
         } else {
             ApiError::NotServed
         });
     };
     if !subresource.verbs.contains(&info.verb) {
-        return Err(rest.kind.not_supported(&info.verb));
+        return Err(request.kind.not_supported(&info.verb));
     }
-    warn_of_deprecation(rest);
+    warn_of_deprecation(request);
     match (info.subresource.as_str(), info.verb.as_str()) {
-        ("scale", "get") => scale::get(rest).await,
-        ("scale", "update") => scale::update(rest).await,
-        ("scale", "patch") => scale::patch(rest).await,
-        (name, "create") => match rest.kind.action(name) {
-            Some(action) => action::act(rest, &**action).await,
+        ("scale", "get") => scale::get(request).await,
+        ("scale", "update") => scale::update(request).await,
+        ("scale", "patch") => scale::patch(request).await,
+        (name, "create") => match request.kind.action(name) {
+            Some(action) => action::act(request, &**action).await,
             None => Err(ApiError::NotServed),
         },
         // These read and write the object itself; the strategy says which part of it.
@@ -147,9 +150,9 @@ async fn serve_subresource(rest: &Rest<'_>) -> Result<Answer, ApiError> {
             "status" | "approval" | "finalize" | "ephemeralcontainers" | "resize",
             verb @ ("get" | "update" | "patch"),
         ) => match verb {
-            "get" => get::get(rest).await,
-            "update" => update::update(rest).await,
-            _ => patch::patch(rest).await,
+            "get" => get::get(request).await,
+            "update" => update::update(request).await,
+            _ => patch::patch(request).await,
         },
         _ => Err(ApiError::NotServed),
     }

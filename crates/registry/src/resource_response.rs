@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures_core::Stream;
 
 /// A successful answer. Failures are an `ApiError`.
-pub struct Answer {
+pub struct ResourceResponse {
     pub code: u16,
     pub content_type: &'static str,
     pub payload: Payload,
@@ -21,7 +21,7 @@ pub enum Payload {
     Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
 }
 
-impl Answer {
+impl ResourceResponse {
     pub fn json(code: u16, body: impl Into<Bytes>) -> Self {
         let payload = Payload::Bytes(body.into());
         Self { code, content_type: "application/json", payload }

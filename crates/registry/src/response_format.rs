@@ -15,60 +15,60 @@ use meta::{ApiError, Status, Value};
 use store::Entry;
 
 use crate::{
-    Answer, Kind, Payload,
+    Kind, Payload, ResourceResponse,
     decode::tree,
     list::{Chunks, Found, Items, ListHead},
-    resource_request::Rest,
+    resource_request::ResourceRequest,
     table::{self, Include, TableWriter},
     wire,
 };
 
 /// What the client accepts, decided before any work is done.
 #[derive(Clone, Debug)]
-pub(crate) struct Form {
+pub(crate) struct ResponseFormat {
     pub(crate) media_type: MediaType,
-    pub(crate) shape: Shape,
+    pub(crate) shape: Projection,
     pub(crate) pretty: bool,
     /// What of `meta.k8s.io` the shape was asked for as.
     asked: Option<Transform>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Shape {
+pub(crate) enum Projection {
     Object,
     Table(Include),
     Metadata,
 }
 
-impl Form {
-    pub(crate) fn negotiate(rest: &Rest<'_>) -> Result<Self, ApiError> {
-        Self::of(rest, negotiate::accept)
+impl ResponseFormat {
+    pub(crate) fn negotiate(request: &ResourceRequest<'_>) -> Result<Self, ApiError> {
+        Self::of(request, negotiate::accept)
     }
 
     /// For watches: YAML can't be cut into events.
-    pub(crate) fn negotiate_stream(rest: &Rest<'_>) -> Result<Self, ApiError> {
-        Self::of(rest, negotiate::accept_stream)
+    pub(crate) fn negotiate_stream(request: &ResourceRequest<'_>) -> Result<Self, ApiError> {
+        Self::of(request, negotiate::accept_stream)
     }
 
     fn of(
-        rest: &Rest<'_>,
+        request: &ResourceRequest<'_>,
         accept: fn(Option<&str>, Endpoint, Offered) -> Result<Accepted, NegotiateError>,
     ) -> Result<Self, ApiError> {
-        let text = |name| rest.headers.get(name).and_then(|value| value.to_str().ok());
-        let has_columns = match rest.info.subresource.as_str() {
-            "" => rest.kind.has_verb("list"),
+        let text = |name| request.headers.get(name).and_then(|value| value.to_str().ok());
+        let has_columns = match request.info.subresource.as_str() {
+            "" => request.kind.has_verb("list"),
             subresource => matches!(subresource, "status" | "scale"),
         };
         let endpoint = match has_columns {
-            _ if rest.kind.is_custom() => Endpoint::CustomResource,
+            _ if request.kind.is_custom() => Endpoint::CustomResource,
             true => Endpoint::Resource,
             false => Endpoint::Tableless,
         };
-        let offered = rest.engine.tuning.offered;
+        let offered = request.engine.tuning.offered;
         let accepted = accept(text(ACCEPT), endpoint, offered).map_err(|error| match error {
             // Lists and watches share a route, which names all that it knows.
             NegotiateError::NotRepresentable(_)
-                if matches!(rest.info.verb.as_str(), "list" | "watch") =>
+                if matches!(request.info.verb.as_str(), "list" | "watch") =>
             {
                 let names = negotiate::names_of_collection(offered);
                 let error = NegotiateError::NotRepresentable(names);
@@ -78,14 +78,14 @@ impl Form {
             _ => ApiError::NotAcceptable(error.to_string()),
         })?;
         let shape = match accepted.transform {
-            None => Shape::Object,
-            Some(Transform::Table(_)) => Shape::Table(Include::read(rest.query)?),
+            None => Projection::Object,
+            Some(Transform::Table(_)) => Projection::Table(Include::read(request.query)?),
             Some(Transform::PartialObjectMetadata(_) | Transform::PartialObjectMetadataList(_)) => {
-                Shape::Metadata
+                Projection::Metadata
             }
         };
         let pretty = accepted.pretty
-            || negotiate::is_pretty(rest.query.get("pretty"), text(http::header::USER_AGENT));
+            || negotiate::is_pretty(request.query.get("pretty"), text(http::header::USER_AGENT));
         Ok(Self { media_type: accepted.media_type, shape, pretty, asked: accepted.transform })
     }
 
@@ -97,13 +97,13 @@ impl Form {
             return json;
         }
         let mut out = Vec::with_capacity(json.len() + 64);
-        let mut rest = &json[..];
-        while let Some(at) = rest.windows(V1.len()).position(|window| window == V1) {
-            out.extend_from_slice(&rest[..at + V1.len() - 1]);
+        let mut request = &json[..];
+        while let Some(at) = request.windows(V1.len()).position(|window| window == V1) {
+            out.extend_from_slice(&request[..at + V1.len() - 1]);
             out.extend_from_slice(b"beta1\"");
-            rest = &rest[at + V1.len()..];
+            request = &request[at + V1.len()..];
         }
-        out.extend_from_slice(rest);
+        out.extend_from_slice(request);
         out.into()
     }
 
@@ -141,113 +141,120 @@ impl Form {
         )))
     }
 
-    fn answer(&self, code: u16, payload: Payload) -> Answer {
-        Answer { code, content_type: self.media_type.name(), payload }
+    fn answer(&self, code: u16, payload: Payload) -> ResourceResponse {
+        ResourceResponse { code, content_type: self.media_type.name(), payload }
     }
 }
 
 /// One object from the cache.
 pub(crate) fn entry(
-    rest: &Rest<'_>,
-    form: &Form,
+    request: &ResourceRequest<'_>,
+    format: &ResponseFormat,
     code: u16,
     entry: &Entry,
-) -> Result<Answer, ApiError> {
-    let kind = rest.kind;
-    if form.media_type == MediaType::Protobuf && form.shape == Shape::Object {
-        let message = wire::message(rest.engine, kind, entry);
-        return Ok(form.answer(code, Payload::Bytes(wire::seal(kind.gvk(), &message))));
+) -> Result<ResourceResponse, ApiError> {
+    let kind = request.kind;
+    if format.media_type == MediaType::Protobuf && format.shape == Projection::Object {
+        let message = wire::message(request.engine, kind, entry);
+        return Ok(format.answer(code, Payload::Bytes(wire::seal(kind.gvk(), &message))));
     }
-    json(rest, form, code, kind.view(entry))
+    json(request, format, code, kind.view(entry))
 }
 
 /// One object given as the JSON of the served version.
 pub(crate) fn json(
-    rest: &Rest<'_>,
-    form: &Form,
+    request: &ResourceRequest<'_>,
+    format: &ResponseFormat,
     code: u16,
     json: Bytes,
-) -> Result<Answer, ApiError> {
-    let kind = rest.kind;
-    form.check_asked(kind, false)?;
-    let shaped = match &form.shape {
-        Shape::Object => return typed(rest, form, code, json, (&kind.schema, kind.ty())),
-        Shape::Metadata => metadata_only(kind, &json)?,
-        Shape::Table(include) => table::of_object(rest.engine, kind, *include, &json)?,
+) -> Result<ResourceResponse, ApiError> {
+    let kind = request.kind;
+    format.check_asked(kind, false)?;
+    let shaped = match &format.shape {
+        Projection::Object => return typed(request, format, code, json, (&kind.schema, kind.ty())),
+        Projection::Metadata => metadata_only(kind, &json)?,
+        Projection::Table(include) => table::of_object(request.engine, kind, *include, &json)?,
     };
-    let (schema, ty, _) = rest.engine.meta_type(shape_kind(&form.shape))?;
-    typed(rest, form, code, form.in_version(shaped), (schema, ty))
+    let (schema, ty, _) = request.engine.meta_type(shape_kind(&format.shape))?;
+    typed(request, format, code, format.in_version(shaped), (schema, ty))
 }
 
-pub(crate) fn shape_kind(shape: &Shape) -> &'static str {
-    if matches!(shape, Shape::Table(_)) { "Table" } else { "PartialObjectMetadata" }
+pub(crate) fn shape_kind(shape: &Projection) -> &'static str {
+    if matches!(shape, Projection::Table(_)) { "Table" } else { "PartialObjectMetadata" }
 }
 
 /// An object of any type, given as JSON.
 pub(crate) fn typed(
-    rest: &Rest<'_>,
-    form: &Form,
+    request: &ResourceRequest<'_>,
+    format: &ResponseFormat,
     code: u16,
     json: Bytes,
     (schema, ty): (&schema::Schema, schema::TypeId),
-) -> Result<Answer, ApiError> {
-    let bytes = match form.media_type {
-        MediaType::Json => finish_json(json, form.pretty),
+) -> Result<ResourceResponse, ApiError> {
+    let bytes = match format.media_type {
+        MediaType::Json => finish_json(json, format.pretty),
         MediaType::Cbor => cbor::encode_typed(&tree(&json)?, schema, ty).into(),
         MediaType::Yaml => yaml(&json)?,
-        MediaType::Protobuf => wire::seal_json(rest.engine, schema, ty, &json)?,
+        MediaType::Protobuf => wire::seal_json(request.engine, schema, ty, &json)?,
     };
-    Ok(form.answer(code, Payload::Bytes(bytes)))
+    Ok(format.answer(code, Payload::Bytes(bytes)))
 }
 
 /// A `Status` as the answer to a successful request.
-pub(crate) fn status(form: &Form, status: &Status) -> Answer {
-    let encoded = codec::status::encode_as(status, form.media_type, form.pretty);
-    form.answer(status.code, Payload::Bytes(encoded.body.into()))
+pub(crate) fn status(format: &ResponseFormat, status: &Status) -> ResourceResponse {
+    let encoded = codec::status::encode_as(status, format.media_type, format.pretty);
+    format.answer(status.code, Payload::Bytes(encoded.body.into()))
 }
 
 /// A list, streamed where its form can be.
-pub(crate) fn list(rest: &Rest<'_>, form: &Form, found: Found) -> Result<Answer, ApiError> {
-    let (kind, head) = (rest.kind, found.head);
-    form.check_asked(kind, true)?;
-    if form.media_type == MediaType::Protobuf && form.shape == Shape::Object {
-        let messages = found.items.map(|entry| wire::message(rest.engine, kind, &entry)).collect();
+pub(crate) fn list(
+    request: &ResourceRequest<'_>,
+    format: &ResponseFormat,
+    found: Found,
+) -> Result<ResourceResponse, ApiError> {
+    let (kind, head) = (request.kind, found.head);
+    format.check_asked(kind, true)?;
+    if format.media_type == MediaType::Protobuf && format.shape == Projection::Object {
+        let messages =
+            found.items.map(|entry| wire::message(request.engine, kind, &entry)).collect();
         let gvk = kind.group_version().with_kind(&kind.facts.list_kind);
-        return Ok(form.answer(200, wire::list(&gvk, &head, messages)));
+        return Ok(format.answer(200, wire::list(&gvk, &head, messages)));
     }
-    let writer: Box<dyn ItemWriter> = match &form.shape {
-        Shape::Object if kind.is_custom() => Box::new(CustomItems { kind: kind.clone(), head }),
-        Shape::Object => Box::new(TypedItems { kind: kind.clone(), head }),
-        Shape::Metadata => Box::new(MetadataItems { kind: kind.clone(), head }),
-        Shape::Table(include) => {
-            Box::new(TableWriter::new(rest.engine, kind.clone(), *include, head))
+    let writer: Box<dyn ItemWriter> = match &format.shape {
+        Projection::Object if kind.is_custom() => {
+            Box::new(CustomItems { kind: kind.clone(), head })
+        }
+        Projection::Object => Box::new(TypedItems { kind: kind.clone(), head }),
+        Projection::Metadata => Box::new(MetadataItems { kind: kind.clone(), head }),
+        Projection::Table(include) => {
+            Box::new(TableWriter::new(request.engine, kind.clone(), *include, head))
         }
     };
-    let items = match (&form.shape, kind.strategy.row_order()) {
-        (Shape::Table(_), Some(order)) => in_order(found.items, order),
+    let items = match (&format.shape, kind.strategy.row_order()) {
+        (Projection::Table(_), Some(order)) => in_order(found.items, order),
         _ => found.items,
     };
     let chunks = Chunks::payload(items, writer);
-    if form.media_type == MediaType::Json && !form.pretty && !form.is_beta() {
-        return Ok(form.answer(200, chunks));
+    if format.media_type == MediaType::Json && !format.pretty && !format.is_beta() {
+        return Ok(format.answer(200, chunks));
     }
     // Indenting, YAML and tables in protobuf need the whole, and the old version of `meta.k8s.io`; they are asked
     // for by people, or small.
-    let json = form.in_version(form.answer(200, chunks).into_bytes().unwrap_or_default());
-    let bytes = match form.media_type {
+    let json = format.in_version(format.answer(200, chunks).into_bytes().unwrap_or_default());
+    let bytes = match format.media_type {
         MediaType::Yaml => yaml(&json)?,
         MediaType::Protobuf => {
-            let list = match form.shape {
-                Shape::Table(_) => "Table",
+            let list = match format.shape {
+                Projection::Table(_) => "Table",
                 _ => "PartialObjectMetadataList",
             };
-            let (schema, ty, _) = rest.engine.meta_type(list)?;
-            wire::seal_json(rest.engine, schema, ty, &json)?
+            let (schema, ty, _) = request.engine.meta_type(list)?;
+            wire::seal_json(request.engine, schema, ty, &json)?
         }
-        MediaType::Json => finish_json(json, form.pretty),
-        MediaType::Cbor => cbor_list(rest, form, &json)?,
+        MediaType::Json => finish_json(json, format.pretty),
+        MediaType::Cbor => cbor_list(request, format, &json)?,
     };
-    Ok(form.answer(200, Payload::Bytes(bytes)))
+    Ok(format.answer(200, Payload::Bytes(bytes)))
 }
 
 /// Objects of one rank stay as they were, by name.
@@ -257,13 +264,17 @@ fn in_order(items: Items, order: fn(&Value) -> i64) -> Items {
     Items::of(entries)
 }
 
-fn cbor_list(rest: &Rest<'_>, form: &Form, json: &[u8]) -> Result<Bytes, ApiError> {
+fn cbor_list(
+    request: &ResourceRequest<'_>,
+    format: &ResponseFormat,
+    json: &[u8],
+) -> Result<Bytes, ApiError> {
     let list = tree(json)?;
-    let gvk = rest.kind.group_version().with_kind(&rest.kind.facts.list_kind);
-    let mut types = rest.engine.schema.types();
-    let typed = types.find(|(_, ty)| form.shape == Shape::Object && ty.kinds.contains(&gvk));
+    let gvk = request.kind.group_version().with_kind(&request.kind.facts.list_kind);
+    let mut types = request.engine.schema.types();
+    let typed = types.find(|(_, ty)| format.shape == Projection::Object && ty.kinds.contains(&gvk));
     Ok(match typed {
-        Some((ty, _)) => cbor::encode_typed(&list, &rest.engine.schema, ty),
+        Some((ty, _)) => cbor::encode_typed(&list, &request.engine.schema, ty),
         None => cbor::encode(&list),
     }
     .into())

@@ -4,62 +4,62 @@ use ::patch::apply::{PathElement, ReplicasPaths, scale_to_parent, scale_to_subre
 use meta::{ApiError, GroupVersionKind, Value, selector::LabelSelector, value};
 
 use crate::{
-    Answer, ScalePaths, decode, get as read, managed,
+    ResourceResponse, ScalePaths, decode, get as read, managed,
     options::WriteOptions,
     patch::{Change, PatchType, reread},
-    response_format::{self, Form, Shape},
-    resource_request::Rest,
+    resource_request::ResourceRequest,
+    response_format::{self, Projection, ResponseFormat},
     table,
     update::change,
 };
 
-pub(crate) async fn get(rest: &Rest<'_>) -> Result<Answer, ApiError> {
-    let form = Form::negotiate(rest)?;
-    let entry = read::entry(rest, rest.query.text("resourceVersion")).await?;
-    let object = decode::tree(&rest.kind.view(&entry))?;
-    if let Some(paths) = scale_paths(rest)
+pub(crate) async fn get(request: &ResourceRequest<'_>) -> Result<ResourceResponse, ApiError> {
+    let format = ResponseFormat::negotiate(request)?;
+    let entry = read::entry(request, request.query.text("resourceVersion")).await?;
+    let object = decode::tree(&request.kind.view(&entry))?;
+    if let Some(paths) = scale_paths(request)
         && object.at(&steps(&paths.spec_replicas)).is_none()
     {
         let path = paths.spec_replicas.join(".");
         let why = format!("the spec replicas field \".{path}\" does not exist");
         return Err(ApiError::internal(why));
     }
-    answer(rest, &form, &scale_of(rest, &object))
+    answer(request, &format, &scale_of(request, &object))
 }
 
-pub(crate) async fn update(rest: &Rest<'_>) -> Result<Answer, ApiError> {
-    let form = Form::negotiate(rest)?;
-    let mut options = WriteOptions::read(rest.query, "UpdateOptions", false)?;
+pub(crate) async fn update(request: &ResourceRequest<'_>) -> Result<ResourceResponse, ApiError> {
+    let format = ResponseFormat::negotiate(request)?;
+    let mut options = WriteOptions::read(request.query, "UpdateOptions", false)?;
     options.owners_noted = true;
-    let scale = decode_scale(rest, &options, None)?;
-    crate::object_meta::check_name(&scale, &rest.info.name)?;
-    write(rest, &form, &options, &mut |current| {
+    let scale = decode_scale(request, &options, None)?;
+    crate::object_meta::check_name(&scale, &request.info.name)?;
+    write(request, &format, &options, &mut |current| {
         let mut scale = scale.clone();
-        track(rest, &options, current, &mut scale)?;
+        track(request, &options, current, &mut scale)?;
         Ok(scale)
     })
     .await
 }
 
-pub(crate) async fn patch(rest: &Rest<'_>) -> Result<Answer, ApiError> {
-    let patch_type = PatchType::of(rest)?;
-    let form = Form::negotiate(rest)?;
-    let mut options = WriteOptions::read(rest.query, "PatchOptions", patch_type.is_apply())?;
+pub(crate) async fn patch(request: &ResourceRequest<'_>) -> Result<ResourceResponse, ApiError> {
+    let patch_type = PatchType::of(request)?;
+    let format = ResponseFormat::negotiate(request)?;
+    let mut options = WriteOptions::read(request.query, "PatchOptions", patch_type.is_apply())?;
     options.owners_noted = true;
-    let (change_of, strict) = Change::parse_strictly(patch_type, &rest.body)?;
-    let (schema, ty, gvk) = scale_type(rest)?;
+    let (change_of, strict) = Change::parse_strictly(patch_type, &request.body)?;
+    let (schema, ty, gvk) = scale_type(request)?;
     let validation = options.field_validation;
     let expected = decode::Expected { gvk: &gvk, schema, ty, validation };
-    write(rest, &form, &options, &mut |current| {
-        let live = owned_scale(rest, current)?;
+    write(request, &format, &options, &mut |current| {
+        let live = owned_scale(request, current)?;
         if let Change::Apply(config) = &change_of {
-            let applied = managed::merge_scale(rest, &options, &live, config)?;
-            return decode_scale(rest, &options, Some(&applied));
+            let applied = managed::merge_scale(request, &options, &live, config)?;
+            return decode_scale(request, &options, Some(&applied));
         }
         // What a patch makes of a scale is judged as what it makes of any object.
         let patched = change_of.apply_untyped(&live)?;
-        let mut scale = reread(rest, &expected, &change_of, &strict, Some(&live), &patched)?;
-        track(rest, &options, current, &mut scale)?;
+        let mut scale = reread(request, &expected, &change_of, &strict, Some(&live), &patched)?;
+        track(request, &options, current, &mut scale)?;
         Ok(scale)
     })
     .await
@@ -67,22 +67,22 @@ pub(crate) async fn patch(rest: &Rest<'_>) -> Result<Answer, ApiError> {
 
 /// Writes the replicas that the next scale asks for into the object.
 async fn write(
-    rest: &Rest<'_>,
-    form: &Form,
+    request: &ResourceRequest<'_>,
+    format: &ResponseFormat,
     options: &WriteOptions,
     next: &mut (dyn FnMut(&Value) -> Result<Value, ApiError> + Send),
-) -> Result<Answer, ApiError> {
-    let written = change(rest, options, false, &mut |current| {
+) -> Result<ResourceResponse, ApiError> {
+    let written = change(request, options, false, &mut |current| {
         let current = current.expect("scaling creates nothing, so there is a current state");
         let scale = next(current)?;
-        crate::object_meta::check_name(&scale, &rest.info.name)?;
+        crate::object_meta::check_name(&scale, &request.info.name)?;
         let mut object = current.clone();
         let replicas = scale.i64_at(&["spec", "replicas"]).unwrap_or_default();
         // What custom resources think of it is in their schema.
-        if replicas < 0 && !rest.kind.is_custom() {
+        if replicas < 0 && !request.kind.is_custom() {
             return Err(negative(&scale, replicas));
         }
-        match scale_paths(rest) {
+        match scale_paths(request) {
             None => object.set_at(&["spec", "replicas"], replicas),
             Some(paths) => object.set_at(&steps(&paths.spec_replicas), replicas),
         }
@@ -91,48 +91,49 @@ async fn write(
             let given = scale.str_at(&at);
             if !given.is_empty() {
                 object.set_at(&at, given);
-            } else if !rest.kind.is_custom() {
+            } else if !request.kind.is_custom() {
                 object.remove_at(&at);
             }
         }
-        let version = rest.kind.group_version().to_string();
-        scale_to_parent(&scale, &mut object, &version, &replicas_paths(rest))
+        let version = request.kind.group_version().to_string();
+        scale_to_parent(&scale, &mut object, &version, &replicas_paths(request))
             .map_err(ApiError::internal)?;
         Ok(object)
     })
     .await?;
     let object = decode::tree(&written.json)?;
-    answer(rest, form, &scale_of(rest, &object))
+    answer(request, format, &scale_of(request, &object))
 }
 
 /// The scale of an object with those who own its replicas.
-fn owned_scale(rest: &Rest<'_>, object: &Value) -> Result<Value, ApiError> {
-    let mut scale = scale_of(rest, object);
-    scale_to_subresource(object, &mut scale, &replicas_paths(rest)).map_err(ApiError::internal)?;
+fn owned_scale(request: &ResourceRequest<'_>, object: &Value) -> Result<Value, ApiError> {
+    let mut scale = scale_of(request, object);
+    scale_to_subresource(object, &mut scale, &replicas_paths(request))
+        .map_err(ApiError::internal)?;
     Ok(scale)
 }
 
 /// Notes who changed the replicas.
 fn track(
-    rest: &Rest<'_>,
+    request: &ResourceRequest<'_>,
     options: &WriteOptions,
     current: &Value,
     scale: &mut Value,
 ) -> Result<(), ApiError> {
-    let live = owned_scale(rest, current)?;
-    managed::track_scale(rest, options, &live, scale)
+    let live = owned_scale(request, current)?;
+    managed::track_scale(request, options, &live, scale)
 }
 
 /// Where each version of the kind has its replicas.
-fn replicas_paths(rest: &Rest<'_>) -> ReplicasPaths {
-    if let Some(custom) = &rest.kind.custom {
+fn replicas_paths(request: &ResourceRequest<'_>) -> ReplicasPaths {
+    if let Some(custom) = &request.kind.custom {
         return custom.replicas_paths.as_ref().clone();
     }
     let path = || Some(vec![PathElement::field("spec"), PathElement::field("replicas")]);
-    let group = &rest.kind.gvk().group;
+    let group = &request.kind.gvk().group;
     // Owners may have been noted in versions that are gone.
     let old = ["v1beta1", "v1beta2"].map(|version| format!("{group}/{version}"));
-    let own = [rest.kind.group_version().to_string()];
+    let own = [request.kind.group_version().to_string()];
     own.into_iter().chain(old).map(|version| (version, path())).collect()
 }
 
@@ -144,8 +145,8 @@ fn negative(scale: &Value, replicas: i64) -> ApiError {
     ApiError::Invalid { kind: meta::GroupKind::new("autoscaling", "Scale"), name, errors }
 }
 
-fn scale_paths<'a>(rest: &'a Rest<'_>) -> Option<&'a ScalePaths> {
-    rest.kind.custom.as_ref()?.scale.as_ref()
+fn scale_paths<'a>(request: &'a ResourceRequest<'_>) -> Option<&'a ScalePaths> {
+    request.kind.custom.as_ref()?.scale.as_ref()
 }
 
 fn steps(path: &[String]) -> Vec<&str> {
@@ -189,8 +190,8 @@ impl Numbers {
     }
 }
 
-fn scale_of(rest: &Rest<'_>, object: &Value) -> Value {
-    let numbers = match scale_paths(rest) {
+fn scale_of(request: &ResourceRequest<'_>, object: &Value) -> Value {
+    let numbers = match scale_paths(request) {
         Some(paths) => Numbers::defined(paths, object),
         None => Numbers::known(object),
     };
@@ -211,40 +212,48 @@ fn scale_of(rest: &Rest<'_>, object: &Value) -> Value {
 
 /// A scale from the body, or from a patched tree.
 fn decode_scale(
-    rest: &Rest<'_>,
+    request: &ResourceRequest<'_>,
     options: &WriteOptions,
     patched: Option<&Value>,
 ) -> Result<Value, ApiError> {
-    let (schema, ty, gvk) = scale_type(rest)?;
+    let (schema, ty, gvk) = scale_type(request)?;
     let validation = options.field_validation;
     let expected = decode::Expected { gvk: &gvk, schema, ty, validation };
     match patched {
-        None => decode::body(rest, &expected),
+        None => decode::body(request, &expected),
         Some(patched) => {
             let json = meta::json::to_string(patched);
-            decode::decode(rest, codec::negotiate::MediaType::Json, json.as_bytes(), &expected)
+            decode::decode(request, codec::negotiate::MediaType::Json, json.as_bytes(), &expected)
         }
     }
 }
 
-fn answer(rest: &Rest<'_>, form: &Form, scale: &Value) -> Result<Answer, ApiError> {
-    let (schema, ty, _) = scale_type(rest)?;
+fn answer(
+    request: &ResourceRequest<'_>,
+    format: &ResponseFormat,
+    scale: &Value,
+) -> Result<ResourceResponse, ApiError> {
+    let (schema, ty, _) = scale_type(request)?;
     let mut json = Vec::new();
     codec::json::encode(scale, schema, ty, &mut json);
-    let shaped = match form.shape {
-        Shape::Object => return response_format::typed(rest, form, 200, json.into(), (schema, ty)),
-        Shape::Metadata => response_format::metadata_as_object(&json[response_format::metadata_range(&json)?]),
-        Shape::Table(include) => table::of_scale(rest, include, scale, &json)?,
+    let shaped = match format.shape {
+        Projection::Object => {
+            return response_format::typed(request, format, 200, json.into(), (schema, ty));
+        }
+        Projection::Metadata => {
+            response_format::metadata_as_object(&json[response_format::metadata_range(&json)?])
+        }
+        Projection::Table(include) => table::of_scale(request, include, scale, &json)?,
     };
-    let name = response_format::shape_kind(&form.shape);
-    let (schema, ty, _) = rest.engine.meta_type(name)?;
-    response_format::typed(rest, form, 200, form.in_version(shaped), (schema, ty))
+    let name = response_format::shape_kind(&format.shape);
+    let (schema, ty, _) = request.engine.meta_type(name)?;
+    response_format::typed(request, format, 200, format.in_version(shaped), (schema, ty))
 }
 
 fn scale_type<'a>(
-    rest: &'a Rest<'_>,
+    request: &'a ResourceRequest<'_>,
 ) -> Result<(&'a schema::Schema, schema::TypeId, GroupVersionKind), ApiError> {
-    let schema = &rest.engine.schema;
+    let schema = &request.engine.schema;
     let ty = schema.by_name("io.k8s.api.autoscaling.v1.Scale");
     let ty = ty.ok_or_else(|| ApiError::internal("no schema for Scale"))?;
     Ok((schema, ty, GroupVersionKind::new("autoscaling", "v1", "Scale")))

@@ -8,7 +8,7 @@ use meta::{
 };
 use store::Entry;
 
-use crate::{Kind, SelectableSource, options::ListOptions, resource_request::Rest};
+use crate::{Kind, SelectableSource, options::ListOptions, resource_request::ResourceRequest};
 
 /// A selection, ready to judge entries.
 pub(crate) struct Selection {
@@ -25,16 +25,19 @@ struct Term {
 }
 
 impl Selection {
-    pub(crate) fn read(rest: &Rest<'_>, options: &ListOptions) -> Result<Self, ApiError> {
+    pub(crate) fn read(
+        request: &ResourceRequest<'_>,
+        options: &ListOptions,
+    ) -> Result<Self, ApiError> {
         let labels = options.label_selector.clone();
         let mut terms = options
             .field_selector
             .requirements()
             .iter()
-            .map(|requirement| term(rest.kind, requirement))
+            .map(|requirement| term(request.kind, requirement))
             .collect::<Result<Vec<_>, _>>()?;
         // The old way to watch one object: /watch/…/pods/NAME.
-        if let Some(name) = rest.info.parts.get(1) {
+        if let Some(name) = request.info.parts.get(1) {
             let is_it = |term: &Term| {
                 term.source == SelectableSource::Name && term.equal && term.value == *name
             };

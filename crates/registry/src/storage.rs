@@ -58,7 +58,7 @@ pub struct StorageOptions {
     pub fields: Vec<Str>,
     /// The field that lists and watches are indexed by (`spec.nodeName`).
     pub index: Option<Str>,
-    /// Custom resources have sorted keys.
+    /// CustomKind resources have sorted keys.
     pub custom: bool,
     /// See [`Storage::from_store`].
     pub from_store: bool,

@@ -1,4 +1,4 @@
-//! What a kind does beyond what its facts say. A kind with nothing special uses [`Plain`].
+//! What a kind does beyond what its facts say. A kind with nothing special uses [`DefaultStrategy`].
 
 use meta::{
     FieldErrors, User, Value,
@@ -207,9 +207,9 @@ impl Default for Behaviour {
 }
 
 /// A kind without special behaviour.
-pub struct Plain;
+pub struct DefaultStrategy;
 
-impl Strategy for Plain {}
+impl Strategy for DefaultStrategy {}
 
 /// `/status` writes the status (and metadata), everything else stays as it was.
 pub fn keep_all_but_status(subresource: &str, object: &mut Value, old: &Value) {

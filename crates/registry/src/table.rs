@@ -10,8 +10,10 @@ use crate::{
     Cell, Column, Engine, Kind, Words, decode,
     kind::SLOT_ROW,
     list::ListHead,
-    response_format::{ItemWriter, META_V1, metadata_range, no_items, write_head, write_metadata_only},
-    resource_request::Rest,
+    resource_request::ResourceRequest,
+    response_format::{
+        ItemWriter, META_V1, metadata_range, no_items, write_head, write_metadata_only,
+    },
 };
 
 /// What of the object a row carries.
@@ -130,7 +132,7 @@ pub(crate) fn of_object_with(
 
 /// The table of a scale, whatever kind it is the scale of.
 pub(crate) fn of_scale(
-    rest: &Rest<'_>,
+    request: &ResourceRequest<'_>,
     include: Include,
     scale: &Value,
     json: &[u8],
@@ -139,7 +141,7 @@ pub(crate) fn of_scale(
     const STATUS: &str = "io.k8s.api.autoscaling.v1.ScaleStatus";
     // Compat: the same columns are declared in two ways.
     let (name_format, age_kind) =
-        if rest.kind.is_custom() { ("name", "date") } else { ("", "string") };
+        if request.kind.is_custom() { ("name", "date") } else { ("", "string") };
     let columns = [
         Column { format: Str::new_static(name_format), ..Column::NAME },
         Column::integer("Desired", |o, _| count(o, "spec")).about(SPEC, "replicas"),
@@ -150,7 +152,7 @@ pub(crate) fn of_scale(
     let revision = scale.str_at(&["metadata", "resourceVersion"]).parse().unwrap_or_default();
     let mut out = Vec::with_capacity(json.len() * 2);
     write_head(&mut out, "Table", META_V1, &ListHead { revision, ..ListHead::default() });
-    write_columns(&mut out, &columns, &*rest.engine.words);
+    write_columns(&mut out, &columns, &*request.engine.words);
     out.extend_from_slice(b",\"rows\":[");
     write_cells(&mut out, &columns, scale, Time::now());
     write_object(&mut out, include, json, metadata);

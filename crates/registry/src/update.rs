@@ -7,35 +7,35 @@ use meta::{ApiError, FieldErrors, Value, field::path};
 use store::{Expect, StoreError};
 
 use crate::{
-    Answer, Kind, Storage,
-    create::{attributes, create_object, gvr, invalid, permit},
+    Kind, ResourceResponse, Storage,
+    create::{attributes, authorize_write, create_object, gvr, invalid},
     decode,
     get::{check_name, storage},
     managed, object_meta,
     options::WriteOptions,
     owners,
-    response_format::{self, Form},
-    resource_request::Rest,
+    resource_request::ResourceRequest,
+    response_format::{self, ResponseFormat},
     storage::{may_be_stale, store_error},
     strategy::WriteContext,
 };
 
-pub(crate) async fn update(rest: &Rest<'_>) -> Result<Answer, ApiError> {
-    let form = Form::negotiate(rest)?;
-    let options = WriteOptions::read(rest.query, "UpdateOptions", false)?;
-    let kind = rest.kind;
+pub(crate) async fn update(request: &ResourceRequest<'_>) -> Result<ResourceResponse, ApiError> {
+    let format = ResponseFormat::negotiate(request)?;
+    let options = WriteOptions::read(request.query, "UpdateOptions", false)?;
+    let kind = request.kind;
     let expected = decode::Expected {
         gvk: kind.gvk(),
         schema: &kind.schema,
         ty: kind.ty(),
         validation: options.field_validation,
     };
-    let mut object = decode::body(rest, &expected)?;
-    object_meta::settle_namespace(kind, &rest.info.namespace, &mut object)?;
-    object_meta::check_name(&object, &rest.info.name)?;
-    let allow_create = rest.info.subresource.is_empty() && kind.behaviour.create_on_update;
-    let written = change(rest, &options, allow_create, &mut |_| Ok(object.clone())).await?;
-    response_format::json(rest, &form, if written.created { 201 } else { 200 }, written.json)
+    let mut object = decode::body(request, &expected)?;
+    object_meta::settle_namespace(kind, &request.info.namespace, &mut object)?;
+    object_meta::check_name(&object, &request.info.name)?;
+    let allow_create = request.info.subresource.is_empty() && kind.behaviour.create_on_update;
+    let written = change(request, &options, allow_create, &mut |_| Ok(object.clone())).await?;
+    response_format::json(request, &format, if written.created { 201 } else { 200 }, written.json)
 }
 
 /// A committed object as its client gets it.
@@ -58,14 +58,14 @@ struct Current {
 }
 
 pub(crate) async fn change(
-    rest: &Rest<'_>,
+    request: &ResourceRequest<'_>,
     options: &WriteOptions,
     allow_create: bool,
     next: &mut Next<'_>,
 ) -> Result<Written, ApiError> {
-    let (kind, storage) = (rest.kind, storage(rest)?);
-    check_name(rest)?;
-    let key = storage.key(&rest.info.namespace, &rest.info.name);
+    let (kind, storage) = (request.kind, storage(request)?);
+    check_name(request)?;
+    let key = storage.key(&request.info.namespace, &request.info.name);
     // The cache is nearly always new enough; only when something doesn't fit is the store asked.
     let cached = storage.cache.get(&key);
     let mut current = match &cached {
@@ -75,9 +75,9 @@ pub(crate) async fn change(
     let mut from_cache = cached.is_some();
     loop {
         let attempt = match &current {
-            Some(current) => change_once(rest, storage, options, current, next).await,
-            None if allow_create => create_instead(rest, storage, options, next).await,
-            None => Err(not_found(rest)),
+            Some(current) => change_once(request, storage, options, current, next).await,
+            None if allow_create => create_instead(request, storage, options, next).await,
+            None => Err(not_found(request)),
         };
         let before = current.as_ref().map(|current| current.revision);
         match attempt {
@@ -119,12 +119,12 @@ async fn newest(kind: &Kind, storage: &Storage, key: &str) -> Result<Option<Curr
     Current::new(kind, json, found.mod_revision).await.map(Some)
 }
 
-fn not_found(rest: &Rest<'_>) -> ApiError {
-    ApiError::not_found(rest.kind.group_resource(), rest.info.name.as_str())
+fn not_found(request: &ResourceRequest<'_>) -> ApiError {
+    ApiError::not_found(request.kind.group_resource(), request.info.name.as_str())
 }
 
 async fn create_instead(
-    rest: &Rest<'_>,
+    request: &ResourceRequest<'_>,
     storage: &Storage,
     options: &WriteOptions,
     next: &mut Next<'_>,
@@ -136,7 +136,7 @@ async fn create_instead(
     }
     let uid = object.str_at(&["metadata", "uid"]);
     if options.owners_noted && !uid.is_empty() {
-        let (resource, name) = (rest.kind.group_resource(), rest.info.name.to_string());
+        let (resource, name) = (request.kind.group_resource(), request.info.name.to_string());
         let why = format!(
             "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
         );
@@ -144,12 +144,12 @@ async fn create_instead(
     }
     if !uid.is_empty() || !object.str_at(&["metadata", "resourceVersion"]).is_empty() {
         // It was there when the client saw it.
-        return Err(not_found(rest));
+        return Err(not_found(request));
     }
     // Who may change objects may not for that reason make new ones.
-    let info = meta::RequestInfo { verb: meta::Str::new_static("create"), ..rest.info.clone() };
-    rest.engine.judge.check(rest.user, &info)?;
-    match create_object(rest, storage, options, object).await {
+    let info = meta::RequestInfo { verb: meta::Str::new_static("create"), ..request.info.clone() };
+    request.engine.judge.check(request.user, &info)?;
+    match create_object(request, storage, options, object).await {
         Ok(written) => Ok(Some(written)),
         Err(ApiError::AlreadyExists { .. }) => Ok(None),
         Err(error) => Err(error),
@@ -158,19 +158,19 @@ async fn create_instead(
 
 /// One attempt. None: the object changed meanwhile.
 async fn change_once(
-    rest: &Rest<'_>,
+    request: &ResourceRequest<'_>,
     storage: &Storage,
     options: &WriteOptions,
     current: &Current,
     next: &mut Next<'_>,
 ) -> Result<Option<Written>, ApiError> {
-    let (kind, old) = (rest.kind, &current.object);
+    let (kind, old) = (request.kind, &current.object);
     let mut object = loop {
         let tracked = next(Some(old)).map(|mut object| {
             // Compat: of a patch, upstream speaks as if admission had done it.
-            owners::deduplicate(&mut object, rest.info.verb == "patch", rest.warnings);
+            owners::deduplicate(&mut object, request.info.verb == "patch", request.warnings);
             kind.apply_defaults(&mut object);
-            managed::track(rest, options, Some(old), &mut object);
+            managed::track(request, options, Some(old), &mut object);
             object
         });
         // What was refused for want of a conversion may be fine with it.
@@ -178,44 +178,44 @@ async fn change_once(
             break tracked?;
         }
     };
-    let (gvr, name) = (gvr(kind), rest.info.name.as_str());
-    let attributes = attributes(rest, &gvr, Operation::Update, name, options.dry_run, Some(old));
-    rest.engine.admission.admit(&attributes, Some(&mut object)).await?;
-    owners::deduplicate(&mut object, true, rest.warnings);
-    permit(rest, &object, Some(old)).await?;
-    check_version(rest, &mut object, current)?;
-    if rest.info.verb == "update" {
-        check_uid(rest, storage, options, &object, old)?;
+    let (gvr, name) = (gvr(kind), request.info.name.as_str());
+    let attributes = attributes(request, &gvr, Operation::Update, name, options.dry_run, Some(old));
+    request.engine.admission.admit(&attributes, Some(&mut object)).await?;
+    owners::deduplicate(&mut object, true, request.warnings);
+    authorize_write(request, &object, Some(old)).await?;
+    check_version(request, &mut object, current)?;
+    if request.info.verb == "update" {
+        check_uid(request, storage, options, &object, old)?;
     }
-    let reserve = kind.reserve.as_ref().filter(|_| rest.info.subresource.is_empty());
-    let Some(reserve) = reserve else {
-        return finish_change(rest, storage, options, &attributes, current, object).await;
+    let allocator = kind.allocator.as_ref().filter(|_| request.info.subresource.is_empty());
+    let Some(allocator) = allocator else {
+        return finish_change(request, storage, options, &attributes, current, object).await;
     };
-    let reservation = reserve.for_update(&mut object, old, options.dry_run).await?;
-    let written = finish_change(rest, storage, options, &attributes, current, object).await;
-    reservation.settle(matches!(written, Ok(Some(_)))).await;
+    let allocation = allocator.for_update(&mut object, old, options.dry_run).await?;
+    let written = finish_change(request, storage, options, &attributes, current, object).await;
+    allocation.settle(matches!(written, Ok(Some(_)))).await;
     written
 }
 
 /// From admission's last word into the store.
 async fn finish_change(
-    rest: &Rest<'_>,
+    request: &ResourceRequest<'_>,
     storage: &Storage,
     options: &WriteOptions,
     attributes: &Attributes<'_>,
     current: &Current,
     mut object: Value,
 ) -> Result<Option<Written>, ApiError> {
-    let (kind, old, name) = (rest.kind, &current.object, rest.info.name.as_str());
-    let cx = WriteContext { kind, user: rest.user, now: meta::time::Time::now() };
-    prepare_update(kind, &rest.info.subresource, &mut object, old, &cx)?;
-    for text in kind.strategy.warnings(&rest.info.subresource, &object, Some(old)) {
-        rest.warnings.add(text);
+    let (kind, old, name) = (request.kind, &current.object, request.info.name.as_str());
+    let cx = WriteContext { kind, user: request.user, now: meta::time::Time::now() };
+    prepare_update(kind, &request.info.subresource, &mut object, old, &cx)?;
+    for text in kind.strategy.warnings(&request.info.subresource, &object, Some(old)) {
+        request.warnings.add(text);
     }
     ::patch::apply::keep_times_of_unchanged(old, &mut object);
-    rest.engine.admission.validate(attributes, Some(&object)).await?;
+    request.engine.admission.validate(attributes, Some(&object)).await?;
 
-    let key = storage.key(&rest.info.namespace, name);
+    let key = storage.key(&request.info.namespace, name);
     if is_last_finalizer_gone(kind, &object, old) {
         return finish_delete(kind, storage, options, key, current, object).await;
     }
@@ -237,8 +237,12 @@ async fn finish_change(
 }
 
 /// The client's resourceVersion, if it gave one, must be the current one.
-fn check_version(rest: &Rest<'_>, object: &mut Value, current: &Current) -> Result<(), ApiError> {
-    let (kind, name) = (rest.kind, rest.info.name.as_str());
+fn check_version(
+    request: &ResourceRequest<'_>,
+    object: &mut Value,
+    current: &Current,
+) -> Result<(), ApiError> {
+    let (kind, name) = (request.kind, request.info.name.as_str());
     let given = object.str_at(&["metadata", "resourceVersion"]);
     // Compat: a version that is no number is a 500 without a reason.
     let given = given.parse().or(if given.is_empty() { Ok(0) } else { Err(given) });
@@ -267,7 +271,7 @@ fn check_version(rest: &Rest<'_>, object: &mut Value, current: &Current) -> Resu
 
 /// An object that was deleted and made again is another one.
 fn check_uid(
-    rest: &Rest<'_>,
+    request: &ResourceRequest<'_>,
     storage: &Storage,
     options: &WriteOptions,
     object: &Value,
@@ -277,7 +281,7 @@ fn check_uid(
     if given.is_empty() || given == actual {
         return Ok(());
     }
-    let key = storage.key(&rest.info.namespace, &rest.info.name);
+    let key = storage.key(&request.info.namespace, &request.info.name);
     // Compat: a dry run doesn't get as far as the part of the key that all keys share.
     let shared = key.find('/').and_then(|at| key[at + 1..].find('/').map(|next| at + 1 + next));
     let key = if options.dry_run { &key[shared.unwrap_or_default()..] } else { &key };
@@ -286,7 +290,7 @@ fn check_uid(
          AdditionalErrorMsg: Precondition failed: UID in precondition: {given}, \
          UID in object meta: {actual}"
     );
-    let (resource, name) = (rest.kind.group_resource(), rest.info.name.to_string());
+    let (resource, name) = (request.kind.group_resource(), request.info.name.to_string());
     Err(ApiError::Conflict { resource, name, why })
 }
 
@@ -299,7 +303,7 @@ pub fn prepare_update(
     cx: &WriteContext<'_>,
 ) -> Result<(), ApiError> {
     kind.apply_defaults(object);
-    kind.restrictions.drop_fields(object, Some(old));
+    kind.gated_fields.drop_fields(object, Some(old));
     kind.settle(object);
     if subresource.is_empty() {
         if kind.has_status() {
@@ -320,7 +324,7 @@ pub fn prepare_update(
     let mut errors = object_meta::validate_update(kind, subresource, object, old);
     if subresource.is_empty() {
         kind.strategy.validate_update(object, old, &mut errors);
-        kind.restrictions.validate(object, &mut errors);
+        kind.gated_fields.validate(object, &mut errors);
     } else {
         kind.strategy.validate_subresource(subresource, object, old, &mut errors);
     }
@@ -367,8 +371,8 @@ async fn finish_delete(
             Err(StoreError::Conflict { .. }) => return Ok(None),
             Err(other) => return Err(store_error(other)),
         }
-        if let Some(reserve) = &kind.reserve {
-            reserve.release(&current.object).await;
+        if let Some(allocator) = &kind.allocator {
+            allocator.release(&current.object).await;
         }
     }
     Ok(Some(Written { json, created: false, stored: !options.dry_run }))

@@ -15,34 +15,34 @@ use meta::ApiError;
 use store::{Alarm, Entry, Event, EventKind, Snapshot, StoreError, Trigger, WatchItem, Watcher};
 
 use crate::{
-    Answer, Payload, Storage,
+    Payload, ResourceResponse, Storage,
     frame::{self, Frames},
     get::storage,
     list,
     options::ListOptions,
-    response_format::Form,
-    resource_request::Rest,
+    resource_request::ResourceRequest,
+    response_format::ResponseFormat,
     select::Selection,
     storage::{parse_revision, store_error},
 };
 
-pub(crate) async fn watch(rest: &Rest<'_>) -> Result<Answer, ApiError> {
+pub(crate) async fn watch(request: &ResourceRequest<'_>) -> Result<ResourceResponse, ApiError> {
     // Whether the format can be cut into events is asked when all else is well.
-    let streamed = Form::negotiate_stream(rest);
-    let form = Form::negotiate(rest)?;
-    let options = ListOptions::read(rest.query)?;
-    let storage = storage(rest)?;
-    let selection = Selection::read(rest, &options)?;
-    let frames = Frames::new(rest, &form);
+    let streamed = ResponseFormat::negotiate_stream(request);
+    let format = ResponseFormat::negotiate(request)?;
+    let options = ListOptions::read(request.query)?;
+    let storage = storage(request)?;
+    let selection = Selection::read(request, &options)?;
+    let frames = Frames::new(request, &format);
     let content_type = frames.content_type();
-    let timeout = timeout(rest, &options);
+    let timeout = timeout(request, &options);
     let time_up = Alarm::new(timeout);
-    let started = start(rest, storage, &options, &selection).await?;
+    let started = start(request, storage, &options, &selection).await?;
     streamed?;
     let stream = match started {
         Start::Watching { initial, watcher } => Watching {
             began: watcher.seen(),
-            prefix: storage.key_prefix(&rest.info.namespace).to_string(),
+            prefix: storage.key_prefix(&request.info.namespace).to_string(),
             frames,
             selection,
             watcher,
@@ -59,10 +59,10 @@ pub(crate) async fn watch(rest: &Rest<'_>) -> Result<Answer, ApiError> {
         Start::Refused(error) => {
             let frame = frames.error(&error);
             let payload = Payload::Stream(Box::pin(stream::iter([frames.finish(frame)])));
-            return Ok(Answer { code: 200, content_type, payload });
+            return Ok(ResourceResponse { code: 200, content_type, payload });
         }
     };
-    Ok(Answer { code: 200, content_type, payload: Payload::Stream(Box::pin(stream)) })
+    Ok(ResourceResponse { code: 200, content_type, payload: Payload::Stream(Box::pin(stream)) })
 }
 
 enum Start {
@@ -71,7 +71,7 @@ enum Start {
 }
 
 async fn start(
-    rest: &Rest<'_>,
+    request: &ResourceRequest<'_>,
     storage: &Storage,
     options: &ListOptions,
     selection: &Selection,
@@ -88,7 +88,7 @@ async fn start(
         _ => Some(cache.at_least(asked).await.map_err(store_error)?),
     };
     if let Some(snapshot) = &initial {
-        list::check_readable(rest, selection, snapshot, None)?;
+        list::check_readable(request, selection, snapshot, None)?;
     }
     let after = match (&initial, asked) {
         (Some(snapshot), _) => snapshot.revision,
@@ -96,7 +96,7 @@ async fn start(
         (None, 0) => cache.fresh().await.map_err(store_error)?.revision,
         (None, asked) => asked,
     };
-    match cache.watch(after, trigger(rest, storage, selection)) {
+    match cache.watch(after, trigger(request, storage, selection)) {
         Ok(watcher) => {
             let watcher = if options.allow_watch_bookmarks {
                 watcher.with_bookmarks(BOOKMARK_INTERVAL)
@@ -117,8 +117,12 @@ async fn start(
 const BOOKMARK_INTERVAL: Duration = Duration::from_mins(1);
 
 /// What a watcher has to be woken for: everything, a namespace, one node's pods, one object.
-fn trigger(rest: &Rest<'_>, storage: &Storage, selection: &Selection) -> Option<Trigger> {
-    let namespace = &rest.info.namespace;
+fn trigger(
+    request: &ResourceRequest<'_>,
+    storage: &Storage,
+    selection: &Selection,
+) -> Option<Trigger> {
+    let namespace = &request.info.namespace;
     if let Some(name) = selection.exact_name()
         && (!storage.namespaced || !namespace.is_empty())
     {
@@ -130,13 +134,13 @@ fn trigger(rest: &Rest<'_>, storage: &Storage, selection: &Selection) -> Option<
     (storage.namespaced && !namespace.is_empty()).then(|| Trigger::Namespace(namespace.clone()))
 }
 
-fn timeout(rest: &Rest<'_>, options: &ListOptions) -> Duration {
+fn timeout(request: &ResourceRequest<'_>, options: &ListOptions) -> Duration {
     match options.timeout_seconds {
         Some(seconds @ 1..) => Duration::from_secs(seconds as u64),
         // Spread, so that clients that began together don't come back together.
         _ => {
             let share = f64::from(getrandom::u32().unwrap_or_default()) / f64::from(u32::MAX);
-            rest.engine.tuning.min_request_timeout.mul_f64(1.0 + share)
+            request.engine.tuning.min_request_timeout.mul_f64(1.0 + share)
         }
     }
 }
@@ -299,7 +303,7 @@ impl Watching {
             },
             (false, false) => return,
         };
-        self.frames.kind().watched.sent(frame.len());
+        self.frames.kind().watch_metrics.sent(frame.len());
         self.ready.push_back(frame);
     }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Counts by size. Adding is two instructions, since it happens with every event of every watcher.
 #[derive(Debug, Default)]
-pub struct Watched {
+pub struct WatchMetrics {
     by_size: [AtomicU64; SIZES.len() + 1],
     bytes: AtomicU64,
 }
@@ -12,7 +12,7 @@ pub struct Watched {
 /// The bounds of the sizes that are told apart, in bytes; as upstream.
 pub const SIZES: [usize; 8] = [1024, 2048, 4096, 8192, 16384, 32768, 65536, 131_072];
 
-impl Watched {
+impl WatchMetrics {
     pub(crate) fn sent(&self, bytes: usize) {
         let at = SIZES.partition_point(|&bound| bound < bytes);
         self.by_size[at].fetch_add(1, Ordering::Relaxed);
@@ -40,7 +40,7 @@ mod tests {
 
     #[test]
     fn events_are_counted_by_the_bound_they_stay_within() {
-        let watched = Watched::default();
+        let watched = WatchMetrics::default();
         for bytes in [1, 1024, 1025, 131_072, 131_073] {
             watched.sent(bytes);
         }

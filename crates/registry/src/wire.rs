@@ -10,8 +10,8 @@ use crate::{
     decode::tree,
     kind::{SLOT_CONVERTED_PROTOBUF, SLOT_PROTOBUF},
     list::ListHead,
-    response_format::append,
     resource_request::Engine,
+    response_format::append,
 };
 
 /// The message of a cached object, without its envelope; made once.

@@ -5,12 +5,12 @@ use admission::Pinned;
 use meta::{ApiError, RequestInfo, User, Value};
 
 /// Asked after admission has changed the object and before it is validated.
-pub trait Permit: Send + Sync + 'static {
-    fn check<'a>(&'a self, wish: &'a Wish<'a>) -> Pinned<'a, Result<(), ApiError>>;
+pub trait WriteAuthorizer: Send + Sync + 'static {
+    fn check<'a>(&'a self, write: &'a WriteRequest<'a>) -> Pinned<'a, Result<(), ApiError>>;
 }
 
 /// A write that needs a permit.
-pub struct Wish<'a> {
+pub struct WriteRequest<'a> {
     pub user: &'a User,
     pub info: &'a RequestInfo,
     /// As it is to be.

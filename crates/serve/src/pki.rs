@@ -48,7 +48,7 @@ pub struct Pki {
 
 /// Where it is kept.
 #[derive(Debug, Clone)]
-pub struct Places {
+pub struct PkiPaths {
     pub data_dir: PathBuf,
     /// Of the serving certificate and its key; with the rest, if there is no such place.
     pub cert_dir: Option<PathBuf>,
@@ -68,10 +68,14 @@ pub enum PkiError {
 impl Pki {
     /// Makes what is missing under `<data_dir>/pki`, renews what runs out soon or lacks a name, keeps the rest. Keys of
     /// CAs and service accounts are never replaced: others may trust them. Calling it again later renews in place.
-    pub fn ensure(places: &Places, names: &ServerNames, now: SystemTime) -> Result<Self, PkiError> {
-        let pki = Self::at(places);
-        let dir = places.data_dir.join("pki");
-        for dir in [Some(&dir), places.cert_dir.as_ref()].into_iter().flatten() {
+    pub fn ensure(
+        pki_paths: &PkiPaths,
+        names: &ServerNames,
+        now: SystemTime,
+    ) -> Result<Self, PkiError> {
+        let pki = Self::at(pki_paths);
+        let dir = pki_paths.data_dir.join("pki");
+        for dir in [Some(&dir), pki_paths.cert_dir.as_ref()].into_iter().flatten() {
             make_private_dir(dir).map_err(|error| PkiError::File { path: dir.clone(), error })?;
         }
         let mut batch = Batch::default();
@@ -106,12 +110,12 @@ impl Pki {
 
     /// Calls [`Pki::ensure`] again and again, for as long as it is polled: a server may run for longer than a certificate.
     /// Whoever follows the files sees the new ones.
-    pub async fn keep_renewed(places: Places, names: ServerNames, every: Duration) {
+    pub async fn keep_renewed(pki_paths: PkiPaths, names: ServerNames, every: Duration) {
         loop {
             tokio::time::sleep(every).await;
-            let (places, names) = (places.clone(), names.clone());
+            let (pki_paths, names) = (pki_paths.clone(), names.clone());
             let renewed = tokio::task::spawn_blocking(move || {
-                Self::ensure(&places, &names, SystemTime::now()).map(drop)
+                Self::ensure(&pki_paths, &names, SystemTime::now()).map(drop)
             });
             if let Ok(Err(error)) = renewed.await {
                 tracing::error!(%error, "Failed to renew certificates");
@@ -119,10 +123,10 @@ impl Pki {
         }
     }
 
-    fn at(places: &Places) -> Self {
-        let data_dir = &places.data_dir;
+    fn at(pki_paths: &PkiPaths) -> Self {
+        let data_dir = &pki_paths.data_dir;
         let file = |name: &str| data_dir.join("pki").join(name);
-        let serving = |name: &str| match &places.cert_dir {
+        let serving = |name: &str| match &pki_paths.cert_dir {
             Some(dir) => dir.join(name),
             None => file(name),
         };

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use aggregator::Served;
+use aggregator::ServedGroupVersion;
 use builtin::Definitions;
 use schema::ResourceFacts;
 
 /// What is served by default, or everything that can be turned on.
-pub(crate) fn served(definitions: &Definitions, all: bool) -> Vec<Served> {
+pub(crate) fn served(definitions: &Definitions, all: bool) -> Vec<ServedGroupVersion> {
     let resources: Vec<Arc<ResourceFacts>> = definitions
         .resources
         .iter()
@@ -19,6 +19,6 @@ pub(crate) fn served(definitions: &Definitions, all: bool) -> Vec<Served> {
         .group_versions
         .iter()
         .filter(|facts| !facts.internal && (all || facts.on_by_default))
-        .map(|facts| Served::new(facts, &resources))
+        .map(|facts| ServedGroupVersion::new(facts, &resources))
         .collect()
 }

@@ -43,9 +43,9 @@ impl Authorizer for AlwaysDeny {
 /// `system:masters` may do everything, whatever the mode: there is always a way in for whoever holds
 /// the keys of the cluster.
 #[derive(Debug)]
-pub struct Masters;
+pub struct PrivilegedGroup;
 
-impl Authorizer for Masters {
+impl Authorizer for PrivilegedGroup {
     fn decide(&self, user: &User, _info: &RequestInfo) -> Verdict {
         let decision =
             if user.is_in(User::MASTERS) { Decision::Allow } else { Decision::NoOpinion };

@@ -43,7 +43,7 @@ impl Authorizer for Union {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::authz::{AlwaysAllow, AlwaysDeny, Masters};
+    use crate::authz::{AlwaysAllow, AlwaysDeny, PrivilegedGroup};
 
     struct Says(Decision, &'static str, Option<&'static str>);
 
@@ -76,7 +76,7 @@ mod tests {
             ),
             (vec![Arc::new(AlwaysDeny), Arc::new(AlwaysAllow)], (Allow, "", None)),
             (
-                vec![Arc::new(Masters), Arc::new(AlwaysDeny)],
+                vec![Arc::new(PrivilegedGroup), Arc::new(AlwaysDeny)],
                 (NoOpinion, "Everything is forbidden.", None),
             ),
         ];

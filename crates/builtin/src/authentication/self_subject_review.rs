@@ -1,17 +1,17 @@
 //! Who am I?
 
 use meta::{ApiError, Value, time::Time, value};
-use registry::{AnswerContext, Answerer, Outcome, Pinned};
+use registry::{ComputeContext, ComputedResource, Outcome, Pinned};
 
 use crate::access::user_info;
 
 pub(crate) struct SelfSubjectReview;
 
-impl Answerer for SelfSubjectReview {
+impl ComputedResource for SelfSubjectReview {
     fn create<'a>(
         &'a self,
         _review: Value,
-        cx: &'a AnswerContext<'a>,
+        cx: &'a ComputeContext<'a>,
     ) -> Pinned<'a, Result<Outcome, ApiError>> {
         let answer = value!({
             "metadata": {"creationTimestamp": (Time::now().to_rfc3339())},

@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use meta::{ApiError, Value};
-use registry::{AnswerContext, Answerer, Outcome, Pinned};
+use registry::{ComputeContext, ComputedResource, Outcome, Pinned};
 
 use crate::access::{Access, texts, user_info};
 
 pub(crate) struct TokenReview(pub(crate) Arc<dyn Access>);
 
-impl Answerer for TokenReview {
+impl ComputedResource for TokenReview {
     fn create<'a>(
         &'a self,
         mut review: Value,
-        _cx: &'a AnswerContext<'a>,
+        _cx: &'a ComputeContext<'a>,
     ) -> Pinned<'a, Result<Outcome, ApiError>> {
         Box::pin(async move {
             let token = review.str_at(&["spec", "token"]).to_owned();

@@ -10,9 +10,9 @@ use meta::{
     selector::{FieldSelector, LabelSelector},
     value,
 };
-use registry::{AnswerContext, Answerer, Kind, Outcome, Pinned, Strategy};
+use registry::{ComputeContext, ComputedResource, Kind, Outcome, Pinned, Strategy};
 
-use crate::access::{Access, Judgement, texts};
+use crate::access::{Access, Authorization, texts};
 
 /// Whom the question is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,11 +27,11 @@ pub(crate) struct AccessReview {
     pub(crate) access: Arc<dyn Access>,
 }
 
-impl Answerer for AccessReview {
+impl ComputedResource for AccessReview {
     fn create<'a>(
         &'a self,
         mut review: Value,
-        cx: &'a AnswerContext<'a>,
+        cx: &'a ComputeContext<'a>,
     ) -> Pinned<'a, Result<Outcome, ApiError>> {
         Box::pin(async move {
             let user = match self.scope {
@@ -54,7 +54,7 @@ impl Answerer for AccessReview {
     }
 }
 
-fn status(judgement: &Judgement, error: &str) -> Value {
+fn status(judgement: &Authorization, error: &str) -> Value {
     let mut status = value!({"allowed": (judgement.allowed)});
     if judgement.denied {
         status.set_at(&["denied"], true);

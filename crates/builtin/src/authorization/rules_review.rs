@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use meta::{ApiError, Str, Value, rules::Rules, value};
-use registry::{AnswerContext, Answerer, Outcome, Pinned};
+use registry::{ComputeContext, ComputedResource, Outcome, Pinned};
 
 use crate::access::Access;
 
 pub(crate) struct RulesReview(pub(crate) Arc<dyn Access>);
 
-impl Answerer for RulesReview {
+impl ComputedResource for RulesReview {
     fn create<'a>(
         &'a self,
         review: Value,
-        cx: &'a AnswerContext<'a>,
+        cx: &'a ComputeContext<'a>,
     ) -> Pinned<'a, Result<Outcome, ApiError>> {
         Box::pin(async move {
             let namespace = review.str_at(&["spec", "namespace"]);

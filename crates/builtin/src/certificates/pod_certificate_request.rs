@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use meta::{ApiError, FieldErrors, RequestInfo, Str, Value, field::path, time::Time};
-use registry::{Column, Permit, Pinned, Strategy, Wish};
+use registry::{Column, Pinned, Strategy, WriteAuthorizer, WriteRequest};
 
 use crate::access::Access;
 use crate::format::{labels, text};
@@ -55,10 +55,10 @@ fn state(request: &Value) -> &str {
 }
 
 /// Who answers a request needs the right to `sign` for its signer.
-pub(crate) struct SignPermit(pub(crate) Arc<dyn Access>);
+pub(crate) struct SignWriteAuthorizer(pub(crate) Arc<dyn Access>);
 
-impl Permit for SignPermit {
-    fn check<'a>(&'a self, wish: &'a Wish<'a>) -> Pinned<'a, Result<(), ApiError>> {
+impl WriteAuthorizer for SignWriteAuthorizer {
+    fn check<'a>(&'a self, wish: &'a WriteRequest<'a>) -> Pinned<'a, Result<(), ApiError>> {
         Box::pin(async move {
             let Some(old) = wish.old.filter(|_| wish.info.subresource == "status") else {
                 return Ok(());

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use meta::{ApiError, Value, value};
-use registry::{Answerer, Column, Pinned, Strategy};
+use registry::{Column, ComputedResource, Pinned, Strategy};
 use store::Backend;
 
 use crate::format::text;
@@ -12,7 +12,7 @@ use crate::format::text;
 /// part of the server itself, so what remains is the store, under the name that clients know.
 pub(crate) struct ComponentStatuses(pub(crate) Arc<dyn Backend>);
 
-impl Answerer for ComponentStatuses {
+impl ComputedResource for ComponentStatuses {
     fn list(&self) -> Pinned<'_, Result<Vec<Value>, ApiError>> {
         Box::pin(async move {
             let condition = match self.0.revision().await {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use meta::{ApiError, RequestInfo, Str, User, Value, value};
-use registry::{Permit, Pinned, Wish};
+use registry::{Pinned, WriteAuthorizer, WriteRequest};
 
 use crate::access::Access;
 
@@ -13,37 +13,37 @@ const GROUP: &str = "rbac.authorization.k8s.io";
 /// For roles and cluster roles.
 pub(crate) struct RoleEscalation(pub(crate) Arc<dyn Access>);
 
-impl Permit for RoleEscalation {
-    fn check<'a>(&'a self, wish: &'a Wish<'a>) -> Pinned<'a, Result<(), ApiError>> {
+impl WriteAuthorizer for RoleEscalation {
+    fn check<'a>(&'a self, write: &'a WriteRequest<'a>) -> Pinned<'a, Result<(), ApiError>> {
         Box::pin(async move {
-            if wish.user.is_in(User::MASTERS) || only_for_garbage_collection(wish) {
+            if write.user.is_in(User::MASTERS) || only_for_garbage_collection(write) {
                 return Ok(());
             }
-            let info = wish.info;
+            let info = write.info;
             let escalate = RequestInfo {
                 name: info.name.clone(),
                 ..question("escalate", &info.resource, &info.namespace)
             };
-            if self.0.decide(wish.user, &escalate).await.allowed {
+            if self.0.decide(write.user, &escalate).await.allowed {
                 return Ok(());
             }
-            let rules = wish.object.items_at(&["rules"]);
+            let rules = write.object.items_at(&["rules"]);
             self.0
-                .may_grant(wish.user, &info.namespace, rules)
-                .map_err(|why| forbidden(wish, why))?;
+                .may_grant(write.user, &info.namespace, rules)
+                .map_err(|why| forbidden(write, why))?;
             // It can gather anything, and keep others from taking it back.
             let aggregates = |role: &Value| {
                 !role.items_at(&["aggregationRule", "clusterRoleSelectors"]).is_empty()
             };
-            if aggregates(wish.object) || wish.old.is_some_and(aggregates) {
+            if aggregates(write.object) || write.old.is_some_and(aggregates) {
                 let all = [
                     value!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}),
                     value!({"verbs": ["*"], "nonResourceURLs": ["*"]}),
                 ];
                 let why = "must have cluster-admin privileges to use the aggregationRule";
                 self.0
-                    .may_grant(wish.user, &info.namespace, &all)
-                    .map_err(|_| forbidden(wish, why.to_owned()))?;
+                    .may_grant(write.user, &info.namespace, &all)
+                    .map_err(|_| forbidden(write, why.to_owned()))?;
             }
             Ok(())
         })
@@ -53,15 +53,15 @@ impl Permit for RoleEscalation {
 /// For role bindings and cluster role bindings.
 pub(crate) struct BindingEscalation(pub(crate) Arc<dyn Access>);
 
-impl Permit for BindingEscalation {
-    fn check<'a>(&'a self, wish: &'a Wish<'a>) -> Pinned<'a, Result<(), ApiError>> {
+impl WriteAuthorizer for BindingEscalation {
+    fn check<'a>(&'a self, write: &'a WriteRequest<'a>) -> Pinned<'a, Result<(), ApiError>> {
         Box::pin(async move {
-            if wish.user.is_in(User::MASTERS) || only_for_garbage_collection(wish) {
+            if write.user.is_in(User::MASTERS) || only_for_garbage_collection(write) {
                 return Ok(());
             }
-            let role = |field| wish.object.str_at(&["roleRef", field]);
+            let role = |field| write.object.str_at(&["roleRef", field]);
             let (kind, name) = (role("kind"), role("name"));
-            let namespace = &wish.info.namespace;
+            let namespace = &write.info.namespace;
             let resource = match kind {
                 "ClusterRole" => "clusterroles",
                 "Role" => "roles",
@@ -76,14 +76,14 @@ impl Permit for BindingEscalation {
                 name: Str::new(name),
                 ..question("bind", resource, namespace)
             };
-            if self.0.decide(wish.user, &bind).await.allowed {
+            if self.0.decide(write.user, &bind).await.allowed {
                 return Ok(());
             }
             let Some(rules) = self.0.rules_of_role(kind, namespace, name) else {
                 // Compat: the message speaks of the resource that the request is about.
-                return Err(ApiError::not_found(wish.info.group_resource(), name));
+                return Err(ApiError::not_found(write.info.group_resource(), name));
             };
-            self.0.may_grant(wish.user, namespace, &rules).map_err(|why| forbidden(wish, why))
+            self.0.may_grant(write.user, namespace, &rules).map_err(|why| forbidden(write, why))
         })
     }
 }
@@ -100,18 +100,18 @@ fn question(verb: &'static str, resource: &str, namespace: &str) -> RequestInfo 
     }
 }
 
-fn forbidden(wish: &Wish<'_>, why: String) -> ApiError {
+fn forbidden(write: &WriteRequest<'_>, why: String) -> ApiError {
     ApiError::Forbidden {
-        resource: wish.info.group_resource(),
-        name: wish.object.str_at(&["metadata", "name"]).to_owned(),
+        resource: write.info.group_resource(),
+        name: write.object.str_at(&["metadata", "name"]).to_owned(),
         why,
         causes: Vec::new(),
     }
 }
 
 /// The garbage collector, which has few rights, must be able to let go of any object.
-fn only_for_garbage_collection(wish: &Wish<'_>) -> bool {
-    let Some(old) = wish.old else { return false };
+fn only_for_garbage_collection(write: &WriteRequest<'_>) -> bool {
+    let Some(old) = write.old else { return false };
     let without = |object: &Value| {
         let mut object = object.clone();
         for field in ["ownerReferences", "finalizers", "managedFields", "resourceVersion"] {
@@ -119,7 +119,7 @@ fn only_for_garbage_collection(wish: &Wish<'_>) -> bool {
         }
         object
     };
-    without(wish.object) == without(old)
+    without(write.object) == without(old)
 }
 
 #[cfg(test)]
@@ -134,8 +134,8 @@ mod tests {
         let changed = |path: &[&str]| {
             let mut object = old.clone();
             object.set_at(path, "x");
-            let wish = Wish { user: &user, info: &info, object: &object, old: Some(&old) };
-            !only_for_garbage_collection(&wish)
+            let write = WriteRequest { user: &user, info: &info, object: &object, old: Some(&old) };
+            !only_for_garbage_collection(&write)
         };
         let cases = [
             (["metadata", "finalizers"], false),
@@ -147,7 +147,7 @@ mod tests {
         for (path, expected) in cases {
             assert_eq!(changed(&path), expected, "{path:?}");
         }
-        let new = Wish { user: &user, info: &info, object: &old, old: None };
+        let new = WriteRequest { user: &user, info: &info, object: &old, old: None };
         assert!(!only_for_garbage_collection(&new));
     }
 }

@@ -8,7 +8,7 @@ use meta::{
     ApiError, FieldErrors, FieldPath, RequestInfo, Str, User, Value,
     field::{FieldReason, path},
 };
-use registry::{Kind, Permit, Pinned, Wish};
+use registry::{Kind, Pinned, WriteAuthorizer, WriteRequest};
 
 use crate::access::Access;
 use crate::convert::device::{claim_to_newest, template_to_newest};
@@ -17,21 +17,21 @@ use crate::validation::resource;
 const ADMIN_LABEL: &str = "resource.kubernetes.io/admin-access";
 
 /// For claims and templates of claims.
-pub(crate) struct ClaimPermit {
+pub(crate) struct ClaimWriteAuthorizer {
     pub(crate) access: Arc<dyn Access>,
     pub(crate) namespaces: Arc<OnceLock<Arc<Kind>>>,
 }
 
-impl Permit for ClaimPermit {
-    fn check<'a>(&'a self, wish: &'a Wish<'a>) -> Pinned<'a, Result<(), ApiError>> {
+impl WriteAuthorizer for ClaimWriteAuthorizer {
+    fn check<'a>(&'a self, write: &'a WriteRequest<'a>) -> Pinned<'a, Result<(), ApiError>> {
         Box::pin(async move {
             let mut errors = FieldErrors::default();
-            match (wish.old, wish.info.subresource.as_str()) {
-                (None, _) => self.create(wish, &mut errors).await,
+            match (write.old, write.info.subresource.as_str()) {
+                (None, _) => self.create(write, &mut errors).await,
                 (Some(old), "status") => {
                     let [claim, old] =
-                        [wish.object, old].map(|claim| claim_to_newest(claim.clone()));
-                    self.status(wish, &claim, &old, &mut errors).await;
+                        [write.object, old].map(|claim| claim_to_newest(claim.clone()));
+                    self.status(write, &claim, &old, &mut errors).await;
                 }
                 (Some(_), _) => {}
             }
@@ -39,29 +39,29 @@ impl Permit for ClaimPermit {
                 return Ok(());
             }
             let kind = meta::GroupKind {
-                group: wish.info.group.clone(),
-                kind: Str::new(wish.object.str_at(&["kind"])),
+                group: write.info.group.clone(),
+                kind: Str::new(write.object.str_at(&["kind"])),
             };
-            let name = wish.object.str_at(&["metadata", "name"]).to_owned();
+            let name = write.object.str_at(&["metadata", "name"]).to_owned();
             Err(ApiError::Invalid { kind, name, errors })
         })
     }
 }
 
-impl ClaimPermit {
-    async fn create(&self, wish: &Wish<'_>, errors: &mut FieldErrors) {
-        let is_template = wish.object.str_at(&["kind"]) == "ResourceClaimTemplate";
+impl ClaimWriteAuthorizer {
+    async fn create(&self, write: &WriteRequest<'_>, errors: &mut FieldErrors) {
+        let is_template = write.object.str_at(&["kind"]) == "ResourceClaimTemplate";
         let (newest, requests): (_, &[&str]) = if is_template {
-            (template_to_newest(wish.object.clone()), &["spec", "spec", "devices", "requests"])
+            (template_to_newest(write.object.clone()), &["spec", "spec", "devices", "requests"])
         } else {
-            (claim_to_newest(wish.object.clone()), &["spec", "devices", "requests"])
+            (claim_to_newest(write.object.clone()), &["spec", "devices", "requests"])
         };
         let mut requests = newest.items_at(requests).iter();
         let asked = requests.position(|request| request.bool_at(&["exactly", "adminAccess"]));
         if let Some(at) = asked {
             // Compat: the path is that of a claim, also for a template, and of the oldest version.
             let place = path("spec").child("devices").child("requests").index(at);
-            self.needs_marked_namespace(wish, &place.child("adminAccess"), errors).await;
+            self.needs_marked_namespace(write, &place.child("adminAccess"), errors).await;
         }
         // Who is refused hears what else is wrong.
         if !errors.is_empty() {
@@ -73,7 +73,13 @@ impl ClaimPermit {
         }
     }
 
-    async fn status(&self, wish: &Wish<'_>, claim: &Value, old: &Value, errors: &mut FieldErrors) {
+    async fn status(
+        &self,
+        write: &WriteRequest<'_>,
+        claim: &Value,
+        old: &Value,
+        errors: &mut FieldErrors,
+    ) {
         let asked = |claim: &Value| {
             let mut results =
                 claim.items_at(&["status", "allocation", "devices", "results"]).iter();
@@ -82,18 +88,18 @@ impl ClaimPermit {
         if let (None, Some(at)) = (asked(old), asked(claim)) {
             let results = path("status").child("allocation").child("devices").child("results");
             let place = results.index(at).child("adminAccess");
-            self.needs_marked_namespace(wish, &place, errors).await;
+            self.needs_marked_namespace(write, &place, errors).await;
         }
         let part = |claim: &Value, name: &str| claim.at(&["status", name]).cloned();
         if ["allocation", "reservedFor"].iter().any(|name| part(claim, name) != part(old, name)) {
-            let verb = &wish.info.verb;
+            let verb = &write.info.verb;
             let question = RequestInfo {
                 subresource: Str::new_static("binding"),
                 namespace: Str::default(),
                 name: Str::default(),
-                ..wish.info.clone()
+                ..write.info.clone()
             };
-            if let Err(why) = self.may(wish.user, &question).await {
+            if let Err(why) = self.may(write.user, &question).await {
                 let why = format!(
                     "changing status.allocation or status.reservedFor requires \
                      resource=\"resourceclaims/binding\", verb=\"{verb}\" permission: {why}"
@@ -102,21 +108,21 @@ impl ClaimPermit {
             }
         }
         if part(claim, "allocation").is_some() {
-            self.device_status(wish, claim, old, errors).await;
+            self.device_status(write, claim, old, errors).await;
         }
     }
 
     /// Each driver that something is said about, or no longer said, needs the right to.
     async fn device_status(
         &self,
-        wish: &Wish<'_>,
+        write: &WriteRequest<'_>,
         claim: &Value,
         old: &Value,
         errors: &mut FieldErrors,
     ) {
-        let verb = &wish.info.verb;
+        let verb = &write.info.verb;
         let mut verbs = vec![format!("arbitrary-node:{verb}")];
-        if is_on_node(wish.user, allocated_node(claim)) {
+        if is_on_node(write.user, allocated_node(claim)) {
             verbs.insert(0, format!("associated-node:{verb}"));
         }
         for driver in changed_drivers(claim, old) {
@@ -126,9 +132,9 @@ impl ClaimPermit {
                     verb: Str::new(verb),
                     subresource: Str::new_static("driver"),
                     name: Str::new(driver),
-                    ..wish.info.clone()
+                    ..write.info.clone()
                 };
-                match self.may(wish.user, &question).await {
+                match self.may(write.user, &question).await {
                     Ok(()) => {
                         first = None;
                         break;
@@ -162,11 +168,11 @@ impl ClaimPermit {
 
     async fn needs_marked_namespace(
         &self,
-        wish: &Wish<'_>,
+        write: &WriteRequest<'_>,
         place: &FieldPath,
         errors: &mut FieldErrors,
     ) {
-        let name = &wish.info.namespace;
+        let name = &write.info.namespace;
         let namespace = match self.namespaces.get() {
             Some(kind) => kind.object("", name).await,
             None => Err(ApiError::NotServed),

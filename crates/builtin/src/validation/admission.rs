@@ -14,7 +14,7 @@ use meta::{
 };
 
 use self::expressions::Scope;
-use super::{conditions, cursor::Field, ratcheting::forgive};
+use super::{conditions, cursor::Field, ratcheting::ratchet};
 
 /// A configuration of mutating or of validating webhooks.
 pub(crate) fn webhooks(object: &Value, errors: &mut FieldErrors) {
@@ -49,7 +49,7 @@ fn webhooks_since(object: &Value, old: Option<&Value>, errors: &mut FieldErrors)
 
 pub(crate) fn webhooks_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
     webhooks_since(object, Some(old), errors);
-    forgive(old, webhooks, errors);
+    ratchet(old, webhooks, errors);
 }
 
 fn webhook(hook: &Field<'_>, errors: &mut FieldErrors) {

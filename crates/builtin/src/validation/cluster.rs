@@ -9,8 +9,8 @@ use meta::{
 use super::{
     conditions, counts,
     cursor::Field,
-    ratcheting::forgive,
     pod_spec::{container_resource_name, preemption_policy, requirements, tolerations},
+    ratcheting::ratchet,
     workloads::{at_most_all, int_or_percent, show_selector},
 };
 
@@ -46,7 +46,7 @@ pub(crate) fn disruption_budget(object: &Value, errors: &mut FieldErrors) {
 
 pub(crate) fn disruption_budget_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
     disruption_budget(object, errors);
-    forgive(old, disruption_budget, errors);
+    ratchet(old, disruption_budget, errors);
     if object.get("status") != old.get("status") {
         let root = Field::root(object);
         let names = ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"];

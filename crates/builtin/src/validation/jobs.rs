@@ -14,9 +14,9 @@ use meta::{
 use super::{
     counts, cron,
     cursor::{Field, IMMUTABLE},
-    ratcheting::forgive,
     names::domain_prefixed_path,
     pod_template,
+    ratcheting::ratchet,
     workloads::{show_selector, template_labels_even_if_empty},
 };
 
@@ -388,7 +388,7 @@ pub(crate) fn job_update(object: &Value, old: &Value, errors: &mut FieldErrors) 
     {
         spec.get(name).immutable(&before.get(name), errors);
     }
-    forgive(old, job, errors);
+    ratchet(old, job, errors);
 }
 
 /// A job that was never started, or is suspended, can still be told where and with what to run.
@@ -459,7 +459,7 @@ pub(crate) fn cron_job(object: &Value, errors: &mut FieldErrors) {
 pub(crate) fn cron_job_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
     let (root, old_root) = (Field::root(object), Field::root(old));
     cron_job_spec(&root.get("spec"), Some(&old_root.get("spec")), errors);
-    forgive(old, cron_job, errors);
+    ratchet(old, cron_job, errors);
 }
 
 fn cron_job_spec(spec: &Field<'_>, old: Option<&Field<'_>>, errors: &mut FieldErrors) {

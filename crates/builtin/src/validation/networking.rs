@@ -11,8 +11,8 @@ use meta::{
 use super::{
     cursor::{Field, IMMUTABLE},
     ip::{canonical_cidr, legacy_cidr, legacy_ip, parse_cidr, parse_sloppy},
-    ratcheting::forgive,
     names::domain_prefixed_path,
+    ratcheting::ratchet,
 };
 
 pub(crate) fn ingress(object: &Value, errors: &mut FieldErrors) {
@@ -33,7 +33,7 @@ const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 pub(crate) fn ingress_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
     let root = Field::root(object);
     ingress_spec(&root.get("spec"), errors);
-    forgive(old, ingress, errors);
+    ratchet(old, ingress, errors);
     if object.get("status") == old.get("status") {
         return;
     }

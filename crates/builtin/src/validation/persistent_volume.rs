@@ -246,7 +246,7 @@ fn csi(source: &Field<'_>, errors: &mut FieldErrors) {
 
 pub(crate) fn validate_update(volume: &Value, old: &Value, errors: &mut FieldErrors) {
     validate(volume, errors);
-    super::ratcheting::forgive(old, validate, errors);
+    super::ratcheting::ratchet(old, validate, errors);
     let root = Field::root(volume);
     let spec = root.get("spec");
     let secret = ["spec", "csi", "controllerExpandSecretRef"];

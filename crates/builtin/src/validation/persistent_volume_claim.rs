@@ -20,7 +20,7 @@ pub(crate) fn validate(claim: &Value, errors: &mut FieldErrors) {
 pub(crate) fn validate_update(claim: &Value, old: &Value, errors: &mut FieldErrors) {
     let (root, old_root) = (Field::root(claim), Field::root(old));
     update_spec(&root, &old_root, errors);
-    super::ratcheting::forgive(old, validate, errors);
+    super::ratcheting::ratchet(old, validate, errors);
     // Claims that name a group were made before there was a rule for it.
     if SOURCES.iter().any(|source| old.at(&["spec", source, "apiGroup"]).is_some()) {
         let is_group = |error: &FieldError| {

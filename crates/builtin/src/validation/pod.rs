@@ -7,9 +7,9 @@ use meta::{FieldErrors, Value};
 
 use super::{
     cursor::Field,
-    ratcheting::forgive,
     pod_spec::{self, Owner, added_tolerations_only, image_whitespace, removed_gates_only},
     pod_status,
+    ratcheting::ratchet,
 };
 
 pub(crate) fn validate(pod: &Value, errors: &mut FieldErrors) {
@@ -60,7 +60,7 @@ pub(crate) fn validate_update(pod: &Value, old: &Value, errors: &mut FieldErrors
     metadata_and_spec(&root, errors);
     update_annotations(&root, &old_root, errors);
     update_spec(&root.get("spec"), &old_root.get("spec"), errors);
-    forgive(old, validate, errors);
+    ratchet(old, validate, errors);
 }
 
 /// `status`: nothing else of the pod is looked at.

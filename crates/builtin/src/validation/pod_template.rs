@@ -7,9 +7,9 @@ use meta::{
 
 use super::{
     cursor::Field,
-    ratcheting::forgive,
     pod::annotations,
     pod_spec::{self, Owner},
+    ratcheting::ratchet,
 };
 
 pub(crate) fn validate(template: &Field<'_>, errors: &mut FieldErrors) {
@@ -46,5 +46,5 @@ pub(crate) fn object(template: &meta::Value, errors: &mut FieldErrors) {
 
 pub(crate) fn object_update(template: &meta::Value, old: &meta::Value, errors: &mut FieldErrors) {
     object(template, errors);
-    forgive(old, object, errors);
+    ratchet(old, object, errors);
 }

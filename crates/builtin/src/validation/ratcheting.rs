@@ -5,19 +5,19 @@ use meta::{FieldErrors, Value, field::FieldError};
 
 /// Takes back what `errors` say about an update of `old` if that already broke the same rule.
 /// `validate` is what new objects have to pass.
-pub(crate) fn forgive(
+pub(crate) fn ratchet(
     old: &Value,
     validate: fn(&Value, &mut FieldErrors),
     errors: &mut FieldErrors,
 ) {
     any_selinux_policy(old, errors);
-    if !errors.0.iter().any(|error| LATER.iter().any(|rule| rule.is_about(error))) {
+    if !errors.0.iter().any(|error| RATCHETED_RULES.iter().any(|rule| rule.is_about(error))) {
         return;
     }
     let mut before = FieldErrors::default();
     validate(old, &mut before);
-    let is_broken = |rule: &&Later| before.0.iter().any(|error| rule.is_about(error));
-    let broken: Vec<&Later> = LATER.iter().filter(is_broken).collect();
+    let is_broken = |rule: &&RatchetedRule| before.0.iter().any(|error| rule.is_about(error));
+    let broken: Vec<&RatchetedRule> = RATCHETED_RULES.iter().filter(is_broken).collect();
     errors.0.retain(|error| !broken.iter().any(|rule| rule.is_about(error)));
 }
 
@@ -36,38 +36,47 @@ fn any_selinux_policy(old: &Value, errors: &mut FieldErrors) {
 }
 
 /// A rule, told by what it says.
-struct Later {
+struct RatchetedRule {
     /// Parts of the field's path.
     field: &'static [&'static str],
     message: &'static str,
 }
 
-impl Later {
+impl RatchetedRule {
     fn is_about(&self, error: &FieldError) -> bool {
         self.field.iter().all(|part| error.field.contains(part))
             && error.message.contains(self.message)
     }
 }
 
-const LATER: [Later; 18] = [
-    Later { field: &[], message: "is not positive integer multiple of hugepages-" },
-    Later { field: &[".podAffinity.", ".matchExpressions[", ".values["], message: "" },
-    Later { field: &[".podAntiAffinity.", ".matchExpressions[", ".values["], message: "" },
-    Later { field: &[".nodeAffinity.required", ".values["], message: "" },
-    Later { field: &["topologySpreadConstraints[", ".labelSelector.", ".values["], message: "" },
-    Later { field: &["topologySpreadConstraints[", ".matchLabelKeys["], message: "exists in both" },
-    Later { field: &[".serviceAccountToken.path"], message: "must not" },
-    Later { field: &[".sysctls["], message: "may not be specified when 'host" },
-    Later { field: &[".volumeDevices"], message: "when `hostUsers` is false" },
-    Later { field: &["initContainers["], message: "for non-sidecar initContainers" },
-    Later { field: &["spec.selector.matchExpressions[", ".values["], message: "" },
-    Later { field: &[".dataSource.apiGroup"], message: "" },
-    Later { field: &[".dataSourceRef.apiGroup"], message: "" },
-    Later { field: &[".tls[", ".secretName"], message: "" },
-    Later { field: &["webhooks[", ".sideEffects"], message: "" },
-    Later { field: &["webhooks[", ".admissionReviewVersions"], message: "must include at least" },
-    Later { field: &["webhooks[", ".name"], message: "Duplicate value" },
-    Later { field: &["webhooks[", "elector.matchExpressions[", ".values["], message: "" },
+const RATCHETED_RULES: [RatchetedRule; 18] = [
+    RatchetedRule { field: &[], message: "is not positive integer multiple of hugepages-" },
+    RatchetedRule { field: &[".podAffinity.", ".matchExpressions[", ".values["], message: "" },
+    RatchetedRule { field: &[".podAntiAffinity.", ".matchExpressions[", ".values["], message: "" },
+    RatchetedRule { field: &[".nodeAffinity.required", ".values["], message: "" },
+    RatchetedRule {
+        field: &["topologySpreadConstraints[", ".labelSelector.", ".values["],
+        message: "",
+    },
+    RatchetedRule {
+        field: &["topologySpreadConstraints[", ".matchLabelKeys["],
+        message: "exists in both",
+    },
+    RatchetedRule { field: &[".serviceAccountToken.path"], message: "must not" },
+    RatchetedRule { field: &[".sysctls["], message: "may not be specified when 'host" },
+    RatchetedRule { field: &[".volumeDevices"], message: "when `hostUsers` is false" },
+    RatchetedRule { field: &["initContainers["], message: "for non-sidecar initContainers" },
+    RatchetedRule { field: &["spec.selector.matchExpressions[", ".values["], message: "" },
+    RatchetedRule { field: &[".dataSource.apiGroup"], message: "" },
+    RatchetedRule { field: &[".dataSourceRef.apiGroup"], message: "" },
+    RatchetedRule { field: &[".tls[", ".secretName"], message: "" },
+    RatchetedRule { field: &["webhooks[", ".sideEffects"], message: "" },
+    RatchetedRule {
+        field: &["webhooks[", ".admissionReviewVersions"],
+        message: "must include at least",
+    },
+    RatchetedRule { field: &["webhooks[", ".name"], message: "Duplicate value" },
+    RatchetedRule { field: &["webhooks[", "elector.matchExpressions[", ".values["], message: "" },
 ];
 
 #[cfg(test)]
@@ -93,7 +102,7 @@ mod tests {
         let check = |new: &Value, old: &Value| {
             let mut errors = FieldErrors::default();
             crate::validation::pod::validate(new, &mut errors);
-            forgive(old, crate::validation::pod::validate, &mut errors);
+            ratchet(old, crate::validation::pod::validate, &mut errors);
             errors.to_string()
         };
         let (fits, odd) = (pod("2Mi", "a"), pod("3Mi", "a"));

@@ -162,7 +162,7 @@ pub(crate) fn kind(
     let features = if gated { &feature_gated_fields::GATES[..] } else { &[] };
     let (behaviour, strategy) = (behaviour::of(group, version, name), strategies::of(group, name));
     Kind::new(facts.clone(), schema.clone(), behaviour, strategy, None, None, None)
-        .restricted(feature_gated_fields::of(name, false, features))
+        .with_gated_fields(feature_gated_fields::of(name, false, features))
 }
 
 /// The errors of the last step, as a client reads them.

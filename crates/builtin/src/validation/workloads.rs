@@ -13,9 +13,9 @@ use meta::{
 use super::{
     counts,
     cursor::Field,
-    ratcheting::forgive,
     persistent_volume_claim,
     pod_template::{self, runs_forever},
+    ratcheting::ratchet,
 };
 
 pub(crate) fn deployment(object: &Value, errors: &mut FieldErrors) {
@@ -136,7 +136,7 @@ pub(crate) fn daemon_set(object: &Value, errors: &mut FieldErrors) {
 pub(crate) fn daemon_set_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
     immutable(object, old, &["selector"], errors);
     daemon_set(object, errors);
-    forgive(old, daemon_set, errors);
+    ratchet(old, daemon_set, errors);
     status_update(object, old, errors, |status, errors| {
         counts(
             status,
@@ -249,7 +249,7 @@ pub(crate) fn stateful_set_update(object: &Value, old: &Value, errors: &mut Fiel
                    'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden";
         spec.forbidden(errors, why);
     }
-    forgive(old, stateful_set, errors);
+    ratchet(old, stateful_set, errors);
     status_update(object, old, errors, |status, errors| {
         let parts = ["readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"];
         counts(status, &["replicas"], errors);
@@ -282,7 +282,7 @@ type Rule = fn(&Value, &mut FieldErrors);
 fn update(object: &Value, old: &Value, errors: &mut FieldErrors, rule: Rule, fixed: &[&str]) {
     rule(object, errors);
     immutable(object, old, fixed, errors);
-    forgive(old, rule, errors);
+    ratchet(old, rule, errors);
 }
 
 fn immutable(object: &Value, old: &Value, fixed: &[&str], errors: &mut FieldErrors) {

@@ -8,7 +8,7 @@ use std::{
 
 use meta::{Str, Value};
 
-use crate::informer::{Resource, Sighting};
+use crate::informer::{ObjectEvent, Resource};
 
 /// An object by its name, and by the UID that tells it from another one of that name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,7 +77,7 @@ pub(super) struct Graph {
 
 impl Graph {
     /// Takes note of a change; answers the objects that have to be looked at because of it.
-    pub(super) fn see(&mut self, sighting: &Sighting) -> Vec<Object> {
+    pub(super) fn see(&mut self, sighting: &ObjectEvent) -> Vec<Object> {
         let metadata = &sighting.metadata;
         let object = Object {
             resource: sighting.resource.clone(),
@@ -85,15 +85,15 @@ impl Graph {
             name: sighting.name.clone(),
             uid: Str::new(metadata.str_at(&["uid"])),
         };
-        let mut concerned = self.release(&object.uid);
+        let mut keys_for = self.release(&object.uid);
         if sighting.gone {
             self.waiting.remove(&object.uid);
             self.present.remove(&object.uid);
             self.departed.insert(object.uid.clone());
-            concerned.extend(
+            keys_for.extend(
                 self.dependents_of(&object.uid).into_iter().map(|dependent| dependent.object),
             );
-            return concerned;
+            return keys_for;
         }
         let owners = owners_of(metadata);
         let deleting = !metadata.str_at(&["deletionTimestamp"]).is_empty();
@@ -106,11 +106,11 @@ impl Graph {
         }
         if deleting && waits_for_dependents(metadata) {
             self.waiting.insert(object.uid.clone(), object.clone());
-            concerned.push(object);
+            keys_for.push(object);
         } else if !deleting && !settled {
-            concerned.push(object);
+            keys_for.push(object);
         }
-        concerned
+        keys_for
     }
 
     /// Forgets what an object was said to belong to; owners that may have waited for it are answered.
@@ -185,11 +185,11 @@ mod tests {
 
     use super::*;
 
-    fn sighting(name: &str, gone: bool, metadata: Value) -> Sighting {
+    fn sighting(name: &str, gone: bool, metadata: Value) -> ObjectEvent {
         let mut metadata = metadata;
         metadata.set_at(&["uid"], format!("uid-{name}"));
         let resource = Arc::new(Resource::default());
-        Sighting { resource, namespace: "n".into(), name: name.into(), gone, metadata }
+        ObjectEvent { resource, namespace: "n".into(), name: name.into(), gone, metadata }
     }
 
     fn owned_by(owner: &str, blocks: bool) -> Value {
@@ -213,9 +213,9 @@ mod tests {
         assert_eq!(names(&graph.see(&sighting("x", false, misnamed))), ["x"]);
         graph.see(&sighting("x", true, Value::object()));
         assert_eq!(names(&graph.see(&sighting("b", false, owned_by("owner", false)))), [""; 0]);
-        let mut concerned = graph.see(&sighting("owner", true, Value::object()));
-        concerned.sort_by(|a, b| a.name.cmp(&b.name));
-        assert_eq!(names(&concerned), ["a", "b"]);
+        let mut keys_for = graph.see(&sighting("owner", true, Value::object()));
+        keys_for.sort_by(|a, b| a.name.cmp(&b.name));
+        assert_eq!(names(&keys_for), ["a", "b"]);
         // Whoever asked before the owner went doesn't count any more.
         graph.found(owner, "n");
         assert_eq!(names(&graph.see(&sighting("c", false, owned_by("owner", false)))), ["c"]);

@@ -7,28 +7,28 @@ use crate::{Api, Target};
 
 /// What came of looking at an object.
 #[derive(Debug, Default)]
-pub(super) struct Attended {
+pub(super) struct Reconciled {
     /// Owners that are there.
     pub(super) found: Vec<Owner>,
     /// Dependents that have to be looked at now.
-    pub(super) concerned: Vec<Object>,
+    pub(super) keys_for: Vec<Object>,
 }
 
 /// Looks at an object and does what is due.
-pub(super) async fn attend(
+pub(super) async fn reconcile(
     api: &dyn Api,
     object: &Object,
     dependents: Vec<Dependent>,
-) -> Result<Attended, ApiError> {
+) -> Result<Reconciled, ApiError> {
     let target = object.resource.target(&object.namespace, &object.name);
     let live = match api.get(&target).await {
         Ok(live) => live,
-        Err(ApiError::NotFound { .. }) => return Ok(Attended::default()),
+        Err(ApiError::NotFound { .. }) => return Ok(Reconciled::default()),
         Err(error) => return Err(error),
     };
     let metadata = live.get("metadata").unwrap_or(&Value::Null);
     if metadata.str_at(&["uid"]) != object.uid {
-        return Ok(Attended::default());
+        return Ok(Reconciled::default());
     }
     if !metadata.str_at(&["deletionTimestamp"]).is_empty() {
         return attend_deletion(api, &target, &live, dependents).await;
@@ -42,7 +42,7 @@ async fn attend_deletion(
     target: &Target,
     live: &Value,
     dependents: Vec<Dependent>,
-) -> Result<Attended, ApiError> {
+) -> Result<Reconciled, ApiError> {
     let metadata = live.get("metadata").unwrap_or(&Value::Null);
     if has_finalizer(metadata, ORPHAN) {
         for dependent in &dependents {
@@ -54,10 +54,10 @@ async fn attend_deletion(
             remove_finalizer(api, target, live, FOREGROUND).await?;
         }
         // Those that nobody waits for go now as well.
-        let concerned = dependents.into_iter().map(|dependent| dependent.object).collect();
-        return Ok(Attended { concerned, ..Attended::default() });
+        let keys_for = dependents.into_iter().map(|dependent| dependent.object).collect();
+        return Ok(Reconciled { keys_for, ..Reconciled::default() });
     }
-    Ok(Attended::default())
+    Ok(Reconciled::default())
 }
 
 /// Takes one owner away from a dependent.
@@ -144,10 +144,10 @@ async fn judge(
     target: &Target,
     live: &Value,
     dependents: &[Dependent],
-) -> Result<Attended, ApiError> {
+) -> Result<Reconciled, ApiError> {
     let metadata = live.get("metadata").unwrap_or(&Value::Null);
     let owners = owners_of(metadata);
-    let mut attended = Attended::default();
+    let mut attended = Reconciled::default();
     let mut standings = Vec::with_capacity(owners.len());
     for owner in &owners {
         let standing = standing(api, object, owner).await?;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use meta::{Value, value};
 
 use super::{
-    reconcile::attend,
     graph::{Dependent, Object},
+    reconcile::reconcile,
 };
 use crate::{Resource, testing::Fake};
 
@@ -47,7 +47,7 @@ async fn look_at(
         blocks: true,
         waits: name.contains("wait"),
     };
-    attend(&*fake, &object(name), dependents.iter().map(dependent).collect()).await.unwrap();
+    reconcile(&*fake, &object(name), dependents.iter().map(dependent).collect()).await.unwrap();
     (fake.deleted(), fake)
 }
 
@@ -132,11 +132,11 @@ async fn a_cluster_wide_object_cannot_be_owned_from_a_namespace() {
     let fake = Fake::new([("", it)]);
     let resource = Arc::new(Resource { namespaced: false, ..Resource::default() });
     let it = Object { resource, namespace: "".into(), ..object("it") };
-    attend(&*fake, &it, Vec::new()).await.unwrap();
+    reconcile(&*fake, &it, Vec::new()).await.unwrap();
     assert_eq!(fake.deleted(), []);
     // An owner without a namespace counts for everybody.
     let fake = Fake::new([("", thing("it", &["ClusterThing/gone"]))]);
-    attend(&*fake, &object("it"), Vec::new()).await.unwrap();
+    reconcile(&*fake, &object("it"), Vec::new()).await.unwrap();
     assert_eq!(fake.deleted(), [("it".to_owned(), "Background".to_owned())]);
 }
 
@@ -146,7 +146,7 @@ async fn a_foreground_deletion_takes_those_along_that_it_does_not_wait_for() {
     let dependents = [("a", true), ("b", false)];
     let dependents =
         dependents.map(|(name, blocks)| Dependent { object: object(name), blocks, waits: false });
-    let attended = attend(&*fake, &object("owner"), dependents.to_vec()).await.unwrap();
-    let concerned: Vec<_> = attended.concerned.iter().map(|object| &*object.name).collect();
-    assert_eq!(concerned, ["a", "b"]);
+    let attended = reconcile(&*fake, &object("owner"), dependents.to_vec()).await.unwrap();
+    let keys_for: Vec<_> = attended.keys_for.iter().map(|object| &*object.name).collect();
+    assert_eq!(keys_for, ["a", "b"]);
 }

@@ -22,7 +22,7 @@ fn inside(name: &str, finalizer: Option<&str>) -> Value {
 async fn empty(fake: Fake) -> (Next, Arc<Fake>, Value) {
     let fake = Arc::new(fake);
     let controller = NamespaceController { api: fake.clone() };
-    let next = controller.attend(&("".into(), "n".into())).await.unwrap();
+    let next = controller.reconcile(&("".into(), "n".into())).await.unwrap();
     let namespace = fake.object("namespaces", "", "n");
     (next, fake, namespace)
 }
@@ -94,7 +94,7 @@ async fn what_has_finalizers_is_counted_and_waited_for() {
         fake.remove(resource, "n", name);
     }
     let controller = NamespaceController { api: fake.clone() };
-    assert_eq!(controller.attend(&("".into(), "n".into())).await.ok(), Some(Next::Done));
+    assert_eq!(controller.reconcile(&("".into(), "n".into())).await.ok(), Some(Next::Done));
     let after = fake.object("namespaces", "", "n");
     assert!(conditions(&after)[3].starts_with("NamespaceContentRemaining False ContentRemoved"));
 }

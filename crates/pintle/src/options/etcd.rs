@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use builtin::Form;
+use builtin::StorageFormat;
 
 use super::{duration, path};
 use crate::flags::Parsed;
@@ -15,7 +15,7 @@ pub(crate) struct Etcd {
     /// Resources that live elsewhere.
     pub(crate) overrides: Vec<Override>,
     /// How built-in objects are written.
-    pub(crate) form: Form,
+    pub(crate) form: StorageFormat,
     pub(crate) healthcheck_timeout: Duration,
     pub(crate) readycheck_timeout: Duration,
     pub(crate) lease_reuse_seconds: u64,
@@ -73,11 +73,11 @@ pub(crate) fn tls(parsed: &Parsed) -> etcd::Tls {
 }
 
 /// How built-in objects are written into etcd.
-pub(crate) fn form(parsed: &Parsed) -> Form {
+pub(crate) fn form(parsed: &Parsed) -> StorageFormat {
     match parsed.text("storage-media-type").as_str() {
-        "application/json" => Form::Json,
-        "application/yaml" => Form::Yaml,
-        _ => Form::Protobuf,
+        "application/json" => StorageFormat::Json,
+        "application/yaml" => StorageFormat::Yaml,
+        _ => StorageFormat::Protobuf,
     }
 }
 

@@ -217,7 +217,7 @@ fn etcd_flags_reach_their_options() {
     let etcd = options.etcd.unwrap();
     assert_eq!(etcd.servers, ["https://a:2379", "https://b:2379"]);
     assert_eq!(etcd.tls.key_file, Some("k".into()));
-    assert_eq!(etcd.form, builtin::Form::Json);
+    assert_eq!(etcd.form, builtin::StorageFormat::Json);
     assert_eq!(etcd.lease_reuse_seconds, 60);
     let overrides: Vec<_> = etcd
         .overrides

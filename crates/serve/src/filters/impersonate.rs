@@ -29,11 +29,11 @@ pub(crate) fn impersonate(
     if headers.iter().any(|(name, value)| is_impersonation(name) && value.to_str().is_err()) {
         return Err(ApiError::bad_request("impersonation headers must be text"));
     }
-    let wish = Wish::read(headers);
+    let requested = RequestedIdentity::read(headers);
     let other = if constrained {
-        wish.constrained(judge, &cx.user, &cx.info)?
+        requested.constrained(judge, &cx.user, &cx.info)?
     } else {
-        wish.user(judge, &cx.user)?
+        requested.user(judge, &cx.user)?
     };
     if let Some(other) = other {
         tracing::debug!(user = %cx.user.name, acts_as = %other.name, "impersonation");
@@ -53,14 +53,14 @@ fn is_impersonation(name: &HeaderName) -> bool {
 
 /// Who the sender wants to be.
 #[derive(Debug, Default)]
-struct Wish {
+struct RequestedIdentity {
     name: Str,
     uid: Str,
     groups: Vec<Str>,
     extra: Vec<(Str, Vec<Str>)>,
 }
 
-impl Wish {
+impl RequestedIdentity {
     fn read(headers: &HeaderMap) -> Self {
         let texts = |name: &str| -> Vec<Str> {
             let values = headers.get_all(name).iter();
@@ -183,7 +183,7 @@ fn service_account(user: &str) -> Option<(&str, &str)> {
 
 #[cfg(test)]
 mod tests {
-    use auth::authz::Masters;
+    use auth::authz::PrivilegedGroup;
     use http::HeaderValue;
 
     use super::*;
@@ -196,7 +196,7 @@ mod tests {
         for (name, value) in pairs {
             headers.append(*name, HeaderValue::from_static(value));
         }
-        Wish::read(&headers).user(&Masters, sender).map_err(|error| error.to_string())
+        RequestedIdentity::read(&headers).user(&PrivilegedGroup, sender).map_err(|error| error.to_string())
     }
 
     /// Headers, and the name and groups that follow from them.

@@ -7,8 +7,8 @@ type Damage = fn(&Path);
 
 const DAY: Duration = Duration::from_hours(24);
 
-fn places(data_dir: &Path) -> Places {
-    Places { data_dir: data_dir.to_owned(), cert_dir: None }
+fn pki_paths(data_dir: &Path) -> PkiPaths {
+    PkiPaths { data_dir: data_dir.to_owned(), cert_dir: None }
 }
 
 fn names() -> ServerNames {
@@ -37,7 +37,7 @@ fn changed(before: &BTreeMap<String, Vec<u8>>, dir: &Path) -> Vec<String> {
 fn a_first_start_makes_everything_and_a_second_changes_nothing() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let data = dir.path().join("data");
-    let pki = Pki::ensure(&places(&data), &names(), SystemTime::now()).expect("made");
+    let pki = Pki::ensure(&pki_paths(&data), &names(), SystemTime::now()).expect("made");
     let before = content_of(&data);
     let expected = [
         "admin.crt",
@@ -62,7 +62,7 @@ fn a_first_start_makes_everything_and_a_second_changes_nothing() {
     let mode = data.join("pki").metadata().expect("exists").permissions().mode();
     assert_eq!(mode & 0o777, 0o700);
 
-    Pki::ensure(&places(&data), &names(), SystemTime::now()).expect("kept");
+    Pki::ensure(&pki_paths(&data), &names(), SystemTime::now()).expect("kept");
     assert_eq!(changed(&before, &data), Vec::<String>::new());
 
     let roots = |path: &Path| Roots::from_pem(&std::fs::read(path).expect("there")).expect("CA");
@@ -85,7 +85,7 @@ fn a_first_start_makes_everything_and_a_second_changes_nothing() {
 #[test]
 fn the_serving_certificate_has_every_name_of_the_server() {
     let dir = tempfile::tempdir().expect("temporary directory");
-    let pki = Pki::ensure(&places(dir.path()), &names(), SystemTime::now()).expect("made");
+    let pki = Pki::ensure(&pki_paths(dir.path()), &names(), SystemTime::now()).expect("made");
     let der = CertificateDer::from_pem_file(&pki.serving_cert).expect("certificate");
     let (_, parsed) = X509Certificate::from_der(&der).expect("parses");
     let expected = ServerNames {
@@ -104,7 +104,7 @@ fn only_what_has_to_be_renewed_is_renewed() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let now = SystemTime::now();
     let other = ServerNames::new(&[IpAddr::from([192, 0, 2, 8])], IpAddr::from([10, 0, 0, 1]));
-    Pki::ensure(&places(dir.path()), &names(), now).expect("made");
+    Pki::ensure(&pki_paths(dir.path()), &names(), now).expect("made");
     let pki_dir = dir.path().join("pki");
     let leaves = [
         "admin.crt",
@@ -145,7 +145,7 @@ fn only_what_has_to_be_renewed_is_renewed() {
     for (what, damage, names, at, expected) in cases {
         let before = content_of(dir.path());
         damage(&pki_dir);
-        Pki::ensure(&places(dir.path()), names, at).expect(what);
+        Pki::ensure(&pki_paths(dir.path()), names, at).expect(what);
         assert_eq!(changed(&before, dir.path()), expected, "{what}");
     }
 }
@@ -154,9 +154,9 @@ fn only_what_has_to_be_renewed_is_renewed() {
 async fn a_running_server_renews_what_it_needs() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let long_ago = SystemTime::now() - 350 * DAY;
-    let pki = Pki::ensure(&places(dir.path()), &names(), long_ago).expect("made");
+    let pki = Pki::ensure(&pki_paths(dir.path()), &names(), long_ago).expect("made");
     let old = std::fs::read(&pki.serving_cert).expect("there");
-    let renewing = Pki::keep_renewed(places(dir.path()), names(), Duration::from_millis(1));
+    let renewing = Pki::keep_renewed(pki_paths(dir.path()), names(), Duration::from_millis(1));
     let renewed = async {
         while std::fs::read(&pki.serving_cert).expect("there") == old {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -172,33 +172,35 @@ async fn a_running_server_renews_what_it_needs() {
 fn a_ca_is_kept_whatever_happens_to_its_parts() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let now = SystemTime::now();
-    let pki = Pki::ensure(&places(dir.path()), &names(), now).expect("made");
+    let pki = Pki::ensure(&pki_paths(dir.path()), &names(), now).expect("made");
     let before = content_of(dir.path());
 
     std::fs::remove_file(&pki.ca_cert).expect("there");
-    Pki::ensure(&places(dir.path()), &names(), now + DAY).expect("the key is enough");
+    Pki::ensure(&pki_paths(dir.path()), &names(), now + DAY).expect("the key is enough");
     assert_eq!(changed(&before, dir.path()), ["ca.crt"], "signatures of the same key stay good");
 
     std::fs::remove_file(&pki.ca_key).expect("there");
-    Pki::ensure(&places(dir.path()), &names(), now).expect("nothing has to be signed");
-    let error = Pki::ensure(&places(dir.path()), &names(), now + 350 * DAY).expect_err("no key");
+    Pki::ensure(&pki_paths(dir.path()), &names(), now).expect("nothing has to be signed");
+    let error = Pki::ensure(&pki_paths(dir.path()), &names(), now + 350 * DAY).expect_err("no key");
     assert!(
         error.to_string().ends_with("ca.key: missing, and a certificate has to be signed with it"),
         "{error}"
     );
 
     std::fs::copy(&pki.service_account_key, &pki.ca_key).expect("there");
-    let error = Pki::ensure(&places(dir.path()), &names(), now + 350 * DAY).expect_err("wrong key");
+    let error =
+        Pki::ensure(&pki_paths(dir.path()), &names(), now + 350 * DAY).expect_err("wrong key");
     assert!(error.to_string().ends_with("does not belong to the CA certificate"), "{error}");
 
-    let error = Pki::ensure(&places(dir.path()), &names(), now + 4000 * DAY).expect_err("too old");
+    let error =
+        Pki::ensure(&pki_paths(dir.path()), &names(), now + 4000 * DAY).expect_err("too old");
     assert!(error.to_string().contains("the CA has expired"), "{error}");
 }
 
 #[test]
 fn the_kubeconfig_follows_the_address() {
     let dir = tempfile::tempdir().expect("temporary directory");
-    let pki = Pki::ensure(&places(dir.path()), &names(), SystemTime::now()).expect("made");
+    let pki = Pki::ensure(&pki_paths(dir.path()), &names(), SystemTime::now()).expect("made");
     for port in [6443, 6443, 7443] {
         let server = format!("https://127.0.0.1:{port}");
         let path = pki.write_admin_kubeconfig(&server, None).expect("written");
@@ -224,9 +226,9 @@ fn the_kubeconfig_follows_the_address() {
 fn the_serving_certificate_goes_where_it_is_wanted() {
     let (dir, certs) =
         (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("another"));
-    let places =
-        Places { data_dir: dir.path().to_owned(), cert_dir: Some(certs.path().join("new")) };
-    let pki = Pki::ensure(&places, &names(), SystemTime::now()).expect("made");
+    let pki_paths =
+        PkiPaths { data_dir: dir.path().to_owned(), cert_dir: Some(certs.path().join("new")) };
+    let pki = Pki::ensure(&pki_paths, &names(), SystemTime::now()).expect("made");
     assert_eq!(pki.serving_cert, certs.path().join("new/apiserver.crt"));
     assert!(pki.serving_cert.exists() && pki.serving_key.exists());
     assert!(!dir.path().join("pki/apiserver.key").exists());

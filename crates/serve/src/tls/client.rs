@@ -213,10 +213,10 @@ fn at(timestamp: i64) -> SystemTime {
 pub(crate) struct ClientCert {
     pub(crate) chain: Vec<CertificateDer<'static>>,
     roots: Arc<ArcSwap<Roots>>,
-    judged: ArcSwapOption<Judgement>,
+    verified: ArcSwapOption<CachedVerification>,
 }
 
-struct Judgement {
+struct CachedVerification {
     roots: Arc<Roots>,
     until: SystemTime,
     identity: Arc<PeerIdentity>,
@@ -224,35 +224,36 @@ struct Judgement {
 
 impl ClientCert {
     pub(crate) fn new(chain: Vec<CertificateDer<'static>>, roots: Arc<ArcSwap<Roots>>) -> Self {
-        Self { chain, roots, judged: ArcSwapOption::empty() }
+        Self { chain, roots, verified: ArcSwapOption::empty() }
     }
 
     pub(crate) fn identity(&self, now: SystemTime) -> Arc<PeerIdentity> {
         let roots = self.roots.load();
-        if let Some(judged) = &*self.judged.load()
-            && Arc::ptr_eq(&judged.roots, &roots)
-            && now < judged.until
+        if let Some(verified) = &*self.verified.load()
+            && Arc::ptr_eq(&verified.roots, &roots)
+            && now < verified.until
         {
-            return judged.identity.clone();
+            return verified.identity.clone();
         }
         let (identity, until) = match verify_chain(&roots, &self.chain, now) {
             Ok(cert) => {
-                let until = cert.not_after.min(now + JUDGEMENT_MAX);
+                let until = cert.not_after.min(now + VERIFICATION_MAX_AGE);
                 (PeerIdentity { verified: Some(cert), error: None }, until)
             }
             Err(error) => {
-                (PeerIdentity { verified: None, error: Some(error) }, now + JUDGEMENT_MAX)
+                (PeerIdentity { verified: None, error: Some(error) }, now + VERIFICATION_MAX_AGE)
             }
         };
         let identity = Arc::new(identity);
-        let judged = Judgement { roots: roots.clone(), until, identity: identity.clone() };
-        self.judged.store(Some(Arc::new(judged)));
+        let verified =
+            CachedVerification { roots: roots.clone(), until, identity: identity.clone() };
+        self.verified.store(Some(Arc::new(verified)));
         identity
     }
 }
 
 /// An intermediate may run out before its leaf, and a certificate may become valid: look again after this long.
-const JUDGEMENT_MAX: Duration = Duration::from_secs(10);
+const VERIFICATION_MAX_AGE: Duration = Duration::from_secs(10);
 
 /// Takes any client certificate: the handshake only proves that the client has its key. Whether it counts is decided per
 /// request, so that a client with a stale certificate and a good token is served.

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use meta::{ApiError, FieldErrors, GroupResource, GroupVersionKind, Value, field::path, value};
-use registry::{Action, ActionContext, AnswerContext, Answerer, Kind, Outcome, Pinned};
+use registry::{Action, ActionContext, ComputeContext, ComputedResource, Kind, Outcome, Pinned};
 
 use super::condition::set_condition;
 
@@ -37,11 +37,11 @@ pub(crate) struct Bindings {
     pub(crate) pods: OnceLock<Arc<Kind>>,
 }
 
-impl Answerer for Bindings {
+impl ComputedResource for Bindings {
     fn create<'a>(
         &'a self,
         binding: Value,
-        cx: &'a AnswerContext<'a>,
+        cx: &'a ComputeContext<'a>,
     ) -> Pinned<'a, Result<Outcome, ApiError>> {
         Box::pin(async move {
             let pods = self.pods.get().ok_or(ApiError::NotServed)?;

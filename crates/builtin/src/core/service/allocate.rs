@@ -8,7 +8,7 @@ use meta::{
     field::{FieldPath, path},
     time::Time,
 };
-use registry::{Kind, Pinned, Reservation, Reserve, StorageCodec};
+use registry::{Allocation, Allocator, Kind, Pinned, StorageCodec};
 use store::Backend;
 
 use super::{
@@ -116,7 +116,7 @@ impl ServiceAllocator {
         Ok(())
     }
 
-    async fn create(&self, service: &mut Value, dry_run: bool) -> Result<Reservation, ApiError> {
+    async fn create(&self, service: &mut Value, dry_run: bool) -> Result<Allocation, ApiError> {
         let mut taken = self.guard(dry_run);
         match self.take_for_create(service, &mut taken).await {
             Ok(()) => Ok(taken.reservation(Released::default())),
@@ -151,7 +151,7 @@ impl ServiceAllocator {
         service: &mut Value,
         old_service: &Value,
         dry_run: bool,
-    ) -> Result<Reservation, ApiError> {
+    ) -> Result<Allocation, ApiError> {
         let mut taken = self.guard(dry_run);
         match self.take_for_update(service, old_service, &mut taken).await {
             Ok(released) => Ok(taken.reservation(released)),
@@ -290,9 +290,9 @@ impl Taken {
         }
     }
 
-    fn reservation(mut self, released: Released) -> Reservation {
+    fn reservation(mut self, released: Released) -> Allocation {
         if self.dry_run {
-            return Reservation::default();
+            return Allocation::default();
         }
         let (supply, addresses) = (self.supply.clone(), std::mem::take(&mut self.addresses));
         let ports_supply = self.ports.supply();
@@ -315,7 +315,7 @@ impl Taken {
             }
             supply.release(&addresses).await;
         });
-        Reservation::new(Some(keep), Some(give_back))
+        Allocation::new(Some(keep), Some(give_back))
     }
 }
 
@@ -331,12 +331,12 @@ impl Drop for Taken {
     }
 }
 
-impl Reserve for ServiceAllocator {
+impl Allocator for ServiceAllocator {
     fn for_create<'a>(
         &'a self,
         service: &'a mut Value,
         dry_run: bool,
-    ) -> Pinned<'a, Result<Reservation, ApiError>> {
+    ) -> Pinned<'a, Result<Allocation, ApiError>> {
         Box::pin(self.create(service, dry_run))
     }
 
@@ -345,7 +345,7 @@ impl Reserve for ServiceAllocator {
         service: &'a mut Value,
         old: &'a Value,
         dry_run: bool,
-    ) -> Pinned<'a, Result<Reservation, ApiError>> {
+    ) -> Pinned<'a, Result<Allocation, ApiError>> {
         Box::pin(self.update(service, old, dry_run))
     }
 

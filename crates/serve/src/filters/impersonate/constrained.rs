@@ -4,7 +4,7 @@
 use auth::{Authorizer, Decision};
 use meta::{ApiError, RequestInfo, Str, User, field::quote, names::is_dns1123_subdomain};
 
-use super::{Wish, service_account};
+use super::{RequestedIdentity, service_account};
 
 /// In which role somebody is impersonated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,9 +46,10 @@ impl Mode {
     }
 
     /// Whether the wish is one for this mode.
-    fn applies(self, wish: &Wish, sender: &User) -> bool {
-        let bare = wish.uid.is_empty() && wish.groups.is_empty() && wish.extra.is_empty();
-        let (node, account) = (node(&wish.name), service_account(&wish.name));
+    fn applies(self, requested: &RequestedIdentity, sender: &User) -> bool {
+        let bare =
+            requested.uid.is_empty() && requested.groups.is_empty() && requested.extra.is_empty();
+        let (node, account) = (node(&requested.name), service_account(&requested.name));
         match self {
             Self::AssociatedNode => bare && node.is_some() && own_node(sender) == node,
             Self::ArbitraryNode => bare && node.is_some(),
@@ -75,7 +76,7 @@ fn own_node(sender: &User) -> Option<&str> {
     }
 }
 
-impl Wish {
+impl RequestedIdentity {
     /// The other user, or None if nobody is to be impersonated. `info` is what is to be done.
     pub(super) fn constrained(
         self,
@@ -87,8 +88,8 @@ impl Wish {
             if self.groups.is_empty() && self.extra.is_empty() && self.uid.is_empty() {
                 return Ok(None);
             }
-            let wish = self.as_go();
-            let why = format!("requested {wish} without impersonating a user name");
+            let requested = self.as_go();
+            let why = format!("requested {requested} without impersonating a user name");
             return Err(ApiError::BadRequest(why));
         }
         let mut first = None;
@@ -272,14 +273,18 @@ mod tests {
         }
     }
 
-    fn wish(name: &str, groups: &[&str]) -> Wish {
-        Wish { name: name.into(), groups: groups.iter().map(Str::new).collect(), ..Wish::default() }
+    fn requested(name: &str, groups: &[&str]) -> RequestedIdentity {
+        RequestedIdentity {
+            name: name.into(),
+            groups: groups.iter().map(Str::new).collect(),
+            ..RequestedIdentity::default()
+        }
     }
 
     fn acts_as(
         rules: &'static [&'static str],
         sender: &User,
-        wish: Wish,
+        requested: RequestedIdentity,
     ) -> Result<Vec<Str>, String> {
         let info = RequestInfo {
             verb: "list".into(),
@@ -287,7 +292,7 @@ mod tests {
             resource: "pods".into(),
             ..RequestInfo::default()
         };
-        let user = wish.constrained(&Listed(rules), sender, &info);
+        let user = requested.constrained(&Listed(rules), sender, &info);
         user.map(|user| user.unwrap().groups).map_err(|error| error.to_string())
     }
 
@@ -299,10 +304,10 @@ mod tests {
             "impersonate:user-info authentication.k8s.io/users jane",
         ];
         assert_eq!(
-            acts_as(user_info, &joe, wish("jane", &[])),
+            acts_as(user_info, &joe, requested("jane", &[])),
             Ok(vec!["system:authenticated".into()])
         );
-        let other = acts_as(user_info, &joe, wish("jim", &[]));
+        let other = acts_as(user_info, &joe, requested("jim", &[]));
         assert_eq!(
             other,
             Err("users.authentication.k8s.io \"jim\" is forbidden: User \"joe\" cannot \
@@ -310,7 +315,7 @@ mod tests {
                  the cluster scope"
                 .to_owned())
         );
-        let on = acts_as(&user_info[1..], &joe, wish("jane", &[]));
+        let on = acts_as(&user_info[1..], &joe, requested("jane", &[]));
         assert_eq!(
             on,
             Err("pods is forbidden: User \"joe\" cannot impersonate-on:user-info:list resource \
@@ -319,7 +324,7 @@ mod tests {
         );
         // The old right is as good as ever.
         let legacy: &[&str] = &["impersonate /users jane", "impersonate /groups system:masters"];
-        let groups = acts_as(legacy, &joe, wish("jane", &["system:masters"]));
+        let groups = acts_as(legacy, &joe, requested("jane", &["system:masters"]));
         assert_eq!(groups, Ok(vec!["system:masters".into(), "system:authenticated".into()]));
     }
 
@@ -331,12 +336,12 @@ mod tests {
             "impersonate:user-info authentication.k8s.io/users ANY",
             "impersonate:user-info authentication.k8s.io/groups ANY",
         ];
-        let refused = acts_as(rules, &joe, wish("jane", &["system:masters"])).unwrap_err();
+        let refused = acts_as(rules, &joe, requested("jane", &["system:masters"])).unwrap_err();
         assert!(
             refused.ends_with(": impersonating the system:masters group is not allowed"),
             "{refused}"
         );
-        assert!(acts_as(rules, &joe, wish("jane", &["devs"])).is_ok());
+        assert!(acts_as(rules, &joe, requested("jane", &["devs"])).is_ok());
     }
 
     #[test]
@@ -347,23 +352,23 @@ mod tests {
             "impersonate:arbitrary-node authentication.k8s.io/nodes n1",
         ];
         let nodes: Vec<Str> = vec!["system:nodes".into(), "system:authenticated".into()];
-        assert_eq!(acts_as(any, &agent, wish("system:node:n1", &[])), Ok(nodes.clone()));
-        assert!(acts_as(any, &agent, wish("system:node:n2", &[])).is_err());
+        assert_eq!(acts_as(any, &agent, requested("system:node:n1", &[])), Ok(nodes.clone()));
+        assert!(acts_as(any, &agent, requested("system:node:n2", &[])).is_err());
         let own: &[&str] = &[
             "impersonate-on:associated-node:list /pods ",
             "impersonate:associated-node authentication.k8s.io/nodes *",
         ];
-        assert!(acts_as(own, &agent, wish("system:node:n1", &[])).is_err());
+        assert!(acts_as(own, &agent, requested("system:node:n1", &[])).is_err());
         agent.extra = vec![(NODE_NAME.into(), vec!["n1".into()])];
-        assert_eq!(acts_as(own, &agent, wish("system:node:n1", &[])), Ok(nodes));
-        assert!(acts_as(own, &agent, wish("system:node:n2", &[])).is_err());
+        assert_eq!(acts_as(own, &agent, requested("system:node:n1", &[])), Ok(nodes));
+        assert!(acts_as(own, &agent, requested("system:node:n2", &[])).is_err());
     }
 
     #[test]
     fn a_wish_without_a_name_is_shown_as_it_is() {
         let judge = Listed(&[]);
         let refused =
-            wish("", &["a"]).constrained(&judge, &User::default(), &RequestInfo::default());
+            requested("", &["a"]).constrained(&judge, &User::default(), &RequestInfo::default());
         assert_eq!(
             refused.unwrap_err().to_string(),
             "requested &user.DefaultInfo{Name:\"\", UID:\"\", Groups:[]string{\"a\"}, \
