@@ -1,5 +1,4 @@
-//! The front of the chain: discovery of the whole, and who owns a group-version. What is local
-//! falls through to the servers behind.
+//! The front of the chain: discovery and OpenAPI of the whole, and the 404 for what no server owns.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -14,7 +13,7 @@ use http::{
 };
 use hyper::body::Incoming;
 use meta::{ApiError, Query, RequestInfo};
-use serve::{Body, Context, Delegate, Served, Serving};
+use serve::{Body, Claims, Context, Delegate, Serving};
 
 use crate::{DocumentRequest, DocumentResponse, Documents, OpenApi};
 
@@ -56,7 +55,7 @@ impl Aggregator {
         Some(answer.map(response))
     }
 
-    /// The group is served, but not in this version. (Nobody knows of a group that isn't.)
+    /// Whether the group is served, but not in this version.
     fn is_missing_version(&self, prefix: &str, group: &str, version: &str) -> bool {
         let documents = self.documents.load();
         let Some(documents) = documents.as_ref() else { return false };
@@ -132,32 +131,40 @@ impl Delegate for Aggregator {
 
     fn serve<'a>(&'a self, cx: &'a mut Context, request: Request<Incoming>) -> Serving<'a> {
         Box::pin(async move {
-            if cx.info.is_resource {
-                // Every group-version is local until remote servers can be registered.
-                let RequestInfo { prefix, group, version, .. } = &cx.info;
-                return if self.is_missing_version(prefix, group, version) {
-                    Served::Answered(Err(ApiError::NotServed))
-                } else {
-                    Served::Next(request)
-                };
+            if !cx.info.is_resource
+                && let Some(answer) = self.answer(&cx.info.path, &request).await
+            {
+                return answer;
             }
-            if let Some(answer) = self.answer(&cx.info.path, &request).await {
-                return Served::Answered(answer);
-            }
-            let parts: Vec<&str> = cx.info.path.trim_matches('/').split('/').collect();
-            let missing = match parts[..] {
+            Err(self.not_found(&cx.info))
+        })
+    }
+}
+
+impl Aggregator {
+    /// Discovery and OpenAPI of the whole.
+    pub fn claims() -> Claims {
+        let paths = vec!["/api", "/api/*", "/apis", "/apis/*", "/openapi/*"];
+        Claims { paths, ..Claims::default() }
+    }
+
+    /// The 404 for what no server claims: a `Status` where the group is served in other versions.
+    fn not_found(&self, info: &RequestInfo) -> ApiError {
+        let missing = if info.is_resource {
+            self.is_missing_version(&info.prefix, &info.group, &info.version)
+        } else {
+            let parts: Vec<&str> = info.path.trim_matches('/').split('/').collect();
+            match parts[..] {
                 ["api", version] => self.is_missing_version("api", "", version),
                 ["apis", group, version] => self.is_missing_version("apis", group, version),
                 _ => false,
-            };
-            if missing {
-                return Served::Answered(Err(ApiError::NotServed));
             }
-            Served::Next(request)
-        })
+        };
+        if missing { ApiError::NotServed } else { ApiError::UnknownPath }
     }
 
-    fn paths(&self) -> Vec<String> {
+    /// The paths that the index lists.
+    pub fn paths(&self) -> Vec<String> {
         let mut paths = Vec::new();
         if let Some(documents) = &*self.documents.load() {
             paths.extend(documents.paths().map(str::to_owned));

@@ -96,7 +96,11 @@ impl Finalizing {
         };
         // The version may not be served: a table of its own has it anyway.
         let kinds = Kinds::new([stored.clone()]);
-        let local = LoopbackClient::new(vec![Arc::new(Resources::new(self.engine.clone(), kinds))]);
+        let local = LoopbackClient::new(vec![Arc::new(Resources::new(
+            "finalizing",
+            self.engine.clone(),
+            kinds,
+        ))]);
         let gvr = stored.facts.group_version_resource();
         for namespace in namespaces(stored) {
             let target = Target { namespace: &namespace, ..Target::from(&gvr) };

@@ -6,4 +6,4 @@ pub mod authn;
 pub mod authz;
 
 pub use authn::{Authenticator, Credentials};
-pub use authz::{Authorizer, Decision, Verdict};
+pub use authz::{Attributes, Authorize, Authorizer, Decision, Verdict};

@@ -1,36 +1,40 @@
-//! What reviews ask about: users and what they may do. Given by the server, so that this room knows
-//! neither authentication nor authorization.
+//! Authentication and authorization, as reviews and escalation checks use them.
 
-use meta::{RequestInfo, Str, User, Value, rules::Rules};
+use std::sync::Arc;
+
+use meta::{Str, User, Value, authorization::Authorizer};
 use registry::Pinned;
 
-pub trait Access: Send + Sync + 'static {
-    /// May this user do this?
-    fn decide<'a>(&'a self, user: &'a User, info: &'a RequestInfo) -> Pinned<'a, Authorization>;
+/// Given by the server, which puts them together from its flags.
+#[derive(Clone)]
+pub struct Access {
+    pub authorizer: Arc<dyn Authorizer>,
+    pub rule_resolver: Arc<dyn RuleResolver>,
+    pub token_authenticator: Arc<dyn TokenAuthenticator>,
+}
 
-    /// What may this user do in this namespace?
-    fn rules<'a>(&'a self, user: &'a User, namespace: &'a str) -> Pinned<'a, Rules>;
-
-    /// Nobody hands out rights that he doesn't have: Err says which of these rules the user lacks.
-    fn may_grant(&self, user: &User, namespace: &str, rules: &[Value]) -> Result<(), String>;
+/// Knows the rules of roles, and which of them a user holds: a user may not grant others.
+pub trait RuleResolver: Send + Sync + 'static {
+    /// Err says, in kube-apiserver's words, which of these rules the user does not hold.
+    fn confirm_no_escalation(
+        &self,
+        user: &User,
+        namespace: &str,
+        rules: &[Value],
+    ) -> Result<(), String>;
 
     /// The rules of a role or cluster role; None: there is no such role.
     fn rules_of_role(&self, kind: &str, namespace: &str, name: &str) -> Option<Vec<Value>>;
+}
 
-    /// Who is behind this token? `Ok(None)`: nobody knows it.
-    fn token<'a>(
+/// Knows the user of a bearer token.
+pub trait TokenAuthenticator: Send + Sync + 'static {
+    /// `Ok(None)`: no authenticator knows the token.
+    fn authenticate_token<'a>(
         &'a self,
         token: &'a str,
         audiences: &'a [Str],
     ) -> Pinned<'a, Result<Option<TokenUser>, String>>;
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Authorization {
-    pub allowed: bool,
-    pub denied: bool,
-    pub reason: String,
-    pub error: String,
 }
 
 /// The user that a token stands for, and for whom it was meant.

@@ -27,8 +27,8 @@ pub struct Options {
     /// Resources that live in another backend than the rest.
     pub overrides: Vec<(GroupResource, Arc<dyn Backend>)>,
     pub event_ttl: Duration,
-    /// Who knows users and their rights, for reviews.
-    pub access: Arc<dyn Access>,
+    /// Who knows users and their rights, for reviews and escalation checks.
+    pub access: Access,
     /// Who makes tokens for service accounts.
     pub tokens: Arc<dyn Tokens>,
     /// `10.0.0.0/24`: one range, or two of different families; the first is the default.

@@ -39,7 +39,7 @@ mod validation;
 mod warnings;
 mod wiring;
 
-pub use access::{Access, Authorization, TokenUser};
+pub use access::{Access, RuleResolver, TokenAuthenticator, TokenUser};
 pub use client::Client;
 pub use core::{master_leases::MasterLeases, service_account::token::Tokens};
 pub use definitions::Definitions;

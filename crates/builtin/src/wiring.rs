@@ -34,7 +34,7 @@ use crate::{
 };
 
 pub struct Wiring {
-    access: Arc<dyn Access>,
+    access: Access,
     backend: Arc<dyn Backend>,
     bindings: Arc<Bindings>,
     eviction: Arc<PodEviction>,
@@ -83,17 +83,19 @@ impl Wiring {
         kind.computed_by(self.computed(&group, &name))
             .acting(self.actions(&group, &name))
             .allocated_by(self.allocator(&group, &name))
-            .authorized_by(self.permit(&group, &name))
+            .authorized_by(self.write_authorizer(&group, &name))
     }
 
     fn computed(&self, group: &str, kind: &str) -> Option<Arc<dyn ComputedResource>> {
         let access = &self.access;
-        let access_review = |scope| AccessReview { scope, access: access.clone() };
+        let access_review = |scope| AccessReview { scope, authorizer: access.authorizer.clone() };
         Some(match (group, kind) {
             ("", "Binding") => self.bindings.clone(),
             ("", "ComponentStatus") => Arc::new(ComponentStatuses(self.backend.clone())),
             ("authentication.k8s.io", "SelfSubjectReview") => Arc::new(SelfSubjectReview),
-            ("authentication.k8s.io", "TokenReview") => Arc::new(TokenReview(access.clone())),
+            ("authentication.k8s.io", "TokenReview") => {
+                Arc::new(TokenReview(access.token_authenticator.clone()))
+            }
             ("authorization.k8s.io", "SelfSubjectAccessReview") => {
                 Arc::new(access_review(Scope::Oneself))
             }
@@ -104,7 +106,7 @@ impl Wiring {
                 Arc::new(access_review(Scope::AnybodyInNamespace))
             }
             ("authorization.k8s.io", "SelfSubjectRulesReview") => {
-                Arc::new(RulesReview(access.clone()))
+                Arc::new(RulesReview(access.authorizer.clone()))
             }
             _ => return None,
         })
@@ -120,7 +122,7 @@ impl Wiring {
         }
     }
 
-    fn permit(&self, group: &str, kind: &str) -> Option<Arc<dyn WriteAuthorizer>> {
+    fn write_authorizer(&self, group: &str, kind: &str) -> Option<Arc<dyn WriteAuthorizer>> {
         let access = self.access.clone();
         match (group, kind) {
             ("rbac.authorization.k8s.io", "Role" | "ClusterRole") => {
@@ -130,10 +132,13 @@ impl Wiring {
                 Some(Arc::new(BindingEscalation(access)))
             }
             ("resource.k8s.io", "ResourceClaim" | "ResourceClaimTemplate") => {
-                Some(Arc::new(ClaimWriteAuthorizer { access, namespaces: self.namespaces.clone() }))
+                Some(Arc::new(ClaimWriteAuthorizer {
+                    authorizer: access.authorizer,
+                    namespaces: self.namespaces.clone(),
+                }))
             }
             ("certificates.k8s.io", "PodCertificateRequest") => {
-                Some(Arc::new(SignWriteAuthorizer(access)))
+                Some(Arc::new(SignWriteAuthorizer(access.authorizer)))
             }
             _ => None,
         }

@@ -701,10 +701,10 @@ fn bounded(value: Val<'_>) -> Eval<'_> {
     if fits { Ok(value) } else { Err(Fault::CostLimit) }
 }
 
-/// Lets the end of the budget through, and hands any other outcome on.
+/// Lets through what nothing absorbs, and hands any other outcome on.
 fn limited<T>(result: Result<T, Fault>) -> Result<Result<T, Fault>, Fault> {
     match result {
-        Err(Fault::CostLimit) => Err(Fault::CostLimit),
+        Err(fault @ (Fault::CostLimit | Fault::Undecided)) => Err(fault),
         other => Ok(other),
     }
 }

@@ -3,9 +3,9 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use meta::quantity::Quantity;
+use meta::{authorization::Verdict, quantity::Quantity};
 
-use crate::library::{Authority, Check, Decision, Format, Prefix, Url, Version};
+use crate::library::{AuthorizerBinding, Check, Format, Prefix, Url, Version};
 use crate::types::Type;
 
 #[derive(Debug)]
@@ -16,9 +16,9 @@ pub enum Kubernetes {
     Cidr(Prefix),
     Semver(Version),
     Format(&'static Format),
-    Authorizer(Authority),
+    Authorizer(AuthorizerBinding),
     Check(Check),
-    Decision(Decision),
+    Decision(Arc<Verdict>),
 }
 
 impl Kubernetes {
@@ -46,7 +46,7 @@ impl Kubernetes {
             (Self::Semver(a), Self::Semver(b)) => a.compare(b).is_eq(),
             (Self::Format(a), Self::Format(b)) => a.name == b.name,
             (Self::Authorizer(a), Self::Authorizer(b)) => {
-                Arc::ptr_eq(&a.authorizer, &b.authorizer) && a.service_account == b.service_account
+                Arc::ptr_eq(&a.checks, &b.checks) && a.user == b.user
             }
             (Self::Check(a), Self::Check(b)) => a.same(b),
             (Self::Decision(a), Self::Decision(b)) => a == b,

@@ -35,8 +35,8 @@
 //! (before and while running), `plan` and [`eval`] (running), [`value`] and `ops` (values), and
 //! `library` (functions, one file each).
 //!
-//! The seam to authorization is [`Authorizer`]: a policy binds `authorizer` to a
-//! [`Kubernetes::Authorizer`] whose implementation knows users and roles.
+//! A policy binds the variable `authorizer` to a [`Kubernetes::Authorizer`]; [`AuthorizerChecks`] says
+//! how a synchronous evaluation uses an asynchronous authorizer.
 
 mod ast;
 mod check;
@@ -67,7 +67,9 @@ pub use decl::{Decl, DeclKind, Field, ListKind, ObjectDecl};
 pub use env::{CompileError, Env};
 pub use eval::{Bound, Outcome, Program};
 pub use kinds::Kubernetes;
-pub use library::{Authority, Authorizer, Check, Decision, Format, Prefix, Question, Url, Version};
+pub use library::{
+    AuthorizerBinding, AuthorizerCheck, AuthorizerChecks, Check, Format, Prefix, Url, Version,
+};
 pub use source::Issues;
 pub use types::Type;
 pub use value::{Eval, Fault, List, Map, Val};

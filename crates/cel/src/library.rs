@@ -20,7 +20,7 @@ mod time;
 mod two_variables;
 mod urls;
 
-pub use authz::{Authority, Authorizer, Check, Decision, Question};
+pub use authz::{AuthorizerBinding, AuthorizerCheck, AuthorizerChecks, Check};
 pub use cidr::Prefix;
 pub use format::Format;
 pub(crate) use format_string::{Clause, FormatArgument, check_format};

@@ -22,6 +22,10 @@ pub enum Fault {
     /// The budget is used up; nothing absorbs that.
     #[error("operation cancelled: actual cost limit exceeded")]
     CostLimit,
+    /// An authorizer has to be asked that does not answer from memory; nothing absorbs that, and the
+    /// expression is evaluated again when the answer is there.
+    #[error("the authorizer has not decided yet")]
+    Undecided,
 }
 
 pub type Eval<'a> = Result<Val<'a>, Fault>;

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use cel::{
-    Authority, Authorizer, Bound, Decision, Decl, Env, Fault, Kubernetes, Question, Type, Val,
+use cel::{AuthorizerBinding, AuthorizerChecks, Bound, Decl, Env, Fault, Kubernetes, Type, Val};
+use meta::{
+    User,
+    authorization::{Attributes, Authorize, Authorizer, Decision, Rules, Verdict},
+    value,
 };
-use meta::value;
 
 fn decl() -> Arc<Decl> {
     Arc::new(Decl::object([("size", Arc::new(Decl::int()), true)]))
@@ -90,32 +92,61 @@ fn the_budget_ends_an_evaluation_and_nothing_absorbs_that() {
     }
 }
 
-/// Lets everybody read, and says what it was asked.
-#[derive(Debug)]
-struct Readers;
+/// Lets every user read, and says what it was asked; at once or only when it is waited for.
+struct Readers {
+    waits: bool,
+}
 
 impl Authorizer for Readers {
-    fn decide(&self, question: &Question) -> Decision {
-        let Question { verb, group, resource, namespace, name, path, .. } = question;
-        let account = question
-            .service_account
-            .as_ref()
-            .map(|(namespace, name)| format!("{namespace}:{name} "));
-        Decision {
-            allowed: verb == "get",
-            reason: format!(
-                "{}{verb} {group}/{resource} {namespace}/{name}{path}",
-                account.unwrap_or_default()
-            ),
-            error: None,
+    fn authorize<'a>(&'a self, asked: &'a Attributes<'a>) -> Authorize<'a> {
+        let Attributes { verb, group, resource, namespace, name, path, .. } = asked;
+        let account = asked.user.name.strip_prefix("system:serviceaccount:");
+        let account = account.map(|account| format!("{account} ")).unwrap_or_default();
+        let reason = format!("{account}{verb} {group}/{resource} {namespace}/{name}{path}");
+        let decision = if *verb == "get" { Decision::Allow } else { Decision::NoOpinion };
+        let verdict = Verdict { decision, reason, error: None };
+        if self.waits { Authorize::later(async { verdict }) } else { verdict.into() }
+    }
+
+    fn rules(&self, _user: &User, _namespace: &str) -> Rules {
+        Rules::default()
+    }
+}
+
+fn binding(waits: bool) -> AuthorizerBinding {
+    let checks = AuthorizerChecks::new(Arc::new(Readers { waits }));
+    AuthorizerBinding { checks: Arc::new(checks), user: Arc::default() }
+}
+
+#[test]
+fn an_undecided_check_stops_the_evaluation_and_nothing_absorbs_it() {
+    let binding = binding(true);
+    let env = Env::new().variable("authorizer", Type::authorizer());
+    let variables =
+        [Bound::Val(Val::Kubernetes(Arc::new(Kubernetes::Authorizer(binding.clone()))))];
+    let pods = |verb| format!("authorizer.group('').resource('pods').check('{verb}').allowed()");
+    let program = env.compile(&format!("{} || {} || true", pods("list"), pods("get"))).unwrap();
+    let mut asked = Vec::new();
+    loop {
+        let outcome = program.evaluate(&variables, cel::PER_CALL_LIMIT);
+        let undecided = binding.checks.take_undecided();
+        if undecided.is_empty() {
+            assert!(matches!(outcome.result, Ok(Val::Bool(true))));
+            break;
+        }
+        assert_eq!(outcome.result.expect_err("cannot know"), Fault::Undecided);
+        for check in undecided {
+            asked.push(check.verb.clone());
+            let decision = if check.verb == "get" { Decision::Allow } else { Decision::Deny };
+            binding.checks.record(check, Verdict { decision, ..Verdict::no_opinion("") });
         }
     }
+    assert_eq!(asked, ["list", "get"], "each is asked once");
 }
 
 #[test]
 fn policies_can_ask_what_a_user_may_do() {
-    let authorizer =
-        Kubernetes::Authorizer(Authority { authorizer: Arc::new(Readers), service_account: None });
+    let authorizer = Kubernetes::Authorizer(binding(false));
     let env = Env::new().variable("authorizer", Type::authorizer());
     let variables = [Bound::Val(Val::Kubernetes(Arc::new(authorizer)))];
     let pods = "authorizer.group('').resource('pods').namespace('n').name('p')";

@@ -86,7 +86,7 @@ impl LegacyTokenController {
                 tracing::warn!(
                     namespace,
                     name,
-                    "cannot reconcile to the token secret yet: {error}"
+                    "cannot reconcile the token secret yet: {error}"
                 );
                 failed.insert((namespace, name));
             }

@@ -1,6 +1,6 @@
 //! One request for a resource: body in, verb, answer out.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -10,21 +10,45 @@ use hyper::body::Incoming;
 use meta::{ApiError, Query, RequestInfo};
 use registry::{Engine, Kind, Payload, ResourceRequest, ResourceResponse};
 use serve::{
-    Body, Context, Served,
+    Body, Claims, Context, Delegate, Delegates, Serving,
     websocket::{self, Message, Upgrade},
 };
 
-use crate::Kinds;
+use crate::{
+    Kinds,
+    connect::{Connecters, connect},
+};
 
 /// A server of resources: a table of kinds and the engine that runs the verbs.
 pub struct Resources {
+    /// As the delegation chain knows it: `kube-apiserver`.
+    pub name: &'static str,
     pub engine: Arc<Engine>,
     kinds: ArcSwap<Kinds>,
+    connecters: Connecters,
+    /// Where the group-versions of these kinds are claimed, once the chain is put together.
+    delegates: OnceLock<Arc<Delegates>>,
 }
 
 impl Resources {
-    pub fn new(engine: Arc<Engine>, kinds: Kinds) -> Self {
-        Self { engine, kinds: ArcSwap::from_pointee(kinds) }
+    pub fn new(name: &'static str, engine: Arc<Engine>, kinds: Kinds) -> Self {
+        Self {
+            name,
+            engine,
+            kinds: ArcSwap::from_pointee(kinds),
+            connecters: Connecters::default(),
+            delegates: OnceLock::new(),
+        }
+    }
+
+    /// The group-versions of its kinds.
+    pub fn claims(&self) -> Claims {
+        Claims { group_versions: self.kinds().group_versions(), ..Claims::default() }
+    }
+
+    /// From now on the chain learns of other kinds that are served.
+    pub fn connect(&self, delegates: Arc<Delegates>) {
+        drop(self.delegates.set(delegates));
     }
 
     pub fn kinds(&self) -> Arc<Kinds> {
@@ -33,37 +57,47 @@ impl Resources {
 
     /// From now on these are the kinds that are served.
     pub fn replace(&self, kinds: Kinds) {
+        let group_versions = kinds.group_versions();
         self.kinds.store(Arc::new(kinds));
-    }
-
-    /// Answers requests for group-versions of this table; others fall through.
-    pub async fn serve(&self, cx: &mut Context, request: Request<Incoming>) -> Served {
-        if !cx.info.is_resource {
-            return Served::Next(request);
-        }
-        match self.find(&cx.info) {
-            Found::ElsewherePerhaps => Served::Next(request),
-            Found::Nowhere(error) => Served::Answered(Err(error)),
-            Found::Here(kind) => Served::Answered(self.answer(cx, &kind, request).await),
+        if let Some(delegates) = self.delegates.get() {
+            delegates.replace_group_versions(self.name, group_versions);
         }
     }
 
-    fn find(&self, info: &RequestInfo) -> Found {
-        let kinds = self.kinds.load();
-        match kinds.group_version(&info.group, &info.version) {
-            None => Found::ElsewherePerhaps,
-            Some(resources) => match resources.get(&info.resource) {
-                // Nobody else knows the group-version of custom resources either.
-                None if resources.values().any(|kind| kind.is_custom()) => {
-                    Found::Nowhere(ApiError::UnknownPath)
-                }
-                None => Found::Nowhere(ApiError::NotServed),
-                Some(kind) => Found::Here(kind.clone()),
-            },
-        }
+    /// The same server, with what its CONNECT subresources do.
+    #[must_use]
+    pub fn with_connecters(mut self, connecters: Connecters) -> Self {
+        self.connecters = connecters;
+        self
     }
 
     async fn answer(
+        &self,
+        cx: &mut Context,
+        request: Request<Incoming>,
+    ) -> Result<Response<Body>, ApiError> {
+        let kind = self.find(&cx.info)?;
+        match self.connecters.find(&kind, &cx.info.subresource) {
+            Some(connecter) => connect(&self.engine, cx, &kind, &**connecter, request).await,
+            None => self.read_and_answer(cx, &kind, request).await,
+        }
+    }
+
+    fn find(&self, info: &RequestInfo) -> Result<Arc<Kind>, ApiError> {
+        let kinds = self.kinds.load();
+        let resources = kinds.group_version(&info.group, &info.version);
+        // The last kind of the group-version may have gone a moment ago.
+        let resources = resources.ok_or(ApiError::UnknownPath)?;
+        match resources.get(&info.resource) {
+            Some(kind) => Ok(kind.clone()),
+            // Compat: custom resources say it in plain text.
+            None if resources.values().any(|kind| kind.is_custom()) => Err(ApiError::UnknownPath),
+            None => Err(ApiError::NotServed),
+        }
+    }
+
+    /// Reads the body and runs the verb.
+    async fn read_and_answer(
         &self,
         cx: &Context,
         kind: &Arc<Kind>,
@@ -83,10 +117,12 @@ impl Resources {
             kind,
             info: &cx.info,
             user: &cx.user,
+            authenticated_user: cx.authenticated_user(),
             query: &query,
             headers: &head.headers,
             body,
             warnings: &cx.warnings,
+            audit: &cx.audit.annotations,
             websocket,
         };
         let answer = registry::serve(&rest).await?;
@@ -105,13 +141,14 @@ impl Resources {
     }
 }
 
-/// Who serves a resource.
-enum Found {
-    Here(Arc<Kind>),
-    /// The group-version is this server's, and has no such resource.
-    Nowhere(ApiError),
-    /// Another server may know the group-version.
-    ElsewherePerhaps,
+impl Delegate for Resources {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn serve<'a>(&'a self, cx: &'a mut Context, request: Request<Incoming>) -> Serving<'a> {
+        Box::pin(self.answer(cx, request))
+    }
 }
 
 /// Paths that look right but are not there: a namespaced object without its namespace, a

@@ -8,7 +8,10 @@ use http::{
     HeaderMap, HeaderValue,
     header::{CONTENT_TYPE, USER_AGENT},
 };
-use meta::{ApiError, GroupVersionResource, Query, RequestInfo, Str, User, Value, Warnings};
+use meta::{
+    ApiError, AuditAnnotations, GroupVersionResource, Query, RequestInfo, Str, User, Value,
+    Warnings,
+};
 use registry::ResourceRequest;
 
 use crate::Resources;
@@ -139,10 +142,12 @@ impl LoopbackClient {
             kind: &kind,
             info: &info,
             user: &self.user,
+            authenticated_user: &self.user,
             query: &Query::parse(query)?,
             headers: &headers,
             body: body.unwrap_or_default(),
             warnings: &Warnings::default(),
+            audit: &AuditAnnotations::default(),
             websocket: false,
         };
         let answer = registry::serve(&rest).await?;

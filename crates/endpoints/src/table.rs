@@ -1,4 +1,4 @@
-//! Who serves `(group, version, resource)`? A table that is replaced whole, never locked.
+//! The served kinds by `(group, version, resource)`: a table that is replaced whole, never locked.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -28,6 +28,10 @@ impl Kinds {
         version: &Str,
     ) -> Option<&HashMap<Str, Arc<Kind>>> {
         self.by_group_version.get(&GroupVersion { group: group.clone(), version: version.clone() })
+    }
+
+    pub fn group_versions(&self) -> Vec<GroupVersion> {
+        self.by_group_version.keys().cloned().collect()
     }
 
     pub fn get(&self, group: &str, version: &str, resource: &str) -> Option<&Arc<Kind>> {

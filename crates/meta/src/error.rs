@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::{FieldErrors, GroupKind, GroupResource, RequestInfo, User, field::quote, json};
+use crate::{FieldErrors, GroupKind, GroupResource, authorization::Attributes, field::quote, json};
 
 /// A failed request, in the words that Kubernetes clients know.
 #[derive(Clone, Debug, Error)]
@@ -41,9 +41,15 @@ pub enum ApiError {
     BadRequest(String),
     #[error("Unauthorized")]
     Unauthorized,
+    /// Refused for what the object is (admission, escalation):
     /// `{resource} "{name}" is forbidden: {why}`; without a name for lists and creates.
     #[error("{}", forbidden_message(.resource, .name, .why))]
     Forbidden { resource: GroupResource, name: String, why: String, causes: Vec<Cause> },
+    /// Refused by an authorizer, which looks at the user, the verb and the resource. Clients get the
+    /// same `Status` as for `Forbidden`, with a header that tells browsers not to guess its type.
+    #[error("{}", forbidden_message(.resource, .name, .why))]
+    DeniedByAuthorizer { resource: GroupResource, name: String, why: String },
+    /// The same for a path that is no resource.
     #[error("forbidden: {0}")]
     ForbiddenPath(String),
     /// Too old for the history that is kept. A list hands out a token to go on with.
@@ -131,42 +137,37 @@ impl ApiError {
         Self::Conflict { resource, name: name.into(), why: why.to_owned() }
     }
 
-    /// An authorizer said no.
-    pub fn forbidden(user: &User, info: &RequestInfo, reason: &str) -> Self {
-        let verb = &info.verb;
-        let user = quote(&user.name);
+    /// An authorizer did not allow this.
+    pub fn forbidden(attributes: &Attributes<'_>, reason: &str) -> Self {
+        let verb = attributes.verb;
+        let user = quote(&attributes.user.name);
         let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
-        if !info.is_resource {
-            let path = quote(&info.path);
+        if !attributes.is_resource {
+            let path = quote(attributes.path);
             return Self::ForbiddenPath(format!("User {user} cannot {verb} path {path}{reason}"));
         }
-        let resource = if info.subresource.is_empty() {
-            info.resource.to_string()
+        let resource = if attributes.subresource.is_empty() {
+            attributes.resource.to_owned()
         } else {
-            format!("{}/{}", info.resource, info.subresource)
+            format!("{}/{}", attributes.resource, attributes.subresource)
         };
-        let scope = if info.namespace.is_empty() {
+        let scope = if attributes.namespace.is_empty() {
             "at the cluster scope".to_owned()
         } else {
-            format!("in the namespace {}", quote(&info.namespace))
+            format!("in the namespace {}", quote(attributes.namespace))
         };
         let why = format!(
             "User {user} cannot {verb} resource {} in API group {} {scope}{reason}",
             quote(&resource),
-            quote(&info.group),
+            quote(attributes.group),
         );
-        let (resource, name) = (info.group_resource(), info.name.to_string());
-        Self::Forbidden { resource, name, why, causes: Vec::new() }
+        let (resource, name) = (attributes.group_resource(), attributes.name.to_owned());
+        Self::DeniedByAuthorizer { resource, name, why }
     }
 
-    /// Whether an authorizer said no, rather than admission; only that answer forbids browsers to
-    /// guess what it is.
+    /// Whether an authorizer refused, rather than admission.
     pub fn is_denied_by_authorizer(&self) -> bool {
-        match self {
-            Self::ForbiddenPath(_) => true,
-            Self::Forbidden { why, .. } => why.starts_with("User \"") && why.contains("\" cannot "),
-            _ => false,
-        }
+        matches!(self, Self::DeniedByAuthorizer { .. } | Self::ForbiddenPath(_))
     }
 
     /// The only place where an error becomes an HTTP code and a Kubernetes reason.
@@ -193,6 +194,9 @@ impl ApiError {
             Self::Forbidden { resource, name, causes, .. } => {
                 let details = Details::of(resource, name);
                 (403, "Forbidden", details.map(|details| details.with_causes(causes)))
+            }
+            Self::DeniedByAuthorizer { resource, name, .. } => {
+                (403, "Forbidden", Details::of(resource, name))
             }
             Self::ForbiddenPath(_) => (403, "Forbidden", Some(Details::default())),
             // kube-rs and client-go list again on 410 only; any other code keeps them where they are.
@@ -394,7 +398,7 @@ fn forbidden_message(resource: &GroupResource, name: &str, why: &str) -> String 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::field::path;
+    use crate::{User, field::path};
 
     #[track_caller]
     fn check(error: &ApiError, expected: &str) {
@@ -426,24 +430,30 @@ mod tests {
     #[test]
     fn a_denial_names_user_verb_resource_and_scope() {
         let user = User { name: "jane".into(), ..User::default() };
-        let info = RequestInfo {
-            verb: "get".into(),
-            is_resource: true,
-            resource: "pods".into(),
-            subresource: "log".into(),
-            namespace: "probe".into(),
-            name: "pod1".into(),
-            ..RequestInfo::default()
+        let log = Attributes {
+            subresource: "log",
+            namespace: "probe",
+            name: "pod1",
+            ..Attributes::of_resource(&user, "get", "", "pods")
         };
-        assert_eq!(
-            ApiError::forbidden(&user, &info, "").to_string(),
-            r#"pods "pod1" is forbidden: User "jane" cannot get resource "pods/log" in API group "" in the namespace "probe""#
-        );
-        let info =
-            RequestInfo { verb: "get".into(), path: "/metrics".into(), ..RequestInfo::default() };
-        assert_eq!(
-            ApiError::forbidden(&user, &info, "").to_string(),
-            r#"forbidden: User "jane" cannot get path "/metrics""#
-        );
+        let path = Attributes::of_path(&user, "get", "/metrics");
+        let cases = [
+            (
+                log,
+                r#"pods "pod1" is forbidden: User "jane" cannot get resource "pods/log" in API group "" in the namespace "probe""#,
+            ),
+            (path, r#"forbidden: User "jane" cannot get path "/metrics""#),
+        ];
+        for (attributes, expected) in cases {
+            let error = ApiError::forbidden(&attributes, "");
+            assert_eq!(error.to_string(), expected);
+            assert!(error.is_denied_by_authorizer());
+        }
+        // Admission may say the same words; it is told apart by what it is, not by what it says.
+        let why = "User \"jane\" cannot get resource \"pods\"".to_owned();
+        let resource = GroupResource::new("", "pods");
+        let by_admission =
+            ApiError::Forbidden { resource, name: String::new(), why, causes: Vec::new() };
+        assert!(!by_admission.is_denied_by_authorizer());
     }
 }

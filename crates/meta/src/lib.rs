@@ -3,6 +3,7 @@
 //!
 //! Nothing here does I/O or knows async: value in, value out.
 
+pub mod authorization;
 pub mod error;
 pub mod field;
 pub mod gvk;
@@ -11,7 +12,6 @@ pub mod names;
 pub mod quantity;
 pub mod query;
 pub mod request;
-pub mod rules;
 pub mod selector;
 pub mod time;
 pub mod value;
@@ -21,6 +21,6 @@ pub use error::{ApiError, Cause, Details, Status};
 pub use field::{FieldError, FieldErrors, FieldPath};
 pub use gvk::{GroupKind, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource};
 pub use query::Query;
-pub use request::{RequestInfo, User, Warnings};
+pub use request::{AuditAnnotations, RequestInfo, User, Warnings};
 pub use value::{Map, Number, Str, Value};
 pub use version_order::compare_versions;

@@ -1,11 +1,14 @@
-//! Who asks for what: the user behind a request, and the request taken apart.
+//! The user of a request, the parsed request, and what is collected while it is handled.
 
-use std::sync::{Mutex, PoisonError};
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 
 use crate::{GroupResource, Str};
 
 /// Who sent a request, or who it acts as.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct User {
     pub name: Str,
     pub uid: Str,
@@ -24,6 +27,18 @@ impl User {
         Self {
             name: Str::new_static(Self::ANONYMOUS),
             groups: vec![Str::new_static(Self::UNAUTHENTICATED)],
+            ..Self::default()
+        }
+    }
+
+    /// A service account, as the server knows it without a token.
+    pub fn service_account(namespace: &str, name: &str) -> Self {
+        Self {
+            name: format!("system:serviceaccount:{namespace}:{name}").into(),
+            groups: vec![
+                Str::new_static("system:serviceaccounts"),
+                format!("system:serviceaccounts:{namespace}").into(),
+            ],
             ..Self::default()
         }
     }
@@ -96,5 +111,33 @@ impl Warnings {
 
     pub fn take(&self) -> Vec<String> {
         std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Annotations of a request's audit event, added by authentication, authorization and admission.
+///
+/// By default nothing is kept: a request that is not audited pays nothing for them.
+#[derive(Debug, Default)]
+pub struct AuditAnnotations(Option<Mutex<BTreeMap<String, String>>>);
+
+impl AuditAnnotations {
+    /// Annotations of a request that is audited.
+    pub fn recorded() -> Self {
+        Self(Some(Mutex::default()))
+    }
+
+    /// Adds an annotation. Compat: the first value of a key stays.
+    pub fn add(&self, key: impl Into<String>, value: impl Into<String>) {
+        if let Some(mut annotations) = self.lock() {
+            annotations.entry(key.into()).or_insert_with(|| value.into());
+        }
+    }
+
+    pub fn take(&self) -> BTreeMap<String, String> {
+        self.lock().map(|mut annotations| std::mem::take(&mut *annotations)).unwrap_or_default()
+    }
+
+    fn lock(&self) -> Option<MutexGuard<'_, BTreeMap<String, String>>> {
+        self.0.as_ref().map(|lock| lock.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

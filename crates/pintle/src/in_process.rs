@@ -1,79 +1,119 @@
 //! The seams between the rooms that only the binary knows both sides of: admission and controllers
 //! look at the server from inside.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::HashSet,
+    sync::{Arc, OnceLock},
+};
 
-use admission::{Lookup, Pinned};
+use admission::{Freshness, Pinned, ServedObjects};
 use controllers::{Discovered, Resource, Target};
 use endpoints::{LoopbackClient, Resources};
 use memchr::memmem;
-use meta::{ApiError, GroupVersion, GroupVersionResource, RequestInfo, User, Value};
-use registry::{Kind, Storage};
+use meta::{
+    ApiError, GroupVersion, GroupVersionKind, GroupVersionResource, Value, selector::LabelSelector,
+};
+use registry::Kind;
 use store::Entry;
 
-use crate::access::Access;
-
-/// What admission looks up.
+/// What admission looks up: built-in and custom objects alike.
 pub(crate) struct Objects {
-    namespaces: Option<Arc<Storage>>,
-    service_accounts: Option<Arc<Storage>>,
-    kinds: Vec<Arc<Kind>>,
-    access: Arc<Access>,
+    builtin: Vec<Arc<Kind>>,
+    /// Set once the servers are put together; custom kinds come and go in it.
+    extensions: Arc<OnceLock<Arc<Resources>>>,
 }
 
 impl Objects {
-    pub(crate) fn new(kinds: &[Arc<Kind>], access: Arc<Access>) -> Self {
-        let storage = |name: &str| {
-            let mut core = kinds.iter().filter(|kind| kind.gvk().group.is_empty());
-            core.find(|kind| kind.gvk().kind == name)?.storage.clone()
-        };
-        let (namespaces, service_accounts) = (storage("Namespace"), storage("ServiceAccount"));
-        Self { namespaces, service_accounts, kinds: kinds.to_vec(), access }
+    pub(crate) fn new(kinds: &[Arc<Kind>], extensions: Arc<OnceLock<Arc<Resources>>>) -> Self {
+        Self { builtin: kinds.to_vec(), extensions }
+    }
+
+    fn find(&self, wanted: impl Fn(&Kind) -> bool) -> Option<Arc<Kind>> {
+        if let Some(kind) = self.builtin.iter().find(|kind| wanted(kind)) {
+            return Some(kind.clone());
+        }
+        let custom = self.extensions.get()?.kinds();
+        custom.iter().find(|kind| wanted(kind)).cloned()
+    }
+
+    fn kind_of(&self, resource: &GroupVersionResource) -> Option<Arc<Kind>> {
+        self.find(|kind| serves(kind, resource))
     }
 }
 
-impl Lookup for Objects {
-    fn namespace(&self, name: &str, fresh: bool) -> Pinned<'_, Result<Option<Value>, ApiError>> {
-        let name = name.to_owned();
-        Box::pin(async move { find(self.namespaces.as_deref(), "", &name, fresh).await })
-    }
-
-    fn service_account<'a>(
-        &'a self,
-        namespace: &'a str,
-        name: &'a str,
-        fresh: bool,
-    ) -> Pinned<'a, Result<Option<Value>, ApiError>> {
-        Box::pin(find(self.service_accounts.as_deref(), namespace, name, fresh))
-    }
-
-    fn object<'a>(
-        &'a self,
-        group: &'static str,
-        resource: &'static str,
-        namespace: &'a str,
-        name: &'a str,
-    ) -> Pinned<'a, Result<Option<Value>, ApiError>> {
-        let wanted = |kind: &&Arc<Kind>| kind.gvk().group == group && kind.facts.plural == resource;
-        let kind = self.kinds.iter().find(wanted);
-        let storage = kind.and_then(|kind| kind.storage.as_deref());
-        Box::pin(find(storage, namespace, name, true))
-    }
-
-    fn allows(&self, user: &User, info: &RequestInfo) -> bool {
-        registry::Judge::check(&*self.access, user, info).is_ok()
-    }
+fn serves(kind: &Kind, resource: &GroupVersionResource) -> bool {
+    let gvk = kind.gvk();
+    kind.facts.plural == resource.resource
+        && gvk.group == resource.group
+        && gvk.version == resource.version
 }
 
-async fn find(
-    storage: Option<&Storage>,
-    namespace: &str,
-    name: &str,
-    fresh: bool,
-) -> Result<Option<Value>, ApiError> {
-    let Some(storage) = storage else { return Ok(None) };
-    let entry = storage.find(namespace, name, fresh).await?;
-    entry.as_deref().map(tree).transpose()
+impl ServedObjects for Objects {
+    fn get<'a>(
+        &'a self,
+        resource: &'a GroupVersionResource,
+        namespace: &'a str,
+        name: &'a str,
+        freshness: Freshness,
+    ) -> Pinned<'a, Result<Option<Value>, ApiError>> {
+        Box::pin(async move {
+            let Some(kind) = self.kind_of(resource) else { return Ok(None) };
+            kind.find_object(namespace, name, freshness == Freshness::Linearizable).await
+        })
+    }
+
+    fn list<'a>(
+        &'a self,
+        resource: &'a GroupVersionResource,
+        namespace: &'a str,
+        selector: &'a LabelSelector,
+    ) -> Pinned<'a, Result<Vec<Value>, ApiError>> {
+        Box::pin(async move {
+            let Some(kind) = self.kind_of(resource) else { return Ok(Vec::new()) };
+            kind.select_objects(namespace, selector).await
+        })
+    }
+
+    fn resource_of(&self, kind: &GroupVersionKind) -> Option<(GroupVersionResource, bool)> {
+        let found = self.find(|served| served.gvk() == kind)?;
+        Some((found.facts.group_version_resource(), found.namespaced()))
+    }
+
+    fn equivalents(
+        &self,
+        resource: &GroupVersionResource,
+    ) -> Vec<(GroupVersionResource, GroupVersionKind)> {
+        let Some(kind) = self.kind_of(resource) else { return Vec::new() };
+        let is_same = |other: &&Arc<Kind>| !serves(other, resource) && other.shares_storage(&kind);
+        let name = |kind: &Arc<Kind>| (kind.facts.group_version_resource(), kind.gvk().clone());
+        let mut others: Vec<_> = self.builtin.iter().filter(is_same).map(name).collect();
+        if let Some(extensions) = self.extensions.get() {
+            others.extend(extensions.kinds().iter().filter(is_same).map(name));
+        }
+        // The table of custom kinds has no order.
+        others.sort();
+        others.dedup();
+        others
+    }
+
+    fn convert<'a>(
+        &'a self,
+        object: Value,
+        from: &'a GroupVersionResource,
+        to: &'a GroupVersionResource,
+    ) -> Pinned<'a, Result<Value, ApiError>> {
+        Box::pin(async move {
+            match (self.kind_of(from), self.kind_of(to)) {
+                (Some(from), Some(to)) if from.shares_storage(&to) => {
+                    from.convert_to(&to, object).await
+                }
+                _ => Err(ApiError::internal(format!(
+                    "{}/{} cannot be converted to {}/{}",
+                    from.version, from.resource, to.version, to.resource
+                ))),
+            }
+        })
+    }
 }
 
 pub(crate) fn tree(entry: &Entry) -> Result<Value, ApiError> {

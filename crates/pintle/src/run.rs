@@ -1,6 +1,11 @@
 //! From options to a running server, in the order in which things happen.
 
-use std::{io::Write as _, path::Path, sync::Arc, time::SystemTime};
+use std::{
+    io::Write as _,
+    path::Path,
+    sync::{Arc, OnceLock},
+    time::SystemTime,
+};
 
 use aggregator::{Aggregator, ServedGroupVersion};
 use apiextensions::CrdController;
@@ -11,13 +16,13 @@ use auth::{
 };
 use builtin::{Definitions, StorageFormat, Wiring};
 use codec::negotiate::{OFFERED, OFFERED_WITH_CBOR, Offered};
-use endpoints::{Kinds, LoopbackClient, ResourceServer, Resources};
+use endpoints::{Kinds, LoopbackClient, Resources};
 use http::HeaderValue;
 use parking_lot::Mutex;
 use registry::{Engine, Kind, Tuning};
 use schema::ResourceFacts;
 use serve::{
-    Chain, Cors, Delegate, Delegates, Seats,
+    Chain, Claims, Cors, Delegate, Delegates, Seats,
     connection::Limits,
     generic::Generic,
     health::{Check, Health},
@@ -34,7 +39,7 @@ use store::{
 use tokio::sync::mpsc;
 
 use crate::{
-    access::Access,
+    access::{BearerTokens, RoleRules},
     build_metrics,
     hooks::Hooks,
     in_process::{Api, Objects},
@@ -230,7 +235,7 @@ fn sni(given: &crate::flags::NamedCertKey) -> NamedCertKey {
     }
 }
 
-/// Who lets requests in; reviews ask the same two.
+/// Authentication and authorization, as the flags put them together; reviews use the same.
 struct AuthStack {
     authenticator: Arc<Authenticator>,
     authorizer: Arc<dyn Authorizer>,
@@ -323,18 +328,18 @@ impl Servers {
                     facts.on_by_default,
                 )
         };
-        let access = Arc::new(Access {
-            authenticator: auth_stack.authenticator.clone(),
+        let access = builtin::Access {
             authorizer: auth_stack.authorizer.clone(),
-            roles: auth_stack.roles.clone(),
-        });
+            rule_resolver: Arc::new(RoleRules(auth_stack.roles.clone())),
+            token_authenticator: Arc::new(BearerTokens(auth_stack.authenticator.clone())),
+        };
         let kind_options = builtin::Options {
             prefix: options.storage_prefix.clone(),
             form: options.etcd.as_ref().map_or(StorageFormat::Own, |etcd| etcd.form),
             overrides,
             from_store: from_store(options),
             event_ttl: options.event_ttl,
-            access: access.clone(),
+            access,
             tokens: auth_stack.tokens.clone(),
             service_cluster_ip_ranges: options
                 .service_cluster_ip_ranges
@@ -351,18 +356,31 @@ impl Servers {
         let (kinds, wiring) =
             builtin::kinds(&definitions, &schema, &served, backend, &kind_options);
         let plugins = admission::order::plugins(&|name| options.admission_plugins.is_on(name));
-        let lookup = Box::new(Objects::new(&kinds, access.clone()));
-        let admission = admission::Chain::new(plugins, lookup);
-        let words = Box::new(field_descriptions);
-        let engine = Engine::new(admission, access, tuning(options), schema.clone(), words);
-        let resources = |wanted: &dyn Fn(&str) -> bool| {
-            let kinds = kinds.iter().filter(|kind| wanted(&kind.gvk().group)).cloned();
-            Arc::new(Resources::new(engine.clone(), Kinds::new(kinds)))
+        let custom = Arc::new(OnceLock::new());
+        let cluster = admission::Cluster {
+            objects: Box::new(Objects::new(&kinds, custom.clone())),
+            authorizer: auth_stack.authorizer.clone(),
         };
-        let registration = resources(&|group| group == REGISTRATION_GROUP);
-        let extensions = resources(&|group| group == apiextensions::GROUP);
-        let builtin =
-            resources(&|group| group != REGISTRATION_GROUP && group != apiextensions::GROUP);
+        let admission = admission::Chain::new(plugins, cluster);
+        let words = Box::new(field_descriptions);
+        let engine = Engine::new(
+            admission,
+            auth_stack.authorizer.clone(),
+            tuning(options),
+            schema.clone(),
+            words,
+        );
+        let resources = |name, wanted: &dyn Fn(&str) -> bool| {
+            let kinds = kinds.iter().filter(|kind| wanted(&kind.gvk().group)).cloned();
+            Arc::new(Resources::new(name, engine.clone(), Kinds::new(kinds)))
+        };
+        let registration = resources("kube-aggregator", &|group| group == REGISTRATION_GROUP);
+        let extensions =
+            resources("apiextensions-apiserver", &|group| group == apiextensions::GROUP);
+        drop(custom.set(extensions.clone()));
+        let builtin = resources("kube-apiserver", &|group| {
+            group != REGISTRATION_GROUP && group != apiextensions::GROUP
+        });
         let aggregator = Arc::new(Aggregator::default());
         let served = served_built_in(&definitions, &kinds);
         let (publisher, started) =
@@ -460,12 +478,11 @@ fn chain(
 ) -> Result<Arc<serve::Server>, String> {
     let aggregator = servers.aggregator.clone();
     let health_paths = health.paths();
-    let open_id = auth_stack.open_id.clone();
     let index = move || {
         let mut paths = aggregator.paths();
         paths.extend(health_paths.iter().cloned());
         paths.extend(["/metrics", "/metrics/slis", "/version"].map(str::to_owned));
-        paths.extend(open_id.paths());
+        paths.extend(OpenId::PATHS.map(str::to_owned));
         paths.sort();
         paths
     };
@@ -477,19 +494,23 @@ fn chain(
         profiling: options.profiling,
         set_verbosity: Box::new(move |level| verbosity.set(level.unsigned_abs())),
     };
-    let resources = |name, resources: &Arc<Resources>| -> Arc<dyn Delegate> {
-        Arc::new(ResourceServer { name, resources: resources.clone() })
+    let resources = |resources: &Arc<Resources>| -> (Arc<dyn Delegate>, Claims) {
+        (resources.clone(), resources.claims())
     };
-    let delegates = Delegates(vec![
-        Arc::new(generic),
-        auth_stack.open_id.clone(),
-        // The aggregator: discovery of the whole, and its own APIServices.
+    let delegates = Delegates::new(
+        vec![
+            (Arc::new(generic), Generic::claims()),
+            (auth_stack.open_id.clone(), OpenId::claims()),
+            // The aggregator: discovery of the whole, and its own APIServices.
+            (servers.aggregator.clone(), Aggregator::claims()),
+            resources(&servers.registration),
+            resources(&servers.builtin),
+            // The end of the chain: what it doesn't serve is a 404.
+            resources(&servers.extensions),
+        ],
         servers.aggregator.clone(),
-        resources("kube-aggregator", &servers.registration),
-        resources("kube-apiserver", &servers.builtin),
-        // The end of the chain: what it doesn't serve is a 404.
-        resources("apiextensions-apiserver", &servers.extensions),
-    ]);
+    );
+    servers.extensions.connect(delegates.clone());
     let hsts = match options.strict_transport_security_directives.join("; ") {
         none if none.is_empty() => None,
         directives => Some(

@@ -15,7 +15,7 @@ use http::{HeaderValue, Method, Request, Response, header::CACHE_CONTROL, header
 use hyper::body::Incoming;
 use meta::{ApiError, Str, Value, json};
 use registry::{Kind, Pinned, Storage};
-use serve::{Body, Context, Delegate, Served, Serving, pki::Pki};
+use serve::{Body, Claims, Context, Delegate, Serving, pki::Pki};
 use tokio::sync::Semaphore;
 
 use crate::{
@@ -256,17 +256,19 @@ impl Delegate for OpenId {
 
     fn serve<'a>(&'a self, cx: &'a mut Context, request: Request<Incoming>) -> Serving<'a> {
         Box::pin(async move {
-            match self.answer(&cx.info.path) {
-                Some(_) if *request.method() != Method::GET => {
-                    Served::Answered(Err(ApiError::MethodNotAllowed))
-                }
-                Some(answer) => Served::Answered(Ok(answer)),
-                None => Served::Next(request),
+            let answer = self.answer(&cx.info.path).ok_or(ApiError::UnknownPath)?;
+            if *request.method() != Method::GET {
+                return Err(ApiError::MethodNotAllowed);
             }
+            Ok(answer)
         })
     }
+}
 
-    fn paths(&self) -> Vec<String> {
-        [CONFIGURATION, KEYS].map(str::to_owned).to_vec()
+impl OpenId {
+    pub(crate) fn claims() -> Claims {
+        Claims { paths: Self::PATHS.to_vec(), ..Claims::default() }
     }
+
+    pub(crate) const PATHS: [&str; 2] = [CONFIGURATION, KEYS];
 }

@@ -1,8 +1,10 @@
 //! Subresources that do something instead of keeping something: `pods/binding`, `pods/eviction`,
 //! `serviceaccounts/token`.
 
+use std::sync::Arc;
+
 use admission::{Operation, Pinned};
-use meta::{ApiError, GroupVersionKind, Status, User, Value};
+use meta::{ApiError, GroupVersionKind, Status, User, Value, selector::LabelSelector};
 use store::{Expect, StoreError};
 
 use crate::{
@@ -102,7 +104,7 @@ pub(crate) async fn act(
     action.default(&mut object);
     managed::track_sent(request, &options, ty, &mut object);
     let gvr = gvr(request.kind);
-    let attributes = attributes(request, &gvr, Operation::Create, cx.name(), options.dry_run, None);
+    let attributes = attributes(request, &gvr, Operation::Create, cx.name(), &options, None);
     request.engine.admission.admit(&attributes, Some(&mut object)).await?;
     request.engine.admission.validate(&attributes, Some(&object)).await?;
     match action.act(object, &cx).await? {
@@ -115,6 +117,20 @@ pub(crate) async fn act(
             response_format::typed(request, &format, 201, json.into(), (schema, ty))
         }
     }
+}
+
+/// Asks the admission plugins about a CONNECT. Compat: the object that they see is its options.
+pub async fn admit_connect(
+    request: &ResourceRequest<'_>,
+    options: &mut Value,
+) -> Result<(), ApiError> {
+    let gvr = gvr(request.kind);
+    let gvk = gvk_of(options).ok_or_else(|| ApiError::internal("options without a kind"))?;
+    let (name, none) = (request.info.name.as_str(), Value::Null);
+    let mut attributes = attributes(request, &gvr, Operation::Connect, name, &none, None);
+    attributes.gvk = &gvk;
+    request.engine.admission.admit(&attributes, Some(&mut *options)).await?;
+    request.engine.admission.validate(&attributes, Some(options)).await
 }
 
 /// Says that something was done.
@@ -190,6 +206,53 @@ impl Kind {
         let snapshot = storage.cache.fresh().await.map_err(store_error)?;
         let prefix = storage.key_prefix(namespace);
         snapshot.range(&prefix, None).map(|entry| tree(&self.view(entry))).collect()
+    }
+
+    /// The same, of those that a selector selects; from the cache.
+    pub async fn select_objects(
+        &self,
+        namespace: &str,
+        selector: &LabelSelector,
+    ) -> Result<Vec<Value>, ApiError> {
+        let storage = self.storage.as_deref().ok_or(ApiError::MethodNotAllowed)?;
+        let snapshot = storage.cache.snapshot();
+        let prefix = storage.key_prefix(namespace);
+        let selected =
+            snapshot.range(&prefix, None).filter(|entry| selector.matches(&entry.labels));
+        let selected: Vec<_> = selected.collect();
+        self.prepare(&selected).await?;
+        selected.into_iter().map(|entry| tree(&self.view(entry))).collect()
+    }
+
+    /// An object, decoded; None: there is none. From the cache unless it has to be linearizable.
+    pub async fn find_object(
+        &self,
+        namespace: &str,
+        name: &str,
+        linearizable: bool,
+    ) -> Result<Option<Value>, ApiError> {
+        let storage = self.storage.as_deref().ok_or(ApiError::MethodNotAllowed)?;
+        let Some(entry) = storage.find(namespace, name, linearizable).await? else {
+            return Ok(None);
+        };
+        self.prepare(&[&entry]).await?;
+        tree(&self.view(&entry)).map(Some)
+    }
+
+    /// Whether objects of both kinds are the same stored objects, in two versions.
+    pub fn shares_storage(&self, other: &Self) -> bool {
+        match (&self.storage, &other.storage) {
+            (Some(own), Some(other)) => Arc::ptr_eq(own, other),
+            _ => false,
+        }
+    }
+
+    /// An object of this kind in another version of it.
+    pub async fn convert_to(&self, other: &Self, object: Value) -> Result<Value, ApiError> {
+        let stored = self.to_stored(object).await?;
+        let storage = self.storage.as_deref().ok_or(ApiError::MethodNotAllowed)?;
+        let json = storage.encode(stored)?.json;
+        tree(&other.view_of_stored(&json).await?)
     }
 
     /// An object as it is now, decoded.

@@ -60,7 +60,7 @@ pub(crate) async fn create(
 ) -> Result<ResourceResponse, ApiError> {
     let kind = request.kind;
     let gvr = gvr(kind);
-    let attributes = attributes(request, &gvr, Operation::Create, "", options.dry_run, None);
+    let attributes = attributes(request, &gvr, Operation::Create, "", options, None);
     kind.apply_defaults(&mut object);
     managed::track(request, options, None, &mut object);
     request.engine.admission.admit(&attributes, Some(&mut object)).await?;

@@ -1,6 +1,6 @@
 //! POST: a new object.
 
-use admission::{Attributes, Operation};
+use admission::{Attributes, Operation, Reinvocation, RequestOptions};
 use meta::{ApiError, GroupVersionResource, Value};
 use store::{Expect, StoreError};
 
@@ -76,7 +76,7 @@ async fn try_create(
     let cx = WriteContext { kind, user: request.user, now: meta::time::Time::now() };
     let name = object.str_at(&["metadata", "name"]).to_owned();
     let gvr = gvr(kind);
-    let attributes = attributes(request, &gvr, Operation::Create, &name, options.dry_run, None);
+    let attributes = attributes(request, &gvr, Operation::Create, &name, options, None);
 
     if kind.custom.as_ref().is_some_and(|custom| custom.terminating) {
         return Err(ApiError::Forbidden {
@@ -238,7 +238,7 @@ pub(crate) fn attributes<'a>(
     gvr: &'a GroupVersionResource,
     operation: Operation,
     name: &'a str,
-    dry_run: bool,
+    options: &'a dyn RequestOptions,
     old: Option<&'a Value>,
 ) -> Attributes<'a> {
     Attributes {
@@ -249,7 +249,11 @@ pub(crate) fn attributes<'a>(
         namespace: &request.info.namespace,
         name,
         user: request.user,
-        dry_run,
+        authenticated_user: request.authenticated_user,
+        options,
         old,
+        warnings: request.warnings,
+        audit: request.audit,
+        reinvocation: Reinvocation::default(),
     }
 }

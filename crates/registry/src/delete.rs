@@ -5,7 +5,8 @@ use admission::Operation;
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use meta::{
-    ApiError, Details, RequestInfo, Status, Str, Value,
+    ApiError, Details, Status, Str, Value,
+    authorization::{Attributes, require},
     time::{Duration, Time},
 };
 use store::{Expect, StoreError};
@@ -53,8 +54,9 @@ async fn delete_unreadable(
 ) -> Result<ResourceResponse, ApiError> {
     options.check_unsafe()?;
     let storage = storage(request)?;
-    let info = RequestInfo { verb: UNSAFE_VERB.into(), ..request.info.clone() };
-    request.engine.judge.check(request.user, &info)?;
+    let delete =
+        Attributes { verb: UNSAFE_VERB, ..Attributes::of_request(request.user, request.info) };
+    require(&*request.engine.authorizer, &delete).await?;
     let name = request.info.name.as_str();
     if !storage.delete_unreadable(&storage.key(&request.info.namespace, name)).await? {
         let resource = request.kind.group_resource();
@@ -210,8 +212,7 @@ async fn step(
     let kind = request.kind;
     check_preconditions(kind, options, &object, name)?;
     let gvr = gvr(kind);
-    let mut attributes =
-        attributes(request, &gvr, Operation::Delete, name, options.dry_run, Some(&object));
+    let mut attributes = attributes(request, &gvr, Operation::Delete, name, options, Some(&object));
     attributes.namespace = namespace;
     if request.info.subresource.is_empty() {
         request.engine.admission.admit(&attributes, None).await?;

@@ -40,7 +40,7 @@ mod watch_metrics;
 mod wire;
 mod write_authorizer;
 
-pub use action::{Action, ActionContext, Outcome};
+pub use action::{Action, ActionContext, Outcome, admit_connect};
 pub use admission::Pinned;
 pub use allocation::{Allocation, Allocator};
 pub use columns::{Cell, CellOf, Column, ReadCell, Words, since};
@@ -61,4 +61,4 @@ pub use strategy::{
 };
 pub use update::prepare_update;
 pub use watch_metrics::{SIZES as WATCH_EVENT_SIZES, WatchMetrics};
-pub use write_authorizer::{Judge, WriteAuthorizer, WriteRequest};
+pub use write_authorizer::{WriteAuthorizer, WriteRequest};

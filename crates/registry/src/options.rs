@@ -1,10 +1,12 @@
 //! The options of the verbs, read from the query and checked with Kubernetes' words.
 
+use admission::{Operation, RequestOptions};
 use meta::{
     ApiError, FieldErrors, GroupKind, Query, Value,
     field::path,
     names,
     selector::{FieldSelector, LabelSelector},
+    value,
 };
 
 use crate::other_versions::OtherVersions;
@@ -138,6 +140,8 @@ pub(crate) struct WriteOptions {
     pub dry_run: bool,
     pub field_manager: String,
     pub field_validation: FieldValidation,
+    /// The same as the client sent it, "" where it did not.
+    sent_field_validation: String,
     pub force: Option<bool>,
     /// The managedFields of the object are as they should be: it comes from an apply, or a scale.
     pub owners_noted: bool,
@@ -190,9 +194,46 @@ impl WriteOptions {
             }
         };
         invalid_options(kind, errors)?;
-        let field_manager = field_manager.to_owned();
-        let (owners_noted, others) = (apply, OtherVersions::default());
-        Ok(Self { dry_run, field_manager, field_validation, force, owners_noted, others })
+        Ok(Self {
+            dry_run,
+            field_manager: field_manager.to_owned(),
+            field_validation,
+            sent_field_validation: query.text("fieldValidation").to_owned(),
+            force,
+            owners_noted: apply,
+            others: OtherVersions::default(),
+        })
+    }
+}
+
+impl RequestOptions for WriteOptions {
+    fn is_dry_run(&self) -> bool {
+        self.dry_run
+    }
+
+    fn to_object(&self, operation: Operation) -> Value {
+        let create = operation == Operation::Create;
+        let mut object = options_object(if create { "CreateOptions" } else { "UpdateOptions" });
+        set_dry_run(&mut object, self.dry_run);
+        for (field, text) in [
+            ("fieldManager", &self.field_manager),
+            ("fieldValidation", &self.sent_field_validation),
+        ] {
+            if !text.is_empty() {
+                object.set_at(&[field], text.as_str());
+            }
+        }
+        object
+    }
+}
+
+fn options_object(kind: &str) -> Value {
+    value!({"kind": (kind), "apiVersion": "meta.k8s.io/v1"})
+}
+
+fn set_dry_run(object: &mut Value, dry_run: bool) {
+    if dry_run {
+        object.set_at(&["dryRun"], value!(["All"]));
     }
 }
 
@@ -299,6 +340,37 @@ impl DeleteOptions {
     }
 }
 
+impl RequestOptions for DeleteOptions {
+    fn is_dry_run(&self) -> bool {
+        self.dry_run
+    }
+
+    fn to_object(&self, _operation: Operation) -> Value {
+        let mut object = options_object("DeleteOptions");
+        set_dry_run(&mut object, self.dry_run);
+        let texts: [(&[&str], &Option<String>); 3] = [
+            (&["preconditions", "uid"], &self.uid),
+            (&["preconditions", "resourceVersion"], &self.resource_version),
+            (&["propagationPolicy"], &self.propagation_policy),
+        ];
+        for (at, text) in texts {
+            if let Some(text) = text {
+                object.set_at(at, text.as_str());
+            }
+        }
+        if let Some(seconds) = self.grace_period_seconds {
+            object.set_at(&["gracePeriodSeconds"], seconds);
+        }
+        if let Some(orphan) = self.orphan_dependents {
+            object.set_at(&["orphanDependents"], orphan);
+        }
+        if self.ignore_read_error {
+            object.set_at(&[IGNORE_READ_ERROR], true);
+        }
+        object
+    }
+}
+
 /// The field of `DeleteOptions`, and the parameter.
 pub(crate) const IGNORE_READ_ERROR: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
 
@@ -367,6 +439,28 @@ mod tests {
             read("force=true", "PatchOptions", false),
             "PatchOptions.meta.k8s.io \"\" is invalid: force: Forbidden: may not be specified for non-apply patch"
         );
+    }
+
+    #[test]
+    fn admission_sees_the_options_as_the_object_of_the_operation() {
+        let query = "dryRun=All&fieldManager=x&fieldValidation=Strict&force=true";
+        let patch =
+            WriteOptions::read(&Query::parse(query).unwrap(), "PatchOptions", true).unwrap();
+        let mut expected = value!({
+            "kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1", "dryRun": ["All"],
+            "fieldManager": "x", "fieldValidation": "Strict",
+        });
+        assert_eq!(patch.to_object(Operation::Create), expected);
+        expected.set_at(&["kind"], "UpdateOptions");
+        assert_eq!(patch.to_object(Operation::Update), expected);
+        let body = value!({
+            "gracePeriodSeconds": 5i64, "propagationPolicy": "Orphan", "preconditions": {"uid": "u"},
+        });
+        let delete = DeleteOptions::read(&Query::default(), Some(&body)).unwrap();
+        let mut expected = body.clone();
+        expected.set_at(&["kind"], "DeleteOptions");
+        expected.set_at(&["apiVersion"], "meta.k8s.io/v1");
+        assert_eq!(delete.to_object(Operation::Delete), expected);
     }
 
     #[test]

@@ -8,19 +8,20 @@ use std::{
 use bytes::Bytes;
 use codec::{negotiate::Offered, protobuf::Tables};
 use http::HeaderMap;
-use meta::{ApiError, GroupVersionKind, Query, RequestInfo, User, Warnings};
+use meta::{
+    ApiError, AuditAnnotations, GroupVersionKind, Query, RequestInfo, User, Warnings,
+    authorization::Authorizer,
+};
 use schema::{Schema, TypeId};
 
 use crate::{
-    Judge, Kind, ResourceResponse, Words, action, create, delete, get, list, patch, scale, update,
-    watch,
+    Kind, ResourceResponse, Words, action, create, delete, get, list, patch, scale, update, watch,
 };
 
 /// What all requests share.
 pub struct Engine {
     pub admission: admission::Chain,
-    /// Who decides about rights.
-    pub judge: Arc<dyn Judge>,
+    pub authorizer: Arc<dyn Authorizer>,
     pub tuning: Tuning,
     /// The types that every group shares: `DeleteOptions`, `Status`, `Table`, `Scale` ….
     pub schema: Arc<Schema>,
@@ -45,12 +46,12 @@ pub struct Tuning {
 impl Engine {
     pub fn new(
         admission: admission::Chain,
-        judge: Arc<dyn Judge>,
+        authorizer: Arc<dyn Authorizer>,
         tuning: Tuning,
         schema: Arc<Schema>,
         words: Box<Words>,
     ) -> Arc<Self> {
-        Arc::new(Self { admission, judge, tuning, schema, words, tables: OnceLock::new() })
+        Arc::new(Self { admission, authorizer, tuning, schema, words, tables: OnceLock::new() })
     }
 
     /// How the types look in protobuf; worked out when the first client asks for it.
@@ -74,11 +75,15 @@ pub struct ResourceRequest<'a> {
     pub engine: &'a Arc<Engine>,
     pub kind: &'a Arc<Kind>,
     pub info: &'a RequestInfo,
+    /// The user that the request acts as.
     pub user: &'a User,
+    /// The user that sent it; another one under impersonation.
+    pub authenticated_user: &'a User,
     pub query: &'a Query,
     pub headers: &'a HeaderMap,
     pub body: Bytes,
     pub warnings: &'a Warnings,
+    pub audit: &'a AuditAnnotations,
     /// The events of a watch are messages of a WebSocket.
     pub websocket: bool,
 }

@@ -1,9 +1,13 @@
 //! PUT, and the loop that every change of an object goes through: read, change, compare-and-commit,
 //! and again from the newest state if somebody else was faster.
 
-use admission::{Attributes, Operation};
+use admission::Operation;
 use bytes::Bytes;
-use meta::{ApiError, FieldErrors, Value, field::path};
+use meta::{
+    ApiError, FieldErrors, Value,
+    authorization::{Attributes, require},
+    field::path,
+};
 use store::{Expect, StoreError};
 
 use crate::{
@@ -147,8 +151,9 @@ async fn create_instead(
         return Err(not_found(request));
     }
     // Who may change objects may not for that reason make new ones.
-    let info = meta::RequestInfo { verb: meta::Str::new_static("create"), ..request.info.clone() };
-    request.engine.judge.check(request.user, &info)?;
+    let create =
+        Attributes { verb: "create", ..Attributes::of_request(request.user, request.info) };
+    require(&*request.engine.authorizer, &create).await?;
     match create_object(request, storage, options, object).await {
         Ok(written) => Ok(Some(written)),
         Err(ApiError::AlreadyExists { .. }) => Ok(None),
@@ -179,7 +184,7 @@ async fn change_once(
         }
     };
     let (gvr, name) = (gvr(kind), request.info.name.as_str());
-    let attributes = attributes(request, &gvr, Operation::Update, name, options.dry_run, Some(old));
+    let attributes = attributes(request, &gvr, Operation::Update, name, options, Some(old));
     request.engine.admission.admit(&attributes, Some(&mut object)).await?;
     owners::deduplicate(&mut object, true, request.warnings);
     authorize_write(request, &object, Some(old)).await?;
@@ -202,7 +207,7 @@ async fn finish_change(
     request: &ResourceRequest<'_>,
     storage: &Storage,
     options: &WriteOptions,
-    attributes: &Attributes<'_>,
+    attributes: &admission::Attributes<'_>,
     current: &Current,
     mut object: Value,
 ) -> Result<Option<Written>, ApiError> {

@@ -1,5 +1,5 @@
-//! What writing an object takes beyond the right to write objects of its kind: nobody hands out rights
-//! that he doesn't have.
+//! What writing an object takes beyond the right to write objects of its kind, where the object itself
+//! decides: a role must not grant more than its writer holds.
 
 use admission::Pinned;
 use meta::{ApiError, RequestInfo, User, Value};
@@ -9,7 +9,7 @@ pub trait WriteAuthorizer: Send + Sync + 'static {
     fn check<'a>(&'a self, write: &'a WriteRequest<'a>) -> Pinned<'a, Result<(), ApiError>>;
 }
 
-/// A write that needs a permit.
+/// A write that has to be authorized by its object.
 pub struct WriteRequest<'a> {
     pub user: &'a User,
     pub info: &'a RequestInfo,
@@ -17,10 +17,4 @@ pub struct WriteRequest<'a> {
     pub object: &'a Value,
     /// As it is; None: it is new.
     pub old: Option<&'a Value>,
-}
-
-/// Who decides about rights. What follows from a request may need more of them than the request did.
-pub trait Judge: Send + Sync + 'static {
-    /// Err: this user may not do this.
-    fn check(&self, user: &User, info: &RequestInfo) -> Result<(), ApiError>;
 }

@@ -50,7 +50,7 @@ pub struct Server {
     pub authorizer: Arc<dyn Authorizer>,
     /// Whether rights to act as somebody else can be narrow.
     pub constrained_impersonation: bool,
-    pub delegates: Delegates,
+    pub delegates: Arc<Delegates>,
     pub in_flight: Arc<InFlight>,
     pub metrics: Arc<Metrics>,
     pub seats: Seats,
@@ -77,7 +77,7 @@ impl Handler for Chain {
 /// metrics. What decides about it is in `walk`.
 async fn handle(server: &Server, request: Request<Incoming>, peer: Arc<Peer>) -> Response<Body> {
     let mut cx = Context::new(peer);
-    cx.audit_id = audit_id(request.headers());
+    cx.audit.id = audit_id(request.headers());
     let origin = server.cors.origin(request.headers());
     let asked = Asked::of(&request);
     let counted = metrics::Asked::of(&request);
@@ -98,7 +98,7 @@ async fn handle(server: &Server, request: Request<Incoming>, peer: Arc<Peer>) ->
         }
         Err(_) => {
             tracing::error!(
-                audit_id = cx.audit_id,
+                audit_id = cx.audit.id,
                 path = cx.info.path,
                 "request handler panicked"
             );
@@ -113,6 +113,9 @@ async fn handle(server: &Server, request: Request<Incoming>, peer: Arc<Peer>) ->
     server.metrics.answered(&cx, &counted, &mut response);
     let mut response =
         if head_only { without_body(response) } else { gzip::compress(gzip_wanted, response) };
+    if let Some(seat) = cx.seat.take() {
+        response.body_mut().hold(seat);
+    }
     for guard in cx.take_held() {
         response.body_mut().hold(guard);
     }
@@ -139,7 +142,7 @@ async fn walk(
         Err(ApiError::Internal(why)) => return Ok(unreadable(request.uri(), &why)),
         info => info?,
     };
-    tracing::trace!(v = 6, verb = %cx.info.verb, path = cx.info.path, audit_id = cx.audit_id, "HTTP");
+    tracing::trace!(v = 6, verb = %cx.info.verb, path = cx.info.path, audit_id = cx.audit.id, "HTTP");
     if server.goaway_chance > 0.0 && chance() < server.goaway_chance {
         cx.peer.close();
     }
@@ -161,14 +164,14 @@ async fn walk(
     cx.user = user?;
     // Not built yet, here, in this order: tracing spans, audit.
     let constrained = server.constrained_impersonation;
-    let impersonated = impersonate(&*server.authorizer, cx, request.headers_mut(), constrained);
+    let impersonated =
+        impersonate(&*server.authorizer, cx, request.headers_mut(), constrained).await;
     cx.no_sniff = impersonated.is_err();
     impersonated?;
     // Before authorization, so that a flood of forbidden requests waits in line as well.
-    let seat = take_seat(&server.seats, cx).await?;
-    cx.hold(seat);
+    cx.seat = take_seat(&server.seats, cx).await?;
     let began = Instant::now();
-    let allowed = authorize(&*server.authorizer, cx);
+    let allowed = authorize(&*server.authorizer, cx).await;
     server.metrics.authorized(allowed.as_ref().copied(), began);
     allowed?;
     // Compat: a path is taken apart without its first slashes, but looked up with them.

@@ -4,17 +4,21 @@ use std::{any::Any, sync::Arc, time::Instant};
 
 use meta::{RequestInfo, User, Warnings};
 
-use crate::connection::Peer;
+use crate::{audit::AuditEvent, connection::Peer, filters::seats::Seat};
 
 /// One request's companion through the chain.
 pub struct Context {
     pub info: RequestInfo,
-    /// Who the request acts as.
+    /// The user that the request acts as.
     pub user: User,
-    /// `Audit-Id`: given by the client or made here, sent back on every answer.
-    pub audit_id: String,
+    /// The user that sent it, where that is another one (impersonation).
+    pub authenticated_user: Option<User>,
+    pub audit: AuditEvent,
     pub warnings: Arc<Warnings>,
     pub received: Instant,
+    /// The request's place in flow control, held until the answer is sent. A handler may drop it
+    /// earlier, when what is left costs the server nothing.
+    pub seat: Option<Seat>,
     /// None for long-running requests.
     pub deadline: Option<tokio::time::Instant>,
     pub peer: Arc<Peer>,
@@ -29,14 +33,21 @@ impl Context {
         Self {
             info: RequestInfo::default(),
             user: User::default(),
-            audit_id: String::new(),
+            authenticated_user: None,
+            audit: AuditEvent::default(),
             warnings: Arc::default(),
             received: Instant::now(),
+            seat: None,
             deadline: None,
             peer,
             no_sniff: false,
             held: Vec::new(),
         }
+    }
+
+    /// The user that sent the request.
+    pub fn authenticated_user(&self) -> &User {
+        self.authenticated_user.as_ref().unwrap_or(&self.user)
     }
 
     /// Keeps a guard until the answer's last byte is out, so that streams count as well.

@@ -1,59 +1,189 @@
-//! The servers behind the chain, each asked in turn: aggregator, built-in kinds, custom kinds, 404.
+//! The servers behind the chain: aggregator, built-in resources, custom resources, 404. A request finds
+//! its owner with one look-up in a table that is replaced whole and never locked by a request.
 
-use std::{future::Future, pin::Pin};
+use std::{collections::HashMap, future::Future, pin::Pin, sync::Arc};
 
+use arc_swap::ArcSwap;
 use http::{Request, Response};
 use hyper::body::Incoming;
-use meta::ApiError;
+use meta::{ApiError, GroupVersion, RequestInfo};
+use parking_lot::Mutex;
 
-use crate::{Body, context::Context, health::Check};
+use crate::{Body, context::Context};
 
-/// One of the servers. What it doesn't know falls through to the next.
+/// One of the servers. It answers whatever the table sends to it, if only with a 404.
 pub trait Delegate: Send + Sync + 'static {
     fn name(&self) -> &'static str;
 
     fn serve<'a>(&'a self, cx: &'a mut Context, request: Request<Incoming>) -> Serving<'a>;
-
-    /// The paths that this server answers, for the index.
-    fn paths(&self) -> Vec<String>;
-
-    /// Shown by `/healthz`, `/livez` and `/readyz`.
-    fn checks(&self) -> Vec<Check> {
-        Vec::new()
-    }
 }
 
-pub type Serving<'a> = Pin<Box<dyn Future<Output = Served> + Send + 'a>>;
+pub type Serving<'a> = Pin<Box<dyn Future<Output = Result<Response<Body>, ApiError>> + Send + 'a>>;
 
-/// What a server makes of a request.
-pub enum Served {
-    Answered(Result<Response<Body>, ApiError>),
-    /// Not mine: the request goes on to the next server.
-    Next(Request<Incoming>),
+/// Which server answers which request. Where two servers claim the same, the one that comes first in
+/// the order of delegation gets it.
+pub struct Delegates {
+    /// In the order of delegation.
+    claims: Mutex<Vec<(Arc<dyn Delegate>, Claims)>>,
+    table: ArcSwap<Table>,
+    /// Answers what no server claims.
+    not_found: Arc<dyn Delegate>,
 }
 
-/// The chain of servers.
-pub struct Delegates(pub Vec<std::sync::Arc<dyn Delegate>>);
+/// What a server answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Claims {
+    /// Requests for resources of these.
+    pub group_versions: Vec<GroupVersion>,
+    /// Paths that are no resources: `/version`, or `/openapi/*` for all that begins like it.
+    pub paths: Vec<&'static str>,
+}
+
+#[derive(Default)]
+struct Table {
+    group_versions: HashMap<GroupVersion, Arc<dyn Delegate>>,
+    paths: HashMap<&'static str, Arc<dyn Delegate>>,
+    /// The longest first.
+    prefixes: Vec<(&'static str, Arc<dyn Delegate>)>,
+}
 
 impl Delegates {
+    /// `servers` in the order of delegation.
+    pub fn new(
+        servers: Vec<(Arc<dyn Delegate>, Claims)>,
+        not_found: Arc<dyn Delegate>,
+    ) -> Arc<Self> {
+        let table = ArcSwap::from_pointee(Table::new(&servers));
+        Arc::new(Self { claims: Mutex::new(servers), table, not_found })
+    }
+
+    /// From now on the server of this name answers these group-versions.
+    pub fn replace_group_versions(&self, name: &str, mut group_versions: Vec<GroupVersion>) {
+        group_versions.sort();
+        let mut servers = self.claims.lock();
+        let Some((_, claims)) = servers.iter_mut().find(|(server, _)| server.name() == name) else {
+            return;
+        };
+        if claims.group_versions == group_versions {
+            return;
+        }
+        claims.group_versions = group_versions;
+        // Under the lock: two changes at once must not leave the older table behind.
+        self.table.store(Arc::new(Table::new(&servers)));
+    }
+
     pub(crate) async fn serve(
         &self,
         cx: &mut Context,
-        mut request: Request<Incoming>,
+        request: Request<Incoming>,
     ) -> Result<Response<Body>, ApiError> {
-        for delegate in &self.0 {
-            match delegate.serve(cx, request).await {
-                Served::Answered(answer) => return answer,
-                Served::Next(unanswered) => request = unanswered,
+        let owner = self.table.load().find(&cx.info).cloned();
+        owner.as_ref().unwrap_or(&self.not_found).serve(cx, request).await
+    }
+}
+
+impl Table {
+    fn new(servers: &[(Arc<dyn Delegate>, Claims)]) -> Self {
+        let mut table = Self::default();
+        for (server, claims) in servers {
+            for group_version in &claims.group_versions {
+                let entry = table.group_versions.entry(group_version.clone());
+                entry.or_insert_with(|| server.clone());
+            }
+            for path in &claims.paths {
+                match path.strip_suffix('*') {
+                    Some(prefix) => table.prefixes.push((prefix, server.clone())),
+                    None => drop(table.paths.entry(path).or_insert_with(|| server.clone())),
+                }
             }
         }
-        Err(ApiError::UnknownPath)
+        // Stable: of equal prefixes that of the earlier server stays first.
+        table.prefixes.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
+        table
     }
 
-    pub fn paths(&self) -> Vec<String> {
-        let mut paths: Vec<String> = self.0.iter().flat_map(|delegate| delegate.paths()).collect();
-        paths.sort();
-        paths.dedup();
-        paths
+    fn find(&self, info: &RequestInfo) -> Option<&Arc<dyn Delegate>> {
+        if info.is_resource {
+            let (group, version) = (info.group.clone(), info.version.clone());
+            return self.group_versions.get(&GroupVersion { group, version });
+        }
+        let path = info.path.as_str();
+        self.paths.get(path).or_else(|| {
+            let mut prefixes = self.prefixes.iter();
+            prefixes.find(|(prefix, _)| path.starts_with(prefix)).map(|(_, server)| server)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Named(&'static str);
+
+    impl Delegate for Named {
+        fn name(&self) -> &'static str {
+            self.0
+        }
+
+        fn serve<'a>(&'a self, _cx: &'a mut Context, _request: Request<Incoming>) -> Serving<'a> {
+            Box::pin(async { Err(ApiError::UnknownPath) })
+        }
+    }
+
+    fn server(
+        name: &'static str,
+        group_versions: &[(&str, &str)],
+        paths: &[&'static str],
+    ) -> (Arc<dyn Delegate>, Claims) {
+        let group_versions =
+            group_versions.iter().map(|(group, version)| GroupVersion::new(group, version));
+        let claims = Claims { group_versions: group_versions.collect(), paths: paths.to_vec() };
+        (Arc::new(Named(name)), claims)
+    }
+
+    fn owner(delegates: &Delegates, what: &str) -> &'static str {
+        let info = match what.strip_prefix('/') {
+            Some(_) => RequestInfo { path: what.to_owned(), ..RequestInfo::default() },
+            None => {
+                let gv = GroupVersion::parse(what).expect("a group-version");
+                let (group, version) = (gv.group, gv.version);
+                RequestInfo { is_resource: true, group, version, ..RequestInfo::default() }
+            }
+        };
+        delegates.table.load().find(&info).map_or("none", |server| server.name())
+    }
+
+    #[test]
+    fn a_request_is_the_first_server_s_that_claims_it() {
+        let delegates = Delegates::new(
+            vec![
+                server("front", &[], &["/apis", "/apis/*", "/openapi/*"]),
+                server("builtin", &[("", "v1"), ("apps", "v1")], &["/version", "/apis"]),
+                server("custom", &[("apps", "v1"), ("x.io", "v1")], &["/openapi/v2/*"]),
+            ],
+            Arc::new(Named("not found")),
+        );
+        let cases = [
+            ("v1", "builtin"),
+            ("apps/v1", "builtin"),
+            ("x.io/v1", "custom"),
+            ("x.io/v2", "none"),
+            ("/apis", "front"),
+            ("/apis/x", "front"),
+            ("/version", "builtin"),
+            ("/version/x", "none"),
+            ("/openapi/v3", "front"),
+            // The longer prefix is the more exact claim.
+            ("/openapi/v2/x", "custom"),
+        ];
+        for (what, expected) in cases {
+            assert_eq!(owner(&delegates, what), expected, "{what}");
+        }
+        delegates.replace_group_versions("custom", vec![GroupVersion::new("x.io", "v2")]);
+        let cases = [("x.io/v1", "none"), ("x.io/v2", "custom"), ("apps/v1", "builtin")];
+        for (what, expected) in cases {
+            assert_eq!(owner(&delegates, what), expected, "{what}");
+        }
     }
 }

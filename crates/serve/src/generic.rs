@@ -14,7 +14,7 @@ use meta::{ApiError, Query};
 use crate::{
     Body,
     context::Context,
-    delegate::{Delegate, Served, Serving},
+    delegate::{Claims, Delegate, Serving},
     health::{self, Health},
     metrics::Metrics,
 };
@@ -38,65 +38,60 @@ impl Delegate for Generic {
     }
 
     fn serve<'a>(&'a self, cx: &'a mut Context, request: Request<Incoming>) -> Serving<'a> {
-        Box::pin(async move {
-            if cx.info.is_resource {
-                return Served::Next(request);
-            }
-            match self.answer(&cx.info.path.clone(), request).await {
-                Ok(answer) => Served::Answered(answer),
-                Err(request) => Served::Next(request),
-            }
-        })
-    }
-
-    fn paths(&self) -> Vec<String> {
-        let mut paths = self.health.paths();
-        let own = ["/", "/index.html", "/metrics", "/metrics/slis", "/version"];
-        paths.extend(own.map(str::to_owned));
-        if self.profiling {
-            paths.extend(
-                ["/debug/flags/v", "/debug/pprof", "/debug/pprof/profile"].map(str::to_owned),
-            );
-        }
-        paths
+        Box::pin(async move { self.answer(&cx.info.path, request).await })
     }
 }
 
 impl Generic {
-    /// Err: not one of these paths.
+    /// The paths that it answers, below `/debug/` only with `--profiling`.
+    pub fn claims() -> Claims {
+        let paths = vec![
+            "/",
+            "/index.html",
+            "/version",
+            "/version/",
+            "/metrics",
+            "/metrics/slis",
+            "/healthz",
+            "/healthz/*",
+            "/livez",
+            "/livez/*",
+            "/readyz",
+            "/readyz/*",
+            "/debug/*",
+        ];
+        Claims { paths, ..Claims::default() }
+    }
+
     async fn answer(
         &self,
         path: &str,
         request: Request<Incoming>,
-    ) -> Result<Result<Response<Body>, ApiError>, Request<Incoming>> {
-        let raw = request.uri().query().unwrap_or_default();
-        let query = match Query::parse(raw) {
-            Ok(query) => query,
-            Err(error) => return Ok(Err(error)),
-        };
+    ) -> Result<Response<Body>, ApiError> {
+        let query = Query::parse(request.uri().query().unwrap_or_default())?;
         if let Some(answer) = self.health.answer(path, &query) {
-            return Ok(Ok(answer));
+            return Ok(answer);
         }
-        Ok(Ok(match path {
+        Ok(match path {
             "/" | "/index.html" => json(self.render_index()),
             "/version" | "/version/" if request.method() != Method::GET => {
-                return Ok(Err(ApiError::MethodNotAllowed));
+                return Err(ApiError::MethodNotAllowed);
             }
             "/version" | "/version/" => json(self.version.clone()),
             "/metrics" => text(METRICS, self.metrics.render()),
             "/metrics/slis" => text(METRICS, self.health.slis()),
-            "/debug/flags/v" if self.profiling => return Ok(Ok(self.verbosity(request).await)),
+            "/debug/flags/v" if self.profiling => return Ok(self.verbosity(request).await),
             "/debug/pprof/profile" if self.profiling => {
                 let seconds = query.integer("seconds").ok().flatten().unwrap_or(30);
-                return Ok(crate::profile::cpu(seconds).await);
+                return crate::profile::cpu(seconds).await;
             }
             "/debug/pprof" if self.profiling => redirect("/debug/pprof/"),
             "/debug/pprof/" if self.profiling => text(
                 "text/plain; charset=utf-8",
                 "/debug/pprof/profile?seconds=30: CPU profile in pprof's format\n",
             ),
-            _ => return Err(request),
-        }))
+            _ => return Err(ApiError::UnknownPath),
+        })
     }
 
     fn render_index(&self) -> Vec<u8> {

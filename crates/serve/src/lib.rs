@@ -1,6 +1,7 @@
 //! From the socket to the handler: TLS, HTTP/1.1 and HTTP/2, the chain of filters that every
 //! request walks through, and the server's life from start to stop.
 
+pub mod audit;
 pub mod body;
 pub mod chain;
 pub mod connection;
@@ -18,9 +19,10 @@ mod profile;
 pub mod tls;
 pub mod websocket;
 
+pub use audit::AuditEvent;
 pub use body::Body;
 pub use chain::{Chain, Server};
 pub use context::Context;
-pub use delegate::{Delegate, Delegates, Served, Serving};
+pub use delegate::{Claims, Delegate, Delegates, Serving};
 pub use filters::cors::Cors;
 pub use filters::seats::Seats;

@@ -3,7 +3,10 @@
 
 use meta::{ApiError, Cause, GroupResource, Value};
 
-use crate::{Attributes, Lookup, Operation, Pinned, Plugin, is_namespace, namespace_of};
+use crate::{
+    Attributes, Cluster, Freshness, Operation, Pinned, Plugin, is_namespace, namespace_of,
+    resources,
+};
 
 pub struct NamespaceLifecycle;
 
@@ -23,13 +26,13 @@ impl Plugin for NamespaceLifecycle {
         &'a self,
         attributes: &'a Attributes<'a>,
         _object: Option<&'a mut Value>,
-        lookup: &'a dyn Lookup,
+        cluster: &'a Cluster,
     ) -> Pinned<'a, Result<(), ApiError>> {
-        Box::pin(decide(attributes, lookup))
+        Box::pin(decide(attributes, cluster))
     }
 }
 
-async fn decide(attributes: &Attributes<'_>, lookup: &dyn Lookup) -> Result<(), ApiError> {
+async fn decide(attributes: &Attributes<'_>, cluster: &Cluster) -> Result<(), ApiError> {
     if is_namespace(attributes.gvr) {
         return refuse_delete_of_immortal(attributes);
     }
@@ -43,10 +46,11 @@ async fn decide(attributes: &Attributes<'_>, lookup: &dyn Lookup) -> Result<(), 
     if attributes.gvr.group == "authorization.k8s.io" {
         return Ok(());
     }
-    let mut found = lookup.namespace(namespace, false).await?;
+    let get = |freshness| cluster.objects.get(&resources::NAMESPACES, "", namespace, freshness);
+    let mut found = get(Freshness::Cached).await?;
     if found.is_none() {
         // The cache may be behind a create of a moment ago.
-        found = lookup.namespace(namespace, true).await?;
+        found = get(Freshness::Linearizable).await?;
     }
     let Some(found) = found else {
         return Err(ApiError::not_found(GroupResource::new("", "namespaces"), namespace));

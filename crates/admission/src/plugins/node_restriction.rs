@@ -3,9 +3,11 @@
 //! looked at.
 
 use auth::authz::node::{node_name, references::needed_of_api};
-use meta::{ApiError, GroupResource, RequestInfo, Str, Value};
+use meta::{
+    ApiError, GroupResource, GroupVersionResource, Str, Value, authorization::Attributes as Asked,
+};
 
-use crate::{Attributes, Lookup, Operation, Pinned, Plugin};
+use crate::{Attributes, Cluster, Freshness, Operation, Pinned, Plugin, resources};
 
 pub struct NodeRestriction;
 
@@ -24,12 +26,12 @@ impl Plugin for NodeRestriction {
         &'a self,
         attributes: &'a Attributes<'a>,
         object: Option<&'a mut Value>,
-        lookup: &'a dyn Lookup,
+        cluster: &'a Cluster,
     ) -> Pinned<'a, Result<(), ApiError>> {
         Box::pin(async move {
             let Some(node) = node_name(attributes.user) else { return Ok(()) };
             let object = object.map(|object| &*object);
-            let write = Write { attributes, node, object: object.unwrap_or(&Value::Null), lookup };
+            let write = Write { attributes, node, object: object.unwrap_or(&Value::Null), cluster };
             match write.check().await {
                 Ok(()) => Ok(()),
                 Err(Refusal::Because(why)) => Err(forbidden(attributes, why)),
@@ -77,7 +79,7 @@ struct Write<'a> {
     node: &'a str,
     /// Null on delete.
     object: &'a Value,
-    lookup: &'a dyn Lookup,
+    cluster: &'a Cluster,
 }
 
 impl Write<'_> {
@@ -92,7 +94,7 @@ impl Write<'_> {
             (("", "pods"), "") => self.pod().await,
             (("", "pods"), "status") => self.pod_status(),
             (("", "pods"), "eviction") => {
-                let pod = self.existing("", "pods", attributes.name).await?;
+                let pod = self.existing(&resources::PODS, attributes.name).await?;
                 let node = self.node;
                 check(is_on(&pod, node), || {
                     format!("node {node} can only evict pods with spec.nodeName set to itself")
@@ -127,14 +129,23 @@ impl Write<'_> {
     /// An object of the write's namespace that must be there.
     async fn existing(
         &self,
-        group: &'static str,
-        resource: &'static str,
+        resource: &GroupVersionResource,
         name: &str,
     ) -> Result<Value, Refusal> {
-        let namespace = if resource == "nodes" { "" } else { self.attributes.namespace };
-        let found = self.lookup.object(group, resource, namespace, name).await?;
-        let missing = || ApiError::not_found(GroupResource::new(group, resource), name);
+        let namespace = if *resource == resources::NODES { "" } else { self.attributes.namespace };
+        let found = self.get(resource, namespace, name).await?;
+        let missing = || ApiError::not_found(resource.group_resource(), name);
         Ok(found.ok_or_else(missing)?)
+    }
+
+    async fn get(
+        &self,
+        resource: &GroupVersionResource,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<Value>, ApiError> {
+        let objects = &self.cluster.objects;
+        objects.get(resource, namespace, name, Freshness::Linearizable).await
     }
 
     fn name(&self) -> &str {
@@ -155,7 +166,7 @@ impl Write<'_> {
         match self.attributes.operation {
             Operation::Create => self.mirror_pod().await,
             Operation::Delete => {
-                let pod = self.existing("", "pods", self.attributes.name).await?;
+                let pod = self.existing(&resources::PODS, self.attributes.name).await?;
                 check(is_on(&pod, self.node), || {
                     format!("node {node} can only delete pods with spec.nodeName set to itself")
                 })
@@ -203,7 +214,7 @@ impl Write<'_> {
         check(!owner.bool_at(&["blockOwnerDeletion"]), || {
             format!("node {node} must not set blockOwnerDeletion on an owner reference")
         })?;
-        let found = self.existing("", "nodes", self.node).await?;
+        let found = self.existing(&resources::NODES, self.node).await?;
         let (given, actual) = (owner.str_at(&["uid"]), found.str_at(&["metadata", "uid"]));
         check(given == actual, || {
             let node = self.node;
@@ -312,7 +323,7 @@ impl Write<'_> {
         check(!text("uid").is_empty(), || {
             "node requested token with a pod binding without a uid".to_owned()
         })?;
-        let pod = self.existing("", "pods", text("name")).await?;
+        let pod = self.existing(&resources::PODS, text("name")).await?;
         check(text("uid") == pod.str_at(&["metadata", "uid"]), || {
             format!(
                 "the UID in the bound object reference ({}) does not match the UID in record. The \
@@ -343,23 +354,22 @@ impl Write<'_> {
             if driver.is_empty() {
                 continue;
             }
-            let found = self.lookup.object("storage.k8s.io", "csidrivers", "", &driver).await?;
+            let found = self.get(&resources::CSI_DRIVERS, "", &driver).await?;
             let requests = found.as_ref().map(|driver| driver.items_at(&["spec", "tokenRequests"]));
             let mut requests = requests.into_iter().flatten();
             if requests.any(|request| request.str_at(&["audience"]) == audience) {
                 return Ok(());
             }
         }
-        let info = RequestInfo {
-            verb: Str::new_static("request-serviceaccounts-token-audience"),
-            is_resource: true,
-            version: Str::new_static("v1"),
-            namespace: Str::new(self.attributes.namespace),
-            resource: Str::new(audience),
-            name: Str::new(self.attributes.name),
-            ..RequestInfo::default()
+        let verb = "request-serviceaccounts-token-audience";
+        let asked = Asked {
+            version: "v1",
+            namespace: self.attributes.namespace,
+            name: self.attributes.name,
+            ..Asked::of_resource(self.attributes.user, verb, "", audience)
         };
-        check(self.lookup.allows(self.attributes.user, &info), || {
+        let verdict = self.cluster.authorizer.authorize(&asked).await;
+        check(verdict.is_allowed(), || {
             let audience = meta::field::quote(audience);
             let user = &self.attributes.user.name;
             format!(
@@ -385,10 +395,10 @@ impl Write<'_> {
             return Ok(String::new());
         }
         let namespace = self.attributes.namespace;
-        let claim = self.lookup.object("", "persistentvolumeclaims", namespace, &claim).await?;
+        let claim = self.get(&resources::PERSISTENT_VOLUME_CLAIMS, namespace, &claim).await?;
         let Some(claim) = claim else { return Ok(String::new()) };
         let volume = claim.str_at(&["spec", "volumeName"]);
-        let volume = self.lookup.object("", "persistentvolumes", "", volume).await?;
+        let volume = self.get(&resources::PERSISTENT_VOLUMES, "", volume).await?;
         let driver = volume.as_ref().map(|volume| volume.str_at(&["spec", "csi", "driver"]));
         Ok(driver.unwrap_or_default().to_owned())
     }
@@ -398,8 +408,7 @@ impl Write<'_> {
             Operation::Create => ("create", self.object.clone()),
             Operation::Delete => {
                 let name = self.attributes.name;
-                let group = "resource.k8s.io";
-                let found = self.lookup.object(group, "resourceslices", "", name).await?;
+                let found = self.get(&resources::RESOURCE_SLICES, "", name).await?;
                 ("delete", found.unwrap_or_default())
             }
             _ => return Ok(()),
@@ -421,9 +430,10 @@ impl Write<'_> {
                 "PodCertificateRequest.Spec.NodeName={given}, which is not the requesting node {node}"
             )
         })?;
-        let found = self.existing("", "nodes", self.node).await?;
-        let pod = self.existing("", "pods", text("podName")).await?;
-        let account = self.existing("", "serviceaccounts", text("serviceAccountName")).await?;
+        let found = self.existing(&resources::NODES, self.node).await?;
+        let pod = self.existing(&resources::PODS, text("podName")).await?;
+        let account =
+            self.existing(&resources::SERVICE_ACCOUNTS, text("serviceAccountName")).await?;
         for (field, object, what) in [
             ("nodeUID", &found, "node"),
             ("podUID", &pod, "pod"),

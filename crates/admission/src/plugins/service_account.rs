@@ -6,7 +6,7 @@ use std::time::Duration;
 use auth::authz::node::references::names_secrets;
 use meta::{ApiError, GroupResource, Value, value};
 
-use crate::{Attributes, Lookup, Operation, Pinned, Plugin};
+use crate::{Attributes, Cluster, Freshness, Operation, Pinned, Plugin, resources};
 
 pub struct ServiceAccount;
 
@@ -37,7 +37,7 @@ impl Plugin for ServiceAccount {
         &'a self,
         attributes: &'a Attributes<'a>,
         object: Option<&'a mut Value>,
-        lookup: &'a dyn Lookup,
+        cluster: &'a Cluster,
     ) -> Pinned<'a, Result<(), ApiError>> {
         Box::pin(async move {
             let Some(pod) = object.filter(|_| is_new_pod(attributes)) else { return Ok(()) };
@@ -48,7 +48,7 @@ impl Plugin for ServiceAccount {
             if account_name(pod).is_empty() {
                 pod.set_at(&["spec", "serviceAccountName"], DEFAULT);
             }
-            let account = find(attributes, account_name(pod), lookup).await?;
+            let account = find(attributes, account_name(pod), cluster).await?;
             let wanted = [pod.at(&["spec", TOKEN_WANTED]), account.get(TOKEN_WANTED)];
             let wanted = wanted.into_iter().flatten().find_map(Value::as_bool);
             if wanted.unwrap_or(true) {
@@ -66,7 +66,7 @@ impl Plugin for ServiceAccount {
         &'a self,
         attributes: &'a Attributes<'a>,
         object: Option<&'a Value>,
-        lookup: &'a dyn Lookup,
+        cluster: &'a Cluster,
     ) -> Pinned<'a, Result<(), ApiError>> {
         Box::pin(async move {
             let Some(pod) = object else { return Ok(()) };
@@ -85,7 +85,7 @@ impl Plugin for ServiceAccount {
                 let why = format!("no service account specified for pod {namespace}/{name}");
                 return Err(forbidden(attributes, why));
             }
-            let account = find(attributes, name, lookup).await?;
+            let account = find(attributes, name, cluster).await?;
             let enforced = account.str_at(&["metadata", "annotations", ENFORCE]);
             if !matches!(enforced, "1" | "t" | "T" | "TRUE" | "true" | "True") {
                 return Ok(());
@@ -128,10 +128,12 @@ fn account_name(pod: &Value) -> &str {
 async fn find(
     attributes: &Attributes<'_>,
     name: &str,
-    lookup: &dyn Lookup,
+    cluster: &Cluster,
 ) -> Result<Value, ApiError> {
     let namespace = attributes.namespace;
-    if let Some(found) = lookup.service_account(namespace, name, false).await? {
+    let get =
+        |freshness| cluster.objects.get(&resources::SERVICE_ACCOUNTS, namespace, name, freshness);
+    if let Some(found) = get(Freshness::Cached).await? {
         return Ok(found);
     }
     let attempts = if name == DEFAULT { DEFAULT_ATTEMPTS } else { 1 };
@@ -139,7 +141,7 @@ async fn find(
         if attempt > 0 {
             tokio::time::sleep(ATTEMPT_EVERY).await;
         }
-        if let Some(found) = lookup.service_account(namespace, name, true).await? {
+        if let Some(found) = get(Freshness::Linearizable).await? {
             return Ok(found);
         }
     }

@@ -81,7 +81,7 @@ pub(super) fn show_versions(spec: &Spec<'_>) -> String {
         let own = |what| spec.own(version, what);
         let mut out = Struct::new();
         out.text("Name", version.get("name"));
-        out.flag("ServedDefinition", version.get("served"));
+        out.flag("Served", version.get("served"));
         out.flag("Storage", version.get("storage"));
         out.flag("Deprecated", version.get("deprecated"));
         out.plain("DeprecationWarning", version.get("deprecationWarning"));

@@ -238,13 +238,5 @@ fn bound_user(claims: &Value) -> User {
 
 /// A service account as a user.
 fn account_user(namespace: &str, name: &str, uid: &str) -> User {
-    User {
-        name: format!("system:serviceaccount:{namespace}:{name}").into(),
-        uid: Str::new(uid),
-        groups: vec![
-            Str::new_static("system:serviceaccounts"),
-            format!("system:serviceaccounts:{namespace}").into(),
-        ],
-        extra: Vec::new(),
-    }
+    User { uid: Str::new(uid), ..User::service_account(namespace, name) }
 }

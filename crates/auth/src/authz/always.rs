@@ -1,16 +1,19 @@
 //! Authorizers that need not look far: everybody, nobody, and the group that may do everything.
 
-use meta::{RequestInfo, Str, User};
+use meta::{
+    Str, User,
+    authorization::{NonResourceRule, ResourceRule},
+};
 
-use super::{Authorizer, Decision, NonResourceRule, ResourceRule, Rules, Verdict};
+use super::{Attributes, Authorize, Authorizer, Decision, Rules, Verdict};
 
 /// Mode `AlwaysAllow`.
 #[derive(Debug)]
 pub struct AlwaysAllow;
 
 impl Authorizer for AlwaysAllow {
-    fn decide(&self, _user: &User, _info: &RequestInfo) -> Verdict {
-        Verdict::allow("")
+    fn authorize<'a>(&'a self, _attributes: &'a Attributes<'a>) -> Authorize<'a> {
+        Verdict::allow("").into()
     }
 
     fn rules(&self, _user: &User, _namespace: &str) -> Rules {
@@ -31,8 +34,8 @@ impl Authorizer for AlwaysAllow {
 pub struct AlwaysDeny;
 
 impl Authorizer for AlwaysDeny {
-    fn decide(&self, _user: &User, _info: &RequestInfo) -> Verdict {
-        Verdict::no_opinion("Everything is forbidden.")
+    fn authorize<'a>(&'a self, _attributes: &'a Attributes<'a>) -> Authorize<'a> {
+        Verdict::no_opinion("Everything is forbidden.").into()
     }
 
     fn rules(&self, _user: &User, _namespace: &str) -> Rules {
@@ -46,10 +49,10 @@ impl Authorizer for AlwaysDeny {
 pub struct PrivilegedGroup;
 
 impl Authorizer for PrivilegedGroup {
-    fn decide(&self, user: &User, _info: &RequestInfo) -> Verdict {
-        let decision =
-            if user.is_in(User::MASTERS) { Decision::Allow } else { Decision::NoOpinion };
-        Verdict { decision, reason: String::new(), error: None }
+    fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> Authorize<'a> {
+        let is_privileged = attributes.user.is_in(User::MASTERS);
+        let decision = if is_privileged { Decision::Allow } else { Decision::NoOpinion };
+        Verdict { decision, ..Verdict::no_opinion("") }.into()
     }
 
     /// Compat: rights that are not written down as rules are not listed.

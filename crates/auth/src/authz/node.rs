@@ -7,9 +7,9 @@ mod tests;
 
 use std::sync::Arc;
 
-use meta::{RequestInfo, Str, User, selector::FieldSelector};
+use meta::{Str, User, selector::FieldSelector};
 
-use super::{Authorizer, Rules, Verdict, rbac::Rule};
+use super::{Attributes, Authorize, Authorizer, Rules, Verdict, rbac::Rule};
 
 /// What may be related to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -44,15 +44,17 @@ pub fn node_name(user: &User) -> Option<&str> {
 }
 
 impl Authorizer for NodeAuthorizer {
-    fn decide(&self, user: &User, info: &RequestInfo) -> Verdict {
-        let Some(node) = node_name(user) else { return Verdict::no_opinion("") };
+    fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> Authorize<'a> {
+        let Some(node) = node_name(attributes.user) else {
+            return Verdict::no_opinion("").into();
+        };
         if node.is_empty() {
-            let user = meta::field::quote(&user.name);
-            return Verdict::no_opinion(format!("unknown node for user {user}"));
+            let user = meta::field::quote(&attributes.user.name);
+            return Verdict::no_opinion(format!("unknown node for user {user}")).into();
         }
-        match self.judge(node, info) {
-            Ok(()) => Verdict::allow(""),
-            Err(reason) => Verdict::no_opinion(reason),
+        match self.check(node, attributes) {
+            Ok(()) => Verdict::allow("").into(),
+            Err(reason) => Verdict::no_opinion(reason).into(),
         }
     }
 
@@ -66,106 +68,112 @@ impl Authorizer for NodeAuthorizer {
 }
 
 /// Err says why not.
-type Judged = Result<(), String>;
+type Checked = Result<(), String>;
 
 impl NodeAuthorizer {
     pub fn new(nodes: Arc<dyn Nodes>) -> Self {
         Self { nodes, rules: node_rules() }
     }
 
-    fn judge(&self, node: &str, info: &RequestInfo) -> Judged {
-        if info.is_resource {
-            match (info.group.as_str(), info.resource.as_str()) {
-                ("", "secrets") => return self.read_in_namespace(node, Related::Secret, info),
-                ("", "configmaps") => {
-                    return self.read_in_namespace(node, Related::ConfigMap, info);
+    fn check(&self, node: &str, attributes: &Attributes<'_>) -> Checked {
+        if attributes.is_resource {
+            match (attributes.group, attributes.resource) {
+                ("", "secrets") => {
+                    return self.read_in_namespace(node, Related::Secret, attributes);
                 }
-                ("", "persistentvolumeclaims") if info.subresource == "status" => {
-                    return match info.verb.as_str() {
-                        "update" | "patch" => self.related(node, Related::Claim, info),
+                ("", "configmaps") => {
+                    return self.read_in_namespace(node, Related::ConfigMap, attributes);
+                }
+                ("", "persistentvolumeclaims") if attributes.subresource == "status" => {
+                    return match attributes.verb {
+                        "update" | "patch" => self.related(node, Related::Claim, attributes),
                         _ => no("can only get/update/patch this type"),
                     };
                 }
-                ("", "persistentvolumeclaims") => return self.get(node, Related::Claim, info),
-                ("", "persistentvolumes") => return self.get(node, Related::Volume, info),
+                ("", "persistentvolumeclaims") => {
+                    return self.get(node, Related::Claim, attributes);
+                }
+                ("", "persistentvolumes") => return self.get(node, Related::Volume, attributes),
                 ("resource.k8s.io", "resourceclaims") => {
-                    return self.get(node, Related::ResourceClaim, info);
+                    return self.get(node, Related::ResourceClaim, attributes);
                 }
                 ("storage.k8s.io", "volumeattachments") => {
-                    return self.get(node, Related::Attachment, info);
+                    return self.get(node, Related::Attachment, attributes);
                 }
-                ("", "serviceaccounts") => return self.service_account(node, info),
-                ("coordination.k8s.io", "leases") => return lease(node, info),
-                ("storage.k8s.io", "csinodes") => return csi_node(node, info),
-                ("resource.k8s.io", "resourceslices") => return self.resource_slice(node, info),
-                ("", "nodes") => return own_node(node, info),
-                ("", "pods") => return self.pod(node, info),
+                ("", "serviceaccounts") => return self.service_account(node, attributes),
+                ("coordination.k8s.io", "leases") => return lease(node, attributes),
+                ("storage.k8s.io", "csinodes") => return csi_node(node, attributes),
+                ("resource.k8s.io", "resourceslices") => {
+                    return self.resource_slice(node, attributes);
+                }
+                ("", "nodes") => return own_node(node, attributes),
+                ("", "pods") => return self.pod(node, attributes),
                 ("certificates.k8s.io", "podcertificaterequests") => {
-                    return self.certificate_request(node, info);
+                    return self.certificate_request(node, attributes);
                 }
                 _ => {}
             }
         }
-        if self.rules.iter().any(|rule| rule.allows(info)) { Ok(()) } else { no("") }
+        if self.rules.iter().any(|rule| rule.allows(attributes)) { Ok(()) } else { no("") }
     }
 
-    fn related(&self, node: &str, what: Related, info: &RequestInfo) -> Judged {
-        if info.name.is_empty() {
+    fn related(&self, node: &str, what: Related, attributes: &Attributes<'_>) -> Checked {
+        if attributes.name.is_empty() {
             return no("No Object name found");
         }
-        if self.nodes.is_related(node, what, &info.namespace, &info.name) {
+        if self.nodes.is_related(node, what, attributes.namespace, attributes.name) {
             return Ok(());
         }
         Err(format!("no relationship found between node '{node}' and this object"))
     }
 
-    fn get(&self, node: &str, what: Related, info: &RequestInfo) -> Judged {
-        if info.verb != "get" {
+    fn get(&self, node: &str, what: Related, attributes: &Attributes<'_>) -> Checked {
+        if attributes.verb != "get" {
             return no("can only get individual resources of this type");
         }
-        if !info.subresource.is_empty() {
+        if !attributes.subresource.is_empty() {
             return no("cannot get subresource");
         }
-        self.related(node, what, info)
+        self.related(node, what, attributes)
     }
 
-    fn read_in_namespace(&self, node: &str, what: Related, info: &RequestInfo) -> Judged {
-        if !info.is_read_only() {
+    fn read_in_namespace(&self, node: &str, what: Related, attributes: &Attributes<'_>) -> Checked {
+        if !attributes.is_read_only() {
             return no("can only read resources of this type");
         }
-        if !info.subresource.is_empty() {
+        if !attributes.subresource.is_empty() {
             return no("cannot read subresource");
         }
-        if info.namespace.is_empty() {
+        if attributes.namespace.is_empty() {
             return no("can only read namespaced object of this type");
         }
-        self.related(node, what, info)
+        self.related(node, what, attributes)
     }
 
-    fn service_account(&self, node: &str, info: &RequestInfo) -> Judged {
-        if info.verb == "get" && info.subresource.is_empty() {
-            return self.read_in_namespace(node, Related::ServiceAccount, info);
+    fn service_account(&self, node: &str, attributes: &Attributes<'_>) -> Checked {
+        if attributes.verb == "get" && attributes.subresource.is_empty() {
+            return self.read_in_namespace(node, Related::ServiceAccount, attributes);
         }
-        if info.verb != "create" || info.name.is_empty() {
+        if attributes.verb != "create" || attributes.name.is_empty() {
             return no("can only create tokens for individual service accounts");
         }
-        if info.subresource != "token" {
+        if attributes.subresource != "token" {
             return no("can only create token subresource of serviceaccount");
         }
-        self.related(node, Related::ServiceAccount, info)
+        self.related(node, Related::ServiceAccount, attributes)
     }
 
-    fn resource_slice(&self, node: &str, info: &RequestInfo) -> Judged {
-        if !info.subresource.is_empty() {
+    fn resource_slice(&self, node: &str, attributes: &Attributes<'_>) -> Checked {
+        if !attributes.subresource.is_empty() {
             return no("cannot authorize ResourceSlice subresources");
         }
-        match info.verb.as_str() {
+        match attributes.verb {
             // Whose it is to be is checked by NodeRestriction, which sees the object.
             "create" => Ok(()),
             "get" | "update" | "patch" | "delete" => {
-                self.related(node, Related::ResourceSlice, info)
+                self.related(node, Related::ResourceSlice, attributes)
             }
-            "watch" | "list" | "deletecollection" if selects_node(node, info) => Ok(()),
+            "watch" | "list" | "deletecollection" if selects_node(node, attributes) => Ok(()),
             "watch" | "list" | "deletecollection" => no(
                 "can only list/watch/deletecollection resourceslices with nodeName field selector",
             ),
@@ -174,14 +182,14 @@ impl NodeAuthorizer {
         }
     }
 
-    fn certificate_request(&self, node: &str, info: &RequestInfo) -> Judged {
-        if !info.subresource.is_empty() {
+    fn certificate_request(&self, node: &str, attributes: &Attributes<'_>) -> Checked {
+        if !attributes.subresource.is_empty() {
             return no("nodes may not access the status subresource of PodCertificateRequests");
         }
-        match info.verb.as_str() {
+        match attributes.verb {
             "create" => Ok(()),
-            "get" => self.related(node, Related::CertificateRequest, info),
-            "list" | "watch" if selects_node(node, info) => Ok(()),
+            "get" => self.related(node, Related::CertificateRequest, attributes),
+            "list" | "watch" if selects_node(node, attributes) => Ok(()),
             "list" | "watch" => {
                 no("can only list/watch podcertificaterequests with nodeName field selector")
             }
@@ -189,13 +197,13 @@ impl NodeAuthorizer {
         }
     }
 
-    fn pod(&self, node: &str, info: &RequestInfo) -> Judged {
+    fn pod(&self, node: &str, attributes: &Attributes<'_>) -> Checked {
         // Which pods a node may make, delete, report about and evict is checked by NodeRestriction.
-        match (info.subresource.as_str(), info.verb.as_str()) {
-            ("", "get") => self.related(node, Related::Pod, info),
-            ("", "list" | "watch") if selects_node(node, info) => Ok(()),
-            ("", "list" | "watch") if !info.name.is_empty() => {
-                self.related(node, Related::Pod, info)
+        match (attributes.subresource, attributes.verb) {
+            ("", "get") => self.related(node, Related::Pod, attributes),
+            ("", "list" | "watch") if selects_node(node, attributes) => Ok(()),
+            ("", "list" | "watch") if !attributes.name.is_empty() => {
+                self.related(node, Related::Pod, attributes)
             }
             ("", "list" | "watch") => {
                 no("can only list/watch pods with spec.nodeName field selector")
@@ -208,55 +216,55 @@ impl NodeAuthorizer {
     }
 }
 
-fn no(reason: &str) -> Judged {
+fn no(reason: &str) -> Checked {
     Err(reason.to_owned())
 }
 
 /// Whether a list is one of what is on this node.
-fn selects_node(node: &str, info: &RequestInfo) -> bool {
-    let selector = FieldSelector::parse(&info.field_selector);
+fn selects_node(node: &str, attributes: &Attributes<'_>) -> bool {
+    let selector = FieldSelector::parse(attributes.field_selector);
     selector.is_ok_and(|selector| selector.exact_value("spec.nodeName") == Some(node))
 }
 
 const OWN_VERBS: [&str; 5] = ["get", "create", "update", "patch", "delete"];
 
-fn lease(node: &str, info: &RequestInfo) -> Judged {
-    if !OWN_VERBS.contains(&info.verb.as_str()) {
+fn lease(node: &str, attributes: &Attributes<'_>) -> Checked {
+    if !OWN_VERBS.contains(&attributes.verb) {
         return no("can only get, create, update, patch, or delete a node lease");
     }
-    if info.namespace != "kube-node-lease" {
+    if attributes.namespace != "kube-node-lease" {
         return no("can only access leases in the \"kube-node-lease\" system namespace");
     }
     // The name of a new one is in its body, which NodeRestriction sees.
-    if info.verb != "create" && info.name != node {
+    if attributes.verb != "create" && attributes.name != node {
         return no("can only access node lease with the same name as the requesting node");
     }
     Ok(())
 }
 
-fn csi_node(node: &str, info: &RequestInfo) -> Judged {
-    if !OWN_VERBS.contains(&info.verb.as_str()) {
+fn csi_node(node: &str, attributes: &Attributes<'_>) -> Checked {
+    if !OWN_VERBS.contains(&attributes.verb) {
         return no("can only get, create, update, patch, or delete a CSINode");
     }
-    if !info.subresource.is_empty() {
+    if !attributes.subresource.is_empty() {
         return no("cannot authorize CSINode subresources");
     }
-    if info.verb != "create" && info.name != node {
+    if attributes.verb != "create" && attributes.name != node {
         return no("can only access CSINode with the same name as the requesting node");
     }
     Ok(())
 }
 
-fn own_node(node: &str, info: &RequestInfo) -> Judged {
-    match (info.subresource.as_str(), info.verb.as_str()) {
+fn own_node(node: &str, attributes: &Attributes<'_>) -> Checked {
+    match (attributes.subresource, attributes.verb) {
         // Which node is checked by NodeRestriction.
         ("", "create" | "update" | "patch") | ("status", "update" | "patch") => Ok(()),
-        ("", "get" | "list" | "watch") if info.name == node => Ok(()),
-        ("", "get" | "list" | "watch") if info.name.is_empty() => {
+        ("", "get" | "list" | "watch") if attributes.name == node => Ok(()),
+        ("", "get" | "list" | "watch") if attributes.name.is_empty() => {
             Err(format!("node '{node}' cannot read all nodes, only its own Node object"))
         }
         ("", "get" | "list" | "watch") => {
-            let name = &info.name;
+            let name = attributes.name;
             Err(format!("node '{node}' cannot read '{name}', only its own Node object"))
         }
         _ => no(""),

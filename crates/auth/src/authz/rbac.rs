@@ -8,14 +8,17 @@ mod tests;
 
 use std::sync::Arc;
 
-use meta::{RequestInfo, User};
+use meta::{
+    User,
+    authorization::{NonResourceRule, ResourceRule},
+};
 
 pub(crate) use self::rule::quoted;
 pub use self::{
     index::{Index, RoleRef},
     rule::{Rule, missing},
 };
-use super::{Authorizer, NonResourceRule, ResourceRule, Rules, Verdict, aggregate};
+use super::{Attributes, Authorize, Authorizer, Rules, Verdict, aggregate};
 
 /// Where roles and bindings come from. Asked for every request, so it only hands out what is ready.
 pub trait Roles: Send + Sync + 'static {
@@ -26,12 +29,14 @@ pub trait Roles: Send + Sync + 'static {
 pub struct Rbac(pub Arc<dyn Roles>);
 
 impl Authorizer for Rbac {
-    fn decide(&self, user: &User, info: &RequestInfo) -> Verdict {
-        let (index, mut errors) = (self.0.current(), Vec::new());
-        for (binding, rules) in index.granted(user, &info.namespace) {
+    fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> Authorize<'a> {
+        let (user, mut errors) = (attributes.user, Vec::new());
+        let index = self.0.current();
+        for (binding, rules) in index.granted(user, attributes.namespace) {
             match rules {
-                Ok(rules) if rules.iter().any(|rule| rule.allows(info)) => {
-                    return Verdict::allow(format!("RBAC: allowed by {}", binding.describe(user)));
+                Ok(rules) if rules.iter().any(|rule| rule.allows(attributes)) => {
+                    let reason = format!("RBAC: allowed by {}", binding.describe(user));
+                    return Verdict::allow(reason).into();
                 }
                 Ok(_) => {}
                 Err(error) => errors.push(error),
@@ -39,7 +44,7 @@ impl Authorizer for Rbac {
         }
         // A role that is missing explains a refusal; it is no failure of the server.
         let reason = aggregate(&errors).map(|why| format!("RBAC: {why}"));
-        Verdict::no_opinion(reason.unwrap_or_default())
+        Verdict::no_opinion(reason.unwrap_or_default()).into()
     }
 
     fn rules(&self, user: &User, namespace: &str) -> Rules {

@@ -1,13 +1,13 @@
-//! Who is behind this token?
+//! `TokenReview`: the user of a bearer token.
 
 use std::sync::Arc;
 
 use meta::{ApiError, Value};
 use registry::{ComputeContext, ComputedResource, Outcome, Pinned};
 
-use crate::access::{Access, texts, user_info};
+use crate::access::{TokenAuthenticator, texts, user_info};
 
-pub(crate) struct TokenReview(pub(crate) Arc<dyn Access>);
+pub(crate) struct TokenReview(pub(crate) Arc<dyn TokenAuthenticator>);
 
 impl ComputedResource for TokenReview {
     fn create<'a>(
@@ -24,7 +24,7 @@ impl ComputedResource for TokenReview {
             }
             let audiences = texts(&review, &["spec", "audiences"]);
             let mut status = Value::object();
-            match self.0.token(&token, &audiences).await {
+            match self.0.authenticate_token(&token, &audiences).await {
                 Ok(Some(found)) => {
                     status.set_at(&["authenticated"], true);
                     status.set_at(&["user"], user_info(&found.user));

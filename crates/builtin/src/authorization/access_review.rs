@@ -1,10 +1,11 @@
-//! May somebody do something? `SelfSubjectAccessReview` asks about the asker,
-//! `SubjectAccessReview` about anybody, `LocalSubjectAccessReview` about anybody in one namespace.
+//! Access reviews: `SelfSubjectAccessReview` is about the client itself, `SubjectAccessReview` about any
+//! user, `LocalSubjectAccessReview` about any user in one namespace.
 
 use std::sync::Arc;
 
 use meta::{
-    ApiError, FieldErrors, GroupKind, RequestInfo, Str, User, Value,
+    ApiError, FieldErrors, GroupKind, Str, User, Value,
+    authorization::{Attributes, Authorizer, Decision, Verdict},
     field::{FieldPath, FieldReason, path},
     names,
     selector::{FieldSelector, LabelSelector},
@@ -12,7 +13,7 @@ use meta::{
 };
 use registry::{ComputeContext, ComputedResource, Kind, Outcome, Pinned, Strategy};
 
-use crate::access::{Access, Authorization, texts};
+use crate::access::texts;
 
 /// Whom the question is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +25,7 @@ pub(crate) enum Scope {
 
 pub(crate) struct AccessReview {
     pub(crate) scope: Scope,
-    pub(crate) access: Arc<dyn Access>,
+    pub(crate) authorizer: Arc<dyn Authorizer>,
 }
 
 impl ComputedResource for AccessReview {
@@ -38,12 +39,14 @@ impl ComputedResource for AccessReview {
                 Scope::Oneself => cx.user.clone(),
                 Scope::Anybody | Scope::AnybodyInNamespace => subject(&review),
             };
-            let (info, mut problems) = attributes(&review);
-            let judgement = self.access.decide(&user, &info).await;
-            if !judgement.error.is_empty() {
-                problems.insert(0, judgement.error.clone());
+            let (selectors, mut problems) = Selectors::read(&review);
+            let attributes = attributes(&user, &review, &selectors);
+            let verdict = self.authorizer.authorize(&attributes).await;
+            if let Some(error) = &verdict.error {
+                problems.insert(0, error.clone());
             }
-            review.set_at(&["status"], status(&judgement, &problems.join("; ")));
+            let status = status(&verdict, &problems.join("; "));
+            review.set_at(&["status"], status);
             Ok(Outcome::Object(review))
         })
     }
@@ -54,12 +57,12 @@ impl ComputedResource for AccessReview {
     }
 }
 
-fn status(judgement: &Authorization, error: &str) -> Value {
-    let mut status = value!({"allowed": (judgement.allowed)});
-    if judgement.denied {
+fn status(verdict: &Verdict, error: &str) -> Value {
+    let mut status = value!({"allowed": (verdict.is_allowed())});
+    if verdict.decision == Decision::Deny {
         status.set_at(&["denied"], true);
     }
-    for (field, text) in [("reason", judgement.reason.as_str()), ("evaluationError", error)] {
+    for (field, text) in [("reason", verdict.reason.as_str()), ("evaluationError", error)] {
         if !text.is_empty() {
             status.set_at(&[field], text);
         }
@@ -78,37 +81,43 @@ fn subject(review: &Value) -> User {
     }
 }
 
-/// The request that the review asks about, and what of it could not be understood.
-fn attributes(review: &Value) -> (RequestInfo, Vec<String>) {
+/// The selectors of the request that a review is about, as text.
+#[derive(Default)]
+struct Selectors {
+    field: String,
+    label: String,
+}
+
+impl Selectors {
+    /// The selectors, and what of them could not be understood.
+    fn read(review: &Value) -> (Self, Vec<String>) {
+        let Some(asked) = filled(review.at(&["spec", "resourceAttributes"])) else {
+            return (Self::default(), Vec::new());
+        };
+        let mut problems = Vec::new();
+        let field = selector(asked, "fieldSelector", &mut problems);
+        let label = selector(asked, "labelSelector", &mut problems);
+        (Self { field, label }, problems)
+    }
+}
+
+/// The request that the review asks about.
+fn attributes<'a>(user: &'a User, review: &'a Value, selectors: &'a Selectors) -> Attributes<'a> {
     let Some(asked) = filled(review.at(&["spec", "resourceAttributes"])) else {
         let text = |field| review.str_at(&["spec", "nonResourceAttributes", field]);
-        let info = RequestInfo {
-            path: text("path").to_owned(),
-            verb: Str::new(text("verb")),
-            ..RequestInfo::default()
-        };
-        return (info, Vec::new());
+        return Attributes::of_path(user, text("verb"), text("path"));
     };
-    let text = |field| Str::new(asked.str_at(&[field]));
-    let mut problems = Vec::new();
-    let field_selector = selector(asked, "fieldSelector", &mut problems);
-    let label_selector = selector(asked, "labelSelector", &mut problems);
-    let version = text("version");
-    let info = RequestInfo {
-        verb: text("verb"),
-        is_resource: true,
-        group: text("group"),
+    let text = |field| asked.str_at(&[field]);
+    Attributes {
         // No version means any.
-        version: if version.is_empty() { Str::new_static("*") } else { version },
+        version: if text("version").is_empty() { "*" } else { text("version") },
         namespace: text("namespace"),
-        resource: text("resource"),
         subresource: text("subresource"),
         name: text("name"),
-        field_selector,
-        label_selector,
-        ..RequestInfo::default()
-    };
-    (info, problems)
+        field_selector: &selectors.field,
+        label_selector: &selectors.label,
+        ..Attributes::of_resource(user, text("verb"), text("group"), text("resource"))
+    }
 }
 
 /// A selector as text, given as text or as requirements. What of it is not understood is left out:
@@ -360,21 +369,24 @@ mod tests {
                 {"key": "metadata.name", "operator": "In", "values": ["x"]}]},
             "labelSelector": {"rawSelector": "a=(b"},
         }}});
-        let (info, problems) = attributes(&review);
-        assert!(info.is_resource);
-        assert_eq!((info.verb.as_str(), info.version.as_str()), ("list", "*"));
-        assert_eq!((info.group.as_str(), info.resource.as_str()), ("apps", "deployments"));
-        assert_eq!(info.field_selector, "metadata.name=x");
+        let user = User::default();
+        let (selectors, problems) = Selectors::read(&review);
+        let asked = attributes(&user, &review, &selectors);
+        assert!(asked.is_resource);
+        assert_eq!((asked.verb, asked.version), ("list", "*"));
+        assert_eq!((asked.group, asked.resource), ("apps", "deployments"));
+        assert_eq!(asked.field_selector, "metadata.name=x");
         assert_eq!(problems, ["spec.resourceAttributes.labelSelector ignored due to parse error"]);
         let review = value!({"spec": {"resourceAttributes": {"labelSelector": {"requirements": [
             {"key": "a", "operator": "Exists"}, {"key": "b", "operator": "Newer"}]}}}});
-        let (info, problems) = attributes(&review);
-        assert_eq!(info.label_selector, "a");
+        let (selectors, problems) = Selectors::read(&review);
+        assert_eq!(selectors.label, "a");
         let said = "spec.resourceAttributes.labelSelector partially ignored due to parse error";
         assert_eq!(problems, [said]);
         let review =
             value!({"spec": {"nonResourceAttributes": {"path": "/metrics", "verb": "get"}}});
-        let (info, _) = attributes(&review);
-        assert_eq!((info.is_resource, info.path.as_str()), (false, "/metrics"));
+        let selectors = Selectors::default();
+        let asked = attributes(&user, &review, &selectors);
+        assert_eq!((asked.is_resource, asked.path), (false, "/metrics"));
     }
 }

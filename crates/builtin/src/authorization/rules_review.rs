@@ -1,13 +1,15 @@
-//! What may the asker do in a namespace?
+//! `SelfSubjectRulesReview`: what the client may do in a namespace.
 
 use std::sync::Arc;
 
-use meta::{ApiError, Str, Value, rules::Rules, value};
+use meta::{
+    ApiError, Str, Value,
+    authorization::{Authorizer, Rules},
+    value,
+};
 use registry::{ComputeContext, ComputedResource, Outcome, Pinned};
 
-use crate::access::Access;
-
-pub(crate) struct RulesReview(pub(crate) Arc<dyn Access>);
+pub(crate) struct RulesReview(pub(crate) Arc<dyn Authorizer>);
 
 impl ComputedResource for RulesReview {
     fn create<'a>(
@@ -20,8 +22,8 @@ impl ComputedResource for RulesReview {
             if namespace.is_empty() {
                 return Err(ApiError::bad_request("no namespace on request"));
             }
-            let rules = self.0.rules(cx.user, namespace).await;
-            // Compat: the question itself does not come back.
+            let rules = self.0.rules(cx.user, namespace);
+            // Compat: the spec is not sent back.
             let answer = value!({"metadata": {}, "spec": {}, "status": (status(&rules))});
             Ok(Outcome::Object(answer))
         })

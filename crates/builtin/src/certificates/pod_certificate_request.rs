@@ -2,10 +2,14 @@
 
 use std::sync::Arc;
 
-use meta::{ApiError, FieldErrors, RequestInfo, Str, Value, field::path, time::Time};
+use meta::{
+    ApiError, FieldErrors, Str, Value,
+    authorization::{Attributes, Authorizer},
+    field::path,
+    time::Time,
+};
 use registry::{Column, Pinned, Strategy, WriteAuthorizer, WriteRequest};
 
-use crate::access::Access;
 use crate::format::{labels, text};
 use crate::validation::certificate::pod;
 
@@ -54,44 +58,40 @@ fn state(request: &Value) -> &str {
     types.rev().find(|name| matches!(*name, "Issued" | "Denied" | "Failed")).unwrap_or("Pending")
 }
 
-/// Who answers a request needs the right to `sign` for its signer.
-pub(crate) struct SignWriteAuthorizer(pub(crate) Arc<dyn Access>);
+/// A client that writes the status needs the right to `sign` for the request's signer.
+pub(crate) struct SignWriteAuthorizer(pub(crate) Arc<dyn Authorizer>);
 
 impl WriteAuthorizer for SignWriteAuthorizer {
-    fn check<'a>(&'a self, wish: &'a WriteRequest<'a>) -> Pinned<'a, Result<(), ApiError>> {
+    fn check<'a>(&'a self, write: &'a WriteRequest<'a>) -> Pinned<'a, Result<(), ApiError>> {
         Box::pin(async move {
-            let Some(old) = wish.old.filter(|_| wish.info.subresource == "status") else {
+            let Some(old) = write.old.filter(|_| write.info.subresource == "status") else {
                 return Ok(());
             };
-            if wish.object.get("status") == old.get("status") {
+            if write.object.get("status") == old.get("status") {
                 return Ok(());
             }
             let signer = old.str_at(&["spec", "signerName"]);
             let domain = signer.split('/').next().unwrap_or_default();
             for name in [signer.to_owned(), format!("{domain}/*")] {
-                let question = RequestInfo {
-                    verb: Str::new_static("sign"),
-                    is_resource: true,
-                    group: Str::new_static("certificates.k8s.io"),
-                    version: Str::new_static("*"),
-                    resource: Str::new_static("signers"),
-                    name: Str::new(name),
-                    ..RequestInfo::default()
+                let sign = Attributes {
+                    version: "*",
+                    name: &name,
+                    ..Attributes::of_resource(write.user, "sign", "certificates.k8s.io", "signers")
                 };
-                if self.0.decide(wish.user, &question).await.allowed {
+                if self.0.authorize(&sign).await.is_allowed() {
                     return Ok(());
                 }
             }
-            let user = meta::field::quote(&wish.user.name);
+            let user = meta::field::quote(&write.user.name);
             let signer = meta::field::quote(signer);
             let mut errors = FieldErrors::default();
             let why = format!("User {user} is not permitted to \"sign\" for signer {signer}");
             errors.forbidden(path("spec").child("signerName"), &why);
             let kind = meta::GroupKind {
-                group: wish.info.group.clone(),
+                group: write.info.group.clone(),
                 kind: Str::new_static("PodCertificateRequest"),
             };
-            let name = wish.object.str_at(&["metadata", "name"]).to_owned();
+            let name = write.object.str_at(&["metadata", "name"]).to_owned();
             Err(ApiError::Invalid { kind, name, errors })
         })
     }

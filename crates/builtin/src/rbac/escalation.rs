@@ -1,9 +1,7 @@
-//! Nobody hands out rights that he doesn't have: whoever writes a role must hold every rule in it (or
-//! may `escalate`), whoever writes a binding every rule of its role (or may `bind` it).
+//! Privilege escalation: a user who writes a role must hold every rule in it (or be allowed to
+//! `escalate`), a user who writes a binding every rule of its role (or be allowed to `bind` it).
 
-use std::sync::Arc;
-
-use meta::{ApiError, RequestInfo, Str, User, Value, value};
+use meta::{ApiError, User, Value, authorization::Attributes, value};
 use registry::{Pinned, WriteAuthorizer, WriteRequest};
 
 use crate::access::Access;
@@ -11,7 +9,7 @@ use crate::access::Access;
 const GROUP: &str = "rbac.authorization.k8s.io";
 
 /// For roles and cluster roles.
-pub(crate) struct RoleEscalation(pub(crate) Arc<dyn Access>);
+pub(crate) struct RoleEscalation(pub(crate) Access);
 
 impl WriteAuthorizer for RoleEscalation {
     fn check<'a>(&'a self, write: &'a WriteRequest<'a>) -> Pinned<'a, Result<(), ApiError>> {
@@ -20,16 +18,19 @@ impl WriteAuthorizer for RoleEscalation {
                 return Ok(());
             }
             let info = write.info;
-            let escalate = RequestInfo {
-                name: info.name.clone(),
-                ..question("escalate", &info.resource, &info.namespace)
+            let escalate = Attributes {
+                version: "*",
+                name: &info.name,
+                namespace: &info.namespace,
+                ..Attributes::of_resource(write.user, "escalate", GROUP, &info.resource)
             };
-            if self.0.decide(write.user, &escalate).await.allowed {
+            if self.0.authorizer.authorize(&escalate).await.is_allowed() {
                 return Ok(());
             }
+            let resolver = &self.0.rule_resolver;
             let rules = write.object.items_at(&["rules"]);
-            self.0
-                .may_grant(write.user, &info.namespace, rules)
+            resolver
+                .confirm_no_escalation(write.user, &info.namespace, rules)
                 .map_err(|why| forbidden(write, why))?;
             // It can gather anything, and keep others from taking it back.
             let aggregates = |role: &Value| {
@@ -41,8 +42,8 @@ impl WriteAuthorizer for RoleEscalation {
                     value!({"verbs": ["*"], "nonResourceURLs": ["*"]}),
                 ];
                 let why = "must have cluster-admin privileges to use the aggregationRule";
-                self.0
-                    .may_grant(write.user, &info.namespace, &all)
+                resolver
+                    .confirm_no_escalation(write.user, &info.namespace, &all)
                     .map_err(|_| forbidden(write, why.to_owned()))?;
             }
             Ok(())
@@ -51,7 +52,7 @@ impl WriteAuthorizer for RoleEscalation {
 }
 
 /// For role bindings and cluster role bindings.
-pub(crate) struct BindingEscalation(pub(crate) Arc<dyn Access>);
+pub(crate) struct BindingEscalation(pub(crate) Access);
 
 impl WriteAuthorizer for BindingEscalation {
     fn check<'a>(&'a self, write: &'a WriteRequest<'a>) -> Pinned<'a, Result<(), ApiError>> {
@@ -71,32 +72,24 @@ impl WriteAuthorizer for BindingEscalation {
                     return Err(ApiError::internal(why));
                 }
             };
-            let bind = RequestInfo {
-                group: Str::new(role("apiGroup")),
-                name: Str::new(name),
-                ..question("bind", resource, namespace)
+            let bind = Attributes {
+                version: "*",
+                name,
+                namespace,
+                ..Attributes::of_resource(write.user, "bind", role("apiGroup"), resource)
             };
-            if self.0.decide(write.user, &bind).await.allowed {
+            if self.0.authorizer.authorize(&bind).await.is_allowed() {
                 return Ok(());
             }
-            let Some(rules) = self.0.rules_of_role(kind, namespace, name) else {
+            let resolver = &self.0.rule_resolver;
+            let Some(rules) = resolver.rules_of_role(kind, namespace, name) else {
                 // Compat: the message speaks of the resource that the request is about.
                 return Err(ApiError::not_found(write.info.group_resource(), name));
             };
-            self.0.may_grant(write.user, namespace, &rules).map_err(|why| forbidden(write, why))
+            resolver
+                .confirm_no_escalation(write.user, namespace, &rules)
+                .map_err(|why| forbidden(write, why))
         })
-    }
-}
-
-fn question(verb: &'static str, resource: &str, namespace: &str) -> RequestInfo {
-    RequestInfo {
-        verb: Str::new_static(verb),
-        is_resource: true,
-        group: Str::new_static(GROUP),
-        version: Str::new_static("*"),
-        resource: Str::new(resource),
-        namespace: Str::new(namespace),
-        ..RequestInfo::default()
     }
 }
 
@@ -124,6 +117,8 @@ fn only_for_garbage_collection(write: &WriteRequest<'_>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use meta::RequestInfo;
+
     use super::*;
 
     #[test]

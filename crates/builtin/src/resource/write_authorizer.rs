@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
 use meta::{
-    ApiError, FieldErrors, FieldPath, RequestInfo, Str, User, Value,
+    ApiError, FieldErrors, FieldPath, Str, User, Value,
+    authorization::{Attributes, Authorizer},
     field::{FieldReason, path},
 };
 use registry::{Kind, Pinned, WriteAuthorizer, WriteRequest};
 
-use crate::access::Access;
 use crate::convert::device::{claim_to_newest, template_to_newest};
 use crate::validation::resource;
 
@@ -18,7 +18,7 @@ const ADMIN_LABEL: &str = "resource.kubernetes.io/admin-access";
 
 /// For claims and templates of claims.
 pub(crate) struct ClaimWriteAuthorizer {
-    pub(crate) access: Arc<dyn Access>,
+    pub(crate) authorizer: Arc<dyn Authorizer>,
     pub(crate) namespaces: Arc<OnceLock<Arc<Kind>>>,
 }
 
@@ -93,13 +93,13 @@ impl ClaimWriteAuthorizer {
         let part = |claim: &Value, name: &str| claim.at(&["status", name]).cloned();
         if ["allocation", "reservedFor"].iter().any(|name| part(claim, name) != part(old, name)) {
             let verb = &write.info.verb;
-            let question = RequestInfo {
-                subresource: Str::new_static("binding"),
-                namespace: Str::default(),
-                name: Str::default(),
-                ..write.info.clone()
+            let binding = Attributes {
+                subresource: "binding",
+                namespace: "",
+                name: "",
+                ..Attributes::of_request(write.user, write.info)
             };
-            if let Err(why) = self.may(write.user, &question).await {
+            if let Err(why) = self.authorize(&binding).await {
                 let why = format!(
                     "changing status.allocation or status.reservedFor requires \
                      resource=\"resourceclaims/binding\", verb=\"{verb}\" permission: {why}"
@@ -128,13 +128,13 @@ impl ClaimWriteAuthorizer {
         for driver in changed_drivers(claim, old) {
             let mut first = None;
             for verb in &verbs {
-                let question = RequestInfo {
-                    verb: Str::new(verb),
-                    subresource: Str::new_static("driver"),
-                    name: Str::new(driver),
-                    ..write.info.clone()
+                let driver = Attributes {
+                    verb,
+                    subresource: "driver",
+                    name: driver,
+                    ..Attributes::of_request(write.user, write.info)
                 };
-                match self.may(write.user, &question).await {
+                match self.authorize(&driver).await {
                     Ok(()) => {
                         first = None;
                         break;
@@ -153,17 +153,17 @@ impl ClaimWriteAuthorizer {
         }
     }
 
-    async fn may(&self, user: &User, question: &RequestInfo) -> Result<(), String> {
-        let judgement = self.access.decide(user, question).await;
-        if judgement.allowed {
+    async fn authorize(&self, attributes: &Attributes<'_>) -> Result<(), String> {
+        let verdict = self.authorizer.authorize(attributes).await;
+        if verdict.is_allowed() {
             return Ok(());
         }
-        let why = match (judgement.error.as_str(), judgement.reason.as_str()) {
-            ("", reason) => reason.to_owned(),
-            (error, "") => error.to_owned(),
-            (error, reason) => format!("{error}: {reason}"),
+        let why = match (verdict.error, verdict.reason.as_str()) {
+            (None, reason) => reason.to_owned(),
+            (Some(error), "") => error,
+            (Some(error), reason) => format!("{error}: {reason}"),
         };
-        Err(ApiError::forbidden(user, question, &why).to_string())
+        Err(ApiError::forbidden(attributes, &why).to_string())
     }
 
     async fn needs_marked_namespace(

@@ -1,10 +1,20 @@
-//! Asking what a user may do: `authorizer.group('').resource('pods').check('create').allowed()`.
+//! CEL's `authorizer`: `authorizer.group('').resource('pods').check('create').allowed()`.
 //!
-//! Who answers is behind [`Authorizer`]: this crate knows neither users nor roles.
+//! Evaluation is synchronous, an authorizer need not be. A decision that is ready (RBAC decides from
+//! memory) is used at once. One that is not stops the evaluation with [`Fault::Undecided`]; the caller
+//! asks for what [`AuthorizerChecks::take_undecided`] lists, records the verdicts and evaluates again.
 
-use std::sync::Arc;
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
 
-use meta::names;
+use meta::{
+    User,
+    authorization::{Attributes, Authorize, Authorizer, Verdict},
+    names,
+};
 
 use super::standard::text;
 use crate::functions::Functions;
@@ -12,23 +22,76 @@ use crate::kinds::Kubernetes;
 use crate::types::Type;
 use crate::value::{Eval, Fault, NO_SUCH_OVERLOAD, Val, fail};
 
-/// Answers whether the user of the current request (or a service account) may do something.
-pub trait Authorizer: std::fmt::Debug + Send + Sync {
-    fn decide(&self, question: &Question) -> Decision;
-}
-
-/// The `authorizer` of an expression: who is asked, about whom.
+/// The value of the variable `authorizer`: who decides, about which user.
 #[derive(Clone, Debug)]
-pub struct Authority {
-    pub authorizer: Arc<dyn Authorizer>,
-    /// Namespace and name of the service account to ask about instead of the request's user.
-    pub service_account: Option<(String, String)>,
+pub struct AuthorizerBinding {
+    pub checks: Arc<AuthorizerChecks>,
+    /// The user of the request, or the service account that the expression asks about.
+    pub user: Arc<User>,
 }
 
-/// A question on its way: what is not said is empty.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Question {
-    pub service_account: Option<(String, String)>,
+/// An authorizer, and what it has decided so far for one evaluation.
+pub struct AuthorizerChecks {
+    authorizer: Arc<dyn Authorizer>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    decided: HashMap<AuthorizerCheck, Arc<Verdict>>,
+    undecided: Vec<AuthorizerCheck>,
+}
+
+impl AuthorizerChecks {
+    pub fn new(authorizer: Arc<dyn Authorizer>) -> Self {
+        Self { authorizer, state: Mutex::default() }
+    }
+
+    fn decide(&self, check: AuthorizerCheck) -> Result<Arc<Verdict>, Fault> {
+        if let Some(verdict) = self.state().decided.get(&check) {
+            return Ok(verdict.clone());
+        }
+        let ready = match self.authorizer.authorize(&check.attributes()) {
+            Authorize::Ready(verdict) => Some(Arc::new(verdict)),
+            Authorize::Pending(_) => None,
+        };
+        match ready {
+            Some(verdict) => {
+                self.state().decided.insert(check, verdict.clone());
+                Ok(verdict)
+            }
+            None => {
+                self.state().undecided.push(check);
+                Err(Fault::Undecided)
+            }
+        }
+    }
+
+    /// What an evaluation needed to know and did not.
+    pub fn take_undecided(&self) -> Vec<AuthorizerCheck> {
+        std::mem::take(&mut self.state().undecided)
+    }
+
+    /// Notes a verdict for the next evaluation.
+    pub fn record(&self, check: AuthorizerCheck, verdict: Verdict) {
+        self.state().decided.insert(check, Arc::new(verdict));
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for AuthorizerChecks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AuthorizerChecks")
+    }
+}
+
+/// What an expression asks the authorizer; what is not said is empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct AuthorizerCheck {
+    pub user: Arc<User>,
     pub verb: String,
     /// For a path; then there is no resource.
     pub path: String,
@@ -37,22 +100,34 @@ pub struct Question {
     pub subresource: String,
     pub namespace: String,
     pub name: String,
-    pub field_selector: Option<String>,
-    pub label_selector: Option<String>,
+    pub field_selector: String,
+    pub label_selector: String,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Decision {
-    pub allowed: bool,
-    pub reason: String,
-    pub error: Option<String>,
+impl AuthorizerCheck {
+    pub fn attributes(&self) -> Attributes<'_> {
+        if self.resource.is_empty() {
+            return Attributes::of_path(&self.user, &self.verb, &self.path);
+        }
+        Attributes {
+            // Compat: any version, as the expression names none.
+            version: "*",
+            subresource: &self.subresource,
+            namespace: &self.namespace,
+            name: &self.name,
+            field_selector: &self.field_selector,
+            label_selector: &self.label_selector,
+            ..Attributes::of_resource(&self.user, &self.verb, &self.group, &self.resource)
+        }
+    }
 }
 
+/// A check that is being put together, call by call.
 #[derive(Clone, Debug)]
 pub struct Check {
-    authority: Authority,
+    checks: Arc<AuthorizerChecks>,
     kind: CheckKind,
-    question: Question,
+    check: AuthorizerCheck,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +153,7 @@ impl Check {
     }
 
     pub(crate) fn same(&self, other: &Self) -> bool {
-        self.kind == other.kind && self.question == other.question
+        self.kind == other.kind && self.check == other.check
     }
 }
 
@@ -95,12 +170,13 @@ pub(super) fn declare(f: &mut Functions) {
         if path.is_empty() {
             return fail("path must not be empty");
         }
-        let question = Question { path: path.to_owned(), ..Question::default() };
-        Ok(start(authority(args)?, CheckKind::Path, question))
+        let check = AuthorizerCheck { path: path.to_owned(), ..AuthorizerCheck::default() };
+        Ok(start(binding(args)?, CheckKind::Path, check))
     });
     f.member("group", "authorizer_group", &on(&authorizer), group.clone(), |args| {
-        let question = Question { group: second(args)?.to_owned(), ..Question::default() };
-        Ok(start(authority(args)?, CheckKind::Group, question))
+        let group = second(args)?.to_owned();
+        let check = AuthorizerCheck { group, ..AuthorizerCheck::default() };
+        Ok(start(binding(args)?, CheckKind::Group, check))
     });
     let account = [authorizer.clone(), String, String];
     f.member("serviceAccount", "authorizer_serviceaccount", &account, authorizer, service_account);
@@ -109,12 +185,12 @@ pub(super) fn declare(f: &mut Functions) {
         if resource.is_empty() {
             return fail("resource must not be empty");
         }
-        refine(args, CheckKind::Resource, |question, text| question.resource = text)
+        refine(args, CheckKind::Resource, |check, text| check.resource = text)
     });
     macro_rules! refine {
         ($name:literal, $id:literal, $field:ident) => {
             f.member($name, $id, &on(&resource), resource.clone(), |args| {
-                refine(args, CheckKind::Resource, |question, text| question.$field = text.into())
+                refine(args, CheckKind::Resource, |check, text| check.$field = text)
             });
         };
     }
@@ -133,7 +209,7 @@ pub(super) fn declare(f: &mut Functions) {
         Ok(Val::text(decision_of(args)?.error.clone().unwrap_or_default()))
     });
     f.member("allowed", "decision_allowed", &one, Bool, |args| {
-        Ok(Val::Bool(decision_of(args)?.allowed))
+        Ok(Val::Bool(decision_of(args)?.is_allowed()))
     });
     f.member("reason", "decision_reason", &one, String, |args| {
         Ok(Val::text(decision_of(args)?.reason.clone()))
@@ -144,10 +220,10 @@ fn second<'v>(args: &'v [Val<'_>]) -> Result<&'v str, Fault> {
     text(args.get(1..).unwrap_or_default())
 }
 
-fn authority<'v>(args: &'v [Val<'_>]) -> Result<&'v Authority, Fault> {
+fn binding<'v>(args: &'v [Val<'_>]) -> Result<&'v AuthorizerBinding, Fault> {
     match args.first() {
         Some(Val::Kubernetes(value)) => match &**value {
-            Kubernetes::Authorizer(authority) => Ok(authority),
+            Kubernetes::Authorizer(binding) => Ok(binding),
             _ => Err(NO_SUCH_OVERLOAD),
         },
         _ => Err(NO_SUCH_OVERLOAD),
@@ -164,7 +240,7 @@ fn check<'v>(args: &'v [Val<'_>]) -> Result<&'v Check, Fault> {
     }
 }
 
-fn decision_of<'v>(args: &'v [Val<'_>]) -> Result<&'v Decision, Fault> {
+fn decision_of<'v>(args: &'v [Val<'_>]) -> Result<&'v Verdict, Fault> {
     match args.first() {
         Some(Val::Kubernetes(value)) => match &**value {
             Kubernetes::Decision(decision) => Ok(decision),
@@ -174,20 +250,25 @@ fn decision_of<'v>(args: &'v [Val<'_>]) -> Result<&'v Decision, Fault> {
     }
 }
 
-fn start<'a>(authority: &Authority, kind: CheckKind, question: Question) -> Val<'a> {
-    let question = Question { service_account: authority.service_account.clone(), ..question };
-    Val::kubernetes(Kubernetes::Check(Check { authority: authority.clone(), kind, question }))
+fn start<'a>(binding: &AuthorizerBinding, kind: CheckKind, check: AuthorizerCheck) -> Val<'a> {
+    let check = AuthorizerCheck { user: binding.user.clone(), ..check };
+    let checks = binding.checks.clone();
+    Val::kubernetes(Kubernetes::Check(Check { checks, kind, check }))
 }
 
-fn refine<'a>(args: &[Val<'a>], kind: CheckKind, set: fn(&mut Question, String)) -> Eval<'a> {
+fn refine<'a>(
+    args: &[Val<'a>],
+    kind: CheckKind,
+    set: fn(&mut AuthorizerCheck, String),
+) -> Eval<'a> {
     let mut check = check(args)?.clone();
     check.kind = kind;
-    set(&mut check.question, second(args)?.to_owned());
+    set(&mut check.check, second(args)?.to_owned());
     Ok(Val::kubernetes(Kubernetes::Check(check)))
 }
 
 fn service_account<'a>(args: &[Val<'a>]) -> Eval<'a> {
-    let mut authority = authority(args)?.clone();
+    let mut binding = binding(args)?.clone();
     let (namespace, name) = (second(args)?, text(args.get(2..).unwrap_or_default())?);
     if !names::name_is_dns_subdomain(name, false).is_empty() {
         return fail("Invalid service account name");
@@ -195,13 +276,13 @@ fn service_account<'a>(args: &[Val<'a>]) -> Eval<'a> {
     if !names::name_is_dns_label(namespace, false).is_empty() {
         return fail("Invalid service account namespace");
     }
-    authority.service_account = Some((namespace.to_owned(), name.to_owned()));
-    Ok(Val::kubernetes(Kubernetes::Authorizer(authority)))
+    binding.user = Arc::new(User::service_account(namespace, name));
+    Ok(Val::kubernetes(Kubernetes::Authorizer(binding)))
 }
 
 fn ask<'a>(args: &[Val<'a>]) -> Eval<'a> {
     let check = check(args)?;
-    let question = Question { verb: second(args)?.to_owned(), ..check.question.clone() };
-    let decision = check.authority.authorizer.decide(&question);
-    Ok(Val::kubernetes(Kubernetes::Decision(decision)))
+    let asked = AuthorizerCheck { verb: second(args)?.to_owned(), ..check.check.clone() };
+    let verdict = check.checks.decide(asked)?;
+    Ok(Val::kubernetes(Kubernetes::Decision(verdict)))
 }

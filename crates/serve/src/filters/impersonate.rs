@@ -4,9 +4,9 @@
 
 mod constrained;
 
-use auth::{Authorizer, Decision};
+use auth::{Attributes, Authorizer};
 use http::{HeaderMap, HeaderName};
-use meta::{ApiError, RequestInfo, Str, User, field::quote};
+use meta::{ApiError, Str, User, field::quote};
 use percent_encoding::percent_decode_str;
 
 use crate::context::Context;
@@ -17,27 +17,27 @@ const UID: &str = "impersonate-uid";
 const EXTRA: &str = "impersonate-extra-";
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 
-/// From here on `cx.user` is who the request acts as. The headers are taken out: they are meant for
-/// this server only.
-pub(crate) fn impersonate(
-    judge: &dyn Authorizer,
+/// From here on `cx.user` is the user that the request acts as; `cx.authenticated_user` stays who sent
+/// it. The headers are taken out: they are meant for this server only.
+pub(crate) async fn impersonate(
+    authorizer: &dyn Authorizer,
     cx: &mut Context,
     headers: &mut HeaderMap,
     constrained: bool,
 ) -> Result<(), ApiError> {
-    // A wish that can't be read must not pass as if there were none.
+    // An identity that can't be read must not pass as if there were none.
     if headers.iter().any(|(name, value)| is_impersonation(name) && value.to_str().is_err()) {
         return Err(ApiError::bad_request("impersonation headers must be text"));
     }
     let requested = RequestedIdentity::read(headers);
     let other = if constrained {
-        requested.constrained(judge, &cx.user, &cx.info)?
+        requested.constrained(authorizer, &cx.user, &cx.info).await?
     } else {
-        requested.user(judge, &cx.user)?
+        requested.user(authorizer, &cx.user).await?
     };
     if let Some(other) = other {
         tracing::debug!(user = %cx.user.name, acts_as = %other.name, "impersonation");
-        cx.user = other;
+        cx.authenticated_user = Some(std::mem::replace(&mut cx.user, other));
     }
     let names = headers.keys().filter(|name| is_impersonation(name)).cloned();
     for name in names.collect::<Vec<_>>() {
@@ -81,8 +81,12 @@ impl RequestedIdentity {
         Self { name: first(USER), uid: first(UID), groups: texts(GROUP), extra }
     }
 
-    /// The other user, or None if nobody is to be impersonated.
-    fn user(self, judge: &dyn Authorizer, sender: &User) -> Result<Option<User>, ApiError> {
+    /// The user to act as; None: the request impersonates no user.
+    async fn user(
+        self,
+        authorizer: &dyn Authorizer,
+        sender: &User,
+    ) -> Result<Option<User>, ApiError> {
         if self.name.is_empty() {
             if self.groups.is_empty() && self.extra.is_empty() && self.uid.is_empty() {
                 return Ok(None);
@@ -92,11 +96,11 @@ impl RequestedIdentity {
                 self.show()
             )));
         }
-        self.check(judge, sender)?;
+        self.check(authorizer, sender).await?;
         Ok(Some(self.with_groups()))
     }
 
-    /// The user, with the groups that follow from his name.
+    /// The user, with the groups that follow from the name.
     fn with_groups(self) -> User {
         let mut groups = self.groups;
         if groups.is_empty()
@@ -116,39 +120,36 @@ impl RequestedIdentity {
         User { name: self.name, uid: self.uid, groups, extra: self.extra }
     }
 
-    fn check(&self, judge: &dyn Authorizer, sender: &User) -> Result<(), ApiError> {
-        let ask = |resource, subresource: &str, namespace: &str, name: &str| {
+    async fn check(&self, authorizer: &dyn Authorizer, sender: &User) -> Result<(), ApiError> {
+        let part = |resource: &'static str, name| {
             let own = matches!(resource, "userextras" | "uids");
-            let info = RequestInfo {
-                verb: Str::new_static("impersonate"),
-                is_resource: true,
-                group: Str::new_static(if own { "authentication.k8s.io" } else { "" }),
-                version: Str::new_static(if own { "v1" } else { "" }),
-                namespace: Str::new(namespace),
-                resource: Str::new_static(resource),
-                subresource: Str::new(subresource),
-                name: Str::new(name),
-                ..RequestInfo::default()
-            };
-            let verdict = judge.decide(sender, &info);
-            if verdict.decision == Decision::Allow {
-                return Ok(());
+            let (group, version) = if own { ("authentication.k8s.io", "v1") } else { ("", "") };
+            Attributes {
+                version,
+                name,
+                ..Attributes::of_resource(sender, "impersonate", group, resource)
             }
-            Err(ApiError::forbidden(sender, &info, &verdict.reason))
         };
         match service_account(&self.name) {
-            Some((namespace, name)) => ask("serviceaccounts", "", namespace, name)?,
-            None => ask("users", "", "", &self.name)?,
+            Some((namespace, name)) => {
+                let account = Attributes { namespace, ..part("serviceaccounts", name) };
+                ask(authorizer, &account).await?;
+            }
+            None => ask(authorizer, &part("users", &self.name)).await?,
         }
         for group in &self.groups {
-            ask("groups", "", "", group)?;
+            ask(authorizer, &part("groups", group)).await?;
         }
         for (key, values) in &self.extra {
             for value in values {
-                ask("userextras", key, "", value)?;
+                let extra = Attributes { subresource: key, ..part("userextras", value) };
+                ask(authorizer, &extra).await?;
             }
         }
-        if self.uid.is_empty() { Ok(()) } else { ask("uids", "", "", &self.uid) }
+        if self.uid.is_empty() {
+            return Ok(());
+        }
+        ask(authorizer, &part("uids", &self.uid)).await
     }
 
     /// As Go shows the user that would have come of it.
@@ -175,6 +176,15 @@ impl RequestedIdentity {
     }
 }
 
+/// Compat: an authorizer that fails refuses here, where for the request itself it is a 500.
+async fn ask(authorizer: &dyn Authorizer, attributes: &Attributes<'_>) -> Result<(), ApiError> {
+    let verdict = authorizer.authorize(attributes).await;
+    if verdict.is_allowed() {
+        return Ok(());
+    }
+    Err(ApiError::forbidden(attributes, &verdict.reason))
+}
+
 /// Namespace and name in `system:serviceaccount:NAMESPACE:NAME`.
 fn service_account(user: &str) -> Option<(&str, &str)> {
     let (namespace, name) = user.strip_prefix(SERVICE_ACCOUNT)?.split_once(':')?;
@@ -184,6 +194,7 @@ fn service_account(user: &str) -> Option<(&str, &str)> {
 #[cfg(test)]
 mod tests {
     use auth::authz::PrivilegedGroup;
+    use futures_util::FutureExt as _;
     use http::HeaderValue;
 
     use super::*;
@@ -196,7 +207,8 @@ mod tests {
         for (name, value) in pairs {
             headers.append(*name, HeaderValue::from_static(value));
         }
-        RequestedIdentity::read(&headers).user(&PrivilegedGroup, sender).map_err(|error| error.to_string())
+        let user = RequestedIdentity::read(&headers).user(&PrivilegedGroup, sender).now_or_never();
+        user.expect("decided from memory").map_err(|error| error.to_string())
     }
 
     /// Headers, and the name and groups that follow from them.

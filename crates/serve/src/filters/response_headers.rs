@@ -9,7 +9,7 @@ use crate::context::Context;
 
 /// `Audit-Id`, `Cache-Control` (unless the handler set one), `Warning`s and, where asked for, HSTS.
 pub(crate) fn add_headers(headers: &mut HeaderMap, cx: &Context, hsts: Option<&HeaderValue>) {
-    if let Ok(id) = HeaderValue::from_str(&cx.audit_id) {
+    if let Ok(id) = HeaderValue::from_str(&cx.audit.id) {
         headers.insert("audit-id", id);
     }
     if !headers.contains_key(CACHE_CONTROL) {

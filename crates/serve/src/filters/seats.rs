@@ -28,12 +28,13 @@ impl Seats {
     }
 }
 
+/// A request's place among those that are served at the same time; given back when it is dropped.
+#[derive(Debug)]
+pub struct Seat(#[expect(dead_code, reason = "held, never read")] OwnedSemaphorePermit);
+
 /// Takes a seat, to be held until the answer is sent. Watches and the like need none: they would never give it back. Whoever
 /// may do everything is let in, so that an overloaded server can be repaired.
-pub(crate) async fn take_seat(
-    seats: &Seats,
-    cx: &Context,
-) -> Result<Option<OwnedSemaphorePermit>, ApiError> {
+pub(crate) async fn take_seat(seats: &Seats, cx: &Context) -> Result<Option<Seat>, ApiError> {
     let read_only = cx.info.is_read_only() || cx.info.verb == "head";
     let Some(seats_of_kind) = (if read_only { &seats.reading } else { &seats.mutating }) else {
         return Ok(None);
@@ -42,10 +43,10 @@ pub(crate) async fn take_seat(
         return Ok(None);
     }
     if let Ok(seat) = seats_of_kind.clone().try_acquire_owned() {
-        return Ok(Some(seat));
+        return Ok(Some(Seat(seat)));
     }
     let waited = tokio::time::timeout(seats.wait_max, seats_of_kind.clone().acquire_owned()).await;
-    waited.ok().and_then(Result::ok).map(Some).ok_or(ApiError::Overloaded)
+    waited.ok().and_then(Result::ok).map(|seat| Some(Seat(seat))).ok_or(ApiError::Overloaded)
 }
 
 #[cfg(test)]

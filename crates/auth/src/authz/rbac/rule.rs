@@ -1,6 +1,6 @@
 //! One rule of a role: what it allows, and what it covers of another.
 
-use meta::{RequestInfo, Str, Value, field::quote};
+use meta::{Str, Value, authorization::Attributes, field::quote};
 
 /// A `PolicyRule`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -53,16 +53,19 @@ impl Rule {
         object
     }
 
-    pub fn allows(&self, info: &RequestInfo) -> bool {
-        if !has_or_all(&self.verbs, &info.verb) {
+    pub fn allows(&self, attributes: &Attributes<'_>) -> bool {
+        if !has_or_all(&self.verbs, attributes.verb) {
             return false;
         }
-        if !info.is_resource {
-            return self.non_resource_urls.iter().any(|url| url_covers(url, &info.path));
+        if !attributes.is_resource {
+            return self.non_resource_urls.iter().any(|url| url_covers(url, attributes.path));
         }
-        has_or_all(&self.api_groups, &info.group)
-            && self.resources.iter().any(|known| names(known, &info.resource, &info.subresource))
-            && (self.resource_names.is_empty() || has(&self.resource_names, &info.name))
+        has_or_all(&self.api_groups, attributes.group)
+            && self
+                .resources
+                .iter()
+                .any(|known| names(known, attributes.resource, attributes.subresource))
+            && (self.resource_names.is_empty() || has(&self.resource_names, attributes.name))
     }
 
     /// Whether it allows all that `part` does, which has at most one of each.

@@ -285,7 +285,8 @@ fn tell_fault(
             "'{text}': call arguments did not match a supported operator, function or macro \
              signature for rule: {shown}"
         ),
-        Fault::Failed(_) => format!("{text} evaluating rule: {shown}"),
+        // Rules of custom resources have no authorizer, so none is undecided.
+        Fault::Failed(_) | Fault::Undecided => format!("{text} evaluating rule: {shown}"),
     };
     errors.invalid(at.path(), ty, &why);
     if *fault == Fault::CostLimit { Err(OutOfBudget) } else { Ok(()) }

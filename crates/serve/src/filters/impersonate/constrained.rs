@@ -1,10 +1,10 @@
 //! Narrow rights to act as somebody else. The modes are tried one after the other, the right to be
 //! anybody for anything (`impersonate`) last; what the first one said is what a refused sender hears.
 
-use auth::{Authorizer, Decision};
+use auth::{Attributes, Authorizer};
 use meta::{ApiError, RequestInfo, Str, User, field::quote, names::is_dns1123_subdomain};
 
-use super::{RequestedIdentity, service_account};
+use super::{RequestedIdentity, ask, service_account};
 
 /// In which role somebody is impersonated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl Mode {
         }
     }
 
-    /// Whether the wish is one for this mode.
+    /// Whether the requested identity is one for this mode.
     fn applies(self, requested: &RequestedIdentity, sender: &User) -> bool {
         let bare =
             requested.uid.is_empty() && requested.groups.is_empty() && requested.extra.is_empty();
@@ -77,10 +77,10 @@ fn own_node(sender: &User) -> Option<&str> {
 }
 
 impl RequestedIdentity {
-    /// The other user, or None if nobody is to be impersonated. `info` is what is to be done.
-    pub(super) fn constrained(
+    /// The user to act as; None: the request impersonates no user. `info` is what it does.
+    pub(super) async fn constrained(
         self,
-        judge: &dyn Authorizer,
+        authorizer: &dyn Authorizer,
         sender: &User,
         info: &RequestInfo,
     ) -> Result<Option<User>, ApiError> {
@@ -94,7 +94,7 @@ impl RequestedIdentity {
         }
         let mut first = None;
         for mode in MODES.into_iter().filter(|mode| mode.applies(&self, sender)) {
-            match self.check_mode(mode, judge, sender, info) {
+            match self.check_mode(mode, authorizer, sender, info).await {
                 Ok(()) => return Ok(Some(self.become_user(mode))),
                 Err(error) => drop(first.get_or_insert(error)),
             }
@@ -102,10 +102,10 @@ impl RequestedIdentity {
         Err(first.unwrap_or_else(|| ApiError::internal("all impersonation modes failed")))
     }
 
-    fn check_mode(
+    async fn check_mode(
         &self,
         mode: Mode,
-        judge: &dyn Authorizer,
+        authorizer: &dyn Authorizer,
         sender: &User,
         info: &RequestInfo,
     ) -> Result<(), ApiError> {
@@ -116,42 +116,35 @@ impl RequestedIdentity {
             keys.sort();
             sender.extra = vec![(Str::new_static(NODE_KEYS), keys)];
         }
-        let ask = |info: &RequestInfo| {
-            let verdict = judge.decide(&sender, info);
-            match verdict.decision {
-                Decision::Allow => Ok(()),
-                _ => Err(ApiError::forbidden(&sender, info, &verdict.reason)),
-            }
-        };
         if mode != Mode::Legacy {
-            let verb = format!("impersonate-on:{}:{}", mode.name(), info.verb).into();
-            ask(&RequestInfo { verb, ..info.clone() })?;
+            let verb = format!("impersonate-on:{}:{}", mode.name(), info.verb);
+            let on = Attributes { verb: &verb, ..Attributes::of_request(&sender, info) };
+            ask(authorizer, &on).await?;
         }
-        let part = |resource: &'static str, name: &str| {
+        let verb = mode.verb();
+        let part = |resource: &'static str, name| {
             let own = mode != Mode::Legacy || matches!(resource, "userextras" | "uids");
-            RequestInfo {
-                verb: mode.verb(),
-                is_resource: true,
-                group: Str::new_static(if own { GROUP } else { "" }),
-                version: Str::new_static("v1"),
-                resource: Str::new_static(resource),
-                name: Str::new(name),
-                ..RequestInfo::default()
+            let group = if own { GROUP } else { "" };
+            Attributes {
+                version: "v1",
+                name,
+                ..Attributes::of_resource(&sender, &verb, group, resource)
             }
         };
-        let refuse = |info: &RequestInfo, why: &str| Err(ApiError::forbidden(&sender, info, why));
+        let refuse = |asked: &Attributes<'_>, why: &str| Err(ApiError::forbidden(asked, why));
         match (service_account(&self.name), node(&self.name)) {
             (Some((namespace, name)), _) => {
-                let namespace = Str::new(namespace);
-                ask(&RequestInfo { namespace, ..part("serviceaccounts", name) })?;
+                let account = Attributes { namespace, ..part("serviceaccounts", name) };
+                ask(authorizer, &account).await?;
             }
             (None, Some(name)) if mode != Mode::Legacy => {
-                ask(&part("nodes", if mode == Mode::AssociatedNode { "*" } else { name }))?;
+                let name = if mode == Mode::AssociatedNode { "*" } else { name };
+                ask(authorizer, &part("nodes", name)).await?;
             }
-            _ => ask(&part("users", &self.name))?,
+            _ => ask(authorizer, &part("users", &self.name)).await?,
         }
         if !self.uid.is_empty() {
-            ask(&part("uids", &self.uid))?;
+            ask(authorizer, &part("uids", &self.uid)).await?;
         }
         if mode != Mode::Legacy {
             if self.groups.iter().any(Str::is_empty) {
@@ -163,27 +156,19 @@ impl RequestedIdentity {
                 return refuse(&part("groups", User::MASTERS), why);
             }
         }
-        let all = |parts: &[RequestInfo], every: RequestInfo| {
-            if mode != Mode::Legacy && parts.len() >= MANY && ask(&every).is_ok() {
-                return Ok(());
-            }
-            parts.iter().try_for_each(&ask)
-        };
         let groups: Vec<_> = self.groups.iter().map(|group| part("groups", group)).collect();
-        all(&groups, part("groups", "*"))?;
+        ask_all(authorizer, mode, &groups, &part("groups", "*")).await?;
         if mode != Mode::Legacy
             && let Some(why) = self.wrong_extra()
         {
             return refuse(&part("userextras", ""), &why);
         }
-        let extra = |key: &str, value: &str| RequestInfo {
-            subresource: Str::new(key),
-            ..part("userextras", value)
-        };
+        let extra = |key, value| Attributes { subresource: key, ..part("userextras", value) };
         let values = self.extra.iter();
         let values = values.flat_map(|(key, values)| values.iter().map(move |value| (key, value)));
-        let values: Vec<_> = values.map(|(key, value)| extra(key, value)).collect();
-        all(&values, extra("*", "*"))
+        let values: Vec<_> =
+            values.map(|(key, value)| extra(key.as_str(), value.as_str())).collect();
+        ask_all(authorizer, mode, &values, &extra("*", "*")).await
     }
 
     /// What legacy impersonation lets pass and this does not.
@@ -246,10 +231,27 @@ impl RequestedIdentity {
     }
 }
 
+/// All parts, or, where there are many, the right to any of them first.
+async fn ask_all(
+    authorizer: &dyn Authorizer,
+    mode: Mode,
+    parts: &[Attributes<'_>],
+    any: &Attributes<'_>,
+) -> Result<(), ApiError> {
+    let many = mode != Mode::Legacy && parts.len() >= MANY;
+    if many && ask(authorizer, any).await.is_ok() {
+        return Ok(());
+    }
+    for part in parts {
+        ask(authorizer, part).await?;
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
-    use auth::authz::Verdict;
-    use meta::rules::Rules;
+    use auth::{Authorize, Verdict, authz::Rules};
+    use futures_util::FutureExt as _;
 
     use super::*;
 
@@ -257,15 +259,15 @@ mod tests {
     struct Listed(&'static [&'static str]);
 
     impl Authorizer for Listed {
-        fn decide(&self, _user: &User, info: &RequestInfo) -> Verdict {
+        fn authorize<'a>(&'a self, info: &'a Attributes<'a>) -> Authorize<'a> {
             let mut resource = format!("{}/{}", info.group, info.resource);
             if !info.subresource.is_empty() {
                 resource = format!("{resource}/{}", info.subresource);
             }
             let asked = |name: &str| format!("{} {resource} {name}", info.verb);
             let allowed =
-                self.0.iter().any(|rule| *rule == asked(&info.name) || *rule == asked("ANY"));
-            if allowed { Verdict::allow("") } else { Verdict::no_opinion("") }
+                self.0.iter().any(|rule| *rule == asked(info.name) || *rule == asked("ANY"));
+            (if allowed { Verdict::allow("") } else { Verdict::no_opinion("") }).into()
         }
 
         fn rules(&self, _user: &User, _namespace: &str) -> Rules {
@@ -292,7 +294,9 @@ mod tests {
             resource: "pods".into(),
             ..RequestInfo::default()
         };
-        let user = requested.constrained(&Listed(rules), sender, &info);
+        let listed = Listed(rules);
+        let user = requested.constrained(&listed, sender, &info).now_or_never();
+        let user = user.expect("decided from memory");
         user.map(|user| user.unwrap().groups).map_err(|error| error.to_string())
     }
 
@@ -365,10 +369,10 @@ mod tests {
     }
 
     #[test]
-    fn a_wish_without_a_name_is_shown_as_it_is() {
-        let judge = Listed(&[]);
-        let refused =
-            requested("", &["a"]).constrained(&judge, &User::default(), &RequestInfo::default());
+    fn an_identity_without_a_name_is_shown_as_it_was_sent() {
+        let (listed, user, info) = (Listed(&[]), User::default(), RequestInfo::default());
+        let refused = requested("", &["a"]).constrained(&listed, &user, &info).now_or_never();
+        let refused = refused.expect("decided from memory");
         assert_eq!(
             refused.unwrap_err().to_string(),
             "requested &user.DefaultInfo{Name:\"\", UID:\"\", Groups:[]string{\"a\"}, \

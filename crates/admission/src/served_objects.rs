@@ -1,0 +1,90 @@
+//! What plugins may know of the rest of the server, without knowing the store or the registry.
+
+use std::{future::Future, pin::Pin, sync::Arc};
+
+use meta::{
+    ApiError, GroupVersionKind, GroupVersionResource, Str, Value, authorization::Authorizer,
+    selector::LabelSelector,
+};
+
+pub type Pinned<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Given to every plugin with every request.
+pub struct Cluster {
+    pub objects: Box<dyn ServedObjects>,
+    pub authorizer: Arc<dyn Authorizer>,
+}
+
+/// The objects of every served resource, built-in and custom, from the watch caches.
+pub trait ServedObjects: Send + Sync + 'static {
+    /// An object in the version that `resource` names; None: there is no such object or resource.
+    fn get<'a>(
+        &'a self,
+        resource: &'a GroupVersionResource,
+        namespace: &'a str,
+        name: &'a str,
+        freshness: Freshness,
+    ) -> Pinned<'a, Result<Option<Value>, ApiError>>;
+
+    /// The objects of a namespace ("": of all) that a selector selects.
+    fn list<'a>(
+        &'a self,
+        resource: &'a GroupVersionResource,
+        namespace: &'a str,
+        selector: &'a LabelSelector,
+    ) -> Pinned<'a, Result<Vec<Value>, ApiError>>;
+
+    /// The resource that objects of a kind belong to, and whether it is namespaced.
+    fn resource_of(&self, kind: &GroupVersionKind) -> Option<(GroupVersionResource, bool)>;
+
+    /// The other served versions of a resource, for `matchPolicy: Equivalent`: what is written to one
+    /// of them is the same object in all.
+    fn equivalents(
+        &self,
+        resource: &GroupVersionResource,
+    ) -> Vec<(GroupVersionResource, GroupVersionKind)>;
+
+    /// An object of one served version in another one.
+    fn convert<'a>(
+        &'a self,
+        object: Value,
+        from: &'a GroupVersionResource,
+        to: &'a GroupVersionResource,
+    ) -> Pinned<'a, Result<Value, ApiError>>;
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Freshness {
+    /// As the watch cache has it, which may be behind the store for a moment.
+    Cached,
+    /// At least as new as the moment of the call.
+    Linearizable,
+}
+
+const fn resource(
+    group: &'static str,
+    version: &'static str,
+    resource: &'static str,
+) -> GroupVersionResource {
+    GroupVersionResource {
+        group: Str::new_static(group),
+        version: Str::new_static(version),
+        resource: Str::new_static(resource),
+    }
+}
+
+/// The resources that the built-in plugins look at.
+pub mod resources {
+    use super::{GroupVersionResource, resource};
+
+    pub static NAMESPACES: GroupVersionResource = resource("", "v1", "namespaces");
+    pub static NODES: GroupVersionResource = resource("", "v1", "nodes");
+    pub static PODS: GroupVersionResource = resource("", "v1", "pods");
+    pub static SERVICE_ACCOUNTS: GroupVersionResource = resource("", "v1", "serviceaccounts");
+    pub static PERSISTENT_VOLUMES: GroupVersionResource = resource("", "v1", "persistentvolumes");
+    pub static PERSISTENT_VOLUME_CLAIMS: GroupVersionResource =
+        resource("", "v1", "persistentvolumeclaims");
+    pub static CSI_DRIVERS: GroupVersionResource = resource("storage.k8s.io", "v1", "csidrivers");
+    pub static RESOURCE_SLICES: GroupVersionResource =
+        resource("resource.k8s.io", "v1", "resourceslices");
+}

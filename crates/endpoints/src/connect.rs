@@ -1,0 +1,84 @@
+//! CONNECT: subresources that take the connection over, or pass a body on without reading it: exec,
+//! attach, port-forward, logs and proxies.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use hyper::body::Incoming;
+use meta::{ApiError, GroupResource, Query, RequestInfo, Value};
+use registry::{Engine, Kind, ResourceRequest};
+use serve::{Body, Context, Serving};
+
+/// Answers the requests of one CONNECT subresource.
+pub trait Connecter: Send + Sync + 'static {
+    /// The options in the query as the object that they are (`PodExecOptions`), with `kind` and
+    /// `apiVersion`: what admission sees.
+    fn options(&self, query: &Query, info: &RequestInfo) -> Result<Value, ApiError>;
+
+    fn connect<'a>(&'a self, connect: Connect<'a>) -> Serving<'a>;
+}
+
+/// A request that authorization and admission have let through. Nothing of its body has been read: a
+/// connecter streams it, or takes the connection over (`hyper::upgrade::on`).
+pub struct Connect<'a> {
+    pub cx: &'a mut Context,
+    pub kind: &'a Arc<Kind>,
+    /// As admission has left them.
+    pub options: Value,
+    pub request: Request<Incoming>,
+}
+
+/// The CONNECT subresources of a server.
+#[derive(Default)]
+pub struct Connecters(Vec<(GroupResource, &'static str, Arc<dyn Connecter>)>);
+
+impl Connecters {
+    #[must_use]
+    pub fn with(
+        mut self,
+        resource: GroupResource,
+        subresource: &'static str,
+        connecter: Arc<dyn Connecter>,
+    ) -> Self {
+        self.0.push((resource, subresource, connecter));
+        self
+    }
+
+    pub(crate) fn find(&self, kind: &Kind, subresource: &str) -> Option<&Arc<dyn Connecter>> {
+        // Most requests are for no subresource, and most servers have few connecters.
+        if subresource.is_empty() || self.0.is_empty() {
+            return None;
+        }
+        let resource = kind.group_resource();
+        let mut all = self.0.iter();
+        let found = all.find(|(of, name, _)| *name == subresource && *of == resource);
+        found.map(|(_, _, connecter)| connecter)
+    }
+}
+
+pub(crate) async fn connect(
+    engine: &Arc<Engine>,
+    cx: &mut Context,
+    kind: &Arc<Kind>,
+    connecter: &dyn Connecter,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, ApiError> {
+    let query = Query::parse(request.uri().query().unwrap_or_default())?;
+    let mut options = connecter.options(&query, &cx.info)?;
+    let admitted = ResourceRequest {
+        engine,
+        kind,
+        info: &cx.info,
+        user: &cx.user,
+        authenticated_user: cx.authenticated_user(),
+        query: &query,
+        headers: request.headers(),
+        body: Bytes::new(),
+        warnings: &cx.warnings,
+        audit: &cx.audit.annotations,
+        websocket: false,
+    };
+    registry::admit_connect(&admitted, &mut options).await?;
+    connecter.connect(Connect { cx, kind, options, request }).await
+}
