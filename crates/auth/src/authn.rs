@@ -19,7 +19,7 @@ pub struct Credentials<'a> {
     pub bearer: Option<&'a str>,
 }
 
-/// Why nobody is let in.
+/// Why a request is not authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unauthenticated;
 

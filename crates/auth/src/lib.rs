@@ -1,6 +1,5 @@
-//! Who is asking, and may they? Authentication turns credentials into a `User`, authorization
-//! judges what that user wants to do. Both are chains behind small traits; this room knows neither
-//! HTTP nor the store.
+//! Authentication turns credentials into a `User`, authorization decides what that user may do. Both
+//! are chains behind small traits; this crate knows neither HTTP nor the store.
 
 pub mod authn;
 pub mod authz;

@@ -1,5 +1,5 @@
-//! The seams between the rooms that only the binary knows both sides of: admission and controllers
-//! look at the server from inside.
+//! Adapters between crates that do not know each other: what admission and the controllers see of the
+//! server.
 
 use std::{
     collections::HashSet,

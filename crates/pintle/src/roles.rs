@@ -1,5 +1,5 @@
 //! The index of roles and bindings that RBAC decides by, kept current by the watch caches. Requests
-//! read it without a lock. Whoever writes a role or a binding is answered when the index has it: a
+//! read it without a lock. The write of a role or a binding is answered when the index has it: a
 //! right that was taken away is gone for the next request.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
@@ -81,7 +81,7 @@ impl Part {
                         WatchItem::Progress(_) => {}
                         WatchItem::TooSlow | WatchItem::Expired => break,
                         WatchItem::Closed => {
-                            // Nobody needs to wait any more.
+                            // The waiter is gone.
                             self.reached.send_replace(u64::MAX);
                             return;
                         }
@@ -135,7 +135,7 @@ impl Part {
 /// Lets writers wait for the index.
 struct Reached(watch::Sender<u64>);
 
-/// Longer than this nobody is kept waiting: the write is done, and the index will follow.
+/// A write waits no longer than this: it is done, and the index will follow.
 const WAIT_MAX: Duration = Duration::from_secs(3);
 
 impl Follower for Reached {

@@ -163,7 +163,7 @@ const ENCRYPTION_INTERVAL: std::time::Duration = std::time::Duration::from_secs(
 /// How often the generated certificates are looked at: they are renewed months before they run out.
 const RENEWAL_INTERVAL: std::time::Duration = std::time::Duration::from_hours(12);
 
-/// Who encrypts what; nobody anything, without a configuration.
+/// Which providers encrypt which resources; none without a configuration.
 pub(crate) fn encryption(
     file: Option<&Path>,
     prefix: &str,
@@ -296,7 +296,7 @@ pub(crate) struct Servers {
     schema: Arc<schema::Schema>,
     aggregator: Arc<Aggregator>,
     pub(crate) publisher: Arc<Publisher>,
-    /// New caches of custom resources, until somebody follows them.
+    /// New caches of custom resources, for the garbage collector.
     pub(crate) started: Mutex<Option<mpsc::UnboundedReceiver<Arc<Kind>>>>,
     /// The aggregator's own resources.
     registration: Arc<Resources>,
@@ -567,7 +567,7 @@ fn announce(options: &Options, pki: &Pki, bound: std::net::SocketAddr) -> Result
     };
     let url = format!("https://{host}");
     let server_ca = match &options.serving_cert {
-        // Whoever made the given certificate vouches for it; the kubeconfig trusts it as it is.
+        // The given certificate may be of any CA; the kubeconfig trusts the certificate itself.
         Some(pair) => Some(
             std::fs::read_to_string(&pair.cert_file)
                 .map_err(|error| format!("{}: {error}", pair.cert_file.display()))?,
@@ -580,7 +580,7 @@ fn announce(options: &Options, pki: &Pki, bound: std::net::SocketAddr) -> Result
     let line =
         format!("Ready at {url}; try: kubectl --kubeconfig {} get ns\n", kubeconfig.display());
     let mut out = std::io::stdout().lock();
-    // Nobody may be reading; that is no reason to stop.
+    // Standard output may be closed; that is no reason to stop.
     let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());
     Ok(())
 }

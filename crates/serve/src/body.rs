@@ -64,7 +64,7 @@ impl Events {
 
 /// Chunks that are produced as they are sent.
 pub(crate) struct Chunks {
-    /// Already produced, because somebody had to look at the beginning.
+    /// Already produced, because compression had to look at the beginning.
     pub(crate) ready: VecDeque<Bytes>,
     pub(crate) rest: Box<dyn Iterator<Item = Result<Bytes, BoxError>> + Send>,
     /// Bytes still to come, if that was known in advance.
@@ -117,7 +117,7 @@ impl Body {
         Self::of(Source::Events(Events { stream: Box::pin(events), end: None }))
     }
 
-    /// Somebody else's body, passed through frame by frame (proxies).
+    /// The body of another server, passed through frame by frame (proxies).
     pub fn foreign<B>(body: B) -> Self
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,

@@ -48,7 +48,7 @@ use crate::{
 pub struct Server {
     pub authenticator: Arc<Authenticator>,
     pub authorizer: Arc<dyn Authorizer>,
-    /// Whether rights to act as somebody else can be narrow.
+    /// Feature gate `ConstrainedImpersonation`.
     pub constrained_impersonation: bool,
     pub delegates: Arc<Delegates>,
     pub in_flight: Arc<InFlight>,
@@ -81,7 +81,7 @@ async fn handle(server: &Server, request: Request<Incoming>, peer: Arc<Peer>) ->
     let origin = server.cors.origin(request.headers());
     let asked = Asked::of(&request);
     let counted = metrics::Asked::of(&request);
-    let gzip_wanted = gzip::wish(request.headers());
+    let gzip_wanted = gzip::is_accepted(request.headers());
     let head_only = request.method() == Method::HEAD;
     let walked = AssertUnwindSafe(walk(server, &mut cx, request)).catch_unwind().await;
     let mut response = match walked {
@@ -146,7 +146,7 @@ async fn walk(
     if server.goaway_chance > 0.0 && chance() < server.goaway_chance {
         cx.peer.close();
     }
-    // Shutdown waits for whoever is still inside; watches have a count of their own.
+    // Shutdown waits for the requests inside; watches have a count of their own.
     let entered = server.in_flight.enter(cx.info.is_long_running()).map_err(draining)?;
     let ending = entered.ending();
     cx.hold(entered);
@@ -199,7 +199,7 @@ fn draining(_: crate::lifecycle::Draining) -> ApiError {
     ApiError::ServiceUnavailable("apiserver is shutting down".to_owned())
 }
 
-/// A path of which nobody can tell what it is about.
+/// A path that cannot be parsed.
 fn unreadable(uri: &Uri, why: &str) -> Response<Body> {
     let why = format!("Internal Server Error: \"{uri}\": failed to create RequestInfo: {why}\n");
     let why = why.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
@@ -235,7 +235,7 @@ impl Asked {
     }
 }
 
-/// An error as its client gets it: a `Status`, or plain text where nobody knows the path.
+/// An error as its client gets it: a `Status`, or plain text where no server owns the path.
 fn error_response(error: &ApiError, asked: &Asked, offered: Offered) -> Response<Body> {
     let status = error.status();
     let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);

@@ -84,7 +84,7 @@ impl Peer {
         }
     }
 
-    /// The certificates the client showed, leaf first, verified by nobody yet.
+    /// The certificates the client showed, leaf first, not verified.
     pub fn certificates(&self) -> &[CertificateDer<'static>] {
         self.client.as_ref().map_or(&[], |client| &client.chain)
     }
@@ -114,12 +114,12 @@ impl Peer {
     }
 }
 
-/// A socket for both families shows IPv4 clients as IPv6 addresses; nobody wants to read those.
+/// A dual-stack socket shows IPv4 clients as IPv6 addresses; logs show them as IPv4.
 pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
-/// The request to end a connection, from whoever has a reason to.
+/// A request to end a connection.
 #[derive(Default)]
 pub(crate) struct Closer {
     requested: AtomicBool,

@@ -11,10 +11,10 @@ use http::{HeaderMap, HeaderValue, Response};
 
 use crate::body::{Body, BoxError, Chunks, Source};
 
-/// Compresses `response` if the client wishes so and the body is worth it. A watch never is: its events have to leave one
+/// Compresses `response` if the client accepts it and the body is long enough. A watch never is: its events have to leave one
 /// by one. A list whose size is unknown is looked at until it passes the threshold.
-pub fn compress(wish: bool, response: Response<Body>) -> Response<Body> {
-    if !wish || response.headers().contains_key(CONTENT_ENCODING) {
+pub fn compress(accepted: bool, response: Response<Body>) -> Response<Body> {
+    if !accepted || response.headers().contains_key(CONTENT_ENCODING) {
         return response;
     }
     let (mut head, body) = response.into_parts();
@@ -30,7 +30,7 @@ pub fn compress(wish: bool, response: Response<Body>) -> Response<Body> {
 /// Whether `gzip` is one of the encodings that a request names.
 ///
 /// Compat: only the first header line counts, and a weight (`gzip;q=1.0`) is not understood; both as in kube-apiserver.
-pub fn wish(request: &HeaderMap) -> bool {
+pub fn is_accepted(request: &HeaderMap) -> bool {
     let Some(encodings) = request.get(ACCEPT_ENCODING) else { return false };
     encodings.as_bytes().split(|byte| *byte == b',').any(|token| token.trim_ascii() == b"gzip")
 }
@@ -71,7 +71,7 @@ fn beginning(mut chunks: Chunks) -> Beginning {
                 seen += chunk.len();
                 ready.push_back(chunk);
             }
-            // Whoever sends the body will meet the error after the good chunks.
+            // The error comes after the chunks that are good.
             Some(Err(error)) => {
                 let rest = Box::new(std::iter::once(Err(error)));
                 return Beginning::Small(Source::Chunks(Chunks { ready, rest, length: None }));
@@ -211,7 +211,7 @@ mod tests {
             ("gzip", watch(200_000), 200_000, false),
         ];
         for (index, (accept, body, length, compressed)) in cases.into_iter().enumerate() {
-            let response = compress(wish(&request(accept)), Response::new(body));
+            let response = compress(is_accepted(&request(accept)), Response::new(body));
             let headers = response.headers().clone();
             let bytes = response.into_body().collect().await.expect("no error").to_bytes();
             assert_eq!(headers.contains_key(CONTENT_ENCODING), compressed, "case {index}");
@@ -238,7 +238,7 @@ mod tests {
     async fn an_already_encoded_answer_stays_as_it_is() {
         let response =
             Response::builder().header(CONTENT_ENCODING, "br").body(Body::full(text(200_000)));
-        let response = compress(wish(&request("gzip")), response.expect("valid response"));
+        let response = compress(is_accepted(&request("gzip")), response.expect("valid response"));
         assert_eq!(response.headers()[CONTENT_ENCODING], "br");
         assert!(!response.headers().contains_key(VARY));
     }
@@ -248,7 +248,8 @@ mod tests {
         for good_bytes in [10, 300_000] {
             let mut all = chunks(&text(good_bytes), 10_000);
             all.push(Err("compacted".into()));
-            let response = compress(wish(&request("gzip")), Response::new(Body::chunks(all)));
+            let response =
+                compress(is_accepted(&request("gzip")), Response::new(Body::chunks(all)));
             let error = response.into_body().collect().await.expect_err("the list broke off");
             assert_eq!(error.to_string(), "compacted", "after {good_bytes} bytes");
         }

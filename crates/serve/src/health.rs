@@ -109,8 +109,8 @@ impl Health {
             return Some(self.all(endpoint, &shown, query));
         }
         let check = shown.into_iter().find(|check| check.name == name)?;
-        Some(match self.judge(endpoint, check) {
-            // Compat: this one answer doesn't say that nobody should guess what it is.
+        Some(match self.run_check(endpoint, check) {
+            // Compat: this answer alone has no `X-Content-Type-Options: nosniff`.
             Ok(()) => {
                 let mut ok = text(StatusCode::OK, "ok");
                 ok.headers_mut().remove(X_CONTENT_TYPE_OPTIONS);
@@ -131,7 +131,7 @@ impl Health {
                 lines.push_str(&format!("[+]{} excluded: ok\n", check.name));
                 continue;
             }
-            match self.judge(endpoint, check) {
+            match self.run_check(endpoint, check) {
                 Ok(()) => lines.push_str(&format!("[+]{} ok\n", check.name)),
                 Err(why) => {
                     lines.push_str(&format!("[-]{} failed: reason withheld\n", check.name));
@@ -158,7 +158,7 @@ impl Health {
         text(StatusCode::OK, lines)
     }
 
-    fn judge(&self, endpoint: &str, check: &Check) -> Result<(), String> {
+    fn run_check(&self, endpoint: &str, check: &Check) -> Result<(), String> {
         let forgiven = endpoint == "livez"
             && check.name.starts_with("poststarthook/")
             && self.started.elapsed() < self.livez_grace;
@@ -181,7 +181,7 @@ fn shown(check: &Check, endpoint: &str) -> bool {
     }
 }
 
-/// A text that nobody is to take for something else.
+/// Plain text that browsers must not take for another type.
 pub(crate) fn text(code: StatusCode, body: impl Into<Bytes>) -> Response<Body> {
     let mut response = Response::new(Body::full(body));
     *response.status_mut() = code;

@@ -168,7 +168,7 @@ const HTTP_TIMEOUT: Duration = Duration::from_mins(1);
 /// All requests are answered by then; what is left is to say goodbye.
 const RETRY_AFTER_HTTP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Resolves at the first SIGTERM or SIGINT. A second one ends the process at once, with code 1: whoever sends it does not
+/// Resolves at the first SIGTERM or SIGINT. A second one ends the process at once, with code 1: the operator does not
 /// want to wait. To be called once, inside the runtime.
 pub fn stop_signal() -> io::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate())?;
@@ -182,7 +182,7 @@ pub fn stop_signal() -> io::Result<impl Future<Output = ()>> {
                 _ = interrupt.recv() => {}
             }
             match first.take() {
-                // Nobody has to be waiting yet.
+                // The receiver may not be waiting yet.
                 Some(first) => drop(first.send(())),
                 None => leave_at_once(),
             }

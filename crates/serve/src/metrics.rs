@@ -239,7 +239,7 @@ impl Metrics {
         self.terminations.with_label_values(&labels).inc();
     }
 
-    /// Counts who it was that asked, or that nobody knows.
+    /// Counts authentications by their result and user.
     pub(crate) fn authenticated(&self, user: Option<&User>, cx: &Context, began: Instant) {
         let result = if user.is_some() { "success" } else { "failure" };
         self.authentications.with_label_values(&[result]).inc();
@@ -327,7 +327,7 @@ const LIFETIME_BUCKETS: [f64; 14] = [
 /// As upstream: 1 KB, times ten, up to 1 GB.
 const SIZE_BUCKETS: [f64; 7] = [1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
 
-/// What the labels need to know of a request and nobody keeps.
+/// What the labels need of a request that is not kept elsewhere.
 pub(crate) struct Asked {
     dry_run: &'static str,
     /// The patch is a server-side apply.

@@ -1,4 +1,4 @@
-//! The server's own certificates and keys, for whoever brings none: made at the first start, kept, and renewed in time.
+//! The server's own certificates and keys, where the flags give none: made at the first start, kept, and renewed in time.
 
 mod files;
 
@@ -109,7 +109,7 @@ impl Pki {
     }
 
     /// Calls [`Pki::ensure`] again and again, for as long as it is polled: a server may run for longer than a certificate.
-    /// Whoever follows the files sees the new ones.
+    /// The tasks that watch the files load the new ones.
     pub async fn keep_renewed(pki_paths: PkiPaths, names: ServerNames, every: Duration) {
         loop {
             tokio::time::sleep(every).await;

@@ -86,7 +86,7 @@ impl Upgrade {
 
 /// The server's half: proof that the key was read, and the subprotocol.
 ///
-/// Compat: Go's library has the handshake of browsers in mind. Whoever gives no origin is refused, and of several
+/// Compat: Go's library has the handshake of browsers in mind. A client that gives no origin is refused, and of several
 /// subprotocols none can be chosen for a watch, because none has a meaning there; a single one is repeated, whatever it is.
 fn shake_hands(headers: &HeaderMap) -> Result<(HeaderValue, Option<HeaderValue>), Refusal> {
     let refuse = |code, message| Err(Refusal { code, message });
@@ -206,7 +206,7 @@ async fn pump(
             },
         }
     }
-    // The guards go before the goodbye: whoever waits for this watch need not wait for the client.
+    // The guards are dropped before the close frame: shutdown waits for this watch, not for its client.
     drop(body);
     writer.send(Opcode::Close, &frame::NORMAL_CLOSE).await?;
     writer.inner.shutdown().await
@@ -250,7 +250,8 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
             self.inner.write_all(&bytes).await?;
             self.inner.flush().await
         };
-        let stalled = |_| Err(std::io::Error::new(std::io::ErrorKind::TimedOut, "nobody reads"));
+        let stalled =
+            |_| Err(std::io::Error::new(std::io::ErrorKind::TimedOut, "the client does not read"));
         tokio::time::timeout(self.stall, sending).await.unwrap_or_else(stalled)
     }
 }

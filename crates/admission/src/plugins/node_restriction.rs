@@ -337,7 +337,7 @@ impl Write<'_> {
         self.token_audience(&pod).await
     }
 
-    /// A pod says for whom its tokens are.
+    /// A pod names the audiences of its tokens.
     async fn token_audience(&self, pod: &Value) -> Checked {
         let audience = match self.object.items_at(&["spec", "audiences"]) {
             [] => "",

@@ -19,7 +19,7 @@ const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const TOKEN_SECONDS: i64 = 3607;
 const READABLE: i64 = 0o644;
 
-/// The default account is made when its namespace is, by somebody else: a pod that comes at once waits
+/// A controller creates the default account after its namespace: a pod that is created at once waits
 /// for it.
 const DEFAULT_ATTEMPTS: usize = 10;
 const ATTEMPT_EVERY: Duration = Duration::from_millis(150);
@@ -203,7 +203,7 @@ fn random_u32() -> u32 {
     getrandom::u32().expect("the operating system gives random numbers")
 }
 
-/// What nobody but the kubelet knows of must not reach into the cluster.
+/// A mirror pod exists on its kubelet only, so it may not refer to objects of the cluster.
 fn check_mirror(pod: &Value) -> Result<(), &'static str> {
     if !account_name(pod).is_empty() {
         return Err("a mirror pod may not reference service accounts");

@@ -51,7 +51,7 @@ impl<'a> Unverified<'a> {
         Some(Self { header, claims, message, signature: BASE64URL.decode(signature).ok()? })
     }
 
-    /// Who says that he made the token; only good for finding out who should look at it.
+    /// The issuer that the token claims; unverified, so only good for choosing the verifier.
     pub fn issuer(&self) -> &str {
         self.claims.str_at(&["iss"])
     }

@@ -1,4 +1,4 @@
-//! Authorizers that need not look far: everybody, nobody, and the group that may do everything.
+//! Authorizers without data: always allow, always deny, and the group that may do everything.
 
 use meta::{
     Str, User,
@@ -43,8 +43,8 @@ impl Authorizer for AlwaysDeny {
     }
 }
 
-/// `system:masters` may do everything, whatever the mode: there is always a way in for whoever holds
-/// the keys of the cluster.
+/// `system:masters` may do everything, whatever the mode: an admin
+/// with a certificate of this group can always get in.
 #[derive(Debug)]
 pub struct PrivilegedGroup;
 

@@ -1,4 +1,4 @@
-//! Mode `RBAC`: what the roles allow that are bound to a user, to his groups or to his service
+//! Mode `RBAC`: what the roles allow that are bound to a user, to the user's groups or service
 //! account, in the cluster and in the request's namespace.
 
 mod index;
@@ -81,8 +81,8 @@ impl Rbac {
         (held, errors)
     }
 
-    /// Nobody hands out what he doesn't have: Err says, in kube-apiserver's words, which of these
-    /// rules the user lacks.
+    /// A user may not grant rules that it does not hold: Err says, in kube-apiserver's words, which of
+    /// these rules the user lacks.
     pub fn confirm_no_escalation(
         &self,
         user: &User,

@@ -1,4 +1,4 @@
-//! Who sent the request?
+//! Authentication: the user that sent the request.
 
 use auth::{Authenticator, Credentials, authn::x509::Certificate};
 use http::{HeaderMap, header::AUTHORIZATION};
@@ -33,7 +33,7 @@ pub(crate) async fn authenticate(
     });
     let known = certificate.is_some() || bearer.is_some();
     let user = match protocol {
-        // Whoever tries to say who they are and fails is not nobody.
+        // A credential that cannot be read is a 401, not an anonymous request.
         Err(TokenError) if !known => None,
         _ => authenticator.authenticate(&Credentials { certificate, bearer }).await.ok(),
     };
@@ -42,7 +42,7 @@ pub(crate) async fn authenticate(
         found.remove_from(headers);
     }
     user.ok_or_else(|| {
-        // An HTTP/2 connection of somebody unknown is not kept open for a flood of streams.
+        // An HTTP/2 connection without a user is not kept open for a flood of streams.
         peer.close();
         ApiError::Unauthorized
     })

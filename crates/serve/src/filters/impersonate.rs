@@ -1,4 +1,4 @@
-//! Acting as somebody else: `kubectl --as`. Every part of the other identity must be allowed to the
+//! Impersonation: `kubectl --as`. Every part of the other identity must be allowed to the
 //! sender on its own, with the verb `impersonate`; or, more narrowly, with `impersonate:MODE` together
 //! with `impersonate-on:MODE:VERB` for what is done as the other (`constrained.rs`).
 

@@ -1,7 +1,7 @@
 //! How many requests are served at the same time. The others wait for a seat, in the order they came; who would wait too
 //! long is told to try again.
 //!
-//! Priority and fairness will decide here who waits behind whom; until then there is one queue for reads and one for writes.
+//! Priority and fairness will order the queues here; until then there is one queue for reads and one for writes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,8 +32,8 @@ impl Seats {
 #[derive(Debug)]
 pub struct Seat(#[expect(dead_code, reason = "held, never read")] OwnedSemaphorePermit);
 
-/// Takes a seat, to be held until the answer is sent. Watches and the like need none: they would never give it back. Whoever
-/// may do everything is let in, so that an overloaded server can be repaired.
+/// Takes a seat, to be held until the answer is sent. Watches and the like need none: they would never give it back.
+/// `system:masters` needs none, so that an admin can repair an overloaded server.
 pub(crate) async fn take_seat(seats: &Seats, cx: &Context) -> Result<Option<Seat>, ApiError> {
     let read_only = cx.info.is_read_only() || cx.info.verb == "head";
     let Some(seats_of_kind) = (if read_only { &seats.reading } else { &seats.mutating }) else {

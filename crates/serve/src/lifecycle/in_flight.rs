@@ -1,4 +1,4 @@
-//! Who is inside: requests that shutdown waits for, and watches that it ends.
+//! Requests in flight: those that shutdown waits for, and watches that it ends.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -12,7 +12,7 @@ use futures_util::task::AtomicWaker;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// Counts requests. Once draining has begun, nobody gets in any more.
+/// Counts requests. Once draining has begun, no request is let in.
 #[derive(Default)]
 pub struct InFlight {
     state: Arc<State>,
@@ -21,10 +21,10 @@ pub struct InFlight {
 #[derive(Default)]
 struct State {
     /// Requests inside; the highest bit says that draining has begun. One number, so that entering is one instruction and
-    /// nobody slips in between the check and the count.
+    /// no request slips in between the check and the count.
     requests: AtomicUsize,
     long_running: Mutex<LongRunning>,
-    /// Somebody left while draining.
+    /// A request has ended while draining.
     left: Notify,
 }
 
@@ -83,13 +83,13 @@ impl InFlight {
         self.state.requests.load(Ordering::Acquire) & DRAINING != 0
     }
 
-    /// Lets nobody in any more and waits until the requests inside have left.
+    /// Lets no request in any more and waits until those inside have ended.
     pub async fn drain_requests(&self) {
         self.close();
         self.wait(|| self.requests() == 0).await;
     }
 
-    /// Lets nobody in any more and ends the long-running requests: all at once if there is no `grace`, else one after the
+    /// Lets no request in any more and ends the long-running requests: all at once if there is no `grace`, else one after the
     /// other, so that their clients do not storm the other servers, and waits for them until the time is up.
     pub async fn end_long_running(&self, grace: Duration) {
         self.close();

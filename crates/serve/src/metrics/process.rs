@@ -1,4 +1,4 @@
-//! What the process takes from its machine, read from `/proc` when somebody asks.
+//! What the process takes from its machine, read from `/proc` when `/metrics` is scraped.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! Who is at the other end: client certificates are asked for, never required, and judged after the handshake.
+//! Client certificates: asked for, never required, and verified after the handshake.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use x509_parser::prelude::{FromDer, ParsedExtension, X509Certificate};
 /// What a client certificate says, once its chain was found good.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VerifiedCert {
-    /// The user name; empty if the certificate has none, and then it names nobody.
+    /// The user name; empty if the certificate has no common name.
     pub common_name: String,
     /// The groups.
     pub organizations: Vec<String>,
@@ -50,7 +50,7 @@ pub struct PeerIdentity {
 #[derive(Debug, Default)]
 pub struct Roots {
     certificates: Vec<CertificateDer<'static>>,
-    /// Absent for an empty bundle, which verifies nobody.
+    /// Absent for an empty bundle, which verifies no certificate.
     verifier: Option<Arc<dyn ClientCertVerifier>>,
 }
 
@@ -208,7 +208,7 @@ fn at(timestamp: i64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(timestamp).unwrap_or_default())
 }
 
-/// The certificates a peer showed, judged again whenever that could give another answer: the bundle was replaced, or time
+/// The certificates a client showed, verified again whenever the result could change: the bundle was replaced, or time
 /// went by. A connection may outlive both its certificate and its CA.
 pub(crate) struct ClientCert {
     pub(crate) chain: Vec<CertificateDer<'static>>,

@@ -59,7 +59,7 @@ pub(super) struct Decoder {
 struct Payload {
     left: u64,
     mask: [u8; 4],
-    /// What was unmasked so far, if somebody wants to know.
+    /// The payload unmasked so far, where the caller needs it.
     kept: Option<Vec<u8>>,
 }
 
@@ -115,7 +115,7 @@ impl Payload {
 /// What control frames may hold.
 const PING_BYTES_MAX: usize = 125;
 
-/// Compat: a longer message ends the connection, though nobody would read it.
+/// Compat: a longer message ends the connection, although its payload is not used.
 const MESSAGE_BYTES_MAX: u64 = 32 << 20;
 
 enum Header {

@@ -1,4 +1,4 @@
-//! Roles and bindings, indexed by whom they are about. An index is never changed while somebody reads
+//! Roles and bindings, indexed by their subjects. An index is never changed while a request reads
 //! it: a change makes a new one that shares all that is the same.
 
 use std::{collections::HashMap, sync::Arc};
@@ -189,7 +189,7 @@ impl Binding {
             _ => self.user_name(subject).as_ref() == Some(&user.name),
         };
         let subject = self.subjects.iter().find(applies).cloned().unwrap_or_default();
-        let whom = match subject.kind.as_str() {
+        let name = match subject.kind.as_str() {
             "ServiceAccount" if subject.namespace.is_empty() => {
                 format!("{}/{}", subject.name, self.namespace)
             }
@@ -208,7 +208,7 @@ impl Binding {
             self.role.kind,
             quote(&self.role.name),
             subject.kind,
-            quote(&whom),
+            quote(&name),
         )
     }
 }

@@ -190,7 +190,7 @@ fn what_is_taken_away_is_gone() {
     index.set_role("", "all", Some(all()));
     index.set_binding("n", "b", None);
     assert!(!allowed(&index));
-    assert!(allowed(&before), "whoever reads the old index still has it");
+    assert!(allowed(&before), "a reader of the old index still has it");
 }
 
 #[test]

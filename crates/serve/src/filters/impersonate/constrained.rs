@@ -1,4 +1,4 @@
-//! Narrow rights to act as somebody else. The modes are tried one after the other, the right to be
+//! Constrained impersonation: rights to act as certain users for certain verbs. The modes are tried one after the other, the right to be
 //! anybody for anything (`impersonate`) last; what the first one said is what a refused sender hears.
 
 use auth::{Attributes, Authorizer};
@@ -6,7 +6,7 @@ use meta::{ApiError, RequestInfo, Str, User, field::quote, names::is_dns1123_sub
 
 use super::{RequestedIdentity, ask, service_account};
 
-/// In which role somebody is impersonated.
+/// What kind of identity is impersonated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     /// The node that the sender's own pod runs on.

@@ -98,7 +98,7 @@ fn an_identity_follows_the_bundle_and_the_clock() {
 
     let first = client.identity(now);
     assert_eq!(first.verified.as_ref().map(|cert| cert.common_name.as_str()), Some("jane"));
-    assert!(Arc::ptr_eq(&first, &client.identity(now)), "judged once");
+    assert!(Arc::ptr_eq(&first, &client.identity(now)), "verified once");
 
     bundle.store(Arc::new(roots(&TestCa::new("another"))));
     assert!(client.identity(now).verified.is_none(), "the old CA is gone");
@@ -108,7 +108,7 @@ fn an_identity_follows_the_bundle_and_the_clock() {
     let later = client.identity(now + Duration::from_hours(2));
     assert!(later.error.as_ref().is_some_and(|error| error.ends_with(EXPIRED)), "{later:?}");
     bundle.store(Arc::new(Roots::default()));
-    assert!(client.identity(now).verified.is_none(), "an empty bundle verifies nobody");
+    assert!(client.identity(now).verified.is_none(), "an empty bundle verifies no certificate");
 }
 
 #[test]
