@@ -63,7 +63,7 @@ mod validate;
 pub mod value;
 
 pub use cost::{CostEstimate, MATCH_CONDITIONS_BUDGET, PER_CALL_LIMIT, PER_OBJECT_BUDGET};
-pub use decl::{Decl, DeclKind, Field, ListKind, ObjectDecl};
+pub use decl::{Decl, DeclKind, Field, ListType, ObjectDecl};
 pub use env::{CompileError, Env};
 pub use eval::{Bound, Outcome, Program};
 pub use kinds::Kubernetes;

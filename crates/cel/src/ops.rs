@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use meta::{Number, Str, Value};
 
-use crate::decl::{Decl, DeclKind, ListKind};
+use crate::decl::{Decl, DeclKind, ListType};
 use crate::escape::escape;
 use crate::text::show;
 use crate::time::Duration;
@@ -78,7 +78,7 @@ fn equal_lists(left: &List<'_>, right: &Val<'_>) -> Result<bool, Fault> {
         return Ok(false);
     }
     match declared.map(|decl| &decl.kind) {
-        Some(DeclKind::List { kind: ListKind::Set, .. }) => {
+        Some(DeclKind::List { kind: ListType::Set, .. }) => {
             let ours = raw_list(left)?;
             for item in right.iter() {
                 let item = raw(&item?);
@@ -88,7 +88,7 @@ fn equal_lists(left: &List<'_>, right: &Val<'_>) -> Result<bool, Fault> {
             }
             Ok(true)
         }
-        Some(DeclKind::List { kind: ListKind::Map(keys), .. }) => {
+        Some(DeclKind::List { kind: ListType::Map(keys), .. }) => {
             let ours: Vec<(Value, Val<'_>)> = left
                 .iter()
                 .map(|item| item.map(|item| (list_map_key(&raw(&item), keys), item)))
@@ -335,7 +335,7 @@ fn add_lists<'a>(left: List<'a>, right: List<'a>) -> Result<List<'a>, Fault> {
         List::Own(_) | List::Concat(_) => None,
     };
     match declared.map(|decl| (decl, &decl.kind)) {
-        Some((decl, DeclKind::List { kind: ListKind::Set, .. })) => {
+        Some((decl, DeclKind::List { kind: ListType::Set, .. })) => {
             let mut seen = raw_list(&left)?;
             let mut items: Vec<Val<'a>> = left.iter().collect::<Result<_, _>>()?;
             for item in right.iter() {
@@ -348,7 +348,7 @@ fn add_lists<'a>(left: List<'a>, right: List<'a>) -> Result<List<'a>, Fault> {
             }
             Ok(List::Declared(Arc::new(Items::new(items)), decl))
         }
-        Some((decl, DeclKind::List { kind: ListKind::Map(keys), .. })) => {
+        Some((decl, DeclKind::List { kind: ListType::Map(keys), .. })) => {
             let mut items: Vec<Val<'a>> = left.iter().collect::<Result<_, _>>()?;
             let mut found: Vec<Value> =
                 items.iter().map(|item| list_map_key(&raw(item), keys)).collect();
