@@ -5,7 +5,7 @@ use meta::{
     quantity::Quantity,
     time::{Duration, Time},
 };
-use schema::{Field, Kind, Node, Schema, TypeId};
+use schema::{Field, Node, NodeType, Schema, TypeId};
 
 use crate::Random;
 
@@ -68,27 +68,27 @@ impl<'a> Objects<'a> {
             return None;
         }
         Some(match &node.kind {
-            Kind::Object(ty) => self.part(*ty, depth + 1, random),
-            Kind::List(item, _) => Value::Array(self.several(item, depth, random)?),
-            Kind::Map(item) => {
+            NodeType::Object(ty) => self.part(*ty, depth + 1, random),
+            NodeType::List(item, _) => Value::Array(self.several(item, depth, random)?),
+            NodeType::Map(item) => {
                 let values = self.several(item, depth, random)?;
                 let keyed = values.into_iter().map(|value| (Str::from(random.text()), value));
                 Value::Object(Map::from_pairs(keyed.collect()))
             }
-            Kind::SchemaOrBool(_) if random.chance(50) => Value::from(random.chance(50)),
-            Kind::SchemaOrArray(ty) if random.chance(50) => {
+            NodeType::SchemaOrBool(_) if random.chance(50) => Value::from(random.chance(50)),
+            NodeType::SchemaOrArray(ty) if random.chance(50) => {
                 let count = random.some(2);
                 Value::Array((0..count).map(|_| self.part(*ty, depth + 2, random)).collect())
             }
-            Kind::SchemaOrStringArray(_) if random.chance(50) => {
+            NodeType::SchemaOrStringArray(_) if random.chance(50) => {
                 Value::Array((0..random.some(2)).map(|_| Value::from(random.text())).collect())
             }
-            Kind::SchemaOrBool(ty) | Kind::SchemaOrArray(ty) | Kind::SchemaOrStringArray(ty) => {
-                self.part(*ty, depth + 2, random)
-            }
-            Kind::AnyObject => any_object(random, 0),
-            Kind::Any => any(random, 0),
-            Kind::String if !node.enum_values.is_empty() && random.chance(80) => {
+            NodeType::SchemaOrBool(ty)
+            | NodeType::SchemaOrArray(ty)
+            | NodeType::SchemaOrStringArray(ty) => self.part(*ty, depth + 2, random),
+            NodeType::AnyObject => any_object(random, 0),
+            NodeType::Any => any(random, 0),
+            NodeType::String if !node.enum_values.is_empty() && random.chance(80) => {
                 Value::String(random.pick(&node.enum_values).clone())
             }
             leaf => leaf_value(leaf, random),
@@ -112,12 +112,12 @@ fn is_type_meta(field: &Field) -> bool {
 }
 
 /// As it would be printed: the shortest spelling of what it means.
-fn leaf_value(kind: &Kind, random: &mut Random) -> Value {
+fn leaf_value(kind: &NodeType, random: &mut Random) -> Value {
     match kind {
-        Kind::Bool => Value::from(random.chance(50)),
-        Kind::Int32 => Value::from(i64::from(random.integer() as i32)),
-        Kind::Int64 => Value::from(random.integer()),
-        Kind::Double => match random.below(3) {
+        NodeType::Bool => Value::from(random.chance(50)),
+        NodeType::Int32 => Value::from(i64::from(random.integer() as i32)),
+        NodeType::Int64 => Value::from(random.integer()),
+        NodeType::Double => match random.below(3) {
             0 => Value::from(random.integer() >> 20),
             1 => Value::from((random.integer() >> 12) as f64 / 1024.0),
             _ => {
@@ -125,15 +125,17 @@ fn leaf_value(kind: &Kind, random: &mut Random) -> Value {
                 Value::from(if number.is_normal() { number } else { 0.5 })
             }
         },
-        Kind::Bytes => {
+        NodeType::Bytes => {
             let bytes: Vec<u8> = (0..random.below(8)).map(|_| random.draw() as u8).collect();
             Value::from(codec::base64::encode(&bytes))
         }
-        Kind::Time => Value::from(time(random).to_rfc3339()),
-        Kind::MicroTime => Value::from(time(random).to_rfc3339_micro()),
-        Kind::Duration => Value::from(Duration { nanos: random.integer() }.to_string()),
-        Kind::Quantity => Value::from(quantity(random).to_string()),
-        Kind::IntOrString if random.chance(50) => Value::from(i64::from(random.integer() as i32)),
+        NodeType::Time => Value::from(time(random).to_rfc3339()),
+        NodeType::MicroTime => Value::from(time(random).to_rfc3339_micro()),
+        NodeType::Duration => Value::from(Duration { nanos: random.integer() }.to_string()),
+        NodeType::Quantity => Value::from(quantity(random).to_string()),
+        NodeType::IntOrString if random.chance(50) => {
+            Value::from(i64::from(random.integer() as i32))
+        }
         _ => Value::from(random.text()),
     }
 }

@@ -9,7 +9,7 @@ use codec::{
 };
 use fuzz::{Objects, Random, definitions, tables};
 use meta::Value;
-use schema::{Kind, Node, Schema, Type, TypeId};
+use schema::{Node, NodeType, Schema, Type, TypeId};
 
 /// Objects of each type. Together they set every field, which is checked.
 const ROUNDS: u64 = 6;
@@ -75,15 +75,18 @@ fn note_fields(object: &Value, id: TypeId, schema: &Schema, seen: &mut HashSet<(
 
 fn note_node(value: &Value, node: &Node, schema: &Schema, seen: &mut HashSet<(TypeId, usize)>) {
     match (&node.kind, value) {
-        (Kind::Object(id) | Kind::SchemaOrBool(id) | Kind::SchemaOrArray(id), value) => {
+        (
+            NodeType::Object(id) | NodeType::SchemaOrBool(id) | NodeType::SchemaOrArray(id),
+            value,
+        ) => {
             note_fields(value, *id, schema, seen);
         }
-        (Kind::List(item, _), Value::Array(items)) => {
+        (NodeType::List(item, _), Value::Array(items)) => {
             for value in items {
                 note_node(value, item, schema, seen);
             }
         }
-        (Kind::Map(item), Value::Object(map)) => {
+        (NodeType::Map(item), Value::Object(map)) => {
             map.iter().for_each(|(_, value)| note_node(value, item, schema, seen));
         }
         _ => {}

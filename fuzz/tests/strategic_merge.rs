@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use fuzz::{Objects, Random, definitions};
 use meta::{Map, Value, json, value};
 use patch::strategic;
-use schema::{Field, Kind, Node, Schema, TypeId};
+use schema::{Field, Node, NodeType, Schema, TypeId};
 
 #[test]
 fn a_patch_of_the_difference_leads_from_one_object_to_the_other() {
@@ -89,13 +89,13 @@ fn tidy(object: &mut Value, id: TypeId, schema: &Schema, random: &mut Random) {
 
 fn tidy_node(value: &mut Value, node: &Node, schema: &Schema, random: &mut Random) {
     match (&node.kind, value) {
-        (Kind::Object(id), value) => tidy(value, *id, schema, random),
-        (Kind::List(item, _), Value::Array(items)) => {
+        (NodeType::Object(id), value) => tidy(value, *id, schema, random),
+        (NodeType::List(item, _), Value::Array(items)) => {
             for value in items {
                 tidy_node(value, item, schema, random);
             }
         }
-        (Kind::Map(item), Value::Object(map)) => {
+        (NodeType::Map(item), Value::Object(map)) => {
             map.iter_mut().for_each(|(_, value)| tidy_node(value, item, schema, random));
         }
         _ => {}
@@ -119,14 +119,14 @@ fn mix(a: &Value, b: &Value, id: TypeId, schema: &Schema, random: &mut Random) -
                 // Where there is no schema there is no merging either.
                 (_, 0)
                 | (
-                    Kind::Any
-                    | Kind::SchemaOrBool(_)
-                    | Kind::SchemaOrArray(_)
-                    | Kind::SchemaOrStringArray(_),
+                    NodeType::Any
+                    | NodeType::SchemaOrBool(_)
+                    | NodeType::SchemaOrArray(_)
+                    | NodeType::SchemaOrStringArray(_),
                     _,
                 ) => a.clone(),
-                (Kind::Object(id), _) => mix(a, b, *id, schema, random),
-                (Kind::List(item, _), _) => mix_lists(a, b, item, schema, random),
+                (NodeType::Object(id), _) => mix(a, b, *id, schema, random),
+                (NodeType::List(item, _), _) => mix_lists(a, b, item, schema, random),
                 _ => b.clone(),
             },
             (Some(a), None) if random.chance(60) => a.clone(),
@@ -148,7 +148,7 @@ fn mix_lists(a: &Value, b: &Value, item: &Node, schema: &Schema, random: &mut Ra
     let mut items = Vec::new();
     for at in 0..a.len().max(b.len()) {
         match (a.get(at), b.get(at), &item.kind) {
-            (Some(a), Some(b), Kind::Object(id)) if random.chance(50) => {
+            (Some(a), Some(b), NodeType::Object(id)) if random.chance(50) => {
                 items.push(mix(a, b, *id, schema, random));
             }
             (a, b, _) => items.extend(if random.chance(50) { a.or(b) } else { b.or(a) }.cloned()),
@@ -191,13 +191,13 @@ impl Writer<'_> {
 
     fn field(&mut self, field: &Field, before: &Value, after: &Value, patch: &mut Map) {
         match (&field.node.kind, before, after) {
-            (Kind::Object(id), Value::Object(_), Value::Object(_)) if !field.patch.replace => {
+            (NodeType::Object(id), Value::Object(_), Value::Object(_)) if !field.patch.replace => {
                 patch.insert(&field.name, self.part(field, before, after, *id));
             }
-            (Kind::Map(_), Value::Object(before), Value::Object(after)) => {
+            (NodeType::Map(_), Value::Object(before), Value::Object(after)) => {
                 patch.insert(&field.name, self.map(before, after));
             }
-            (Kind::List(item, _), Value::Array(before), Value::Array(after))
+            (NodeType::List(item, _), Value::Array(before), Value::Array(after))
                 if field.patch.merge =>
             {
                 self.list(field, item, before, after, patch);
@@ -288,7 +288,7 @@ impl Writer<'_> {
         let mut items = Vec::new();
         for new in after {
             match (find(before, new), &item.kind) {
-                (Some(old), Kind::Object(id)) => {
+                (Some(old), NodeType::Object(id)) => {
                     let mut changed = self.object(&old, new, *id);
                     changed.set_at(&[key], new.get(key).cloned().unwrap_or_default());
                     items.push(changed);

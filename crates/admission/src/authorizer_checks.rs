@@ -33,7 +33,7 @@ pub async fn evaluate_with_authorizer<T>(
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use cel::{Bound, Env, Kubernetes, Type, Val};
+    use cel::{Bound, Env, KubernetesValue, Type, Val};
     use meta::authorization::{Attributes, Authorize, Rules, Verdict};
 
     use super::*;
@@ -85,7 +85,7 @@ mod tests {
                 let user = User::default();
                 let result = evaluate_with_authorizer(&authorizer, &user, |binding| {
                     evaluated += 1;
-                    let bound = Val::Kubernetes(Arc::new(Kubernetes::Authorizer(binding.clone())));
+                    let bound = Val::Kubernetes(Arc::new(KubernetesValue::Authorizer(binding.clone())));
                     let variables = [Bound::Val(bound)];
                     let outcome = program.evaluate(&variables, cel::PER_CALL_LIMIT);
                     matches!(outcome.result, Ok(Val::Bool(true)))

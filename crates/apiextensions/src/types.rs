@@ -4,7 +4,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use meta::{Str, Value};
-use schema::{Field, Kind, ListKind, Node, Schema, Type, TypeId};
+use schema::{Field, ListType, Node, NodeType, Schema, Type, TypeId};
 
 /// What bodies are read as, and stored objects too: the same for all definitions.
 #[derive(Clone)]
@@ -82,14 +82,14 @@ impl Types {
                     Some(items) => self.node(items, open),
                     None => Node::default(),
                 };
-                Kind::List(Box::new(item), list_kind(openapi))
+                NodeType::List(Box::new(item), list_kind(openapi))
             }
-            "integer" => Kind::Int64,
-            "number" => Kind::Double,
-            "boolean" => Kind::Bool,
-            "string" => Kind::String,
+            "integer" => NodeType::Int64,
+            "number" => NodeType::Double,
+            "boolean" => NodeType::Bool,
+            "string" => NodeType::String,
             // An int or a string as well: whether it is one, validation says.
-            _ => Kind::Any,
+            _ => NodeType::Any,
         };
         let format = openapi.str_at(&["format"]);
         Node {
@@ -103,46 +103,46 @@ impl Types {
         }
     }
 
-    fn object_kind(&mut self, openapi: &Value, open: bool) -> Kind {
+    fn object_kind(&mut self, openapi: &Value, open: bool) -> NodeType {
         let has_properties = openapi
             .at(&["properties"])
             .and_then(Value::as_object)
             .is_some_and(|properties| !properties.is_empty());
         if has_properties || openapi.bool_at(&["x-kubernetes-embedded-resource"]) {
             let ty = self.object(openapi, open);
-            return Kind::Object(self.schema.add(ty));
+            return NodeType::Object(self.schema.add(ty));
         }
         match openapi.get("additionalProperties") {
-            Some(item @ Value::Object(_)) => Kind::Map(Box::new(self.node(item, open))),
-            Some(Value::Bool(false)) => Kind::Object(self.schema.add(Type::default())),
-            _ => Kind::AnyObject,
+            Some(item @ Value::Object(_)) => NodeType::Map(Box::new(self.node(item, open))),
+            Some(Value::Bool(false)) => NodeType::Object(self.schema.add(Type::default())),
+            _ => NodeType::AnyObject,
         }
     }
 }
 
-fn list_kind(openapi: &Value) -> ListKind {
+fn list_kind(openapi: &Value) -> ListType {
     match openapi.str_at(&["x-kubernetes-list-type"]) {
-        "set" => ListKind::Set,
+        "set" => ListType::Set,
         "map" => {
             let keys = openapi.items_at(&["x-kubernetes-list-map-keys"]).iter();
-            ListKind::Map(keys.filter_map(Value::as_str).map(Str::new).collect())
+            ListType::Map(keys.filter_map(Value::as_str).map(Str::new).collect())
         }
-        "atomic" => ListKind::Atomic,
-        _ => ListKind::Undeclared,
+        "atomic" => ListType::Atomic,
+        _ => ListType::Undeclared,
     }
 }
 
 /// The fields that every object has.
 fn type_meta(object_meta: TypeId) -> Vec<Field> {
-    let field = |name, kind: Kind| Field {
+    let field = |name, kind: NodeType| Field {
         name: Str::new_static(name),
         node: kind.into(),
         ..Field::default()
     };
     vec![
-        field("apiVersion", Kind::String),
-        field("kind", Kind::String),
-        field("metadata", Kind::Object(object_meta)),
+        field("apiVersion", NodeType::String),
+        field("kind", NodeType::String),
+        field("metadata", NodeType::Object(object_meta)),
     ]
 }
 
@@ -161,13 +161,18 @@ fn copy(from: &Schema, id: TypeId, to: &mut Schema, known: &mut HashMap<TypeId, 
     place
 }
 
-fn copy_kind(from: &Schema, kind: &mut Kind, to: &mut Schema, known: &mut HashMap<TypeId, TypeId>) {
+fn copy_kind(
+    from: &Schema,
+    kind: &mut NodeType,
+    to: &mut Schema,
+    known: &mut HashMap<TypeId, TypeId>,
+) {
     match kind {
-        Kind::Object(id)
-        | Kind::SchemaOrBool(id)
-        | Kind::SchemaOrArray(id)
-        | Kind::SchemaOrStringArray(id) => *id = copy(from, *id, to, known),
-        Kind::List(item, _) | Kind::Map(item) => copy_kind(from, &mut item.kind, to, known),
+        NodeType::Object(id)
+        | NodeType::SchemaOrBool(id)
+        | NodeType::SchemaOrArray(id)
+        | NodeType::SchemaOrStringArray(id) => *id = copy(from, *id, to, known),
+        NodeType::List(item, _) | NodeType::Map(item) => copy_kind(from, &mut item.kind, to, known),
         _ => {}
     }
 }

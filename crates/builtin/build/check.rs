@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use schema::{Field, Kind, ListKind, Node, ResourceFacts, Schema, Type};
+use schema::{Field, ListType, Node, NodeType, ResourceFacts, Schema, Type};
 
 use crate::{Definitions, resources};
 
@@ -58,7 +58,7 @@ fn type_faults(ty: &Type, schema: &Schema) -> Vec<String> {
 fn field_faults(field: &Field, schema: &Schema) -> Vec<String> {
     let mut faults = Vec::new();
     let keys = match &field.node.kind {
-        Kind::List(_, ListKind::Map(keys)) => keys.as_slice(),
+        NodeType::List(_, ListType::Map(keys)) => keys.as_slice(),
         _ => &[],
     };
     for key in keys.iter().chain(&field.patch.merge_key) {
@@ -76,8 +76,8 @@ fn field_faults(field: &Field, schema: &Schema) -> Vec<String> {
 }
 
 fn item_has(list: &Node, key: &str, schema: &Schema) -> bool {
-    let Kind::List(item, _) = &list.kind else { return false };
-    matches!(item.kind, Kind::Object(id) if schema.get(id).field(key).is_some())
+    let NodeType::List(item, _) = &list.kind else { return false };
+    matches!(item.kind, NodeType::Object(id) if schema.get(id).field(key).is_some())
 }
 
 fn resource_faults(resource: &ResourceFacts, schema: &Schema) -> Vec<String> {
@@ -106,7 +106,7 @@ fn leads_somewhere(path: &str, ty: &Type, schema: &Schema) -> bool {
     let (name, rest) = path.split_once('.').map_or((path, None), |(name, rest)| (name, Some(rest)));
     match (ty.field(name), rest) {
         (Some(_), None) => true,
-        (Some(Field { node: Node { kind: Kind::Object(id), .. }, .. }), Some(rest)) => {
+        (Some(Field { node: Node { kind: NodeType::Object(id), .. }, .. }), Some(rest)) => {
             leads_somewhere(rest, schema.get(*id), schema)
         }
         _ => false,

@@ -8,7 +8,8 @@ use prost_reflect::{
     MessageDescriptor,
 };
 use schema::{
-    Field, GroupVersionFacts, Kind, ListKind, Node, PatchStrategy, Presence, Type, TypeId, Union,
+    Field, GroupVersionFacts, ListType, Node, NodeType, PatchStrategy, Presence, Type, TypeId,
+    Union,
 };
 
 use crate::options::Options;
@@ -149,7 +150,7 @@ impl<'a> Reader<'a> {
         if has_kind {
             fields.extend(["kind", "apiVersion"].map(|name| Field {
                 name: Str::new_static(name),
-                node: Kind::String.into(),
+                node: NodeType::String.into(),
                 presence: Presence::OmitEmpty,
                 ..Field::default()
             }));
@@ -267,18 +268,18 @@ impl<'a> Reader<'a> {
         }
         let keys: Vec<Str> = options.strings("key").into_iter().map(Str::from).collect();
         let list = match (options.name("list").as_deref(), keys.is_empty()) {
-            (None, true) => ListKind::Undeclared,
-            (None, false) => ListKind::Map(keys),
-            (Some("ATOMIC"), true) => ListKind::Atomic,
-            (Some("SET"), true) => ListKind::Set,
+            (None, true) => ListType::Undeclared,
+            (None, false) => ListType::Map(keys),
+            (Some("ATOMIC"), true) => ListType::Atomic,
+            (Some("SET"), true) => ListType::Set,
             (Some(other), _) => return Err(format!("keys in a list that is {other}")),
         };
         let mut node = if field.is_list() {
-            Kind::List(Box::new(item), list).into()
-        } else if list != ListKind::Undeclared {
+            NodeType::List(Box::new(item), list).into()
+        } else if list != ListType::Undeclared {
             return Err("keys or a kind of list, but no list".to_owned());
         } else if is_map {
-            Kind::Map(Box::new(item)).into()
+            NodeType::Map(Box::new(item)).into()
         } else {
             item
         };
@@ -305,7 +306,9 @@ impl<'a> Reader<'a> {
         let atomic = facts.is_some_and(|facts| facts.flag("atomic"));
         let definition = self.definition(message).map(Str::from);
         match &self.shapes[message.full_name()] {
-            Shape::Object(id) => Ok(Node { kind: Kind::Object(*id), atomic, ..Node::default() }),
+            Shape::Object(id) => {
+                Ok(Node { kind: NodeType::Object(*id), atomic, ..Node::default() })
+            }
             Shape::Scalar(name) => {
                 let kind = self.special(name, message)?;
                 Ok(Node { kind, definition, ..Node::default() })
@@ -313,13 +316,13 @@ impl<'a> Reader<'a> {
             Shape::List => {
                 let items = message.get_field(1).ok_or("a list without items")?;
                 let item = self.item(&items.kind())?;
-                let kind = Kind::List(Box::new(item), ListKind::Undeclared);
+                let kind = NodeType::List(Box::new(item), ListType::Undeclared);
                 Ok(Node { kind, wrapped: true, ..Node::default() })
             }
         }
     }
 
-    fn special(&self, scalar: &str, message: &MessageDescriptor) -> Result<Kind, String> {
+    fn special(&self, scalar: &str, message: &MessageDescriptor) -> Result<NodeType, String> {
         let schema = || {
             let schema = message.get_field_by_name("schema").ok_or("no field schema")?;
             let ProtoKind::Message(schema) = schema.kind() else {
@@ -331,15 +334,15 @@ impl<'a> Reader<'a> {
             }
         };
         Ok(match scalar {
-            "ANY" => Kind::Any,
-            "TIME" => Kind::Time,
-            "MICRO_TIME" => Kind::MicroTime,
-            "DURATION" => Kind::Duration,
-            "QUANTITY" => Kind::Quantity,
-            "INT_OR_STRING" => Kind::IntOrString,
-            "SCHEMA_OR_ARRAY" => Kind::SchemaOrArray(schema()?),
-            "SCHEMA_OR_BOOL" => Kind::SchemaOrBool(schema()?),
-            "SCHEMA_OR_STRING_ARRAY" => Kind::SchemaOrStringArray(schema()?),
+            "ANY" => NodeType::Any,
+            "TIME" => NodeType::Time,
+            "MICRO_TIME" => NodeType::MicroTime,
+            "DURATION" => NodeType::Duration,
+            "QUANTITY" => NodeType::Quantity,
+            "INT_OR_STRING" => NodeType::IntOrString,
+            "SCHEMA_OR_ARRAY" => NodeType::SchemaOrArray(schema()?),
+            "SCHEMA_OR_BOOL" => NodeType::SchemaOrBool(schema()?),
+            "SCHEMA_OR_STRING_ARRAY" => NodeType::SchemaOrStringArray(schema()?),
             other => return Err(format!("unknown scalar {other}")),
         })
     }
@@ -384,14 +387,14 @@ fn derived_json_name(name: &str) -> String {
     derived
 }
 
-fn scalar(kind: &ProtoKind) -> Result<Kind, String> {
+fn scalar(kind: &ProtoKind) -> Result<NodeType, String> {
     Ok(match kind {
-        ProtoKind::Bool => Kind::Bool,
-        ProtoKind::Int32 => Kind::Int32,
-        ProtoKind::Int64 => Kind::Int64,
-        ProtoKind::Double => Kind::Double,
-        ProtoKind::String => Kind::String,
-        ProtoKind::Bytes => Kind::Bytes,
+        ProtoKind::Bool => NodeType::Bool,
+        ProtoKind::Int32 => NodeType::Int32,
+        ProtoKind::Int64 => NodeType::Int64,
+        ProtoKind::Double => NodeType::Double,
+        ProtoKind::String => NodeType::String,
+        ProtoKind::Bytes => NodeType::Bytes,
         other => return Err(format!("Kubernetes doesn't use {other:?}")),
     })
 }
@@ -412,15 +415,15 @@ fn patch(options: &Options) -> Result<PatchStrategy, String> {
     })
 }
 
-fn default(kind: &Kind, text: &str) -> Result<Value, String> {
+fn default(kind: &NodeType, text: &str) -> Result<Value, String> {
     match kind {
-        Kind::String => Ok(Value::String(Str::new(text))),
-        Kind::Bool => text.parse().map(Value::Bool).map_err(|_| format!("{text} is no bool")),
-        Kind::Int32 | Kind::Int64 => match text.parse() {
+        NodeType::String => Ok(Value::String(Str::new(text))),
+        NodeType::Bool => text.parse().map(Value::Bool).map_err(|_| format!("{text} is no bool")),
+        NodeType::Int32 | NodeType::Int64 => match text.parse() {
             Ok(number) => Ok(Value::Number(Number::Int(number))),
             Err(_) => Err(format!("{text} is no integer")),
         },
-        Kind::Object(_) | Kind::Map(_) if text == "{}" => Ok(Value::object()),
+        NodeType::Object(_) | NodeType::Map(_) if text == "{}" => Ok(Value::object()),
         _ => Err(format!("a field of this kind can't have the default {text}")),
     }
 }

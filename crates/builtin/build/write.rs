@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use meta::{GroupVersion, GroupVersionKind, Number, Str, Value};
 use schema::{
-    Field, Kind, ListKind, Node, Presence, ResourceFacts, StorageEncoding, Type, UnknownLabel,
+    Field, ListType, Node, NodeType, Presence, ResourceFacts, StorageEncoding, Type, UnknownLabel,
 };
 
 use crate::Definitions;
@@ -62,28 +62,28 @@ impl Writer {
 
     fn node(&mut self, node: &Node) {
         match &node.kind {
-            Kind::Any => self.size(0),
-            Kind::AnyObject => self.size(1),
-            Kind::Bool => self.size(2),
-            Kind::Int32 => self.size(3),
-            Kind::Int64 => self.size(4),
-            Kind::Double => self.size(5),
-            Kind::String => self.size(6),
-            Kind::Bytes => self.size(7),
-            Kind::Time => self.size(8),
-            Kind::MicroTime => self.size(9),
-            Kind::Duration => self.size(10),
-            Kind::Quantity => self.size(11),
-            Kind::IntOrString => self.size(12),
-            Kind::Object(id) => self.sizes([13, id.0]),
-            Kind::SchemaOrBool(id) => self.sizes([14, id.0]),
-            Kind::SchemaOrArray(id) => self.sizes([15, id.0]),
-            Kind::SchemaOrStringArray(id) => self.sizes([16, id.0]),
-            Kind::Map(item) => {
+            NodeType::Any => self.size(0),
+            NodeType::AnyObject => self.size(1),
+            NodeType::Bool => self.size(2),
+            NodeType::Int32 => self.size(3),
+            NodeType::Int64 => self.size(4),
+            NodeType::Double => self.size(5),
+            NodeType::String => self.size(6),
+            NodeType::Bytes => self.size(7),
+            NodeType::Time => self.size(8),
+            NodeType::MicroTime => self.size(9),
+            NodeType::Duration => self.size(10),
+            NodeType::Quantity => self.size(11),
+            NodeType::IntOrString => self.size(12),
+            NodeType::Object(id) => self.sizes([13, id.0]),
+            NodeType::SchemaOrBool(id) => self.sizes([14, id.0]),
+            NodeType::SchemaOrArray(id) => self.sizes([15, id.0]),
+            NodeType::SchemaOrStringArray(id) => self.sizes([16, id.0]),
+            NodeType::Map(item) => {
                 self.size(17);
                 self.node(item);
             }
-            Kind::List(item, list) => {
+            NodeType::List(item, list) => {
                 self.size(18);
                 self.list(list);
                 self.node(item);
@@ -96,12 +96,12 @@ impl Writer {
         self.option(node.definition.as_ref(), Self::text);
     }
 
-    fn list(&mut self, list: &ListKind) {
+    fn list(&mut self, list: &ListType) {
         match list {
-            ListKind::Undeclared => self.size(0),
-            ListKind::Atomic => self.size(1),
-            ListKind::Set => self.size(2),
-            ListKind::Map(keys) => {
+            ListType::Undeclared => self.size(0),
+            ListType::Atomic => self.size(1),
+            ListType::Set => self.size(2),
+            ListType::Map(keys) => {
                 self.size(3);
                 self.many(keys, Self::text);
             }

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 
 use meta::{GroupVersion, GroupVersionKind, GroupVersionResource, Number, Str, Value};
 use schema::{
-    Field, GroupVersionFacts, Kind, ListKind, Node, PatchStrategy, Presence, ResourceFacts, Schema,
-    SelectableField, StorageEncoding, StorageFacts, SubresourceFacts, Type, TypeId, Union,
+    Field, GroupVersionFacts, ListType, Node, NodeType, PatchStrategy, Presence, ResourceFacts,
+    Schema, SelectableField, StorageEncoding, StorageFacts, SubresourceFacts, Type, TypeId, Union,
     UnknownLabel,
 };
 
@@ -114,27 +114,27 @@ impl Reader {
 
     fn node(&mut self) -> Node {
         let kind = match self.size() {
-            0 => Kind::Any,
-            1 => Kind::AnyObject,
-            2 => Kind::Bool,
-            3 => Kind::Int32,
-            4 => Kind::Int64,
-            5 => Kind::Double,
-            6 => Kind::String,
-            7 => Kind::Bytes,
-            8 => Kind::Time,
-            9 => Kind::MicroTime,
-            10 => Kind::Duration,
-            11 => Kind::Quantity,
-            12 => Kind::IntOrString,
-            13 => Kind::Object(self.type_id()),
-            14 => Kind::SchemaOrBool(self.type_id()),
-            15 => Kind::SchemaOrArray(self.type_id()),
-            16 => Kind::SchemaOrStringArray(self.type_id()),
-            17 => Kind::Map(Box::new(self.node())),
+            0 => NodeType::Any,
+            1 => NodeType::AnyObject,
+            2 => NodeType::Bool,
+            3 => NodeType::Int32,
+            4 => NodeType::Int64,
+            5 => NodeType::Double,
+            6 => NodeType::String,
+            7 => NodeType::Bytes,
+            8 => NodeType::Time,
+            9 => NodeType::MicroTime,
+            10 => NodeType::Duration,
+            11 => NodeType::Quantity,
+            12 => NodeType::IntOrString,
+            13 => NodeType::Object(self.type_id()),
+            14 => NodeType::SchemaOrBool(self.type_id()),
+            15 => NodeType::SchemaOrArray(self.type_id()),
+            16 => NodeType::SchemaOrStringArray(self.type_id()),
+            17 => NodeType::Map(Box::new(self.node())),
             _ => {
                 let list = self.list();
-                Kind::List(Box::new(self.node()), list)
+                NodeType::List(Box::new(self.node()), list)
             }
         };
         let [atomic, granular, nullable, wrapped] = self.flags();
@@ -151,12 +151,12 @@ impl Reader {
         }
     }
 
-    fn list(&mut self) -> ListKind {
+    fn list(&mut self) -> ListType {
         match self.size() {
-            0 => ListKind::Undeclared,
-            1 => ListKind::Atomic,
-            2 => ListKind::Set,
-            _ => ListKind::Map(self.many(Self::text)),
+            0 => ListType::Undeclared,
+            1 => ListType::Atomic,
+            2 => ListType::Set,
+            _ => ListType::Map(self.many(Self::text)),
         }
     }
 

@@ -5,7 +5,7 @@
 
 use builtin::Definitions;
 use meta::json::write_string;
-use schema::{Field, Kind, Node, Presence, Schema, Type};
+use schema::{Field, Node, NodeType, Presence, Schema, Type};
 
 #[test]
 fn empty_objects_are_those_of_go() {
@@ -75,37 +75,39 @@ fn json_object(fields: &[&Field], fill: Fill, schema: &Schema) -> String {
 
 fn json_zero(node: &Node, schema: &Schema) -> String {
     match &node.kind {
-        Kind::Bool => "false".to_owned(),
-        Kind::Int32 | Kind::Int64 | Kind::Double | Kind::IntOrString => "0".to_owned(),
-        Kind::String => "\"\"".to_owned(),
-        Kind::Duration => "\"0s\"".to_owned(),
-        Kind::Quantity => "\"0\"".to_owned(),
-        Kind::Object(id) => json_object(&fields(schema.get(*id)), Fill::Empty, schema),
+        NodeType::Bool => "false".to_owned(),
+        NodeType::Int32 | NodeType::Int64 | NodeType::Double | NodeType::IntOrString => {
+            "0".to_owned()
+        }
+        NodeType::String => "\"\"".to_owned(),
+        NodeType::Duration => "\"0s\"".to_owned(),
+        NodeType::Quantity => "\"0\"".to_owned(),
+        NodeType::Object(id) => json_object(&fields(schema.get(*id)), Fill::Empty, schema),
         _ => "null".to_owned(),
     }
 }
 
 fn json_full(node: &Node, field: &Field, schema: &Schema) -> String {
     match &node.kind {
-        Kind::Bool | Kind::SchemaOrBool(_) => "true".to_owned(),
-        Kind::Int32 | Kind::Int64 => number(field).to_string(),
-        Kind::Double => format!("{}.5", number(field)),
-        Kind::String => quote(&field.name),
-        Kind::Bytes => quote(&base64(field.name.as_bytes())),
-        Kind::Time => "\"2001-02-03T04:05:06Z\"".to_owned(),
-        Kind::MicroTime => "\"2001-02-03T04:05:06.000007Z\"".to_owned(),
-        Kind::Duration => "\"1m0s\"".to_owned(),
-        Kind::Quantity => "\"100m\"".to_owned(),
-        Kind::IntOrString => "7".to_owned(),
+        NodeType::Bool | NodeType::SchemaOrBool(_) => "true".to_owned(),
+        NodeType::Int32 | NodeType::Int64 => number(field).to_string(),
+        NodeType::Double => format!("{}.5", number(field)),
+        NodeType::String => quote(&field.name),
+        NodeType::Bytes => quote(&base64(field.name.as_bytes())),
+        NodeType::Time => "\"2001-02-03T04:05:06Z\"".to_owned(),
+        NodeType::MicroTime => "\"2001-02-03T04:05:06.000007Z\"".to_owned(),
+        NodeType::Duration => "\"1m0s\"".to_owned(),
+        NodeType::Quantity => "\"100m\"".to_owned(),
+        NodeType::IntOrString => "7".to_owned(),
         // The cells of a table: Go has no type for them.
-        Kind::Any if node.definition.is_none() => quote(&field.name),
-        Kind::Any => ANY.to_owned(),
-        Kind::AnyObject => panic!("no built-in type has such a field"),
-        Kind::Object(_) => json_zero(node, schema),
-        Kind::List(item, _) => format!("[{}]", json_full(item, field, schema)),
-        Kind::Map(item) => format!("{{\"k\":{}}}", json_full(item, field, schema)),
-        Kind::SchemaOrArray(_) => "{}".to_owned(),
-        Kind::SchemaOrStringArray(_) => "[\"a\"]".to_owned(),
+        NodeType::Any if node.definition.is_none() => quote(&field.name),
+        NodeType::Any => ANY.to_owned(),
+        NodeType::AnyObject => panic!("no built-in type has such a field"),
+        NodeType::Object(_) => json_zero(node, schema),
+        NodeType::List(item, _) => format!("[{}]", json_full(item, field, schema)),
+        NodeType::Map(item) => format!("{{\"k\":{}}}", json_full(item, field, schema)),
+        NodeType::SchemaOrArray(_) => "{}".to_owned(),
+        NodeType::SchemaOrStringArray(_) => "[\"a\"]".to_owned(),
     }
 }
 
@@ -132,13 +134,15 @@ fn message(fields: &[&Field], depth: usize, fill: Fill, schema: &Schema) -> Vec<
 
 fn zero(bytes: &mut Vec<u8>, tag: u32, node: &Node, schema: &Schema) {
     match &node.kind {
-        Kind::Bool | Kind::Int32 | Kind::Int64 => integer(bytes, tag, 0),
-        Kind::Double => double(bytes, tag, 0.0),
-        Kind::String | Kind::Time | Kind::MicroTime | Kind::Any => delimited(bytes, tag, &[]),
-        Kind::Duration => delimited(bytes, tag, &[0x08, 0]),
-        Kind::Quantity => delimited(bytes, tag, b"\x0a\x010"),
-        Kind::IntOrString => delimited(bytes, tag, &[0x08, 0, 0x10, 0, 0x1a, 0]),
-        Kind::Object(id) => {
+        NodeType::Bool | NodeType::Int32 | NodeType::Int64 => integer(bytes, tag, 0),
+        NodeType::Double => double(bytes, tag, 0.0),
+        NodeType::String | NodeType::Time | NodeType::MicroTime | NodeType::Any => {
+            delimited(bytes, tag, &[])
+        }
+        NodeType::Duration => delimited(bytes, tag, &[0x08, 0]),
+        NodeType::Quantity => delimited(bytes, tag, b"\x0a\x010"),
+        NodeType::IntOrString => delimited(bytes, tag, &[0x08, 0, 0x10, 0, 0x1a, 0]),
+        NodeType::Object(id) => {
             delimited(bytes, tag, &message(&fields(schema.get(*id)), 0, Fill::Empty, schema));
         }
         // Lists, maps and bytes are nil.
@@ -149,31 +153,31 @@ fn zero(bytes: &mut Vec<u8>, tag: u32, node: &Node, schema: &Schema) {
 fn full(bytes: &mut Vec<u8>, tag: u32, node: &Node, field: &Field, schema: &Schema) {
     let mut content = Vec::new();
     match &node.kind {
-        Kind::Bool => return integer(bytes, tag, 1),
-        Kind::Int32 | Kind::Int64 => return integer(bytes, tag, number(field)),
-        Kind::Double => return double(bytes, tag, number(field) as f64 + 0.5),
-        Kind::List(item, _) if !node.wrapped => return full(bytes, tag, item, field, schema),
-        Kind::List(item, _) => full(&mut content, 1, item, field, schema),
-        Kind::Map(item) => {
+        NodeType::Bool => return integer(bytes, tag, 1),
+        NodeType::Int32 | NodeType::Int64 => return integer(bytes, tag, number(field)),
+        NodeType::Double => return double(bytes, tag, number(field) as f64 + 0.5),
+        NodeType::List(item, _) if !node.wrapped => return full(bytes, tag, item, field, schema),
+        NodeType::List(item, _) => full(&mut content, 1, item, field, schema),
+        NodeType::Map(item) => {
             delimited(&mut content, 1, b"k");
             full(&mut content, 2, item, field, schema);
         }
-        Kind::String | Kind::Bytes => content.extend(field.name.as_bytes()),
-        Kind::Time | Kind::MicroTime => {
+        NodeType::String | NodeType::Bytes => content.extend(field.name.as_bytes()),
+        NodeType::Time | NodeType::MicroTime => {
             integer(&mut content, 1, 981_173_106);
-            integer(&mut content, 2, if matches!(node.kind, Kind::Time) { 0 } else { 7_000 });
+            integer(&mut content, 2, if matches!(node.kind, NodeType::Time) { 0 } else { 7_000 });
         }
-        Kind::Duration => integer(&mut content, 1, 60_000_000_000),
-        Kind::Quantity => delimited(&mut content, 1, b"100m"),
-        Kind::IntOrString => content.extend([0x08, 0, 0x10, 7, 0x1a, 0]),
-        Kind::Any => delimited(&mut content, 1, ANY.as_bytes()),
-        Kind::SchemaOrBool(_) => integer(&mut content, 1, 1),
-        Kind::SchemaOrArray(id) => {
+        NodeType::Duration => integer(&mut content, 1, 60_000_000_000),
+        NodeType::Quantity => delimited(&mut content, 1, b"100m"),
+        NodeType::IntOrString => content.extend([0x08, 0, 0x10, 7, 0x1a, 0]),
+        NodeType::Any => delimited(&mut content, 1, ANY.as_bytes()),
+        NodeType::SchemaOrBool(_) => integer(&mut content, 1, 1),
+        NodeType::SchemaOrArray(id) => {
             delimited(&mut content, 1, &message(&fields(schema.get(*id)), 0, Fill::Empty, schema));
         }
-        Kind::SchemaOrStringArray(_) => delimited(&mut content, 2, b"a"),
-        Kind::Object(_) => return zero(bytes, tag, node, schema),
-        Kind::AnyObject => panic!("no built-in type has such a field"),
+        NodeType::SchemaOrStringArray(_) => delimited(&mut content, 2, b"a"),
+        NodeType::Object(_) => return zero(bytes, tag, node, schema),
+        NodeType::AnyObject => panic!("no built-in type has such a field"),
     }
     delimited(bytes, tag, &content);
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use builtin::Definitions;
 use meta::json;
-use schema::{Field, Kind, ListKind, Node, Presence, Type};
+use schema::{Field, ListType, Node, NodeType, Presence, Type};
 
 #[test]
 fn the_schema_says_what_openapi_says() {
@@ -109,12 +109,12 @@ fn field_facts(field: &Field, definitions: &Definitions) -> Vec<String> {
     if field.required {
         facts.push("required".to_owned());
     }
-    if let Kind::List(item, list) = &node.kind {
+    if let NodeType::List(item, list) = &node.kind {
         match list {
-            ListKind::Undeclared => {}
-            ListKind::Atomic => facts.push("list-type=atomic".to_owned()),
-            ListKind::Set => facts.push("list-type=set".to_owned()),
-            ListKind::Map(keys) => {
+            ListType::Undeclared => {}
+            ListType::Atomic => facts.push("list-type=atomic".to_owned()),
+            ListType::Set => facts.push("list-type=set".to_owned()),
+            ListType::Map(keys) => {
                 facts.push("list-type=map".to_owned());
                 facts.push(format!("list-map-keys={}", keys.join(",")));
             }
@@ -141,7 +141,7 @@ fn field_facts(field: &Field, definitions: &Definitions) -> Vec<String> {
         facts.push(format!("default={default}"));
     }
     let values = match &node.kind {
-        Kind::List(item, _) | Kind::Map(item) => &item.enum_values,
+        NodeType::List(item, _) | NodeType::Map(item) => &item.enum_values,
         _ => &node.enum_values,
     };
     if !values.is_empty() {
@@ -157,11 +157,11 @@ fn default(field: &Field) -> Option<String> {
     }
     let zero = match &field.node.kind {
         _ if field.pointer => return None,
-        Kind::Object(_) => "{}",
+        NodeType::Object(_) => "{}",
         _ if field.presence != Presence::Always => return None,
-        Kind::String => r#""""#,
-        Kind::Int32 | Kind::Int64 | Kind::Double => "0",
-        Kind::Bool => "false",
+        NodeType::String => r#""""#,
+        NodeType::Int32 | NodeType::Int64 | NodeType::Double => "0",
+        NodeType::Bool => "false",
         _ => return None,
     };
     Some(zero.to_owned())
@@ -172,30 +172,30 @@ fn type_name(node: &Node, definitions: &Definitions) -> String {
         return definition.to_string();
     }
     match &node.kind {
-        Kind::Any => "any".to_owned(),
-        Kind::AnyObject => "object".to_owned(),
-        Kind::Bool => "boolean".to_owned(),
-        Kind::Int32 => "integer:int32".to_owned(),
-        Kind::Int64 => "integer:int64".to_owned(),
-        Kind::Double => "number:double".to_owned(),
-        Kind::Bytes => "string:byte".to_owned(),
-        Kind::String | Kind::Duration => "string".to_owned(),
-        Kind::Object(id) => definitions.schema.get(*id).name.to_string(),
-        Kind::List(item, _) => format!("[]{}", type_name(item, definitions)),
-        Kind::Map(item) => format!("{{}}{}", type_name(item, definitions)),
+        NodeType::Any => "any".to_owned(),
+        NodeType::AnyObject => "object".to_owned(),
+        NodeType::Bool => "boolean".to_owned(),
+        NodeType::Int32 => "integer:int32".to_owned(),
+        NodeType::Int64 => "integer:int64".to_owned(),
+        NodeType::Double => "number:double".to_owned(),
+        NodeType::Bytes => "string:byte".to_owned(),
+        NodeType::String | NodeType::Duration => "string".to_owned(),
+        NodeType::Object(id) => definitions.schema.get(*id).name.to_string(),
+        NodeType::List(item, _) => format!("[]{}", type_name(item, definitions)),
+        NodeType::Map(item) => format!("{{}}{}", type_name(item, definitions)),
         other => panic!("{other:?} has no OpenAPI definition"),
     }
 }
 
 fn is_atomic_type(node: &Node, definitions: &Definitions) -> bool {
-    matches!(node.kind, Kind::Object(id) if definitions.schema.get(id).atomic)
+    matches!(node.kind, NodeType::Object(id) if definitions.schema.get(id).atomic)
 }
 
 /// Definitions of types that are one value: somebody has to use them.
 fn scalars(definitions: &Definitions) -> BTreeSet<&str> {
     fn visit<'a>(node: &'a Node, found: &mut BTreeSet<&'a str>) {
         found.extend(node.definition.as_deref());
-        if let Kind::List(item, _) | Kind::Map(item) = &node.kind {
+        if let NodeType::List(item, _) | NodeType::Map(item) = &node.kind {
             visit(item, found);
         }
     }

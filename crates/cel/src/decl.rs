@@ -43,7 +43,7 @@ pub enum DeclKind {
     IntOrString,
     List {
         items: Arc<Decl>,
-        kind: ListKind,
+        kind: ListType,
     },
     /// An object with `additionalProperties`.
     Map {
@@ -67,7 +67,7 @@ pub enum DeclKind {
 
 /// How a list compares and adds: `x-kubernetes-list-type`.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub enum ListKind {
+pub enum ListType {
     #[default]
     Atomic,
     Set,
@@ -158,7 +158,7 @@ impl Decl {
         Self::new(DeclKind::Preserved, 0, 1)
     }
 
-    pub fn list(items: Arc<Self>, kind: ListKind, max_items: Option<u64>) -> Self {
+    pub fn list(items: Arc<Self>, kind: ListType, max_items: Option<u64>) -> Self {
         let max = max_items.unwrap_or_else(|| (REQUEST_BYTES_MAX - 2) / (items.min_json_bytes + 1));
         Self::new(DeclKind::List { items, kind }, max, 2)
     }

@@ -35,7 +35,7 @@
 //! (before and while running), `plan` and [`eval`] (running), [`value`] and `ops` (values), and
 //! `library` (functions, one file each).
 //!
-//! A policy binds the variable `authorizer` to a [`Kubernetes::Authorizer`]; [`AuthorizerChecks`] says
+//! A policy binds the variable `authorizer` to a [`KubernetesValue::Authorizer`]; [`AuthorizerChecks`] says
 //! how a synchronous evaluation uses an asynchronous authorizer.
 
 mod ast;
@@ -63,13 +63,13 @@ mod validate;
 pub mod value;
 
 pub use cost::{CostEstimate, MATCH_CONDITIONS_BUDGET, PER_CALL_LIMIT, PER_OBJECT_BUDGET};
-pub use decl::{Decl, DeclKind, Field, ListKind, ObjectDecl};
+pub use decl::{Decl, DeclKind, Field, ListType, ObjectDecl};
 pub use env::{CompileError, Env};
 pub use eval::{Bound, Outcome, Program};
-pub use kinds::Kubernetes;
+pub use kinds::KubernetesValue;
 pub use library::{
     AuthorizerBinding, AuthorizerCheck, AuthorizerChecks, Check, Format, Prefix, Url, Version,
 };
 pub use source::Issues;
 pub use types::Type;
-pub use value::{Eval, Fault, List, Map, Val};
+pub use value::{EvalError, EvalResult, List, Map, Val};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cel::regex::Regex;
-use cel::{Bound, Decl, Env, ListKind};
+use cel::{Bound, Decl, Env, ListType};
 use meta::value;
 use proptest::prelude::*;
 
@@ -76,7 +76,7 @@ const PIECES: [&str; 64] = [
 ];
 
 fn run(expression: &str) {
-    let list = Decl::list(Arc::new(Decl::int()), ListKind::Atomic, None);
+    let list = Decl::list(Arc::new(Decl::int()), ListType::Atomic, None);
     let decl = Arc::new(Decl::object([
         ("a", Arc::new(Decl::int()), false),
         ("l", Arc::new(list), false),

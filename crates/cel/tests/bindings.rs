@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cel::{AuthorizerBinding, AuthorizerChecks, Bound, Decl, Env, Fault, Kubernetes, Type, Val};
+use cel::{AuthorizerBinding, AuthorizerChecks, Bound, Decl, Env, EvalError, KubernetesValue, Type, Val};
 use meta::{
     User,
     authorization::{Attributes, Authorize, Authorizer, Decision, Rules, Verdict},
@@ -19,7 +19,7 @@ fn check(env: &Env, variables: &[Bound<'_>], cases: &[(&str, Result<bool, &str>)
         let program = env.compile(expression).unwrap_or_else(|e| panic!("{expression}: {e}"));
         let result = program.evaluate(variables, cel::PER_CALL_LIMIT).result;
         let actual = result.map(|value| value.as_bool().expect("a bool"));
-        let expected = expected.map_err(|message| Fault::Failed(message.into()));
+        let expected = expected.map_err(|message| EvalError::Failed(message.into()));
         assert_eq!(actual, expected, "{expression}");
     }
 }
@@ -76,7 +76,7 @@ fn the_budget_ends_an_evaluation_and_nothing_absorbs_that() {
     let program = env.compile("lists.range(100).all(i, i >= 0) || true").expect("compiles");
     assert!(matches!(program.evaluate(&[], 1_000).result, Ok(Val::Bool(true))));
     let outcome = program.evaluate(&[], 200);
-    assert_eq!(outcome.result.expect_err("is cancelled"), Fault::CostLimit);
+    assert_eq!(outcome.result.expect_err("is cancelled"), EvalError::CostLimit);
     assert!(outcome.cost > 200);
     // These cost little or nothing, and would never end.
     let doubled = ".map(x, x + x)".repeat(60);
@@ -88,7 +88,7 @@ fn the_budget_ends_an_evaluation_and_nothing_absorbs_that() {
     ] {
         let program = env.compile(&expression).expect("compiles");
         let outcome = program.evaluate(&[], cel::PER_CALL_LIMIT);
-        assert_eq!(outcome.result.expect_err("is cancelled"), Fault::CostLimit, "{expression}");
+        assert_eq!(outcome.result.expect_err("is cancelled"), EvalError::CostLimit, "{expression}");
     }
 }
 
@@ -123,7 +123,7 @@ fn an_undecided_check_stops_the_evaluation_and_nothing_absorbs_it() {
     let binding = binding(true);
     let env = Env::new().variable("authorizer", Type::authorizer());
     let variables =
-        [Bound::Val(Val::Kubernetes(Arc::new(Kubernetes::Authorizer(binding.clone()))))];
+        [Bound::Val(Val::Kubernetes(Arc::new(KubernetesValue::Authorizer(binding.clone()))))];
     let pods = |verb| format!("authorizer.group('').resource('pods').check('{verb}').allowed()");
     let program = env.compile(&format!("{} || {} || true", pods("list"), pods("get"))).unwrap();
     let mut asked = Vec::new();
@@ -134,7 +134,7 @@ fn an_undecided_check_stops_the_evaluation_and_nothing_absorbs_it() {
             assert!(matches!(outcome.result, Ok(Val::Bool(true))));
             break;
         }
-        assert_eq!(outcome.result.expect_err("cannot know"), Fault::Undecided);
+        assert_eq!(outcome.result.expect_err("cannot know"), EvalError::Undecided);
         for check in undecided {
             asked.push(check.verb.clone());
             let decision = if check.verb == "get" { Decision::Allow } else { Decision::Deny };
@@ -146,7 +146,7 @@ fn an_undecided_check_stops_the_evaluation_and_nothing_absorbs_it() {
 
 #[test]
 fn policies_can_ask_what_a_user_may_do() {
-    let authorizer = Kubernetes::Authorizer(binding(false));
+    let authorizer = KubernetesValue::Authorizer(binding(false));
     let env = Env::new().variable("authorizer", Type::authorizer());
     let variables = [Bound::Val(Val::Kubernetes(Arc::new(authorizer)))];
     let pods = "authorizer.group('').resource('pods').namespace('n').name('p')";

@@ -5,14 +5,14 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cel::{Bound, Decl, Env, ListKind, PER_CALL_LIMIT, Val};
+use cel::{Bound, Decl, Env, ListType, PER_CALL_LIMIT, Val};
 use meta::value;
 
 #[test]
 #[ignore = "measures, and asserts only that the rules hold"]
 fn compiling_and_evaluating() {
     let int = Arc::new(Decl::int());
-    let names = Decl::list(Arc::new(Decl::string(Some(63))), ListKind::Atomic, Some(20));
+    let names = Decl::list(Arc::new(Decl::string(Some(63))), ListType::Atomic, Some(20));
     let spec = Decl::object([
         ("replicas", int.clone(), true),
         ("max", int, false),

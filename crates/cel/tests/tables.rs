@@ -9,7 +9,7 @@ use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use cel::{Bound, CompileError, Decl, Env, Kubernetes, ListKind, PER_CALL_LIMIT, Val};
+use cel::{Bound, CompileError, Decl, Env, KubernetesValue, ListType, PER_CALL_LIMIT, Val};
 use meta::{Str, Value, value};
 
 #[test]
@@ -146,18 +146,18 @@ fn show(value: &Val<'_>) -> String {
     }
 }
 
-fn show_element(element: &cel::Eval<'_>) -> String {
+fn show_element(element: &cel::EvalResult<'_>) -> String {
     element.as_ref().map_or_else(|fault| format!("error({fault})"), show)
 }
 
 fn show_kubernetes(value: &Kubernetes) -> String {
     let name = match value {
-        Kubernetes::Quantity(_) => "quantity",
-        Kubernetes::Url(_) => "url",
-        Kubernetes::Ip(_) => "ip",
-        Kubernetes::Cidr(_) => "cidr",
-        Kubernetes::Semver(_) => "semver",
-        Kubernetes::Format(_) => "format",
+        KubernetesValue::Quantity(_) => "quantity",
+        KubernetesValue::Url(_) => "url",
+        KubernetesValue::Ip(_) => "ip",
+        KubernetesValue::Cidr(_) => "cidr",
+        KubernetesValue::Semver(_) => "semver",
+        KubernetesValue::Format(_) => "format",
         _ => "authorization",
     };
     format!("{name}({value})")
@@ -168,7 +168,7 @@ fn world() -> (Arc<Decl>, Value, Value) {
     let decl = |decl: Decl| Arc::new(decl);
     let int = || decl(Decl::int());
     let string = |max| decl(Decl::string(max));
-    let list = |items, max| decl(Decl::list(items, ListKind::Atomic, max));
+    let list = |items, max| decl(Decl::list(items, ListType::Atomic, max));
     let item = decl(Decl::object([("key", string(Some(8)), true), ("value", int(), false)]));
     let element =
         decl(Decl::object([("key", string(None), false), ("sub", list(int(), Some(3)), false)]));
@@ -179,7 +179,7 @@ fn world() -> (Arc<Decl>, Value, Value) {
         ("namespace", string(None), false),
         ("under__score", decl(Decl::bool()), false),
     ]));
-    let keys = ListKind::Map(vec![Str::new("key")]);
+    let keys = ListType::Map(vec![Str::new("key")]);
     let root = Decl::object([
         ("int", int(), true),
         ("num", decl(Decl::double()), false),
@@ -196,7 +196,7 @@ fn world() -> (Arc<Decl>, Value, Value) {
         ("nums", list(decl(Decl::double()), None), false),
         ("words", list(string(Some(20)), Some(5)), false),
         ("texts", list(string(None), None), false),
-        ("set", decl(Decl::list(string(Some(10)), ListKind::Set, Some(8))), false),
+        ("set", decl(Decl::list(string(Some(10)), ListType::Set, Some(8))), false),
         ("items", decl(Decl::list(item, keys, Some(6))), false),
         ("list", list(element, None), false),
         ("labels", decl(Decl::map(string(Some(12)), Some(8))), false),

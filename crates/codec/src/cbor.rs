@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use meta::{Map, Number, Str, Value};
-use schema::{Kind, Node, Schema, TypeId};
+use schema::{Node, NodeType, Schema, TypeId};
 use thiserror::Error;
 
 use crate::base64;
@@ -279,7 +279,9 @@ fn write(value: &Value, place: Option<(&Node, &Schema)>, out: &mut Vec<u8>) {
         Value::Number(Number::Int(int)) => head(out, UNSIGNED, *int as u64),
         Value::Number(Number::Float(float)) => write_float(*float, out),
         Value::String(string) => match place {
-            Some((Node { kind: Kind::Bytes, .. }, _)) if let Ok(bytes) = base64::decode(string) => {
+            Some((Node { kind: NodeType::Bytes, .. }, _))
+                if let Ok(bytes) = base64::decode(string) =>
+            {
                 head(out, TAG, TAG_LATER_BASE64);
                 head(out, BYTES, bytes.len() as u64);
                 out.extend_from_slice(&bytes);
@@ -289,7 +291,7 @@ fn write(value: &Value, place: Option<(&Node, &Schema)>, out: &mut Vec<u8>) {
         Value::Array(items) => {
             head(out, ARRAY, items.len() as u64);
             let item_place = place.and_then(|(node, schema)| match &node.kind {
-                Kind::List(item, _) => Some((&**item, schema)),
+                NodeType::List(item, _) => Some((&**item, schema)),
                 _ => None,
             });
             for item in items {
@@ -297,10 +299,10 @@ fn write(value: &Value, place: Option<(&Node, &Schema)>, out: &mut Vec<u8>) {
             }
         }
         Value::Object(map) => match place {
-            Some((Node { kind: Kind::Object(ty), .. }, schema)) => {
+            Some((Node { kind: NodeType::Object(ty), .. }, schema)) => {
                 write_struct(value, schema, *ty, out);
             }
-            Some((Node { kind: Kind::Map(item), .. }, schema)) => {
+            Some((Node { kind: NodeType::Map(item), .. }, schema)) => {
                 write_map(map, |_| Some((&**item, schema)), out);
             }
             _ => write_map(map, |_| None, out),

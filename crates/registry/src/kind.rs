@@ -136,7 +136,7 @@ impl Kind {
         let has_status = facts.subresource("status").is_some();
         let object_meta = custom.as_ref().and_then(|_| {
             match schema.get(facts.type_id).field("metadata")?.node.kind {
-                schema::Kind::Object(ty) => Some(ty),
+                schema::NodeType::Object(ty) => Some(ty),
                 _ => None,
             }
         });

@@ -2,7 +2,7 @@
 //! there keys are sorted afterwards, and everything else is still as it was written.
 
 use meta::{Value, json::write_value};
-use schema::{Kind, Node, Schema, TypeId};
+use schema::{Node, NodeType, Schema, TypeId};
 
 /// The text of an object that a patch has made of another.
 pub(crate) fn show(current: &Value, patched: &Value, schema: &Schema, ty: TypeId) -> String {
@@ -15,7 +15,7 @@ pub(crate) fn show(current: &Value, patched: &Value, schema: &Schema, ty: TypeId
 }
 
 fn node_of(ty: TypeId) -> Node {
-    Kind::Object(ty).into()
+    NodeType::Object(ty).into()
 }
 
 struct Writer<'a> {
@@ -50,7 +50,7 @@ impl Writer<'_> {
             }
             (Value::Array(new), Value::Array(old)) => {
                 let item = match &node.kind {
-                    Kind::List(item, _) => Some(&**item),
+                    NodeType::List(item, _) => Some(&**item),
                     _ => None,
                 };
                 out.push(b'[');
@@ -69,8 +69,8 @@ impl Writer<'_> {
 
     fn member<'n>(&'n self, node: &'n Node, name: &str) -> Option<&'n Node> {
         match &node.kind {
-            Kind::Object(ty) => self.schema.get(*ty).field(name).map(|field| &field.node),
-            Kind::Map(item) => Some(item),
+            NodeType::Object(ty) => self.schema.get(*ty).field(name).map(|field| &field.node),
+            NodeType::Map(item) => Some(item),
             _ => None,
         }
     }
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn only_what_a_patch_went_through_is_sorted() {
         let mut schema = Schema::default();
-        let field = |name: &str, kind: Kind| Field {
+        let field = |name: &str, kind: NodeType| Field {
             name: name.into(),
             node: kind.into(),
             ..Field::default()
@@ -96,11 +96,12 @@ mod tests {
             ty.fields = fields;
             schema.add(ty)
         };
-        let inner = with(vec![field("z", Kind::String), field("a", Kind::String)]);
-        let list = Kind::List(Box::new(Kind::Object(inner).into()), schema::ListKind::Atomic);
+        let inner = with(vec![field("z", NodeType::String), field("a", NodeType::String)]);
+        let list =
+            NodeType::List(Box::new(NodeType::Object(inner).into()), schema::ListType::Atomic);
         let outer = with(vec![
-            field("two", Kind::Object(inner)),
-            field("one", Kind::Object(inner)),
+            field("two", NodeType::Object(inner)),
+            field("one", NodeType::Object(inner)),
             field("list", list),
         ]);
         let current = value!({

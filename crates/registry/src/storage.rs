@@ -9,7 +9,7 @@ use admission::Pinned;
 use bytes::Bytes;
 use codec::scan::{self, FieldSet, Order};
 use meta::{ApiError, Cause, Details, GroupResource, GroupVersionKind, Status, Str, Value};
-use schema::{Kind, Schema, TypeId};
+use schema::{NodeType, Schema, TypeId};
 use store::{
     Backend, Broken, Cache, CacheOptions, Entry, Expect, KeyValue, Materialize, ReadError,
     Snapshot, StoreError, Write, label_bits,
@@ -303,10 +303,10 @@ fn place(fields: &[Str], path: &str) -> Option<usize> {
 
 /// What a selector sees where a field is absent: Go's zero value as text.
 fn zero(schema: &Schema, ty: TypeId, path: &str) -> Str {
-    let mut kind = &Kind::Object(ty);
+    let mut kind = &NodeType::Object(ty);
     for name in path.split('.') {
         match kind {
-            Kind::Object(ty) => match schema.get(*ty).field(name) {
+            NodeType::Object(ty) => match schema.get(*ty).field(name) {
                 Some(field) => kind = &field.node.kind,
                 None => return Str::default(),
             },
@@ -314,8 +314,8 @@ fn zero(schema: &Schema, ty: TypeId, path: &str) -> Str {
         }
     }
     match kind {
-        Kind::Bool => Str::new_static("false"),
-        Kind::Int32 | Kind::Int64 => Str::new_static("0"),
+        NodeType::Bool => Str::new_static("false"),
+        NodeType::Int32 | NodeType::Int64 => Str::new_static("0"),
         _ => Str::default(),
     }
 }

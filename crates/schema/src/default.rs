@@ -7,7 +7,7 @@
 
 use meta::{Number, Value};
 
-use crate::{Field, Kind, Node, Presence, Schema, TypeId};
+use crate::{Field, Node, NodeType, Presence, Schema, TypeId};
 
 /// Knows which types have no defaults anywhere below them, so that those cost nothing.
 #[derive(Debug, Default)]
@@ -62,7 +62,7 @@ impl Defaults {
         if let Some(default) = &field.node.default {
             return Some(default.clone());
         }
-        let Kind::Object(ty) = field.node.kind else { return None };
+        let NodeType::Object(ty) = field.node.kind else { return None };
         if field.presence == Presence::AsGiven || field.pointer {
             return None;
         }
@@ -74,11 +74,11 @@ impl Defaults {
 
     fn apply_below(&self, schema: &Schema, node: &Node, value: &mut Value) {
         match (&node.kind, value) {
-            (Kind::Object(ty), value) => self.apply(schema, *ty, value),
-            (Kind::List(item, _), Value::Array(items)) => {
+            (NodeType::Object(ty), value) => self.apply(schema, *ty, value),
+            (NodeType::List(item, _), Value::Array(items)) => {
                 self.apply_each(schema, item, items.iter_mut());
             }
-            (Kind::Map(item), Value::Object(map)) => {
+            (NodeType::Map(item), Value::Object(map)) => {
                 self.apply_each(schema, item, map.iter_mut().map(|(_, value)| value));
             }
             _ => {}
@@ -110,8 +110,8 @@ impl Defaults {
     fn in_node(&self, node: &Node) -> bool {
         node.default.is_some()
             || match &node.kind {
-                Kind::Object(ty) => self.in_type(*ty),
-                Kind::List(item, _) | Kind::Map(item) => self.in_node(item),
+                NodeType::Object(ty) => self.in_type(*ty),
+                NodeType::List(item, _) | NodeType::Map(item) => self.in_node(item),
                 _ => false,
             }
     }
@@ -131,12 +131,12 @@ pub fn drop_nulls(schema: &Schema, ty: TypeId, object: &mut Value) {
 fn keep_without_nulls(schema: &Schema, node: &Node, value: &mut Value) -> bool {
     match (&node.kind, value) {
         (_, Value::Null) => return node.nullable || node.default.is_some(),
-        (Kind::Object(ty), value) => drop_nulls(schema, *ty, value),
-        (Kind::Map(item), Value::Object(map)) => {
+        (NodeType::Object(ty), value) => drop_nulls(schema, *ty, value),
+        (NodeType::Map(item), Value::Object(map)) => {
             map.retain(|_, value| keep_without_nulls(schema, item, value));
         }
         // Items of lists stay, so that the others keep their places.
-        (Kind::List(item, _), Value::Array(items)) => {
+        (NodeType::List(item, _), Value::Array(items)) => {
             for value in items {
                 keep_without_nulls(schema, item, value);
             }
@@ -164,7 +164,7 @@ mod tests {
     use meta::value;
 
     use super::*;
-    use crate::{ListKind, Type};
+    use crate::{ListType, Type};
 
     fn schema_of(types: Vec<Vec<Field>>) -> Schema {
         let mut schema = Schema::default();
@@ -180,7 +180,7 @@ mod tests {
         Field { name: name.into(), node: node.into(), ..Field::default() }
     }
 
-    fn with_default(kind: Kind, default: Value) -> Node {
+    fn with_default(kind: NodeType, default: Value) -> Node {
         Node { kind, default: Some(default), ..Node::default() }
     }
 
@@ -195,19 +195,21 @@ mod tests {
 
     #[test]
     fn custom_resources_get_what_is_missing() {
-        let nullable = Node { nullable: true, ..with_default(Kind::String, "n".into()) };
-        let inner =
-            vec![field("x", with_default(Kind::Int64, 7i64.into())), field("y", Kind::Int64)];
-        let object = || Kind::Object(TypeId(1));
+        let nullable = Node { nullable: true, ..with_default(NodeType::String, "n".into()) };
+        let inner = vec![
+            field("x", with_default(NodeType::Int64, 7i64.into())),
+            field("y", NodeType::Int64),
+        ];
+        let object = || NodeType::Object(TypeId(1));
         let schema = schema_of(vec![
             vec![
-                field("a", with_default(Kind::String, "A".into())),
+                field("a", with_default(NodeType::String, "A".into())),
                 field("nullable", nullable),
                 field("absent", object()),
                 field("object", with_default(object(), value!({"y": 1i64}))),
-                field("list", Kind::List(Box::new(object().into()), ListKind::Undeclared)),
-                field("map", Kind::Map(Box::new(with_default(Kind::String, "m".into())))),
-                field("free", Kind::Any),
+                field("list", NodeType::List(Box::new(object().into()), ListType::Undeclared)),
+                field("map", NodeType::Map(Box::new(with_default(NodeType::String, "m".into())))),
+                field("free", NodeType::Any),
             ],
             inner,
         ]);
@@ -229,11 +231,14 @@ mod tests {
     #[test]
     fn nulls_that_mean_nothing_are_dropped() {
         let schema = schema_of(vec![vec![
-            field("a", Kind::String),
-            field("b", Node { nullable: true, ..Kind::String.into() }),
-            field("c", with_default(Kind::String, "c".into())),
-            field("map", Kind::Map(Box::new(Kind::String.into()))),
-            field("list", Kind::List(Box::new(Kind::Object(TypeId(0)).into()), ListKind::Atomic)),
+            field("a", NodeType::String),
+            field("b", Node { nullable: true, ..NodeType::String.into() }),
+            field("c", with_default(NodeType::String, "c".into())),
+            field("map", NodeType::Map(Box::new(NodeType::String.into()))),
+            field(
+                "list",
+                NodeType::List(Box::new(NodeType::Object(TypeId(0)).into()), ListType::Atomic),
+            ),
         ]]);
         let mut object = value!({"a": null, "b": null, "c": null, "unknown": null,
             "map": {"x": null, "y": "1"}, "list": [null, {"a": null}]});
@@ -246,21 +251,21 @@ mod tests {
     #[test]
     fn built_in_types_behave_as_their_structs() {
         let omit = |field: Field| Field { presence: Presence::OmitEmpty, ..field };
-        let spec = || omit(field("spec", Kind::Object(TypeId(1))));
+        let spec = || omit(field("spec", NodeType::Object(TypeId(1))));
         let schema = schema_of(vec![
             vec![
                 spec(),
                 Field { name: "pointed".into(), pointer: true, ..spec() },
-                omit(field("meta", Kind::Object(TypeId(2)))),
+                omit(field("meta", NodeType::Object(TypeId(2)))),
             ],
             vec![
-                omit(field("protocol", with_default(Kind::String, "TCP".into()))),
+                omit(field("protocol", with_default(NodeType::String, "TCP".into()))),
                 Field {
                     pointer: true,
-                    ..omit(field("replicas", with_default(Kind::Int32, 1i64.into())))
+                    ..omit(field("replicas", with_default(NodeType::Int32, 1i64.into())))
                 },
             ],
-            vec![field("name", Kind::String)],
+            vec![field("name", NodeType::String)],
         ]);
         let spec = value!({"protocol": "TCP", "replicas": 1i64});
         check(&schema, &value!({}), &value!({"spec": (spec.clone())}));
@@ -274,16 +279,19 @@ mod tests {
     #[test]
     fn types_without_defaults_are_known() {
         let schema = schema_of(vec![
-            vec![field("next", Kind::Object(TypeId(0))), field("other", Kind::Object(TypeId(1)))],
+            vec![
+                field("next", NodeType::Object(TypeId(0))),
+                field("other", NodeType::Object(TypeId(1))),
+            ],
             vec![field(
                 "back",
-                Kind::List(Box::new(Kind::Object(TypeId(0)).into()), ListKind::Set),
+                NodeType::List(Box::new(NodeType::Object(TypeId(0)).into()), ListType::Set),
             )],
             vec![
-                field("first", Kind::Object(TypeId(0))),
-                field("a", with_default(Kind::Bool, true.into())),
+                field("first", NodeType::Object(TypeId(0))),
+                field("a", with_default(NodeType::Bool, true.into())),
             ],
-            vec![field("deep", Kind::Map(Box::new(Kind::Object(TypeId(2)).into())))],
+            vec![field("deep", NodeType::Map(Box::new(NodeType::Object(TypeId(2)).into())))],
         ]);
         assert_eq!(Defaults::of(&schema).any_below, [false, false, true, true]);
     }

@@ -82,7 +82,7 @@ pub enum Presence {
 /// One use of a type: as a field, a list item, a map value.
 #[derive(Clone, Debug, Default)]
 pub struct Node {
-    pub kind: Kind,
+    pub kind: NodeType,
     /// How server-side apply merges it (objects and maps; lists say it in their kind).
     pub atomic: bool,
     /// Merged field by field, and declared so: against its type (`claimRef` of a PersistentVolume), or
@@ -102,7 +102,7 @@ pub struct Node {
 }
 
 #[derive(Clone, Debug, Default)]
-pub enum Kind {
+pub enum NodeType {
     /// Any JSON, kept as it is (`RawExtension`, `FieldsV1`, `JSON`).
     #[default]
     Any,
@@ -125,7 +125,7 @@ pub enum Kind {
     Quantity,
     IntOrString,
     Object(TypeId),
-    List(Box<Node>, ListKind),
+    List(Box<Node>, ListType),
     /// Free keys, values of one type.
     Map(Box<Node>),
     /// `JSONSchemaPropsOrBool`. In protobuf: allows = 1, schema = 2.
@@ -138,7 +138,7 @@ pub enum Kind {
 
 /// How server-side apply and strategic merge see a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum ListKind {
+pub enum ListType {
     /// Replaced as a whole, and declared so.
     Atomic,
     Set,
@@ -213,8 +213,8 @@ impl Type {
     }
 }
 
-impl From<Kind> for Node {
-    fn from(kind: Kind) -> Self {
+impl From<NodeType> for Node {
+    fn from(kind: NodeType) -> Self {
         Self { kind, ..Self::default() }
     }
 }

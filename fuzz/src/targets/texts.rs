@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use apiextensions::jsonpath::JsonPath;
-use cel::{Bound, Decl, Env, ListKind, regex::Regex};
+use cel::{Bound, Decl, Env, ListType, regex::Regex};
 use codec::negotiate::{self, Endpoint};
 use meta::{
     Query,
@@ -354,7 +354,7 @@ fn run_duration(input: &[u8]) -> String {
 }
 
 fn run_cel(input: &[u8]) -> String {
-    let list = Decl::list(Arc::new(Decl::int()), ListKind::Atomic, None);
+    let list = Decl::list(Arc::new(Decl::int()), ListType::Atomic, None);
     let decl = Arc::new(Decl::object([
         ("a", Arc::new(Decl::int()), false),
         ("l", Arc::new(list), false),

@@ -1,7 +1,7 @@
 //! CEL's `authorizer`: `authorizer.group('').resource('pods').check('create').allowed()`.
 //!
 //! Evaluation is synchronous, an authorizer need not be. A decision that is ready (RBAC decides from
-//! memory) is used at once. One that is not stops the evaluation with [`Fault::Undecided`]; the caller
+//! memory) is used at once. One that is not stops the evaluation with [`EvalError::Undecided`]; the caller
 //! asks for what [`AuthorizerChecks::take_undecided`] lists, records the verdicts and evaluates again.
 
 use std::{
@@ -18,9 +18,9 @@ use meta::{
 
 use super::standard::text;
 use crate::functions::Functions;
-use crate::kinds::Kubernetes;
+use crate::kinds::KubernetesValue;
 use crate::types::Type;
-use crate::value::{Eval, Fault, NO_SUCH_OVERLOAD, Val, fail};
+use crate::value::{EvalError, EvalResult, NO_SUCH_OVERLOAD, Val, fail};
 
 /// The value of the variable `authorizer`: who decides, about which user.
 #[derive(Clone, Debug)]
@@ -47,7 +47,7 @@ impl AuthorizerChecks {
         Self { authorizer, state: Mutex::default() }
     }
 
-    fn decide(&self, check: AuthorizerCheck) -> Result<Arc<Verdict>, Fault> {
+    fn decide(&self, check: AuthorizerCheck) -> Result<Arc<Verdict>, EvalError> {
         if let Some(verdict) = self.state().decided.get(&check) {
             return Ok(verdict.clone());
         }
@@ -62,7 +62,7 @@ impl AuthorizerChecks {
             }
             None => {
                 self.state().undecided.push(check);
-                Err(Fault::Undecided)
+                Err(EvalError::Undecided)
             }
         }
     }
@@ -216,34 +216,34 @@ pub(super) fn declare(f: &mut Functions) {
     });
 }
 
-fn second<'v>(args: &'v [Val<'_>]) -> Result<&'v str, Fault> {
+fn second<'v>(args: &'v [Val<'_>]) -> Result<&'v str, EvalError> {
     text(args.get(1..).unwrap_or_default())
 }
 
-fn binding<'v>(args: &'v [Val<'_>]) -> Result<&'v AuthorizerBinding, Fault> {
+fn binding<'v>(args: &'v [Val<'_>]) -> Result<&'v AuthorizerBinding, EvalError> {
     match args.first() {
         Some(Val::Kubernetes(value)) => match &**value {
-            Kubernetes::Authorizer(binding) => Ok(binding),
+            KubernetesValue::Authorizer(binding) => Ok(binding),
             _ => Err(NO_SUCH_OVERLOAD),
         },
         _ => Err(NO_SUCH_OVERLOAD),
     }
 }
 
-fn check<'v>(args: &'v [Val<'_>]) -> Result<&'v Check, Fault> {
+fn check<'v>(args: &'v [Val<'_>]) -> Result<&'v Check, EvalError> {
     match args.first() {
         Some(Val::Kubernetes(value)) => match &**value {
-            Kubernetes::Check(check) => Ok(check),
+            KubernetesValue::Check(check) => Ok(check),
             _ => Err(NO_SUCH_OVERLOAD),
         },
         _ => Err(NO_SUCH_OVERLOAD),
     }
 }
 
-fn decision_of<'v>(args: &'v [Val<'_>]) -> Result<&'v Verdict, Fault> {
+fn decision_of<'v>(args: &'v [Val<'_>]) -> Result<&'v Verdict, EvalError> {
     match args.first() {
         Some(Val::Kubernetes(value)) => match &**value {
-            Kubernetes::Decision(decision) => Ok(decision),
+            KubernetesValue::Decision(decision) => Ok(decision),
             _ => Err(NO_SUCH_OVERLOAD),
         },
         _ => Err(NO_SUCH_OVERLOAD),
@@ -253,21 +253,21 @@ fn decision_of<'v>(args: &'v [Val<'_>]) -> Result<&'v Verdict, Fault> {
 fn start<'a>(binding: &AuthorizerBinding, kind: CheckKind, check: AuthorizerCheck) -> Val<'a> {
     let check = AuthorizerCheck { user: binding.user.clone(), ..check };
     let checks = binding.checks.clone();
-    Val::kubernetes(Kubernetes::Check(Check { checks, kind, check }))
+    Val::kubernetes(KubernetesValue::Check(Check { checks, kind, check }))
 }
 
 fn refine<'a>(
     args: &[Val<'a>],
     kind: CheckKind,
     set: fn(&mut AuthorizerCheck, String),
-) -> Eval<'a> {
+) -> EvalResult<'a> {
     let mut check = check(args)?.clone();
     check.kind = kind;
     set(&mut check.check, second(args)?.to_owned());
-    Ok(Val::kubernetes(Kubernetes::Check(check)))
+    Ok(Val::kubernetes(KubernetesValue::Check(check)))
 }
 
-fn service_account<'a>(args: &[Val<'a>]) -> Eval<'a> {
+fn service_account<'a>(args: &[Val<'a>]) -> EvalResult<'a> {
     let mut binding = binding(args)?.clone();
     let (namespace, name) = (second(args)?, text(args.get(2..).unwrap_or_default())?);
     if !names::name_is_dns_subdomain(name, false).is_empty() {
@@ -277,12 +277,12 @@ fn service_account<'a>(args: &[Val<'a>]) -> Eval<'a> {
         return fail("Invalid service account namespace");
     }
     binding.user = Arc::new(User::service_account(namespace, name));
-    Ok(Val::kubernetes(Kubernetes::Authorizer(binding)))
+    Ok(Val::kubernetes(KubernetesValue::Authorizer(binding)))
 }
 
-fn ask<'a>(args: &[Val<'a>]) -> Eval<'a> {
+fn ask<'a>(args: &[Val<'a>]) -> EvalResult<'a> {
     let check = check(args)?;
     let asked = AuthorizerCheck { verb: second(args)?.to_owned(), ..check.check.clone() };
     let verdict = check.checks.decide(asked)?;
-    Ok(Val::kubernetes(Kubernetes::Decision(verdict)))
+    Ok(Val::kubernetes(KubernetesValue::Decision(verdict)))
 }

@@ -9,7 +9,7 @@
 use std::{borrow::Cow, collections::HashSet, fmt::Write as _};
 
 use meta::{Map, Str, Value};
-use schema::{Kind, Schema, Type, TypeId};
+use schema::{NodeType, Schema, Type, TypeId};
 
 use super::{
     DecodeError, StrictError, TREE_DEPTH_MAX, go_type,
@@ -49,7 +49,7 @@ pub fn decode(
     options: DecodeOptions,
 ) -> Result<Decoded, DecodeError> {
     let text = well_formed(bytes);
-    let root = Kind::Object(ty);
+    let root = NodeType::Object(ty);
     let mut decoded = Decoder::new(&text, Some(schema), options).run(Target::plain(&root))?;
     if decoded.value.is_null() {
         // Go leaves the struct as it is.
@@ -67,7 +67,7 @@ pub fn decode_any(bytes: &[u8], options: DecodeOptions) -> Result<Decoded, Decod
 /// What the next value should be. Two words that stay in registers; an enum here doubled the time.
 #[derive(Clone, Copy)]
 struct Target<'a> {
-    kind: &'a Kind,
+    kind: &'a NodeType,
     mode: Mode,
 }
 
@@ -84,10 +84,10 @@ enum Mode {
 }
 
 impl<'a> Target<'a> {
-    const REPORTED: Target<'static> = Target { kind: &Kind::Any, mode: Mode::Reported };
-    const BYTE: Target<'static> = Target { kind: &Kind::Int32, mode: Mode::Byte };
+    const REPORTED: Target<'static> = Target { kind: &NodeType::Any, mode: Mode::Reported };
+    const BYTE: Target<'static> = Target { kind: &NodeType::Int32, mode: Mode::Byte };
 
-    fn plain(kind: &'a Kind) -> Self {
+    fn plain(kind: &'a NodeType) -> Self {
         Self { kind, mode: Mode::Plain }
     }
 }
@@ -182,15 +182,17 @@ impl<'a> Decoder<'a> {
 
     fn begin_object(&mut self, target: Target<'a>) -> Result<Option<Target<'a>>, DecodeError> {
         let frame = match target.kind {
-            Kind::Object(id) => self.begin_struct(*id),
-            Kind::SchemaOrArray(id) if target.mode == Mode::Schema => self.begin_struct(*id),
-            Kind::SchemaOrBool(id) | Kind::SchemaOrArray(id) | Kind::SchemaOrStringArray(id) => {
+            NodeType::Object(id) => self.begin_struct(*id),
+            NodeType::SchemaOrArray(id) if target.mode == Mode::Schema => self.begin_struct(*id),
+            NodeType::SchemaOrBool(id)
+            | NodeType::SchemaOrArray(id)
+            | NodeType::SchemaOrStringArray(id) => {
                 self.quiet_from.get_or_insert(self.frames.len());
                 self.begin_struct(*id)
             }
-            Kind::Map(item) => Frame::map(Target::plain(&item.kind)),
-            Kind::Any => Frame::map(target),
-            Kind::AnyObject => Frame::map(Target::plain(&Kind::Any)),
+            NodeType::Map(item) => Frame::map(Target::plain(&item.kind)),
+            NodeType::Any => Frame::map(target),
+            NodeType::AnyObject => Frame::map(Target::plain(&NodeType::Any)),
             _ => return self.wrong_container(target, "object"),
         };
         self.push(frame)?;
@@ -214,14 +216,14 @@ impl<'a> Decoder<'a> {
 
     fn begin_array(&mut self, target: Target<'a>) -> Result<Option<Target<'a>>, DecodeError> {
         let of = match target.kind {
-            Kind::List(item, _) => Target::plain(&item.kind),
-            Kind::Any => target,
-            Kind::SchemaOrArray(_) if target.mode == Mode::Plain => {
+            NodeType::List(item, _) => Target::plain(&item.kind),
+            NodeType::Any => target,
+            NodeType::SchemaOrArray(_) if target.mode == Mode::Plain => {
                 self.quiet_from.get_or_insert(self.frames.len());
                 Target { mode: Mode::Schema, ..target }
             }
-            Kind::SchemaOrStringArray(_) => Target::plain(&Kind::String),
-            Kind::Bytes => Target::BYTE,
+            NodeType::SchemaOrStringArray(_) => Target::plain(&NodeType::String),
+            NodeType::Bytes => Target::BYTE,
             _ => return self.wrong_container(target, "array"),
         };
         self.push(Frame::List { of, items: Vec::new() })?;
@@ -331,7 +333,7 @@ impl<'a> Decoder<'a> {
             }
             Frame::Map { of, members, keys } => {
                 let of = *of;
-                let raw = matches!((of.kind, of.mode), (Kind::Any, Mode::Plain));
+                let raw = matches!((of.kind, of.mode), (NodeType::Any, Mode::Plain));
                 let reported = strict && !raw;
                 let repeated = reported && keys.repeats(members, &key);
                 members.push((leaf::to_str(key), Value::Null));
@@ -370,7 +372,7 @@ impl<'a> Decoder<'a> {
             b'"' => {
                 let start = self.lexer.at + 1;
                 let text = self.lexer.string()?;
-                if let Kind::String | Kind::Any = kind {
+                if let NodeType::String | NodeType::Any = kind {
                     // Most values are texts: the short way.
                     self.attach(Value::String(leaf::to_str(text)));
                     return Ok(());

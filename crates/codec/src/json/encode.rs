@@ -5,7 +5,7 @@ use meta::{
     json::{write_string, write_value},
     quantity::Quantity,
 };
-use schema::{Field, Kind, Node, Presence, Schema, Type, TypeId};
+use schema::{Field, Node, NodeType, Presence, Schema, Type, TypeId};
 
 /// Appends an object of a type.
 pub fn encode(value: &Value, schema: &Schema, ty: TypeId, out: &mut Vec<u8>) {
@@ -25,19 +25,19 @@ pub fn encode_any(value: &Value, out: &mut Vec<u8>) {
 pub fn encode_node(value: &Value, node: &Node, schema: &Schema, out: &mut Vec<u8>) {
     match (&node.kind, value) {
         (
-            Kind::Object(id)
-            | Kind::SchemaOrBool(id)
-            | Kind::SchemaOrArray(id)
-            | Kind::SchemaOrStringArray(id),
+            NodeType::Object(id)
+            | NodeType::SchemaOrBool(id)
+            | NodeType::SchemaOrArray(id)
+            | NodeType::SchemaOrStringArray(id),
             Value::Object(map),
         ) => write_struct(map, schema.get(*id), schema, out),
-        (Kind::List(item, _), Value::Array(items)) => {
+        (NodeType::List(item, _), Value::Array(items)) => {
             write_list(items, out, |value, out| encode_node(value, item, schema, out));
         }
-        (Kind::SchemaOrArray(id), Value::Array(items)) => {
+        (NodeType::SchemaOrArray(id), Value::Array(items)) => {
             write_list(items, out, |value, out| encode(value, schema, *id, out));
         }
-        (Kind::Map(item), Value::Object(map)) => {
+        (NodeType::Map(item), Value::Object(map)) => {
             let mut members = Members::open(out);
             for (key, value) in map.iter() {
                 encode_node(value, item, schema, members.key(key));
@@ -58,8 +58,8 @@ pub fn forget_empty(value: &mut Value, schema: &Schema, ty: TypeId) {
         let Some(field) = ty.field(key) else { return true };
         forget_in_node(value, &field.node, schema);
         let empty = match (&field.node.kind, &*value) {
-            (Kind::List(..), Value::Array(items)) => items.is_empty(),
-            (Kind::Map(_), Value::Object(map)) => map.is_empty(),
+            (NodeType::List(..), Value::Array(items)) => items.is_empty(),
+            (NodeType::Map(_), Value::Object(map)) => map.is_empty(),
             (_, value) => value.is_null(),
         };
         !empty
@@ -69,23 +69,23 @@ pub fn forget_empty(value: &mut Value, schema: &Schema, ty: TypeId) {
 fn forget_in_node(value: &mut Value, node: &Node, schema: &Schema) {
     match (&node.kind, value) {
         (
-            Kind::Object(id)
-            | Kind::SchemaOrBool(id)
-            | Kind::SchemaOrArray(id)
-            | Kind::SchemaOrStringArray(id),
+            NodeType::Object(id)
+            | NodeType::SchemaOrBool(id)
+            | NodeType::SchemaOrArray(id)
+            | NodeType::SchemaOrStringArray(id),
             value @ Value::Object(_),
         ) => forget_empty(value, schema, *id),
-        (Kind::SchemaOrArray(id), Value::Array(items)) => {
+        (NodeType::SchemaOrArray(id), Value::Array(items)) => {
             for value in items {
                 forget_empty(value, schema, *id);
             }
         }
-        (Kind::List(item, _), Value::Array(items)) => {
+        (NodeType::List(item, _), Value::Array(items)) => {
             for value in items {
                 forget_in_node(value, item, schema);
             }
         }
-        (Kind::Map(item), Value::Object(map)) => {
+        (NodeType::Map(item), Value::Object(map)) => {
             for (_, value) in map.iter_mut() {
                 forget_in_node(value, item, schema);
             }
@@ -121,13 +121,13 @@ fn fill_zeros(value: &mut Value, schema: &Schema, ty: TypeId) {
 
 fn fill_in_node(value: &mut Value, node: &Node, schema: &Schema) {
     match (&node.kind, value) {
-        (Kind::Object(id), value @ Value::Object(_)) => fill_zeros(value, schema, *id),
-        (Kind::List(item, _), Value::Array(items)) => {
+        (NodeType::Object(id), value @ Value::Object(_)) => fill_zeros(value, schema, *id),
+        (NodeType::List(item, _), Value::Array(items)) => {
             for value in items {
                 fill_in_node(value, item, schema);
             }
         }
-        (Kind::Map(item), Value::Object(map)) => {
+        (NodeType::Map(item), Value::Object(map)) => {
             for (_, value) in map.iter_mut() {
                 fill_in_node(value, item, schema);
             }
@@ -142,16 +142,16 @@ fn zero(field: &Field, schema: &Schema) -> Value {
         return Value::Null;
     }
     match &field.node.kind {
-        Kind::Object(id) => {
+        NodeType::Object(id) => {
             let mut value = Value::object();
             fill_zeros(&mut value, schema, *id);
             value
         }
-        Kind::Bool => false.into(),
-        Kind::Int32 | Kind::Int64 | Kind::Double | Kind::IntOrString => 0i64.into(),
-        Kind::String => "".into(),
-        Kind::Duration => "0s".into(),
-        Kind::Quantity => "0".into(),
+        NodeType::Bool => false.into(),
+        NodeType::Int32 | NodeType::Int64 | NodeType::Double | NodeType::IntOrString => 0i64.into(),
+        NodeType::String => "".into(),
+        NodeType::Duration => "0s".into(),
+        NodeType::Quantity => "0".into(),
         _ => Value::Null,
     }
 }
@@ -238,22 +238,24 @@ fn write_zero(field: &Field, schema: &Schema, out: &mut Vec<u8>) {
         return;
     }
     match &field.node.kind {
-        Kind::Object(id) => write_struct(&Map::new(), schema.get(*id), schema, out),
-        Kind::Bool => out.extend_from_slice(b"false"),
-        Kind::Int32 | Kind::Int64 | Kind::Double | Kind::IntOrString => out.push(b'0'),
-        Kind::String => out.extend_from_slice(b"\"\""),
-        Kind::Duration => out.extend_from_slice(b"\"0s\""),
-        Kind::Quantity => out.extend_from_slice(b"\"0\""),
-        Kind::Any
-        | Kind::AnyObject
-        | Kind::Bytes
-        | Kind::Time
-        | Kind::MicroTime
-        | Kind::List(..)
-        | Kind::Map(_)
-        | Kind::SchemaOrBool(_)
-        | Kind::SchemaOrArray(_)
-        | Kind::SchemaOrStringArray(_) => out.extend_from_slice(b"null"),
+        NodeType::Object(id) => write_struct(&Map::new(), schema.get(*id), schema, out),
+        NodeType::Bool => out.extend_from_slice(b"false"),
+        NodeType::Int32 | NodeType::Int64 | NodeType::Double | NodeType::IntOrString => {
+            out.push(b'0')
+        }
+        NodeType::String => out.extend_from_slice(b"\"\""),
+        NodeType::Duration => out.extend_from_slice(b"\"0s\""),
+        NodeType::Quantity => out.extend_from_slice(b"\"0\""),
+        NodeType::Any
+        | NodeType::AnyObject
+        | NodeType::Bytes
+        | NodeType::Time
+        | NodeType::MicroTime
+        | NodeType::List(..)
+        | NodeType::Map(_)
+        | NodeType::SchemaOrBool(_)
+        | NodeType::SchemaOrArray(_)
+        | NodeType::SchemaOrStringArray(_) => out.extend_from_slice(b"null"),
     }
 }
 
@@ -262,19 +264,19 @@ fn is_zero(value: &Value, node: &Node, schema: &Schema) -> bool {
     match (&node.kind, value) {
         (_, Value::Null) => true,
         (
-            Kind::Any
-            | Kind::SchemaOrBool(_)
-            | Kind::SchemaOrArray(_)
-            | Kind::SchemaOrStringArray(_),
+            NodeType::Any
+            | NodeType::SchemaOrBool(_)
+            | NodeType::SchemaOrArray(_)
+            | NodeType::SchemaOrStringArray(_),
             _,
         )
         // The empty text is a value of its own there.
-        | (Kind::IntOrString, Value::String(_)) => false,
-        (Kind::Quantity, Value::String(text)) => {
+        | (NodeType::IntOrString, Value::String(_)) => false,
+        (NodeType::Quantity, Value::String(text)) => {
             Quantity::parse(text).is_ok_and(|quantity| quantity.is_zero())
         }
-        (Kind::Duration, Value::String(text)) => text == "0s",
-        (Kind::Object(id), Value::Object(map)) => {
+        (NodeType::Duration, Value::String(text)) => text == "0s",
+        (NodeType::Object(id), Value::Object(map)) => {
             let ty = schema.get(*id);
             map.iter().all(|(key, value)| match ty.field(key) {
                 Some(field) if field.pointer => value.is_null(),

@@ -1,29 +1,29 @@
 //! What Go calls a type in an error: `int32`, `[]v1.Container`, `map[string]string`.
 
-use schema::{Kind, Schema, Type};
+use schema::{NodeType, Schema, Type};
 
 /// The Go type of a value.
-pub(super) fn of_kind(kind: &Kind, schema: &Schema) -> String {
+pub(super) fn of_kind(kind: &NodeType, schema: &Schema) -> String {
     match kind {
-        Kind::Any => "interface {}".to_owned(),
-        Kind::AnyObject => "map[string]interface {}".to_owned(),
-        Kind::Bool => "bool".to_owned(),
-        Kind::Int32 => "int32".to_owned(),
-        Kind::Int64 => "int64".to_owned(),
-        Kind::Double => "float64".to_owned(),
-        Kind::String => "string".to_owned(),
-        Kind::Bytes => "[]uint8".to_owned(),
-        Kind::Time => "v1.Time".to_owned(),
-        Kind::MicroTime => "v1.MicroTime".to_owned(),
-        Kind::Duration => "v1.Duration".to_owned(),
-        Kind::Quantity => "resource.Quantity".to_owned(),
-        Kind::IntOrString => "intstr.IntOrString".to_owned(),
-        Kind::Object(id) => of_type(schema.get(*id)),
-        Kind::List(item, _) => format!("[]{}", of_kind(&item.kind, schema)),
-        Kind::Map(item) => format!("map[string]{}", of_kind(&item.kind, schema)),
-        Kind::SchemaOrBool(_) => "v1.JSONSchemaPropsOrBool".to_owned(),
-        Kind::SchemaOrArray(_) => "v1.JSONSchemaPropsOrArray".to_owned(),
-        Kind::SchemaOrStringArray(_) => "v1.JSONSchemaPropsOrStringArray".to_owned(),
+        NodeType::Any => "interface {}".to_owned(),
+        NodeType::AnyObject => "map[string]interface {}".to_owned(),
+        NodeType::Bool => "bool".to_owned(),
+        NodeType::Int32 => "int32".to_owned(),
+        NodeType::Int64 => "int64".to_owned(),
+        NodeType::Double => "float64".to_owned(),
+        NodeType::String => "string".to_owned(),
+        NodeType::Bytes => "[]uint8".to_owned(),
+        NodeType::Time => "v1.Time".to_owned(),
+        NodeType::MicroTime => "v1.MicroTime".to_owned(),
+        NodeType::Duration => "v1.Duration".to_owned(),
+        NodeType::Quantity => "resource.Quantity".to_owned(),
+        NodeType::IntOrString => "intstr.IntOrString".to_owned(),
+        NodeType::Object(id) => of_type(schema.get(*id)),
+        NodeType::List(item, _) => format!("[]{}", of_kind(&item.kind, schema)),
+        NodeType::Map(item) => format!("map[string]{}", of_kind(&item.kind, schema)),
+        NodeType::SchemaOrBool(_) => "v1.JSONSchemaPropsOrBool".to_owned(),
+        NodeType::SchemaOrArray(_) => "v1.JSONSchemaPropsOrArray".to_owned(),
+        NodeType::SchemaOrStringArray(_) => "v1.JSONSchemaPropsOrStringArray".to_owned(),
     }
 }
 

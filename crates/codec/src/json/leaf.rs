@@ -8,7 +8,7 @@ use meta::{
     quantity::Quantity,
     time::{Duration, Time},
 };
-use schema::Kind;
+use schema::NodeType;
 
 use crate::base64;
 
@@ -29,24 +29,24 @@ pub(super) enum LeafError {
 type Result = std::result::Result<Value, LeafError>;
 
 /// Reads a string; `raw` is how it was spelt between its quotes.
-pub(super) fn string(kind: &Kind, text: Cow<'_, str>, raw: &str) -> Result {
+pub(super) fn string(kind: &NodeType, text: Cow<'_, str>, raw: &str) -> Result {
     match kind {
-        Kind::String | Kind::Any | Kind::IntOrString => Ok(Value::String(to_str(text))),
-        Kind::Quantity => quantity(raw),
-        Kind::Time => {
+        NodeType::String | NodeType::Any | NodeType::IntOrString => Ok(Value::String(to_str(text))),
+        NodeType::Quantity => quantity(raw),
+        NodeType::Time => {
             let time = Time::parse(&text).map_err(|error| LeafError::Fatal(error.to_string()))?;
             Ok(canonical_time(time, Time::to_rfc3339))
         }
-        Kind::MicroTime => {
+        NodeType::MicroTime => {
             let time =
                 Time::parse_micro(&text).map_err(|error| LeafError::Fatal(error.to_string()));
             Ok(canonical_time(time?, Time::to_rfc3339_micro))
         }
-        Kind::Duration => match Duration::parse(&text) {
+        NodeType::Duration => match Duration::parse(&text) {
             Ok(duration) => Ok(Value::from(duration.to_string())),
             Err(error) => Err(LeafError::Fatal(error.to_string())),
         },
-        Kind::Bytes => match base64::decode(&text) {
+        NodeType::Bytes => match base64::decode(&text) {
             Ok(bytes) => Ok(Value::from(base64::encode(&bytes))),
             Err(error) => Err(LeafError::Other(error.to_string())),
         },
@@ -55,24 +55,24 @@ pub(super) fn string(kind: &Kind, text: Cow<'_, str>, raw: &str) -> Result {
 }
 
 /// Reads a number, given as text that is one.
-pub(super) fn number(kind: &Kind, text: &str) -> Result {
+pub(super) fn number(kind: &NodeType, text: &str) -> Result {
     match kind {
-        Kind::Int32 | Kind::Int64 => {
+        NodeType::Int32 | NodeType::Int64 => {
             let number = text.parse::<i64>().ok();
-            let fits = |n: &i64| matches!(kind, Kind::Int64) || i32::try_from(*n).is_ok();
+            let fits = |n: &i64| matches!(kind, NodeType::Int64) || i32::try_from(*n).is_ok();
             number.filter(fits).map(Value::from).ok_or_else(|| wrong(format!("number {text}")))
         }
-        Kind::Double => match text.parse::<f64>() {
+        NodeType::Double => match text.parse::<f64>() {
             Ok(number) if number.is_finite() => Ok(Value::from(number)),
             _ => Err(wrong(format!("number {text}"))),
         },
-        Kind::Any => free_number(text),
-        Kind::Quantity => quantity(text),
-        Kind::IntOrString => match text.parse::<i32>() {
+        NodeType::Any => free_number(text),
+        NodeType::Quantity => quantity(text),
+        NodeType::IntOrString => match text.parse::<i32>() {
             Ok(number) => Ok(Value::from(i64::from(number))),
             Err(_) => Err(fatal(format!("number {text}"), "int32")),
         },
-        Kind::Time | Kind::MicroTime | Kind::Duration => Err(fatal("number", "string")),
+        NodeType::Time | NodeType::MicroTime | NodeType::Duration => Err(fatal("number", "string")),
         kind => Err(no_leaf(kind, "number")),
     }
 }
@@ -102,55 +102,55 @@ pub(super) fn free_number(text: &str) -> Result {
     }
 }
 
-pub(super) fn bool(kind: &Kind, value: bool) -> Result {
+pub(super) fn bool(kind: &NodeType, value: bool) -> Result {
     match kind {
-        Kind::Bool | Kind::Any | Kind::SchemaOrBool(_) => Ok(Value::Bool(value)),
-        Kind::Quantity => quantity(if value { "true" } else { "false" }),
-        Kind::IntOrString => Err(fatal("bool", "int32")),
-        Kind::Time | Kind::MicroTime | Kind::Duration => Err(fatal("bool", "string")),
+        NodeType::Bool | NodeType::Any | NodeType::SchemaOrBool(_) => Ok(Value::Bool(value)),
+        NodeType::Quantity => quantity(if value { "true" } else { "false" }),
+        NodeType::IntOrString => Err(fatal("bool", "int32")),
+        NodeType::Time | NodeType::MicroTime | NodeType::Duration => Err(fatal("bool", "string")),
         kind => Err(no_leaf(kind, "bool")),
     }
 }
 
 /// An object or array where there should be none.
-pub(super) fn container(kind: &Kind, found: &'static str) -> LeafError {
+pub(super) fn container(kind: &NodeType, found: &'static str) -> LeafError {
     match kind {
-        Kind::Quantity => LeafError::Fatal(meta::quantity::QuantityError::Format.to_string()),
-        Kind::IntOrString => fatal(found, "int32"),
-        Kind::Time | Kind::MicroTime | Kind::Duration => fatal(found, "string"),
+        NodeType::Quantity => LeafError::Fatal(meta::quantity::QuantityError::Format.to_string()),
+        NodeType::IntOrString => fatal(found, "int32"),
+        NodeType::Time | NodeType::MicroTime | NodeType::Duration => fatal(found, "string"),
         kind => no_leaf(kind, found),
     }
 }
 
 /// A value that this kind has no use for.
-fn no_leaf(kind: &Kind, found: &'static str) -> LeafError {
+fn no_leaf(kind: &NodeType, found: &'static str) -> LeafError {
     match kind {
-        Kind::SchemaOrBool(_) => LeafError::Fatal("boolean or JSON schema expected".to_owned()),
+        NodeType::SchemaOrBool(_) => LeafError::Fatal("boolean or JSON schema expected".to_owned()),
         // Go reads past anything else.
-        Kind::SchemaOrArray(_) | Kind::SchemaOrStringArray(_) => LeafError::Ignored,
+        NodeType::SchemaOrArray(_) | NodeType::SchemaOrStringArray(_) => LeafError::Ignored,
         _ => wrong(found),
     }
 }
 
 /// What `null` is as a list item or a map's value: Go's zero value.
-pub(super) fn zero(kind: &Kind) -> Value {
+pub(super) fn zero(kind: &NodeType) -> Value {
     match kind {
-        Kind::Bool => Value::Bool(false),
-        Kind::Int32 | Kind::Int64 | Kind::IntOrString => Value::from(0),
-        Kind::Double => Value::Number(Number::Float(0.0)),
-        Kind::String | Kind::Bytes => Value::from(""),
-        Kind::Duration => Value::from("0s"),
-        Kind::Quantity => Value::from("0"),
-        Kind::Object(_) => Value::object(),
-        Kind::Any
-        | Kind::AnyObject
-        | Kind::Time
-        | Kind::MicroTime
-        | Kind::List(..)
-        | Kind::Map(_)
-        | Kind::SchemaOrBool(_)
-        | Kind::SchemaOrArray(_)
-        | Kind::SchemaOrStringArray(_) => Value::Null,
+        NodeType::Bool => Value::Bool(false),
+        NodeType::Int32 | NodeType::Int64 | NodeType::IntOrString => Value::from(0),
+        NodeType::Double => Value::Number(Number::Float(0.0)),
+        NodeType::String | NodeType::Bytes => Value::from(""),
+        NodeType::Duration => Value::from("0s"),
+        NodeType::Quantity => Value::from("0"),
+        NodeType::Object(_) => Value::object(),
+        NodeType::Any
+        | NodeType::AnyObject
+        | NodeType::Time
+        | NodeType::MicroTime
+        | NodeType::List(..)
+        | NodeType::Map(_)
+        | NodeType::SchemaOrBool(_)
+        | NodeType::SchemaOrArray(_)
+        | NodeType::SchemaOrStringArray(_) => Value::Null,
     }
 }
 

@@ -6,7 +6,7 @@ use meta::{
     quantity::Quantity,
     time::{Duration, Time},
 };
-use schema::{Field, Kind, Node, Presence, Schema, Type, TypeId};
+use schema::{Field, Node, NodeType, Presence, Schema, Type, TypeId};
 
 use super::{
     DEPTH_MAX, ProtobufError,
@@ -90,11 +90,11 @@ impl Decoder<'_> {
     ) -> Result<()> {
         // What Go calls a field that it embeds.
         let name = match (field.name.as_str(), &field.node.kind) {
-            ("metadata", Kind::Object(_)) => "ObjectMeta",
+            ("metadata", NodeType::Object(_)) => "ObjectMeta",
             (name, _) => name,
         };
         match &field.node.kind {
-            Kind::List(item, _) if !field.node.wrapped => {
+            NodeType::List(item, _) if !field.node.wrapped => {
                 if !matches!(slot, Slot::Items(_)) {
                     *slot = Slot::Items(Vec::new());
                 }
@@ -109,7 +109,7 @@ impl Decoder<'_> {
                 }
                 items.push(self.value(item, key, reader, name, depth)?);
             }
-            Kind::Map(item) => {
+            NodeType::Map(item) => {
                 let entry = reader.bytes(key, name)?;
                 let entry = self.map_entry(entry, item, name, depth)?;
                 match slot {
@@ -163,11 +163,13 @@ impl Decoder<'_> {
         depth: usize,
     ) -> Result<Value> {
         match &node.kind {
-            Kind::Object(ty) => self.object(reader.bytes(key, name)?, *ty, depth + 1),
-            Kind::List(item, _) => self.wrapped_list(reader.bytes(key, name)?, item, name, depth),
-            Kind::SchemaOrBool(ty) => self.schema_or_bool(reader.bytes(key, name)?, *ty, depth),
-            Kind::SchemaOrArray(ty) | Kind::SchemaOrStringArray(ty) => {
-                let texts = matches!(node.kind, Kind::SchemaOrStringArray(_));
+            NodeType::Object(ty) => self.object(reader.bytes(key, name)?, *ty, depth + 1),
+            NodeType::List(item, _) => {
+                self.wrapped_list(reader.bytes(key, name)?, item, name, depth)
+            }
+            NodeType::SchemaOrBool(ty) => self.schema_or_bool(reader.bytes(key, name)?, *ty, depth),
+            NodeType::SchemaOrArray(ty) | NodeType::SchemaOrStringArray(ty) => {
+                let texts = matches!(node.kind, NodeType::SchemaOrStringArray(_));
                 self.schema_or_list(reader.bytes(key, name)?, *ty, texts, depth)
             }
             kind => leaf(kind, key, reader, name),
@@ -229,19 +231,19 @@ impl Decoder<'_> {
     }
 }
 
-fn leaf(kind: &Kind, key: Key, reader: &mut Reader<'_>, name: &str) -> Result<Value> {
+fn leaf(kind: &NodeType, key: Key, reader: &mut Reader<'_>, name: &str) -> Result<Value> {
     let number = |reader: &mut Reader<'_>| {
         key.expect(VARINT, name)?;
         reader.varint()
     };
     let invalid = |why: String| ProtobufError::Value { field: name.to_owned(), why };
     Ok(match kind {
-        Kind::String => Value::String(reader.text(key, name)?),
-        Kind::Bool => Value::Bool(number(reader)? != 0),
+        NodeType::String => Value::String(reader.text(key, name)?),
+        NodeType::Bool => Value::Bool(number(reader)? != 0),
         // The upper half is only there to carry the sign.
-        Kind::Int32 => Value::from(i64::from(number(reader)? as i32)),
-        Kind::Int64 => Value::from(number(reader)? as i64),
-        Kind::Double => {
+        NodeType::Int32 => Value::from(i64::from(number(reader)? as i32)),
+        NodeType::Int64 => Value::from(number(reader)? as i64),
+        NodeType::Double => {
             key.expect(FIXED64, name)?;
             let number = f64::from_bits(reader.fixed64()?);
             if !number.is_finite() {
@@ -250,43 +252,45 @@ fn leaf(kind: &Kind, key: Key, reader: &mut Reader<'_>, name: &str) -> Result<Va
             }
             Value::from(number)
         }
-        Kind::Bytes => Value::from(base64::encode(reader.bytes(key, name)?)),
-        Kind::Time | Kind::MicroTime => match timestamp(reader.bytes(key, name)?)? {
+        NodeType::Bytes => Value::from(base64::encode(reader.bytes(key, name)?)),
+        NodeType::Time | NodeType::MicroTime => match timestamp(reader.bytes(key, name)?)? {
             None => Value::Null,
             // What is stored is JSON, and has to be read again.
             Some((seconds, _)) if !WRITABLE_SECONDS.contains(&seconds) => {
                 return Err(invalid("year outside of range [0,9999]".to_owned()));
             }
             Some((seconds, nanos)) => Value::from(match kind {
-                Kind::Time => Time::from_unix(seconds, 0).to_rfc3339(),
+                NodeType::Time => Time::from_unix(seconds, 0).to_rfc3339(),
                 _ => Time::from_unix(seconds, nanos).to_rfc3339_micro(),
             }),
         },
-        Kind::Duration => {
+        NodeType::Duration => {
             let nanos = single_number(reader.bytes(key, name)?, name)? as i64;
             Value::from(Duration { nanos }.to_string())
         }
-        Kind::Quantity => {
+        NodeType::Quantity => {
             let text = single_bytes(reader.bytes(key, name)?, name)?.unwrap_or(b"0");
             let text = String::from_utf8_lossy(text);
             let quantity = Quantity::parse(text.trim());
             let quantity = quantity.map_err(|error| ProtobufError::Words(error.to_string()))?;
             Value::from(quantity.to_string())
         }
-        Kind::IntOrString => int_or_string(reader.bytes(key, name)?)?,
-        Kind::Any | Kind::AnyObject => match single_bytes(reader.bytes(key, name)?, name)? {
-            None | Some([]) => Value::Null,
-            Some(raw) => {
-                let decoded = json::decode_any(raw, json::DecodeOptions { strict: false });
-                decoded.map_err(|error| invalid(error.to_string()))?.value
+        NodeType::IntOrString => int_or_string(reader.bytes(key, name)?)?,
+        NodeType::Any | NodeType::AnyObject => {
+            match single_bytes(reader.bytes(key, name)?, name)? {
+                None | Some([]) => Value::Null,
+                Some(raw) => {
+                    let decoded = json::decode_any(raw, json::DecodeOptions { strict: false });
+                    decoded.map_err(|error| invalid(error.to_string()))?.value
+                }
             }
-        },
-        Kind::Map(_) => return Err(invalid("a map inside of a list or a map".to_owned())),
-        Kind::Object(_)
-        | Kind::List(..)
-        | Kind::SchemaOrBool(_)
-        | Kind::SchemaOrArray(_)
-        | Kind::SchemaOrStringArray(_) => return Err(invalid("not a leaf".to_owned())),
+        }
+        NodeType::Map(_) => return Err(invalid("a map inside of a list or a map".to_owned())),
+        NodeType::Object(_)
+        | NodeType::List(..)
+        | NodeType::SchemaOrBool(_)
+        | NodeType::SchemaOrArray(_)
+        | NodeType::SchemaOrStringArray(_) => return Err(invalid("not a leaf".to_owned())),
     })
 }
 
@@ -299,9 +303,9 @@ fn is_omitted(field: &Field, value: &Value) -> bool {
         return false;
     }
     match (&field.node.kind, value) {
-        (Kind::Any | Kind::Bytes | Kind::IntOrString, _) => false,
-        (Kind::Quantity, Value::String(text)) => text == "0",
-        (Kind::Duration, Value::String(text)) => text == "0s",
+        (NodeType::Any | NodeType::Bytes | NodeType::IntOrString, _) => false,
+        (NodeType::Quantity, Value::String(text)) => text == "0",
+        (NodeType::Duration, Value::String(text)) => text == "0s",
         (_, Value::Bool(value)) => !value,
         (_, Value::Number(number)) => match number {
             meta::Number::Int(number) => *number == 0,
@@ -384,14 +388,14 @@ fn single_number(message: &[u8], name: &str) -> Result<u64> {
     Ok(found)
 }
 
-fn is_packable(kind: &Kind) -> bool {
-    matches!(kind, Kind::Bool | Kind::Int32 | Kind::Int64 | Kind::Double)
+fn is_packable(kind: &NodeType) -> bool {
+    matches!(kind, NodeType::Bool | NodeType::Int32 | NodeType::Int64 | NodeType::Double)
 }
 
-fn wire_type_of(kind: &Kind) -> u8 {
+fn wire_type_of(kind: &NodeType) -> u8 {
     match kind {
-        Kind::Bool | Kind::Int32 | Kind::Int64 => VARINT,
-        Kind::Double => FIXED64,
+        NodeType::Bool | NodeType::Int32 | NodeType::Int64 => VARINT,
+        NodeType::Double => FIXED64,
         _ => BYTES,
     }
 }

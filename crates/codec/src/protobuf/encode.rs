@@ -5,7 +5,7 @@ use meta::{
     quantity::Quantity,
     time::{Duration, Time},
 };
-use schema::{Field, Kind, Node, Schema, TypeId};
+use schema::{Field, Node, NodeType, Schema, TypeId};
 
 use super::{
     DEPTH_MAX, ProtobufError,
@@ -75,13 +75,13 @@ impl Encoder<'_> {
     ) -> Result<()> {
         let (tag, node) = (field.tag, &field.node);
         match (&node.kind, value) {
-            (Kind::List(item, _), Some(Value::Array(items))) if !node.wrapped => {
+            (NodeType::List(item, _), Some(Value::Array(items))) if !node.wrapped => {
                 for value in items.iter().rev() {
                     self.value(item, tag, value, &field.name, depth, writer)?;
                 }
                 Ok(())
             }
-            (Kind::Map(item), Some(Value::Object(map))) => {
+            (NodeType::Map(item), Some(Value::Object(map))) => {
                 for (key, value) in map.iter().rev() {
                     let start = writer.len();
                     self.value(item, 2, value, &field.name, depth, writer)?;
@@ -90,18 +90,18 @@ impl Encoder<'_> {
                 }
                 Ok(())
             }
-            (Kind::List(..) | Kind::Map(_), Some(value)) if !node.wrapped => {
+            (NodeType::List(..) | NodeType::Map(_), Some(value)) if !node.wrapped => {
                 Err(wrong(&field.name, "list or map", value))
             }
             (_, Some(value)) => self.value(node, tag, value, &field.name, depth, writer),
             // Nil is not written; zero is.
             (
-                Kind::List(..)
-                | Kind::Map(_)
-                | Kind::Bytes
-                | Kind::SchemaOrBool(_)
-                | Kind::SchemaOrArray(_)
-                | Kind::SchemaOrStringArray(_),
+                NodeType::List(..)
+                | NodeType::Map(_)
+                | NodeType::Bytes
+                | NodeType::SchemaOrBool(_)
+                | NodeType::SchemaOrArray(_)
+                | NodeType::SchemaOrStringArray(_),
                 None,
             ) => Ok(()),
             (_, None) if field.pointer => Ok(()),
@@ -122,20 +122,20 @@ impl Encoder<'_> {
     ) -> Result<()> {
         let start = writer.len();
         match &node.kind {
-            Kind::Object(ty) => self.object(value, *ty, depth + 1, writer)?,
-            Kind::List(item, _) => {
+            NodeType::Object(ty) => self.object(value, *ty, depth + 1, writer)?,
+            NodeType::List(item, _) => {
                 for value in items(value, name)?.iter().rev() {
                     self.value(item, 1, value, name, depth + 1, writer)?;
                 }
             }
-            Kind::SchemaOrBool(ty) => {
+            NodeType::SchemaOrBool(ty) => {
                 if let Value::Object(_) = value {
                     self.part(2, value, *ty, depth, writer)?;
                 }
                 let allows = !matches!(value, Value::Bool(false) | Value::Null);
                 writer.field_varint(1, u64::from(allows));
             }
-            Kind::SchemaOrArray(ty) | Kind::SchemaOrStringArray(ty) => {
+            NodeType::SchemaOrArray(ty) | NodeType::SchemaOrStringArray(ty) => {
                 if let Value::Object(_) = value {
                     self.part(1, value, *ty, depth, writer)?;
                 } else {
@@ -169,15 +169,15 @@ impl Encoder<'_> {
     }
 }
 
-fn leaf(kind: &Kind, tag: u32, value: &Value, name: &str, writer: &mut Writer) -> Result<()> {
+fn leaf(kind: &NodeType, tag: u32, value: &Value, name: &str, writer: &mut Writer) -> Result<()> {
     let invalid = |why: String| ProtobufError::Value { field: name.to_owned(), why };
     let start = writer.len();
     match kind {
-        Kind::String => {
+        NodeType::String => {
             writer.field_bytes(tag, text(value, name)?.as_bytes());
             return Ok(());
         }
-        Kind::Bool => {
+        NodeType::Bool => {
             let value = match value {
                 Value::Bool(value) => *value,
                 Value::Null => false,
@@ -186,11 +186,11 @@ fn leaf(kind: &Kind, tag: u32, value: &Value, name: &str, writer: &mut Writer) -
             writer.field_varint(tag, u64::from(value));
             return Ok(());
         }
-        Kind::Int32 | Kind::Int64 => {
+        NodeType::Int32 | NodeType::Int64 => {
             writer.field_varint(tag, number(value, name)? as u64);
             return Ok(());
         }
-        Kind::Double => {
+        NodeType::Double => {
             let number = match value {
                 Value::Number(Number::Float(number)) => *number,
                 other => number(other, name)? as f64,
@@ -198,35 +198,35 @@ fn leaf(kind: &Kind, tag: u32, value: &Value, name: &str, writer: &mut Writer) -
             writer.field_fixed64(tag, number.to_bits());
             return Ok(());
         }
-        Kind::Bytes => {
+        NodeType::Bytes => {
             let bytes = base64::decode(text(value, name)?);
             writer.field_bytes(tag, &bytes.map_err(|error| invalid(error.to_string()))?);
             return Ok(());
         }
-        Kind::Time | Kind::MicroTime => {
+        NodeType::Time | NodeType::MicroTime => {
             let text = text(value, name)?;
             // Either spelling is fine here; the fraction only goes where it can be read back.
             let time = if text.is_empty() { Ok(Time::ZERO) } else { Time::parse(text) };
             let time = time.map_err(|error| invalid(error.to_string()))?;
             if !time.is_zero() {
-                let micro = matches!(kind, Kind::MicroTime);
+                let micro = matches!(kind, NodeType::MicroTime);
                 let nanos = if micro { time.nanos() / 1000 * 1000 } else { 0 };
                 writer.field_varint(2, u64::from(nanos));
                 writer.field_varint(1, time.unix_seconds() as u64);
             }
         }
-        Kind::Duration => {
+        NodeType::Duration => {
             let text = text(value, name)?;
             let duration = Duration::parse(if text.is_empty() { "0" } else { text });
             let duration = duration.map_err(|error| invalid(error.to_string()))?;
             writer.field_varint(1, duration.nanos as u64);
         }
-        Kind::Quantity => {
+        NodeType::Quantity => {
             let quantity = Quantity::from_value(value);
             let quantity = quantity.map_err(|error| invalid(error.to_string()))?;
             writer.field_bytes(1, quantity.to_string().as_bytes());
         }
-        Kind::IntOrString => {
+        NodeType::IntOrString => {
             let (kind, number, text) = match value {
                 Value::String(text) => (1, 0, text.as_str()),
                 other => (0, number(other, name)?, ""),
@@ -235,19 +235,19 @@ fn leaf(kind: &Kind, tag: u32, value: &Value, name: &str, writer: &mut Writer) -
             writer.field_varint(2, number as u64);
             writer.field_varint(1, kind);
         }
-        Kind::Any | Kind::AnyObject => {
+        NodeType::Any | NodeType::AnyObject => {
             if !value.is_null() {
                 let mut raw = Vec::new();
                 json::encode_any(value, &mut raw);
                 writer.field_bytes(1, &raw);
             }
         }
-        Kind::Map(_) => return Err(invalid("a map inside of a list or a map".to_owned())),
-        Kind::Object(_)
-        | Kind::List(..)
-        | Kind::SchemaOrBool(_)
-        | Kind::SchemaOrArray(_)
-        | Kind::SchemaOrStringArray(_) => return Err(invalid("not a leaf".to_owned())),
+        NodeType::Map(_) => return Err(invalid("a map inside of a list or a map".to_owned())),
+        NodeType::Object(_)
+        | NodeType::List(..)
+        | NodeType::SchemaOrBool(_)
+        | NodeType::SchemaOrArray(_)
+        | NodeType::SchemaOrStringArray(_) => return Err(invalid("not a leaf".to_owned())),
     }
     writer.end_message(tag, start);
     Ok(())

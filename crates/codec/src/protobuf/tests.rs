@@ -2,7 +2,7 @@
 
 use meta::value;
 use proptest::prelude::*;
-use schema::{Field, Kind, ListKind, Presence, Type};
+use schema::{Field, ListType, NodeType, Presence, Type};
 
 use super::*;
 use crate::{
@@ -141,21 +141,21 @@ fn what_is_not_known_is_skipped() {
 fn numbers_may_be_packed_and_entries_incomplete() {
     let mut schema = Schema::default();
     let mut ty = Type::default();
-    let list = |kind: Kind| Kind::List(Box::new(kind.into()), ListKind::Undeclared);
-    let field = |name: &str, tag, kind: Kind| Field {
+    let list = |kind: NodeType| NodeType::List(Box::new(kind.into()), ListType::Undeclared);
+    let field = |name: &str, tag, kind: NodeType| Field {
         name: name.into(),
         tag,
         node: kind.into(),
         presence: Presence::OmitEmpty,
         ..Field::default()
     };
-    let mut verbs = field("verbs", 3, list(Kind::String));
+    let mut verbs = field("verbs", 3, list(NodeType::String));
     verbs.node.wrapped = true;
     ty.fields = vec![
-        field("ports", 1, list(Kind::Int32)),
-        field("limits", 2, Kind::Map(Box::new(Kind::Quantity.into()))),
+        field("ports", 1, list(NodeType::Int32)),
+        field("limits", 2, NodeType::Map(Box::new(NodeType::Quantity.into()))),
         verbs,
-        field("timeout", 4, Kind::Duration),
+        field("timeout", 4, NodeType::Duration),
     ];
     let ty = schema.add(ty);
     let tables = Tables::new(&schema);

@@ -2,7 +2,7 @@
 //! that has one owner as a whole or one for each of its parts.
 
 use meta::{Map, Number, Str, Value};
-use schema::{Field, Kind, ListKind, Node, Presence, Schema, Type, TypeId};
+use schema::{Field, ListType, Node, NodeType, Presence, Schema, Type, TypeId};
 
 use super::path::PathElement;
 
@@ -81,36 +81,38 @@ impl<'a> Place<'a> {
             Self::Node(node) => node,
         };
         match &node.kind {
-            Kind::Any if is_raw_extension(node) => any(Self::Opaque, true),
-            Kind::Any
-            | Kind::SchemaOrBool(_)
-            | Kind::SchemaOrArray(_)
-            | Kind::SchemaOrStringArray(_) => any(Self::Deduced, node.atomic),
-            Kind::AnyObject => {
+            NodeType::Any if is_raw_extension(node) => any(Self::Opaque, true),
+            NodeType::Any
+            | NodeType::SchemaOrBool(_)
+            | NodeType::SchemaOrArray(_)
+            | NodeType::SchemaOrStringArray(_) => any(Self::Deduced, node.atomic),
+            NodeType::AnyObject => {
                 object(Object { ty: None, others: Some(Self::Deduced), atomic: node.atomic })
             }
-            Kind::Bool => scalar(Scalar::Bool),
-            Kind::Int32 | Kind::Int64 | Kind::Double => scalar(Scalar::Number),
-            Kind::String | Kind::Duration if node.format.is_none() => scalar(Scalar::String),
-            Kind::Bytes => scalar(Scalar::String),
-            Kind::String
-            | Kind::Duration
-            | Kind::Time
-            | Kind::MicroTime
-            | Kind::Quantity
-            | Kind::IntOrString => scalar(Scalar::Any),
-            Kind::Object(id) => {
+            NodeType::Bool => scalar(Scalar::Bool),
+            NodeType::Int32 | NodeType::Int64 | NodeType::Double => scalar(Scalar::Number),
+            NodeType::String | NodeType::Duration if node.format.is_none() => {
+                scalar(Scalar::String)
+            }
+            NodeType::Bytes => scalar(Scalar::String),
+            NodeType::String
+            | NodeType::Duration
+            | NodeType::Time
+            | NodeType::MicroTime
+            | NodeType::Quantity
+            | NodeType::IntOrString => scalar(Scalar::Any),
+            NodeType::Object(id) => {
                 let ty = schema.get(*id);
                 object(Object::of(ty, node.atomic || ty.atomic && !node.granular))
             }
-            Kind::Map(item) => {
+            NodeType::Map(item) => {
                 object(Object { ty: None, others: Some(Self::Node(item)), atomic: node.atomic })
             }
-            Kind::List(item, kind) => {
+            NodeType::List(item, kind) => {
                 let kind = match kind {
-                    ListKind::Atomic | ListKind::Undeclared => Items::Atomic,
-                    ListKind::Set => Items::Set,
-                    ListKind::Map(keys) => Items::Keyed(keys),
+                    ListType::Atomic | ListType::Undeclared => Items::Atomic,
+                    ListType::Set => Items::Set,
+                    ListType::Map(keys) => Items::Keyed(keys),
                 };
                 Atom { list: Some(List { item: Self::Node(item), kind }), ..Atom::default() }
             }
@@ -223,7 +225,7 @@ impl List<'_> {
 /// A member as the Go struct of a built-in type shows it: what `omitempty` leaves out is not there, and
 /// what is always written is there even if nobody set it.
 pub(super) fn field_value<'v>(field: &Field, value: Option<&'v Value>) -> Option<&'v Value> {
-    let is_struct = matches!(field.node.kind, Kind::Object(_)) && !field.pointer;
+    let is_struct = matches!(field.node.kind, NodeType::Object(_)) && !field.pointer;
     let given = value.filter(|value| !value.is_null());
     match field.presence {
         Presence::AsGiven => value,
@@ -280,10 +282,10 @@ fn zero_of(field: &Field, is_struct: bool) -> &'static Value {
     match &field.node.kind {
         _ if is_struct => &EMPTY_OBJECT,
         _ if field.pointer => &NULL,
-        Kind::Bool => &FALSE,
-        Kind::Int32 | Kind::Int64 | Kind::Double | Kind::IntOrString => &ZERO,
-        Kind::String => &EMPTY_TEXT,
-        Kind::Quantity => &ZERO_TEXT,
+        NodeType::Bool => &FALSE,
+        NodeType::Int32 | NodeType::Int64 | NodeType::Double | NodeType::IntOrString => &ZERO,
+        NodeType::String => &EMPTY_TEXT,
+        NodeType::Quantity => &ZERO_TEXT,
         _ => &NULL,
     }
 }

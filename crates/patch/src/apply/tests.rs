@@ -1,5 +1,5 @@
 use meta::{Value, json, value};
-use schema::{Field, Kind, ListKind, Node, Schema, Type, TypeId};
+use schema::{Field, ListType, Node, NodeType, Schema, Type, TypeId};
 
 use super::*;
 use crate::json_text::parse;
@@ -15,10 +15,10 @@ fn foo_schema() -> (Schema, TypeId) {
             .collect();
         schema.add(ty)
     };
-    let text = || Node::from(Kind::String);
-    let list = |item: Node, kind| Node::from(Kind::List(Box::new(item), kind));
-    let map = |item: Node| Node::from(Kind::Map(Box::new(item)));
-    let keys = |names: &[&str]| ListKind::Map(names.iter().map(|&name| name.into()).collect());
+    let text = || Node::from(NodeType::String);
+    let list = |item: Node, kind| Node::from(NodeType::List(Box::new(item), kind));
+    let map = |item: Node| Node::from(NodeType::Map(Box::new(item)));
+    let keys = |names: &[&str]| ListType::Map(names.iter().map(|&name| name.into()).collect());
 
     let meta = add(
         &mut schema,
@@ -29,18 +29,18 @@ fn foo_schema() -> (Schema, TypeId) {
             ("resourceVersion", text()),
             ("labels", map(text())),
             ("annotations", map(text())),
-            ("finalizers", list(text(), ListKind::Set)),
-            ("managedFields", list(Kind::AnyObject.into(), ListKind::Atomic)),
+            ("finalizers", list(text(), ListType::Set)),
+            ("managedFields", list(NodeType::AnyObject.into(), ListType::Atomic)),
         ],
     );
     let item_id = TypeId(meta.0 + 1);
-    let item = || Node::from(Kind::Object(item_id));
+    let item = || Node::from(NodeType::Object(item_id));
     let proto = Node { default: Some("TCP".into()), ..text() };
     add(
         &mut schema,
         vec![
             ("name", text()),
-            ("port", Kind::Int64.into()),
+            ("port", NodeType::Int64.into()),
             ("proto", proto),
             ("value", text()),
             ("sub", list(item(), keys(&["name"]))),
@@ -51,18 +51,18 @@ fn foo_schema() -> (Schema, TypeId) {
     let spec = add(
         &mut schema,
         vec![
-            ("num", Kind::Int64.into()),
+            ("num", NodeType::Int64.into()),
             ("str", text()),
-            ("flag", Kind::Bool.into()),
+            ("flag", NodeType::Bool.into()),
             ("list", list(item(), keys(&["name"]))),
             ("ports", list(item(), keys(&["port", "proto"]))),
-            ("set", list(text(), ListKind::Set)),
-            ("atomicList", list(item(), ListKind::Atomic)),
+            ("set", list(text(), ListType::Set)),
+            ("atomicList", list(item(), ListType::Atomic)),
             ("atomicMap", Node { atomic: true, ..map(text()) }),
             ("map", map(text())),
-            ("nested", Kind::Object(nested).into()),
-            ("free", Kind::AnyObject.into()),
-            ("any", Kind::Any.into()),
+            ("nested", NodeType::Object(nested).into()),
+            ("free", NodeType::AnyObject.into()),
+            ("any", NodeType::Any.into()),
         ],
     );
     let status = add(&mut schema, vec![("phase", text())]);
@@ -71,9 +71,9 @@ fn foo_schema() -> (Schema, TypeId) {
         vec![
             ("apiVersion", text()),
             ("kind", text()),
-            ("metadata", Kind::Object(meta).into()),
-            ("spec", Kind::Object(spec).into()),
-            ("status", Kind::Object(status).into()),
+            ("metadata", NodeType::Object(meta).into()),
+            ("spec", NodeType::Object(spec).into()),
+            ("status", NodeType::Object(status).into()),
         ],
     );
     (schema, root)
@@ -411,7 +411,7 @@ fn replicas_change_hands_through_scale() {
 fn built_in_schema() -> (Schema, TypeId) {
     use schema::Presence::{Always, OmitEmpty};
     let mut schema = Schema::default();
-    let field = |name: &str, kind: Kind, presence, pointer| Field {
+    let field = |name: &str, kind: NodeType, presence, pointer| Field {
         name: name.into(),
         node: kind.into(),
         presence,
@@ -419,39 +419,39 @@ fn built_in_schema() -> (Schema, TypeId) {
         ..Field::default()
     };
     let mut types = vec![
-        vec![field("limit", Kind::String, OmitEmpty, false)],
+        vec![field("limit", NodeType::String, OmitEmpty, false)],
         vec![
-            field("name", Kind::String, Always, false),
-            field("tty", Kind::Bool, OmitEmpty, false),
-            field("resources", Kind::Object(TypeId(0)), OmitEmpty, false),
+            field("name", NodeType::String, Always, false),
+            field("tty", NodeType::Bool, OmitEmpty, false),
+            field("resources", NodeType::Object(TypeId(0)), OmitEmpty, false),
         ],
         vec![
-            field("replicas", Kind::Int32, OmitEmpty, true),
-            field("ready", Kind::Int32, Always, false),
-            field("security", Kind::Object(TypeId(0)), OmitEmpty, true),
+            field("replicas", NodeType::Int32, OmitEmpty, true),
+            field("ready", NodeType::Int32, Always, false),
+            field("security", NodeType::Object(TypeId(0)), OmitEmpty, true),
             field(
                 "containers",
-                Kind::List(
-                    Box::new(Kind::Object(TypeId(1)).into()),
-                    ListKind::Map(vec!["name".into()]),
+                NodeType::List(
+                    Box::new(NodeType::Object(TypeId(1)).into()),
+                    ListType::Map(vec!["name".into()]),
                 ),
                 Always,
                 false,
             ),
             field(
                 "tolerations",
-                Kind::List(Box::new(Kind::Object(TypeId(1)).into()), ListKind::Atomic),
+                NodeType::List(Box::new(NodeType::Object(TypeId(1)).into()), ListType::Atomic),
                 OmitEmpty,
                 false,
             ),
         ],
-        vec![field("uid", Kind::String, OmitEmpty, false)],
+        vec![field("uid", NodeType::String, OmitEmpty, false)],
     ];
     types.push(vec![
-        field("apiVersion", Kind::String, OmitEmpty, false),
-        field("kind", Kind::String, OmitEmpty, false),
-        field("metadata", Kind::Object(TypeId(3)), OmitEmpty, false),
-        field("spec", Kind::Object(TypeId(2)), OmitEmpty, false),
+        field("apiVersion", NodeType::String, OmitEmpty, false),
+        field("kind", NodeType::String, OmitEmpty, false),
+        field("metadata", NodeType::Object(TypeId(3)), OmitEmpty, false),
+        field("spec", NodeType::Object(TypeId(2)), OmitEmpty, false),
     ]);
     for fields in types {
         let mut ty = Type::default();

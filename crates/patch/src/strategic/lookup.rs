@@ -1,7 +1,7 @@
 //! What the schema says about a field on the way down, worded as upstream's reflection words it.
 
 use meta::{Str, field::quote};
-use schema::{Kind, Node, PatchStrategy, Schema, TypeId};
+use schema::{Node, NodeType, PatchStrategy, Schema, TypeId};
 
 use crate::PatchError;
 
@@ -47,11 +47,11 @@ impl<'a> Place<'a> {
     /// A field that is a list.
     pub(super) fn list(&self, name: &str) -> Result<Field<'a>, PatchError> {
         let (node, patch) = self.find(name)?;
-        let Kind::List(item, _) = &node.kind else {
+        let NodeType::List(item, _) = &node.kind else {
             let found = self.go_kind();
             return Err(contradiction(format!("expected slice or array type, but got: {found}")));
         };
-        if matches!(item.kind, Kind::List(..) | Kind::Bytes) {
+        if matches!(item.kind, NodeType::List(..) | NodeType::Bytes) {
             return Err(contradiction("unexpected slice of slice".to_owned()));
         }
         Ok(Field { patch, place: self.of_node(item) })
@@ -89,24 +89,26 @@ impl<'a> Place<'a> {
 
     fn of_node(&self, node: &'a Node) -> Self {
         let shape = match &node.kind {
-            Kind::Object(ty)
-            | Kind::SchemaOrBool(ty)
-            | Kind::SchemaOrArray(ty)
-            | Kind::SchemaOrStringArray(ty) => Shape::Type(*ty),
-            Kind::Any
-            | Kind::AnyObject
-            | Kind::Time
-            | Kind::MicroTime
-            | Kind::Duration
-            | Kind::Quantity
-            | Kind::IntOrString => Shape::Opaque(node.definition.as_deref().unwrap_or_default()),
-            Kind::Map(_) => Shape::Other("map"),
-            Kind::List(..) | Kind::Bytes => Shape::Other("slice"),
-            Kind::Bool => Shape::Other("bool"),
-            Kind::Int32 => Shape::Other("int32"),
-            Kind::Int64 => Shape::Other("int64"),
-            Kind::Double => Shape::Other("float64"),
-            Kind::String => Shape::Other("string"),
+            NodeType::Object(ty)
+            | NodeType::SchemaOrBool(ty)
+            | NodeType::SchemaOrArray(ty)
+            | NodeType::SchemaOrStringArray(ty) => Shape::Type(*ty),
+            NodeType::Any
+            | NodeType::AnyObject
+            | NodeType::Time
+            | NodeType::MicroTime
+            | NodeType::Duration
+            | NodeType::Quantity
+            | NodeType::IntOrString => {
+                Shape::Opaque(node.definition.as_deref().unwrap_or_default())
+            }
+            NodeType::Map(_) => Shape::Other("map"),
+            NodeType::List(..) | NodeType::Bytes => Shape::Other("slice"),
+            NodeType::Bool => Shape::Other("bool"),
+            NodeType::Int32 => Shape::Other("int32"),
+            NodeType::Int64 => Shape::Other("int64"),
+            NodeType::Double => Shape::Other("float64"),
+            NodeType::String => Shape::Other("string"),
         };
         Self { schema: self.schema, shape }
     }

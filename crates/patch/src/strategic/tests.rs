@@ -1,6 +1,6 @@
 use meta::{Value, json};
 use proptest::prelude::*;
-use schema::{Field, Kind, ListKind, Node, PatchStrategy, Schema, Type, TypeId};
+use schema::{Field, ListType, Node, NodeType, PatchStrategy, Schema, Type, TypeId};
 
 use super::apply;
 use crate::{PatchError, json_text::parse};
@@ -9,8 +9,8 @@ use crate::{PatchError, json_text::parse};
 fn item_schema() -> (Schema, TypeId) {
     let mut schema = Schema::default();
     let id = schema.add(Type::default());
-    let item = || Node::from(Kind::Object(id));
-    let list = |node: Node| Node::from(Kind::List(Box::new(node), ListKind::Undeclared));
+    let item = || Node::from(NodeType::Object(id));
+    let list = |node: Node| Node::from(NodeType::List(Box::new(node), ListType::Undeclared));
     let field = |name: &str, node: Node, patch: PatchStrategy| Field {
         name: name.into(),
         node,
@@ -22,15 +22,15 @@ fn item_schema() -> (Schema, TypeId) {
     let by_name = || PatchStrategy { merge_key: Some("name".into()), ..merge() };
     let raw = Node { definition: Some("RawExtension".into()), ..Node::default() };
     let fields = vec![
-        field("name", Kind::String.into(), none()),
-        field("value", Kind::String.into(), none()),
-        field("other", Kind::String.into(), none()),
+        field("name", NodeType::String.into(), none()),
+        field("value", NodeType::String.into(), none()),
+        field("other", NodeType::String.into(), none()),
         field("mergingList", list(item()), by_name()),
         field("nonMergingList", list(item()), none()),
-        field("mergingIntList", list(Kind::Int64.into()), merge()),
-        field("nonMergingIntList", list(Kind::Int64.into()), none()),
+        field("mergingIntList", list(NodeType::Int64.into()), merge()),
+        field("nonMergingIntList", list(NodeType::Int64.into()), none()),
         field("mergeItemPtr", item(), by_name()),
-        field("simpleMap", Kind::Map(Box::new(Kind::String.into())).into(), none()),
+        field("simpleMap", NodeType::Map(Box::new(NodeType::String.into())).into(), none()),
         field("replacingItem", raw, PatchStrategy { replace: true, ..none() }),
         field("retainKeysMap", item(), PatchStrategy { retain_keys: true, ..none() }),
     ];

@@ -6,7 +6,7 @@ use meta::{GroupVersion, GroupVersionKind, Map, Str, Value, value};
 
 use super::Source;
 use super::assemble::Pieces;
-use crate::{Field, Kind, ListKind, Node, Presence, Type, TypeId};
+use crate::{Field, ListType, Node, NodeType, Presence, Type, TypeId};
 
 /// What v2 and v3 write differently.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub(super) struct Definitions<'a> {
     /// What of it is not written yet.
     open: Vec<Str>,
     /// Definitions that are no objects, by the way they are used.
-    scalars: HashMap<Str, &'a Kind>,
+    scalars: HashMap<Str, &'a NodeType>,
 }
 
 impl<'a> Definitions<'a> {
@@ -179,12 +179,12 @@ impl<'a> Definitions<'a> {
     /// How lists and maps are merged.
     fn add_merging(&self, field: &Field, written: &mut Map) {
         let node = &field.node;
-        if let Kind::List(_, list) = &node.kind {
+        if let NodeType::List(_, list) = &node.kind {
             let name = match list {
-                ListKind::Undeclared => None,
-                ListKind::Atomic => Some("atomic"),
-                ListKind::Set => Some("set"),
-                ListKind::Map(keys) => {
+                ListType::Undeclared => None,
+                ListType::Atomic => Some("atomic"),
+                ListType::Set => Some("set"),
+                ListType::Map(keys) => {
                     written.insert("x-kubernetes-list-map-keys", keys.clone());
                     Some("map")
                 }
@@ -194,7 +194,7 @@ impl<'a> Definitions<'a> {
             }
         }
         let is_atomic_type =
-            matches!(node.kind, Kind::Object(id) if self.source.schema.get(id).atomic);
+            matches!(node.kind, NodeType::Object(id) if self.source.schema.get(id).atomic);
         if node.granular {
             written.insert("x-kubernetes-map-type", "granular");
         } else if node.atomic && !is_atomic_type {
@@ -231,12 +231,12 @@ impl<'a> Definitions<'a> {
         }
         let mut written = match &node.kind {
             // A type without a name belongs to where it is used.
-            Kind::Object(id) => self.object(*id),
-            Kind::List(item, _) => {
+            NodeType::Object(id) => self.object(*id),
+            NodeType::List(item, _) => {
                 let item = self.item(item);
                 Map::from_iter([("type", "array".into()), ("items", item)])
             }
-            Kind::Map(item) => {
+            NodeType::Map(item) => {
                 let item = self.item(item);
                 Map::from_iter([("type", "object".into()), ("additionalProperties", item)])
             }
@@ -261,7 +261,7 @@ impl<'a> Definitions<'a> {
             return Some(name.clone());
         }
         match node.kind {
-            Kind::Object(id) => {
+            NodeType::Object(id) => {
                 Some(self.source.schema.get(id).name.clone()).filter(|name| !name.is_empty())
             }
             _ => None,
@@ -282,25 +282,25 @@ impl<'a> Definitions<'a> {
     fn scalar(&self, name: &str) -> Map {
         match self.scalars.get(name) {
             // Arbitrary JSON may be anything; extensions and sets of fields are always objects.
-            Some(Kind::Any) if name.rsplit('.').next() != Some("JSON") => typed("object", None),
+            Some(NodeType::Any) if name.rsplit('.').next() != Some("JSON") => typed("object", None),
             Some(kind) => self.simple(kind),
             None => Map::new(),
         }
     }
 
     /// What has no types inside.
-    fn simple(&self, kind: &Kind) -> Map {
+    fn simple(&self, kind: &NodeType) -> Map {
         match kind {
-            Kind::AnyObject => typed("object", None),
-            Kind::Bool => typed("boolean", None),
-            Kind::Int32 => typed("integer", Some("int32")),
-            Kind::Int64 => typed("integer", Some("int64")),
-            Kind::Double => typed("number", Some("double")),
-            Kind::String | Kind::Duration => typed("string", None),
-            Kind::Bytes => typed("string", Some("byte")),
-            Kind::Time | Kind::MicroTime => typed("string", Some("date-time")),
-            Kind::Quantity => self.either(["string", "number"], None),
-            Kind::IntOrString => self.either(["integer", "string"], Some("int-or-string")),
+            NodeType::AnyObject => typed("object", None),
+            NodeType::Bool => typed("boolean", None),
+            NodeType::Int32 => typed("integer", Some("int32")),
+            NodeType::Int64 => typed("integer", Some("int64")),
+            NodeType::Double => typed("number", Some("double")),
+            NodeType::String | NodeType::Duration => typed("string", None),
+            NodeType::Bytes => typed("string", Some("byte")),
+            NodeType::Time | NodeType::MicroTime => typed("string", Some("date-time")),
+            NodeType::Quantity => self.either(["string", "number"], None),
+            NodeType::IntOrString => self.either(["integer", "string"], Some("int-or-string")),
             _ => Map::new(),
         }
     }
@@ -338,16 +338,17 @@ fn default_of(field: &Field) -> Option<Value> {
     if let Some(default) = &field.node.default {
         return Some(default.clone());
     }
-    let always = field.presence == Presence::Always || matches!(field.node.kind, Kind::Object(_));
+    let always =
+        field.presence == Presence::Always || matches!(field.node.kind, NodeType::Object(_));
     if field.pointer || !always { None } else { zero(&field.node.kind) }
 }
 
-fn zero(kind: &Kind) -> Option<Value> {
+fn zero(kind: &NodeType) -> Option<Value> {
     match kind {
-        Kind::Object(_) => Some(Value::object()),
-        Kind::String => Some("".into()),
-        Kind::Int32 | Kind::Int64 | Kind::Double => Some(0.into()),
-        Kind::Bool => Some(false.into()),
+        NodeType::Object(_) => Some(Value::object()),
+        NodeType::String => Some("".into()),
+        NodeType::Int32 | NodeType::Int64 | NodeType::Double => Some(0.into()),
+        NodeType::Bool => Some(false.into()),
         _ => None,
     }
 }
@@ -391,7 +392,7 @@ mod tests {
     use crate::openapi::{CustomDefinitions, Undescribed};
     use crate::{PatchStrategy, Schema};
 
-    fn field(name: &str, kind: Kind) -> Field {
+    fn field(name: &str, kind: NodeType) -> Field {
         Field { name: Str::new(name), node: kind.into(), ..Field::default() }
     }
 
@@ -403,21 +404,22 @@ mod tests {
         named.atomic = true;
         let named = schema.add(named);
         let mut nameless = Type::default();
-        nameless.fields.push(field("a", Kind::Bool));
+        nameless.fields.push(field("a", NodeType::Bool));
         let nameless = schema.add(nameless);
-        let mut time = field("time", Kind::Time);
+        let mut time = field("time", NodeType::Time);
         time.node.definition = Some("Time".into());
-        let mut keys = field("keys", Kind::List(Box::default(), ListKind::Map(vec!["k".into()])));
+        let mut keys =
+            field("keys", NodeType::List(Box::default(), ListType::Map(vec!["k".into()])));
         keys.patch = PatchStrategy { merge: true, retain_keys: true, ..PatchStrategy::default() };
         keys.required = true;
-        let mut pointer = field("pointer", Kind::Object(named));
+        let mut pointer = field("pointer", NodeType::Object(named));
         pointer.pointer = true;
         let mut root = Type::default();
         root.name = "Root".into();
         root.fields = vec![
-            field("nameless", Kind::Map(Box::new(Kind::Object(nameless).into()))),
-            field("named", Kind::Object(named)),
-            field("port", Kind::IntOrString),
+            field("nameless", NodeType::Map(Box::new(NodeType::Object(nameless).into()))),
+            field("named", NodeType::Object(named)),
+            field("port", NodeType::IntOrString),
             pointer,
             time,
             keys,

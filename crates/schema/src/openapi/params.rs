@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use meta::Str;
 
-use crate::{Kind, Node};
+use crate::{Node, NodeType};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Param {
@@ -46,11 +46,11 @@ impl Param {
     /// A parameter that is a field of an options type; `None` if it can't be given in a query.
     pub(super) fn of_field(name: &Str, node: &Node) -> Option<Self> {
         // A list is given by naming the parameter several times.
-        let node = if let Kind::List(item, _) = &node.kind { item } else { node };
+        let node = if let NodeType::List(item, _) = &node.kind { item } else { node };
         let kind = match node.kind {
-            Kind::String => "string",
-            Kind::Bool => "boolean",
-            Kind::Int32 | Kind::Int64 => "integer",
+            NodeType::String => "string",
+            NodeType::Bool => "boolean",
+            NodeType::Int32 | NodeType::Int64 => "integer",
             _ => return None,
         };
         let described = OPTIONS.iter().find(|(known, _)| known == name);

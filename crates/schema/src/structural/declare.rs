@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cel::{Decl, ListKind};
+use cel::{Decl, ListType};
 use meta::Value;
 
 use super::node::{Additional, Checks, Node, Type};
@@ -88,11 +88,11 @@ fn has_type_and_meta(node: &Node) -> bool {
         })
 }
 
-fn list_kind(node: &Node) -> ListKind {
+fn list_kind(node: &Node) -> ListType {
     match node.list_type.as_deref() {
-        Some("set") => ListKind::Set,
-        Some("map") => ListKind::Map(node.list_map_keys.to_vec()),
-        _ => ListKind::Atomic,
+        Some("set") => ListType::Set,
+        Some("map") => ListType::Map(node.list_map_keys.to_vec()),
+        _ => ListType::Atomic,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use cel::{CompileError, Decl, Env, ListKind, Type};
+use cel::{CompileError, Decl, Env, ListType, Type};
 use meta::{FieldErrors, field::FieldReason};
 
 use crate::validation::cursor::Field;
@@ -133,7 +133,7 @@ fn declared(ty: &Type) -> Decl {
         Type::Bytes => Decl::bytes(None),
         Type::Duration => Decl::duration(),
         Type::Timestamp => Decl::date_time(),
-        Type::List(items) => Decl::list(Arc::new(declared(items)), ListKind::Atomic, None),
+        Type::List(items) => Decl::list(Arc::new(declared(items)), ListType::Atomic, None),
         Type::Map(entry) if entry.0 == Type::String => {
             Decl::map(Arc::new(declared(&entry.1)), None)
         }
@@ -201,7 +201,7 @@ fn text() -> Arc<Decl> {
 }
 
 fn list(items: &Arc<Decl>) -> Arc<Decl> {
-    Arc::new(Decl::list(items.clone(), ListKind::Atomic, None))
+    Arc::new(Decl::list(items.clone(), ListType::Atomic, None))
 }
 
 fn object(fields: &[(&str, &Arc<Decl>)]) -> Arc<Decl> {
