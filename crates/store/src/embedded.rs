@@ -123,6 +123,7 @@ impl Embedded {
 
     fn start(disk: Box<dyn Disk>, tuning: Tuning) -> Result<Self, StoreError> {
         let recovered = recover::recover(&*disk)?;
+        recovered.make_durable(&*disk)?;
         let published = AtomicU64::new(recovered.index.revision);
         let index = RwLock::new(recovered.index);
         let store = Arc::new(Store { disk, index, hub: Mutex::default(), published });
@@ -133,7 +134,6 @@ impl Embedded {
             received,
             recovered.active,
             recovered.hint,
-            recovered.allocated,
             recovered.expirations,
         );
         let thread = std::thread::Builder::new()

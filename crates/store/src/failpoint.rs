@@ -29,6 +29,8 @@ pub(crate) const POINTS: &[&str] = &[
     "reclaim.deleted",
     // A backup is written and does not have its name yet.
     "backup.written",
+    // At the next start, the end of the log is written again and not synced.
+    "recover.rewritten",
 ];
 
 macro_rules! failpoint {

@@ -266,9 +266,8 @@ impl<F: DiskFile> DiskFile for Looked<F> {
         Err(io::ErrorKind::ReadOnlyFilesystem.into())
     }
 
-    /// Cutting off a torn end is what a server does; here nothing has to be done about it.
     fn set_len(&self, _len: u64) -> io::Result<()> {
-        Ok(())
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -32,8 +32,12 @@ fn killed_at_every_point_it_keeps_what_it_acknowledged() {
     for seed in contract::seeds(8) {
         let mut random = Random::new(seed);
         for point in POINTS {
-            let often = ["log.", "publish.", "cache."].iter().any(|name| point.starts_with(name));
-            let nth = 1 + random.below(if often { 40 } else { 3 });
+            let times = match point.split('.').next() {
+                Some("recover") => 1,
+                Some("log" | "publish" | "cache") => 40,
+                _ => 3,
+            };
+            let nth = 1 + random.below(times);
             let case = format!("seed {seed}, {point}:{nth}");
             File::create(root.path().join("journal")).expect("each round has its own");
             let child = Command::new(std::env::current_exe().expect("this is a program"))

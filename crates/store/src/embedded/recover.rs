@@ -2,6 +2,7 @@
 //! from one that was damaged.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
 use meta::Str;
@@ -12,6 +13,7 @@ use super::index::{Index, SegmentUse, Version};
 use super::record::{Header, Kind};
 use super::segment::{self, HEADER_BYTES, Segment, SegmentHeader};
 use crate::StoreError;
+use crate::failpoint::failpoint;
 
 /// A store as it was found on disk.
 pub(crate) struct Recovered {
@@ -19,8 +21,8 @@ pub(crate) struct Recovered {
     /// The segment that goes on growing, with its table of contents so far.
     pub(crate) active: Arc<Segment>,
     pub(crate) hint: HintBuilder,
-    /// Up to where the last segment's file has room.
-    pub(crate) allocated: u64,
+    /// What of the active segment may not be durable; `None` if it was created just now.
+    tail: Option<Range<u64>>,
     /// What goes away by itself: when (Unix milliseconds), at which revision, which key.
     pub(crate) expirations: Vec<(u64, u64, Str)>,
 }
@@ -28,7 +30,8 @@ pub(crate) struct Recovered {
 /// Opens what is there, or begins a new store.
 pub(crate) fn recover(disk: &dyn Disk) -> Result<Recovered, StoreError> {
     let mut segments = open_segments(disk)?;
-    if segments.is_empty() {
+    let created = segments.is_empty();
+    if created {
         // As in etcd, the empty store is at revision 1: 0 means "no revision" everywhere.
         let first = SegmentHeader { number: 1, revision: 1, compacted: 1 };
         let segment = Segment::create(disk, first).map_err(|error| {
@@ -50,13 +53,70 @@ pub(crate) fn recover(disk: &dyn Disk) -> Result<Recovered, StoreError> {
                 }
                 end
             }
-            None => loader.scan(&segment, n == last)?,
+            None => loader.scan(&segment)?,
         };
         loader.finish(&segment, end);
         active = Some(segment);
     }
     let active = active.ok_or_else(|| StoreError::Corrupt("there is no log".into()))?;
-    loader.done(active)
+    let mut recovered = loader.done(active)?;
+    if created {
+        recovered.tail = None;
+    }
+    Ok(recovered)
+}
+
+impl Recovered {
+    /// Makes what was read durable, which has to happen before any of it is served: after a process
+    /// crash the last batch may be in the page cache only, and a revision that a client has read must
+    /// not be gone after a power loss. Also cuts off what lies behind the last record, so that the
+    /// rest of a torn batch cannot be taken for records later.
+    ///
+    /// The last batch is written again rather than only synced: if its first sync failed, the kernel
+    /// may have marked its pages as clean without having stored them, and another sync would succeed
+    /// without doing anything. Batches before it were synced before it was written.
+    pub(crate) fn make_durable(&self, disk: &dyn Disk) -> Result<(), StoreError> {
+        let Some(tail) = &self.tail else { return Ok(()) };
+        let name = segment::file_name(self.active.number);
+        let failed = |error: std::io::Error| {
+            StoreError::Unavailable(format!("cannot make {name} durable: {error}"))
+        };
+        if !is_zero_behind(&self.active, tail.end)? {
+            tracing::warn!(
+                segment = self.active.number,
+                end = tail.end,
+                "discarding an incomplete write at the end of the log"
+            );
+        }
+        let file = self.active.file();
+        file.set_len(tail.end).map_err(failed)?;
+        let mut bytes = vec![0; (tail.end - tail.start) as usize];
+        let n = file.read_at(&mut bytes, tail.start).map_err(failed)?;
+        if n < bytes.len() {
+            return Err(failed(std::io::ErrorKind::UnexpectedEof.into()));
+        }
+        file.write_at(&bytes, tail.start).map_err(failed)?;
+        failpoint!("recover.rewritten");
+        file.sync().map_err(failed)?;
+        // The segment's name, and the names of deleted ones, may not be durable either.
+        disk.sync().map_err(failed)
+    }
+}
+
+/// Whether a segment has only zeros behind its last record, as the writer puts there.
+fn is_zero_behind(segment: &Segment, end: u64) -> Result<bool, StoreError> {
+    let mut buffer = vec![0; 64 << 10];
+    let mut at = end;
+    loop {
+        let n = segment.file().read_at(&mut buffer, at).map_err(|error| segment.failed(&error))?;
+        if n == 0 {
+            return Ok(true);
+        }
+        if buffer[..n].iter().any(|byte| *byte != 0) {
+            return Ok(false);
+        }
+        at += n as u64;
+    }
 }
 
 /// The segments in order. One that a crash left without a header is removed: nothing was ever
@@ -100,7 +160,9 @@ struct Loader {
     expirations: BTreeMap<Str, (u64, u64)>,
     /// Moved records that were history already: (key, revision, replaced by).
     superseded: Vec<(Str, u64, u64)>,
-    allocated: u64,
+    /// From the last batch of the current segment to the end of its records; from the beginning if it
+    /// has no batch.
+    tail: Range<u64>,
 }
 
 impl Loader {
@@ -111,7 +173,7 @@ impl Loader {
             recent: BTreeMap::new(),
             expirations: BTreeMap::new(),
             superseded: Vec::new(),
-            allocated: 0,
+            tail: 0..HEADER_BYTES as u64,
         }
     }
 
@@ -167,8 +229,10 @@ impl Loader {
     }
 
     /// Reads a segment's records and answers where they end.
-    fn scan(&mut self, segment: &Arc<Segment>, last: bool) -> Result<u64, StoreError> {
+    fn scan(&mut self, segment: &Arc<Segment>) -> Result<u64, StoreError> {
+        let mut batch = 0;
         let end = segment.scan(HEADER_BYTES as u64, |offset, len, decoded| {
+            batch = u64::from(offset.saturating_sub(decoded.batch_back));
             self.take(segment, offset, len, decoded.header);
             true
         })?;
@@ -178,9 +242,7 @@ impl Loader {
                 segment::file_name(segment.number)
             )));
         }
-        if last {
-            self.allocated = discard_tail(segment, end)?;
-        }
+        self.tail = batch..end;
         Ok(end)
     }
 
@@ -222,37 +284,6 @@ impl Loader {
             .filter(|(key, (_, revision))| current(key, *revision))
             .map(|(key, (at, revision))| (at, revision, key))
             .collect();
-        Ok(Recovered { index, active, hint: self.hint, allocated: self.allocated, expirations })
+        Ok(Recovered { index, active, hint: self.hint, tail: Some(self.tail), expirations })
     }
-}
-
-/// Cuts off what a crash left half-written behind the records, so that it cannot be mistaken for
-/// records later. Answers how much room the file has.
-fn discard_tail(segment: &Segment, end: u64) -> Result<u64, StoreError> {
-    let failed = |error: std::io::Error| {
-        let name = segment::file_name(segment.number);
-        StoreError::Unavailable(format!("cannot clear the end of {name}: {error}"))
-    };
-    let file = segment.file();
-    let len = file.len().map_err(failed)?;
-    let mut at = end;
-    let mut buffer = vec![0; 64 << 10];
-    while at < len {
-        let n = file.read_at(&mut buffer, at).map_err(failed)?;
-        if n == 0 {
-            break;
-        }
-        if buffer[..n].iter().any(|byte| *byte != 0) {
-            tracing::warn!(
-                segment = segment.number,
-                end,
-                "the log ends with a write that was never finished; it is discarded"
-            );
-            file.set_len(end).map_err(failed)?;
-            file.sync().map_err(failed)?;
-            return Ok(end);
-        }
-        at += n as u64;
-    }
-    Ok(len.max(end))
 }

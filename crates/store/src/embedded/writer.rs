@@ -96,7 +96,6 @@ impl Writer {
         requests: Receiver<Request>,
         active: Arc<Segment>,
         hint: HintBuilder,
-        allocated: u64,
         expirations: Vec<(u64, u64, Str)>,
     ) -> Self {
         let (end, revision) = {
@@ -112,7 +111,7 @@ impl Writer {
             active,
             hint,
             end,
-            allocated: allocated.max(end),
+            allocated: end,
             expirations: expirations.into_iter().collect(),
             compact_due,
             reclaim: None,
