@@ -55,8 +55,8 @@ pub(crate) struct Ring {
     /// Which of the entries' fields `Trigger::Index` speaks of.
     field: Option<usize>,
     all: Arc<Bucket>,
-    /// The queues of triggers someone is waiting for. Lock order: this one, then a queue.
-    triggered: Mutex<HashMap<Trigger, Arc<Bucket>>>,
+    /// The buckets of the triggers that have watchers. Lock order: this one, then a queue.
+    triggered: Mutex<HashMap<Trigger, TriggerBucket>>,
     /// All events up to this revision are in the queues.
     delivered: AtomicU64,
     /// Asks the pump how far the backend has come.
@@ -70,6 +70,15 @@ pub(crate) struct Counts {
     pub(crate) watchers_slow: AtomicU64,
     pub(crate) received: AtomicU64,
     pub(crate) fills: AtomicU64,
+}
+
+/// The bucket of one trigger.
+struct TriggerBucket {
+    bucket: Arc<Bucket>,
+    /// Invariant: one for each [`Ring::subscribe`] that was not followed by its [`Ring::unsubscribe`],
+    /// and never 0: the last watcher takes the bucket with it. Counted under the lock of the map:
+    /// references to the bucket are dropped outside of it and say nothing about who is last.
+    watchers: usize,
 }
 
 /// A queue and those who wait for it to grow.
@@ -190,7 +199,9 @@ impl Ring {
             if !triggered.is_empty() {
                 for event in events {
                     for trigger in triggers(event, self.field) {
-                        let Some(bucket) = triggered.get(&trigger) else { continue };
+                        let Some(TriggerBucket { bucket, .. }) = triggered.get(&trigger) else {
+                            continue;
+                        };
                         bucket.queue.lock().events.push_back(Arc::clone(event));
                         touched.push(Arc::clone(bucket));
                     }
@@ -216,7 +227,7 @@ impl Ring {
         all.trim(&self.limits, now);
         all.release_frames(now, frames_age);
         let gone = all.complete_after;
-        for bucket in triggered.values() {
+        for TriggerBucket { bucket, .. } in triggered.values() {
             bucket.queue.lock().drop_through(gone);
         }
         all.events.len() > self.limits.events_min
@@ -237,9 +248,12 @@ impl Ring {
         let Some(trigger) = trigger else {
             return Ok(Position { bucket: Arc::clone(&self.all), next: all.behind(after) });
         };
-        let bucket = triggered
-            .entry(trigger.clone())
-            .or_insert_with(|| Arc::new(Bucket::new(self.delivered())));
+        let TriggerBucket { bucket, watchers } =
+            triggered.entry(trigger.clone()).or_insert_with(|| TriggerBucket {
+                bucket: Arc::new(Bucket::new(self.delivered())),
+                watchers: 0,
+            });
+        *watchers += 1;
         let mut queue = bucket.queue.lock();
         queue.ended = all.ended;
         if queue.complete_after > after {
@@ -257,12 +271,13 @@ impl Ring {
         Ok(Position { bucket: Arc::clone(bucket), next })
     }
 
-    /// Gives a position back: a trigger nobody waits for costs nothing any more.
-    pub(crate) fn unsubscribe(&self, bucket: &Arc<Bucket>, trigger: &Trigger) {
+    /// Gives back a position that was subscribed to with this trigger. The last watcher of a trigger
+    /// takes its bucket with it.
+    pub(crate) fn unsubscribe(&self, trigger: &Trigger) {
         let mut triggered = self.triggered.lock();
-        // One reference is the map's, one the caller's.
-        let last = Arc::strong_count(bucket) <= 2;
-        if last && triggered.get(trigger).is_some_and(|have| Arc::ptr_eq(have, bucket)) {
+        let Some(TriggerBucket { watchers, .. }) = triggered.get_mut(trigger) else { return };
+        *watchers -= 1;
+        if *watchers == 0 {
             triggered.remove(trigger);
         }
     }
@@ -278,7 +293,8 @@ impl Ring {
     /// Ends every watcher.
     pub(crate) fn end(&self, end: End) {
         let triggered = self.triggered.lock();
-        for bucket in triggered.values().chain([&self.all]) {
+        let buckets = triggered.values().map(|TriggerBucket { bucket, .. }| bucket);
+        for bucket in buckets.chain([&self.all]) {
             bucket.queue.lock().ended.get_or_insert(end);
             bucket.wake();
         }
@@ -418,4 +434,59 @@ fn triggers(event: &Event, field: Option<usize>) -> impl Iterator<Item = Trigger
     ]
     .into_iter()
     .flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ring() -> Ring {
+        Ring::new(RingLimits::default(), None, 1, Arc::default(), Arc::default())
+    }
+
+    fn node(n: usize) -> Trigger {
+        Trigger::Index(format!("node-{n}").into())
+    }
+
+    /// The last watcher of a trigger was known by the number of references to its bucket. Two that were
+    /// dropped at once each saw the other's, and the bucket stayed and took events for ever.
+    #[test]
+    fn the_last_unsubscribe_removes_the_bucket_whoever_still_refers_to_it() {
+        let ring = ring();
+        let first = ring.subscribe(1, Some(&node(1))).expect("starts");
+        let second = ring.subscribe(1, Some(&node(1))).expect("starts");
+        ring.unsubscribe(&node(1));
+        assert_eq!(ring.triggered.lock().len(), 1, "one is left");
+        ring.unsubscribe(&node(1));
+        assert_eq!(ring.triggered.lock().len(), 0, "both are gone");
+        // As two threads do: both unsubscribe before either drops its position.
+        drop((first, second));
+
+        let third = ring.subscribe(1, Some(&node(1))).expect("starts again");
+        let held = &ring.triggered.lock()[&node(1)];
+        assert!(Arc::ptr_eq(&held.bucket, &third.bucket) && held.watchers == 1);
+    }
+
+    #[test]
+    fn watchers_that_come_and_go_at_once_leave_no_bucket_behind() {
+        let ring = Arc::new(ring());
+        let start = std::sync::Barrier::new(8);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..200 {
+                        let watchers: Vec<_> = (0..10)
+                            .map(|n| {
+                                let trigger = Some(node(n % 3));
+                                crate::Watcher::new(Arc::clone(&ring), 1, trigger).expect("starts")
+                            })
+                            .collect();
+                        start.wait();
+                        drop(watchers);
+                    }
+                });
+            }
+        });
+        assert_eq!(ring.triggered.lock().len(), 0);
+    }
 }

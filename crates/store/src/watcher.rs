@@ -149,7 +149,7 @@ const PROGRESS_WAIT: Duration = Duration::from_millis(100);
 impl Drop for Watcher {
     fn drop(&mut self) {
         if let Some(trigger) = &self.trigger {
-            self.ring.unsubscribe(&self.position.bucket, trigger);
+            self.ring.unsubscribe(trigger);
         }
     }
 }
