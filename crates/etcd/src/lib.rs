@@ -2,7 +2,7 @@
 //!
 //! Reading order: `client` (members, connections, what is tried again), `error`, `backend` (the
 //! promises of [`store::Backend`]), then its helpers: `revision` (how far is etcd?), `lease` (keys
-//! that go by themselves), `watch` and `session` (a watch on its own stream, and its state), `compactor` (who
+//! that go by themselves), `watch` and `watch_state` (a watch on its own stream, and its state), `compactor` (who
 //! forgets history when several servers share an etcd).
 //!
 //! A crate of its own and not a module of `store`, because gRPC takes a while to build and nothing
@@ -15,8 +15,8 @@ mod error;
 mod lease;
 mod options;
 mod revision;
-mod session;
 mod watch;
+mod watch_state;
 
 pub use backend::{CompactionStep, Etcd};
 pub use client::Status;

@@ -21,7 +21,7 @@ use tonic::codec::Streaming;
 use crate::client::Client;
 use crate::pb;
 use crate::pb::watch_request::Request;
-use crate::session::Session;
+use crate::watch_state::Session;
 
 pub(crate) struct EtcdWatch {
     client: Arc<Client>,

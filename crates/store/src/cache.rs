@@ -14,7 +14,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
-use crate::pump;
+use crate::reflector;
 use crate::ring::{Counts, End, Ring};
 use crate::{
     Backend, Broken, Entry, KeyValue, Materialize, Range, RingLimits, Snapshot, StoreError,
@@ -103,7 +103,7 @@ impl Cache {
             failure: Mutex::default(),
             retired: AtomicBool::new(false),
         });
-        let pump = tokio::spawn(pump::run(Arc::clone(&shared)));
+        let pump = tokio::spawn(reflector::run(Arc::clone(&shared)));
         Arc::new(Self { shared, pump })
     }
 

@@ -304,7 +304,7 @@ fn key_value(found: Found) -> Result<KeyValue, StoreError> {
 }
 
 #[cfg(test)]
-mod dying;
+mod crash_points;
 #[cfg(test)]
 mod fake_disk;
 #[cfg(test)]

@@ -43,7 +43,7 @@ fn killed_at_every_point_it_keeps_what_it_acknowledged() {
             let child = Command::new(std::env::current_exe().expect("this is a program"))
                 .args([
                     "--exact",
-                    "embedded::dying::killed_at_every_point_it_keeps_what_it_acknowledged",
+                    "embedded::crash_points::killed_at_every_point_it_keeps_what_it_acknowledged",
                 ])
                 .env(DIRECTORY, root.path())
                 .env("PINTLE_DIE_AT", format!("{point}:{nth}"))
