@@ -32,9 +32,9 @@ use tokio::sync::oneshot;
 pub use self::import::Import;
 
 use self::disk::{Disk, RealDisk};
-use self::index::{Found, Index};
-use self::watch::{EmbeddedWatch, Hub};
-use self::writer::{Current, Refusal, Request, Writer};
+use self::index::{Index, StoredVersion};
+use self::watch::{EmbeddedWatch, WatcherGroup};
+use self::writer::{CurrentValue, Request, WriteError, Writer};
 use crate::{Backend, BoxFuture, KeyValue, Range, RangeResult, StoreError, WatchStream, Write};
 
 /// Where the store is and how it keeps house.
@@ -68,7 +68,7 @@ pub(crate) struct Store {
     disk: Box<dyn Disk>,
     index: RwLock<Index>,
     /// Lock order: this one, then `index`.
-    hub: Mutex<Hub>,
+    watchers: Mutex<WatcherGroup>,
     /// Everything up to this revision is in the queues of those who watch.
     published: AtomicU64,
 }
@@ -126,7 +126,7 @@ impl Embedded {
         recovered.make_durable(&*disk)?;
         let published = AtomicU64::new(recovered.index.revision);
         let index = RwLock::new(recovered.index);
-        let store = Arc::new(Store { disk, index, hub: Mutex::default(), published });
+        let store = Arc::new(Store { disk, index, watchers: Mutex::default(), published });
         let (requests, received) = sync_channel(REQUESTS_MAX);
         let writer = Writer::new(
             Arc::clone(&store),
@@ -149,7 +149,7 @@ impl Embedded {
         // If the writer is gone already, there is nothing left to finish.
         let _ = self.requests.send(Request::Stop);
         let _ = thread.join();
-        self.store.hub.lock().close();
+        self.store.watchers.lock().close();
         if let Some(lock) = &self.lock {
             let _ = lock.unlock();
         }
@@ -222,7 +222,7 @@ impl Backend for Embedded {
     fn get(&self, key: &str) -> BoxFuture<'_, Result<Option<KeyValue>, StoreError>> {
         let found = {
             let index = self.store.index.read();
-            index.newest(key).map(|version| index.found(key.into(), version)).transpose()
+            index.newest(key).map(|version| index.locate(key.into(), version)).transpose()
         };
         // One read that the page cache mostly answers: not worth another thread.
         Box::pin(async move { found?.map(key_value).transpose() })
@@ -231,8 +231,9 @@ impl Backend for Embedded {
     fn range(&self, range: Range) -> BoxFuture<'_, Result<RangeResult, StoreError>> {
         Box::pin(async move {
             let (found, revision, remaining) = self.store.index.read().range(&range)?;
-            let read =
-                |found: Vec<Found>| found.into_iter().map(key_value).collect::<Result<Vec<_>, _>>();
+            let read = |found: Vec<StoredVersion>| {
+                found.into_iter().map(key_value).collect::<Result<Vec<_>, _>>()
+            };
             let items = if found.len() <= INLINE_READS {
                 read(found)?
             } else {
@@ -254,11 +255,11 @@ impl Backend for Embedded {
             self.ask(Request::Write(write, reply))?;
             match answer.await {
                 Ok(Ok(revision)) => Ok(revision),
-                Ok(Err(Refusal::Error(error))) => Err(error),
-                Ok(Err(Refusal::Conflict(current))) => {
+                Ok(Err(WriteError::Error(error))) => Err(error),
+                Ok(Err(WriteError::Conflict(current))) => {
                     let current = match current {
-                        Some(Current::Stored(found)) => Some(key_value(found)?),
-                        Some(Current::Fresh(current)) => Some(current),
+                        Some(CurrentValue::Stored(found)) => Some(key_value(found)?),
+                        Some(CurrentValue::Pending(current)) => Some(current),
                         None => None,
                     };
                     Err(StoreError::Conflict { current })
@@ -290,8 +291,8 @@ impl Backend for Embedded {
 }
 
 /// Reads a version's value.
-fn key_value(found: Found) -> Result<KeyValue, StoreError> {
-    let Found { key, version, segment } = found;
+fn key_value(found: StoredVersion) -> Result<KeyValue, StoreError> {
+    let StoredVersion { key, version, segment } = found;
     let (header, value) = segment.read(version.offset, version.len)?;
     Ok(KeyValue {
         key,

@@ -34,5 +34,5 @@ pub use event::{Event, EventKind};
 pub use memory::MemoryBackend;
 pub use ring::{RingLimits, Trigger};
 pub use snapshot::{Broken, Snapshot};
-pub use timer::Alarm;
+pub use timer::Timer;
 pub use watcher::{WatchItem, Watcher};

@@ -61,15 +61,15 @@ pub(crate) struct Ring {
     delivered: AtomicU64,
     /// Asks the pump how far the backend has come.
     progress_wanted: Arc<Notify>,
-    counts: Arc<Counts>,
+    counters: Arc<CacheCounters>,
 }
 
 /// What has happened so far, through all rings of a cache.
 #[derive(Default)]
-pub(crate) struct Counts {
+pub(crate) struct CacheCounters {
     pub(crate) watchers_slow: AtomicU64,
     pub(crate) received: AtomicU64,
-    pub(crate) fills: AtomicU64,
+    pub(crate) initializations: AtomicU64,
 }
 
 /// The bucket of one trigger.
@@ -85,17 +85,17 @@ struct TriggerBucket {
 pub(crate) struct Bucket {
     queue: Mutex<Queue>,
     /// Lock order: never together with `queue`.
-    seats: Mutex<Vec<Weak<Seat>>>,
+    waker_slots: Mutex<Vec<Weak<WakerSlot>>>,
 }
 
-/// Where a watcher waits for a queue to grow. It keeps its seat from event to event, so that waiting costs next to
+/// Where a watcher waits for a queue to grow. It keeps its waker_slot from event to event, so that waiting costs next to
 /// nothing: half a thousand of them wait for the same one.
 #[derive(Default)]
-pub(crate) struct Seat(Mutex<Option<Waker>>);
+pub(crate) struct WakerSlot(Mutex<Option<Waker>>);
 
-impl Seat {
+impl WakerSlot {
     /// Lets `waker` be woken by what comes from now on, once.
-    pub(crate) fn wait(&self, waker: &Waker) {
+    pub(crate) fn register(&self, waker: &Waker) {
         let mut waiting = self.0.lock();
         if !waiting.as_ref().is_some_and(|waiting| waiting.will_wake(waker)) {
             *waiting = Some(waker.clone());
@@ -113,12 +113,12 @@ struct Queue {
     bytes: usize,
     /// Frames of events before this position have been released.
     frames_released: u64,
-    ended: Option<End>,
+    ended: Option<EndReason>,
 }
 
 /// Why a queue will not grow any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum EndReason {
     /// Events were lost between the backend and the cache.
     Gap,
     /// The cache was stopped.
@@ -126,12 +126,12 @@ pub(crate) enum End {
 }
 
 /// What there is for a watcher to take.
-pub(crate) enum Taken {
+pub(crate) enum QueueRead {
     Events(Vec<Arc<Event>>),
-    Nothing,
+    Empty,
     /// The next event of the watcher is no longer kept.
     Missed,
-    Ended(End),
+    Ended(EndReason),
 }
 
 /// Where a watcher stands.
@@ -147,7 +147,7 @@ impl Ring {
         field: Option<usize>,
         revision: u64,
         progress_wanted: Arc<Notify>,
-        counts: Arc<Counts>,
+        counters: Arc<CacheCounters>,
     ) -> Self {
         Self {
             limits,
@@ -156,7 +156,7 @@ impl Ring {
             all: Arc::new(Bucket::new(revision)),
             triggered: Mutex::default(),
             delivered: AtomicU64::new(revision),
-            counts,
+            counters,
         }
     }
 
@@ -185,13 +185,13 @@ impl Ring {
     }
 
     pub(crate) fn count_slow(&self) {
-        self.counts.watchers_slow.fetch_add(1, Ordering::Relaxed);
+        self.counters.watchers_slow.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Adds events, tells how far the cache has come, and wakes whom it concerns: once each,
     /// however many events there are.
     pub(crate) fn push(&self, events: &[Arc<Event>], revision: u64, now: Instant) {
-        self.counts.received.fetch_add(events.len() as u64, Ordering::Relaxed);
+        self.counters.received.fetch_add(events.len() as u64, Ordering::Relaxed);
         let mut touched: Vec<Arc<Bucket>> = Vec::new();
         {
             let triggered = self.triggered.lock();
@@ -221,14 +221,14 @@ impl Ring {
 
     /// Lets go of what has become too old, and of frames older than `frames_age`. Answers whether
     /// there is more to let go of later.
-    pub(crate) fn tidy(&self, now: Instant, frames_age: Duration) -> bool {
+    pub(crate) fn evict(&self, now: Instant, frames_age: Duration) -> bool {
         let triggered = self.triggered.lock();
         let mut all = self.all.queue.lock();
         all.trim(&self.limits, now);
         all.release_frames(now, frames_age);
         let gone = all.complete_after;
         for TriggerBucket { bucket, .. } in triggered.values() {
-            bucket.queue.lock().drop_through(gone);
+            bucket.queue.lock().drop_up_to(gone);
         }
         all.events.len() > self.limits.events_min
             || all.frames_released < all.front + all.events.len() as u64
@@ -246,7 +246,7 @@ impl Ring {
             return Err(StoreError::Expired { oldest: all.complete_after });
         }
         let Some(trigger) = trigger else {
-            return Ok(Position { bucket: Arc::clone(&self.all), next: all.behind(after) });
+            return Ok(Position { bucket: Arc::clone(&self.all), next: all.position_after(after) });
         };
         let TriggerBucket { bucket, watchers } =
             triggered.entry(trigger.clone()).or_insert_with(|| TriggerBucket {
@@ -266,7 +266,7 @@ impl Ring {
             }
             queue.complete_after = after;
         }
-        let next = queue.behind(after);
+        let next = queue.position_after(after);
         drop(queue);
         Ok(Position { bucket: Arc::clone(bucket), next })
     }
@@ -291,7 +291,7 @@ impl Ring {
     }
 
     /// Ends every watcher.
-    pub(crate) fn end(&self, end: End) {
+    pub(crate) fn end(&self, end: EndReason) {
         let triggered = self.triggered.lock();
         let buckets = triggered.values().map(|TriggerBucket { bucket, .. }| bucket);
         for bucket in buckets.chain([&self.all]) {
@@ -312,47 +312,47 @@ impl Bucket {
             frames_released: 1 << 40,
             ended: None,
         };
-        Self { queue: Mutex::new(queue), seats: Mutex::default() }
+        Self { queue: Mutex::new(queue), waker_slots: Mutex::default() }
     }
 
-    /// A seat, given back by dropping it.
-    pub(crate) fn seat(&self) -> Arc<Seat> {
-        let seat = Arc::<Seat>::default();
-        let mut seats = self.seats.lock();
-        // Room is made before it is taken, so that as many seats are kept as there are watchers, or twice that.
-        if seats.len() == seats.capacity() {
-            seats.retain(|seat| seat.strong_count() > 0);
+    /// A waker_slot, given back by dropping it.
+    pub(crate) fn waker_slot(&self) -> Arc<WakerSlot> {
+        let waker_slot = Arc::<WakerSlot>::default();
+        let mut waker_slots = self.waker_slots.lock();
+        // Room is made before it is taken, so that as many waker_slots are kept as there are watchers, or twice that.
+        if waker_slots.len() == waker_slots.capacity() {
+            waker_slots.retain(|waker_slot| waker_slot.strong_count() > 0);
         }
-        seats.push(Arc::downgrade(&seat));
-        seat
+        waker_slots.push(Arc::downgrade(&waker_slot));
+        waker_slot
     }
 
     fn wake(&self) {
         let mut gone = false;
-        let mut seats = self.seats.lock();
-        for seat in &*seats {
-            match seat.upgrade() {
-                Some(seat) => seat.0.lock().take().into_iter().for_each(Waker::wake),
+        let mut waker_slots = self.waker_slots.lock();
+        for waker_slot in &*waker_slots {
+            match waker_slot.upgrade() {
+                Some(waker_slot) => waker_slot.0.lock().take().into_iter().for_each(Waker::wake),
                 None => gone = true,
             }
         }
         if gone {
-            seats.retain(|seat| seat.strong_count() > 0);
+            waker_slots.retain(|waker_slot| waker_slot.strong_count() > 0);
         }
     }
 
     /// The next events at a position, at most `n`.
-    pub(crate) fn take(&self, next: u64, n: usize) -> Taken {
+    pub(crate) fn read(&self, next: u64, n: usize) -> QueueRead {
         let queue = self.queue.lock();
         if next < queue.front {
-            return Taken::Missed;
+            return QueueRead::Missed;
         }
         let from = (next - queue.front) as usize;
         let events: Vec<_> = queue.events.iter().skip(from).take(n).cloned().collect();
         match (events.is_empty(), queue.ended) {
-            (false, _) => Taken::Events(events),
-            (true, Some(end)) => Taken::Ended(end),
-            (true, None) => Taken::Nothing,
+            (false, _) => QueueRead::Events(events),
+            (true, Some(end)) => QueueRead::Ended(end),
+            (true, None) => QueueRead::Empty,
         }
     }
 }
@@ -360,7 +360,7 @@ impl Bucket {
 impl Queue {
     fn extend(&mut self, events: &[Arc<Event>], limits: &RingLimits, now: Instant) {
         for event in events {
-            self.bytes += event.kept_bytes();
+            self.bytes += event.retained_bytes();
             self.events.push_back(Arc::clone(event));
         }
         self.trim(limits, now);
@@ -373,7 +373,7 @@ impl Queue {
             if !(over || (old && self.events.len() > limits.events_min)) {
                 break;
             }
-            self.bytes -= oldest.kept_bytes();
+            self.bytes -= oldest.retained_bytes();
             self.drop_front();
         }
         // A burst should not keep its room for ever.
@@ -382,7 +382,7 @@ impl Queue {
         }
     }
 
-    fn drop_through(&mut self, revision: u64) {
+    fn drop_up_to(&mut self, revision: u64) {
         while self.events.front().is_some_and(|event| event.revision <= revision) {
             self.drop_front();
         }
@@ -409,7 +409,7 @@ impl Queue {
     }
 
     /// The position of the first event with a revision above `after`.
-    fn behind(&self, after: u64) -> u64 {
+    fn position_after(&self, after: u64) -> u64 {
         self.front + self.events.partition_point(|event| event.revision <= after) as u64
     }
 

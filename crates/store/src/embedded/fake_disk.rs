@@ -38,7 +38,7 @@ pub(crate) struct Fault {
     pub(crate) at_call: u64,
     pub(crate) kind: io::ErrorKind,
     /// Whether all calls from then on fail as well.
-    pub(crate) for_good: bool,
+    pub(crate) permanent: bool,
 }
 
 #[derive(Clone, Default)]
@@ -111,7 +111,7 @@ impl State {
 
 fn fail(fault: Option<Fault>, call: u64) -> io::Result<()> {
     match fault {
-        Some(fault) if call == fault.at_call || (fault.for_good && call > fault.at_call) => {
+        Some(fault) if call == fault.at_call || (fault.permanent && call > fault.at_call) => {
             Err(io::Error::new(fault.kind, "made to fail"))
         }
         _ => Ok(()),

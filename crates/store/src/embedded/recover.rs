@@ -9,8 +9,8 @@ use meta::Str;
 
 use super::disk::Disk;
 use super::hint::{self, HintBuilder};
-use super::index::{Index, SegmentUse, Version};
-use super::record::{Header, Kind};
+use super::index::{Index, SegmentUsage, Version};
+use super::record::{RecordHeader, RecordKind};
 use super::segment::{self, HEADER_BYTES, Segment, SegmentHeader};
 use crate::StoreError;
 use crate::failpoint::failpoint;
@@ -44,22 +44,22 @@ pub(crate) fn recover(disk: &dyn Disk) -> Result<Recovered, StoreError> {
     let mut active = None;
     for (n, (segment, header)) in segments.into_iter().enumerate() {
         let segment = Arc::new(segment);
-        loader.begin(&segment, header)?;
+        loader.begin_segment(&segment, header)?;
         let table = if n < last { hint::read(disk, segment.number) } else { None };
         let end = match table {
             Some((entries, end)) => {
                 for entry in entries {
-                    loader.take(&segment, entry.offset, entry.len, entry.header);
+                    loader.load(&segment, entry.offset, entry.len, entry.header);
                 }
                 end
             }
             None => loader.scan(&segment)?,
         };
-        loader.finish(&segment, end);
+        loader.finish_segment(&segment, end);
         active = Some(segment);
     }
     let active = active.ok_or_else(|| StoreError::Corrupt("there is no log".into()))?;
-    let mut recovered = loader.done(active)?;
+    let mut recovered = loader.finish(active)?;
     if created {
         recovered.tail = None;
     }
@@ -108,7 +108,8 @@ fn is_zero_behind(segment: &Segment, end: u64) -> Result<bool, StoreError> {
     let mut buffer = vec![0; 64 << 10];
     let mut at = end;
     loop {
-        let n = segment.file().read_at(&mut buffer, at).map_err(|error| segment.failed(&error))?;
+        let n =
+            segment.file().read_at(&mut buffer, at).map_err(|error| segment.read_error(&error))?;
         if n == 0 {
             return Ok(true);
         }
@@ -137,7 +138,7 @@ fn open_segments(disk: &dyn Disk) -> Result<Vec<(Segment, SegmentHeader)>, Store
         let segment = Segment::open(disk, number).map_err(failed)?;
         match segment.header()? {
             Some(header) => segments.push((segment, header)),
-            None if n + 1 == numbers.len() && !segment.synced_behind(0)? => {
+            None if n + 1 == numbers.len() && !segment.has_later_batch(0)? => {
                 drop(segment);
                 disk.remove(&segment::file_name(number)).map_err(failed)?;
                 disk.sync().map_err(failed)?;
@@ -177,7 +178,11 @@ impl Loader {
         }
     }
 
-    fn begin(&mut self, segment: &Arc<Segment>, header: SegmentHeader) -> Result<(), StoreError> {
+    fn begin_segment(
+        &mut self,
+        segment: &Arc<Segment>,
+        header: SegmentHeader,
+    ) -> Result<(), StoreError> {
         // Each segment says where the one before ended, so that a lost end is noticed.
         if header.revision != self.index.revision && !self.index.segments.is_empty() {
             return Err(StoreError::Corrupt(format!(
@@ -188,7 +193,7 @@ impl Loader {
             )));
         }
         self.index.compacted = self.index.compacted.max(header.compacted);
-        let used = SegmentUse {
+        let used = SegmentUsage {
             segment: Arc::clone(segment),
             bytes: HEADER_BYTES as u64,
             live: 0,
@@ -199,13 +204,13 @@ impl Loader {
         Ok(())
     }
 
-    fn take(&mut self, segment: &Arc<Segment>, offset: u32, len: u32, header: Header) {
+    fn load(&mut self, segment: &Arc<Segment>, offset: u32, len: u32, header: RecordHeader) {
         self.hint.add(&header, offset, len);
-        if header.kind == Kind::Compact {
+        if header.kind == RecordKind::Compact {
             self.index.compacted = self.index.compacted.max(header.revision);
             return;
         }
-        if header.kind == Kind::Moved {
+        if header.kind == RecordKind::Moved {
             if header.superseded > 0 {
                 self.superseded.push((header.key.clone(), header.revision, header.superseded));
             }
@@ -233,10 +238,10 @@ impl Loader {
         let mut batch = 0;
         let end = segment.scan(HEADER_BYTES as u64, |offset, len, decoded| {
             batch = u64::from(offset.saturating_sub(decoded.batch_back));
-            self.take(segment, offset, len, decoded.header);
+            self.load(segment, offset, len, decoded.header);
             true
         })?;
-        if segment.synced_behind(end)? {
+        if segment.has_later_batch(end)? {
             return Err(StoreError::Corrupt(format!(
                 "{} is damaged at byte {end}: there are later records behind it",
                 segment::file_name(segment.number)
@@ -246,13 +251,13 @@ impl Loader {
         Ok(end)
     }
 
-    fn finish(&mut self, segment: &Arc<Segment>, end: u64) {
+    fn finish_segment(&mut self, segment: &Arc<Segment>, end: u64) {
         if let Some(used) = self.index.segments.get_mut(&segment.number) {
             used.bytes = end;
         }
     }
 
-    fn done(mut self, active: Arc<Segment>) -> Result<Recovered, StoreError> {
+    fn finish(mut self, active: Arc<Segment>) -> Result<Recovered, StoreError> {
         let compacted = self.index.compacted;
         for (key, revision, by) in self.superseded {
             // What replaced it may be gone, together with the segment that said so.

@@ -38,13 +38,13 @@ async fn revision(store: &dyn Backend) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_embedded_backend_keeps_every_promise() {
+async fn the_embedded_backend_fulfils_the_contract() {
     let small = async || Arc::new(open(&FakeDisk::default())) as Arc<dyn Backend>;
-    contract::every_promise(small).await;
+    contract::check_all(small).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_keeps_them_on_a_real_disk() {
+async fn the_embedded_backend_fulfils_the_contract_on_a_real_disk() {
     let dir = tempfile::tempdir().expect("makes a directory");
     let count = AtomicU64::new(0);
     let real = async || {
@@ -52,7 +52,7 @@ async fn it_keeps_them_on_a_real_disk() {
         let options = EmbeddedOptions::new(dir.path().join(n.to_string()));
         Arc::new(Embedded::open(&options).expect("opens")) as Arc<dyn Backend>
     };
-    contract::every_promise(real).await;
+    contract::check_all(real).await;
 }
 
 /// A revision was named a moment before watches could be told of it. Whoever waited in a cache for it, while
@@ -213,17 +213,17 @@ async fn what_a_restarted_server_serves_survives_a_power_loss() {
 #[tokio::test]
 async fn what_a_failed_sync_left_in_the_page_cache_is_written_again_before_it_is_served() {
     let mut random = Random::new(7);
-    for for_good in [false, true] {
+    for permanent in [false, true] {
         let disk = FakeDisk::default();
         let store = open(&disk);
         store.write(Write::create("/a", "v")).await.expect("writes");
         // The space is allocated already, so a write is two calls: write, sync.
-        disk.set_fault(Some(Fault { at_call: 2, kind: ErrorKind::Other, for_good }));
+        disk.set_fault(Some(Fault { at_call: 2, kind: ErrorKind::Other, permanent }));
         store.write(Write::create("/b", "v")).await.expect_err("is not synced");
         drop(store);
         let image = disk.process_crash();
         assert!(state(&open(&image.process_crash()), None).await.contains_key("/b"));
-        survives_power_loss(&image, &mut random, &format!("for good: {for_good}")).await;
+        survives_power_loss(&image, &mut random, &format!("for good: {permanent}")).await;
     }
 }
 
@@ -255,7 +255,7 @@ async fn a_store_that_cannot_make_its_log_durable_does_not_start() {
     let calls = disk.calls();
     assert!(calls >= 3, "recovery changes the disk {calls} times");
     for at_call in 1..=calls {
-        disk.set_fault(Some(Fault { at_call, kind: ErrorKind::Other, for_good: false }));
+        disk.set_fault(Some(Fault { at_call, kind: ErrorKind::Other, permanent: false }));
         let refused = try_open(&disk).err();
         assert!(matches!(refused, Some(StoreError::Unavailable(_))), "{at_call}: {refused:?}");
     }
@@ -432,16 +432,16 @@ async fn a_disk_that_fails_anywhere_loses_nothing_acknowledged() {
 
     let mut random = Random::new(3);
     for at_call in 1..=calls {
-        for (kind, for_good) in
+        for (kind, permanent) in
             [(ErrorKind::Other, false), (ErrorKind::Other, true), (ErrorKind::StorageFull, false)]
         {
             let disk = FakeDisk::default();
             let store = open(&disk);
-            disk.set_fault(Some(Fault { at_call, kind, for_good }));
+            disk.set_fault(Some(Fault { at_call, kind, permanent }));
             let (done, unknown) = script(&store).await;
             drop(store);
             disk.set_fault(None);
-            let story = format!("call {at_call} {kind:?} {for_good}");
+            let story = format!("call {at_call} {kind:?} {permanent}");
             survives_power_loss(&disk.process_crash(), &mut random, &story).await;
             for image in [disk.process_crash(), disk.power_loss(&mut random)] {
                 let store = try_open(&image).unwrap_or_else(|e| panic!("{story}: {e}"));
@@ -500,9 +500,9 @@ async fn a_disk_that_cannot_be_read_says_so_and_never_answers_less() {
 
     let mut refused = 0;
     for at_call in 1..=reads {
-        for for_good in [false, true] {
+        for permanent in [false, true] {
             let kind = ErrorKind::Other;
-            disk.set_read_fault(Some(Fault { at_call, kind, for_good }));
+            disk.set_read_fault(Some(Fault { at_call, kind, permanent }));
             if let Err(error) = use_it(&disk).await {
                 refused += 1;
                 // Asking again may help; nothing is called lost or damaged.
@@ -520,7 +520,7 @@ async fn a_full_disk_refuses_writes_until_there_is_room_again() {
     let disk = FakeDisk::default();
     let store = open(&disk);
     store.write(Write::create("/a", vec![0; 3000])).await.expect("writes");
-    disk.set_fault(Some(Fault { at_call: 1, kind: ErrorKind::StorageFull, for_good: true }));
+    disk.set_fault(Some(Fault { at_call: 1, kind: ErrorKind::StorageFull, permanent: true }));
     for _ in 0..3 {
         let refused = store.write(Write::create("/b", vec![0; 3000])).await;
         assert!(matches!(refused, Err(StoreError::Full(_))), "{refused:?}");
@@ -536,7 +536,7 @@ async fn after_a_failed_sync_no_write_is_accepted_until_a_restart() {
     let store = open(&disk);
     store.write(Write::create("/a", "v")).await.expect("writes");
     // The room is there already, so a write is two calls: write, sync.
-    disk.set_fault(Some(Fault { at_call: 2, kind: ErrorKind::Other, for_good: false }));
+    disk.set_fault(Some(Fault { at_call: 2, kind: ErrorKind::Other, permanent: false }));
     for _ in 0..2 {
         let refused = store.write(Write::create("/b", "v")).await;
         assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
