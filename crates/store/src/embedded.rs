@@ -309,4 +309,6 @@ mod crash_points;
 #[cfg(test)]
 mod fake_disk;
 #[cfg(test)]
+mod format_compatibility;
+#[cfg(test)]
 mod tests;
