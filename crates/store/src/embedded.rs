@@ -6,6 +6,8 @@
 
 pub mod backup;
 mod disk;
+#[doc(hidden)]
+pub mod fuzzing;
 mod hint;
 mod import;
 mod index;
@@ -26,13 +28,16 @@ use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::oneshot;
 
 pub use self::import::Import;
 
 use self::disk::{Disk, RealDisk};
-use self::index::{Index, StoredVersion};
+use self::index::{Index, StoredVersion, Version};
+use self::record::RecordHeader;
+use self::segment::Segment;
 use self::watch::{EmbeddedWatch, WatcherGroup};
 use self::writer::{CurrentValue, Request, WriteError, Writer};
 use crate::{Backend, BoxFuture, KeyValue, Range, RangeResult, StoreError, WatchStream, Write};
@@ -293,7 +298,7 @@ impl Backend for Embedded {
 /// Reads a version's value.
 fn key_value(found: StoredVersion) -> Result<KeyValue, StoreError> {
     let StoredVersion { key, version, segment } = found;
-    let (header, value) = segment.read(version.offset, version.len)?;
+    let (header, value) = read_version(&segment, &key, version)?;
     Ok(KeyValue {
         key,
         value,
@@ -302,6 +307,25 @@ fn key_value(found: StoredVersion) -> Result<KeyValue, StoreError> {
         expires_ms: header.expires(),
         problem: None,
     })
+}
+
+/// Reads the record that the index names. Hint files say where records are, so a record of another key or
+/// revision at that place is an error, not an answer.
+fn read_version(
+    segment: &Segment,
+    key: &str,
+    version: Version,
+) -> Result<(RecordHeader, Bytes), StoreError> {
+    let (header, value) = segment.read(version.offset, version.len)?;
+    if header.key != key || header.revision != version.revision {
+        return Err(StoreError::Corrupt(format!(
+            "the record at byte {} of {} is not revision {} of {key}",
+            version.offset,
+            segment::file_name(segment.number),
+            version.revision
+        )));
+    }
+    Ok((header, value))
 }
 
 #[cfg(test)]

@@ -45,6 +45,10 @@ impl HintBuilder {
 
     /// Writes the table. It need not be durable, so it is not synced.
     pub(crate) fn write(self, disk: &dyn Disk, number: u64, end: u64) -> std::io::Result<()> {
+        disk.create(&file_name(number))?.write_at(&self.encode(number, end), 0)
+    }
+
+    pub(crate) fn encode(self, number: u64, end: u64) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEADER_BYTES + self.entries.len());
         bytes.extend_from_slice(MAGIC);
         bytes.extend_from_slice(&VERSION.to_le_bytes());
@@ -54,7 +58,7 @@ impl HintBuilder {
         bytes.extend_from_slice(&self.entries);
         let crc = crc32fast::hash(&bytes[16..]);
         bytes[12..16].copy_from_slice(&crc.to_le_bytes());
-        disk.create(&file_name(number))?.write_at(&bytes, 0)
+        bytes
     }
 }
 

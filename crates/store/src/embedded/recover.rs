@@ -265,15 +265,23 @@ impl Loader {
                 self.index.remove(&key, revision);
             }
         }
-        let recent = self.recent.split_off(&(compacted + 1));
+        // Only what exists is compacted, and a write needs a next revision.
+        let first = compacted.checked_add(1).filter(|_| compacted <= self.index.revision);
+        let Some(first) = first else {
+            return Err(StoreError::Corrupt(format!(
+                "the log is compacted to revision {compacted}, but ends at {}",
+                self.index.revision
+            )));
+        };
+        let recent = self.recent.split_off(&first);
         let mut history = VecDeque::with_capacity(recent.len());
-        for (expected, (revision, key)) in (compacted + 1..).zip(recent) {
+        for (expected, (revision, key)) in (first..).zip(recent) {
             if revision != expected {
                 return Err(StoreError::Corrupt(format!("revision {expected} is missing")));
             }
             history.push_back(key);
         }
-        if compacted + history.len() as u64 != self.index.revision.max(compacted) {
+        if compacted + history.len() as u64 != self.index.revision {
             return Err(StoreError::Corrupt("the newest revisions are missing".into()));
         }
         self.index.set_history(history);

@@ -38,7 +38,7 @@ pub(crate) fn number_of(name: &str) -> Option<u64> {
 }
 
 impl SegmentHeader {
-    fn encode(self) -> [u8; HEADER_BYTES] {
+    pub(crate) fn encode(self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..8].copy_from_slice(MAGIC);
         bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
@@ -100,7 +100,9 @@ impl Segment {
         offset: u32,
         len: u32,
     ) -> Result<(RecordHeader, bytes::Bytes), StoreError> {
-        let mut bytes = vec![0; len as usize];
+        // A hint file may say anything, and memory is allocated before the checksum is known.
+        let len = (len as usize).min(record::padded(record::RECORD_BYTES_MAX));
+        let mut bytes = vec![0; len];
         let n = self
             .file
             .read_at(&mut bytes, u64::from(offset))
@@ -188,7 +190,8 @@ impl<'a> ReadWindow<'a> {
         let at_end = self.end_of_file && at >= have.start;
         if !inside && !at_end {
             let want = len.max(WINDOW_BYTES);
-            self.bytes.resize(want, 0);
+            let left = self.file.len()?.saturating_sub(at);
+            self.bytes.resize(want.min(usize::try_from(left).unwrap_or(want)), 0);
             let n = self.file.read_at(&mut self.bytes, at)?;
             self.bytes.truncate(n);
             self.end_of_file = n < want;

@@ -389,6 +389,51 @@ async fn a_missing_segment_or_a_lost_end_of_one_is_refused() {
     assert_eq!(state(&store, None).await.len(), 30);
 }
 
+#[test]
+fn a_log_that_is_compacted_beyond_its_end_is_refused() {
+    assert!(fuzzing::Log::sample().read().is_ok());
+    for compacted in [7, u64::MAX - 1, u64::MAX] {
+        let mut log = fuzzing::Log::sample();
+        // The compaction is the last record of the segment and has neither key nor value.
+        let at = log.first.len() - record::FIXED_BYTES;
+        log.first[at + 8..at + 16].copy_from_slice(&u64::to_le_bytes(compacted));
+        fuzzing::repair_segment(&mut log.first);
+        log.hint.clear();
+        assert!(matches!(log.read(), Err(StoreError::Corrupt(_))), "{compacted}");
+    }
+}
+
+/// A hint file is believed if its own checksum is right. One that points to the record of another key made
+/// the store answer with that key's value.
+#[tokio::test]
+async fn a_hint_file_that_points_to_another_record_is_not_believed() {
+    let disk = FakeDisk::default();
+    let store = open(&disk);
+    for n in 0..30 {
+        store.write(Write::create(format!("/k{n:02}"), vec![n; 500])).await.expect("writes");
+    }
+    drop(store);
+    let name = hint::file_name(1);
+    let mut bytes = disk.contents(&name);
+    // Header, then entries of 44 bytes and a key of 4; the offset is at byte 32.
+    let offset = |entry: usize| 32 + entry * 48 + 32;
+    let (first, second) = (offset(0), offset(1));
+    for byte in 0..4 {
+        bytes.swap(first + byte, second + byte);
+    }
+    fuzzing::repair_hint(&mut bytes);
+    disk.set_contents(&name, bytes);
+    let store = open(&disk);
+    for key in ["/k00", "/k01"] {
+        let refused = store.get(key).await;
+        assert!(matches!(refused, Err(StoreError::Corrupt(_))), "{refused:?}");
+    }
+    let mut watch = store.watch("/k00", 1).await.expect("starts");
+    assert!(matches!(watch.next().await, Err(StoreError::Corrupt(_))));
+    let found = store.get("/k02").await.expect("reads").expect("is there");
+    assert_eq!(found.value, vec![2; 500]);
+}
+
 /// Puts, deletes and compacts, with several segments and a reclaimed one. Returns the writes that were
 /// acknowledged (key and revision, `None` for a delete) and those that failed.
 async fn script(store: &Embedded) -> (BTreeMap<String, Option<u64>>, Vec<(String, bool)>) {

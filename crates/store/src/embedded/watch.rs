@@ -8,8 +8,8 @@ use meta::Str;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::Store;
 use super::index::StoredVersion;
+use super::{Store, read_version};
 use crate::{Batch, BoxFuture, Change, StoreError, Watch};
 
 /// The watches there are.
@@ -166,8 +166,7 @@ const REPLAY_STEPS: u64 = 512;
 
 fn change(found: StoredVersion) -> Result<Change, StoreError> {
     let StoredVersion { key, version, segment } = found;
-    let value =
-        if version.deleted { None } else { Some(segment.read(version.offset, version.len)?.1) };
+    let value = if version.deleted { None } else { Some(read_version(&segment, &key, version)?.1) };
     let (revision, create_revision) = (version.revision, version.create_revision);
     Ok(Change { key, revision, create_revision, value, problem: None })
 }
