@@ -1,7 +1,9 @@
 //! The decoders, and what must hold of each: no panic, and what was read and written reads the same again.
 
+mod connections;
 mod documents;
 mod patches;
+mod storage;
 mod texts;
 
 use crate::Random;
@@ -19,7 +21,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 22] = [
+pub const TARGETS: [Target; 29] = [
     documents::JSON,
     documents::JSON_ANY,
     documents::STORED,
@@ -42,6 +44,13 @@ pub const TARGETS: [Target; 22] = [
     texts::CEL,
     texts::REGEX,
     texts::JSON_PATH,
+    connections::JWT,
+    connections::DER,
+    connections::WEBSOCKET,
+    storage::LOG_RECORD,
+    storage::LOG_SEGMENT,
+    storage::LOG_HINT,
+    storage::KMS_ENVELOPE,
 ];
 
 /// An ending without what differs from input to input: numbers and quoted parts.

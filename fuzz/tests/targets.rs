@@ -41,6 +41,13 @@ targets![
     cel,
     regex,
     json_path,
+    jwt,
+    der,
+    websocket,
+    log_record,
+    log_segment,
+    log_hint,
+    kms_envelope,
 ];
 
 fn run(name: &str) {

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::client::{Again, Client, Failed, Status, method};
+use crate::client::{CallError, Client, Retry, Status, method};
 use crate::error::{is_lease_lost, store_error};
 use crate::lease::Leases;
 use crate::pb::compare::{Result as Is, Target, TargetUnion};
@@ -61,7 +61,10 @@ impl Etcd {
     }
 
     /// One step of the compaction that the servers of an etcd share, for tests of it.
-    pub async fn compact_step(&self, known: CompactionStep) -> Result<CompactionStep, StoreError> {
+    pub async fn compact_step(
+        &self,
+        known: CompactionState,
+    ) -> Result<CompactionState, StoreError> {
         compactor::step(&self.client, known).await
     }
 
@@ -75,7 +78,7 @@ impl Etcd {
     }
 
     async fn read(&self, request: pb::RangeRequest) -> Result<pb::RangeResponse, StoreError> {
-        let answer = self.client.call(method::RANGE, request, Again::Always).await;
+        let answer = self.client.call(method::RANGE, request, Retry::Always).await;
         answer.map_err(|failed| store_error(&failed.status))
     }
 
@@ -83,7 +86,7 @@ impl Etcd {
         EtcdWatch::new(Arc::clone(&self.client), self.closing.subscribe(), start, end, after)
     }
 
-    /// The oldest revision that can be read. Only a watch that comes too late is told.
+    /// The oldest revision that can be read. Only a watch that comes too late is warned_at.
     async fn compacted(&self) -> Result<u64, StoreError> {
         let (start, end) = (Bytes::from_static(b"\0"), Bytes::from_static(b"\0\0"));
         let mut watch = self.watch_range(start, end, 0);
@@ -171,7 +174,7 @@ impl Etcd {
             if txn.encoded_len() > SEND_BYTES_MAX {
                 return Err(StoreError::TooLarge { bytes: txn.encoded_len() });
             }
-            let done = self.client.call(method::TXN, txn.clone(), Again::IfUnsent).await;
+            let done = self.client.call(method::TXN, txn.clone(), Retry::IfUnsent).await;
             return match done {
                 Ok(answer) => outcome(answer),
                 Err(failed) if lease != 0 && is_lease_lost(&failed.status) && !retried => {
@@ -179,26 +182,26 @@ impl Etcd {
                     retried = true;
                     continue;
                 }
-                Err(failed) if failed.is_open => self.settle(write, txn, &failed).await,
+                Err(failed) if failed.outcome_unknown => self.settle(write, txn, &failed).await,
                 Err(failed) => Err(store_error(&failed.status)),
             };
         }
     }
 
     /// Nobody knows whether the write took effect. If its value is there, it did; whether it did not can
-    /// be found out only where it is harmless to ask again.
+    /// be found out only where it is harmless to ask retry.
     async fn settle(
         &self,
         write: &Write,
         txn: pb::TxnRequest,
-        failed: &Failed,
+        failed: &CallError,
     ) -> Result<u64, StoreError> {
         let unknown = || store_error(&failed.status);
         let Some(value) = write.value.as_ref().filter(|_| write.expect != Expect::Any) else {
             return Err(unknown());
         };
         let found = if takes_effect_once(&write.expect) {
-            match self.client.call(method::TXN, txn, Again::Always).await.map(outcome) {
+            match self.client.call(method::TXN, txn, Retry::Always).await.map(outcome) {
                 Ok(Err(StoreError::Conflict { current })) => current,
                 Ok(done) => return done,
                 Err(_) => return Err(unknown()),
@@ -215,7 +218,7 @@ impl Etcd {
 }
 
 /// Whether a write that is asked for twice can be done only once. A key that is to be absent may be so
-/// again: what was created, and deleted by somebody else, would come back.
+/// retry: what was created, and deleted by somebody else, would come back.
 fn takes_effect_once(expect: &Expect) -> bool {
     match expect {
         Expect::At(_) => true,
@@ -303,7 +306,7 @@ impl Backend for Etcd {
 
 /// What a [`compactor`] knows: how often the servers have compacted, and the revision at that time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct CompactionStep {
+pub struct CompactionState {
     /// The version of the key under which the servers agree.
     pub time: i64,
     /// The newest revision when it was looked at: the next compaction goes up to here.

@@ -1,4 +1,4 @@
-//! The members of an etcd cluster: connections, whom to ask, and what is asked again elsewhere.
+//! The members of an etcd cluster: connections, whom to ask, and what is asked retry elsewhere.
 //!
 //! One member answers everything for as long as it does; when it fails, the next one takes its
 //! place. Each has two connections, made when they are needed: one for calls, one for the streams of
@@ -22,7 +22,7 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity
 use tonic::{Code, Request};
 use tonic_prost::ProstCodec;
 
-use crate::error::is_members_fault;
+use crate::error::is_member_failure;
 use crate::{Options, Tls, pb};
 
 /// The methods that are called.
@@ -40,8 +40,8 @@ pub(crate) struct Client {
     members: Vec<Member>,
     /// Who is asked. Moves on when that one fails.
     current: AtomicUsize,
-    /// When broken watches were last told about.
-    told: Mutex<Option<Instant>>,
+    /// When broken watches were last warned_at about.
+    warned_at: Mutex<Option<Instant>>,
 }
 
 struct Member {
@@ -62,7 +62,7 @@ pub struct Status {
 
 /// What may be done when a member fails in the middle of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Again {
+pub(crate) enum Retry {
     /// Asking twice does no harm.
     Always,
     /// Only if the first one surely did nothing.
@@ -71,10 +71,10 @@ pub(crate) enum Again {
 
 /// A call that failed.
 #[derive(Debug)]
-pub(crate) struct Failed {
+pub(crate) struct CallError {
     pub(crate) status: tonic::Status,
     /// Nobody knows whether it took effect.
-    pub(crate) is_open: bool,
+    pub(crate) outcome_unknown: bool,
 }
 
 impl Client {
@@ -85,16 +85,16 @@ impl Client {
         if members.is_empty() {
             return Err("no etcd servers are given".to_owned());
         }
-        Ok(Self { members, current: AtomicUsize::new(0), told: Mutex::default() })
+        Ok(Self { members, current: AtomicUsize::new(0), warned_at: Mutex::default() })
     }
 
-    /// Calls a method on the current member, and on the next ones as far as `again` allows.
+    /// Calls a method on the current member, and on the next ones as far as `retry` allows.
     pub(crate) async fn call<Q, A>(
         &self,
         method: &'static str,
         request: Q,
-        again: Again,
-    ) -> Result<A, Failed>
+        retry: Retry,
+    ) -> Result<A, CallError>
     where
         Q: Message + Clone + 'static,
         A: Message + Default + 'static,
@@ -103,26 +103,26 @@ impl Client {
         let mut attempt = 0;
         loop {
             let at = self.current.load(Ordering::Relaxed);
-            let patience = (Instant::now() + ATTEMPT_TIMEOUT).min(deadline);
+            let attempt_deadline = (Instant::now() + ATTEMPT_TIMEOUT).min(deadline);
             let call = self.members[at].call(method, request.clone());
-            let status = match timeout_at(patience, call).await {
+            let status = match timeout_at(attempt_deadline, call).await {
                 Ok(Ok(answer)) => return Ok(answer),
                 Ok(Err(status)) => status,
                 Err(_) => tonic::Status::deadline_exceeded(TIMED_OUT),
             };
-            if !is_members_fault(&status) {
-                return Err(Failed { status, is_open: false });
+            if !is_member_failure(&status) {
+                return Err(CallError { status, outcome_unknown: false });
             }
-            self.moved_on(at);
-            let is_open = !is_unsent(&status);
-            if (is_open && again == Again::IfUnsent) || Instant::now() >= deadline {
-                return Err(Failed { status, is_open });
+            self.fail_over(at);
+            let outcome_unknown = !is_unsent(&status);
+            if (outcome_unknown && retry == Retry::IfUnsent) || Instant::now() >= deadline {
+                return Err(CallError { status, outcome_unknown });
             }
             tracing::debug!(member = %self.members[at].url, %status, "asking another member");
             attempt += 1;
             if attempt % self.members.len() == 0 {
                 // All of them were asked: an election may be under way.
-                sleep(ROUND_PAUSE).await;
+                sleep(ROUND_BACKOFF).await;
             }
         }
     }
@@ -137,13 +137,13 @@ impl Client {
     }
 
     /// The stream of a watch broke: the next one is opened on the next member.
-    pub(crate) fn watch_broke(&self, at: usize, why: &str) {
-        self.moved_on(at);
+    pub(crate) fn watch_failed(&self, at: usize, why: &str) {
+        self.fail_over(at);
         let url = &self.members[at].url;
         // All watches of a member break together; one of them tells.
-        let mut told = self.told.lock();
-        if told.is_none_or(|told| told.elapsed() > TELL_EVERY) {
-            *told = Some(Instant::now());
+        let mut warned_at = self.warned_at.lock();
+        if warned_at.is_none_or(|warned_at| warned_at.elapsed() > WARN_INTERVAL) {
+            *warned_at = Some(Instant::now());
             tracing::warn!(member = url, why, "the watch streams of etcd break");
         } else {
             tracing::debug!(member = url, why, "a watch stream of etcd broke");
@@ -151,15 +151,15 @@ impl Client {
     }
 
     /// Whether a member answers at all, on the connection of its watches.
-    pub(crate) async fn is_there(&self, at: usize) -> bool {
+    pub(crate) async fn is_reachable(&self, at: usize) -> bool {
         let member = &self.members[at];
         let call =
             unary::<_, pb::StatusResponse>(&member.watches, method::STATUS, pb::StatusRequest {});
-        timeout_at(Instant::now() + THERE_TIMEOUT, call).await.is_ok_and(|answer| answer.is_ok())
+        timeout_at(Instant::now() + PROBE_TIMEOUT, call).await.is_ok_and(|answer| answer.is_ok())
     }
 
     /// The member fails: the next one is asked from now on.
-    pub(crate) fn moved_on(&self, from: usize) {
+    pub(crate) fn fail_over(&self, from: usize) {
         let next = (from + 1) % self.members.len();
         // Whoever notices first moves it; the others find it moved.
         let _ = self.current.compare_exchange(from, next, Ordering::Relaxed, Ordering::Relaxed);
@@ -211,18 +211,18 @@ const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(4);
 /// How long a call may take in all.
 const CALL_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long a member that seems to be gone is waited for.
-const THERE_TIMEOUT: Duration = Duration::from_secs(2);
-const TELL_EVERY: Duration = Duration::from_secs(1);
-const ROUND_PAUSE: Duration = Duration::from_millis(100);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
+const WARN_INTERVAL: Duration = Duration::from_secs(1);
+const ROUND_BACKOFF: Duration = Duration::from_millis(100);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// etcd hangs up on clients that ping more often than every 5 seconds.
-const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(10);
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Compat: what etcd itself says.
 const TIMED_OUT: &str = "etcdserver: request timed out";
 /// etcd splits watch answers and we page ranges, so this is never near; without a bound a broken
 /// member could make us allocate anything.
-const ANSWER_BYTES_MAX: usize = 1 << 30;
+const RESPONSE_BYTES_MAX: usize = 1 << 30;
 
 impl Member {
     fn new(url: &str, tls: Option<&ClientTlsConfig>) -> Result<Self, String> {
@@ -232,7 +232,7 @@ impl Member {
             .map_err(|error| failed(&error))?
             .connect_timeout(CONNECT_TIMEOUT)
             .tcp_nodelay(true)
-            .http2_keep_alive_interval(KEEP_ALIVE_EVERY)
+            .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
             .keep_alive_timeout(KEEP_ALIVE_TIMEOUT);
         if full.starts_with("https://") {
             let tls = tls.ok_or_else(|| {
@@ -261,7 +261,8 @@ impl Member {
         &self,
         requests: ReceiverStream<pb::WatchRequest>,
     ) -> Result<Streaming<pb::WatchResponse>, tonic::Status> {
-        let mut grpc = Grpc::new(self.watches.clone()).max_decoding_message_size(ANSWER_BYTES_MAX);
+        let mut grpc =
+            Grpc::new(self.watches.clone()).max_decoding_message_size(RESPONSE_BYTES_MAX);
         grpc.ready().await.map_err(|error| tonic::Status::from_error(error.into()))?;
         let codec = ProstCodec::<pb::WatchRequest, pb::WatchResponse>::default();
         let path = http_path(method::WATCH);
@@ -278,7 +279,7 @@ where
     Q: Message + 'static,
     A: Message + Default + 'static,
 {
-    let mut grpc = Grpc::new(channel.clone()).max_decoding_message_size(ANSWER_BYTES_MAX);
+    let mut grpc = Grpc::new(channel.clone()).max_decoding_message_size(RESPONSE_BYTES_MAX);
     grpc.ready().await.map_err(|error| tonic::Status::from_error(error.into()))?;
     let codec = ProstCodec::<Q, A>::default();
     Ok(grpc.unary(with_leader(request), http_path(method), codec).await?.into_inner())

@@ -11,8 +11,8 @@ use bytes::Bytes;
 use store::StoreError;
 use tokio::time::sleep;
 
-use crate::backend::CompactionStep;
-use crate::client::{Again, Client, method};
+use crate::backend::CompactionState;
+use crate::client::{Client, Retry, method};
 use crate::error::store_error;
 use crate::pb;
 use crate::pb::compare::{Result as Is, Target, TargetUnion};
@@ -24,7 +24,7 @@ const KEY: &[u8] = b"compact_rev_key";
 
 /// Runs until it is aborted. The first compaction comes after two intervals.
 pub(crate) async fn run(client: Arc<Client>, every: Duration) {
-    let mut known = CompactionStep::default();
+    let mut known = CompactionState::default();
     loop {
         sleep(every).await;
         match step(&client, known).await {
@@ -37,8 +37,8 @@ pub(crate) async fn run(client: Arc<Client>, every: Duration) {
 /// One round: compacts if nobody else has since `known`.
 pub(crate) async fn step(
     client: &Client,
-    known: CompactionStep,
-) -> Result<CompactionStep, StoreError> {
+    known: CompactionState,
+) -> Result<CompactionState, StoreError> {
     let op = |request| vec![pb::RequestOp { request: Some(request) }];
     let put = pb::PutRequest {
         key: Bytes::from_static(KEY),
@@ -56,7 +56,7 @@ pub(crate) async fn step(
         success: op(Request::Put(put)),
         failure: op(Request::Range(get)),
     };
-    let answer = client.call(method::TXN, txn, Again::IfUnsent).await;
+    let answer = client.call(method::TXN, txn, Retry::IfUnsent).await;
     let answer: pb::TxnResponse = answer.map_err(|failed| store_error(&failed.status))?;
     let revision = answer.header.map_or(0, |header| header.revision as u64);
     if !answer.succeeded {
@@ -64,20 +64,20 @@ pub(crate) async fn step(
             Some(Response::Range(range)) => range.kvs.first().map_or(0, |found| found.version),
             _ => 0,
         };
-        return Ok(CompactionStep { time, revision });
+        return Ok(CompactionState { time, revision });
     }
     // At the first look there is nothing yet that is old enough.
     if known.revision > 0 {
         compact(client, known.revision).await?;
         tracing::debug!(revision = known.revision, "etcd is compacted");
     }
-    Ok(CompactionStep { time: known.time + 1, revision })
+    Ok(CompactionState { time: known.time + 1, revision })
 }
 
 /// Compacts; what is compacted already may stay so.
 pub(crate) async fn compact(client: &Client, revision: u64) -> Result<(), StoreError> {
     let request = pb::CompactionRequest { revision: revision as i64 };
-    let done = client.call::<_, pb::CompactionResponse>(method::COMPACT, request, Again::Always);
+    let done = client.call::<_, pb::CompactionResponse>(method::COMPACT, request, Retry::Always);
     match done.await.map_err(|failed| store_error(&failed.status)) {
         Ok(_) | Err(StoreError::Compacted { .. }) => Ok(()),
         Err(error) => Err(error),

@@ -33,7 +33,7 @@ pub(crate) fn is_lease_lost(status: &Status) -> bool {
 }
 
 /// Whether another member might do better.
-pub(crate) fn is_members_fault(status: &Status) -> bool {
+pub(crate) fn is_member_failure(status: &Status) -> bool {
     match status.code() {
         Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled | Code::Aborted => true,
         // What a broken connection becomes on the way up. etcd itself uses it for little else.
@@ -81,7 +81,7 @@ mod tests {
             (Code::Unauthenticated, "etcdserver: invalid auth token", false),
         ];
         for (code, message, expected) in cases {
-            assert_eq!(is_members_fault(&Status::new(code, message)), expected, "{message}");
+            assert_eq!(is_member_failure(&Status::new(code, message)), expected, "{message}");
         }
     }
 }

@@ -8,7 +8,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use crate::backend::seconds;
-use crate::client::{Again, Client, method};
+use crate::client::{Client, Retry, method};
 use crate::error::store_error;
 use crate::pb;
 
@@ -40,7 +40,7 @@ impl Leases {
             return Ok(lease.id);
         }
         let request = pb::LeaseGrantRequest { ttl: ttl + extra, id: 0 };
-        let granted = client.call(method::LEASE_GRANT, request, Again::Always).await;
+        let granted = client.call(method::LEASE_GRANT, request, Retry::Always).await;
         let granted: pb::LeaseGrantResponse =
             granted.map_err(|failed| store_error(&failed.status))?;
         if !granted.error.is_empty() {

@@ -1,8 +1,8 @@
 //! The backend that keeps objects in etcd, where kube-apiserver keeps them.
 //!
-//! Reading order: `client` (members, connections, what is tried again), `error`, `backend` (the
+//! Reading order: `client` (members, connections, what is tried retry), `error`, `backend` (the
 //! promises of [`store::Backend`]), then its helpers: `revision` (how far is etcd?), `lease` (keys
-//! that go by themselves), `watch` and `session` (a watch on its own stream, and its state), `compactor` (who
+//! that go by themselves), `watch` and `watch_state` (a watch on its own stream, and its state), `compactor` (who
 //! forgets history when several servers share an etcd).
 //!
 //! A crate of its own and not a module of `store`, because gRPC takes a while to build and nothing
@@ -15,10 +15,10 @@ mod error;
 mod lease;
 mod options;
 mod revision;
-mod session;
 mod watch;
+mod watch_state;
 
-pub use backend::{CompactionStep, Etcd};
+pub use backend::{CompactionState, Etcd};
 pub use client::Status;
 pub use options::{Options, Tls};
 

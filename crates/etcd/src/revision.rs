@@ -7,7 +7,7 @@ use store::StoreError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use crate::client::{Again, Client, method};
+use crate::client::{Client, Retry, method};
 use crate::error::store_error;
 use crate::pb;
 
@@ -20,7 +20,7 @@ pub(crate) struct Revisions {
 
 impl Revisions {
     pub(crate) fn start(client: Arc<Client>) -> Self {
-        let (asked, questions) = mpsc::channel(QUESTIONS_MAX);
+        let (asked, questions) = mpsc::channel(WAITING_MAX);
         Self { asked, task: tokio::spawn(answer(client, questions)) }
     }
 
@@ -38,19 +38,19 @@ impl Revisions {
 }
 
 /// More than the server lets in at once; whoever comes later waits for room.
-const QUESTIONS_MAX: usize = 4096;
+const WAITING_MAX: usize = 4096;
 
 /// Answers all that wait with one question to etcd. Invariant: it is put after the last of them
 /// came, so that no answer is older than its question.
 async fn answer(client: Arc<Client>, mut questions: mpsc::Receiver<Reply>) {
     let mut waiting = Vec::new();
-    while questions.recv_many(&mut waiting, QUESTIONS_MAX).await > 0 {
+    while questions.recv_many(&mut waiting, WAITING_MAX).await > 0 {
         let request = pb::RangeRequest {
             key: Bytes::from_static(KEY),
             count_only: true,
             ..pb::RangeRequest::default()
         };
-        let asked = client.call::<_, pb::RangeResponse>(method::RANGE, request, Again::Always);
+        let asked = client.call::<_, pb::RangeResponse>(method::RANGE, request, Retry::Always);
         let answer = match asked.await {
             Ok(range) => Ok(range.header.map_or(0, |header| header.revision as u64)),
             Err(failed) => Err(store_error(&failed.status)),

@@ -21,31 +21,31 @@ use tonic::codec::Streaming;
 use crate::client::Client;
 use crate::pb;
 use crate::pb::watch_request::Request;
-use crate::session::Session;
+use crate::watch_state::WatchState;
 
 pub(crate) struct EtcdWatch {
     client: Arc<Client>,
     key: Bytes,
     range_end: Bytes,
-    session: Session,
-    link: Link,
+    state: WatchState,
+    stream: StreamState,
     /// How long to wait before the next stream is opened, should this one break.
-    pause: Duration,
+    backoff: Duration,
     /// How the watch ended, when there were changes to be handed over before.
     ended: Option<StoreError>,
     /// Turns true, or goes away, when the store is closed.
     closing: watch::Receiver<bool>,
 }
 
-enum Link {
+enum StreamState {
     /// There is none; not before then.
     Down(Instant),
     /// Kept here, so that who stops waiting does not interrupt it.
-    Opening(BoxFuture<'static, (usize, Result<Box<Up>, String>)>),
-    Up(Box<Up>),
+    Connecting(BoxFuture<'static, (usize, Result<Box<OpenStream>, String>)>),
+    Open(Box<OpenStream>),
 }
 
-struct Up {
+struct OpenStream {
     member: usize,
     since: Instant,
     requests: mpsc::Sender<pb::WatchRequest>,
@@ -67,9 +67,9 @@ impl EtcdWatch {
             client,
             key,
             range_end,
-            session: Session::new(after),
-            link: Link::Down(Instant::now()),
-            pause: PAUSE_MIN,
+            state: WatchState::new(after),
+            stream: StreamState::Down(Instant::now()),
+            backoff: BACKOFF_MIN,
             ended: None,
             closing,
         }
@@ -80,30 +80,31 @@ impl EtcdWatch {
             return Err(error);
         }
         loop {
-            match &mut self.link {
-                Link::Down(until) => {
+            match &mut self.stream {
+                StreamState::Down(until) => {
                     sleep_until(*until).await;
-                    self.session.begin();
-                    self.link = Link::Opening(self.open());
+                    self.state.reconnect();
+                    self.stream = StreamState::Connecting(self.connect());
                 }
-                Link::Opening(opening) => match opening.await {
-                    (_, Ok(up)) => self.link = Link::Up(up),
+                StreamState::Connecting(connecting) => match connecting.await {
+                    (_, Ok(open)) => self.stream = StreamState::Open(open),
                     (member, Err(why)) => self.broken(member, &why),
                 },
-                Link::Up(up) => match follow(up, &mut self.session).await {
-                    Followed::Took(mut batch) => {
-                        self.ended = gather(up, &mut self.session, &mut batch).err();
+                StreamState::Open(open) => match follow(open, &mut self.state).await {
+                    StreamOutcome::Batch(mut batch) => {
+                        self.ended = coalesce(open, &mut self.state, &mut batch).err();
                         return Ok(batch);
                     }
-                    Followed::Ended(error) => return Err(error),
-                    Followed::Silent => {
-                        let (client, member) = (Arc::clone(&self.client), up.member);
-                        up.probe = Some(Box::pin(async move { client.is_there(member).await }));
+                    StreamOutcome::Ended(error) => return Err(error),
+                    StreamOutcome::Silent => {
+                        let (client, member) = (Arc::clone(&self.client), open.member);
+                        open.probe =
+                            Some(Box::pin(async move { client.is_reachable(member).await }));
                     }
-                    Followed::Broken(why) => {
-                        let (member, steady) = (up.member, up.since.elapsed() > STEADY);
-                        if steady {
-                            self.pause = PAUSE_MIN;
+                    StreamOutcome::Broken(why) => {
+                        let (member, stable) = (open.member, open.since.elapsed() > STABLE_AFTER);
+                        if stable {
+                            self.backoff = BACKOFF_MIN;
                         }
                         self.broken(member, &why);
                     }
@@ -112,31 +113,31 @@ impl EtcdWatch {
         }
     }
 
-    fn open(&self) -> BoxFuture<'static, (usize, Result<Box<Up>, String>)> {
+    fn connect(&self) -> BoxFuture<'static, (usize, Result<Box<OpenStream>, String>)> {
         let client = Arc::clone(&self.client);
-        let create = create(self.key.clone(), self.range_end.clone(), self.session.after);
+        let create = create(self.key.clone(), self.range_end.clone(), self.state.after);
         Box::pin(async move {
             let (requests, queue) = mpsc::channel(REQUESTS_MAX);
             // There is room for one.
             let _ = requests.try_send(create);
             let member = client.current();
             let opened = client.watch(member, ReceiverStream::new(queue));
-            let up = match timeout(OPEN_TIMEOUT, opened).await {
+            let open = match timeout(OPEN_TIMEOUT, opened).await {
                 Ok(Ok(messages)) => {
                     let since = Instant::now();
-                    Ok(Box::new(Up { member, since, requests, messages, probe: None }))
+                    Ok(Box::new(OpenStream { member, since, requests, messages, probe: None }))
                 }
                 Ok(Err(status)) => Err(status.message().to_owned()),
                 Err(_) => Err("it does not answer".to_owned()),
             };
-            (member, up)
+            (member, open)
         })
     }
 
     fn broken(&mut self, member: usize, why: &str) {
-        self.client.watch_broke(member, why);
-        self.link = Link::Down(Instant::now() + self.pause);
-        self.pause = (self.pause * 2).min(PAUSE_MAX);
+        self.client.watch_failed(member, why);
+        self.stream = StreamState::Down(Instant::now() + self.backoff);
+        self.backoff = (self.backoff * 2).min(BACKOFF_MAX);
     }
 }
 
@@ -155,13 +156,13 @@ impl Watch for EtcdWatch {
     }
 
     fn request_progress(&mut self) {
-        self.session.want_progress();
+        self.state.request_progress();
     }
 }
 
 /// What a stream has come to.
-enum Followed {
-    Took(Batch),
+enum StreamOutcome {
+    Batch(Batch),
     /// The watch is over.
     Ended(StoreError),
     /// Nothing came for a while: the member may be gone.
@@ -170,52 +171,56 @@ enum Followed {
     Broken(String),
 }
 
-/// Follows a stream until it has something to say. May be given up and called again at any time.
-async fn follow(up: &mut Up, session: &mut Session) -> Followed {
+/// Follows a stream until it has something to say. May be given open and called retry at any time.
+async fn follow(open: &mut OpenStream, state: &mut WatchState) -> StreamOutcome {
     loop {
-        if session.ask() {
+        if state.should_request_progress() {
             let question = Request::Progress(pb::WatchProgressRequest {});
             let question = pb::WatchRequest { request: Some(question) };
-            if up.requests.try_send(question).is_err() {
-                return Followed::Broken("its member takes no more requests".to_owned());
+            if open.requests.try_send(question).is_err() {
+                return StreamOutcome::Broken("its member takes no more requests".to_owned());
             }
         }
-        if session.is_silent() && up.probe.is_none() {
-            return Followed::Silent;
+        if state.is_overdue() && open.probe.is_none() {
+            return StreamOutcome::Silent;
         }
-        let probing = up.probe.is_some();
+        let probing = open.probe.is_some();
         tokio::select! {
-            message = up.messages.message() => match message {
+            message = open.messages.message() => match message {
                 Ok(Some(message)) => {
-                    up.probe = None;
-                    match session.take(message) {
-                        Ok(Some(batch)) => return Followed::Took(batch),
+                    open.probe = None;
+                    match state.receive(message) {
+                        Ok(Some(batch)) => return StreamOutcome::Batch(batch),
                         Ok(None) => {}
-                        Err(error) => return Followed::Ended(error),
+                        Err(error) => return StreamOutcome::Ended(error),
                     }
                 }
-                Ok(None) => return Followed::Broken("it has ended".to_owned()),
-                Err(status) => return Followed::Broken(status.message().to_owned()),
+                Ok(None) => return StreamOutcome::Broken("it has ended".to_owned()),
+                Err(status) => return StreamOutcome::Broken(status.message().to_owned()),
             },
-            there = async { up.probe.as_mut().expect("only polled if there is one").await }, if probing => {
-                up.probe = None;
+            there = async { open.probe.as_mut().expect("only polled if there is one").await }, if probing => {
+                open.probe = None;
                 if !there {
-                    return Followed::Broken("its member is silent".to_owned());
+                    return StreamOutcome::Broken("its member is silent".to_owned());
                 }
-                session.is_alive();
+                state.mark_alive();
             }
-            () = sleep_until(session.wake_at()) => {}
+            () = sleep_until(state.wake_at()) => {}
         }
     }
 }
 
 /// Adds what has come meanwhile: etcd sends a message for each write, and together they cost the cache
 /// less.
-fn gather(up: &mut Up, session: &mut Session, batch: &mut Batch) -> Result<(), StoreError> {
-    while batch.changes.len() < CHANGES_TOGETHER {
-        // That the stream has ended is found again by who asks next.
-        let Some(Ok(Some(message))) = up.messages.message().now_or_never() else { break };
-        if let Some(more) = session.take(message)? {
+fn coalesce(
+    open: &mut OpenStream,
+    state: &mut WatchState,
+    batch: &mut Batch,
+) -> Result<(), StoreError> {
+    while batch.changes.len() < COALESCE_CHANGES_MAX {
+        // That the stream has ended is found retry by who asks next.
+        let Some(Ok(Some(message))) = open.messages.message().now_or_never() else { break };
+        if let Some(more) = state.receive(message)? {
             batch.changes.extend(more.changes);
             batch.revision = more.revision;
         }
@@ -239,11 +244,11 @@ fn create(key: Bytes, range_end: Bytes, after: u64) -> pb::WatchRequest {
     pb::WatchRequest { request: Some(Request::Create(create)) }
 }
 
-const CHANGES_TOGETHER: usize = 256;
+const COALESCE_CHANGES_MAX: usize = 256;
 const OPEN_TIMEOUT: Duration = Duration::from_secs(4);
-const PAUSE_MIN: Duration = Duration::from_millis(20);
-const PAUSE_MAX: Duration = Duration::from_secs(1);
+const BACKOFF_MIN: Duration = Duration::from_millis(20);
+const BACKOFF_MAX: Duration = Duration::from_secs(1);
 /// A stream that has lasted so long says nothing about the next one.
-const STEADY: Duration = Duration::from_secs(5);
+const STABLE_AFTER: Duration = Duration::from_secs(5);
 /// Questions that wait to be sent. A stream that does not take them for so long is broken.
 const REQUESTS_MAX: usize = 128;

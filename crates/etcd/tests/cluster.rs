@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use etcd::{CompactionStep, Etcd};
+use etcd::{CompactionState, Etcd};
 use store::{Backend, Expect, Range, StoreError, Write};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -116,7 +116,7 @@ async fn servers_take_turns_to_compact() {
     let open = || Etcd::new(&options(&cluster)).expect("valid options");
     let (one, two) = (open(), open());
     let first = one.write(Write::create("/k", "1")).await.expect("writes");
-    let (mut know_one, mut know_two) = (CompactionStep::default(), CompactionStep::default());
+    let (mut know_one, mut know_two) = (CompactionState::default(), CompactionState::default());
     // Nobody knows yet what is old.
     know_one = one.compact_step(know_one).await.expect("looks");
     know_two = two.compact_step(know_two).await.expect("looks");

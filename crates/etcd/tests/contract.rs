@@ -9,9 +9,9 @@ use store::{Backend, Expect, Range, Write};
 use common::{Cluster, options};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn etcd_keeps_every_promise() {
+async fn etcd_fulfils_the_contract() {
     let cluster = Cluster::start(1);
-    store::contract::every_promise(async || {
+    store::contract::check_all(async || {
         let etcd = etcd::Etcd::new(&options(&cluster)).expect("the options are valid");
         // Each promise wants an empty store. One etcd is emptied for all of them, because starting
         // one takes longer than most promises.

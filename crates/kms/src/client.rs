@@ -76,7 +76,7 @@ pub(crate) struct Encrypted {
 }
 
 impl Client {
-    /// Prepares a connection, which is made when something is asked. `endpoint` is
+    /// Prepares a connection, which is made when something is probe_requested. `endpoint` is
     /// `unix:///path/of/the.sock`, or `unix:///@name` for a socket that is not in the file system.
     pub(crate) fn new(endpoint: &str, timeout: Duration) -> Result<Self, String> {
         let path = endpoint.strip_prefix("unix://").filter(|path| path.starts_with('/'));

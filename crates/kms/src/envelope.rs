@@ -26,9 +26,9 @@ pub(crate) struct EncryptedObject {
 }
 
 /// `source` is the key itself; what Kubernetes before 1.29 wrote.
-pub(crate) const KEY: i32 = 0;
+pub(crate) const SOURCE_TYPE_KEY: i32 = 0;
 /// `source` is a seed; the first 32 bytes of `data` say which key of it.
-pub(crate) const SEED: i32 = 1;
+pub(crate) const SOURCE_TYPE_SEED: i32 = 1;
 
 const KEY_ID_BYTES_MAX: usize = 1024;
 const SOURCE_BYTES_MAX: usize = 1024;
@@ -41,7 +41,7 @@ impl EncryptedObject {
             key_id: encrypted.key_id.clone(),
             source: encrypted.ciphertext.clone(),
             annotations: encrypted.annotations.clone(),
-            source_type: SEED,
+            source_type: SOURCE_TYPE_SEED,
         }
     }
 
@@ -53,7 +53,7 @@ impl EncryptedObject {
 
     /// Compat: the rules and words of kube-apiserver, which would refuse to read it otherwise.
     pub(crate) fn validate(&self) -> Result<(), String> {
-        if !matches!(self.source_type, KEY | SEED) {
+        if !matches!(self.source_type, SOURCE_TYPE_KEY | SOURCE_TYPE_SEED) {
             return Err(format!("unknown encryptedDEKSourceType: {}", self.source_type));
         }
         if self.data.is_empty() {
@@ -120,7 +120,7 @@ pub(crate) fn validate_key_id(key_id: &str) -> Result<(), String> {
 }
 
 /// A key's name may be a secret of its owner: logs and errors show this.
-pub(crate) fn hash(key_id: &str) -> String {
+pub(crate) fn key_id_hash(key_id: &str) -> String {
     if key_id.is_empty() {
         return String::new();
     }
@@ -150,7 +150,7 @@ const NOT_AUTHENTIC: &str = "cipher: message authentication failed";
 
 impl Dek {
     pub(crate) fn new(source_type: i32, secret: &[u8]) -> Result<Self, String> {
-        if source_type == SEED {
+        if source_type == SOURCE_TYPE_SEED {
             if secret.len() < SEED_BYTES {
                 return Err(format!(
                     "invalid seed length {} used for key generation",
@@ -175,7 +175,7 @@ impl Dek {
         let (mut info, mut nonce) = ([0; INFO_BYTES], [0; NONCE_BYTES]);
         getrandom::fill(&mut info).map_err(|_| NO_RANDOM)?;
         getrandom::fill(&mut nonce).map_err(|_| NO_RANDOM)?;
-        let key = derived(seed, &info)?;
+        let key = derive_key(seed, &info)?;
         let mut sealed = value.to_vec();
         key.seal_in_place_append_tag(
             Nonce::assume_unique_for_key(nonce),
@@ -191,7 +191,7 @@ impl Dek {
             Self::Key(key) => open(key, data, context),
             Self::Seed(seed) => {
                 let (info, sealed) = data.split_first_chunk::<INFO_BYTES>().ok_or(TOO_SHORT)?;
-                open(&derived(seed, info)?, sealed, context)
+                open(&derive_key(seed, info)?, sealed, context)
             }
         }
     }
@@ -213,7 +213,7 @@ fn aes_gcm(algorithm: &'static Algorithm, key: &[u8]) -> Result<LessSafeKey, Str
 }
 
 /// HKDF without its first step: the seed is random already.
-fn derived(seed: &Prk, info: &[u8; INFO_BYTES]) -> Result<LessSafeKey, String> {
+fn derive_key(seed: &Prk, info: &[u8; INFO_BYTES]) -> Result<LessSafeKey, String> {
     struct Bytes32;
     impl KeyType for Bytes32 {
         fn len(&self) -> usize {
@@ -237,19 +237,19 @@ mod tests {
             key_id: "key".to_owned(),
             source: vec![2; 60],
             annotations: BTreeMap::from([("version.example.com".to_owned(), vec![3])]),
-            source_type: SEED,
+            source_type: SOURCE_TYPE_SEED,
         }
     }
 
     #[test]
     fn every_value_has_a_key_of_its_own_and_belongs_to_its_place() {
-        let seed = Dek::new(SEED, &[7; SEED_BYTES]).expect("a seed");
+        let seed = Dek::new(SOURCE_TYPE_SEED, &[7; SEED_BYTES]).expect("a seed");
         let sealed = seed.seal(b"value", b"/registry/a").expect("seals");
         let again = seed.seal(b"value", b"/registry/a").expect("seals");
         assert_eq!(sealed.len(), INFO_BYTES + NONCE_BYTES + 5 + 16);
         assert_ne!(sealed[..INFO_BYTES], again[..INFO_BYTES]);
         assert_eq!(seed.open(&sealed, b"/registry/a").expect("opens"), b"value");
-        let other = Dek::new(SEED, &[8; SEED_BYTES]).expect("a seed");
+        let other = Dek::new(SOURCE_TYPE_SEED, &[8; SEED_BYTES]).expect("a seed");
         let mut bent = sealed.clone();
         bent[INFO_BYTES + NONCE_BYTES] ^= 1;
         let cases = [
@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn a_key_that_is_not_derived_is_read_only() {
-        let key = Dek::new(KEY, &[7; 32]).expect("a key");
+        let key = Dek::new(SOURCE_TYPE_KEY, &[7; 32]).expect("a key");
         assert!(key.seal(b"value", b"").is_err());
         let nonce = [9; NONCE_BYTES];
         let mut sealed = b"value".to_vec();
@@ -280,7 +280,9 @@ mod tests {
             .expect("seals");
         let stored = [&nonce[..], &sealed].concat();
         assert_eq!(key.open(&stored, b"/registry/a").expect("opens"), b"value");
-        for (source_type, secret) in [(KEY, 31), (KEY, 0), (SEED, 31)] {
+        for (source_type, secret) in
+            [(SOURCE_TYPE_KEY, 31), (SOURCE_TYPE_KEY, 0), (SOURCE_TYPE_SEED, 31)]
+        {
             assert!(Dek::new(source_type, &vec![0; secret]).is_err(), "{source_type} {secret}");
         }
     }

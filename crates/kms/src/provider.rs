@@ -10,40 +10,42 @@ use meta::field::quote;
 use parking_lot::Mutex;
 use prost::Message as _;
 use store::BoxFuture;
-use store::encrypt::{KmsConfig, Opened, Remote, RemoteError};
+use store::encrypt::{KmsConfig, Opened, RemoteError, RemoteProvider};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
 use crate::client::{Client, Encrypted, Status};
-use crate::envelope::{Dek, EncryptedObject, SEED, SEED_BYTES, hash, validate_key_id};
+use crate::envelope::{
+    Dek, EncryptedObject, SEED_BYTES, SOURCE_TYPE_SEED, key_id_hash, validate_key_id,
+};
 
 /// Compat: how long a seed may be written with after the plugin was last seen well with its key, so
 /// that a rotation is over after a time that can be waited for.
 const WRITE_TTL: Duration = Duration::from_mins(3);
-const PROBE_WELL: Duration = Duration::from_mins(1);
-const PROBE_ILL: Duration = Duration::from_secs(10);
+const PROBE_INTERVAL_HEALTHY: Duration = Duration::from_mins(1);
+const PROBE_INTERVAL_UNHEALTHY: Duration = Duration::from_secs(10);
 /// How old an answer about health may be before the plugin is asked again.
-const HEALTH_WELL: Duration = Duration::from_secs(20);
-const HEALTH_ILL: Duration = Duration::from_secs(3);
+const HEALTH_TTL_HEALTHY: Duration = Duration::from_secs(20);
+const HEALTH_TTL_UNHEALTHY: Duration = Duration::from_secs(3);
 /// Seeds that are kept decrypted: one for each key and start of a server whose values are still
 /// there. When there are more, all are forgotten and asked for again.
 const SEEDS_MAX: usize = 10_000;
 
 /// Makes a provider. It looks after itself, on the current runtime, until it is dropped.
-pub fn connect(config: &KmsConfig) -> Result<Arc<dyn Remote>, String> {
+pub fn connect(config: &KmsConfig) -> Result<Arc<dyn RemoteProvider>, String> {
     let client = Client::new(&config.endpoint, config.timeout).map_err(|error| {
         format!("could not configure KMSv2-Plugin's probe {}, error: {error}", quote(&config.name))
     })?;
     let provider = Arc::new(Provider {
         name: config.name.clone(),
         client,
-        writing: ArcSwapOption::empty(),
+        write_seed: ArcSwapOption::empty(),
         seeds: Mutex::default(),
         health: Mutex::new(None),
         version: Mutex::default(),
-        asked: Arc::default(),
+        probe_requested: Arc::default(),
     });
-    tokio::spawn(look_after(Arc::downgrade(&provider), Arc::clone(&provider.asked)));
+    tokio::spawn(probe_loop(Arc::downgrade(&provider), Arc::clone(&provider.probe_requested)));
     Ok(provider)
 }
 
@@ -51,42 +53,42 @@ struct Provider {
     name: String,
     client: Client,
     /// `None` until the plugin has been seen well.
-    writing: ArcSwapOption<Writing>,
+    write_seed: ArcSwapOption<WriteSeed>,
     seeds: Mutex<HashMap<Vec<u8>, Arc<Dek>>>,
-    /// What the last look has found, and when it was.
+    /// What the last check_health has found, and when it was.
     health: Mutex<Option<(Instant, Result<(), String>)>>,
     /// Of the API, as the plugin first said it.
     version: Mutex<String>,
     /// Somebody wants to know how it is now.
-    asked: Arc<Notify>,
+    probe_requested: Arc<Notify>,
 }
 
 /// A seed and the plugin's word for it.
-struct Writing {
+struct WriteSeed {
     seed: Arc<Dek>,
     encrypted: Encrypted,
     until: Instant,
 }
 
 /// Keeps the seed fresh and follows the plugin's key.
-async fn look_after(provider: Weak<Provider>, asked: Arc<Notify>) {
+async fn probe_loop(provider: Weak<Provider>, probe_requested: Arc<Notify>) {
     loop {
         let pause = match provider.upgrade() {
-            Some(provider) if provider.look().await.is_ok() => PROBE_WELL,
-            Some(_) => PROBE_ILL,
+            Some(provider) if provider.check_health().await.is_ok() => PROBE_INTERVAL_HEALTHY,
+            Some(_) => PROBE_INTERVAL_UNHEALTHY,
             None => return,
         };
         tokio::select! {
             () = sleep(pause) => {}
-            () = asked.notified() => {}
+            () = probe_requested.notified() => {}
         }
     }
 }
 
 impl Provider {
-    async fn look(&self) -> Result<(), String> {
+    async fn check_health(&self) -> Result<(), String> {
         let found = match self.client.status().await {
-            Ok(status) => self.judge(&status).await,
+            Ok(status) => self.evaluate_status(&status).await,
             Err(error) => Err(format!(
                 "failed to perform status section of the healthz check for KMS Provider {}, error: \
                  {error}",
@@ -100,7 +102,7 @@ impl Provider {
         found
     }
 
-    async fn judge(&self, status: &Status) -> Result<(), String> {
+    async fn evaluate_status(&self, status: &Status) -> Result<(), String> {
         let mut errors = Vec::new();
         if status.healthz != "ok" {
             errors.push(format!("got unexpected healthz status: {}", status.healthz));
@@ -125,7 +127,7 @@ impl Provider {
             Err(why) => {
                 errors.push(format!(
                     "got invalid KMSv2 KeyID hash {}: {why}",
-                    quote(&hash(&status.key_id))
+                    quote(&key_id_hash(&status.key_id))
                 ));
             }
         }
@@ -142,11 +144,11 @@ impl Provider {
     async fn rotate(&self, key_id: &str) -> Result<(), String> {
         // Counted from before the call: the time is an upper bound.
         let until = Instant::now() + WRITE_TTL;
-        if let Some(now) = &*self.writing.load()
+        if let Some(now) = &*self.write_seed.load()
             && now.encrypted.key_id == key_id
         {
             let (seed, encrypted) = (Arc::clone(&now.seed), now.encrypted.clone());
-            self.writing.store(Some(Arc::new(Writing { seed, encrypted, until })));
+            self.write_seed.store(Some(Arc::new(WriteSeed { seed, encrypted, until })));
             return Ok(());
         }
         let mut secret = [0; SEED_BYTES];
@@ -154,8 +156,8 @@ impl Provider {
         let failed = |why: &str, other: &str| {
             format!(
                 "failed to rotate DEK, error: {why}, statusKeyIDHash={}, encryptKeyIDHash={}",
-                quote(&hash(key_id)),
-                quote(&hash(other))
+                quote(&key_id_hash(key_id)),
+                quote(&key_id_hash(other))
             )
         };
         let encrypted = self.client.encrypt(&secret).await;
@@ -166,14 +168,18 @@ impl Provider {
         if encrypted.key_id != key_id {
             return Err(failed("the key changes just now", &encrypted.key_id));
         }
-        let seed = Arc::new(Dek::new(SEED, &secret)?);
-        self.remember(object.seed_id(), &seed);
-        self.writing.store(Some(Arc::new(Writing { seed, encrypted, until })));
-        tracing::info!(name = self.name, key = hash(key_id), "a KMS plugin's key is written with");
+        let seed = Arc::new(Dek::new(SOURCE_TYPE_SEED, &secret)?);
+        self.cache_seed(object.seed_id(), &seed);
+        self.write_seed.store(Some(Arc::new(WriteSeed { seed, encrypted, until })));
+        tracing::info!(
+            name = self.name,
+            key = key_id_hash(key_id),
+            "a KMS plugin's key is written with"
+        );
         Ok(())
     }
 
-    fn remember(&self, id: Vec<u8>, seed: &Arc<Dek>) {
+    fn cache_seed(&self, id: Vec<u8>, seed: &Arc<Dek>) {
         let mut seeds = self.seeds.lock();
         if seeds.len() >= SEEDS_MAX {
             seeds.clear();
@@ -181,7 +187,10 @@ impl Provider {
         seeds.insert(id, Arc::clone(seed));
     }
 
-    async fn seed_of(&self, object: &EncryptedObject) -> Result<Arc<Dek>, RemoteError> {
+    async fn cached_or_decrypted_seed(
+        &self,
+        object: &EncryptedObject,
+    ) -> Result<Arc<Dek>, RemoteError> {
         let id = object.seed_id();
         if let Some(seed) = self.seeds.lock().get(&id) {
             return Ok(Arc::clone(seed));
@@ -191,30 +200,30 @@ impl Provider {
         })?;
         let seed = Dek::new(object.source_type, &secret).map_err(RemoteError::Unreadable)?;
         let seed = Arc::new(seed);
-        self.remember(id, &seed);
+        self.cache_seed(id, &seed);
         Ok(seed)
     }
 }
 
-impl Remote for Provider {
+impl RemoteProvider for Provider {
     fn seal(&self, value: &[u8], context: &[u8]) -> Result<Vec<u8>, String> {
-        let writing = self.writing.load();
-        let writing = writing.as_ref().ok_or_else(|| match &*self.health.lock() {
+        let write_seed = self.write_seed.load();
+        let write_seed = write_seed.as_ref().ok_or_else(|| match &*self.health.lock() {
             Some((_, Err(why))) => why.clone(),
             _ => format!("KMS Provider {} has not answered yet", self.name),
         })?;
-        let late = Instant::now().saturating_duration_since(writing.until);
+        let late = Instant::now().saturating_duration_since(write_seed.until);
         if !late.is_zero() {
             return Err(format!(
                 "encryptedDEKSource with keyID hash {} expired {} seconds ago: KMS Provider {} has \
                  not been well since",
-                quote(&hash(&writing.encrypted.key_id)),
+                quote(&key_id_hash(&write_seed.encrypted.key_id)),
                 late.as_secs(),
                 self.name
             ));
         }
-        let data = writing.seed.seal(value, context)?;
-        Ok(EncryptedObject::new(&writing.encrypted, data).encode_to_vec())
+        let data = write_seed.seed.seal(value, context)?;
+        Ok(EncryptedObject::new(&write_seed.encrypted, data).encode_to_vec())
     }
 
     fn open<'a>(
@@ -224,17 +233,17 @@ impl Remote for Provider {
     ) -> BoxFuture<'a, Result<Opened, RemoteError>> {
         Box::pin(async move {
             let object = EncryptedObject::read(sealed).map_err(RemoteError::Unreadable)?;
-            let seed = self.seed_of(&object).await?;
+            let seed = self.cached_or_decrypted_seed(&object).await?;
             let value = seed.open(&object.data, context).map_err(RemoteError::Unreadable)?;
-            let writing = self.writing.load();
-            let stale = object.source_type != SEED
-                || writing.as_ref().is_some_and(|now| now.encrypted.key_id != object.key_id);
+            let write_seed = self.write_seed.load();
+            let stale = object.source_type != SOURCE_TYPE_SEED
+                || write_seed.as_ref().is_some_and(|now| now.encrypted.key_id != object.key_id);
             Ok(Opened { value: value.into(), stale })
         })
     }
 
     fn probe(&self) -> BoxFuture<'_, Result<(), String>> {
-        Box::pin(self.look())
+        Box::pin(self.check_health())
     }
 
     fn health(&self) -> Result<(), String> {
@@ -242,9 +251,9 @@ impl Remote for Provider {
         let Some((at, found)) = &*health else {
             return Err(format!("KMS Provider {} has not answered yet", self.name));
         };
-        let fresh = if found.is_ok() { HEALTH_WELL } else { HEALTH_ILL };
+        let fresh = if found.is_ok() { HEALTH_TTL_HEALTHY } else { HEALTH_TTL_UNHEALTHY };
         if at.elapsed() > fresh {
-            self.asked.notify_one();
+            self.probe_requested.notify_one();
         }
         found.clone()
     }

@@ -277,11 +277,11 @@ impl Copy {
             progress.tell();
         }
         import.finish().map_err(words)?;
-        let target = open_embedded(import.part())?;
+        let target = open_embedded(import.partial_dir())?;
         let target = Encrypted::new(target, self.encryption.clone());
         let verified = self.compare(&target, true).await?;
         drop(target);
-        import.keep().map_err(words)?;
+        import.commit().map_err(words)?;
         Ok((progress, verified))
     }
 

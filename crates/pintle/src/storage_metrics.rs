@@ -122,7 +122,7 @@ const FAMILIES: &[Family] = &[
         name: "apiserver_watch_cache_initializations_total",
         help: "How often the cache was filled from the store.",
         labels: BY_RESOURCE,
-        value: |kind| Some(Value::Counter(cache(kind)?.fillings())),
+        value: |kind| Some(Value::Counter(cache(kind)?.initializations())),
     },
     Family {
         name: "watch_cache_capacity",

@@ -12,7 +12,7 @@ use std::{
 use bytes::Bytes;
 use futures_util::stream::{self, Stream};
 use meta::ApiError;
-use store::{Alarm, Entry, Event, EventKind, Snapshot, StoreError, Trigger, WatchItem, Watcher};
+use store::{Entry, Event, EventKind, Snapshot, StoreError, Timer, Trigger, WatchItem, Watcher};
 
 use crate::{
     Payload, ResourceResponse, Storage,
@@ -36,7 +36,7 @@ pub(crate) async fn watch(request: &ResourceRequest<'_>) -> Result<ResourceRespo
     let frames = Frames::new(request, &format);
     let content_type = frames.content_type();
     let timeout = timeout(request, &options);
-    let time_up = Alarm::new(timeout);
+    let time_up = Timer::new(timeout);
     let started = start(request, storage, &options, &selection).await?;
     streamed?;
     let stream = match started {
@@ -153,7 +153,7 @@ struct Watching {
     frames: Frames,
     selection: Selection,
     watcher: Watcher,
-    time_up: Alarm,
+    time_up: Timer,
     /// The client wants to be told when it has the whole state.
     ends_initial: bool,
     /// One is due when the time is up.

@@ -28,6 +28,14 @@ use crate::Body;
 
 pub(crate) use self::token::{ProtocolToken, TokenError};
 
+/// Entry point for the fuzz target: what is received in these pieces, as text.
+#[doc(hidden)]
+pub fn decode_frames<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<String> {
+    let mut decoder = frame::Decoder::default();
+    let received = pieces.into_iter().flat_map(|piece| decoder.read(piece));
+    received.map(|received| format!("{received:?}")).collect()
+}
+
 /// Whether the client wants the connection to become a WebSocket. HTTP/2 has no such thing.
 pub fn is_requested<B>(request: &Request<B>) -> bool {
     request.version() == Version::HTTP_11 && asks_for_websocket(request.headers())

@@ -1,5 +1,5 @@
 //! The watch cache: the newest state of one resource and its recent events, in memory, as bytes
-//! ready to send. Every read and every watch is answered here; `pump` keeps it up with the
+//! ready to send. Every read and every watch is answered here; `reflector` keeps it up with the
 //! backend.
 
 use std::collections::VecDeque;
@@ -14,8 +14,8 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
-use crate::pump;
-use crate::ring::{Counts, End, Ring};
+use crate::reflector;
+use crate::ring::{CacheCounters, EndReason, Ring};
 use crate::{
     Backend, Broken, Entry, KeyValue, Materialize, Range, RingLimits, Snapshot, StoreError,
     Trigger, Watcher,
@@ -56,10 +56,10 @@ impl CacheOptions {
 /// The watch cache of one resource. Stops when dropped; its watchers are then told `Closed`.
 pub struct Cache {
     shared: Arc<Shared>,
-    pump: JoinHandle<()>,
+    reflector: JoinHandle<()>,
 }
 
-/// What the cache and its pump both hold.
+/// What the cache and its reflector both hold.
 pub(crate) struct Shared {
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) options: CacheOptions,
@@ -72,9 +72,9 @@ pub(crate) struct Shared {
     /// Some older states, from which any revision that the ring covers is near.
     pub(crate) checkpoints: Mutex<Checkpoints>,
     /// Older states that took some work, kept for the pages that follow.
-    older: Mutex<VecDeque<Arc<Snapshot>>>,
+    exact_snapshots: Mutex<VecDeque<Arc<Snapshot>>>,
     pub(crate) progress_wanted: Arc<Notify>,
-    pub(crate) counts: Arc<Counts>,
+    pub(crate) counters: Arc<CacheCounters>,
     /// Why the cache is not getting any further, if so.
     pub(crate) failure: Mutex<Option<StoreError>>,
     /// Nobody may watch any more.
@@ -86,10 +86,10 @@ impl Cache {
     pub fn start(backend: Arc<dyn Backend>, options: CacheOptions) -> Arc<Self> {
         let index = options.index;
         let progress_wanted = Arc::new(Notify::new());
-        let counts = Arc::<Counts>::default();
+        let counters = Arc::<CacheCounters>::default();
         // Replaced when the first list is in; nobody can watch before.
         let ring =
-            Ring::new(options.ring.clone(), index, 0, progress_wanted.clone(), counts.clone());
+            Ring::new(options.ring.clone(), index, 0, progress_wanted.clone(), counters.clone());
         let shared = Arc::new(Shared {
             backend,
             current: ArcSwap::from_pointee(Snapshot::new(0, index)),
@@ -97,14 +97,14 @@ impl Cache {
             options,
             revision: watch::Sender::new(0),
             checkpoints: Mutex::default(),
-            older: Mutex::default(),
+            exact_snapshots: Mutex::default(),
             progress_wanted,
-            counts,
+            counters,
             failure: Mutex::default(),
             retired: AtomicBool::new(false),
         });
-        let pump = tokio::spawn(pump::run(Arc::clone(&shared)));
-        Arc::new(Self { shared, pump })
+        let reflector = tokio::spawn(reflector::run(Arc::clone(&shared)));
+        Arc::new(Self { shared, reflector })
     }
 
     /// Waits until the first list is in.
@@ -115,7 +115,7 @@ impl Cache {
 
     /// As `ready`, but gives up when the store is damaged: waiting does not help then.
     pub async fn ready_or_corrupt(&self) -> Result<(), StoreError> {
-        while timeout(FAILURE_CHECK, self.ready()).await.is_err() {
+        while timeout(FAILURE_CHECK_INTERVAL, self.ready()).await.is_err() {
             let failure = self.shared.failure.lock().clone();
             if let Some(error @ StoreError::Corrupt(_)) = failure {
                 return Err(error);
@@ -173,12 +173,12 @@ impl Cache {
                 return Ok(current);
             }
             if Instant::now() >= deadline {
-                return Err(self.why_not(revision, current.revision));
+                return Err(self.wait_error(revision, current.revision));
             }
         }
     }
 
-    fn why_not(&self, asked: u64, current: u64) -> StoreError {
+    fn wait_error(&self, asked: u64, current: u64) -> StoreError {
         match &*self.shared.failure.lock() {
             Some(failure) => failure.clone(),
             None if current == 0 => StoreError::Unavailable(INITIALIZING.into()),
@@ -206,7 +206,7 @@ impl Cache {
         if current.revision == revision {
             return Ok(current);
         }
-        if let Some(snapshot) = self.shared.kept(revision) {
+        if let Some(snapshot) = self.shared.cached_snapshot(revision) {
             return Ok(snapshot);
         }
         let snapshot = match self.shared.rolled_back(current, revision) {
@@ -214,7 +214,7 @@ impl Cache {
             None => self.shared.list(Some(revision)).await?,
         };
         let snapshot = Arc::new(snapshot);
-        self.shared.keep(&snapshot);
+        self.shared.cache_snapshot(&snapshot);
         Ok(snapshot)
     }
 
@@ -242,18 +242,18 @@ impl Cache {
     }
 
     /// How often the cache was filled: once, unless the backend lost events.
-    pub fn fillings(&self) -> u64 {
-        self.shared.counts.fills.load(Ordering::Relaxed)
+    pub fn initializations(&self) -> u64 {
+        self.shared.counters.initializations.load(Ordering::Relaxed)
     }
 
     /// How many events came from the backend.
     pub fn events_received(&self) -> u64 {
-        self.shared.counts.received.load(Ordering::Relaxed)
+        self.shared.counters.received.load(Ordering::Relaxed)
     }
 
     /// How many watchers were ended because they did not keep up.
     pub fn watchers_slow(&self) -> u64 {
-        self.shared.counts.watchers_slow.load(Ordering::Relaxed)
+        self.shared.counters.watchers_slow.load(Ordering::Relaxed)
     }
 
     /// What the cache holds in memory for clients: the objects as they are now, and what the events
@@ -267,13 +267,13 @@ impl Cache {
     /// follows the backend until the last one has let go of it.
     pub fn retire(&self) {
         self.shared.retired.store(true, Ordering::SeqCst);
-        self.shared.ring.load().end(End::Closed);
+        self.shared.ring.load().end(EndReason::Closed);
     }
 
     /// Stops following the backend and ends all watchers.
     pub fn close(&self) {
-        self.pump.abort();
-        self.shared.ring.load().end(End::Closed);
+        self.reflector.abort();
+        self.shared.ring.load().end(EndReason::Closed);
     }
 }
 
@@ -298,12 +298,12 @@ impl From<Broken> for ReadError {
 }
 
 /// How often somebody who waits for the first list looks whether it fails.
-const FAILURE_CHECK: Duration = Duration::from_millis(200);
+const FAILURE_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 /// How long a read waits for a revision that the cache has not come to.
 const REVISION_WAIT: Duration = Duration::from_secs(3);
 const PROGRESS_RETRY: Duration = Duration::from_millis(100);
 /// How many older states are kept; the least recently read goes first.
-const OLDER_MAX: usize = 4;
+const EXACT_SNAPSHOTS_MAX: usize = 4;
 /// Compat: the words kube-apiserver uses while a watch cache is being filled.
 const INITIALIZING: &str = "storage is (re)initializing";
 
@@ -315,35 +315,35 @@ impl Drop for Cache {
 
 impl Shared {
     /// A new ring behind this state: whoever watches the old one has lost something and is told so.
-    pub(crate) fn begin_anew(&self, snapshot: Snapshot, ring: Ring) {
+    pub(crate) fn reset(&self, snapshot: Snapshot, ring: Ring) {
         let revision = snapshot.revision;
         self.checkpoints.lock().clear();
         self.current.store(Arc::new(snapshot));
-        self.ring.swap(Arc::new(ring)).end(End::Gap);
+        self.ring.swap(Arc::new(ring)).end(EndReason::Gap);
         if self.retired.load(Ordering::SeqCst) {
-            self.ring.load().end(End::Closed);
+            self.ring.load().end(EndReason::Closed);
         }
         self.revision.send_replace(revision);
     }
 
     pub(crate) fn ring_at(&self, revision: u64) -> Ring {
         let options = &self.options;
-        let (progress, counts) = (self.progress_wanted.clone(), self.counts.clone());
-        Ring::new(options.ring.clone(), options.index, revision, progress, counts)
+        let (progress, counters) = (self.progress_wanted.clone(), self.counters.clone());
+        Ring::new(options.ring.clone(), options.index, revision, progress, counters)
     }
 
-    fn kept(&self, revision: u64) -> Option<Arc<Snapshot>> {
-        let mut older = self.older.lock();
+    fn cached_snapshot(&self, revision: u64) -> Option<Arc<Snapshot>> {
+        let mut older = self.exact_snapshots.lock();
         let at = older.iter().position(|snapshot| snapshot.revision == revision)?;
         let snapshot = older.remove(at)?;
         older.push_back(Arc::clone(&snapshot));
         Some(snapshot)
     }
 
-    fn keep(&self, snapshot: &Arc<Snapshot>) {
-        let mut older = self.older.lock();
+    fn cache_snapshot(&self, snapshot: &Arc<Snapshot>) {
+        let mut older = self.exact_snapshots.lock();
         older.push_back(Arc::clone(snapshot));
-        if older.len() > OLDER_MAX {
+        if older.len() > EXACT_SNAPSHOTS_MAX {
             older.pop_front();
         }
     }
@@ -351,7 +351,7 @@ impl Shared {
     /// The state at `revision`, made by taking back the events since, or `None` if some of them
     /// are no longer kept.
     fn rolled_back(&self, current: Arc<Snapshot>, revision: u64) -> Option<Snapshot> {
-        let base = self.checkpoints.lock().not_before(revision).unwrap_or(current);
+        let base = self.checkpoints.lock().at_or_after(revision).unwrap_or(current);
         let events = self.ring.load().newest_first(revision, base.revision)?;
         let mut snapshot = Snapshot::clone(&base);
         for event in events {
@@ -370,9 +370,10 @@ impl Shared {
         range.revision = revision;
         // Pages are made into entries while further ones are being read, on all cores: a large resource
         // is most of the time that a server takes to start.
-        let mut making: VecDeque<JoinHandle<Vec<Made>>> = VecDeque::new();
-        let ahead_max = std::thread::available_parallelism().map_or(1, usize::from).min(AHEAD_MAX);
-        let add = |snapshot: &mut Snapshot, made: Vec<Made>| {
+        let mut making: VecDeque<JoinHandle<Vec<EntryResult>>> = VecDeque::new();
+        let ahead_max =
+            std::thread::available_parallelism().map_or(1, usize::from).min(PAGES_AHEAD_MAX);
+        let add = |snapshot: &mut Snapshot, made: Vec<EntryResult>| {
             for entry in made {
                 match entry {
                     Ok(entry) => drop(snapshot.insert(entry)),
@@ -420,10 +421,14 @@ impl Shared {
 }
 
 /// What a stored object is served as, or why it is not.
-type Made = Result<Arc<Entry>, Broken>;
+type EntryResult = Result<Arc<Entry>, Broken>;
 
 /// What a page of a range is served as.
-fn entries(materialize: &dyn Materialize, known: &Snapshot, items: &[KeyValue]) -> Vec<Made> {
+fn entries(
+    materialize: &dyn Materialize,
+    known: &Snapshot,
+    items: &[KeyValue],
+) -> Vec<EntryResult> {
     let made = items.iter().map(|item| {
         let KeyValue { key, value, mod_revision, problem, .. } = item;
         match known.get(key).filter(|entry| entry.revision == *mod_revision) {
@@ -455,7 +460,7 @@ fn entry(
 /// A page is in memory twice, as stored and as served, while it is being read.
 const LIST_PAGE: usize = 500;
 /// How many pages are being made into entries at a time, at most.
-const AHEAD_MAX: usize = 8;
+const PAGES_AHEAD_MAX: usize = 8;
 
 /// Some of the states the cache went through, oldest first, evenly spread over the events.
 #[derive(Default)]
@@ -467,7 +472,7 @@ pub(crate) struct Checkpoints {
 
 impl Checkpoints {
     /// Notes that `events` lead away from this state.
-    pub(crate) fn pass(&mut self, snapshot: &Arc<Snapshot>, events: usize) {
+    pub(crate) fn record(&mut self, snapshot: &Arc<Snapshot>, events: usize) {
         self.events_since += events;
         if self.events_since < CHECKPOINT_EVENTS << (self.snapshots.len() / CHECKPOINTS_DOUBLE) {
             return;
@@ -480,13 +485,13 @@ impl Checkpoints {
     }
 
     /// The oldest state that is not older than `revision`.
-    fn not_before(&self, revision: u64) -> Option<Arc<Snapshot>> {
+    fn at_or_after(&self, revision: u64) -> Option<Arc<Snapshot>> {
         let at = self.snapshots.partition_point(|snapshot| snapshot.revision < revision);
         self.snapshots.get(at).cloned()
     }
 
     /// Lets go of states before `oldest`, from which no event leads further back.
-    pub(crate) fn forget_before(&mut self, oldest: u64) {
+    pub(crate) fn drop_before(&mut self, oldest: u64) {
         while self.snapshots.front().is_some_and(|snapshot| snapshot.revision < oldest) {
             self.snapshots.pop_front();
         }

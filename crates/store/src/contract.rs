@@ -1,4 +1,4 @@
-//! What every backend promises, as tests. Each function takes an empty backend; `every_promise`
+//! What every backend promises, as tests. Each function takes an empty backend; `check_all`
 //! runs them all. The random ones compare with `MemoryBackend`, step by step.
 
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Runs every promise, each on a backend of its own.
-pub async fn every_promise<F: AsyncFn() -> Arc<dyn Backend>>(make: F) {
+pub async fn check_all<F: AsyncFn() -> Arc<dyn Backend>>(make: F) {
     writes_are_decided_by_the_expected_revision(&*make().await).await;
     revisions_count_every_write(&*make().await).await;
     ranges_page_through_one_revision(&*make().await).await;
@@ -460,7 +460,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_memory_backend_keeps_every_promise() {
-        every_promise(async || Arc::new(MemoryBackend::new()) as Arc<dyn Backend>).await;
+    async fn the_memory_backend_fulfils_the_contract() {
+        check_all(async || Arc::new(MemoryBackend::new()) as Arc<dyn Backend>).await;
     }
 }

@@ -6,6 +6,8 @@
 
 pub mod backup;
 mod disk;
+#[doc(hidden)]
+pub mod fuzzing;
 mod hint;
 mod import;
 mod index;
@@ -26,15 +28,18 @@ use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::oneshot;
 
 pub use self::import::Import;
 
 use self::disk::{Disk, RealDisk};
-use self::index::{Found, Index};
-use self::watch::{EmbeddedWatch, Hub};
-use self::writer::{Current, Refusal, Request, Writer};
+use self::index::{Index, StoredVersion, Version};
+use self::record::RecordHeader;
+use self::segment::Segment;
+use self::watch::{EmbeddedWatch, WatcherGroup};
+use self::writer::{CurrentValue, Request, WriteError, Writer};
 use crate::{Backend, BoxFuture, KeyValue, Range, RangeResult, StoreError, WatchStream, Write};
 
 /// Where the store is and how it keeps house.
@@ -68,7 +73,7 @@ pub(crate) struct Store {
     disk: Box<dyn Disk>,
     index: RwLock<Index>,
     /// Lock order: this one, then `index`.
-    hub: Mutex<Hub>,
+    watchers: Mutex<WatcherGroup>,
     /// Everything up to this revision is in the queues of those who watch.
     published: AtomicU64,
 }
@@ -123,9 +128,10 @@ impl Embedded {
 
     fn start(disk: Box<dyn Disk>, tuning: Tuning) -> Result<Self, StoreError> {
         let recovered = recover::recover(&*disk)?;
+        recovered.make_durable(&*disk)?;
         let published = AtomicU64::new(recovered.index.revision);
         let index = RwLock::new(recovered.index);
-        let store = Arc::new(Store { disk, index, hub: Mutex::default(), published });
+        let store = Arc::new(Store { disk, index, watchers: Mutex::default(), published });
         let (requests, received) = sync_channel(REQUESTS_MAX);
         let writer = Writer::new(
             Arc::clone(&store),
@@ -133,7 +139,6 @@ impl Embedded {
             received,
             recovered.active,
             recovered.hint,
-            recovered.allocated,
             recovered.expirations,
         );
         let thread = std::thread::Builder::new()
@@ -149,7 +154,7 @@ impl Embedded {
         // If the writer is gone already, there is nothing left to finish.
         let _ = self.requests.send(Request::Stop);
         let _ = thread.join();
-        self.store.hub.lock().close();
+        self.store.watchers.lock().close();
         if let Some(lock) = &self.lock {
             let _ = lock.unlock();
         }
@@ -222,7 +227,7 @@ impl Backend for Embedded {
     fn get(&self, key: &str) -> BoxFuture<'_, Result<Option<KeyValue>, StoreError>> {
         let found = {
             let index = self.store.index.read();
-            index.newest(key).map(|version| index.found(key.into(), version)).transpose()
+            index.newest(key).map(|version| index.locate(key.into(), version)).transpose()
         };
         // One read that the page cache mostly answers: not worth another thread.
         Box::pin(async move { found?.map(key_value).transpose() })
@@ -231,8 +236,9 @@ impl Backend for Embedded {
     fn range(&self, range: Range) -> BoxFuture<'_, Result<RangeResult, StoreError>> {
         Box::pin(async move {
             let (found, revision, remaining) = self.store.index.read().range(&range)?;
-            let read =
-                |found: Vec<Found>| found.into_iter().map(key_value).collect::<Result<Vec<_>, _>>();
+            let read = |found: Vec<StoredVersion>| {
+                found.into_iter().map(key_value).collect::<Result<Vec<_>, _>>()
+            };
             let items = if found.len() <= INLINE_READS {
                 read(found)?
             } else {
@@ -254,11 +260,11 @@ impl Backend for Embedded {
             self.ask(Request::Write(write, reply))?;
             match answer.await {
                 Ok(Ok(revision)) => Ok(revision),
-                Ok(Err(Refusal::Error(error))) => Err(error),
-                Ok(Err(Refusal::Conflict(current))) => {
+                Ok(Err(WriteError::Error(error))) => Err(error),
+                Ok(Err(WriteError::Conflict(current))) => {
                     let current = match current {
-                        Some(Current::Stored(found)) => Some(key_value(found)?),
-                        Some(Current::Fresh(current)) => Some(current),
+                        Some(CurrentValue::Stored(found)) => Some(key_value(found)?),
+                        Some(CurrentValue::Pending(current)) => Some(current),
                         None => None,
                     };
                     Err(StoreError::Conflict { current })
@@ -290,9 +296,9 @@ impl Backend for Embedded {
 }
 
 /// Reads a version's value.
-fn key_value(found: Found) -> Result<KeyValue, StoreError> {
-    let Found { key, version, segment } = found;
-    let (header, value) = segment.read(version.offset, version.len)?;
+fn key_value(found: StoredVersion) -> Result<KeyValue, StoreError> {
+    let StoredVersion { key, version, segment } = found;
+    let (header, value) = read_version(&segment, &key, version)?;
     Ok(KeyValue {
         key,
         value,
@@ -303,9 +309,30 @@ fn key_value(found: Found) -> Result<KeyValue, StoreError> {
     })
 }
 
+/// Reads the record that the index names. Hint files say where records are, so a record of another key or
+/// revision at that place is an error, not an answer.
+fn read_version(
+    segment: &Segment,
+    key: &str,
+    version: Version,
+) -> Result<(RecordHeader, Bytes), StoreError> {
+    let (header, value) = segment.read(version.offset, version.len)?;
+    if header.key != key || header.revision != version.revision {
+        return Err(StoreError::Corrupt(format!(
+            "the record at byte {} of {} is not revision {} of {key}",
+            version.offset,
+            segment::file_name(segment.number),
+            version.revision
+        )));
+    }
+    Ok((header, value))
+}
+
 #[cfg(test)]
-mod dying;
+mod crash_points;
 #[cfg(test)]
 mod fake_disk;
+#[cfg(test)]
+mod format_compatibility;
 #[cfg(test)]
 mod tests;

@@ -24,9 +24,9 @@ use meta::{GroupResource, Str};
 
 pub use backend::Encrypted;
 pub use config::EncryptionConfig;
-pub use remote::{Connect, KmsConfig, Remote, RemoteError};
+pub use remote::{Connect, KmsConfig, RemoteError, RemoteProvider};
 
-use self::provider::Opening;
+use self::provider::Decryption;
 use crate::StoreError;
 
 /// Which resources are encrypted how, by their keys in the store.
@@ -72,9 +72,9 @@ impl Encryption {
 
     /// What was stored for a key. Where the value's key is kept by somebody else, he is asked.
     pub async fn open(&self, key: &str, stored: &Bytes) -> Result<Opened, StoreError> {
-        match self.begin_open(key, stored)? {
-            Opening::Done(opened) => Ok(opened),
-            Opening::Ask(ask) => ask.answer(key).await,
+        match self.start_open(key, stored)? {
+            Decryption::Done(opened) => Ok(opened),
+            Decryption::Remote(remote) => remote.finish(key).await,
         }
     }
 
@@ -103,7 +103,7 @@ impl Encryption {
         config.probe().await
     }
 
-    fn begin_open(&self, key: &str, stored: &Bytes) -> Result<Opening, StoreError> {
+    fn start_open(&self, key: &str, stored: &Bytes) -> Result<Decryption, StoreError> {
         let config = self.config.load();
         let providers = self.resource(key).and_then(|resource| config.providers(&resource));
         let opened = match providers {
@@ -168,10 +168,10 @@ impl Encryption {
 #[cfg(test)]
 impl Encryption {
     /// What was stored for a key, where nobody has to be asked.
-    fn open_now(&self, key: &str, stored: &Bytes) -> Result<Opened, StoreError> {
-        match self.begin_open(key, stored)? {
-            Opening::Done(opened) => Ok(opened),
-            Opening::Ask(_) => Err(unreadable(key, "somebody has to be asked".to_owned())),
+    fn open_local(&self, key: &str, stored: &Bytes) -> Result<Opened, StoreError> {
+        match self.start_open(key, stored)? {
+            Decryption::Done(opened) => Ok(opened),
+            Decryption::Remote(_) => Err(unreadable(key, "somebody has to be asked".to_owned())),
         }
     }
 }

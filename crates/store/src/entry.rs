@@ -40,10 +40,10 @@ pub const SLOTS: usize = 3;
 /// Encodings made on demand. Most objects are only ever read as JSON, so an unused set costs two
 /// words.
 #[derive(Debug, Default)]
-pub struct Slots(OnceLock<Box<Made>>);
+pub struct Slots(OnceLock<Box<OtherEncodings>>);
 
 #[derive(Debug, Default)]
-struct Made {
+struct OtherEncodings {
     encodings: [OnceLock<Bytes>; SLOTS],
     /// What the object looks like in other versions. There may be any number of them.
     views: Mutex<Vec<(usize, Bytes)>>,

@@ -70,7 +70,7 @@ impl Event {
     }
 
     /// What keeping this event costs beyond the current state of the object.
-    pub(crate) fn kept_bytes(&self) -> usize {
+    pub(crate) fn retained_bytes(&self) -> usize {
         let deleted = if self.kind == EventKind::Deleted { self.entry.json.len() } else { 0 };
         EVENT_BYTES + deleted + self.previous.as_ref().map_or(0, |entry| entry.json.len())
     }

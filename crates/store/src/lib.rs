@@ -2,7 +2,7 @@
 //! them, which answers every read and every watch from memory with bytes ready to send.
 //!
 //! Reading order: `backend` (the seam), `memory` (its model), `embedded` (the default store on
-//! disk), `encrypt` (between a backend and the rest), then the read path: `entry`, `snapshot`, `event`, `ring`, `watcher` (and its `alarm`), `cache`, `pump`.
+//! disk), `encrypt` (between a backend and the rest), then the read path: `entry`, `snapshot`, `event`, `ring`, `watcher` (and its `timer`), `cache`, `reflector`.
 //! `failpoint` is where tests let it die.
 
 pub mod backend;
@@ -10,20 +10,19 @@ pub mod embedded;
 pub mod encrypt;
 pub mod memory;
 
-mod alarm;
 mod cache;
 mod entry;
 mod event;
 mod failpoint;
-mod pump;
+mod reflector;
 mod ring;
 mod snapshot;
+mod timer;
 mod watcher;
 
 #[cfg(any(test, feature = "contract"))]
 pub mod contract;
 
-pub use alarm::Alarm;
 pub use backend::{
     Backend, Batch, BoxFuture, Change, Expect, KeyValue, Range, RangeResult, StoreError, Watch,
     WatchStream, Write,
@@ -35,4 +34,5 @@ pub use event::{Event, EventKind};
 pub use memory::MemoryBackend;
 pub use ring::{RingLimits, Trigger};
 pub use snapshot::{Broken, Snapshot};
+pub use timer::Timer;
 pub use watcher::{WatchItem, Watcher};

@@ -55,38 +55,47 @@ pub(crate) struct Ring {
     /// Which of the entries' fields `Trigger::Index` speaks of.
     field: Option<usize>,
     all: Arc<Bucket>,
-    /// The queues of triggers someone is waiting for. Lock order: this one, then a queue.
-    triggered: Mutex<HashMap<Trigger, Arc<Bucket>>>,
+    /// The buckets of the triggers that have watchers. Lock order: this one, then a queue.
+    triggered: Mutex<HashMap<Trigger, TriggerBucket>>,
     /// All events up to this revision are in the queues.
     delivered: AtomicU64,
     /// Asks the pump how far the backend has come.
     progress_wanted: Arc<Notify>,
-    counts: Arc<Counts>,
+    counters: Arc<CacheCounters>,
 }
 
 /// What has happened so far, through all rings of a cache.
 #[derive(Default)]
-pub(crate) struct Counts {
+pub(crate) struct CacheCounters {
     pub(crate) watchers_slow: AtomicU64,
     pub(crate) received: AtomicU64,
-    pub(crate) fills: AtomicU64,
+    pub(crate) initializations: AtomicU64,
+}
+
+/// The bucket of one trigger.
+struct TriggerBucket {
+    bucket: Arc<Bucket>,
+    /// Invariant: one for each [`Ring::subscribe`] that was not followed by its [`Ring::unsubscribe`],
+    /// and never 0: the last watcher takes the bucket with it. Counted under the lock of the map:
+    /// references to the bucket are dropped outside of it and say nothing about who is last.
+    watchers: usize,
 }
 
 /// A queue and those who wait for it to grow.
 pub(crate) struct Bucket {
     queue: Mutex<Queue>,
     /// Lock order: never together with `queue`.
-    seats: Mutex<Vec<Weak<Seat>>>,
+    waker_slots: Mutex<Vec<Weak<WakerSlot>>>,
 }
 
-/// Where a watcher waits for a queue to grow. It keeps its seat from event to event, so that waiting costs next to
+/// Where a watcher waits for a queue to grow. It keeps its waker_slot from event to event, so that waiting costs next to
 /// nothing: half a thousand of them wait for the same one.
 #[derive(Default)]
-pub(crate) struct Seat(Mutex<Option<Waker>>);
+pub(crate) struct WakerSlot(Mutex<Option<Waker>>);
 
-impl Seat {
+impl WakerSlot {
     /// Lets `waker` be woken by what comes from now on, once.
-    pub(crate) fn wait(&self, waker: &Waker) {
+    pub(crate) fn register(&self, waker: &Waker) {
         let mut waiting = self.0.lock();
         if !waiting.as_ref().is_some_and(|waiting| waiting.will_wake(waker)) {
             *waiting = Some(waker.clone());
@@ -104,12 +113,12 @@ struct Queue {
     bytes: usize,
     /// Frames of events before this position have been released.
     frames_released: u64,
-    ended: Option<End>,
+    ended: Option<EndReason>,
 }
 
 /// Why a queue will not grow any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum EndReason {
     /// Events were lost between the backend and the cache.
     Gap,
     /// The cache was stopped.
@@ -117,12 +126,12 @@ pub(crate) enum End {
 }
 
 /// What there is for a watcher to take.
-pub(crate) enum Taken {
+pub(crate) enum QueueRead {
     Events(Vec<Arc<Event>>),
-    Nothing,
+    Empty,
     /// The next event of the watcher is no longer kept.
     Missed,
-    Ended(End),
+    Ended(EndReason),
 }
 
 /// Where a watcher stands.
@@ -138,7 +147,7 @@ impl Ring {
         field: Option<usize>,
         revision: u64,
         progress_wanted: Arc<Notify>,
-        counts: Arc<Counts>,
+        counters: Arc<CacheCounters>,
     ) -> Self {
         Self {
             limits,
@@ -147,7 +156,7 @@ impl Ring {
             all: Arc::new(Bucket::new(revision)),
             triggered: Mutex::default(),
             delivered: AtomicU64::new(revision),
-            counts,
+            counters,
         }
     }
 
@@ -176,13 +185,13 @@ impl Ring {
     }
 
     pub(crate) fn count_slow(&self) {
-        self.counts.watchers_slow.fetch_add(1, Ordering::Relaxed);
+        self.counters.watchers_slow.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Adds events, tells how far the cache has come, and wakes whom it concerns: once each,
     /// however many events there are.
     pub(crate) fn push(&self, events: &[Arc<Event>], revision: u64, now: Instant) {
-        self.counts.received.fetch_add(events.len() as u64, Ordering::Relaxed);
+        self.counters.received.fetch_add(events.len() as u64, Ordering::Relaxed);
         let mut touched: Vec<Arc<Bucket>> = Vec::new();
         {
             let triggered = self.triggered.lock();
@@ -190,7 +199,9 @@ impl Ring {
             if !triggered.is_empty() {
                 for event in events {
                     for trigger in triggers(event, self.field) {
-                        let Some(bucket) = triggered.get(&trigger) else { continue };
+                        let Some(TriggerBucket { bucket, .. }) = triggered.get(&trigger) else {
+                            continue;
+                        };
                         bucket.queue.lock().events.push_back(Arc::clone(event));
                         touched.push(Arc::clone(bucket));
                     }
@@ -210,14 +221,14 @@ impl Ring {
 
     /// Lets go of what has become too old, and of frames older than `frames_age`. Answers whether
     /// there is more to let go of later.
-    pub(crate) fn tidy(&self, now: Instant, frames_age: Duration) -> bool {
+    pub(crate) fn evict(&self, now: Instant, frames_age: Duration) -> bool {
         let triggered = self.triggered.lock();
         let mut all = self.all.queue.lock();
         all.trim(&self.limits, now);
         all.release_frames(now, frames_age);
         let gone = all.complete_after;
-        for bucket in triggered.values() {
-            bucket.queue.lock().drop_through(gone);
+        for TriggerBucket { bucket, .. } in triggered.values() {
+            bucket.queue.lock().drop_up_to(gone);
         }
         all.events.len() > self.limits.events_min
             || all.frames_released < all.front + all.events.len() as u64
@@ -235,11 +246,14 @@ impl Ring {
             return Err(StoreError::Expired { oldest: all.complete_after });
         }
         let Some(trigger) = trigger else {
-            return Ok(Position { bucket: Arc::clone(&self.all), next: all.behind(after) });
+            return Ok(Position { bucket: Arc::clone(&self.all), next: all.position_after(after) });
         };
-        let bucket = triggered
-            .entry(trigger.clone())
-            .or_insert_with(|| Arc::new(Bucket::new(self.delivered())));
+        let TriggerBucket { bucket, watchers } =
+            triggered.entry(trigger.clone()).or_insert_with(|| TriggerBucket {
+                bucket: Arc::new(Bucket::new(self.delivered())),
+                watchers: 0,
+            });
+        *watchers += 1;
         let mut queue = bucket.queue.lock();
         queue.ended = all.ended;
         if queue.complete_after > after {
@@ -252,17 +266,18 @@ impl Ring {
             }
             queue.complete_after = after;
         }
-        let next = queue.behind(after);
+        let next = queue.position_after(after);
         drop(queue);
         Ok(Position { bucket: Arc::clone(bucket), next })
     }
 
-    /// Gives a position back: a trigger nobody waits for costs nothing any more.
-    pub(crate) fn unsubscribe(&self, bucket: &Arc<Bucket>, trigger: &Trigger) {
+    /// Gives back a position that was subscribed to with this trigger. The last watcher of a trigger
+    /// takes its bucket with it.
+    pub(crate) fn unsubscribe(&self, trigger: &Trigger) {
         let mut triggered = self.triggered.lock();
-        // One reference is the map's, one the caller's.
-        let last = Arc::strong_count(bucket) <= 2;
-        if last && triggered.get(trigger).is_some_and(|have| Arc::ptr_eq(have, bucket)) {
+        let Some(TriggerBucket { watchers, .. }) = triggered.get_mut(trigger) else { return };
+        *watchers -= 1;
+        if *watchers == 0 {
             triggered.remove(trigger);
         }
     }
@@ -276,9 +291,10 @@ impl Ring {
     }
 
     /// Ends every watcher.
-    pub(crate) fn end(&self, end: End) {
+    pub(crate) fn end(&self, end: EndReason) {
         let triggered = self.triggered.lock();
-        for bucket in triggered.values().chain([&self.all]) {
+        let buckets = triggered.values().map(|TriggerBucket { bucket, .. }| bucket);
+        for bucket in buckets.chain([&self.all]) {
             bucket.queue.lock().ended.get_or_insert(end);
             bucket.wake();
         }
@@ -296,47 +312,47 @@ impl Bucket {
             frames_released: 1 << 40,
             ended: None,
         };
-        Self { queue: Mutex::new(queue), seats: Mutex::default() }
+        Self { queue: Mutex::new(queue), waker_slots: Mutex::default() }
     }
 
-    /// A seat, given back by dropping it.
-    pub(crate) fn seat(&self) -> Arc<Seat> {
-        let seat = Arc::<Seat>::default();
-        let mut seats = self.seats.lock();
-        // Room is made before it is taken, so that as many seats are kept as there are watchers, or twice that.
-        if seats.len() == seats.capacity() {
-            seats.retain(|seat| seat.strong_count() > 0);
+    /// A waker_slot, given back by dropping it.
+    pub(crate) fn waker_slot(&self) -> Arc<WakerSlot> {
+        let waker_slot = Arc::<WakerSlot>::default();
+        let mut waker_slots = self.waker_slots.lock();
+        // Room is made before it is taken, so that as many waker_slots are kept as there are watchers, or twice that.
+        if waker_slots.len() == waker_slots.capacity() {
+            waker_slots.retain(|waker_slot| waker_slot.strong_count() > 0);
         }
-        seats.push(Arc::downgrade(&seat));
-        seat
+        waker_slots.push(Arc::downgrade(&waker_slot));
+        waker_slot
     }
 
     fn wake(&self) {
         let mut gone = false;
-        let mut seats = self.seats.lock();
-        for seat in &*seats {
-            match seat.upgrade() {
-                Some(seat) => seat.0.lock().take().into_iter().for_each(Waker::wake),
+        let mut waker_slots = self.waker_slots.lock();
+        for waker_slot in &*waker_slots {
+            match waker_slot.upgrade() {
+                Some(waker_slot) => waker_slot.0.lock().take().into_iter().for_each(Waker::wake),
                 None => gone = true,
             }
         }
         if gone {
-            seats.retain(|seat| seat.strong_count() > 0);
+            waker_slots.retain(|waker_slot| waker_slot.strong_count() > 0);
         }
     }
 
     /// The next events at a position, at most `n`.
-    pub(crate) fn take(&self, next: u64, n: usize) -> Taken {
+    pub(crate) fn read(&self, next: u64, n: usize) -> QueueRead {
         let queue = self.queue.lock();
         if next < queue.front {
-            return Taken::Missed;
+            return QueueRead::Missed;
         }
         let from = (next - queue.front) as usize;
         let events: Vec<_> = queue.events.iter().skip(from).take(n).cloned().collect();
         match (events.is_empty(), queue.ended) {
-            (false, _) => Taken::Events(events),
-            (true, Some(end)) => Taken::Ended(end),
-            (true, None) => Taken::Nothing,
+            (false, _) => QueueRead::Events(events),
+            (true, Some(end)) => QueueRead::Ended(end),
+            (true, None) => QueueRead::Empty,
         }
     }
 }
@@ -344,7 +360,7 @@ impl Bucket {
 impl Queue {
     fn extend(&mut self, events: &[Arc<Event>], limits: &RingLimits, now: Instant) {
         for event in events {
-            self.bytes += event.kept_bytes();
+            self.bytes += event.retained_bytes();
             self.events.push_back(Arc::clone(event));
         }
         self.trim(limits, now);
@@ -357,7 +373,7 @@ impl Queue {
             if !(over || (old && self.events.len() > limits.events_min)) {
                 break;
             }
-            self.bytes -= oldest.kept_bytes();
+            self.bytes -= oldest.retained_bytes();
             self.drop_front();
         }
         // A burst should not keep its room for ever.
@@ -366,7 +382,7 @@ impl Queue {
         }
     }
 
-    fn drop_through(&mut self, revision: u64) {
+    fn drop_up_to(&mut self, revision: u64) {
         while self.events.front().is_some_and(|event| event.revision <= revision) {
             self.drop_front();
         }
@@ -393,7 +409,7 @@ impl Queue {
     }
 
     /// The position of the first event with a revision above `after`.
-    fn behind(&self, after: u64) -> u64 {
+    fn position_after(&self, after: u64) -> u64 {
         self.front + self.events.partition_point(|event| event.revision <= after) as u64
     }
 
@@ -418,4 +434,59 @@ fn triggers(event: &Event, field: Option<usize>) -> impl Iterator<Item = Trigger
     ]
     .into_iter()
     .flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ring() -> Ring {
+        Ring::new(RingLimits::default(), None, 1, Arc::default(), Arc::default())
+    }
+
+    fn node(n: usize) -> Trigger {
+        Trigger::Index(format!("node-{n}").into())
+    }
+
+    /// The last watcher of a trigger was known by the number of references to its bucket. Two that were
+    /// dropped at once each saw the other's, and the bucket stayed and took events for ever.
+    #[test]
+    fn the_last_unsubscribe_removes_the_bucket_whoever_still_refers_to_it() {
+        let ring = ring();
+        let first = ring.subscribe(1, Some(&node(1))).expect("starts");
+        let second = ring.subscribe(1, Some(&node(1))).expect("starts");
+        ring.unsubscribe(&node(1));
+        assert_eq!(ring.triggered.lock().len(), 1, "one is left");
+        ring.unsubscribe(&node(1));
+        assert_eq!(ring.triggered.lock().len(), 0, "both are gone");
+        // As two threads do: both unsubscribe before either drops its position.
+        drop((first, second));
+
+        let third = ring.subscribe(1, Some(&node(1))).expect("starts again");
+        let held = &ring.triggered.lock()[&node(1)];
+        assert!(Arc::ptr_eq(&held.bucket, &third.bucket) && held.watchers == 1);
+    }
+
+    #[test]
+    fn watchers_that_come_and_go_at_once_leave_no_bucket_behind() {
+        let ring = Arc::new(ring());
+        let start = std::sync::Barrier::new(8);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..200 {
+                        let watchers: Vec<_> = (0..10)
+                            .map(|n| {
+                                let trigger = Some(node(n % 3));
+                                crate::Watcher::new(Arc::clone(&ring), 1, trigger).expect("starts")
+                            })
+                            .collect();
+                        start.wait();
+                        drop(watchers);
+                    }
+                });
+            }
+        });
+        assert_eq!(ring.triggered.lock().len(), 0);
+    }
 }

@@ -135,7 +135,7 @@ impl Snapshot {
     }
 
     /// Whether something can be read again, or is gone, that was noted as broken.
-    pub(crate) fn mend(&mut self, key: &str) -> bool {
+    pub(crate) fn remove_broken(&mut self, key: &str) -> bool {
         !self.broken.is_empty() && self.broken.remove(key).is_some()
     }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use crate::ring::{End, Position, Ring, Seat, Taken, Trigger};
-use crate::{Alarm, Event, StoreError};
+use crate::ring::{EndReason, Position, QueueRead, Ring, Trigger, WakerSlot};
+use crate::{Event, StoreError, Timer};
 
 /// A watch on the cache. It buffers nothing: a watcher that does not keep up misses events and is
 /// told so.
@@ -15,14 +15,14 @@ pub struct Watcher {
     trigger: Option<Trigger>,
     /// Events up to here are known to the client.
     seen: u64,
-    seat: Arc<Seat>,
+    waker_slot: Arc<WakerSlot>,
     bookmarks: Option<Bookmarks>,
 }
 
 struct Bookmarks {
     every: Duration,
     /// Kept through all waits: a timer of its own for each would be set and cleared with every event.
-    due: Alarm,
+    due: Timer,
     /// Whether the backend has been asked how far it is.
     asked: bool,
 }
@@ -50,14 +50,14 @@ impl Watcher {
         trigger: Option<Trigger>,
     ) -> Result<Self, StoreError> {
         let position = ring.subscribe(after, trigger.as_ref())?;
-        let seat = position.bucket.seat();
-        Ok(Self { ring, position, trigger, seen: after, seat, bookmarks: None })
+        let waker_slot = position.bucket.waker_slot();
+        Ok(Self { ring, position, trigger, seen: after, waker_slot, bookmarks: None })
     }
 
     /// Asks for `Progress` about this often, whenever the cache has moved on.
     #[must_use]
     pub fn with_bookmarks(mut self, every: Duration) -> Self {
-        self.bookmarks = Some(Bookmarks { every, due: Alarm::new(every), asked: false });
+        self.bookmarks = Some(Bookmarks { every, due: Timer::new(every), asked: false });
         self
     }
 
@@ -69,7 +69,7 @@ impl Watcher {
     /// What comes next, or `Pending` with a wake-up for it.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<WatchItem> {
         // Before looking for events, so that none falls in between.
-        self.seat.wait(cx.waker());
+        self.waker_slot.register(cx.waker());
         loop {
             if let Some(item) = self.try_next() {
                 return Poll::Ready(item);
@@ -102,8 +102,8 @@ impl Watcher {
     /// What is there already, if anything.
     pub fn try_next(&mut self) -> Option<WatchItem> {
         loop {
-            match self.position.bucket.take(self.position.next, BATCH_EVENTS_MAX) {
-                Taken::Events(mut events) => {
+            match self.position.bucket.read(self.position.next, BATCH_EVENTS_MAX) {
+                QueueRead::Events(mut events) => {
                     self.position.next += events.len() as u64;
                     // Only a watch that began in the future can meet events it knows.
                     events.retain(|event| event.revision > self.seen);
@@ -111,13 +111,13 @@ impl Watcher {
                     self.seen = last.revision;
                     return Some(WatchItem::Events(events));
                 }
-                Taken::Nothing => return None,
-                Taken::Missed => {
+                QueueRead::Empty => return None,
+                QueueRead::Missed => {
                     self.ring.count_slow();
                     return Some(WatchItem::TooSlow);
                 }
-                Taken::Ended(End::Gap) => return Some(WatchItem::Expired),
-                Taken::Ended(End::Closed) => return Some(WatchItem::Closed),
+                QueueRead::Ended(EndReason::Gap) => return Some(WatchItem::Expired),
+                QueueRead::Ended(EndReason::Closed) => return Some(WatchItem::Closed),
             }
         }
     }
@@ -127,8 +127,8 @@ impl Watcher {
     pub fn progress(&mut self) -> Option<u64> {
         // Asked for before looking at the queue: what is delivered later is not counted.
         let delivered = self.ring.delivered();
-        match self.position.bucket.take(self.position.next, 1) {
-            Taken::Nothing => {
+        match self.position.bucket.read(self.position.next, 1) {
+            QueueRead::Empty => {
                 self.seen = self.seen.max(delivered);
                 Some(self.seen)
             }
@@ -149,7 +149,7 @@ const PROGRESS_WAIT: Duration = Duration::from_millis(100);
 impl Drop for Watcher {
     fn drop(&mut self) {
         if let Some(trigger) = &self.trigger {
-            self.ring.unsubscribe(&self.position.bucket, trigger);
+            self.ring.unsubscribe(trigger);
         }
     }
 }

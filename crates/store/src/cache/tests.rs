@@ -460,7 +460,7 @@ async fn an_object_that_cannot_be_read_keeps_no_other_back() {
     assert_eq!(cache.get("/registry/pods/ns/a").map(|entry| entry.revision), Some(mended));
     let then = cache.exact(at).await.expect("is read from the store");
     assert_eq!((then.len(), then.broken_len()), (1, 2));
-    assert_eq!((cache.fillings(), cache.watchers_slow()), (1, 0));
+    assert_eq!((cache.initializations(), cache.watchers_slow()), (1, 0));
     let (objects, events) = cache.bytes();
     assert!(objects > 100 && events < 1000, "{objects} {events}");
 }

@@ -32,7 +32,7 @@ pub struct Summary {
 
 /// Reads every record of a store that no server uses. The error says where it is damaged.
 pub fn check(dir: &Path) -> Result<Summary, StoreError> {
-    let disk = ReadOnly(dir.to_owned());
+    let disk = ReadOnlyDisk(dir.to_owned());
     if !dir.exists() || numbers(&disk)?.is_empty() {
         return Err(StoreError::Unavailable(format!("there is no store in {}", dir.display())));
     }
@@ -42,8 +42,8 @@ pub fn check(dir: &Path) -> Result<Summary, StoreError> {
 
 /// Writes a snapshot of a store, also of one that is in use. An existing file is not overwritten.
 pub fn save(dir: &Path, file: &Path) -> Result<Summary, StoreError> {
-    let disk = ReadOnly(dir.to_owned());
-    let part = part_of(file);
+    let disk = ReadOnlyDisk(dir.to_owned());
+    let part = partial_path(file);
     if !dir.exists() {
         return Err(StoreError::Unavailable(format!("there is no store in {}", dir.display())));
     }
@@ -73,12 +73,12 @@ pub fn save(dir: &Path, file: &Path) -> Result<Summary, StoreError> {
 
 /// Reads a snapshot to its end and says what is in it.
 pub fn status(file: &Path) -> Result<Summary, StoreError> {
-    summary(&Snapshot::open(file)?)
+    summary(&SnapshotFile::open(file)?)
 }
 
 /// Makes a store of a snapshot, in a directory that has none yet.
 pub fn restore(file: &Path, dir: &Path) -> Result<Summary, StoreError> {
-    let snapshot = Snapshot::open(file)?;
+    let snapshot = SnapshotFile::open(file)?;
     let summary = summary(&snapshot)?;
     let in_dir = |error: io::Error| failed(dir, &error);
     std::fs::create_dir_all(dir).map_err(in_dir)?;
@@ -115,7 +115,7 @@ fn failed(path: &Path, error: &io::Error) -> StoreError {
     StoreError::Unavailable(format!("{}: {error}", path.display()))
 }
 
-fn part_of(file: &Path) -> PathBuf {
+fn partial_path(file: &Path) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
     name.push(".part");
     name.into()
@@ -145,12 +145,14 @@ fn summary(disk: &dyn Disk) -> Result<Summary, StoreError> {
 }
 
 /// `Compacted` says that a segment went away meanwhile.
-fn copy_segments(disk: &ReadOnly, to: &Path) -> Result<(), StoreError> {
+fn copy_segments(disk: &ReadOnlyDisk, to: &Path) -> Result<(), StoreError> {
     let written = |error: io::Error| failed(to, &error);
     let mut options = OpenOptions::new();
     let file = options.write(true).create(true).truncate(true).mode(0o600).open(to);
-    let mut out =
-        Summed { out: BufWriter::new(file.map_err(written)?), sum: crc32fast::Hasher::new() };
+    let mut out = ChecksumWriter {
+        out: BufWriter::new(file.map_err(written)?),
+        sum: crc32fast::Hasher::new(),
+    };
     out.put(MAGIC).map_err(written)?;
     out.put(&VERSION.to_le_bytes()).map_err(written)?;
     out.put(&[0; 4]).map_err(written)?;
@@ -169,16 +171,16 @@ fn copy_segments(disk: &ReadOnly, to: &Path) -> Result<(), StoreError> {
         if segment.header()?.is_none() && Some(number) == numbers.last() {
             break;
         }
-        let end = whole_records(&segment)?;
+        let end = complete_records_end(&segment)?;
         out.put(&number.to_le_bytes()).map_err(written)?;
         out.put(&end.to_le_bytes()).map_err(written)?;
         let mut at = 0;
         while at < end {
             let want = buffer.len().min((end - at) as usize);
             let n = segment.file().read_at(&mut buffer[..want], at);
-            let n = n.map_err(|error| segment.failed(&error))?;
+            let n = n.map_err(|error| segment.read_error(&error))?;
             if n == 0 {
-                return Err(segment.failed(&io::ErrorKind::UnexpectedEof.into()));
+                return Err(segment.read_error(&io::ErrorKind::UnexpectedEof.into()));
             }
             out.put(&buffer[..n]).map_err(written)?;
             at += n as u64;
@@ -193,11 +195,11 @@ fn copy_segments(disk: &ReadOnly, to: &Path) -> Result<(), StoreError> {
 
 /// Where the whole records end. Later ones behind that place are either being written right now, and
 /// then the place moves, or the log is damaged.
-fn whole_records(segment: &Segment) -> Result<u64, StoreError> {
+fn complete_records_end(segment: &Segment) -> Result<u64, StoreError> {
     let mut end = HEADER_BYTES as u64;
     loop {
         end = segment.scan(end, |_, _, _| true)?;
-        if !segment.synced_behind(end)? {
+        if !segment.has_later_batch(end)? {
             return Ok(end);
         }
         if segment.scan(end, |_, _, _| true)? == end {
@@ -209,12 +211,12 @@ fn whole_records(segment: &Segment) -> Result<u64, StoreError> {
     }
 }
 
-struct Summed {
+struct ChecksumWriter {
     out: BufWriter<File>,
     sum: crc32fast::Hasher,
 }
 
-impl Summed {
+impl ChecksumWriter {
     fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.sum.update(bytes);
         self.out.write_all(bytes)
@@ -223,12 +225,12 @@ impl Summed {
 
 /// A directory that is only looked at. What recovery would tidy up stays as it is, and tables of
 /// contents are not there.
-struct ReadOnly(PathBuf);
+struct ReadOnlyDisk(PathBuf);
 
 /// A file that is only looked at.
-struct Looked<F>(F);
+struct ReadOnlyFile<F>(F);
 
-impl Disk for ReadOnly {
+impl Disk for ReadOnlyDisk {
     fn list(&self) -> io::Result<Vec<String>> {
         RealDisk { dir: self.0.clone() }.list()
     }
@@ -241,7 +243,7 @@ impl Disk for ReadOnly {
         if segment::number_of(name).is_none() {
             return Err(io::ErrorKind::NotFound.into());
         }
-        Ok(Box::new(Looked(File::open(self.0.join(name))?)))
+        Ok(Box::new(ReadOnlyFile(File::open(self.0.join(name))?)))
     }
 
     fn remove(&self, _name: &str) -> io::Result<()> {
@@ -253,7 +255,7 @@ impl Disk for ReadOnly {
     }
 }
 
-impl<F: DiskFile> DiskFile for Looked<F> {
+impl<F: DiskFile> DiskFile for ReadOnlyFile<F> {
     fn len(&self) -> io::Result<u64> {
         self.0.len()
     }
@@ -266,9 +268,8 @@ impl<F: DiskFile> DiskFile for Looked<F> {
         Err(io::ErrorKind::ReadOnlyFilesystem.into())
     }
 
-    /// Cutting off a torn end is what a server does; here nothing has to be done about it.
     fn set_len(&self, _len: u64) -> io::Result<()> {
-        Ok(())
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -277,7 +278,7 @@ impl<F: DiskFile> DiskFile for Looked<F> {
 }
 
 /// A snapshot looks like the directory that it was made from.
-struct Snapshot {
+struct SnapshotFile {
     sections: Vec<Section>,
 }
 
@@ -289,7 +290,7 @@ struct Section {
     len: u64,
 }
 
-impl Snapshot {
+impl SnapshotFile {
     /// Checks the sum over the whole file before anything in it is believed.
     fn open(path: &Path) -> Result<Self, StoreError> {
         let in_file = |error: io::Error| failed(path, &error);
@@ -342,7 +343,7 @@ impl Snapshot {
     }
 }
 
-impl Disk for Snapshot {
+impl Disk for SnapshotFile {
     fn list(&self) -> io::Result<Vec<String>> {
         Ok(self.sections.iter().map(|section| segment::file_name(section.number)).collect())
     }
@@ -353,7 +354,7 @@ impl Disk for Snapshot {
 
     fn open(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
         let found = self.sections.iter().find(|section| segment::file_name(section.number) == name);
-        Ok(Box::new(Looked(found.ok_or(io::ErrorKind::NotFound)?.clone())))
+        Ok(Box::new(ReadOnlyFile(found.ok_or(io::ErrorKind::NotFound)?.clone())))
     }
 
     fn remove(&self, _name: &str) -> io::Result<()> {

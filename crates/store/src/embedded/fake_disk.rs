@@ -1,5 +1,9 @@
-//! A disk that loses power and fails on command. What was written but not synced may be there
-//! afterwards, or not, or in part, in any order; so may files that were created or removed.
+//! A disk that loses power and fails on command.
+//!
+//! Processes read and write the page cache. A process crash leaves the page cache as it is, with
+//! everything in it that was not synced. A power loss drops it: what was written but not synced may
+//! be there afterwards, or not, or in part, in any order; so may files that were created or removed.
+//! A failed sync marks the pages as clean, as Linux does: no later sync writes them.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -23,6 +27,9 @@ struct State {
     calls: u64,
     read_fault: Option<Fault>,
     reads: u64,
+    /// Before which call a copy is taken, and the copy.
+    crash_at: Option<u64>,
+    crash_image: Option<FakeDisk>,
 }
 
 /// Which call fails, and how.
@@ -31,14 +38,28 @@ pub(crate) struct Fault {
     pub(crate) at_call: u64,
     pub(crate) kind: io::ErrorKind,
     /// Whether all calls from then on fail as well.
-    pub(crate) for_good: bool,
+    pub(crate) permanent: bool,
 }
 
 #[derive(Clone, Default)]
 struct FileState {
-    now: Vec<u8>,
+    /// The page cache: what processes read.
+    cached: Vec<u8>,
+    /// What is on the disk for certain, without `changes`.
     synced: Vec<u8>,
-    unsynced: Vec<Change>,
+    /// What was written since, in order.
+    changes: Vec<(Change, Writeback)>,
+}
+
+/// How far a change has come on its way from the page cache to the disk.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Writeback {
+    /// It may be on the disk; the next sync makes sure of it.
+    Dirty,
+    /// A sync failed: it may be on the disk, and no later sync makes sure of it.
+    Failed,
+    /// It is on the disk.
+    Done,
 }
 
 #[derive(Clone)]
@@ -65,7 +86,20 @@ impl State {
     /// Counts a call that changes something, and fails it if its time has come.
     fn call(&mut self) -> io::Result<()> {
         self.calls += 1;
+        if self.crash_at == Some(self.calls) {
+            self.crash_image = Some(self.process_crash());
+        }
         fail(self.fault, self.calls)
+    }
+
+    fn process_crash(&self) -> FakeDisk {
+        let state = Self {
+            files: self.files.clone(),
+            names: self.names.clone(),
+            synced_names: self.synced_names.clone(),
+            ..Self::default()
+        };
+        FakeDisk(Arc::new(Mutex::new(state)))
     }
 
     /// The same for a call that reads.
@@ -77,7 +111,7 @@ impl State {
 
 fn fail(fault: Option<Fault>, call: u64) -> io::Result<()> {
     match fault {
-        Some(fault) if call == fault.at_call || (fault.for_good && call > fault.at_call) => {
+        Some(fault) if call == fault.at_call || (fault.permanent && call > fault.at_call) => {
             Err(io::Error::new(fault.kind, "made to fail"))
         }
         _ => Ok(()),
@@ -85,12 +119,12 @@ fn fail(fault: Option<Fault>, call: u64) -> io::Result<()> {
 }
 
 impl FakeDisk {
-    /// What might be found after the power went now.
-    pub(crate) fn crashed(&self, random: &mut Random) -> Self {
+    /// What may be found after a power loss now.
+    pub(crate) fn power_loss(&self, random: &mut Random) -> Self {
         let state = self.0.lock();
         let mut names = state.synced_names.clone();
-        let everyone = state.names.keys().chain(state.synced_names.keys());
-        for name in everyone.cloned().collect::<std::collections::BTreeSet<_>>() {
+        let all_names = state.names.keys().chain(state.synced_names.keys());
+        for name in all_names.cloned().collect::<std::collections::BTreeSet<_>>() {
             if random.below(2) == 0 {
                 match state.names.get(&name) {
                     Some(id) => names.insert(name, *id),
@@ -98,20 +132,26 @@ impl FakeDisk {
                 };
             }
         }
-        let files: Vec<FileState> = state.files.iter().map(|file| file.crashed(random)).collect();
-        Self::of(files, names)
-    }
-
-    /// The disk as it looks to a process that starts now, after a mere kill.
-    pub(crate) fn killed(&self) -> Self {
-        let state = self.0.lock();
-        let whole = |file: &FileState| FileState::settled(file.now.clone());
-        Self::of(state.files.iter().map(whole).collect(), state.names.clone())
-    }
-
-    fn of(files: Vec<FileState>, names: BTreeMap<String, usize>) -> Self {
+        let files = state.files.iter().map(|file| file.power_loss(random)).collect();
         let state = State { files, synced_names: names.clone(), names, ..State::default() };
         Self(Arc::new(Mutex::new(state)))
+    }
+
+    /// What a process finds that starts after the last one was killed now. What was not synced is
+    /// still in the page cache, and still not synced.
+    pub(crate) fn process_crash(&self) -> Self {
+        self.0.lock().process_crash()
+    }
+
+    /// Takes a [`FakeDisk::process_crash`] right before a call, counted from now.
+    pub(crate) fn crash_at(&self, call: u64) {
+        let mut state = self.0.lock();
+        state.calls = 0;
+        state.crash_at = Some(call);
+    }
+
+    pub(crate) fn crash_image(&self) -> Option<Self> {
+        self.0.lock().crash_image.take()
     }
 
     pub(crate) fn set_fault(&self, fault: Option<Fault>) {
@@ -141,25 +181,44 @@ impl FakeDisk {
 
     pub(crate) fn contents(&self, name: &str) -> Vec<u8> {
         let state = self.0.lock();
-        state.files[state.names[name]].now.clone()
+        state.files[state.names[name]].cached.clone()
     }
 
     pub(crate) fn set_contents(&self, name: &str, bytes: Vec<u8>) {
         let mut state = self.0.lock();
         let id = state.names[name];
-        state.files[id] = FileState::settled(bytes);
+        state.files[id] = FileState::durable(bytes);
     }
 }
 
 impl FileState {
-    fn settled(bytes: Vec<u8>) -> Self {
-        Self { now: bytes.clone(), synced: bytes, unsynced: Vec::new() }
+    fn durable(bytes: Vec<u8>) -> Self {
+        Self { cached: bytes.clone(), synced: bytes, changes: Vec::new() }
     }
 
-    fn crashed(&self, random: &mut Random) -> Self {
+    fn write(&mut self, change: Change) {
+        change.apply(&mut self.cached);
+        self.changes.push((change, Writeback::Dirty));
+    }
+
+    fn sync(&mut self, outcome: Writeback) {
+        for (_, writeback) in &mut self.changes {
+            if *writeback == Writeback::Dirty {
+                *writeback = outcome;
+            }
+        }
+        // What is certain up to the first change that is not.
+        let uncertain = self.changes.iter().position(|(_, state)| *state != Writeback::Done);
+        for (change, _) in self.changes.drain(..uncertain.unwrap_or(self.changes.len())) {
+            change.apply(&mut self.synced);
+        }
+    }
+
+    fn power_loss(&self, random: &mut Random) -> Self {
         let mut bytes = self.synced.clone();
-        for change in &self.unsynced {
-            match (random.below(4), change) {
+        for (change, writeback) in &self.changes {
+            let choice = if *writeback == Writeback::Done { 3 } else { random.below(4) };
+            match (choice, change) {
                 (0, _) => {}
                 (1, Change::Write(offset, written)) => {
                     let kept = random.below(written.len() as u64 + 1) as usize;
@@ -172,7 +231,7 @@ impl FileState {
                 _ => change.apply(&mut bytes),
             }
         }
-        Self::settled(bytes)
+        Self::durable(bytes)
     }
 }
 
@@ -222,16 +281,11 @@ impl FakeFile {
         let called = state.call();
         let file = &mut state.files[self.id];
         match (&called, change) {
-            (Ok(()), change) => {
-                change.apply(&mut file.now);
-                file.unsynced.push(change);
-            }
+            (Ok(()), change) => file.write(change),
             // A write that fails may have done some of its work.
             (Err(_), Change::Write(offset, mut bytes)) => {
                 bytes.truncate(bytes.len() / 2);
-                let half = Change::Write(offset, bytes);
-                half.apply(&mut file.now);
-                file.unsynced.push(half);
+                file.write(Change::Write(offset, bytes));
             }
             (Err(_), Change::SetLen(_)) => {}
         }
@@ -241,13 +295,13 @@ impl FakeFile {
 
 impl DiskFile for FakeFile {
     fn len(&self) -> io::Result<u64> {
-        Ok(self.disk.0.lock().files[self.id].now.len() as u64)
+        Ok(self.disk.0.lock().files[self.id].cached.len() as u64)
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut state = self.disk.0.lock();
         state.read()?;
-        let bytes = &state.files[self.id].now;
+        let bytes = &state.files[self.id].cached;
         let from = (offset as usize).min(bytes.len());
         let n = buffer.len().min(bytes.len() - from);
         buffer[..n].copy_from_slice(&bytes[from..from + n]);
@@ -264,10 +318,9 @@ impl DiskFile for FakeFile {
 
     fn sync(&self) -> io::Result<()> {
         let mut state = self.disk.0.lock();
-        state.call()?;
-        let file = &mut state.files[self.id];
-        file.synced = file.now.clone();
-        file.unsynced.clear();
-        Ok(())
+        let called = state.call();
+        let outcome = if called.is_ok() { Writeback::Done } else { Writeback::Failed };
+        state.files[self.id].sync(outcome);
+        called
     }
 }

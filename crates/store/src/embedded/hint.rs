@@ -3,7 +3,7 @@
 //! itself is read.
 
 use super::disk::Disk;
-use super::record::{self, Header, u32_at, u64_at};
+use super::record::{self, RecordHeader, u32_at, u64_at};
 use meta::Str;
 
 /// Collects what the table of a segment will say, while the segment grows.
@@ -14,7 +14,7 @@ pub(crate) struct HintBuilder {
 
 /// One record, as the table tells it.
 pub(crate) struct HintEntry {
-    pub(crate) header: Header,
+    pub(crate) header: RecordHeader,
     pub(crate) offset: u32,
     pub(crate) len: u32,
 }
@@ -30,7 +30,7 @@ pub(crate) fn file_name(number: u64) -> String {
 }
 
 impl HintBuilder {
-    pub(crate) fn add(&mut self, header: &Header, offset: u32, len: u32) {
+    pub(crate) fn add(&mut self, header: &RecordHeader, offset: u32, len: u32) {
         let entry = &mut self.entries;
         entry.extend_from_slice(&header.revision.to_le_bytes());
         entry.extend_from_slice(&header.create_revision.to_le_bytes());
@@ -45,6 +45,10 @@ impl HintBuilder {
 
     /// Writes the table. It need not be durable, so it is not synced.
     pub(crate) fn write(self, disk: &dyn Disk, number: u64, end: u64) -> std::io::Result<()> {
+        disk.create(&file_name(number))?.write_at(&self.encode(number, end), 0)
+    }
+
+    pub(crate) fn encode(self, number: u64, end: u64) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEADER_BYTES + self.entries.len());
         bytes.extend_from_slice(MAGIC);
         bytes.extend_from_slice(&VERSION.to_le_bytes());
@@ -54,7 +58,7 @@ impl HintBuilder {
         bytes.extend_from_slice(&self.entries);
         let crc = crc32fast::hash(&bytes[16..]);
         bytes[12..16].copy_from_slice(&crc.to_le_bytes());
-        disk.create(&file_name(number))?.write_at(&bytes, 0)
+        bytes
     }
 }
 
@@ -76,7 +80,7 @@ pub(crate) fn read(disk: &dyn Disk, number: u64) -> Option<(Vec<HintEntry>, u64)
     while !rest.is_empty() {
         let key_end =
             FIXED_BYTES + usize::from(u16::from_le_bytes([*rest.get(40)?, *rest.get(41)?]));
-        let header = Header {
+        let header = RecordHeader {
             kind: record::kind(*rest.get(42)?)?,
             revision: u64_at(rest, 0)?,
             create_revision: u64_at(rest, 8)?,

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::backup::{self, Summary};
 use super::disk::{Disk, RealDisk};
-use super::record::{FIXED_BYTES, Header, Kind};
+use super::record::{FIXED_BYTES, RecordHeader, RecordKind};
 use super::segment::{HEADER_BYTES, Segment, SegmentHeader};
 use crate::{KeyValue, StoreError};
 
@@ -33,7 +33,7 @@ impl Import {
             let there = format!("there is a store in {} already", dir.display());
             return Err(StoreError::Unavailable(there));
         }
-        let disk = RealDisk { dir: part_of(dir) };
+        let disk = RealDisk { dir: partial_path(dir) };
         if disk.dir.exists() {
             std::fs::remove_dir_all(&disk.dir).map_err(|error| failed(&disk.dir, &error))?;
         }
@@ -45,8 +45,8 @@ impl Import {
 
     /// Takes one key over. Each may come once, in any order.
     pub fn add(&mut self, item: &KeyValue) -> Result<(), StoreError> {
-        let header = Header {
-            kind: Kind::Moved,
+        let header = RecordHeader {
+            kind: RecordKind::Moved,
             revision: item.mod_revision,
             create_revision: item.create_revision,
             expires_ms: item.expires_ms.unwrap_or(0),
@@ -64,7 +64,7 @@ impl Import {
         if self.batch.len() > BATCH_BYTES { self.flush() } else { Ok(()) }
     }
 
-    /// Makes everything durable and reads it back. The store is still beside its place; [`Import::keep`]
+    /// Makes everything durable and reads it back. The store is still beside its place; [`Import::commit`]
     /// puts it there.
     pub fn finish(&mut self) -> Result<Summary, StoreError> {
         self.flush()?;
@@ -73,12 +73,12 @@ impl Import {
     }
 
     /// Where the store is until it is kept.
-    pub fn part(&self) -> &Path {
+    pub fn partial_dir(&self) -> &Path {
         &self.disk.dir
     }
 
     /// Puts the store into its place.
-    pub fn keep(self) -> Result<(), StoreError> {
+    pub fn commit(self) -> Result<(), StoreError> {
         let Self { dir, disk, .. } = self;
         std::fs::rename(&disk.dir, &dir).map_err(|error| failed(&dir, &error))?;
         backup::sync_parent(&dir)
@@ -108,7 +108,7 @@ fn begin_segment(disk: &RealDisk, number: u64, revision: u64) -> Result<Segment,
     Segment::create(disk, header).map_err(|error| failed(&disk.dir, &error))
 }
 
-fn part_of(dir: &Path) -> PathBuf {
+fn partial_path(dir: &Path) -> PathBuf {
     let mut name = dir.as_os_str().to_owned();
     name.push(".part");
     name.into()
@@ -145,7 +145,7 @@ mod tests {
         let summary = import.finish().expect("is whole");
         assert_eq!((summary.revision, summary.compacted, summary.keys), (9000, 9000, 400));
         assert!(!dir.exists(), "nothing is in its place before it is kept");
-        import.keep().expect("is kept");
+        import.commit().expect("is kept");
         let again = Import::begin(&dir, 1).err().expect("there is a store").to_string();
         assert!(again.contains("already"), "{again}");
 

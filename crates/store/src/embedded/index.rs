@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use meta::Str;
 
-use super::record::{Header, Kind};
+use super::record::{RecordHeader, RecordKind};
 use super::segment::Segment;
 use crate::{Range, StoreError};
 
@@ -23,11 +23,11 @@ pub(crate) struct Index {
     history: VecDeque<Str>,
     /// Up to where versions have been let go of; follows `compacted` in steps.
     pruned: u64,
-    pub(crate) segments: BTreeMap<u64, SegmentUse>,
+    pub(crate) segments: BTreeMap<u64, SegmentUsage>,
 }
 
 /// A segment and what of it is still needed.
-pub(crate) struct SegmentUse {
+pub(crate) struct SegmentUsage {
     pub(crate) segment: Arc<Segment>,
     /// Up to where records have been written.
     pub(crate) bytes: u64,
@@ -56,21 +56,21 @@ pub(crate) struct Version {
 }
 
 /// A version with the segment it lies in, which thereby stays readable.
-pub(crate) struct Found {
+pub(crate) struct StoredVersion {
     pub(crate) key: Str,
     pub(crate) version: Version,
     pub(crate) segment: Arc<Segment>,
 }
 
 impl Version {
-    pub(crate) fn of(header: &Header, segment: u64, offset: u32, len: u32) -> Self {
+    pub(crate) fn of(header: &RecordHeader, segment: u64, offset: u32, len: u32) -> Self {
         Self {
             revision: header.revision,
             create_revision: header.create_revision,
             segment,
             offset,
             len,
-            deleted: header.kind == Kind::Delete,
+            deleted: header.kind == RecordKind::Delete,
         }
     }
 }
@@ -85,34 +85,37 @@ impl Index {
         self.keys.get(key).map(|versions| versions.newest).filter(|version| !version.deleted)
     }
 
-    pub(crate) fn found(&self, key: Str, version: Version) -> Result<Found, StoreError> {
+    pub(crate) fn locate(&self, key: Str, version: Version) -> Result<StoredVersion, StoreError> {
         let segment = self.segments.get(&version.segment).map(|used| Arc::clone(&used.segment));
         let segment = segment
             .ok_or_else(|| StoreError::Corrupt(format!("segment {} is gone", version.segment)))?;
-        Ok(Found { key, version, segment })
+        Ok(StoredVersion { key, version, segment })
     }
 
     /// The versions a range shows, with the revision it shows and how many keys follow.
-    pub(crate) fn range(&self, range: &Range) -> Result<(Vec<Found>, u64, u64), StoreError> {
+    pub(crate) fn range(
+        &self,
+        range: &Range,
+    ) -> Result<(Vec<StoredVersion>, u64, u64), StoreError> {
         let at = range.revision.unwrap_or(self.revision);
         self.check(at)?;
         let start = match &range.after {
             Some(after) if *after >= range.prefix => Bound::Excluded(after.as_str()),
             _ => Bound::Included(range.prefix.as_str()),
         };
-        // Found once instead of asking every key for its prefix: what follows a page is counted, and
+        // StoredVersion once instead of asking every key for its prefix: what follows a page is counted, and
         // a large resource is read in many pages.
-        let behind = behind(&range.prefix);
-        let end = behind.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        let prefix_end = prefix_end(&range.prefix);
+        let end = prefix_end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
         let limit = if range.limit == 0 { usize::MAX } else { range.limit };
         let (mut found, mut remaining) = (Vec::new(), 0);
-        if after_end(start, end) {
+        if is_empty_range(start, end) {
             return Ok((found, at, remaining));
         }
         for (key, versions) in self.keys.range::<str, _>((start, end)) {
-            let Some(version) = versions.at(at) else { continue };
+            let Some(version) = versions.visible_at(at) else { continue };
             if found.len() < limit {
-                found.push(self.found(key.clone(), version)?);
+                found.push(self.locate(key.clone(), version)?);
             } else {
                 remaining += 1;
             }
@@ -133,12 +136,12 @@ impl Index {
 
     /// The versions written behind `after` to keys under `prefix`, looking at no more than
     /// `steps` revisions, and the last revision looked at.
-    pub(crate) fn written_after(
+    pub(crate) fn changes_after(
         &self,
         prefix: &str,
         after: u64,
         steps: usize,
-    ) -> Result<(Vec<Found>, u64), StoreError> {
+    ) -> Result<(Vec<StoredVersion>, u64), StoreError> {
         if after < self.compacted {
             return Err(StoreError::Compacted { oldest: self.compacted });
         }
@@ -148,11 +151,11 @@ impl Index {
         for key in self.history.iter().skip(from).take(steps) {
             reached += 1;
             if key.starts_with(prefix) {
-                let version = self.keys.get(key).and_then(|versions| versions.exactly(reached));
+                let version = self.keys.get(key).and_then(|versions| versions.at_revision(reached));
                 let version = version.ok_or_else(|| {
                     StoreError::Corrupt(format!("revision {reached} of {key} is missing"))
                 })?;
-                found.push(self.found(key.clone(), version)?);
+                found.push(self.locate(key.clone(), version)?);
             }
         }
         Ok((found, reached))
@@ -217,7 +220,7 @@ impl Index {
     /// has been replaced (0: by none).
     pub(crate) fn refers_to(&self, key: &str, revision: u64, segment: u64) -> Option<u64> {
         let versions = self.keys.get(key)?;
-        let version = versions.exactly(revision)?;
+        let version = versions.at_revision(revision)?;
         (version.segment == segment).then(|| versions.next_after(revision))
     }
 
@@ -255,7 +258,7 @@ impl Index {
 
     fn prune_key(&mut self, key: &Str) {
         let Some(versions) = self.keys.get_mut(key) else { return };
-        let (released, gone) = versions.forget_before(self.compacted);
+        let (released, gone) = versions.compact(self.compacted);
         if gone {
             self.keys.remove(key);
         }
@@ -273,7 +276,7 @@ impl Index {
 }
 
 /// The first text behind all that begin with a prefix; `None` if there is none.
-fn behind(prefix: &str) -> Option<String> {
+fn prefix_end(prefix: &str) -> Option<String> {
     // The last character that has a successor, with everything behind it cut off.
     prefix.char_indices().rev().find_map(|(at, last)| {
         let next = (u32::from(last) + 1..=u32::from(char::MAX)).find_map(char::from_u32)?;
@@ -284,7 +287,7 @@ fn behind(prefix: &str) -> Option<String> {
 }
 
 /// Whether a range ends before it begins, which a map does not put up with.
-fn after_end(start: Bound<&str>, end: Bound<&str>) -> bool {
+fn is_empty_range(start: Bound<&str>, end: Bound<&str>) -> bool {
     match (start, end) {
         (Bound::Included(start) | Bound::Excluded(start), Bound::Excluded(end)) => start >= end,
         _ => false,
@@ -293,7 +296,7 @@ fn after_end(start: Bound<&str>, end: Bound<&str>) -> bool {
 
 impl Versions {
     /// What was there at a revision.
-    fn at(&self, revision: u64) -> Option<Version> {
+    fn visible_at(&self, revision: u64) -> Option<Version> {
         let version = if self.newest.revision <= revision {
             self.newest
         } else {
@@ -303,7 +306,7 @@ impl Versions {
         (!version.deleted).then_some(version)
     }
 
-    fn exactly(&self, revision: u64) -> Option<Version> {
+    fn at_revision(&self, revision: u64) -> Option<Version> {
         if self.newest.revision == revision {
             return Some(self.newest);
         }
@@ -340,7 +343,7 @@ impl Versions {
 
     /// Forgets what the state at `revision` and later ones do not need. Answers what was let go,
     /// and whether nothing is left.
-    fn forget_before(&mut self, revision: u64) -> (Vec<Version>, bool) {
+    fn compact(&mut self, revision: u64) -> (Vec<Version>, bool) {
         let mut released: Vec<Version>;
         if self.newest.revision <= revision {
             released = std::mem::take(&mut self.older);
@@ -376,7 +379,7 @@ mod tests {
             ("\u{10ffff}", None),
         ];
         for (prefix, end) in cases {
-            assert_eq!(behind(prefix).as_deref(), end, "{prefix:?}");
+            assert_eq!(prefix_end(prefix).as_deref(), end, "{prefix:?}");
             for rest in ["", "0", "\u{10ffff}\u{10ffff}"] {
                 let key = format!("{prefix}{rest}");
                 assert!(end.is_none_or(|end| key.as_str() < end), "{key:?}");

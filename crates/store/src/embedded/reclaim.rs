@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::hint;
 use super::index::Version;
-use super::record::{Header, Kind};
+use super::record::{RecordHeader, RecordKind};
 use super::segment::{self, HEADER_BYTES, Segment};
 use super::writer::Writer;
 use crate::failpoint::failpoint;
@@ -22,13 +22,13 @@ pub(crate) struct Reclaim {
 }
 
 /// How much is copied between two batches of writes.
-const STEP_BYTES: usize = 256 << 10;
+const COPY_STEP_BYTES: usize = 256 << 10;
 
 impl Writer {
     /// Begins to empty the oldest segment if too much of the log is no longer needed.
-    pub(super) fn plan_reclaim(&mut self) {
+    pub(super) fn start_reclaim(&mut self) {
         // The order in which segments go matters, so nothing is done before a deletion is.
-        if self.reclaim.is_some() || !self.delete_file() {
+        if self.reclaim.is_some() || !self.delete_pending_file() {
             return;
         }
         let index = self.store.index.read();
@@ -48,11 +48,11 @@ impl Writer {
     /// Copies a little of what is still needed, and deletes the segment once that is all.
     pub(super) fn reclaim_step(&mut self) {
         let Some(Reclaim { segment, at }) = self.reclaim.take() else { return };
-        match self.move_some(&segment, at) {
+        match self.copy_live_records(&segment, at) {
             Ok(Some(at)) => self.reclaim = Some(Reclaim { segment, at }),
             Ok(None) => {
                 self.delete_segment(&segment);
-                self.plan_reclaim();
+                self.start_reclaim();
             }
             // Tried again after the next compaction; nothing has been lost.
             Err(error) => tracing::warn!(%error, "disk space could not be reclaimed"),
@@ -60,13 +60,13 @@ impl Writer {
     }
 
     /// Answers from where to go on, or `None` at the end of the segment.
-    fn move_some(
+    fn copy_live_records(
         &mut self,
         segment: &Arc<Segment>,
         from: u64,
     ) -> Result<Option<u64>, crate::StoreError> {
         let mut bytes = Vec::new();
-        let mut moved: Vec<(Header, u32, u32)> = Vec::new();
+        let mut moved: Vec<(RecordHeader, u32, u32)> = Vec::new();
         let (end, reached) = {
             let index = self.store.index.read();
             let end = index.segments.get(&segment.number).map_or(0, |used| used.bytes);
@@ -74,13 +74,17 @@ impl Writer {
                 let header = decoded.header;
                 let key = header.key.as_str();
                 if let Some(superseded) = index.refers_to(key, header.revision, segment.number) {
-                    let kind = if header.kind == Kind::Delete { Kind::Delete } else { Kind::Moved };
-                    let header = Header { kind, superseded, ..header };
+                    let kind = if header.kind == RecordKind::Delete {
+                        RecordKind::Delete
+                    } else {
+                        RecordKind::Moved
+                    };
+                    let header = RecordHeader { kind, superseded, ..header };
                     let at = bytes.len() as u32;
                     let len = header.encode(decoded.value, &mut bytes);
                     moved.push((header, at, len));
                 }
-                bytes.len() < STEP_BYTES
+                bytes.len() < COPY_STEP_BYTES
             })?;
             (end, reached)
         };
@@ -119,12 +123,12 @@ impl Writer {
         index.segments.remove(&segment.number);
         drop(index);
         failpoint!("reclaim.emptied");
-        self.undeleted = Some(segment.number);
+        self.pending_deletion = Some(segment.number);
     }
 
     /// Deletes the file of a segment that was emptied. Answers whether none is left to delete.
-    fn delete_file(&mut self) -> bool {
-        let Some(number) = self.undeleted else { return true };
+    fn delete_pending_file(&mut self) -> bool {
+        let Some(number) = self.pending_deletion else { return true };
         let disk = &*self.store.disk;
         let gone = |deleted: io::Result<()>| match deleted {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -138,11 +142,11 @@ impl Writer {
             })
             .and_then(|()| disk.sync());
         match deleted {
-            Ok(()) => self.undeleted = None,
+            Ok(()) => self.pending_deletion = None,
             Err(error) => {
                 tracing::warn!(%error, segment = number, "an old segment could not be deleted");
             }
         }
-        self.undeleted.is_none()
+        self.pending_deletion.is_none()
     }
 }

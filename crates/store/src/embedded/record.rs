@@ -5,7 +5,7 @@ use meta::Str;
 
 /// What a record says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum RecordKind {
     Put = 1,
     Delete = 2,
     /// A put that was copied from a segment about to go.
@@ -16,8 +16,8 @@ pub(crate) enum Kind {
 
 /// A record without its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Header {
-    pub(crate) kind: Kind,
+pub(crate) struct RecordHeader {
+    pub(crate) kind: RecordKind,
     pub(crate) revision: u64,
     pub(crate) create_revision: u64,
     /// Unix milliseconds, 0 for never.
@@ -36,14 +36,14 @@ pub(crate) const KEY_BYTES_MAX: usize = u16::MAX as usize;
 pub(crate) const RECORD_BYTES_MAX: usize = crate::backend::REQUEST_BYTES_MAX + 4096;
 
 /// A record in a buffer.
-pub(crate) struct Decoded<'a> {
-    pub(crate) header: Header,
+pub(crate) struct DecodedRecord<'a> {
+    pub(crate) header: RecordHeader,
     pub(crate) value: &'a [u8],
     /// How far before this record its batch begins: what was written and synced together.
     pub(crate) batch_back: u32,
 }
 
-impl Header {
+impl RecordHeader {
     /// Appends the record to a batch and answers how long it is, padding included.
     pub(crate) fn encode(&self, value: &[u8], batch: &mut Vec<u8>) -> u32 {
         let start = batch.len();
@@ -83,7 +83,7 @@ pub(crate) fn claimed_len(bytes: &[u8]) -> Option<usize> {
 }
 
 /// The record that begins here, or `None` if the bytes are not one, or not whole.
-pub(crate) fn decode(bytes: &[u8]) -> Option<Decoded<'_>> {
+pub(crate) fn decode(bytes: &[u8]) -> Option<DecodedRecord<'_>> {
     let len = claimed_len(bytes)?;
     let bytes = bytes.get(..len)?;
     let kind = kind(bytes[46])?;
@@ -92,7 +92,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<Decoded<'_>> {
     if crc32fast::hash(&bytes[4..]) != u32_at(bytes, 0)? {
         return None;
     }
-    let header = Header {
+    let header = RecordHeader {
         kind,
         revision: u64_at(bytes, 8)?,
         create_revision: u64_at(bytes, 16)?,
@@ -100,11 +100,11 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<Decoded<'_>> {
         superseded: u64_at(bytes, 32)?,
         key: Str::new(std::str::from_utf8(key).ok()?),
     };
-    Some(Decoded { header, value: &bytes[key_end..], batch_back: u32_at(bytes, 40)? })
+    Some(DecodedRecord { header, value: &bytes[key_end..], batch_back: u32_at(bytes, 40)? })
 }
 
 /// Takes a record that was read alone apart; the value shares its memory.
-pub(crate) fn decode_owned(bytes: Vec<u8>) -> Option<(Header, Bytes)> {
+pub(crate) fn decode_owned(bytes: Vec<u8>) -> Option<(RecordHeader, Bytes)> {
     let (header, value_len) = {
         let decoded = decode(&bytes)?;
         (decoded.header, decoded.value.len())
@@ -113,12 +113,12 @@ pub(crate) fn decode_owned(bytes: Vec<u8>) -> Option<(Header, Bytes)> {
     Some((header, Bytes::from(bytes).slice(len - value_len..len)))
 }
 
-pub(crate) fn kind(byte: u8) -> Option<Kind> {
+pub(crate) fn kind(byte: u8) -> Option<RecordKind> {
     Some(match byte {
-        1 => Kind::Put,
-        2 => Kind::Delete,
-        3 => Kind::Moved,
-        4 => Kind::Compact,
+        1 => RecordKind::Put,
+        2 => RecordKind::Delete,
+        3 => RecordKind::Moved,
+        4 => RecordKind::Compact,
         _ => return None,
     })
 }
@@ -135,9 +135,9 @@ pub(crate) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn put() -> Header {
-        Header {
-            kind: Kind::Put,
+    fn put() -> RecordHeader {
+        RecordHeader {
+            kind: RecordKind::Put,
             revision: 7,
             create_revision: 3,
             expires_ms: 1_700_000_000_000,
@@ -150,7 +150,7 @@ mod tests {
     fn records_come_back_as_they_were_written() {
         let mut batch = Vec::new();
         let first = put().encode(b"value", &mut batch) as usize;
-        let delete = Header { kind: Kind::Delete, key: "k".into(), ..put() };
+        let delete = RecordHeader { kind: RecordKind::Delete, key: "k".into(), ..put() };
         let second = delete.encode(b"", &mut batch) as usize;
         assert_eq!(batch.len(), first + second);
         let decoded = decode(&batch).expect("is whole");

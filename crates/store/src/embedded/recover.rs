@@ -2,16 +2,18 @@
 //! from one that was damaged.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
 use meta::Str;
 
 use super::disk::Disk;
 use super::hint::{self, HintBuilder};
-use super::index::{Index, SegmentUse, Version};
-use super::record::{Header, Kind};
+use super::index::{Index, SegmentUsage, Version};
+use super::record::{RecordHeader, RecordKind};
 use super::segment::{self, HEADER_BYTES, Segment, SegmentHeader};
 use crate::StoreError;
+use crate::failpoint::failpoint;
 
 /// A store as it was found on disk.
 pub(crate) struct Recovered {
@@ -19,8 +21,8 @@ pub(crate) struct Recovered {
     /// The segment that goes on growing, with its table of contents so far.
     pub(crate) active: Arc<Segment>,
     pub(crate) hint: HintBuilder,
-    /// Up to where the last segment's file has room.
-    pub(crate) allocated: u64,
+    /// What of the active segment may not be durable; `None` if it was created just now.
+    tail: Option<Range<u64>>,
     /// What goes away by itself: when (Unix milliseconds), at which revision, which key.
     pub(crate) expirations: Vec<(u64, u64, Str)>,
 }
@@ -28,7 +30,8 @@ pub(crate) struct Recovered {
 /// Opens what is there, or begins a new store.
 pub(crate) fn recover(disk: &dyn Disk) -> Result<Recovered, StoreError> {
     let mut segments = open_segments(disk)?;
-    if segments.is_empty() {
+    let created = segments.is_empty();
+    if created {
         // As in etcd, the empty store is at revision 1: 0 means "no revision" everywhere.
         let first = SegmentHeader { number: 1, revision: 1, compacted: 1 };
         let segment = Segment::create(disk, first).map_err(|error| {
@@ -41,22 +44,80 @@ pub(crate) fn recover(disk: &dyn Disk) -> Result<Recovered, StoreError> {
     let mut active = None;
     for (n, (segment, header)) in segments.into_iter().enumerate() {
         let segment = Arc::new(segment);
-        loader.begin(&segment, header)?;
+        loader.begin_segment(&segment, header)?;
         let table = if n < last { hint::read(disk, segment.number) } else { None };
         let end = match table {
             Some((entries, end)) => {
                 for entry in entries {
-                    loader.take(&segment, entry.offset, entry.len, entry.header);
+                    loader.load(&segment, entry.offset, entry.len, entry.header);
                 }
                 end
             }
-            None => loader.scan(&segment, n == last)?,
+            None => loader.scan(&segment)?,
         };
-        loader.finish(&segment, end);
+        loader.finish_segment(&segment, end);
         active = Some(segment);
     }
     let active = active.ok_or_else(|| StoreError::Corrupt("there is no log".into()))?;
-    loader.done(active)
+    let mut recovered = loader.finish(active)?;
+    if created {
+        recovered.tail = None;
+    }
+    Ok(recovered)
+}
+
+impl Recovered {
+    /// Makes what was read durable, which has to happen before any of it is served: after a process
+    /// crash the last batch may be in the page cache only, and a revision that a client has read must
+    /// not be gone after a power loss. Also cuts off what lies behind the last record, so that the
+    /// rest of a torn batch cannot be taken for records later.
+    ///
+    /// The last batch is written again rather than only synced: if its first sync failed, the kernel
+    /// may have marked its pages as clean without having stored them, and another sync would succeed
+    /// without doing anything. Batches before it were synced before it was written.
+    pub(crate) fn make_durable(&self, disk: &dyn Disk) -> Result<(), StoreError> {
+        let Some(tail) = &self.tail else { return Ok(()) };
+        let name = segment::file_name(self.active.number);
+        let failed = |error: std::io::Error| {
+            StoreError::Unavailable(format!("cannot make {name} durable: {error}"))
+        };
+        if !is_zero_behind(&self.active, tail.end)? {
+            tracing::warn!(
+                segment = self.active.number,
+                end = tail.end,
+                "discarding an incomplete write at the end of the log"
+            );
+        }
+        let file = self.active.file();
+        file.set_len(tail.end).map_err(failed)?;
+        let mut bytes = vec![0; (tail.end - tail.start) as usize];
+        let n = file.read_at(&mut bytes, tail.start).map_err(failed)?;
+        if n < bytes.len() {
+            return Err(failed(std::io::ErrorKind::UnexpectedEof.into()));
+        }
+        file.write_at(&bytes, tail.start).map_err(failed)?;
+        failpoint!("recover.rewritten");
+        file.sync().map_err(failed)?;
+        // The segment's name, and the names of deleted ones, may not be durable either.
+        disk.sync().map_err(failed)
+    }
+}
+
+/// Whether a segment has only zeros behind its last record, as the writer puts there.
+fn is_zero_behind(segment: &Segment, end: u64) -> Result<bool, StoreError> {
+    let mut buffer = vec![0; 64 << 10];
+    let mut at = end;
+    loop {
+        let n =
+            segment.file().read_at(&mut buffer, at).map_err(|error| segment.read_error(&error))?;
+        if n == 0 {
+            return Ok(true);
+        }
+        if buffer[..n].iter().any(|byte| *byte != 0) {
+            return Ok(false);
+        }
+        at += n as u64;
+    }
 }
 
 /// The segments in order. One that a crash left without a header is removed: nothing was ever
@@ -77,7 +138,7 @@ fn open_segments(disk: &dyn Disk) -> Result<Vec<(Segment, SegmentHeader)>, Store
         let segment = Segment::open(disk, number).map_err(failed)?;
         match segment.header()? {
             Some(header) => segments.push((segment, header)),
-            None if n + 1 == numbers.len() && !segment.synced_behind(0)? => {
+            None if n + 1 == numbers.len() && !segment.has_later_batch(0)? => {
                 drop(segment);
                 disk.remove(&segment::file_name(number)).map_err(failed)?;
                 disk.sync().map_err(failed)?;
@@ -100,7 +161,9 @@ struct Loader {
     expirations: BTreeMap<Str, (u64, u64)>,
     /// Moved records that were history already: (key, revision, replaced by).
     superseded: Vec<(Str, u64, u64)>,
-    allocated: u64,
+    /// From the last batch of the current segment to the end of its records; from the beginning if it
+    /// has no batch.
+    tail: Range<u64>,
 }
 
 impl Loader {
@@ -111,11 +174,15 @@ impl Loader {
             recent: BTreeMap::new(),
             expirations: BTreeMap::new(),
             superseded: Vec::new(),
-            allocated: 0,
+            tail: 0..HEADER_BYTES as u64,
         }
     }
 
-    fn begin(&mut self, segment: &Arc<Segment>, header: SegmentHeader) -> Result<(), StoreError> {
+    fn begin_segment(
+        &mut self,
+        segment: &Arc<Segment>,
+        header: SegmentHeader,
+    ) -> Result<(), StoreError> {
         // Each segment says where the one before ended, so that a lost end is noticed.
         if header.revision != self.index.revision && !self.index.segments.is_empty() {
             return Err(StoreError::Corrupt(format!(
@@ -126,7 +193,7 @@ impl Loader {
             )));
         }
         self.index.compacted = self.index.compacted.max(header.compacted);
-        let used = SegmentUse {
+        let used = SegmentUsage {
             segment: Arc::clone(segment),
             bytes: HEADER_BYTES as u64,
             live: 0,
@@ -137,13 +204,13 @@ impl Loader {
         Ok(())
     }
 
-    fn take(&mut self, segment: &Arc<Segment>, offset: u32, len: u32, header: Header) {
+    fn load(&mut self, segment: &Arc<Segment>, offset: u32, len: u32, header: RecordHeader) {
         self.hint.add(&header, offset, len);
-        if header.kind == Kind::Compact {
+        if header.kind == RecordKind::Compact {
             self.index.compacted = self.index.compacted.max(header.revision);
             return;
         }
-        if header.kind == Kind::Moved {
+        if header.kind == RecordKind::Moved {
             if header.superseded > 0 {
                 self.superseded.push((header.key.clone(), header.revision, header.superseded));
             }
@@ -167,30 +234,30 @@ impl Loader {
     }
 
     /// Reads a segment's records and answers where they end.
-    fn scan(&mut self, segment: &Arc<Segment>, last: bool) -> Result<u64, StoreError> {
+    fn scan(&mut self, segment: &Arc<Segment>) -> Result<u64, StoreError> {
+        let mut batch = 0;
         let end = segment.scan(HEADER_BYTES as u64, |offset, len, decoded| {
-            self.take(segment, offset, len, decoded.header);
+            batch = u64::from(offset.saturating_sub(decoded.batch_back));
+            self.load(segment, offset, len, decoded.header);
             true
         })?;
-        if segment.synced_behind(end)? {
+        if segment.has_later_batch(end)? {
             return Err(StoreError::Corrupt(format!(
                 "{} is damaged at byte {end}: there are later records behind it",
                 segment::file_name(segment.number)
             )));
         }
-        if last {
-            self.allocated = discard_tail(segment, end)?;
-        }
+        self.tail = batch..end;
         Ok(end)
     }
 
-    fn finish(&mut self, segment: &Arc<Segment>, end: u64) {
+    fn finish_segment(&mut self, segment: &Arc<Segment>, end: u64) {
         if let Some(used) = self.index.segments.get_mut(&segment.number) {
             used.bytes = end;
         }
     }
 
-    fn done(mut self, active: Arc<Segment>) -> Result<Recovered, StoreError> {
+    fn finish(mut self, active: Arc<Segment>) -> Result<Recovered, StoreError> {
         let compacted = self.index.compacted;
         for (key, revision, by) in self.superseded {
             // What replaced it may be gone, together with the segment that said so.
@@ -198,15 +265,23 @@ impl Loader {
                 self.index.remove(&key, revision);
             }
         }
-        let recent = self.recent.split_off(&(compacted + 1));
+        // Only what exists is compacted, and a write needs a next revision.
+        let first = compacted.checked_add(1).filter(|_| compacted <= self.index.revision);
+        let Some(first) = first else {
+            return Err(StoreError::Corrupt(format!(
+                "the log is compacted to revision {compacted}, but ends at {}",
+                self.index.revision
+            )));
+        };
+        let recent = self.recent.split_off(&first);
         let mut history = VecDeque::with_capacity(recent.len());
-        for (expected, (revision, key)) in (compacted + 1..).zip(recent) {
+        for (expected, (revision, key)) in (first..).zip(recent) {
             if revision != expected {
                 return Err(StoreError::Corrupt(format!("revision {expected} is missing")));
             }
             history.push_back(key);
         }
-        if compacted + history.len() as u64 != self.index.revision.max(compacted) {
+        if compacted + history.len() as u64 != self.index.revision {
             return Err(StoreError::Corrupt("the newest revisions are missing".into()));
         }
         self.index.set_history(history);
@@ -222,37 +297,6 @@ impl Loader {
             .filter(|(key, (_, revision))| current(key, *revision))
             .map(|(key, (at, revision))| (at, revision, key))
             .collect();
-        Ok(Recovered { index, active, hint: self.hint, allocated: self.allocated, expirations })
+        Ok(Recovered { index, active, hint: self.hint, tail: Some(self.tail), expirations })
     }
-}
-
-/// Cuts off what a crash left half-written behind the records, so that it cannot be mistaken for
-/// records later. Answers how much room the file has.
-fn discard_tail(segment: &Segment, end: u64) -> Result<u64, StoreError> {
-    let failed = |error: std::io::Error| {
-        let name = segment::file_name(segment.number);
-        StoreError::Unavailable(format!("cannot clear the end of {name}: {error}"))
-    };
-    let file = segment.file();
-    let len = file.len().map_err(failed)?;
-    let mut at = end;
-    let mut buffer = vec![0; 64 << 10];
-    while at < len {
-        let n = file.read_at(&mut buffer, at).map_err(failed)?;
-        if n == 0 {
-            break;
-        }
-        if buffer[..n].iter().any(|byte| *byte != 0) {
-            tracing::warn!(
-                segment = segment.number,
-                end,
-                "the log ends with a write that was never finished; it is discarded"
-            );
-            file.set_len(end).map_err(failed)?;
-            file.sync().map_err(failed)?;
-            return Ok(end);
-        }
-        at += n as u64;
-    }
-    Ok(len.max(end))
 }

@@ -3,7 +3,7 @@
 use std::io;
 
 use super::disk::{Disk, DiskFile};
-use super::record::{self, Header, u32_at, u64_at};
+use super::record::{self, RecordHeader, u32_at, u64_at};
 use crate::StoreError;
 
 /// One file of the log.
@@ -38,7 +38,7 @@ pub(crate) fn number_of(name: &str) -> Option<u64> {
 }
 
 impl SegmentHeader {
-    fn encode(self) -> [u8; HEADER_BYTES] {
+    pub(crate) fn encode(self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..8].copy_from_slice(MAGIC);
         bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
@@ -86,7 +86,7 @@ impl Segment {
 
     pub(crate) fn header(&self) -> Result<Option<SegmentHeader>, StoreError> {
         let mut bytes = [0; HEADER_BYTES];
-        let n = self.file.read_at(&mut bytes, 0).map_err(|error| self.failed(&error))?;
+        let n = self.file.read_at(&mut bytes, 0).map_err(|error| self.read_error(&error))?;
         if n < HEADER_BYTES {
             return Ok(None);
         }
@@ -95,12 +95,18 @@ impl Segment {
     }
 
     /// Reads and checks one record.
-    pub(crate) fn read(&self, offset: u32, len: u32) -> Result<(Header, bytes::Bytes), StoreError> {
-        let mut bytes = vec![0; len as usize];
+    pub(crate) fn read(
+        &self,
+        offset: u32,
+        len: u32,
+    ) -> Result<(RecordHeader, bytes::Bytes), StoreError> {
+        // A hint file may say anything, and memory is allocated before the checksum is known.
+        let len = (len as usize).min(record::padded(record::RECORD_BYTES_MAX));
+        let mut bytes = vec![0; len];
         let n = self
             .file
             .read_at(&mut bytes, u64::from(offset))
-            .map_err(|error| self.failed(&error))?;
+            .map_err(|error| self.read_error(&error))?;
         bytes.truncate(n);
         record::decode_owned(bytes).ok_or_else(|| {
             StoreError::Corrupt(format!(
@@ -110,7 +116,7 @@ impl Segment {
         })
     }
 
-    pub(crate) fn failed(&self, error: &io::Error) -> StoreError {
+    pub(crate) fn read_error(&self, error: &io::Error) -> StoreError {
         StoreError::Unavailable(format!("reading {}: {error}", file_name(self.number)))
     }
 
@@ -119,14 +125,15 @@ impl Segment {
     pub(crate) fn scan(
         &self,
         from: u64,
-        mut each: impl FnMut(u32, u32, record::Decoded<'_>) -> bool,
+        mut each: impl FnMut(u32, u32, record::DecodedRecord<'_>) -> bool,
     ) -> Result<u64, StoreError> {
-        let mut window = Window::new(&*self.file);
+        let mut window = ReadWindow::new(&*self.file);
         let mut at = from;
         loop {
-            let bytes = window.at(at, record::FIXED_BYTES).map_err(|error| self.failed(&error))?;
+            let bytes =
+                window.at(at, record::FIXED_BYTES).map_err(|error| self.read_error(&error))?;
             let Some(len) = record::claimed_len(bytes) else { return Ok(at) };
-            let bytes = window.at(at, len).map_err(|error| self.failed(&error))?;
+            let bytes = window.at(at, len).map_err(|error| self.read_error(&error))?;
             let Some(decoded) = record::decode(bytes) else { return Ok(at) };
             let room = record::padded(len) as u32;
             let go_on = each(at as u32, room, decoded);
@@ -139,15 +146,17 @@ impl Segment {
 
     /// Whether a record that was synced later than what lies at `end` can be found behind it. Then
     /// `end` is not where the log was torn by a crash, but where it was damaged afterwards.
-    pub(crate) fn synced_behind(&self, end: u64) -> Result<bool, StoreError> {
-        let mut window = Window::new(&*self.file);
-        let len = self.file.len().map_err(|error| self.failed(&error))?;
+    pub(crate) fn has_later_batch(&self, end: u64) -> Result<bool, StoreError> {
+        let mut window = ReadWindow::new(&*self.file);
+        let len = self.file.len().map_err(|error| self.read_error(&error))?;
         let mut at = end + record::ALIGN as u64;
         while at < len {
-            let bytes = window.at(at, record::FIXED_BYTES).map_err(|error| self.failed(&error))?;
+            let bytes =
+                window.at(at, record::FIXED_BYTES).map_err(|error| self.read_error(&error))?;
             if let Some(len) = record::claimed_len(bytes) {
-                let bytes = window.at(at, len).map_err(|error| self.failed(&error))?;
-                let start = |found: record::Decoded<'_>| at - u64::from(found.batch_back).min(at);
+                let bytes = window.at(at, len).map_err(|error| self.read_error(&error))?;
+                let start =
+                    |found: record::DecodedRecord<'_>| at - u64::from(found.batch_back).min(at);
                 if record::decode(bytes).map(start).is_some_and(|start| start > end) {
                     return Ok(true);
                 }
@@ -159,7 +168,7 @@ impl Segment {
 }
 
 /// A piece of a file in memory, moved along as the reader goes.
-struct Window<'a> {
+struct ReadWindow<'a> {
     file: &'a dyn DiskFile,
     start: u64,
     bytes: Vec<u8>,
@@ -169,7 +178,7 @@ struct Window<'a> {
 /// Large enough for quick reading, small enough not to show in the memory of an idle server.
 const WINDOW_BYTES: usize = 256 << 10;
 
-impl<'a> Window<'a> {
+impl<'a> ReadWindow<'a> {
     fn new(file: &'a dyn DiskFile) -> Self {
         Self { file, start: 0, bytes: Vec::new(), end_of_file: false }
     }
@@ -181,7 +190,8 @@ impl<'a> Window<'a> {
         let at_end = self.end_of_file && at >= have.start;
         if !inside && !at_end {
             let want = len.max(WINDOW_BYTES);
-            self.bytes.resize(want, 0);
+            let left = self.file.len()?.saturating_sub(at);
+            self.bytes.resize(want.min(usize::try_from(left).unwrap_or(want)), 0);
             let n = self.file.read_at(&mut self.bytes, at)?;
             self.bytes.truncate(n);
             self.end_of_file = n < want;

@@ -8,29 +8,29 @@ use meta::Str;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::Store;
-use super::index::Found;
+use super::index::StoredVersion;
+use super::{Store, read_version};
 use crate::{Batch, BoxFuture, Change, StoreError, Watch};
 
 /// The watches there are.
 #[derive(Default)]
-pub(crate) struct Hub {
-    subscribers: Vec<Arc<Subscriber>>,
+pub(crate) struct WatcherGroup {
+    queues: Vec<Arc<WatcherQueue>>,
 }
 
 /// The writer's end of a watch.
-pub(crate) struct Subscriber {
+pub(crate) struct WatcherQueue {
     prefix: Str,
-    queue: Mutex<Queue>,
+    changes: Mutex<QueuedChanges>,
     wake: Notify,
 }
 
 #[derive(Default)]
-struct Queue {
+struct QueuedChanges {
     changes: Vec<Change>,
     bytes: usize,
     /// The queue ran over and was emptied: what is missing has to be read from the log.
-    overrun: bool,
+    overflowed: bool,
     closed: bool,
 }
 
@@ -38,29 +38,29 @@ struct Queue {
 const QUEUE_CHANGES_MAX: usize = 8192;
 const QUEUE_BYTES_MAX: usize = 16 << 20;
 
-impl Hub {
+impl WatcherGroup {
     /// Hands committed changes to the watches they concern.
     pub(crate) fn push(&self, changes: &[Change]) {
-        for subscriber in &self.subscribers {
-            if changes.iter().any(|change| change.key.starts_with(subscriber.prefix.as_str())) {
-                subscriber.push(changes);
-                subscriber.wake.notify_one();
+        for queue in &self.queues {
+            if changes.iter().any(|change| change.key.starts_with(queue.prefix.as_str())) {
+                queue.push(changes);
+                queue.wake.notify_one();
             }
         }
     }
 
     pub(crate) fn close(&self) {
-        for subscriber in &self.subscribers {
-            subscriber.queue.lock().closed = true;
-            subscriber.wake.notify_one();
+        for queue in &self.queues {
+            queue.changes.lock().closed = true;
+            queue.wake.notify_one();
         }
     }
 }
 
-impl Subscriber {
+impl WatcherQueue {
     fn push(&self, changes: &[Change]) {
-        let mut queue = self.queue.lock();
-        if queue.overrun {
+        let mut queue = self.changes.lock();
+        if queue.overflowed {
             return;
         }
         for change in changes {
@@ -70,7 +70,11 @@ impl Subscriber {
             }
         }
         if queue.changes.len() > QUEUE_CHANGES_MAX || queue.bytes > QUEUE_BYTES_MAX {
-            *queue = Queue { overrun: true, closed: queue.closed, ..Queue::default() };
+            *queue = QueuedChanges {
+                overflowed: true,
+                closed: queue.closed,
+                ..QueuedChanges::default()
+            };
         }
     }
 }
@@ -78,7 +82,7 @@ impl Subscriber {
 /// The reader's end of a watch.
 pub(crate) struct EmbeddedWatch {
     store: Arc<Store>,
-    subscriber: Arc<Subscriber>,
+    queue: Arc<WatcherQueue>,
     /// Everything up to here has been handed out.
     cursor: u64,
     /// Up to here the log has to be read; the queue has what follows.
@@ -90,22 +94,22 @@ impl EmbeddedWatch {
     pub(crate) fn start(store: &Arc<Store>, prefix: &str, after: u64) -> Result<Self, StoreError> {
         // Revision 1 is the empty store; nothing was ever written at it.
         let after = after.max(1);
-        let subscriber = Arc::new(Subscriber {
+        let queue = Arc::new(WatcherQueue {
             prefix: Str::new(prefix),
-            queue: Mutex::default(),
+            changes: Mutex::default(),
             wake: Notify::new(),
         });
         // The writer commits under this lock: what it has published by now is in the log, the
         // rest will come through the queue.
-        let mut hub = store.hub.lock();
+        let mut watchers = store.watchers.lock();
         let compacted = store.index.read().compacted;
         if after < compacted {
             return Err(StoreError::Compacted { oldest: compacted });
         }
-        hub.subscribers.push(Arc::clone(&subscriber));
+        watchers.queues.push(Arc::clone(&queue));
         let replay_to = store.published.load(Ordering::Acquire);
         let store = Arc::clone(store);
-        Ok(Self { store, subscriber, cursor: after, replay_to, progress_wanted: false })
+        Ok(Self { store, queue, cursor: after, replay_to, progress_wanted: false })
     }
 
     /// The next batch, if there is one already.
@@ -116,10 +120,10 @@ impl EmbeddedWatch {
         // Read before the queue: what is published is in the queue by then.
         let published = self.store.published.load(Ordering::Acquire);
         let mut changes = {
-            let mut queue = self.subscriber.queue.lock();
-            if queue.overrun {
+            let mut queue = self.queue.changes.lock();
+            if queue.overflowed {
                 drop(queue);
-                self.leave_the_queue();
+                self.fall_back_to_log();
                 return self.replay().map(Some);
             }
             if queue.closed {
@@ -140,17 +144,17 @@ impl EmbeddedWatch {
     }
 
     /// The queue is of no use: what it lacks is read from the log, up to what is published now.
-    fn leave_the_queue(&mut self) {
-        let _hub = self.store.hub.lock();
-        let mut queue = self.subscriber.queue.lock();
-        *queue = Queue { closed: queue.closed, ..Queue::default() };
+    fn fall_back_to_log(&mut self) {
+        let _hub = self.store.watchers.lock();
+        let mut queue = self.queue.changes.lock();
+        *queue = QueuedChanges { closed: queue.closed, ..QueuedChanges::default() };
         self.replay_to = self.store.published.load(Ordering::Acquire);
     }
 
     fn replay(&mut self) -> Result<Batch, StoreError> {
         let steps = (self.replay_to - self.cursor).min(REPLAY_STEPS) as usize;
-        let prefix = &self.subscriber.prefix;
-        let (found, reached) = self.store.index.read().written_after(prefix, self.cursor, steps)?;
+        let prefix = &self.queue.prefix;
+        let (found, reached) = self.store.index.read().changes_after(prefix, self.cursor, steps)?;
         let changes = found.into_iter().map(change).collect::<Result<Vec<_>, _>>()?;
         self.cursor = reached;
         Ok(Batch { changes, revision: reached })
@@ -160,10 +164,9 @@ impl EmbeddedWatch {
 /// How many revisions are looked at in one go when reading the log.
 const REPLAY_STEPS: u64 = 512;
 
-fn change(found: Found) -> Result<Change, StoreError> {
-    let Found { key, version, segment } = found;
-    let value =
-        if version.deleted { None } else { Some(segment.read(version.offset, version.len)?.1) };
+fn change(found: StoredVersion) -> Result<Change, StoreError> {
+    let StoredVersion { key, version, segment } = found;
+    let value = if version.deleted { None } else { Some(read_version(&segment, &key, version)?.1) };
     let (revision, create_revision) = (version.revision, version.create_revision);
     Ok(Change { key, revision, create_revision, value, problem: None })
 }
@@ -175,7 +178,7 @@ impl Watch for EmbeddedWatch {
                 if let Some(batch) = self.try_next()? {
                     return Ok(batch);
                 }
-                self.subscriber.wake.notified().await;
+                self.queue.wake.notified().await;
             }
         })
     }
@@ -187,7 +190,7 @@ impl Watch for EmbeddedWatch {
 
 impl Drop for EmbeddedWatch {
     fn drop(&mut self) {
-        let mut hub = self.store.hub.lock();
-        hub.subscribers.retain(|have| !Arc::ptr_eq(have, &self.subscriber));
+        let mut watchers = self.store.watchers.lock();
+        watchers.queues.retain(|have| !Arc::ptr_eq(have, &self.queue));
     }
 }

@@ -13,9 +13,9 @@ use meta::Str;
 use tokio::sync::oneshot;
 
 use super::hint::HintBuilder;
-use super::index::{Found, SegmentUse, Version};
+use super::index::{SegmentUsage, StoredVersion, Version};
 use super::reclaim::Reclaim;
-use super::record::{Header, Kind};
+use super::record::{RecordHeader, RecordKind};
 use super::segment::{HEADER_BYTES, Segment, SegmentHeader};
 use super::{Store, Tuning};
 use crate::failpoint::failpoint;
@@ -29,19 +29,19 @@ pub(crate) enum Request {
 }
 
 /// Where the answer to a write goes.
-pub(crate) type Reply = oneshot::Sender<Result<u64, Refusal>>;
+pub(crate) type Reply = oneshot::Sender<Result<u64, WriteError>>;
 
 /// Why a write was not done.
-pub(crate) enum Refusal {
+pub(crate) enum WriteError {
     /// The key is not as expected, but like this. The value is read by whoever asked.
-    Conflict(Option<Current>),
+    Conflict(Option<CurrentValue>),
     Error(StoreError),
 }
 
-pub(crate) enum Current {
-    Stored(Found),
+pub(crate) enum CurrentValue {
+    Stored(StoredVersion),
     /// Written a moment ago, in the same batch.
-    Fresh(KeyValue),
+    Pending(KeyValue),
 }
 
 pub(crate) struct Writer {
@@ -59,23 +59,23 @@ pub(crate) struct Writer {
     compact_due: Option<(Instant, u64)>,
     pub(super) reclaim: Option<Reclaim>,
     /// An emptied segment whose file could not be deleted yet.
-    pub(super) undeleted: Option<u64>,
+    pub(super) pending_deletion: Option<u64>,
     /// Set when it is unknown what is on disk. No write is accepted any more.
-    broken: Option<String>,
+    write_fault: Option<String>,
 }
 
 /// The writes of one batch that passed their check, on the way to disk.
 #[derive(Default)]
-struct Pending {
+struct PendingBatch {
     bytes: Vec<u8>,
-    accepted: Vec<Accepted>,
+    accepted: Vec<AcceptedWrite>,
     /// The newest accepted write of each key.
     newest: HashMap<Str, usize>,
-    refused: Vec<(Reply, Option<Current>)>,
+    rejected: Vec<(Reply, Option<CurrentValue>)>,
 }
 
-struct Accepted {
-    header: Header,
+struct AcceptedWrite {
+    header: RecordHeader,
     value: Option<Bytes>,
     /// Where in the batch the record begins, and its room.
     at: u32,
@@ -96,7 +96,6 @@ impl Writer {
         requests: Receiver<Request>,
         active: Arc<Segment>,
         hint: HintBuilder,
-        allocated: u64,
         expirations: Vec<(u64, u64, Str)>,
     ) -> Self {
         let (end, revision) = {
@@ -112,18 +111,18 @@ impl Writer {
             active,
             hint,
             end,
-            allocated: allocated.max(end),
+            allocated: end,
             expirations: expirations.into_iter().collect(),
             compact_due,
             reclaim: None,
-            undeleted: None,
-            broken: None,
+            pending_deletion: None,
+            write_fault: None,
         }
     }
 
     /// Runs until it is told to stop or nobody is left to ask for anything.
     pub(crate) fn run(mut self) {
-        self.plan_reclaim();
+        self.start_reclaim();
         loop {
             let mut writes = Vec::new();
             let mut bytes = 0;
@@ -191,22 +190,22 @@ impl Writer {
         if writes.is_empty() {
             return;
         }
-        let pending = self.decide(writes);
+        let pending = self.stage(writes);
         match self.append(&pending.bytes) {
             Ok(offset) => self.publish(pending, offset),
             Err(error) => {
                 let accepted = pending.accepted.into_iter().filter_map(|done| done.reply);
-                // Those refused may have been refused for a write that now was not done.
-                let refused = pending.refused.into_iter().map(|(reply, _)| reply);
-                for reply in accepted.chain(refused) {
-                    let _ = reply.send(Err(Refusal::Error(error.clone())));
+                // Those rejected may have been rejected for a write that now was not done.
+                let rejected = pending.rejected.into_iter().map(|(reply, _)| reply);
+                for reply in accepted.chain(rejected) {
+                    let _ = reply.send(Err(WriteError::Error(error.clone())));
                 }
             }
         }
     }
 
-    fn decide(&self, writes: Vec<(Write, Option<Reply>)>) -> Pending {
-        let mut pending = Pending::default();
+    fn stage(&self, writes: Vec<(Write, Option<Reply>)>) -> PendingBatch {
+        let mut pending = PendingBatch::default();
         // Only this thread changes the index, so it stays as it is until the batch is published.
         let index = self.store.index.read();
         let mut revision = index.revision;
@@ -223,20 +222,20 @@ impl Writer {
             let absent = write.value.is_none() && current.is_none();
             if absent || !write.expect.holds(current.map(|(revision, _)| revision)) {
                 let current = match (fresh, stored) {
-                    (Some(fresh), _) => fresh.key_value().map(Current::Fresh),
+                    (Some(fresh), _) => fresh.key_value().map(CurrentValue::Pending),
                     (None, Some(version)) => {
-                        index.found(write.key, version).ok().map(Current::Stored)
+                        index.locate(write.key, version).ok().map(CurrentValue::Stored)
                     }
                     (None, None) => None,
                 };
-                pending.refused.extend(reply.map(|reply| (reply, current)));
+                pending.rejected.extend(reply.map(|reply| (reply, current)));
                 continue;
             }
             revision += 1;
             let create_revision = current.map_or(revision, |(_, created)| created);
             let expires = write.ttl.map(|ttl| self.tuning.now_ms() + ttl.as_millis() as u64);
-            let header = Header {
-                kind: if write.value.is_some() { Kind::Put } else { Kind::Delete },
+            let header = RecordHeader {
+                kind: if write.value.is_some() { RecordKind::Put } else { RecordKind::Delete },
                 revision,
                 create_revision,
                 expires_ms: expires.filter(|_| write.value.is_some()).unwrap_or(0),
@@ -246,19 +245,19 @@ impl Writer {
             let at = pending.bytes.len() as u32;
             let len = header.encode(write.value.as_deref().unwrap_or_default(), &mut pending.bytes);
             pending.newest.insert(write.key, pending.accepted.len());
-            pending.accepted.push(Accepted { header, value: write.value, at, len, reply });
+            pending.accepted.push(AcceptedWrite { header, value: write.value, at, len, reply });
         }
         pending
     }
 
     /// Lets readers, watches and callers know, in this order.
-    fn publish(&mut self, pending: Pending, offset: u64) {
+    fn publish(&mut self, pending: PendingBatch, offset: u64) {
         let mut changes = Vec::with_capacity(pending.accepted.len());
         let mut replies = Vec::with_capacity(pending.accepted.len());
-        let hub = self.store.hub.lock();
+        let watchers = self.store.watchers.lock();
         let mut index = self.store.index.write();
         for done in pending.accepted {
-            let Accepted { header, value, at, len, reply } = done;
+            let AcceptedWrite { header, value, at, len, reply } = done;
             let place = (offset + u64::from(at)) as u32;
             self.hint.add(&header, place, len);
             if let Some(expires) = header.expires() {
@@ -276,23 +275,23 @@ impl Writer {
             });
             replies.extend(reply.map(|reply| (reply, revision)));
         }
-        self.note_end(&mut index);
+        self.update_segment_end(&mut index);
         let revision = index.revision;
         drop(index);
         failpoint!("publish.indexed");
-        hub.push(&changes);
+        watchers.push(&changes);
         self.store.published.store(revision, Ordering::Release);
-        drop(hub);
-        failpoint!("publish.told");
+        drop(watchers);
+        failpoint!("publish.notified");
         for (reply, revision) in replies {
             let _ = reply.send(Ok(revision));
         }
-        for (reply, current) in pending.refused {
-            let _ = reply.send(Err(Refusal::Conflict(current)));
+        for (reply, current) in pending.rejected {
+            let _ = reply.send(Err(WriteError::Conflict(current)));
         }
     }
 
-    fn note_end(&self, index: &mut super::index::Index) {
+    fn update_segment_end(&self, index: &mut super::index::Index) {
         if let Some(used) = index.segments.get_mut(&self.active.number) {
             used.bytes = self.end;
         }
@@ -318,7 +317,7 @@ impl Writer {
         self.commit(due.iter().map(delete).collect());
         let index = self.store.index.read();
         for (_, revision, key) in due {
-            // The disk may have refused.
+            // The disk may have rejected.
             if index.newest(&key).is_some_and(|version| version.revision == revision) {
                 self.expirations.insert((now + EXPIRE_RETRY_MS, revision, key));
             }
@@ -358,8 +357,8 @@ impl Writer {
             }
         }
         // On disk first: segments are dropped on the strength of it.
-        let header = Header {
-            kind: Kind::Compact,
+        let header = RecordHeader {
+            kind: RecordKind::Compact,
             revision,
             create_revision: 0,
             expires_ms: 0,
@@ -373,12 +372,12 @@ impl Writer {
         self.hint.add(&header, offset as u32, len);
         {
             let mut index = self.store.index.write();
-            self.note_end(&mut index);
+            self.update_segment_end(&mut index);
             index.compacted = revision;
         }
         // In steps, so that readers get in between.
         while self.store.index.write().prune(PRUNE_STEPS) {}
-        self.plan_reclaim();
+        self.start_reclaim();
         Ok(())
     }
 
@@ -387,31 +386,31 @@ impl Writer {
         if bytes.is_empty() {
             return Ok(self.end);
         }
-        if let Some(reason) = &self.broken {
+        if let Some(reason) = &self.write_fault {
             return Err(StoreError::Unavailable(format!(
                 "the store takes no writes until the server is restarted: {reason}"
             )));
         }
         let len = bytes.len() as u64;
         if self.end + len > self.tuning.segment_bytes && self.end > HEADER_BYTES as u64 {
-            self.next_segment().map_err(|error| refused(&error))?;
+            self.next_segment().map_err(|error| append_error(&error))?;
         }
-        self.make_room(self.end + len).map_err(|error| refused(&error))?;
-        failpoint!("log.room");
+        self.preallocate(self.end + len).map_err(|error| append_error(&error))?;
+        failpoint!("log.allocated");
         let file = self.active.file();
         if let Err(error) = file.write_at(bytes, self.end) {
             // Nothing of it may be found by the next start, so it is wiped before going on.
             let wiped = file.write_at(&vec![0; bytes.len()], self.end).and_then(|()| file.sync());
             if let Err(wiping) = wiped {
-                self.broken = Some(wiping.to_string());
+                self.write_fault = Some(wiping.to_string());
             }
-            return Err(refused(&error));
+            return Err(append_error(&error));
         }
         failpoint!("log.written");
         if let Err(error) = file.sync() {
             // What a failed sync leaves behind is not known, and asking again does not tell.
             tracing::error!(%error, "the log could not be synced; no further writes are accepted");
-            self.broken = Some(format!("syncing the log failed: {error}"));
+            self.write_fault = Some(format!("syncing the log failed: {error}"));
             return Err(StoreError::Unavailable(format!("syncing the log failed: {error}")));
         }
         failpoint!("log.synced");
@@ -422,11 +421,11 @@ impl Writer {
 
     /// Writes zeros ahead of the records. Overwriting them later leaves the file's size and layout
     /// alone, which makes a sync much cheaper; and a full disk is met here, where nothing is lost.
-    fn make_room(&mut self, end: u64) -> io::Result<()> {
+    fn preallocate(&mut self, end: u64) -> io::Result<()> {
         if end <= self.allocated {
             return Ok(());
         }
-        let ahead = self.allocated.clamp(ROOM_BYTES_MIN, ROOM_BYTES_MAX);
+        let ahead = self.allocated.clamp(PREALLOCATE_BYTES_MIN, PREALLOCATE_BYTES_MAX);
         let to = (end + ahead).next_multiple_of(4096).min(self.tuning.segment_bytes).max(end);
         let zeros = vec![0; (to - self.allocated) as usize];
         self.active.file().write_at(&zeros, self.allocated)?;
@@ -442,16 +441,16 @@ impl Writer {
         let number = self.active.number + 1;
         let header = SegmentHeader { number, revision, compacted };
         let segment = Arc::new(Segment::create(&*self.store.disk, header)?);
-        failpoint!("segment.begun");
+        failpoint!("segment.created");
         let done = std::mem::replace(&mut self.active, Arc::clone(&segment));
         let hint = std::mem::take(&mut self.hint);
         if let Err(error) = hint.write(&*self.store.disk, done.number, self.end) {
             tracing::warn!(%error, "the table of contents of a segment could not be written");
         }
-        failpoint!("segment.listed");
+        failpoint!("segment.hinted");
         self.end = HEADER_BYTES as u64;
         self.allocated = self.end;
-        let used = SegmentUse { segment, bytes: self.end, live: 0, newest: revision };
+        let used = SegmentUsage { segment, bytes: self.end, live: 0, newest: revision };
         self.store.index.write().segments.insert(number, used);
         Ok(())
     }
@@ -465,12 +464,12 @@ impl Writer {
     }
 }
 
-const ROOM_BYTES_MIN: u64 = 64 << 10;
-const ROOM_BYTES_MAX: u64 = 1 << 20;
+const PREALLOCATE_BYTES_MIN: u64 = 64 << 10;
+const PREALLOCATE_BYTES_MAX: u64 = 1 << 20;
 const PRUNE_STEPS: usize = 4096;
 const EXPIRE_RETRY_MS: u64 = 10_000;
 
-impl Accepted {
+impl AcceptedWrite {
     fn key_value(&self) -> Option<KeyValue> {
         Some(KeyValue {
             key: self.header.key.clone(),
@@ -484,7 +483,7 @@ impl Accepted {
 }
 
 /// A write that did not happen, in the words of a store.
-fn refused(error: &io::Error) -> StoreError {
+fn append_error(error: &io::Error) -> StoreError {
     let full = matches!(
         error.kind(),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge

@@ -80,7 +80,7 @@ impl Backend for Encrypted {
         let inner = self.inner.watch(prefix, after);
         Box::pin(async move {
             let (inner, encryption) = (inner.await?, Arc::clone(&self.encryption));
-            Ok(Box::new(OpeningWatch { inner, encryption, taken: None }) as WatchStream)
+            Ok(Box::new(DecryptingWatch { inner, encryption, taken: None }) as WatchStream)
         })
     }
 
@@ -94,7 +94,7 @@ impl Backend for Encrypted {
 }
 
 /// A watch whose values are decrypted on their way.
-struct OpeningWatch {
+struct DecryptingWatch {
     inner: WatchStream,
     encryption: Arc<Encryption>,
     /// Changes that were taken, and how many of them are decrypted: whoever is asked for a key may
@@ -102,7 +102,7 @@ struct OpeningWatch {
     taken: Option<(Batch, usize)>,
 }
 
-impl Watch for OpeningWatch {
+impl Watch for DecryptingWatch {
     fn next(&mut self) -> BoxFuture<'_, Result<Batch, StoreError>> {
         Box::pin(async move {
             if self.taken.is_none() {

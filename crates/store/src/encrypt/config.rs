@@ -9,8 +9,8 @@ use meta::field::{FieldErrors, FieldPath, FieldReason, path, quote};
 use meta::{GroupResource, Value};
 
 use super::cipher::Cipher;
-use super::provider::{Providers, Slot};
-use super::remote::{Connect, KmsConfig, Remote};
+use super::provider::{ProviderKey, Providers};
+use super::remote::{Connect, KmsConfig, RemoteProvider};
 
 /// Which resources have which providers.
 #[derive(Default)]
@@ -18,7 +18,7 @@ pub struct EncryptionConfig {
     /// `*` stands for all resources of a group, or for all groups.
     resources: HashMap<GroupResource, Arc<Providers>>,
     /// Those among the providers that have to be asked, in the order of the file.
-    pub(super) remotes: Vec<Arc<dyn Remote>>,
+    pub(super) remotes: Vec<Arc<dyn RemoteProvider>>,
 }
 
 const GROUP_VERSION: &str = "apiserver.config.k8s.io/v1";
@@ -58,12 +58,12 @@ impl EncryptionConfig {
     }
 
     fn build(config: &Value, connect: &Connect) -> Result<Self, String> {
-        let mut collected: HashMap<GroupResource, Vec<Slot>> = HashMap::new();
+        let mut collected: HashMap<GroupResource, Vec<ProviderKey>> = HashMap::new();
         let mut remotes = Vec::new();
         for rule in config.items_at(&["resources"]) {
-            let mut slots = Vec::new();
+            let mut keys = Vec::new();
             for provider in rule.items_at(&["providers"]) {
-                add_slots(provider, connect, &mut slots, &mut remotes)?;
+                add_provider_keys(provider, connect, &mut keys, &mut remotes)?;
             }
             for name in rule.items_at(&["resources"]) {
                 let resource = parse_resource(name.as_str().unwrap_or_default());
@@ -77,23 +77,23 @@ impl EncryptionConfig {
                         quote(&mask)
                     ));
                 }
-                collected.entry(resource).or_default().extend(slots.iter().cloned());
+                collected.entry(resource).or_default().extend(keys.iter().cloned());
             }
         }
-        let providers = |slots| Arc::new(Providers::new(slots));
-        let resources = collected.into_iter().map(|(name, slots)| (name, providers(slots)));
+        let providers = |keys| Arc::new(Providers::new(keys));
+        let resources = collected.into_iter().map(|(name, keys)| (name, providers(keys)));
         Ok(Self { resources: resources.collect(), remotes })
     }
 }
 
 type MakeCipher = fn(&[u8]) -> Option<Cipher>;
 
-/// The slots of one element of `providers`.
-fn add_slots(
+/// The keys of one element of `providers`.
+fn add_provider_keys(
     provider: &Value,
     connect: &Connect,
-    into: &mut Vec<Slot>,
-    remotes: &mut Vec<Arc<dyn Remote>>,
+    into: &mut Vec<ProviderKey>,
+    remotes: &mut Vec<Arc<dyn RemoteProvider>>,
 ) -> Result<(), String> {
     if let Some(kms) = present(provider, "kms") {
         let name = kms.str_at(&["name"]);
@@ -112,7 +112,7 @@ fn add_slots(
         };
         let endpoint = kms.str_at(&["endpoint"]).to_owned();
         let remote = connect(&KmsConfig { name: name.to_owned(), endpoint, timeout })?;
-        into.push(Slot::kms(name, Arc::clone(&remote)));
+        into.push(ProviderKey::kms(name, Arc::clone(&remote)));
         remotes.push(remote);
     }
     let ciphers: [(&str, MakeCipher); 3] =
@@ -125,11 +125,11 @@ fn add_slots(
             let cipher = cipher.and_then(|secret| make(&secret));
             let cipher = cipher
                 .ok_or_else(|| format!("could not obtain secret for named key {key_name}"))?;
-            into.push(Slot::new(name, key_name, Arc::new(cipher)));
+            into.push(ProviderKey::new(name, key_name, Arc::new(cipher)));
         }
     }
     if present(provider, "identity").is_some() {
-        into.push(Slot::identity());
+        into.push(ProviderKey::identity());
     }
     Ok(())
 }
@@ -180,7 +180,7 @@ fn written(resource: &GroupResource) -> String {
     }
 }
 
-/// YAML or JSON to a tree of the right shape, without fields that nobody knows.
+/// YAML or JSON to a tree of the right schema, without fields that nobody knows.
 fn decode(bytes: &[u8]) -> Result<Value, String> {
     let converted = codec::yaml::load(bytes).map_err(|error| error.to_string())?;
     let value = converted.value;
@@ -211,40 +211,43 @@ fn decode(bytes: &[u8]) -> Result<Value, String> {
 }
 
 /// What a part of the file looks like.
-enum Shape {
+enum FieldSchema {
     Text,
     Int,
-    List(&'static Shape),
-    Fields(&'static [(&'static str, Shape)]),
+    List(&'static FieldSchema),
+    Fields(&'static [(&'static str, FieldSchema)]),
 }
 
-const KEYS: Shape = Shape::Fields(&[(
+const KEYS: FieldSchema = FieldSchema::Fields(&[(
     "keys",
-    Shape::List(&Shape::Fields(&[("name", Shape::Text), ("secret", Shape::Text)])),
+    FieldSchema::List(&FieldSchema::Fields(&[
+        ("name", FieldSchema::Text),
+        ("secret", FieldSchema::Text),
+    ])),
 )]);
 
-const FILE: Shape = Shape::Fields(&[
-    ("apiVersion", Shape::Text),
-    ("kind", Shape::Text),
+const FILE: FieldSchema = FieldSchema::Fields(&[
+    ("apiVersion", FieldSchema::Text),
+    ("kind", FieldSchema::Text),
     (
         "resources",
-        Shape::List(&Shape::Fields(&[
-            ("resources", Shape::List(&Shape::Text)),
+        FieldSchema::List(&FieldSchema::Fields(&[
+            ("resources", FieldSchema::List(&FieldSchema::Text)),
             (
                 "providers",
-                Shape::List(&Shape::Fields(&[
+                FieldSchema::List(&FieldSchema::Fields(&[
                     ("aesgcm", KEYS),
                     ("aescbc", KEYS),
                     ("secretbox", KEYS),
-                    ("identity", Shape::Fields(&[])),
+                    ("identity", FieldSchema::Fields(&[])),
                     (
                         "kms",
-                        Shape::Fields(&[
-                            ("apiVersion", Shape::Text),
-                            ("name", Shape::Text),
-                            ("cachesize", Shape::Int),
-                            ("endpoint", Shape::Text),
-                            ("timeout", Shape::Text),
+                        FieldSchema::Fields(&[
+                            ("apiVersion", FieldSchema::Text),
+                            ("name", FieldSchema::Text),
+                            ("cachesize", FieldSchema::Int),
+                            ("endpoint", FieldSchema::Text),
+                            ("timeout", FieldSchema::Text),
                         ]),
                     ),
                 ])),
@@ -256,7 +259,7 @@ const FILE: Shape = Shape::Fields(&[
 /// A wrong type is an error at once; unknown fields are collected.
 fn check(
     value: &Value,
-    shape: &Shape,
+    schema: &FieldSchema,
     at: &FieldPath,
     unknown: &mut Vec<String>,
 ) -> Result<(), String> {
@@ -266,25 +269,25 @@ fn check(
             value.type_name()
         ))
     };
-    match (shape, value) {
+    match (schema, value) {
         (_, Value::Null) => Ok(()),
-        (Shape::Text, _) if value.as_str().is_some() => Ok(()),
-        (Shape::Int, _) if value.as_i64().is_some() => Ok(()),
-        (Shape::Text, _) => wrong("string"),
-        (Shape::Int, _) => wrong("int32"),
-        (Shape::List(item), _) => {
+        (FieldSchema::Text, _) if value.as_str().is_some() => Ok(()),
+        (FieldSchema::Int, _) if value.as_i64().is_some() => Ok(()),
+        (FieldSchema::Text, _) => wrong("string"),
+        (FieldSchema::Int, _) => wrong("int32"),
+        (FieldSchema::List(item), _) => {
             let Some(items) = value.as_array() else { return wrong("list") };
             for (n, value) in items.iter().enumerate() {
                 check(value, item, &at.index(n), unknown)?;
             }
             Ok(())
         }
-        (Shape::Fields(fields), _) => {
+        (FieldSchema::Fields(fields), _) => {
             let Some(object) = value.as_object() else { return wrong("object") };
             for (name, value) in object.iter() {
                 let at = at.child(name);
                 match fields.iter().find(|(known, _)| known == name) {
-                    Some((_, shape)) => check(value, shape, &at, unknown)?,
+                    Some((_, schema)) => check(value, schema, &at, unknown)?,
                     None => unknown.push(format!("unknown field {}", quote(at.as_str()))),
                 }
             }
@@ -310,7 +313,7 @@ fn validate(config: &Value, errors: &mut FieldErrors) {
         }
         validate_overlap(&names, &resources, errors);
         for (n, name) in names.iter().enumerate() {
-            if let Some(why) = wrong_name(name) {
+            if let Some(why) = invalid_resource_name(name) {
                 errors.invalid(resources.index(n), *name, why);
             }
         }
@@ -351,7 +354,7 @@ fn validate_overlap(names: &[&str], at: &FieldPath, errors: &mut FieldErrors) {
     }
 }
 
-fn wrong_name(name: &str) -> Option<&'static str> {
+fn invalid_resource_name(name: &str) -> Option<&'static str> {
     let parsed = parse_resource(name);
     let no_rest = ["apiserveripinfo", "serviceipallocations", "servicenodeportallocations"];
     if name.to_lowercase() != name {

@@ -5,47 +5,47 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::cipher::Cipher;
-use super::remote::{Remote, RemoteError};
+use super::remote::{RemoteError, RemoteProvider};
 use super::{Opened, StoreError, unreadable};
 
 /// In the order of the configuration.
 pub(crate) struct Providers {
-    slots: Vec<Slot>,
+    keys: Vec<ProviderKey>,
 }
 
 /// One key of one provider.
 #[derive(Clone)]
-pub(crate) struct Slot {
+pub(crate) struct ProviderKey {
     /// `k8s:enc:aescbc:v1:key1:`; empty for what is not encrypted.
     prefix: String,
-    means: Means,
+    transformer: Transformer,
 }
 
 #[derive(Clone)]
-enum Means {
+enum Transformer {
     /// Stores as it is.
-    Nothing,
+    Identity,
     Cipher(Arc<Cipher>),
-    Remote(Arc<dyn Remote>),
+    Remote(Arc<dyn RemoteProvider>),
 }
 
 /// A value on its way out.
-pub(crate) enum Opening {
+pub(crate) enum Decryption {
     Done(Opened),
     /// Somebody else has to be asked for the key.
-    Ask(Ask),
+    Remote(RemoteDecryption),
 }
 
-pub(crate) struct Ask {
-    remote: Arc<dyn Remote>,
+pub(crate) struct RemoteDecryption {
+    remote: Arc<dyn RemoteProvider>,
     sealed: Bytes,
     /// `k8s:enc:kms:v2:name`, for errors.
     prefix: String,
     first: bool,
 }
 
-impl Ask {
-    pub(crate) async fn answer(self, key: &str) -> Result<Opened, StoreError> {
+impl RemoteDecryption {
+    pub(crate) async fn finish(self, key: &str) -> Result<Opened, StoreError> {
         match self.remote.open(&self.sealed, key.as_bytes()).await {
             Ok(Opened { value, stale }) => Ok(Opened { value, stale: stale || !self.first }),
             Err(RemoteError::Unreadable(why)) => {
@@ -64,18 +64,21 @@ impl Ask {
 /// What no stored object begins with.
 const ENCRYPTED: &[u8] = b"k8s:enc:";
 
-impl Slot {
+impl ProviderKey {
     /// `provider`: as in the prefix, `aescbc`.
     pub(crate) fn new(provider: &str, key: &str, cipher: Arc<Cipher>) -> Self {
-        Self { prefix: format!("k8s:enc:{provider}:v1:{key}:"), means: Means::Cipher(cipher) }
+        Self {
+            prefix: format!("k8s:enc:{provider}:v1:{key}:"),
+            transformer: Transformer::Cipher(cipher),
+        }
     }
 
-    pub(crate) fn kms(name: &str, remote: Arc<dyn Remote>) -> Self {
-        Self { prefix: format!("k8s:enc:kms:v2:{name}:"), means: Means::Remote(remote) }
+    pub(crate) fn kms(name: &str, remote: Arc<dyn RemoteProvider>) -> Self {
+        Self { prefix: format!("k8s:enc:kms:v2:{name}:"), transformer: Transformer::Remote(remote) }
     }
 
     pub(crate) fn identity() -> Self {
-        Self { prefix: String::new(), means: Means::Nothing }
+        Self { prefix: String::new(), transformer: Transformer::Identity }
     }
 
     fn provider(&self) -> &str {
@@ -85,43 +88,45 @@ impl Slot {
 }
 
 impl Providers {
-    pub(crate) fn new(slots: Vec<Slot>) -> Self {
-        Self { slots }
+    pub(crate) fn new(keys: Vec<ProviderKey>) -> Self {
+        Self { keys }
     }
 
     pub(crate) fn seal(&self, value: &Bytes, context: &[u8]) -> Result<Bytes, String> {
-        let Some(Slot { prefix, means }) = self.slots.first() else { return Ok(value.clone()) };
+        let Some(ProviderKey { prefix, transformer }) = self.keys.first() else {
+            return Ok(value.clone());
+        };
         let mut out = Vec::with_capacity(prefix.len() + value.len() + OVERHEAD_MAX);
         out.extend_from_slice(prefix.as_bytes());
-        match means {
-            Means::Nothing => return Ok(value.clone()),
-            Means::Cipher(cipher) => cipher.seal(value, context, &mut out)?,
-            Means::Remote(remote) => out.extend(remote.seal(value, context)?),
+        match transformer {
+            Transformer::Identity => return Ok(value.clone()),
+            Transformer::Cipher(cipher) => cipher.seal(value, context, &mut out)?,
+            Transformer::Remote(remote) => out.extend(remote.seal(value, context)?),
         }
         Ok(out.into())
     }
 
-    pub(crate) fn open(&self, stored: &Bytes, context: &[u8]) -> Result<Opening, String> {
+    pub(crate) fn open(&self, stored: &Bytes, context: &[u8]) -> Result<Decryption, String> {
         let mut errors = Vec::new();
-        for (at, slot) in self.slots.iter().enumerate() {
-            let Some(sealed) = stored.strip_prefix(slot.prefix.as_bytes()) else { continue };
-            let opened = match &slot.means {
-                Means::Nothing if stored.starts_with(ENCRYPTED) => continue,
-                Means::Nothing => Ok(stored.clone()),
-                Means::Cipher(cipher) => cipher.open(sealed, context).map(Bytes::from),
-                Means::Remote(remote) => {
-                    return Ok(Opening::Ask(Ask {
+        for (at, key) in self.keys.iter().enumerate() {
+            let Some(sealed) = stored.strip_prefix(key.prefix.as_bytes()) else { continue };
+            let opened = match &key.transformer {
+                Transformer::Identity if stored.starts_with(ENCRYPTED) => continue,
+                Transformer::Identity => Ok(stored.clone()),
+                Transformer::Cipher(cipher) => cipher.open(sealed, context).map(Bytes::from),
+                Transformer::Remote(remote) => {
+                    return Ok(Decryption::Remote(RemoteDecryption {
                         remote: Arc::clone(remote),
-                        sealed: stored.slice(slot.prefix.len()..),
-                        prefix: slot.prefix.trim_end_matches(':').to_owned(),
+                        sealed: stored.slice(key.prefix.len()..),
+                        prefix: key.prefix.trim_end_matches(':').to_owned(),
                         first: at == 0,
                     }));
                 }
             };
             match opened {
-                Ok(value) => return Ok(Opening::Done(Opened { value, stale: at != 0 })),
+                Ok(value) => return Ok(Decryption::Done(Opened { value, stale: at != 0 })),
                 // The same name may stand for several keys.
-                Err(why) => errors.push(format!("{}: {why}", slot.prefix.trim_end_matches(':'))),
+                Err(why) => errors.push(format!("{}: {why}", key.prefix.trim_end_matches(':'))),
             }
         }
         Err(if errors.is_empty() { self.no_match(stored) } else { errors.join(", ") })
@@ -134,7 +139,8 @@ impl Providers {
                     no identity provider for it"
                 .into();
         };
-        let mut providers = self.slots.iter().map(Slot::provider).filter(|name| !name.is_empty());
+        let mut providers =
+            self.keys.iter().map(ProviderKey::provider).filter(|name| !name.is_empty());
         let words = match providers.find(|provider| wanted.starts_with(provider)) {
             Some(provider) if provider.contains(":aes") => {
                 "no matching key was found for the provided AES transformer"
@@ -152,9 +158,9 @@ impl Providers {
 const OVERHEAD_MAX: usize = 64;
 
 /// Without a configuration for the resource.
-pub(crate) fn open_plain(stored: &Bytes) -> Result<Opening, String> {
+pub(crate) fn open_plain(stored: &Bytes) -> Result<Decryption, String> {
     match prefix_of(stored) {
-        None => Ok(Opening::Done(Opened { value: stored.clone(), stale: false })),
+        None => Ok(Decryption::Done(Opened { value: stored.clone(), stale: false })),
         Some(prefix) => Err(format!(
             "identity transformer tried to read encrypted data: the value was written with {prefix}, \
              and no provider is configured for this resource"

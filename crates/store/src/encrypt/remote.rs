@@ -8,7 +8,7 @@ use super::Opened;
 use crate::BoxFuture;
 
 /// A provider that has to be asked.
-pub trait Remote: Send + Sync + 'static {
+pub trait RemoteProvider: Send + Sync + 'static {
     /// Encrypts a value; `context` is authenticated along.
     fn seal(&self, value: &[u8], context: &[u8]) -> Result<Vec<u8>, String>;
 
@@ -46,4 +46,4 @@ pub struct KmsConfig {
 }
 
 /// Makes a provider of what the configuration says.
-pub type Connect = dyn Fn(&KmsConfig) -> Result<Arc<dyn Remote>, String> + Send + Sync;
+pub type Connect = dyn Fn(&KmsConfig) -> Result<Arc<dyn RemoteProvider>, String> + Send + Sync;

@@ -84,7 +84,7 @@ fn what_kube_apiserver_encrypted_is_read() {
     ));
     for (key, stored) in GOLDEN {
         let stored = Bytes::from(codec::base64::decode(stored).expect("base64"));
-        let opened = encryption.open_now(key, &stored).expect("it can be decrypted");
+        let opened = encryption.open_local(key, &stored).expect("it can be decrypted");
         assert!(!opened.stale, "{key}");
         assert!(opened.value.starts_with(b"k8s\0"), "{key}");
         assert!(opened.value.windows(6).any(|part| part == b"golden"), "{key}");
@@ -93,7 +93,7 @@ fn what_kube_apiserver_encrypted_is_read() {
             let mut bent = stored.to_vec();
             *bent.last_mut().expect("not empty") ^= 1;
             let error =
-                encryption.open_now(key, &bent.into()).expect_err("it was changed").to_string();
+                encryption.open_local(key, &bent.into()).expect_err("it was changed").to_string();
             assert!(error.contains("message authentication failed"), "{error}");
         }
     }
@@ -117,7 +117,7 @@ fn every_cipher_reads_what_it_wrote() {
                 let stored = encryption.seal(key, &value).expect("sealed");
                 assert!(stored.starts_with(format!("k8s:enc:{provider}:v1:k:").as_bytes()));
                 assert_ne!(stored, encryption.seal(key, &value).expect("sealed"), "a fresh nonce");
-                assert_eq!(encryption.open_now(key, &stored).expect("opened").value, value);
+                assert_eq!(encryption.open_local(key, &stored).expect("opened").value, value);
             }
         }
     }
@@ -129,7 +129,7 @@ fn an_authenticated_value_cannot_be_moved_to_another_object() {
         "- {{resources: [secrets], providers: [{{aesgcm: {{keys: [{{name: k, secret: {LONG}}}]}}}}]}}\n"
     ));
     let stored = sealed(&encryption, "/registry/secrets/default/a", "x");
-    assert!(encryption.open_now("/registry/secrets/default/b", &stored).is_err());
+    assert!(encryption.open_local("/registry/secrets/default/b", &stored).is_err());
 }
 
 #[test]
@@ -169,11 +169,11 @@ fn the_first_key_writes_and_all_read() {
     let new = encryption(&format!(
         "- {{resources: [secrets], providers: [{{aescbc: {{keys: [{{name: b, secret: {OTHER}}}, {{name: a, secret: {LONG}}}]}}}}, {{identity: {{}}}}]}}\n"
     ));
-    let by_old = new.open_now(key, &sealed(&old, key, "x")).expect("the second key");
+    let by_old = new.open_local(key, &sealed(&old, key, "x")).expect("the second key");
     assert_eq!((by_old.value.as_ref(), by_old.stale), (&b"x"[..], true));
-    let plain = new.open_now(key, &Bytes::from_static(b"{}")).expect("not encrypted yet");
+    let plain = new.open_local(key, &Bytes::from_static(b"{}")).expect("not encrypted yet");
     assert_eq!((plain.value.as_ref(), plain.stale), (&b"{}"[..], true));
-    let by_new = new.open_now(key, &sealed(&new, key, "x")).expect("the first key");
+    let by_new = new.open_local(key, &sealed(&new, key, "x")).expect("the first key");
     assert!(!by_new.stale);
 }
 
@@ -210,11 +210,11 @@ fn an_unreadable_value_names_its_key() {
         ),
     ];
     for (providers, why) in cases {
-        let error = with(&providers).open_now(key, &stored).expect_err("it cannot be read");
+        let error = with(&providers).open_local(key, &stored).expect_err("it cannot be read");
         assert_eq!(error.to_string(), format!("unable to transform key \"{key}\": {why}"));
     }
     let none = Encryption::new("/registry", [], EncryptionConfig::default());
-    let error = none.open_now(key, &stored).expect_err("it cannot be read").to_string();
+    let error = none.open_local(key, &stored).expect_err("it cannot be read").to_string();
     assert!(error.contains("identity transformer tried to read encrypted data"), "{error}");
 }
 

@@ -70,13 +70,13 @@ fn killed_between_any_two_steps_of_a_write_it_loses_nothing_and_makes_nothing_up
 
 /// Of `store::failpoint`, which has more; the store's own test goes through those.
 const STEPS: [&str; 7] = [
-    "log.room",
+    "log.allocated",
     "log.written",
     "log.synced",
     "publish.indexed",
-    "publish.told",
+    "publish.notified",
     "cache.state",
-    "cache.told",
+    "cache.notified",
 ];
 
 /// Starts the server and kills it before it is ready, or just then.

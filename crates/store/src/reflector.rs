@@ -16,11 +16,11 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     let mut pause = RETRY_MIN;
     let mut from_history = true;
     loop {
-        let error = match refill(&shared, from_history).await {
+        let error = match relist(&shared, from_history).await {
             Ok(stream) => {
                 pause = RETRY_MIN;
                 from_history = true;
-                follow(&shared, stream).await
+                watch(&shared, stream).await
             }
             Err(error) => error,
         };
@@ -41,16 +41,20 @@ const RETRY_MAX: Duration = Duration::from_secs(5);
 
 /// Lists, and starts a new ring there: whoever watches the old one has lost events. Answers the
 /// watch that goes on from there. With `from_history` the ring begins a little earlier.
-async fn refill(shared: &Shared, from_history: bool) -> Result<WatchStream, StoreError> {
+async fn relist(shared: &Shared, from_history: bool) -> Result<WatchStream, StoreError> {
     let now = shared.backend.revision().await?;
-    let mut snapshot =
-        if from_history { list_recent(shared, now).await? } else { shared.list(None).await? };
+    let mut snapshot = if from_history {
+        list_with_history(shared, now).await?
+    } else {
+        shared.list(None).await?
+    };
     let mut ring = shared.ring_at(snapshot.revision);
     let mut stream = shared.backend.watch(&shared.options.prefix, snapshot.revision).await?;
     while snapshot.revision < now {
         stream.request_progress();
         let batch = stream.next().await?;
-        let Advance { snapshot: next, events, gap } = advance(shared, &snapshot, batch)?;
+        let SnapshotUpdate { snapshot: next, events, gap } =
+            build_update(shared, &snapshot, batch)?;
         snapshot = next;
         if gap {
             ring = shared.ring_at(snapshot.revision);
@@ -59,13 +63,13 @@ async fn refill(shared: &Shared, from_history: bool) -> Result<WatchStream, Stor
         }
     }
     *shared.failure.lock() = None;
-    shared.counts.fills.fetch_add(1, Ordering::Relaxed);
-    shared.begin_anew(snapshot, ring);
+    shared.counters.initializations.fetch_add(1, Ordering::Relaxed);
+    shared.reset(snapshot, ring);
     Ok(stream)
 }
 
 /// The state a little before `now`, as far back as the options ask for and the backend reaches.
-async fn list_recent(shared: &Shared, now: u64) -> Result<Snapshot, StoreError> {
+async fn list_with_history(shared: &Shared, now: u64) -> Result<Snapshot, StoreError> {
     let back = now.saturating_sub(shared.options.resume_revisions).max(1);
     let from = match shared.list(Some(back)).await {
         Err(StoreError::Compacted { oldest }) if oldest > back && oldest < now => oldest,
@@ -82,10 +86,10 @@ async fn list_recent(shared: &Shared, now: u64) -> Result<Snapshot, StoreError> 
 
 /// Follows the changes until some of them are lost. A watch that merely breaks is opened again
 /// where it ended.
-async fn follow(shared: &Shared, mut stream: WatchStream) -> StoreError {
+async fn watch(shared: &Shared, mut stream: WatchStream) -> StoreError {
     let mut pause = RETRY_MIN;
     loop {
-        let (taken, error) = drain(shared, &mut *stream).await;
+        let (taken, error) = consume(shared, &mut *stream).await;
         if taken {
             pause = RETRY_MIN;
         }
@@ -110,9 +114,9 @@ async fn follow(shared: &Shared, mut stream: WatchStream) -> StoreError {
 }
 
 /// Takes batches from a watch until it ends; answers whether there was any, and why it ended.
-async fn drain(shared: &Shared, stream: &mut dyn Watch) -> (bool, StoreError) {
+async fn consume(shared: &Shared, stream: &mut dyn Watch) -> (bool, StoreError) {
     let mut taken = false;
-    let mut tidy_at = None;
+    let mut evict_at = None;
     loop {
         tokio::select! {
             batch = stream.next() => {
@@ -122,28 +126,28 @@ async fn drain(shared: &Shared, stream: &mut dyn Watch) -> (bool, StoreError) {
                 };
                 taken = true;
                 if !batch.changes.is_empty() {
-                    tidy_at.get_or_insert_with(|| Instant::now() + TIDY_EVERY);
+                    evict_at.get_or_insert_with(|| Instant::now() + EVICT_INTERVAL);
                 }
                 if let Err(error) = apply(shared, batch) {
                     return (taken, error);
                 }
             }
             () = shared.progress_wanted.notified() => stream.request_progress(),
-            () = sleep_until(tidy_at.unwrap_or_else(Instant::now)), if tidy_at.is_some() => {
+            () = sleep_until(evict_at.unwrap_or_else(Instant::now)), if evict_at.is_some() => {
                 let now = Instant::now();
                 let ring = shared.ring.load();
-                let more = ring.tidy(now, FRAMES_AGE);
-                shared.checkpoints.lock().forget_before(ring.oldest());
-                tidy_at = more.then(|| now + TIDY_EVERY);
+                let more = ring.evict(now, FRAMES_TTL);
+                shared.checkpoints.lock().drop_before(ring.oldest());
+                evict_at = more.then(|| now + EVICT_INTERVAL);
             }
         }
     }
 }
 
 /// How often old events and frames are let go of while there are any.
-const TIDY_EVERY: Duration = Duration::from_secs(2);
+const EVICT_INTERVAL: Duration = Duration::from_secs(2);
 /// Watchers that keep up have all taken an event's frame by then.
-const FRAMES_AGE: Duration = Duration::from_secs(2);
+const FRAMES_TTL: Duration = Duration::from_secs(2);
 
 /// Makes changes part of the cache: first the state, so that whoever hears of an event finds it
 /// when reading; then the events; then the revision, which others wait for.
@@ -152,25 +156,25 @@ fn apply(shared: &Shared, batch: Batch) -> Result<(), StoreError> {
     if batch.revision < before.revision {
         return Ok(());
     }
-    let Advance { snapshot, events, gap } = advance(shared, &before, batch)?;
+    let SnapshotUpdate { snapshot, events, gap } = build_update(shared, &before, batch)?;
     let revision = snapshot.revision;
     if gap {
-        shared.begin_anew(snapshot, shared.ring_at(revision));
+        shared.reset(snapshot, shared.ring_at(revision));
         return Ok(());
     }
     if !events.is_empty() {
-        shared.checkpoints.lock().pass(&before, events.len());
+        shared.checkpoints.lock().record(&before, events.len());
     }
     shared.current.store(Arc::new(snapshot));
     failpoint!("cache.state");
     shared.ring.load().push(&events, revision, Instant::now());
-    failpoint!("cache.told");
+    failpoint!("cache.notified");
     shared.revision.send_replace(revision);
     Ok(())
 }
 
 /// What some changes come to.
-struct Advance {
+struct SnapshotUpdate {
     /// The state behind them.
     snapshot: Snapshot,
     /// What watchers are told.
@@ -179,7 +183,11 @@ struct Advance {
     gap: bool,
 }
 
-fn advance(shared: &Shared, before: &Snapshot, batch: Batch) -> Result<Advance, StoreError> {
+fn build_update(
+    shared: &Shared,
+    before: &Snapshot,
+    batch: Batch,
+) -> Result<SnapshotUpdate, StoreError> {
     let mut snapshot = before.clone();
     let mut events = Vec::with_capacity(batch.changes.len());
     let mut gap = false;
@@ -189,7 +197,7 @@ fn advance(shared: &Shared, before: &Snapshot, batch: Batch) -> Result<Advance, 
         if change.revision <= before.revision {
             continue;
         }
-        gap |= snapshot.mend(&change.key);
+        gap |= snapshot.remove_broken(&change.key);
         let (kind, entry, previous) = if let Some(value) = change.value {
             let problem = change.problem.as_ref();
             let entry = match shared.entry(&change.key, &value, change.revision, problem) {
@@ -213,5 +221,5 @@ fn advance(shared: &Shared, before: &Snapshot, batch: Batch) -> Result<Advance, 
         events.push(Arc::new(Event::new(kind, change.revision, entry, previous, now)));
     }
     snapshot.revision = batch.revision.max(before.revision);
-    Ok(Advance { snapshot, events, gap })
+    Ok(SnapshotUpdate { snapshot, events, gap })
 }

@@ -8,13 +8,13 @@ use tokio::time::{Instant, Sleep, sleep};
 
 /// Goes off once. A watcher polls its timers with every event; the timer itself is asked only when the
 /// waker is another one than before, or when it has gone off.
-pub struct Alarm {
+pub struct Timer {
     sleep: Pin<Box<Sleep>>,
     /// Who is woken when it goes off.
     waiting: Option<Waker>,
 }
 
-impl Alarm {
+impl Timer {
     pub fn new(after: Duration) -> Self {
         Self { sleep: Box::pin(sleep(after)), waiting: None }
     }
@@ -44,23 +44,23 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn it_goes_off_in_time_however_often_it_is_asked() {
         let second = Duration::from_secs(1);
-        let mut alarm = Alarm::new(second);
+        let mut timer = Timer::new(second);
         let began = Instant::now();
         for _ in 0..2 {
             let mut asked = 0;
             poll_fn(|cx| {
                 asked += 1;
                 // The second look has the same waker.
-                let _ = alarm.poll(cx);
-                alarm.poll(cx)
+                let _ = timer.poll(cx);
+                timer.poll(cx)
             })
             .await;
             assert_eq!(asked, 2, "only woken when it is time");
-            alarm.reset(second);
+            timer.reset(second);
         }
         assert_eq!(began.elapsed(), 2 * second);
         // Another task waits for it later.
-        let waited = tokio::spawn(async move { poll_fn(|cx| alarm.poll(cx)).await });
+        let waited = tokio::spawn(async move { poll_fn(|cx| timer.poll(cx)).await });
         waited.await.expect("it goes off");
         assert_eq!(began.elapsed(), 3 * second);
     }

@@ -18,28 +18,32 @@ use crate::failpoint::POINTS;
 use crate::{Cache, CacheOptions, Entry, Expect, Materialize};
 
 /// The test runs itself again as the process that dies; this is how it knows.
-const DIRECTORY: &str = "PINTLE_DYING_IN";
+const DIRECTORY: &str = "PINTLE_CRASH_DIR";
 const KEYS: u64 = 12;
 const SIGABRT: i32 = 6;
 
 #[test]
 fn killed_at_every_point_it_keeps_what_it_acknowledged() {
     if let Some(root) = std::env::var_os(DIRECTORY) {
-        return live_until_killed(Path::new(&root));
+        return run_until_killed(Path::new(&root));
     }
     let root = tempfile::tempdir().expect("makes a directory");
-    let mut known = Known::default();
+    let mut acknowledged = Acknowledged::default();
     for seed in contract::seeds(8) {
         let mut random = Random::new(seed);
         for point in POINTS {
-            let often = ["log.", "publish.", "cache."].iter().any(|name| point.starts_with(name));
-            let nth = 1 + random.below(if often { 40 } else { 3 });
+            let times = match point.split('.').next() {
+                Some("recover") => 1,
+                Some("log" | "publish" | "cache") => 40,
+                _ => 3,
+            };
+            let nth = 1 + random.below(times);
             let case = format!("seed {seed}, {point}:{nth}");
             File::create(root.path().join("journal")).expect("each round has its own");
             let child = Command::new(std::env::current_exe().expect("this is a program"))
                 .args([
                     "--exact",
-                    "embedded::dying::killed_at_every_point_it_keeps_what_it_acknowledged",
+                    "embedded::crash_points::killed_at_every_point_it_keeps_what_it_acknowledged",
                 ])
                 .env(DIRECTORY, root.path())
                 .env("PINTLE_DIE_AT", format!("{point}:{nth}"))
@@ -50,7 +54,7 @@ fn killed_at_every_point_it_keeps_what_it_acknowledged() {
                 Some(SIGABRT),
                 "{case}: it was never there: {child:?}"
             );
-            known.check(root.path(), &case);
+            acknowledged.check(root.path(), &case);
         }
     }
 }
@@ -78,7 +82,7 @@ impl Materialize for Texts {
 
 /// Writes, compacts and saves until it comes to the point; tells the journal before and after each write.
 #[tokio::main(worker_threads = 2)]
-async fn live_until_killed(root: &Path) {
+async fn run_until_killed(root: &Path) {
     let store: Arc<Embedded> = Arc::new(open(root));
     let cache = Cache::start(store.clone(), CacheOptions::new("/", Arc::new(Texts)));
     cache.ready().await;
@@ -103,7 +107,7 @@ async fn live_until_killed(root: &Path) {
                     choice => {
                         let key = format!("/k{}", random.below(KEYS));
                         let value = (choice > 10).then(|| journal.value(random.below(900)));
-                        journal.tell(&format!("begin {key} {}", value.as_deref().unwrap_or("-")));
+                        journal.write(&format!("begin {key} {}", value.as_deref().unwrap_or("-")));
                         let write = match &value {
                             Some(value) => Write::put(key.clone(), Expect::Any, value.clone()),
                             None => Write::delete(key.clone(), Expect::Any),
@@ -111,7 +115,7 @@ async fn live_until_killed(root: &Path) {
                         // Refused is a deletion of what is not there.
                         let revision = store.write(write).await.unwrap_or(0);
                         let value = value.as_deref().unwrap_or("-");
-                        journal.tell(&format!("done {key} {value} {revision}"));
+                        journal.write(&format!("done {key} {value} {revision}"));
                     }
                 }
             }
@@ -145,19 +149,19 @@ impl Journal {
         format!("{}-{}", self.next(), "v".repeat(length as usize))
     }
 
-    fn tell(&self, line: &str) {
+    fn write(&self, line: &str) {
         (&self.file).write_all(format!("{line}\n").as_bytes()).expect("writes");
     }
 }
 
 /// What is known of the store from outside.
 #[derive(Default)]
-struct Known {
+struct Acknowledged {
     revision: u64,
     state: BTreeMap<String, (u64, String)>,
 }
 
-impl Known {
+impl Acknowledged {
     /// Opens what the dead process left behind and compares it with what it had said.
     #[tokio::main(flavor = "current_thread")]
     async fn check(&mut self, root: &Path, case: &str) {

@@ -1,4 +1,4 @@
-//! The state of one watch: what has been handed over, what etcd was asked.
+//! The state of one watch: what has been handed over, what etcd was progress_requested.
 //!
 //! Pure bookkeeping: messages in, batches out, so that it can be tested without etcd.
 
@@ -12,7 +12,7 @@ use crate::pb;
 use crate::pb::event::Type;
 
 /// A watch, on whatever stream it is just now.
-pub(crate) struct Session {
+pub(crate) struct WatchState {
     /// Everything up to here has been handed over.
     pub(crate) after: u64,
     /// The stream knows the watch.
@@ -20,37 +20,40 @@ pub(crate) struct Session {
     /// The parts of a message that is not complete yet.
     parts: Vec<Change>,
     /// Somebody wants to know how far etcd is, since the last question was put.
-    wanted: bool,
+    progress_wanted: bool,
     /// When the last question was put, if it has not been answered.
-    asked: Option<Instant>,
+    progress_requested: Option<Instant>,
     /// When the last message came.
-    heard: Instant,
+    last_message: Instant,
 }
 
-impl Session {
+impl WatchState {
     pub(crate) fn new(after: u64) -> Self {
         Self {
             after,
             created: false,
             parts: Vec::new(),
-            wanted: false,
-            asked: None,
-            heard: Instant::now(),
+            progress_wanted: false,
+            progress_requested: None,
+            last_message: Instant::now(),
         }
     }
 
     /// A new stream: the watch goes on where it is.
-    pub(crate) fn begin(&mut self) {
+    pub(crate) fn reconnect(&mut self) {
         self.created = false;
         self.parts.clear();
-        // What was asked on the old one is asked again.
-        self.wanted |= self.asked.take().is_some();
-        self.heard = Instant::now();
+        // What was progress_requested on the old one is progress_requested retry.
+        self.progress_wanted |= self.progress_requested.take().is_some();
+        self.last_message = Instant::now();
     }
 
     /// What etcd says: changes or progress, if it comes to either.
-    pub(crate) fn take(&mut self, message: pb::WatchResponse) -> Result<Option<Batch>, StoreError> {
-        self.heard = Instant::now();
+    pub(crate) fn receive(
+        &mut self,
+        message: pb::WatchResponse,
+    ) -> Result<Option<Batch>, StoreError> {
+        self.last_message = Instant::now();
         if message.canceled {
             return Err(if message.compact_revision > 0 {
                 StoreError::Compacted { oldest: message.compact_revision as u64 }
@@ -68,8 +71,8 @@ impl Session {
         if message.fragment {
             return Ok(None);
         }
-        if message.watch_id == EVERY_WATCH {
-            self.asked = None;
+        if message.watch_id == BROADCAST_WATCH_ID {
+            self.progress_requested = None;
         }
         let changes = std::mem::take(&mut self.parts);
         // Beside events the header may be ahead of them; alone it says how far the watch is.
@@ -80,8 +83,8 @@ impl Session {
     }
 
     /// Somebody wants to know how far etcd is.
-    pub(crate) fn want_progress(&mut self) {
-        self.wanted = true;
+    pub(crate) fn request_progress(&mut self) {
+        self.progress_wanted = true;
     }
 
     /// Whether a question is to be put now; the caller puts it.
@@ -91,47 +94,52 @@ impl Session {
     /// changes and answers in one queue: so an answer says that everything up to its revision has come.
     /// (The news of a new watch has a queue of its own and may overtake an answer. If the stream had
     /// other watches, the answer to a question of before would pass for one about the new watch.)
-    pub(crate) fn ask(&mut self) -> bool {
-        let open = self.asked.is_some_and(|asked| asked.elapsed() < ASK_AGAIN_AFTER);
-        let due = self.wanted || self.asked.is_some() || self.heard.elapsed() >= BEAT_EVERY;
+    pub(crate) fn should_request_progress(&mut self) -> bool {
+        let open = self
+            .progress_requested
+            .is_some_and(|progress_requested| progress_requested.elapsed() < PROGRESS_RETRY);
+        let due = self.progress_wanted
+            || self.progress_requested.is_some()
+            || self.last_message.elapsed() >= PROGRESS_INTERVAL;
         if !self.created || open || !due {
             return false;
         }
-        self.wanted = false;
-        self.asked = Some(Instant::now());
+        self.progress_wanted = false;
+        self.progress_requested = Some(Instant::now());
         true
     }
 
     /// When there will be something to do if no message comes.
     pub(crate) fn wake_at(&self) -> Instant {
-        match self.asked {
-            _ if !self.created => self.heard + SILENCE_MAX,
-            Some(asked) => asked + ASK_AGAIN_AFTER,
-            None if self.wanted => Instant::now(),
-            None => self.heard + BEAT_EVERY,
+        match self.progress_requested {
+            _ if !self.created => self.last_message + SILENCE_TIMEOUT,
+            Some(progress_requested) => progress_requested + PROGRESS_RETRY,
+            None if self.progress_wanted => Instant::now(),
+            None => self.last_message + PROGRESS_INTERVAL,
         }
     }
 
     /// Whether etcd should have said something by now. It leaves a question unanswered while the watch
     /// is catching up, so this alone does not mean that it is gone.
-    pub(crate) fn is_silent(&self) -> bool {
-        (self.asked.is_some() || !self.created) && self.heard.elapsed() >= SILENCE_MAX
+    pub(crate) fn is_overdue(&self) -> bool {
+        (self.progress_requested.is_some() || !self.created)
+            && self.last_message.elapsed() >= SILENCE_TIMEOUT
     }
 
-    /// Somebody has heard of the member by other ways.
-    pub(crate) fn is_alive(&mut self) {
-        self.heard = Instant::now();
+    /// Somebody has last_message of the member by other ways.
+    pub(crate) fn mark_alive(&mut self) {
+        self.last_message = Instant::now();
     }
 }
 
 /// The id under which etcd answers a question.
-const EVERY_WATCH: i64 = -1;
-/// After so long a question is put again: etcd leaves it unanswered while the watch is catching up.
-const ASK_AGAIN_AFTER: Duration = Duration::from_millis(90);
+const BROADCAST_WATCH_ID: i64 = -1;
+/// After so long a question is put retry: etcd leaves it unanswered while the watch is catching up.
+const PROGRESS_RETRY: Duration = Duration::from_millis(90);
 /// How often a quiet watch asks by itself: how far it is, and whether anybody is there.
-const BEAT_EVERY: Duration = Duration::from_secs(2);
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
 /// A member that is silent for so long may hang, or be out of reach.
-const SILENCE_MAX: Duration = Duration::from_secs(3);
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Keys of Kubernetes are text; others are not ours.
 fn change(event: pb::Event) -> Option<Change> {
@@ -175,8 +183,8 @@ mod tests {
     }
 
     /// The revisions of the changes, and how far the watch is.
-    fn taken(session: &mut Session, message: pb::WatchResponse) -> Option<(Vec<u64>, u64)> {
-        let batch = session.take(message).expect("no error")?;
+    fn taken(state: &mut WatchState, message: pb::WatchResponse) -> Option<(Vec<u64>, u64)> {
+        let batch = state.receive(message).expect("no error")?;
         Some((batch.changes.iter().map(|change| change.revision).collect(), batch.revision))
     }
 
@@ -184,45 +192,45 @@ mod tests {
     /// what it had still to get.
     #[test]
     fn nothing_is_asked_before_etcd_knows_the_watch() {
-        let mut session = Session::new(3);
-        session.want_progress();
-        assert!(!session.ask());
-        assert_eq!(taken(&mut session, created(10)), None);
-        assert!(session.ask());
-        assert!(!session.ask(), "one question at a time");
-        assert_eq!(taken(&mut session, events(10, &[3, 5])), Some((vec![5], 5)));
-        assert_eq!(taken(&mut session, message(EVERY_WATCH, 10)), Some((vec![], 10)));
-        assert!(!session.ask(), "it is answered");
-        // On another stream everything begins anew, and an open question is put again.
-        session.want_progress();
-        assert!(session.ask());
-        session.begin();
-        assert!(!session.ask());
-        assert_eq!(taken(&mut session, created(10)), None);
-        assert!(session.ask());
+        let mut state = WatchState::new(3);
+        state.request_progress();
+        assert!(!state.should_request_progress());
+        assert_eq!(taken(&mut state, created(10)), None);
+        assert!(state.should_request_progress());
+        assert!(!state.should_request_progress(), "one question at a time");
+        assert_eq!(taken(&mut state, events(10, &[3, 5])), Some((vec![5], 5)));
+        assert_eq!(taken(&mut state, message(BROADCAST_WATCH_ID, 10)), Some((vec![], 10)));
+        assert!(!state.should_request_progress(), "it is answered");
+        // On another stream everything begins anew, and an open question is put retry.
+        state.request_progress();
+        assert!(state.should_request_progress());
+        state.reconnect();
+        assert!(!state.should_request_progress());
+        assert_eq!(taken(&mut state, created(10)), None);
+        assert!(state.should_request_progress());
     }
 
     #[test]
     fn who_asks_while_an_answer_is_on_its_way_gets_another_one() {
-        let mut session = Session::new(3);
-        assert_eq!(taken(&mut session, created(10)), None);
-        session.want_progress();
-        assert!(session.ask());
-        session.want_progress();
-        assert_eq!(taken(&mut session, message(EVERY_WATCH, 10)), Some((vec![], 10)));
-        assert!(session.ask());
+        let mut state = WatchState::new(3);
+        assert_eq!(taken(&mut state, created(10)), None);
+        state.request_progress();
+        assert!(state.should_request_progress());
+        state.request_progress();
+        assert_eq!(taken(&mut state, message(BROADCAST_WATCH_ID, 10)), Some((vec![], 10)));
+        assert!(state.should_request_progress());
     }
 
     #[test]
     fn a_message_in_parts_is_handed_over_whole() {
-        let mut session = Session::new(3);
-        assert_eq!(taken(&mut session, created(10)), None);
+        let mut state = WatchState::new(3);
+        assert_eq!(taken(&mut state, created(10)), None);
         let part = pb::WatchResponse { fragment: true, ..events(10, &[4, 5]) };
-        assert_eq!(taken(&mut session, part), None);
-        assert_eq!(taken(&mut session, events(10, &[6])), Some((vec![4, 5, 6], 6)));
+        assert_eq!(taken(&mut state, part), None);
+        assert_eq!(taken(&mut state, events(10, &[6])), Some((vec![4, 5, 6], 6)));
         // Progress of its own accord, which etcd sends every ten minutes.
-        assert_eq!(taken(&mut session, message(1, 12)), Some((vec![], 12)));
+        assert_eq!(taken(&mut state, message(1, 12)), Some((vec![], 12)));
         let lost = pb::WatchResponse { canceled: true, compact_revision: 9, ..message(1, 12) };
-        assert!(matches!(session.take(lost), Err(StoreError::Compacted { oldest: 9 })));
+        assert!(matches!(state.receive(lost), Err(StoreError::Compacted { oldest: 9 })));
     }
 }

@@ -1,0 +1,148 @@
+//! What a client sends before it is authenticated, or beside its requests: tokens, keys, WebSocket frames.
+
+use std::sync::LazyLock;
+
+use auth::authn::jwt::{PublicKey, SigningKey, Unverified};
+use base64::{
+    Engine as _,
+    engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD},
+};
+use codec::json::{self, DecodeOptions};
+use meta::{Value, value};
+
+use super::{Target, as_text, ending};
+
+pub(super) const JWT: Target = Target {
+    name: "jwt",
+    seeds: |_| {
+        let token = KEY.token(&claims()).expect("signs");
+        let parts = token.split('.').map(|part| {
+            let part = URL_SAFE_NO_PAD.decode(part).expect("is base64");
+            // Signatures are not text; what comes of them is another signature.
+            String::from_utf8_lossy(&part).into_owned()
+        });
+        let parts: Vec<String> = parts.collect();
+        vec![token.into_bytes(), parts.join("\n").into_bytes()]
+    },
+    words: &[
+        ".",
+        "\n",
+        "\"alg\":\"none\"",
+        "\"alg\":\"ES256\"",
+        "\"kid\":\"\"",
+        "\"crit\":[]",
+        "{}",
+        "\"iss\":",
+        "=",
+        "A",
+        "eyJ",
+    ],
+    run: run_jwt,
+};
+pub(super) const DER: Target = Target {
+    name: "der",
+    seeds: |_| SEEDS.iter().map(|seed| seed.to_vec()).collect(),
+    words: &["0", "\u{2}\u{1}", "\u{3}", "\u{4}", "\u{6}", "\u{30}\u{0}", "\u{7f}", "\u{0}"],
+    run: run_der,
+};
+pub(super) const WEBSOCKET: Target = Target {
+    name: "websocket",
+    seeds: |_| {
+        vec![
+            b"\x81\x85\x01\x02\x03\x04hello".to_vec(),
+            b"\x89\x84\x00\x00\x00\x00ping\x82\xfe\x00\x80\x01\x02\x03\x04".to_vec(),
+            b"\x82\xff\x00\x00\x00\x00\x00\x00\x00\x02\x01\x02\x03\x04ab\x88\x80\x01\x02\x03\x04"
+                .to_vec(),
+            b"\x81\x05hello".to_vec(),
+        ]
+    },
+    words: &["\u{7f}", "\u{7e}", "\u{0}", "\t"],
+    run: run_websocket,
+};
+
+/// Keys that sign nothing outside of these targets.
+const SEEDS: [&[u8]; 7] = [
+    include_bytes!("../../testdata/p256.cert.der"),
+    include_bytes!("../../testdata/p256.pkcs8.der"),
+    include_bytes!("../../testdata/p256.public.der"),
+    include_bytes!("../../testdata/p256.sec1.der"),
+    include_bytes!("../../testdata/rsa.pkcs1.der"),
+    include_bytes!("../../testdata/rsa.pkcs8.der"),
+    include_bytes!("../../testdata/rsa.public.der"),
+];
+const SECTIONS: [&str; 5] =
+    ["PUBLIC KEY", "CERTIFICATE", "PRIVATE KEY", "RSA PRIVATE KEY", "EC PRIVATE KEY"];
+
+static KEY: LazyLock<SigningKey> = LazyLock::new(|| {
+    SigningKey::from_pem(pem("PRIVATE KEY", SEEDS[1]).as_bytes()).expect("is a key")
+});
+
+fn claims() -> Value {
+    value!({"iss": "https://kubernetes.default.svc", "sub": "system:serviceaccount:a:b"})
+}
+
+fn pem(section: &str, der: &[u8]) -> String {
+    format!("-----BEGIN {section}-----\n{}\n-----END {section}-----\n", STANDARD.encode(der))
+}
+
+/// The input is a token, or the three parts of one, decoded and in lines.
+fn run_jwt(input: &[u8]) -> String {
+    let text = as_text(input);
+    let encoded = input.split(|byte| *byte == b'\n').map(|part| URL_SAFE_NO_PAD.encode(part));
+    let tokens = [text.into_owned(), encoded.collect::<Vec<_>>().join(".")];
+    let mut endings = String::new();
+    for token in tokens {
+        let ended = match Unverified::parse(&token) {
+            None => "not a token".to_owned(),
+            Some(parsed) => {
+                let issuer = !parsed.issuer().is_empty();
+                match parsed.verify(std::slice::from_ref(KEY.public())) {
+                    Ok(found) => {
+                        assert_eq!(found, claims(), "only what was signed is verified");
+                        "verified".to_owned()
+                    }
+                    Err(error) => format!("{issuer} {}", ending(error)),
+                }
+            }
+        };
+        endings.push_str(&ended);
+        endings.push('|');
+    }
+    endings
+}
+
+fn run_der(input: &[u8]) -> String {
+    let mut endings = String::new();
+    for section in SECTIONS {
+        let text = pem(section, input);
+        let ended = match PublicKey::all_from_pem(text.as_bytes()) {
+            Ok(keys) => {
+                for key in &keys {
+                    let jwk = key.to_jwk();
+                    let decoded = json::decode_any(jwk.as_bytes(), DecodeOptions { strict: true });
+                    let decoded = decoded.expect("a JWK is JSON").value;
+                    assert_eq!(decoded.str_at(&["kid"]), key.id());
+                }
+                format!("{} keys", keys.len())
+            }
+            Err(error) => ending(error),
+        };
+        endings.push_str(&ended);
+        if let Ok(key) = SigningKey::from_pem(text.as_bytes()) {
+            endings.push_str(key.public().algorithm());
+        }
+        endings.push('|');
+    }
+    endings
+}
+
+/// What arrives does not depend on the pieces in which it arrives.
+fn run_websocket(input: &[u8]) -> String {
+    let whole = serve::websocket::decode_frames([input]);
+    let bytes = serve::websocket::decode_frames(input.chunks(1));
+    assert_eq!(whole, bytes, "byte by byte");
+    let thirds = serve::websocket::decode_frames(input.chunks(3));
+    assert_eq!(whole, thirds, "in pieces of three bytes");
+    let shown: Vec<_> = whole.iter().take(4).map(ending).collect();
+    format!("{} {shown:?}", whole.len().min(8))
+}
