@@ -19,7 +19,7 @@ use schema::openapi::{
 use schema::{ResourceFacts, Schema};
 use sha2::{Digest, Sha512};
 
-use crate::documents::upper_hex;
+use crate::discovery_documents::upper_hex;
 use crate::{DocumentResponse, ServedGroupVersion, accept};
 
 /// The OpenAPI documents of a server. Rebuilt and swapped as a whole when the table changes.

@@ -18,13 +18,13 @@ use tokio::{
 };
 
 use crate::{
-    approval,
+    api_approval_controller,
     conditions::{self, Condition, NAMES_ACCEPTED, NON_STRUCTURAL_SCHEMA, TERMINATING},
     crd::Crd,
     establishing_controller,
     finalizing_controller::{self, Finalizing, write_status},
-    kinds::{ServedDefinition, ServingContext},
     naming_controller::NameRegistry,
+    served_definition::{ServedDefinition, ServingContext},
     types::Envelope,
 };
 
@@ -231,7 +231,7 @@ impl CrdController {
         let same = self.served.get(&crd.name).filter(|before| before.crd == crd);
         let flaw = same.map_or_else(|| not_structural(&crd, &definition), |same| same.flaw.clone());
         report(&mut definition, NON_STRUCTURAL_SCHEMA, flaw.as_ref(), &now);
-        let approval = approval::judge(&crd.group, &definition);
+        let approval = api_approval_controller::judge(&crd.group, &definition);
 
         let name = crd.name.clone();
         let due = conditions::is_true(&definition, NAMES_ACCEPTED)

@@ -2,12 +2,12 @@
 
 mod approval;
 mod conversion;
-mod internal;
+mod internal_version;
 mod names;
-mod options;
 mod schema_rules;
 mod spec;
-mod views;
+mod validation_options;
+mod version_fields;
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use registry::{Strategy, WriteContext};
 
 pub(crate) use self::approval::{Approval, approval, is_protected};
 pub(crate) use self::conversion::ca_bundle_flaw;
-use self::options::Options;
+use self::validation_options::Options;
 
 /// The behaviour of the kind `CustomResourceDefinition`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -188,7 +188,7 @@ fn check_preserve_unknown(definition: &Value, old: Option<&Value>, errors: &mut 
 /// Formats that nothing is checked by, in the order in which they are found.
 fn unrecognized_formats(definition: &Value) -> Vec<String> {
     let mut formats = Vec::new();
-    for schema in internal::Spec::of(definition).schemas() {
+    for schema in internal_version::Spec::of(definition).schemas() {
         schema_rules::any(schema, &mut |node| {
             let (ty, format) = (node.str_at(&["type"]), node.str_at(&["format"]));
             if !format.is_empty() && !schema::structural::is_recognized_format(ty, format) {

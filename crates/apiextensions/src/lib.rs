@@ -5,19 +5,19 @@
 //! `naming`, `approval`, `establishing` and `finalizing`. `kinds` makes of a definition what the engine
 //! serves, with the help of `types`, `shape`, `objects`, `columns` and `webhook`.
 
-mod approval;
+mod api_approval_controller;
 mod columns;
 mod conditions;
 mod crd;
 mod crd_controller;
+mod custom_resource_strategy;
 pub mod definition;
 mod establishing_controller;
 pub mod finalizing_controller;
 pub mod jsonpath;
-mod kinds;
 mod naming_controller;
-mod objects;
 mod prune_and_default;
+mod served_definition;
 mod types;
 mod webhook;
 

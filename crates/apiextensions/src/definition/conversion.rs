@@ -9,7 +9,7 @@ use meta::{
 
 use x509_parser::pem::Pem;
 
-use super::options::Options;
+use super::validation_options::Options;
 
 /// The versions of ConversionReview that this server speaks.
 const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use meta::{FieldErrors, FieldPath, Map, Value, field::FieldReason};
 use schema::structural::Structural;
 
-use super::{internal, options::Options};
+use super::{internal_version, validation_options::Options};
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 const REASONS: [&str; 4] =
@@ -239,7 +239,7 @@ fn check_list_map(
             None => errors.required(at, "must have a schema if x-kubernetes-list-type is map"),
             Some(several) => {
                 let schemas = several.as_array().unwrap_or_default().iter();
-                let schemas: Vec<String> = schemas.map(internal::show_schema).collect();
+                let schemas: Vec<String> = schemas.map(internal_version::show_schema).collect();
                 let shown = format!("{{\"Schema\":null,\"JSONSchemas\":[{}]}}", schemas.join(","));
                 let why = "must only have a single schema if x-kubernetes-list-type is map";
                 errors.push(FieldReason::Invalid, at, format!("Invalid value: {shown}: {why}"));

@@ -11,10 +11,10 @@ use schema::structural::{RuleOptions, Structural};
 
 use super::{
     conversion,
-    internal::{self, Moved, SCHEMA_FIELDS, Spec},
-    names,
-    options::Options,
-    schema_rules, views,
+    internal_version::{self, Moved, SCHEMA_FIELDS, Spec},
+    names, schema_rules,
+    validation_options::Options,
+    version_fields,
 };
 
 pub(super) fn check(
@@ -60,11 +60,15 @@ pub(super) fn check(
         shared.check(schema, options, &path.child("validation"), errors);
     }
     if let Some(subresources) = spec.shared(Moved::Subresources) {
-        views::check_subresources(subresources, &path.child("subresources"), errors);
+        version_fields::check_subresources(subresources, &path.child("subresources"), errors);
     }
     let columns = spec.shared(Moved::Columns).and_then(Value::as_array).unwrap_or_default();
     for (at, column) in columns.iter().enumerate() {
-        views::check_column(column, &path.child("additionalPrinterColumns").index(at), errors);
+        version_fields::check_column(
+            column,
+            &path.child("additionalPrinterColumns").index(at),
+            errors,
+        );
     }
     if let Some(fields) = spec.shared(Moved::SelectableFields) {
         let at = path.child("selectableFields");
@@ -147,7 +151,7 @@ fn check_versions(
         check_version(spec, version, structural, options, &at, errors);
     }
     let mut invalid = |why: &str| {
-        let message = format!("Invalid value: {}: {why}", internal::show_versions(spec));
+        let message = format!("Invalid value: {}: {why}", internal_version::show_versions(spec));
         errors.push(FieldReason::Invalid, &versions_path, message);
     };
     if !unique {
@@ -186,11 +190,15 @@ fn check_version(
         schemas.check(schema, options, &path.child("schema"), errors);
     }
     if let Some(subresources) = spec.own(version, Moved::Subresources) {
-        views::check_subresources(subresources, &path.child("subresources"), errors);
+        version_fields::check_subresources(subresources, &path.child("subresources"), errors);
     }
     let columns = spec.own(version, Moved::Columns).and_then(Value::as_array).unwrap_or_default();
     for (at, column) in columns.iter().enumerate() {
-        views::check_column(column, &path.child("additionalPrinterColumns").index(at), errors);
+        version_fields::check_column(
+            column,
+            &path.child("additionalPrinterColumns").index(at),
+            errors,
+        );
     }
     if let Some(fields) = spec.own(version, Moved::SelectableFields) {
         let at = path.child("selectableFields");
@@ -214,7 +222,7 @@ fn check_selectable(
 ) {
     match Structural::new(schema) {
         Err(why) => errors.invalid(path.child("schema.openAPIV3Schema"), "", &why),
-        Ok(schema) => views::check_selectable_fields(
+        Ok(schema) => version_fields::check_selectable_fields(
             fields.as_array().unwrap_or_default(),
             schema.root(),
             options.too_many_selectable.contains(version),
@@ -347,7 +355,7 @@ fn check_root_with_status(schema: &Value, path: &FieldPath, errors: &mut FieldEr
             return errors.invalid(path.child("openAPIV3Schema.type"), value.clone(), why);
         }
         if !ALLOWED.contains(&go_name) {
-            let shown = internal::show_schema(schema);
+            let shown = internal_version::show_schema(schema);
             let allowed = ALLOWED.join(" ");
             let message = format!(
                 "Invalid value: {shown}: only [{allowed}] fields are allowed at the root of the \

@@ -12,7 +12,7 @@ use crate::{Api, Target};
 
 /// Makes or mends all of them.
 pub async fn reconcile_default_roles(api: &dyn Api) -> Result<(), ApiError> {
-    let objects = parse::objects(include_str!("default_roles/roles.txt"))
+    let objects = parse::objects(include_str!("bootstrap_roles/roles.txt"))
         .map_err(|line| ApiError::internal(format!("default roles: cannot read {line:?}")))?;
     try_join_all(objects.iter().map(|object| reconcile(api, object))).await?;
     Ok(())

@@ -7,7 +7,7 @@ use schema::structural::Structural;
 
 use super::{
     conversion::{ca_bundle_flaw, has_recognized_version},
-    internal::{Moved, Spec},
+    internal_version::{Moved, Spec},
     schema_rules,
 };
 

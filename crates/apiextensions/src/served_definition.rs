@@ -22,7 +22,7 @@ use crate::{
     columns,
     conditions::Condition,
     crd::{Crd, Version, schema_tree},
-    objects::Objects,
+    custom_resource_strategy::Objects,
     prune_and_default::{AllVersions, OwnWrites, SameFields, Stored, VersionSchema},
     types::{Envelope, Types},
     webhook::{ByWebhook, Webhook},

@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use meta::{Value, time::Time, value};
 
-use crate::{Api, Target, legacy_tokens};
+use crate::{Api, Target, tokens_controller};
 
 pub struct UnusedTokenCleaner {
     pub api: Arc<dyn Api>,
@@ -70,7 +70,7 @@ impl UnusedTokenCleaner {
     async fn is_made_for_its_account(&self, secret: &Value) -> bool {
         let annotation = |key| secret.str_at(&["metadata", "annotations", key]);
         let (account, uid) =
-            (annotation(legacy_tokens::ACCOUNT), annotation(legacy_tokens::ACCOUNT_UID));
+            (annotation(tokens_controller::ACCOUNT), annotation(tokens_controller::ACCOUNT_UID));
         if account.is_empty() {
             return false;
         }
@@ -120,7 +120,7 @@ impl UnusedTokenCleaner {
 fn is_unused(secret: &Value, now: Time) -> bool {
     let created = Time::parse(secret.str_at(&["metadata", "creationTimestamp"]));
     let used = secret.str_at(&["metadata", "labels", LAST_USED]);
-    secret.str_at(&["type"]) == legacy_tokens::TYPE
+    secret.str_at(&["type"]) == tokens_controller::TYPE
         && secret.str_at(&["metadata", "deletionTimestamp"]).is_empty()
         && created.is_ok_and(|created| created.unix_seconds() < now.unix_seconds() - UNUSED_SECONDS)
         && (used.is_empty() || day(used).is_some_and(|used| is_long_ago(used, now)))
@@ -148,11 +148,11 @@ mod tests {
 
     fn secret(name: &str, used: &str, invalid: &str) -> Value {
         let mut secret = value!({
-            "type": (legacy_tokens::TYPE),
+            "type": (tokens_controller::TYPE),
             "metadata": {"name": (name), "namespace": "n", "resourceVersion": "1",
                 "creationTimestamp": "2024-01-01T00:00:00Z"},
         });
-        secret.set_at(&["metadata", "annotations", legacy_tokens::ACCOUNT], "robot");
+        secret.set_at(&["metadata", "annotations", tokens_controller::ACCOUNT], "robot");
         for (label, value) in [(LAST_USED, used), (INVALID_SINCE, invalid)] {
             if !value.is_empty() {
                 secret.set_at(&["metadata", "labels", label], value);

@@ -17,7 +17,7 @@ use tokio::{
     time::Instant,
 };
 
-use crate::{in_process::Api, register::register};
+use crate::{apiservice_autoregistration::register, in_process::Api};
 
 /// Makes the documents anew when something else is served.
 pub(crate) struct Publisher {

@@ -23,8 +23,8 @@ use serve::{
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    cache_informer::CacheInformer, in_process::Api, options::Options, register::register,
-    run::Servers, standalone::Standalone, tokens::Tokens,
+    apiservice_autoregistration::register, cache_informer::CacheInformer, in_process::Api,
+    options::Options, run::Servers, standalone_controllers::Standalone, tokens::Tokens,
 };
 
 /// The hooks that are built, under kube-apiserver's names.
