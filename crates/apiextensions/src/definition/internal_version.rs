@@ -81,7 +81,7 @@ pub(super) fn show_versions(spec: &Spec<'_>) -> String {
         let own = |what| spec.own(version, what);
         let mut out = Struct::new();
         out.text("Name", version.get("name"));
-        out.flag("ServedDefinition", version.get("served"));
+        out.flag("Served", version.get("served"));
         out.flag("Storage", version.get("storage"));
         out.flag("Deprecated", version.get("deprecated"));
         out.plain("DeprecationWarning", version.get("deprecationWarning"));
@@ -308,5 +308,23 @@ impl Struct {
     fn done(mut self) -> String {
         self.0.push(b'}');
         String::from_utf8(self.0).expect("only UTF-8 is written")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use meta::value;
+
+    use super::*;
+
+    #[test]
+    fn versions_are_printed_with_the_field_names_of_go() {
+        let definition = value!({"spec": {"versions": [{"name": "v1", "served": true}]}});
+        assert_eq!(
+            show_versions(&Spec::of(&definition)),
+            r#"[{"Name":"v1","Served":true,"Storage":false,"Deprecated":false,"#.to_owned()
+                + r#""DeprecationWarning":null,"Schema":null,"Subresources":null,"#
+                + r#""AdditionalPrinterColumns":null,"SelectableFields":null}]"#
+        );
     }
 }
