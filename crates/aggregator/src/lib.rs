@@ -12,7 +12,7 @@ mod served_group_version;
 mod server;
 
 pub use autoregister::{api_service_name, local_api_service};
-pub use discovery_documents::{DocumentResponse, Documents};
+pub use discovery_documents::{DiscoveryDocuments, DocumentResponse};
 pub use meta::compare_versions;
 pub use openapi::{DocumentRequest, OpenApi};
 pub use served_group_version::ServedGroupVersion;

@@ -21,7 +21,7 @@ mod served_definition;
 mod types;
 mod webhook;
 
-pub use crd_controller::{CrdController, Listener, Options};
+pub use crd_controller::{CrdController, CrdEventHandler, Options};
 
 /// The group whose resources this server serves itself.
 pub const GROUP: &str = "apiextensions.k8s.io";

@@ -5,6 +5,7 @@ mod bootstrap;
 mod bootstrap_roles;
 mod cluster_role_aggregation;
 mod csr_cleaner;
+mod default_service_account;
 mod default_service_cidr;
 mod finalizers;
 mod flow_control_bootstrap;
@@ -24,26 +25,28 @@ mod tokens_controller;
 mod workqueue;
 
 pub use bootstrap::{
-    SYSTEM_NAMESPACES, config_map, ensure, namespace, priority_classes, reconcile,
+    SYSTEM_NAMESPACES, config_map, get_or_create, namespace, priority_classes, reconcile_fields,
 };
-pub use bootstrap_roles::reconcile_default_roles;
+pub use bootstrap_roles::reconcile_bootstrap_roles;
 pub use cluster_role_aggregation::ClusterRoleAggregation;
-pub use csr_cleaner::CertificateRequestCleaner;
+pub use csr_cleaner::CsrCleaner;
+pub use default_service_account::ServiceAccountController;
 pub use default_service_cidr::DefaultServiceCidr;
 pub use flow_control_bootstrap::{
-    FlowControlDefaults, FlowSchemaStatus, flow_schemas, priority_levels, reconcile_flow_control,
+    FlowControlBootstrap, FlowSchemaStatusController, ensure_flow_control_defaults, flow_schemas,
+    priority_levels,
 };
 pub use garbage_collector::GarbageCollector;
 pub use identity_lease::IdentityLease;
-pub use informer::{Change, Informer, ObjectEvent, Resource};
-pub use kubernetes_service::{EndpointsBy, KubernetesService, MasterLeases};
-pub use legacy_service_account_token_cleaner::UnusedTokenCleaner;
+pub use informer::{Informer, InformerEvent, ObjectEvent, Resource};
+pub use kubernetes_service::{EndpointReconciler, KubernetesService, MasterLeases};
+pub use legacy_service_account_token_cleaner::LegacyServiceAccountTokenCleaner;
 pub use namespace_controller::NamespaceController;
-pub use pv_pvc_protection::{ClaimProtection, VolumeProtection};
-pub use root_ca::InEveryNamespace;
+pub use pv_pvc_protection::{PvProtectionController, PvcProtectionController};
+pub use root_ca::RootCaPublisher;
 pub use service_cidr_controller::ServiceCidrController;
 pub use system_namespaces::SystemNamespaces;
-pub use tokens_controller::{LegacyTokenController, LegacyTokens};
+pub use tokens_controller::{TokenGenerator, TokensController};
 
 use std::{future::Future, pin::Pin, sync::Arc};
 

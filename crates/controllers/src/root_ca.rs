@@ -1,97 +1,81 @@
-//! Objects that every namespace has: its default service account, and the certificate by which pods
-//! know the server. Made when a namespace is, and again when somebody takes them away.
+//! kube-controller-manager's root-ca-certificate-publisher-controller: ConfigMap `kube-root-ca.crt`
+//! in every namespace, by which pods verify the apiserver's certificate.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use meta::{ApiError, Value, value};
 
-use crate::{Api, Change, Informer, Target, bootstrap::reconcile};
+use crate::{
+    Api, Informer, ObjectEvent, Pinned, Target,
+    bootstrap::reconcile_fields,
+    default_service_account::{is_namespace_unavailable, namespace_key},
+    workqueue::{self, Key, ReconcileResult, Reconciler},
+};
 
-/// Keeps one object in every namespace.
-pub struct InEveryNamespace {
+pub struct RootCaPublisher {
     pub api: Arc<dyn Api>,
-    /// Where its kind lives.
-    pub resource: Target,
-    pub object: Value,
-    /// What of it must stay as it is here; the rest belongs to others.
-    pub fields: &'static [&'static [&'static str]],
+    /// The CA's certificate, PEM.
+    pub ca: String,
 }
 
-/// When something failed, it is tried again this much later.
-const RETRY: Duration = Duration::from_secs(1);
+impl RootCaPublisher {
+    pub const NAME: &str = "kube-root-ca.crt";
 
-impl InEveryNamespace {
-    /// `default`, which pods act as unless they say otherwise.
-    pub fn service_account(api: Arc<dyn Api>) -> Self {
-        let object =
-            value!({"kind": "ServiceAccount", "apiVersion": "v1", "metadata": {"name": "default"}});
-        Self { api, resource: Target::cluster("", "v1", "serviceaccounts"), object, fields: &[] }
+    /// Runs until the server stops. `events` are of namespaces and of config maps of this name.
+    pub async fn run(self, events: impl Informer) {
+        workqueue::run(self, events).await;
     }
 
-    /// `kube-root-ca.crt`: whom to trust as the server.
-    pub fn root_certificate(api: Arc<dyn Api>, ca: String) -> Self {
-        let object = value!({
+    fn config_map(&self) -> Value {
+        value!({
             "kind": "ConfigMap",
             "apiVersion": "v1",
             "metadata": {
-                "name": "kube-root-ca.crt",
+                "name": (Self::NAME),
                 "annotations": {"kubernetes.io/description": (DESCRIPTION)},
             },
-            "data": {"ca.crt": (ca)},
-        });
-        let resource = Target::cluster("", "v1", "configmaps");
-        Self { api, resource, object, fields: &[&["data"]] }
+            "data": {"ca.crt": (self.ca.as_str())},
+        })
     }
 
-    pub fn name(&self) -> &str {
-        self.object.str_at(&["metadata", "name"])
-    }
-
-    /// Works until the server stops. `changes` are of namespaces and of the objects kept here.
-    pub async fn run(self, mut changes: impl Informer) {
-        let mut failed: Vec<String> = Vec::new();
-        loop {
-            let change = if failed.is_empty() {
-                changes.next().await
-            } else {
-                tokio::select! {
-                    change = changes.next() => change,
-                    () = tokio::time::sleep(RETRY) => {
-                        for namespace in std::mem::take(&mut failed) {
-                            self.keep(namespace, &mut failed).await;
-                        }
-                        continue;
-                    }
-                }
-            };
-            let seen = match change {
-                None => return,
-                // What is there is told again.
-                Some(Change::Lost) => continue,
-                Some(Change::Seen(seen)) => seen,
-            };
-            let is_namespace = seen.resource.gvr.resource == "namespaces";
-            let namespace = if is_namespace { seen.name } else { seen.namespace };
-            let leaving = !seen.metadata.str_at(&["deletionTimestamp"]).is_empty();
-            // A namespace on its way out is emptied; nothing comes into it any more.
-            if !(is_namespace && (seen.gone || leaving)) {
-                self.keep(namespace.to_string(), &mut failed).await;
-            }
+    async fn sync(&self, namespace: &str) -> Result<ReconcileResult, ApiError> {
+        let target = Target::cluster("", "v1", "configmaps").in_namespace(namespace);
+        match reconcile_fields(&*self.api, &target, &self.config_map(), &[&["data"]]).await {
+            Err(error) if !is_namespace_unavailable(&error) => Err(error),
+            _ => Ok(ReconcileResult::Done),
         }
     }
+}
 
-    async fn keep(&self, namespace: String, failed: &mut Vec<String>) {
-        let target = self.resource.clone().in_namespace(&namespace);
-        match reconcile(&*self.api, &target, &self.object, self.fields).await {
-            // The namespace is gone, or going.
-            Ok(()) | Err(ApiError::NotFound { .. } | ApiError::Forbidden { .. }) => {}
-            Err(error) => {
-                let name = self.name();
-                tracing::warn!(namespace, name, "cannot make it yet: {error}");
-                failed.push(namespace);
-            }
-        }
+impl Reconciler for RootCaPublisher {
+    fn keys_for(&self, event: &ObjectEvent) -> Vec<Key> {
+        namespace_key(event)
+    }
+
+    fn reconcile<'a>(
+        &'a self,
+        (namespace, _): &'a Key,
+    ) -> Pinned<'a, Result<ReconcileResult, ApiError>> {
+        Box::pin(self.sync(namespace))
     }
 }
 
 const DESCRIPTION: &str = "The certificates by which clients inside of the cluster know that they talk to its API server.";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::FakeApi;
+
+    #[tokio::test]
+    async fn changed_data_is_restored_and_annotations_stay() {
+        let changed = value!({"metadata": {"name": "kube-root-ca.crt", "namespace": "n",
+            "annotations": {"mine": "x"}}, "data": {"ca.crt": "other"}});
+        let api = FakeApi::new([("configmaps", changed)]);
+        let publisher = RootCaPublisher { api: api.clone(), ca: "CA".to_owned() };
+        publisher.reconcile(&("n".into(), "".into())).await.unwrap();
+        let restored = api.object("configmaps", "n", "kube-root-ca.crt");
+        assert_eq!(restored.str_at(&["data", "ca.crt"]), "CA");
+        assert_eq!(restored.str_at(&["metadata", "annotations", "mine"]), "x");
+    }
+}

@@ -4,9 +4,9 @@
 use std::{collections::HashSet, sync::Arc};
 
 use controllers::{
-    CertificateRequestCleaner, ClaimProtection, ClusterRoleAggregation, GarbageCollector,
-    InEveryNamespace, LegacyTokenController, NamespaceController, ServiceCidrController,
-    UnusedTokenCleaner, VolumeProtection,
+    ClusterRoleAggregation, CsrCleaner, GarbageCollector, LegacyServiceAccountTokenCleaner,
+    NamespaceController, PvProtectionController, PvcProtectionController, RootCaPublisher,
+    ServiceAccountController, ServiceCidrController, TokensController,
 };
 use registry::Kind;
 use serve::pki::Pki;
@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// What the loops are made from.
-pub(crate) struct Standalone<'a> {
+pub(crate) struct ControllerContext<'a> {
     pub(crate) api: &'a Arc<Api>,
     pub(crate) kinds: &'a [Arc<Kind>],
     /// New caches of custom resources.
@@ -26,85 +26,85 @@ pub(crate) struct Standalone<'a> {
     pub(crate) tokens: &'a Arc<Tokens>,
 }
 
-impl Standalone<'_> {
+impl ControllerContext<'_> {
     /// Starts those that are wanted.
     pub(crate) fn start(self, wanted: &StandaloneControllers) -> Result<(), std::io::Error> {
         let api = self.api.clone();
-        let on = |name: &str| wanted.has(name);
-        if on("namespace-controller") {
-            let changes = CacheInformer::start(&self.core(&["Namespace"]), |seen| !seen.gone);
-            tokio::spawn(NamespaceController { api: api.clone() }.run(changes));
+        let is_enabled = |name: &str| wanted.has(name);
+        if is_enabled("namespace-controller") {
+            let events = CacheInformer::start(&self.core(&["Namespace"]), |event| !event.deleted);
+            tokio::spawn(NamespaceController { api: api.clone() }.run(events));
         }
-        self.start_service_accounts(&on)?;
-        if on("clusterrole-aggregation-controller") {
+        self.start_service_accounts(&is_enabled)?;
+        if is_enabled("clusterrole-aggregation-controller") {
             let roles = self.kinds_of("rbac.authorization.k8s.io", &["ClusterRole"]);
-            let changes = CacheInformer::start(&roles, |_| true);
-            tokio::spawn(ClusterRoleAggregation { api: api.clone() }.run(changes));
+            let events = CacheInformer::start(&roles, |_| true);
+            tokio::spawn(ClusterRoleAggregation { api: api.clone() }.run(events));
         }
-        if on("certificatesigningrequest-cleaner-controller") {
-            tokio::spawn(CertificateRequestCleaner { api: api.clone() }.run());
+        if is_enabled("certificatesigningrequest-cleaner-controller") {
+            tokio::spawn(CsrCleaner { api: api.clone() }.run());
         }
-        if on("service-cidr-controller") {
+        if is_enabled("service-cidr-controller") {
             let kinds = self.kinds_of("networking.k8s.io", &["ServiceCIDR", "IPAddress"]);
-            let changes = CacheInformer::start(&kinds, |_| true);
-            tokio::spawn(ServiceCidrController { api: api.clone() }.run(changes));
+            let events = CacheInformer::start(&kinds, |_| true);
+            tokio::spawn(ServiceCidrController { api: api.clone() }.run(events));
         }
-        if on("persistentvolumeclaim-protection-controller") {
+        if is_enabled("persistentvolumeclaim-protection-controller") {
             let kinds = self.core(&["PersistentVolumeClaim", "Pod"]);
-            let changes = CacheInformer::start(&kinds, |seen| {
-                seen.gone || seen.resource.gvr.resource != "pods"
+            let events = CacheInformer::start(&kinds, |event| {
+                event.deleted || event.resource.gvr.resource != "pods"
             });
-            tokio::spawn(ClaimProtection { api: api.clone() }.run(changes));
+            tokio::spawn(PvcProtectionController { api: api.clone() }.run(events));
         }
-        if on("persistentvolume-protection-controller") {
-            let changes =
-                CacheInformer::start(&self.core(&["PersistentVolume"]), |seen| !seen.gone);
-            tokio::spawn(VolumeProtection { api: api.clone() }.run(changes));
+        if is_enabled("persistentvolume-protection-controller") {
+            let events =
+                CacheInformer::start(&self.core(&["PersistentVolume"]), |event| !event.deleted);
+            tokio::spawn(PvProtectionController { api: api.clone() }.run(events));
         }
-        if on("garbage-collector-controller") {
+        if is_enabled("garbage-collector-controller") {
             let kinds = stored_once(self.kinds);
-            let changes = CacheInformer::start(&kinds, |seen| seen.gone || seen.is_bound());
-            tokio::spawn(GarbageCollector { api }.run(changes.and_later(self.started)));
+            let events = CacheInformer::start(&kinds, |event| {
+                event.deleted || event.has_owner_or_is_deleting()
+            });
+            tokio::spawn(GarbageCollector { api }.run(events.with_custom_kinds(self.started)));
         }
         Ok(())
     }
 
     /// What every namespace has, and the tokens of accounts.
-    fn start_service_accounts(&self, on: &dyn Fn(&str) -> bool) -> Result<(), std::io::Error> {
+    fn start_service_accounts(
+        &self,
+        is_enabled: &dyn Fn(&str) -> bool,
+    ) -> Result<(), std::io::Error> {
         let api = self.api;
-        let certificate = std::fs::read_to_string(&self.pki.ca_cert)?;
-        if on("serviceaccount-token-controller") {
-            let ca = certificate.clone();
-            let legacy =
-                LegacyTokenController { api: api.clone(), tokens: self.tokens.clone(), ca };
-            let changes = CacheInformer::start(&self.core(&["Secret", "ServiceAccount"]), |seen| {
-                seen.resource.gvr.resource == "serviceaccounts" || seen.has_legacy_token()
+        let ca = std::fs::read_to_string(&self.pki.ca_cert)?;
+        if is_enabled("serviceaccount-token-controller") {
+            let (tokens, ca) = (self.tokens.clone(), ca.clone());
+            let controller = TokensController { api: api.clone(), tokens, ca };
+            let events = CacheInformer::start(&self.core(&["Secret", "ServiceAccount"]), |event| {
+                event.resource.gvr.resource == "serviceaccounts" || event.is_token_secret()
             });
-            tokio::spawn(legacy.run(changes));
+            tokio::spawn(controller.run(events));
         }
-        if on("legacy-serviceaccount-token-cleaner-controller") {
-            tokio::spawn(UnusedTokenCleaner { api: api.clone() }.run());
+        if is_enabled("legacy-serviceaccount-token-cleaner-controller") {
+            tokio::spawn(LegacyServiceAccountTokenCleaner { api: api.clone() }.run());
         }
-        let everywhere = [
-            (
-                "serviceaccount-controller",
-                "ServiceAccount",
-                InEveryNamespace::service_account(api.clone()),
-            ),
-            (
-                "root-ca-certificate-publisher-controller",
-                "ConfigMap",
-                InEveryNamespace::root_certificate(api.clone(), certificate),
-            ),
-        ];
-        for (_, kind, controller) in everywhere.into_iter().filter(|(name, ..)| on(name)) {
-            let name = controller.name().to_owned();
-            let changes = CacheInformer::start(&self.core(&["Namespace", kind]), move |seen| {
-                seen.resource.gvr.resource == "namespaces" || seen.entry.name == name
-            });
-            tokio::spawn(controller.run(changes));
+        if is_enabled("serviceaccount-controller") {
+            let events = self.namespaces_and("ServiceAccount", ServiceAccountController::NAME);
+            tokio::spawn(ServiceAccountController { api: api.clone() }.run(events));
+        }
+        if is_enabled("root-ca-certificate-publisher-controller") {
+            let events = self.namespaces_and("ConfigMap", RootCaPublisher::NAME);
+            tokio::spawn(RootCaPublisher { api: api.clone(), ca }.run(events));
         }
         Ok(())
+    }
+
+    /// Events of namespaces, and of the objects of a core kind that have this name.
+    fn namespaces_and(&self, kind: &str, name: &'static str) -> CacheInformer {
+        CacheInformer::start(&self.core(&["Namespace", kind]), move |event| {
+            event.resource.gvr.resource == "namespaces" || event.entry.name == name
+        })
     }
 
     fn core(&self, names: &[&str]) -> Vec<Arc<Kind>> {

@@ -11,19 +11,19 @@ use schema::structural::{RuleOptions, Structural};
 
 use super::{
     conversion,
-    internal_version::{self, Moved, SCHEMA_FIELDS, Spec},
+    internal_version::{self, InternalSpec, PerVersionField, SCHEMA_FIELDS},
     names, schema_rules,
-    validation_options::Options,
+    validation_options::ValidationOptions,
     version_fields,
 };
 
 pub(super) fn check(
     definition: &Value,
-    options: &Options,
+    options: &ValidationOptions,
     path: &FieldPath,
     errors: &mut FieldErrors,
 ) {
-    let spec = Spec::of(definition);
+    let spec = InternalSpec::of(definition);
     names::check_group(spec.raw.str_at(&["group"]), &path.child("group"), errors);
     match spec.raw.str_at(&["scope"]) {
         "" => errors.required(path.child("scope"), ""),
@@ -56,13 +56,14 @@ pub(super) fn check(
         status: spec.versions.iter().any(has_status),
         suppress_cost: options.unchanged_schemas.contains(first),
     };
-    if let Some(schema) = spec.shared(Moved::Schema) {
+    if let Some(schema) = spec.top_level(PerVersionField::Schema) {
         shared.check(schema, options, &path.child("validation"), errors);
     }
-    if let Some(subresources) = spec.shared(Moved::Subresources) {
+    if let Some(subresources) = spec.top_level(PerVersionField::Subresources) {
         version_fields::check_subresources(subresources, &path.child("subresources"), errors);
     }
-    let columns = spec.shared(Moved::Columns).and_then(Value::as_array).unwrap_or_default();
+    let columns =
+        spec.top_level(PerVersionField::Columns).and_then(Value::as_array).unwrap_or_default();
     for (at, column) in columns.iter().enumerate() {
         version_fields::check_column(
             column,
@@ -70,9 +71,12 @@ pub(super) fn check(
             errors,
         );
     }
-    if let Some(fields) = spec.shared(Moved::SelectableFields) {
+    if let Some(fields) = spec.top_level(PerVersionField::SelectableFields) {
         let at = path.child("selectableFields");
-        match spec.shared(Moved::Schema).and_then(|schema| schema.get("openAPIV3Schema")) {
+        match spec
+            .top_level(PerVersionField::Schema)
+            .and_then(|schema| schema.get("openAPIV3Schema"))
+        {
             None => errors.invalid(at, "", "may only be set when validations.schema is included"),
             Some(schema) => check_selectable(fields, schema, "", options, path, errors),
         }
@@ -90,7 +94,7 @@ pub(super) fn check(
 pub(super) fn check_update(
     new: &Value,
     old: &Value,
-    options: &Options,
+    options: &ValidationOptions,
     path: &FieldPath,
     errors: &mut FieldErrors,
 ) {
@@ -111,9 +115,9 @@ pub(super) fn check_update(
 
 /// Nothing tells what to keep of an object but its schema.
 fn check_schemas_are_there(
-    spec: &Spec<'_>,
+    spec: &InternalSpec<'_>,
     preserve_unknown: bool,
-    options: &Options,
+    options: &ValidationOptions,
     path: &FieldPath,
     errors: &mut FieldErrors,
 ) {
@@ -131,9 +135,9 @@ fn check_schemas_are_there(
 }
 
 fn check_versions(
-    spec: &Spec<'_>,
+    spec: &InternalSpec<'_>,
     structural: bool,
-    options: &Options,
+    options: &ValidationOptions,
     path: &FieldPath,
     errors: &mut FieldErrors,
 ) {
@@ -171,16 +175,16 @@ fn check_versions(
 }
 
 fn check_version(
-    spec: &Spec<'_>,
+    spec: &InternalSpec<'_>,
     version: &Value,
     structural: bool,
-    options: &Options,
+    options: &ValidationOptions,
     path: &FieldPath,
     errors: &mut FieldErrors,
 ) {
     check_deprecation(version, &path.child("deprecationWarning"), errors);
     let name = version.str_at(&["name"]);
-    let schema = spec.own(version, Moved::Schema);
+    let schema = spec.per_version(version, PerVersionField::Schema);
     if let Some(schema) = schema {
         let schemas = Schemas {
             structural,
@@ -189,10 +193,13 @@ fn check_version(
         };
         schemas.check(schema, options, &path.child("schema"), errors);
     }
-    if let Some(subresources) = spec.own(version, Moved::Subresources) {
+    if let Some(subresources) = spec.per_version(version, PerVersionField::Subresources) {
         version_fields::check_subresources(subresources, &path.child("subresources"), errors);
     }
-    let columns = spec.own(version, Moved::Columns).and_then(Value::as_array).unwrap_or_default();
+    let columns = spec
+        .per_version(version, PerVersionField::Columns)
+        .and_then(Value::as_array)
+        .unwrap_or_default();
     for (at, column) in columns.iter().enumerate() {
         version_fields::check_column(
             column,
@@ -200,7 +207,7 @@ fn check_version(
             errors,
         );
     }
-    if let Some(fields) = spec.own(version, Moved::SelectableFields) {
+    if let Some(fields) = spec.per_version(version, PerVersionField::SelectableFields) {
         let at = path.child("selectableFields");
         match schema.and_then(|schema| schema.get("openAPIV3Schema")) {
             None => {
@@ -216,7 +223,7 @@ fn check_selectable(
     fields: &Value,
     schema: &Value,
     version: &str,
-    options: &Options,
+    options: &ValidationOptions,
     path: &FieldPath,
     errors: &mut FieldErrors,
 ) {
@@ -266,7 +273,13 @@ struct Schemas {
 }
 
 impl Schemas {
-    fn check(&self, schema: &Value, options: &Options, path: &FieldPath, errors: &mut FieldErrors) {
+    fn check(
+        &self,
+        schema: &Value,
+        options: &ValidationOptions,
+        path: &FieldPath,
+        errors: &mut FieldErrors,
+    ) {
         let Some(schema) = schema.get("openAPIV3Schema").filter(|schema| !schema.is_null()) else {
             return;
         };

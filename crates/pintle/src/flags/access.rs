@@ -1,6 +1,6 @@
 //! Who may come in, what they may do, and which APIs there are.
 
-use super::Kind::{Bool, Configuration, Duration, Int, Pair, Text, TextArray, Texts};
+use super::FlagKind::{Bool, Configuration, Duration, Int, Pair, Text, TextArray, Texts};
 use super::{Flag, done, harmless, refused};
 
 pub(super) const FEATURES: &[Flag] = &[
