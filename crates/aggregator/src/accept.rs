@@ -2,13 +2,13 @@
 
 /// One thing that a client would accept.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Clause<'a> {
+pub(crate) struct AcceptClause<'a> {
     media: (&'a str, &'a str),
     quality: f32,
     params: Vec<(&'a str, &'a str)>,
 }
 
-impl Clause<'_> {
+impl AcceptClause<'_> {
     /// Does it name this media type, or all of them?
     pub(crate) fn allows(&self, media: &str) -> bool {
         let (main, sub) = media.split_once('/').unwrap_or((media, ""));
@@ -24,11 +24,11 @@ impl Clause<'_> {
         self.params.iter().rev().find(|(key, _)| *key == name).map(|(_, value)| *value)
     }
 
-    fn goes_before(&self, other: &Self) -> bool {
-        let less_starry = |a, b| a != "*" && b == "*";
+    fn sorts_before(&self, other: &Self) -> bool {
+        let is_more_specific = |a, b| a != "*" && b == "*";
         self.quality > other.quality
-            || less_starry(self.media.0, other.media.0)
-            || less_starry(self.media.1, other.media.1)
+            || is_more_specific(self.media.0, other.media.0)
+            || is_more_specific(self.media.1, other.media.1)
     }
 }
 
@@ -36,14 +36,14 @@ impl Clause<'_> {
 const CLAUSES_MAX: usize = 64;
 
 /// The clauses of a header, the most wanted first.
-pub(crate) fn parse(header: &str) -> Vec<Clause<'_>> {
-    let mut clauses: Vec<Clause<'_>> =
+pub(crate) fn parse(header: &str) -> Vec<AcceptClause<'_>> {
+    let mut clauses: Vec<AcceptClause<'_>> =
         header.split(',').filter_map(parse_clause).take(CLAUSES_MAX).collect();
-    // Compat: `goes_before` is no order (`a/b;q=0` goes before `*/*` and the other way round), so what
+    // Compat: `sorts_before` is no order (`a/b;q=0` goes before `*/*` and the other way round), so what
     // comes out depends on the algorithm. Go sorts short lists by insertion.
     for end in 1..clauses.len() {
         let mut at = end;
-        while at > 0 && clauses[at].goes_before(&clauses[at - 1]) {
+        while at > 0 && clauses[at].sorts_before(&clauses[at - 1]) {
             clauses.swap(at, at - 1);
             at -= 1;
         }
@@ -51,7 +51,7 @@ pub(crate) fn parse(header: &str) -> Vec<Clause<'_>> {
     clauses
 }
 
-fn parse_clause(text: &str) -> Option<Clause<'_>> {
+fn parse_clause(text: &str) -> Option<AcceptClause<'_>> {
     let mut parts = text.split(';');
     let media = parts.next()?;
     let media = match media.split_once('/') {
@@ -62,7 +62,7 @@ fn parse_clause(text: &str) -> Option<Clause<'_>> {
     if media.1.is_empty() || media.1.contains('/') {
         return None;
     }
-    let mut clause = Clause { media, quality: 1.0, params: Vec::new() };
+    let mut clause = AcceptClause { media, quality: 1.0, params: Vec::new() };
     for part in parts {
         match part.split_once('=') {
             Some((_, value)) if value.is_empty() || value.contains('=') => {}

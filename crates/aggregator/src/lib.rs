@@ -6,13 +6,13 @@
 mod accept;
 mod autoregister;
 mod discovery;
-mod documents;
+mod discovery_documents;
 mod openapi;
 mod served_group_version;
 mod server;
 
 pub use autoregister::{api_service_name, local_api_service};
-pub use documents::{DocumentResponse, Documents};
+pub use discovery_documents::{DiscoveryDocuments, DocumentResponse};
 pub use meta::compare_versions;
 pub use openapi::{DocumentRequest, OpenApi};
 pub use served_group_version::ServedGroupVersion;

@@ -19,16 +19,16 @@ use schema::openapi::{
 use schema::{ResourceFacts, Schema};
 use sha2::{Digest, Sha512};
 
-use crate::documents::upper_hex;
+use crate::discovery_documents::upper_hex;
 use crate::{DocumentResponse, ServedGroupVersion, accept};
 
 /// The OpenAPI documents of a server. Rebuilt and swapped as a whole when the table changes.
 pub struct OpenApi {
     schema: Arc<Schema>,
     /// By the path below `/openapi/v3/`.
-    v3: BTreeMap<String, Arc<Document>>,
+    v3: BTreeMap<String, Arc<OpenApiDocument>>,
     v3_index: OnceLock<Bytes>,
-    v2: Document,
+    v2: OpenApiDocument,
 }
 
 /// A request for a document.
@@ -43,8 +43,8 @@ pub struct DocumentRequest<'a> {
 }
 
 /// A document that may not have been rendered yet.
-struct Document {
-    subject: Subject,
+struct OpenApiDocument {
+    scope: DocumentScope,
     last_modified: Timestamp,
     hash: OnceLock<String>,
     json: OnceLock<Bytes>,
@@ -53,8 +53,8 @@ struct Document {
 
 /// What a document is about.
 #[derive(Clone)]
-enum Subject {
-    Everything(Vec<Subject>),
+enum DocumentScope {
+    Everything(Vec<DocumentScope>),
     Core,
     Groups,
     Version,
@@ -75,13 +75,16 @@ impl OpenApi {
         previous: Option<&OpenApi>,
     ) -> Self {
         let now = Timestamp::try_from(now).unwrap_or_default();
-        let subjects = subjects(served);
-        let v2 = Document::new(Subject::Everything(subjects.values().cloned().collect()), now);
-        let v3 = subjects.into_iter().map(|(path, subject)| {
+        let scopes = scopes(served);
+        let v2 = OpenApiDocument::new(
+            DocumentScope::Everything(scopes.values().cloned().collect()),
+            now,
+        );
+        let v3 = scopes.into_iter().map(|(path, scope)| {
             let known = previous.and_then(|previous| previous.v3.get(&path));
-            let document = match known.filter(|known| known.subject.is(&subject)) {
+            let document = match known.filter(|known| known.scope.is(&scope)) {
                 Some(known) => Arc::clone(known),
-                None => Arc::new(Document::new(subject, now)),
+                None => Arc::new(OpenApiDocument::new(scope, now)),
             };
             (path, document)
         });
@@ -100,23 +103,23 @@ impl OpenApi {
     /// rendering it: some milliseconds; for the index or v2 some tenths of a second.
     pub fn answer(
         &self,
-        question: DocumentRequest<'_>,
+        request: DocumentRequest<'_>,
         now: SystemTime,
     ) -> Option<DocumentResponse> {
         let now = Timestamp::try_from(now).unwrap_or_default();
-        match question.path.strip_prefix("/openapi/")? {
-            "v2" => Some(self.answer_v2(question)),
+        match request.path.strip_prefix("/openapi/")? {
+            "v2" => Some(self.answer_v2(request)),
             "v3" => Some(self.answer_index(now)),
-            path => Some(self.answer_v3(path.strip_prefix("v3/")?, question, now)),
+            path => Some(self.answer_v3(path.strip_prefix("v3/")?, request, now)),
         }
     }
 
-    fn answer_v2(&self, question: DocumentRequest<'_>) -> DocumentResponse {
+    fn answer_v2(&self, request: DocumentRequest<'_>) -> DocumentResponse {
         let vary = Some("Accept-Encoding, Accept");
-        let Some(offer) = Offer::wanted(question.accept, &V2_OFFERS) else {
+        let Some(offered) = OfferedFormat::negotiate(request.accept, &V2_FORMATS) else {
             return DocumentResponse { code: 406, vary, ..DocumentResponse::default() };
         };
-        let answer = self.v2.answer(offer, &self.schema, question);
+        let answer = self.v2.answer(offered, &self.schema, request);
         DocumentResponse { vary, ..answer }
     }
 
@@ -132,12 +135,12 @@ impl OpenApi {
 
     /// The hashes are needed, the documents aren't: most of them will never be asked for.
     fn index(&self) -> Vec<u8> {
-        let workshop = Workshop::new(&self.schema);
+        let renderer = OpenApiRenderer::new(&self.schema);
         let paths: Map = self
             .v3
             .iter()
             .map(|(path, document)| {
-                let url = hashed_path(path, document.hash(&workshop));
+                let url = hashed_path(path, document.hash(&renderer));
                 (path.as_str(), value!({"serverRelativeURL": (url)}))
             })
             .collect();
@@ -149,18 +152,18 @@ impl OpenApi {
     fn answer_v3(
         &self,
         path: &str,
-        question: DocumentRequest<'_>,
+        request: DocumentRequest<'_>,
         now: Timestamp,
     ) -> DocumentResponse {
         let Some(document) = self.v3.get(path) else {
             return DocumentResponse { code: 404, ..DocumentResponse::default() };
         };
         let vary = Some("Accept");
-        let Some(offer) = Offer::wanted(question.accept, &V3_OFFERS) else {
+        let Some(offered) = OfferedFormat::negotiate(request.accept, &V3_FORMATS) else {
             return DocumentResponse { code: 406, vary, ..DocumentResponse::default() };
         };
-        let answer = DocumentResponse { vary, ..document.answer(offer, &self.schema, question) };
-        let Some(hash) = question.hash else { return answer };
+        let answer = DocumentResponse { vary, ..document.answer(offered, &self.schema, request) };
+        let Some(hash) = request.hash else { return answer };
         // With its hash in the URL a document never changes; with another hash it is another one.
         let current = document.hash.get().expect("answered above");
         if hash == current {
@@ -188,34 +191,34 @@ fn hashed_path(path: &str, hash: &str) -> String {
 }
 
 /// What there are documents about, by the path that they have in v3.
-fn subjects(served: &[ServedGroupVersion]) -> BTreeMap<String, Subject> {
-    let mut subjects = BTreeMap::from([
-        (".well-known/openid-configuration".to_owned(), Subject::Issuer),
-        ("api".to_owned(), Subject::Core),
-        ("apis".to_owned(), Subject::Groups),
-        ("openid/v1/jwks".to_owned(), Subject::Keys),
-        ("version".to_owned(), Subject::Version),
+fn scopes(served: &[ServedGroupVersion]) -> BTreeMap<String, DocumentScope> {
+    let mut scopes = BTreeMap::from([
+        (".well-known/openid-configuration".to_owned(), DocumentScope::Issuer),
+        ("api".to_owned(), DocumentScope::Core),
+        ("apis".to_owned(), DocumentScope::Groups),
+        ("openid/v1/jwks".to_owned(), DocumentScope::Keys),
+        ("version".to_owned(), DocumentScope::Version),
     ]);
     for served in served {
         let group_version = &served.group_version;
         if let Some(custom) = &served.custom {
-            let subject = Subject::Custom(group_version.clone(), custom.clone());
-            subjects.insert(format!("apis/{group_version}"), subject);
+            let scope = DocumentScope::Custom(group_version.clone(), custom.clone());
+            scopes.insert(format!("apis/{group_version}"), scope);
             continue;
         }
-        let subject = Subject::GroupVersion(group_version.clone(), served.resources.clone());
+        let scope = DocumentScope::GroupVersion(group_version.clone(), served.resources.clone());
         let group = &group_version.group;
         if group.is_empty() {
-            subjects.insert(format!("api/{group_version}"), subject);
+            scopes.insert(format!("api/{group_version}"), scope);
         } else {
-            subjects.insert(format!("apis/{group}"), Subject::Group(group.clone()));
-            subjects.insert(format!("apis/{group_version}"), subject);
+            scopes.insert(format!("apis/{group}"), DocumentScope::Group(group.clone()));
+            scopes.insert(format!("apis/{group_version}"), scope);
         }
     }
-    subjects
+    scopes
 }
 
-impl Subject {
+impl DocumentScope {
     /// The same, and rendered the same.
     fn is(&self, other: &Self) -> bool {
         match (self, other) {
@@ -261,10 +264,10 @@ impl Subject {
     }
 }
 
-impl Document {
-    fn new(subject: Subject, now: Timestamp) -> Self {
+impl OpenApiDocument {
+    fn new(scope: DocumentScope, now: Timestamp) -> Self {
         Self {
-            subject,
+            scope,
             last_modified: now,
             hash: OnceLock::new(),
             json: OnceLock::new(),
@@ -274,48 +277,48 @@ impl Document {
 
     fn answer(
         &self,
-        offer: Offer,
+        offered: OfferedFormat,
         schema: &Schema,
-        question: DocumentRequest<'_>,
+        request: DocumentRequest<'_>,
     ) -> DocumentResponse {
-        let json = self.json.get_or_init(|| self.render(&Workshop::new(schema)).into());
+        let json = self.json.get_or_init(|| self.render(&OpenApiRenderer::new(schema)).into());
         let hash = self.hash.get_or_init(|| hash(json));
         let etag = Some(format!("\"{hash}\""));
-        if self.is_known_to(question, etag.as_deref()) {
+        if self.is_not_modified(request, etag.as_deref()) {
             return DocumentResponse { code: 304, etag, ..DocumentResponse::default() };
         }
-        let body = match offer.form {
+        let body = match offered.form {
             Form::Json => json.clone(),
             Form::Protobuf => self.protobuf(schema),
         };
         let last_modified = Some(http_date(self.last_modified));
-        DocumentResponse { etag, last_modified, ..DocumentResponse::ok(offer.content_type, body) }
+        DocumentResponse { etag, last_modified, ..DocumentResponse::ok(offered.content_type, body) }
     }
 
     /// The bytes are only kept if someone asked for them before.
-    fn hash(&self, workshop: &Workshop<'_>) -> &str {
+    fn hash(&self, renderer: &OpenApiRenderer<'_>) -> &str {
         self.hash.get_or_init(|| match self.json.get() {
             Some(json) => hash(json),
-            None => hash(&self.render(workshop)),
+            None => hash(&self.render(renderer)),
         })
     }
 
     fn protobuf(&self, schema: &Schema) -> Bytes {
-        let render = || Workshop::new(schema).document(&self.subject, Form::Protobuf).into();
+        let render = || OpenApiRenderer::new(schema).document(&self.scope, Form::Protobuf).into();
         self.protobuf.get_or_init(render).clone()
     }
 
-    fn render(&self, workshop: &Workshop<'_>) -> Vec<u8> {
-        workshop.document(&self.subject, Form::Json)
+    fn render(&self, renderer: &OpenApiRenderer<'_>) -> Vec<u8> {
+        renderer.document(&self.scope, Form::Json)
     }
 
     /// Does the client have it already? Hashes count more than times.
-    fn is_known_to(&self, question: DocumentRequest<'_>, etag: Option<&str>) -> bool {
-        if let Some(known) = question.if_none_match {
+    fn is_not_modified(&self, request: DocumentRequest<'_>, etag: Option<&str>) -> bool {
+        if let Some(known) = request.if_none_match {
             let strong = |tag: &str| tag.trim().trim_start_matches("W/").to_owned();
             return known.split(',').map(strong).any(|tag| tag == "*" || Some(&*tag) == etag);
         }
-        let since = question.if_modified_since.and_then(|since| rfc2822::parse(since).ok());
+        let since = request.if_modified_since.and_then(|since| rfc2822::parse(since).ok());
         since.is_some_and(|since| self.last_modified.as_second() <= since.timestamp().as_second())
     }
 }
@@ -330,25 +333,25 @@ fn http_date(time: Timestamp) -> String {
 }
 
 /// What is needed for rendering, and let go afterwards.
-struct Workshop<'a> {
+struct OpenApiRenderer<'a> {
     schema: &'a Schema,
     kinds: Kinds<'a>,
-    describe: Known,
+    describe: FieldDescriptions,
 }
 
-impl<'a> Workshop<'a> {
+impl<'a> OpenApiRenderer<'a> {
     fn new(schema: &'a Schema) -> Self {
-        Self { schema, kinds: Kinds::of(schema), describe: Known(Descriptions::load()) }
+        Self { schema, kinds: Kinds::of(schema), describe: FieldDescriptions(Descriptions::load()) }
     }
 
-    fn document(&self, subject: &Subject, form: Form) -> Vec<u8> {
-        let custom = CustomDefinitions::of(subject.custom());
+    fn document(&self, scope: &DocumentScope, form: Form) -> Vec<u8> {
+        let custom = CustomDefinitions::of(scope.custom());
         let (schema, describe) = (self.schema, &self.describe);
         let source = Source { schema, describe, custom: &custom, version: VERSION };
-        let paths = subject.paths(&Routes { schema: self.schema, kinds: &self.kinds });
-        match subject {
-            Subject::Everything(_) => v2_document(source, &paths, form),
-            Subject::GroupVersion(home, _) => v3_document(source, Some(home), &paths, form),
+        let paths = scope.paths(&Routes { schema: self.schema, kinds: &self.kinds });
+        match scope {
+            DocumentScope::Everything(_) => v2_document(source, &paths, form),
+            DocumentScope::GroupVersion(home, _) => v3_document(source, Some(home), &paths, form),
             _ => v3_document(source, None, &paths, form),
         }
     }
@@ -357,9 +360,9 @@ impl<'a> Workshop<'a> {
 /// The version of Kubernetes that the documents are those of.
 const VERSION: &str = "1.36";
 
-struct Known(Descriptions);
+struct FieldDescriptions(Descriptions);
 
-impl Describe for Known {
+impl Describe for FieldDescriptions {
     fn definition(&self, definition: &str) -> Option<Cow<'_, str>> {
         self.0.definition(definition)
     }
@@ -371,29 +374,29 @@ impl Describe for Known {
 
 /// A form that documents are handed out in, and what clients call it.
 #[derive(Clone, Copy)]
-struct Offer {
-    asked_as: &'static str,
+struct OfferedFormat {
+    accepted_as: &'static str,
     form: Form,
     content_type: &'static str,
 }
 
-impl Offer {
+impl OfferedFormat {
     const fn json() -> Self {
         let json = "application/json";
-        Self { asked_as: json, form: Form::Json, content_type: json }
+        Self { accepted_as: json, form: Form::Json, content_type: json }
     }
 
-    const fn protobuf(asked_as: &'static str, content_type: &'static str) -> Self {
-        Self { asked_as, form: Form::Protobuf, content_type }
+    const fn protobuf(accepted_as: &'static str, content_type: &'static str) -> Self {
+        Self { accepted_as, form: Form::Protobuf, content_type }
     }
 
     /// The form that a client wants most of those that there are.
-    fn wanted(accept: Option<&str>, offers: &[Self; 3]) -> Option<Self> {
+    fn negotiate(accept: Option<&str>, offers: &[Self; 3]) -> Option<Self> {
         let accept = accept.filter(|header| !header.is_empty()).unwrap_or("*/*");
         let clauses = accept::parse(accept);
         let mut wanted = clauses
             .iter()
-            .filter_map(|clause| offers.iter().find(|offer| clause.allows(offer.asked_as)));
+            .filter_map(|clause| offers.iter().find(|offered| clause.allows(offered.accepted_as)));
         wanted.next().copied()
     }
 }
@@ -402,14 +405,20 @@ const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+pro
 const V3_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf";
 
 /// Compat: kubectl before v1.27 writes an `@` that no media type may have.
-const V2_OFFERS: [Offer; 3] = [
-    Offer::json(),
-    Offer::protobuf("application/com.github.proto-openapi.spec.v2@v1.0+protobuf", V2_PROTOBUF),
-    Offer::protobuf(V2_PROTOBUF, V2_PROTOBUF),
+const V2_FORMATS: [OfferedFormat; 3] = [
+    OfferedFormat::json(),
+    OfferedFormat::protobuf(
+        "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
+        V2_PROTOBUF,
+    ),
+    OfferedFormat::protobuf(V2_PROTOBUF, V2_PROTOBUF),
 ];
 
-const V3_OFFERS: [Offer; 3] = [
-    Offer::json(),
-    Offer::protobuf("application/com.github.proto-openapi.spec.v3@v1.0+protobuf", V3_PROTOBUF),
-    Offer::protobuf(V3_PROTOBUF, V3_PROTOBUF),
+const V3_FORMATS: [OfferedFormat; 3] = [
+    OfferedFormat::json(),
+    OfferedFormat::protobuf(
+        "application/com.github.proto-openapi.spec.v3@v1.0+protobuf",
+        V3_PROTOBUF,
+    ),
+    OfferedFormat::protobuf(V3_PROTOBUF, V3_PROTOBUF),
 ];

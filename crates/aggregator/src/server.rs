@@ -15,18 +15,18 @@ use hyper::body::Incoming;
 use meta::{ApiError, Query, RequestInfo};
 use serve::{Body, Claims, Context, Delegate, Serving};
 
-use crate::{DocumentRequest, DocumentResponse, Documents, OpenApi};
+use crate::{DiscoveryDocuments, DocumentRequest, DocumentResponse, OpenApi};
 
 /// The aggregator: its documents are replaced whole when the table of served kinds changes.
 #[derive(Default)]
 pub struct Aggregator {
-    documents: ArcSwapOption<Documents>,
+    documents: ArcSwapOption<DiscoveryDocuments>,
     openapi: ArcSwapOption<OpenApi>,
 }
 
 impl Aggregator {
     /// From now on this is what is served.
-    pub fn publish(&self, documents: Documents, openapi: OpenApi) {
+    pub fn publish(&self, documents: DiscoveryDocuments, openapi: OpenApi) {
         self.documents.store(Some(Arc::new(documents)));
         self.openapi.store(Some(Arc::new(openapi)));
     }

@@ -2,19 +2,23 @@
 
 mod common;
 
-use aggregator::{DocumentResponse, Documents};
+use aggregator::{DiscoveryDocuments, DocumentResponse};
 use builtin::Definitions;
 use sha2::{Digest, Sha256};
 
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-fn documents(all: bool) -> Documents {
+fn documents(all: bool) -> DiscoveryDocuments {
     let definitions = Definitions::load();
-    Documents::new(&common::served(&definitions, all), &definitions.schema, "192.0.2.1:6443")
+    DiscoveryDocuments::new(
+        &common::served(&definitions, all),
+        &definitions.schema,
+        "192.0.2.1:6443",
+    )
 }
 
 #[track_caller]
-fn ask(documents: &Documents, path: &str, accept: &str) -> DocumentResponse {
+fn ask(documents: &DiscoveryDocuments, path: &str, accept: &str) -> DocumentResponse {
     documents.answer(path, Some(accept), None).expect("a path of discovery").expect("an answer")
 }
 

@@ -2,12 +2,12 @@
 
 mod approval;
 mod conversion;
-mod internal;
+mod internal_version;
 mod names;
-mod options;
 mod schema_rules;
 mod spec;
-mod views;
+mod validation_options;
+mod version_fields;
 
 use std::collections::BTreeMap;
 
@@ -15,8 +15,8 @@ use meta::{FieldErrors, Map, Value, field::path, field::quote};
 use registry::{Strategy, WriteContext};
 
 pub(crate) use self::approval::{Approval, approval, is_protected};
-pub(crate) use self::conversion::ca_bundle_flaw;
-use self::options::Options;
+pub(crate) use self::conversion::ca_bundle_error;
+use self::validation_options::ValidationOptions;
 
 /// The behaviour of the kind `CustomResourceDefinition`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -29,7 +29,7 @@ impl Strategy for CustomResourceDefinition {
             definition.set_at(&["spec", "conversion", "strategy"], "None");
         }
         let webhook = ["spec", "conversion", "webhook"];
-        if definition.at(&webhook).is_some_and(says_nothing) {
+        if definition.at(&webhook).is_some_and(is_empty_webhook) {
             definition.remove_at(&webhook);
         }
         let service = ["spec", "conversion", "webhook", "clientConfig", "service"];
@@ -58,7 +58,7 @@ impl Strategy for CustomResourceDefinition {
     }
 
     fn begin_deletion(&self, definition: &mut Value) {
-        crate::finalizing_controller::begin(definition);
+        crate::finalizing_controller::mark_for_deletion(definition);
     }
 
     fn validate(&self, definition: &Value, errors: &mut FieldErrors) {
@@ -70,7 +70,7 @@ impl Strategy for CustomResourceDefinition {
             let why = "must be spec.names.plural+\".\"+spec.group";
             errors.invalid(path("metadata").child("name"), name, why);
         }
-        spec::check(definition, &Options::for_create(), &path("spec"), errors);
+        spec::check(definition, &ValidationOptions::for_create(), &path("spec"), errors);
         check_status(definition, errors);
         check_stored_versions(definition, errors);
         approval::check(definition, None, errors);
@@ -78,7 +78,7 @@ impl Strategy for CustomResourceDefinition {
     }
 
     fn validate_update(&self, definition: &Value, old: &Value, errors: &mut FieldErrors) {
-        let options = Options::for_update(definition, old);
+        let options = ValidationOptions::for_update(definition, old);
         spec::check_update(definition, old, &options, &path("spec"), errors);
         check_status(definition, errors);
         check_stored_versions(definition, errors);
@@ -105,7 +105,7 @@ impl Strategy for CustomResourceDefinition {
 }
 
 /// A webhook that is not told where it is and what it understands is none.
-fn says_nothing(webhook: &Value) -> bool {
+fn is_empty_webhook(webhook: &Value) -> bool {
     webhook.get("clientConfig").is_none_or(Value::is_null)
         && webhook.items_at(&["conversionReviewVersions"]).is_empty()
 }
@@ -188,7 +188,7 @@ fn check_preserve_unknown(definition: &Value, old: Option<&Value>, errors: &mut 
 /// Formats that nothing is checked by, in the order in which they are found.
 fn unrecognized_formats(definition: &Value) -> Vec<String> {
     let mut formats = Vec::new();
-    for schema in internal::Spec::of(definition).schemas() {
+    for schema in internal_version::InternalSpec::of(definition).schemas() {
         schema_rules::any(schema, &mut |node| {
             let (ty, format) = (node.str_at(&["type"]), node.str_at(&["format"]));
             if !format.is_empty() && !schema::structural::is_recognized_format(ty, format) {

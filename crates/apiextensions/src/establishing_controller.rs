@@ -4,18 +4,18 @@ use meta::Value;
 
 use crate::{
     conditions::{self, Condition, ESTABLISHED, NAMES_ACCEPTED},
-    definition::ca_bundle_flaw,
+    definition::ca_bundle_error,
 };
 
 /// What is to be said about a definition. `served`: its objects are served already; nothing becomes
 /// established before that. Established once, it stays so.
-pub(crate) fn judge(definition: &Value, served: bool) -> Option<Condition> {
+pub(crate) fn condition(definition: &Value, served: bool) -> Option<Condition> {
     if conditions::is_true(definition, ESTABLISHED) {
         return None;
     }
     let accepted = conditions::is_true(definition, NAMES_ACCEPTED);
     let bundle = definition.str_at(&CA_BUNDLE);
-    if accepted && ca_bundle_flaw(bundle).is_some() {
+    if accepted && ca_bundle_error(bundle).is_some() {
         let why = "The conversion webhook CABundle is invalid";
         return Some(Condition::new(ESTABLISHED, false, "InvalidCABundle", why));
     }
@@ -53,8 +53,8 @@ mod tests {
             let mut definition = Value::object();
             let names = Condition::new(NAMES_ACCEPTED, accepted, "", "");
             conditions::set(&mut definition, &names, "");
-            let judged = judge(&definition, served).expect("not established yet");
-            assert_eq!(format!("{} {}", judged.status, judged.reason), expected);
+            let found = condition(&definition, served).expect("not established yet");
+            assert_eq!(format!("{} {}", found.status, found.reason), expected);
         }
     }
 
@@ -62,6 +62,6 @@ mod tests {
     fn what_is_established_stays_so() {
         let mut definition = Value::object();
         conditions::set(&mut definition, &Condition::new(ESTABLISHED, true, "", ""), "");
-        assert_eq!(judge(&definition, false), None);
+        assert_eq!(condition(&definition, false), None);
     }
 }

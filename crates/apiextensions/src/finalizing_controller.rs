@@ -12,14 +12,14 @@ use crate::conditions::{self, Condition, ESTABLISHED, TERMINATING};
 pub(crate) const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 /// Whether a definition waits for its objects to go.
-pub(crate) fn is_due(definition: &Value) -> bool {
+pub(crate) fn needs_finalizing(definition: &Value) -> bool {
     let mut finalizers = definition.items_at(&["metadata", "finalizers"]).iter();
     !definition.str_at(&["metadata", "deletionTimestamp"]).is_empty()
         && finalizers.any(|name| name.as_str() == Some(FINALIZER))
 }
 
 /// Marks a definition whose deletion begins.
-pub fn begin(definition: &mut Value) {
+pub fn mark_for_deletion(definition: &mut Value) {
     let mut finalizers = definition.items_at(&["metadata", "finalizers"]).to_vec();
     if !finalizers.iter().any(|name| name.as_str() == Some(FINALIZER)) {
         finalizers.push(Value::string(FINALIZER));
@@ -35,29 +35,29 @@ pub fn begin(definition: &mut Value) {
 }
 
 /// What it takes to see a deletion through.
-pub(crate) struct Finalizing {
+pub(crate) struct CrdFinalizer {
     pub(crate) local: LoopbackClient,
     pub(crate) engine: Arc<Engine>,
     /// The stored version of the objects; None: they were never served.
     pub(crate) stored: Option<Arc<Kind>>,
 }
 
-impl Finalizing {
+impl CrdFinalizer {
     /// Deletes the objects and lets the definition go. Err: it has to be tried again.
     pub(crate) async fn run(&self, mut definition: Value) -> Result<(), ApiError> {
-        let begun = Condition::new(
+        let in_progress = Condition::new(
             TERMINATING,
             true,
             "InstanceDeletionInProgress",
             "CustomResource deletion is in progress",
         );
-        definition = self.report(definition, &begun).await?;
+        definition = self.write_condition(definition, &in_progress).await?;
         let established = conditions::is_true(&definition, ESTABLISHED);
         let done = match &self.stored {
             Some(stored) if established => match self.delete_objects(stored).await {
                 Ok(done) => done,
                 Err((condition, error)) => {
-                    self.report(definition, &condition).await?;
+                    self.write_condition(definition, &condition).await?;
                     return Err(error);
                 }
             },
@@ -76,7 +76,7 @@ impl Finalizing {
         self.write(&definition).await.map(drop)
     }
 
-    async fn report(
+    async fn write_condition(
         &self,
         mut definition: Value,
         condition: &Condition,
@@ -109,7 +109,7 @@ impl Finalizing {
                 .await
                 .map_err(|error| failed("could not issue all deletes", error))?;
         }
-        if !all_gone(stored).await {
+        if !wait_until_deleted(stored).await {
             let why = "timed out waiting for the condition";
             let message = format!("could not confirm zero CustomResources remaining: {why}");
             let condition = Condition::new(TERMINATING, true, "InstanceDeletionCheck", message);
@@ -130,9 +130,9 @@ fn namespaces(kind: &Kind) -> Vec<Str> {
 }
 
 /// How long objects with finalizers of their own are waited for before that is said.
-const PATIENCE: Duration = Duration::from_mins(1);
+const DELETION_WAIT_MAX: Duration = Duration::from_mins(1);
 
-async fn all_gone(kind: &Kind) -> bool {
+async fn wait_until_deleted(kind: &Kind) -> bool {
     let Some(storage) = &kind.storage else { return true };
     let cache = &storage.cache;
     let gone = async {
@@ -147,7 +147,7 @@ async fn all_gone(kind: &Kind) -> bool {
             }
         }
     };
-    let in_time = tokio::time::timeout(PATIENCE, gone).await.is_ok();
+    let in_time = tokio::time::timeout(DELETION_WAIT_MAX, gone).await.is_ok();
     in_time && cache.snapshot().count(&storage.prefix) == 0
 }
 

@@ -35,7 +35,7 @@ impl NameRegistry {
 
     /// The names that a definition gets, and what is to be said about it. What it can't have stays as
     /// it was. None: it has what it asks for.
-    pub(crate) fn judge(&self, crd: &Crd) -> Option<(Names, Condition)> {
+    pub(crate) fn calculate(&self, crd: &Crd) -> Option<(Names, Condition)> {
         let (asked, mut names) = (&crd.names, crd.accepted.clone());
         if *asked == names {
             return None;
@@ -127,13 +127,15 @@ mod tests {
             ("as.g", "as a A AList sa x", "as a A AList sa", "True NoConflicts no conflicts found"),
         ];
         for (name, asked, accepted, expected) in cases {
-            let judged = taken.judge(&crd(name, asked, accepted));
-            let text = judged.map(|(_, c)| format!("{} {} {}", c.status, c.reason, c.message));
+            let calculated = taken.calculate(&crd(name, asked, accepted));
+            let text = calculated.map(|(_, c)| format!("{} {} {}", c.status, c.reason, c.message));
             assert_eq!(text.unwrap_or_default(), expected, "{name} {asked}");
         }
         taken.free("as.g");
         assert!(
-            taken.judge(&crd("bs.g", "bs b A AList", "")).is_some_and(|(_, c)| c.status == "True")
+            taken
+                .calculate(&crd("bs.g", "bs b A AList", ""))
+                .is_some_and(|(_, c)| c.status == "True")
         );
     }
 }

@@ -51,7 +51,7 @@ impl VersionSchema {
     }
 
     /// Drops what the schema doesn't know. From storage, what can't be read is dropped too.
-    fn fit(
+    fn prune_and_coerce(
         &self,
         object: &mut Value,
         from_storage: bool,
@@ -65,10 +65,10 @@ impl VersionSchema {
     }
 
     /// An object of another version in this one: nothing changes but the version.
-    pub(crate) fn adopt(&self, object: &mut Value) {
+    pub(crate) fn convert_without_webhook(&self, object: &mut Value) {
         object.set_at(&["apiVersion"], self.api_version.clone());
         // What could not be read was dropped when it came in.
-        let _ = self.fit(object, true, None);
+        let _ = self.prune_and_coerce(object, true, None);
     }
 }
 
@@ -78,7 +78,7 @@ impl PruneAndDefault for VersionSchema {
         object: &mut Value,
         unknown: Option<&mut Vec<String>>,
     ) -> Result<(), String> {
-        self.fit(object, false, unknown)
+        self.prune_and_coerce(object, false, unknown)
     }
 
     fn prune_and_default_applied(&self, object: &mut Value) {
@@ -91,13 +91,13 @@ impl PruneAndDefault for VersionSchema {
 /// How objects are read from the store: they may have been written under an older definition, or in
 /// another version.
 #[allow(clippy::struct_field_names)] // What else to call the stored version.
-pub(crate) struct Stored {
+pub(crate) struct StoredVersionCodec {
     /// All versions that there are; the stored one among them.
     pub(crate) versions: Vec<Arc<VersionSchema>>,
     pub(crate) stored: Arc<VersionSchema>,
     /// Somebody else converts, and only when that is needed: objects stay in the version that they
     /// were written in.
-    pub(crate) as_written: bool,
+    pub(crate) keeps_written_version: bool,
     pub(crate) own: OwnWrites,
 }
 
@@ -127,32 +127,32 @@ impl OwnWrites {
     }
 }
 
-impl Stored {
+impl StoredVersionCodec {
     /// What an object that is about to be stored will be read back as; None: as it is.
-    fn unsettled(&self, object: &Value) -> Option<Value> {
+    fn changed_when_read(&self, object: &Value) -> Option<Value> {
         let structural = self.stored.structural()?;
         if self.versions.len() == 1 && !structural.has_default_status() {
             return None;
         }
         // It may come from a version with other defaults, or without its status.
         let mut read = object.clone();
-        self.revive(&mut read);
+        self.normalize(&mut read);
         (read != *object).then_some(read)
     }
 
-    fn revive(&self, object: &mut Value) {
+    fn normalize(&self, object: &mut Value) {
         let written_as = object.str_at(&["apiVersion"]);
         if written_as == self.stored.api_version {
-            let _ = self.stored.fit(object, true, None);
+            let _ = self.stored.prune_and_coerce(object, true, None);
             self.stored.default(object);
         } else {
             let version = self.versions.iter().find(|known| known.api_version == written_as);
             if let Some(version) = version {
-                let _ = version.fit(object, true, None);
+                let _ = version.prune_and_coerce(object, true, None);
                 version.default(object);
             }
-            if !self.as_written {
-                self.stored.adopt(object);
+            if !self.keeps_written_version {
+                self.stored.convert_without_webhook(object);
             }
         }
         // Objects of very old definitions have none.
@@ -162,7 +162,7 @@ impl Stored {
     }
 }
 
-impl StorageCodec for Stored {
+impl StorageCodec for StoredVersionCodec {
     fn may_outdate(&self) -> bool {
         true
     }
@@ -172,7 +172,7 @@ impl StorageCodec for Stored {
     }
 
     fn read_back(&self, object: &Value, json: &Bytes) -> Option<Bytes> {
-        let Some(read) = self.unsettled(object) else {
+        let Some(read) = self.changed_when_read(object) else {
             self.own.note(json);
             return None;
         };
@@ -185,7 +185,7 @@ impl StorageCodec for Stored {
         }
         let decoded = codec::json::decode_any(stored, DecodeOptions { strict: false });
         let mut object = decoded.map_err(|error| error.to_string())?.value;
-        self.revive(&mut object);
+        self.normalize(&mut object);
         Ok(encoded(&object))
     }
 }
@@ -197,12 +197,12 @@ fn encoded(object: &Value) -> Bytes {
 }
 
 /// The versions of a definition, for server-side apply.
-pub(crate) struct AllVersions {
+pub(crate) struct DefinitionVersions {
     pub(crate) versions: Vec<Arc<VersionSchema>>,
     pub(crate) types: Arc<LazyApplyTypes>,
 }
 
-impl AllVersions {
+impl DefinitionVersions {
     fn find(&self, api_version: &str) -> Option<usize> {
         self.versions
             .iter()
@@ -210,12 +210,12 @@ impl AllVersions {
     }
 }
 
-impl Versions for AllVersions {
+impl Versions for DefinitionVersions {
     fn convert(&self, object: &Value, api_version: &str) -> Option<(Value, TypeId)> {
         let at = self.find(api_version)?;
         let mut object = object.clone();
         if object.str_at(&["apiVersion"]) != api_version {
-            self.versions[at].adopt(&mut object);
+            self.versions[at].convert_without_webhook(&mut object);
         }
         Some((object, self.types.versions[at]))
     }
@@ -226,19 +226,19 @@ impl Versions for AllVersions {
 }
 
 /// Conversion strategy `None`: between versions only the version changes.
-pub(crate) struct SameFields {
+pub(crate) struct NoneConverter {
     pub(crate) served: Arc<VersionSchema>,
     pub(crate) stored: Arc<VersionSchema>,
 }
 
-impl Conversion for SameFields {
+impl Conversion for NoneConverter {
     fn to_stored(&self, mut object: Value) -> Value {
-        self.stored.adopt(&mut object);
+        self.stored.convert_without_webhook(&mut object);
         object
     }
 
     fn to_served(&self, mut object: Value) -> Value {
-        self.served.adopt(&mut object);
+        self.served.convert_without_webhook(&mut object);
         object
     }
 }

@@ -8,44 +8,44 @@ use schema::{Field, ListType, Node, NodeType, Schema, Type, TypeId};
 
 /// What bodies are read as, and stored objects too: the same for all definitions.
 #[derive(Clone)]
-pub(crate) struct Envelope {
+pub(crate) struct UnstructuredType {
     pub(crate) schema: Arc<Schema>,
     pub(crate) ty: TypeId,
 }
 
-impl Envelope {
+impl UnstructuredType {
     pub(crate) fn new(builtin: &Schema) -> Self {
-        let Types { schema, envelope, .. } = Types::new(builtin);
-        Self { schema: Arc::new(schema), ty: envelope }
+        let DefinitionTypes { schema, unstructured, .. } = DefinitionTypes::new(builtin);
+        Self { schema: Arc::new(schema), ty: unstructured }
     }
 }
 
 /// The types of one definition.
-pub(crate) struct Types {
+pub(crate) struct DefinitionTypes {
     pub(crate) schema: Schema,
-    envelope: TypeId,
+    unstructured: TypeId,
     object_meta: TypeId,
 }
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
-impl Types {
+impl DefinitionTypes {
     /// `builtin` has the types that every group shares.
     pub(crate) fn new(builtin: &Schema) -> Self {
         let mut schema = Schema::default();
         let object_meta = builtin.by_name(OBJECT_META).expect("every built-in kind has metadata");
         let object_meta = copy(builtin, object_meta, &mut schema, &mut HashMap::new());
-        let mut envelope = Type::default();
-        envelope.fields = type_meta(object_meta);
-        envelope.preserve_unknown = true;
-        let envelope = schema.add(envelope);
-        Self { schema, envelope, object_meta }
+        let mut unstructured = Type::default();
+        unstructured.fields = type_meta(object_meta);
+        unstructured.preserve_unknown = true;
+        let unstructured = schema.add(unstructured);
+        Self { schema, unstructured, object_meta }
     }
 
     /// The type that server-side apply goes by. Without a schema every field is its own.
     pub(crate) fn add_version(&mut self, openapi: &Value, preserve_unknown: bool) -> TypeId {
         if preserve_unknown || openapi.is_null() {
-            return self.envelope;
+            return self.unstructured;
         }
         let mut ty = self.object(openapi, false);
         ty.fields

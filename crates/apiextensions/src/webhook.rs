@@ -106,7 +106,7 @@ impl Webhook {
     ) -> Result<Value, String> {
         restore_metadata(&mut converted, original)?;
         if let Some(shape) = self.versions.iter().find(|shape| shape.api_version == api_version) {
-            shape.adopt(&mut converted);
+            shape.convert_without_webhook(&mut converted);
         }
         Ok(converted)
     }

@@ -5,7 +5,11 @@ use meta::{ApiError, Value, value};
 use crate::{Api, Target};
 
 /// Makes an object unless it is there; what is there stays as it is. Answers what is there then.
-pub async fn ensure(api: &dyn Api, target: &Target, object: &Value) -> Result<Value, ApiError> {
+pub async fn get_or_create(
+    api: &dyn Api,
+    target: &Target,
+    object: &Value,
+) -> Result<Value, ApiError> {
     let named = target.clone().named(object.str_at(&["metadata", "name"]));
     if let Ok(found) = api.get(&named).await {
         return Ok(found);
@@ -18,7 +22,7 @@ pub async fn ensure(api: &dyn Api, target: &Target, object: &Value) -> Result<Va
 }
 
 /// Makes an object, or brings these fields of it back to what they should be.
-pub async fn reconcile(
+pub async fn reconcile_fields(
     api: &dyn Api,
     target: &Target,
     object: &Value,
@@ -26,7 +30,7 @@ pub async fn reconcile(
 ) -> Result<(), ApiError> {
     let named = target.clone().named(object.str_at(&["metadata", "name"]));
     for _ in 0..CONFLICTS_MAX {
-        let mut found = ensure(api, target, object).await?;
+        let mut found = get_or_create(api, target, object).await?;
         let differs = |field: &&&[&str]| found.at(field) != object.at(field);
         let wrong: Vec<&[&str]> = fields.iter().filter(differs).copied().collect();
         if wrong.is_empty() {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use meta::{ApiError, Value, selector::LabelSelector, value};
 
 use crate::{
-    Api, Change, Informer, Target,
-    informer::{GATHER, RETRY, settle},
+    Api, Informer, InformerEvent, Target,
+    informer::{BURST_WINDOW, RETRY_DELAY, drain_burst},
 };
 
 pub struct ClusterRoleAggregation {
@@ -23,14 +23,14 @@ impl ClusterRoleAggregation {
         loop {
             match changes.next().await {
                 None => return,
-                Some(Change::Seen(_) | Change::Lost) => {}
+                Some(InformerEvent::Object(_) | InformerEvent::Relisted) => {}
             }
-            if settle(&mut changes, GATHER).await.is_none() {
+            if drain_burst(&mut changes, BURST_WINDOW).await.is_none() {
                 return;
             }
             while let Err(error) = self.aggregate().await {
                 tracing::warn!("cannot aggregate cluster roles yet: {error}");
-                if settle(&mut changes, RETRY).await.is_none() {
+                if drain_burst(&mut changes, RETRY_DELAY).await.is_none() {
                     return;
                 }
             }
@@ -43,7 +43,7 @@ impl ClusterRoleAggregation {
         let target = Target::cluster("rbac.authorization.k8s.io", "v1", "clusterroles");
         let roles = self.api.list(&target).await?;
         for role in roles.iter().filter(|role| role.get("aggregationRule").is_some()) {
-            let rules = gathered(role, &roles);
+            let rules = aggregated_rules(role, &roles);
             if rules == role.items_at(&["rules"]) {
                 continue;
             }
@@ -65,7 +65,7 @@ impl ClusterRoleAggregation {
 }
 
 /// The rules of the roles that a role selects, each once, by the names of the roles.
-fn gathered(role: &Value, roles: &[Value]) -> Vec<Value> {
+fn aggregated_rules(role: &Value, roles: &[Value]) -> Vec<Value> {
     let mut rules: Vec<Value> = Vec::new();
     let name = role.str_at(&["metadata", "name"]);
     for selector in role.items_at(&["aggregationRule", "clusterRoleSelectors"]) {

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use meta::{ApiError, Value, value};
 
-use crate::{Api, Informer, Target, ensure};
+use crate::{Api, Informer, Target, get_or_create};
 
 pub struct DefaultServiceCidr {
     pub api: Arc<dyn Api>,
@@ -15,7 +15,7 @@ pub struct DefaultServiceCidr {
 /// Compat: who owns the condition.
 const MANAGER: &str = "kubernetes-service-cidr-controller";
 /// When something failed, it is tried again this much later.
-const RETRY: Duration = Duration::from_secs(1);
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 impl DefaultServiceCidr {
     pub const NAME: &str = "kubernetes";
@@ -25,8 +25,8 @@ impl DefaultServiceCidr {
     }
 
     /// Makes the object and says that it is ready, unless somebody has said how it is.
-    pub async fn keep(&self) -> Result<(), ApiError> {
-        let mut found = ensure(&*self.api, &Self::target(), &self.object()).await?;
+    pub async fn sync(&self) -> Result<(), ApiError> {
+        let mut found = get_or_create(&*self.api, &Self::target(), &self.object()).await?;
         let target = Self::target().named(Self::NAME);
         if let ([one], [first, _]) = (found.items_at(CIDRS), &self.ranges[..])
             && one.as_str() == Some(first)
@@ -36,9 +36,9 @@ impl DefaultServiceCidr {
         }
         // Somebody else's ranges are not ours to judge.
         let is_ours = found.at(CIDRS) == self.object().at(CIDRS);
-        let leaves = !found.str_at(&["metadata", "deletionTimestamp"]).is_empty();
-        let judged = !found.items_at(&["status", "conditions"]).is_empty();
-        if !is_ours || leaves || judged {
+        let is_deleting = !found.str_at(&["metadata", "deletionTimestamp"]).is_empty();
+        let has_conditions = !found.items_at(&["status", "conditions"]).is_empty();
+        if !is_ours || is_deleting || has_conditions {
             return Ok(());
         }
         let status = Target { subresource: "status", ..target };
@@ -48,9 +48,9 @@ impl DefaultServiceCidr {
     /// Works until the server stops. `changes` are of this object being gone.
     pub async fn run(self, mut changes: impl Informer) {
         while changes.next().await.is_some() {
-            while let Err(error) = self.keep().await {
+            while let Err(error) = self.sync().await {
                 tracing::warn!("cannot make the default ServiceCIDR yet: {error}");
-                tokio::time::sleep(RETRY).await;
+                tokio::time::sleep(RETRY_DELAY).await;
             }
         }
     }
@@ -84,27 +84,28 @@ fn ready() -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Fake;
+    use crate::testing::FakeApi;
 
-    async fn kept(object: Value, ranges: &[&str]) -> Arc<Fake> {
-        let api = Fake::new([("servicecidrs", object)]);
+    async fn synced(object: Value, ranges: &[&str]) -> Arc<FakeApi> {
+        let api = FakeApi::new([("servicecidrs", object)]);
         let ranges = ranges.iter().map(ToString::to_string).collect();
-        DefaultServiceCidr { api: api.clone(), ranges }.keep().await.unwrap();
+        DefaultServiceCidr { api: api.clone(), ranges }.sync().await.unwrap();
         api
     }
 
     #[tokio::test]
     async fn only_what_is_ours_and_stays_is_said_to_be_ready() {
         let own = value!({"metadata": {"name": "kubernetes"}, "spec": {"cidrs": ["10.0.0.0/24"]}});
-        let mut leaving = own.clone();
-        leaving.set_at(&["metadata", "deletionTimestamp"], "2026-01-01T00:00:00Z");
-        let mut judged = own.clone();
-        judged.set_at(&["status"], value!({"conditions": [{"type": "Ready", "status": "False"}]}));
+        let mut deleting = own.clone();
+        deleting.set_at(&["metadata", "deletionTimestamp"], "2026-01-01T00:00:00Z");
+        let mut has_conditions = own.clone();
+        has_conditions
+            .set_at(&["status"], value!({"conditions": [{"type": "Ready", "status": "False"}]}));
         let other =
             value!({"metadata": {"name": "kubernetes"}, "spec": {"cidrs": ["10.9.0.0/24"]}});
-        let cases = [(own, 1), (leaving, 0), (judged, 0), (other, 0)];
+        let cases = [(own, 1), (deleting, 0), (has_conditions, 0), (other, 0)];
         for (object, expected) in cases {
-            let api = kept(object.clone(), &["10.0.0.0/24"]).await;
+            let api = synced(object.clone(), &["10.0.0.0/24"]).await;
             assert_eq!(api.applied().len(), expected, "{object:?}");
         }
     }
@@ -112,7 +113,7 @@ mod tests {
     #[tokio::test]
     async fn a_second_family_is_added() {
         let own = value!({"metadata": {"name": "kubernetes"}, "spec": {"cidrs": ["10.0.0.0/24"]}});
-        let api = kept(own, &["10.0.0.0/24", "fd00::/112"]).await;
+        let api = synced(own, &["10.0.0.0/24", "fd00::/112"]).await;
         let cidrs = api.object("servicecidrs", "", "kubernetes");
         assert_eq!(cidrs.at(CIDRS), Some(&value!(["10.0.0.0/24", "fd00::/112"])));
     }

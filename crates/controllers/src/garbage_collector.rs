@@ -19,14 +19,14 @@ use self::{
     graph::{Graph, Object},
     reconcile::{Reconciled, reconcile},
 };
-use crate::{Api, Change, Informer, Pinned};
+use crate::{Api, Informer, InformerEvent, Pinned};
 
 pub struct GarbageCollector {
     pub api: Arc<dyn Api>,
 }
 
 /// Side by side, so that their writes share an fsync.
-const AT_ONCE: usize = 32;
+const WORKERS: usize = 32;
 const RETRY_MIN: Duration = Duration::from_millis(10);
 /// What can't be done is tried again at least this often.
 const RETRY_MAX: Duration = Duration::from_mins(1);
@@ -35,50 +35,50 @@ impl GarbageCollector {
     /// Works until the server stops. `changes` are of objects that have owners or are being deleted,
     /// and of all that are gone.
     pub async fn run(self, mut changes: impl Informer) {
-        let mut work = Reconciler::default();
+        let mut work = DeletionQueue::default();
         loop {
-            while work.running.len() < AT_ONCE {
+            while work.running.len() < WORKERS {
                 let Some(object) = work.queue.pop_front() else { break };
                 work.begin(&self.api, object);
             }
             tokio::select! {
                 change = changes.next() => match change {
                     None => return,
-                    Some(Change::Lost) => {
-                        let doubted = work.graph.doubt();
-                        work.enqueue(doubted);
+                    Some(InformerEvent::Relisted) => {
+                        let uncertain = work.graph.invalidate_owners();
+                        work.enqueue(uncertain);
                     }
-                    Some(Change::Seen(sighting)) => {
-                        let keys_for = work.graph.see(&sighting);
-                        work.enqueue(keys_for);
+                    Some(InformerEvent::Object(event)) => {
+                        let requeue = work.graph.observe(&event);
+                        work.enqueue(requeue);
                     }
                 },
                 Some((object, done)) = work.running.next() => work.end(object, done),
-                Some(object) = work.sleeping.next() => work.enqueue(vec![object]),
+                Some(object) = work.backing_off.next() => work.enqueue(vec![object]),
             }
         }
     }
 }
 
 #[derive(Default)]
-struct Reconciler {
+struct DeletionQueue {
     graph: Graph,
     queue: VecDeque<Object>,
     /// What the queue holds.
     queued: HashSet<Str>,
     /// What is being looked at; true: and has to be again.
-    busy: HashMap<Str, bool>,
+    processing: HashMap<Str, bool>,
     running: FuturesUnordered<Pinned<'static, (Object, Result<Reconciled, ApiError>)>>,
     /// Failures that wait for their next turn.
-    sleeping: FuturesUnordered<Pinned<'static, Object>>,
+    backing_off: FuturesUnordered<Pinned<'static, Object>>,
     /// How often in a row each of them failed.
     failures: HashMap<Str, u32>,
 }
 
-impl Reconciler {
+impl DeletionQueue {
     fn enqueue(&mut self, objects: Vec<Object>) {
         for object in objects {
-            if let Some(again) = self.busy.get_mut(&object.uid) {
+            if let Some(again) = self.processing.get_mut(&object.uid) {
                 *again = true;
             } else if self.queued.insert(object.uid.clone()) {
                 self.queue.push_back(object);
@@ -88,7 +88,7 @@ impl Reconciler {
 
     fn begin(&mut self, api: &Arc<dyn Api>, object: Object) {
         self.queued.remove(&object.uid);
-        self.busy.insert(object.uid.clone(), false);
+        self.processing.insert(object.uid.clone(), false);
         let dependents = self.graph.dependents_of(&object.uid);
         let api = api.clone();
         self.running.push(Box::pin(async move {
@@ -98,14 +98,14 @@ impl Reconciler {
     }
 
     fn end(&mut self, object: Object, done: Result<Reconciled, ApiError>) {
-        let again = self.busy.remove(&object.uid).unwrap_or_default();
+        let again = self.processing.remove(&object.uid).unwrap_or_default();
         match done {
-            Ok(attended) => {
+            Ok(reconciled) => {
                 self.failures.remove(&object.uid);
-                for owner in &attended.found {
-                    self.graph.found(owner, &object.namespace);
+                for owner in &reconciled.present_owners {
+                    self.graph.record_present(owner, &object.namespace);
                 }
-                self.enqueue(attended.keys_for);
+                self.enqueue(reconciled.requeue);
                 if again {
                     self.enqueue(vec![object]);
                 }
@@ -113,7 +113,7 @@ impl Reconciler {
             Err(error) => self.retry(object, &error),
         }
         if self.running.is_empty() {
-            self.graph.quiet();
+            self.graph.forget_departed();
         }
     }
 
@@ -126,7 +126,7 @@ impl Reconciler {
             let (namespace, name) = (&object.namespace, &object.name);
             tracing::debug!(%namespace, %name, "cannot settle what it belongs to yet: {error}");
         }
-        self.sleeping.push(Box::pin(async move {
+        self.backing_off.push(Box::pin(async move {
             tokio::time::sleep(wait).await;
             object
         }));

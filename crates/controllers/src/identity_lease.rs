@@ -18,9 +18,9 @@ pub struct IdentityLease {
 
 /// A server that has not been heard of for so long is gone.
 const LEASE_SECONDS: i64 = 3600;
-const RENEW_EVERY: Duration = Duration::from_secs(10);
+const RENEW_INTERVAL: Duration = Duration::from_secs(10);
 /// After so many renewals the leases of others are looked at: once an hour.
-const RENEWALS_PER_SWEEP: u32 = 360;
+const RENEWALS_PER_GC: u32 = 360;
 const LABEL: &str = "apiserver.kubernetes.io/identity";
 
 impl IdentityLease {
@@ -74,10 +74,10 @@ impl IdentityLease {
     pub async fn run(self) {
         let mut renewals: u32 = 0;
         loop {
-            if renewals.is_multiple_of(RENEWALS_PER_SWEEP) {
-                self.sweep().await;
+            if renewals.is_multiple_of(RENEWALS_PER_GC) {
+                self.delete_expired().await;
             }
-            tokio::time::sleep(RENEW_EVERY).await;
+            tokio::time::sleep(RENEW_INTERVAL).await;
             renewals = renewals.wrapping_add(1);
             if let Err(error) = self.renew().await {
                 tracing::warn!(lease = self.identity, "cannot renew the lease yet: {error}");
@@ -85,7 +85,7 @@ impl IdentityLease {
         }
     }
 
-    async fn sweep(&self) {
+    async fn delete_expired(&self) {
         let Ok(leases) = self.api.list(&Self::target()).await else { return };
         let labelled =
             |lease: &&Value| lease.str_at(&["metadata", "labels", LABEL]) == "kube-apiserver";

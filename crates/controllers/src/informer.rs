@@ -9,19 +9,19 @@ use crate::{Pinned, Target};
 /// A stream of changes. Begins with what is there.
 pub trait Informer: Send + 'static {
     /// None: the server stops.
-    fn next(&mut self) -> Pinned<'_, Option<Change>>;
+    fn next(&mut self) -> Pinned<'_, Option<InformerEvent>>;
 }
 
 #[derive(Clone, Debug)]
-pub enum Change {
-    Seen(ObjectEvent),
+pub enum InformerEvent {
+    Object(ObjectEvent),
     /// Some changes of a resource were missed. What is there now is told again; what went meanwhile
     /// is not.
-    Lost,
+    Relisted,
 }
 
 /// Lets some time pass, so that changes that come in a burst are looked at once. None: the server stops.
-pub(crate) async fn settle(changes: &mut impl Informer, time: Duration) -> Option<()> {
+pub(crate) async fn drain_burst(changes: &mut impl Informer, time: Duration) -> Option<()> {
     let end = tokio::time::Instant::now() + time;
     while let Ok(change) = tokio::time::timeout_at(end, changes.next()).await {
         change?;
@@ -30,9 +30,9 @@ pub(crate) async fn settle(changes: &mut impl Informer, time: Duration) -> Optio
 }
 
 /// Changes come in bursts: what comes within this time is looked at once.
-pub(crate) const GATHER: Duration = Duration::from_millis(20);
+pub(crate) const BURST_WINDOW: Duration = Duration::from_millis(20);
 /// When something failed, it is tried again this much later.
-pub(crate) const RETRY: Duration = Duration::from_secs(1);
+pub(crate) const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// An object, as it was when it changed.
 #[derive(Clone, Debug)]
@@ -41,7 +41,7 @@ pub struct ObjectEvent {
     pub namespace: Str,
     pub name: Str,
     /// Deleted; the metadata is the last one.
-    pub gone: bool,
+    pub deleted: bool,
     /// `metadata`.
     pub metadata: Value,
 }

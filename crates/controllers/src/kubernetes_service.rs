@@ -4,7 +4,7 @@ use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use meta::{ApiError, Value, value};
 
-use crate::{Api, Change, Informer, Pinned, Target, bootstrap::reconcile};
+use crate::{Api, Informer, InformerEvent, Pinned, Target, bootstrap::reconcile_fields};
 
 pub struct KubernetesService {
     pub api: Arc<dyn Api>,
@@ -13,40 +13,40 @@ pub struct KubernetesService {
     /// Where others reach this server.
     pub advertised: IpAddr,
     pub secure_port: u16,
-    pub endpoints: EndpointsBy,
+    pub endpoints: EndpointReconciler,
 }
 
 /// How the endpoints of the service are known.
 #[derive(Clone)]
-pub enum EndpointsBy {
+pub enum EndpointReconciler {
     /// Somebody else writes them.
-    Others,
+    None,
     /// There is this server only.
-    Oneself,
+    MasterCount,
     /// By what every server writes down about itself.
-    Leases(Arc<dyn MasterLeases>),
+    Lease(Arc<dyn MasterLeases>),
 }
 
 /// Which servers there are: each says so for some seconds, again and again.
 pub trait MasterLeases: Send + Sync + 'static {
     fn renew(&self, address: IpAddr) -> Pinned<'_, Result<(), ApiError>>;
     fn addresses(&self) -> Pinned<'_, Result<Vec<IpAddr>, ApiError>>;
-    fn leave(&self, address: IpAddr) -> Pinned<'_, Result<(), ApiError>>;
+    fn remove(&self, address: IpAddr) -> Pinned<'_, Result<(), ApiError>>;
 }
 
 /// When something failed, it is tried again this much later.
-const RETRY: Duration = Duration::from_secs(1);
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// A lease lasts half as long again.
-const RENEW_EVERY: Duration = Duration::from_secs(10);
+const RECONCILE_INTERVAL: Duration = Duration::from_secs(10);
 
 impl KubernetesService {
     /// Makes the service, and this server its endpoint.
-    pub async fn keep(&self) -> Result<(), ApiError> {
+    pub async fn sync(&self) -> Result<(), ApiError> {
         let api = &*self.api;
         let services = Target::cluster("", "v1", "services").in_namespace("default");
         let fields: [&[&str]; 2] = [&["spec", "ports"], &["spec", "type"]];
-        reconcile(api, &services, &self.service(), &fields).await?;
-        match self.servers().await? {
+        reconcile_fields(api, &services, &self.service(), &fields).await?;
+        match self.apiserver_addresses().await? {
             Some(servers) => self.write_endpoints(&servers).await,
             None => Ok(()),
         }
@@ -54,15 +54,15 @@ impl KubernetesService {
 
     /// The addresses of all servers, after this one has said that it is there. None: endpoints are
     /// not to be written.
-    async fn servers(&self) -> Result<Option<Vec<IpAddr>>, ApiError> {
+    async fn apiserver_addresses(&self) -> Result<Option<Vec<IpAddr>>, ApiError> {
         // Endpoints that everybody would take for himself are worse than none.
         if self.advertised.is_loopback() || self.advertised.is_unspecified() {
             return Ok(None);
         }
         match &self.endpoints {
-            EndpointsBy::Others => Ok(None),
-            EndpointsBy::Oneself => Ok(Some(vec![self.advertised])),
-            EndpointsBy::Leases(leases) => {
+            EndpointReconciler::None => Ok(None),
+            EndpointReconciler::MasterCount => Ok(Some(vec![self.advertised])),
+            EndpointReconciler::Lease(leases) => {
                 leases.renew(self.advertised).await?;
                 let servers = leases.addresses().await?;
                 if servers.is_empty() {
@@ -83,19 +83,19 @@ impl KubernetesService {
         let slices = slices.in_namespace("default");
         let (one, many) = (self.endpoints(servers), self.endpoint_slice(servers));
         let (one, many) = tokio::join!(
-            reconcile(&*self.api, &endpoints, &one, &[&["subsets"]]),
-            reconcile(&*self.api, &slices, &many, &[&["endpoints"], &["ports"]]),
+            reconcile_fields(&*self.api, &endpoints, &one, &[&["subsets"]]),
+            reconcile_fields(&*self.api, &slices, &many, &[&["endpoints"], &["ports"]]),
         );
         one.and(many)
     }
 
     /// Works until the server stops. `changes` are of the service and its endpoints.
     pub async fn run(&self, mut changes: impl Informer) {
-        let renews = matches!(self.endpoints, EndpointsBy::Leases(_));
+        let renews = matches!(self.endpoints, EndpointReconciler::Lease(_));
         loop {
             let renewal = async {
                 if renews {
-                    tokio::time::sleep(RENEW_EVERY).await;
+                    tokio::time::sleep(RECONCILE_INTERVAL).await;
                 } else {
                     std::future::pending::<()>().await;
                 }
@@ -103,25 +103,25 @@ impl KubernetesService {
             tokio::select! {
                 change = changes.next() => match change {
                     None => return,
-                    Some(Change::Seen(seen)) if seen.gone => {}
+                    Some(InformerEvent::Object(seen)) if seen.deleted => {}
                     Some(_) => continue,
                 },
                 () = renewal => {}
             }
-            while let Err(error) = self.keep().await {
+            while let Err(error) = self.sync().await {
                 tracing::warn!("cannot make service kubernetes yet: {error}");
-                tokio::time::sleep(RETRY).await;
+                tokio::time::sleep(RETRY_DELAY).await;
             }
         }
     }
 
     /// This server is about to stop: nobody should be sent to it any more.
-    pub async fn leave(&self) -> Result<(), ApiError> {
-        let EndpointsBy::Leases(leases) = &self.endpoints else { return Ok(()) };
-        leases.leave(self.advertised).await?;
+    pub async fn stop(&self) -> Result<(), ApiError> {
+        let EndpointReconciler::Lease(leases) = &self.endpoints else { return Ok(()) };
+        leases.remove(self.advertised).await?;
         let mut others = leases.addresses().await?;
         others.retain(|address| *address != self.advertised);
-        // The last one leaves its address, as it was: there is nobody else to go to.
+        // The last one is_deleting its address, as it was: there is nobody else to go to.
         if others.is_empty() { Ok(()) } else { self.write_endpoints(&others).await }
     }
 

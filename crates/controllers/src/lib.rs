@@ -2,48 +2,51 @@
 //! process, and know nothing of the store.
 
 mod bootstrap;
-mod certificate_requests;
+mod bootstrap_roles;
 mod cluster_role_aggregation;
-mod default_roles;
+mod csr_cleaner;
+mod default_service_account;
 mod default_service_cidr;
 mod finalizers;
-mod flow_control;
+mod flow_control_bootstrap;
 mod garbage_collector;
 mod identity_lease;
-mod in_every_namespace;
 mod informer;
 mod kubernetes_service;
-mod legacy_tokens;
-mod namespaces;
+mod legacy_service_account_token_cleaner;
+mod namespace_controller;
 mod pv_pvc_protection;
-mod service_cidrs;
+mod root_ca;
+mod service_cidr_controller;
 mod system_namespaces;
 #[cfg(test)]
 mod testing;
-mod unused_tokens;
+mod tokens_controller;
 mod workqueue;
 
 pub use bootstrap::{
-    SYSTEM_NAMESPACES, config_map, ensure, namespace, priority_classes, reconcile,
+    SYSTEM_NAMESPACES, config_map, get_or_create, namespace, priority_classes, reconcile_fields,
 };
-pub use certificate_requests::CertificateRequestCleaner;
+pub use bootstrap_roles::reconcile_bootstrap_roles;
 pub use cluster_role_aggregation::ClusterRoleAggregation;
-pub use default_roles::reconcile_default_roles;
+pub use csr_cleaner::CsrCleaner;
+pub use default_service_account::ServiceAccountController;
 pub use default_service_cidr::DefaultServiceCidr;
-pub use flow_control::{
-    FlowControlDefaults, FlowSchemaStatus, flow_schemas, priority_levels, reconcile_flow_control,
+pub use flow_control_bootstrap::{
+    FlowControlBootstrap, FlowSchemaStatusController, ensure_flow_control_defaults, flow_schemas,
+    priority_levels,
 };
 pub use garbage_collector::GarbageCollector;
 pub use identity_lease::IdentityLease;
-pub use in_every_namespace::InEveryNamespace;
-pub use informer::{Change, Informer, ObjectEvent, Resource};
-pub use kubernetes_service::{EndpointsBy, KubernetesService, MasterLeases};
-pub use legacy_tokens::{LegacyTokenController, LegacyTokens};
-pub use namespaces::NamespaceController;
-pub use pv_pvc_protection::{ClaimProtection, VolumeProtection};
-pub use service_cidrs::ServiceCidrController;
+pub use informer::{Informer, InformerEvent, ObjectEvent, Resource};
+pub use kubernetes_service::{EndpointReconciler, KubernetesService, MasterLeases};
+pub use legacy_service_account_token_cleaner::LegacyServiceAccountTokenCleaner;
+pub use namespace_controller::NamespaceController;
+pub use pv_pvc_protection::{PvProtectionController, PvcProtectionController};
+pub use root_ca::RootCaPublisher;
+pub use service_cidr_controller::ServiceCidrController;
 pub use system_namespaces::SystemNamespaces;
-pub use unused_tokens::UnusedTokenCleaner;
+pub use tokens_controller::{TokenGenerator, TokensController};
 
 use std::{future::Future, pin::Pin, sync::Arc};
 

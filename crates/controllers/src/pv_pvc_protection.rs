@@ -8,109 +8,120 @@ use meta::{ApiError, Value};
 use crate::{
     Api, Informer, ObjectEvent, Pinned, Target,
     finalizers::{has_finalizer, with_finalizer, without_finalizer},
-    workqueue::{self, Key, Next, Reconciler},
+    workqueue::{self, Key, ReconcileResult, Reconciler},
 };
 
 /// Claims, as long as a pod that runs somewhere mounts them.
-pub struct ClaimProtection {
+pub struct PvcProtectionController {
     pub api: Arc<dyn Api>,
 }
 
 /// Volumes, as long as they are bound.
-pub struct VolumeProtection {
+pub struct PvProtectionController {
     pub api: Arc<dyn Api>,
 }
 
-const CLAIM: &str = "kubernetes.io/pvc-protection";
-const VOLUME: &str = "kubernetes.io/pv-protection";
+const PVC_FINALIZER: &str = "kubernetes.io/pvc-protection";
+const PV_FINALIZER: &str = "kubernetes.io/pv-protection";
 
-impl ClaimProtection {
+impl PvcProtectionController {
     /// Works until the server stops. `changes` are of claims, and of pods that are gone.
     pub async fn run(self, changes: impl Informer) {
         workqueue::run(self, changes).await;
     }
 
-    async fn protect(&self, namespace: &str, name: &str) -> Result<Next, ApiError> {
+    async fn sync(&self, namespace: &str, name: &str) -> Result<ReconcileResult, ApiError> {
         let claims = Target::cluster("", "v1", "persistentvolumeclaims").in_namespace(namespace);
         // A pod went, and nobody knows which claims it had: all that wait are looked at.
         let claims: Vec<(Target, Value)> = if name.is_empty() {
             let all = self.api.list(&claims).await?;
             let named = |claim: &Value| claims.clone().named(claim.str_at(&["metadata", "name"]));
-            all.into_iter().filter(is_leaving).map(|claim| (named(&claim), claim)).collect()
+            all.into_iter().filter(is_being_deleted).map(|claim| (named(&claim), claim)).collect()
         } else {
             let target = claims.named(name);
             vec![(target.clone(), self.api.get(&target).await?)]
         };
         let pods = Target::cluster("", "v1", "pods").in_namespace(namespace);
         for (target, claim) in claims {
-            if !is_leaving(&claim) {
-                keep(&*self.api, &target, claim, CLAIM).await?;
-            } else if has_finalizer(&claim, CLAIM) {
+            if !is_being_deleted(&claim) {
+                add_finalizer(&*self.api, &target, claim, PVC_FINALIZER).await?;
+            } else if has_finalizer(&claim, PVC_FINALIZER) {
                 let pods = self.api.list(&pods).await?;
-                if !pods.iter().any(|pod| mounts(pod, &claim)) {
-                    release(&*self.api, &target, claim, CLAIM).await?;
+                if !pods.iter().any(|pod| uses_claim(pod, &claim)) {
+                    remove_finalizer(&*self.api, &target, claim, PVC_FINALIZER).await?;
                 }
             }
         }
-        Ok(Next::Done)
+        Ok(ReconcileResult::Done)
     }
 }
 
-impl Reconciler for ClaimProtection {
-    fn keys_for(&self, seen: &ObjectEvent) -> Vec<Key> {
-        let is_pod = seen.resource.gvr.resource == "pods";
-        match (is_pod, seen.gone) {
-            (true, _) => vec![(seen.namespace.clone(), "".into())],
+impl Reconciler for PvcProtectionController {
+    fn keys_for(&self, event: &ObjectEvent) -> Vec<Key> {
+        let is_pod = event.resource.gvr.resource == "pods";
+        match (is_pod, event.deleted) {
+            (true, _) => vec![(event.namespace.clone(), "".into())],
             (false, true) => Vec::new(),
-            (false, false) => vec![(seen.namespace.clone(), seen.name.clone())],
+            (false, false) => vec![(event.namespace.clone(), event.name.clone())],
         }
     }
 
-    fn reconcile<'a>(&'a self, (namespace, name): &'a Key) -> Pinned<'a, Result<Next, ApiError>> {
-        Box::pin(self.protect(namespace, name))
+    fn reconcile<'a>(
+        &'a self,
+        (namespace, name): &'a Key,
+    ) -> Pinned<'a, Result<ReconcileResult, ApiError>> {
+        Box::pin(self.sync(namespace, name))
     }
 }
 
-impl VolumeProtection {
+impl PvProtectionController {
     /// Works until the server stops. `changes` are of volumes.
     pub async fn run(self, changes: impl Informer) {
         workqueue::run(self, changes).await;
     }
 
-    async fn protect(&self, name: &str) -> Result<Next, ApiError> {
+    async fn sync(&self, name: &str) -> Result<ReconcileResult, ApiError> {
         let target = Target::cluster("", "v1", "persistentvolumes").named(name);
         let volume = self.api.get(&target).await?;
-        if !is_leaving(&volume) {
-            keep(&*self.api, &target, volume, VOLUME).await?;
+        if !is_being_deleted(&volume) {
+            add_finalizer(&*self.api, &target, volume, PV_FINALIZER).await?;
         } else if volume.str_at(&["status", "phase"]) != "Bound" {
-            release(&*self.api, &target, volume, VOLUME).await?;
+            remove_finalizer(&*self.api, &target, volume, PV_FINALIZER).await?;
         }
-        Ok(Next::Done)
+        Ok(ReconcileResult::Done)
     }
 }
 
-impl Reconciler for VolumeProtection {
-    fn keys_for(&self, seen: &ObjectEvent) -> Vec<Key> {
-        if seen.gone { Vec::new() } else { vec![("".into(), seen.name.clone())] }
+impl Reconciler for PvProtectionController {
+    fn keys_for(&self, event: &ObjectEvent) -> Vec<Key> {
+        if event.deleted { Vec::new() } else { vec![("".into(), event.name.clone())] }
     }
 
-    fn reconcile<'a>(&'a self, (_, name): &'a Key) -> Pinned<'a, Result<Next, ApiError>> {
-        Box::pin(self.protect(name))
+    fn reconcile<'a>(
+        &'a self,
+        (_, name): &'a Key,
+    ) -> Pinned<'a, Result<ReconcileResult, ApiError>> {
+        Box::pin(self.sync(name))
     }
 }
 
-fn is_leaving(object: &Value) -> bool {
+fn is_being_deleted(object: &Value) -> bool {
     !object.str_at(&["metadata", "deletionTimestamp"]).is_empty()
 }
 
-async fn keep(api: &dyn Api, target: &Target, object: Value, name: &str) -> Result<(), ApiError> {
+async fn add_finalizer(
+    api: &dyn Api,
+    target: &Target,
+    object: Value,
+    name: &str,
+) -> Result<(), ApiError> {
     match with_finalizer(object, name) {
         Some(object) => api.update(target, &object).await.map(drop),
         None => Ok(()),
     }
 }
 
-async fn release(
+async fn remove_finalizer(
     api: &dyn Api,
     target: &Target,
     object: Value,
@@ -124,7 +135,7 @@ async fn release(
 
 /// Whether a pod needs a claim. One that was not scheduled never will be: no kubelet starts a pod
 /// whose claim is on its way out.
-fn mounts(pod: &Value, claim: &Value) -> bool {
+fn uses_claim(pod: &Value, claim: &Value) -> bool {
     if pod.str_at(&["spec", "nodeName"]).is_empty() {
         return false;
     }
@@ -132,14 +143,17 @@ fn mounts(pod: &Value, claim: &Value) -> bool {
     let (pod_name, pod_uid) = (pod.str_at(&["metadata", "name"]), pod.str_at(&["metadata", "uid"]));
     // The kubelet is done with it, or it was deleted by force.
     let is_shut_down =
-        is_leaving(pod) && pod.i64_at(&["metadata", "deletionGracePeriodSeconds"]) == Some(0);
+        is_being_deleted(pod) && pod.i64_at(&["metadata", "deletionGracePeriodSeconds"]) == Some(0);
     let mut owners = claim.items_at(&["metadata", "ownerReferences"]).iter();
     let is_owned =
         owners.any(|owner| owner.bool_at(&["controller"]) && owner.str_at(&["uid"]) == pod_uid);
     pod.items_at(&["spec", "volumes"]).iter().any(|volume| {
-        let made_for_it = || format!("{pod_name}-{}", volume.str_at(&["name"])) == name;
+        let is_generated_name = || format!("{pod_name}-{}", volume.str_at(&["name"])) == name;
         volume.str_at(&["persistentVolumeClaim", "claimName"]) == name
-            || (!is_shut_down && volume.get("ephemeral").is_some() && is_owned && made_for_it())
+            || (!is_shut_down
+                && volume.get("ephemeral").is_some()
+                && is_owned
+                && is_generated_name())
     })
 }
 
@@ -148,12 +162,12 @@ mod tests {
     use meta::value;
 
     use super::*;
-    use crate::testing::Fake;
+    use crate::testing::FakeApi;
 
-    fn claim(leaving: bool) -> Value {
+    fn claim(deleting: bool) -> Value {
         let mut claim = value!({"metadata": {"name": "c", "namespace": "n",
-            "finalizers": [(CLAIM)], "ownerReferences": [{"uid": "u", "controller": true}]}});
-        if leaving {
+            "finalizers": [(PVC_FINALIZER)], "ownerReferences": [{"uid": "u", "controller": true}]}});
+        if deleting {
             claim.set_at(&["metadata", "deletionTimestamp"], "2026-01-01T00:00:00Z");
         }
         claim
@@ -172,7 +186,7 @@ mod tests {
             (&ephemeral, "node", "p", false),
         ];
         for (volumes, node, pod, stays) in cases {
-            let fake = Fake::new([
+            let fake = FakeApi::new([
                 ("persistentvolumeclaims", claim(true)),
                 (
                     "pods",
@@ -180,10 +194,10 @@ mod tests {
                     "spec": {"nodeName": (node), "volumes": (volumes.clone())}}),
                 ),
             ]);
-            let protection = ClaimProtection { api: fake.clone() };
+            let protection = PvcProtectionController { api: fake.clone() };
             protection.reconcile(&("n".into(), "".into())).await.unwrap();
             let left = fake.object("persistentvolumeclaims", "n", "c");
-            assert_eq!(has_finalizer(&left, CLAIM), stays, "{volumes:?} {node}");
+            assert_eq!(has_finalizer(&left, PVC_FINALIZER), stays, "{volumes:?} {node}");
         }
     }
 
@@ -193,32 +207,32 @@ mod tests {
             "spec": {"nodeName": "node", "volumes": [{"name": "v", "ephemeral": {}}]}});
         let mut claim = claim(true);
         claim.set_at(&["metadata", "name"], "p-v");
-        assert!(mounts(&pod, &claim));
+        assert!(uses_claim(&pod, &claim));
         pod.set_at(&["metadata", "uid"], "another");
-        assert!(!mounts(&pod, &claim));
+        assert!(!uses_claim(&pod, &claim));
         pod.set_at(&["metadata", "uid"], "u");
         pod.set_at(&["metadata", "deletionTimestamp"], "2026-01-01T00:00:00Z");
         pod.set_at(&["metadata", "deletionGracePeriodSeconds"], 0i64);
-        assert!(!mounts(&pod, &claim));
+        assert!(!uses_claim(&pod, &claim));
     }
 
     #[tokio::test]
     async fn a_bound_volume_stays_and_a_new_one_is_protected() {
-        for (phase, leaving, protected) in
+        for (phase, deleting, protected) in
             [("Bound", true, true), ("Released", true, false), ("Available", false, true)]
         {
             let mut volume = value!({"metadata": {"name": "v"}, "status": {"phase": (phase)}});
-            if leaving {
+            if deleting {
                 volume.set_at(&["metadata", "deletionTimestamp"], "2026-01-01T00:00:00Z");
-                volume.set_at(&["metadata", "finalizers"], vec![VOLUME]);
+                volume.set_at(&["metadata", "finalizers"], vec![PV_FINALIZER]);
             }
-            let fake = Fake::new([("persistentvolumes", volume)]);
-            VolumeProtection { api: fake.clone() }
+            let fake = FakeApi::new([("persistentvolumes", volume)]);
+            PvProtectionController { api: fake.clone() }
                 .reconcile(&("".into(), "v".into()))
                 .await
                 .unwrap();
             let left = fake.object("persistentvolumes", "", "v");
-            assert_eq!(has_finalizer(&left, VOLUME), protected, "{phase}");
+            assert_eq!(has_finalizer(&left, PV_FINALIZER), protected, "{phase}");
         }
     }
 }

@@ -11,12 +11,12 @@ use crate::{Api, Discovered, Pinned, Resource, Target};
 
 /// Objects by resource, namespace and name. What is deleted stays, and is written down.
 #[derive(Default)]
-pub(crate) struct Fake {
+pub(crate) struct FakeApi {
     objects: Mutex<BTreeMap<[String; 3], Value>>,
     deleted: Mutex<Vec<(String, String)>>,
     applied: Mutex<Vec<Value>>,
     /// Whether a collection that is deleted goes, but for what has finalizers.
-    pub(crate) collections_go: bool,
+    pub(crate) deletes_collections: bool,
     pub(crate) undiscovered: Vec<(String, String)>,
 }
 
@@ -28,7 +28,7 @@ fn missing(target: &Target) -> ApiError {
     ApiError::not_found(GroupResource::new("", &target.gvr.resource), target.name.as_str())
 }
 
-impl Fake {
+impl FakeApi {
     pub(crate) fn new(objects: impl IntoIterator<Item = (&'static str, Value)>) -> Arc<Self> {
         let fake = Self::default();
         for (resource, object) in objects {
@@ -37,8 +37,8 @@ impl Fake {
         Arc::new(fake)
     }
 
-    pub(crate) fn whose_collections_go() -> Self {
-        Self { collections_go: true, ..Self::default() }
+    pub(crate) fn with_collection_deletes() -> Self {
+        Self { deletes_collections: true, ..Self::default() }
     }
 
     pub(crate) fn insert(&self, resource: &str, object: Value) {
@@ -74,7 +74,7 @@ fn is_in(key: &[String; 3], target: &Target) -> bool {
     key[0] == target.gvr.resource && (target.namespace.is_empty() || key[1] == target.namespace)
 }
 
-impl Api for Fake {
+impl Api for FakeApi {
     fn get<'a>(&'a self, target: &'a Target) -> Pinned<'a, Result<Value, ApiError>> {
         let found = self.objects.lock().unwrap().get(&key(target)).cloned();
         ready(found.ok_or_else(|| missing(target)))
@@ -124,7 +124,7 @@ impl Api for Fake {
     }
 
     fn delete_collection<'a>(&'a self, target: &'a Target) -> Pinned<'a, Result<(), ApiError>> {
-        if !self.collections_go {
+        if !self.deletes_collections {
             return ready(Err(ApiError::internal("stuck")));
         }
         let stays = |object: &Value| !object.items_at(&["metadata", "finalizers"]).is_empty();

@@ -10,7 +10,7 @@ use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use meta::{ApiError, Str};
 use tokio::time::Instant;
 
-use crate::{Change, Informer, ObjectEvent, Pinned};
+use crate::{Informer, InformerEvent, ObjectEvent, Pinned};
 
 /// An object by namespace and name.
 pub(crate) type Key = (Str, Str);
@@ -18,42 +18,42 @@ pub(crate) type Key = (Str, Str);
 /// What a loop does.
 pub(crate) trait Reconciler: Send + Sync + 'static {
     /// Whom a change concerns.
-    fn keys_for(&self, seen: &ObjectEvent) -> Vec<Key>;
+    fn keys_for(&self, event: &ObjectEvent) -> Vec<Key>;
 
     /// Looks at one object and does what is due.
-    fn reconcile<'a>(&'a self, key: &'a Key) -> Pinned<'a, Result<Next, ApiError>>;
+    fn reconcile<'a>(&'a self, key: &'a Key) -> Pinned<'a, Result<ReconcileResult, ApiError>>;
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum ReconcileResult {
     /// Nothing to do until it changes.
     Done,
     /// Not before that time, unless it changes.
-    After(Duration),
+    RequeueAfter(Duration),
     /// Somebody else has to act first: looked at less and less often.
-    Waits,
+    Requeue,
 }
 
 /// Side by side, so that their writes share an fsync.
-const AT_ONCE: usize = 16;
+const WORKERS: usize = 16;
 const RETRY_MIN: Duration = Duration::from_millis(10);
 const RETRY_MAX: Duration = Duration::from_secs(5);
 
 /// Works until the server stops. What waits is bounded by the number of objects.
-pub(crate) async fn run(work: impl Reconciler, mut changes: impl Informer) {
-    let work = &work;
-    let mut state = State::default();
+pub(crate) async fn run(reconciler: impl Reconciler, mut changes: impl Informer) {
+    let reconciler = &reconciler;
+    let mut queue = WorkQueue::default();
     let mut running = FuturesUnordered::new();
     loop {
-        while running.len() < AT_ONCE
-            && let Some(key) = state.take()
+        while running.len() < WORKERS
+            && let Some(key) = queue.get()
         {
             running.push(async move {
-                let done = work.reconcile(&key).await;
+                let done = reconciler.reconcile(&key).await;
                 (key, done)
             });
         }
-        let due = state.next_due();
+        let due = queue.next_deadline();
         let sleep = async {
             match due {
                 Some(due) => tokio::time::sleep_until(due).await,
@@ -64,56 +64,56 @@ pub(crate) async fn run(work: impl Reconciler, mut changes: impl Informer) {
             change = changes.next() => match change {
                 None => return,
                 // What is there is told again.
-                Some(Change::Lost) => {}
-                Some(Change::Seen(seen)) => {
-                    for key in work.keys_for(&seen) {
-                        state.add(key);
+                Some(InformerEvent::Relisted) => {}
+                Some(InformerEvent::Object(event)) => {
+                    for key in reconciler.keys_for(&event) {
+                        queue.add(key);
                     }
                 }
             },
-            Some((key, done)) = running.next() => state.end(key, done, Instant::now()),
-            () = sleep => state.wake(Instant::now()),
+            Some((key, done)) = running.next() => queue.done(key, done, Instant::now()),
+            () = sleep => queue.requeue_due(Instant::now()),
         }
     }
 }
 
 #[derive(Default)]
-struct State {
+struct WorkQueue {
     queue: VecDeque<Key>,
     queued: HashSet<Key>,
     /// Being looked at; true: and has to be again.
-    busy: HashMap<Key, bool>,
-    waiting: HashMap<Key, Instant>,
+    processing: HashMap<Key, bool>,
+    delayed: HashMap<Key, Instant>,
     /// How often in a row each of them came to nothing.
     attempts: HashMap<Key, u32>,
 }
 
-impl State {
+impl WorkQueue {
     fn add(&mut self, key: Key) {
-        self.waiting.remove(&key);
-        if let Some(again) = self.busy.get_mut(&key) {
+        self.delayed.remove(&key);
+        if let Some(again) = self.processing.get_mut(&key) {
             *again = true;
         } else if self.queued.insert(key.clone()) {
             self.queue.push_back(key);
         }
     }
 
-    fn take(&mut self) -> Option<Key> {
+    fn get(&mut self) -> Option<Key> {
         let key = self.queue.pop_front()?;
         self.queued.remove(&key);
-        self.busy.insert(key.clone(), false);
+        self.processing.insert(key.clone(), false);
         Some(key)
     }
 
-    fn end(&mut self, key: Key, done: Result<Next, ApiError>, now: Instant) {
-        let again = self.busy.remove(&key).unwrap_or_default();
+    fn done(&mut self, key: Key, done: Result<ReconcileResult, ApiError>, now: Instant) {
+        let again = self.processing.remove(&key).unwrap_or_default();
         let wait = match done {
-            Ok(Next::Done) | Err(ApiError::NotFound { .. }) => {
+            Ok(ReconcileResult::Done) | Err(ApiError::NotFound { .. }) => {
                 self.attempts.remove(&key);
                 None
             }
-            Ok(Next::After(time)) => Some(time),
-            Ok(Next::Waits) => Some(self.backoff(&key)),
+            Ok(ReconcileResult::RequeueAfter(time)) => Some(time),
+            Ok(ReconcileResult::Requeue) => Some(self.backoff(&key)),
             Err(error) => {
                 // A lost race is no news.
                 if !matches!(error, ApiError::Conflict { .. }) {
@@ -125,7 +125,7 @@ impl State {
         if again {
             self.add(key);
         } else if let Some(wait) = wait {
-            self.waiting.insert(key, now + wait);
+            self.delayed.insert(key, now + wait);
         }
     }
 
@@ -135,12 +135,12 @@ impl State {
         RETRY_MIN.saturating_mul(1 << (*attempts).min(16)).min(RETRY_MAX)
     }
 
-    fn next_due(&self) -> Option<Instant> {
-        self.waiting.values().min().copied()
+    fn next_deadline(&self) -> Option<Instant> {
+        self.delayed.values().min().copied()
     }
 
-    fn wake(&mut self, now: Instant) {
-        let due = self.waiting.iter().filter(|(_, due)| **due <= now);
+    fn requeue_due(&mut self, now: Instant) {
+        let due = self.delayed.iter().filter(|(_, due)| **due <= now);
         let due: Vec<Key> = due.map(|(key, _)| key.clone()).collect();
         for key in due {
             self.add(key);
@@ -158,44 +158,44 @@ mod tests {
 
     #[test]
     fn an_object_is_attended_to_by_one_at_a_time_and_again_when_it_changed_meanwhile() {
-        let mut state = State::default();
-        state.add(key("a"));
-        state.add(key("a"));
-        assert_eq!(state.take(), Some(key("a")));
-        assert_eq!(state.take(), None);
-        state.add(key("a"));
-        assert_eq!(state.take(), None);
-        state.end(key("a"), Ok(Next::Done), Instant::now());
-        assert_eq!(state.take(), Some(key("a")));
-        state.end(key("a"), Ok(Next::Done), Instant::now());
-        assert_eq!(state.take(), None);
+        let mut queue = WorkQueue::default();
+        queue.add(key("a"));
+        queue.add(key("a"));
+        assert_eq!(queue.get(), Some(key("a")));
+        assert_eq!(queue.get(), None);
+        queue.add(key("a"));
+        assert_eq!(queue.get(), None);
+        queue.done(key("a"), Ok(ReconcileResult::Done), Instant::now());
+        assert_eq!(queue.get(), Some(key("a")));
+        queue.done(key("a"), Ok(ReconcileResult::Done), Instant::now());
+        assert_eq!(queue.get(), None);
     }
 
     #[test]
     fn what_fails_is_tried_again_ever_later_and_at_once_when_it_changes() {
-        let mut state = State::default();
+        let mut queue = WorkQueue::default();
         let now = Instant::now();
         let mut waits = Vec::new();
         for _ in 0..12 {
-            state.add(key("a"));
-            state.take();
-            state.end(key("a"), Err(ApiError::internal("no")), now);
-            waits.push(state.next_due().unwrap() - now);
+            queue.add(key("a"));
+            queue.get();
+            queue.done(key("a"), Err(ApiError::internal("no")), now);
+            waits.push(queue.next_deadline().unwrap() - now);
         }
         assert_eq!(waits[..3], [20, 40, 80].map(Duration::from_millis));
         assert_eq!(waits[11], RETRY_MAX);
-        state.wake(now);
-        assert_eq!(state.take(), None);
-        state.wake(now + RETRY_MAX);
-        assert_eq!(state.take(), Some(key("a")));
-        state.end(key("a"), Ok(Next::After(Duration::from_mins(1))), now);
-        state.add(key("a"));
-        assert_eq!((state.take(), state.next_due()), (Some(key("a")), None));
+        queue.requeue_due(now);
+        assert_eq!(queue.get(), None);
+        queue.requeue_due(now + RETRY_MAX);
+        assert_eq!(queue.get(), Some(key("a")));
+        queue.done(key("a"), Ok(ReconcileResult::RequeueAfter(Duration::from_mins(1))), now);
+        queue.add(key("a"));
+        assert_eq!((queue.get(), queue.next_deadline()), (Some(key("a")), None));
         // Success starts the count anew.
-        state.end(key("a"), Ok(Next::Done), now);
-        state.add(key("a"));
-        state.take();
-        state.end(key("a"), Ok(Next::Waits), now);
-        assert_eq!(state.next_due(), Some(now + Duration::from_millis(20)));
+        queue.done(key("a"), Ok(ReconcileResult::Done), now);
+        queue.add(key("a"));
+        queue.get();
+        queue.done(key("a"), Ok(ReconcileResult::Requeue), now);
+        assert_eq!(queue.next_deadline(), Some(now + Duration::from_millis(20)));
     }
 }

@@ -2,7 +2,7 @@
 
 use prometheus::{IntGaugeVec, Opts, Registry};
 
-use crate::{gates::FeatureGates, version::Info};
+use crate::{feature_gates::FeatureGates, version::Info};
 
 /// Registers `kubernetes_build_info` and `kubernetes_feature_enabled`.
 pub(crate) fn register(registry: &Registry, version: &Info, gates: &FeatureGates) {

@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use controllers::{Change, Informer, ObjectEvent, Pinned, Resource};
+use controllers::{Informer, InformerEvent, ObjectEvent, Pinned, Resource};
 use memchr::memmem;
 use meta::Value;
 use registry::{Kind, Storage};
@@ -14,39 +14,39 @@ use crate::in_process::resource;
 
 /// Changes of several resources in one stream.
 pub(crate) struct CacheInformer {
-    receiver: mpsc::Receiver<Change>,
-    sender: mpsc::Sender<Change>,
-    wanted: Arc<Wanted>,
+    receiver: mpsc::Receiver<InformerEvent>,
+    sender: mpsc::Sender<InformerEvent>,
+    filter: Arc<EventFilter>,
 }
 
 /// A change, before it is decoded.
-pub(crate) struct Seen<'a> {
+pub(crate) struct CacheEvent<'a> {
     pub(crate) resource: &'a Resource,
     pub(crate) entry: &'a Entry,
     previous: Option<&'a Entry>,
-    pub(crate) gone: bool,
+    pub(crate) deleted: bool,
 }
 
-impl Seen<'_> {
+impl CacheEvent<'_> {
     /// A secret that is to hold a service account's token; by the looks of its bytes.
-    pub(crate) fn has_legacy_token(&self) -> bool {
+    pub(crate) fn is_token_secret(&self) -> bool {
         memmem::find(&self.entry.json, br#""type":"kubernetes.io/service-account-token""#).is_some()
     }
 
     /// Has or had owners, or is being deleted; by the looks of its bytes.
-    pub(crate) fn is_bound(&self) -> bool {
-        let bound = |entry: &Entry| {
+    pub(crate) fn has_owner_or_is_deleting(&self) -> bool {
+        let matches = |entry: &Entry| {
             let metadata = &entry.json[entry.meta.0 as usize..entry.meta.1 as usize];
             memmem::find(metadata, br#""ownerReferences":"#).is_some()
                 || memmem::find(metadata, br#""deletionTimestamp":"#).is_some()
         };
-        bound(self.entry) || self.previous.is_some_and(bound)
+        matches(self.entry) || self.previous.is_some_and(matches)
     }
 }
 
-/// A follower that falls behind by more makes the watch of its resource fall behind, which then starts
+/// A reflector that falls behind by more makes the watch of its resource fall behind, which then starts
 /// anew: memory stays bounded.
-const CHANGES_MAX: usize = 1024;
+const EVENTS_MAX: usize = 1024;
 /// How long to wait for a cache that starts anew.
 const RETRY: Duration = Duration::from_millis(100);
 /// How much of a snapshot is looked at in one go.
@@ -56,24 +56,27 @@ impl CacheInformer {
     /// What is there and changes from now on, as far as somebody wants to know.
     pub(crate) fn start(
         kinds: &[Arc<Kind>],
-        wanted: impl Fn(&Seen<'_>) -> bool + Send + Sync + 'static,
+        filter: impl Fn(&CacheEvent<'_>) -> bool + Send + Sync + 'static,
     ) -> Self {
-        let (sender, receiver) = mpsc::channel(CHANGES_MAX);
-        let wanted: Arc<Wanted> = Arc::new(wanted);
-        let follow = Self { receiver, sender, wanted };
+        let (sender, receiver) = mpsc::channel(EVENTS_MAX);
+        let filter: Arc<EventFilter> = Arc::new(filter);
+        let informer = Self { receiver, sender, filter };
         for kind in kinds {
-            follow_kind(kind, &follow.sender, &follow.wanted);
+            start_reflector(kind, &informer.sender, &informer.filter);
         }
-        follow
+        informer
     }
 
     /// Custom kinds too, as they come. Each is followed until its cache is closed.
-    pub(crate) fn and_later(self, kinds: Option<mpsc::UnboundedReceiver<Arc<Kind>>>) -> Self {
-        let (sender, wanted) = (self.sender.clone(), self.wanted.clone());
+    pub(crate) fn with_custom_kinds(
+        self,
+        kinds: Option<mpsc::UnboundedReceiver<Arc<Kind>>>,
+    ) -> Self {
+        let (sender, filter) = (self.sender.clone(), self.filter.clone());
         if let Some(mut kinds) = kinds {
             tokio::spawn(async move {
                 while let Some(kind) = kinds.recv().await {
-                    follow_kind(&kind, &sender, &wanted);
+                    start_reflector(&kind, &sender, &filter);
                 }
             });
         }
@@ -82,36 +85,36 @@ impl CacheInformer {
 }
 
 impl Informer for CacheInformer {
-    fn next(&mut self) -> Pinned<'_, Option<Change>> {
+    fn next(&mut self) -> Pinned<'_, Option<InformerEvent>> {
         Box::pin(self.receiver.recv())
     }
 }
 
-fn follow_kind(kind: &Kind, sender: &mpsc::Sender<Change>, wanted: &Arc<Wanted>) {
+fn start_reflector(kind: &Kind, sender: &mpsc::Sender<InformerEvent>, filter: &Arc<EventFilter>) {
     let Some(storage) = kind.storage.clone() else { return };
-    let follower = Follower {
+    let reflector = Reflector {
         resource: Arc::new(resource(kind)),
-        wanted: wanted.clone(),
+        filter: filter.clone(),
         sender: sender.clone(),
     };
-    tokio::spawn(follower.run(storage));
+    tokio::spawn(reflector.run(storage));
 }
 
-type Wanted = dyn Fn(&Seen<'_>) -> bool + Send + Sync;
+type EventFilter = dyn Fn(&CacheEvent<'_>) -> bool + Send + Sync;
 
-struct Follower {
+struct Reflector {
     resource: Arc<Resource>,
-    wanted: Arc<Wanted>,
-    sender: mpsc::Sender<Change>,
+    filter: Arc<EventFilter>,
+    sender: mpsc::Sender<InformerEvent>,
 }
 
 /// Nobody listens any more.
 struct ReceiverDropped;
 
-impl Follower {
+impl Reflector {
     async fn run(self, storage: Arc<Storage>) {
-        while self.follow(&storage).await.is_ok() {
-            if self.sender.send(Change::Lost).await.is_err() {
+        while self.list_and_watch(&storage).await.is_ok() {
+            if self.sender.send(InformerEvent::Relisted).await.is_err() {
                 return;
             }
             tokio::time::sleep(RETRY).await;
@@ -119,7 +122,7 @@ impl Follower {
     }
 
     /// Tells what is there, then what changes. Ok: changes were missed.
-    async fn follow(&self, storage: &Storage) -> Result<(), ReceiverDropped> {
+    async fn list_and_watch(&self, storage: &Storage) -> Result<(), ReceiverDropped> {
         let snapshot = storage.cache.snapshot();
         let mut after = None;
         loop {
@@ -127,7 +130,7 @@ impl Follower {
             let Some(last) = page.last() else { break };
             after = Some(last.key.clone());
             for entry in &page {
-                self.tell(entry, None, false).await?;
+                self.send(entry, None, false).await?;
             }
         }
         let Ok(mut watcher) = storage.cache.watch(snapshot.revision, None) else { return Ok(()) };
@@ -136,8 +139,8 @@ impl Follower {
             match watcher.next().await {
                 WatchItem::Events(events) => {
                     for event in events {
-                        let gone = event.kind == EventKind::Deleted;
-                        self.tell(&event.entry, event.previous.as_deref(), gone).await?;
+                        let deleted = event.kind == EventKind::Deleted;
+                        self.send(&event.entry, event.previous.as_deref(), deleted).await?;
                     }
                 }
                 WatchItem::Progress(_) => {}
@@ -147,23 +150,23 @@ impl Follower {
         }
     }
 
-    async fn tell(
+    async fn send(
         &self,
         entry: &Entry,
         previous: Option<&Entry>,
-        gone: bool,
+        deleted: bool,
     ) -> Result<(), ReceiverDropped> {
-        if !(self.wanted)(&Seen { resource: &self.resource, entry, previous, gone }) {
+        if !(self.filter)(&CacheEvent { resource: &self.resource, entry, previous, deleted }) {
             return Ok(());
         }
-        let sighting = ObjectEvent {
+        let event = ObjectEvent {
             resource: self.resource.clone(),
             namespace: entry.namespace.clone(),
             name: entry.name.clone(),
-            gone,
+            deleted,
             metadata: metadata(entry),
         };
-        self.sender.send(Change::Seen(sighting)).await.map_err(|_| ReceiverDropped)
+        self.sender.send(InformerEvent::Object(event)).await.map_err(|_| ReceiverDropped)
     }
 }
 

@@ -43,7 +43,7 @@ pub(crate) const SECTIONS: &[(&str, &[Flag])] = &[
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Flag {
     pub(crate) name: &'static str,
-    pub(crate) kind: Kind,
+    pub(crate) kind: FlagKind,
     /// The default, written as on the command line; empty where the type's zero is "not set".
     pub(crate) default: &'static str,
     pub(crate) help: &'static str,
@@ -69,7 +69,7 @@ pub(crate) enum Effect {
 
 /// The type of a flag's value, with the parsing rules that kube-apiserver gives it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum FlagKind {
     Bool,
     Int,
     Uint,
@@ -99,7 +99,7 @@ pub(crate) enum Kind {
     Version,
 }
 
-impl Kind {
+impl FlagKind {
     /// The name of the type as `--help` prints it.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -133,18 +133,18 @@ impl Kind {
 }
 
 /// A flag that works.
-const fn done(name: &'static str, kind: Kind, default: &'static str) -> Flag {
+const fn done(name: &'static str, kind: FlagKind, default: &'static str) -> Flag {
     let (help, effect) = ("", Effect::Done);
     Flag { name, kind, default, help, effect, short: None, deprecated: None, hidden: false }
 }
 
 /// A flag that is accepted and changes nothing yet.
-const fn harmless(name: &'static str, kind: Kind, default: &'static str) -> Flag {
+const fn harmless(name: &'static str, kind: FlagKind, default: &'static str) -> Flag {
     Flag { effect: Effect::Harmless, ..done(name, kind, default) }
 }
 
 /// A flag that may only have its default value.
-const fn refused(name: &'static str, kind: Kind, default: &'static str) -> Flag {
+const fn refused(name: &'static str, kind: FlagKind, default: &'static str) -> Flag {
     Flag { effect: Effect::Refused, ..done(name, kind, default) }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::flags::{Effect, Flag, Kind, SECTIONS};
+use crate::flags::{Effect, Flag, FlagKind, SECTIONS};
 
 const INTRODUCTION: &str = "\
 Pintle is the Kubernetes API server: a drop-in for kube-apiserver that stores its objects itself.
@@ -46,7 +46,7 @@ fn left(flag: &Flag) -> String {
     let short = flag.short.map_or("    ".to_owned(), |letter| format!("-{letter}, "));
     let name = flag.name;
     match flag.kind {
-        Kind::Bool => format!("  {short}--{name}"),
+        FlagKind::Bool => format!("  {short}--{name}"),
         kind => format!("  {short}--{name} {}", kind.name()),
     }
 }
@@ -56,8 +56,8 @@ fn right(flag: &Flag) -> String {
     let is_zero = matches!(flag.default, "" | "0" | "0s" | "false");
     if !is_zero {
         let _ = match flag.kind {
-            Kind::Text => write!(text, " (default \"{}\")", flag.default),
-            Kind::Texts => write!(text, " (default [{}])", flag.default),
+            FlagKind::Text => write!(text, " (default \"{}\")", flag.default),
+            FlagKind::Texts => write!(text, " (default [{}])", flag.default),
             _ => write!(text, " (default {})", flag.default),
         };
     }

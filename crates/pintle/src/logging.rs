@@ -51,7 +51,6 @@ impl Verbosity {
     }
 
     /// Changes it for every log statement from here on.
-    #[allow(dead_code, reason = "/debug/flags/v is not wired in yet")]
     pub(crate) fn set(&self, verbosity: u32) {
         self.0.store(verbosity, Ordering::Relaxed);
         // Every log statement remembers whether it is on; they have to ask again.

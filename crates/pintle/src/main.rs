@@ -1,23 +1,23 @@
 //! `pintle`: flags become options, options become a server.
 
 mod access;
+mod apiservice_autoregistration;
 mod build_metrics;
 mod cache_informer;
 mod commands;
+mod discovery_publisher;
+mod feature_gates;
 mod flags;
-mod gates;
 mod help;
-mod hooks;
 mod in_process;
 mod logging;
 mod migrate;
 mod node_relations;
 mod options;
-mod publish;
-mod register;
+mod post_start_hooks;
 mod roles;
 mod run;
-mod standalone;
+mod standalone_controllers;
 mod storage_metrics;
 mod stores;
 mod tokens;

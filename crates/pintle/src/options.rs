@@ -15,8 +15,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::feature_gates::FeatureGates;
 use crate::flags::{Effect, NamedCertKey, Parsed, PortRange, VersionFlag};
-use crate::gates::FeatureGates;
 use crate::logging;
 use crate::version;
 

@@ -41,12 +41,12 @@ use tokio::sync::mpsc;
 use crate::{
     access::{BearerTokens, RoleRules},
     build_metrics,
-    hooks::Hooks,
+    discovery_publisher::DiscoveryPublisher,
     in_process::{Api, Objects},
     logging::Verbosity,
     node_relations::NodeRelations,
     options::{AuthorizationMode, Options},
-    publish::Publisher,
+    post_start_hooks::PostStartHooks,
     roles::RoleIndex,
     storage_metrics,
     stores::Stores,
@@ -100,7 +100,7 @@ async fn serve(
     let crd_controller = servers.crd_controller(options, &backend).await;
 
     let lifecycle = Arc::new(Lifecycle::default());
-    let hooks = Hooks::default();
+    let hooks = PostStartHooks::default();
     let mut checks = hooks.checks(options, &servers.kinds, &lifecycle);
     // Compat: behind ping and log.
     let etcd = stores.checks(options);
@@ -295,7 +295,7 @@ impl AuthStack {
 pub(crate) struct Servers {
     schema: Arc<schema::Schema>,
     aggregator: Arc<Aggregator>,
-    pub(crate) publisher: Arc<Publisher>,
+    pub(crate) publisher: Arc<DiscoveryPublisher>,
     /// New caches of custom resources, for the garbage collector.
     pub(crate) started: Mutex<Option<mpsc::UnboundedReceiver<Arc<Kind>>>>,
     /// The aggregator's own resources.
@@ -384,7 +384,7 @@ impl Servers {
         let aggregator = Arc::new(Aggregator::default());
         let served = served_built_in(&definitions, &kinds);
         let (publisher, started) =
-            Publisher::new(aggregator.clone(), schema.clone(), served, extensions.clone());
+            DiscoveryPublisher::new(aggregator.clone(), schema.clone(), served, extensions.clone());
         let started = Mutex::new(Some(started));
         Self {
             schema,
@@ -413,7 +413,7 @@ impl Servers {
             prefix: options.storage_prefix.clone(),
             from_store: from_store(options),
             schema: self.schema.clone(),
-            listener: self.publisher.clone(),
+            event_handler: self.publisher.clone(),
             establish_after: if options.servers > 1 {
                 ESTABLISH_AFTER
             } else {

@@ -17,11 +17,11 @@ use crate::options::Options;
 /// The stores of a server. The first one holds everything that no other is named for.
 #[derive(Clone)]
 pub(crate) struct Stores {
-    kind: Kind,
+    store_type: StoreType,
 }
 
 #[derive(Clone)]
-enum Kind {
+enum StoreType {
     Embedded(Arc<Embedded>),
     Etcd { main: Arc<Etcd>, others: Vec<(GroupResource, Arc<Etcd>)> },
 }
@@ -34,7 +34,7 @@ impl Stores {
                 compact_every: options.compaction_interval,
             };
             let store = Embedded::open(&store).map_err(|error| error.to_string())?;
-            return Ok(Self { kind: Kind::Embedded(Arc::new(store)) });
+            return Ok(Self { store_type: StoreType::Embedded(Arc::new(store)) });
         };
         let open = |servers: &[String]| {
             Etcd::new(&etcd::Options {
@@ -62,7 +62,7 @@ impl Stores {
             let (group, resource) = (other.group.as_str().into(), other.resource.as_str().into());
             others.push((GroupResource { group, resource }, etcd));
         }
-        Ok(Self { kind: Kind::Etcd { main: opened[0].1.clone(), others } })
+        Ok(Self { store_type: StoreType::Etcd { main: opened[0].1.clone(), others } })
     }
 
     /// Waits until the store answers, so that a wrong address is told instead of waited for.
@@ -72,7 +72,7 @@ impl Stores {
         }
         let (backend, mut last) = (self.backend(), String::new());
         for _ in 0..START_ATTEMPTS {
-            match timeout(START_PATIENCE, backend.revision()).await {
+            match timeout(START_TIMEOUT, backend.revision()).await {
                 Ok(Ok(_)) => return Ok(()),
                 Ok(Err(error)) => last = error.to_string(),
                 Err(_) => "etcd does not answer".clone_into(&mut last),
@@ -83,16 +83,16 @@ impl Stores {
     }
 
     pub(crate) fn backend(&self) -> Arc<dyn Backend> {
-        match &self.kind {
-            Kind::Embedded(store) => store.clone(),
-            Kind::Etcd { main, .. } => main.clone(),
+        match &self.store_type {
+            StoreType::Embedded(store) => store.clone(),
+            StoreType::Etcd { main, .. } => main.clone(),
         }
     }
 
     pub(crate) fn overrides(&self) -> Vec<(GroupResource, Arc<dyn Backend>)> {
-        match &self.kind {
-            Kind::Embedded(_) => Vec::new(),
-            Kind::Etcd { others, .. } => others
+        match &self.store_type {
+            StoreType::Embedded(_) => Vec::new(),
+            StoreType::Etcd { others, .. } => others
                 .iter()
                 .map(|(resource, etcd)| (resource.clone(), etcd.clone() as Arc<dyn Backend>))
                 .collect(),
@@ -105,18 +105,18 @@ impl Stores {
         let key = format!("{}/health", options.storage_prefix);
         let (alive, ready) = match &options.etcd {
             Some(etcd) => (etcd.healthcheck_timeout, etcd.readycheck_timeout),
-            None => (EMBEDDED_PATIENCE, EMBEDDED_PATIENCE),
+            None => (EMBEDDED_TIMEOUT, EMBEDDED_TIMEOUT),
         };
-        let alive = watched(self.backend(), key.clone(), alive);
-        let ready = watched(self.backend(), key, ready);
+        let alive = health_probe(self.backend(), key.clone(), alive);
+        let ready = health_probe(self.backend(), key, ready);
         vec![Check::new("etcd", alive), Check::new("etcd-readiness", ready).ready_only()]
     }
 
     /// Bytes that each store takes on disk, by what the metrics call it.
     pub(crate) async fn sizes(&self) -> Vec<(String, u64)> {
-        match &self.kind {
-            Kind::Embedded(store) => vec![("embedded-0".to_owned(), store.usage().0)],
-            Kind::Etcd { main, others } => {
+        match &self.store_type {
+            StoreType::Embedded(store) => vec![("embedded-0".to_owned(), store.usage().0)],
+            StoreType::Etcd { main, others } => {
                 let mut clusters = vec![main];
                 for (_, etcd) in others {
                     if !clusters.iter().any(|known| Arc::ptr_eq(known, etcd)) {
@@ -135,9 +135,9 @@ impl Stores {
     }
 
     pub(crate) fn close(&self) {
-        match &self.kind {
-            Kind::Embedded(store) => store.close(),
-            Kind::Etcd { main, others } => {
+        match &self.store_type {
+            StoreType::Embedded(store) => store.close(),
+            StoreType::Etcd { main, others } => {
                 main.close();
                 for (_, etcd) in others {
                     etcd.close();
@@ -149,18 +149,18 @@ impl Stores {
 
 /// A server that starts together with its etcd waits for it about as long as kube-apiserver does.
 const START_ATTEMPTS: u32 = 10;
-const START_PATIENCE: Duration = Duration::from_secs(5);
+const START_TIMEOUT: Duration = Duration::from_secs(5);
 const START_PAUSE: Duration = Duration::from_millis(500);
 /// The embedded store answers from memory; if that takes so long, something is wrong with it.
-const EMBEDDED_PATIENCE: Duration = Duration::from_secs(2);
+const EMBEDDED_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often the store is asked, once somebody has asked us.
-const CHECK_EVERY: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A probe that shows what the last look at the store has found. Looking begins with the first question.
-fn watched(
+fn health_probe(
     backend: Arc<dyn Backend>,
     key: String,
-    patience: Duration,
+    probe_timeout: Duration,
 ) -> impl Fn() -> Result<(), String> + Send + Sync {
     let found = Arc::new(Mutex::new(Ok(())));
     let started = OnceLock::new();
@@ -169,11 +169,11 @@ fn watched(
             let (backend, key, found) = (backend.clone(), key.clone(), found.clone());
             tokio::spawn(async move {
                 loop {
-                    let looked = timeout(patience, backend.get(&key)).await;
-                    *found.lock() = verdict(looked.unwrap_or_else(|_| {
+                    let looked = timeout(probe_timeout, backend.get(&key)).await;
+                    *found.lock() = probe_result(looked.unwrap_or_else(|_| {
                         Err(StoreError::Unavailable("context deadline exceeded".to_owned()))
                     }));
-                    sleep(CHECK_EVERY).await;
+                    sleep(CHECK_INTERVAL).await;
                 }
             });
         });
@@ -181,6 +181,6 @@ fn watched(
     }
 }
 
-fn verdict<T>(looked: Result<T, StoreError>) -> Result<(), String> {
+fn probe_result<T>(looked: Result<T, StoreError>) -> Result<(), String> {
     looked.map(drop).map_err(|error| format!("error getting data from etcd: {error}"))
 }

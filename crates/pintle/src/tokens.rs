@@ -100,7 +100,7 @@ impl builtin::Tokens for Tokens {
     }
 }
 
-impl controllers::LegacyTokens for Tokens {
+impl controllers::TokenGenerator for Tokens {
     fn token(&self, account: &Value, secret: &str) -> Result<String, String> {
         self.key.token(&service_account::legacy_claims(account, secret))
     }

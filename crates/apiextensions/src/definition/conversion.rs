@@ -9,14 +9,14 @@ use meta::{
 
 use x509_parser::pem::Pem;
 
-use super::options::Options;
+use super::validation_options::ValidationOptions;
 
 /// The versions of ConversionReview that this server speaks.
 const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 
 pub(super) fn check(
     conversion: &Value,
-    options: &Options,
+    options: &ValidationOptions,
     path: &FieldPath,
     errors: &mut FieldErrors,
 ) {
@@ -50,7 +50,7 @@ pub(super) fn check(
 
 fn check_client_config(
     config: &Value,
-    options: &Options,
+    options: &ValidationOptions,
     path: &FieldPath,
     errors: &mut FieldErrors,
 ) {
@@ -64,14 +64,14 @@ fn check_client_config(
     }
     let bundle = config.str_at(&["caBundle"]);
     if !options.allow_invalid_ca_bundle
-        && let Some(flaw) = ca_bundle_flaw(bundle)
+        && let Some(error) = ca_bundle_error(bundle)
     {
-        errors.invalid(path.child("caBundle"), bundle, &flaw);
+        errors.invalid(path.child("caBundle"), bundle, &error);
     }
 }
 
 /// What is wrong with the authorities that a webhook's certificate is judged by; none: nothing.
-pub(crate) fn ca_bundle_flaw(base64: &str) -> Option<String> {
+pub(crate) fn ca_bundle_error(base64: &str) -> Option<String> {
     use base64::Engine as _;
     let pem = base64::engine::general_purpose::STANDARD.decode(base64).unwrap_or_default();
     if pem.is_empty() {
@@ -100,7 +100,7 @@ pub(crate) fn ca_bundle_flaw(base64: &str) -> Option<String> {
 
 fn check_review_versions(
     versions: &[Value],
-    options: &Options,
+    options: &ValidationOptions,
     path: &FieldPath,
     errors: &mut FieldErrors,
 ) {
@@ -144,9 +144,9 @@ mod tests {
             (broken, Some("failed to parse certificate: x509: malformed certificate")),
         ];
         for (pem, why) in cases {
-            let flaw = ca_bundle_flaw(&base64::engine::general_purpose::STANDARD.encode(pem));
+            let error = ca_bundle_error(&base64::engine::general_purpose::STANDARD.encode(pem));
             let expected = why.map(|why| format!("unable to load root certificates: {why}"));
-            assert_eq!(flaw, expected, "{pem}");
+            assert_eq!(error, expected, "{pem}");
         }
     }
 }

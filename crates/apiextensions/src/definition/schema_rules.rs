@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use meta::{FieldErrors, FieldPath, Map, Value, field::FieldReason};
 use schema::structural::Structural;
 
-use super::{internal, options::Options};
+use super::{internal_version, validation_options::ValidationOptions};
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 const REASONS: [&str; 4] =
@@ -21,7 +21,12 @@ struct Scope {
 }
 
 /// Checks a schema and everything below it.
-pub(super) fn check(schema: &Value, path: &FieldPath, options: &Options, errors: &mut FieldErrors) {
+pub(super) fn check(
+    schema: &Value,
+    path: &FieldPath,
+    options: &ValidationOptions,
+    errors: &mut FieldErrors,
+) {
     let scope = Scope { no_defaults: None, in_resource_meta: false };
     check_schema(schema, path, &scope, true, options, errors);
 }
@@ -31,7 +36,7 @@ fn check_schema(
     path: &FieldPath,
     scope: &Scope,
     is_root: bool,
-    options: &Options,
+    options: &ValidationOptions,
     errors: &mut FieldErrors,
 ) {
     check_keywords(schema, path, scope, options, errors);
@@ -118,7 +123,7 @@ fn check_keywords(
     schema: &Value,
     path: &FieldPath,
     scope: &Scope,
-    options: &Options,
+    options: &ValidationOptions,
     errors: &mut FieldErrors,
 ) {
     if options.require_valid_types && has_invalid_type(schema) {
@@ -159,7 +164,7 @@ fn check_keywords(
 fn check_list_and_map_types(
     schema: &Value,
     path: &FieldPath,
-    options: &Options,
+    options: &ValidationOptions,
     errors: &mut FieldErrors,
 ) {
     let ty = schema.str_at(&["type"]);
@@ -239,7 +244,7 @@ fn check_list_map(
             None => errors.required(at, "must have a schema if x-kubernetes-list-type is map"),
             Some(several) => {
                 let schemas = several.as_array().unwrap_or_default().iter();
-                let schemas: Vec<String> = schemas.map(internal::show_schema).collect();
+                let schemas: Vec<String> = schemas.map(internal_version::show_schema).collect();
                 let shown = format!("{{\"Schema\":null,\"JSONSchemas\":[{}]}}", schemas.join(","));
                 let why = "must only have a single schema if x-kubernetes-list-type is map";
                 errors.push(FieldReason::Invalid, at, format!("Invalid value: {shown}: {why}"));

@@ -11,19 +11,19 @@ use schema::structural::{RuleOptions, Structural};
 
 use super::{
     conversion,
-    internal::{self, Moved, SCHEMA_FIELDS, Spec},
-    names,
-    options::Options,
-    schema_rules, views,
+    internal_version::{self, InternalSpec, PerVersionField, SCHEMA_FIELDS},
+    names, schema_rules,
+    validation_options::ValidationOptions,
+    version_fields,
 };
 
 pub(super) fn check(
     definition: &Value,
-    options: &Options,
+    options: &ValidationOptions,
     path: &FieldPath,
     errors: &mut FieldErrors,
 ) {
-    let spec = Spec::of(definition);
+    let spec = InternalSpec::of(definition);
     names::check_group(spec.raw.str_at(&["group"]), &path.child("group"), errors);
     match spec.raw.str_at(&["scope"]) {
         "" => errors.required(path.child("scope"), ""),
@@ -56,19 +56,27 @@ pub(super) fn check(
         status: spec.versions.iter().any(has_status),
         suppress_cost: options.unchanged_schemas.contains(first),
     };
-    if let Some(schema) = spec.shared(Moved::Schema) {
+    if let Some(schema) = spec.top_level(PerVersionField::Schema) {
         shared.check(schema, options, &path.child("validation"), errors);
     }
-    if let Some(subresources) = spec.shared(Moved::Subresources) {
-        views::check_subresources(subresources, &path.child("subresources"), errors);
+    if let Some(subresources) = spec.top_level(PerVersionField::Subresources) {
+        version_fields::check_subresources(subresources, &path.child("subresources"), errors);
     }
-    let columns = spec.shared(Moved::Columns).and_then(Value::as_array).unwrap_or_default();
+    let columns =
+        spec.top_level(PerVersionField::Columns).and_then(Value::as_array).unwrap_or_default();
     for (at, column) in columns.iter().enumerate() {
-        views::check_column(column, &path.child("additionalPrinterColumns").index(at), errors);
+        version_fields::check_column(
+            column,
+            &path.child("additionalPrinterColumns").index(at),
+            errors,
+        );
     }
-    if let Some(fields) = spec.shared(Moved::SelectableFields) {
+    if let Some(fields) = spec.top_level(PerVersionField::SelectableFields) {
         let at = path.child("selectableFields");
-        match spec.shared(Moved::Schema).and_then(|schema| schema.get("openAPIV3Schema")) {
+        match spec
+            .top_level(PerVersionField::Schema)
+            .and_then(|schema| schema.get("openAPIV3Schema"))
+        {
             None => errors.invalid(at, "", "may only be set when validations.schema is included"),
             Some(schema) => check_selectable(fields, schema, "", options, path, errors),
         }
@@ -86,7 +94,7 @@ pub(super) fn check(
 pub(super) fn check_update(
     new: &Value,
     old: &Value,
-    options: &Options,
+    options: &ValidationOptions,
     path: &FieldPath,
     errors: &mut FieldErrors,
 ) {
@@ -107,9 +115,9 @@ pub(super) fn check_update(
 
 /// Nothing tells what to keep of an object but its schema.
 fn check_schemas_are_there(
-    spec: &Spec<'_>,
+    spec: &InternalSpec<'_>,
     preserve_unknown: bool,
-    options: &Options,
+    options: &ValidationOptions,
     path: &FieldPath,
     errors: &mut FieldErrors,
 ) {
@@ -127,9 +135,9 @@ fn check_schemas_are_there(
 }
 
 fn check_versions(
-    spec: &Spec<'_>,
+    spec: &InternalSpec<'_>,
     structural: bool,
-    options: &Options,
+    options: &ValidationOptions,
     path: &FieldPath,
     errors: &mut FieldErrors,
 ) {
@@ -147,7 +155,7 @@ fn check_versions(
         check_version(spec, version, structural, options, &at, errors);
     }
     let mut invalid = |why: &str| {
-        let message = format!("Invalid value: {}: {why}", internal::show_versions(spec));
+        let message = format!("Invalid value: {}: {why}", internal_version::show_versions(spec));
         errors.push(FieldReason::Invalid, &versions_path, message);
     };
     if !unique {
@@ -167,16 +175,16 @@ fn check_versions(
 }
 
 fn check_version(
-    spec: &Spec<'_>,
+    spec: &InternalSpec<'_>,
     version: &Value,
     structural: bool,
-    options: &Options,
+    options: &ValidationOptions,
     path: &FieldPath,
     errors: &mut FieldErrors,
 ) {
     check_deprecation(version, &path.child("deprecationWarning"), errors);
     let name = version.str_at(&["name"]);
-    let schema = spec.own(version, Moved::Schema);
+    let schema = spec.per_version(version, PerVersionField::Schema);
     if let Some(schema) = schema {
         let schemas = Schemas {
             structural,
@@ -185,14 +193,21 @@ fn check_version(
         };
         schemas.check(schema, options, &path.child("schema"), errors);
     }
-    if let Some(subresources) = spec.own(version, Moved::Subresources) {
-        views::check_subresources(subresources, &path.child("subresources"), errors);
+    if let Some(subresources) = spec.per_version(version, PerVersionField::Subresources) {
+        version_fields::check_subresources(subresources, &path.child("subresources"), errors);
     }
-    let columns = spec.own(version, Moved::Columns).and_then(Value::as_array).unwrap_or_default();
+    let columns = spec
+        .per_version(version, PerVersionField::Columns)
+        .and_then(Value::as_array)
+        .unwrap_or_default();
     for (at, column) in columns.iter().enumerate() {
-        views::check_column(column, &path.child("additionalPrinterColumns").index(at), errors);
+        version_fields::check_column(
+            column,
+            &path.child("additionalPrinterColumns").index(at),
+            errors,
+        );
     }
-    if let Some(fields) = spec.own(version, Moved::SelectableFields) {
+    if let Some(fields) = spec.per_version(version, PerVersionField::SelectableFields) {
         let at = path.child("selectableFields");
         match schema.and_then(|schema| schema.get("openAPIV3Schema")) {
             None => {
@@ -208,13 +223,13 @@ fn check_selectable(
     fields: &Value,
     schema: &Value,
     version: &str,
-    options: &Options,
+    options: &ValidationOptions,
     path: &FieldPath,
     errors: &mut FieldErrors,
 ) {
     match Structural::new(schema) {
         Err(why) => errors.invalid(path.child("schema.openAPIV3Schema"), "", &why),
-        Ok(schema) => views::check_selectable_fields(
+        Ok(schema) => version_fields::check_selectable_fields(
             fields.as_array().unwrap_or_default(),
             schema.root(),
             options.too_many_selectable.contains(version),
@@ -258,7 +273,13 @@ struct Schemas {
 }
 
 impl Schemas {
-    fn check(&self, schema: &Value, options: &Options, path: &FieldPath, errors: &mut FieldErrors) {
+    fn check(
+        &self,
+        schema: &Value,
+        options: &ValidationOptions,
+        path: &FieldPath,
+        errors: &mut FieldErrors,
+    ) {
         let Some(schema) = schema.get("openAPIV3Schema").filter(|schema| !schema.is_null()) else {
             return;
         };
@@ -347,7 +368,7 @@ fn check_root_with_status(schema: &Value, path: &FieldPath, errors: &mut FieldEr
             return errors.invalid(path.child("openAPIV3Schema.type"), value.clone(), why);
         }
         if !ALLOWED.contains(&go_name) {
-            let shown = internal::show_schema(schema);
+            let shown = internal_version::show_schema(schema);
             let allowed = ALLOWED.join(" ");
             let message = format!(
                 "Invalid value: {shown}: only [{allowed}] fields are allowed at the root of the \

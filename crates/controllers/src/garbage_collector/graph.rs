@@ -33,7 +33,7 @@ pub(super) struct Owner {
 impl Owner {
     /// Where it is looked for. Anybody can write down a UID that exists; only together with the right
     /// name does it make an owner.
-    fn coordinates(&self, namespace: &str) -> Str {
+    fn identity(&self, namespace: &str) -> Str {
         format!("{}/{}/{namespace}/{}", self.api_version, self.kind, self.name).into()
     }
 }
@@ -77,23 +77,23 @@ pub(super) struct Graph {
 
 impl Graph {
     /// Takes note of a change; answers the objects that have to be looked at because of it.
-    pub(super) fn see(&mut self, sighting: &ObjectEvent) -> Vec<Object> {
-        let metadata = &sighting.metadata;
+    pub(super) fn observe(&mut self, event: &ObjectEvent) -> Vec<Object> {
+        let metadata = &event.metadata;
         let object = Object {
-            resource: sighting.resource.clone(),
-            namespace: sighting.namespace.clone(),
-            name: sighting.name.clone(),
+            resource: event.resource.clone(),
+            namespace: event.namespace.clone(),
+            name: event.name.clone(),
             uid: Str::new(metadata.str_at(&["uid"])),
         };
-        let mut keys_for = self.release(&object.uid);
-        if sighting.gone {
+        let mut requeue = self.remove_edges(&object.uid);
+        if event.deleted {
             self.waiting.remove(&object.uid);
             self.present.remove(&object.uid);
             self.departed.insert(object.uid.clone());
-            keys_for.extend(
+            requeue.extend(
                 self.dependents_of(&object.uid).into_iter().map(|dependent| dependent.object),
             );
-            return keys_for;
+            return requeue;
         }
         let owners = owners_of(metadata);
         let deleting = !metadata.str_at(&["deletionTimestamp"]).is_empty();
@@ -106,15 +106,15 @@ impl Graph {
         }
         if deleting && waits_for_dependents(metadata) {
             self.waiting.insert(object.uid.clone(), object.clone());
-            keys_for.push(object);
+            requeue.push(object);
         } else if !deleting && !settled {
-            keys_for.push(object);
+            requeue.push(object);
         }
-        keys_for
+        requeue
     }
 
     /// Forgets what an object was said to belong to; owners that may have waited for it are answered.
-    fn release(&mut self, uid: &Str) -> Vec<Object> {
+    fn remove_edges(&mut self, uid: &Str) -> Vec<Object> {
         let Some((_, owners)) = self.nodes.remove(uid) else { return Vec::new() };
         let mut waiting = Vec::new();
         for owner in owners {
@@ -144,24 +144,24 @@ impl Graph {
 
     fn is_present(&self, owner: &Owner, namespace: &str) -> bool {
         let found = self.present.get(&owner.uid);
-        found.is_some_and(|names| names.contains(&owner.coordinates(namespace)))
+        found.is_some_and(|names| names.contains(&owner.identity(namespace)))
     }
 
     /// The API had this owner for a dependent in this namespace, unless it went since it was asked.
-    pub(super) fn found(&mut self, owner: &Owner, namespace: &str) {
+    pub(super) fn record_present(&mut self, owner: &Owner, namespace: &str) {
         if !self.departed.contains(&owner.uid) {
             let names = self.present.entry(owner.uid.clone()).or_default();
-            names.insert(owner.coordinates(namespace));
+            names.insert(owner.identity(namespace));
         }
     }
 
     /// Nobody is asking the API any more, so nobody can report what is out of date.
-    pub(super) fn quiet(&mut self) {
+    pub(super) fn forget_departed(&mut self) {
         self.departed.clear();
     }
 
     /// Changes were missed: nothing is certain, everybody has to be looked at.
-    pub(super) fn doubt(&mut self) -> Vec<Object> {
+    pub(super) fn invalidate_owners(&mut self) -> Vec<Object> {
         self.present.clear();
         let nodes = self.nodes.values().map(|(object, _)| object);
         nodes.chain(self.waiting.values()).cloned().collect()
@@ -185,11 +185,11 @@ mod tests {
 
     use super::*;
 
-    fn sighting(name: &str, gone: bool, metadata: Value) -> ObjectEvent {
+    fn event(name: &str, deleted: bool, metadata: Value) -> ObjectEvent {
         let mut metadata = metadata;
         metadata.set_at(&["uid"], format!("uid-{name}"));
         let resource = Arc::new(Resource::default());
-        ObjectEvent { resource, namespace: "n".into(), name: name.into(), gone, metadata }
+        ObjectEvent { resource, namespace: "n".into(), name: name.into(), deleted, metadata }
     }
 
     fn owned_by(owner: &str, blocks: bool) -> Value {
@@ -204,34 +204,34 @@ mod tests {
     #[test]
     fn a_dependent_is_looked_at_until_its_owner_is_known_and_again_when_it_goes() {
         let mut graph = Graph::default();
-        assert_eq!(names(&graph.see(&sighting("a", false, owned_by("owner", false)))), ["a"]);
+        assert_eq!(names(&graph.observe(&event("a", false, owned_by("owner", false)))), ["a"]);
         let owner = &owners_of(&owned_by("owner", false))[0];
-        graph.found(owner, "n");
+        graph.record_present(owner, "n");
         let mut misnamed = owned_by("other", false);
         misnamed.at_mut(&["ownerReferences"]).unwrap().as_array_mut().unwrap()[0]
             .set_at(&["uid"], "uid-owner");
-        assert_eq!(names(&graph.see(&sighting("x", false, misnamed))), ["x"]);
-        graph.see(&sighting("x", true, Value::object()));
-        assert_eq!(names(&graph.see(&sighting("b", false, owned_by("owner", false)))), [""; 0]);
-        let mut keys_for = graph.see(&sighting("owner", true, Value::object()));
-        keys_for.sort_by(|a, b| a.name.cmp(&b.name));
-        assert_eq!(names(&keys_for), ["a", "b"]);
+        assert_eq!(names(&graph.observe(&event("x", false, misnamed))), ["x"]);
+        graph.observe(&event("x", true, Value::object()));
+        assert_eq!(names(&graph.observe(&event("b", false, owned_by("owner", false)))), [""; 0]);
+        let mut requeue = graph.observe(&event("owner", true, Value::object()));
+        requeue.sort_by(|a, b| a.name.cmp(&b.name));
+        assert_eq!(names(&requeue), ["a", "b"]);
         // Whoever asked before the owner went doesn't count any more.
-        graph.found(owner, "n");
-        assert_eq!(names(&graph.see(&sighting("c", false, owned_by("owner", false)))), ["c"]);
-        graph.see(&sighting("a", true, owned_by("owner", false)));
+        graph.record_present(owner, "n");
+        assert_eq!(names(&graph.observe(&event("c", false, owned_by("owner", false)))), ["c"]);
+        graph.observe(&event("a", true, owned_by("owner", false)));
         assert_eq!(graph.dependents_of("uid-owner").len(), 2);
     }
 
     #[test]
     fn an_owner_that_waits_is_looked_at_when_a_dependent_goes() {
         let mut graph = Graph::default();
-        graph.see(&sighting("a", false, owned_by("owner", true)));
+        graph.observe(&event("a", false, owned_by("owner", true)));
         let waiting = value!({"deletionTimestamp": "t", "finalizers": ["foregroundDeletion"]});
-        assert_eq!(names(&graph.see(&sighting("owner", false, waiting))), ["owner"]);
+        assert_eq!(names(&graph.observe(&event("owner", false, waiting))), ["owner"]);
         assert!(graph.dependents_of("uid-owner")[0].blocks);
-        let gone = sighting("a", true, owned_by("owner", true));
-        assert_eq!(names(&graph.see(&gone)), ["owner"]);
+        let gone = event("a", true, owned_by("owner", true));
+        assert_eq!(names(&graph.observe(&gone)), ["owner"]);
         assert_eq!(graph.dependents_of("uid-owner"), []);
     }
 }

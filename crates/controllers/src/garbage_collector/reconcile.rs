@@ -9,9 +9,9 @@ use crate::{Api, Target};
 #[derive(Debug, Default)]
 pub(super) struct Reconciled {
     /// Owners that are there.
-    pub(super) found: Vec<Owner>,
+    pub(super) present_owners: Vec<Owner>,
     /// Dependents that have to be looked at now.
-    pub(super) keys_for: Vec<Object>,
+    pub(super) requeue: Vec<Object>,
 }
 
 /// Looks at an object and does what is due.
@@ -31,13 +31,13 @@ pub(super) async fn reconcile(
         return Ok(Reconciled::default());
     }
     if !metadata.str_at(&["deletionTimestamp"]).is_empty() {
-        return attend_deletion(api, &target, &live, dependents).await;
+        return process_deleting_object(api, &target, &live, dependents).await;
     }
-    judge(api, object, &target, &live, &dependents).await
+    delete_if_unowned(api, object, &target, &live, &dependents).await
 }
 
 /// An object whose deletion may wait for its dependents.
-async fn attend_deletion(
+async fn process_deleting_object(
     api: &dyn Api,
     target: &Target,
     live: &Value,
@@ -46,7 +46,7 @@ async fn attend_deletion(
     let metadata = live.get("metadata").unwrap_or(&Value::Null);
     if has_finalizer(metadata, ORPHAN) {
         for dependent in &dependents {
-            disown(api, &dependent.object, metadata.str_at(&["uid"])).await?;
+            remove_owner_reference(api, &dependent.object, metadata.str_at(&["uid"])).await?;
         }
         remove_finalizer(api, target, live, ORPHAN).await?;
     } else if has_finalizer(metadata, FOREGROUND) {
@@ -54,25 +54,29 @@ async fn attend_deletion(
             remove_finalizer(api, target, live, FOREGROUND).await?;
         }
         // Those that nobody waits for go now as well.
-        let keys_for = dependents.into_iter().map(|dependent| dependent.object).collect();
-        return Ok(Reconciled { keys_for, ..Reconciled::default() });
+        let requeue = dependents.into_iter().map(|dependent| dependent.object).collect();
+        return Ok(Reconciled { requeue, ..Reconciled::default() });
     }
     Ok(Reconciled::default())
 }
 
 /// Takes one owner away from a dependent.
-async fn disown(api: &dyn Api, dependent: &Object, owner: &str) -> Result<(), ApiError> {
+async fn remove_owner_reference(
+    api: &dyn Api,
+    dependent: &Object,
+    owner: &str,
+) -> Result<(), ApiError> {
     let target = dependent.resource.target(&dependent.namespace, &dependent.name);
     match api.get(&target).await {
         Ok(live) if live.str_at(&["metadata", "uid"]) == dependent.uid => {
-            keep_owners(api, &target, live, |uid| uid != owner).await
+            retain_owner_references(api, &target, live, |uid| uid != owner).await
         }
         Ok(_) | Err(ApiError::NotFound { .. }) => Ok(()),
         Err(error) => Err(error),
     }
 }
 
-async fn keep_owners(
+async fn retain_owner_references(
     api: &dyn Api,
     target: &Target,
     mut live: Value,
@@ -85,7 +89,7 @@ async fn keep_owners(
     if references.len() == before {
         return Ok(());
     }
-    settle(api.update(target, &live).await.map(drop))
+    ignore_not_found(api.update(target, &live).await.map(drop))
 }
 
 /// No owner waits for this object any more. Answers the version it has then.
@@ -115,11 +119,11 @@ async fn remove_finalizer(
     if let Some(finalizers) = finalizers {
         finalizers.retain(|finalizer| finalizer.as_str() != Some(name));
     }
-    settle(api.update(target, &live).await.map(drop))
+    ignore_not_found(api.update(target, &live).await.map(drop))
 }
 
 /// An object that is gone needs nothing more.
-fn settle(done: Result<(), ApiError>) -> Result<(), ApiError> {
+fn ignore_not_found(done: Result<(), ApiError>) -> Result<(), ApiError> {
     match done {
         Err(ApiError::NotFound { .. }) => Ok(()),
         other => other,
@@ -128,17 +132,17 @@ fn settle(done: Result<(), ApiError>) -> Result<(), ApiError> {
 
 /// How it stands with an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
-    Present,
+enum OwnerState {
+    Solid,
     /// Being deleted, once its dependents are gone.
-    Waiting,
-    Absent,
+    WaitingForDependents,
+    Dangling,
     /// Nobody here knows its kind, so nothing can be concluded.
     Unknown,
 }
 
 /// Whether an object may stay, going by its owners.
-async fn judge(
+async fn delete_if_unowned(
     api: &dyn Api,
     object: &Object,
     target: &Target,
@@ -147,34 +151,35 @@ async fn judge(
 ) -> Result<Reconciled, ApiError> {
     let metadata = live.get("metadata").unwrap_or(&Value::Null);
     let owners = owners_of(metadata);
-    let mut attended = Reconciled::default();
-    let mut standings = Vec::with_capacity(owners.len());
+    let mut reconciled = Reconciled::default();
+    let mut states = Vec::with_capacity(owners.len());
     for owner in &owners {
-        let standing = standing(api, object, owner).await?;
-        if standing == Standing::Present {
-            attended.found.push(owner.clone());
+        let state = classify_reference(api, object, owner).await?;
+        if state == OwnerState::Solid {
+            reconciled.present_owners.push(owner.clone());
         }
-        standings.push(standing);
+        states.push(state);
     }
-    let some = |wanted| standings.contains(&wanted);
-    if owners.is_empty() || !(some(Standing::Absent) || some(Standing::Waiting)) {
-        return Ok(attended);
+    let some = |wanted| states.contains(&wanted);
+    if owners.is_empty() || !(some(OwnerState::Dangling) || some(OwnerState::WaitingForDependents))
+    {
+        return Ok(reconciled);
     }
-    if some(Standing::Present) || some(Standing::Unknown) {
+    if some(OwnerState::Solid) || some(OwnerState::Unknown) {
         // Somebody still wants it: only the others are taken off.
         let kept: Vec<&Str> = owners
             .iter()
-            .zip(&standings)
-            .filter(|(_, standing)| matches!(standing, Standing::Present | Standing::Unknown))
+            .zip(&states)
+            .filter(|(_, state)| matches!(state, OwnerState::Solid | OwnerState::Unknown))
             .map(|(owner, _)| &owner.uid)
             .collect();
         let keep = |uid: &str| kept.iter().any(|kept| *kept == uid);
-        keep_owners(api, target, live.clone(), keep).await?;
-        return Ok(attended);
+        retain_owner_references(api, target, live.clone(), keep).await?;
+        return Ok(reconciled);
     }
     // If anything about it has changed since, the owners may have: it is looked at again then.
     let mut version = metadata.str_at(&["resourceVersion"]).to_owned();
-    let in_foreground = some(Standing::Waiting) && !dependents.is_empty();
+    let in_foreground = some(OwnerState::WaitingForDependents) && !dependents.is_empty();
     if in_foreground && dependents.iter().any(|dependent| dependent.waits) {
         // Perhaps a circle: nobody in it would ever be the first to go.
         version = unblock_owners(api, target, live.clone()).await?;
@@ -193,30 +198,34 @@ async fn judge(
             "resourceVersion": (version),
         },
     });
-    settle(api.delete(target, &options).await)?;
-    Ok(attended)
+    ignore_not_found(api.delete(target, &options).await)?;
+    Ok(reconciled)
 }
 
-async fn standing(api: &dyn Api, object: &Object, owner: &Owner) -> Result<Standing, ApiError> {
+async fn classify_reference(
+    api: &dyn Api,
+    object: &Object,
+    owner: &Owner,
+) -> Result<OwnerState, ApiError> {
     let Some(resource) = api.resource_of(&owner.api_version, &owner.kind) else {
-        return Ok(Standing::Unknown);
+        return Ok(OwnerState::Unknown);
     };
     // A cluster-wide object can't say in which namespace its owner would be.
     if resource.namespaced && !object.resource.namespaced {
-        return Ok(Standing::Unknown);
+        return Ok(OwnerState::Unknown);
     }
     let found = api.get(&resource.target(&object.namespace, &owner.name)).await;
     Ok(match found {
-        Err(ApiError::NotFound { .. }) => Standing::Absent,
+        Err(ApiError::NotFound { .. }) => OwnerState::Dangling,
         Err(error) => return Err(error),
-        Ok(found) if found.str_at(&["metadata", "uid"]) != owner.uid => Standing::Absent,
+        Ok(found) if found.str_at(&["metadata", "uid"]) != owner.uid => OwnerState::Dangling,
         Ok(found) => {
             let metadata = found.get("metadata").unwrap_or(&Value::Null);
             let deleting = !metadata.str_at(&["deletionTimestamp"]).is_empty();
             if deleting && has_finalizer(metadata, FOREGROUND) {
-                Standing::Waiting
+                OwnerState::WaitingForDependents
             } else {
-                Standing::Present
+                OwnerState::Solid
             }
         }
     })

@@ -8,7 +8,7 @@ use super::{
     graph::{Dependent, Object},
     reconcile::reconcile,
 };
-use crate::{Resource, testing::Fake};
+use crate::{Resource, testing::FakeApi};
 
 fn object(name: &str) -> Object {
     let resource = Arc::new(Resource { namespaced: true, ..Resource::default() });
@@ -36,12 +36,12 @@ fn deleting(mut object: Value, finalizer: &str) -> Value {
 }
 
 /// Looks at `name`; answers what was deleted how.
-async fn look_at(
+async fn reconcile_object(
     name: &str,
     objects: &[Value],
     dependents: &[&str],
-) -> (Vec<(String, String)>, Arc<Fake>) {
-    let fake = Fake::new(objects.iter().map(|object| ("", object.clone())));
+) -> (Vec<(String, String)>, Arc<FakeApi>) {
+    let fake = FakeApi::new(objects.iter().map(|object| ("", object.clone())));
     let dependent = |name: &&str| Dependent {
         object: object(name),
         blocks: true,
@@ -51,7 +51,7 @@ async fn look_at(
     (fake.deleted(), fake)
 }
 
-fn owners(fake: &Fake, name: &str) -> Vec<String> {
+fn owners(fake: &FakeApi, name: &str) -> Vec<String> {
     let object = fake.object("", "n", name);
     let references = object.items_at(&["metadata", "ownerReferences"]);
     references.iter().map(|reference| reference.str_at(&["name"]).to_owned()).collect()
@@ -79,7 +79,7 @@ async fn an_object_goes_when_its_last_owner_is_gone() {
     for (owned_by, has_dependents, policy, kept) in cases {
         let objects = [there.clone(), waiting.clone(), other.clone(), thing("it", owned_by)];
         let dependents: &[&str] = if has_dependents { &["child"] } else { &[] };
-        let (deleted, fake) = look_at("it", &objects, dependents).await;
+        let (deleted, fake) = reconcile_object("it", &objects, dependents).await;
         let expected: Vec<(String, String)> =
             if policy.is_empty() { vec![] } else { vec![("it".to_owned(), policy.to_owned())] };
         assert_eq!(deleted, expected, "{owned_by:?}");
@@ -91,11 +91,11 @@ async fn an_object_goes_when_its_last_owner_is_gone() {
 async fn a_foreground_deletion_waits_for_dependents() {
     let owner = deleting(thing("owner", &[]), "foregroundDeletion");
     let finalizers =
-        |fake: &Fake| fake.object("", "n", "owner").items_at(&["metadata", "finalizers"]).len();
+        |fake: &FakeApi| fake.object("", "n", "owner").items_at(&["metadata", "finalizers"]).len();
     let objects = [owner, thing("child", &["owner"])];
-    let (_, fake) = look_at("owner", &objects, &["child"]).await;
+    let (_, fake) = reconcile_object("owner", &objects, &["child"]).await;
     assert_eq!(finalizers(&fake), 1);
-    let (_, fake) = look_at("owner", &objects, &[]).await;
+    let (_, fake) = reconcile_object("owner", &objects, &[]).await;
     assert_eq!(finalizers(&fake), 0);
 }
 
@@ -103,7 +103,7 @@ async fn a_foreground_deletion_waits_for_dependents() {
 async fn orphans_stay_behind_without_their_owner() {
     let owner = deleting(thing("owner", &[]), "orphan");
     let objects = [owner, thing("child", &["owner", "there"])];
-    let (deleted, fake) = look_at("owner", &objects, &["child"]).await;
+    let (deleted, fake) = reconcile_object("owner", &objects, &["child"]).await;
     assert_eq!(deleted, []);
     assert_eq!(owners(&fake, "child"), ["there"]);
     let owner = fake.object("", "n", "owner");
@@ -114,13 +114,13 @@ async fn orphans_stay_behind_without_their_owner() {
 async fn a_circle_of_foreground_deletions_is_broken() {
     let owner = deleting(thing("owner", &[]), "foregroundDeletion");
     let objects = [owner, thing("it", &["owner"])];
-    let (deleted, fake) = look_at("it", &objects, &["waiting"]).await;
+    let (deleted, fake) = reconcile_object("it", &objects, &["waiting"]).await;
     assert_eq!(deleted, [("it".to_owned(), "Foreground".to_owned())]);
     let it = fake.object("", "n", "it");
     let references = it.items_at(&["metadata", "ownerReferences"]);
     assert!(references.iter().all(|reference| !reference.bool_at(&["blockOwnerDeletion"])));
     // Without a circle the owner goes on waiting.
-    let (_, fake) = look_at("it", &objects, &["child"]).await;
+    let (_, fake) = reconcile_object("it", &objects, &["child"]).await;
     let it = fake.object("", "n", "it");
     assert!(it.items_at(&["metadata", "ownerReferences"])[0].bool_at(&["blockOwnerDeletion"]));
 }
@@ -129,24 +129,24 @@ async fn a_circle_of_foreground_deletions_is_broken() {
 async fn a_cluster_wide_object_cannot_be_owned_from_a_namespace() {
     let mut it = thing("it", &["gone"]);
     it.remove_at(&["metadata", "namespace"]);
-    let fake = Fake::new([("", it)]);
+    let fake = FakeApi::new([("", it)]);
     let resource = Arc::new(Resource { namespaced: false, ..Resource::default() });
     let it = Object { resource, namespace: "".into(), ..object("it") };
     reconcile(&*fake, &it, Vec::new()).await.unwrap();
     assert_eq!(fake.deleted(), []);
     // An owner without a namespace counts for everybody.
-    let fake = Fake::new([("", thing("it", &["ClusterThing/gone"]))]);
+    let fake = FakeApi::new([("", thing("it", &["ClusterThing/gone"]))]);
     reconcile(&*fake, &object("it"), Vec::new()).await.unwrap();
     assert_eq!(fake.deleted(), [("it".to_owned(), "Background".to_owned())]);
 }
 
 #[tokio::test]
 async fn a_foreground_deletion_takes_those_along_that_it_does_not_wait_for() {
-    let fake = Fake::new([("", deleting(thing("owner", &[]), "foregroundDeletion"))]);
+    let fake = FakeApi::new([("", deleting(thing("owner", &[]), "foregroundDeletion"))]);
     let dependents = [("a", true), ("b", false)];
     let dependents =
         dependents.map(|(name, blocks)| Dependent { object: object(name), blocks, waits: false });
-    let attended = reconcile(&*fake, &object("owner"), dependents.to_vec()).await.unwrap();
-    let keys_for: Vec<_> = attended.keys_for.iter().map(|object| &*object.name).collect();
-    assert_eq!(keys_for, ["a", "b"]);
+    let reconciled = reconcile(&*fake, &object("owner"), dependents.to_vec()).await.unwrap();
+    let requeue: Vec<_> = reconciled.requeue.iter().map(|object| &*object.name).collect();
+    assert_eq!(requeue, ["a", "b"]);
 }

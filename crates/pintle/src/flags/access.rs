@@ -1,6 +1,6 @@
 //! Who may come in, what they may do, and which APIs there are.
 
-use super::Kind::{Bool, Configuration, Duration, Int, Pair, Text, TextArray, Texts};
+use super::FlagKind::{Bool, Configuration, Duration, Int, Pair, Text, TextArray, Texts};
 use super::{Flag, done, harmless, refused};
 
 pub(super) const FEATURES: &[Flag] = &[
@@ -9,7 +9,9 @@ pub(super) const FEATURES: &[Flag] = &[
         .help("Unix socket with unprotected profiling endpoints."),
     harmless("enable-priority-and-fairness", Bool, "true")
         .help("Queue requests by priority instead of only counting them."),
-    done("profiling", Bool, "true").help("Serve /debug/pprof and /debug/flags/v."),
+    done("profiling", Bool, "true").help(
+        "Serve CPU profiles at /debug/pprof/profile and the log verbosity at /debug/flags/v.",
+    ),
 ];
 
 pub(super) const AUTHENTICATION: &[Flag] = &[

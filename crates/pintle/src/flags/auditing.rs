@@ -1,7 +1,7 @@
 //! Audit logs. None of it is built yet, and an audit trail that is missing in silence is worse than
 //! none, so each of these is refused.
 
-use super::Kind::{Bool, Duration, Float32, Int, Text};
+use super::FlagKind::{Bool, Duration, Float32, Int, Text};
 use super::{Flag, refused};
 
 pub(super) const FLAGS: &[Flag] = &[

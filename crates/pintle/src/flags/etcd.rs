@@ -1,6 +1,6 @@
 //! Storage. Without `--etcd-servers` everything lives in the embedded store under `--data-dir`.
 
-use super::Kind::{Bool, Duration, Int, Text, Texts};
+use super::FlagKind::{Bool, Duration, Int, Text, Texts};
 use super::{Flag, done, refused};
 
 pub(super) const FLAGS: &[Flag] = &[

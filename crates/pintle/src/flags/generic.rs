@@ -1,6 +1,6 @@
 //! The server as a whole: addresses, limits, timeouts, shutdown, feature gates.
 
-use super::Kind::{Bool, Duration, Float, Gates, Int, Ip, Text, Texts};
+use super::FlagKind::{Bool, Duration, Float, Gates, Int, Ip, Text, Texts};
 use super::{Flag, done, harmless, refused};
 
 pub(super) const FLAGS: &[Flag] = &[

@@ -1,6 +1,6 @@
 //! What has no section of its own, and the flags of every program.
 
-use super::Kind::{Bool, Duration, Int, PortRange, Text, Texts, Uint, Version};
+use super::FlagKind::{Bool, Duration, Int, PortRange, Text, Texts, Uint, Version};
 use super::{Flag, done, harmless, refused};
 
 pub(super) const FLAGS: &[Flag] = &[

@@ -1,6 +1,6 @@
 //! What the server tells about itself: metrics, logs, traces.
 
-use super::Kind::{Bool, Duration, Level, Quantity, Text, TextMap, Texts, VModule};
+use super::FlagKind::{Bool, Duration, Level, Quantity, Text, TextMap, Texts, VModule};
 use super::{Flag, done, harmless};
 
 pub(super) const METRICS: &[Flag] = &[

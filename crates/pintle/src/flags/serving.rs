@@ -1,6 +1,6 @@
 //! The HTTPS port: where it listens and which TLS it speaks.
 
-use super::Kind::{Bool, CertKeys, Int, Int32s, Ip, Text, Texts};
+use super::FlagKind::{Bool, CertKeys, Int, Int32s, Ip, Text, Texts};
 use super::{Flag, done};
 
 pub(super) const FLAGS: &[Flag] = &[

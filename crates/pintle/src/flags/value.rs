@@ -8,7 +8,7 @@ use super::go::{
     format_duration, parse_bool, parse_decimal, parse_duration, parse_float, parse_int,
     parse_level, parse_uint, quote, read_csv, write_csv,
 };
-use super::{Flag, Kind};
+use super::{Flag, FlagKind};
 use crate::version;
 
 /// The value of a flag. Integers keep the width they were written with, so that validation can say
@@ -89,32 +89,34 @@ impl Value {
         value
     }
 
-    fn zero(kind: Kind) -> Self {
+    fn zero(kind: FlagKind) -> Self {
         match kind {
-            Kind::Bool => Self::Bool(false),
-            Kind::Int => Self::Int(0),
-            Kind::Uint => Self::Uint(0),
-            Kind::Int32s => Self::Int32s(Vec::new()),
-            Kind::Float | Kind::Float32 => Self::Float(0.0),
-            Kind::Duration => Self::Duration(0),
-            Kind::Ip => Self::Ip(None),
-            Kind::Text | Kind::Quantity => Self::Text(String::new()),
-            Kind::Texts | Kind::TextArray => Self::Texts(Vec::new()),
-            Kind::Pair | Kind::Configuration | Kind::TextMap => Self::Map(BTreeMap::new()),
-            Kind::Gates => Self::Gates(BTreeMap::new()),
-            Kind::PortRange => Self::PortRange(PortRange::default()),
-            Kind::CertKeys => Self::CertKeys(Vec::new()),
-            Kind::Level => Self::Level(0),
-            Kind::VModule => Self::VModule(Vec::new()),
-            Kind::Version => Self::Version(VersionFlag::Off),
+            FlagKind::Bool => Self::Bool(false),
+            FlagKind::Int => Self::Int(0),
+            FlagKind::Uint => Self::Uint(0),
+            FlagKind::Int32s => Self::Int32s(Vec::new()),
+            FlagKind::Float | FlagKind::Float32 => Self::Float(0.0),
+            FlagKind::Duration => Self::Duration(0),
+            FlagKind::Ip => Self::Ip(None),
+            FlagKind::Text | FlagKind::Quantity => Self::Text(String::new()),
+            FlagKind::Texts | FlagKind::TextArray => Self::Texts(Vec::new()),
+            FlagKind::Pair | FlagKind::Configuration | FlagKind::TextMap => {
+                Self::Map(BTreeMap::new())
+            }
+            FlagKind::Gates => Self::Gates(BTreeMap::new()),
+            FlagKind::PortRange => Self::PortRange(PortRange::default()),
+            FlagKind::CertKeys => Self::CertKeys(Vec::new()),
+            FlagKind::Level => Self::Level(0),
+            FlagKind::VModule => Self::VModule(Vec::new()),
+            FlagKind::Version => Self::Version(VersionFlag::Off),
         }
     }
 
     /// Takes one occurrence of the flag. Lists and maps grow from one occurrence to the next; the
     /// first replaces the default.
-    pub(super) fn set(&mut self, kind: Kind, text: &str, first: bool) -> Result<(), String> {
+    pub(super) fn set(&mut self, kind: FlagKind, text: &str, first: bool) -> Result<(), String> {
         // Compat: an empty address leaves what was there, be it the default.
-        if kind == Kind::Ip && text.is_empty() {
+        if kind == FlagKind::Ip && text.is_empty() {
             return Ok(());
         }
         if first {
@@ -136,18 +138,18 @@ impl Value {
                 *value = Some(ip.map_err(|_| format!("failed to parse IP: {}", quote(text)))?);
             }
             Self::Text(value) => {
-                if kind == Kind::Quantity {
+                if kind == FlagKind::Quantity {
                     check_quantity(text)?;
                 }
                 text.clone_into(value);
             }
-            Self::Texts(values) if kind == Kind::TextArray => values.push(text.to_owned()),
+            Self::Texts(values) if kind == FlagKind::TextArray => values.push(text.to_owned()),
             // Compat: an empty argument adds nothing, while `a,,b` has an empty item.
             Self::Texts(_) if text.is_empty() => {}
             Self::Texts(values) => values.extend(read_csv(text)?),
             Self::Map(pairs) => match kind {
-                Kind::Pair => insert_pair(pairs, text)?,
-                Kind::Configuration => insert_configuration(pairs, text),
+                FlagKind::Pair => insert_pair(pairs, text)?,
+                FlagKind::Configuration => insert_configuration(pairs, text),
                 _ => insert_text_map(pairs, text)?,
             },
             Self::Gates(gates) => insert_gates(gates, text),

@@ -8,14 +8,14 @@ use registry::{Column, ScalePaths, Strategy, WriteContext};
 use crate::prune_and_default::VersionSchema;
 
 /// The strategy of one version of a custom resource.
-pub(crate) struct Objects {
+pub(crate) struct CustomResourceStrategy {
     pub(crate) gvk: GroupVersionKind,
     pub(crate) schema: Arc<VersionSchema>,
     pub(crate) scale: Option<ScalePaths>,
     pub(crate) columns: Vec<Column>,
 }
 
-impl Strategy for Objects {
+impl Strategy for CustomResourceStrategy {
     fn default(&self, object: &mut Value) {
         self.schema.default(object);
     }
@@ -87,7 +87,7 @@ impl Strategy for Objects {
             finalizers.filter_map(Value::as_str).map(Str::new).collect()
         };
         let known = old.map(names).unwrap_or_default();
-        names(object).difference(&known).flat_map(|name| doubts_about(name)).collect()
+        names(object).difference(&known).flat_map(|name| finalizer_warnings(name)).collect()
     }
 
     fn columns(&self) -> Vec<Column> {
@@ -102,7 +102,7 @@ fn set_or_remove(object: &mut Value, path: &[&str], value: Option<Value>) {
     }
 }
 
-impl Objects {
+impl CustomResourceStrategy {
     /// An object that says it is something else is not looked at any further.
     fn is_another_kind(&self, object: &Value, errors: &mut FieldErrors) -> bool {
         let given = (object.str_at(&["kind"]), object.str_at(&["apiVersion"]));
@@ -188,19 +188,19 @@ fn wrong_type(path: &[String], value: &Value, expected: &str) -> String {
 }
 
 /// What is unwise about the name of a finalizer.
-fn doubts_about(name: &str) -> Vec<String> {
+fn finalizer_warnings(name: &str) -> Vec<String> {
     let at = format!("metadata.finalizers: {}", quote(name));
-    let doubts = meta::names::is_qualified_name(name).into_iter();
-    let mut doubts: Vec<String> = doubts.map(|why| format!("{at}: {why}")).collect();
+    let warnings = meta::names::is_qualified_name(name).into_iter();
+    let mut warnings: Vec<String> = warnings.map(|why| format!("{at}: {why}")).collect();
     let known = ["orphan", "foregroundDeletion", "kubernetes"];
     if !name.contains('/') && !known.contains(&name) {
         let path = if name.contains('.') { " including a path (/)" } else { "" };
-        doubts.push(format!(
+        warnings.push(format!(
             "{at}: prefer a domain-qualified finalizer name{path} to avoid accidental conflicts with \
              other finalizer writers"
         ));
     }
-    doubts
+    warnings
 }
 
 #[cfg(test)]
@@ -212,8 +212,8 @@ mod tests {
     #[test]
     fn finalizers_without_a_domain_and_path_are_doubted() {
         let cases = [("example.com/x", 0), ("orphan", 0), ("x", 1), ("example.com", 1), ("a b", 2)];
-        for (name, doubts) in cases {
-            assert_eq!(doubts_about(name).len(), doubts, "{name}");
+        for (name, warnings) in cases {
+            assert_eq!(finalizer_warnings(name).len(), warnings, "{name}");
         }
     }
 

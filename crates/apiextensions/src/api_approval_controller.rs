@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// What is to be said about a definition; nothing about those of unprotected groups.
-pub(crate) fn judge(group: &str, definition: &Value) -> Option<Condition> {
+pub(crate) fn condition(group: &str, definition: &Value) -> Option<Condition> {
     if !is_protected(group) {
         return None;
     }
@@ -41,9 +41,9 @@ mod tests {
         for (group, annotation, expected) in cases {
             let definition =
                 value!({"metadata": {"annotations": {"api-approved.kubernetes.io": (annotation)}}});
-            let judged = judge(group, &definition);
-            let judged = judged.map(|c| format!("{} {}", c.status, c.reason)).unwrap_or_default();
-            assert_eq!(judged, expected, "{group} {annotation}");
+            let found = condition(group, &definition);
+            let found = found.map(|c| format!("{} {}", c.status, c.reason)).unwrap_or_default();
+            assert_eq!(found, expected, "{group} {annotation}");
         }
     }
 }

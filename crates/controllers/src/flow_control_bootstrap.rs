@@ -7,8 +7,8 @@ use meta::{ApiError, Value, value};
 
 use crate::{
     Api, Informer, Target,
-    bootstrap::ensure,
-    informer::{GATHER, RETRY, settle},
+    bootstrap::get_or_create,
+    informer::{BURST_WINDOW, RETRY_DELAY, drain_burst},
 };
 
 const GROUP: &str = "flowcontrol.apiserver.k8s.io";
@@ -35,20 +35,24 @@ pub fn flow_schemas() -> Target {
 }
 
 /// Makes the default objects, and puts right those that may be.
-pub async fn reconcile_flow_control(api: &dyn Api) -> Result<(), ApiError> {
+pub async fn ensure_flow_control_defaults(api: &dyn Api) -> Result<(), ApiError> {
     let (levels, schemas) = (default_levels(), default_schemas());
     let (levels_at, schemas_at) = (priority_levels(), flow_schemas());
     let all = levels.iter().map(|level| (&levels_at, level));
     let all = all.chain(schemas.iter().map(|schema| (&schemas_at, schema)));
-    try_join_all(all.map(|(target, object)| put_right(api, target, object))).await?;
-    remove_unwanted(api, &schemas_at, &schemas).await?;
-    remove_unwanted(api, &levels_at, &levels).await
+    try_join_all(all.map(|(target, object)| ensure_configuration(api, target, object))).await?;
+    remove_stale(api, &schemas_at, &schemas).await?;
+    remove_stale(api, &levels_at, &levels).await
 }
 
-async fn put_right(api: &dyn Api, target: &Target, wanted: &Value) -> Result<(), ApiError> {
-    let found = ensure(api, target, wanted).await?;
+async fn ensure_configuration(
+    api: &dyn Api,
+    target: &Target,
+    wanted: &Value,
+) -> Result<(), ApiError> {
+    let found = get_or_create(api, target, wanted).await?;
     let name = wanted.str_at(&["metadata", "name"]);
-    let Some(found) = revised(found, wanted, MANDATORY.contains(&name)) else { return Ok(()) };
+    let Some(found) = updated(found, wanted, MANDATORY.contains(&name)) else { return Ok(()) };
     match api.update(&target.clone().named(name), &found).await {
         // Another server, or a person, is at it; the next round looks again.
         Ok(_) | Err(ApiError::Conflict { .. }) => Ok(()),
@@ -58,7 +62,7 @@ async fn put_right(api: &dyn Api, target: &Target, wanted: &Value) -> Result<(),
 
 /// What an object should be, unless it is that already. Without a word about it, an object is put right
 /// as long as nobody has changed it.
-fn revised(mut found: Value, wanted: &Value, mandatory: bool) -> Option<Value> {
+fn updated(mut found: Value, wanted: &Value, mandatory: bool) -> Option<Value> {
     let said = auto_update(&found);
     let untouched = found.i64_at(&["metadata", "generation"]) == Some(1);
     let updates = mandatory || said.unwrap_or(untouched);
@@ -85,7 +89,7 @@ fn auto_update(object: &Value) -> Option<bool> {
 }
 
 /// Default objects of another version of the server, which nobody has taken over.
-async fn remove_unwanted(api: &dyn Api, target: &Target, wanted: &[Value]) -> Result<(), ApiError> {
+async fn remove_stale(api: &dyn Api, target: &Target, wanted: &[Value]) -> Result<(), ApiError> {
     let name_of = |object: &Value| object.str_at(&["metadata", "name"]).to_owned();
     let wanted: Vec<String> = wanted.iter().map(name_of).collect();
     for object in api.list(target).await? {
@@ -102,19 +106,19 @@ async fn remove_unwanted(api: &dyn Api, target: &Target, wanted: &[Value]) -> Re
 }
 
 /// Keeps the default objects as they should be.
-pub struct FlowControlDefaults {
+pub struct FlowControlBootstrap {
     pub api: Arc<dyn Api>,
 }
 
 /// Compat: somebody who deletes a default object sees it again after this time.
-const RECONCILE_EVERY: Duration = Duration::from_mins(1);
+const RECONCILE_INTERVAL: Duration = Duration::from_mins(1);
 
-impl FlowControlDefaults {
+impl FlowControlBootstrap {
     /// Works until the server stops.
     pub async fn run(self) {
         loop {
-            tokio::time::sleep(RECONCILE_EVERY).await;
-            if let Err(error) = reconcile_flow_control(&*self.api).await {
+            tokio::time::sleep(RECONCILE_INTERVAL).await;
+            if let Err(error) = ensure_flow_control_defaults(&*self.api).await {
                 tracing::warn!("cannot put right the default flow schemas yet: {error}");
             }
         }
@@ -122,38 +126,40 @@ impl FlowControlDefaults {
 }
 
 /// Tells on each flow schema whether the level that it names is there.
-pub struct FlowSchemaStatus {
+pub struct FlowSchemaStatusController {
     pub api: Arc<dyn Api>,
 }
 
-impl FlowSchemaStatus {
+impl FlowSchemaStatusController {
     /// Works until the server stops. `changes` are of flow schemas and priority levels.
     pub async fn run(self, mut changes: impl Informer) {
-        while changes.next().await.is_some() && settle(&mut changes, GATHER).await.is_some() {
-            while let Err(error) = self.tell_all().await {
+        while changes.next().await.is_some()
+            && drain_burst(&mut changes, BURST_WINDOW).await.is_some()
+        {
+            while let Err(error) = self.sync_all().await {
                 tracing::warn!("cannot tell the status of flow schemas yet: {error}");
-                if settle(&mut changes, RETRY).await.is_none() {
+                if drain_burst(&mut changes, RETRY_DELAY).await.is_none() {
                     return;
                 }
             }
         }
     }
 
-    async fn tell_all(&self) -> Result<(), ApiError> {
+    async fn sync_all(&self) -> Result<(), ApiError> {
         let levels = self.api.list(&priority_levels()).await?;
         for schema in self.api.list(&flow_schemas()).await? {
             let level = schema.str_at(&["spec", "priorityLevelConfiguration", "name"]).to_owned();
             let exists = levels.iter().any(|found| found.str_at(&["metadata", "name"]) == level);
-            let Some(condition) = new_condition(&schema, &level, exists) else { continue };
+            let Some(condition) = dangling_condition(&schema, &level, exists) else { continue };
             let name = schema.str_at(&["metadata", "name"]);
-            let told = value!({
+            let applied = value!({
                 "apiVersion": (API_VERSION),
                 "kind": "FlowSchema",
                 "metadata": {"name": (name)},
                 "status": {"conditions": [(condition)]},
             });
             let at = Target { subresource: "status", ..flow_schemas().named(name) };
-            match self.api.apply(&at, &told, CONSUMER).await {
+            match self.api.apply(&at, &applied, CONSUMER).await {
                 // It went meanwhile.
                 Ok(_) | Err(ApiError::NotFound { .. }) => {}
                 Err(error) => return Err(error),
@@ -164,7 +170,7 @@ impl FlowSchemaStatus {
 }
 
 /// The condition of a schema, unless it has it already.
-fn new_condition(schema: &Value, level: &str, exists: bool) -> Option<Value> {
+fn dangling_condition(schema: &Value, level: &str, exists: bool) -> Option<Value> {
     let (status, reason, verdict) = if exists {
         ("False", "Found", "and it exists")
     } else {
@@ -195,7 +201,7 @@ fn new_condition(schema: &Value, level: &str, exists: bool) -> Option<Value> {
 }
 
 /// How requests without a seat are treated.
-enum Response {
+enum LimitResponse {
     Exempt,
     Reject,
     /// Queues, and how many of them a flow is dealt.
@@ -203,7 +209,7 @@ enum Response {
 }
 
 fn default_levels() -> Vec<Value> {
-    use Response::{Exempt, Queue, Reject};
+    use LimitResponse::{Exempt, Queue, Reject};
     // Name, shares, how much of them may be lent (per cent), response.
     [
         ("system", 30, 33, Queue(64, 6)),
@@ -220,7 +226,7 @@ fn default_levels() -> Vec<Value> {
     .collect()
 }
 
-fn level(name: &str, shares: i64, lendable: i64, response: &Response) -> Value {
+fn level(name: &str, shares: i64, lendable: i64, response: &LimitResponse) -> Value {
     let limited = |response: Value| {
         value!({"type": "Limited", "limited": {
             "nominalConcurrencyShares": (shares),
@@ -229,12 +235,12 @@ fn level(name: &str, shares: i64, lendable: i64, response: &Response) -> Value {
         }})
     };
     let spec = match response {
-        Response::Exempt => value!({"type": "Exempt", "exempt": {
+        LimitResponse::Exempt => value!({"type": "Exempt", "exempt": {
             "nominalConcurrencyShares": (shares),
             "lendablePercent": (lendable),
         }}),
-        Response::Reject => limited(value!({"type": "Reject"})),
-        Response::Queue(queues, hand_size) => limited(value!({"type": "Queue", "queuing": {
+        LimitResponse::Reject => limited(value!({"type": "Reject"})),
+        LimitResponse::Queue(queues, hand_size) => limited(value!({"type": "Queue", "queuing": {
             "queues": (*queues),
             "handSize": (*hand_size),
             "queueLengthLimit": 50,
@@ -393,21 +399,21 @@ mod tests {
     #[test]
     fn a_condition_is_told_once_and_keeps_its_time() {
         let bare = value!({"metadata": {"name": "mine"}});
-        let told = new_condition(&bare, "gone", false).expect("nothing was told yet");
-        assert_eq!(told.str_at(&["status"]), "True");
+        let applied = dangling_condition(&bare, "gone", false).expect("nothing was applied yet");
+        assert_eq!(applied.str_at(&["status"]), "True");
         assert_eq!(
-            told.str_at(&["message"]),
+            applied.str_at(&["message"]),
             "This FlowSchema references the PriorityLevelConfiguration object named \"gone\" but there is no such object"
         );
         let since = value!("2020-01-01T00:00:00Z");
-        let mut missing = value!({"status": {"conditions": [(told.clone())]}});
-        assert!(new_condition(&missing, "gone", false).is_none());
-        let found = new_condition(&missing, "gone", true).expect("it came");
+        let mut missing = value!({"status": {"conditions": [(applied.clone())]}});
+        assert!(dangling_condition(&missing, "gone", false).is_none());
+        let found = dangling_condition(&missing, "gone", true).expect("it came");
         assert_eq!(found.str_at(&["reason"]), "Found");
-        let mut told = told;
-        told.set_at(&["lastTransitionTime"], since.clone());
-        missing.set_at(&["status", "conditions"], vec![told]);
-        let other = new_condition(&missing, "other", false).expect("another level");
+        let mut applied = applied;
+        applied.set_at(&["lastTransitionTime"], since.clone());
+        missing.set_at(&["status", "conditions"], vec![applied]);
+        let other = dangling_condition(&missing, "other", false).expect("another level");
         assert_eq!(other.get("lastTransitionTime"), Some(&since));
     }
 
@@ -431,7 +437,7 @@ mod tests {
                 },
                 "spec": {"a": (i64::from(spec))},
             });
-            let now = revised(found, &wanted, mandatory);
+            let now = updated(found, &wanted, mandatory);
             let now = now.as_ref().map(|now| {
                 let said = now.str_at(&["metadata", "annotations", AUTO_UPDATE]);
                 (now.i64_at(&["spec", "a"]).unwrap(), said)

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use aggregator::{ServedGroupVersion, local_api_service};
-use controllers::{Api as _, Target, ensure};
+use controllers::{Api as _, Target, get_or_create};
 use futures_util::future::try_join_all;
 use meta::{ApiError, Value};
 
@@ -14,7 +14,10 @@ use crate::{in_process::Api, run::REGISTRATION_GROUP};
 const AUTOMANAGED: [&str; 3] = ["metadata", "labels", "kube-aggregator.kubernetes.io/automanaged"];
 
 /// Makes what is missing, and deletes what stands for custom resources that are gone.
-pub(crate) async fn register(api: &Api, served: &[ServedGroupVersion]) -> Result<(), ApiError> {
+pub(crate) async fn sync_api_services(
+    api: &Api,
+    served: &[ServedGroupVersion],
+) -> Result<(), ApiError> {
     let target = Target::cluster(REGISTRATION_GROUP, "v1", "apiservices");
     let wanted = served.iter().filter(|served| served.group_version.group != REGISTRATION_GROUP);
     let wanted: Vec<Value> = wanted.map(local_api_service).collect();
@@ -23,7 +26,7 @@ pub(crate) async fn register(api: &Api, served: &[ServedGroupVersion]) -> Result
     let ready: HashSet<String> =
         known.iter().filter(|object| is_available(object)).map(name).collect();
     let missing = wanted.iter().filter(|object| !ready.contains(&name(object)));
-    try_join_all(missing.map(|object| register_one(api, &target, object))).await?;
+    try_join_all(missing.map(|object| register_api_service(api, &target, object))).await?;
 
     let wanted: HashSet<String> = wanted.iter().map(name).collect();
     let gone = known.iter().filter(|object| object.str_at(&AUTOMANAGED) == "true");
@@ -41,8 +44,8 @@ fn is_available(object: &Value) -> bool {
     !object.items_at(&["status", "conditions"]).is_empty()
 }
 
-async fn register_one(api: &Api, target: &Target, object: &Value) -> Result<(), ApiError> {
-    let mut current = ensure(api, target, object).await?;
+async fn register_api_service(api: &Api, target: &Target, object: &Value) -> Result<(), ApiError> {
+    let mut current = get_or_create(api, target, object).await?;
     if is_available(&current) {
         return Ok(());
     }

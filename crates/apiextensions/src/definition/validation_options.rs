@@ -6,12 +6,12 @@ use meta::{FieldErrors, FieldPath, Value};
 use schema::structural::Structural;
 
 use super::{
-    conversion::{ca_bundle_flaw, has_recognized_version},
-    internal::{Moved, Spec},
+    conversion::{ca_bundle_error, has_recognized_version},
+    internal_version::{InternalSpec, PerVersionField},
     schema_rules,
 };
 
-pub(super) struct Options {
+pub(super) struct ValidationOptions {
     pub require_recognized_review_version: bool,
     pub require_immutable_names: bool,
     pub require_schema: bool,
@@ -28,7 +28,7 @@ pub(super) struct Options {
     pub too_many_selectable: BTreeSet<String>,
 }
 
-impl Options {
+impl ValidationOptions {
     pub(super) fn for_create() -> Self {
         Self {
             require_recognized_review_version: true,
@@ -46,7 +46,7 @@ impl Options {
     }
 
     pub(super) fn for_update(new: &Value, old: &Value) -> Self {
-        let (spec, old_spec) = (Spec::of(new), Spec::of(old));
+        let (spec, old_spec) = (InternalSpec::of(new), InternalSpec::of(old));
         let schemas = old_spec.schemas();
         let none_has = |wrong: fn(&Value) -> bool| {
             !schemas.iter().any(|schema| schema_rules::any(schema, &mut |node| wrong(node)))
@@ -98,10 +98,10 @@ fn has_unpruned_defaults(schema: &Value) -> bool {
 fn allow_invalid_ca_bundle(old: &Value) -> bool {
     let path = ["spec", "conversion", "webhook", "clientConfig", "caBundle"];
     let bundle = old.str_at(&path);
-    !is_established(old) || ca_bundle_flaw(bundle).is_some()
+    !is_established(old) || ca_bundle_error(bundle).is_some()
 }
 
-fn unchanged_schemas(spec: &Spec<'_>, old: &Spec<'_>) -> BTreeSet<String> {
+fn unchanged_schemas(spec: &InternalSpec<'_>, old: &InternalSpec<'_>) -> BTreeSet<String> {
     let same = |version: &&Value| {
         let before = version_named(old, version.str_at(&["name"]));
         before.is_some_and(|before| before.get("schema") == version.get("schema"))
@@ -109,14 +109,14 @@ fn unchanged_schemas(spec: &Spec<'_>, old: &Spec<'_>) -> BTreeSet<String> {
     spec.versions.iter().filter(same).map(|v| v.str_at(&["name"]).to_owned()).collect()
 }
 
-fn too_many_selectable(spec: &Spec<'_>, old: &Spec<'_>) -> BTreeSet<String> {
+fn too_many_selectable(spec: &InternalSpec<'_>, old: &InternalSpec<'_>) -> BTreeSet<String> {
     const FIELDS_MAX: usize = 8;
     let too_many = |fields: Option<&Value>| {
         fields.and_then(Value::as_array).is_some_and(|fields| fields.len() > FIELDS_MAX)
     };
     let mut names = BTreeSet::new();
-    let shared = old.shared(Moved::SelectableFields);
-    if too_many(shared) && shared == spec.shared(Moved::SelectableFields) {
+    let shared = old.top_level(PerVersionField::SelectableFields);
+    if too_many(shared) && shared == spec.top_level(PerVersionField::SelectableFields) {
         names.insert(String::new());
     }
     for version in spec.versions {
@@ -130,6 +130,6 @@ fn too_many_selectable(spec: &Spec<'_>, old: &Spec<'_>) -> BTreeSet<String> {
     names
 }
 
-fn version_named<'a>(spec: &Spec<'a>, name: &str) -> Option<&'a Value> {
+fn version_named<'a>(spec: &InternalSpec<'a>, name: &str) -> Option<&'a Value> {
     spec.versions.iter().find(|version| version.str_at(&["name"]) == name)
 }

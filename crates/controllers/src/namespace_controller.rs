@@ -10,10 +10,10 @@ use std::{collections::BTreeMap, sync::Arc};
 use futures_util::{StreamExt as _, stream};
 use meta::{ApiError, GroupVersionResource, Value};
 
-use self::conditions::{Findings, write_conditions};
+use self::conditions::{RemainingContent, write_conditions};
 use crate::{
     Api, Informer, ObjectEvent, Pinned, Target,
-    workqueue::{self, Key, Next, Reconciler},
+    workqueue::{self, Key, ReconcileResult, Reconciler},
 };
 
 pub struct NamespaceController {
@@ -23,7 +23,7 @@ pub struct NamespaceController {
 /// The finalizer in `spec.finalizers` that is this loop's own.
 const FINALIZER: &str = "kubernetes";
 /// Resources that are emptied side by side.
-const RESOURCES_AT_ONCE: usize = 8;
+const CONCURRENT_RESOURCES: usize = 8;
 
 impl NamespaceController {
     /// Works until the server stops. `changes` are of namespaces.
@@ -31,58 +31,59 @@ impl NamespaceController {
         workqueue::run(self, changes).await;
     }
 
-    async fn empty(&self, name: &str) -> Result<Next, ApiError> {
+    async fn sync_namespace(&self, name: &str) -> Result<ReconcileResult, ApiError> {
         let target = Target::cluster("", "v1", "namespaces").named(name);
         let mut namespace = self.api.get(&target).await?;
         let is_ours = |finalizer: &Value| finalizer.as_str() == Some(FINALIZER);
         if namespace.str_at(&["metadata", "deletionTimestamp"]).is_empty()
             || !namespace.items_at(&["spec", "finalizers"]).iter().any(is_ours)
         {
-            return Ok(Next::Done);
+            return Ok(ReconcileResult::Done);
         }
-        let findings = self.delete_content(name).await;
-        if write_conditions(&mut namespace, &findings) {
+        let content = self.delete_all_content(name).await;
+        if write_conditions(&mut namespace, &content) {
             let status = Target { subresource: "status", ..target.clone() };
             namespace = self.api.update(&status, &namespace).await?;
         }
-        if !findings.is_empty() {
-            return Ok(Next::Waits);
+        if !content.is_empty() {
+            return Ok(ReconcileResult::Requeue);
         }
         let finalizers = namespace.at_mut(&["spec", "finalizers"]).and_then(Value::as_array_mut);
         if let Some(finalizers) = finalizers {
             finalizers.retain(|finalizer| !is_ours(finalizer));
         }
         self.api.update(&Target { subresource: "finalize", ..target }, &namespace).await?;
-        Ok(Next::Done)
+        Ok(ReconcileResult::Done)
     }
 
     /// Deletes what is inside, pods before all else: what they live on must not go from under them.
-    async fn delete_content(&self, namespace: &str) -> Findings {
+    async fn delete_all_content(&self, namespace: &str) -> RemainingContent {
         let discovered = self.api.namespaced_resources();
-        let mut findings = Findings { undiscovered: discovered.failed, ..Findings::default() };
+        let mut content =
+            RemainingContent { undiscovered: discovered.failed, ..RemainingContent::default() };
         let is_pods = |gvr: &GroupVersionResource| gvr.group.is_empty() && gvr.resource == "pods";
         let (pods, others): (Vec<_>, Vec<_>) = discovered.resources.into_iter().partition(is_pods);
         for resources in [pods, others] {
-            let emptied = stream::iter(resources.into_iter().map(|gvr| async move {
-                let left = self.delete_all(namespace, &gvr).await;
+            let deleted = stream::iter(resources.into_iter().map(|gvr| async move {
+                let left = self.delete_resource_content(namespace, &gvr).await;
                 (gvr, left)
             }));
-            let emptied: Vec<_> = emptied.buffer_unordered(RESOURCES_AT_ONCE).collect().await;
-            for (gvr, left) in emptied {
+            let deleted: Vec<_> = deleted.buffer_unordered(CONCURRENT_RESOURCES).collect().await;
+            for (gvr, left) in deleted {
                 match left {
-                    Ok(left) => findings.add(gvr, &left),
-                    Err(error) => findings.failed.push(error.to_string()),
+                    Ok(left) => content.add(gvr, &left),
+                    Err(error) => content.failed.push(error.to_string()),
                 }
             }
-            if !findings.remaining.is_empty() {
+            if !content.remaining.is_empty() {
                 break;
             }
         }
-        findings
+        content
     }
 
     /// Deletes all objects of a resource; answers what is still there.
-    async fn delete_all(
+    async fn delete_resource_content(
         &self,
         namespace: &str,
         gvr: &GroupVersionResource,
@@ -106,17 +107,20 @@ impl NamespaceController {
 }
 
 impl Reconciler for NamespaceController {
-    fn keys_for(&self, seen: &ObjectEvent) -> Vec<Key> {
-        let deleting = !seen.metadata.str_at(&["deletionTimestamp"]).is_empty();
-        if seen.gone || !deleting { Vec::new() } else { vec![("".into(), seen.name.clone())] }
+    fn keys_for(&self, event: &ObjectEvent) -> Vec<Key> {
+        let deleting = !event.metadata.str_at(&["deletionTimestamp"]).is_empty();
+        if event.deleted || !deleting { Vec::new() } else { vec![("".into(), event.name.clone())] }
     }
 
-    fn reconcile<'a>(&'a self, (_, name): &'a Key) -> Pinned<'a, Result<Next, ApiError>> {
-        Box::pin(self.empty(name))
+    fn reconcile<'a>(
+        &'a self,
+        (_, name): &'a Key,
+    ) -> Pinned<'a, Result<ReconcileResult, ApiError>> {
+        Box::pin(self.sync_namespace(name))
     }
 }
 
-impl Findings {
+impl RemainingContent {
     /// What is left of a resource.
     fn add(&mut self, gvr: GroupVersionResource, left: &[Value]) {
         if left.is_empty() {

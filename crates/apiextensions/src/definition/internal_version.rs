@@ -5,21 +5,21 @@ use meta::{Value, json, json::write_string};
 use schema::structural::Rule;
 
 /// The spec, with what all versions have in common told apart from what they have of their own.
-pub(super) struct Spec<'a> {
+pub(super) struct InternalSpec<'a> {
     pub raw: &'a Value,
     pub versions: &'a [Value],
 }
 
 /// The fields of a version that move up where all versions agree on them: here and there.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Moved {
+pub(super) enum PerVersionField {
     Schema,
     Subresources,
     Columns,
     SelectableFields,
 }
 
-impl Moved {
+impl PerVersionField {
     fn in_version(self) -> &'static str {
         match self {
             Self::Schema => "schema",
@@ -30,7 +30,7 @@ impl Moved {
     }
 }
 
-impl<'a> Spec<'a> {
+impl<'a> InternalSpec<'a> {
     pub(super) fn of(definition: &'a Value) -> Self {
         static NOTHING: Value = Value::Null;
         let raw = definition.get("spec").unwrap_or(&NOTHING);
@@ -38,14 +38,18 @@ impl<'a> Spec<'a> {
     }
 
     /// What all versions agree on.
-    pub(super) fn shared(&self, what: Moved) -> Option<&'a Value> {
+    pub(super) fn top_level(&self, what: PerVersionField) -> Option<&'a Value> {
         let (first, rest) = self.versions.split_first()?;
         let value = field(first, what);
         rest.iter().all(|version| field(version, what) == value).then_some(value).flatten()
     }
 
     /// What a version has of its own.
-    pub(super) fn own(&self, version: &'a Value, what: Moved) -> Option<&'a Value> {
+    pub(super) fn per_version(
+        &self,
+        version: &'a Value,
+        what: PerVersionField,
+    ) -> Option<&'a Value> {
         let agreed = self.versions.iter().all(|other| field(other, what) == field(version, what));
         if agreed { None } else { field(version, what) }
     }
@@ -64,7 +68,7 @@ impl<'a> Spec<'a> {
 }
 
 /// Nothing, null and an empty list are the same.
-fn field(version: &Value, what: Moved) -> Option<&Value> {
+fn field(version: &Value, what: PerVersionField) -> Option<&Value> {
     version.get(what.in_version()).filter(|value| match value {
         Value::Null => false,
         Value::Array(items) => !items.is_empty(),
@@ -73,26 +77,26 @@ fn field(version: &Value, what: Moved) -> Option<&Value> {
 }
 
 /// The versions as Go prints them.
-pub(super) fn show_versions(spec: &Spec<'_>) -> String {
+pub(super) fn show_versions(spec: &InternalSpec<'_>) -> String {
     if spec.raw.get("versions").is_none_or(Value::is_null) {
         return "null".to_owned();
     }
     let versions = spec.versions.iter().map(|version| {
-        let own = |what| spec.own(version, what);
-        let mut out = Struct::new();
+        let own = |what| spec.per_version(version, what);
+        let mut out = GoStructWriter::new();
         out.text("Name", version.get("name"));
         out.flag("Served", version.get("served"));
         out.flag("Storage", version.get("storage"));
         out.flag("Deprecated", version.get("deprecated"));
         out.plain("DeprecationWarning", version.get("deprecationWarning"));
-        out.optional("Schema", own(Moved::Schema), |schema| {
-            let mut out = Struct::new();
+        out.optional("Schema", own(PerVersionField::Schema), |schema| {
+            let mut out = GoStructWriter::new();
             out.optional("OpenAPIV3Schema", schema.get("openAPIV3Schema"), show_schema);
             out.done()
         });
-        out.optional("Subresources", own(Moved::Subresources), show_subresources);
-        out.list("AdditionalPrinterColumns", own(Moved::Columns), |column| {
-            let mut out = Struct::new();
+        out.optional("Subresources", own(PerVersionField::Subresources), show_subresources);
+        out.list("AdditionalPrinterColumns", own(PerVersionField::Columns), |column| {
+            let mut out = GoStructWriter::new();
             out.text("Name", column.get("name"));
             out.text("Type", column.get("type"));
             out.text("Format", column.get("format"));
@@ -101,8 +105,8 @@ pub(super) fn show_versions(spec: &Spec<'_>) -> String {
             out.text("JSONPath", column.get("jsonPath"));
             out.done()
         });
-        out.list("SelectableFields", own(Moved::SelectableFields), |selectable| {
-            let mut out = Struct::new();
+        out.list("SelectableFields", own(PerVersionField::SelectableFields), |selectable| {
+            let mut out = GoStructWriter::new();
             out.text("JSONPath", selectable.get("jsonPath"));
             out.done()
         });
@@ -112,10 +116,10 @@ pub(super) fn show_versions(spec: &Spec<'_>) -> String {
 }
 
 fn show_subresources(subresources: &Value) -> String {
-    let mut out = Struct::new();
+    let mut out = GoStructWriter::new();
     out.optional("Status", subresources.get("status"), |_| "{}".to_owned());
     out.optional("Scale", subresources.get("scale"), |scale| {
-        let mut out = Struct::new();
+        let mut out = GoStructWriter::new();
         out.text("SpecReplicasPath", scale.get("specReplicasPath"));
         out.text("StatusReplicasPath", scale.get("statusReplicasPath"));
         out.plain("LabelSelectorPath", scale.get("labelSelectorPath"));
@@ -126,18 +130,18 @@ fn show_subresources(subresources: &Value) -> String {
 
 /// A schema as Go prints it.
 pub(super) fn show_schema(schema: &Value) -> String {
-    let mut out = Struct::new();
+    let mut out = GoStructWriter::new();
     for (go_name, name, kind) in SCHEMA_FIELDS {
         let value = schema.get(name);
         match kind {
-            Kind::Text => out.text(go_name, value),
-            Kind::Flag => out.flag(go_name, value),
-            Kind::Plain => out.plain(go_name, value),
-            Kind::Schema => out.optional(go_name, value, show_schema),
-            Kind::Schemas => out.list(go_name, value, show_schema),
-            Kind::SchemaMap => out.map(go_name, value, show_schema),
-            Kind::SchemaOrArray => out.optional(go_name, value, |value| {
-                let mut out = Struct::new();
+            GoType::Text => out.text(go_name, value),
+            GoType::Flag => out.flag(go_name, value),
+            GoType::Plain => out.plain(go_name, value),
+            GoType::Schema => out.optional(go_name, value, show_schema),
+            GoType::Schemas => out.list(go_name, value, show_schema),
+            GoType::SchemaMap => out.map(go_name, value, show_schema),
+            GoType::SchemaOrArray => out.optional(go_name, value, |value| {
+                let mut out = GoStructWriter::new();
                 out.optional(
                     "Schema",
                     Some(value).filter(|v| v.as_object().is_some()),
@@ -146,8 +150,8 @@ pub(super) fn show_schema(schema: &Value) -> String {
                 out.list("JSONSchemas", Some(value), show_schema);
                 out.done()
             }),
-            Kind::SchemaOrBool => out.optional(go_name, value, |value| {
-                let mut out = Struct::new();
+            GoType::SchemaOrBool => out.optional(go_name, value, |value| {
+                let mut out = GoStructWriter::new();
                 let is_schema = value.as_object().is_some();
                 out.raw(
                     "Allows",
@@ -156,8 +160,8 @@ pub(super) fn show_schema(schema: &Value) -> String {
                 out.optional("Schema", Some(value).filter(|_| is_schema), show_schema);
                 out.done()
             }),
-            Kind::SchemaOrStrings => out.map(go_name, value, |value| {
-                let mut out = Struct::new();
+            GoType::SchemaOrStrings => out.map(go_name, value, |value| {
+                let mut out = GoStructWriter::new();
                 out.optional(
                     "Schema",
                     Some(value).filter(|v| v.as_object().is_some()),
@@ -166,13 +170,13 @@ pub(super) fn show_schema(schema: &Value) -> String {
                 out.plain("Property", Some(value).filter(|v| v.as_array().is_some()));
                 out.done()
             }),
-            Kind::Docs => out.optional(go_name, value, |docs| {
-                let mut out = Struct::new();
+            GoType::Docs => out.optional(go_name, value, |docs| {
+                let mut out = GoStructWriter::new();
                 out.text("Description", docs.get("description"));
                 out.text("URL", docs.get("url"));
                 out.done()
             }),
-            Kind::Rules => out.list(go_name, value, |rule| Rule::read(rule).show()),
+            GoType::Rules => out.list(go_name, value, |rule| Rule::read(rule).show()),
         }
     }
     out.done()
@@ -180,7 +184,7 @@ pub(super) fn show_schema(schema: &Value) -> String {
 
 /// How Go holds a field of a schema.
 #[derive(Clone, Copy)]
-pub(super) enum Kind {
+pub(super) enum GoType {
     Text,
     Flag,
     /// A pointer, a list or JSON: printed as it is, null if it is not there.
@@ -196,57 +200,57 @@ pub(super) enum Kind {
 }
 
 /// The fields of a schema in Go's order: Go's name, ours, and what they hold.
-pub(super) const SCHEMA_FIELDS: [(&str, &str, Kind); 44] = [
-    ("ID", "id", Kind::Text),
-    ("Schema", "$schema", Kind::Text),
-    ("Ref", "$ref", Kind::Plain),
-    ("Description", "description", Kind::Text),
-    ("Type", "type", Kind::Text),
-    ("Nullable", "nullable", Kind::Flag),
-    ("Format", "format", Kind::Text),
-    ("Title", "title", Kind::Text),
-    ("Default", "default", Kind::Plain),
-    ("Maximum", "maximum", Kind::Plain),
-    ("ExclusiveMaximum", "exclusiveMaximum", Kind::Flag),
-    ("Minimum", "minimum", Kind::Plain),
-    ("ExclusiveMinimum", "exclusiveMinimum", Kind::Flag),
-    ("MaxLength", "maxLength", Kind::Plain),
-    ("MinLength", "minLength", Kind::Plain),
-    ("Pattern", "pattern", Kind::Text),
-    ("MaxItems", "maxItems", Kind::Plain),
-    ("MinItems", "minItems", Kind::Plain),
-    ("UniqueItems", "uniqueItems", Kind::Flag),
-    ("MultipleOf", "multipleOf", Kind::Plain),
-    ("Enum", "enum", Kind::Plain),
-    ("MaxProperties", "maxProperties", Kind::Plain),
-    ("MinProperties", "minProperties", Kind::Plain),
-    ("Required", "required", Kind::Plain),
-    ("Items", "items", Kind::SchemaOrArray),
-    ("AllOf", "allOf", Kind::Schemas),
-    ("OneOf", "oneOf", Kind::Schemas),
-    ("AnyOf", "anyOf", Kind::Schemas),
-    ("Not", "not", Kind::Schema),
-    ("Properties", "properties", Kind::SchemaMap),
-    ("AdditionalProperties", "additionalProperties", Kind::SchemaOrBool),
-    ("PatternProperties", "patternProperties", Kind::SchemaMap),
-    ("Dependencies", "dependencies", Kind::SchemaOrStrings),
-    ("AdditionalItems", "additionalItems", Kind::SchemaOrBool),
-    ("Definitions", "definitions", Kind::SchemaMap),
-    ("ExternalDocs", "externalDocs", Kind::Docs),
-    ("Example", "example", Kind::Plain),
-    ("XPreserveUnknownFields", "x-kubernetes-preserve-unknown-fields", Kind::Plain),
-    ("XEmbeddedResource", "x-kubernetes-embedded-resource", Kind::Flag),
-    ("XIntOrString", "x-kubernetes-int-or-string", Kind::Flag),
-    ("XListMapKeys", "x-kubernetes-list-map-keys", Kind::Plain),
-    ("XListType", "x-kubernetes-list-type", Kind::Plain),
-    ("XMapType", "x-kubernetes-map-type", Kind::Plain),
-    ("XValidations", "x-kubernetes-validations", Kind::Rules),
+pub(super) const SCHEMA_FIELDS: [(&str, &str, GoType); 44] = [
+    ("ID", "id", GoType::Text),
+    ("Schema", "$schema", GoType::Text),
+    ("Ref", "$ref", GoType::Plain),
+    ("Description", "description", GoType::Text),
+    ("Type", "type", GoType::Text),
+    ("Nullable", "nullable", GoType::Flag),
+    ("Format", "format", GoType::Text),
+    ("Title", "title", GoType::Text),
+    ("Default", "default", GoType::Plain),
+    ("Maximum", "maximum", GoType::Plain),
+    ("ExclusiveMaximum", "exclusiveMaximum", GoType::Flag),
+    ("Minimum", "minimum", GoType::Plain),
+    ("ExclusiveMinimum", "exclusiveMinimum", GoType::Flag),
+    ("MaxLength", "maxLength", GoType::Plain),
+    ("MinLength", "minLength", GoType::Plain),
+    ("Pattern", "pattern", GoType::Text),
+    ("MaxItems", "maxItems", GoType::Plain),
+    ("MinItems", "minItems", GoType::Plain),
+    ("UniqueItems", "uniqueItems", GoType::Flag),
+    ("MultipleOf", "multipleOf", GoType::Plain),
+    ("Enum", "enum", GoType::Plain),
+    ("MaxProperties", "maxProperties", GoType::Plain),
+    ("MinProperties", "minProperties", GoType::Plain),
+    ("Required", "required", GoType::Plain),
+    ("Items", "items", GoType::SchemaOrArray),
+    ("AllOf", "allOf", GoType::Schemas),
+    ("OneOf", "oneOf", GoType::Schemas),
+    ("AnyOf", "anyOf", GoType::Schemas),
+    ("Not", "not", GoType::Schema),
+    ("Properties", "properties", GoType::SchemaMap),
+    ("AdditionalProperties", "additionalProperties", GoType::SchemaOrBool),
+    ("PatternProperties", "patternProperties", GoType::SchemaMap),
+    ("Dependencies", "dependencies", GoType::SchemaOrStrings),
+    ("AdditionalItems", "additionalItems", GoType::SchemaOrBool),
+    ("Definitions", "definitions", GoType::SchemaMap),
+    ("ExternalDocs", "externalDocs", GoType::Docs),
+    ("Example", "example", GoType::Plain),
+    ("XPreserveUnknownFields", "x-kubernetes-preserve-unknown-fields", GoType::Plain),
+    ("XEmbeddedResource", "x-kubernetes-embedded-resource", GoType::Flag),
+    ("XIntOrString", "x-kubernetes-int-or-string", GoType::Flag),
+    ("XListMapKeys", "x-kubernetes-list-map-keys", GoType::Plain),
+    ("XListType", "x-kubernetes-list-type", GoType::Plain),
+    ("XMapType", "x-kubernetes-map-type", GoType::Plain),
+    ("XValidations", "x-kubernetes-validations", GoType::Rules),
 ];
 
 /// Writes a struct field by field, as `json.Marshal` does where there are no tags.
-struct Struct(Vec<u8>);
+struct GoStructWriter(Vec<u8>);
 
-impl Struct {
+impl GoStructWriter {
     fn new() -> Self {
         Self(vec![b'{'])
     }
@@ -308,5 +312,23 @@ impl Struct {
     fn done(mut self) -> String {
         self.0.push(b'}');
         String::from_utf8(self.0).expect("only UTF-8 is written")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use meta::value;
+
+    use super::*;
+
+    #[test]
+    fn versions_are_printed_with_the_field_names_of_go() {
+        let definition = value!({"spec": {"versions": [{"name": "v1", "served": true}]}});
+        assert_eq!(
+            show_versions(&InternalSpec::of(&definition)),
+            r#"[{"Name":"v1","Served":true,"Storage":false,"Deprecated":false,"#.to_owned()
+                + r#""DeprecationWarning":null,"Schema":null,"Subresources":null,"#
+                + r#""AdditionalPrinterColumns":null,"SelectableFields":null}]"#
+        );
     }
 }

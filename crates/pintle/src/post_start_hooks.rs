@@ -8,9 +8,10 @@ use std::{
 };
 
 use controllers::{
-    DefaultServiceCidr, EndpointsBy, FlowControlDefaults, FlowSchemaStatus, IdentityLease,
-    KubernetesService, SystemNamespaces, Target, config_map, ensure, flow_schemas, namespace,
-    priority_classes, priority_levels, reconcile, reconcile_default_roles, reconcile_flow_control,
+    DefaultServiceCidr, EndpointReconciler, FlowControlBootstrap, FlowSchemaStatusController,
+    IdentityLease, KubernetesService, SystemNamespaces, Target, config_map,
+    ensure_flow_control_defaults, flow_schemas, get_or_create, namespace, priority_classes,
+    priority_levels, reconcile_bootstrap_roles, reconcile_fields,
 };
 use futures_util::future::{try_join, try_join_all, try_join3};
 use meta::ApiError;
@@ -23,13 +24,13 @@ use serve::{
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    cache_informer::CacheInformer, in_process::Api, options::Options, register::register,
-    run::Servers, standalone::Standalone, tokens::Tokens,
+    apiservice_autoregistration::sync_api_services, cache_informer::CacheInformer, in_process::Api,
+    options::Options, run::Servers, standalone_controllers::ControllerContext, tokens::Tokens,
 };
 
 /// The hooks that are built, under kube-apiserver's names.
 #[derive(Default)]
-pub(crate) struct Hooks {
+pub(crate) struct PostStartHooks {
     /// Caches follow the store, admission and controllers follow the caches: begun before the port is open.
     informers: Hook,
     /// The loops behind CustomResourceDefinitions.
@@ -52,7 +53,7 @@ pub(crate) struct Hooks {
     kubernetes_service: OnceLock<Arc<KubernetesService>>,
 }
 
-impl Hooks {
+impl PostStartHooks {
     /// The health checks, in the order in which they are shown. kube-apiserver has more, for what is
     /// not built here yet (priority and fairness by its objects, peers, servers behind the aggregator)
     /// or not needed (a certificate for calling itself).
@@ -70,18 +71,18 @@ impl Hooks {
         let mut checks = vec![
             Check::new("ping", || Ok(())),
             Check::new("log", || Ok(())),
-            Check::new("informer-sync", filled(kinds.to_vec())).ready_only(),
+            Check::new("informer-sync", caches_synced(kinds.to_vec())).ready_only(),
             self.informers.check("start-apiserver-admission-initializer"),
             self.informers.check("generic-apiserver-start-informers"),
             self.extensions.check("start-apiextensions-informers"),
             self.extensions.check("start-apiextensions-controllers"),
-            Check::new("poststarthook/crd-informer-synced", filled(custom)),
+            Check::new("poststarthook/crd-informer-synced", caches_synced(custom)),
             self.system_namespaces.check("start-system-namespaces-controller"),
             self.authentication_info.check("start-cluster-authentication-info-controller"),
             self.identity_lease.check("start-kube-apiserver-identity-lease-controller"),
             self.identity_lease_collector
                 .check("start-kube-apiserver-identity-lease-garbage-collector"),
-            Check::new("poststarthook/storage-readiness", filled(kinds.to_vec())),
+            Check::new("poststarthook/storage-readiness", caches_synced(kinds.to_vec())),
             self.token_tracking.check("start-legacy-token-tracking-controller"),
             self.service_repair.check("start-service-ip-repair-controllers"),
         ];
@@ -113,7 +114,7 @@ impl Hooks {
     /// What has to be done before the server stops.
     pub(crate) async fn before_shutdown(&self) {
         let Some(service) = self.kubernetes_service.get() else { return };
-        let left = tokio::time::timeout(LEAVE_TIMEOUT, service.leave()).await;
+        let left = tokio::time::timeout(LEAVE_TIMEOUT, service.stop()).await;
         if let Ok(Err(error)) = left {
             tracing::warn!("cannot take this server off service kubernetes: {error}");
         }
@@ -133,13 +134,13 @@ impl Hooks {
             hook.done();
         }
         let api = Arc::new(servers.api());
-        let start = Start { api: api.clone(), options, servers, pki, port };
-        start.retry_until_deadline(self).await?;
+        let bootstrap = Bootstrap { api: api.clone(), options, servers, pki, port };
+        bootstrap.retry_until_deadline(self).await?;
 
-        start_own_loops(&api, &servers.kinds);
+        start_apiserver_controllers(&api, &servers.kinds);
         tokio::spawn(servers.wiring.keep_repairing(&servers.kinds));
         let started = servers.started.lock().take();
-        Standalone { api: &api, kinds: &servers.kinds, started, pki, tokens }
+        ControllerContext { api: &api, kinds: &servers.kinds, started, pki, tokens }
             .start(&options.standalone_controllers)
             .map_err(|error| error.to_string())
     }
@@ -160,33 +161,33 @@ impl controllers::MasterLeases for Leases {
         Box::pin(self.0.addresses())
     }
 
-    fn leave(&self, address: IpAddr) -> controllers::Pinned<'_, Result<(), ApiError>> {
+    fn remove(&self, address: IpAddr) -> controllers::Pinned<'_, Result<(), ApiError>> {
         Box::pin(self.0.leave(address))
     }
 }
 
 /// The loops that every server runs, whoever else runs beside it.
-fn start_own_loops(api: &Arc<Api>, kinds: &[Arc<Kind>]) {
+fn start_apiserver_controllers(api: &Arc<Api>, kinds: &[Arc<Kind>]) {
     let of = |wanted: &dyn Fn(&Kind) -> bool| -> Vec<Arc<Kind>> {
         kinds.iter().filter(|kind| wanted(kind)).cloned().collect()
     };
     let namespaces = of(&|kind| kind.gvk().group.is_empty() && kind.gvk().kind == "Namespace");
-    let changes = CacheInformer::start(&namespaces, |seen| seen.gone);
-    tokio::spawn(SystemNamespaces { api: api.clone() }.run(changes));
+    let events = CacheInformer::start(&namespaces, |event| event.deleted);
+    tokio::spawn(SystemNamespaces { api: api.clone() }.run(events));
 
     let flow_control = of(&|kind| {
         let gvr = kind.facts.group_version_resource();
         gvr == flow_schemas().gvr || gvr == priority_levels().gvr
     });
-    let changes = CacheInformer::start(&flow_control, |_| true);
+    let events = CacheInformer::start(&flow_control, |_| true);
     if !flow_control.is_empty() {
-        tokio::spawn(FlowControlDefaults { api: api.clone() }.run());
+        tokio::spawn(FlowControlBootstrap { api: api.clone() }.run());
     }
-    tokio::spawn(FlowSchemaStatus { api: api.clone() }.run(changes));
+    tokio::spawn(FlowSchemaStatusController { api: api.clone() }.run(events));
 }
 
 /// All caches have read what there is.
-fn filled(kinds: Vec<Arc<Kind>>) -> impl Fn() -> Result<(), String> + Send + Sync {
+fn caches_synced(kinds: Vec<Arc<Kind>>) -> impl Fn() -> Result<(), String> + Send + Sync {
     move || {
         let mut storages = kinds.iter().filter_map(|kind| kind.storage.as_ref());
         match storages.find(|storage| !storage.cache.is_ready()) {
@@ -197,10 +198,10 @@ fn filled(kinds: Vec<Arc<Kind>>) -> impl Fn() -> Result<(), String> + Send + Syn
 }
 
 /// How long the first objects may take on a machine that has no time.
-const PATIENCE: Duration = Duration::from_secs(30);
+const BOOTSTRAP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// One start.
-struct Start<'a> {
+struct Bootstrap<'a> {
     api: Arc<Api>,
     options: &'a Options,
     servers: &'a Servers,
@@ -208,10 +209,10 @@ struct Start<'a> {
     port: u16,
 }
 
-impl Start<'_> {
+impl Bootstrap<'_> {
     /// Tries again while the store is too slow to keep up: what is there already is not made again.
-    async fn retry_until_deadline(&self, hooks: &Hooks) -> Result<(), String> {
-        let deadline = Instant::now() + PATIENCE;
+    async fn retry_until_deadline(&self, hooks: &PostStartHooks) -> Result<(), String> {
+        let deadline = Instant::now() + BOOTSTRAP_TIMEOUT;
         loop {
             let Err(error) = self.all(hooks).await else { return Ok(()) };
             let slow = matches!(
@@ -227,7 +228,7 @@ impl Start<'_> {
         }
     }
 
-    async fn all(&self, hooks: &Hooks) -> Result<(), ApiError> {
+    async fn all(&self, hooks: &PostStartHooks) -> Result<(), ApiError> {
         let in_namespaces = async {
             self.system_namespaces().await?;
             hooks.system_namespaces.done();
@@ -249,7 +250,7 @@ impl Start<'_> {
             };
             let roles = async {
                 if self.options.has_rbac() {
-                    reconcile_default_roles(&*self.api).await?;
+                    reconcile_bootstrap_roles(&*self.api).await?;
                 }
                 hooks.roles.done();
                 Ok::<(), ApiError>(())
@@ -273,7 +274,7 @@ impl Start<'_> {
             };
             let flow_control = async {
                 let levels = priority_levels();
-                let make = reconcile_flow_control(&*self.api);
+                let make = ensure_flow_control_defaults(&*self.api);
                 self.served(&levels, std::iter::once(make)).await?;
                 hooks.flow_control.done();
                 Ok::<(), ApiError>(())
@@ -284,7 +285,7 @@ impl Start<'_> {
                 Ok::<(), ApiError>(())
             };
             let registration = async {
-                register(&self.api, &self.servers.publisher.served()).await?;
+                sync_api_services(&self.api, &self.servers.publisher.served()).await?;
                 hooks.autoregistration.done();
                 Ok::<(), ApiError>(())
             };
@@ -298,14 +299,16 @@ impl Start<'_> {
     async fn system_namespaces(&self) -> Result<(), ApiError> {
         let target = Target::cluster("", "v1", "namespaces");
         let objects = controllers::SYSTEM_NAMESPACES.map(namespace);
-        try_join_all(objects.iter().map(|object| ensure(&*self.api, &target, object))).await?;
+        try_join_all(objects.iter().map(|object| get_or_create(&*self.api, &target, object)))
+            .await?;
         Ok(())
     }
 
     async fn priority_classes(&self) -> Result<(), ApiError> {
         let target = Target::cluster("scheduling.k8s.io", "v1", "priorityclasses");
         let classes = priority_classes();
-        self.served(&target, classes.iter().map(|class| ensure(&*self.api, &target, class))).await
+        self.served(&target, classes.iter().map(|class| get_or_create(&*self.api, &target, class)))
+            .await
     }
 
     /// Runs makers of a resource; where it is not served there is nothing to make.
@@ -333,16 +336,16 @@ impl Start<'_> {
         let ranges = self.options.service_cluster_ip_ranges.iter();
         let ranges = ranges.map(ToString::to_string).collect();
         let cidr = DefaultServiceCidr { api: self.api.clone(), ranges };
-        cidr.keep().await?;
-        let changes = CacheInformer::start(&served, |seen| {
-            seen.gone && seen.entry.name == DefaultServiceCidr::NAME
+        cidr.sync().await?;
+        let events = CacheInformer::start(&served, |event| {
+            event.deleted && event.entry.name == DefaultServiceCidr::NAME
         });
-        tokio::spawn(cidr.run(changes));
+        tokio::spawn(cidr.run(events));
         Ok(())
     }
 
     /// Service `default/kubernetes` and this server behind it, now and whenever somebody deletes it.
-    async fn kubernetes_service(&self, hooks: &Hooks) -> Result<(), ApiError> {
+    async fn kubernetes_service(&self, hooks: &PostStartHooks) -> Result<(), ApiError> {
         let service = KubernetesService {
             api: self.api.clone(),
             address: self.options.kubernetes_service_ip,
@@ -352,21 +355,21 @@ impl Start<'_> {
                 self.options.reconciles_endpoints,
                 self.servers.wiring.master_leases(),
             ) {
-                (false, _) => EndpointsBy::Others,
-                (true, None) => EndpointsBy::Oneself,
-                (true, Some(leases)) => EndpointsBy::Leases(Arc::new(Leases(leases))),
+                (false, _) => EndpointReconciler::None,
+                (true, None) => EndpointReconciler::MasterCount,
+                (true, Some(leases)) => EndpointReconciler::Lease(Arc::new(Leases(leases))),
             },
         };
         let service = Arc::new(service);
         drop(hooks.kubernetes_service.set(service.clone()));
-        service.keep().await?;
+        service.sync().await?;
         let wanted = ["Service", "Endpoints", "EndpointSlice"];
         let kinds = self.servers.kinds.iter();
         let kinds = kinds.filter(|kind| wanted.contains(&kind.gvk().kind.as_str()));
-        let changes = CacheInformer::start(&kinds.cloned().collect::<Vec<_>>(), |seen| {
-            seen.gone && seen.entry.namespace == "default" && seen.entry.name == "kubernetes"
+        let events = CacheInformer::start(&kinds.cloned().collect::<Vec<_>>(), |event| {
+            event.deleted && event.entry.namespace == "default" && event.entry.name == "kubernetes"
         });
-        tokio::spawn(async move { service.run(changes).await });
+        tokio::spawn(async move { service.run(events).await });
         Ok(())
     }
 
@@ -378,7 +381,7 @@ impl Start<'_> {
             .map_err(|error| ApiError::internal(format!("{}: {error}", file.display())))?;
         let object =
             config_map("extension-apiserver-authentication", &[("client-ca-file", client_ca)]);
-        reconcile(&*self.api, &target, &object, &[&["data", "client-ca-file"]]).await
+        reconcile_fields(&*self.api, &target, &object, &[&["data", "client-ca-file"]]).await
     }
 
     /// Since when uses of long-lived service account tokens are written down.
@@ -387,7 +390,7 @@ impl Start<'_> {
         let today = meta::time::now();
         let today = today.split('T').next().unwrap_or_default().to_owned();
         let name = "kube-apiserver-legacy-service-account-token-tracking";
-        ensure(&*self.api, &target, &config_map(name, &[("since", today)])).await.map(drop)
+        get_or_create(&*self.api, &target, &config_map(name, &[("since", today)])).await.map(drop)
     }
 
     async fn identity_lease(&self) -> Result<(), ApiError> {

@@ -9,27 +9,27 @@ use x509_parser::pem::Pem;
 
 use crate::{Api, Target};
 
-pub struct CertificateRequestCleaner {
+pub struct CsrCleaner {
     pub api: Arc<dyn Api>,
 }
 
-const EVERY: Duration = Duration::from_hours(1);
+const POLL_INTERVAL: Duration = Duration::from_hours(1);
 const DECIDED_SECONDS: i64 = 3600;
-const OPEN_SECONDS: i64 = 24 * 3600;
+const PENDING_SECONDS: i64 = 24 * 3600;
 
-impl CertificateRequestCleaner {
+impl CsrCleaner {
     /// Works until the server stops.
     pub async fn run(self) {
         loop {
-            self.sweep(Time::now()).await;
-            tokio::time::sleep(EVERY).await;
+            self.clean(Time::now()).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
-    async fn sweep(&self, now: Time) {
+    async fn clean(&self, now: Time) {
         let target = Target::cluster("certificates.k8s.io", "v1", "certificatesigningrequests");
         let requests = self.api.list(&target).await.unwrap_or_default();
-        for request in requests.iter().filter(|request| is_over(request, now)) {
+        for request in requests.iter().filter(|request| is_expired(request, now)) {
             let named = target.clone().named(request.str_at(&["metadata", "name"]));
             let uid = request.str_at(&["metadata", "uid"]);
             let options = value!({"preconditions": {"uid": (uid)}});
@@ -40,21 +40,21 @@ impl CertificateRequestCleaner {
     }
 }
 
-fn is_over(request: &Value, now: Time) -> bool {
+fn is_expired(request: &Value, now: Time) -> bool {
     let older = |text: &str, seconds: i64| {
         let since = Time::parse(text).ok().filter(|since| !since.is_zero());
         since.is_some_and(|since| now.unix_seconds() - since.unix_seconds() > seconds)
     };
     let conditions = request.items_at(&["status", "conditions"]);
     if conditions.is_empty() {
-        return older(request.str_at(&["metadata", "creationTimestamp"]), OPEN_SECONDS);
+        return older(request.str_at(&["metadata", "creationTimestamp"]), PENDING_SECONDS);
     }
     let certificate = request.str_at(&["status", "certificate"]);
     conditions.iter().any(|condition| {
         let since = condition.str_at(&["lastUpdateTime"]);
         match condition.str_at(&["type"]) {
             "Denied" | "Failed" => older(since, DECIDED_SECONDS),
-            "Approved" if certificate.is_empty() => older(since, OPEN_SECONDS),
+            "Approved" if certificate.is_empty() => older(since, PENDING_SECONDS),
             "Approved" => older(since, DECIDED_SECONDS) || has_expired(certificate, now),
             _ => false,
         }
@@ -72,7 +72,7 @@ fn has_expired(certificate: &str, now: Time) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Fake;
+    use crate::testing::FakeApi;
 
     fn request(name: &str, condition: Option<&str>, since: &str, certificate: &str) -> Value {
         let mut request = value!({
@@ -103,11 +103,11 @@ mod tests {
             (Some("Approved"), hours_1, "bm90IFBFTQ==", false),
             (Some("Approved"), hours_2, "bm90IFBFTQ==", true),
         ];
-        let fake = Fake::new(cases.iter().enumerate().map(|(at, case)| {
+        let fake = FakeApi::new(cases.iter().enumerate().map(|(at, case)| {
             ("certificatesigningrequests", request(&format!("r{at}"), case.0, case.1, case.2))
         }));
-        let cleaner = CertificateRequestCleaner { api: fake.clone() };
-        cleaner.sweep(Time::parse("2026-01-02T12:00:00Z").unwrap()).await;
+        let cleaner = CsrCleaner { api: fake.clone() };
+        cleaner.clean(Time::parse("2026-01-02T12:00:00Z").unwrap()).await;
         let deleted = fake.deleted();
         for (at, case) in cases.iter().enumerate() {
             let is_gone = deleted.iter().any(|(name, _)| *name == format!("r{at}"));

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use aggregator::{Aggregator, Documents, OpenApi, ServedGroupVersion};
+use aggregator::{Aggregator, DiscoveryDocuments, OpenApi, ServedGroupVersion};
 use endpoints::Resources;
 use meta::GroupVersion;
 use prometheus::{IntCounter, Registry};
@@ -17,10 +17,10 @@ use tokio::{
     time::Instant,
 };
 
-use crate::{in_process::Api, register::register};
+use crate::{apiservice_autoregistration::sync_api_services, in_process::Api};
 
 /// Makes the documents anew when something else is served.
-pub(crate) struct Publisher {
+pub(crate) struct DiscoveryPublisher {
     aggregator: Arc<Aggregator>,
     schema: Arc<Schema>,
     built_in: Vec<ServedGroupVersion>,
@@ -28,14 +28,14 @@ pub(crate) struct Publisher {
     extensions: Arc<Resources>,
     /// `host:port`, once it is known.
     address: OnceLock<String>,
-    due: Bursts,
+    changes: Debounce,
     /// How often something was published.
     published: IntCounter,
     /// Told of every new cache of custom resources.
-    started: mpsc::UnboundedSender<Arc<Kind>>,
+    cache_started: mpsc::UnboundedSender<Arc<Kind>>,
 }
 
-impl Publisher {
+impl DiscoveryPublisher {
     pub(crate) fn new(
         aggregator: Arc<Aggregator>,
         schema: Arc<Schema>,
@@ -46,7 +46,7 @@ impl Publisher {
             clippy::disallowed_methods,
             reason = "told where nobody can wait; as many as there are definitions, which the store bounds"
         )]
-        let (started, starts) = mpsc::unbounded_channel();
+        let (cache_started, starts) = mpsc::unbounded_channel();
         let name = "aggregator_discovery_aggregation_count_total";
         let published = IntCounter::new(name, "How often discovery and OpenAPI were made anew.");
         let publisher = Self {
@@ -55,9 +55,9 @@ impl Publisher {
             built_in,
             extensions,
             address: OnceLock::new(),
-            due: Bursts::default(),
+            changes: Debounce::default(),
             published: published.expect("a valid name"),
-            started,
+            cache_started,
         };
         (Arc::new(publisher), starts)
     }
@@ -75,14 +75,14 @@ impl Publisher {
     /// Every group-version that is served.
     pub(crate) fn served(&self) -> Vec<ServedGroupVersion> {
         let mut served = self.built_in.clone();
-        served.extend(custom(&self.extensions));
+        served.extend(custom_group_versions(&self.extensions));
         served
     }
 
     fn publish(&self) {
         let Some(address) = self.address.get() else { return };
         let served = self.served();
-        let documents = Documents::new(&served, &self.schema, address);
+        let documents = DiscoveryDocuments::new(&served, &self.schema, address);
         let previous = self.aggregator.openapi_documents();
         let now = SystemTime::now();
         let openapi = OpenApi::new(&served, self.schema.clone(), now, previous.as_deref());
@@ -93,12 +93,12 @@ impl Publisher {
     /// Works until the server stops. Changes that come in a burst are published together.
     pub(crate) async fn run(self: Arc<Self>, api: Api) {
         loop {
-            self.due.next().await;
+            self.changes.next().await;
             let publisher = self.clone();
             if tokio::task::spawn_blocking(move || publisher.publish()).await.is_err() {
                 tracing::error!("publishing what is served has failed");
             }
-            if let Err(error) = register(&api, &self.served()).await {
+            if let Err(error) = sync_api_services(&api, &self.served()).await {
                 tracing::warn!("cannot register what is served: {error}");
             }
         }
@@ -107,9 +107,9 @@ impl Publisher {
 
 /// Changes that come one after the other count as one.
 #[derive(Default)]
-struct Bursts(Notify);
+struct Debounce(Notify);
 
-impl Bursts {
+impl Debounce {
     fn change(&self) {
         self.0.notify_one();
     }
@@ -120,28 +120,28 @@ impl Bursts {
         self.0.notified().await;
         let begun = Instant::now();
         while begun.elapsed() < BURST_MAX
-            && tokio::time::timeout(QUIET, self.0.notified()).await.is_ok()
+            && tokio::time::timeout(QUIET_PERIOD, self.0.notified()).await.is_ok()
         {}
     }
 }
 
 /// How long nothing changes at the end of a burst, and how long a burst may be.
-const QUIET: Duration = Duration::from_millis(25);
+const QUIET_PERIOD: Duration = Duration::from_millis(25);
 const BURST_MAX: Duration = Duration::from_secs(2);
 
-impl apiextensions::Listener for Publisher {
-    fn changed(&self) {
-        self.due.change();
+impl apiextensions::CrdEventHandler for DiscoveryPublisher {
+    fn on_kinds_changed(&self) {
+        self.changes.change();
     }
 
-    fn started(&self, stored: &Arc<Kind>) {
+    fn on_cache_started(&self, stored: &Arc<Kind>) {
         // Nobody follows once the server stops.
-        let _ = self.started.send(stored.clone());
+        let _ = self.cache_started.send(stored.clone());
     }
 }
 
 /// The group-versions of custom resources. What goes away is told of with fewer verbs.
-fn custom(extensions: &Resources) -> Vec<ServedGroupVersion> {
+fn custom_group_versions(extensions: &Resources) -> Vec<ServedGroupVersion> {
     let kinds = extensions.kinds();
     let mut by_version: BTreeMap<GroupVersion, Vec<(&Arc<Kind>, &CustomKind)>> = BTreeMap::new();
     for kind in kinds.iter() {
@@ -175,7 +175,7 @@ mod tests {
 
     /// How many bursts a number of changes are, each so long after the one before.
     async fn bursts(changes: u32, apart: Duration) -> usize {
-        let bursts = Arc::new(Bursts::default());
+        let bursts = Arc::new(Debounce::default());
         let (count, counted) = (Arc::new(std::sync::atomic::AtomicUsize::new(0)), bursts.clone());
         let counter = count.clone();
         let counting = tokio::spawn(async move {
@@ -188,7 +188,7 @@ mod tests {
             bursts.change();
             tokio::time::sleep(apart).await;
         }
-        tokio::time::sleep(2 * QUIET).await;
+        tokio::time::sleep(2 * QUIET_PERIOD).await;
         counting.abort();
         count.load(std::sync::atomic::Ordering::Relaxed)
     }
@@ -198,10 +198,10 @@ mod tests {
         let cases = [
             (1, Duration::ZERO, 1),
             (500, Duration::ZERO, 1),
-            (100, QUIET / 2, 1),
+            (100, QUIET_PERIOD / 2, 1),
             // One publication every two seconds is all that five seconds of changes lead to.
             (500, Duration::from_millis(10), 3),
-            (3, 2 * QUIET, 3),
+            (3, 2 * QUIET_PERIOD, 3),
         ];
         for (changes, apart, expected) in cases {
             assert_eq!(

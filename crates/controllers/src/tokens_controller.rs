@@ -7,17 +7,17 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use meta::{ApiError, Value, value};
 
-use crate::{Api, Change, Informer, Target};
+use crate::{Api, Informer, InformerEvent, Target};
 
 /// Makes tokens.
-pub trait LegacyTokens: Send + Sync + 'static {
+pub trait TokenGenerator: Send + Sync + 'static {
     /// The token of an account, to be kept in the secret of this name.
     fn token(&self, account: &Value, secret: &str) -> Result<String, String>;
 }
 
-pub struct LegacyTokenController {
+pub struct TokensController {
     pub api: Arc<dyn Api>,
-    pub tokens: Arc<dyn LegacyTokens>,
+    pub tokens: Arc<dyn TokenGenerator>,
     /// The certificate by which the server is known, PEM.
     pub ca: String,
 }
@@ -26,9 +26,9 @@ pub(crate) const TYPE: &str = "kubernetes.io/service-account-token";
 pub(crate) const ACCOUNT: &str = "kubernetes.io/service-account.name";
 pub(crate) const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
 /// When something failed, it is tried again this much later.
-const RETRY: Duration = Duration::from_secs(1);
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-impl LegacyTokenController {
+impl TokensController {
     /// Works until the server stops. `changes` are of secrets of the type, and of accounts.
     pub async fn run(self, mut changes: impl Informer) {
         let mut failed: HashSet<(String, String)> = HashSet::new();
@@ -38,24 +38,24 @@ impl LegacyTokenController {
             } else {
                 tokio::select! {
                     change = changes.next() => change,
-                    () = tokio::time::sleep(RETRY) => {
+                    () = tokio::time::sleep(RETRY_DELAY) => {
                         for (namespace, name) in std::mem::take(&mut failed) {
-                            self.reconcile(namespace, name, &mut failed).await;
+                            self.sync_or_retry(namespace, name, &mut failed).await;
                         }
                         continue;
                     }
                 }
             };
-            let seen = match change {
+            let event = match change {
                 None => return,
                 // What is there is told again.
-                Some(Change::Lost) => continue,
-                Some(Change::Seen(seen)) => seen,
+                Some(InformerEvent::Relisted) => continue,
+                Some(InformerEvent::Object(event)) => event,
             };
-            let namespace = seen.namespace.to_string();
-            if seen.resource.gvr.resource == "secrets" {
-                if !seen.gone {
-                    self.reconcile(namespace, seen.name.to_string(), &mut failed).await;
+            let namespace = event.namespace.to_string();
+            if event.resource.gvr.resource == "secrets" {
+                if !event.deleted {
+                    self.sync_or_retry(namespace, event.name.to_string(), &mut failed).await;
                 }
                 continue;
             }
@@ -64,22 +64,22 @@ impl LegacyTokenController {
             let secrets = self.api.list(&target).await.unwrap_or_default();
             let of_account = |secret: &&Value| {
                 secret.str_at(&["type"]) == TYPE
-                    && secret.str_at(&["metadata", "annotations", ACCOUNT]) == seen.name
+                    && secret.str_at(&["metadata", "annotations", ACCOUNT]) == event.name
             };
             for secret in secrets.iter().filter(of_account) {
                 let name = secret.str_at(&["metadata", "name"]).to_owned();
-                self.reconcile(namespace.clone(), name, &mut failed).await;
+                self.sync_or_retry(namespace.clone(), name, &mut failed).await;
             }
         }
     }
 
-    async fn reconcile(
+    async fn sync_or_retry(
         &self,
         namespace: String,
         name: String,
         failed: &mut HashSet<(String, String)>,
     ) {
-        match self.settle(&namespace, &name).await {
+        match self.sync_secret(&namespace, &name).await {
             // Gone, or changed and therefore seen again.
             Ok(()) | Err(ApiError::NotFound { .. } | ApiError::Conflict { .. }) => {}
             Err(error) => {
@@ -89,7 +89,7 @@ impl LegacyTokenController {
         }
     }
 
-    async fn settle(&self, namespace: &str, name: &str) -> Result<(), ApiError> {
+    async fn sync_secret(&self, namespace: &str, name: &str) -> Result<(), ApiError> {
         let target = Target::cluster("", "v1", "secrets").in_namespace(namespace).named(name);
         let mut secret = self.api.get(&target).await?;
         if secret.str_at(&["type"]) != TYPE {
@@ -111,7 +111,7 @@ impl LegacyTokenController {
             let own = secret.str_at(&["metadata", "uid"]);
             return self.api.delete(&target, &value!({"preconditions": {"uid": (own)}})).await;
         };
-        if fill(&mut secret, &account, &self.ca, &*self.tokens)? {
+        if fill_token_data(&mut secret, &account, &self.ca, &*self.tokens)? {
             self.api.update(&target, &secret).await?;
         }
         Ok(())
@@ -119,11 +119,11 @@ impl LegacyTokenController {
 }
 
 /// Puts into a secret what it lacks; answers whether it lacked anything.
-fn fill(
+fn fill_token_data(
     secret: &mut Value,
     account: &Value,
     ca: &str,
-    tokens: &dyn LegacyTokens,
+    tokens: &dyn TokenGenerator,
 ) -> Result<bool, ApiError> {
     let ca = encode(ca.as_bytes());
     let needs_ca = secret.str_at(&["data", "ca.crt"]) != ca;
@@ -159,9 +159,9 @@ fn encode(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    struct Fixed;
+    struct FakeGenerator;
 
-    impl LegacyTokens for Fixed {
+    impl TokenGenerator for FakeGenerator {
         fn token(&self, account: &Value, secret: &str) -> Result<String, String> {
             Ok(format!("{}-{secret}", account.str_at(&["metadata", "name"])))
         }
@@ -175,12 +175,12 @@ mod tests {
             "metadata": {"name": "s", "namespace": "n"},
             "data": {"mine": "eA=="},
         });
-        assert_eq!(fill(&mut secret, &account, "CA", &Fixed).ok(), Some(true));
+        assert_eq!(fill_token_data(&mut secret, &account, "CA", &FakeGenerator).ok(), Some(true));
         let data = |key| secret.str_at(&["data", key]).to_owned();
         assert_eq!(data("token"), encode(b"robot-s"));
         assert_eq!((data("ca.crt"), data("namespace")), (encode(b"CA"), encode(b"n")));
         assert_eq!(data("mine"), "eA==");
         assert_eq!(secret.str_at(&["metadata", "annotations", ACCOUNT_UID]), "u");
-        assert_eq!(fill(&mut secret, &account, "CA", &Fixed).ok(), Some(false));
+        assert_eq!(fill_token_data(&mut secret, &account, "CA", &FakeGenerator).ok(), Some(false));
     }
 }

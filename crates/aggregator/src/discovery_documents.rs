@@ -16,24 +16,24 @@ use crate::{accept, discovery};
 
 /// Every discovery document of a server. Rebuilt and swapped as a whole when the table changes.
 #[derive(Debug, Default)]
-pub struct Documents {
-    by_path: HashMap<String, Page>,
+pub struct DiscoveryDocuments {
+    by_path: HashMap<String, DiscoveryEndpoint>,
     /// Groups of custom resources only: who knows what else they have is at the end of the chain.
     custom_groups: HashSet<Str>,
 }
 
 /// What is answered on a path: the plain document, and for `/api` and `/apis` the aggregated one.
 #[derive(Debug)]
-struct Page {
-    plain: Document,
-    aggregated: Option<Document>,
+struct DiscoveryEndpoint {
+    plain: DiscoveryDocument,
+    aggregated: Option<DiscoveryDocument>,
     /// Answered by kube-apiserver's router, which looks at the `Accept` header first. The aggregator's
     /// own pages have no router.
-    routed: bool,
+    negotiates_first: bool,
 }
 
 #[derive(Debug)]
-struct Document {
+struct DiscoveryDocument {
     json: Bytes,
     protobuf: Bytes,
     /// With quotes; only aggregated discovery has one.
@@ -57,33 +57,39 @@ pub struct DocumentResponse {
     pub body: Bytes,
 }
 
-impl Documents {
+impl DiscoveryDocuments {
     /// `schema` has the types of the documents themselves, `address` is `host:port` of this server as
     /// it is reached from outside.
     pub fn new(served: &[ServedGroupVersion], schema: &Schema, address: &str) -> Self {
         let groups = groups(served);
-        let renderer = Renderer { schema, tables: Tables::new(schema) };
+        let renderer = DiscoveryRenderer { schema, tables: Tables::new(schema) };
         let core = groups.iter().find(|group| group.name.is_empty());
         let others = || groups.iter().filter(|group| !group.name.is_empty());
         let mut by_path = HashMap::new();
         if let Some(core) = core {
             let plain = renderer.meta("APIVersions", &discovery::api_versions(core, address));
             let aggregated = Some(renderer.aggregated([core].into_iter()));
-            by_path.insert("/api".to_owned(), Page { plain, aggregated, routed: true });
+            by_path.insert(
+                "/api".to_owned(),
+                DiscoveryEndpoint { plain, aggregated, negotiates_first: true },
+            );
         }
         let plain = renderer.meta("APIGroupList", &discovery::api_group_list(others()));
         let aggregated = Some(renderer.aggregated(others()));
-        by_path.insert("/apis".to_owned(), Page { plain, aggregated, routed: false });
+        by_path.insert(
+            "/apis".to_owned(),
+            DiscoveryEndpoint { plain, aggregated, negotiates_first: false },
+        );
         for group in others() {
             let plain = renderer.meta("APIGroup", &discovery::api_group(group));
-            let page = Page { plain, aggregated: None, routed: false };
-            by_path.insert(format!("/apis/{}", group.name), page);
+            let endpoint = DiscoveryEndpoint { plain, aggregated: None, negotiates_first: false };
+            by_path.insert(format!("/apis/{}", group.name), endpoint);
         }
         for served in served {
             let root = if served.group_version.group.is_empty() { "/api" } else { "/apis" };
             let plain = renderer.meta("APIResourceList", &discovery::api_resource_list(served));
-            let page = Page { plain, aggregated: None, routed: true };
-            by_path.insert(format!("{root}/{}", served.group_version), page);
+            let endpoint = DiscoveryEndpoint { plain, aggregated: None, negotiates_first: true };
+            by_path.insert(format!("{root}/{}", served.group_version), endpoint);
         }
         let of_custom =
             |group: &&Group<'_>| group.versions.iter().all(|version| version.custom.is_some());
@@ -113,18 +119,18 @@ impl Documents {
         accept: Option<&str>,
         if_none_match: Option<&str>,
     ) -> Option<Result<DocumentResponse, ApiError>> {
-        let page = self.by_path.get(path.strip_suffix('/').unwrap_or(path))?;
-        Some(page.answer(accept, if_none_match))
+        let endpoint = self.by_path.get(path.strip_suffix('/').unwrap_or(path))?;
+        Some(endpoint.answer(accept, if_none_match))
     }
 }
 
-impl Page {
+impl DiscoveryEndpoint {
     fn answer(
         &self,
         accept: Option<&str>,
         if_none_match: Option<&str>,
     ) -> Result<DocumentResponse, ApiError> {
-        if self.routed
+        if self.negotiates_first
             && let Err(error @ NegotiateError::NotRepresentable(_)) =
                 negotiate::accept(accept, Endpoint::Document, negotiate::OFFERED)
         {
@@ -135,28 +141,29 @@ impl Page {
         // A client that accepts aggregated discovery at all gets it, however much it likes the others.
         if let Some(document) = &self.aggregated {
             for version in [V2, V2BETA1] {
-                let wanted = Some((GROUP, version, LIST));
-                if let Some(form) = Form::wanted(&clauses, |target| target == wanted) {
-                    return Ok(document.aggregated_answer(form, version, if_none_match));
+                let wanted = Some((DISCOVERY_GROUP, version, LIST));
+                if let Some(format) = DocumentFormat::negotiate(&clauses, |target| target == wanted)
+                {
+                    return Ok(document.aggregated_response(format, version, if_none_match));
                 }
             }
         }
-        let form = Form::wanted(&clauses, |target| target.is_none());
-        let form = form.ok_or_else(|| ApiError::NotAcceptable(not_acceptable()))?;
-        Ok(DocumentResponse::ok(form.media, self.plain.body(form)))
+        let format = DocumentFormat::negotiate(&clauses, |target| target.is_none());
+        let format = format.ok_or_else(|| ApiError::NotAcceptable(not_acceptable()))?;
+        Ok(DocumentResponse::ok(format.media, self.plain.body(format)))
     }
 }
 
 /// Group and kind that plain discovery is turned into, and the versions of it, which are alike but for their names.
 /// kube-apiserver gave up v2beta1 with v1.35; clients up to v1.29 know nothing newer, and it costs nothing to answer them.
-const GROUP: &str = "apidiscovery.k8s.io";
+const DISCOVERY_GROUP: &str = "apidiscovery.k8s.io";
 const LIST: &str = "APIGroupDiscoveryList";
 const V2: &str = "v2";
 const V2BETA1: &str = "v2beta1";
 
 /// What a document can be written as.
 #[derive(Clone, Copy)]
-struct Form {
+struct DocumentFormat {
     encoding: Encoding,
     media: &'static str,
     v2: &'static str,
@@ -171,20 +178,20 @@ enum Encoding {
 }
 
 /// In the order in which they are preferred if a client doesn't care.
-const FORMS: [Form; 3] = [
-    Form {
+const FORMATS: [DocumentFormat; 3] = [
+    DocumentFormat {
         encoding: Encoding::Json,
         media: "application/json",
         v2: "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
         v2beta1: "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList",
     },
-    Form {
+    DocumentFormat {
         encoding: Encoding::Yaml,
         media: "application/yaml",
         v2: "application/yaml;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
         v2beta1: "application/yaml;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList",
     },
-    Form {
+    DocumentFormat {
         encoding: Encoding::Protobuf,
         media: "application/vnd.kubernetes.protobuf",
         v2: concat!(
@@ -198,35 +205,35 @@ const FORMS: [Form; 3] = [
     },
 ];
 
-impl Form {
+impl DocumentFormat {
     /// The first form of the first clause that asks for a target that `fits`.
-    fn wanted(
-        clauses: &[accept::Clause<'_>],
+    fn negotiate(
+        clauses: &[accept::AcceptClause<'_>],
         fits: impl Fn(Option<(&str, &str, &str)>) -> bool,
     ) -> Option<Self> {
         let fitting = clauses.iter().filter(|clause| fits(target(clause)));
         let mut wanted =
-            fitting.filter_map(|clause| FORMS.iter().find(|form| clause.allows(form.media)));
+            fitting.filter_map(|clause| FORMATS.iter().find(|format| clause.allows(format.media)));
         wanted.next().copied()
     }
 }
 
 /// Group, version and kind that a client wants the document to be turned into.
-fn target<'a>(clause: &'a accept::Clause<'_>) -> Option<(&'a str, &'a str, &'a str)> {
+fn target<'a>(clause: &'a accept::AcceptClause<'_>) -> Option<(&'a str, &'a str, &'a str)> {
     let [group, version, kind] = ["g", "v", "as"].map(|name| clause.param(name));
-    let told = |part: Option<&'a str>| part.unwrap_or_default();
+    let or_empty = |part: Option<&'a str>| part.unwrap_or_default();
     (group.is_some() || version.is_some() || kind.is_some())
-        .then(|| (told(group), told(version), told(kind)))
+        .then(|| (or_empty(group), or_empty(version), or_empty(kind)))
 }
 
 fn not_acceptable() -> String {
-    let media: Vec<&str> = FORMS.iter().map(|form| form.media).collect();
+    let media: Vec<&str> = FORMATS.iter().map(|format| format.media).collect();
     format!("only the following media types are accepted: {}", media.join(", "))
 }
 
-impl Document {
-    fn body(&self, form: Form) -> Bytes {
-        match form.encoding {
+impl DiscoveryDocument {
+    fn body(&self, format: DocumentFormat) -> Bytes {
+        match format.encoding {
             Encoding::Json => self.json.clone(),
             Encoding::Protobuf => self.protobuf.clone(),
             Encoding::Yaml => self.yaml().into(),
@@ -240,8 +247,9 @@ impl Document {
     }
 
     /// The same document under another version. Hardly anyone asks for it, so it isn't kept.
-    fn renamed(&self, version: &str) -> Self {
-        let (here, renamed) = (format!("\"{GROUP}/{V2}\""), format!("{GROUP}/{version}"));
+    fn with_version(&self, version: &str) -> Self {
+        let (here, renamed) =
+            (format!("\"{DISCOVERY_GROUP}/{V2}\""), format!("{DISCOVERY_GROUP}/{version}"));
         // The list says what it is at its beginning; its items do not.
         let json =
             String::from_utf8_lossy(&self.json).replacen(&here, &format!("\"{renamed}\""), 1);
@@ -250,18 +258,18 @@ impl Document {
         Self { json: json.into(), protobuf: protobuf.into(), etag: None }
     }
 
-    fn aggregated_answer(
+    fn aggregated_response(
         &self,
-        form: Form,
+        format: DocumentFormat,
         version: &'static str,
         if_none_match: Option<&str>,
     ) -> DocumentResponse {
         let mut answer = if if_none_match.is_some() && if_none_match == self.etag.as_deref() {
             DocumentResponse { code: 304, ..DocumentResponse::default() }
         } else if version == V2BETA1 {
-            DocumentResponse::ok(form.v2beta1, self.renamed(version).body(form))
+            DocumentResponse::ok(format.v2beta1, self.with_version(version).body(format))
         } else {
-            DocumentResponse::ok(form.v2, self.body(form))
+            DocumentResponse::ok(format.v2, self.body(format))
         };
         answer.etag.clone_from(&self.etag);
         answer.cache_control = Some("public");
@@ -276,30 +284,30 @@ impl DocumentResponse {
     }
 }
 
-struct Renderer<'a> {
+struct DiscoveryRenderer<'a> {
     schema: &'a Schema,
     tables: Tables,
 }
 
-impl Renderer<'_> {
+impl DiscoveryRenderer<'_> {
     /// A document of one of the types that all groups share.
-    fn meta(&self, kind: &str, document: &Value) -> Document {
+    fn meta(&self, kind: &str, document: &Value) -> DiscoveryDocument {
         let name = format!("io.k8s.apimachinery.pkg.apis.meta.v1.{kind}");
-        Document {
+        DiscoveryDocument {
             json: self.json(&name, document).into(),
             protobuf: self.protobuf(&name, document).into(),
             etag: None,
         }
     }
 
-    fn aggregated<'a>(&self, groups: impl Iterator<Item = &'a Group<'a>>) -> Document {
+    fn aggregated<'a>(&self, groups: impl Iterator<Item = &'a Group<'a>>) -> DiscoveryDocument {
         let name = "io.k8s.api.apidiscovery.v2.APIGroupDiscoveryList";
         let document = discovery::aggregated(groups);
         // Compat: the hash is that of the document before it says what it is, without the newline.
         let hashed = self.json(name, &document);
         let hash = Sha512::digest(hashed.trim_ascii_end());
         let document = discovery::as_aggregated(document);
-        Document {
+        DiscoveryDocument {
             json: self.json(name, &document).into(),
             protobuf: self.protobuf(name, &document).into(),
             etag: Some(format!("\"{}\"", upper_hex(&hash))),

@@ -6,7 +6,7 @@ use meta::{Value, value};
 
 /// What a look into a namespace has found.
 #[derive(Debug, Default)]
-pub(super) struct Findings {
+pub(super) struct RemainingContent {
     /// Group-versions that nobody could say anything about, and why.
     pub(super) undiscovered: Vec<(String, String)>,
     /// Resources whose objects could not be deleted, in the words of the errors.
@@ -43,7 +43,7 @@ const CONDITIONS: [(&str, &str, &str); 5] = [
 ];
 
 /// Brings the conditions of a namespace up to date; false: they were.
-pub(super) fn write_conditions(namespace: &mut Value, findings: &Findings) -> bool {
+pub(super) fn write_conditions(namespace: &mut Value, content: &RemainingContent) -> bool {
     let mut changed = false;
     let conditions = namespace.object_at_mut(&["status"]).entry("conditions");
     if conditions.as_array().is_none() {
@@ -51,7 +51,7 @@ pub(super) fn write_conditions(namespace: &mut Value, findings: &Findings) -> bo
     }
     let Some(conditions) = conditions.as_array_mut() else { return false };
     for (name, ok_reason, ok_message) in CONDITIONS {
-        let (status, reason, message) = match findings.complaint(name) {
+        let (status, reason, message) = match content.failure(name) {
             Some((reason, message)) => ("True", reason, message),
             None => ("False", ok_reason, ok_message.to_owned()),
         };
@@ -79,9 +79,9 @@ pub(super) fn write_conditions(namespace: &mut Value, findings: &Findings) -> bo
     changed
 }
 
-impl Findings {
+impl RemainingContent {
     /// What there is to say under a condition; None: all is well.
-    fn complaint(&self, condition: &str) -> Option<(&'static str, String)> {
+    fn failure(&self, condition: &str) -> Option<(&'static str, String)> {
         match condition {
             "NamespaceDeletionDiscoveryFailure" if !self.undiscovered.is_empty() => {
                 let all =

@@ -22,9 +22,11 @@ use crate::{
     columns,
     conditions::Condition,
     crd::{Crd, Version, schema_tree},
-    objects::Objects,
-    prune_and_default::{AllVersions, OwnWrites, SameFields, Stored, VersionSchema},
-    types::{Envelope, Types},
+    custom_resource_strategy::CustomResourceStrategy,
+    prune_and_default::{
+        DefinitionVersions, NoneConverter, OwnWrites, StoredVersionCodec, VersionSchema,
+    },
+    types::{DefinitionTypes, UnstructuredType},
     webhook::{ByWebhook, Webhook},
 };
 
@@ -38,7 +40,7 @@ pub(crate) struct ServedDefinition {
     pub(crate) stored: Arc<Kind>,
     pub(crate) terminating: bool,
     /// What about its schemas is not as it should be.
-    pub(crate) flaw: Option<Condition>,
+    pub(crate) schema_condition: Option<Condition>,
 }
 
 /// What all definitions are served from.
@@ -49,7 +51,7 @@ pub(crate) struct ServingContext {
     /// The types that every group shares.
     pub(crate) schema: Arc<Schema>,
     /// What the objects of all definitions are read as.
-    pub(crate) envelope: Envelope,
+    pub(crate) unstructured: UnstructuredType,
     /// Where the services of webhooks are looked up.
     pub(crate) local: LoopbackClient,
     pub(crate) from_store: Arc<dyn Fn(&GroupResource) -> bool + Send + Sync>,
@@ -62,18 +64,18 @@ impl ServedDefinition {
         serving: &ServingContext,
         crd: Crd,
         terminating: bool,
-        flaw: Option<Condition>,
+        schema_condition: Option<Condition>,
         before: Option<&Self>,
     ) -> Result<Self, &'static str> {
-        let plan = Plan::new(serving, &crd)?;
+        let builder = DefinitionBuilder::new(serving, &crd)?;
         let storage = match before {
             Some(before) => before.storage.clone(),
-            None => plan.storage(serving),
+            None => builder.storage(serving),
         };
         let mut kinds = Vec::new();
         let mut stored = None;
-        for (at, version) in plan.versions.iter().enumerate() {
-            let kind = Arc::new(plan.kind(at, &storage, terminating));
+        for (at, version) in builder.versions.iter().enumerate() {
+            let kind = Arc::new(builder.kind(at, &storage, terminating));
             if version.version.storage {
                 stored = Some(kind.clone());
             }
@@ -82,39 +84,39 @@ impl ServedDefinition {
             }
         }
         let stored = stored.ok_or("no version is stored")?;
-        drop(plan);
-        Ok(Self { crd, storage, kinds, stored, terminating, flaw })
+        drop(builder);
+        Ok(Self { crd, storage, kinds, stored, terminating, schema_condition })
     }
 }
 
-struct Plan<'a> {
+struct DefinitionBuilder<'a> {
     crd: &'a Crd,
-    envelope: Envelope,
-    versions: Vec<VersionPlan<'a>>,
+    unstructured: UnstructuredType,
+    versions: Vec<VersionParts<'a>>,
     /// Where the stored version is among them.
     stored_at: usize,
     apply_types: Arc<LazyApplyTypes>,
-    all: Arc<AllVersions>,
+    all: Arc<DefinitionVersions>,
     replicas_paths: Arc<ReplicasPaths>,
     webhook: Option<Arc<Webhook>>,
 }
 
-struct VersionPlan<'a> {
+struct VersionParts<'a> {
     version: &'a Version,
     schema: Arc<VersionSchema>,
 }
 
-impl<'a> Plan<'a> {
+impl<'a> DefinitionBuilder<'a> {
     fn new(serving: &ServingContext, crd: &'a Crd) -> Result<Self, &'static str> {
         let versions = crd.versions.iter();
-        let plan =
-            |version| VersionPlan { version, schema: Arc::new(VersionSchema::new(crd, version)) };
-        let versions: Vec<VersionPlan<'a>> = versions.map(plan).collect();
+        let builder =
+            |version| VersionParts { version, schema: Arc::new(VersionSchema::new(crd, version)) };
+        let versions: Vec<VersionParts<'a>> = versions.map(builder).collect();
         let stored_at = versions.iter().position(|version| version.version.storage);
         let stored_at = stored_at.ok_or("no version is stored")?;
         let schemas: Vec<_> = versions.iter().map(|version| version.schema.clone()).collect();
         let apply_types = Arc::new(apply_types(serving.schema.clone(), crd));
-        let all = AllVersions { versions: schemas.clone(), types: apply_types.clone() };
+        let all = DefinitionVersions { versions: schemas.clone(), types: apply_types.clone() };
         let all = Arc::new(all);
         let webhook = Webhook::of(crd, schemas, &serving.local).map(Arc::new);
         let replicas_paths = crd.versions.iter().map(|version| {
@@ -123,11 +125,20 @@ impl<'a> Plan<'a> {
             (format!("{}/{}", crd.group, version.name), path)
         });
         let replicas_paths = Arc::new(replicas_paths.collect());
-        let envelope = serving.envelope.clone();
-        Ok(Self { crd, envelope, versions, stored_at, apply_types, all, replicas_paths, webhook })
+        let unstructured = serving.unstructured.clone();
+        Ok(Self {
+            crd,
+            unstructured,
+            versions,
+            stored_at,
+            apply_types,
+            all,
+            replicas_paths,
+            webhook,
+        })
     }
 
-    fn stored(&self) -> &VersionPlan<'a> {
+    fn stored(&self) -> &VersionParts<'a> {
         &self.versions[self.stored_at]
     }
 
@@ -140,10 +151,10 @@ impl<'a> Plan<'a> {
                 fields.push(path);
             }
         }
-        let codec = Stored {
+        let codec = StoredVersionCodec {
             versions: self.versions.iter().map(|version| version.schema.clone()).collect(),
             stored: self.stored().schema.clone(),
-            as_written: self.webhook.is_some(),
+            keeps_written_version: self.webhook.is_some(),
             own: OwnWrites::default(),
         };
         Storage::start(
@@ -152,8 +163,8 @@ impl<'a> Plan<'a> {
                 prefix: format!("{}/{}/{}/", serving.prefix, crd.group, crd.accepted.plural).into(),
                 namespaced: crd.namespaced,
                 gvk: crd.gvk(self.stored().version),
-                schema: self.envelope.schema.clone(),
-                ty: self.envelope.ty,
+                schema: self.unstructured.schema.clone(),
+                ty: self.unstructured.ty,
                 ttl: None,
                 fields,
                 index: None,
@@ -168,16 +179,16 @@ impl<'a> Plan<'a> {
     }
 
     fn kind(&self, at: usize, storage: &Arc<Storage>, terminating: bool) -> Kind {
-        let VersionPlan { version, schema } = &self.versions[at];
+        let VersionParts { version, schema } = &self.versions[at];
         let conversion: Option<Arc<dyn Conversion>> = match &self.webhook {
             Some(webhook) => Some(Arc::new(ByWebhook(webhook.clone()))),
             None if at == self.stored_at => None,
             None => {
                 let stored = self.stored().schema.clone();
-                Some(Arc::new(SameFields { served: schema.clone(), stored }))
+                Some(Arc::new(NoneConverter { served: schema.clone(), stored }))
             }
         };
-        let strategy = Objects {
+        let strategy = CustomResourceStrategy {
             gvk: self.crd.gvk(version),
             schema: schema.clone(),
             scale: version.scale.clone(),
@@ -202,7 +213,7 @@ impl<'a> Plan<'a> {
         };
         Kind::new(
             facts,
-            self.envelope.schema.clone(),
+            self.unstructured.schema.clone(),
             BEHAVIOUR,
             Arc::new(strategy),
             Some(storage.clone()),
@@ -232,7 +243,7 @@ impl<'a> Plan<'a> {
             categories: names.categories.clone(),
             namespaced: crd.namespaced,
             verbs: VERBS.map(Str::new_static).to_vec(),
-            type_id: self.envelope.ty,
+            type_id: self.unstructured.ty,
             list_kind: names.list_kind.clone(),
             list_type_id: None,
             storage: Some(StorageFacts {
@@ -255,7 +266,7 @@ fn apply_types(builtin: Arc<Schema>, crd: &Crd) -> LazyApplyTypes {
         crd.versions.iter().map(|version| version.schema.clone()).collect();
     let open = crd.preserve_unknown;
     LazyLock::new(Box::new(move || {
-        let mut types = Types::new(&builtin);
+        let mut types = DefinitionTypes::new(&builtin);
         let versions =
             schemas.iter().map(|schema| types.add_version(&schema_tree(schema), open)).collect();
         ApplyTypes { schema: types.schema, versions }

@@ -5,29 +5,29 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use meta::{Value, time::Time, value};
 
-use crate::{Api, Target, legacy_tokens};
+use crate::{Api, Target, tokens_controller};
 
-pub struct UnusedTokenCleaner {
+pub struct LegacyServiceAccountTokenCleaner {
     pub api: Arc<dyn Api>,
 }
 
-const EVERY: Duration = Duration::from_hours(24);
+const SYNC_INTERVAL: Duration = Duration::from_hours(24);
 const DAY_SECONDS: i64 = 24 * 3600;
-const UNUSED_SECONDS: i64 = 365 * DAY_SECONDS;
+const CLEAN_UP_SECONDS: i64 = 365 * DAY_SECONDS;
 const LAST_USED: &str = "kubernetes.io/legacy-token-last-used";
 const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
 const TRACKING: &str = "kube-apiserver-legacy-service-account-token-tracking";
 
-impl UnusedTokenCleaner {
+impl LegacyServiceAccountTokenCleaner {
     /// Works until the server stops.
     pub async fn run(self) {
         loop {
-            self.sweep(Time::now()).await;
-            tokio::time::sleep(EVERY).await;
+            self.clean(Time::now()).await;
+            tokio::time::sleep(SYNC_INTERVAL).await;
         }
     }
 
-    async fn sweep(&self, now: Time) {
+    async fn clean(&self, now: Time) {
         if !self.has_tracked_long_enough(now).await {
             return;
         }
@@ -35,7 +35,7 @@ impl UnusedTokenCleaner {
         let secrets = self.api.list(&target).await.unwrap_or_default();
         let mut mounted: HashMap<String, String> = HashMap::new();
         for secret in &secrets {
-            if !is_unused(secret, now) || !self.is_made_for_its_account(secret).await {
+            if !is_unused(secret, now) || !self.is_auto_generated(secret).await {
                 continue;
             }
             let namespace = secret.str_at(&["metadata", "namespace"]);
@@ -53,7 +53,7 @@ impl UnusedTokenCleaner {
             let name = secret.str_at(&["metadata", "name"]);
             let quoted = meta::json::to_string(&name.into());
             if !mounted.get(namespace).is_some_and(|pods| pods.contains(&quoted)) {
-                self.retire(secret, now).await;
+                self.invalidate_or_delete(secret, now).await;
             }
         }
     }
@@ -63,14 +63,14 @@ impl UnusedTokenCleaner {
         let target = Target::cluster("", "v1", "configmaps").in_namespace("kube-system");
         let Ok(tracking) = self.api.get(&target.named(TRACKING)).await else { return false };
         let since = day(tracking.str_at(&["data", "since"]));
-        since.is_some_and(|since| now.unix_seconds() >= since + DAY_SECONDS + UNUSED_SECONDS)
+        since.is_some_and(|since| now.unix_seconds() >= since + DAY_SECONDS + CLEAN_UP_SECONDS)
     }
 
     /// Only those that an account lists were made by themselves.
-    async fn is_made_for_its_account(&self, secret: &Value) -> bool {
+    async fn is_auto_generated(&self, secret: &Value) -> bool {
         let annotation = |key| secret.str_at(&["metadata", "annotations", key]);
         let (account, uid) =
-            (annotation(legacy_tokens::ACCOUNT), annotation(legacy_tokens::ACCOUNT_UID));
+            (annotation(tokens_controller::ACCOUNT), annotation(tokens_controller::ACCOUNT_UID));
         if account.is_empty() {
             return false;
         }
@@ -83,7 +83,7 @@ impl UnusedTokenCleaner {
             && listed.any(|listed| listed.str_at(&["name"]) == name)
     }
 
-    async fn retire(&self, secret: &Value, now: Time) {
+    async fn invalidate_or_delete(&self, secret: &Value, now: Time) {
         let at = |field| secret.str_at(&["metadata", field]);
         let target = Target::cluster("", "v1", "secrets");
         let target = target.in_namespace(at("namespace")).named(at("name"));
@@ -112,7 +112,10 @@ impl UnusedTokenCleaner {
             Some(_) => Ok(()),
         };
         if let Err(error) = done {
-            tracing::debug!(name = at("name"), "cannot retire the token yet: {error}");
+            tracing::debug!(
+                name = at("name"),
+                "cannot invalidate_or_delete the token yet: {error}"
+            );
         }
     }
 }
@@ -120,15 +123,16 @@ impl UnusedTokenCleaner {
 fn is_unused(secret: &Value, now: Time) -> bool {
     let created = Time::parse(secret.str_at(&["metadata", "creationTimestamp"]));
     let used = secret.str_at(&["metadata", "labels", LAST_USED]);
-    secret.str_at(&["type"]) == legacy_tokens::TYPE
+    secret.str_at(&["type"]) == tokens_controller::TYPE
         && secret.str_at(&["metadata", "deletionTimestamp"]).is_empty()
-        && created.is_ok_and(|created| created.unix_seconds() < now.unix_seconds() - UNUSED_SECONDS)
+        && created
+            .is_ok_and(|created| created.unix_seconds() < now.unix_seconds() - CLEAN_UP_SECONDS)
         && (used.is_empty() || day(used).is_some_and(|used| is_long_ago(used, now)))
 }
 
 /// Days are compared as days.
 fn is_long_ago(day: i64, now: Time) -> bool {
-    day < (now.unix_seconds() - UNUSED_SECONDS).div_euclid(DAY_SECONDS) * DAY_SECONDS
+    day < (now.unix_seconds() - CLEAN_UP_SECONDS).div_euclid(DAY_SECONDS) * DAY_SECONDS
 }
 
 /// `2026-01-31`, as the second in which the day begins.
@@ -144,15 +148,15 @@ fn today(now: Time) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Fake;
+    use crate::testing::FakeApi;
 
     fn secret(name: &str, used: &str, invalid: &str) -> Value {
         let mut secret = value!({
-            "type": (legacy_tokens::TYPE),
+            "type": (tokens_controller::TYPE),
             "metadata": {"name": (name), "namespace": "n", "resourceVersion": "1",
                 "creationTimestamp": "2024-01-01T00:00:00Z"},
         });
-        secret.set_at(&["metadata", "annotations", legacy_tokens::ACCOUNT], "robot");
+        secret.set_at(&["metadata", "annotations", tokens_controller::ACCOUNT], "robot");
         for (label, value) in [(LAST_USED, used), (INVALID_SINCE, invalid)] {
             if !value.is_empty() {
                 secret.set_at(&["metadata", "labels", label], value);
@@ -194,12 +198,12 @@ mod tests {
             ),
         ];
         objects.extend(cases.iter().map(|case| ("secrets", secret(case.0, case.1, case.2))));
-        let fake = Fake::new(objects);
-        let cleaner = UnusedTokenCleaner { api: fake.clone() };
+        let fake = FakeApi::new(objects);
+        let cleaner = LegacyServiceAccountTokenCleaner { api: fake.clone() };
         // Tracked for less than a year: nothing is known.
-        cleaner.sweep(Time::parse("2026-05-01T12:00:00Z").unwrap()).await;
+        cleaner.clean(Time::parse("2026-05-01T12:00:00Z").unwrap()).await;
         assert_eq!(fake.deleted(), []);
-        cleaner.sweep(Time::parse("2026-06-01T12:00:00Z").unwrap()).await;
+        cleaner.clean(Time::parse("2026-06-01T12:00:00Z").unwrap()).await;
         for (name, _, invalid, marked, deleted) in cases {
             let is_gone = fake.deleted().iter().any(|(gone, _)| gone == name);
             assert_eq!(is_gone, deleted, "{name}");

@@ -8,7 +8,7 @@ use meta::{ApiError, Value, time::Time, value};
 use crate::{
     Api, Informer, ObjectEvent, Pinned, Target,
     finalizers::{has_finalizer, with_finalizer, without_finalizer},
-    workqueue::{self, Key, Next, Reconciler},
+    workqueue::{self, Key, ReconcileResult, Reconciler},
 };
 
 pub struct ServiceCidrController {
@@ -20,7 +20,7 @@ const FINALIZER: &str = "networking.k8s.io/service-cidr-finalizer";
 const MANAGER: &str = "service-cidr-controller";
 /// How long a range that is deleted stays at least, so that every server has heard of it and nobody
 /// takes another address from it.
-const GRACE: Duration = Duration::from_secs(10);
+const DELETION_GRACE_PERIOD: Duration = Duration::from_secs(10);
 
 fn ranges() -> Target {
     Target::cluster("networking.k8s.io", "v1", "servicecidrs")
@@ -32,13 +32,14 @@ impl ServiceCidrController {
         workqueue::run(self, changes).await;
     }
 
-    async fn settle_all(&self) -> Result<Next, ApiError> {
+    async fn sync_all(&self) -> Result<ReconcileResult, ApiError> {
         let all = self.api.list(&ranges()).await?;
-        let mut next = Next::Done;
+        let mut next = ReconcileResult::Done;
         for cidr in &all {
-            match self.settle(cidr, &all).await {
+            match self.sync(cidr, &all).await {
                 // Gone meanwhile, or changed and therefore seen again.
-                Ok(Next::Done) | Err(ApiError::NotFound { .. } | ApiError::Conflict { .. }) => {}
+                Ok(ReconcileResult::Done)
+                | Err(ApiError::NotFound { .. } | ApiError::Conflict { .. }) => {}
                 Ok(later) => next = later,
                 Err(error) => return Err(error),
             }
@@ -46,40 +47,40 @@ impl ServiceCidrController {
         Ok(next)
     }
 
-    async fn settle(&self, cidr: &Value, all: &[Value]) -> Result<Next, ApiError> {
+    async fn sync(&self, cidr: &Value, all: &[Value]) -> Result<ReconcileResult, ApiError> {
         let target = ranges().named(cidr.str_at(&["metadata", "name"]));
         let deleted = cidr.str_at(&["metadata", "deletionTimestamp"]);
         if deleted.is_empty() {
             if let Some(cidr) = with_finalizer(cidr.clone(), FINALIZER) {
                 self.api.update(&target, &cidr).await?;
             }
-            self.say(&target, cidr, true, "", "Kubernetes Service CIDR is ready").await?;
-            return Ok(Next::Done);
+            self.set_ready(&target, cidr, true, "", "Kubernetes Service CIDR is ready").await?;
+            return Ok(ReconcileResult::Done);
         }
         if !has_finalizer(cidr, FINALIZER) {
-            return Ok(Next::Done);
+            return Ok(ReconcileResult::Done);
         }
         let addresses = Target::cluster("networking.k8s.io", "v1", "ipaddresses");
-        if !may_go(cidr, all, &self.api.list(&addresses).await?) {
+        if !can_delete(cidr, all, &self.api.list(&addresses).await?) {
             let why = "There are still IPAddresses referencing the ServiceCIDR, please remove them \
                        or create a new ServiceCIDR";
-            self.say(&target, cidr, false, "Terminating", why).await?;
-            return Ok(Next::Done);
+            self.set_ready(&target, cidr, false, "Terminating", why).await?;
+            return Ok(ReconcileResult::Done);
         }
         let since = Time::parse(deleted)
             .map_or(0, |since| Time::now().unix_seconds().saturating_sub(since.unix_seconds()));
-        let left = GRACE.saturating_sub(Duration::from_secs(since.unsigned_abs()));
+        let left = DELETION_GRACE_PERIOD.saturating_sub(Duration::from_secs(since.unsigned_abs()));
         if !left.is_zero() {
-            return Ok(Next::After(left));
+            return Ok(ReconcileResult::RequeueAfter(left));
         }
         if let Some(cidr) = without_finalizer(cidr.clone(), FINALIZER) {
             self.api.update(&target, &cidr).await?;
         }
-        Ok(Next::Done)
+        Ok(ReconcileResult::Done)
     }
 
     /// Sets the condition `Ready`, unless it says so already.
-    async fn say(
+    async fn set_ready(
         &self,
         target: &Target,
         cidr: &Value,
@@ -116,18 +117,18 @@ impl ServiceCidrController {
 }
 
 impl Reconciler for ServiceCidrController {
-    fn keys_for(&self, _seen: &ObjectEvent) -> Vec<Key> {
+    fn keys_for(&self, _event: &ObjectEvent) -> Vec<Key> {
         // There are few of them, and what is said of one depends on all.
         vec![("".into(), "".into())]
     }
 
-    fn reconcile<'a>(&'a self, _key: &'a Key) -> Pinned<'a, Result<Next, ApiError>> {
-        Box::pin(self.settle_all())
+    fn reconcile<'a>(&'a self, _key: &'a Key) -> Pinned<'a, Result<ReconcileResult, ApiError>> {
+        Box::pin(self.sync_all())
     }
 }
 
 /// Whether every address would still have a range without this one.
-fn may_go(cidr: &Value, all: &[Value], addresses: &[Value]) -> bool {
+fn can_delete(cidr: &Value, all: &[Value], addresses: &[Value]) -> bool {
     let name = cidr.str_at(&["metadata", "name"]);
     let (own, others): (Vec<&Value>, Vec<&Value>) =
         all.iter().partition(|other| other.str_at(&["metadata", "name"]) == name);
@@ -174,7 +175,7 @@ fn number(address: IpAddr) -> u128 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Fake;
+    use crate::testing::FakeApi;
 
     fn cidr(name: &str, range: &str) -> Value {
         value!({"metadata": {"name": (name)}, "spec": {"cidrs": [(range)]}})
@@ -199,16 +200,16 @@ mod tests {
         ];
         for (other, ip, expected) in cases {
             let all = [own.clone(), cidr("other", other)];
-            assert_eq!(may_go(&own, &all, &[address(ip)]), expected, "{other} {ip}");
+            assert_eq!(can_delete(&own, &all, &[address(ip)]), expected, "{other} {ip}");
         }
         let mut foreign = address("10.1.0.5");
         foreign.set_at(&["metadata", "labels"], Value::object());
-        assert!(may_go(&own, std::slice::from_ref(&own), &[foreign]));
+        assert!(can_delete(&own, std::slice::from_ref(&own), &[foreign]));
     }
 
     #[tokio::test]
     async fn a_new_range_is_protected_and_ready_and_a_deleted_one_waits_for_its_addresses() {
-        let fake = Fake::new([("servicecidrs", cidr("own", "10.1.0.0/24"))]);
+        let fake = FakeApi::new([("servicecidrs", cidr("own", "10.1.0.0/24"))]);
         let controller = ServiceCidrController { api: fake.clone() };
         let key = ("".into(), "".into());
         controller.reconcile(&key).await.unwrap();
@@ -219,9 +220,9 @@ mod tests {
         assert_eq!(applied[0].items_at(&["status", "conditions"])[0].str_at(&["status"]), "True");
 
         fake.insert("ipaddresses", address("10.1.0.5"));
-        let mut leaving = found;
-        leaving.set_at(&["metadata", "deletionTimestamp"], "2026-01-01T00:00:00Z");
-        fake.insert("servicecidrs", leaving.clone());
+        let mut deleting = found;
+        deleting.set_at(&["metadata", "deletionTimestamp"], "2026-01-01T00:00:00Z");
+        fake.insert("servicecidrs", deleting.clone());
         controller.reconcile(&key).await.unwrap();
         let applied = fake.applied();
         assert_eq!(
@@ -235,8 +236,8 @@ mod tests {
         assert!(!has_finalizer(&fake.object("servicecidrs", "", "own"), FINALIZER));
 
         // Deleted just now: every server has to hear of it first.
-        leaving.set_at(&["metadata", "deletionTimestamp"], meta::time::now());
-        fake.insert("servicecidrs", leaving);
-        assert!(matches!(controller.reconcile(&key).await, Ok(Next::After(_))));
+        deleting.set_at(&["metadata", "deletionTimestamp"], meta::time::now());
+        fake.insert("servicecidrs", deleting);
+        assert!(matches!(controller.reconcile(&key).await, Ok(ReconcileResult::RequeueAfter(_))));
     }
 }

@@ -11,8 +11,8 @@ use meta::{ApiError, Value};
 use crate::{Api, Target};
 
 /// Makes or mends all of them.
-pub async fn reconcile_default_roles(api: &dyn Api) -> Result<(), ApiError> {
-    let objects = parse::objects(include_str!("default_roles/roles.txt"))
+pub async fn reconcile_bootstrap_roles(api: &dyn Api) -> Result<(), ApiError> {
+    let objects = parse::objects(include_str!("bootstrap_roles/roles.txt"))
         .map_err(|line| ApiError::internal(format!("default roles: cannot read {line:?}")))?;
     try_join_all(objects.iter().map(|object| reconcile(api, object))).await?;
     Ok(())
@@ -39,11 +39,11 @@ async fn reconcile(api: &dyn Api, expected: &Value) -> Result<(), ApiError> {
         let done = match api.get(&named).await {
             Err(ApiError::NotFound { .. }) => api.create(&target, expected).await.map(drop),
             Err(error) => Err(error),
-            Ok(existing) => match next(existing, expected) {
-                Next::Keep => Ok(()),
-                Next::Update(object) => api.update(&named, &object).await.map(drop),
+            Ok(existing) => match compute_operation(existing, expected) {
+                ReconcileOperation::None => Ok(()),
+                ReconcileOperation::Update(object) => api.update(&named, &object).await.map(drop),
                 // Which role a binding is about cannot be changed.
-                Next::Replace => match api.delete(&named, &Value::object()).await {
+                ReconcileOperation::Recreate => match api.delete(&named, &Value::object()).await {
                     Ok(()) => api.create(&target, expected).await.map(drop),
                     Err(error) => Err(error),
                 },
@@ -64,19 +64,19 @@ async fn reconcile(api: &dyn Api, expected: &Value) -> Result<(), ApiError> {
 
 /// What is to be done with an object that is there.
 #[derive(Debug, PartialEq)]
-enum Next {
-    Keep,
+enum ReconcileOperation {
+    None,
     Update(Value),
-    Replace,
+    Recreate,
 }
 
-fn next(existing: Value, expected: &Value) -> Next {
+fn compute_operation(existing: Value, expected: &Value) -> ReconcileOperation {
     if existing.str_at(&["metadata", "annotations", AUTOUPDATE]) == "false" {
-        return Next::Keep;
+        return ReconcileOperation::None;
     }
     let is_binding = expected.get("roleRef").is_some();
     if is_binding && existing.get("roleRef") != expected.get("roleRef") {
-        return Next::Replace;
+        return ReconcileOperation::Recreate;
     }
     let mut object = existing.clone();
     for part in ["annotations", "labels"] {
@@ -98,7 +98,7 @@ fn next(existing: Value, expected: &Value) -> Next {
             object.remove_at(&["aggregationRule"]);
         }
     }
-    if object == existing { Next::Keep } else { Next::Update(object) }
+    if object == existing { ReconcileOperation::None } else { ReconcileOperation::Update(object) }
 }
 
 /// Adds the items of a list that are not there.
@@ -142,12 +142,13 @@ mod tests {
             (vec![], Some(vec![rule("get", "pods"), rule("get", "secrets")])),
         ];
         for (have, wanted) in cases {
-            let expected_next = wanted.map_or(Next::Keep, |rules| Next::Update(role(rules)));
-            assert_eq!(next(role(have), &expected), expected_next);
+            let expected_operation = wanted
+                .map_or(ReconcileOperation::None, |rules| ReconcileOperation::Update(role(rules)));
+            assert_eq!(compute_operation(role(have), &expected), expected_operation);
         }
         let mut protected = role(vec![]);
         protected.set_at(&["metadata", "annotations", AUTOUPDATE], "false");
-        assert_eq!(next(protected, &expected), Next::Keep);
+        assert_eq!(compute_operation(protected, &expected), ReconcileOperation::None);
     }
 
     #[test]
@@ -160,11 +161,17 @@ mod tests {
             })
         };
         let expected = binding("r", &["a", "b"]);
-        assert_eq!(next(binding("r", &["b", "x", "a"]), &expected), Next::Keep);
         assert_eq!(
-            next(binding("r", &["x"]), &expected),
-            Next::Update(binding("r", &["x", "a", "b"]))
+            compute_operation(binding("r", &["b", "x", "a"]), &expected),
+            ReconcileOperation::None
         );
-        assert_eq!(next(binding("other", &["a", "b"]), &expected), Next::Replace);
+        assert_eq!(
+            compute_operation(binding("r", &["x"]), &expected),
+            ReconcileOperation::Update(binding("r", &["x", "a", "b"]))
+        );
+        assert_eq!(
+            compute_operation(binding("other", &["a", "b"]), &expected),
+            ReconcileOperation::Recreate
+        );
     }
 }

@@ -3,7 +3,7 @@
 use meta::{Value, value};
 
 use super::*;
-use crate::testing::Fake;
+use crate::testing::FakeApi;
 
 fn namespace(finalizers: &[&str]) -> Value {
     value!({
@@ -19,7 +19,7 @@ fn inside(name: &str, finalizer: Option<&str>) -> Value {
 }
 
 /// Empties the namespace once; answers what comes next, and the namespace.
-async fn empty(fake: Fake) -> (Next, Arc<Fake>, Value) {
+async fn empty(fake: FakeApi) -> (ReconcileResult, Arc<FakeApi>, Value) {
     let fake = Arc::new(fake);
     let controller = NamespaceController { api: fake.clone() };
     let next = controller.reconcile(&("".into(), "n".into())).await.unwrap();
@@ -27,8 +27,8 @@ async fn empty(fake: Fake) -> (Next, Arc<Fake>, Value) {
     (next, fake, namespace)
 }
 
-fn fake(objects: impl IntoIterator<Item = (&'static str, Value)>) -> Fake {
-    let fake = Fake::whose_collections_go();
+fn fake(objects: impl IntoIterator<Item = (&'static str, Value)>) -> FakeApi {
+    let fake = FakeApi::with_collection_deletes();
     fake.insert("namespaces", namespace(&["example.com/mine", "kubernetes"]));
     for (resource, object) in objects {
         fake.insert(resource, object);
@@ -49,7 +49,7 @@ fn conditions(namespace: &Value) -> Vec<String> {
 #[tokio::test]
 async fn an_empty_namespace_loses_its_own_finalizer_only() {
     let (next, _, namespace) = empty(fake([("configmaps", inside("a", None))])).await;
-    assert_eq!(next, Next::Done);
+    assert_eq!(next, ReconcileResult::Done);
     assert_eq!(*namespace.at(&["spec", "finalizers"]).unwrap(), value!(["example.com/mine"]));
     assert_eq!(
         conditions(&namespace),
@@ -77,7 +77,7 @@ async fn what_has_finalizers_is_counted_and_waited_for() {
         ("widgets", inside("d", Some("example.com/other"))),
     ]))
     .await;
-    assert_eq!(next, Next::Waits);
+    assert_eq!(next, ReconcileResult::Requeue);
     assert_eq!(namespace.items_at(&["spec", "finalizers"]).len(), 2);
     assert_eq!(
         conditions(&namespace)[3..],
@@ -94,7 +94,10 @@ async fn what_has_finalizers_is_counted_and_waited_for() {
         fake.remove(resource, "n", name);
     }
     let controller = NamespaceController { api: fake.clone() };
-    assert_eq!(controller.reconcile(&("".into(), "n".into())).await.ok(), Some(Next::Done));
+    assert_eq!(
+        controller.reconcile(&("".into(), "n".into())).await.ok(),
+        Some(ReconcileResult::Done)
+    );
     let after = fake.object("namespaces", "", "n");
     assert!(conditions(&after)[3].starts_with("NamespaceContentRemaining False ContentRemoved"));
 }
@@ -106,7 +109,7 @@ async fn pods_go_before_all_else() {
         ("configmaps", inside("a", None)),
     ]))
     .await;
-    assert_eq!(next, Next::Waits);
+    assert_eq!(next, ReconcileResult::Requeue);
     assert_eq!(fake.object("configmaps", "n", "a").str_at(&["metadata", "name"]), "a");
 }
 
@@ -117,7 +120,7 @@ async fn what_cannot_be_discovered_or_deleted_is_told() {
     let why = format!("stale GroupVersion discovery: {version}");
     unknown.undiscovered = vec![(version, why)];
     let (next, _, namespace) = empty(unknown).await;
-    assert_eq!(next, Next::Waits);
+    assert_eq!(next, ReconcileResult::Requeue);
     assert_eq!(
         conditions(&namespace)[0],
         "NamespaceDeletionDiscoveryFailure True DiscoveryFailed: Discovery failed for some groups, \
@@ -125,9 +128,9 @@ async fn what_cannot_be_discovered_or_deleted_is_told() {
          stale GroupVersion discovery: remote.example.com/v1"
     );
     let mut stuck = fake([("configmaps", inside("a", None))]);
-    stuck.collections_go = false;
+    stuck.deletes_collections = false;
     let (next, _, namespace) = empty(stuck).await;
-    assert_eq!(next, Next::Waits);
+    assert_eq!(next, ReconcileResult::Requeue);
     let failure = &conditions(&namespace)[2];
     assert!(
         failure.starts_with(
@@ -143,11 +146,11 @@ async fn a_namespace_that_stays_is_left_alone() {
     let mut staying = namespace(&["kubernetes"]);
     staying.remove_at(&["metadata", "deletionTimestamp"]);
     for namespace in [staying, namespace(&["example.com/mine"])] {
-        let fake = Fake::whose_collections_go();
+        let fake = FakeApi::with_collection_deletes();
         fake.insert("namespaces", namespace.clone());
         fake.insert("configmaps", inside("a", None));
         let (next, fake, after) = empty(fake).await;
-        assert_eq!((next, &after), (Next::Done, &namespace));
+        assert_eq!((next, &after), (ReconcileResult::Done, &namespace));
         fake.object("configmaps", "n", "a");
     }
 }

@@ -1,0 +1,132 @@
+//! The loops that make a server behave like a cluster, for those who have no controller manager beside
+//! it. `--standalone-controllers` says which of them run.
+
+use std::{collections::HashSet, sync::Arc};
+
+use controllers::{
+    ClusterRoleAggregation, CsrCleaner, GarbageCollector, LegacyServiceAccountTokenCleaner,
+    NamespaceController, PvProtectionController, PvcProtectionController, RootCaPublisher,
+    ServiceAccountController, ServiceCidrController, TokensController,
+};
+use registry::Kind;
+use serve::pki::Pki;
+use tokio::sync::mpsc;
+
+use crate::{
+    cache_informer::CacheInformer, in_process::Api, options::StandaloneControllers, tokens::Tokens,
+};
+
+/// What the loops are made from.
+pub(crate) struct ControllerContext<'a> {
+    pub(crate) api: &'a Arc<Api>,
+    pub(crate) kinds: &'a [Arc<Kind>],
+    /// New caches of custom resources.
+    pub(crate) started: Option<mpsc::UnboundedReceiver<Arc<Kind>>>,
+    pub(crate) pki: &'a Pki,
+    pub(crate) tokens: &'a Arc<Tokens>,
+}
+
+impl ControllerContext<'_> {
+    /// Starts those that are wanted.
+    pub(crate) fn start(self, wanted: &StandaloneControllers) -> Result<(), std::io::Error> {
+        let api = self.api.clone();
+        let is_enabled = |name: &str| wanted.has(name);
+        if is_enabled("namespace-controller") {
+            let events = CacheInformer::start(&self.core(&["Namespace"]), |event| !event.deleted);
+            tokio::spawn(NamespaceController { api: api.clone() }.run(events));
+        }
+        self.start_service_accounts(&is_enabled)?;
+        if is_enabled("clusterrole-aggregation-controller") {
+            let roles = self.kinds_of("rbac.authorization.k8s.io", &["ClusterRole"]);
+            let events = CacheInformer::start(&roles, |_| true);
+            tokio::spawn(ClusterRoleAggregation { api: api.clone() }.run(events));
+        }
+        if is_enabled("certificatesigningrequest-cleaner-controller") {
+            tokio::spawn(CsrCleaner { api: api.clone() }.run());
+        }
+        if is_enabled("service-cidr-controller") {
+            let kinds = self.kinds_of("networking.k8s.io", &["ServiceCIDR", "IPAddress"]);
+            let events = CacheInformer::start(&kinds, |_| true);
+            tokio::spawn(ServiceCidrController { api: api.clone() }.run(events));
+        }
+        if is_enabled("persistentvolumeclaim-protection-controller") {
+            let kinds = self.core(&["PersistentVolumeClaim", "Pod"]);
+            let events = CacheInformer::start(&kinds, |event| {
+                event.deleted || event.resource.gvr.resource != "pods"
+            });
+            tokio::spawn(PvcProtectionController { api: api.clone() }.run(events));
+        }
+        if is_enabled("persistentvolume-protection-controller") {
+            let events =
+                CacheInformer::start(&self.core(&["PersistentVolume"]), |event| !event.deleted);
+            tokio::spawn(PvProtectionController { api: api.clone() }.run(events));
+        }
+        if is_enabled("garbage-collector-controller") {
+            let kinds = stored_once(self.kinds);
+            let events = CacheInformer::start(&kinds, |event| {
+                event.deleted || event.has_owner_or_is_deleting()
+            });
+            tokio::spawn(GarbageCollector { api }.run(events.with_custom_kinds(self.started)));
+        }
+        Ok(())
+    }
+
+    /// What every namespace has, and the tokens of accounts.
+    fn start_service_accounts(
+        &self,
+        is_enabled: &dyn Fn(&str) -> bool,
+    ) -> Result<(), std::io::Error> {
+        let api = self.api;
+        let ca = std::fs::read_to_string(&self.pki.ca_cert)?;
+        if is_enabled("serviceaccount-token-controller") {
+            let (tokens, ca) = (self.tokens.clone(), ca.clone());
+            let controller = TokensController { api: api.clone(), tokens, ca };
+            let events = CacheInformer::start(&self.core(&["Secret", "ServiceAccount"]), |event| {
+                event.resource.gvr.resource == "serviceaccounts" || event.is_token_secret()
+            });
+            tokio::spawn(controller.run(events));
+        }
+        if is_enabled("legacy-serviceaccount-token-cleaner-controller") {
+            tokio::spawn(LegacyServiceAccountTokenCleaner { api: api.clone() }.run());
+        }
+        if is_enabled("serviceaccount-controller") {
+            let events = self.namespaces_and("ServiceAccount", ServiceAccountController::NAME);
+            tokio::spawn(ServiceAccountController { api: api.clone() }.run(events));
+        }
+        if is_enabled("root-ca-certificate-publisher-controller") {
+            let events = self.namespaces_and("ConfigMap", RootCaPublisher::NAME);
+            tokio::spawn(RootCaPublisher { api: api.clone(), ca }.run(events));
+        }
+        Ok(())
+    }
+
+    /// Events of namespaces, and of the objects of a core kind that have this name.
+    fn namespaces_and(&self, kind: &str, name: &'static str) -> CacheInformer {
+        CacheInformer::start(&self.core(&["Namespace", kind]), move |event| {
+            event.resource.gvr.resource == "namespaces" || event.entry.name == name
+        })
+    }
+
+    fn core(&self, names: &[&str]) -> Vec<Arc<Kind>> {
+        self.kinds_of("", names)
+    }
+
+    /// One version of each.
+    fn kinds_of(&self, group: &str, names: &[&str]) -> Vec<Arc<Kind>> {
+        let find = |name: &&str| {
+            let mut kinds = self.kinds.iter().filter(|kind| kind.gvk().group == group);
+            kinds.find(|kind| kind.gvk().kind == **name).cloned()
+        };
+        names.iter().filter_map(find).collect()
+    }
+}
+
+/// The kinds whose objects may be garbage, each resource in one version. Events go by themselves.
+fn stored_once(kinds: &[Arc<Kind>]) -> Vec<Arc<Kind>> {
+    let mut seen = HashSet::new();
+    let kinds = kinds.iter().filter(|kind| kind.gvk().kind != "Event" && kind.has_verb("delete"));
+    let once = kinds.filter(|kind| {
+        kind.storage.as_ref().is_some_and(|storage| seen.insert(storage.prefix.clone()))
+    });
+    once.cloned().collect()
+}
