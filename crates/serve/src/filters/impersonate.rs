@@ -196,7 +196,9 @@ mod tests {
         for (name, value) in pairs {
             headers.append(*name, HeaderValue::from_static(value));
         }
-        RequestedIdentity::read(&headers).user(&PrivilegedGroup, sender).map_err(|error| error.to_string())
+        RequestedIdentity::read(&headers)
+            .user(&PrivilegedGroup, sender)
+            .map_err(|error| error.to_string())
     }
 
     /// Headers, and the name and groups that follow from them.
