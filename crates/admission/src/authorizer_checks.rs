@@ -85,7 +85,8 @@ mod tests {
                 let user = User::default();
                 let result = evaluate_with_authorizer(&authorizer, &user, |binding| {
                     evaluated += 1;
-                    let bound = Val::Kubernetes(Arc::new(KubernetesValue::Authorizer(binding.clone())));
+                    let bound =
+                        Val::Kubernetes(Arc::new(KubernetesValue::Authorizer(binding.clone())));
                     let variables = [Bound::Val(bound)];
                     let outcome = program.evaluate(&variables, cel::PER_CALL_LIMIT);
                     matches!(outcome.result, Ok(Val::Bool(true)))

@@ -43,7 +43,11 @@ pub(crate) mod workloads;
 
 use meta::{
     FieldErrors, Value,
-    names::{is_qualified_name, regex_error, validate_annotations, validate_labels},
+    field::RuleId,
+    names::{
+        LABEL_SELECTOR_VALUE, is_qualified_name, regex_error, validate_annotations,
+        validate_label_selector, validate_labels,
+    },
 };
 
 use self::cursor::Field;
@@ -115,6 +119,17 @@ fn is_condition_reason(text: &str) -> Vec<String> {
         "[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?",
         &["my_name", "MY_NAME", "MyName", "ReasonA,ReasonB", "ReasonA:ReasonB"],
     )]
+}
+
+/// A label selector whose values may break `values` if they broke it before an update.
+pub(crate) fn label_selector(selector: &Field<'_>, values: RuleId, errors: &mut FieldErrors) {
+    let before = errors.0.len();
+    validate_label_selector(selector.value(), &selector.path(), errors);
+    for error in &mut errors.0[before..] {
+        if error.rule == Some(LABEL_SELECTOR_VALUE) {
+            error.rule = Some(values);
+        }
+    }
 }
 
 /// Counts in a status, none of which may be negative.

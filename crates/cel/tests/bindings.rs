@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use cel::{AuthorizerBinding, AuthorizerChecks, Bound, Decl, Env, EvalError, KubernetesValue, Type, Val};
+use cel::{
+    AuthorizerBinding, AuthorizerChecks, Bound, Decl, Env, EvalError, KubernetesValue, Type, Val,
+};
 use meta::{
     User,
     authorization::{Attributes, Authorize, Authorizer, Decision, Rules, Verdict},

@@ -56,6 +56,20 @@ pub struct FieldError {
     pub field: String,
     /// Without the field: `Invalid value: "x": must be …`.
     pub message: String,
+    /// Set where code that gets the error treats the breaches of this rule differently.
+    pub rule: Option<RuleId>,
+}
+
+/// The identity of a validation rule, declared as a constant beside the check. Ratcheting compares these, so
+/// that rewording a message or a path never changes what an update may leave as it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RuleId(&'static str);
+
+impl RuleId {
+    /// `name` is unique in the workspace.
+    pub const fn new(name: &'static str) -> Self {
+        Self(name)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,7 +161,16 @@ impl FieldErrors {
     }
 
     pub fn push(&mut self, reason: FieldReason, field: impl AsRef<FieldPath>, message: String) {
-        self.0.push(FieldError { reason, field: field.as_ref().to_string(), message });
+        self.0.push(FieldError { reason, field: field.as_ref().to_string(), message, rule: None });
+    }
+
+    /// Runs `check` and marks the errors it adds as breaches of `rule`.
+    pub fn with_rule(&mut self, rule: RuleId, check: impl FnOnce(&mut Self)) {
+        let before = self.0.len();
+        check(self);
+        for error in &mut self.0[before..] {
+            error.rule = Some(rule);
+        }
     }
 
     pub fn extend(&mut self, others: FieldErrors) {

@@ -67,7 +67,11 @@ const SUFFIX_CHARS: usize = 5;
 const SUFFIX_ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
 pub fn is_dns1123_label(text: &str) -> Vec<String> {
-    let mut errors = longer_than(text, LABEL_BYTES_MAX, CHARACTERS);
+    dns1123_label_errors(text, CHARACTERS)
+}
+
+fn dns1123_label_errors(text: &str, unit: &str) -> Vec<String> {
+    let mut errors = longer_than(text, LABEL_BYTES_MAX, unit);
     if !dns1123_label(text) {
         errors.push(if dns1123_subdomain(text) {
             "must not contain dots".to_owned()
@@ -80,6 +84,31 @@ pub fn is_dns1123_label(text: &str) -> Vec<String> {
 
 pub fn is_dns1123_subdomain(text: &str) -> Vec<String> {
     dns1123_subdomain_errors(text, CHARACTERS)
+}
+
+/// As [`is_dns1123_label`]. Compat: upstream's declarative validation counts bytes, and says so.
+pub fn is_short_name(text: &str) -> Vec<String> {
+    dns1123_label_errors(text, BYTES)
+}
+
+/// As [`is_dns1123_subdomain`], for declarative validation.
+pub fn is_long_name(text: &str) -> Vec<String> {
+    dns1123_subdomain_errors(text, BYTES)
+}
+
+/// As [`is_long_name`], but upper case is allowed.
+pub fn is_long_name_caseless(text: &str) -> Vec<String> {
+    let text = &text.to_lowercase();
+    let mut errors = longer_than(text, SUBDOMAIN_BYTES_MAX, BYTES);
+    if !dns1123_subdomain(text) {
+        errors.push(regex_error(
+            "an RFC 1123 subdomain must consist of alphanumeric characters, '-' or '.', and must \
+             start and end with an alphanumeric character",
+            &dns1123_subdomain_regex(),
+            &["Example.com"],
+        ));
+    }
+    errors
 }
 
 pub fn is_dns1123_subdomain_with_underscore(text: &str) -> Vec<String> {

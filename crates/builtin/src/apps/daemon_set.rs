@@ -8,7 +8,7 @@ use crate::core::pod_spec::default_template;
 use crate::fill::Fill;
 use crate::format::{labels, number, of_containers, selector};
 use crate::validation::cursor::Field;
-use crate::validation::workloads;
+use crate::validation::{pod_spec::PodSpecOptions, workloads};
 use crate::warnings;
 
 pub(crate) struct DaemonSet;
@@ -58,11 +58,11 @@ impl Strategy for DaemonSet {
     }
 
     fn validate(&self, set: &Value, errors: &mut FieldErrors) {
-        workloads::daemon_set(set, errors);
+        workloads::daemon_set(set, PodSpecOptions::default(), errors);
     }
 
     fn validate_update(&self, set: &Value, old: &Value, errors: &mut FieldErrors) {
-        workloads::daemon_set_update(set, old, errors);
+        workloads::daemon_set_update(set, old, PodSpecOptions::default(), errors);
     }
 
     fn warnings(&self, _subresource: &str, set: &Value, old: Option<&Value>) -> Vec<String> {

@@ -7,7 +7,7 @@ use super::CONTAINERS;
 use crate::core::pod_spec::default_template;
 use crate::fill::Fill;
 use crate::format::{number, of_containers, ratio};
-use crate::validation::workloads;
+use crate::validation::{pod_spec::PodSpecOptions, workloads};
 use crate::warnings;
 
 pub(crate) struct Deployment;
@@ -46,11 +46,11 @@ impl Strategy for Deployment {
     }
 
     fn validate(&self, deployment: &Value, errors: &mut FieldErrors) {
-        workloads::deployment(deployment, errors);
+        workloads::deployment(deployment, PodSpecOptions::default(), errors);
     }
 
     fn validate_update(&self, deployment: &Value, old: &Value, errors: &mut FieldErrors) {
-        workloads::deployment_update(deployment, old, errors);
+        workloads::deployment_update(deployment, old, PodSpecOptions::default(), errors);
     }
 
     fn warnings(&self, _subresource: &str, deployment: &Value, old: Option<&Value>) -> Vec<String> {

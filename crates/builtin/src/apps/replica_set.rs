@@ -7,7 +7,7 @@ use super::CONTAINERS;
 use crate::core::pod_spec::default_template;
 use crate::fill::Fill;
 use crate::format::{number, of_containers, selector};
-use crate::validation::workloads;
+use crate::validation::{pod_spec::PodSpecOptions, workloads};
 use crate::warnings;
 
 pub(crate) struct ReplicaSet;
@@ -20,11 +20,11 @@ impl Strategy for ReplicaSet {
     }
 
     fn validate(&self, set: &Value, errors: &mut FieldErrors) {
-        workloads::replica_set(set, errors);
+        workloads::replica_set(set, PodSpecOptions::default(), errors);
     }
 
     fn validate_update(&self, set: &Value, old: &Value, errors: &mut FieldErrors) {
-        workloads::replica_set_update(set, old, errors);
+        workloads::replica_set_update(set, old, PodSpecOptions::default(), errors);
     }
 
     fn warnings(&self, _subresource: &str, set: &Value, old: Option<&Value>) -> Vec<String> {

@@ -9,7 +9,7 @@ use crate::core::pod_spec::default_template;
 use crate::fill::{Fill, is_empty};
 use crate::format::{of_containers, ratio};
 use crate::validation::cursor::Field;
-use crate::validation::workloads;
+use crate::validation::{pod_spec::PodSpecOptions, workloads};
 use crate::warnings;
 
 pub(crate) struct StatefulSet;
@@ -33,11 +33,11 @@ impl Strategy for StatefulSet {
     }
 
     fn validate(&self, set: &Value, errors: &mut FieldErrors) {
-        workloads::stateful_set(set, errors);
+        workloads::stateful_set(set, PodSpecOptions::default(), errors);
     }
 
     fn validate_update(&self, set: &Value, old: &Value, errors: &mut FieldErrors) {
-        workloads::stateful_set_update(set, old, errors);
+        workloads::stateful_set_update(set, old, PodSpecOptions::default(), errors);
     }
 
     fn warnings(&self, subresource: &str, set: &Value, old: Option<&Value>) -> Vec<String> {

@@ -9,7 +9,7 @@ use crate::core::pod_spec::default_template;
 use crate::fill::Fill;
 use crate::format::{NONE, UNSET, boolean, count, of_containers, selector, text, text_or};
 use crate::validation::cursor::Field;
-use crate::validation::jobs;
+use crate::validation::{jobs, pod_spec::PodSpecOptions};
 use crate::warnings;
 
 pub(crate) struct CronJob;
@@ -30,11 +30,11 @@ impl Strategy for CronJob {
     }
 
     fn validate(&self, job: &Value, errors: &mut FieldErrors) {
-        jobs::cron_job(job, errors);
+        jobs::cron_job(job, PodSpecOptions::default(), errors);
     }
 
     fn validate_update(&self, job: &Value, old: &Value, errors: &mut FieldErrors) {
-        jobs::cron_job_update(job, old, errors);
+        jobs::cron_job_update(job, old, PodSpecOptions::default(), errors);
     }
 
     fn warnings(&self, _subresource: &str, cron_job: &Value, old: Option<&Value>) -> Vec<String> {

@@ -7,7 +7,7 @@ use crate::core::pod_spec::default_template;
 use crate::fill::{Fill, is_empty};
 use crate::format::{condition_is_true, is_being_deleted, of_containers, selector};
 use crate::validation::cursor::Field;
-use crate::validation::jobs;
+use crate::validation::{jobs, pod_spec::PodSpecOptions};
 use crate::warnings;
 
 pub(crate) struct Job;
@@ -55,11 +55,11 @@ impl Strategy for Job {
     }
 
     fn validate(&self, job: &Value, errors: &mut FieldErrors) {
-        jobs::job(job, errors);
+        jobs::job(job, PodSpecOptions::default(), errors);
     }
 
     fn validate_update(&self, job: &Value, old: &Value, errors: &mut FieldErrors) {
-        jobs::job_update(job, old, errors);
+        jobs::job_update(job, old, PodSpecOptions::default(), errors);
     }
 
     fn validate_subresource(

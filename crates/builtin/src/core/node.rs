@@ -50,7 +50,6 @@ impl Strategy for Node {
         node::node_update(node, old, errors);
     }
 
-    /// Compat: of nodes nearly all is looked at, whatever was written.
     fn validate_subresource(
         &self,
         _subresource: &str,
@@ -58,10 +57,7 @@ impl Strategy for Node {
         old: &Value,
         errors: &mut FieldErrors,
     ) {
-        let mut all = FieldErrors::default();
-        self.validate_update(node, old, &mut all);
-        all.0.retain(|error| !error.field.starts_with("spec.podCIDRs"));
-        errors.extend(all);
+        node::node_status_update(node, old, errors);
     }
 
     fn warnings(&self, subresource: &str, node: &Value, _old: Option<&Value>) -> Vec<String> {

@@ -15,7 +15,7 @@ use self::qos::qos_class;
 use self::summary::summary;
 use crate::format::{NONE, condition_is_true, filled_or};
 use crate::validation::cursor::Field;
-use crate::validation::pod;
+use crate::validation::{pod, pod_spec::PodSpecOptions};
 use crate::warnings;
 
 pub(crate) struct Pod;
@@ -73,11 +73,11 @@ impl Strategy for Pod {
     }
 
     fn validate(&self, pod: &Value, errors: &mut FieldErrors) {
-        pod::validate(pod, errors);
+        pod::validate(pod, PodSpecOptions::default(), errors);
     }
 
     fn validate_update(&self, pod: &Value, old: &Value, errors: &mut FieldErrors) {
-        pod::validate_update(pod, old, errors);
+        pod::validate_update(pod, old, PodSpecOptions::default(), errors);
     }
 
     fn validate_subresource(
@@ -88,8 +88,10 @@ impl Strategy for Pod {
         errors: &mut FieldErrors,
     ) {
         match subresource {
-            "ephemeralcontainers" => pod::validate_ephemeral_containers(pod, old, errors),
-            "resize" => pod::resize::validate(pod, old, errors),
+            "ephemeralcontainers" => {
+                pod::validate_ephemeral_containers(pod, old, PodSpecOptions::default(), errors)
+            }
+            "resize" => pod::resize::validate(pod, old, PodSpecOptions::default(), errors),
             _ => pod::validate_status(pod, old, errors),
         }
     }

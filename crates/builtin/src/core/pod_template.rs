@@ -6,7 +6,7 @@ use registry::{Column, Strategy};
 use crate::core::pod_spec::default_template;
 use crate::format::{labels, of_containers};
 use crate::validation::cursor::Field;
-use crate::validation::pod_template;
+use crate::validation::{pod_spec::PodSpecOptions, pod_template};
 use crate::warnings;
 
 pub(crate) struct PodTemplate;
@@ -19,11 +19,11 @@ impl Strategy for PodTemplate {
     }
 
     fn validate(&self, template: &Value, errors: &mut FieldErrors) {
-        pod_template::object(template, errors);
+        pod_template::object(template, PodSpecOptions::default(), errors);
     }
 
     fn validate_update(&self, template: &Value, old: &Value, errors: &mut FieldErrors) {
-        pod_template::object_update(template, old, errors);
+        pod_template::object_update(template, old, PodSpecOptions::default(), errors);
     }
 
     fn warnings(&self, _subresource: &str, template: &Value, old: Option<&Value>) -> Vec<String> {

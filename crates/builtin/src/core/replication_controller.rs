@@ -7,7 +7,7 @@ use crate::core::pod_spec::default_template;
 use crate::fill::Fill;
 use crate::format::{labels, number, of_containers};
 use crate::validation::cursor::Field;
-use crate::validation::workloads;
+use crate::validation::{pod_spec::PodSpecOptions, workloads};
 use crate::warnings;
 
 pub(crate) struct ReplicationController;
@@ -41,11 +41,16 @@ impl Strategy for ReplicationController {
     }
 
     fn validate(&self, controller: &Value, errors: &mut FieldErrors) {
-        workloads::replication_controller(controller, errors);
+        workloads::replication_controller(controller, PodSpecOptions::default(), errors);
     }
 
     fn validate_update(&self, controller: &Value, old: &Value, errors: &mut FieldErrors) {
-        workloads::replication_controller_update(controller, old, errors);
+        workloads::replication_controller_update(
+            controller,
+            old,
+            PodSpecOptions::default(),
+            errors,
+        );
     }
 
     fn warnings(&self, _subresource: &str, controller: &Value, old: Option<&Value>) -> Vec<String> {

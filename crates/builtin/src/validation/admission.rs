@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use cel::Type;
 use meta::{
     FieldErrors, Value,
+    field::RuleId,
     names::{
         is_dns1035_label, is_dns1123_subdomain, is_qualified_name, name_is_path_segment,
         validate_label_selector, validate_webhook_service, validate_webhook_url,
@@ -14,7 +15,7 @@ use meta::{
 };
 
 use self::expressions::Scope;
-use super::{conditions, cursor::Field, ratcheting::ratchet};
+use super::{conditions, cursor::Field, label_selector, ratcheting::ratchet};
 
 /// A configuration of mutating or of validating webhooks.
 pub(crate) fn webhooks(object: &Value, errors: &mut FieldErrors) {
@@ -42,10 +43,17 @@ fn webhooks_since(object: &Value, old: Option<&Value>, errors: &mut FieldErrors)
         review_versions(&hook.get("admissionReviewVersions"), errors);
         let name = hook.get("name");
         if !name.is_empty() && !names.insert(name.str().to_owned()) {
-            name.duplicate(errors);
+            errors.with_rule(WEBHOOK_NAME_UNIQUE, |errors| name.duplicate(errors));
         }
     }
 }
+
+/// What `v1beta1` allowed of a webhook and `v1` does not.
+pub(crate) const WEBHOOK_NAME_UNIQUE: RuleId = RuleId::new("webhook name unique");
+pub(crate) const WEBHOOK_SIDE_EFFECTS: RuleId = RuleId::new("webhook side effects");
+pub(crate) const WEBHOOK_REVIEW_VERSION_KNOWN: RuleId = RuleId::new("webhook review version known");
+/// The values of a webhook's label selectors.
+pub(crate) const WEBHOOK_SELECTOR_VALUE: RuleId = RuleId::new("webhook selector value");
 
 pub(crate) fn webhooks_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
     webhooks_since(object, Some(old), errors);
@@ -60,18 +68,19 @@ fn webhook(hook: &Field<'_>, errors: &mut FieldErrors) {
     hook.get("failurePolicy").one_of(errors, &["Fail", "Ignore"]);
     hook.get("matchPolicy").one_of(errors, &["Equivalent", "Exact"]);
     let effects = hook.get("sideEffects");
-    if effects.is_set() {
-        effects.one_of(errors, &["None", "NoneOnDryRun"]);
-    } else {
-        effects.required(errors, "must specify one of None, NoneOnDryRun");
-    }
+    errors.with_rule(WEBHOOK_SIDE_EFFECTS, |errors| {
+        if effects.is_set() {
+            effects.one_of(errors, &["None", "NoneOnDryRun"]);
+        } else {
+            effects.required(errors, "must specify one of None, NoneOnDryRun");
+        }
+    });
     let timeout = hook.get("timeoutSeconds");
     if timeout.int().is_some_and(|seconds| !(1..=30).contains(&seconds)) {
         timeout.invalid(errors, "the timeout value must be between 1 and 30 seconds");
     }
     for name in ["namespaceSelector", "objectSelector"] {
-        let selector = hook.get(name);
-        validate_label_selector(selector.value(), &selector.path(), errors);
+        label_selector(&hook.get(name), WEBHOOK_SELECTOR_VALUE, errors);
     }
     hook.get("reinvocationPolicy").one_of(errors, &["IfNeeded", "Never"]);
     client_config(&hook.get("clientConfig"), errors);
@@ -114,7 +123,9 @@ fn review_versions(versions: &Field<'_>, errors: &mut FieldErrors) {
         }
     }
     if !seen.contains("v1") && !seen.contains("v1beta1") {
-        versions.invalid(errors, "must include at least one of v1, v1beta1");
+        errors.with_rule(WEBHOOK_REVIEW_VERSION_KNOWN, |errors| {
+            versions.invalid(errors, "must include at least one of v1, v1beta1");
+        });
     }
 }
 

@@ -3,14 +3,15 @@
 
 use meta::{
     FieldErrors, Value,
-    names::{is_dns1123_label, validate_label_selector, validate_labels},
+    names::{is_dns1123_label, validate_labels},
 };
 
 use super::{
     conditions, counts,
     cursor::Field,
+    label_selector,
     pod_spec::{container_resource_name, preemption_policy, requirements, tolerations},
-    ratcheting::ratchet,
+    ratcheting::{SPEC_SELECTOR_VALUE, ratchet},
     workloads::{at_most_all, int_or_percent, show_selector},
 };
 
@@ -39,7 +40,7 @@ pub(crate) fn disruption_budget(object: &Value, errors: &mut FieldErrors) {
         }
     }
     let selector = spec.get("selector");
-    validate_label_selector(selector.value(), &selector.path(), errors);
+    label_selector(&selector, SPEC_SELECTOR_VALUE, errors);
     let policies = ["AlwaysAllow", "IfHealthyBudget"];
     spec.get("unhealthyPodEvictionPolicy").one_of(errors, &policies);
 }

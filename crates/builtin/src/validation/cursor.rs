@@ -73,6 +73,12 @@ impl<'a> Field<'a> {
         })
     }
 
+    /// Whether this is the member `name`, or below it.
+    pub(crate) fn is_within(&self, name: &str) -> bool {
+        matches!(self.step, Step::Name(own) if own == name)
+            || self.parent.is_some_and(|parent| parent.is_within(name))
+    }
+
     pub(crate) fn is_set(&self) -> bool {
         self.value.is_some()
     }

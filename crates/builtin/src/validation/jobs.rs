@@ -7,24 +7,26 @@ use std::collections::BTreeSet;
 use meta::{
     FieldErrors, Value,
     field::{FieldReason, quote},
-    names::{is_dns1123_label, is_qualified_name, validate_label_selector},
+    names::{is_dns1123_label, is_qualified_name},
     selector::LabelSelector,
 };
 
 use super::{
     counts, cron,
     cursor::{Field, IMMUTABLE},
+    label_selector,
     names::domain_prefixed_path,
+    pod_spec::PodSpecOptions,
     pod_template,
-    ratcheting::ratchet,
+    ratcheting::{SPEC_SELECTOR_VALUE, ratchet},
     workloads::{show_selector, template_labels_even_if_empty},
 };
 
-pub(crate) fn job(object: &Value, errors: &mut FieldErrors) {
+pub(crate) fn job(object: &Value, options: PodSpecOptions, errors: &mut FieldErrors) {
     let root = Field::root(object);
     generated_selector(&root, errors);
     let spec = root.get("spec");
-    spec_with_selector(&spec, errors);
+    spec_with_selector(&spec, options, errors);
     let completions = spec.get("completions").int_or_zero();
     if spec.get("completionMode").is("Indexed") && completions > 0 {
         let metadata = root.get("metadata");
@@ -71,11 +73,11 @@ fn generated_selector(job: &Field<'_>, errors: &mut FieldErrors) {
     }
 }
 
-fn spec_with_selector(spec: &Field<'_>, errors: &mut FieldErrors) {
-    job_spec(spec, errors);
+fn spec_with_selector(spec: &Field<'_>, options: PodSpecOptions, errors: &mut FieldErrors) {
+    job_spec(spec, options, errors);
     let selector = spec.get("selector");
     if selector.is_set() {
-        validate_label_selector(selector.value(), &selector.path(), errors);
+        label_selector(&selector, SPEC_SELECTOR_VALUE, errors);
     } else {
         selector.required(errors, "");
     }
@@ -84,7 +86,7 @@ fn spec_with_selector(spec: &Field<'_>, errors: &mut FieldErrors) {
     }
 }
 
-fn job_spec(spec: &Field<'_>, errors: &mut FieldErrors) {
+fn job_spec(spec: &Field<'_>, options: PodSpecOptions, errors: &mut FieldErrors) {
     counts(
         spec,
         &[
@@ -119,7 +121,7 @@ fn job_spec(spec: &Field<'_>, errors: &mut FieldErrors) {
         replacement.one_of(errors, &["Failed", "TerminatingOrFailed"]);
     }
     let template = spec.get("template");
-    pod_template::validate(&template, errors);
+    pod_template::validate(&template, options, errors);
     let pod = template.get("spec");
     let policy = pod.get("restartPolicy");
     match policy.str() {
@@ -362,12 +364,18 @@ fn not_increasing(last: i64, next: i64) -> String {
     format!("non-increasing order, previous: {last}, current: {next}")
 }
 
-pub(crate) fn job_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
+pub(crate) fn job_update(
+    object: &Value,
+    old: &Value,
+    options: PodSpecOptions,
+    errors: &mut FieldErrors,
+) {
     let (root, old_root) = (Field::root(object), Field::root(old));
     let (spec, before) = (root.get("spec"), old_root.get("spec"));
-    job(object, errors);
+    let for_update = options.for_update(old.at(&["spec", "template", "spec"]));
+    job(object, for_update, errors);
     // Compat: some of it is said twice.
-    spec_with_selector(&spec, errors);
+    spec_with_selector(&spec, for_update, errors);
     let completions = spec.get("completions");
     let changed = completions.value() != before.get("completions").value();
     if !spec.get("completionMode").is("Indexed") {
@@ -388,7 +396,7 @@ pub(crate) fn job_update(object: &Value, old: &Value, errors: &mut FieldErrors) 
     {
         spec.get(name).immutable(&before.get(name), errors);
     }
-    ratchet(old, job, errors);
+    ratchet(old, |old, errors| job(old, options, errors), errors);
 }
 
 /// A job that was never started, or is suspended, can still be told where and with what to run.
@@ -446,9 +454,9 @@ fn template_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
     }
 }
 
-pub(crate) fn cron_job(object: &Value, errors: &mut FieldErrors) {
+pub(crate) fn cron_job(object: &Value, options: PodSpecOptions, errors: &mut FieldErrors) {
     let root = Field::root(object);
-    cron_job_spec(&root.get("spec"), None, errors);
+    cron_job_spec(&root.get("spec"), None, options, errors);
     let metadata = root.get("metadata");
     // The controller appends the time, and jobs become labels of their pods.
     if metadata.get("name").len() > 52 {
@@ -456,13 +464,25 @@ pub(crate) fn cron_job(object: &Value, errors: &mut FieldErrors) {
     }
 }
 
-pub(crate) fn cron_job_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
+pub(crate) fn cron_job_update(
+    object: &Value,
+    old: &Value,
+    options: PodSpecOptions,
+    errors: &mut FieldErrors,
+) {
     let (root, old_root) = (Field::root(object), Field::root(old));
-    cron_job_spec(&root.get("spec"), Some(&old_root.get("spec")), errors);
-    ratchet(old, cron_job, errors);
+    let path = ["spec", "jobTemplate", "spec", "template", "spec"];
+    let for_update = options.for_update(old.at(&path));
+    cron_job_spec(&root.get("spec"), Some(&old_root.get("spec")), for_update, errors);
+    ratchet(old, |old, errors| cron_job(old, options, errors), errors);
 }
 
-fn cron_job_spec(spec: &Field<'_>, old: Option<&Field<'_>>, errors: &mut FieldErrors) {
+fn cron_job_spec(
+    spec: &Field<'_>,
+    old: Option<&Field<'_>>,
+    options: PodSpecOptions,
+    errors: &mut FieldErrors,
+) {
     let (schedule, zone) = (spec.get("schedule"), spec.get("timeZone"));
     if schedule.require(errors) {
         if let Some(why) = cron::schedule_error(schedule.str()) {
@@ -487,7 +507,7 @@ fn cron_job_spec(spec: &Field<'_>, old: Option<&Field<'_>>, errors: &mut FieldEr
     spec.get("concurrencyPolicy").one_of_or_default(errors, &policies);
     let template = spec.get("jobTemplate");
     let job = template.get("spec");
-    job_spec(&job, errors);
+    job_spec(&job, options, errors);
     let selector = job.get("selector");
     if selector.is_set() {
         let shown = show_selector(&selector);

@@ -8,24 +8,6 @@ use meta::{
 
 use super::cursor::Field;
 
-/// A subdomain, in the words of rules that are declared: they count bytes.
-pub(crate) fn long_name(text: &str) -> Vec<String> {
-    is_dns1123_subdomain(text).iter().map(|why| in_bytes(why)).collect()
-}
-
-/// A label, in the same words.
-pub(crate) fn short_name(text: &str) -> Vec<String> {
-    is_dns1123_label(text).iter().map(|why| in_bytes(why)).collect()
-}
-
-/// Compat: rules that are declared count bytes where others count characters.
-pub(crate) fn in_bytes(why: &str) -> String {
-    match why.strip_suffix(" characters") {
-        Some(start) if start.starts_with("must be no more than") => format!("{start} bytes"),
-        _ => why.to_owned(),
-    }
-}
-
 /// Who signs certificates: `example.com/name`.
 pub(crate) fn signer_name(name: &Field<'_>, errors: &mut FieldErrors) {
     if !name.require(errors) {

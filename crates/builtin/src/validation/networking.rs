@@ -2,6 +2,7 @@
 
 use meta::{
     FieldErrors, Value,
+    field::RuleId,
     names::{
         is_dns1123_label, is_dns1123_subdomain, is_port_name, is_port_number,
         is_wildcard_dns1123_subdomain, name_is_path_segment, validate_label_selector,
@@ -89,12 +90,17 @@ fn ingress_spec(spec: &Field<'_>, errors: &mut FieldErrors) {
             }
             host(&name, errors);
         }
-        tls.get("secretName").rule_if_filled(errors, is_dns1123_subdomain);
+        errors.with_rule(TLS_SECRET_NAME, |errors| {
+            tls.get("secretName").rule_if_filled(errors, is_dns1123_subdomain);
+        });
     }
     if spec.get("ingressClassName").is_set() {
         spec.get("ingressClassName").rule(errors, is_dns1123_subdomain);
     }
 }
+
+/// The secrets of an ingress have names that a secret can have.
+pub(crate) const TLS_SECRET_NAME: RuleId = RuleId::new("ingress TLS secret name");
 
 fn host(name: &Field<'_>, errors: &mut FieldErrors) {
     if name.str().contains('*') {

@@ -19,8 +19,11 @@ pub(crate) fn node(object: &Value, errors: &mut FieldErrors) {
     // Compat: upstream looks for taints under `metadata`.
     taints(&root, errors);
     resources(&root, errors);
-    let spec = root.get("spec");
-    let ranges = spec.get("podCIDRs");
+    pod_cidrs(&root.get("spec").get("podCIDRs"), errors);
+    declared_features(&root, errors);
+}
+
+fn pod_cidrs(ranges: &Field<'_>, errors: &mut FieldErrors) {
     for range in ranges.items() {
         legacy_cidr(&range, &[], errors);
     }
@@ -43,7 +46,6 @@ pub(crate) fn node(object: &Value, errors: &mut FieldErrors) {
             ranges.invalid(errors, "may specify no more than one CIDR for each IP family");
         }
     }
-    declared_features(&root, errors);
 }
 
 /// `MyFeature`, `MyFeature/mySubFeature`
@@ -82,9 +84,30 @@ fn declared_features(node: &Field<'_>, errors: &mut FieldErrors) {
 }
 
 pub(crate) fn node_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
+    update(object, old, PodCidrs::Checked, errors);
+}
+
+/// Compat: a status update checks the whole node again, except `spec.podCIDRs`.
+pub(crate) fn node_status_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
+    update(object, old, PodCidrs::Skipped, errors);
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum PodCidrs {
+    Checked,
+    Skipped,
+}
+
+fn update(object: &Value, old: &Value, cidrs: PodCidrs, errors: &mut FieldErrors) {
     let (root, old_root) = (Field::root(object), Field::root(old));
-    // Compat: everything that is checked when a node is made is checked again, some of it twice.
-    node(object, errors);
+    let spec = root.get("spec");
+    // Compat: everything that is checked on create is checked again, some of it twice.
+    taints(&root, errors);
+    resources(&root, errors);
+    if cidrs == PodCidrs::Checked {
+        pod_cidrs(&spec.get("podCIDRs"), errors);
+    }
+    declared_features(&root, errors);
     resources(&root, errors);
     declared_features(&root, errors);
     let status = root.get("status");
@@ -101,9 +124,11 @@ pub(crate) fn node_update(object: &Value, old: &Value, errors: &mut FieldErrors)
             errors.push(FieldReason::Duplicate, address.path(), message);
         }
     }
-    let spec = root.get("spec");
     let before = old.items_at(&["spec", "podCIDRs"]);
-    if !before.is_empty() && object.items_at(&["spec", "podCIDRs"]) != before {
+    if cidrs == PodCidrs::Checked
+        && !before.is_empty()
+        && object.items_at(&["spec", "podCIDRs"]) != before
+    {
         let why = "node updates may not change podCIDR except from \"\" to valid";
         spec.get("podCIDRs").forbidden(errors, why);
     }

@@ -2,15 +2,17 @@
 
 use meta::{
     FieldErrors, Value,
-    field::FieldError,
-    names::{is_dns1123_label, is_dns1123_subdomain, is_qualified_name, validate_label_selector},
+    field::RuleId,
+    names::{is_dns1123_label, is_dns1123_subdomain, is_qualified_name},
 };
 
 use super::{
     cursor::Field,
+    label_selector,
     pod_spec::{
         basic_resource, compare_quantities, is_native_resource, positive_quantity, quantity_value,
     },
+    ratcheting::SPEC_SELECTOR_VALUE,
 };
 
 pub(crate) fn validate(claim: &Value, errors: &mut FieldErrors) {
@@ -23,10 +25,9 @@ pub(crate) fn validate_update(claim: &Value, old: &Value, errors: &mut FieldErro
     super::ratcheting::ratchet(old, validate, errors);
     // Claims that name a group were made before there was a rule for it.
     if SOURCES.iter().any(|source| old.at(&["spec", source, "apiGroup"]).is_some()) {
-        let is_group = |error: &FieldError| {
-            SOURCES.iter().any(|source| error.field == format!("spec.{source}.apiGroup"))
-        };
-        errors.0.retain(|error| !is_group(error));
+        errors.0.retain(|error| {
+            !matches!(error.rule, Some(DATA_SOURCE_API_GROUP | DATA_SOURCE_REF_API_GROUP))
+        });
     }
     if claim.get("status") != old.get("status") {
         for (_, quantity) in root.get("status").get("capacity").entries() {
@@ -180,7 +181,7 @@ pub(crate) fn spec(spec: &Field<'_>, errors: &mut FieldErrors) {
         modes.required(errors, "at least 1 access mode is required");
     }
     let selector = spec.get("selector");
-    validate_label_selector(selector.value(), &selector.path(), errors);
+    label_selector(&selector, SPEC_SELECTOR_VALUE, errors);
     access_modes(&modes, errors);
     let resources = spec.get("resources");
     let size = resources.key("storage").with(resources.value_at(&["requests", "storage"]));
@@ -215,9 +216,11 @@ pub(crate) fn access_modes(modes: &Field<'_>, errors: &mut FieldErrors) {
 
 fn data_sources(spec: &Field<'_>, errors: &mut FieldErrors) {
     let (source, reference) = (spec.get("dataSource"), spec.get("dataSourceRef"));
-    for source in [&source, &reference] {
+    for (source, group) in
+        [(&source, DATA_SOURCE_API_GROUP), (&reference, DATA_SOURCE_REF_API_GROUP)]
+    {
         if source.is_set() {
-            data_source(source, errors);
+            data_source(source, group, errors);
         }
     }
     if !source.is_set() || !reference.is_set() {
@@ -236,7 +239,11 @@ fn data_sources(spec: &Field<'_>, errors: &mut FieldErrors) {
     }
 }
 
-fn data_source(source: &Field<'_>, errors: &mut FieldErrors) {
+/// The API group of a claim's data source is a domain.
+pub(crate) const DATA_SOURCE_API_GROUP: RuleId = RuleId::new("data source API group");
+pub(crate) const DATA_SOURCE_REF_API_GROUP: RuleId = RuleId::new("data source ref API group");
+
+fn data_source(source: &Field<'_>, group_rule: RuleId, errors: &mut FieldErrors) {
     source.get("name").require(errors);
     source.get("kind").require(errors);
     let (group, kind) = (source.get("apiGroup"), source.str_at(&["kind"]));
@@ -244,6 +251,6 @@ fn data_source(source: &Field<'_>, errors: &mut FieldErrors) {
         let why = "must be 'PersistentVolumeClaim' when referencing the default apiGroup";
         source.invalid_value(errors, kind, why);
     }
-    group.rule_if_filled(errors, is_dns1123_subdomain);
+    errors.with_rule(group_rule, |errors| group.rule_if_filled(errors, is_dns1123_subdomain));
     source.get("namespace").rule_if_filled(errors, is_dns1123_label);
 }

@@ -7,14 +7,16 @@ use meta::{FieldErrors, Value};
 
 use super::{
     cursor::Field,
-    pod_spec::{self, Owner, added_tolerations_only, image_whitespace, removed_gates_only},
+    pod_spec::{
+        self, Owner, PodSpecOptions, added_tolerations_only, image_whitespace, removed_gates_only,
+    },
     pod_status,
     ratcheting::ratchet,
 };
 
-pub(crate) fn validate(pod: &Value, errors: &mut FieldErrors) {
+pub(crate) fn validate(pod: &Value, options: PodSpecOptions, errors: &mut FieldErrors) {
     let root = Field::root(pod);
-    metadata_and_spec(&root, errors);
+    metadata_and_spec(&root, options, errors);
     let spec = root.get("spec");
     if !spec.get("ephemeralContainers").is_empty() {
         spec.get("ephemeralContainers").forbidden(errors, "cannot be set on create");
@@ -27,13 +29,14 @@ pub(crate) fn validate(pod: &Value, errors: &mut FieldErrors) {
     annotations::match_fields(&metadata.get("annotations"), &spec, errors);
 }
 
-fn metadata_and_spec(pod: &Field<'_>, errors: &mut FieldErrors) {
+fn metadata_and_spec(pod: &Field<'_>, options: PodSpecOptions, errors: &mut FieldErrors) {
     let (metadata, spec) = (pod.get("metadata"), pod.get("spec"));
     annotations::validate(&metadata.get("annotations"), &spec, errors);
     let owner = Owner {
         is_pod: true,
         name: metadata.str_at(&["name"]),
         is_mirror: metadata.value_at(&["annotations", annotations::MIRROR]).is_some(),
+        options,
     };
     pod_spec::validate(&spec, &owner, errors);
     if spec.get("serviceAccountName").is_empty() {
@@ -55,12 +58,17 @@ fn metadata_and_spec(pod: &Field<'_>, errors: &mut FieldErrors) {
 }
 
 /// A PUT or PATCH of the pod itself.
-pub(crate) fn validate_update(pod: &Value, old: &Value, errors: &mut FieldErrors) {
+pub(crate) fn validate_update(
+    pod: &Value,
+    old: &Value,
+    options: PodSpecOptions,
+    errors: &mut FieldErrors,
+) {
     let (root, old_root) = (Field::root(pod), Field::root(old));
-    metadata_and_spec(&root, errors);
+    metadata_and_spec(&root, options.for_update(old.get("spec")), errors);
     update_annotations(&root, &old_root, errors);
     update_spec(&root.get("spec"), &old_root.get("spec"), errors);
-    ratchet(old, validate, errors);
+    ratchet(old, |old, errors| validate(old, options, errors), errors);
 }
 
 /// `status`: nothing else of the pod is looked at.
@@ -76,9 +84,14 @@ fn update_annotations(pod: &Field<'_>, old: &Field<'_>, errors: &mut FieldErrors
 }
 
 /// `ephemeralcontainers`: more of them, nothing else.
-pub(crate) fn validate_ephemeral_containers(pod: &Value, old: &Value, errors: &mut FieldErrors) {
+pub(crate) fn validate_ephemeral_containers(
+    pod: &Value,
+    old: &Value,
+    options: PodSpecOptions,
+    errors: &mut FieldErrors,
+) {
     let (root, old_root) = (Field::root(pod), Field::root(old));
-    metadata_and_spec(&root, errors);
+    metadata_and_spec(&root, options, errors);
     if old_root.value_at(&["metadata", "annotations", annotations::MIRROR]).is_some() {
         let why = "static pods do not support ephemeral containers";
         return errors.forbidden(meta::FieldPath::new(""), why);

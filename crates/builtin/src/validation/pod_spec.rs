@@ -13,7 +13,8 @@ pub(crate) mod volume_sources;
 mod volumes;
 
 use meta::{
-    FieldErrors,
+    FieldErrors, Value,
+    field::RuleId,
     names::{
         is_dns1123_label, is_dns1123_subdomain, is_dns1123_subdomain_with_underscore,
         is_qualified_name, validate_labels,
@@ -21,16 +22,23 @@ use meta::{
 };
 
 pub(crate) use self::{
-    affinity::{node_selector, taint_effect},
-    containers::image_whitespace,
+    affinity::{
+        NODE_SELECTOR_VALUE, POD_AFFINITY_SELECTOR_VALUE, POD_ANTI_AFFINITY_SELECTOR_VALUE,
+        node_selector, taint_effect,
+    },
+    containers::{NON_SIDECAR_RESIZE_POLICY, image_whitespace},
     probes::port,
     resources::{
-        STANDARD_RESOURCES, allows_overcommit, basic_resource, compare_quantities,
-        container_resource_name, is_extended_resource, is_native_resource, is_quota_huge_page,
-        positive_quantity, quantity, quantity_value, requirements, resource_name,
+        HUGE_PAGES_MULTIPLE, STANDARD_RESOURCES, allows_overcommit, basic_resource,
+        compare_quantities, container_resource_name, is_extended_resource, is_native_resource,
+        is_quota_huge_page, positive_quantity, quantity, quantity_value, requirements,
+        resource_name,
     },
-    scheduling::{added_tolerations_only, removed_gates_only, tolerations},
-    volume_sources::relative_path,
+    scheduling::{
+        TOPOLOGY_SPREAD_SELECTOR_VALUE, added_tolerations_only, removed_gates_only, tolerations,
+    },
+    security::SYSCTL_OF_HOST_NAMESPACE,
+    volume_sources::{TOKEN_PATH, relative_path},
 };
 use super::{cursor::Field, ip::legacy_ip};
 
@@ -41,10 +49,30 @@ pub(crate) struct Owner<'a> {
     /// The pod's name, from which those of its ephemeral claims are made; "" for a template.
     pub(crate) name: &'a str,
     pub(crate) is_mirror: bool,
+    pub(crate) options: PodSpecOptions,
 }
 
 impl Owner<'_> {
-    pub(crate) const TEMPLATE: Owner<'static> = Owner { is_pod: false, name: "", is_mirror: false };
+    pub(crate) fn template(options: PodSpecOptions) -> Owner<'static> {
+        Owner { is_pod: false, name: "", is_mirror: false, options }
+    }
+}
+
+/// What a spec may hold depending on the server and, in an update, on the old spec.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct PodSpecOptions {
+    /// `seLinuxChangePolicy` may be `MountOption`.
+    pub(crate) selinux_mount_option: bool,
+}
+
+impl PodSpecOptions {
+    /// Compat: a spec that has a policy may change it to any, so that pods stay writable after the
+    /// feature is turned off.
+    pub(crate) fn for_update(self, old_spec: Option<&Value>) -> Self {
+        let policy = ["securityContext", "seLinuxChangePolicy"];
+        let had_policy = old_spec.is_some_and(|spec| spec.at(&policy).is_some());
+        Self { selinux_mount_option: self.selinux_mount_option || had_policy }
+    }
 }
 
 pub(crate) fn validate(spec: &Field<'_>, owner: &Owner<'_>, errors: &mut FieldErrors) {
@@ -61,7 +89,7 @@ pub(crate) fn validate(spec: &Field<'_>, owner: &Owner<'_>, errors: &mut FieldEr
     spec.get("dnsPolicy").one_of_or_default(errors, &dns);
     let selector = spec.get("nodeSelector");
     validate_labels(selector.value(), &selector.path(), errors);
-    security::pod(spec, errors);
+    security::pod(spec, owner.options, errors);
     affinity::validate(&spec.get("affinity"), errors);
     dns_config(spec, errors);
     for gate in spec.get("readinessGates").items() {
@@ -176,10 +204,13 @@ fn host_users(spec: &Field<'_>, errors: &mut FieldErrors) {
     each_container(spec, |container| {
         let devices = container.get("volumeDevices");
         if !devices.is_empty() {
-            devices.forbidden(errors, why);
+            errors.with_rule(DEVICES_WITHOUT_HOST_USERS, |errors| devices.forbidden(errors, why));
         }
     });
 }
+
+/// Containers in a user namespace use no block devices.
+pub(crate) const DEVICES_WITHOUT_HOST_USERS: RuleId = RuleId::new("devices without host users");
 
 fn hostname_override(spec: &Field<'_>, errors: &mut FieldErrors) {
     let name = spec.get("hostnameOverride");

@@ -1,18 +1,18 @@
 //! Pod templates, as all controllers have them.
 
 use meta::{
-    FieldErrors,
+    FieldErrors, Value,
     names::{validate_annotations, validate_labels},
 };
 
 use super::{
     cursor::Field,
     pod::annotations,
-    pod_spec::{self, Owner},
+    pod_spec::{self, Owner, PodSpecOptions},
     ratcheting::ratchet,
 };
 
-pub(crate) fn validate(template: &Field<'_>, errors: &mut FieldErrors) {
+pub(crate) fn validate(template: &Field<'_>, options: PodSpecOptions, errors: &mut FieldErrors) {
     let metadata = template.get("metadata");
     // Compat: upstream leaves `metadata` out of these paths.
     let labels = template.get("labels").with(metadata.value_at(&["labels"]));
@@ -21,7 +21,7 @@ pub(crate) fn validate(template: &Field<'_>, errors: &mut FieldErrors) {
     validate_annotations(notes.value(), &notes.path(), errors);
     let spec = template.get("spec");
     annotations::validate(&notes, &spec, errors);
-    pod_spec::validate(&spec, &Owner::TEMPLATE, errors);
+    pod_spec::validate(&spec, &Owner::template(options), errors);
     annotations::match_fields(&notes, &spec, errors);
     let ephemeral = spec.get("ephemeralContainers");
     if !ephemeral.is_empty() {
@@ -40,11 +40,16 @@ pub(crate) fn runs_forever(template: &Field<'_>, kind: &str, errors: &mut FieldE
 }
 
 /// The kind `PodTemplate`, which is nothing but one.
-pub(crate) fn object(template: &meta::Value, errors: &mut FieldErrors) {
-    validate(&Field::root(template).get("template"), errors);
+pub(crate) fn object(template: &Value, options: PodSpecOptions, errors: &mut FieldErrors) {
+    validate(&Field::root(template).get("template"), options, errors);
 }
 
-pub(crate) fn object_update(template: &meta::Value, old: &meta::Value, errors: &mut FieldErrors) {
-    object(template, errors);
-    ratchet(old, object, errors);
+pub(crate) fn object_update(
+    template: &Value,
+    old: &Value,
+    options: PodSpecOptions,
+    errors: &mut FieldErrors,
+) {
+    object(template, options.for_update(old.at(&["template", "spec"])), errors);
+    ratchet(old, |old, errors| object(old, options, errors), errors);
 }

@@ -1,114 +1,169 @@
-//! Rules that came later than some of the objects they are about. An object that broke one
-//! before it came may go on breaking it: whoever changes something else is not asked to mend it first.
+//! Ratcheting: an update may keep what breaks a rule that is newer than the object, so that clients can
+//! change other fields without mending this one first.
 
-use meta::{FieldErrors, Value, field::FieldError};
+use meta::{FieldErrors, Value, field::RuleId};
 
-/// Takes back what `errors` say about an update of `old` if that already broke the same rule.
-/// `validate` is what new objects have to pass.
+use super::{
+    admission::{
+        WEBHOOK_NAME_UNIQUE, WEBHOOK_REVIEW_VERSION_KNOWN, WEBHOOK_SELECTOR_VALUE,
+        WEBHOOK_SIDE_EFFECTS,
+    },
+    networking::TLS_SECRET_NAME,
+    persistent_volume_claim::{DATA_SOURCE_API_GROUP, DATA_SOURCE_REF_API_GROUP},
+    pod_spec::{
+        DEVICES_WITHOUT_HOST_USERS, HUGE_PAGES_MULTIPLE, NODE_SELECTOR_VALUE,
+        NON_SIDECAR_RESIZE_POLICY, POD_AFFINITY_SELECTOR_VALUE, POD_ANTI_AFFINITY_SELECTOR_VALUE,
+        SYSCTL_OF_HOST_NAMESPACE, TOKEN_PATH, TOPOLOGY_SPREAD_SELECTOR_VALUE,
+    },
+};
+
+/// Removes the errors about an update of `old` whose rule `old` already broke.
+/// `validate` is the validation of a new object.
 pub(crate) fn ratchet(
     old: &Value,
-    validate: fn(&Value, &mut FieldErrors),
+    validate: impl FnOnce(&Value, &mut FieldErrors),
     errors: &mut FieldErrors,
 ) {
-    any_selinux_policy(old, errors);
-    if !errors.0.iter().any(|error| RATCHETED_RULES.iter().any(|rule| rule.is_about(error))) {
+    let ratcheted = |rule: Option<RuleId>| rule.filter(|rule| RATCHETED_RULES.contains(rule));
+    if !errors.0.iter().any(|error| ratcheted(error.rule).is_some()) {
         return;
     }
     let mut before = FieldErrors::default();
     validate(old, &mut before);
-    let is_broken = |rule: &&RatchetedRule| before.0.iter().any(|error| rule.is_about(error));
-    let broken: Vec<&RatchetedRule> = RATCHETED_RULES.iter().filter(is_broken).collect();
-    errors.0.retain(|error| !broken.iter().any(|rule| rule.is_about(error)));
+    let broken: Vec<RuleId> = before.0.iter().filter_map(|error| ratcheted(error.rule)).collect();
+    errors.0.retain(|error| !error.rule.is_some_and(|rule| broken.contains(&rule)));
 }
 
-/// Pods that have a policy already may have any.
-fn any_selinux_policy(old: &Value, errors: &mut FieldErrors) {
-    let was_there = |error: &FieldError| {
-        let path: Vec<&str> = error.field.split('.').collect();
-        error.field.ends_with(".seLinuxChangePolicy") && old.at(&path).is_some()
-    };
-    let chosen = "Unsupported value: \"MountOption\"";
-    errors.0.retain(|error| !(error.message.starts_with(chosen) && was_there(error)));
-    for error in errors.0.iter_mut().filter(|error| was_there(error)) {
-        error.message =
-            error.message.replace(": \"Recursive\"", ": \"MountOption\", \"Recursive\"");
-    }
-}
-
-/// A rule, told by what it says.
-struct RatchetedRule {
-    /// Parts of the field's path.
-    field: &'static [&'static str],
-    message: &'static str,
-}
-
-impl RatchetedRule {
-    fn is_about(&self, error: &FieldError) -> bool {
-        self.field.iter().all(|part| error.field.contains(part))
-            && error.message.contains(self.message)
-    }
-}
-
-const RATCHETED_RULES: [RatchetedRule; 18] = [
-    RatchetedRule { field: &[], message: "is not positive integer multiple of hugepages-" },
-    RatchetedRule { field: &[".podAffinity.", ".matchExpressions[", ".values["], message: "" },
-    RatchetedRule { field: &[".podAntiAffinity.", ".matchExpressions[", ".values["], message: "" },
-    RatchetedRule { field: &[".nodeAffinity.required", ".values["], message: "" },
-    RatchetedRule {
-        field: &["topologySpreadConstraints[", ".labelSelector.", ".values["],
-        message: "",
-    },
-    RatchetedRule {
-        field: &["topologySpreadConstraints[", ".matchLabelKeys["],
-        message: "exists in both",
-    },
-    RatchetedRule { field: &[".serviceAccountToken.path"], message: "must not" },
-    RatchetedRule { field: &[".sysctls["], message: "may not be specified when 'host" },
-    RatchetedRule { field: &[".volumeDevices"], message: "when `hostUsers` is false" },
-    RatchetedRule { field: &["initContainers["], message: "for non-sidecar initContainers" },
-    RatchetedRule { field: &["spec.selector.matchExpressions[", ".values["], message: "" },
-    RatchetedRule { field: &[".dataSource.apiGroup"], message: "" },
-    RatchetedRule { field: &[".dataSourceRef.apiGroup"], message: "" },
-    RatchetedRule { field: &[".tls[", ".secretName"], message: "" },
-    RatchetedRule { field: &["webhooks[", ".sideEffects"], message: "" },
-    RatchetedRule {
-        field: &["webhooks[", ".admissionReviewVersions"],
-        message: "must include at least",
-    },
-    RatchetedRule { field: &["webhooks[", ".name"], message: "Duplicate value" },
-    RatchetedRule { field: &["webhooks[", "elector.matchExpressions[", ".values["], message: "" },
+const RATCHETED_RULES: [RuleId; 17] = [
+    HUGE_PAGES_MULTIPLE,
+    POD_AFFINITY_SELECTOR_VALUE,
+    POD_ANTI_AFFINITY_SELECTOR_VALUE,
+    NODE_SELECTOR_VALUE,
+    TOPOLOGY_SPREAD_SELECTOR_VALUE,
+    TOKEN_PATH,
+    SYSCTL_OF_HOST_NAMESPACE,
+    DEVICES_WITHOUT_HOST_USERS,
+    NON_SIDECAR_RESIZE_POLICY,
+    SPEC_SELECTOR_VALUE,
+    DATA_SOURCE_API_GROUP,
+    DATA_SOURCE_REF_API_GROUP,
+    TLS_SECRET_NAME,
+    WEBHOOK_SIDE_EFFECTS,
+    WEBHOOK_REVIEW_VERSION_KNOWN,
+    WEBHOOK_NAME_UNIQUE,
+    WEBHOOK_SELECTOR_VALUE,
 ];
+
+/// The values of `spec.selector`, which most controllers and claims have.
+pub(crate) const SPEC_SELECTOR_VALUE: RuleId = RuleId::new("spec selector value");
 
 #[cfg(test)]
 mod tests {
     use meta::value;
 
     use super::*;
+    use crate::validation::{pod, pod_spec::PodSpecOptions};
+
+    fn validate(pod: &Value, errors: &mut FieldErrors) {
+        pod::validate(pod, PodSpecOptions::default(), errors);
+    }
+
+    fn check(new: &Value, old: &Value) -> String {
+        let mut errors = FieldErrors::default();
+        pod::validate_update(new, old, PodSpecOptions::default(), &mut errors);
+        errors.to_string()
+    }
+
+    fn pod(size: &str, name: &str) -> Value {
+        value!({"spec": {"containers": [{
+            "name": (name),
+            "image": "i",
+            "imagePullPolicy": "Always",
+            "terminationMessagePolicy": "File",
+            "resources": {
+                "limits": {"cpu": "1", "hugepages-2Mi": (size)},
+                "requests": {"cpu": "1", "hugepages-2Mi": (size)},
+            },
+        }], "restartPolicy": "Always", "dnsPolicy": "Default", "serviceAccountName": "default"}})
+    }
 
     #[test]
     fn what_was_broken_before_may_stay_broken() {
-        let pod = |size: &str, name: &str| {
-            value!({"spec": {"containers": [{
-                "name": (name),
-                "image": "i",
-                "imagePullPolicy": "Always",
-                "terminationMessagePolicy": "File",
-                "resources": {
-                    "limits": {"cpu": "1", "hugepages-2Mi": (size)},
-                    "requests": {"cpu": "1", "hugepages-2Mi": (size)},
-                },
-            }], "restartPolicy": "Always", "dnsPolicy": "Default"}})
-        };
-        let check = |new: &Value, old: &Value| {
-            let mut errors = FieldErrors::default();
-            crate::validation::pod::validate(new, &mut errors);
-            ratchet(old, crate::validation::pod::validate, &mut errors);
-            errors.to_string()
-        };
         let (fits, odd) = (pod("2Mi", "a"), pod("3Mi", "a"));
         assert!(check(&odd, &fits).contains("is not positive integer multiple of hugepages-2Mi"));
         assert_eq!(check(&odd, &odd), "[]");
-        // Nothing else is forgiven.
-        assert!(check(&pod("3Mi", "A b"), &odd).starts_with("spec.containers[0].name: Invalid"));
+        // Other errors stay.
+        let renamed = check(&pod("3Mi", "A b"), &odd);
+        assert!(renamed.contains("spec.containers[0].name: Invalid"), "{renamed}");
+        assert!(!renamed.contains("hugepages-2Mi: "), "{renamed}");
+    }
+
+    #[test]
+    fn rewording_messages_and_paths_changes_no_decision() {
+        let (fits, odd) = (pod("2Mi", "a"), pod("3Mi", "A b"));
+        let scrambled = |object: &Value, errors: &mut FieldErrors| {
+            validate(object, errors);
+            for error in &mut errors.0 {
+                error.message = error.message.chars().rev().collect();
+                error.field = "elsewhere".to_owned();
+            }
+        };
+        let left = |old: &Value| {
+            let mut errors = FieldErrors::default();
+            scrambled(&odd, &mut errors);
+            ratchet(old, scrambled, &mut errors);
+            let mut plain = FieldErrors::default();
+            validate(&odd, &mut plain);
+            ratchet(old, validate, &mut plain);
+            assert_eq!(errors.0.len(), plain.0.len());
+            errors.0.len()
+        };
+        // Two sizes and a name are wrong; the name is no ratcheted rule.
+        assert_eq!((left(&fits), left(&odd)), (3, 1));
+    }
+
+    #[test]
+    fn rule_ids_are_unique() {
+        for (at, rule) in RATCHETED_RULES.iter().enumerate() {
+            assert!(!RATCHETED_RULES[..at].contains(rule), "{rule:?}");
+        }
+    }
+
+    /// The path in this error is not that of the token, so a rule told by its path never matched.
+    #[test]
+    fn a_token_path_that_was_let_in_may_stay() {
+        let with_token = |path: &str| {
+            let mut pod = pod("2Mi", "a");
+            let volumes = value!([{"name": "v", "projected": {"sources": [
+                {"serviceAccountToken": {"path": (path), "expirationSeconds": 3600i64}},
+            ]}}]);
+            pod.set_at(&["spec", "volumes"], volumes);
+            pod
+        };
+        let (inside, outside) = (with_token("token"), with_token("a/../token"));
+        assert!(check(&outside, &inside).contains("must not contain '..'"));
+        assert_eq!(check(&outside, &outside), "[]");
+    }
+
+    #[test]
+    fn a_pod_with_an_selinux_change_policy_may_have_any() {
+        let with_policy = |policy: &str| {
+            let mut pod = pod("2Mi", "a");
+            pod.set_at(&["spec", "securityContext", "seLinuxChangePolicy"], policy);
+            pod
+        };
+        let path = "spec.securityContext.seLinuxChangePolicy";
+        let supported = |old: &Value, new: &str| {
+            let text = check(&with_policy(new), old);
+            text.split("supported values: ").nth(1).map(|rest| {
+                assert!(text.contains(path), "{text}");
+                rest.split(", spec").next().unwrap_or_default().trim_end_matches(']').to_owned()
+            })
+        };
+        let recursive = with_policy("Recursive");
+        assert_eq!(supported(&recursive, "MountOption"), None);
+        let both = Some(r#""MountOption", "Recursive""#.to_owned());
+        assert_eq!(supported(&recursive, "Other"), both);
+        assert_eq!(supported(&pod("2Mi", "a"), "Other"), Some(r#""Recursive""#.to_owned()));
     }
 }

@@ -6,14 +6,10 @@ use std::collections::BTreeSet;
 
 use meta::{
     FieldErrors, Value,
-    names::{is_qualified_name, name_is_path_segment},
+    names::{is_long_name, is_qualified_name, is_short_name, name_is_path_segment},
 };
 
-use super::{
-    conditions,
-    cursor::Field,
-    names::{long_name, short_name},
-};
+use super::{conditions, cursor::Field};
 
 pub(crate) fn workload(object: &Value, old: Option<&Value>, errors: &mut FieldErrors) {
     let root = Field::root(object);
@@ -23,7 +19,7 @@ pub(crate) fn workload(object: &Value, old: Option<&Value>, errors: &mut FieldEr
     if old.is_some() && controller.value() != before("controllerRef") {
         controller.invalid(errors, super::cursor::IMMUTABLE);
     } else if controller.is_set() && old.is_none() {
-        controller.get("apiGroup").rule_if_filled(errors, long_name);
+        controller.get("apiGroup").rule_if_filled(errors, is_long_name);
         for name in ["kind", "name"] {
             controller.get(name).require_rule(errors, |text| name_is_path_segment(text, false));
         }
@@ -46,7 +42,7 @@ pub(crate) fn workload(object: &Value, old: Option<&Value>, errors: &mut FieldEr
     }
     unique_names(&templates, errors);
     for template in templates.items() {
-        template.get("name").require_rule(errors, short_name);
+        template.get("name").require_rule(errors, is_short_name);
         group_template(&template, errors);
     }
 }
@@ -82,8 +78,8 @@ pub(crate) fn pod_group(object: &Value, old: Option<&Value>, errors: &mut FieldE
         one_of(&origin, &["workload"], errors);
         let workload = origin.get("workload");
         if workload.is_set() {
-            workload.get("workloadName").require_rule(errors, long_name);
-            workload.get("podGroupTemplateName").require_rule(errors, short_name);
+            workload.get("workloadName").require_rule(errors, is_long_name);
+            workload.get("podGroupTemplateName").require_rule(errors, is_short_name);
         }
     }
     group_template(&spec, errors);
@@ -113,7 +109,7 @@ fn group_template(group: &Field<'_>, errors: &mut FieldErrors) {
     }
     resource_claims(&group.get("resourceClaims"), errors);
     group.get("disruptionMode").one_of(errors, &["Pod", "PodGroup"]);
-    group.get("priorityClassName").rule_if_filled(errors, long_name);
+    group.get("priorityClassName").rule_if_filled(errors, is_long_name);
     let priority = group.get("priority");
     if priority.int_or_zero() > 1_000_000_000 {
         priority.invalid(errors, "must be less than or equal to 1000000000");
@@ -128,10 +124,10 @@ fn resource_claims(claims: &Field<'_>, errors: &mut FieldErrors) {
     for claim in claims.items() {
         let sources = ["resourceClaimName", "resourceClaimTemplateName"];
         one_of(&claim, &sources, errors);
-        claim.get("name").require_rule(errors, short_name);
+        claim.get("name").require_rule(errors, is_short_name);
         for source in sources.map(|source| claim.get(source)) {
             if source.is_set() {
-                source.rule(errors, long_name);
+                source.rule(errors, is_long_name);
             }
         }
     }
@@ -159,7 +155,7 @@ pub(crate) fn pod_group_status(object: &Value, errors: &mut FieldErrors) {
     for item in statuses.items() {
         let name = item.get("resourceClaimName");
         if name.is_set() {
-            name.rule(errors, long_name);
+            name.rule(errors, is_long_name);
         }
     }
 }

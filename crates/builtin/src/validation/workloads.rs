@@ -3,27 +3,25 @@
 
 use meta::{
     FieldErrors, Value,
-    names::{
-        is_dns1123_label, is_percent, validate_annotations, validate_label_selector,
-        validate_labels,
-    },
+    names::{is_dns1123_label, is_percent, validate_annotations, validate_labels},
     selector::LabelSelector,
 };
 
 use super::{
     counts,
     cursor::Field,
-    persistent_volume_claim,
+    label_selector, persistent_volume_claim,
+    pod_spec::PodSpecOptions,
     pod_template::{self, runs_forever},
-    ratcheting::ratchet,
+    ratcheting::{SPEC_SELECTOR_VALUE, ratchet},
 };
 
-pub(crate) fn deployment(object: &Value, errors: &mut FieldErrors) {
+pub(crate) fn deployment(object: &Value, options: PodSpecOptions, errors: &mut FieldErrors) {
     let root = Field::root(object);
     let spec = root.get("spec");
     spec.get("replicas").non_negative(errors);
     if selector(&spec, "deployment", "invalid label selector", errors) {
-        template_of_replica_set(&spec, errors);
+        template_of_replica_set(&spec, options, errors);
     }
     deployment_strategy(&spec.get("strategy"), errors);
     counts(&spec, &["minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"], errors);
@@ -33,8 +31,13 @@ pub(crate) fn deployment(object: &Value, errors: &mut FieldErrors) {
     }
 }
 
-pub(crate) fn deployment_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
-    update(object, old, errors, deployment, &["selector"]);
+pub(crate) fn deployment_update(
+    object: &Value,
+    old: &Value,
+    options: PodSpecOptions,
+    errors: &mut FieldErrors,
+) {
+    update(object, old, options, errors, deployment, &["selector"]);
     status_update(object, old, errors, |status, errors| {
         counts(
             status,
@@ -56,18 +59,23 @@ pub(crate) fn deployment_update(object: &Value, old: &Value, errors: &mut FieldE
     collision_count(object, old, errors);
 }
 
-pub(crate) fn replica_set(object: &Value, errors: &mut FieldErrors) {
+pub(crate) fn replica_set(object: &Value, options: PodSpecOptions, errors: &mut FieldErrors) {
     let root = Field::root(object);
     let spec = root.get("spec");
     counts(&spec, &["replicas", "minReadySeconds"], errors);
     // Compat: upstream says `deployment` here too.
     if selector(&spec, "deployment", "invalid label selector", errors) {
-        template_of_replica_set(&spec, errors);
+        template_of_replica_set(&spec, options, errors);
     }
 }
 
-pub(crate) fn replica_set_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
-    update(object, old, errors, replica_set, &["selector"]);
+pub(crate) fn replica_set_update(
+    object: &Value,
+    old: &Value,
+    options: PodSpecOptions,
+    errors: &mut FieldErrors,
+) {
+    update(object, old, options, errors, replica_set, &["selector"]);
     replica_set_status(object, old, errors);
 }
 
@@ -91,7 +99,11 @@ fn replica_set_status(object: &Value, old: &Value, errors: &mut FieldErrors) {
     });
 }
 
-pub(crate) fn replication_controller(object: &Value, errors: &mut FieldErrors) {
+pub(crate) fn replication_controller(
+    object: &Value,
+    options: PodSpecOptions,
+    errors: &mut FieldErrors,
+) {
     let root = Field::root(object);
     let spec = root.get("spec");
     counts(&spec, &["minReadySeconds"], errors);
@@ -104,20 +116,25 @@ pub(crate) fn replication_controller(object: &Value, errors: &mut FieldErrors) {
     if let Some(selector) = spec.value_at(&["selector"]) {
         template_labels(&template, &LabelSelector::from_labels(selector), errors);
     }
-    pod_template::validate(&template, errors);
+    pod_template::validate(&template, options, errors);
     runs_forever(&template, "ReplicationController", errors);
 }
 
-pub(crate) fn replication_controller_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
-    update(object, old, errors, replication_controller, &[]);
+pub(crate) fn replication_controller_update(
+    object: &Value,
+    old: &Value,
+    options: PodSpecOptions,
+    errors: &mut FieldErrors,
+) {
+    update(object, old, options, errors, replication_controller, &[]);
     replica_set_status(object, old, errors);
 }
 
-pub(crate) fn daemon_set(object: &Value, errors: &mut FieldErrors) {
+pub(crate) fn daemon_set(object: &Value, options: PodSpecOptions, errors: &mut FieldErrors) {
     let root = Field::root(object);
     let spec = root.get("spec");
     let selector = spec.get("selector");
-    validate_label_selector(selector.value(), &selector.path(), errors);
+    label_selector(&selector, SPEC_SELECTOR_VALUE, errors);
     let template = spec.get("template");
     if let Ok(selector) = LabelSelector::from_object(selector.value()) {
         template_labels_even_if_empty(&template, &selector, errors);
@@ -126,17 +143,22 @@ pub(crate) fn daemon_set(object: &Value, errors: &mut FieldErrors) {
         let shown = show_selector(&selector);
         selector.invalid_shown(errors, &shown, "empty selector is invalid for daemonset");
     }
-    pod_template::validate(&template, errors);
+    pod_template::validate(&template, options, errors);
     runs_forever(&template, "DaemonSet", errors);
     spec.get("minReadySeconds").non_negative(errors);
     daemon_set_strategy(&spec.get("updateStrategy"), errors);
     spec.get("revisionHistoryLimit").non_negative(errors);
 }
 
-pub(crate) fn daemon_set_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
+pub(crate) fn daemon_set_update(
+    object: &Value,
+    old: &Value,
+    options: PodSpecOptions,
+    errors: &mut FieldErrors,
+) {
     immutable(object, old, &["selector"], errors);
-    daemon_set(object, errors);
-    ratchet(old, daemon_set, errors);
+    daemon_set(object, for_update(options, old), errors);
+    ratchet(old, |old, errors| daemon_set(old, options, errors), errors);
     status_update(object, old, errors, |status, errors| {
         counts(
             status,
@@ -157,14 +179,19 @@ pub(crate) fn daemon_set_update(object: &Value, old: &Value, errors: &mut FieldE
     collision_count(object, old, errors);
 }
 
-pub(crate) fn stateful_set(object: &Value, errors: &mut FieldErrors) {
+pub(crate) fn stateful_set(object: &Value, options: PodSpecOptions, errors: &mut FieldErrors) {
     let root = Field::root(object);
     let spec = root.get("spec");
-    stateful_set_spec(&spec, true, errors);
+    stateful_set_spec(&spec, true, options, errors);
 }
 
 /// On an update, what can't change any more is not looked at again.
-fn stateful_set_spec(spec: &Field<'_>, is_new: bool, errors: &mut FieldErrors) {
+fn stateful_set_spec(
+    spec: &Field<'_>,
+    is_new: bool,
+    options: PodSpecOptions,
+    errors: &mut FieldErrors,
+) {
     let policy = spec.get("podManagementPolicy");
     if !matches!(policy.str(), "" | "OrderedReady" | "Parallel") {
         policy.invalid(errors, "must be 'OrderedReady' or 'Parallel'");
@@ -185,13 +212,13 @@ fn stateful_set_spec(spec: &Field<'_>, is_new: bool, errors: &mut FieldErrors) {
         spec.get("serviceName").rule_if_filled(errors, is_dns1123_label);
     }
     if selector(spec, "statefulset", "", errors) {
-        stateful_set_template(spec, errors);
+        stateful_set_template(spec, options, errors);
     }
     runs_forever(&spec.get("template"), "StatefulSet", errors);
 }
 
 /// The template as its pods will be: claims take the place of volumes, the name comes from the set.
-fn stateful_set_template(spec: &Field<'_>, errors: &mut FieldErrors) {
+fn stateful_set_template(spec: &Field<'_>, options: PodSpecOptions, errors: &mut FieldErrors) {
     let template = spec.get("template");
     let mut value = template.value().cloned().unwrap_or_default();
     for name in ["subdomain", "hostname"] {
@@ -218,7 +245,7 @@ fn stateful_set_template(spec: &Field<'_>, errors: &mut FieldErrors) {
     if let Ok(selector) = LabelSelector::from_object(spec.value_at(&["selector"])) {
         template_labels(&template, &selector, errors);
     }
-    pod_template::validate(&template, errors);
+    pod_template::validate(&template, options, errors);
     // Compat: upstream looks at both twice; equal errors are said once.
     let labels = template.get("labels").with(template.value_at(&["metadata", "labels"]));
     let notes = template.get("annotations").with(template.value_at(&["metadata", "annotations"]));
@@ -226,10 +253,15 @@ fn stateful_set_template(spec: &Field<'_>, errors: &mut FieldErrors) {
     validate_annotations(notes.value(), &notes.path(), errors);
 }
 
-pub(crate) fn stateful_set_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
+pub(crate) fn stateful_set_update(
+    object: &Value,
+    old: &Value,
+    options: PodSpecOptions,
+    errors: &mut FieldErrors,
+) {
     let root = Field::root(object);
     let spec = root.get("spec");
-    stateful_set_spec(&spec, false, errors);
+    stateful_set_spec(&spec, false, for_update(options, old), errors);
     let (mut now, mut before) = (object.clone(), old.clone());
     for name in [
         "replicas",
@@ -249,7 +281,7 @@ pub(crate) fn stateful_set_update(object: &Value, old: &Value, errors: &mut Fiel
                    'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden";
         spec.forbidden(errors, why);
     }
-    ratchet(old, stateful_set, errors);
+    ratchet(old, |old, errors| stateful_set(old, options, errors), errors);
     status_update(object, old, errors, |status, errors| {
         let parts = ["readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"];
         counts(status, &["replicas"], errors);
@@ -277,12 +309,23 @@ pub(crate) fn controller_revision_update(object: &Value, old: &Value, errors: &m
     root.get("data").immutable(&Field::root(old).get("data"), errors);
 }
 
-type Rule = fn(&Value, &mut FieldErrors);
+type Validate = fn(&Value, PodSpecOptions, &mut FieldErrors);
 
-fn update(object: &Value, old: &Value, errors: &mut FieldErrors, rule: Rule, fixed: &[&str]) {
-    rule(object, errors);
+fn update(
+    object: &Value,
+    old: &Value,
+    options: PodSpecOptions,
+    errors: &mut FieldErrors,
+    validate: Validate,
+    fixed: &[&str],
+) {
+    validate(object, for_update(options, old), errors);
     immutable(object, old, fixed, errors);
-    ratchet(old, rule, errors);
+    ratchet(old, |old, errors| validate(old, options, errors), errors);
+}
+
+fn for_update(options: PodSpecOptions, old: &Value) -> PodSpecOptions {
+    options.for_update(old.at(&["spec", "template", "spec"]))
 }
 
 fn immutable(object: &Value, old: &Value, fixed: &[&str], errors: &mut FieldErrors) {
@@ -343,7 +386,7 @@ fn collision_count(object: &Value, old: &Value, errors: &mut FieldErrors) {
 fn selector(spec: &Field<'_>, kind: &str, why: &str, errors: &mut FieldErrors) -> bool {
     let selector = spec.get("selector");
     if selector.is_set() {
-        validate_label_selector(selector.value(), &selector.path(), errors);
+        label_selector(&selector, SPEC_SELECTOR_VALUE, errors);
         if is_empty_selector(&selector) {
             let why = format!("empty selector is invalid for {kind}");
             selector.invalid_shown(errors, &show_selector(&selector), &why);
@@ -392,12 +435,12 @@ fn show_expression(expression: &Value) -> String {
     format!("{{\"key\":{},\"operator\":{}{values}}}", text("key"), text("operator"))
 }
 
-fn template_of_replica_set(spec: &Field<'_>, errors: &mut FieldErrors) {
+fn template_of_replica_set(spec: &Field<'_>, options: PodSpecOptions, errors: &mut FieldErrors) {
     let template = spec.get("template");
     if let Ok(selector) = LabelSelector::from_object(spec.value_at(&["selector"])) {
         template_labels(&template, &selector, errors);
     }
-    pod_template::validate(&template, errors);
+    pod_template::validate(&template, options, errors);
     runs_forever(&template, "ReplicaSet", errors);
 }
 

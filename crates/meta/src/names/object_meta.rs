@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use super::{NameRule, is_label_value, is_qualified_name, name_is_dns_label};
 use crate::{
-    FieldErrors, FieldPath, Map, Value, field::FieldReason, field::path, field::quote, json,
+    FieldErrors, FieldPath, Map, Value,
+    field::{FieldReason, RuleId, path, quote},
+    json,
 };
 
 pub const FIELD_IMMUTABLE: &str = "field is immutable";
@@ -287,9 +289,14 @@ pub fn validate_label_requirement(requirement: &Value, at: &FieldPath, errors: &
     invalid_each(errors, &at.child("key"), key, is_qualified_name(key));
     for (index, value) in requirement.items_at(&["values"]).iter().enumerate() {
         let value = value.as_str().unwrap_or_default();
-        invalid_each(errors, &at.child("values").index(index), value, is_label_value(value));
+        errors.with_rule(LABEL_SELECTOR_VALUE, |errors| {
+            invalid_each(errors, &at.child("values").index(index), value, is_label_value(value));
+        });
     }
 }
+
+/// The values of a label selector's requirement are label values.
+pub const LABEL_SELECTOR_VALUE: RuleId = RuleId::new("label selector value");
 
 /// One requirement of a selector of fields, whose operator may be one that nobody knows.
 pub fn validate_field_requirement(requirement: &Value, at: &FieldPath, errors: &mut FieldErrors) {

@@ -5,9 +5,14 @@ use meta::{FieldErrors, Value};
 
 use super::{annotations, metadata_and_spec};
 use crate::core::pod::qos::qos_class;
-use crate::validation::cursor::Field;
+use crate::validation::{cursor::Field, pod_spec::PodSpecOptions};
 
-pub(crate) fn validate(pod: &Value, old: &Value, errors: &mut FieldErrors) {
+pub(crate) fn validate(
+    pod: &Value,
+    old: &Value,
+    options: PodSpecOptions,
+    errors: &mut FieldErrors,
+) {
     let (root, old_root) = (Field::root(pod), Field::root(old));
     let nowhere = meta::FieldPath::new("");
     if old_root.value_at(&["metadata", "annotations", annotations::MIRROR]).is_some() {
@@ -16,7 +21,7 @@ pub(crate) fn validate(pod: &Value, old: &Value, errors: &mut FieldErrors) {
     if old_root.str_at(&["spec", "os", "name"]) == "windows" {
         return errors.forbidden(&nowhere, "windows pods cannot be resized");
     }
-    metadata_and_spec(&root, errors);
+    metadata_and_spec(&root, options, errors);
     let spec = root.get("spec");
     let before = match old.str_at(&["status", "qosClass"]) {
         "" => qos_class(old),

@@ -2,13 +2,11 @@
 
 use meta::{
     FieldErrors, Value,
-    names::{
-        is_dns1123_label, is_dns1123_subdomain, is_label_value, is_qualified_name,
-        validate_label_selector,
-    },
+    field::RuleId,
+    names::{is_dns1123_label, is_dns1123_subdomain, is_label_value, is_qualified_name},
 };
 
-use crate::validation::cursor::Field;
+use crate::validation::{cursor::Field, label_selector};
 
 pub(super) fn validate(affinity: &Field<'_>, errors: &mut FieldErrors) {
     let node = affinity.get("nodeAffinity");
@@ -19,17 +17,25 @@ pub(super) fn validate(affinity: &Field<'_>, errors: &mut FieldErrors) {
         weight(&term, errors);
         node_selector_term(&term.get("preference"), true, errors);
     }
-    for name in ["podAffinity", "podAntiAffinity"] {
+    for (name, values) in [
+        ("podAffinity", POD_AFFINITY_SELECTOR_VALUE),
+        ("podAntiAffinity", POD_ANTI_AFFINITY_SELECTOR_VALUE),
+    ] {
         let affinity = affinity.get(name);
         for term in affinity.get(REQUIRED).items() {
-            pod_term(&term, errors);
+            pod_term(&term, values, errors);
         }
         for term in affinity.get(PREFERRED).items() {
             weight(&term, errors);
-            pod_term(&term.get("podAffinityTerm"), errors);
+            pod_term(&term.get("podAffinityTerm"), values, errors);
         }
     }
 }
+
+/// The values of the label selectors of a pod's affinity.
+pub(crate) const POD_AFFINITY_SELECTOR_VALUE: RuleId = RuleId::new("pod affinity selector value");
+pub(crate) const POD_ANTI_AFFINITY_SELECTOR_VALUE: RuleId =
+    RuleId::new("pod anti-affinity selector value");
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
@@ -51,16 +57,20 @@ pub(crate) fn node_selector(selector: &Field<'_>, errors: &mut FieldErrors) {
     }
 }
 
-fn node_selector_term(term: &Field<'_>, any_values: bool, errors: &mut FieldErrors) {
+/// The values that a required node selector compares with are label values or node names.
+pub(crate) const NODE_SELECTOR_VALUE: RuleId = RuleId::new("node selector value");
+
+fn node_selector_term(term: &Field<'_>, is_preferred: bool, errors: &mut FieldErrors) {
     for requirement in term.get("matchExpressions").items() {
-        node_requirement(&requirement, any_values, errors);
+        node_requirement(&requirement, is_preferred, errors);
     }
     for requirement in term.get("matchFields").items() {
-        node_field_requirement(&requirement, errors);
+        node_field_requirement(&requirement, is_preferred, errors);
     }
 }
 
-fn node_requirement(requirement: &Field<'_>, any_values: bool, errors: &mut FieldErrors) {
+/// Compat: the values of a preferred term are not looked at.
+fn node_requirement(requirement: &Field<'_>, is_preferred: bool, errors: &mut FieldErrors) {
     let (operator, values) = (requirement.get("operator"), requirement.get("values"));
     match operator.str() {
         "In" | "NotIn" if values.is_empty() => {
@@ -78,14 +88,16 @@ fn node_requirement(requirement: &Field<'_>, any_values: bool, errors: &mut Fiel
         other => operator.invalid_value(errors, other, "not a valid selector operator"),
     }
     requirement.get("key").rule(errors, is_qualified_name);
-    if !any_values {
-        for value in values.items() {
-            value.rule(errors, is_label_value);
-        }
+    if !is_preferred {
+        errors.with_rule(NODE_SELECTOR_VALUE, |errors| {
+            for value in values.items() {
+                value.rule(errors, is_label_value);
+            }
+        });
     }
 }
 
-fn node_field_requirement(requirement: &Field<'_>, errors: &mut FieldErrors) {
+fn node_field_requirement(requirement: &Field<'_>, is_preferred: bool, errors: &mut FieldErrors) {
     let (operator, values) = (requirement.get("operator"), requirement.get("values"));
     match operator.str() {
         "In" | "NotIn" if values.len() != 1 => {
@@ -98,18 +110,24 @@ fn node_field_requirement(requirement: &Field<'_>, errors: &mut FieldErrors) {
     }
     let key = requirement.get("key");
     if key.is("metadata.name") {
-        for value in values.items() {
-            value.rule(errors, is_dns1123_subdomain);
+        let names = |errors: &mut FieldErrors| {
+            for value in values.items() {
+                value.rule(errors, is_dns1123_subdomain);
+            }
+        };
+        if is_preferred {
+            names(errors);
+        } else {
+            errors.with_rule(NODE_SELECTOR_VALUE, names);
         }
     } else {
         key.invalid_value(errors, key.str(), "not a valid field selector key");
     }
 }
 
-fn pod_term(term: &Field<'_>, errors: &mut FieldErrors) {
+fn pod_term(term: &Field<'_>, values: RuleId, errors: &mut FieldErrors) {
     for name in ["labelSelector", "namespaceSelector"] {
-        let selector = term.get(name);
-        validate_label_selector(selector.value(), &selector.path(), errors);
+        label_selector(&term.get(name), values, errors);
     }
     // Compat: upstream doesn't say which of the namespaces it is about.
     for name in term.get("namespaces").items() {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use meta::{
     FieldErrors,
+    field::RuleId,
     names::{is_dns1123_label, is_port_name, is_port_number},
 };
 
@@ -83,12 +84,17 @@ pub(super) fn init(scope: &Scope<'_>, errors: &mut FieldErrors) {
                 if policy.get("restartPolicy").is("RestartContainer") {
                     let why = "must not be set to 'RestartContainer' for non-sidecar \
                                initContainers";
-                    policy.get("restartPolicy").invalid(errors, why);
+                    errors.with_rule(NON_SIDECAR_RESIZE_POLICY, |errors| {
+                        policy.get("restartPolicy").invalid(errors, why);
+                    });
                 }
             }
         }
     }
 }
+
+/// Init containers that are not sidecars are never restarted by a resize.
+pub(crate) const NON_SIDECAR_RESIZE_POLICY: RuleId = RuleId::new("non-sidecar resize policy");
 
 pub(super) fn ephemeral(scope: &Scope<'_>, errors: &mut FieldErrors) {
     let others = &scope.names("containers") | &scope.names("initContainers");
@@ -247,7 +253,7 @@ fn resize_policy(container: &Field<'_>, pod_restart: &str, errors: &mut FieldErr
 fn restart_policy(container: &Field<'_>, errors: &mut FieldErrors) {
     let (policy, rules) = (container.get("restartPolicy"), container.get("restartPolicyRules"));
     // Nobody looks at the rules of an init container that says nothing else.
-    let is_init = container.path().as_str().contains("initContainers");
+    let is_init = container.is_within("initContainers");
     if is_init && !policy.is_set() && !rules.is_empty() {
         let why = "must specify restartPolicy when restart rules are used";
         return policy.required(errors, why);

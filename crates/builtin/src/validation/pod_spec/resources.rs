@@ -5,6 +5,7 @@ use std::{cmp::Ordering, collections::BTreeSet};
 use meta::{
     FieldErrors, Value,
     field::FieldReason,
+    field::RuleId,
     names::{is_dns1123_label, is_dns1123_subdomain, is_qualified_name},
     quantity::Quantity,
 };
@@ -228,9 +229,14 @@ fn huge_pages(name: &str, entry: &Field<'_>, errors: &mut FieldErrors) {
     let value = quantity_of(entry);
     if size.is_none_or(|size| value.value() % size.value() != 0) {
         let why = format!("{value} is not positive integer multiple of {name}");
-        entry.invalid_value(errors, value.to_string(), &why);
+        errors.with_rule(HUGE_PAGES_MULTIPLE, |errors| {
+            entry.invalid_value(errors, value.to_string(), &why);
+        });
     }
 }
+
+/// An amount of huge pages is a multiple of their size.
+pub(crate) const HUGE_PAGES_MULTIPLE: RuleId = RuleId::new("huge pages multiple");
 
 fn claim_names(claims: &Field<'_>, known: &BTreeSet<&str>, errors: &mut FieldErrors) {
     let mut seen: BTreeSet<String> = BTreeSet::new();
@@ -394,9 +400,8 @@ fn aggregate(spec: &Field<'_>, list: &str, name: &str) -> Option<Quantity> {
         let Some(value) = container.value_at(&["resources", list, name]).and_then(quantity) else {
             return;
         };
-        let is_init = container.path().as_str().contains("initContainers");
-        let is_ephemeral = container.path().as_str().contains("ephemeralContainers");
-        if is_ephemeral {
+        let is_init = container.is_within("initContainers");
+        if container.is_within("ephemeralContainers") {
             return;
         }
         if is_init && container.str_at(&["restartPolicy"]) != "Always" {

@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 
 use meta::{
     FieldErrors, Value,
-    names::{is_label_value, is_qualified_name, validate_label_selector},
+    field::RuleId,
+    names::{is_label_value, is_qualified_name},
 };
 
 use super::affinity::{label_keys, taint_effect};
-use crate::validation::cursor::Field;
+use crate::validation::{cursor::Field, label_selector};
 
 pub(crate) fn tolerations(tolerations: &Field<'_>, errors: &mut FieldErrors) {
     for toleration in tolerations.items() {
@@ -127,7 +128,10 @@ pub(super) fn topology_spread(constraints: &Field<'_>, errors: &mut FieldErrors)
             constraint.get(name).one_of(errors, &["Honor", "Ignore"]);
         }
         label_keys(&constraint, errors);
-        let selector = constraint.get("labelSelector");
-        validate_label_selector(selector.value(), &selector.path(), errors);
+        label_selector(&constraint.get("labelSelector"), TOPOLOGY_SPREAD_SELECTOR_VALUE, errors);
     }
 }
+
+/// The values of the label selector of a topology spread constraint.
+pub(crate) const TOPOLOGY_SPREAD_SELECTOR_VALUE: RuleId =
+    RuleId::new("topology spread selector value");

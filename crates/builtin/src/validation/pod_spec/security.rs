@@ -4,14 +4,15 @@ use std::collections::BTreeSet;
 
 use meta::{
     FieldErrors,
+    field::RuleId,
     names::{is_dns1123_subdomain, is_user_id},
 };
 
-use super::{each_container, volume_sources::relative_path};
+use super::{PodSpecOptions, each_container, volume_sources::relative_path};
 use crate::validation::cursor::Field;
 
 /// The pod's own context, and the fields of the spec that belong to it.
-pub(super) fn pod(spec: &Field<'_>, errors: &mut FieldErrors) {
+pub(super) fn pod(spec: &Field<'_>, options: PodSpecOptions, errors: &mut FieldErrors) {
     let context = spec.get("securityContext");
     ids(&context, &["fsGroup", "runAsUser", "runAsGroup"], errors);
     for group in context.get("supplementalGroups").items() {
@@ -27,8 +28,9 @@ pub(super) fn pod(spec: &Field<'_>, errors: &mut FieldErrors) {
     windows(&context.get("windowsOptions"), errors);
     app_armor(&context.get("appArmorProfile"), errors);
     context.get("supplementalGroupsPolicy").one_of(errors, &["Merge", "Strict"]);
-    // `MountOption` waits for the feature gate SELinuxMount, which is off.
-    context.get("seLinuxChangePolicy").one_of(errors, &["Recursive"]);
+    let policies: &[&str] =
+        if options.selinux_mount_option { &["MountOption", "Recursive"] } else { &["Recursive"] };
+    context.get("seLinuxChangePolicy").one_of(errors, policies);
 }
 
 pub(super) fn container(context: &Field<'_>, host_users: bool, errors: &mut FieldErrors) {
@@ -199,14 +201,19 @@ fn sysctls(spec: &Field<'_>, sysctls: &Field<'_>, errors: &mut FieldErrors) {
             .iter()
             .any(|prefix| dotted.starts_with(prefix))
             || dotted == "kernel.sem";
-        if spec.get("hostNetwork").bool() && dotted.starts_with("net.") {
-            name.invalid(errors, "may not be specified when 'hostNetwork' is true");
-        } else if spec.get("hostIPC").bool() && is_ipc {
-            name.invalid(errors, "may not be specified when 'hostIPC' is true");
-        }
+        errors.with_rule(SYSCTL_OF_HOST_NAMESPACE, |errors| {
+            if spec.get("hostNetwork").bool() && dotted.starts_with("net.") {
+                name.invalid(errors, "may not be specified when 'hostNetwork' is true");
+            } else if spec.get("hostIPC").bool() && is_ipc {
+                name.invalid(errors, "may not be specified when 'hostIPC' is true");
+            }
+        });
         seen.insert(name.str().to_owned());
     }
 }
+
+/// A pod that uses a namespace of the host does not set its sysctls.
+pub(crate) const SYSCTL_OF_HOST_NAMESPACE: RuleId = RuleId::new("sysctl of host namespace");
 
 fn is_sysctl(name: &str) -> bool {
     let is_edge = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();

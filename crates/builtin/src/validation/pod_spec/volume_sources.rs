@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use meta::{
     FieldErrors,
+    field::RuleId,
     names::{is_dns1123_label, is_dns1123_subdomain, validate_label_selector},
 };
 
@@ -470,9 +471,12 @@ fn service_account_token(token: &Field<'_>, volume: &Field<'_>, errors: &mut Fie
     let volume = volume.with(token.value());
     let path = volume.get("path");
     if path.require(errors) {
-        non_reserved_path(&path, errors);
+        errors.with_rule(TOKEN_PATH, |errors| non_reserved_path(&path, errors));
     }
 }
+
+/// The file of a projected service account token stays in its volume.
+pub(crate) const TOKEN_PATH: RuleId = RuleId::new("service account token path");
 
 fn trust_bundle(bundle: &Field<'_>, errors: &mut FieldErrors) {
     let (name, signer) = (bundle.get("name"), bundle.get("signerName"));

@@ -2,19 +2,18 @@
 
 use meta::{
     FieldErrors, Value,
-    names::{is_dns1123_subdomain, regex_error},
+    names::{is_dns1123_subdomain, is_long_name, is_long_name_caseless},
 };
 
 use crate::validation::{
     conditions,
     cursor::{Field, IMMUTABLE},
-    names::in_bytes,
 };
 
 pub(crate) fn request(object: &Value, errors: &mut FieldErrors) {
     let root = Field::root(object);
     let spec = root.get("spec");
-    spec.get("driver").require_rule(errors, is_caseless_subdomain);
+    spec.get("driver").require_rule(errors, is_long_name_caseless);
     if spec.get("poolName").is_set() {
         pool_name(&spec.get("poolName"), errors);
     }
@@ -64,7 +63,7 @@ pub(crate) fn status_update(object: &Value, old: &Value, errors: &mut FieldError
 }
 
 fn pool(pool: &Field<'_>, errors: &mut FieldErrors) {
-    pool.get("driver").require_rule(errors, is_caseless_subdomain);
+    pool.get("driver").require_rule(errors, is_long_name_caseless);
     if pool.get("poolName").require(errors) {
         pool_name(&pool.get("poolName"), errors);
     }
@@ -102,25 +101,8 @@ fn pool_name(name: &Field<'_>, errors: &mut FieldErrors) {
             name.invalid(errors, &format!("segment {at}: must not be empty"));
             continue;
         }
-        for why in is_dns1123_subdomain(part) {
-            name.invalid_value(errors, part, &format!("segment {at}: {}", in_bytes(&why)));
+        for why in is_long_name(part) {
+            name.invalid_value(errors, part, &format!("segment {at}: {why}"));
         }
     }
-}
-
-fn is_caseless_subdomain(text: &str) -> Vec<String> {
-    let wrong = is_dns1123_subdomain(&text.to_lowercase());
-    let is_shape = |why: &String| why.contains("RFC 1123");
-    let own = |why: String| {
-        if !is_shape(&why) {
-            return in_bytes(&why);
-        }
-        regex_error(
-            "an RFC 1123 subdomain must consist of alphanumeric characters, '-' or '.', and must \
-             start and end with an alphanumeric character",
-            "[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*",
-            &["Example.com"],
-        )
-    };
-    wrong.into_iter().map(own).collect()
 }
