@@ -150,7 +150,7 @@ fn show_element(element: &cel::EvalResult<'_>) -> String {
     element.as_ref().map_or_else(|fault| format!("error({fault})"), show)
 }
 
-fn show_kubernetes(value: &Kubernetes) -> String {
+fn show_kubernetes(value: &KubernetesValue) -> String {
     let name = match value {
         KubernetesValue::Quantity(_) => "quantity",
         KubernetesValue::Url(_) => "url",

@@ -5,9 +5,7 @@ use std::{
     sync::{Arc, Mutex, OnceLock},
 };
 
-use admission::{
-    Attributes, Cluster, Freshness, Operation, Pinned, Plugin, RequestOptions as _, ServedObjects,
-};
+use admission::{Attributes, Cluster, Freshness, Operation, Pinned, Plugin, ServedObjects};
 use bytes::Bytes;
 use endpoints::{Connect, Connecter, Connecters, Kinds, Resources};
 use futures_util::StreamExt as _;

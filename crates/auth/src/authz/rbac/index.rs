@@ -189,7 +189,7 @@ impl Binding {
             _ => self.user_name(subject).as_ref() == Some(&user.name),
         };
         let subject = self.subjects.iter().find(applies).cloned().unwrap_or_default();
-        let name = match subject.kind.as_str() {
+        let subject_name = match subject.kind.as_str() {
             "ServiceAccount" if subject.namespace.is_empty() => {
                 format!("{}/{}", subject.name, self.namespace)
             }
@@ -208,7 +208,7 @@ impl Binding {
             self.role.kind,
             quote(&self.role.name),
             subject.kind,
-            quote(&name),
+            quote(&subject_name),
         )
     }
 }
