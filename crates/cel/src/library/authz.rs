@@ -127,7 +127,7 @@ impl AuthorizerCheck {
 pub struct Check {
     checks: Arc<AuthorizerChecks>,
     kind: CheckKind,
-    check: AuthorizerCheck,
+    asked: AuthorizerCheck,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,7 +153,7 @@ impl Check {
     }
 
     pub(crate) fn same(&self, other: &Self) -> bool {
-        self.kind == other.kind && self.check == other.check
+        self.kind == other.kind && self.asked == other.asked
     }
 }
 
@@ -253,7 +253,7 @@ fn decision_of<'v>(args: &'v [Val<'_>]) -> Result<&'v Verdict, EvalError> {
 fn start<'a>(binding: &AuthorizerBinding, kind: CheckKind, check: AuthorizerCheck) -> Val<'a> {
     let check = AuthorizerCheck { user: binding.user.clone(), ..check };
     let checks = binding.checks.clone();
-    Val::kubernetes(KubernetesValue::Check(Check { checks, kind, check }))
+    Val::kubernetes(KubernetesValue::Check(Check { checks, kind, asked: check }))
 }
 
 fn refine<'a>(
@@ -263,7 +263,7 @@ fn refine<'a>(
 ) -> EvalResult<'a> {
     let mut check = check(args)?.clone();
     check.kind = kind;
-    set(&mut check.check, second(args)?.to_owned());
+    set(&mut check.asked, second(args)?.to_owned());
     Ok(Val::kubernetes(KubernetesValue::Check(check)))
 }
 
@@ -282,7 +282,7 @@ fn service_account<'a>(args: &[Val<'a>]) -> EvalResult<'a> {
 
 fn ask<'a>(args: &[Val<'a>]) -> EvalResult<'a> {
     let check = check(args)?;
-    let asked = AuthorizerCheck { verb: second(args)?.to_owned(), ..check.check.clone() };
+    let asked = AuthorizerCheck { verb: second(args)?.to_owned(), ..check.asked.clone() };
     let verdict = check.checks.decide(asked)?;
     Ok(Val::kubernetes(KubernetesValue::Decision(verdict)))
 }

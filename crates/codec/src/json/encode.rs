@@ -241,7 +241,7 @@ fn write_zero(field: &Field, schema: &Schema, out: &mut Vec<u8>) {
         NodeType::Object(id) => write_struct(&Map::new(), schema.get(*id), schema, out),
         NodeType::Bool => out.extend_from_slice(b"false"),
         NodeType::Int32 | NodeType::Int64 | NodeType::Double | NodeType::IntOrString => {
-            out.push(b'0')
+            out.push(b'0');
         }
         NodeType::String => out.extend_from_slice(b"\"\""),
         NodeType::Duration => out.extend_from_slice(b"\"0s\""),
