@@ -1,4 +1,4 @@
-//! The promises of [`store::Backend`], kept by etcd.
+//! [`store::Backend`] on an etcd cluster.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,18 +24,19 @@ use crate::revision::Revisions;
 use crate::watch::EtcdWatch;
 use crate::{Options, compactor, pb};
 
-/// An etcd cluster as a backend. Cheap to share; its loops end when it is closed or dropped.
+/// An etcd cluster as a backend. Cheap to share; its background tasks end when it is closed or
+/// dropped.
 pub struct Etcd {
     client: Arc<Client>,
     leases: Leases,
     revisions: Revisions,
-    /// Ends all watches when it turns true, or goes.
+    /// Ends all watches when it turns true or is dropped.
     closing: watch::Sender<bool>,
     compactor: Option<JoinHandle<()>>,
 }
 
 impl Etcd {
-    /// Prepares the connections; they are made when something is asked. Wants a runtime.
+    /// Prepares the connections, which are opened by the first call. Needs a Tokio runtime.
     pub fn new(options: &Options) -> Result<Self, String> {
         let client = Arc::new(Client::new(options)?);
         let compactor = options
@@ -50,17 +51,17 @@ impl Etcd {
         })
     }
 
-    /// What each member says about itself, by its URL.
+    /// The status of each member, by its URL.
     pub async fn statuses(&self) -> Vec<(String, Result<Status, StoreError>)> {
         self.client.statuses().await
     }
 
-    /// Hands the lead to another member.
+    /// Transfers leadership to another member.
     pub async fn move_leader(&self, member: u64) -> Result<(), StoreError> {
         self.client.move_leader(member).await
     }
 
-    /// One step of the compaction that the servers of an etcd share, for tests of it.
+    /// One step of the compaction that the apiservers of an etcd cluster share; for tests.
     pub async fn compact_step(
         &self,
         known: CompactionState,
@@ -68,7 +69,7 @@ impl Etcd {
         compactor::step(&self.client, known).await
     }
 
-    /// Ends all watches and loops.
+    /// Ends all watches and background tasks.
     pub fn close(&self) {
         self.closing.send_replace(true);
         self.revisions.close();
@@ -86,7 +87,7 @@ impl Etcd {
         EtcdWatch::new(Arc::clone(&self.client), self.closing.subscribe(), start, end, after)
     }
 
-    /// The oldest revision that can be read. Only a watch that comes too late is warned_at.
+    /// The oldest revision that can be read. etcd reports it only to a watch that starts before it.
     async fn compacted(&self) -> Result<u64, StoreError> {
         let (start, end) = (Bytes::from_static(b"\0"), Bytes::from_static(b"\0\0"));
         let mut watch = self.watch_range(start, end, 0);
@@ -103,7 +104,7 @@ impl Etcd {
         timeout(COMPACTED_TIMEOUT, answer).await.unwrap_or(Err(late))
     }
 
-    /// Finds what etcd leaves out when a revision is too old or too new.
+    /// Adds the revisions that etcd leaves out of its errors.
     async fn with_numbers(&self, error: StoreError, asked: u64) -> StoreError {
         match error {
             StoreError::Compacted { .. } => match self.compacted().await {
@@ -118,10 +119,10 @@ impl Etcd {
         }
     }
 
-    /// Reads a range page by page, so that neither side holds all of it twice.
+    /// Reads a range in pages, so that neither side holds all of it twice.
     async fn read_range(&self, range: Range) -> Result<RangeResult, StoreError> {
         if range.revision == Some(0) {
-            // For etcd that would be the newest.
+            // etcd takes revision 0 for the newest.
             return Err(StoreError::Compacted { oldest: 1 });
         }
         let mut items = Vec::new();
@@ -146,7 +147,7 @@ impl Etcd {
                 Err(error) => return Err(self.with_numbers(error, request.revision as u64).await),
             };
             if request.revision == 0 {
-                // The pages that follow show the same state.
+                // The following pages are read at the same revision.
                 request.revision = page.header.as_ref().map_or(0, |header| header.revision);
             }
             let (keys, bytes) = (page.kvs.len(), page.encoded_len());
@@ -188,8 +189,8 @@ impl Etcd {
         }
     }
 
-    /// Nobody knows whether the write took effect. If its value is there, it did; whether it did not can
-    /// be found out only where it is harmless to ask retry.
+    /// The outcome of the write is unknown. If its value is stored, it took effect. To learn that
+    /// it did not, the write has to be retried, which is only done where that is harmless.
     async fn settle(
         &self,
         write: &Write,
@@ -211,14 +212,14 @@ impl Etcd {
         };
         match found {
             Some(found) if found.value == *value => Ok(found.mod_revision),
-            // It may have been overwritten or deleted since: a conflict would be a lie.
+            // The value may have been overwritten or deleted since, so a conflict would be wrong.
             _ => Err(unknown()),
         }
     }
 }
 
-/// Whether a write that is asked for twice can be done only once. A key that is to be absent may be so
-/// retry: what was created, and deleted by somebody else, would come back.
+/// Whether the write can be retried without taking effect twice. A create cannot: if another client
+/// deleted the object in between, the retry would bring it back.
 fn takes_effect_once(expect: &Expect) -> bool {
     match expect {
         Expect::At(_) => true,
@@ -226,14 +227,14 @@ fn takes_effect_once(expect: &Expect) -> bool {
     }
 }
 
-/// Keys of the first page, before anything is known about the size of the objects.
+/// Keys in the first page, while the size of the objects is unknown.
 const PAGE_FIRST: usize = 500;
 const PAGE_MIN: usize = 10;
 const PAGE_MAX: usize = 10_000;
-/// What a page should weigh.
+/// The size of a page to aim for.
 const PAGE_BYTES: usize = 8 << 20;
 const COMPACTED_TIMEOUT: Duration = Duration::from_secs(5);
-/// Compat: kube-apiserver's etcd client sends no more, whatever etcd would take.
+/// Compat: the request limit of kube-apiserver's etcd client, whatever etcd would accept.
 const SEND_BYTES_MAX: usize = 2 << 20;
 
 impl Drop for Etcd {
@@ -257,7 +258,7 @@ impl Backend for Etcd {
 
     fn write(&self, write: Write) -> BoxFuture<'_, Result<u64, StoreError>> {
         Box::pin(async move {
-            // What can't hold is not worth a transaction: nothing is deleted that must be absent.
+            // A delete of a key that must be absent cannot succeed, so no transaction is sent.
             let impossible = match write.expect {
                 Expect::Absent => write.value.is_none(),
                 Expect::At(revision) => revision == 0,
@@ -287,7 +288,7 @@ impl Backend for Etcd {
     fn watch(&self, prefix: &str, after: u64) -> BoxFuture<'_, Result<WatchStream, StoreError>> {
         let prefix = Str::new(prefix);
         Box::pin(async move {
-            // etcd opens the watch and ends it later; the caller wants to hear it at once.
+            // etcd accepts the watch and cancels it later; the caller gets the error at once.
             let probe = pb::RangeRequest {
                 key: start_of(&prefix),
                 revision: after as i64,
@@ -304,16 +305,17 @@ impl Backend for Etcd {
     }
 }
 
-/// What a [`compactor`] knows: how often the servers have compacted, and the revision at that time.
+/// What a [`compactor`] knows: how often the apiservers have compacted, and the revision at that
+/// time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CompactionState {
-    /// The version of the key under which the servers agree.
+    /// The version of `compact_rev_key`, by which the apiservers coordinate.
     pub time: i64,
-    /// The newest revision when it was looked at: the next compaction goes up to here.
+    /// The newest revision when the key was read: the next compaction goes up to here.
     pub revision: u64,
 }
 
-/// The compare-and-commit of a write. When the compare fails, what is there instead is read.
+/// The compare-and-swap of a write. If the comparison fails, the current value is read.
 fn transaction(write: &Write, lease: i64) -> pb::TxnRequest {
     let key = Bytes::copy_from_slice(write.key.as_bytes());
     let compare = |result: Is, target: Target, value: TargetUnion| pb::Compare {
@@ -327,7 +329,7 @@ fn transaction(write: &Write, lease: i64) -> pb::TxnRequest {
         (Expect::Absent, _) => vec![at(0)],
         (Expect::At(revision), _) => vec![at(revision as i64)],
         (Expect::Any, Some(_)) => Vec::new(),
-        // Nothing is deleted only where something is.
+        // A delete succeeds only if the key exists.
         (Expect::Any, None) => vec![compare(Is::Greater, Target::Version, TargetUnion::Version(0))],
     };
     let success = match &write.value {
@@ -352,7 +354,7 @@ fn outcome(answer: pb::TxnResponse) -> Result<u64, StoreError> {
     Err(StoreError::Conflict { current })
 }
 
-/// Keys of Kubernetes are text; others are not ours.
+/// Kubernetes keys are UTF-8; other keys do not belong to an apiserver.
 pub(crate) fn key_value(found: pb::KeyValue) -> Option<KeyValue> {
     Some(KeyValue {
         key: Str::new(std::str::from_utf8(&found.key).ok()?),
@@ -364,17 +366,17 @@ pub(crate) fn key_value(found: pb::KeyValue) -> Option<KeyValue> {
     })
 }
 
-/// The first key of a prefix; etcd knows no empty key.
+/// The first key of a prefix; etcd has no empty key.
 fn start_of(prefix: &str) -> Bytes {
     if prefix.is_empty() { Bytes::from_static(b"\0") } else { prefix.to_owned().into() }
 }
 
-/// The first key behind another one.
+/// The first key after another one.
 fn behind(key: &[u8]) -> Bytes {
     [key, b"\0"].concat().into()
 }
 
-/// The key behind all keys of a prefix.
+/// The first key after all keys of a prefix (`range_end`).
 fn end_of(prefix: &str) -> Bytes {
     let mut end = prefix.as_bytes().to_vec();
     while let Some(last) = end.last_mut() {
@@ -384,11 +386,11 @@ fn end_of(prefix: &str) -> Bytes {
         }
         end.pop();
     }
-    // etcd's word for "to the very end".
+    // etcd's `range_end` for "all following keys".
     Bytes::from_static(b"\0")
 }
 
-/// How long a key lives, in the whole seconds that etcd counts.
+/// A TTL in whole seconds, which is what etcd counts in.
 pub(crate) fn seconds(ttl: Duration) -> i64 {
     ttl.as_secs().max(1).try_into().unwrap_or(i64::MAX)
 }

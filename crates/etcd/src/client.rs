@@ -1,8 +1,8 @@
-//! The members of an etcd cluster: connections, whom to ask, and what is asked retry elsewhere.
+//! The members of an etcd cluster: connections, failover and retries.
 //!
-//! One member answers everything for as long as it does; when it fails, the next one takes its
-//! place. Each has two connections, made when they are needed: one for calls, one for the streams of
-//! watches, so that a flood of events does not delay an answer.
+//! One member serves all calls until it fails, then the next one does. Each member has two
+//! connections, opened on demand: one for unary calls and one for watch streams, so that a flood of
+//! events does not delay a response.
 
 use std::error::Error as _;
 use std::path::Path;
@@ -25,7 +25,7 @@ use tonic_prost::ProstCodec;
 use crate::error::is_member_failure;
 use crate::{Options, Tls, pb};
 
-/// The methods that are called.
+/// The gRPC methods in use.
 pub(crate) mod method {
     pub(crate) const RANGE: &str = "/etcdserverpb.KV/Range";
     pub(crate) const TXN: &str = "/etcdserverpb.KV/Txn";
@@ -38,9 +38,9 @@ pub(crate) mod method {
 
 pub(crate) struct Client {
     members: Vec<Member>,
-    /// Who is asked. Moves on when that one fails.
+    /// The member that serves calls. Advances when that one fails.
     current: AtomicUsize,
-    /// When broken watches were last warned_at about.
+    /// When broken watches were last logged as a warning.
     warned_at: Mutex<Option<Instant>>,
 }
 
@@ -50,22 +50,22 @@ struct Member {
     watches: Channel,
 }
 
-/// What a member says about itself.
+/// The status of a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
     pub version: String,
     pub member: u64,
     pub leader: u64,
-    /// Bytes of the database file, free pages included.
+    /// Size of the database file, free pages included.
     pub db_size: u64,
 }
 
-/// What may be done when a member fails in the middle of a call.
+/// Whether a call may be sent again after a member failed in the middle of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Retry {
-    /// Asking twice does no harm.
+    /// The call is idempotent.
     Always,
-    /// Only if the first one surely did nothing.
+    /// Only if the first attempt certainly had no effect.
     IfUnsent,
 }
 
@@ -73,7 +73,7 @@ pub(crate) enum Retry {
 #[derive(Debug)]
 pub(crate) struct CallError {
     pub(crate) status: tonic::Status,
-    /// Nobody knows whether it took effect.
+    /// Whether the call may have taken effect.
     pub(crate) outcome_unknown: bool,
 }
 
@@ -88,7 +88,7 @@ impl Client {
         Ok(Self { members, current: AtomicUsize::new(0), warned_at: Mutex::default() })
     }
 
-    /// Calls a method on the current member, and on the next ones as far as `retry` allows.
+    /// Calls a method on the current member, and on the following ones as far as `retry` allows.
     pub(crate) async fn call<Q, A>(
         &self,
         method: &'static str,
@@ -121,7 +121,7 @@ impl Client {
             tracing::debug!(member = %self.members[at].url, %status, "asking another member");
             attempt += 1;
             if attempt % self.members.len() == 0 {
-                // All of them were asked: an election may be under way.
+                // All members have failed: an election may be in progress.
                 sleep(ROUND_BACKOFF).await;
             }
         }
@@ -140,7 +140,7 @@ impl Client {
     pub(crate) fn watch_failed(&self, at: usize, why: &str) {
         self.fail_over(at);
         let url = &self.members[at].url;
-        // All watches of a member break together; one of them tells.
+        // All watches of a member break together; only one of them is worth a warning.
         let mut warned_at = self.warned_at.lock();
         if warned_at.is_none_or(|warned_at| warned_at.elapsed() > WARN_INTERVAL) {
             *warned_at = Some(Instant::now());
@@ -150,7 +150,7 @@ impl Client {
         }
     }
 
-    /// Whether a member answers at all, on the connection of its watches.
+    /// Whether a member responds at all, on the connection of its watches.
     pub(crate) async fn is_reachable(&self, at: usize) -> bool {
         let member = &self.members[at];
         let call =
@@ -158,10 +158,10 @@ impl Client {
         timeout_at(Instant::now() + PROBE_TIMEOUT, call).await.is_ok_and(|answer| answer.is_ok())
     }
 
-    /// The member fails: the next one is asked from now on.
+    /// The member failed: the next one serves calls from now on.
     pub(crate) fn fail_over(&self, from: usize) {
         let next = (from + 1) % self.members.len();
-        // Whoever notices first moves it; the others find it moved.
+        // The first caller to notice advances it; for the others it has advanced already.
         let _ = self.current.compare_exchange(from, next, Ordering::Relaxed, Ordering::Relaxed);
     }
 
@@ -169,7 +169,7 @@ impl Client {
         self.current.load(Ordering::Relaxed)
     }
 
-    /// What each member says about itself.
+    /// The status of each member.
     pub(crate) async fn statuses(&self) -> Vec<(String, Result<Status, StoreError>)> {
         let mut statuses = Vec::with_capacity(self.members.len());
         for member in &self.members {
@@ -189,7 +189,7 @@ impl Client {
         statuses
     }
 
-    /// Asks whoever leads to let another member do so.
+    /// Asks the leader to transfer leadership.
     pub(crate) async fn move_leader(&self, target: u64) -> Result<(), StoreError> {
         let mut last = StoreError::Unavailable("no member leads".to_owned());
         for member in &self.members {
@@ -205,23 +205,23 @@ impl Client {
     }
 }
 
-/// How long one member is waited for. etcd itself gives up a proposal after some 7 seconds, so only
-/// a member that hangs as a whole comes to this.
+/// Timeout of one attempt. etcd itself gives up a proposal after about 7 seconds, so only a member
+/// that hangs altogether reaches this.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(4);
-/// How long a call may take in all.
+/// Timeout of a call with all its attempts.
 const CALL_TIMEOUT: Duration = Duration::from_secs(15);
-/// How long a member that seems to be gone is waited for.
+/// Timeout of the probe of a member that sends nothing.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 const WARN_INTERVAL: Duration = Duration::from_secs(1);
 const ROUND_BACKOFF: Duration = Duration::from_millis(100);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// etcd hangs up on clients that ping more often than every 5 seconds.
+/// etcd closes connections of clients that ping more often than every 5 seconds.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Compat: what etcd itself says.
+/// Compat: etcd's own message.
 const TIMED_OUT: &str = "etcdserver: request timed out";
-/// etcd splits watch answers and we page ranges, so this is never near; without a bound a broken
-/// member could make us allocate anything.
+/// etcd fragments watch responses and ranges are read in pages, so this is never reached; without a
+/// bound a faulty member could make the apiserver allocate any amount of memory.
 const RESPONSE_BYTES_MAX: usize = 1 << 30;
 
 impl Member {
@@ -285,25 +285,26 @@ where
     Ok(grpc.unary(with_leader(request), http_path(method), codec).await?.into_inner())
 }
 
-/// Ranges are large and the way to etcd is short.
+/// Ranges are large, and the round trip to etcd is short.
 const CALLS_WINDOW_BYTES: u32 = 4 << 20;
-/// What a watch may leave unread before its member waits.
+/// How much a watch may leave unread before its member stops sending.
 const WATCH_WINDOW_BYTES: u32 = 2 << 20;
-/// The same for all watches: one that is not read does not keep the others waiting.
+/// The same for all watches of a member, so that one that is not read does not block the others.
 const WATCHES_WINDOW_BYTES: u32 = 64 << 20;
 
 fn http_path(method: &'static str) -> PathAndQuery {
     PathAndQuery::from_static(method)
 }
 
-/// A member that has lost its leader says so instead of hanging, or of going on with what is old.
+/// Makes a member that has lost its leader return an error instead of hanging or serving stale
+/// data.
 fn with_leader<T>(message: T) -> Request<T> {
     let mut request = Request::new(message);
     request.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));
     request
 }
 
-/// Whether the request surely had no effect.
+/// Whether the request certainly had no effect.
 fn is_unsent(status: &tonic::Status) -> bool {
     let mut cause = status.source();
     while let Some(error) = cause {

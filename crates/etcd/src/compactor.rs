@@ -1,8 +1,9 @@
-//! Forgets history that nobody needs any more, together with the other servers of the same etcd.
+//! Compacts etcd, coordinated with the other apiservers of the same cluster.
 //!
-//! All of them, kube-apiservers included, agree through one key: its version counts the compactions.
-//! Whoever finds it as he left it raises it, and compacts up to the revision that was the newest when
-//! he last looked; the others notice and wait for another round.
+//! All of them, kube-apiservers included, coordinate through one key whose version counts the
+//! compactions. The apiserver that finds the key unchanged since its last look increments it and
+//! compacts to the revision that was the newest at that time; the others notice the change and wait
+//! for another interval.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +35,7 @@ pub(crate) async fn run(client: Arc<Client>, every: Duration) {
     }
 }
 
-/// One round: compacts if nobody else has since `known`.
+/// One round: compacts if no other apiserver has since `known`.
 pub(crate) async fn step(
     client: &Client,
     known: CompactionState,
@@ -66,7 +67,7 @@ pub(crate) async fn step(
         };
         return Ok(CompactionState { time, revision });
     }
-    // At the first look there is nothing yet that is old enough.
+    // In the first round no revision is old enough yet.
     if known.revision > 0 {
         compact(client, known.revision).await?;
         tracing::debug!(revision = known.revision, "etcd is compacted");
@@ -74,7 +75,7 @@ pub(crate) async fn step(
     Ok(CompactionState { time: known.time + 1, revision })
 }
 
-/// Compacts; what is compacted already may stay so.
+/// Compacts; a revision that is compacted already is not an error.
 pub(crate) async fn compact(client: &Client, revision: u64) -> Result<(), StoreError> {
     let request = pb::CompactionRequest { revision: revision as i64 };
     let done = client.call::<_, pb::CompactionResponse>(method::COMPACT, request, Retry::Always);

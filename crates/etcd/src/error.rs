@@ -1,10 +1,10 @@
-//! What etcd says when something goes wrong, in the store's words.
+//! Maps etcd's errors to [`StoreError`].
 
 use store::StoreError;
 use tonic::{Code, Status};
 
-/// The store's error for one of etcd's. `Compacted` and `Future` come without numbers, which etcd
-/// doesn't tell; the caller knows how to find them.
+/// `Compacted` and `Future` come without revisions, which etcd does not report; the caller looks
+/// them up.
 pub(crate) fn store_error(status: &Status) -> StoreError {
     let message = status.message();
     match message {
@@ -13,7 +13,7 @@ pub(crate) fn store_error(status: &Status) -> StoreError {
         "etcdserver: request is too large" => StoreError::TooLarge { bytes: 0 },
         NO_SPACE => StoreError::Full(NO_SPACE.to_owned()),
         "etcdserver: corrupt cluster" => StoreError::Corrupt(message.to_owned()),
-        // Compat: a client of kube-apiserver reads etcd's words as they are, and those of gRPC with
+        // Compat: through kube-apiserver, clients see etcd's messages unchanged, and gRPC's with
         // their code.
         _ if message.starts_with("etcdserver: ") => StoreError::Unavailable(message.to_owned()),
         _ => StoreError::Unavailable(format!(
@@ -27,16 +27,16 @@ const COMPACTED: &str = "etcdserver: mvcc: required revision has been compacted"
 const FUTURE: &str = "etcdserver: mvcc: required revision is a future revision";
 const NO_SPACE: &str = "etcdserver: mvcc: database space exceeded";
 
-/// The lease of a write is gone; another one will do.
+/// Whether the lease of a write has expired; the write can be retried with another one.
 pub(crate) fn is_lease_lost(status: &Status) -> bool {
     status.message() == "etcdserver: requested lease not found"
 }
 
-/// Whether another member might do better.
+/// Whether another member may succeed.
 pub(crate) fn is_member_failure(status: &Status) -> bool {
     match status.code() {
         Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled | Code::Aborted => true,
-        // What a broken connection becomes on the way up. etcd itself uses it for little else.
+        // What a broken connection is reported as. etcd itself hardly uses these codes.
         Code::Unknown | Code::Internal => !status.message().starts_with("etcdserver: "),
         _ => false,
     }

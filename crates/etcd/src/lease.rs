@@ -1,5 +1,5 @@
-//! Keys that go by themselves hang on leases. A lease costs etcd more than a key, so that keys that
-//! are to go at about the same time share one.
+//! Leases for keys with a TTL. A lease costs etcd more than a key, so keys that expire at about the
+//! same time share one.
 
 use std::time::Duration;
 
@@ -51,14 +51,14 @@ impl Leases {
         Ok(granted.id)
     }
 
-    /// The lease is gone, whatever our clock says.
+    /// Stops using a lease that etcd no longer has, whatever the local clock says.
     pub(crate) async fn forget(&self, id: i64) {
         let mut newest = self.newest.lock().await;
         newest.take_if(|lease| lease.id == id);
     }
 
-    /// How much longer than asked a lease lasts, so that others can share it: a twentieth, up to
-    /// what the options allow.
+    /// How much longer than asked a lease lasts, so that later keys can share it: a twentieth, up
+    /// to the configured limit.
     fn extra(&self, ttl: i64) -> i64 {
         (ttl / 20).min(self.reuse_seconds)
     }
@@ -71,7 +71,7 @@ impl Lease {
     }
 }
 
-/// Compat: kube-apiserver's. A lease with too many keys makes etcd stall when it ends.
+/// Compat: kube-apiserver's limit. A lease with too many keys makes etcd stall when it expires.
 const KEYS_MAX: usize = 1000;
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
-//! The backend that keeps objects in etcd, where kube-apiserver keeps them.
+//! The etcd backend, byte-compatible with kube-apiserver.
 //!
-//! Reading order: `client` (members, connections, what is tried retry), `error`, `backend` (the
-//! promises of [`store::Backend`]), then its helpers: `revision` (how far is etcd?), `lease` (keys
-//! that go by themselves), `watch` and `watch_state` (a watch on its own stream, and its state), `compactor` (who
-//! forgets history when several servers share an etcd).
+//! Reading order: `client` (members, connections, retries), `error`, `backend` (implements
+//! [`store::Backend`]), then its helpers: `revision` (the newest revision, for consistent reads),
+//! `lease` (TTLs), `watch` and `watch_state` (a watch on its own stream, and its state),
+//! `compactor` (compaction shared by several apiservers).
 //!
-//! A crate of its own and not a module of `store`, because gRPC takes a while to build and nothing
-//! above the [`store::Backend`] seam needs it.
+//! A crate of its own and not a module of `store`, because gRPC takes long to build and nothing
+//! above [`store::Backend`] needs it.
 
 mod backend;
 mod client;

@@ -1,17 +1,17 @@
-//! Which etcd, and how to use it.
+//! Options of the etcd backend.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Where the members are and how much is asked of them.
+/// Endpoints of the members, and intervals.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// `https://host:2379`, one per member. Without a scheme it is `http://`.
     pub servers: Vec<String>,
     pub tls: Tls,
-    /// How often this server tries to forget history; `None`: never.
+    /// How often this server tries to compact; `None`: never.
     pub compact_every: Option<Duration>,
-    /// For how long a lease is given to further keys, in seconds.
+    /// For how long a lease is shared with further keys, in seconds.
     pub lease_reuse_seconds: u64,
 }
 
@@ -27,7 +27,7 @@ impl Options {
     }
 }
 
-/// Files in PEM.
+/// Paths of PEM files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tls {
     pub ca_file: Option<PathBuf>,

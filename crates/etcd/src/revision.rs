@@ -1,4 +1,5 @@
-//! How far is etcd? Every consistent read asks, so those that ask at the same time share an answer.
+//! The newest revision of etcd. Every consistent read needs it, so concurrent reads share one
+//! request.
 
 use std::sync::Arc;
 
@@ -37,11 +38,11 @@ impl Revisions {
     }
 }
 
-/// More than the server lets in at once; whoever comes later waits for room.
+/// More than the server admits at once; later callers wait until there is space in the queue.
 const WAITING_MAX: usize = 4096;
 
-/// Answers all that wait with one question to etcd. Invariant: it is put after the last of them
-/// came, so that no answer is older than its question.
+/// Serves all waiting callers with one request to etcd. Invariant: the request is sent after the
+/// last of them arrived, so that no result is older than the call it answers.
 async fn answer(client: Arc<Client>, mut questions: mpsc::Receiver<Reply>) {
     let mut waiting = Vec::new();
     while questions.recv_many(&mut waiting, WAITING_MAX).await > 0 {
@@ -56,11 +57,11 @@ async fn answer(client: Arc<Client>, mut questions: mpsc::Receiver<Reply>) {
             Err(failed) => Err(store_error(&failed.status)),
         };
         for reply in waiting.drain(..) {
-            // Who has gone away needs no answer.
+            // The caller may have been cancelled.
             let _ = reply.send(answer.clone());
         }
     }
 }
 
-/// Any key will do, there or not: the answer's header is what counts.
+/// Any key will do, whether it exists or not: only the header of the response is used.
 const KEY: &[u8] = b"/registry/revision";

@@ -1,11 +1,11 @@
 //! One watch, on a stream of its own.
 //!
-//! When the stream breaks, or its member falls silent, the watch opens another one on the next member
-//! and goes on behind the last revision it has handed over: nothing is lost, nothing comes twice, and
-//! who reads it does not even notice.
+//! When the stream breaks, or its member stops responding, the watch opens another stream on the
+//! next member and resumes after the last revision it has delivered: no event is lost or repeated,
+//! and the reader does not notice.
 //!
-//! Whoever reads the watch drives it. One who does not read fills his own window of the connection and
-//! keeps nobody else waiting.
+//! The reader polls the watch itself. A reader that is slow fills its own flow-control window of
+//! the connection and does not block others.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,18 +29,18 @@ pub(crate) struct EtcdWatch {
     range_end: Bytes,
     state: WatchState,
     stream: StreamState,
-    /// How long to wait before the next stream is opened, should this one break.
+    /// The delay before the next stream is opened, if this one breaks.
     backoff: Duration,
-    /// How the watch ended, when there were changes to be handed over before.
+    /// The error that ended the watch while there were still changes to deliver.
     ended: Option<StoreError>,
-    /// Turns true, or goes away, when the store is closed.
+    /// Turns true, or is dropped, when the store is closed.
     closing: watch::Receiver<bool>,
 }
 
 enum StreamState {
-    /// There is none; not before then.
+    /// There is no stream; the next one is opened at this time.
     Down(Instant),
-    /// Kept here, so that who stops waiting does not interrupt it.
+    /// Kept here, so that a cancelled `next` does not interrupt it.
     Connecting(BoxFuture<'static, (usize, Result<Box<OpenStream>, String>)>),
     Open(Box<OpenStream>),
 }
@@ -50,12 +50,12 @@ struct OpenStream {
     since: Instant,
     requests: mpsc::Sender<pb::WatchRequest>,
     messages: Streaming<pb::WatchResponse>,
-    /// The member is silent and is asked by other ways whether it is there.
+    /// The member has sent nothing for a while and is being probed by a unary call.
     probe: Option<BoxFuture<'static, bool>>,
 }
 
 impl EtcdWatch {
-    /// The changes of a range of keys behind a revision.
+    /// The changes of a range of keys after a revision.
     pub(crate) fn new(
         client: Arc<Client>,
         closing: watch::Receiver<bool>,
@@ -118,7 +118,7 @@ impl EtcdWatch {
         let create = create(self.key.clone(), self.range_end.clone(), self.state.after);
         Box::pin(async move {
             let (requests, queue) = mpsc::channel(REQUESTS_MAX);
-            // There is room for one.
+            // The channel is new and has capacity.
             let _ = requests.try_send(create);
             let member = client.current();
             let opened = client.watch(member, ReceiverStream::new(queue));
@@ -160,18 +160,18 @@ impl Watch for EtcdWatch {
     }
 }
 
-/// What a stream has come to.
+/// What became of polling a stream.
 enum StreamOutcome {
     Batch(Batch),
     /// The watch is over.
     Ended(StoreError),
-    /// Nothing came for a while: the member may be gone.
+    /// No message for a while: the member may be down.
     Silent,
     /// The stream is over, the watch is not.
     Broken(String),
 }
 
-/// Follows a stream until it has something to say. May be given open and called retry at any time.
+/// Reads a stream until there is something to report. Cancel-safe.
 async fn follow(open: &mut OpenStream, state: &mut WatchState) -> StreamOutcome {
     loop {
         if state.should_request_progress() {
@@ -210,15 +210,15 @@ async fn follow(open: &mut OpenStream, state: &mut WatchState) -> StreamOutcome 
     }
 }
 
-/// Adds what has come meanwhile: etcd sends a message for each write, and together they cost the cache
-/// less.
+/// Adds the messages that have arrived meanwhile: etcd sends one for each write, and a larger batch
+/// costs the cache less.
 fn coalesce(
     open: &mut OpenStream,
     state: &mut WatchState,
     batch: &mut Batch,
 ) -> Result<(), StoreError> {
     while batch.changes.len() < COALESCE_CHANGES_MAX {
-        // That the stream has ended is found retry by who asks next.
+        // The end of the stream is found again by the next poll.
         let Some(Ok(Some(message))) = open.messages.message().now_or_never() else { break };
         if let Some(more) = state.receive(message)? {
             batch.changes.extend(more.changes);
@@ -228,14 +228,14 @@ fn coalesce(
     Ok(())
 }
 
-/// What is sent to open a watch.
+/// The request that creates a watch.
 fn create(key: Bytes, range_end: Bytes, after: u64) -> pb::WatchRequest {
     let create = pb::WatchCreateRequest {
         key,
         range_end,
-        // Not one further: etcd would say how far it is only once it has come to that revision. And
-        // where the last known one is compacted, a deletion behind it may be. What is known already is
-        // dropped on arrival.
+        // Not `after + 1`: etcd would report progress only once it has reached that revision, and
+        // if `after` is compacted, a deletion after it may be as well. Events that are known
+        // already are dropped on arrival.
         start_revision: after.max(1) as i64,
         progress_notify: true,
         watch_id: 1,
@@ -248,7 +248,7 @@ const COALESCE_CHANGES_MAX: usize = 256;
 const OPEN_TIMEOUT: Duration = Duration::from_secs(4);
 const BACKOFF_MIN: Duration = Duration::from_millis(20);
 const BACKOFF_MAX: Duration = Duration::from_secs(1);
-/// A stream that has lasted so long says nothing about the next one.
+/// After this time the backoff starts again from its minimum.
 const STABLE_AFTER: Duration = Duration::from_secs(5);
-/// Questions that wait to be sent. A stream that does not take them for so long is broken.
+/// Progress requests that wait to be sent. A stream that does not take them is broken.
 const REQUESTS_MAX: usize = 128;

@@ -1,6 +1,6 @@
-//! The state of one watch: what has been handed over, what etcd was progress_requested.
+//! The state of one watch: what has been delivered, which progress requests are pending.
 //!
-//! Pure bookkeeping: messages in, batches out, so that it can be tested without etcd.
+//! No I/O: messages in, batches out, so that it can be tested without etcd.
 
 use std::time::Duration;
 
@@ -11,19 +11,19 @@ use tokio::time::Instant;
 use crate::pb;
 use crate::pb::event::Type;
 
-/// A watch, on whatever stream it is just now.
+/// A watch, independent of its current stream.
 pub(crate) struct WatchState {
-    /// Everything up to here has been handed over.
+    /// Everything up to this revision has been delivered.
     pub(crate) after: u64,
-    /// The stream knows the watch.
+    /// etcd has confirmed the watch on the current stream.
     created: bool,
-    /// The parts of a message that is not complete yet.
+    /// The fragments of a message that is not complete yet.
     parts: Vec<Change>,
-    /// Somebody wants to know how far etcd is, since the last question was put.
+    /// Progress was asked for since the last progress request was sent.
     progress_wanted: bool,
-    /// When the last question was put, if it has not been answered.
+    /// When the pending progress request was sent.
     progress_requested: Option<Instant>,
-    /// When the last message came.
+    /// When the last message arrived.
     last_message: Instant,
 }
 
@@ -39,16 +39,16 @@ impl WatchState {
         }
     }
 
-    /// A new stream: the watch goes on where it is.
+    /// A new stream: the watch resumes where it is.
     pub(crate) fn reconnect(&mut self) {
         self.created = false;
         self.parts.clear();
-        // What was progress_requested on the old one is progress_requested retry.
+        // A progress request that was pending on the old stream is sent again.
         self.progress_wanted |= self.progress_requested.take().is_some();
         self.last_message = Instant::now();
     }
 
-    /// What etcd says: changes or progress, if it comes to either.
+    /// Processes a message; returns changes or progress if there are any.
     pub(crate) fn receive(
         &mut self,
         message: pb::WatchResponse,
@@ -75,25 +75,27 @@ impl WatchState {
             self.progress_requested = None;
         }
         let changes = std::mem::take(&mut self.parts);
-        // Beside events the header may be ahead of them; alone it says how far the watch is.
+        // With events the header's revision may be ahead of them; without events it is the
+        // progress.
         let header = message.header.map_or(0, |header| header.revision as u64);
         let reached = changes.last().map_or(header, |change| change.revision);
         self.after = self.after.max(reached);
         Ok(Some(Batch { changes, revision: self.after }))
     }
 
-    /// Somebody wants to know how far etcd is.
+    /// Asks for the revision that etcd has reached.
     pub(crate) fn request_progress(&mut self) {
         self.progress_wanted = true;
     }
 
-    /// Whether a question is to be put now; the caller puts it.
+    /// Whether the caller has to send a progress request now.
     ///
-    /// Invariant: none is put before etcd has said that the watch is there. etcd takes the requests of
-    /// a stream one by one, answers only while the watch has no changes to catch up with, and keeps
-    /// changes and answers in one queue: so an answer says that everything up to its revision has come.
-    /// (The news of a new watch has a queue of its own and may overtake an answer. If the stream had
-    /// other watches, the answer to a question of before would pass for one about the new watch.)
+    /// Invariant: none is sent before etcd has confirmed the watch. etcd processes the requests of
+    /// a stream in order, responds to a progress request only while the watch is synced, and sends
+    /// events and progress through one queue: so a response means that all events up to its
+    /// revision have arrived. (The confirmation of a new watch goes through another queue and may
+    /// overtake a response. If a stream had several watches, the response to an earlier request
+    /// would be taken for the progress of the new watch.)
     pub(crate) fn should_request_progress(&mut self) -> bool {
         let open = self
             .progress_requested
@@ -109,7 +111,7 @@ impl WatchState {
         true
     }
 
-    /// When there will be something to do if no message comes.
+    /// When something has to be done if no message arrives.
     pub(crate) fn wake_at(&self) -> Instant {
         match self.progress_requested {
             _ if !self.created => self.last_message + SILENCE_TIMEOUT,
@@ -119,29 +121,31 @@ impl WatchState {
         }
     }
 
-    /// Whether etcd should have said something by now. It leaves a question unanswered while the watch
-    /// is catching up, so this alone does not mean that it is gone.
+    /// Whether a message is overdue. etcd does not respond to a progress request while the watch is
+    /// catching up, so this alone does not mean that the member is down.
     pub(crate) fn is_overdue(&self) -> bool {
         (self.progress_requested.is_some() || !self.created)
             && self.last_message.elapsed() >= SILENCE_TIMEOUT
     }
 
-    /// Somebody has last_message of the member by other ways.
+    /// The member has responded to another call.
     pub(crate) fn mark_alive(&mut self) {
         self.last_message = Instant::now();
     }
 }
 
-/// The id under which etcd answers a question.
+/// The watch id of responses to progress requests.
 const BROADCAST_WATCH_ID: i64 = -1;
-/// After so long a question is put retry: etcd leaves it unanswered while the watch is catching up.
+/// After this time a progress request is repeated: etcd does not respond while the watch is
+/// catching up.
 const PROGRESS_RETRY: Duration = Duration::from_millis(90);
-/// How often a quiet watch asks by itself: how far it is, and whether anybody is there.
+/// How often a quiet watch requests progress by itself, which also shows whether the member is
+/// alive.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
-/// A member that is silent for so long may hang, or be out of reach.
+/// A member that sends nothing for this long may hang or be unreachable.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Keys of Kubernetes are text; others are not ours.
+/// Kubernetes keys are UTF-8; other keys do not belong to an apiserver.
 fn change(event: pb::Event) -> Option<Change> {
     let deleted = event.r#type() == Type::Delete;
     let found = event.kv?;
@@ -182,14 +186,14 @@ mod tests {
         pb::WatchResponse { events, ..message(1, header) }
     }
 
-    /// The revisions of the changes, and how far the watch is.
+    /// The revisions of the changes, and the progress.
     fn taken(state: &mut WatchState, message: pb::WatchResponse) -> Option<(Vec<u64>, u64)> {
         let batch = state.receive(message).expect("no error")?;
         Some((batch.changes.iter().map(|change| change.revision).collect(), batch.revision))
     }
 
-    /// The answer to a question of before would be taken for one about the watch, which then dropped
-    /// what it had still to get.
+    /// A response to a progress request that was sent before the watch was created passed for
+    /// progress of the watch, which then dropped the events it had not received yet.
     #[test]
     fn nothing_is_asked_before_etcd_knows_the_watch() {
         let mut state = WatchState::new(3);
@@ -201,7 +205,7 @@ mod tests {
         assert_eq!(taken(&mut state, events(10, &[3, 5])), Some((vec![5], 5)));
         assert_eq!(taken(&mut state, message(BROADCAST_WATCH_ID, 10)), Some((vec![], 10)));
         assert!(!state.should_request_progress(), "it is answered");
-        // On another stream everything begins anew, and an open question is put retry.
+        // On another stream the watch is created again, and a pending progress request is repeated.
         state.request_progress();
         assert!(state.should_request_progress());
         state.reconnect();
@@ -228,7 +232,7 @@ mod tests {
         let part = pb::WatchResponse { fragment: true, ..events(10, &[4, 5]) };
         assert_eq!(taken(&mut state, part), None);
         assert_eq!(taken(&mut state, events(10, &[6])), Some((vec![4, 5, 6], 6)));
-        // Progress of its own accord, which etcd sends every ten minutes.
+        // Progress notification without a request, which etcd sends every ten minutes.
         assert_eq!(taken(&mut state, message(1, 12)), Some((vec![], 12)));
         let lost = pb::WatchResponse { canceled: true, compact_revision: 9, ..message(1, 12) };
         assert!(matches!(state.receive(lost), Err(StoreError::Compacted { oldest: 9 })));

@@ -1,5 +1,5 @@
-//! Three members, of which some fail: what was acknowledged is there, and those who watch see every
-//! revision once, in order. And two servers that share the work of compaction.
+//! A cluster of three members, some of which fail: acknowledged writes survive, and watches see
+//! every revision once, in order. And two apiservers that share compaction.
 
 mod common;
 
@@ -16,8 +16,8 @@ use tokio::sync::Notify;
 
 use common::{Cluster, options};
 
-/// Creates keys one after the other until told to stop; answers those that were acknowledged, with
-/// their revisions.
+/// Creates keys one after the other until told to stop; returns the acknowledged ones with their
+/// revisions.
 async fn write_on(etcd: Arc<Etcd>, writer: usize, stop: Arc<AtomicBool>) -> BTreeMap<String, u64> {
     let mut acknowledged = BTreeMap::new();
     for n in 0.. {
@@ -25,7 +25,7 @@ async fn write_on(etcd: Arc<Etcd>, writer: usize, stop: Arc<AtomicBool>) -> BTre
             break;
         }
         let key = format!("/load/{writer}-{n}");
-        // What fails may or may not be there: nothing is promised.
+        // A write that failed may or may not have taken effect.
         if let Ok(revision) = etcd.write(Write::create(key.as_str(), key.clone())).await {
             acknowledged.insert(key, revision);
         }
@@ -33,7 +33,7 @@ async fn write_on(etcd: Arc<Etcd>, writer: usize, stop: Arc<AtomicBool>) -> BTre
     acknowledged
 }
 
-/// Writes are acknowledged again.
+/// Waits until writes are acknowledged again.
 async fn is_well(etcd: &Etcd, name: &str) {
     let deadline = tokio::time::Instant::now() + Duration::from_mins(1);
     for n in 0.. {
@@ -72,7 +72,7 @@ async fn nothing_acknowledged_is_lost_while_members_fail() {
         seen
     });
 
-    // The one that is asked first is the one that hurts.
+    // Fails the member that serves calls.
     is_well(&etcd, "start").await;
     cluster.kill(0);
     is_well(&etcd, "kill").await;
@@ -117,7 +117,7 @@ async fn servers_take_turns_to_compact() {
     let (one, two) = (open(), open());
     let first = one.write(Write::create("/k", "1")).await.expect("writes");
     let (mut know_one, mut know_two) = (CompactionState::default(), CompactionState::default());
-    // Nobody knows yet what is old.
+    // No revision is known to be old enough yet.
     know_one = one.compact_step(know_one).await.expect("looks");
     know_two = two.compact_step(know_two).await.expect("looks");
     assert_eq!((know_one.time, know_two.time), (1, 1), "the second one finds the first one's mark");
@@ -135,7 +135,7 @@ async fn servers_take_turns_to_compact() {
     );
     let late = one.watch("/", first).await.err();
     assert!(matches!(late, Some(StoreError::Compacted { .. })), "{late:?}");
-    // The other one notices that it was too late, and has its turn in the next round.
+    // The other one notices that it was too late, and compacts in the next round.
     know_one = one.compact_step(know_one).await.expect("looks");
     assert_eq!(know_one.time, 2);
     know_one = one.compact_step(know_one).await.expect("compacts");
@@ -161,7 +161,7 @@ async fn keys_that_expire_share_a_lease_and_go() {
     assert!(etcd.range(Range::of("/e/")).await.expect("reads").items.is_empty());
 }
 
-/// A way to a member on which answers get lost.
+/// A proxy to a member that drops responses.
 struct Wire {
     url: String,
     loses: Arc<AtomicBool>,
@@ -203,8 +203,8 @@ async fn carry(near: TcpStream, far: TcpStream, loses: Arc<AtomicBool>, cut: Arc
     }
 }
 
-/// A create whose answer was lost was asked for again. Somebody had deleted the object meanwhile, and so
-/// it came back, with the uid it had had.
+/// A create whose response was lost was retried. Another client had deleted the object meanwhile,
+/// so the retry brought it back with its old uid.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_create_whose_answer_is_lost_takes_effect_once() {
     let cluster = Cluster::start(1);

@@ -1,4 +1,4 @@
-//! What every backend promises, kept by a real etcd.
+//! The backend contract on a real etcd.
 
 mod common;
 
@@ -13,8 +13,8 @@ async fn etcd_fulfils_the_contract() {
     let cluster = Cluster::start(1);
     store::contract::check_all(async || {
         let etcd = etcd::Etcd::new(&options(&cluster)).expect("the options are valid");
-        // Each promise wants an empty store. One etcd is emptied for all of them, because starting
-        // one takes longer than most promises.
+        // Each test needs an empty store. One etcd is emptied for all of them, because starting one
+        // takes longer than most tests.
         for left in etcd.range(Range::of("")).await.expect("reads").items {
             etcd.write(Write::delete(left.key, Expect::Any)).await.expect("deletes");
         }

@@ -1,4 +1,4 @@
-//! The three calls of a plugin.
+//! gRPC client of a KMS v2 plugin: its three calls.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -25,7 +25,7 @@ pub(crate) struct Client {
 #[derive(Clone, PartialEq, Message)]
 struct StatusRequest {}
 
-/// What a plugin says about itself.
+/// The status of a plugin.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Status {
     #[prost(string, tag = "1")]
@@ -33,7 +33,7 @@ pub(crate) struct Status {
     /// `ok`, or what is wrong.
     #[prost(string, tag = "2")]
     pub(crate) healthz: String,
-    /// What it encrypts with now.
+    /// The id of the key that it encrypts with now.
     #[prost(string, tag = "3")]
     pub(crate) key_id: String,
 }
@@ -64,7 +64,7 @@ struct EncryptRequest {
     uid: String,
 }
 
-/// A seed as the plugin has encrypted it, and what it wants to see again with it.
+/// A seed as the plugin has encrypted it, with what it needs to decrypt it.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Encrypted {
     #[prost(bytes = "vec", tag = "1")]
@@ -76,8 +76,8 @@ pub(crate) struct Encrypted {
 }
 
 impl Client {
-    /// Prepares a connection, which is made when something is probe_requested. `endpoint` is
-    /// `unix:///path/of/the.sock`, or `unix:///@name` for a socket that is not in the file system.
+    /// Prepares a connection, which is opened by the first call. `endpoint` is
+    /// `unix:///path/of/the.sock`, or `unix:///@name` for an abstract socket.
     pub(crate) fn new(endpoint: &str, timeout: Duration) -> Result<Self, String> {
         let path = endpoint.strip_prefix("unix://").filter(|path| path.starts_with('/'));
         let path = path.ok_or_else(|| {
@@ -85,11 +85,11 @@ impl Client {
             format!("failed to create connection to {endpoint}, error: {why}")
         })?;
         let path = match path.strip_prefix("/@") {
-            // What the system calls of Linux take such a name for.
+            // How Linux spells the name of an abstract socket.
             Some(name) => format!("\0{name}"),
             None => path.to_owned(),
         };
-        // Compat: the name that plugins see from kube-apiserver.
+        // Compat: the authority that plugins see from kube-apiserver.
         let channel = Endpoint::from_static("http://localhost")
             .connect_timeout(timeout)
             .connect_with_connector_lazy(Socket { path });
@@ -138,7 +138,7 @@ impl Client {
     }
 }
 
-/// Connects to the plugin, whatever address it is asked for.
+/// Connects to the plugin's socket, whatever the URI.
 struct Socket {
     path: String,
 }
@@ -158,7 +158,7 @@ impl tower_service::Service<Uri> for Socket {
     }
 }
 
-/// By which a call is found in the logs of both sides.
+/// Identifies a call in the logs of both sides.
 fn uid() -> String {
     uuid::Uuid::new_v4().to_string()
 }

@@ -1,4 +1,5 @@
-//! What lies behind `k8s:enc:kms:v2:<name>:`, and how values get keys from a seed.
+//! The envelope behind `k8s:enc:kms:v2:<name>:`, and the derivation of data encryption keys from a
+//! seed.
 
 use std::collections::BTreeMap;
 
@@ -25,9 +26,10 @@ pub(crate) struct EncryptedObject {
     pub(crate) source_type: i32,
 }
 
-/// `source` is the key itself; what Kubernetes before 1.29 wrote.
+/// `source` is the encrypted key itself, as written by Kubernetes before 1.29.
 pub(crate) const SOURCE_TYPE_KEY: i32 = 0;
-/// `source` is a seed; the first 32 bytes of `data` say which key of it.
+/// `source` is an encrypted seed; the first 32 bytes of `data` are the HKDF info from which the key
+/// is derived.
 pub(crate) const SOURCE_TYPE_SEED: i32 = 1;
 
 const KEY_ID_BYTES_MAX: usize = 1024;
@@ -51,7 +53,8 @@ impl EncryptedObject {
         Ok(object)
     }
 
-    /// Compat: the rules and words of kube-apiserver, which would refuse to read it otherwise.
+    /// Compat: the rules and messages of kube-apiserver, which would refuse to read the value
+    /// otherwise.
     pub(crate) fn validate(&self) -> Result<(), String> {
         if !matches!(self.source_type, SOURCE_TYPE_KEY | SOURCE_TYPE_SEED) {
             return Err(format!("unknown encryptedDEKSourceType: {}", self.source_type));
@@ -95,7 +98,7 @@ impl EncryptedObject {
         }
     }
 
-    /// What a decrypted seed is remembered by.
+    /// The key of a decrypted seed in the cache.
     pub(crate) fn seed_id(&self) -> Vec<u8> {
         Self { data: Vec::new(), ..self.clone() }.encode_to_vec()
     }
@@ -119,7 +122,7 @@ pub(crate) fn validate_key_id(key_id: &str) -> Result<(), String> {
     }
 }
 
-/// A key's name may be a secret of its owner: logs and errors show this.
+/// A key id may be confidential: logs and errors show its hash.
 pub(crate) fn key_id_hash(key_id: &str) -> String {
     if key_id.is_empty() {
         return String::new();
@@ -132,16 +135,16 @@ pub(crate) fn key_id_hash(key_id: &str) -> String {
     format!("sha256:{hex}")
 }
 
-/// What values are encrypted with.
+/// A data encryption key (DEK), or the seed of many.
 pub(crate) enum Dek {
-    /// Every value has a key of its own, derived from this.
+    /// Every value has a key of its own, derived from this seed.
     Seed(Prk),
-    /// One for all; only read.
+    /// One key for all values; only used to decrypt.
     Key(Box<LessSafeKey>),
 }
 
 pub(crate) const SEED_BYTES: usize = 32;
-/// Says which key of a seed it is.
+/// The HKDF info that selects a key of a seed.
 const INFO_BYTES: usize = 32;
 const NONCE_BYTES: usize = 12;
 const TOO_SHORT: &str = "the stored data was shorter than the required size";
@@ -212,7 +215,7 @@ fn aes_gcm(algorithm: &'static Algorithm, key: &[u8]) -> Result<LessSafeKey, Str
     Ok(LessSafeKey::new(key))
 }
 
-/// HKDF without its first step: the seed is random already.
+/// HKDF-Expand without HKDF-Extract: the seed is random already.
 fn derive_key(seed: &Prk, info: &[u8; INFO_BYTES]) -> Result<LessSafeKey, String> {
     struct Bytes32;
     impl KeyType for Bytes32 {

@@ -1,11 +1,11 @@
-//! Encryption at rest with keys that somebody else keeps: a KMS plugin, version 2 of its API, asked
-//! over gRPC on a Unix socket.
+//! Encryption at rest with KMS v2 plugins, which are called over gRPC on a Unix socket.
 //!
-//! The plugin never sees an object. It encrypts a seed, made here at random; each value gets a key of
-//! its own, derived from the seed. `envelope` has the bytes, `client` the calls, `provider` the life of
-//! a seed.
+//! The plugin never sees an object. It encrypts a random seed; each value is encrypted with a key
+//! of its own, derived from the seed. `envelope` has the format, `client` the calls, `provider` the
+//! rotation and caching of seeds.
 //!
-//! A crate of its own for the same reason as `etcd`: nothing above [`store::encrypt::Remote`] needs gRPC.
+//! A crate of its own for the same reason as `etcd`: nothing above
+//! [`store::encrypt::RemoteProvider`] needs gRPC.
 
 mod client;
 mod envelope;

@@ -1,5 +1,5 @@
-//! One plugin of the configuration: which seed is written with, until when, and which seeds have been
-//! decrypted for reading.
+//! One plugin of the configuration: the seed that encrypts writes, its expiry, and the decrypted
+//! seeds for reads.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -19,19 +19,20 @@ use crate::envelope::{
     Dek, EncryptedObject, SEED_BYTES, SOURCE_TYPE_SEED, key_id_hash, validate_key_id,
 };
 
-/// Compat: how long a seed may be written with after the plugin was last seen well with its key, so
-/// that a rotation is over after a time that can be waited for.
+/// Compat: how long a seed may encrypt writes after the plugin was last healthy with its key, so
+/// that the time until a key rotation is complete is bounded.
 const WRITE_TTL: Duration = Duration::from_mins(3);
 const PROBE_INTERVAL_HEALTHY: Duration = Duration::from_mins(1);
 const PROBE_INTERVAL_UNHEALTHY: Duration = Duration::from_secs(10);
-/// How old an answer about health may be before the plugin is asked again.
+/// How old a health result may be before it triggers another probe.
 const HEALTH_TTL_HEALTHY: Duration = Duration::from_secs(20);
 const HEALTH_TTL_UNHEALTHY: Duration = Duration::from_secs(3);
-/// Seeds that are kept decrypted: one for each key and start of a server whose values are still
-/// there. When there are more, all are forgotten and asked for again.
+/// Decrypted seeds in the cache: one for each key and server start whose values still exist. When
+/// the limit is reached the cache is cleared, and seeds are decrypted again on demand.
 const SEEDS_MAX: usize = 10_000;
 
-/// Makes a provider. It looks after itself, on the current runtime, until it is dropped.
+/// Creates a provider. It probes the plugin in a background task on the current runtime until it is
+/// dropped.
 pub fn connect(config: &KmsConfig) -> Result<Arc<dyn RemoteProvider>, String> {
     let client = Client::new(&config.endpoint, config.timeout).map_err(|error| {
         format!("could not configure KMSv2-Plugin's probe {}, error: {error}", quote(&config.name))
@@ -52,25 +53,25 @@ pub fn connect(config: &KmsConfig) -> Result<Arc<dyn RemoteProvider>, String> {
 struct Provider {
     name: String,
     client: Client,
-    /// `None` until the plugin has been seen well.
+    /// `None` until the plugin has been healthy once.
     write_seed: ArcSwapOption<WriteSeed>,
     seeds: Mutex<HashMap<Vec<u8>, Arc<Dek>>>,
-    /// What the last check_health has found, and when it was.
+    /// The result of the last probe, and its time.
     health: Mutex<Option<(Instant, Result<(), String>)>>,
-    /// Of the API, as the plugin first said it.
+    /// The API version of the plugin's first response.
     version: Mutex<String>,
-    /// Somebody wants to know how it is now.
+    /// Triggers a probe before its time.
     probe_requested: Arc<Notify>,
 }
 
-/// A seed and the plugin's word for it.
+/// A seed that encrypts writes, and its encrypted form.
 struct WriteSeed {
     seed: Arc<Dek>,
     encrypted: Encrypted,
     until: Instant,
 }
 
-/// Keeps the seed fresh and follows the plugin's key.
+/// Extends the expiry of the seed and follows rotations of the plugin's key.
 async fn probe_loop(provider: Weak<Provider>, probe_requested: Arc<Notify>) {
     loop {
         let pause = match provider.upgrade() {
@@ -139,10 +140,10 @@ impl Provider {
         Err(format!("kmsv2 Provider {} is not healthy, error: {}", self.name, errors[0]))
     }
 
-    /// Makes sure that what is written has a seed of the plugin's current key. If that can't be done,
-    /// the old one goes on for as long as it may.
+    /// Ensures that writes use a seed of the plugin's current key. If that fails, the old seed
+    /// stays in use until it expires.
     async fn rotate(&self, key_id: &str) -> Result<(), String> {
-        // Counted from before the call: the time is an upper bound.
+        // From before the call, so that the expiry is an upper bound.
         let until = Instant::now() + WRITE_TTL;
         if let Some(now) = &*self.write_seed.load()
             && now.encrypted.key_id == key_id

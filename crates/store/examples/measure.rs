@@ -1,6 +1,6 @@
-//! Prints what the store costs on this machine: `cargo run --release -p store --example measure`.
-//! Uses a directory below the current one (`--dir` would only invite a tmpfs, which syncs for
-//! free) and removes it again. With a number behind `--`, so many objects instead of 10 000.
+//! Measures the store on this machine: `cargo run --release -p store --example measure`. Uses a
+//! directory below the current one (a tmpfs would sync for free) and removes it again. With a
+//! number after `--`, that many objects instead of 10 000.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use store::{
     WatchItem, Write,
 };
 
-/// As the server has it; the memory and time of a start depend on it.
+/// The server's allocator; memory and start-up time depend on it.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -21,7 +21,7 @@ const OBJECTS_MIN: usize = 5_000;
 const OBJECT_BYTES: usize = 5 * 1024;
 const WATCHERS: usize = 1000;
 
-/// Splices the revision in, as the registry does, at a place it need not search for.
+/// Splices the revision in at a known offset, as the registry does.
 struct Splice;
 
 impl Materialize for Splice {
@@ -131,7 +131,7 @@ async fn reads(store: &Embedded, cache: &Cache) {
     println!("walk {bytes} bytes: {:?}", began.elapsed());
     let mut took = Duration::ZERO;
     for n in 0..200 {
-        // Another resource: the cache has to learn that nothing happened here.
+        // Another resource: the cache has to learn that nothing changed here.
         let write = Write::put(format!("/registry/other/{n}"), Expect::Any, "v");
         store.write(write).await.expect("writes");
         let began = Instant::now();

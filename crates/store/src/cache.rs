@@ -1,6 +1,5 @@
 //! The watch cache: the newest state of one resource and its recent events, in memory, as bytes
-//! ready to send. Every read and every watch is answered here; `reflector` keeps it up with the
-//! backend.
+//! ready to send. It serves every read and every watch; `reflector` keeps it up to date.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,17 +20,17 @@ use crate::{
     Trigger, Watcher,
 };
 
-/// What a cache is for.
+/// The resource that a cache holds, and its limits.
 #[derive(Clone)]
 pub struct CacheOptions {
-    /// The keys of the resource, with the slash at the end: `/registry/pods/`.
+    /// The key prefix of the resource, with the trailing slash: `/registry/pods/`.
     pub prefix: Str,
     pub materialize: Arc<dyn Materialize>,
     /// Which of the entries' fields is indexed (pods: `spec.nodeName`).
     pub index: Option<usize>,
     pub ring: RingLimits,
-    /// How many revisions back a new cache begins, if the backend still has them, so that those
-    /// who watched before a restart can go on where they were.
+    /// How many revisions back the history of a new cache begins, if the backend still has them, so
+    /// that clients that watched before a restart can resume their watches.
     pub resume_revisions: u64,
 }
 
@@ -53,31 +52,33 @@ impl CacheOptions {
     }
 }
 
-/// The watch cache of one resource. Stops when dropped; its watchers are then told `Closed`.
+/// The watch cache of one resource. Stops when dropped; its watchers then end with `Closed`.
 pub struct Cache {
     shared: Arc<Shared>,
     reflector: JoinHandle<()>,
 }
 
-/// What the cache and its reflector both hold.
+/// Shared by the cache and its reflector.
 pub(crate) struct Shared {
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) options: CacheOptions,
-    /// What readers see; replaced whole, so nobody ever waits for a writer.
+    /// What readers see; replaced atomically, so that readers never wait for a writer.
     pub(crate) current: ArcSwap<Snapshot>,
     /// The events that led to `current`. Replaced when events were lost.
     pub(crate) ring: ArcSwap<Ring>,
-    /// The revision of `current`, for those who wait for one. 0 until the first list is in.
+    /// The revision of `current`, for readers that wait for one. 0 until the first list has
+    /// finished.
     pub(crate) revision: watch::Sender<u64>,
-    /// Some older states, from which any revision that the ring covers is near.
+    /// Some older states, from which any revision that the ring covers can be reached by few
+    /// events.
     pub(crate) checkpoints: Mutex<Checkpoints>,
-    /// Older states that took some work, kept for the pages that follow.
+    /// Older states that were computed for a read, kept for the pages that follow.
     exact_snapshots: Mutex<VecDeque<Arc<Snapshot>>>,
     pub(crate) progress_wanted: Arc<Notify>,
     pub(crate) counters: Arc<CacheCounters>,
-    /// Why the cache is not getting any further, if so.
+    /// Why the cache does not make progress, if so.
     pub(crate) failure: Mutex<Option<StoreError>>,
-    /// Nobody may watch any more.
+    /// No new watchers are accepted.
     retired: AtomicBool,
 }
 
@@ -87,7 +88,7 @@ impl Cache {
         let index = options.index;
         let progress_wanted = Arc::new(Notify::new());
         let counters = Arc::<CacheCounters>::default();
-        // Replaced when the first list is in; nobody can watch before.
+        // Replaced when the first list has finished; there can be no watchers before.
         let ring =
             Ring::new(options.ring.clone(), index, 0, progress_wanted.clone(), counters.clone());
         let shared = Arc::new(Shared {
@@ -107,13 +108,13 @@ impl Cache {
         Arc::new(Self { shared, reflector })
     }
 
-    /// Waits until the first list is in.
+    /// Waits until the first list has finished.
     pub async fn ready(&self) {
         // The sender lives as long as this cache, so waiting cannot fail.
         let _ = self.shared.revision.subscribe().wait_for(|revision| *revision > 0).await;
     }
 
-    /// As `ready`, but gives up when the store is damaged: waiting does not help then.
+    /// Like `ready`, but returns when the store is corrupt, since waiting does not help then.
     pub async fn ready_or_corrupt(&self) -> Result<(), StoreError> {
         while timeout(FAILURE_CHECK_INTERVAL, self.ready()).await.is_err() {
             let failure = self.shared.failure.lock().clone();
@@ -128,33 +129,34 @@ impl Cache {
         self.revision() > 0
     }
 
-    /// The keys this cache holds.
+    /// The key prefix of this cache.
     pub fn prefix(&self) -> &Str {
         &self.shared.options.prefix
     }
 
-    /// How far the cache is.
+    /// The revision of the current state.
     pub fn revision(&self) -> u64 {
         self.shared.current.load().revision
     }
 
-    /// An object as it is now, without waiting for anything.
+    /// The current state of an object, without waiting.
     pub fn get(&self, key: &str) -> Option<Arc<Entry>> {
         self.shared.current.load().get(key).cloned()
     }
 
-    /// Whatever is there now.
+    /// The current state, without waiting.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.shared.current.load_full()
     }
 
-    /// A state that is not older than the call: every write acknowledged before is in it.
+    /// A state that is not older than the call: it contains every write acknowledged before (a
+    /// consistent read).
     pub async fn fresh(&self) -> Result<Arc<Snapshot>, StoreError> {
         let revision = self.shared.backend.revision().await?;
         self.at_least(revision).await
     }
 
-    /// A state that is not older than `revision`; waits a while for it.
+    /// A state that is not older than `revision`; waits for it up to a limit.
     pub async fn at_least(&self, revision: u64) -> Result<Arc<Snapshot>, StoreError> {
         let ready = |snapshot: &Snapshot| snapshot.revision >= revision.max(1);
         let current = self.snapshot();
@@ -166,7 +168,7 @@ impl Cache {
         loop {
             self.shared.progress_wanted.notify_one();
             let wait = reached.wait_for(|now| *now >= revision.max(1));
-            // Progress is asked for again now and then: over a network an answer may get lost.
+            // The request for progress is repeated: over a network a response may get lost.
             let _ = timeout(PROGRESS_RETRY, wait).await;
             let current = self.snapshot();
             if ready(&current) {
@@ -186,7 +188,7 @@ impl Cache {
         }
     }
 
-    /// One object as the backend has it now, whatever is in memory.
+    /// One object as the backend has it now, bypassing the cache.
     pub async fn read_one(&self, key: &str) -> Result<Option<Arc<Entry>>, ReadError> {
         let Some(found) = self.shared.backend.get(key).await? else { return Ok(None) };
         let known = self.snapshot();
@@ -194,13 +196,13 @@ impl Cache {
         Ok(found.transpose()?)
     }
 
-    /// The newest state, read from the backend, whatever is in memory.
+    /// The newest state, read from the backend, bypassing the cache.
     pub async fn read(&self) -> Result<Arc<Snapshot>, StoreError> {
         self.shared.list(None).await.map(Arc::new)
     }
 
-    /// The state at exactly this revision: out of memory as far as the ring reaches, then from
-    /// the backend, until it is compacted there.
+    /// The state at exactly this revision: from memory as far as the ring reaches, else from the
+    /// backend, until it is compacted there.
     pub async fn exact(&self, revision: u64) -> Result<Arc<Snapshot>, StoreError> {
         let current = self.at_least(revision).await?;
         if current.revision == revision {
@@ -218,7 +220,7 @@ impl Cache {
         Ok(snapshot)
     }
 
-    /// The events behind `after`, or only those that pull the trigger.
+    /// The events after `after`, or only those that match the trigger.
     pub fn watch(&self, after: u64, trigger: Option<Trigger>) -> Result<Watcher, StoreError> {
         if !self.is_ready() {
             return Err(StoreError::Unavailable(INITIALIZING.into()));
@@ -226,17 +228,17 @@ impl Cache {
         Watcher::new(self.shared.ring.load_full(), after, trigger)
     }
 
-    /// The revision from which a watch can start.
+    /// The oldest revision from which a watch can start.
     pub fn oldest(&self) -> u64 {
         self.shared.ring.load().oldest()
     }
 
-    /// How many events are kept for watchers.
+    /// How many events are in the ring.
     pub fn events_kept(&self) -> usize {
         self.shared.ring.load().events()
     }
 
-    /// How many events can be kept at most.
+    /// How many events the ring can hold.
     pub fn capacity(&self) -> usize {
         self.shared.options.ring.events_max
     }
@@ -246,25 +248,25 @@ impl Cache {
         self.shared.counters.initializations.load(Ordering::Relaxed)
     }
 
-    /// How many events came from the backend.
+    /// How many events were received from the backend.
     pub fn events_received(&self) -> u64 {
         self.shared.counters.received.load(Ordering::Relaxed)
     }
 
-    /// How many watchers were ended because they did not keep up.
+    /// How many watchers were terminated because they did not keep up.
     pub fn watchers_slow(&self) -> u64 {
         self.shared.counters.watchers_slow.load(Ordering::Relaxed)
     }
 
-    /// What the cache holds in memory for clients: the objects as they are now, and what the events
-    /// hold beyond them. Bounded by the objects that there are, and by `RingLimits::bytes_max`.
+    /// Memory in use: the current objects, and what the events retain beyond them. The latter is
+    /// bounded by `RingLimits::bytes_max`.
     pub fn bytes(&self) -> (usize, usize) {
         let objects = self.snapshot().range("", None).map(|entry| entry.json.len()).sum();
         (objects, self.shared.ring.load().bytes())
     }
 
-    /// Ends all watchers, those to come as well. Reads that are under way are still answered: the cache
-    /// follows the backend until the last one has let go of it.
+    /// Ends all watchers, and those that start later. Reads in progress are still served: the cache
+    /// follows the backend until it is dropped.
     pub fn retire(&self) {
         self.shared.retired.store(true, Ordering::SeqCst);
         self.shared.ring.load().end(EndReason::Closed);
@@ -277,11 +279,11 @@ impl Cache {
     }
 }
 
-/// Why an object was not read.
+/// Why an object could not be read.
 #[derive(Debug)]
 pub enum ReadError {
     Store(StoreError),
-    /// It is there and cannot be understood.
+    /// It exists and cannot be decoded or decrypted.
     Broken(Broken),
 }
 
@@ -297,14 +299,15 @@ impl From<Broken> for ReadError {
     }
 }
 
-/// How often somebody who waits for the first list looks whether it fails.
+/// How often `ready_or_corrupt` checks whether the first list has failed.
 const FAILURE_CHECK_INTERVAL: Duration = Duration::from_millis(200);
-/// How long a read waits for a revision that the cache has not come to.
+/// Compat: how long a read waits for a revision that the cache has not reached, as in
+/// kube-apiserver.
 const REVISION_WAIT: Duration = Duration::from_secs(3);
 const PROGRESS_RETRY: Duration = Duration::from_millis(100);
-/// How many older states are kept; the least recently read goes first.
+/// How many computed states are kept; the least recently used is dropped first.
 const EXACT_SNAPSHOTS_MAX: usize = 4;
-/// Compat: the words kube-apiserver uses while a watch cache is being filled.
+/// Compat: kube-apiserver's message while a watch cache is being filled.
 const INITIALIZING: &str = "storage is (re)initializing";
 
 impl Drop for Cache {
@@ -314,7 +317,8 @@ impl Drop for Cache {
 }
 
 impl Shared {
-    /// A new ring behind this state: whoever watches the old one has lost something and is told so.
+    /// Starts a new ring at this state. Watchers of the old ring have lost events and end with
+    /// `Expired`.
     pub(crate) fn reset(&self, snapshot: Snapshot, ring: Ring) {
         let revision = snapshot.revision;
         self.checkpoints.lock().clear();
@@ -348,8 +352,8 @@ impl Shared {
         }
     }
 
-    /// The state at `revision`, made by taking back the events since, or `None` if some of them
-    /// are no longer kept.
+    /// The state at `revision`, by undoing the events since, or `None` if some of them were
+    /// evicted.
     fn rolled_back(&self, current: Arc<Snapshot>, revision: u64) -> Option<Snapshot> {
         let base = self.checkpoints.lock().at_or_after(revision).unwrap_or(current);
         let events = self.ring.load().newest_first(revision, base.revision)?;
@@ -361,15 +365,15 @@ impl Shared {
         Some(snapshot)
     }
 
-    /// Reads the whole resource from the backend, in pages. Entries that the cache has already
-    /// are shared.
+    /// Reads the whole resource from the backend, in pages. Entries that the cache has already are
+    /// shared.
     pub(crate) async fn list(&self, revision: Option<u64>) -> Result<Snapshot, StoreError> {
         let known = self.current.load_full();
         let mut snapshot = Snapshot::new(0, self.options.index);
         let mut range = Range::of(self.options.prefix.clone()).limit(LIST_PAGE);
         range.revision = revision;
-        // Pages are made into entries while further ones are being read, on all cores: a large resource
-        // is most of the time that a server takes to start.
+        // Pages are decoded on all cores while further ones are being read: with a large resource
+        // this is most of the start-up time.
         let mut making: VecDeque<JoinHandle<Vec<EntryResult>>> = VecDeque::new();
         let ahead_max =
             std::thread::available_parallelism().map_or(1, usize::from).min(PAGES_AHEAD_MAX);
@@ -408,7 +412,7 @@ impl Shared {
         }
     }
 
-    /// What clients get of a changed value, or why they get nothing.
+    /// The entry of a changed value, or why there is none.
     pub(crate) fn entry(
         &self,
         key: &Str,
@@ -420,10 +424,10 @@ impl Shared {
     }
 }
 
-/// What a stored object is served as, or why it is not.
+/// The entry of a stored object, or why there is none.
 type EntryResult = Result<Arc<Entry>, Broken>;
 
-/// What a page of a range is served as.
+/// The entries of a page.
 fn entries(
     materialize: &dyn Materialize,
     known: &Snapshot,
@@ -457,21 +461,21 @@ fn entry(
     })
 }
 
-/// A page is in memory twice, as stored and as served, while it is being read.
+/// While a page is read, it is in memory twice: as stored and as served.
 const LIST_PAGE: usize = 500;
-/// How many pages are being made into entries at a time, at most.
+/// How many pages are decoded at a time, at most.
 const PAGES_AHEAD_MAX: usize = 8;
 
-/// Some of the states the cache went through, oldest first, evenly spread over the events.
+/// Some of the past states of the cache, oldest first, evenly spread over the events.
 #[derive(Default)]
 pub(crate) struct Checkpoints {
     snapshots: VecDeque<Arc<Snapshot>>,
-    /// How many events came since the newest one.
+    /// Events since the newest checkpoint.
     events_since: usize,
 }
 
 impl Checkpoints {
-    /// Notes that `events` lead away from this state.
+    /// Records that `events` follow this state.
     pub(crate) fn record(&mut self, snapshot: &Arc<Snapshot>, events: usize) {
         self.events_since += events;
         if self.events_since < CHECKPOINT_EVENTS << (self.snapshots.len() / CHECKPOINTS_DOUBLE) {
@@ -490,7 +494,7 @@ impl Checkpoints {
         self.snapshots.get(at).cloned()
     }
 
-    /// Lets go of states before `oldest`, from which no event leads further back.
+    /// Drops states before `oldest`, from which no event leads further back.
     pub(crate) fn drop_before(&mut self, oldest: u64) {
         while self.snapshots.front().is_some_and(|snapshot| snapshot.revision < oldest) {
             self.snapshots.pop_front();
@@ -502,11 +506,11 @@ impl Checkpoints {
     }
 }
 
-/// Taking back this many events is quick (some 3 us each).
+/// Undoing this many events is quick (about 3 us each).
 const CHECKPOINT_EVENTS: usize = 256;
-/// The spacing doubles each time so many are held, so that a few cover the longest ring.
+/// The spacing doubles each time this many are held, so that a few cover the longest ring.
 const CHECKPOINTS_DOUBLE: usize = 4;
-/// A checkpoint holds the tree's nodes that have changed since; the objects are the ring's.
+/// A checkpoint holds the tree nodes that have changed since; the objects are shared with the ring.
 const CHECKPOINTS_MAX: usize = 24;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! What every backend promises, as tests. Each function takes an empty backend; `check_all`
-//! runs them all. The random ones compare with `MemoryBackend`, step by step.
+//! The backend contract, as tests. Each function takes an empty backend; `check_all` runs them all.
+//! The random ones compare with `MemoryBackend`, step by step.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::{
     Backend, Batch, Change, Expect, KeyValue, MemoryBackend, Range, StoreError, WatchStream, Write,
 };
 
-/// Runs every promise, each on a backend of its own.
+/// Runs every test, each on a backend of its own.
 pub async fn check_all<F: AsyncFn() -> Arc<dyn Backend>>(make: F) {
     writes_are_decided_by_the_expected_revision(&*make().await).await;
     revisions_count_every_write(&*make().await).await;
@@ -27,7 +27,7 @@ pub async fn check_all<F: AsyncFn() -> Arc<dyn Backend>>(make: F) {
     }
 }
 
-/// The seeds of a random test: so many, or `PINTLE_PROVE` times as many.
+/// The seeds of a random test: 1 to `short`, or `PINTLE_PROVE` times as many.
 pub fn seeds(short: u64) -> std::ops::RangeInclusive<u64> {
     let times = std::env::var("PINTLE_PROVE").ok().and_then(|text| text.parse().ok());
     1..=short * times.unwrap_or(1)
@@ -267,8 +267,8 @@ pub async fn watches_see_every_write_once_while_many_write(backend: Arc<dyn Back
     }
 }
 
-/// Does the same random things to the backend and to the model, and compares every answer, the
-/// states at all revisions, and what watches from all over the place have seen.
+/// Applies the same random operations to the backend and to the model, and compares every result,
+/// the states at all revisions, and the events of watches from various revisions.
 pub async fn random_operations_agree_with_the_model(
     backend: &dyn Backend,
     seed: u64,
@@ -296,12 +296,13 @@ pub async fn random_operations_agree_with_the_model(
                 ),
             }
         }
-        // Watches are read now and then, so that some lag behind compactions.
+        // Watches are read only sometimes, so that some lag behind compactions.
         if let Some((prefix, after, watch)) = watches.last_mut()
             && random.below(4) == 0
         {
             let now = model.revision().await.expect("has a revision");
-            // A watch that compaction has overtaken may end, or go on if it had what it needs.
+            // A watch that compaction has overtaken may end, or go on if it had read the events
+            // already.
             let Ok(mut twin) = model.watch(prefix, *after).await else {
                 watches.pop();
                 continue;
@@ -386,17 +387,17 @@ async fn random_step(
     }
 }
 
-/// Takes from a watch until it is at `revision`, and checks that its revisions only ever grow.
+/// Reads a watch until it is at `revision`, and checks that revisions only grow.
 pub async fn collect(watch: &mut WatchStream, revision: u64) -> Vec<Change> {
     let mut changes: Vec<Change> = Vec::new();
     loop {
-        // Progress is answered at once, so this task has to make room for those that write.
+        // Progress is reported at once, so this task has to yield to the writers.
         tokio::task::yield_now().await;
         watch.request_progress();
         let Batch { changes: more, revision: reached } = watch.next().await.expect("goes on");
         for mut change in more {
             if change.value.is_none() {
-                // Not every backend tells when a key that is gone was made.
+                // Not every backend reports the create revision of a deleted key.
                 change.create_revision = 0;
             }
             let last = changes.last().map_or(0, |change| change.revision);
@@ -439,7 +440,7 @@ fn unshifted(mut items: Vec<KeyValue>, offset: u64) -> Vec<KeyValue> {
     items
 }
 
-/// Small, seeded and the same everywhere, so that a failing seed is a test.
+/// Small, seeded and the same everywhere, so that a failing seed can be reproduced.
 pub struct Random(u64);
 
 impl Random {

@@ -1,8 +1,9 @@
-//! The store that comes with the server: a log on disk, an index of it in memory.
+//! The embedded store: a log on disk, an index of it in memory.
 //!
 //! Every write is appended and synced before it is acknowledged; writes that wait together share
-//! one sync. The log is the history as well, so old revisions can be read and watched from, also
-//! after a restart, until they are compacted. `docs/storage-format.md` describes the bytes.
+//! one sync (group commit). The log is also the history, so old revisions can be read and watched
+//! from, also after a restart, until they are compacted. `docs/storage-format.md` describes the
+//! format.
 
 pub mod backup;
 mod disk;
@@ -42,13 +43,13 @@ use self::watch::{EmbeddedWatch, WatcherGroup};
 use self::writer::{CurrentValue, Request, WriteError, Writer};
 use crate::{Backend, BoxFuture, KeyValue, Range, RangeResult, StoreError, WatchStream, Write};
 
-/// Where the store is and how it keeps house.
+/// Where the store is, and how often it compacts.
 #[derive(Debug, Clone)]
 pub struct EmbeddedOptions {
-    /// A directory of its own; made if it is missing.
+    /// A directory for the store alone; created if it is missing.
     pub dir: PathBuf,
     /// How long history is kept at least (and twice as long at most); `None` keeps it until
-    /// someone calls `compact`.
+    /// `compact` is called.
     pub compact_every: Option<Duration>,
 }
 
@@ -59,31 +60,31 @@ impl EmbeddedOptions {
     }
 }
 
-/// The embedded backend. Dropping it finishes the writes under way and frees the directory.
+/// The embedded backend. Dropping it finishes the pending writes and unlocks the directory.
 pub struct Embedded {
     store: Arc<Store>,
     requests: SyncSender<Request>,
     writer: Mutex<Option<JoinHandle<()>>>,
-    /// Held for as long as the store is open.
+    /// Held while the store is open.
     lock: Option<File>,
 }
 
-/// What the writer shares with readers and watches.
+/// Shared by the writer thread, readers and watches.
 pub(crate) struct Store {
     disk: Box<dyn Disk>,
     index: RwLock<Index>,
     /// Lock order: this one, then `index`.
     watchers: Mutex<WatcherGroup>,
-    /// Everything up to this revision is in the queues of those who watch.
+    /// Everything up to this revision is in the queues of the watchers.
     published: AtomicU64,
 }
 
-/// What tests want to be smaller, or to control.
+/// Parameters that tests change.
 #[derive(Clone)]
 pub(crate) struct Tuning {
     compact_every: Option<Duration>,
     segment_bytes: u64,
-    /// Compaction does not wait for its time when there is more history than this.
+    /// Compaction is not delayed when there is more history than this.
     history_max: usize,
     clock: Arc<dyn Fn() -> u64 + Send + Sync>,
 }
@@ -108,11 +109,11 @@ impl Tuning {
     }
 }
 
-/// Writers that may wait; far more than the server lets in at once.
+/// Writes that may wait for the writer thread; far more than the server admits at once.
 const REQUESTS_MAX: usize = 8192;
 
 impl Embedded {
-    /// Opens the store in a directory, or begins one. Reads the log, so it blocks for a moment.
+    /// Opens or creates a store in a directory. Reads the log, so it blocks.
     pub fn open(options: &EmbeddedOptions) -> Result<Self, StoreError> {
         let failed = |error: std::io::Error| {
             let dir = options.dir.display();
@@ -148,10 +149,10 @@ impl Embedded {
         Ok(Self { store, requests, writer: Mutex::new(Some(thread)), lock: None })
     }
 
-    /// Finishes the writes that are waiting, ends all watches and lets go of the directory.
+    /// Finishes the pending writes, ends all watches and unlocks the directory.
     pub fn close(&self) {
         let Some(thread) = self.writer.lock().take() else { return };
-        // If the writer is gone already, there is nothing left to finish.
+        // If the writer thread has ended already, there is nothing left to finish.
         let _ = self.requests.send(Request::Stop);
         let _ = thread.join();
         self.store.watchers.lock().close();
@@ -160,7 +161,7 @@ impl Embedded {
         }
     }
 
-    /// Bytes of the log on disk, and how many of them are still needed.
+    /// Bytes of the log on disk, and how many of them are live.
     pub fn usage(&self) -> (u64, u64) {
         self.store.index.read().usage()
     }
@@ -176,7 +177,7 @@ impl Embedded {
 }
 
 const CLOSED: &str = "the store is closed";
-/// So many values are read (from the page cache, mostly) without going to another thread.
+/// Up to this many values are read (mostly from the page cache) without a blocking task.
 const INLINE_READS: usize = 64;
 
 impl Drop for Embedded {
@@ -185,12 +186,12 @@ impl Drop for Embedded {
     }
 }
 
-/// A directory that only its owner can look into.
+/// Creates a directory that only its owner can access.
 fn make_private(dir: &Path) -> std::io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
 
-/// Makes sure that nobody else has the directory.
+/// Ensures that no other process uses the directory.
 fn lock(dir: &Path) -> Result<File, StoreError> {
     let path = dir.join("LOCK");
     let failed = |error: std::io::Error| {
@@ -229,7 +230,7 @@ impl Backend for Embedded {
             let index = self.store.index.read();
             index.newest(key).map(|version| index.locate(key.into(), version)).transpose()
         };
-        // One read that the page cache mostly answers: not worth another thread.
+        // One read, mostly from the page cache: not worth a blocking task.
         Box::pin(async move { found?.map(key_value).transpose() })
     }
 
@@ -242,7 +243,7 @@ impl Backend for Embedded {
             let items = if found.len() <= INLINE_READS {
                 read(found)?
             } else {
-                // Long enough to keep a worker thread from others.
+                // Long enough to block a worker thread.
                 let reading = tokio::task::spawn_blocking(move || read(found));
                 reading.await.map_err(|error| StoreError::Unavailable(error.to_string()))??
             };
@@ -275,8 +276,9 @@ impl Backend for Embedded {
     }
 
     fn revision(&self) -> BoxFuture<'_, Result<u64, StoreError>> {
-        // Not the index's, which is ahead for a moment: a cache that was asked for progress just then would
-        // not hear of that revision, and who waits for it would wait until it is asked again.
+        // Not the index's revision, which is ahead for a moment: a cache that requests progress
+        // just then would not learn of that revision, and a reader that waits for it would wait
+        // until the next request.
         let revision = self.store.published.load(Ordering::Acquire);
         Box::pin(async move { Ok(revision) })
     }
@@ -295,7 +297,7 @@ impl Backend for Embedded {
     }
 }
 
-/// Reads a version's value.
+/// Reads the value of a version.
 fn key_value(found: StoredVersion) -> Result<KeyValue, StoreError> {
     let StoredVersion { key, version, segment } = found;
     let (header, value) = read_version(&segment, &key, version)?;
@@ -309,8 +311,8 @@ fn key_value(found: StoredVersion) -> Result<KeyValue, StoreError> {
     })
 }
 
-/// Reads the record that the index names. Hint files say where records are, so a record of another key or
-/// revision at that place is an error, not an answer.
+/// Reads the record that the index refers to. The place may come from a hint file, so a record of
+/// another key or revision there is an error.
 fn read_version(
     segment: &Segment,
     key: &str,

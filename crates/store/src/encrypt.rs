@@ -1,9 +1,8 @@
-//! Encryption at rest, byte for byte as kube-apiserver does it: what it wrote is read here, and the
-//! other way round.
+//! Encryption at rest, byte-compatible with kube-apiserver in both directions.
 //!
-//! A value is stored as `k8s:enc:<provider>:v1:<key name>:` and what the cipher makes of it. The
-//! first key of the first provider writes, all of them read. What another than the first was used for
-//! is *stale*: the next update writes it anew even if nothing changes.
+//! A value is stored as `k8s:enc:<provider>:v1:<key name>:` and the ciphertext. The first key of
+//! the first provider encrypts, all keys decrypt. A value that was encrypted with another key than
+//! the first is *stale*: the next update writes it again even if nothing changes.
 
 mod backend;
 mod cipher;
@@ -29,25 +28,25 @@ pub use remote::{Connect, KmsConfig, RemoteError, RemoteProvider};
 use self::provider::Decryption;
 use crate::StoreError;
 
-/// Which resources are encrypted how, by their keys in the store.
+/// The encryption configuration, applied by storage key.
 pub struct Encryption {
-    /// What all keys begin with: `/registry`.
+    /// The prefix of all keys: `/registry`.
     root: Str,
-    /// The resources that are not stored under `<group>/<resource>/`, by what they are stored under.
+    /// The resources that are not stored under `<group>/<resource>/`, by their path.
     resources: HashMap<Str, GroupResource>,
     config: ArcSwap<EncryptionConfig>,
 }
 
-/// A value out of the store.
+/// A decrypted value.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Opened {
     pub value: Bytes,
-    /// Whether a write now would keep it in another form.
+    /// Whether a write now would use another key.
     pub stale: bool,
 }
 
 impl Encryption {
-    /// `resources` are the places of built-in resources below `root`: `services/specs`.
+    /// `resources` are the paths of built-in resources below `root`: `services/specs`.
     pub fn new(
         root: impl Into<Str>,
         resources: impl IntoIterator<Item = (Str, GroupResource)>,
@@ -60,7 +59,7 @@ impl Encryption {
         }
     }
 
-    /// What to store for a value of a key.
+    /// Encrypts the value of a key.
     pub fn seal(&self, key: &str, value: &Bytes) -> Result<Bytes, StoreError> {
         let config = self.config.load();
         let Some(providers) = self.resource(key).and_then(|resource| config.providers(&resource))
@@ -70,7 +69,7 @@ impl Encryption {
         providers.seal(value, key.as_bytes()).map_err(|why| unreadable(key, why))
     }
 
-    /// What was stored for a key. Where the value's key is kept by somebody else, he is asked.
+    /// Decrypts the value of a key, with a call to the KMS plugin if it has to decrypt the seed.
     pub async fn open(&self, key: &str, stored: &Bytes) -> Result<Opened, StoreError> {
         match self.start_open(key, stored)? {
             Decryption::Done(opened) => Ok(opened),
@@ -78,7 +77,7 @@ impl Encryption {
         }
     }
 
-    /// Whether all providers that have to be asked are well; `None`: there are none.
+    /// Whether all KMS plugins are healthy; `None`: there are none.
     pub fn health(&self) -> Option<Result<(), String>> {
         let config = self.config.load();
         if config.remotes.is_empty() {
@@ -97,7 +96,7 @@ impl Encryption {
         })
     }
 
-    /// Looks at all providers that have to be asked, so that they can be written with.
+    /// Probes all KMS plugins, so that they can encrypt.
     pub async fn prime(&self) -> Result<(), String> {
         let config = self.config.load_full();
         config.probe().await
@@ -113,8 +112,8 @@ impl Encryption {
         opened.map_err(|why| unreadable(key, why))
     }
 
-    /// Follows a file for as long as the server runs. What is wrong with a new version of it is told,
-    /// and the old one stays in force.
+    /// Reloads the file when it changes, for as long as the server runs. An invalid file is logged,
+    /// and the previous configuration stays in force.
     pub async fn follow(self: Arc<Self>, file: PathBuf, every: Duration, connect: Box<Connect>) {
         let mut known = std::fs::read(&file).ok();
         loop {
@@ -139,8 +138,8 @@ impl Encryption {
                     continue;
                 }
             };
-            // Somebody who does not answer would take the place of one who does. He may answer later,
-            // without a change of the file.
+            // A plugin that does not respond would replace one that does. It may respond later
+            // without a change of the file, so the file is tried again.
             if let Err(error) = config.probe().await {
                 tracing::error!(%error, "the new encryption configuration is not used yet");
                 continue;
@@ -151,7 +150,7 @@ impl Encryption {
         }
     }
 
-    /// The resource that a key belongs to, if it is a key of an object.
+    /// The resource that a key belongs to, if it is the key of an object.
     fn resource(&self, key: &str) -> Option<GroupResource> {
         let path = key.strip_prefix(self.root.as_str())?.trim_start_matches('/');
         let (first, rest) = path.split_once('/')?;
@@ -159,7 +158,7 @@ impl Encryption {
         let both = second.map(|second| &path[..first.len() + 1 + second.len()]);
         let known = both.and_then(|both| self.resources.get(both));
         known.or_else(|| self.resources.get(first)).cloned().or_else(|| {
-            // Custom resources; their groups always have a dot.
+            // Custom resources: their groups always contain a dot.
             second.filter(|_| first.contains('.')).map(|second| GroupResource::new(first, second))
         })
     }
@@ -167,7 +166,7 @@ impl Encryption {
 
 #[cfg(test)]
 impl Encryption {
-    /// What was stored for a key, where nobody has to be asked.
+    /// Decrypts the value of a key without a KMS plugin.
     fn open_local(&self, key: &str, stored: &Bytes) -> Result<Opened, StoreError> {
         match self.start_open(key, stored)? {
             Decryption::Done(opened) => Ok(opened),
@@ -190,7 +189,7 @@ impl EncryptionConfig {
         Self::parse(&name, &bytes, connect)
     }
 
-    /// Looks whether those who have to be asked answer.
+    /// Checks that all KMS plugins respond.
     async fn probe(&self) -> Result<(), String> {
         for remote in &self.remotes {
             remote.probe().await?;

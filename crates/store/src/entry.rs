@@ -1,5 +1,5 @@
-//! One object in the cache: the bytes a client gets, and what selectors and lists need to know
-//! about them without looking inside.
+//! One object in the cache: the bytes a client gets, and what selectors and lists need without
+//! decoding them.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 use meta::Str;
 use parking_lot::Mutex;
 
-/// An object as it is served. Never changed once made; a new revision is a new entry.
+/// An object as it is served. Immutable; a new revision is a new entry.
 #[derive(Debug, Default)]
 pub struct Entry {
     /// The full storage key.
@@ -20,17 +20,17 @@ pub struct Entry {
     pub revision: u64,
     /// The object as JSON, with `resourceVersion` in place.
     pub json: Bytes,
-    /// Where the object goes on behind `kind` and `apiVersion`, which typed lists leave out.
+    /// The offset after `kind` and `apiVersion`, which typed lists leave out.
     pub body_at: u32,
-    /// Where `metadata`'s value (from brace to brace) lies in `json`.
+    /// Start and end of `metadata`'s value (from brace to brace) in `json`.
     pub meta: (u32, u32),
     pub labels: Box<[(Str, Str)]>,
-    /// A bit or two for each label, see [`label_bits`]: a selector that wants a label looks here first,
-    /// and leaves the labels of nearly all objects that don't have it alone.
+    /// A Bloom filter of the labels, see [`label_bits`]: a selector that requires a label checks it
+    /// first, and skips the labels of nearly all objects that do not have it.
     pub label_bits: u64,
     /// The selectable fields, in the order in which the resource declares them.
     pub fields: Box<[Str]>,
-    /// Other encodings, made when first asked for.
+    /// Other encodings, made on demand.
     pub slots: Slots,
 }
 
@@ -45,23 +45,23 @@ pub struct Slots(OnceLock<Box<OtherEncodings>>);
 #[derive(Debug, Default)]
 struct OtherEncodings {
     encodings: [OnceLock<Bytes>; SLOTS],
-    /// What the object looks like in other versions. There may be any number of them.
+    /// The object in other served versions. There may be any number of them.
     views: Mutex<Vec<(usize, Bytes)>>,
 }
 
 impl Entry {
-    /// The `n`th other encoding (below `SLOTS`; what the numbers mean is up to the caller).
+    /// The `n`th other encoding (below `SLOTS`; the caller assigns the numbers).
     pub fn slot(&self, n: usize, make: impl FnOnce() -> Bytes) -> &Bytes {
         self.slots.0.get_or_init(Box::default).encodings[n].get_or_init(make)
     }
 
-    /// The object as another version shows it, if that was made already.
+    /// The object in another served version, if it was converted already.
     pub fn view(&self, version: usize) -> Option<Bytes> {
         let views = self.slots.0.get()?.views.lock();
         views.iter().find(|(have, _)| *have == version).map(|(_, view)| view.clone())
     }
 
-    /// Keeps what the object looks like in another version.
+    /// Caches the object in another served version.
     pub fn keep_view(&self, version: usize, view: Bytes) {
         let mut views = self.slots.0.get_or_init(Box::default).views.lock();
         if !views.iter().any(|(have, _)| *have == version) {
@@ -79,7 +79,7 @@ impl Entry {
         self.labels.iter().find(|(have, _)| have == key).map(|(_, value)| value)
     }
 
-    /// The same object with another `resourceVersion`: how a deletion shows the last state.
+    /// The same object with another `resourceVersion`: the last state in a DELETED event.
     pub fn with_revision(&self, revision: u64) -> Result<Self, String> {
         let (start, end) = (self.meta.0 as usize, self.meta.1 as usize);
         let meta = self.json.get(start..end).ok_or("metadata is out of bounds")?;
@@ -116,23 +116,22 @@ impl Entry {
     }
 }
 
-/// The bits of a set of labels: those of each of them together. A set that lacks a bit of a label
-/// lacks the label.
+/// The Bloom filter of a set of labels. A set that lacks a bit of a label lacks the label.
 pub fn label_bits<'a>(labels: impl IntoIterator<Item = (&'a str, &'a str)>) -> u64 {
     labels.into_iter().fold(0, |bits, (key, value)| {
-        // FNV-1a: short texts, and nobody gains anything by a collision.
+        // FNV-1a: keys are short, and a collision is harmless.
         let bytes = key.bytes().chain([b'=']).chain(value.bytes());
         let hash = bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
-        // Its high bits hardly see the last characters; this mixes them in.
+        // The high bits of the hash hardly depend on the last characters; this mixes them in.
         let hash = (hash ^ hash >> 32).wrapping_mul(0xff51_afd7_ed55_8ccd);
         bits | 1 << (hash >> 58) | 1 << (hash >> 52 & 63)
     })
 }
 
-/// Where the digits of `resourceVersion` lie in the JSON of an `ObjectMeta`. Only the member of
-/// the outermost object counts: annotations may have any name.
+/// The range of the digits of `resourceVersion` in the JSON of an `ObjectMeta`. Only members of the
+/// outermost object count: annotations may have any name.
 fn resource_version(meta: &[u8]) -> Option<Range<usize>> {
     const NAME: &[u8] = b"\"resourceVersion\":\"";
     let mut depth = 0;
@@ -166,8 +165,8 @@ fn string_end(json: &[u8], mut at: usize) -> Option<usize> {
     }
 }
 
-/// How stored bytes become an entry. The registry brings one per resource, because only it knows
-/// the encoding, the served version and the selectable fields.
+/// Decodes stored bytes into an entry. The registry provides one per resource, because only it
+/// knows the encoding, the served version and the selectable fields.
 pub trait Materialize: Send + Sync + 'static {
     fn entry(&self, key: &Str, value: &Bytes, revision: u64) -> Result<Entry, String>;
 }

@@ -1,4 +1,4 @@
-//! What a watcher is told: one change of one object, with the frames it was encoded into.
+//! A watch event: one change of one object, with the frames it was encoded into.
 
 use std::sync::{Arc, OnceLock};
 
@@ -16,7 +16,7 @@ pub enum EventKind {
     Deleted,
 }
 
-/// One change of one object. Shared by all watchers, so whatever is made of it is made once.
+/// One change of one object. Shared by all watchers, so that each encoding is made once.
 #[derive(Debug)]
 pub struct Event {
     pub kind: EventKind,
@@ -42,9 +42,9 @@ impl Event {
         Self { kind, revision, entry, previous, at, departed, frames }
     }
 
-    /// The event as it goes over the wire in the caller's `n`th encoding. The first watcher to
-    /// ask makes it; those that follow closely share its bytes. They are let go soon after (the
-    /// event itself stays): a frame is a copy of the object, and late watchers are few.
+    /// The event as sent to clients in the caller's `n`th encoding. The first watcher encodes it;
+    /// those that follow soon share its bytes. The bytes are released soon after, because a frame
+    /// is a copy of the object and late watchers are few.
     pub fn frame(&self, n: usize, make: impl FnOnce() -> Bytes) -> Bytes {
         let mut frames = self.frames.lock();
         if let Some((_, frame)) = frames.iter().find(|(have, _)| *have == n) {
@@ -76,5 +76,5 @@ impl Event {
     }
 }
 
-/// What an event and its places in queues take besides the object's bytes, roughly.
+/// Approximate size of an event and its positions in queues without the object's bytes.
 const EVENT_BYTES: usize = 512;

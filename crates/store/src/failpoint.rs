@@ -1,35 +1,39 @@
-//! Named points at which a debug build can be made to die, so that tests see what a crash right there leaves behind.
+//! Named points at which a debug build can be made to crash, so that tests see the state that a
+//! crash leaves behind.
 //!
-//! `PINTLE_DIE_AT=log.written:3` ends the process when it comes to that point for the third time: nothing is flushed,
-//! answered or released. Release builds have no such points.
+//! `PINTLE_DIE_AT=log.written:3` aborts the process when it reaches that point for the third time:
+//! nothing is flushed, answered or released. Release builds have no such points.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Every point there is, in the order in which a write passes them. Tests go through all of them.
+/// All points, in the order in which a write reaches them. Tests go through all of them.
 pub(crate) const POINTS: &[&str] = &[
-    // A new file of the log is durable and not in use; the table of contents of the one before is written.
+    // A new segment is durable and not in use yet; the hint file of the previous one is written.
     "segment.created",
     "segment.hinted",
-    // There is room for a batch of writes; it is written; it is synced.
+    // Space for a batch is allocated; the batch is written; it is synced.
     "log.allocated",
     "log.written",
     "log.synced",
-    // Readers of the store see it, watches do not; watches were told, the callers were not.
+    // Readers of the store see the batch, watches do not; watches are notified, the callers are
+    // not.
     "publish.indexed",
     "publish.notified",
-    // Readers of the cache see it, watchers do not; watchers were told, those who wait for the revision were not.
+    // Readers of the cache see it, watchers do not; watchers are notified, readers that wait for
+    // the revision are not.
     "cache.state",
     "cache.notified",
-    // What was compacted is durable, and nothing is forgotten yet.
+    // The compaction record is durable; no version is dropped yet.
     "compact.logged",
-    // What is needed of an old file is copied; nothing of it is needed; it is gone, its table of contents is not.
+    // Live records of an old segment are copied; it has none left; its file is deleted, its hint
+    // file is not.
     "reclaim.copied",
     "reclaim.emptied",
     "reclaim.deleted",
-    // A backup is written and does not have its name yet.
+    // A snapshot file is written and not renamed yet.
     "backup.written",
-    // At the next start, the end of the log is written again and not synced.
+    // During recovery, the end of the log is written again and not synced.
     "recover.rewritten",
 ];
 
@@ -42,7 +46,7 @@ macro_rules! failpoint {
 }
 pub(crate) use failpoint;
 
-/// Where to die, and how often that place is still to be passed.
+/// Where to crash, and how often that point is still to be reached.
 struct CrashPoint {
     at: &'static str,
     remaining: AtomicU64,

@@ -1,9 +1,10 @@
-//! Where objects live: the backends (revisioned key-value stores) and the watch cache in front of
-//! them, which answers every read and every watch from memory with bytes ready to send.
+//! Storage: the backends (MVCC key-value stores) and the watch cache in front of them, which serves
+//! every read and every watch from memory with bytes ready to send.
 //!
-//! Reading order: `backend` (the seam), `memory` (its model), `embedded` (the default store on
-//! disk), `encrypt` (between a backend and the rest), then the read path: `entry`, `snapshot`, `event`, `ring`, `watcher` (and its `timer`), `cache`, `reflector`.
-//! `failpoint` is where tests let it die.
+//! Reading order: `backend` (the interface), `memory` (its model), `embedded` (the default store on
+//! disk), `encrypt` (encryption at rest, wraps a backend), then the read path: `entry`, `snapshot`,
+//! `event`, `ring`, `watcher` (and its `timer`), `cache`, `reflector`. `failpoint` has the points
+//! at which tests crash the store.
 
 pub mod backend;
 pub mod embedded;

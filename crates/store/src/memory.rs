@@ -1,5 +1,5 @@
-//! A backend in memory: the model the others are measured against, and the store of unit tests.
-//! Everything is one lock and the plainest data there is.
+//! An in-memory backend: the model that the others are compared with, and the store of unit tests.
+//! One lock and simple data structures.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::{
     WatchStream, Write,
 };
 
-/// A store that is gone with its last reference.
+/// A store that lives as long as its last reference.
 #[derive(Clone, Default)]
 pub struct MemoryBackend {
     shared: Arc<Shared>,
@@ -55,7 +55,7 @@ impl MemoryBackend {
         Self::default()
     }
 
-    /// Lets time pass: keys whose time has come are deleted.
+    /// Advances the clock: keys whose TTL has passed are deleted.
     pub fn advance(&self, time: Duration) {
         let mut state = self.shared.state.lock();
         state.now_ms += time.as_millis() as u64;
@@ -64,13 +64,13 @@ impl MemoryBackend {
         let gone: Vec<Str> =
             state.live(state.revision).values().copied().filter(due).map(Record::key).collect();
         for key in gone {
-            // Live a moment ago and under the same lock, so deleting cannot conflict.
+            // The key existed a moment ago under the same lock, so deleting it cannot conflict.
             let _ = state.write(&Write::delete(key, crate::Expect::Any));
         }
         self.shared.revision.send_replace(state.revision);
     }
 
-    /// Makes every call fail (`None`: work again). Watches under way end with it.
+    /// Makes every call fail (`None`: succeed again). Watches in progress end with the error.
     pub fn fail(&self, error: Option<StoreError>) {
         self.shared.state.lock().failing = error;
         self.shared.revision.send_modify(|_| {});

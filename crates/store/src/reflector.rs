@@ -1,5 +1,5 @@
-//! What keeps a cache up with its backend: list once, then follow the changes; list again when
-//! changes were lost.
+//! Keeps a cache up to date with its backend: list once, then watch; list again when events were
+//! lost.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,7 +24,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             }
             Err(error) => error,
         };
-        // What is damaged in an old state may have been put right since.
+        // A value that is corrupt in an old state may have been replaced since.
         if matches!(error, StoreError::Corrupt(_)) {
             from_history = false;
         }
@@ -39,8 +39,8 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 const RETRY_MIN: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(5);
 
-/// Lists, and starts a new ring there: whoever watches the old one has lost events. Answers the
-/// watch that goes on from there. With `from_history` the ring begins a little earlier.
+/// Lists, and starts a new ring there: watchers of the old ring have lost events. Returns the watch
+/// that continues from there. With `from_history` the ring begins a little earlier.
 async fn relist(shared: &Shared, from_history: bool) -> Result<WatchStream, StoreError> {
     let now = shared.backend.revision().await?;
     let mut snapshot = if from_history {
@@ -68,7 +68,7 @@ async fn relist(shared: &Shared, from_history: bool) -> Result<WatchStream, Stor
     Ok(stream)
 }
 
-/// The state a little before `now`, as far back as the options ask for and the backend reaches.
+/// The state a little before `now`, as far back as the options ask for and the backend allows.
 async fn list_with_history(shared: &Shared, now: u64) -> Result<Snapshot, StoreError> {
     let back = now.saturating_sub(shared.options.resume_revisions).max(1);
     let from = match shared.list(Some(back)).await {
@@ -84,8 +84,7 @@ async fn list_with_history(shared: &Shared, now: u64) -> Result<Snapshot, StoreE
     shared.list(None).await
 }
 
-/// Follows the changes until some of them are lost. A watch that merely breaks is opened again
-/// where it ended.
+/// Watches until events are lost. A watch that breaks is resumed where it ended.
 async fn watch(shared: &Shared, mut stream: WatchStream) -> StoreError {
     let mut pause = RETRY_MIN;
     loop {
@@ -113,7 +112,7 @@ async fn watch(shared: &Shared, mut stream: WatchStream) -> StoreError {
     }
 }
 
-/// Takes batches from a watch until it ends; answers whether there was any, and why it ended.
+/// Applies the batches of a watch until it ends; returns whether there were any, and the error.
 async fn consume(shared: &Shared, stream: &mut dyn Watch) -> (bool, StoreError) {
     let mut taken = false;
     let mut evict_at = None;
@@ -144,13 +143,13 @@ async fn consume(shared: &Shared, stream: &mut dyn Watch) -> (bool, StoreError) 
     }
 }
 
-/// How often old events and frames are let go of while there are any.
+/// How often old events and frames are evicted while there are any.
 const EVICT_INTERVAL: Duration = Duration::from_secs(2);
-/// Watchers that keep up have all taken an event's frame by then.
+/// By then all watchers that keep up have sent the frame of an event.
 const FRAMES_TTL: Duration = Duration::from_secs(2);
 
-/// Makes changes part of the cache: first the state, so that whoever hears of an event finds it
-/// when reading; then the events; then the revision, which others wait for.
+/// Applies changes to the cache: first the state, so that a client that gets an event finds it when
+/// reading; then the events; then the revision, which readers wait for.
 fn apply(shared: &Shared, batch: Batch) -> Result<(), StoreError> {
     let before = shared.current.load_full();
     if batch.revision < before.revision {
@@ -173,13 +172,14 @@ fn apply(shared: &Shared, batch: Batch) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// What some changes come to.
+/// The effect of a batch on the cache.
 struct SnapshotUpdate {
-    /// The state behind them.
+    /// The state after it.
     snapshot: Snapshot,
-    /// What watchers are told.
+    /// The events for watchers.
     events: Vec<Arc<Event>>,
-    /// Something happened that watchers cannot be told: an object can no longer be read, or again.
+    /// There is a change for which there is no event: an object became unreadable, or readable
+    /// again.
     gap: bool,
 }
 
@@ -193,7 +193,7 @@ fn build_update(
     let mut gap = false;
     let now = Instant::now();
     for change in batch.changes {
-        // A watch that was opened again may repeat what is known.
+        // A resumed watch may repeat known changes.
         if change.revision <= before.revision {
             continue;
         }

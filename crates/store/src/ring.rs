@@ -1,8 +1,8 @@
-//! The recent events of a resource, kept once for all watchers.
+//! The recent events of a resource, shared by all watchers.
 //!
-//! A watcher is a position in a queue and a wake-up. Most stand in the queue of all events;
-//! those that asked for one object, one namespace or one value of the indexed field stand in a
-//! queue of their own kind (a trigger), and are neither woken nor outrun by other events.
+//! A watcher is a position in a queue and a waker. Most watchers read the queue of all events;
+//! those that select one object, one namespace or one value of the indexed field read a queue of
+//! their own (a trigger's), and are neither woken nor overrun by other events.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use crate::{Event, StoreError};
 
-/// Which events a watcher wants to be woken for, when that can be told cheaply.
+/// Which events wake a watcher, when that can be decided cheaply.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Trigger {
     /// The object with this full key.
@@ -28,14 +28,14 @@ pub enum Trigger {
     Index(Str),
 }
 
-/// How many events are kept. The count grows up to `events_max` while they are younger than
-/// `age`; older ones are let go down to `events_min`.
+/// How many events are kept. The count grows up to `events_max` while they are younger than `age`;
+/// older ones are evicted down to `events_min`.
 #[derive(Debug, Clone)]
 pub struct RingLimits {
     pub events_min: usize,
     pub events_max: usize,
     pub age: Duration,
-    /// What the events may hold in memory beyond the current state, whatever their age.
+    /// What the events may retain in memory beyond the current state, whatever their age.
     pub bytes_max: usize,
 }
 
@@ -52,19 +52,19 @@ impl Default for RingLimits {
 
 pub(crate) struct Ring {
     limits: RingLimits,
-    /// Which of the entries' fields `Trigger::Index` speaks of.
+    /// Which of the entries' fields `Trigger::Index` refers to.
     field: Option<usize>,
     all: Arc<Bucket>,
     /// The buckets of the triggers that have watchers. Lock order: this one, then a queue.
     triggered: Mutex<HashMap<Trigger, TriggerBucket>>,
     /// All events up to this revision are in the queues.
     delivered: AtomicU64,
-    /// Asks the pump how far the backend has come.
+    /// Makes the reflector ask the backend for its newest revision.
     progress_wanted: Arc<Notify>,
     counters: Arc<CacheCounters>,
 }
 
-/// What has happened so far, through all rings of a cache.
+/// Counters of a cache, across all its rings.
 #[derive(Default)]
 pub(crate) struct CacheCounters {
     pub(crate) watchers_slow: AtomicU64,
@@ -75,26 +75,26 @@ pub(crate) struct CacheCounters {
 /// The bucket of one trigger.
 struct TriggerBucket {
     bucket: Arc<Bucket>,
-    /// Invariant: one for each [`Ring::subscribe`] that was not followed by its [`Ring::unsubscribe`],
-    /// and never 0: the last watcher takes the bucket with it. Counted under the lock of the map:
-    /// references to the bucket are dropped outside of it and say nothing about who is last.
+    /// Invariant: one for each [`Ring::subscribe`] without its [`Ring::unsubscribe`] yet, and never
+    /// 0: the last watcher removes the bucket. Counted under the lock of the map: references to the
+    /// bucket are dropped outside of it and do not tell which watcher is the last.
     watchers: usize,
 }
 
-/// A queue and those who wait for it to grow.
+/// A queue and the watchers that wait for it to grow.
 pub(crate) struct Bucket {
     queue: Mutex<Queue>,
     /// Lock order: never together with `queue`.
     waker_slots: Mutex<Vec<Weak<WakerSlot>>>,
 }
 
-/// Where a watcher waits for a queue to grow. It keeps its waker_slot from event to event, so that waiting costs next to
-/// nothing: half a thousand of them wait for the same one.
+/// Where a watcher registers its waker. It keeps the slot from event to event, so that waiting is
+/// cheap with hundreds of watchers.
 #[derive(Default)]
 pub(crate) struct WakerSlot(Mutex<Option<Waker>>);
 
 impl WakerSlot {
-    /// Lets `waker` be woken by what comes from now on, once.
+    /// Wakes `waker` when the next events arrive, once.
     pub(crate) fn register(&self, waker: &Waker) {
         let mut waiting = self.0.lock();
         if !waiting.as_ref().is_some_and(|waiting| waiting.will_wake(waker)) {
@@ -104,11 +104,11 @@ impl WakerSlot {
 }
 
 /// Events in the order of their revisions. Positions count up from an arbitrary start and stay
-/// valid while events are added behind and let go in front.
+/// valid while events are appended at the back and evicted at the front.
 struct Queue {
     front: u64,
     events: VecDeque<Arc<Event>>,
-    /// Every event with a greater revision is here.
+    /// Every event with a greater revision is in the queue.
     complete_after: u64,
     bytes: usize,
     /// Frames of events before this position have been released.
@@ -116,7 +116,7 @@ struct Queue {
     ended: Option<EndReason>,
 }
 
-/// Why a queue will not grow any more.
+/// Why there will be no more events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EndReason {
     /// Events were lost between the backend and the cache.
@@ -125,16 +125,16 @@ pub(crate) enum EndReason {
     Closed,
 }
 
-/// What there is for a watcher to take.
+/// What a watcher reads from its queue.
 pub(crate) enum QueueRead {
     Events(Vec<Arc<Event>>),
     Empty,
-    /// The next event of the watcher is no longer kept.
+    /// The next event of the watcher was evicted.
     Missed,
     Ended(EndReason),
 }
 
-/// Where a watcher stands.
+/// The read position of a watcher.
 pub(crate) struct Position {
     pub(crate) bucket: Arc<Bucket>,
     pub(crate) next: u64,
@@ -160,8 +160,8 @@ impl Ring {
         }
     }
 
-    /// How far the queues are. Who finds a queue empty after asking has seen everything up to
-    /// here.
+    /// Up to which revision events are in the queues. A watcher that finds its queue empty after
+    /// reading this has seen every event up to it.
     pub(crate) fn delivered(&self) -> u64 {
         self.delivered.load(Ordering::Acquire)
     }
@@ -170,7 +170,7 @@ impl Ring {
         self.progress_wanted.notify_one();
     }
 
-    /// The revision from which a watch can start.
+    /// The oldest revision from which a watch can start.
     pub(crate) fn oldest(&self) -> u64 {
         self.all.queue.lock().complete_after
     }
@@ -179,7 +179,7 @@ impl Ring {
         self.all.queue.lock().events.len()
     }
 
-    /// What the events hold in memory beyond the current state.
+    /// What the events retain in memory beyond the current state.
     pub(crate) fn bytes(&self) -> usize {
         self.all.queue.lock().bytes
     }
@@ -188,8 +188,8 @@ impl Ring {
         self.counters.watchers_slow.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Adds events, tells how far the cache has come, and wakes whom it concerns: once each,
-    /// however many events there are.
+    /// Appends events, publishes the revision, and wakes the watchers concerned: once each, however
+    /// many events there are.
     pub(crate) fn push(&self, events: &[Arc<Event>], revision: u64, now: Instant) {
         self.counters.received.fetch_add(events.len() as u64, Ordering::Relaxed);
         let mut touched: Vec<Arc<Bucket>> = Vec::new();
@@ -219,8 +219,8 @@ impl Ring {
         }
     }
 
-    /// Lets go of what has become too old, and of frames older than `frames_age`. Answers whether
-    /// there is more to let go of later.
+    /// Evicts old events, and frames older than `frames_age`. Returns whether there will be more to
+    /// evict later.
     pub(crate) fn evict(&self, now: Instant, frames_age: Duration) -> bool {
         let triggered = self.triggered.lock();
         let mut all = self.all.queue.lock();
@@ -234,7 +234,7 @@ impl Ring {
             || all.frames_released < all.front + all.events.len() as u64
     }
 
-    /// A position behind `after` in the queue of the trigger, or of all events.
+    /// A position after `after` in the queue of the trigger, or of all events.
     pub(crate) fn subscribe(
         &self,
         after: u64,
@@ -271,8 +271,7 @@ impl Ring {
         Ok(Position { bucket: Arc::clone(bucket), next })
     }
 
-    /// Gives back a position that was subscribed to with this trigger. The last watcher of a trigger
-    /// takes its bucket with it.
+    /// Ends a subscription with this trigger. The last watcher of a trigger removes its bucket.
     pub(crate) fn unsubscribe(&self, trigger: &Trigger) {
         let mut triggered = self.triggered.lock();
         let Some(TriggerBucket { watchers, .. }) = triggered.get_mut(trigger) else { return };
@@ -282,8 +281,8 @@ impl Ring {
         }
     }
 
-    /// The events in `(after, through]`, newest first, or `None` if some of them are not here (no
-    /// longer, or not yet).
+    /// The events in `(after, through]`, newest first, or `None` if some of them are missing
+    /// (evicted, or not received yet).
     pub(crate) fn newest_first(&self, after: u64, through: u64) -> Option<Vec<Arc<Event>>> {
         let all = self.all.queue.lock();
         let known = after >= all.complete_after && through <= self.delivered();
@@ -304,7 +303,7 @@ impl Ring {
 impl Bucket {
     fn new(complete_after: u64) -> Self {
         let queue = Queue {
-            // Room to add older events in front of what is there.
+            // High enough that older events can be added at the front.
             front: 1 << 40,
             events: VecDeque::new(),
             complete_after,
@@ -315,11 +314,12 @@ impl Bucket {
         Self { queue: Mutex::new(queue), waker_slots: Mutex::default() }
     }
 
-    /// A waker_slot, given back by dropping it.
+    /// Adds a slot; it is removed after it was dropped.
     pub(crate) fn waker_slot(&self) -> Arc<WakerSlot> {
         let waker_slot = Arc::<WakerSlot>::default();
         let mut waker_slots = self.waker_slots.lock();
-        // Room is made before it is taken, so that as many waker_slots are kept as there are watchers, or twice that.
+        // Dropped slots are removed before the vector grows, so that it has at most twice as many
+        // slots as there are watchers.
         if waker_slots.len() == waker_slots.capacity() {
             waker_slots.retain(|waker_slot| waker_slot.strong_count() > 0);
         }
@@ -376,7 +376,7 @@ impl Queue {
             self.bytes -= oldest.retained_bytes();
             self.drop_front();
         }
-        // A burst should not keep its room for ever.
+        // Gives back the memory of a burst.
         if self.events.capacity() > 1024 && self.events.len() < self.events.capacity() / 4 {
             self.events.shrink_to(self.events.len() * 2);
         }
@@ -421,7 +421,7 @@ impl Queue {
     }
 }
 
-/// The triggers an event pulls.
+/// The triggers that an event matches.
 fn triggers(event: &Event, field: Option<usize>) -> impl Iterator<Item = Trigger> {
     let now = field.and_then(|n| event.entry.field(n));
     let before = field.and_then(|n| event.previous.as_ref()?.field(n)).filter(|v| Some(*v) != now);
@@ -448,8 +448,9 @@ mod tests {
         Trigger::Index(format!("node-{n}").into())
     }
 
-    /// The last watcher of a trigger was known by the number of references to its bucket. Two that were
-    /// dropped at once each saw the other's, and the bucket stayed and took events for ever.
+    /// The last watcher of a trigger was recognised by the number of references to its bucket. Two
+    /// watchers that were dropped at once each saw the other's reference, and the bucket stayed and
+    /// collected events for ever.
     #[test]
     fn the_last_unsubscribe_removes_the_bucket_whoever_still_refers_to_it() {
         let ring = ring();
@@ -459,7 +460,7 @@ mod tests {
         assert_eq!(ring.triggered.lock().len(), 1, "one is left");
         ring.unsubscribe(&node(1));
         assert_eq!(ring.triggered.lock().len(), 0, "both are gone");
-        // As two threads do: both unsubscribe before either drops its position.
+        // As with two threads: both unsubscribe before either drops its position.
         drop((first, second));
 
         let third = ring.subscribe(1, Some(&node(1))).expect("starts again");

@@ -1,5 +1,5 @@
-//! The state of a resource at one revision, which never changes: a LIST holds on to one for as
-//! long as it streams, and writers go on meanwhile.
+//! The immutable state of a resource at one revision: a LIST holds one for as long as it streams,
+//! without blocking writers.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ pub struct Snapshot {
     field: Option<usize>,
     /// (value of the field, key) -> entry.
     index: OrdMap<(Str, Str), Arc<Entry>>,
-    /// What is stored but cannot be read.
+    /// Objects that are stored but cannot be read.
     broken: OrdMap<Str, Arc<Broken>>,
 }
 
-/// A stored object that nobody can read: its bytes make no sense, or there is no key for them.
+/// A stored object that cannot be decoded or decrypted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Broken {
     pub key: Str,
@@ -31,14 +31,14 @@ pub struct Broken {
 }
 
 impl Broken {
-    /// Its bytes make no sense.
+    /// Its bytes cannot be decoded.
     pub fn undecodable(key: &Str, revision: u64, why: &str) -> Self {
-        // Compat: kube-apiserver's words, here and below.
+        // Compat: kube-apiserver's messages, here and below.
         let why = format!("object not decodable revision={revision}: {why}");
         Self { key: key.clone(), revision, why }
     }
 
-    /// There is no key for it.
+    /// There is no key to decrypt it.
     pub fn undecrypted(key: &Str, revision: u64, why: &str) -> Self {
         let why = format!("data from the storage is not transformable revision=0: {why}");
         Self { key: key.clone(), revision, why }
@@ -78,7 +78,7 @@ impl Snapshot {
             .map(|(_, entry)| entry)
     }
 
-    /// The object at a key, if it is there and cannot be read.
+    /// The object at a key, if it exists and cannot be read.
     pub fn broken(&self, key: &str) -> Option<&Arc<Broken>> {
         self.broken.get(key)
     }
@@ -99,8 +99,8 @@ impl Snapshot {
         self.broken.len()
     }
 
-    /// The next `n` entries of a range, for callers that stream from an owned snapshot: they ask
-    /// again with the last key they got.
+    /// The next `n` entries of a range, for callers that stream from an owned snapshot: they
+    /// continue with the last key they got.
     pub fn page(&self, prefix: &str, after: Option<&str>, n: usize) -> Vec<Arc<Entry>> {
         self.range(prefix, after).take(n).cloned().collect()
     }
@@ -112,7 +112,7 @@ impl Snapshot {
 
     /// How many keys start with `prefix` and are greater than `after`.
     pub fn remaining(&self, prefix: &str, after: Option<&str>) -> usize {
-        // A list of the whole resource is the common and the long one.
+        // A list of the whole resource is the most common one, and the longest.
         let whole = after.is_none()
             && self.entries.get_min().is_none_or(|(key, _)| key.starts_with(prefix))
             && self.entries.get_max().is_none_or(|(key, _)| key.starts_with(prefix));
@@ -128,18 +128,18 @@ impl Snapshot {
             .map(|(_, entry)| entry)
     }
 
-    /// Notes that the object at a key cannot be read.
+    /// Records that the object at a key cannot be read.
     pub(crate) fn insert_broken(&mut self, broken: Broken) {
         self.remove(&broken.key);
         self.broken.insert(broken.key.clone(), Arc::new(broken));
     }
 
-    /// Whether something can be read again, or is gone, that was noted as broken.
+    /// Removes the record of an unreadable object; returns whether there was one.
     pub(crate) fn remove_broken(&mut self, key: &str) -> bool {
         !self.broken.is_empty() && self.broken.remove(key).is_some()
     }
 
-    /// Puts an entry in place and answers the one it replaces.
+    /// Inserts an entry and returns the one it replaces.
     pub(crate) fn insert(&mut self, entry: Arc<Entry>) -> Option<Arc<Entry>> {
         let previous = self.entries.insert(entry.key.clone(), Arc::clone(&entry));
         if let Some(previous) = &previous {
@@ -163,7 +163,7 @@ impl Snapshot {
         }
     }
 
-    /// Takes back an event that led to this state, for which it must be the newest.
+    /// Undoes an event that led to this state; it must be the newest.
     pub(crate) fn undo(&mut self, event: &Event) {
         match (&event.previous, event.kind) {
             (Some(previous), _) => drop(self.insert(Arc::clone(previous))),

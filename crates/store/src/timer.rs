@@ -1,4 +1,4 @@
-//! A timer for those who are polled far more often than it goes off.
+//! A timer that is polled far more often than it fires.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep};
 
-/// Goes off once. A watcher polls its timers with every event; the timer itself is asked only when the
-/// waker is another one than before, or when it has gone off.
+/// Fires once. A watcher polls its timers with every event; the underlying [`Sleep`] is polled only
+/// with a new waker or after it has elapsed.
 pub struct Timer {
     sleep: Pin<Box<Sleep>>,
-    /// Who is woken when it goes off.
+    /// The waker that is registered with `sleep`.
     waiting: Option<Waker>,
 }
 
@@ -50,7 +50,7 @@ mod tests {
             let mut asked = 0;
             poll_fn(|cx| {
                 asked += 1;
-                // The second look has the same waker.
+                // The second poll has the same waker.
                 let _ = timer.poll(cx);
                 timer.poll(cx)
             })

@@ -7,13 +7,13 @@ use std::time::Duration;
 use crate::ring::{EndReason, Position, QueueRead, Ring, Trigger, WakerSlot};
 use crate::{Event, StoreError, Timer};
 
-/// A watch on the cache. It buffers nothing: a watcher that does not keep up misses events and is
-/// told so.
+/// A watch on the cache. It has no buffer: a watcher that does not keep up loses events and ends
+/// with `TooSlow`.
 pub struct Watcher {
     ring: Arc<Ring>,
     position: Position,
     trigger: Option<Trigger>,
-    /// Events up to here are known to the client.
+    /// The client has seen all events up to this revision.
     seen: u64,
     waker_slot: Arc<WakerSlot>,
     bookmarks: Option<Bookmarks>,
@@ -21,23 +21,23 @@ pub struct Watcher {
 
 struct Bookmarks {
     every: Duration,
-    /// Kept through all waits: a timer of its own for each would be set and cleared with every event.
+    /// Kept from poll to poll: a new timer each time would be registered and cancelled with every
+    /// event.
     due: Timer,
-    /// Whether the backend has been asked how far it is.
+    /// Whether the reflector was asked for the backend's newest revision.
     asked: bool,
 }
 
-/// What comes next on a watch.
+/// The next item of a watch.
 #[derive(Debug, Clone)]
 pub enum WatchItem {
     /// Events in order; never empty.
     Events(Vec<Arc<Event>>),
-    /// Nothing is missing up to this revision. Comes only to those who asked for bookmarks.
+    /// There are no other events up to this revision. Only with bookmarks.
     Progress(u64),
-    /// The watcher fell too far behind: events it has not seen are gone. The watch is over.
+    /// The watcher fell too far behind: events it has not seen were evicted. The watch is over.
     TooSlow,
-    /// The cache itself lost events and started anew: the client has to list again. The watch is
-    /// over.
+    /// The cache lost events and was filled again: the client has to list again. The watch is over.
     Expired,
     /// The resource is no longer served, or the server stops. The watch is over.
     Closed,
@@ -54,21 +54,21 @@ impl Watcher {
         Ok(Self { ring, position, trigger, seen: after, waker_slot, bookmarks: None })
     }
 
-    /// Asks for `Progress` about this often, whenever the cache has moved on.
+    /// Requests `Progress` about this often, whenever the revision has changed.
     #[must_use]
     pub fn with_bookmarks(mut self, every: Duration) -> Self {
         self.bookmarks = Some(Bookmarks { every, due: Timer::new(every), asked: false });
         self
     }
 
-    /// Waits for what comes next. Dropping the future loses nothing.
+    /// Waits for the next item. Cancel-safe.
     pub async fn next(&mut self) -> WatchItem {
         std::future::poll_fn(|cx| self.poll_next(cx)).await
     }
 
-    /// What comes next, or `Pending` with a wake-up for it.
+    /// The next item, or `Pending` with the waker registered.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<WatchItem> {
-        // Before looking for events, so that none falls in between.
+        // Before reading the queue, so that no wake-up is lost in between.
         self.waker_slot.register(cx.waker());
         loop {
             if let Some(item) = self.try_next() {
@@ -85,8 +85,8 @@ impl Watcher {
         }
     }
 
-    /// First asks how far the backend is, since a quiet resource does not hear of it otherwise,
-    /// and a moment later tells what came of it.
+    /// First requests progress from the backend, since the cache of a quiet resource does not learn
+    /// the newest revision otherwise, and reports it a moment later.
     fn bookmark_due(&mut self) -> Option<u64> {
         let bookmarks = self.bookmarks.as_mut()?;
         bookmarks.asked = !bookmarks.asked;
@@ -99,13 +99,14 @@ impl Watcher {
         self.progress()
     }
 
-    /// What is there already, if anything.
+    /// The next item if there is one already.
     pub fn try_next(&mut self) -> Option<WatchItem> {
         loop {
             match self.position.bucket.read(self.position.next, BATCH_EVENTS_MAX) {
                 QueueRead::Events(mut events) => {
                     self.position.next += events.len() as u64;
-                    // Only a watch that began in the future can meet events it knows.
+                    // Only a watch that started at a future revision can see events that it has to
+                    // skip.
                     events.retain(|event| event.revision > self.seen);
                     let Some(last) = events.last() else { continue };
                     self.seen = last.revision;
@@ -122,10 +123,10 @@ impl Watcher {
         }
     }
 
-    /// How far the cache is, if this watcher has taken every event up to there: what a bookmark
-    /// may say now. `None` while events are waiting.
+    /// The revision up to which this watcher has taken every event, for a bookmark. `None` while
+    /// events are waiting.
     pub fn progress(&mut self) -> Option<u64> {
-        // Asked for before looking at the queue: what is delivered later is not counted.
+        // Loaded before reading the queue: events that are delivered later do not count.
         let delivered = self.ring.delivered();
         match self.position.bucket.read(self.position.next, 1) {
             QueueRead::Empty => {
@@ -142,7 +143,7 @@ impl Watcher {
     }
 }
 
-/// Enough to make a wake-up worth it, and little enough to write in one go.
+/// Large enough to amortise a wake-up, small enough for one write.
 const BATCH_EVENTS_MAX: usize = 128;
 const PROGRESS_WAIT: Duration = Duration::from_millis(100);
 

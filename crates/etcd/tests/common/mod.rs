@@ -1,4 +1,4 @@
-//! A real etcd for tests: one member or several, on loopback, gone at the end.
+//! A real etcd for tests: one member or several, on loopback, stopped at the end.
 
 // Each test binary uses a part of it.
 #![allow(dead_code, unreachable_pub)]
@@ -19,7 +19,7 @@ pub struct Cluster {
     _directory: TempDir,
 }
 
-/// How a test uses a cluster: it compacts when it wants to.
+/// Without automatic compaction.
 pub fn options(cluster: &Cluster) -> etcd::Options {
     etcd::Options { compact_every: None, ..etcd::Options::new(cluster.urls.clone()) }
 }
@@ -27,7 +27,7 @@ pub fn options(cluster: &Cluster) -> etcd::Options {
 impl Cluster {
     pub fn start(members: usize) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
-        // Held until the last one is known, so that no two are the same.
+        // Held until the last port is known, so that no two are the same.
         let listeners: Vec<_> =
             (0..members * 2).map(|_| TcpListener::bind("127.0.0.1:0").expect("a port")).collect();
         let url = |at: usize| {
@@ -86,7 +86,7 @@ impl Cluster {
         child.wait().expect("a child can be waited for");
     }
 
-    /// Makes a member hang, or go on.
+    /// Sends a signal to a member: STOP makes it hang.
     pub fn signal(&self, n: usize, name: &str) {
         let pid = self.members[n].as_ref().expect("the member runs").id().to_string();
         let status = Command::new("kill").args([&format!("-{name}"), &pid]).status();
@@ -97,14 +97,14 @@ impl Cluster {
 impl Drop for Cluster {
     fn drop(&mut self) {
         for child in self.members.iter_mut().flatten() {
-            // It may be gone already.
+            // It may have exited already.
             let _ = child.kill();
             let _ = child.wait();
         }
     }
 }
 
-/// `tools/bin/etcd`, built unless it is there.
+/// `tools/bin/etcd`, built if it is missing.
 fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! The cache over the backend in memory: reads, watches, their ends.
+//! The cache over the in-memory backend.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ async fn delete(backend: &MemoryBackend, name: &str) -> u64 {
     backend.write(write).await.expect("deletes")
 }
 
-/// Takes events until `revision` has been seen.
+/// Reads events until `revision` has been seen.
 async fn events_until(watcher: &mut Watcher, revision: u64) -> Vec<Arc<Event>> {
     let mut events: Vec<Arc<Event>> = Vec::new();
     while events.last().is_none_or(|last| last.revision < revision) {
@@ -320,7 +320,7 @@ async fn watchers_starting_anywhere_see_every_revision_once_and_in_order() {
 async fn bookmarks_come_when_asked_for_and_never_overtake_events() {
     let (backend, cache) = start(options()).await;
     let mut watcher = cache.watch(1, None).expect("starts").with_bookmarks(Duration::from_mins(1));
-    // Nothing happens here, but elsewhere.
+    // A write to another resource.
     backend.write(Write::create("/registry/x/1", "v")).await.expect("writes");
     let began = Instant::now();
     assert!(matches!(watcher.next().await, WatchItem::Progress(2)));
@@ -364,8 +364,8 @@ async fn a_broken_watch_goes_on_where_it_was_and_a_gap_ends_the_watchers() {
     assert!(matches!(watcher.next().await, WatchItem::Closed));
 }
 
-/// A read that had found a custom kind just before its definition changed waited for a cache that had
-/// stopped, and was told after three seconds that its revision was too large.
+/// A read that had found a custom kind just before its definition changed waited for a cache that
+/// had stopped, and failed after three seconds with "Too large resource version".
 #[tokio::test(start_paused = true)]
 async fn a_retired_cache_ends_watches_and_still_answers_reads() {
     let (backend, cache) = start(options()).await;
@@ -446,7 +446,7 @@ async fn an_object_that_cannot_be_read_keeps_no_other_back() {
     assert_eq!(first(PODS, None).map(Str::as_str), Some("/registry/pods/other/old"));
     assert_eq!(first(PODS, Some("/registry/pods/other/old")), None);
 
-    // Those who watch cannot be told what it has become: they have to list again.
+    // There is no event for this: watchers have to list again.
     let mut watcher = cache.watch(cache.revision(), None).expect("starts");
     backend.write(bad("ns/a")).await.expect("writes");
     cache.fresh().await.expect("goes on");

@@ -1,10 +1,8 @@
-//! Backup of an embedded store into one file, while a server runs on it or not; the way back; and
-//! the check of either. The log only grows, so the records that are whole at some moment are a
+//! Saves a snapshot of an embedded store to one file, while a server uses it or not; restores it;
+//! and checks either. The log is append-only, so the records that are complete at some moment are a
 //! consistent state: nothing has to be stopped or locked to copy them.
 //!
-//! A snapshot is `pintlesn`, version (4 bytes), zero (4), then the segments of the log, each with its
-//! number (8), its length (8) and its bytes up to the last whole record; then 16 zero bytes and the
-//! CRC-32 of everything before (4). All numbers are little-endian.
+//! `docs/storage-format.md` describes the snapshot file.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -18,7 +16,7 @@ use super::segment::{self, HEADER_BYTES, Segment};
 use crate::failpoint::failpoint;
 use crate::{Range, StoreError};
 
-/// What a store or a snapshot holds.
+/// Statistics of a store or a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Summary {
     /// The newest revision.
@@ -26,11 +24,11 @@ pub struct Summary {
     /// The oldest revision whose state can still be read.
     pub compacted: u64,
     pub keys: usize,
-    /// Of the log.
+    /// Size of the log.
     pub bytes: u64,
 }
 
-/// Reads every record of a store that no server uses. The error says where it is damaged.
+/// Reads every record of a store that no server uses. The error tells where it is damaged.
 pub fn check(dir: &Path) -> Result<Summary, StoreError> {
     let disk = ReadOnlyDisk(dir.to_owned());
     if !dir.exists() || numbers(&disk)?.is_empty() {
@@ -40,7 +38,7 @@ pub fn check(dir: &Path) -> Result<Summary, StoreError> {
     summary(&disk)
 }
 
-/// Writes a snapshot of a store, also of one that is in use. An existing file is not overwritten.
+/// Saves a snapshot of a store, which may be in use. An existing file is not overwritten.
 pub fn save(dir: &Path, file: &Path) -> Result<Summary, StoreError> {
     let disk = ReadOnlyDisk(dir.to_owned());
     let part = partial_path(file);
@@ -52,7 +50,8 @@ pub fn save(dir: &Path, file: &Path) -> Result<Summary, StoreError> {
     }
     let saved = (0..SAVE_TRIES)
         .find_map(|_| match copy_segments(&disk, &part) {
-            // A segment was reclaimed before its turn came: its records have moved to the end.
+            // A segment was reclaimed before it was copied: its live records were appended to the
+            // log.
             Err(StoreError::Compacted { .. }) => None,
             done => Some(done),
         })
@@ -71,12 +70,12 @@ pub fn save(dir: &Path, file: &Path) -> Result<Summary, StoreError> {
     saved
 }
 
-/// Reads a snapshot to its end and says what is in it.
+/// Reads a whole snapshot and returns its statistics.
 pub fn status(file: &Path) -> Result<Summary, StoreError> {
     summary(&SnapshotFile::open(file)?)
 }
 
-/// Makes a store of a snapshot, in a directory that has none yet.
+/// Restores a snapshot into a directory without a store.
 pub fn restore(file: &Path, dir: &Path) -> Result<Summary, StoreError> {
     let snapshot = SnapshotFile::open(file)?;
     let summary = summary(&snapshot)?;
@@ -136,7 +135,7 @@ fn numbers(disk: &dyn Disk) -> Result<Vec<u64>, StoreError> {
     Ok(numbers)
 }
 
-/// Opens a store as a server would, but without its tables of contents: every record is read.
+/// Recovers a store as a server would, but without hint files: every record is read.
 fn summary(disk: &dyn Disk) -> Result<Summary, StoreError> {
     let recovered = recover::recover(disk)?;
     let (found, revision, _) = recovered.index.range(&Range::default())?;
@@ -144,7 +143,7 @@ fn summary(disk: &dyn Disk) -> Result<Summary, StoreError> {
     Ok(Summary { revision, compacted: recovered.index.compacted, keys: found.len(), bytes })
 }
 
-/// `Compacted` says that a segment went away meanwhile.
+/// `Compacted` means that a segment was reclaimed meanwhile.
 fn copy_segments(disk: &ReadOnlyDisk, to: &Path) -> Result<(), StoreError> {
     let written = |error: io::Error| failed(to, &error);
     let mut options = OpenOptions::new();
@@ -167,7 +166,7 @@ fn copy_segments(disk: &ReadOnlyDisk, to: &Path) -> Result<(), StoreError> {
             io::ErrorKind::NotFound => StoreError::Compacted { oldest: *number },
             _ => failed(&disk.0, &error),
         })?;
-        // The newest one may just have been begun.
+        // The last segment may have just been created.
         if segment.header()?.is_none() && Some(number) == numbers.last() {
             break;
         }
@@ -193,8 +192,8 @@ fn copy_segments(disk: &ReadOnlyDisk, to: &Path) -> Result<(), StoreError> {
     file.sync_all().map_err(written)
 }
 
-/// Where the whole records end. Later ones behind that place are either being written right now, and
-/// then the place moves, or the log is damaged.
+/// Where the complete records end. If later records follow, either they are being written right now
+/// and the end moves, or the log is damaged.
 fn complete_records_end(segment: &Segment) -> Result<u64, StoreError> {
     let mut end = HEADER_BYTES as u64;
     loop {
@@ -223,11 +222,10 @@ impl ChecksumWriter {
     }
 }
 
-/// A directory that is only looked at. What recovery would tidy up stays as it is, and tables of
-/// contents are not there.
+/// A directory that is only read: recovery leaves it as it is. Hint files are hidden.
 struct ReadOnlyDisk(PathBuf);
 
-/// A file that is only looked at.
+/// A file that is only read.
 struct ReadOnlyFile<F>(F);
 
 impl Disk for ReadOnlyDisk {
@@ -277,7 +275,7 @@ impl<F: DiskFile> DiskFile for ReadOnlyFile<F> {
     }
 }
 
-/// A snapshot looks like the directory that it was made from.
+/// A snapshot, presented as the directory it was saved from.
 struct SnapshotFile {
     sections: Vec<Section>,
 }
@@ -291,7 +289,7 @@ struct Section {
 }
 
 impl SnapshotFile {
-    /// Checks the sum over the whole file before anything in it is believed.
+    /// Verifies the checksum of the whole file before anything in it is used.
     fn open(path: &Path) -> Result<Self, StoreError> {
         let in_file = |error: io::Error| failed(path, &error);
         let damaged = |what: &str| StoreError::Corrupt(format!("{} {what}", path.display()));
@@ -405,7 +403,7 @@ mod tests {
             store.write(Write::put(key, Expect::Any, vec![7; 5000])).await.expect("written");
         }
         let before = store.revision().await.expect("known");
-        // Somebody goes on writing.
+        // A concurrent writer.
         let busy = tokio::spawn({
             let store = Arc::clone(&store);
             async move {

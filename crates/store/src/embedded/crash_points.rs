@@ -1,5 +1,5 @@
-//! The store in a process of its own that dies at every named point, with real files: whatever it had
-//! acknowledged is there afterwards, and the history leads to the state.
+//! Runs the store in a child process that crashes at every named point, on real files: acknowledged
+//! writes survive, and the history leads to the state.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -17,7 +17,7 @@ use crate::contract::{self, Random};
 use crate::failpoint::POINTS;
 use crate::{Cache, CacheOptions, Entry, Expect, Materialize};
 
-/// The test runs itself again as the process that dies; this is how it knows.
+/// Set in the child process, which runs the same test.
 const DIRECTORY: &str = "PINTLE_CRASH_DIR";
 const KEYS: u64 = 12;
 const SIGABRT: i32 = 6;
@@ -59,7 +59,7 @@ fn killed_at_every_point_it_keeps_what_it_acknowledged() {
     }
 }
 
-/// Tiny segments, so that all of them are reached soon.
+/// Small segments, so that all points are reached soon.
 fn open(root: &Path) -> Embedded {
     let dir = root.join("store");
     make_private(&dir).expect("makes a directory");
@@ -67,7 +67,7 @@ fn open(root: &Path) -> Embedded {
     Embedded::start(Box::new(RealDisk { dir }), tuning).expect("opens")
 }
 
-/// What is stored is served as text.
+/// Serves stored values as text.
 struct Texts;
 
 impl Materialize for Texts {
@@ -80,7 +80,8 @@ impl Materialize for Texts {
     }
 }
 
-/// Writes, compacts and saves until it comes to the point; tells the journal before and after each write.
+/// Writes, compacts and saves snapshots until the crash point; logs each write to the journal
+/// before and after.
 #[tokio::main(worker_threads = 2)]
 async fn run_until_killed(root: &Path) {
     let store: Arc<Embedded> = Arc::new(open(root));
@@ -100,7 +101,7 @@ async fn run_until_killed(root: &Path) {
                     1 => {
                         let file = root.join(format!("backup-{}", journal.next()));
                         let dir = root.join("store");
-                        // It may say that the store changes too fast.
+                        // It may fail because the store changes too fast.
                         let _ =
                             tokio::task::spawn_blocking(move || backup::save(&dir, &file)).await;
                     }
@@ -112,7 +113,7 @@ async fn run_until_killed(root: &Path) {
                             Some(value) => Write::put(key.clone(), Expect::Any, value.clone()),
                             None => Write::delete(key.clone(), Expect::Any),
                         };
-                        // Refused is a deletion of what is not there.
+                        // A delete of an absent key is rejected.
                         let revision = store.write(write).await.unwrap_or(0);
                         let value = value.as_deref().unwrap_or("-");
                         journal.write(&format!("done {key} {value} {revision}"));
@@ -126,7 +127,7 @@ async fn run_until_killed(root: &Path) {
     }
 }
 
-/// A file of lines. What was handed to the kernel outlives the process.
+/// A file of lines. What was written to it survives the process.
 struct Journal {
     file: File,
     count: AtomicU64,
@@ -144,7 +145,7 @@ impl Journal {
         self.count.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// A value like no other.
+    /// A unique value.
     fn value(&self, length: u64) -> String {
         format!("{}-{}", self.next(), "v".repeat(length as usize))
     }
@@ -154,7 +155,7 @@ impl Journal {
     }
 }
 
-/// What is known of the store from outside.
+/// What clients know of the store.
 #[derive(Default)]
 struct Acknowledged {
     revision: u64,
@@ -162,14 +163,14 @@ struct Acknowledged {
 }
 
 impl Acknowledged {
-    /// Opens what the dead process left behind and compares it with what it had said.
+    /// Opens what the crashed process left behind and compares it with the journal.
     #[tokio::main(flavor = "current_thread")]
     async fn check(&mut self, root: &Path, case: &str) {
         let journal = std::fs::read_to_string(root.join("journal")).expect("reads");
         let mut acknowledged: BTreeMap<String, (u64, String)> = BTreeMap::new();
         let mut open_writes: Vec<(&str, &str)> = Vec::new();
         let mut highest = self.revision;
-        // Death may have cut the last line: what it says was not said.
+        // The crash may have truncated the last line.
         let whole = journal.rfind('\n').map_or("", |end| &journal[..end]);
         for line in whole.lines() {
             let words: Vec<&str> = line.split(' ').collect();
@@ -203,7 +204,7 @@ impl Acknowledged {
             let expected =
                 if acknowledged.contains_key(&key) { expected } else { self.state.get(&key) };
             let last = found.get(&key);
-            // Or somebody had asked for it and was not told.
+            // A write that was not acknowledged may have taken effect.
             let newest = acknowledged.get(&key).map_or(self.revision, |(at, _)| *at);
             let pending = match last {
                 Some((at, value)) => *at > newest && open_writes.contains(&(&*key, &**value)),
@@ -220,7 +221,7 @@ impl Acknowledged {
             let file = file.expect("reads").path();
             let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
             if name.starts_with("backup-") {
-                // One that was under way has an ending.
+                // An incomplete one has an extension.
                 if file.extension().is_none() {
                     backup::status(&file).unwrap_or_else(|error| panic!("{case}: {name}: {error}"));
                 }
@@ -241,7 +242,7 @@ fn text(value: &Bytes) -> String {
     String::from_utf8_lossy(value).into_owned()
 }
 
-/// The oldest readable state and the events since come to the newest state.
+/// The oldest readable state and the events since lead to the newest state.
 async fn replay(store: &Embedded, newest: &BTreeMap<String, (u64, String)>, case: &str) {
     let oldest = store.store.index.read().compacted.max(1);
     let mut replayed = state(store, Some(oldest)).await;

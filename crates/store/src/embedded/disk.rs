@@ -1,4 +1,4 @@
-//! The few things the store asks of a file system, so that tests can put a worse one in its place.
+//! The file system operations that the store needs, so that tests can replace them.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 /// A directory of files.
 pub(crate) trait Disk: Send + Sync + 'static {
     fn list(&self) -> io::Result<Vec<String>>;
-    /// A new, empty file; one of the same name is emptied.
+    /// A new, empty file; an existing one of the same name is truncated.
     fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>>;
     fn open(&self, name: &str) -> io::Result<Box<dyn DiskFile>>;
     fn remove(&self, name: &str) -> io::Result<()>;
@@ -16,18 +16,18 @@ pub(crate) trait Disk: Send + Sync + 'static {
     fn sync(&self) -> io::Result<()>;
 }
 
-/// An open file. Reads and writes name their place, so that readers need no lock.
+/// An open file. Reads and writes are positional, so that readers need no lock.
 pub(crate) trait DiskFile: Send + Sync {
     fn len(&self) -> io::Result<u64>;
-    /// Fills the buffer as far as the file goes, and answers how far that was.
+    /// Fills the buffer up to the end of the file; returns the number of bytes read.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
     fn set_len(&self, len: u64) -> io::Result<()>;
-    /// Makes the content durable. A failure is final: what was written may or may not be there.
+    /// Makes the content durable. After a failure it is unknown what is on disk.
     fn sync(&self) -> io::Result<()>;
 }
 
-/// The real thing.
+/// A directory of the operating system.
 pub(crate) struct RealDisk {
     pub(crate) dir: PathBuf,
 }
@@ -36,7 +36,7 @@ impl Disk for RealDisk {
     fn list(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for file in std::fs::read_dir(&self.dir)? {
-            // Names that are not text are not ours.
+            // A name that is not UTF-8 does not belong to the store.
             names.extend(file?.file_name().into_string().ok());
         }
         Ok(names)

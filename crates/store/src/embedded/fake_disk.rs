@@ -83,7 +83,7 @@ impl Change {
 }
 
 impl State {
-    /// Counts a call that changes something, and fails it if its time has come.
+    /// Counts a call that changes something, and fails it if the fault says so.
     fn call(&mut self) -> io::Result<()> {
         self.calls += 1;
         if self.crash_at == Some(self.calls) {
@@ -160,7 +160,7 @@ impl FakeDisk {
         state.fault = fault;
     }
 
-    /// The same for reading, which is counted apart.
+    /// The same for reads, which are counted separately.
     pub(crate) fn set_read_fault(&self, fault: Option<Fault>) {
         let mut state = self.0.lock();
         state.reads = 0;
@@ -207,7 +207,7 @@ impl FileState {
                 *writeback = outcome;
             }
         }
-        // What is certain up to the first change that is not.
+        // Applies what is certain, up to the first change that is not.
         let uncertain = self.changes.iter().position(|(_, state)| *state != Writeback::Done);
         for (change, _) in self.changes.drain(..uncertain.unwrap_or(self.changes.len())) {
             change.apply(&mut self.synced);
@@ -282,7 +282,7 @@ impl FakeFile {
         let file = &mut state.files[self.id];
         match (&called, change) {
             (Ok(()), change) => file.write(change),
-            // A write that fails may have done some of its work.
+            // A write that fails may have written a part.
             (Err(_), Change::Write(offset, mut bytes)) => {
                 bytes.truncate(bytes.len() / 2);
                 file.write(Change::Write(offset, bytes));

@@ -1,18 +1,17 @@
-//! The table of contents of a finished segment, in a file beside it: with it, opening a store
-//! reads keys instead of values. It is only a shortcut: if it is missing or damaged, the segment
-//! itself is read.
+//! The hint file of a finished segment: with it, recovery reads keys instead of values. Optional:
+//! if it is missing or damaged, the segment itself is read.
 
 use super::disk::Disk;
 use super::record::{self, RecordHeader, u32_at, u64_at};
 use meta::Str;
 
-/// Collects what the table of a segment will say, while the segment grows.
+/// Collects the entries of a hint file while its segment grows.
 #[derive(Default)]
 pub(crate) struct HintBuilder {
     entries: Vec<u8>,
 }
 
-/// One record, as the table tells it.
+/// One record of the segment.
 pub(crate) struct HintEntry {
     pub(crate) header: RecordHeader,
     pub(crate) offset: u32,
@@ -43,7 +42,7 @@ impl HintBuilder {
         entry.extend_from_slice(header.key.as_bytes());
     }
 
-    /// Writes the table. It need not be durable, so it is not synced.
+    /// Writes the hint file. It need not be durable, so it is not synced.
     pub(crate) fn write(self, disk: &dyn Disk, number: u64, end: u64) -> std::io::Result<()> {
         disk.create(&file_name(number))?.write_at(&self.encode(number, end), 0)
     }
@@ -62,7 +61,8 @@ impl HintBuilder {
     }
 }
 
-/// The table of a segment and where its records end, or `None` if there is no good one.
+/// The entries of a hint file and the end of the segment's records, or `None` if it is missing or
+/// damaged.
 pub(crate) fn read(disk: &dyn Disk, number: u64) -> Option<(Vec<HintEntry>, u64)> {
     let file = disk.open(&file_name(number)).ok()?;
     let mut bytes = vec![0; file.len().ok()? as usize];

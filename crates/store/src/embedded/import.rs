@@ -1,9 +1,10 @@
-//! A new embedded store out of what another store held at one revision. Keys keep the revisions they
-//! have there, and the counter goes on behind that revision: clients that know objects of the old
+//! Creates an embedded store from the state of another store at one revision. Keys keep their
+//! revisions, and the counter continues after that revision: clients that know objects of the old
 //! store find them at the same resourceVersion.
 //!
-//! The log is made of *moved* records, as if all of history had been compacted and reclaimed. It is
-//! written beside its place and renamed when it is whole, so what was interrupted leaves no store.
+//! The log consists of *moved* records, as if all history had been compacted and reclaimed. It is
+//! written to a partial directory and renamed when it is complete, so that an interrupted import
+//! leaves no store.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use super::record::{FIXED_BYTES, RecordHeader, RecordKind};
 use super::segment::{HEADER_BYTES, Segment, SegmentHeader};
 use crate::{KeyValue, StoreError};
 
-/// An import under way.
+/// An import in progress.
 pub struct Import {
     dir: PathBuf,
     disk: RealDisk,
@@ -26,7 +27,7 @@ pub struct Import {
 }
 
 impl Import {
-    /// Begins a store in a directory that has none. What an earlier import left unfinished is
+    /// Starts a store in a directory without one. What an interrupted import left behind is
     /// removed.
     pub fn begin(dir: &Path, revision: u64) -> Result<Self, StoreError> {
         if dir.exists() {
@@ -43,7 +44,7 @@ impl Import {
         Ok(Self { dir, disk, revision, segment, end, batch })
     }
 
-    /// Takes one key over. Each may come once, in any order.
+    /// Adds one key. Each key may be added once, in any order.
     pub fn add(&mut self, item: &KeyValue) -> Result<(), StoreError> {
         let header = RecordHeader {
             kind: RecordKind::Moved,
@@ -64,20 +65,20 @@ impl Import {
         if self.batch.len() > BATCH_BYTES { self.flush() } else { Ok(()) }
     }
 
-    /// Makes everything durable and reads it back. The store is still beside its place; [`Import::commit`]
-    /// puts it there.
+    /// Makes everything durable and verifies it. The store is in its partial directory until
+    /// [`Import::commit`].
     pub fn finish(&mut self) -> Result<Summary, StoreError> {
         self.flush()?;
         self.sync()?;
         backup::check(&self.disk.dir)
     }
 
-    /// Where the store is until it is kept.
+    /// Where the store is until it is committed.
     pub fn partial_dir(&self) -> &Path {
         &self.disk.dir
     }
 
-    /// Puts the store into its place.
+    /// Renames the partial directory to its final name.
     pub fn commit(self) -> Result<(), StoreError> {
         let Self { dir, disk, .. } = self;
         std::fs::rename(&disk.dir, &dir).map_err(|error| failed(&dir, &error))?;
@@ -98,7 +99,7 @@ impl Import {
     }
 }
 
-/// As the writer makes them.
+/// The same size as the writer's.
 const SEGMENT_BYTES: u64 = 16 << 20;
 const BATCH_BYTES: usize = 1 << 20;
 

@@ -1,5 +1,5 @@
-//! What is where: for each key its versions and their places in the log, for each revision its
-//! key. Values stay on disk.
+//! The in-memory index: for each key its versions and their places in the log, for each revision
+//! its key. Values stay on disk.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -11,29 +11,29 @@ use super::record::{RecordHeader, RecordKind};
 use super::segment::Segment;
 use crate::{Range, StoreError};
 
-/// The state of the log, as readers need it.
+/// The index of the log.
 #[derive(Default)]
 pub(crate) struct Index {
     /// The newest revision.
     pub(crate) revision: u64,
-    /// History up to here is forgotten: the state at this revision is the oldest that is known.
+    /// The oldest revision whose state can be read.
     pub(crate) compacted: u64,
     keys: BTreeMap<Str, Versions>,
-    /// The keys of the revisions behind `pruned`, one each.
+    /// The keys of the revisions after `pruned`, one each.
     history: VecDeque<Str>,
-    /// Up to where versions have been let go of; follows `compacted` in steps.
+    /// Up to which revision versions have been dropped; follows `compacted` in steps.
     pruned: u64,
     pub(crate) segments: BTreeMap<u64, SegmentUsage>,
 }
 
-/// A segment and what of it is still needed.
+/// A segment and how much of it is live.
 pub(crate) struct SegmentUsage {
     pub(crate) segment: Arc<Segment>,
-    /// Up to where records have been written.
+    /// Where its records end.
     pub(crate) bytes: u64,
-    /// What of it the index refers to.
+    /// Bytes of the records that the index refers to.
     pub(crate) live: u64,
-    /// The newest revision that was first written here.
+    /// The newest revision that was first written to this segment.
     pub(crate) newest: u64,
 }
 
@@ -44,7 +44,7 @@ struct Versions {
     older: Vec<Version>,
 }
 
-/// One version of a key and where it lies.
+/// One version of a key and its place in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Version {
     pub(crate) revision: u64,
@@ -55,7 +55,7 @@ pub(crate) struct Version {
     pub(crate) deleted: bool,
 }
 
-/// A version with the segment it lies in, which thereby stays readable.
+/// A version and its segment, which stays readable as long as this is held.
 pub(crate) struct StoredVersion {
     pub(crate) key: Str,
     pub(crate) version: Version,
@@ -92,7 +92,7 @@ impl Index {
         Ok(StoredVersion { key, version, segment })
     }
 
-    /// The versions a range shows, with the revision it shows and how many keys follow.
+    /// The versions of a range, their revision, and how many keys follow.
     pub(crate) fn range(
         &self,
         range: &Range,
@@ -103,8 +103,8 @@ impl Index {
             Some(after) if *after >= range.prefix => Bound::Excluded(after.as_str()),
             _ => Bound::Included(range.prefix.as_str()),
         };
-        // StoredVersion once instead of asking every key for its prefix: what follows a page is counted, and
-        // a large resource is read in many pages.
+        // Computed once instead of comparing the prefix of every key: the keys after a page are
+        // counted, and a large resource is read in many pages.
         let prefix_end = prefix_end(&range.prefix);
         let end = prefix_end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
         let limit = if range.limit == 0 { usize::MAX } else { range.limit };
@@ -123,7 +123,7 @@ impl Index {
         Ok((found, at, remaining))
     }
 
-    /// Whether the state at a revision is known.
+    /// Whether the state at a revision can be read.
     pub(crate) fn check(&self, revision: u64) -> Result<(), StoreError> {
         if revision < self.compacted {
             return Err(StoreError::Compacted { oldest: self.compacted });
@@ -134,8 +134,8 @@ impl Index {
         Ok(())
     }
 
-    /// The versions written behind `after` to keys under `prefix`, looking at no more than
-    /// `steps` revisions, and the last revision looked at.
+    /// The versions written after `after` to keys under `prefix`, within the next `steps`
+    /// revisions, and the last of these revisions.
     pub(crate) fn changes_after(
         &self,
         prefix: &str,
@@ -164,7 +164,7 @@ impl Index {
     /// Adds the next revision.
     pub(crate) fn append(&mut self, key: Str, version: Version) {
         self.revision = version.revision;
-        // The key that is there already, so that its text is in memory once.
+        // Shares the key with the map, so that it is in memory once.
         let key = self.keys.get_key_value(&key).map_or(key, |(known, _)| known.clone());
         self.history.push_back(key.clone());
         self.insert(key, version);
@@ -173,7 +173,7 @@ impl Index {
         }
     }
 
-    /// Adds a version, or gives a version that is known a new place.
+    /// Adds a version, or moves a known version to a new place.
     pub(crate) fn insert(&mut self, key: Str, version: Version) {
         let replaced = match self.keys.entry(key) {
             std::collections::btree_map::Entry::Vacant(vacant) => {
@@ -198,7 +198,7 @@ impl Index {
         }
     }
 
-    /// Forgets a version that was replaced long ago.
+    /// Removes a version that was replaced.
     pub(crate) fn remove(&mut self, key: &str, revision: u64) {
         let Some(versions) = self.keys.get_mut(key) else { return };
         let removed = if versions.newest.revision == revision {
@@ -216,15 +216,15 @@ impl Index {
         self.release(removed);
     }
 
-    /// Whether a record that lies here is the one the index refers to, and by which revision it
-    /// has been replaced (0: by none).
+    /// Whether the index refers to the record in this segment; if so, the revision that replaced it
+    /// (0: none).
     pub(crate) fn refers_to(&self, key: &str, revision: u64, segment: u64) -> Option<u64> {
         let versions = self.keys.get(key)?;
         let version = versions.at_revision(revision)?;
         (version.segment == segment).then(|| versions.next_after(revision))
     }
 
-    /// Takes over the history behind `compacted`, as it was read from disk.
+    /// Sets the history after `compacted`, as recovered.
     pub(crate) fn set_history(&mut self, history: VecDeque<Str>) {
         self.history = history;
         self.pruned = self.compacted;
@@ -234,8 +234,8 @@ impl Index {
         self.history.len()
     }
 
-    /// Lets go of versions that compaction made unreachable, at most `steps` revisions' worth.
-    /// Answers whether there are more.
+    /// Drops versions that compaction made unreachable, for at most `steps` revisions. Returns
+    /// whether there are more.
     pub(crate) fn prune(&mut self, steps: usize) -> bool {
         for _ in 0..steps {
             if self.pruned >= self.compacted {
@@ -248,7 +248,7 @@ impl Index {
         self.pruned < self.compacted
     }
 
-    /// The same for all keys, whatever history says.
+    /// The same for all keys, without the history.
     pub(crate) fn prune_all(&mut self) {
         let keys: Vec<Str> = self.keys.keys().cloned().collect();
         for key in keys {
@@ -267,7 +267,7 @@ impl Index {
         }
     }
 
-    /// All bytes of the log, and those that are still needed.
+    /// All bytes of the log, and the live ones.
     pub(crate) fn usage(&self) -> (u64, u64) {
         self.segments
             .values()
@@ -275,9 +275,9 @@ impl Index {
     }
 }
 
-/// The first text behind all that begin with a prefix; `None` if there is none.
+/// The first string after all that begin with a prefix (`range_end`); `None` if there is none.
 fn prefix_end(prefix: &str) -> Option<String> {
-    // The last character that has a successor, with everything behind it cut off.
+    // Increments the last character that has a successor and drops the rest.
     prefix.char_indices().rev().find_map(|(at, last)| {
         let next = (u32::from(last) + 1..=u32::from(char::MAX)).find_map(char::from_u32)?;
         let mut text = prefix[..at].to_owned();
@@ -286,7 +286,7 @@ fn prefix_end(prefix: &str) -> Option<String> {
     })
 }
 
-/// Whether a range ends before it begins, which a map does not put up with.
+/// Whether a range ends before it begins, for which `BTreeMap::range` panics.
 fn is_empty_range(start: Bound<&str>, end: Bound<&str>) -> bool {
     match (start, end) {
         (Bound::Included(start) | Bound::Excluded(start), Bound::Excluded(end)) => start >= end,
@@ -295,7 +295,7 @@ fn is_empty_range(start: Bound<&str>, end: Bound<&str>) -> bool {
 }
 
 impl Versions {
-    /// What was there at a revision.
+    /// The version that a read at this revision returns.
     fn visible_at(&self, revision: u64) -> Option<Version> {
         let version = if self.newest.revision <= revision {
             self.newest
@@ -323,7 +323,7 @@ impl Versions {
         self.older.get(behind).map_or(self.newest.revision, |version| version.revision)
     }
 
-    /// Puts a version in its place and answers the one of the same revision it replaces.
+    /// Inserts a version and returns the one of the same revision that it replaces.
     fn insert(&mut self, version: Version) -> Option<Version> {
         if version.revision > self.newest.revision {
             self.older.push(std::mem::replace(&mut self.newest, version));
@@ -341,8 +341,8 @@ impl Versions {
         }
     }
 
-    /// Forgets what the state at `revision` and later ones do not need. Answers what was let go,
-    /// and whether nothing is left.
+    /// Drops versions that neither the state at `revision` nor later ones need. Returns them, and
+    /// whether none is left.
     fn compact(&mut self, revision: u64) -> (Vec<Version>, bool) {
         let mut released: Vec<Version>;
         if self.newest.revision <= revision {
@@ -353,7 +353,7 @@ impl Versions {
             }
         } else {
             let behind = self.older.partition_point(|version| version.revision <= revision);
-            // The last one before is the state at `revision`, unless it says that there is none.
+            // The last version up to `revision` is its state, unless it is a deletion.
             let keep = behind.checked_sub(1).filter(|last| !self.older[*last].deleted);
             released = self.older.drain(..keep.unwrap_or(behind)).collect();
             if self.older.is_empty() {

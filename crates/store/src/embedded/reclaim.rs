@@ -1,8 +1,8 @@
-//! Giving disk space back. The log is a queue of segments: what is still needed of the oldest is
-//! copied to the end, then the oldest is deleted.
+//! Reclaims disk space. The log is a queue of segments: live records of the oldest are copied to
+//! the end, then the oldest is deleted.
 //!
-//! Always the oldest, because a deletion must not disappear while an older value of its key is
-//! still somewhere in the log: the next start would find the value and not its deletion.
+//! Only the oldest, because a deletion must not disappear while an older value of its key is still
+//! in the log: the next recovery would find the value and not its deletion.
 
 use std::io;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use super::segment::{self, HEADER_BYTES, Segment};
 use super::writer::Writer;
 use crate::failpoint::failpoint;
 
-/// A segment that is being emptied.
+/// A segment that is being reclaimed.
 pub(crate) struct Reclaim {
     segment: Arc<Segment>,
-    /// Up to where it has been emptied.
+    /// Up to where its live records are copied.
     at: u64,
 }
 
@@ -25,16 +25,16 @@ pub(crate) struct Reclaim {
 const COPY_STEP_BYTES: usize = 256 << 10;
 
 impl Writer {
-    /// Begins to empty the oldest segment if too much of the log is no longer needed.
+    /// Starts to reclaim the oldest segment if too much of the log is garbage.
     pub(super) fn start_reclaim(&mut self) {
-        // The order in which segments go matters, so nothing is done before a deletion is.
+        // Segments have to be deleted in order, so a pending deletion comes first.
         if self.reclaim.is_some() || !self.delete_pending_file() {
             return;
         }
         let index = self.store.index.read();
         let (bytes, live) = index.usage();
         let Some(oldest) = index.segments.values().next() else { return };
-        // Only what lies before the compacted revision can be told from garbage for good.
+        // A record after the compacted revision may still be needed.
         let possible =
             oldest.segment.number != self.active.number && oldest.newest <= index.compacted;
         let worthwhile = oldest.live == 0 || bytes > 2 * live + self.tuning.segment_bytes;
@@ -45,7 +45,7 @@ impl Writer {
         }
     }
 
-    /// Copies a little of what is still needed, and deletes the segment once that is all.
+    /// Copies some live records, and deletes the segment when there are no more.
     pub(super) fn reclaim_step(&mut self) {
         let Some(Reclaim { segment, at }) = self.reclaim.take() else { return };
         match self.copy_live_records(&segment, at) {
@@ -54,12 +54,12 @@ impl Writer {
                 self.delete_segment(&segment);
                 self.start_reclaim();
             }
-            // Tried again after the next compaction; nothing has been lost.
+            // Retried after the next compaction; nothing has been lost.
             Err(error) => tracing::warn!(%error, "disk space could not be reclaimed"),
         }
     }
 
-    /// Answers from where to go on, or `None` at the end of the segment.
+    /// Returns where to continue, or `None` at the end of the segment.
     fn copy_live_records(
         &mut self,
         segment: &Arc<Segment>,
@@ -126,7 +126,7 @@ impl Writer {
         self.pending_deletion = Some(segment.number);
     }
 
-    /// Deletes the file of a segment that was emptied. Answers whether none is left to delete.
+    /// Deletes the file of a reclaimed segment. Returns whether no deletion is pending.
     fn delete_pending_file(&mut self) -> bool {
         let Some(number) = self.pending_deletion else { return true };
         let disk = &*self.store.disk;
@@ -134,7 +134,7 @@ impl Writer {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             deleted => deleted,
         };
-        // Whoever still reads the file holds it open.
+        // Readers of the file have it open and are not affected.
         let deleted = gone(disk.remove(&segment::file_name(number)))
             .and_then(|()| {
                 failpoint!("reclaim.deleted");

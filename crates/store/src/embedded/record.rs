@@ -1,16 +1,16 @@
-//! One write as it lies on disk. `docs/storage-format.md` has the picture.
+//! One record of the log. `docs/storage-format.md` describes the format.
 
 use bytes::Bytes;
 use meta::Str;
 
-/// What a record says.
+/// What a record does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RecordKind {
     Put = 1,
     Delete = 2,
-    /// A put that was copied from a segment about to go.
+    /// A put that was copied from a segment that is being reclaimed.
     Moved = 3,
-    /// History up to `revision` may be forgotten. Has no key.
+    /// History before `revision` may be dropped. Has no key.
     Compact = 4,
 }
 
@@ -20,9 +20,9 @@ pub(crate) struct RecordHeader {
     pub(crate) kind: RecordKind,
     pub(crate) revision: u64,
     pub(crate) create_revision: u64,
-    /// Unix milliseconds, 0 for never.
+    /// Unix milliseconds, 0: never.
     pub(crate) expires_ms: u64,
-    /// For a moved record: the revision by which it was already replaced then, 0 if by none.
+    /// For a moved record: the revision that had replaced it when it was moved; 0: none.
     pub(crate) superseded: u64,
     pub(crate) key: Str,
 }
@@ -32,19 +32,19 @@ pub(crate) const FIXED_BYTES: usize = 48;
 /// Records begin at multiples of this.
 pub(crate) const ALIGN: usize = 8;
 pub(crate) const KEY_BYTES_MAX: usize = u16::MAX as usize;
-/// Above every record that can be written: the largest request and its header.
+/// Larger than every record that can be written: the largest request and its header.
 pub(crate) const RECORD_BYTES_MAX: usize = crate::backend::REQUEST_BYTES_MAX + 4096;
 
-/// A record in a buffer.
+/// A decoded record, borrowed from a buffer.
 pub(crate) struct DecodedRecord<'a> {
     pub(crate) header: RecordHeader,
     pub(crate) value: &'a [u8],
-    /// How far before this record its batch begins: what was written and synced together.
+    /// The distance from the start of the batch, which is written and synced at once.
     pub(crate) batch_back: u32,
 }
 
 impl RecordHeader {
-    /// Appends the record to a batch and answers how long it is, padding included.
+    /// Appends the record to a batch and returns its padded length.
     pub(crate) fn encode(&self, value: &[u8], batch: &mut Vec<u8>) -> u32 {
         let start = batch.len();
         let len = FIXED_BYTES + self.key.len() + value.len();
@@ -71,18 +71,18 @@ impl RecordHeader {
     }
 }
 
-/// How much room a record of this length takes.
+/// The length of a record with padding.
 pub(crate) fn padded(len: usize) -> usize {
     len.next_multiple_of(ALIGN)
 }
 
-/// How long the record is that begins here, padding excluded; `None` if none does.
+/// The length of the record that begins here, without padding; `None` if there is none.
 pub(crate) fn claimed_len(bytes: &[u8]) -> Option<usize> {
     let len = u32_at(bytes, 4)? as usize;
     (FIXED_BYTES..=RECORD_BYTES_MAX).contains(&len).then_some(len)
 }
 
-/// The record that begins here, or `None` if the bytes are not one, or not whole.
+/// The record that begins here, or `None` if there is none or it is not complete.
 pub(crate) fn decode(bytes: &[u8]) -> Option<DecodedRecord<'_>> {
     let len = claimed_len(bytes)?;
     let bytes = bytes.get(..len)?;
@@ -103,7 +103,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<DecodedRecord<'_>> {
     Some(DecodedRecord { header, value: &bytes[key_end..], batch_back: u32_at(bytes, 40)? })
 }
 
-/// Takes a record that was read alone apart; the value shares its memory.
+/// Decodes a record without copying its value.
 pub(crate) fn decode_owned(bytes: Vec<u8>) -> Option<(RecordHeader, Bytes)> {
     let (header, value_len) = {
         let decoded = decode(&bytes)?;

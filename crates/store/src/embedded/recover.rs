@@ -1,5 +1,5 @@
-//! Opening a store: reads the log back into an index, and tells a log that a crash cut short
-//! from one that was damaged.
+//! Recovery: reads the log into an index, and distinguishes a log that a crash has torn from one
+//! that was damaged.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -15,19 +15,19 @@ use super::segment::{self, HEADER_BYTES, Segment, SegmentHeader};
 use crate::StoreError;
 use crate::failpoint::failpoint;
 
-/// A store as it was found on disk.
+/// A recovered store.
 pub(crate) struct Recovered {
     pub(crate) index: Index,
-    /// The segment that goes on growing, with its table of contents so far.
+    /// The segment that is appended to, with its hint file so far.
     pub(crate) active: Arc<Segment>,
     pub(crate) hint: HintBuilder,
     /// What of the active segment may not be durable; `None` if it was created just now.
     tail: Option<Range<u64>>,
-    /// What goes away by itself: when (Unix milliseconds), at which revision, which key.
+    /// Expiry (Unix milliseconds), revision and key of the keys with a TTL.
     pub(crate) expirations: Vec<(u64, u64, Str)>,
 }
 
-/// Opens what is there, or begins a new store.
+/// Recovers the store in a directory, or creates a new one.
 pub(crate) fn recover(disk: &dyn Disk) -> Result<Recovered, StoreError> {
     let mut segments = open_segments(disk)?;
     let created = segments.is_empty();
@@ -67,14 +67,14 @@ pub(crate) fn recover(disk: &dyn Disk) -> Result<Recovered, StoreError> {
 }
 
 impl Recovered {
-    /// Makes what was read durable, which has to happen before any of it is served: after a process
-    /// crash the last batch may be in the page cache only, and a revision that a client has read must
-    /// not be gone after a power loss. Also cuts off what lies behind the last record, so that the
-    /// rest of a torn batch cannot be taken for records later.
+    /// Makes the recovered log durable, which has to happen before it is served: after a process
+    /// crash the last batch may be in the page cache only, and a revision that a client has read
+    /// must survive a power loss. Also truncates the log after the last record, so that the rest of
+    /// a torn batch cannot be taken for records later.
     ///
-    /// The last batch is written again rather than only synced: if its first sync failed, the kernel
-    /// may have marked its pages as clean without having stored them, and another sync would succeed
-    /// without doing anything. Batches before it were synced before it was written.
+    /// The last batch is written again and not only synced: if its first sync failed, the kernel
+    /// may have marked its pages as clean without having stored them, and another sync would
+    /// succeed without doing anything. Batches before it were synced before it was written.
     pub(crate) fn make_durable(&self, disk: &dyn Disk) -> Result<(), StoreError> {
         let Some(tail) = &self.tail else { return Ok(()) };
         let name = segment::file_name(self.active.number);
@@ -98,12 +98,12 @@ impl Recovered {
         file.write_at(&bytes, tail.start).map_err(failed)?;
         failpoint!("recover.rewritten");
         file.sync().map_err(failed)?;
-        // The segment's name, and the names of deleted ones, may not be durable either.
+        // The directory entries of a new segment and of deleted ones may not be durable either.
         disk.sync().map_err(failed)
     }
 }
 
-/// Whether a segment has only zeros behind its last record, as the writer puts there.
+/// Whether only preallocated zeros follow after the last record.
 fn is_zero_behind(segment: &Segment, end: u64) -> Result<bool, StoreError> {
     let mut buffer = vec![0; 64 << 10];
     let mut at = end;
@@ -120,8 +120,8 @@ fn is_zero_behind(segment: &Segment, end: u64) -> Result<bool, StoreError> {
     }
 }
 
-/// The segments in order. One that a crash left without a header is removed: nothing was ever
-/// acknowledged from it.
+/// The segments in order. A last one without a header was torn by a crash and is removed: no write
+/// to it was ever acknowledged.
 fn open_segments(disk: &dyn Disk) -> Result<Vec<(Segment, SegmentHeader)>, StoreError> {
     let failed = |error: std::io::Error| {
         StoreError::Unavailable(format!("cannot open the data directory: {error}"))
@@ -152,17 +152,17 @@ fn open_segments(disk: &dyn Disk) -> Result<Vec<(Segment, SegmentHeader)>, Store
     Ok(segments)
 }
 
-/// What has been read so far.
+/// The state of recovery.
 struct Loader {
     index: Index,
     hint: HintBuilder,
-    /// The keys of the newer revisions, which watches may ask for.
+    /// The keys of the revisions that watches may start from.
     recent: BTreeMap<u64, Str>,
     expirations: BTreeMap<Str, (u64, u64)>,
-    /// Moved records that were history already: (key, revision, replaced by).
+    /// Moved records that were replaced already: (key, revision, replaced by).
     superseded: Vec<(Str, u64, u64)>,
-    /// From the last batch of the current segment to the end of its records; from the beginning if it
-    /// has no batch.
+    /// From the last batch of the current segment to the end of its records; from the beginning if
+    /// it has no batch.
     tail: Range<u64>,
 }
 
@@ -183,7 +183,8 @@ impl Loader {
         segment: &Arc<Segment>,
         header: SegmentHeader,
     ) -> Result<(), StoreError> {
-        // Each segment says where the one before ended, so that a lost end is noticed.
+        // Each segment says at which revision the previous one ended, so that a lost end is
+        // noticed.
         if header.revision != self.index.revision && !self.index.segments.is_empty() {
             return Err(StoreError::Corrupt(format!(
                 "{} goes on from revision {}, but the log before it ends at {}",
@@ -233,7 +234,7 @@ impl Loader {
         self.index.insert(header.key, version);
     }
 
-    /// Reads a segment's records and answers where they end.
+    /// Reads a segment's records and returns where they end.
     fn scan(&mut self, segment: &Arc<Segment>) -> Result<u64, StoreError> {
         let mut batch = 0;
         let end = segment.scan(HEADER_BYTES as u64, |offset, len, decoded| {
@@ -260,12 +261,12 @@ impl Loader {
     fn finish(mut self, active: Arc<Segment>) -> Result<Recovered, StoreError> {
         let compacted = self.index.compacted;
         for (key, revision, by) in self.superseded {
-            // What replaced it may be gone, together with the segment that said so.
+            // The record that replaced it may have been reclaimed already.
             if by <= compacted {
                 self.index.remove(&key, revision);
             }
         }
-        // Only what exists is compacted, and a write needs a next revision.
+        // Only existing revisions can be compacted, and a write needs a next revision.
         let first = compacted.checked_add(1).filter(|_| compacted <= self.index.revision);
         let Some(first) = first else {
             return Err(StoreError::Corrupt(format!(

@@ -1,4 +1,4 @@
-//! A segment: a stretch of the log in one file. Only the last one grows.
+//! A segment: one file of the log. Only the last one grows.
 
 use std::io;
 
@@ -12,20 +12,20 @@ pub(crate) struct Segment {
     file: Box<dyn DiskFile>,
 }
 
-/// What a segment begins with.
+/// The first bytes of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
     pub(crate) number: u64,
-    /// The newest revision when the segment was begun. Keeps the counter from going back when
-    /// the records that had the higher numbers are gone.
+    /// The newest revision when the segment was created. Keeps the counter from going back after
+    /// the records with the highest revisions were reclaimed.
     pub(crate) revision: u64,
-    /// Up to where history had been forgotten then.
+    /// The compacted revision at that time.
     pub(crate) compacted: u64,
 }
 
 pub(crate) const HEADER_BYTES: usize = 64;
 const MAGIC: &[u8; 8] = b"pintlelg";
-/// Raised whenever bytes change their meaning; a server refuses a version it does not know.
+/// Raised whenever the meaning of a byte changes; a server refuses a version that it does not know.
 const VERSION: u32 = 1;
 const SUFFIX: &str = ".log";
 
@@ -50,7 +50,7 @@ impl SegmentHeader {
         bytes
     }
 
-    /// `Ok(None)` if the bytes are not a whole header; an error if it is one of another format.
+    /// `Ok(None)` if the bytes are not a complete header; an error if the format is unknown.
     fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<Option<Self>, StoreError> {
         let field = |at| u64_at(bytes, at).unwrap_or_default();
         let version = u32_at(bytes, 8).unwrap_or_default();
@@ -67,7 +67,7 @@ impl SegmentHeader {
 }
 
 impl Segment {
-    /// Begins a segment: when this returns, it is durable.
+    /// Creates a segment, durably.
     pub(crate) fn create(disk: &dyn Disk, header: SegmentHeader) -> io::Result<Self> {
         let file = disk.create(&file_name(header.number))?;
         file.write_at(&header.encode(), 0)?;
@@ -100,7 +100,8 @@ impl Segment {
         offset: u32,
         len: u32,
     ) -> Result<(RecordHeader, bytes::Bytes), StoreError> {
-        // A hint file may say anything, and memory is allocated before the checksum is known.
+        // The length may come from a hint file, and memory is allocated before the checksum is
+        // verified.
         let len = (len as usize).min(record::padded(record::RECORD_BYTES_MAX));
         let mut bytes = vec![0; len];
         let n = self
@@ -120,8 +121,8 @@ impl Segment {
         StoreError::Unavailable(format!("reading {}: {error}", file_name(self.number)))
     }
 
-    /// Walks the records from `from` to the first place where there is none, and answers that
-    /// place. `each` gets a record's offset, its room, and the record.
+    /// Reads records from `from` up to the first place without one, and returns that place. `each`
+    /// gets the offset, the padded length and the record.
     pub(crate) fn scan(
         &self,
         from: u64,
@@ -144,8 +145,8 @@ impl Segment {
         }
     }
 
-    /// Whether a record that was synced later than what lies at `end` can be found behind it. Then
-    /// `end` is not where the log was torn by a crash, but where it was damaged afterwards.
+    /// Whether a record of a later batch follows after `end`. Then the log was not torn at `end` by
+    /// a crash, but damaged later.
     pub(crate) fn has_later_batch(&self, end: u64) -> Result<bool, StoreError> {
         let mut window = ReadWindow::new(&*self.file);
         let len = self.file.len().map_err(|error| self.read_error(&error))?;
@@ -167,7 +168,7 @@ impl Segment {
     }
 }
 
-/// A piece of a file in memory, moved along as the reader goes.
+/// A part of a file in memory, which follows the reader.
 struct ReadWindow<'a> {
     file: &'a dyn DiskFile,
     start: u64,
@@ -175,7 +176,7 @@ struct ReadWindow<'a> {
     end_of_file: bool,
 }
 
-/// Large enough for quick reading, small enough not to show in the memory of an idle server.
+/// Large enough for sequential reads, small compared to the memory of an idle server.
 const WINDOW_BYTES: usize = 256 << 10;
 
 impl<'a> ReadWindow<'a> {
@@ -183,7 +184,7 @@ impl<'a> ReadWindow<'a> {
         Self { file, start: 0, bytes: Vec::new(), end_of_file: false }
     }
 
-    /// What lies at `at`, `len` bytes of it or up to the end of the file.
+    /// `len` bytes at `at`, or fewer at the end of the file.
     fn at(&mut self, at: u64, len: usize) -> io::Result<&[u8]> {
         let have = self.start..self.start + self.bytes.len() as u64;
         let inside = at >= have.start && at + len as u64 <= have.end;

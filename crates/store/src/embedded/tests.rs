@@ -1,4 +1,4 @@
-//! The embedded store on a disk that crashes, tears, fails and fills up.
+//! The embedded store on a disk that loses power, tears writes, fails and fills up.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -13,7 +13,7 @@ use super::*;
 use crate::contract::{self, Random};
 use crate::{Cache, Expect, MemoryBackend};
 
-/// Tiny segments, so that every test meets the end of one.
+/// Small segments, so that every test has several.
 fn tuning() -> Tuning {
     Tuning { segment_bytes: 4096, ..Tuning::new(None) }
 }
@@ -55,8 +55,8 @@ async fn the_embedded_backend_fulfils_the_contract_on_a_real_disk() {
     contract::check_all(real).await;
 }
 
-/// A revision was named a moment before watches could be told of it. Whoever waited in a cache for it, while
-/// others wrote, waited for a tenth of a second.
+/// `revision` returned a revision a moment before watches were notified of it. A reader that waited
+/// for it in a cache, while other resources were written, waited for 100 ms.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_revision_is_named_once_watches_can_be_told_of_it() {
     let store = Arc::new(open(&FakeDisk::default()));
@@ -81,8 +81,8 @@ async fn a_revision_is_named_once_watches_can_be_told_of_it() {
     writer.await.expect("writes all");
 }
 
-/// The model and the store do the same; now and then the store is closed or killed and opened
-/// again, and must be the same in every readable revision.
+/// The same operations on the model and the store. Sometimes the store is closed or killed and
+/// reopened, and must be the same at every readable revision.
 #[tokio::test]
 async fn it_is_the_same_after_every_restart() {
     for seed in contract::seeds(25) {
@@ -134,8 +134,8 @@ async fn it_is_the_same_after_every_restart() {
     }
 }
 
-/// Power goes while writes are under way. Whatever the disk kept of them, the store opens at some
-/// revision not before the last acknowledged one, and is what it was at that revision.
+/// Power is lost during writes. Whatever the disk kept of them, the store opens at a revision not
+/// before the last acknowledged one, with the state of that revision.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_acknowledged_is_lost_when_the_power_goes() {
     for seed in contract::seeds(40) {
@@ -189,8 +189,9 @@ async fn nothing_acknowledged_is_lost_when_the_power_goes() {
     }
 }
 
-/// A server was killed between a write and its sync, and the next one served what it found in the page
-/// cache. Then the power went, and a revision that clients had read was gone, or was another write's.
+/// A server was killed between a write and its sync, and the next one served what it found in the
+/// page cache. Then power was lost, and a revision that clients had read was gone or belonged to
+/// another write.
 #[tokio::test]
 async fn what_a_restarted_server_serves_survives_a_power_loss() {
     let disk = FakeDisk::default();
@@ -208,8 +209,8 @@ async fn what_a_restarted_server_serves_survives_a_power_loss() {
     }
 }
 
-/// A failed sync leaves pages behind that later syncs take for stored: syncing the log again does not
-/// make a recovered write durable, it has to be written again.
+/// A failed sync leaves pages in the cache that later syncs take for stored: syncing the log again
+/// does not make a recovered write durable, it has to be written again.
 #[tokio::test]
 async fn what_a_failed_sync_left_in_the_page_cache_is_written_again_before_it_is_served() {
     let mut random = Random::new(7);
@@ -227,8 +228,8 @@ async fn what_a_failed_sync_left_in_the_page_cache_is_written_again_before_it_is
     }
 }
 
-/// Opens the disk as a restarted server does, and loses the power under it in several ways: whatever the
-/// server had served is found by the next one.
+/// Opens the disk as a restarted server does, and loses power in several ways: the next server
+/// finds everything that this one has served.
 async fn survives_power_loss(disk: &FakeDisk, random: &mut Random, case: &str) {
     let restarted = try_open(disk).unwrap_or_else(|error| panic!("{case}: {error}"));
     let (served, at) = (state(&restarted, None).await, revision(&restarted).await);
@@ -263,7 +264,7 @@ async fn a_store_that_cannot_make_its_log_durable_does_not_start() {
     assert!(state(&open(&disk), None).await.contains_key("/a"));
 }
 
-/// The last write is cut, or damaged, at every byte: the ones before it are all there.
+/// The last write is truncated or damaged at every byte: the writes before it survive.
 #[tokio::test]
 async fn a_log_torn_anywhere_in_its_last_write_opens_without_it() {
     let disk = FakeDisk::default();
@@ -292,7 +293,7 @@ async fn a_log_torn_anywhere_in_its_last_write_opens_without_it() {
         damaged[cut] ^= 0x55;
         images.push(damaged);
         for (n, image) in images.into_iter().enumerate() {
-            // The padding behind the record may well be missing.
+            // The padding after the record may be missing.
             let whole = image.get(before..).and_then(record::decode).is_some();
             disk.set_contents(&name, image);
             let store = open(&disk).unwrap_or_else(|error| panic!("cut {cut} way {n}: {error}"));
@@ -336,8 +337,8 @@ async fn damage_before_the_last_write_is_refused_not_forgotten() {
     }
 }
 
-/// Every bit of a record flips while the store is open: the value is refused, never served, and the
-/// others are there as before.
+/// Every bit of a record flips while the store is open: the value is not served, and the others
+/// are.
 #[tokio::test]
 async fn a_value_that_rots_under_a_running_server_is_not_served() {
     let disk = FakeDisk::default();
@@ -403,8 +404,8 @@ fn a_log_that_is_compacted_beyond_its_end_is_refused() {
     }
 }
 
-/// A hint file is believed if its own checksum is right. One that points to the record of another key made
-/// the store answer with that key's value.
+/// A hint file is used if its own checksum is right. With one that pointed to the record of another
+/// key, the store served that key's value.
 #[tokio::test]
 async fn a_hint_file_that_points_to_another_record_is_not_believed() {
     let disk = FakeDisk::default();
@@ -464,7 +465,7 @@ async fn script(store: &Embedded) -> (BTreeMap<String, Option<u64>>, Vec<(String
     (done, unknown)
 }
 
-/// Every call to the disk fails once, in turn, in several ways, during the same little script.
+/// Every call to the disk fails once, in turn, in several ways, during the same script.
 #[tokio::test]
 async fn a_disk_that_fails_anywhere_loses_nothing_acknowledged() {
     let disk = FakeDisk::default();
@@ -507,8 +508,8 @@ async fn a_disk_that_fails_anywhere_loses_nothing_acknowledged() {
     }
 }
 
-/// Every read of the disk fails once, or from then on, while the store is opened and used: what is
-/// answered is right or an error, and when the disk is well again everything is there.
+/// Every read of the disk fails once, or permanently, while the store is opened and used: a result
+/// is right or an error, and when the disk works again everything is there.
 #[tokio::test]
 async fn a_disk_that_cannot_be_read_says_so_and_never_answers_less() {
     let disk = FakeDisk::default();
@@ -550,7 +551,7 @@ async fn a_disk_that_cannot_be_read_says_so_and_never_answers_less() {
             disk.set_read_fault(Some(Fault { at_call, kind, permanent }));
             if let Err(error) = use_it(&disk).await {
                 refused += 1;
-                // Asking again may help; nothing is called lost or damaged.
+                // A retry may succeed; nothing is reported as lost or damaged.
                 assert!(matches!(error, StoreError::Unavailable(_)), "read {at_call}: {error:?}");
             }
             disk.set_read_fault(None);
@@ -580,7 +581,7 @@ async fn after_a_failed_sync_no_write_is_accepted_until_a_restart() {
     let disk = FakeDisk::default();
     let store = open(&disk);
     store.write(Write::create("/a", "v")).await.expect("writes");
-    // The room is there already, so a write is two calls: write, sync.
+    // The space is allocated already, so a write is two calls: write, sync.
     disk.set_fault(Some(Fault { at_call: 2, kind: ErrorKind::Other, permanent: false }));
     for _ in 0..2 {
         let refused = store.write(Write::create("/b", "v")).await;
@@ -608,7 +609,7 @@ async fn revisions_never_go_back_and_deletions_stay_deleted_when_space_is_reclai
             expected = store.write(write).await.expect("deletes");
         }
         store.compact(expected).await.expect("compacts");
-        // One more request, so that the writer has had the time to tidy up.
+        // Each request lets the writer thread reclaim a step.
         for _ in 0..20 {
             let _ = store.compact(expected).await;
         }
@@ -664,8 +665,8 @@ async fn keys_expire_also_after_a_restart_unless_they_were_renewed() {
     assert_eq!(state(&store, None).await.len(), 2);
 }
 
-/// Keys that live for a while, are renewed, freed and deleted at random: they go when the model says,
-/// each once, also when the store was closed at the time.
+/// Keys with a TTL are renewed, made permanent and deleted at random: they expire when the model
+/// says, each once, also while the store is closed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_go_when_the_model_says_so_also_across_restarts() {
     for seed in contract::seeds(12) {
@@ -696,14 +697,14 @@ async fn keys_go_when_the_model_says_so_also_across_restarts() {
                     if restart {
                         store = open();
                     }
-                    // Whoever writes makes the writer look at the clock.
+                    // A write makes the writer thread check the clock.
                     Write::put("/nudge", Expect::Any, format!("{step}"))
                 }
                 _ => Write::put(key, Expect::Any, format!("{step}")).with_ttl(Some(ttl)),
             };
             let (expected, done) = (model.write(write.clone()).await, store.write(write).await);
             assert_eq!(expected.is_ok(), done.is_ok(), "seed {seed} step {step}");
-            // Who goes at the same time may go in another order, but everybody once.
+            // Keys that expire at the same time may do so in any order, but each once.
             let reached = revision(&model).await;
             for _ in 0..2000 {
                 if revision(&store).await >= reached {

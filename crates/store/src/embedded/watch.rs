@@ -1,5 +1,5 @@
-//! Watches on the embedded store. Each has a queue that the writer fills as it commits; one that
-//! comes from the past, or whose queue ran over, reads the log until it has caught up.
+//! Watches on the embedded store. Each has a queue that the writer thread fills as it commits; a
+//! watch that starts in the past, or whose queue overflowed, reads the log until it has caught up.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,13 +12,13 @@ use super::index::StoredVersion;
 use super::{Store, read_version};
 use crate::{Batch, BoxFuture, Change, StoreError, Watch};
 
-/// The watches there are.
+/// All watches.
 #[derive(Default)]
 pub(crate) struct WatcherGroup {
     queues: Vec<Arc<WatcherQueue>>,
 }
 
-/// The writer's end of a watch.
+/// The writer's side of a watch.
 pub(crate) struct WatcherQueue {
     prefix: Str,
     changes: Mutex<QueuedChanges>,
@@ -29,17 +29,17 @@ pub(crate) struct WatcherQueue {
 struct QueuedChanges {
     changes: Vec<Change>,
     bytes: usize,
-    /// The queue ran over and was emptied: what is missing has to be read from the log.
+    /// The queue overflowed and was cleared: the missing changes have to be read from the log.
     overflowed: bool,
     closed: bool,
 }
 
-/// What a queue may hold before its watch has to turn to the log.
+/// What a queue may hold before its watch has to read the log.
 const QUEUE_CHANGES_MAX: usize = 8192;
 const QUEUE_BYTES_MAX: usize = 16 << 20;
 
 impl WatcherGroup {
-    /// Hands committed changes to the watches they concern.
+    /// Delivers committed changes to the watches concerned.
     pub(crate) fn push(&self, changes: &[Change]) {
         for queue in &self.queues {
             if changes.iter().any(|change| change.key.starts_with(queue.prefix.as_str())) {
@@ -79,11 +79,11 @@ impl WatcherQueue {
     }
 }
 
-/// The reader's end of a watch.
+/// The reader's side of a watch.
 pub(crate) struct EmbeddedWatch {
     store: Arc<Store>,
     queue: Arc<WatcherQueue>,
-    /// Everything up to here has been handed out.
+    /// Everything up to here has been delivered.
     cursor: u64,
     /// Up to here the log has to be read; the queue has what follows.
     replay_to: u64,
@@ -99,8 +99,8 @@ impl EmbeddedWatch {
             changes: Mutex::default(),
             wake: Notify::new(),
         });
-        // The writer commits under this lock: what it has published by now is in the log, the
-        // rest will come through the queue.
+        // The writer commits under this lock: what it has published by now is in the log, the rest
+        // will arrive in the queue.
         let mut watchers = store.watchers.lock();
         let compacted = store.index.read().compacted;
         if after < compacted {
@@ -117,7 +117,7 @@ impl EmbeddedWatch {
         if self.cursor < self.replay_to {
             return self.replay().map(Some);
         }
-        // Read before the queue: what is published is in the queue by then.
+        // Loaded before the queue is read: what is published is in the queue by then.
         let published = self.store.published.load(Ordering::Acquire);
         let mut changes = {
             let mut queue = self.queue.changes.lock();
@@ -132,7 +132,7 @@ impl EmbeddedWatch {
             queue.bytes = 0;
             std::mem::take(&mut queue.changes)
         };
-        // A watch from the future, or one that has just read the log, knows some of them.
+        // A watch from a future revision, or one that has just read the log, skips some of them.
         changes.retain(|change| change.revision > self.cursor);
         if changes.is_empty() && !self.progress_wanted {
             return Ok(None);
@@ -143,7 +143,7 @@ impl EmbeddedWatch {
         Ok(Some(Batch { changes, revision: self.cursor }))
     }
 
-    /// The queue is of no use: what it lacks is read from the log, up to what is published now.
+    /// Clears the queue and reads the log instead, up to the revision that is published now.
     fn fall_back_to_log(&mut self) {
         let _hub = self.store.watchers.lock();
         let mut queue = self.queue.changes.lock();
@@ -161,7 +161,7 @@ impl EmbeddedWatch {
     }
 }
 
-/// How many revisions are looked at in one go when reading the log.
+/// How many revisions are examined at a time when reading the log.
 const REPLAY_STEPS: u64 = 512;
 
 fn change(found: StoredVersion) -> Result<Change, StoreError> {

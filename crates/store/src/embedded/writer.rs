@@ -1,5 +1,5 @@
-//! The one thread that writes. Whatever is waiting when it gets round to it is decided, appended
-//! and synced together; then readers and watches see it; then the callers are told.
+//! The writer thread (group commit). All waiting writes are checked, appended and synced together;
+//! then they become visible to readers and watches; then the callers are answered.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -21,26 +21,26 @@ use super::{Store, Tuning};
 use crate::failpoint::failpoint;
 use crate::{Change, Expect, KeyValue, StoreError, Write};
 
-/// What the writer is asked to do.
+/// A request to the writer thread.
 pub(crate) enum Request {
     Write(Write, Reply),
     Compact(u64, oneshot::Sender<Result<(), StoreError>>),
     Stop,
 }
 
-/// Where the answer to a write goes.
+/// Receives the result of a write.
 pub(crate) type Reply = oneshot::Sender<Result<u64, WriteError>>;
 
 /// Why a write was not done.
 pub(crate) enum WriteError {
-    /// The key is not as expected, but like this. The value is read by whoever asked.
+    /// The precondition failed; this is the current value. The caller reads it from disk.
     Conflict(Option<CurrentValue>),
     Error(StoreError),
 }
 
 pub(crate) enum CurrentValue {
     Stored(StoredVersion),
-    /// Written a moment ago, in the same batch.
+    /// Written in the same batch.
     Pending(KeyValue),
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Writer {
     requests: Receiver<Request>,
     pub(super) active: Arc<Segment>,
     hint: HintBuilder,
-    /// Where the next record goes, and up to where the file has room.
+    /// Where the next record goes, and the end of the allocated space.
     end: u64,
     allocated: u64,
     /// (Unix milliseconds, revision, key), the next one first.
@@ -58,13 +58,13 @@ pub(crate) struct Writer {
     /// When to compact next, and up to which revision.
     compact_due: Option<(Instant, u64)>,
     pub(super) reclaim: Option<Reclaim>,
-    /// An emptied segment whose file could not be deleted yet.
+    /// A reclaimed segment whose file could not be deleted yet.
     pub(super) pending_deletion: Option<u64>,
-    /// Set when it is unknown what is on disk. No write is accepted any more.
+    /// Set when the content of the disk is unknown. No further writes are accepted.
     write_fault: Option<String>,
 }
 
-/// The writes of one batch that passed their check, on the way to disk.
+/// The accepted writes of one batch, before they are durable.
 #[derive(Default)]
 struct PendingBatch {
     bytes: Vec<u8>,
@@ -77,16 +77,16 @@ struct PendingBatch {
 struct AcceptedWrite {
     header: RecordHeader,
     value: Option<Bytes>,
-    /// Where in the batch the record begins, and its room.
+    /// Offset of the record in the batch, and its padded length.
     at: u32,
     len: u32,
     reply: Option<Reply>,
 }
 
-/// How much is committed in one go.
+/// The size of a batch.
 const BATCH_BYTES_MAX: usize = 4 << 20;
 const BATCH_WRITES_MAX: usize = 2048;
-/// A clock that is set forward is noticed after this long.
+/// A clock that is set forward is noticed after this time.
 const CLOCK_CHECK: Duration = Duration::from_mins(1);
 
 impl Writer {
@@ -120,7 +120,7 @@ impl Writer {
         }
     }
 
-    /// Runs until it is told to stop or nobody is left to ask for anything.
+    /// Runs until it is stopped or all senders are dropped.
     pub(crate) fn run(mut self) {
         self.start_reclaim();
         loop {
@@ -185,7 +185,7 @@ impl Writer {
         }
     }
 
-    /// Decides the writes in the order they came in and makes those that pass durable.
+    /// Checks the writes in the order of their arrival and makes the accepted ones durable.
     fn commit(&mut self, writes: Vec<(Write, Option<Reply>)>) {
         if writes.is_empty() {
             return;
@@ -195,7 +195,7 @@ impl Writer {
             Ok(offset) => self.publish(pending, offset),
             Err(error) => {
                 let accepted = pending.accepted.into_iter().filter_map(|done| done.reply);
-                // Those rejected may have been rejected for a write that now was not done.
+                // A rejected write may have been rejected because of one that now has failed.
                 let rejected = pending.rejected.into_iter().map(|(reply, _)| reply);
                 for reply in accepted.chain(rejected) {
                     let _ = reply.send(Err(WriteError::Error(error.clone())));
@@ -250,7 +250,7 @@ impl Writer {
         pending
     }
 
-    /// Lets readers, watches and callers know, in this order.
+    /// Makes the batch visible to readers, watches and callers, in this order.
     fn publish(&mut self, pending: PendingBatch, offset: u64) {
         let mut changes = Vec::with_capacity(pending.accepted.len());
         let mut replies = Vec::with_capacity(pending.accepted.len());
@@ -297,7 +297,7 @@ impl Writer {
         }
     }
 
-    /// Deletes what has outlived its time, as anyone would.
+    /// Deletes keys whose TTL has passed.
     fn expire(&mut self) {
         let now = self.tuning.now_ms();
         let mut due = Vec::new();
@@ -310,14 +310,14 @@ impl Writer {
         if due.is_empty() {
             return;
         }
-        // Whoever has changed the key since also said anew when it expires.
+        // A key that was changed since has a new expiry.
         let delete = |(_, revision, key): &(u64, u64, Str)| {
             (Write::delete(key.clone(), Expect::At(*revision)), None)
         };
         self.commit(due.iter().map(delete).collect());
         let index = self.store.index.read();
         for (_, revision, key) in due {
-            // The disk may have rejected.
+            // The write may have failed.
             if index.newest(&key).is_some_and(|version| version.revision == revision) {
                 self.expirations.insert((now + EXPIRE_RETRY_MS, revision, key));
             }
@@ -356,7 +356,7 @@ impl Writer {
                 return Ok(());
             }
         }
-        // On disk first: segments are dropped on the strength of it.
+        // Durable first: segments are deleted because of it.
         let header = RecordHeader {
             kind: RecordKind::Compact,
             revision,
@@ -375,13 +375,13 @@ impl Writer {
             self.update_segment_end(&mut index);
             index.compacted = revision;
         }
-        // In steps, so that readers get in between.
+        // In steps, so that readers are not blocked for long.
         while self.store.index.write().prune(PRUNE_STEPS) {}
         self.start_reclaim();
         Ok(())
     }
 
-    /// Appends bytes to the log and syncs them. Answers where in the active segment they begin.
+    /// Appends bytes to the log and syncs them. Returns their offset in the active segment.
     pub(super) fn append(&mut self, bytes: &[u8]) -> Result<u64, StoreError> {
         if bytes.is_empty() {
             return Ok(self.end);
@@ -399,7 +399,7 @@ impl Writer {
         failpoint!("log.allocated");
         let file = self.active.file();
         if let Err(error) = file.write_at(bytes, self.end) {
-            // Nothing of it may be found by the next start, so it is wiped before going on.
+            // The next recovery must not find any of it, so it is overwritten with zeros.
             let wiped = file.write_at(&vec![0; bytes.len()], self.end).and_then(|()| file.sync());
             if let Err(wiping) = wiped {
                 self.write_fault = Some(wiping.to_string());
@@ -408,7 +408,8 @@ impl Writer {
         }
         failpoint!("log.written");
         if let Err(error) = file.sync() {
-            // What a failed sync leaves behind is not known, and asking again does not tell.
+            // After a failed sync the content of the disk is unknown, and another sync would not
+            // tell.
             tracing::error!(%error, "the log could not be synced; no further writes are accepted");
             self.write_fault = Some(format!("syncing the log failed: {error}"));
             return Err(StoreError::Unavailable(format!("syncing the log failed: {error}")));
@@ -419,8 +420,9 @@ impl Writer {
         Ok(offset)
     }
 
-    /// Writes zeros ahead of the records. Overwriting them later leaves the file's size and layout
-    /// alone, which makes a sync much cheaper; and a full disk is met here, where nothing is lost.
+    /// Writes zeros ahead of the records. Overwriting them later does not change the size and
+    /// layout of the file, which makes a sync much cheaper; and a full disk is noticed here, where
+    /// nothing is lost.
     fn preallocate(&mut self, end: u64) -> io::Result<()> {
         if end <= self.allocated {
             return Ok(());
@@ -482,14 +484,14 @@ impl AcceptedWrite {
     }
 }
 
-/// A write that did not happen, in the words of a store.
+/// The error of a write that did not take effect.
 fn append_error(error: &io::Error) -> StoreError {
     let full = matches!(
         error.kind(),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
     );
     if full {
-        // Compat: etcd's words, which clients and people search for.
+        // Compat: etcd's message, which clients and operators search for.
         StoreError::Full(format!("etcdserver: mvcc: database space exceeded: {error}"))
     } else {
         StoreError::Unavailable(format!("writing the log failed: {error}"))

@@ -1,4 +1,4 @@
-//! A backend that encrypts what goes through it.
+//! A backend that encrypts values on the way to another backend.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ impl Encrypted {
 }
 
 impl Encryption {
-    /// What cannot be read is said with the value, not instead of all the others.
+    /// An unreadable value is reported with the value, so that it does not hide the others.
     async fn open_in_place(&self, found: &mut KeyValue) -> Result<(), StoreError> {
         match self.open(&found.key, &found.value).await {
             Ok(opened) => found.value = opened.value,
@@ -93,12 +93,12 @@ impl Backend for Encrypted {
     }
 }
 
-/// A watch whose values are decrypted on their way.
+/// A watch that decrypts its values.
 struct DecryptingWatch {
     inner: WatchStream,
     encryption: Arc<Encryption>,
-    /// Changes that were taken, and how many of them are decrypted: whoever is asked for a key may
-    /// take longer than the caller waits.
+    /// A batch that was received, and how many of its changes are decrypted: kept here because the
+    /// caller may cancel `next` while a KMS plugin is being called.
     taken: Option<(Batch, usize)>,
 }
 

@@ -1,4 +1,4 @@
-//! The ciphers. Each turns bytes into bytes; the prefix that tells them apart is not their business.
+//! The ciphers: bytes to bytes. The prefix that identifies them is added in `provider`.
 
 use aes::cipher::{
     Block, BlockCipherDecrypt, BlockCipherEncrypt, KeyInit, KeyIvInit, StreamCipher,
@@ -12,7 +12,7 @@ use salsa20::XSalsa20;
 
 /// A cipher with its key.
 pub(crate) enum Cipher {
-    /// Nonce (12), ciphertext, tag (16). The key of the store is authenticated along, so that a value
+    /// Nonce (12), ciphertext, tag (16). The storage key is authenticated data, so that a value
     /// cannot be moved to another object.
     Gcm(Gcm),
     /// Initialisation vector (16), ciphertext with PKCS#7 padding. Not authenticated.
@@ -37,7 +37,7 @@ const TOO_SHORT: &str = "the stored data was shorter than the required size";
 const NO_RANDOM: &str = "unable to read sufficient random bytes";
 
 impl Cipher {
-    /// `None`: not a length that the cipher has keys of.
+    /// `None`: not a key length of this cipher.
     pub(crate) fn gcm(key: &[u8]) -> Option<Self> {
         Some(Self::Gcm(match key.len() {
             16 => Gcm::Aes128(Box::new(AesGcm::new_from_slice(key).ok()?)),
@@ -97,7 +97,7 @@ impl Cipher {
         Ok(())
     }
 
-    /// The value again.
+    /// Decrypts a stored value.
     pub(crate) fn open(&self, stored: &[u8], context: &[u8]) -> Result<Vec<u8>, String> {
         match self {
             Self::Gcm(gcm) => {
@@ -119,7 +119,7 @@ impl Cipher {
                 let (tag, sealed) = sealed.split_first_chunk::<TAG>().ok_or(TOO_SHORT)?;
                 let (mut stream, authenticator) = secretbox(key, *nonce);
                 let expected = authenticator.compute_unpadded(sealed);
-                // All bytes are looked at, so that the time tells nothing.
+                // Compared in constant time.
                 let difference = expected.iter().zip(tag).fold(0, |all, (a, b)| all | (a ^ b));
                 if difference != 0 {
                     return Err(NOT_AUTHENTIC.into());
@@ -137,7 +137,7 @@ const TAG: usize = 16;
 const NOT_AUTHENTIC: &str =
     "cipher: message authentication failed (another key was used, or the data was changed)";
 
-/// The stream for the message, behind the 32 bytes of it that are the authenticator's key.
+/// The key stream for the message; its first 32 bytes are the Poly1305 key.
 fn secretbox(key: &[u8; 32], nonce: [u8; 24]) -> (XSalsa20, Poly1305) {
     let mut stream = XSalsa20::new(&(*key).into(), &nonce.into());
     let mut once = [0; 32];
@@ -191,7 +191,7 @@ impl Cbc {
     }
 }
 
-/// Every block is mixed with the one before it, as encrypted.
+/// CBC: every block is XORed with the ciphertext of the previous one.
 fn encrypt_chain<C: BlockCipherEncrypt>(aes: &C, iv: [u8; BLOCK], data: &mut [u8]) {
     let mut before = iv;
     for block in data.as_chunks_mut::<BLOCK>().0 {
@@ -223,7 +223,7 @@ fn mix(block: &mut [u8; BLOCK], with: &[u8; BLOCK]) {
     }
 }
 
-/// PKCS#7: as many bytes as were missing, each of them saying how many.
+/// PKCS#7: each padding byte is the number of padding bytes.
 fn unpad(value: &mut Vec<u8>) -> Result<(), String> {
     let padding = value.last().copied().unwrap_or(0);
     let size = value.len().checked_sub(usize::from(padding)).filter(|_| padding != 0);

@@ -1,5 +1,5 @@
-//! The file of `--encryption-provider-config`: an `EncryptionConfiguration`, read strictly. What is
-//! wrong with it is said in kube-apiserver's words.
+//! The file of `--encryption-provider-config`: an `EncryptionConfiguration`, decoded strictly.
+//! Compat: errors have kube-apiserver's messages.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use super::cipher::Cipher;
 use super::provider::{ProviderKey, Providers};
 use super::remote::{Connect, KmsConfig, RemoteProvider};
 
-/// Which resources have which providers.
+/// The providers of each resource.
 #[derive(Default)]
 pub struct EncryptionConfig {
     /// `*` stands for all resources of a group, or for all groups.
     resources: HashMap<GroupResource, Arc<Providers>>,
-    /// Those among the providers that have to be asked, in the order of the file.
+    /// The KMS plugins among the providers, in the order of the file.
     pub(super) remotes: Vec<Arc<dyn RemoteProvider>>,
 }
 
@@ -25,7 +25,7 @@ const GROUP_VERSION: &str = "apiserver.config.k8s.io/v1";
 const KIND: &str = "EncryptionConfiguration";
 
 impl EncryptionConfig {
-    /// Reads a configuration; `file` is its name, for errors.
+    /// Parses a configuration; `file` is its name, for errors.
     pub fn parse(file: &str, bytes: &[u8], connect: &Connect) -> Result<Self, String> {
         let file = quote(file);
         if bytes.is_empty() {
@@ -49,7 +49,7 @@ impl EncryptionConfig {
             .map_err(|why| format!("error while building transformers: {why}"))
     }
 
-    /// The providers of a resource; `None`: it is stored as it is.
+    /// The providers of a resource; `None`: it is not encrypted.
     pub(crate) fn providers(&self, resource: &GroupResource) -> Option<&Providers> {
         let any = |group| GroupResource::new(group, "*");
         let found = self.resources.get(resource);
@@ -134,10 +134,10 @@ fn add_provider_keys(
     Ok(())
 }
 
-/// Compat: of one call to a plugin, unless the file says otherwise.
+/// Compat: the default timeout of a call to a plugin.
 const KMS_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// `3s`, `500ms`, `1m30s`: a duration as Go writes it, above zero.
+/// `3s`, `500ms`, `1m30s`: a positive duration in Go's format.
 fn timeout(text: &str) -> Option<Duration> {
     let mut seconds = 0.0;
     let mut rest = text;
@@ -159,7 +159,7 @@ fn timeout(text: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds).ok().filter(|timeout| !timeout.is_zero())
 }
 
-/// A field that is there and not null.
+/// A field that exists and is not null.
 fn present<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
     value.get(name).filter(|value| !value.is_null())
 }
@@ -180,7 +180,7 @@ fn written(resource: &GroupResource) -> String {
     }
 }
 
-/// YAML or JSON to a tree of the right schema, without fields that nobody knows.
+/// Decodes YAML or JSON and checks it against the schema of the file, without unknown fields.
 fn decode(bytes: &[u8]) -> Result<Value, String> {
     let converted = codec::yaml::load(bytes).map_err(|error| error.to_string())?;
     let value = converted.value;
@@ -210,7 +210,7 @@ fn decode(bytes: &[u8]) -> Result<Value, String> {
     }
 }
 
-/// What a part of the file looks like.
+/// The type of a field of the file.
 enum FieldSchema {
     Text,
     Int,
@@ -394,7 +394,7 @@ fn validate_provider(
         errors.push(FieldReason::Invalid, at, message.to_owned());
     }
     if found > 1 {
-        // kube-apiserver shows the whole provider, and its keys with it.
+        // kube-apiserver prints the whole provider, including its keys.
         errors.invalid(
             at,
             "REDACTED",
@@ -402,7 +402,7 @@ fn validate_provider(
              elements",
         );
     }
-    // One of them, in the order in which kube-apiserver looks.
+    // Only the first, in the order in which kube-apiserver checks them.
     if let Some(kms) = present(provider, "kms") {
         validate_kms(kms, &at.child("kms"), kms_names, errors);
         kms_names.push(kms.str_at(&["name"]).to_owned());
@@ -450,7 +450,7 @@ fn validate_keys(keys: &[Value], at: &FieldPath, sizes: &[usize], errors: &mut F
     }
 }
 
-/// Names, the endpoint and the time of a call.
+/// Name, endpoint and timeout.
 fn validate_kms(kms: &Value, at: &FieldPath, names: &[String], errors: &mut FieldErrors) {
     let (name, endpoint) = (kms.str_at(&["name"]), kms.str_at(&["endpoint"]));
     let is_v1 = matches!(kms.str_at(&["apiVersion"]), "" | "v1");

@@ -1,4 +1,4 @@
-//! The providers of a resource: the first key writes, all of them read.
+//! The providers of a resource: the first key encrypts, all keys decrypt.
 
 use std::sync::Arc;
 
@@ -16,23 +16,23 @@ pub(crate) struct Providers {
 /// One key of one provider.
 #[derive(Clone)]
 pub(crate) struct ProviderKey {
-    /// `k8s:enc:aescbc:v1:key1:`; empty for what is not encrypted.
+    /// `k8s:enc:aescbc:v1:key1:`; empty for identity.
     prefix: String,
     transformer: Transformer,
 }
 
 #[derive(Clone)]
 enum Transformer {
-    /// Stores as it is.
+    /// Stores values unencrypted.
     Identity,
     Cipher(Arc<Cipher>),
     Remote(Arc<dyn RemoteProvider>),
 }
 
-/// A value on its way out.
+/// The result of starting to decrypt a value.
 pub(crate) enum Decryption {
     Done(Opened),
-    /// Somebody else has to be asked for the key.
+    /// The KMS plugin has to decrypt the seed.
     Remote(RemoteDecryption),
 }
 
@@ -51,7 +51,7 @@ impl RemoteDecryption {
             Err(RemoteError::Unreadable(why)) => {
                 Err(unreadable(key, format!("{}: {why}", self.prefix)))
             }
-            // It may answer later: nothing is wrong with the value.
+            // The plugin may respond later: nothing is wrong with the value.
             Err(RemoteError::Unavailable(why)) => Err(StoreError::Unavailable(format!(
                 "unable to transform key {}: {}: {why}",
                 meta::field::quote(key),
@@ -61,7 +61,7 @@ impl RemoteDecryption {
     }
 }
 
-/// What no stored object begins with.
+/// No unencrypted object begins with this.
 const ENCRYPTED: &[u8] = b"k8s:enc:";
 
 impl ProviderKey {
@@ -125,14 +125,14 @@ impl Providers {
             };
             match opened {
                 Ok(value) => return Ok(Decryption::Done(Opened { value, stale: at != 0 })),
-                // The same name may stand for several keys.
+                // Several keys may have the same name.
                 Err(why) => errors.push(format!("{}: {why}", key.prefix.trim_end_matches(':'))),
             }
         }
         Err(if errors.is_empty() { self.no_match(stored) } else { errors.join(", ") })
     }
 
-    /// Why nothing could read this: which key is missing.
+    /// Why no key can decrypt this: which key is missing.
     fn no_match(&self, stored: &[u8]) -> String {
         let Some(wanted) = prefix_of(stored) else {
             return "no matching prefix found: the value is not encrypted, and the configuration has \
@@ -154,10 +154,10 @@ impl Providers {
     }
 }
 
-/// More than any cipher adds.
+/// More than any cipher adds to a value.
 const OVERHEAD_MAX: usize = 64;
 
-/// Without a configuration for the resource.
+/// For resources without a configuration.
 pub(crate) fn open_plain(stored: &Bytes) -> Result<Decryption, String> {
     match prefix_of(stored) {
         None => Ok(Decryption::Done(Opened { value: stored.clone(), stale: false })),
@@ -168,7 +168,7 @@ pub(crate) fn open_plain(stored: &Bytes) -> Result<Decryption, String> {
     }
 }
 
-/// The readable beginning of an encrypted value.
+/// The prefix of an encrypted value, for errors.
 fn prefix_of(stored: &[u8]) -> Option<String> {
     let rest = stored.strip_prefix(ENCRYPTED)?;
     // Provider, version and name of the key; names are short.

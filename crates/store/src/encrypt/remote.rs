@@ -1,5 +1,5 @@
-//! Providers whose keys somebody else keeps (a KMS plugin). What speaks to them is another crate's
-//! business; here is what they are asked.
+//! The interface of providers whose keys are outside of this process (KMS plugins). The `kms` crate
+//! implements it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,9 +7,9 @@ use std::time::Duration;
 use super::Opened;
 use crate::BoxFuture;
 
-/// A provider that has to be asked.
+/// A provider that calls another process.
 pub trait RemoteProvider: Send + Sync + 'static {
-    /// Encrypts a value; `context` is authenticated along.
+    /// Encrypts a value; `context` is authenticated data.
     fn seal(&self, value: &[u8], context: &[u8]) -> Result<Vec<u8>, String>;
 
     /// Decrypts a value. `stale`: a write now would use another key.
@@ -19,31 +19,31 @@ pub trait RemoteProvider: Send + Sync + 'static {
         context: &'a [u8],
     ) -> BoxFuture<'a, Result<Opened, RemoteError>>;
 
-    /// Looks whether the provider is well, now.
+    /// Checks the health of the provider now.
     fn probe(&self) -> BoxFuture<'_, Result<(), String>>;
 
-    /// Whether it was well when somebody last looked.
+    /// The health at the last check.
     fn health(&self) -> Result<(), String>;
 }
 
 /// Why a value was not decrypted.
 #[derive(Debug)]
 pub enum RemoteError {
-    /// The provider does not answer; it may later.
+    /// The provider does not respond; a retry may succeed.
     Unavailable(String),
-    /// The value itself is wrong.
+    /// The value cannot be decrypted.
     Unreadable(String),
 }
 
-/// What the configuration says about a KMS plugin.
+/// The configuration of a KMS plugin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KmsConfig {
     pub name: String,
     /// `unix:///path`
     pub endpoint: String,
-    /// Of one call.
+    /// Timeout of one call.
     pub timeout: Duration,
 }
 
-/// Makes a provider of what the configuration says.
+/// Creates a provider from its configuration.
 pub type Connect = dyn Fn(&KmsConfig) -> Result<Arc<dyn RemoteProvider>, String> + Send + Sync;

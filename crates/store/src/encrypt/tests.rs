@@ -88,7 +88,7 @@ fn what_kube_apiserver_encrypted_is_read() {
         assert!(!opened.stale, "{key}");
         assert!(opened.value.starts_with(b"k8s\0"), "{key}");
         assert!(opened.value.windows(6).any(|part| part == b"golden"), "{key}");
-        // Flipping any bit is noticed, but for the cipher that does not authenticate.
+        // Every flipped bit is detected, except by the cipher that does not authenticate.
         if !stored.starts_with(b"k8s:enc:aescbc") {
             let mut bent = stored.to_vec();
             *bent.last_mut().expect("not empty") ^= 1;
@@ -309,7 +309,7 @@ async fn a_backend_keeps_only_what_is_encrypted() {
     );
     let outer = Encrypted::new(inner.clone(), Arc::new(encryption(&rules)));
     let key = "/registry/secrets/ns/a";
-    // From before.
+    // Written before encryption was configured.
     inner.write(Write::create(key, "old")).await.expect("written");
     assert!(outer.is_stale(key).await.expect("known"));
     let mut watch = outer.watch("/registry/secrets/", 0).await.expect("watched");
