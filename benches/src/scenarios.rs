@@ -324,7 +324,7 @@ fn row(
     if let Some(failure) = &measured.first_failure {
         notes.push(format!("{} failed, the first: {failure}", measured.failed));
     }
-    // Nobody serves requests without CPU: the figures would be of something else.
+    // No CPU time means that another process serves the requests: the figures would be wrong.
     let is_server = cost.server_cpu_ms.is_none_or(|cpu| cpu > 0.0);
     if !is_server {
         notes.push("the --pid processes did not work: is a wrapper named?".to_owned());

@@ -206,7 +206,7 @@ fn ask(port: u16, method: &str, path: &str, body: Option<&Value>) -> Option<Valu
     serde_json::from_str(body.trim()).ok()
 }
 
-/// An etcd that only speaks to those whose certificate it knows.
+/// An etcd that requires client certificates.
 pub struct TlsEtcd {
     /// What `--etcd-servers` wants.
     pub url: String,

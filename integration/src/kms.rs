@@ -1,5 +1,5 @@
-//! A KMS plugin for tests: gRPC on a Unix socket, version 2 of the API. It keeps its keys nowhere but in
-//! their names; not for anything that should stay secret.
+//! A KMS v2 plugin for tests: gRPC on a Unix socket. Its keys are derived from their names, so it protects
+//! nothing.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;

@@ -1,4 +1,4 @@
-//! A program running in the background, its output kept in a file.
+//! A background process whose output goes to a file.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
@@ -17,7 +17,7 @@ pub(crate) struct Process {
     name: String,
     child: Child,
     log: PathBuf,
-    /// Locked by whoever waits for a line, so that tests can share a process.
+    /// Locked while a test waits for a line, so that tests can share a process.
     stdout: Mutex<Receiver<String>>,
     janitor: Arc<Janitor>,
 }
@@ -148,7 +148,7 @@ pub(crate) fn forward_lines(
             if let Some(copy) = &mut copy {
                 let _ = writeln!(copy, "{line}");
             }
-            // Nobody listening is fine: the pipe still has to be emptied.
+            // Without a receiver the pipe still has to be drained.
             let _ = sender.send(line);
         }
     });

@@ -15,7 +15,7 @@ use crate::load::{Plan, closed_loop};
 pub(super) const NAMESPACE: &str = "bench";
 /// The watched pods live apart, so that a watch begins with few objects.
 pub(super) const WATCH_NAMESPACE: &str = "bench-watch";
-/// Pods that nobody reads.
+/// Pods that no scenario reads.
 pub(super) const MORE_NAMESPACE: &str = "bench-more";
 /// The small data set.
 pub(super) const FEW_PODS: usize = crate::args::PODS_MIN;
@@ -88,7 +88,7 @@ impl World {
                 r#"{{"apiVersion":"v1","kind":"Namespace","metadata":{{"name":"{namespace}"}}}}"#
             );
             self.create_unless_there("/api/v1/namespaces", body).await?;
-            // The pods' ServiceAccount: nobody else makes it where no controller manager runs.
+            // The pods' ServiceAccount, which is missing without a kube-controller-manager.
             let body =
                 r#"{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"default"}}"#;
             let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts");
