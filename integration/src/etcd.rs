@@ -11,9 +11,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::eventually::eventually;
-use crate::janitor::Janitor;
 use crate::peer::write_etcd_pki;
 use crate::process::{Process, directory, free_port};
+use crate::process_cleanup::Janitor;
 use crate::programs;
 
 pub struct Etcd {

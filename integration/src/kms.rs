@@ -20,8 +20,8 @@ use tokio::net::UnixListener;
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::http::runtime;
-use crate::janitor::Janitor;
 use crate::process::directory;
+use crate::process_cleanup::Janitor;
 
 /// A plugin. It answers until it is stopped or dropped.
 pub struct KmsPlugin {

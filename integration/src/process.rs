@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Instant;
 
 use crate::eventually::{PATIENCE, eventually};
-use crate::janitor::Janitor;
+use crate::process_cleanup::Janitor;
 
 pub(crate) struct Process {
     name: String,

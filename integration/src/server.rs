@@ -15,10 +15,10 @@ use serde_json::json;
 use crate::etcd::{self, Etcd, Part};
 use crate::eventually::eventually;
 use crate::http::Http;
-use crate::janitor::Janitor;
 use crate::kubectl::{Kubectl, Version};
 use crate::peer::Peer;
 use crate::process::{Process, directory, free_port};
+use crate::process_cleanup::Janitor;
 use crate::programs;
 
 /// Which server, on which store.
