@@ -31,14 +31,14 @@ pub(crate) struct Scenario {
     work: Work,
 }
 
-/// What has to be on the server before.
+/// The data set that a scenario needs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// Exactly 1 000 pods.
     Thousand,
     /// All pods.
     All,
-    /// Whatever the work itself brings along.
+    /// None: the scenario creates its objects itself.
     Own,
 }
 
@@ -193,7 +193,7 @@ pub(crate) fn chosen(patterns: &[String]) -> anyhow::Result<Vec<&'static Scenari
     Ok(SCENARIOS.iter().filter(|scenario| wanted(scenario.name)).collect())
 }
 
-/// What came of a scenario.
+/// The outcome of a scenario.
 enum Outcome {
     Measured {
         measured: Measured,

@@ -18,7 +18,7 @@ use crate::http::Http;
 use crate::kubectl::{Kubectl, Version};
 use crate::peer::Peer;
 use crate::process::{Process, directory, free_port};
-use crate::process_cleanup::Janitor;
+use crate::process_cleanup::ProcessCleanup;
 use crate::programs;
 
 /// Which server, on which store.
@@ -65,7 +65,7 @@ pub struct Server {
     controllers: Option<Process>,
     process: Option<Process>,
     etcd: Option<Part>,
-    janitor: Arc<Janitor>,
+    cleanup: Arc<ProcessCleanup>,
 }
 
 /// The address and kubeconfig that a server prints.
@@ -97,7 +97,7 @@ impl Server {
     }
 
     fn over(flavour: Flavour, etcd: Option<Part>, flags: &[&str]) -> Self {
-        let mut server = Self::new(flavour, etcd, Arc::new(Janitor::new()));
+        let mut server = Self::new(flavour, etcd, Arc::new(ProcessCleanup::new()));
         server.set_flags(flags);
         server.start_again();
         server.controllers = server.start_controllers();
@@ -111,9 +111,9 @@ impl Server {
 
     /// A server over an etcd of its own.
     pub fn on_own_etcd(flavour: Flavour, members: usize) -> Self {
-        let janitor = Arc::new(Janitor::new());
-        let etcd = Some(Part::plain(Arc::new(Etcd::start(&janitor, members))));
-        let mut server = Self::new(flavour, etcd, janitor);
+        let cleanup = Arc::new(ProcessCleanup::new());
+        let etcd = Some(Part::plain(Arc::new(Etcd::start(&cleanup, members))));
+        let mut server = Self::new(flavour, etcd, cleanup);
         server.start_again();
         server
     }
@@ -127,17 +127,17 @@ impl Server {
     /// The same with additional flags.
     #[must_use]
     pub fn beside_with(&self, flavour: Flavour, flags: &[&str]) -> Self {
-        let janitor = Arc::new(Janitor::new());
+        let cleanup = Arc::new(ProcessCleanup::new());
         let etcd = self.etcd.clone();
         assert!(etcd.is_some() && flavour != Flavour::Embedded, "there is no etcd to share");
-        let mut server = Self::new(flavour, etcd, janitor);
+        let mut server = Self::new(flavour, etcd, cleanup);
         server.set_flags(flags);
         server.start_again();
         server
     }
 
-    fn new(flavour: Flavour, etcd: Option<Part>, janitor: Arc<Janitor>) -> Self {
-        let peer = flavour.is_peer().then(|| Peer::new(janitor.directory(), free_port()));
+    fn new(flavour: Flavour, etcd: Option<Part>, cleanup: Arc<ProcessCleanup>) -> Self {
+        let peer = flavour.is_peer().then(|| Peer::new(cleanup.directory(), free_port()));
         Self {
             flavour,
             address: None,
@@ -148,7 +148,7 @@ impl Server {
             controllers: None,
             process: None,
             etcd,
-            janitor,
+            cleanup,
         }
     }
 
@@ -163,9 +163,9 @@ impl Server {
             self.address = Some(Address { url, kubeconfig: peer.kubeconfig.clone() });
             let mut command = peer.command(program, etcd);
             command.args(&self.flags);
-            Process::start("kube-apiserver", command, &self.janitor)
+            Process::start("kube-apiserver", command, &self.cleanup)
         } else {
-            let process = Process::start("pintle", self.command(), &self.janitor);
+            let process = Process::start("pintle", self.command(), &self.cleanup);
             self.address = Some(process.wait_for_line(ready_line));
             process
         };
@@ -184,7 +184,7 @@ impl Server {
         let (Flavour::Peer(program), Some(peer)) = (&self.flavour, &self.peer) else { return None };
         let program = program.with_file_name("kube-controller-manager");
         let command = program.exists().then(|| peer.controllers_command(&program))?;
-        Some(Process::start("kube-controller-manager", command, &self.janitor))
+        Some(Process::start("kube-controller-manager", command, &self.cleanup))
     }
 
     /// Whether controllers delete namespaces, collect garbage and create default objects.
@@ -299,7 +299,7 @@ impl Server {
             .arg("--use-service-account-credentials=true")
             .arg("--leader-elect=true")
             .arg("--secure-port=0");
-        self.controllers = Some(Process::start("kube-controller-manager", command, &self.janitor));
+        self.controllers = Some(Process::start("kube-controller-manager", command, &self.cleanup));
         Some(())
     }
 
@@ -370,7 +370,7 @@ impl Server {
     }
 
     pub(crate) fn directory(&self) -> &Path {
-        self.janitor.directory()
+        self.cleanup.directory()
     }
 
     fn address(&self) -> &Address {

@@ -1,4 +1,4 @@
-//! What is on the server: how many objects were made so far, and how to make more.
+//! The data set on the server: how many objects were created, and how to create more.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub(super) const MORE_NAMESPACE: &str = "bench-more";
 /// The small data set.
 pub(super) const FEW_PODS: usize = crate::args::PODS_MIN;
 
-/// How much of everything.
+/// The size of the data set.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sizes {
     pub(crate) pods: usize,
@@ -44,7 +44,7 @@ impl Sizes {
     }
 }
 
-/// One server with what this run has put on it.
+/// One server with the objects of this run.
 pub(crate) struct World {
     pub(crate) client: Client,
     pub(super) target: Target,

@@ -148,7 +148,8 @@ impl Load {
         lock(&self.shared.record).lists.push((version, objects));
     }
 
-    /// Compares what is there now with what was there at a version. Only behind [`Self::verify`].
+    /// Compares the current state with the state at a resourceVersion. To be called after
+    /// [`Self::verify`].
     pub(super) fn verify_restored(&self, version: u64, http: &Http) {
         let found = list(&mut http.connect().expect("the server is there"), CONFIG_MAPS);
         let mut record = lock(&self.shared.record);
