@@ -31,7 +31,7 @@ pub(crate) struct Client {
     next: Cell<usize>,
 }
 
-/// Where to connect, and as whom.
+/// The server's address and the client's credentials.
 #[derive(Clone)]
 pub(crate) struct Target {
     host: String,
@@ -274,7 +274,7 @@ fn tls_config(credentials: &Credentials) -> Result<rustls::ClientConfig> {
     Ok(config)
 }
 
-/// For a server on the loopback interface whose CA nobody wrote down.
+/// For a server on the loopback interface with an unknown CA.
 mod unverified {
     use std::sync::Arc;
 
@@ -358,7 +358,7 @@ impl std::fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Room for eight large lists at once: the server never waits for a window update.
+/// Large enough for eight large lists at once: the server never waits for a window update.
 const STREAM_WINDOW_BYTES: u32 = 16 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 64 << 20;
 /// Enough for the metadata of any list, and for a Status.

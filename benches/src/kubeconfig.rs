@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::args::CredentialArgs;
 
-/// Everything needed to connect as someone. PEM bytes are kept as they came.
+/// Address and credentials. PEM bytes are kept unparsed.
 #[derive(Debug, Default)]
 pub(crate) struct Credentials {
     /// From the kubeconfig; flags give the URL otherwise.

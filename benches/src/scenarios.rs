@@ -31,14 +31,14 @@ pub(crate) struct Scenario {
     work: Work,
 }
 
-/// What has to be on the server before.
+/// The data set that a scenario needs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// Exactly 1 000 pods.
     Thousand,
     /// All pods.
     All,
-    /// Whatever the work itself brings along.
+    /// None: the scenario creates its objects itself.
     Own,
 }
 
@@ -193,7 +193,7 @@ pub(crate) fn chosen(patterns: &[String]) -> anyhow::Result<Vec<&'static Scenari
     Ok(SCENARIOS.iter().filter(|scenario| wanted(scenario.name)).collect())
 }
 
-/// What came of a scenario.
+/// The outcome of a scenario.
 enum Outcome {
     Measured {
         measured: Measured,
@@ -324,7 +324,7 @@ fn row(
     if let Some(failure) = &measured.first_failure {
         notes.push(format!("{} failed, the first: {failure}", measured.failed));
     }
-    // Nobody serves requests without CPU: the figures would be of something else.
+    // No CPU time means that another process serves the requests: the figures would be wrong.
     let is_server = cost.server_cpu_ms.is_none_or(|cpu| cpu > 0.0);
     if !is_server {
         notes.push("the --pid processes did not work: is a wrapper named?".to_owned());

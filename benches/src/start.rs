@@ -34,7 +34,7 @@ pub(crate) async fn start(args: &StartArgs) -> Result<()> {
     Ok(())
 }
 
-/// What one launch has shown.
+/// The measurements of one launch.
 struct Launch {
     version: String,
     ready: Duration,
@@ -113,7 +113,7 @@ fn git_version(body: &[u8]) -> Option<String> {
 struct Server(Child);
 
 impl Server {
-    /// Asks it to end, and kills it if it does not listen.
+    /// Sends SIGTERM, and SIGKILL if it does not exit.
     async fn stop(mut self) {
         drop(Command::new("kill").args(["-TERM", &self.0.id().to_string()]).status());
         let asked = Instant::now();

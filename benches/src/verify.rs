@@ -1,5 +1,5 @@
-//! Is the answer what was asked for? A server that answers JSON to a request for protobuf, or half of
-//! the objects, must not pass for a fast one. Looked at once per scenario, outside the measured time.
+//! Verifies responses once per scenario, outside the measured time: a server that responds with JSON
+//! instead of protobuf, or with half of the objects, must not count as fast.
 
 use std::io::Read as _;
 
@@ -9,7 +9,7 @@ use serde::de::IgnoredAny;
 
 use crate::client::{Answer, PROTOBUF};
 
-/// What a right answer looks like.
+/// The expected response.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Expect {
     pub(crate) protobuf: bool,

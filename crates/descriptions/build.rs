@@ -1,6 +1,6 @@
-//! Collects Kubernetes' own sentences about its types from the crate k8s-openapi, packed for
-//! `src/lib.rs`: records that are separated by `RECORD`, made of parts that are separated by `PART`:
-//! the definition, what it is, and then in turns a field and what that is.
+//! Collects the descriptions of types from the crate k8s-openapi and compresses them for `src/lib.rs`:
+//! records separated by `RECORD`, of parts separated by `PART`: the definition, its description, then
+//! alternating fields and their descriptions.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -45,7 +45,7 @@ fn description(definition: &Value) -> &str {
     text
 }
 
-/// The crate tells what `object` of a watch event is as a part of what the event is.
+/// The crate has the description of a watch event's `object` in the description of the event.
 fn part_event(definitions: &mut Map<String, Value>) {
     let name = "io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent";
     let event = definitions.get_mut(name).expect("added above");
@@ -56,7 +56,8 @@ fn part_event(definitions: &mut Map<String, Value>) {
     }
 }
 
-/// All definitions of the crate: those that no other refers to are named here, the others come along.
+/// All definitions of the crate: those that no other refers to are listed here, the others are reached
+/// from them.
 fn definitions() -> Map<String, Value> {
     let mut generator = SchemaGenerator::default();
     macro_rules! add {

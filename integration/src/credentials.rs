@@ -1,4 +1,4 @@
-//! What a kubeconfig says about reaching a server, for the raw HTTP client.
+//! Server address and credentials of a kubeconfig, for the raw HTTP client.
 
 use std::fs;
 use std::path::Path;

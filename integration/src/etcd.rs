@@ -11,9 +11,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::eventually::eventually;
-use crate::janitor::Janitor;
 use crate::peer::write_etcd_pki;
 use crate::process::{Process, directory, free_port};
+use crate::process_cleanup::ProcessCleanup;
 use crate::programs;
 
 pub struct Etcd {
@@ -22,11 +22,11 @@ pub struct Etcd {
     ports: Vec<u16>,
     peer_ports: Vec<u16>,
     members: Vec<Mutex<Option<Process>>>,
-    janitor: Arc<Janitor>,
+    cleanup: Arc<ProcessCleanup>,
 }
 
 impl Etcd {
-    pub(crate) fn start(janitor: &Arc<Janitor>, members: usize) -> Self {
+    pub(crate) fn start(cleanup: &Arc<ProcessCleanup>, members: usize) -> Self {
         // All held until the last one is known, so that no two are the same.
         let listeners: Vec<TcpListener> = (0..members * 2)
             .map(|_| TcpListener::bind("127.0.0.1:0").expect("loopback has a free port"))
@@ -41,7 +41,7 @@ impl Etcd {
             ports,
             peer_ports,
             members: (0..members).map(|_| Mutex::new(None)).collect(),
-            janitor: Arc::clone(janitor),
+            cleanup: Arc::clone(cleanup),
         };
         // All first: alone a member waits for the others.
         for n in 0..members {
@@ -62,14 +62,14 @@ impl Etcd {
         let mut command = Command::new(programs::tool("etcd"));
         command
             .arg("--data-dir")
-            .arg(directory(self.janitor.directory(), &name(n)))
+            .arg(directory(self.cleanup.directory(), &name(n)))
             .args(["--name", &name(n)])
             .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
             .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
             .args(["--initial-cluster", &peers.join(",")])
             // The tests are about the server's promises, not the disk's.
             .arg("--unsafe-no-fsync");
-        let process = Process::start(&name(n), command, &self.janitor);
+        let process = Process::start(&name(n), command, &self.cleanup);
         *self.members[n].lock().expect("nobody panics while holding it") = Some(process);
     }
 
@@ -177,10 +177,10 @@ impl Part {
 
 /// The one etcd of the test process.
 pub(crate) fn shared() -> Arc<Etcd> {
-    // Never dropped: its janitor ends it with the test process.
+    // Never dropped: its cleanup ends it with the test process.
     static SHARED: Mutex<Option<Arc<Etcd>>> = Mutex::new(None);
     let mut shared = SHARED.lock().expect("etcd starts; the first test says why it did not");
-    shared.get_or_insert_with(|| Arc::new(Etcd::start(&Arc::new(Janitor::new()), 1))).clone()
+    shared.get_or_insert_with(|| Arc::new(Etcd::start(&Arc::new(ProcessCleanup::new()), 1))).clone()
 }
 
 /// Where it is: what `--etcd-servers` wants.
@@ -206,24 +206,24 @@ fn ask(port: u16, method: &str, path: &str, body: Option<&Value>) -> Option<Valu
     serde_json::from_str(body.trim()).ok()
 }
 
-/// An etcd that only speaks to those whose certificate it knows.
+/// An etcd that requires client certificates.
 pub struct TlsEtcd {
     /// What `--etcd-servers` wants.
     pub url: String,
     pki: PathBuf,
     ports: [u16; 3],
     process: Mutex<Option<Process>>,
-    janitor: Arc<Janitor>,
+    cleanup: Arc<ProcessCleanup>,
 }
 
 impl TlsEtcd {
     pub fn start() -> Self {
-        let janitor = Arc::new(Janitor::new());
-        let pki = directory(janitor.directory(), "etcd-pki");
+        let cleanup = Arc::new(ProcessCleanup::new());
+        let pki = directory(cleanup.directory(), "etcd-pki");
         write_etcd_pki(&pki);
         let ports = [free_port(), free_port(), free_port()];
         let url = format!("https://127.0.0.1:{}", ports[0]);
-        let etcd = Self { url, pki, ports, process: Mutex::new(None), janitor };
+        let etcd = Self { url, pki, ports, process: Mutex::new(None), cleanup };
         etcd.start_again();
         etcd
     }
@@ -247,7 +247,7 @@ impl TlsEtcd {
         let mut command = Command::new(programs::tool("etcd"));
         command
             .arg("--data-dir")
-            .arg(directory(self.janitor.directory(), "etcd"))
+            .arg(directory(self.cleanup.directory(), "etcd"))
             .args(["--listen-client-urls", &self.url, "--advertise-client-urls", &self.url])
             .args(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &peers])
             .args(["--initial-cluster", &format!("default={peers}")])
@@ -255,7 +255,7 @@ impl TlsEtcd {
             .args(["--trusted-ca-file", &file("ca.crt"), "--client-cert-auth"])
             .args(["--listen-metrics-urls", &health])
             .arg("--unsafe-no-fsync");
-        let mut process = Process::start("etcd", command, &self.janitor);
+        let mut process = Process::start("etcd", command, &self.cleanup);
         eventually("etcd is healthy", || {
             process.assert_alive();
             let answer = ask(self.ports[2], "GET", "/health", None)?;

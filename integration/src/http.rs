@@ -1,4 +1,4 @@
-//! A raw HTTPS client for what well-behaved clients hide: exact bytes, headers and broken requests.
+//! A raw HTTPS client for exact bytes, headers and malformed requests.
 //!
 //! Calls block. The connection behind them runs on a runtime of the harness, so they may be made from
 //! plain tests and from async ones. Every request has a connection of its own.
@@ -60,13 +60,13 @@ impl Http {
         Self::build(self.credentials, protocol, identified, self.token)
     }
 
-    /// Nobody: neither a certificate nor a token.
+    /// Without credentials: neither a certificate nor a token.
     #[must_use]
     pub fn anonymous(self) -> Self {
         Self::build(self.credentials, self.protocol, false, None)
     }
 
-    /// Whoever the token says, without a certificate.
+    /// With this bearer token instead of a certificate.
     #[must_use]
     pub fn with_token(self, token: &str) -> Self {
         Self::build(self.credentials, self.protocol, false, Some(token.to_owned()))
@@ -103,7 +103,7 @@ impl Http {
         self.send(Method::PUT, path, Some("application/json"), object.to_string())
     }
 
-    /// A patch whose kind is its content type, such as `application/merge-patch+json`.
+    /// A patch of the type that the content type names, such as `application/merge-patch+json`.
     pub fn patch(&self, path: &str, content_type: &str, patch: &Value) -> Answer {
         self.send(Method::PATCH, path, Some(content_type), patch.to_string())
     }
@@ -140,7 +140,7 @@ impl Http {
         })
     }
 
-    /// Starts a GET whose answer is read line by line as it comes: a watch.
+    /// Starts a GET whose response is read line by line: a watch.
     #[track_caller]
     pub fn stream(&self, path: &str) -> Stream {
         self.try_stream(path).expect("the server answers")
@@ -207,7 +207,7 @@ impl Http {
         })
     }
 
-    /// Shows the token, unless the test shows another one.
+    /// Adds the bearer token, unless the test has set another.
     fn authorize(&self, request: &mut Request<Bytes>) -> anyhow::Result<()> {
         if let Some(token) = &self.token
             && !request.headers().contains_key(AUTHORIZATION)
@@ -240,8 +240,8 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Sends a request whose URI is a path. After an error nobody knows whether the server has seen
-    /// it, and the connection is over.
+    /// Sends a request whose URI is a path. After an error it is unknown whether the server has processed
+    /// it, and the connection is closed.
     pub fn request(&mut self, mut request: Request<Bytes>) -> anyhow::Result<Answer> {
         let mut sender = self.sender.take().context("the connection is over")?;
         self.http.authorize(&mut request)?;
@@ -288,7 +288,7 @@ impl Answer {
     }
 }
 
-/// An answer that goes on. Dropping it closes the connection.
+/// A streamed response. Dropping it closes the connection.
 #[derive(Debug)]
 pub struct Stream {
     pub code: u16,

@@ -1,5 +1,5 @@
-//! A KMS plugin for tests: gRPC on a Unix socket, version 2 of the API. It keeps its keys nowhere but in
-//! their names; not for anything that should stay secret.
+//! A KMS v2 plugin for tests: gRPC on a Unix socket. Its keys are derived from their names, so it protects
+//! nothing.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -20,8 +20,8 @@ use tokio::net::UnixListener;
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::http::runtime;
-use crate::janitor::Janitor;
 use crate::process::directory;
+use crate::process_cleanup::ProcessCleanup;
 
 /// A plugin. It answers until it is stopped or dropped.
 pub struct KmsPlugin {
@@ -30,7 +30,7 @@ pub struct KmsPlugin {
     socket: PathBuf,
     key: Arc<Mutex<String>>,
     server: Option<AbortHandle>,
-    _janitor: Janitor,
+    _cleanup: ProcessCleanup,
 }
 
 impl KmsPlugin {
@@ -49,8 +49,8 @@ impl KmsPlugin {
 
     /// `place` says where the socket is, and how a configuration says it.
     fn at(name: &str, key: &str, place: impl Fn(&Path) -> (PathBuf, String)) -> Self {
-        let janitor = Janitor::new();
-        let home = directory(janitor.directory(), "kms");
+        let cleanup = ProcessCleanup::new();
+        let home = directory(cleanup.directory(), "kms");
         let config = home.join("config.yaml");
         let (socket, endpoint) = place(&home);
         let text = format!(
@@ -61,7 +61,7 @@ impl KmsPlugin {
         );
         fs::write(&config, text).expect("a file");
         let key = Arc::new(Mutex::new(key.to_owned()));
-        let mut plugin = Self { config, socket, key, server: None, _janitor: janitor };
+        let mut plugin = Self { config, socket, key, server: None, _cleanup: cleanup };
         plugin.start_again();
         plugin
     }

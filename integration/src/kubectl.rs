@@ -61,7 +61,7 @@ impl<'a> Kubectl<'a> {
     }
 
     /// Waits for definitions (`crd/NAME`, `crd --all`) to be served. kubectl gives up at once on a
-    /// definition that nobody has looked at yet, because its conditions are null then.
+    /// definition that the CRD controller has not processed yet, because its conditions are null then.
     #[track_caller]
     pub fn established(&self, definitions: &str) {
         let line = format!("wait --for=condition=Established {definitions} --timeout=60s");

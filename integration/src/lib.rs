@@ -1,5 +1,5 @@
-//! The harness of the integration tests: it starts the real server as users start it, on a port of
-//! its own and with an empty data directory, and hands out the clients that users have.
+//! The harness of the integration tests: it starts the real server on a free port with an empty data
+//! directory, and provides the clients that users have.
 //!
 //! The same tests run against three servers, chosen by the environment, so that a test can be shown
 //! to be right before Pintle is:
@@ -17,11 +17,11 @@ mod credentials;
 mod etcd;
 pub mod eventually;
 pub mod http;
-mod janitor;
 mod kms;
 pub mod kubectl;
 mod peer;
 mod process;
+mod process_cleanup;
 mod programs;
 mod server;
 mod webhook;

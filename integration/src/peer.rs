@@ -68,8 +68,8 @@ impl Peer {
 }
 
 impl Peer {
-    /// The controllers that Pintle has inside, and no others: nobody should run pods or make
-    /// replicas that a test does not expect.
+    /// The controllers that Pintle has built in, and no others: none may create pods or replicas that a
+    /// test does not expect.
     pub(crate) fn controllers_command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command
@@ -87,7 +87,7 @@ impl Peer {
     }
 }
 
-/// Who an etcd with TLS is, and whom it lets in.
+/// Writes the CA, server and client certificates of an etcd with TLS.
 pub(crate) fn write_etcd_pki(pki: &Path) {
     let (authority_pem, authority) = certificate_authority();
     fs::write(pki.join("ca.crt"), authority_pem).expect("a file");

@@ -1,4 +1,4 @@
-//! A program running in the background, its output kept in a file.
+//! A background process whose output goes to a file.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
@@ -11,22 +11,22 @@ use std::thread;
 use std::time::Instant;
 
 use crate::eventually::{PATIENCE, eventually};
-use crate::janitor::Janitor;
+use crate::process_cleanup::ProcessCleanup;
 
 pub(crate) struct Process {
     name: String,
     child: Child,
     log: PathBuf,
-    /// Locked by whoever waits for a line, so that tests can share a process.
+    /// Locked while a test waits for a line, so that tests can share a process.
     stdout: Mutex<Receiver<String>>,
-    janitor: Arc<Janitor>,
+    cleanup: Arc<ProcessCleanup>,
 }
 
 impl Process {
-    /// Starts a program whose output goes to `<name>.log` in the janitor's directory. A program that
+    /// Starts a program whose output goes to `<name>.log` in the cleanup's directory. A program that
     /// is started again continues its log.
-    pub(crate) fn start(name: &str, mut command: Command, janitor: &Arc<Janitor>) -> Self {
-        let log = janitor.directory().join(format!("{name}.log"));
+    pub(crate) fn start(name: &str, mut command: Command, cleanup: &Arc<ProcessCleanup>) -> Self {
+        let log = cleanup.directory().join(format!("{name}.log"));
         let open = || OpenOptions::new().create(true).append(true).open(&log).expect("a log file");
         let mut child = command
             .stdin(Stdio::null())
@@ -34,10 +34,10 @@ impl Process {
             .stderr(open())
             .spawn()
             .unwrap_or_else(|error| panic!("{name} cannot be started: {error}: {command:?}"));
-        janitor.began(child.id());
+        cleanup.register(child.id());
         let pipe = child.stdout.take().expect("stdout was asked for above");
         let stdout = Mutex::new(forward_lines(pipe, Some(open())));
-        Self { name: name.to_owned(), child, log, stdout, janitor: Arc::clone(janitor) }
+        Self { name: name.to_owned(), child, log, stdout, cleanup: Arc::clone(cleanup) }
     }
 
     /// The first line on stdout for which `find` has an answer.
@@ -131,7 +131,7 @@ const SIGABRT: i32 = 6;
 impl Drop for Process {
     fn drop(&mut self) {
         self.kill_and_wait();
-        self.janitor.ended(self.child.id());
+        self.cleanup.unregister(self.child.id());
     }
 }
 
@@ -148,7 +148,7 @@ pub(crate) fn forward_lines(
             if let Some(copy) = &mut copy {
                 let _ = writeln!(copy, "{line}");
             }
-            // Nobody listening is fine: the pipe still has to be emptied.
+            // Without a receiver the pipe still has to be drained.
             let _ = sender.send(line);
         }
     });

@@ -15,10 +15,10 @@ use serde_json::json;
 use crate::etcd::{self, Etcd, Part};
 use crate::eventually::eventually;
 use crate::http::Http;
-use crate::janitor::Janitor;
 use crate::kubectl::{Kubectl, Version};
 use crate::peer::Peer;
 use crate::process::{Process, directory, free_port};
+use crate::process_cleanup::ProcessCleanup;
 use crate::programs;
 
 /// Which server, on which store.
@@ -50,26 +50,25 @@ impl Flavour {
     }
 }
 
-/// A running server with a data directory of its own, both gone when it is dropped.
+/// A running server with a data directory of its own; dropping it stops the one and deletes the other.
 pub struct Server {
     flavour: Flavour,
     address: Option<Address>,
-    /// Further ones, for the next start.
+    /// Additional flags for the next start.
     flags: Vec<String>,
-    /// How long a file may get in Pintle's next run, in KB.
+    /// File size limit of Pintle's next run, in KB.
     file_limit: Option<u64>,
-    /// Where Pintle's next run is to end.
+    /// The failpoint of Pintle's next run.
     dies_at: Option<String>,
     peer: Option<Peer>,
-    // Dropped in this order: who leans on the server, the server, what it leans on, and the
-    // directory under all.
+    // Dropped in this order: clients of the server, the server, its etcd, and the directory.
     controllers: Option<Process>,
     process: Option<Process>,
     etcd: Option<Part>,
-    janitor: Arc<Janitor>,
+    cleanup: Arc<ProcessCleanup>,
 }
 
-/// Where a server says it can be reached.
+/// The address and kubeconfig that a server prints.
 struct Address {
     url: String,
     kubeconfig: PathBuf,
@@ -85,20 +84,20 @@ impl Server {
         Self::with(flavour, &[])
     }
 
-    /// With flags beyond those that every test needs.
+    /// With additional flags.
     pub fn with(flavour: Flavour, flags: &[&str]) -> Self {
         let etcd = (flavour != Flavour::Embedded).then(Part::shared);
         Self::over(flavour, etcd, flags)
     }
 
-    /// A server on the part of the shared etcd that it has by default, which may hold something
-    /// already. For one test only.
+    /// A server on the default prefix of the shared etcd, which may have objects already. For one test
+    /// only.
     pub fn on_plain_etcd(flavour: Flavour) -> Self {
         Self::over(flavour, Some(Part::plain(etcd::shared())), &[])
     }
 
     fn over(flavour: Flavour, etcd: Option<Part>, flags: &[&str]) -> Self {
-        let mut server = Self::new(flavour, etcd, Arc::new(Janitor::new()));
+        let mut server = Self::new(flavour, etcd, Arc::new(ProcessCleanup::new()));
         server.set_flags(flags);
         server.start_again();
         server.controllers = server.start_controllers();
@@ -110,11 +109,11 @@ impl Server {
         Self::on_own_etcd(Flavour::Etcd, members)
     }
 
-    /// A server over an etcd that nobody else uses.
+    /// A server over an etcd of its own.
     pub fn on_own_etcd(flavour: Flavour, members: usize) -> Self {
-        let janitor = Arc::new(Janitor::new());
-        let etcd = Some(Part::plain(Arc::new(Etcd::start(&janitor, members))));
-        let mut server = Self::new(flavour, etcd, janitor);
+        let cleanup = Arc::new(ProcessCleanup::new());
+        let etcd = Some(Part::plain(Arc::new(Etcd::start(&cleanup, members))));
+        let mut server = Self::new(flavour, etcd, cleanup);
         server.start_again();
         server
     }
@@ -125,20 +124,20 @@ impl Server {
         self.beside_with(flavour, &[])
     }
 
-    /// The same with flags beyond those that every test needs.
+    /// The same with additional flags.
     #[must_use]
     pub fn beside_with(&self, flavour: Flavour, flags: &[&str]) -> Self {
-        let janitor = Arc::new(Janitor::new());
+        let cleanup = Arc::new(ProcessCleanup::new());
         let etcd = self.etcd.clone();
         assert!(etcd.is_some() && flavour != Flavour::Embedded, "there is no etcd to share");
-        let mut server = Self::new(flavour, etcd, janitor);
+        let mut server = Self::new(flavour, etcd, cleanup);
         server.set_flags(flags);
         server.start_again();
         server
     }
 
-    fn new(flavour: Flavour, etcd: Option<Part>, janitor: Arc<Janitor>) -> Self {
-        let peer = flavour.is_peer().then(|| Peer::new(janitor.directory(), free_port()));
+    fn new(flavour: Flavour, etcd: Option<Part>, cleanup: Arc<ProcessCleanup>) -> Self {
+        let peer = flavour.is_peer().then(|| Peer::new(cleanup.directory(), free_port()));
         Self {
             flavour,
             address: None,
@@ -149,12 +148,12 @@ impl Server {
             controllers: None,
             process: None,
             etcd,
-            janitor,
+            cleanup,
         }
     }
 
-    /// Starts a server that was stopped or killed, on the same data and at the same address, so that
-    /// clients go on as if nothing had happened.
+    /// Starts a server that was stopped or killed, with the same data and address, so that clients can
+    /// reconnect.
     pub fn start_again(&mut self) {
         assert!(self.process.is_none(), "the server is still running");
         let mut process = if let (Flavour::Peer(program), Some(peer), Some(etcd)) =
@@ -164,9 +163,9 @@ impl Server {
             self.address = Some(Address { url, kubeconfig: peer.kubeconfig.clone() });
             let mut command = peer.command(program, etcd);
             command.args(&self.flags);
-            Process::start("kube-apiserver", command, &self.janitor)
+            Process::start("kube-apiserver", command, &self.cleanup)
         } else {
-            let process = Process::start("pintle", self.command(), &self.janitor);
+            let process = Process::start("pintle", self.command(), &self.cleanup);
             self.address = Some(process.wait_for_line(ready_line));
             process
         };
@@ -179,16 +178,16 @@ impl Server {
         self.process = Some(process);
     }
 
-    /// The loops that Pintle has inside. For a kube-apiserver they are another program, which is
-    /// started if it lies beside it.
+    /// The controllers that Pintle has built in. For a kube-apiserver they are kube-controller-manager,
+    /// which is started if it is in the same directory.
     fn start_controllers(&self) -> Option<Process> {
         let (Flavour::Peer(program), Some(peer)) = (&self.flavour, &self.peer) else { return None };
         let program = program.with_file_name("kube-controller-manager");
         let command = program.exists().then(|| peer.controllers_command(&program))?;
-        Some(Process::start("kube-controller-manager", command, &self.janitor))
+        Some(Process::start("kube-controller-manager", command, &self.cleanup))
     }
 
-    /// Whether namespaces go away, owned objects are collected and default objects are made.
+    /// Whether controllers delete namespaces, collect garbage and create default objects.
     pub fn has_controllers(&self) -> bool {
         !self.flavour.is_peer() || self.controllers.is_some()
     }
@@ -246,23 +245,23 @@ impl Server {
         self.flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
     }
 
-    /// Lets no file grow beyond this in the next run of Pintle: a disk that fills up.
+    /// Limits the file size in the next run of Pintle, to simulate a full disk.
     pub fn limit_files(&mut self, kilobytes: u64) {
         self.file_limit = Some(kilobytes);
     }
 
-    /// Lets Pintle's next run end when it comes to a point of `store::failpoint` for the `nth` time.
+    /// Makes Pintle's next run exit at the `nth` pass of a point of `store::failpoint`.
     pub fn die_at(&mut self, point: &str, nth: u64) {
         self.dies_at = Some(format!("{point}:{nth}"));
     }
 
-    /// Waits until the server has died where it was told to.
+    /// Waits until the server has exited at its failpoint.
     pub fn wait_for_death(&mut self) {
         let point = self.dies_at.take().expect("it was told where");
         self.process.take().expect("the server is running").wait_for_death(&point);
     }
 
-    /// Gives the running server all the room there is.
+    /// Lifts the file size limit of the running server.
     pub fn make_room(&mut self) {
         self.file_limit = None;
         let pid = self.process.as_ref().expect("the server is running").id().to_string();
@@ -300,7 +299,7 @@ impl Server {
             .arg("--use-service-account-credentials=true")
             .arg("--leader-elect=true")
             .arg("--secure-port=0");
-        self.controllers = Some(Process::start("kube-controller-manager", command, &self.janitor));
+        self.controllers = Some(Process::start("kube-controller-manager", command, &self.cleanup));
         Some(())
     }
 
@@ -309,7 +308,7 @@ impl Server {
         self.controllers.as_ref().map_or_else(String::new, |process| process.log_since(0))
     }
 
-    /// Asks the server to end, as a service manager does, and says how it went.
+    /// Stops the server with SIGTERM and returns its exit status.
     pub fn stop(&mut self) -> ExitStatus {
         self.process.take().expect("the server is running").stop()
     }
@@ -319,7 +318,7 @@ impl Server {
         self.process.take().expect("the server is running").kill();
     }
 
-    /// Lets the etcd behind the server forget all revisions before this one.
+    /// Compacts the server's etcd at this revision.
     pub fn compact(&self, revision: u64) {
         self.etcd.as_ref().expect("a server on etcd").etcd.compact(revision);
     }
@@ -371,7 +370,7 @@ impl Server {
     }
 
     pub(crate) fn directory(&self) -> &Path {
-        self.janitor.directory()
+        self.cleanup.directory()
     }
 
     fn address(&self) -> &Address {
@@ -379,8 +378,7 @@ impl Server {
     }
 }
 
-/// The one line that says where the server is, and how to try it:
-/// `… https://host:port … kubectl --kubeconfig <path> get ns`.
+/// Parses the server's ready line: `… https://host:port … kubectl --kubeconfig <path> get ns`.
 fn ready_line(line: &str) -> Option<Address> {
     let unquoted = |word: &str| word.trim_matches(['`', '\'', '"', ',', '.', ':', ';']).to_owned();
     let mut words = line.split_whitespace();
@@ -389,15 +387,14 @@ fn ready_line(line: &str) -> Option<Address> {
     Some(Address { url, kubeconfig: unquoted(words.next()?).into() })
 }
 
-/// The server that tests share, seen from one test: when the test fails, what the server printed in
-/// the meantime is shown with it.
+/// The shared server as one test uses it: if the test fails, the server's log since its start is printed.
 pub struct Shared {
     server: &'static Server,
     log_from: u64,
 }
 
-/// The server for all tests that neither stop it nor need it to themselves. They keep out of each
-/// other's way by working in namespaces of their own.
+/// The server for all tests that neither stop it nor need exclusive use of it. Each works in a namespace
+/// of its own.
 pub fn shared() -> Shared {
     // A server that does not start poisons the lock, so that the other tests fail at once.
     static SHARED: Mutex<Option<&'static Server>> = Mutex::new(None);

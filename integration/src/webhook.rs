@@ -1,5 +1,4 @@
-//! A webhook that the server under test calls: HTTPS with a certificate of its own, answers made by
-//! the test.
+//! A webhook that the server under test calls: HTTPS with its own certificate, responses by the test.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -95,7 +94,7 @@ async fn serve(
     while let Ok((tcp, _)) = listener.accept().await {
         let (acceptor, respond, counts) = (acceptor.clone(), respond.clone(), counts.clone());
         tokio::spawn(async move {
-            // Whoever does not trust the certificate goes away.
+            // A client that does not trust the certificate closes the connection.
             let Ok(tls) = acceptor.accept(tcp).await else { return };
             counts.connections.fetch_add(1, Ordering::SeqCst);
             let answer = service_fn(|request| answer(request, &respond, &counts));

@@ -95,8 +95,8 @@ pub(super) async fn merge_patch(world: &mut World, plan: Plan, size: Size) -> Ou
     .await
 }
 
-/// So many definitions; an operation ends when the objects of its definition are served. Somebody
-/// reads meanwhile, one request after the other, and should not notice.
+/// Installs many definitions; an operation ends when the objects of its definition are served. A client
+/// reads meanwhile, one request at a time, and its latency should not change.
 pub(super) async fn install(world: &mut World, plan: Plan) -> Outcome {
     if let Err(failure) = uninstall(world).await {
         return failure.into();
@@ -211,7 +211,7 @@ async fn create_one(world: &World, size: Size, index: usize) -> Result<u64, Fail
     Ok(world.client.ok(&call, Keep::Nothing).await?.bytes)
 }
 
-/// Being established takes a moment; a kind is there once its list answers.
+/// A definition is established asynchronously; its kind is served once its list answers.
 async fn served(client: &Client, list: &str) -> Result<(), Failure> {
     let list = Call::get(list);
     let mut outcome = client.ok(&list, Keep::Nothing).await;

@@ -68,7 +68,7 @@ pub(super) async fn repeat(world: &World, plan: Plan, call: &Call, expect: Expec
     .await
 }
 
-/// Walks all of `0..count` in an order that no cache line likes: the step is prime.
+/// Visits all of `0..count` with a prime step, to defeat CPU caches.
 pub(super) fn scattered(number: usize, count: usize) -> usize {
     number * 7919 % count.max(1)
 }

@@ -1,4 +1,4 @@
-//! What is on the server: how many objects were made so far, and how to make more.
+//! The data set on the server: how many objects were created, and how to create more.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -15,12 +15,12 @@ use crate::load::{Plan, closed_loop};
 pub(super) const NAMESPACE: &str = "bench";
 /// The watched pods live apart, so that a watch begins with few objects.
 pub(super) const WATCH_NAMESPACE: &str = "bench-watch";
-/// Pods that nobody reads.
+/// Pods that no scenario reads.
 pub(super) const MORE_NAMESPACE: &str = "bench-more";
 /// The small data set.
 pub(super) const FEW_PODS: usize = crate::args::PODS_MIN;
 
-/// How much of everything.
+/// The size of the data set.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sizes {
     pub(crate) pods: usize,
@@ -44,7 +44,7 @@ impl Sizes {
     }
 }
 
-/// One server with what this run has put on it.
+/// One server with the objects of this run.
 pub(crate) struct World {
     pub(crate) client: Client,
     pub(super) target: Target,
@@ -88,7 +88,7 @@ impl World {
                 r#"{{"apiVersion":"v1","kind":"Namespace","metadata":{{"name":"{namespace}"}}}}"#
             );
             self.create_unless_there("/api/v1/namespaces", body).await?;
-            // The pods' ServiceAccount: nobody else makes it where no controller manager runs.
+            // The pods' ServiceAccount, which is missing without a kube-controller-manager.
             let body =
                 r#"{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"default"}}"#;
             let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts");

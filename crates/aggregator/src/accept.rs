@@ -1,6 +1,6 @@
-//! The `Accept` header, read as kube-apiserver reads it.
+//! Parses the `Accept` header as kube-apiserver does.
 
-/// One thing that a client would accept.
+/// One media range of the header.
 #[derive(Debug, PartialEq)]
 pub(crate) struct AcceptClause<'a> {
     media: (&'a str, &'a str),
@@ -9,7 +9,7 @@ pub(crate) struct AcceptClause<'a> {
 }
 
 impl AcceptClause<'_> {
-    /// Does it name this media type, or all of them?
+    /// Whether the range includes this media type.
     pub(crate) fn allows(&self, media: &str) -> bool {
         let (main, sub) = media.split_once('/').unwrap_or((media, ""));
         match self.media {
@@ -19,7 +19,7 @@ impl AcceptClause<'_> {
         }
     }
 
-    /// The value of a parameter, of several with one name the last.
+    /// The value of a parameter; the last one if the name is repeated.
     pub(crate) fn param(&self, name: &str) -> Option<&str> {
         self.params.iter().rev().find(|(key, _)| *key == name).map(|(_, value)| *value)
     }
@@ -35,12 +35,12 @@ impl AcceptClause<'_> {
 /// No real client sends more; the rest of the header is not read.
 const CLAUSES_MAX: usize = 64;
 
-/// The clauses of a header, the most wanted first.
+/// The clauses of a header by descending preference.
 pub(crate) fn parse(header: &str) -> Vec<AcceptClause<'_>> {
     let mut clauses: Vec<AcceptClause<'_>> =
         header.split(',').filter_map(parse_clause).take(CLAUSES_MAX).collect();
-    // Compat: `sorts_before` is no order (`a/b;q=0` goes before `*/*` and the other way round), so what
-    // comes out depends on the algorithm. Go sorts short lists by insertion.
+    // Compat: `sorts_before` is not a strict order (`a/b;q=0` and `*/*` sort before each other), so the
+    // result depends on the algorithm. Go uses insertion sort for short lists.
     for end in 1..clauses.len() {
         let mut at = end;
         while at > 0 && clauses[at].sorts_before(&clauses[at - 1]) {
@@ -76,7 +76,7 @@ fn parse_clause(text: &str) -> Option<AcceptClause<'_>> {
     Some(clause)
 }
 
-/// Only spaces count as space.
+/// Trims spaces only, no tabs.
 fn trim(text: &str) -> &str {
     text.trim_matches(' ')
 }
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_most_wanted_clause_comes_first() {
+    fn clauses_are_sorted_by_preference() {
         let cases = [
             ("application/json", "application/json"),
             ("*/*, application/json", "application/json */*"),

@@ -1,4 +1,4 @@
-//! Every group-version that is served here has an APIService that says so.
+//! The local APIService objects that kube-apiserver-autoregistration creates.
 
 use meta::{Value, value};
 

@@ -1,16 +1,15 @@
-//! What clients are told about groups, versions and resources: one function per document.
+//! The content of the discovery documents, one function per document.
 
 use meta::{GroupVersion, GroupVersionKind, Map, Str, Value, value};
 use schema::{ResourceFacts, SubresourceFacts};
 
 use crate::served_group_version::{Group, ServedGroupVersion};
 
-/// `/api`: the versions of the core group. The address is where clients outside of the cluster find
-/// this server.
+/// `/api`: the versions of the core group. `address` is for clients outside of the cluster.
 pub(crate) fn api_versions(core: &Group<'_>, address: &str) -> Value {
     let versions: Vec<Str> =
         core.versions.iter().map(|served| served.group_version.version.clone()).collect();
-    // Compat: this document never said which version of discovery it is.
+    // Compat: this document has no apiVersion.
     value!({
         "kind": "APIVersions",
         "versions": (versions),
@@ -58,12 +57,12 @@ pub(crate) fn api_resource_list(served: &ServedGroupVersion) -> Value {
             listed.push((name, described));
         }
     }
-    // Custom resources have their subresources in an order of their own.
+    // Compat: custom resources are listed unsorted.
     if served.custom.is_none() {
         listed.sort_by(|a, b| a.0.cmp(&b.0));
     }
     let resources: Vec<Value> = listed.into_iter().map(|(_, described)| described).collect();
-    // Compat: as with `/api`, the core group doesn't say which version of discovery it speaks.
+    // Compat: as with `/api`, the document of the core group has no apiVersion.
     let core = served.group_version.group.is_empty();
     value!({
         "kind": "APIResourceList",
@@ -100,7 +99,7 @@ fn api_subresource(name: &str, resource: &ResourceFacts, subresource: &Subresour
     })
 }
 
-/// Group and version of a kind are only told where they aren't those of the resource.
+/// Group and version of a kind are omitted if they are those of the resource.
 fn told_kind(resource: &ResourceFacts, kind: &GroupVersionKind) -> GroupVersionKind {
     if resource.kind.group_version() == kind.group_version() {
         GroupVersionKind { kind: kind.kind.clone(), ..GroupVersionKind::default() }
@@ -109,14 +108,13 @@ fn told_kind(resource: &ResourceFacts, kind: &GroupVersionKind) -> GroupVersionK
     }
 }
 
-/// Aggregated discovery: groups, versions and resources in one document, without what says which
-/// document it is (see [`as_aggregated`]).
+/// Aggregated discovery without kind and apiVersion, which [`as_aggregated`] adds.
 pub(crate) fn aggregated<'a>(groups: impl Iterator<Item = &'a Group<'a>>) -> Value {
     let items: Vec<Value> = groups.map(group_discovery).collect();
     value!({"metadata": {}, "items": (items)})
 }
 
-/// Turns [`aggregated`] into what a client receives.
+/// Adds kind and apiVersion to [`aggregated`].
 pub(crate) fn as_aggregated(mut document: Value) -> Value {
     document.set_at(&["kind"], "APIGroupDiscoveryList");
     document.set_at(&["apiVersion"], "apidiscovery.k8s.io/v2");
@@ -132,7 +130,7 @@ fn group_discovery(group: &Group<'_>) -> Value {
 fn version_discovery(served: &ServedGroupVersion) -> Value {
     let mut resources: Vec<&ResourceFacts> = served.resources.iter().map(AsRef::as_ref).collect();
     resources.sort_by(|a, b| a.plural.cmp(&b.plural));
-    // Custom resources tell their group and version, even if it is the one that they are in.
+    // Compat: custom resources repeat their group and version.
     let custom = served.custom.is_some();
     let resources: Vec<Value> =
         resources.into_iter().map(|resource| resource_discovery(resource, custom)).collect();

@@ -1,5 +1,5 @@
-//! The discovery documents as bytes, rendered once per change of the table, and which of them a
-//! request gets.
+//! The discovery documents as bytes, rendered once per change of the served group-versions, and the
+//! negotiation of their format.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,21 +14,22 @@ use sha2::{Digest, Sha512};
 use crate::served_group_version::{Group, ServedGroupVersion, groups};
 use crate::{accept, discovery};
 
-/// Every discovery document of a server. Rebuilt and swapped as a whole when the table changes.
+/// All discovery documents. Rebuilt and swapped as a whole when the served group-versions change.
 #[derive(Debug, Default)]
 pub struct DiscoveryDocuments {
     by_path: HashMap<String, DiscoveryEndpoint>,
-    /// Groups of custom resources only: who knows what else they have is at the end of the chain.
+    /// Groups with custom resources only; requests for other resources of them go to the
+    /// apiextensions-apiserver.
     custom_groups: HashSet<Str>,
 }
 
-/// What is answered on a path: the plain document, and for `/api` and `/apis` the aggregated one.
+/// The documents of one path: the unaggregated one, and for `/api` and `/apis` the aggregated one.
 #[derive(Debug)]
 struct DiscoveryEndpoint {
     plain: DiscoveryDocument,
     aggregated: Option<DiscoveryDocument>,
-    /// Answered by kube-apiserver's router, which looks at the `Accept` header first. The aggregator's
-    /// own pages have no router.
+    /// Compat: in kube-apiserver go-restful checks the `Accept` header of these paths first; the
+    /// kube-aggregator's own paths do not pass through it.
     negotiates_first: bool,
 }
 
@@ -40,8 +41,8 @@ struct DiscoveryDocument {
     etag: Option<String>,
 }
 
-/// An answer to a GET. What isn't told is up to the server: without `cache_control` an answer isn't
-/// cached.
+/// The response to a GET. The server sets headers that are None: without `cache_control` it forbids
+/// caching.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct DocumentResponse {
     /// 200, 301, 304, 404 or 406
@@ -58,8 +59,8 @@ pub struct DocumentResponse {
 }
 
 impl DiscoveryDocuments {
-    /// `schema` has the types of the documents themselves, `address` is `host:port` of this server as
-    /// it is reached from outside.
+    /// `schema` has the types of the documents themselves, `address` is the external `host:port` of
+    /// this server.
     pub fn new(served: &[ServedGroupVersion], schema: &Schema, address: &str) -> Self {
         let groups = groups(served);
         let renderer = DiscoveryRenderer { schema, tables: Tables::new(schema) };
@@ -102,7 +103,7 @@ impl DiscoveryDocuments {
         self.custom_groups.contains(group)
     }
 
-    /// Whether a path has a document: whether its group, or its group version, is served.
+    /// Whether a path has a document, i.e. its group or group-version is served.
     pub fn has(&self, path: &str) -> bool {
         self.by_path.contains_key(path)
     }
@@ -112,7 +113,7 @@ impl DiscoveryDocuments {
         self.by_path.keys().map(String::as_str)
     }
 
-    /// Answers a GET, if the path is one of discovery.
+    /// The response to a GET; None if the path is not one of discovery.
     pub fn answer(
         &self,
         path: &str,
@@ -138,7 +139,7 @@ impl DiscoveryEndpoint {
         }
         let accept = accept.filter(|header| !header.is_empty());
         let clauses = accept::parse(accept.unwrap_or("*/*"));
-        // A client that accepts aggregated discovery at all gets it, however much it likes the others.
+        // Compat: a client that accepts aggregated discovery gets it, whatever its preferences.
         if let Some(document) = &self.aggregated {
             for version in [V2, V2BETA1] {
                 let wanted = Some((DISCOVERY_GROUP, version, LIST));
@@ -154,14 +155,14 @@ impl DiscoveryEndpoint {
     }
 }
 
-/// Group and kind that plain discovery is turned into, and the versions of it, which are alike but for their names.
-/// kube-apiserver gave up v2beta1 with v1.35; clients up to v1.29 know nothing newer, and it costs nothing to answer them.
+/// Group, kind and versions of aggregated discovery; the versions differ in their names only.
+/// kube-apiserver removed v2beta1 in v1.35, but clients up to v1.29 know no other.
 const DISCOVERY_GROUP: &str = "apidiscovery.k8s.io";
 const LIST: &str = "APIGroupDiscoveryList";
 const V2: &str = "v2";
 const V2BETA1: &str = "v2beta1";
 
-/// What a document can be written as.
+/// A format of documents.
 #[derive(Clone, Copy)]
 struct DocumentFormat {
     encoding: Encoding,
@@ -177,7 +178,7 @@ enum Encoding {
     Protobuf,
 }
 
-/// In the order in which they are preferred if a client doesn't care.
+/// In the server's order of preference.
 const FORMATS: [DocumentFormat; 3] = [
     DocumentFormat {
         encoding: Encoding::Json,
@@ -206,7 +207,7 @@ const FORMATS: [DocumentFormat; 3] = [
 ];
 
 impl DocumentFormat {
-    /// The first form of the first clause that asks for a target that `fits`.
+    /// The first format of the first clause whose target `fits`.
     fn negotiate(
         clauses: &[accept::AcceptClause<'_>],
         fits: impl Fn(Option<(&str, &str, &str)>) -> bool,
@@ -218,7 +219,7 @@ impl DocumentFormat {
     }
 }
 
-/// Group, version and kind that a client wants the document to be turned into.
+/// Group, version and kind (parameters `g`, `v` and `as`) that a clause asks for.
 fn target<'a>(clause: &'a accept::AcceptClause<'_>) -> Option<(&'a str, &'a str, &'a str)> {
     let [group, version, kind] = ["g", "v", "as"].map(|name| clause.param(name));
     let or_empty = |part: Option<&'a str>| part.unwrap_or_default();
@@ -240,17 +241,17 @@ impl DiscoveryDocument {
         }
     }
 
-    /// Hardly anyone asks for it, so it isn't kept.
+    /// Rarely requested, so it is not cached.
     fn yaml(&self) -> String {
         let document = json::decode_any(&self.json, json::DecodeOptions::default());
         yaml::emit(&document.expect("rendered above").value)
     }
 
-    /// The same document under another version. Hardly anyone asks for it, so it isn't kept.
+    /// The same document with another apiVersion. Rarely requested, so it is not cached.
     fn with_version(&self, version: &str) -> Self {
         let (here, renamed) =
             (format!("\"{DISCOVERY_GROUP}/{V2}\""), format!("{DISCOVERY_GROUP}/{version}"));
-        // The list says what it is at its beginning; its items do not.
+        // Only the list has an apiVersion, at its beginning; its items have none.
         let json =
             String::from_utf8_lossy(&self.json).replacen(&here, &format!("\"{renamed}\""), 1);
         let message = Envelope::open(&self.protobuf).expect("sealed above");
@@ -290,7 +291,7 @@ struct DiscoveryRenderer<'a> {
 }
 
 impl DiscoveryRenderer<'_> {
-    /// A document of one of the types that all groups share.
+    /// Renders a document of a type of `meta/v1`.
     fn meta(&self, kind: &str, document: &Value) -> DiscoveryDocument {
         let name = format!("io.k8s.apimachinery.pkg.apis.meta.v1.{kind}");
         DiscoveryDocument {
@@ -303,7 +304,7 @@ impl DiscoveryRenderer<'_> {
     fn aggregated<'a>(&self, groups: impl Iterator<Item = &'a Group<'a>>) -> DiscoveryDocument {
         let name = "io.k8s.api.apidiscovery.v2.APIGroupDiscoveryList";
         let document = discovery::aggregated(groups);
-        // Compat: the hash is that of the document before it says what it is, without the newline.
+        // Compat: the ETag hashes the document without kind, apiVersion and the final newline.
         let hashed = self.json(name, &document);
         let hash = Sha512::digest(hashed.trim_ascii_end());
         let document = discovery::as_aggregated(document);

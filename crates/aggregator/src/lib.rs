@@ -1,7 +1,7 @@
-//! One server out of several: which group versions are served, and what is told about them.
+//! The kube-aggregator: discovery and OpenAPI of all served group-versions, and APIServices.
 //!
-//! Discovery and OpenAPI are rendered from the same table of served group versions, and handed out as
-//! bytes. Nothing of that does I/O or knows async.
+//! Discovery and OpenAPI are rendered from the same list of served group-versions and cached as bytes,
+//! without I/O.
 
 mod accept;
 mod autoregister;

@@ -1,6 +1,6 @@
-//! OpenAPI of the whole: which documents there are, and what a request for one of them gets.
+//! The OpenAPI v2 and v3 documents of all served group-versions.
 //!
-//! Documents are large and seldom asked for. They are rendered when they are, and kept as bytes.
+//! Documents are large and rarely requested, so they are rendered with the first request and cached.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ use sha2::{Digest, Sha512};
 use crate::discovery_documents::upper_hex;
 use crate::{DocumentResponse, ServedGroupVersion, accept};
 
-/// The OpenAPI documents of a server. Rebuilt and swapped as a whole when the table changes.
+/// All OpenAPI documents. Rebuilt and swapped as a whole when the served group-versions change.
 pub struct OpenApi {
     schema: Arc<Schema>,
     /// By the path below `/openapi/v3/`.
@@ -35,7 +35,7 @@ pub struct OpenApi {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DocumentRequest<'a> {
     pub path: &'a str,
-    /// The value of the parameter `hash`, if it was given.
+    /// The query parameter `hash`.
     pub hash: Option<&'a str>,
     pub accept: Option<&'a str>,
     pub if_none_match: Option<&'a str>,
@@ -51,7 +51,7 @@ struct OpenApiDocument {
     protobuf: OnceLock<Bytes>,
 }
 
-/// What a document is about.
+/// The paths that a document describes.
 #[derive(Clone)]
 enum DocumentScope {
     Everything(Vec<DocumentScope>),
@@ -66,8 +66,7 @@ enum DocumentScope {
 }
 
 impl OpenApi {
-    /// Nothing is rendered here. What was rendered for an unchanged part of the `previous` table is
-    /// taken over.
+    /// Renders nothing. Documents of `previous` whose scope is unchanged are reused.
     pub fn new(
         served: &[ServedGroupVersion],
         schema: Arc<Schema>,
@@ -91,16 +90,16 @@ impl OpenApi {
         Self { schema, v3: v3.collect(), v3_index: OnceLock::new(), v2 }
     }
 
-    /// What there is a document of v3 for: `apis/apps/v1`.
+    /// The keys of the v3 documents, such as `apis/apps/v1`.
     pub fn documents(&self) -> impl Iterator<Item = &str> {
         self.v3.keys().map(String::as_str)
     }
 
-    /// The paths, as the index shows them: one for all documents of v3.
+    /// The paths for the index; one stands for all v3 documents.
     pub const PATHS: [&str; 3] = ["/openapi/v2", "/openapi/v3", "/openapi/v3/"];
 
-    /// Answers a GET, if the path is one of OpenAPI. The first request for a document takes as long as
-    /// rendering it: some milliseconds; for the index or v2 some tenths of a second.
+    /// The response to a GET; None if the path is not one of OpenAPI. The first request for a document
+    /// renders it: some milliseconds; for the index or v2 some hundred milliseconds.
     pub fn answer(
         &self,
         request: DocumentRequest<'_>,
@@ -123,7 +122,7 @@ impl OpenApi {
         DocumentResponse { vary, ..answer }
     }
 
-    /// Compat: the index never told its type, so Go guessed it.
+    /// Compat: kube-apiserver sets no content type here, and Go detects text/plain.
     fn answer_index(&self, now: Timestamp) -> DocumentResponse {
         let body = self.v3_index.get_or_init(|| self.index().into()).clone();
         let last_modified = Some(http_date(now));
@@ -133,7 +132,7 @@ impl OpenApi {
         }
     }
 
-    /// The hashes are needed, the documents aren't: most of them will never be asked for.
+    /// Needs the hashes of all documents, but does not cache their bytes: most are never requested.
     fn index(&self) -> Vec<u8> {
         let renderer = OpenApiRenderer::new(&self.schema);
         let paths: Map = self
@@ -164,7 +163,7 @@ impl OpenApi {
         };
         let answer = DocumentResponse { vary, ..document.answer(offered, &self.schema, request) };
         let Some(hash) = request.hash else { return answer };
-        // With its hash in the URL a document never changes; with another hash it is another one.
+        // A URL with the current hash is immutable; another hash redirects to the current one.
         let current = document.hash.get().expect("answered above");
         if hash == current {
             let expires = now.checked_add(SignedDuration::from_hours(YEAR_HOURS));
@@ -190,7 +189,7 @@ fn hashed_path(path: &str, hash: &str) -> String {
     format!("/openapi/v3/{path}?hash={hash}")
 }
 
-/// What there are documents about, by the path that they have in v3.
+/// The scopes of the v3 documents by their keys.
 fn scopes(served: &[ServedGroupVersion]) -> BTreeMap<String, DocumentScope> {
     let mut scopes = BTreeMap::from([
         (".well-known/openid-configuration".to_owned(), DocumentScope::Issuer),
@@ -219,7 +218,7 @@ fn scopes(served: &[ServedGroupVersion]) -> BTreeMap<String, DocumentScope> {
 }
 
 impl DocumentScope {
-    /// The same, and rendered the same.
+    /// Whether a document of the other scope would be the same.
     fn is(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::GroupVersion(a, of_a), Self::GroupVersion(b, of_b)) => {
@@ -232,7 +231,7 @@ impl DocumentScope {
             }
             (Self::GroupVersion(..), Self::Custom(..))
             | (Self::Custom(..), Self::GroupVersion(..)) => false,
-            // The others are told apart by their path.
+            // The others are determined by their key.
             _ => true,
         }
     }
@@ -295,7 +294,7 @@ impl OpenApiDocument {
         DocumentResponse { etag, last_modified, ..DocumentResponse::ok(offered.content_type, body) }
     }
 
-    /// The bytes are only kept if someone asked for them before.
+    /// Reuses cached bytes, but does not cache them.
     fn hash(&self, renderer: &OpenApiRenderer<'_>) -> &str {
         self.hash.get_or_init(|| match self.json.get() {
             Some(json) => hash(json),
@@ -312,7 +311,8 @@ impl OpenApiDocument {
         renderer.document(&self.scope, Form::Json)
     }
 
-    /// Does the client have it already? Hashes count more than times.
+    /// Whether the client has the current document. `If-None-Match` has precedence over
+    /// `If-Modified-Since`.
     fn is_not_modified(&self, request: DocumentRequest<'_>, etag: Option<&str>) -> bool {
         if let Some(known) = request.if_none_match {
             let strong = |tag: &str| tag.trim().trim_start_matches("W/").to_owned();
@@ -332,7 +332,7 @@ fn http_date(time: Timestamp) -> String {
     rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&time).unwrap_or_default()
 }
 
-/// What is needed for rendering, and let go afterwards.
+/// What rendering needs; dropped afterwards.
 struct OpenApiRenderer<'a> {
     schema: &'a Schema,
     kinds: Kinds<'a>,
@@ -357,7 +357,7 @@ impl<'a> OpenApiRenderer<'a> {
     }
 }
 
-/// The version of Kubernetes that the documents are those of.
+/// The Kubernetes version in the documents.
 const VERSION: &str = "1.36";
 
 struct FieldDescriptions(Descriptions);
@@ -372,7 +372,7 @@ impl Describe for FieldDescriptions {
     }
 }
 
-/// A form that documents are handed out in, and what clients call it.
+/// A format of documents, and the media type by which clients request it.
 #[derive(Clone, Copy)]
 struct OfferedFormat {
     accepted_as: &'static str,
@@ -390,7 +390,7 @@ impl OfferedFormat {
         Self { accepted_as, form: Form::Protobuf, content_type }
     }
 
-    /// The form that a client wants most of those that there are.
+    /// The offered format that the client prefers.
     fn negotiate(accept: Option<&str>, offers: &[Self; 3]) -> Option<Self> {
         let accept = accept.filter(|header| !header.is_empty()).unwrap_or("*/*");
         let clauses = accept::parse(accept);
@@ -404,7 +404,7 @@ impl OfferedFormat {
 const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 const V3_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf";
 
-/// Compat: kubectl before v1.27 writes an `@` that no media type may have.
+/// Compat: kubectl before v1.27 sends a media type with an `@`, which is not a valid token.
 const V2_FORMATS: [OfferedFormat; 3] = [
     OfferedFormat::json(),
     OfferedFormat::protobuf(

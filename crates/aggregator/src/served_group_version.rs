@@ -1,4 +1,4 @@
-//! The table that everything here is rendered from.
+//! The served group-versions that discovery and OpenAPI are rendered from.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use schema::{GroupVersionFacts, ResourceFacts, openapi::CustomResource};
 
 use crate::compare_versions;
 
-/// A group version that is served, with the resources that are served of it.
+/// A served group-version with its resources.
 #[derive(Clone, Debug)]
 pub struct ServedGroupVersion {
     pub group_version: GroupVersion,
@@ -16,12 +16,12 @@ pub struct ServedGroupVersion {
     pub group_priority: i32,
     pub version_priority: i32,
     pub resources: Vec<Arc<ResourceFacts>>,
-    /// Where it is one of custom resources: how their definitions describe them.
+    /// For custom resources: their schemas.
     pub custom: Option<Vec<Arc<CustomResource>>>,
 }
 
 impl ServedGroupVersion {
-    /// A built-in group version. `resources` may be those of all group versions: others are skipped.
+    /// A built-in group-version. Resources of other group-versions are skipped.
     pub fn new<'a>(
         facts: &GroupVersionFacts,
         resources: impl IntoIterator<Item = &'a Arc<ResourceFacts>>,
@@ -46,7 +46,7 @@ pub(crate) struct Group<'a> {
     pub(crate) versions: Vec<&'a ServedGroupVersion>,
 }
 
-/// Groups in the order in which clients are told about them, the core group among them.
+/// Groups in the order of discovery, the core group among them.
 pub(crate) fn groups(served: &[ServedGroupVersion]) -> Vec<Group<'_>> {
     let mut groups: Vec<Group<'_>> = Vec::new();
     for version in served {
@@ -64,7 +64,7 @@ pub(crate) fn groups(served: &[ServedGroupVersion]) -> Vec<Group<'_>> {
 }
 
 impl Group<'_> {
-    /// The aggregator's own group has no APIService: it comes before those that have one.
+    /// The kube-aggregator's own group has no APIService and comes first.
     fn priority(&self) -> i32 {
         if self.name == "apiregistration.k8s.io" {
             return i32::MAX;

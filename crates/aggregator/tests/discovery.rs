@@ -55,7 +55,7 @@ fn every_document_is_the_one_that_kube_apiserver_answers() {
     }
 }
 
-/// The hash is made as kube-apiserver makes it, so that a client's cache outlives a change of servers.
+/// The hash is kube-apiserver's, so that clients' caches stay valid when the server is replaced.
 #[test]
 fn aggregated_discovery_has_the_etag_that_kube_apiserver_gives_it() {
     let documents = documents(false);
@@ -117,7 +117,7 @@ fn the_accept_header_decides_which_document_is_answered() {
 
 /// kubectl up to v1.29 asks for v2beta1 only.
 #[test]
-fn old_clients_get_aggregated_discovery_under_the_name_they_know() {
+fn old_clients_get_aggregated_discovery_as_v2beta1() {
     let documents = documents(false);
     for (media, begins) in [
         (
@@ -140,10 +140,10 @@ fn old_clients_get_aggregated_discovery_under_the_name_they_know() {
     }
 }
 
-/// What kube-apiserver's router hands to its handlers, it looks at before; the aggregator's own pages
-/// have no router.
+/// In kube-apiserver go-restful checks the `Accept` header first, except for the kube-aggregator's own
+/// paths.
 #[test]
-fn unknown_types_are_refused_in_the_words_of_who_refuses() {
+fn unknown_media_types_get_the_message_of_the_router_or_the_aggregator() {
     let documents = documents(false);
     let offered = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
     let routed = format!("406: Not Acceptable\n\nAvailable representations: {offered}");
@@ -161,7 +161,7 @@ fn unknown_types_are_refused_in_the_words_of_who_refuses() {
 }
 
 #[test]
-fn documents_are_the_same_in_every_form() {
+fn documents_are_the_same_in_every_format() {
     let documents = documents(false);
     let core = ask(&documents, "/api", "application/vnd.kubernetes.protobuf");
     let expected = [

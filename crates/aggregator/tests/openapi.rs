@@ -70,7 +70,7 @@ fn every_document_says_what_that_of_kube_apiserver_says() {
 }
 
 #[test]
-fn every_operation_is_there_by_its_name() {
+fn every_operation_has_its_operation_id() {
     for all in [false, true] {
         let expected: BTreeMap<String, String> = include_str!("openapi-paths.tsv")
             .lines()
@@ -147,7 +147,7 @@ fn lower_hex(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn what_is_explained_is_described() {
+fn definitions_and_fields_have_descriptions() {
     let core = document(&openapi(false), "/openapi/v3/api/v1");
     let described = |path: &[&str]| {
         let schemas = core.at(&["components", "schemas"]).expect("schemas");
@@ -189,7 +189,7 @@ fn the_index_names_every_document_by_its_hash() {
 }
 
 #[test]
-fn an_old_hash_leads_to_the_new_one() {
+fn an_old_hash_redirects_to_the_current_one() {
     let openapi = openapi(false);
     let path = "/openapi/v3/version";
     let plain = ask(&openapi, DocumentRequest { path, ..DocumentRequest::default() });
@@ -202,7 +202,7 @@ fn an_old_hash_leads_to_the_new_one() {
 }
 
 #[test]
-fn the_headers_decide_what_is_answered() {
+fn request_headers_decide_format_and_not_modified() {
     let openapi = openapi(false);
     let path = "/openapi/v3/version";
     let plain = ask(&openapi, DocumentRequest { path, ..DocumentRequest::default() });
@@ -249,7 +249,7 @@ fn the_headers_decide_what_is_answered() {
 }
 
 #[test]
-fn what_did_not_change_is_not_rendered_again() {
+fn unchanged_documents_are_not_rendered_again() {
     let mut definitions = Definitions::load();
     let served = common::served(&definitions, false);
     let schema = Arc::new(std::mem::take(&mut definitions.schema));

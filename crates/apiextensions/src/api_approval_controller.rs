@@ -1,4 +1,5 @@
-//! Groups of the Kubernetes community are protected: their definitions say where they were approved.
+//! The condition `KubernetesAPIApprovalPolicyConformant`: definitions in `*.k8s.io` and
+//! `*.kubernetes.io` need an annotation with their API approval.
 
 use meta::Value;
 
@@ -7,7 +8,7 @@ use crate::{
     definition::{Approval, approval, is_protected},
 };
 
-/// What is to be said about a definition; nothing about those of unprotected groups.
+/// The condition to set; None for groups that are not protected.
 pub(crate) fn condition(group: &str, definition: &Value) -> Option<Condition> {
     if !is_protected(group) {
         return None;

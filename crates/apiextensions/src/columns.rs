@@ -10,7 +10,7 @@ use crate::{
     jsonpath::JsonPath,
 };
 
-/// The columns of a version: its name, then what is declared, or the age if nothing is.
+/// The columns of a version: the name, then the declared ones, or the age if none is declared.
 pub(crate) fn columns(version: &Version) -> Vec<Column> {
     let age;
     let declared = if version.columns.is_empty() {
@@ -21,7 +21,7 @@ pub(crate) fn columns(version: &Version) -> Vec<Column> {
     };
     let mut columns = vec![Column::NAME];
     for spec in declared {
-        // What can't be parsed ends the table, as upstream.
+        // Compat: columns from the first invalid path on are omitted.
         let Ok(path) = JsonPath::parse(&spec.path) else { break };
         let mut column = column(spec, path);
         if version.columns.is_empty() {
@@ -89,7 +89,7 @@ fn text(value: &Value) -> String {
     }
 }
 
-/// Compat: what no integer is large enough for becomes the smallest, as Go does it on amd64.
+/// Compat: numbers above the int64 range become the minimum, as in Go on amd64.
 fn go_integer(float: f64) -> i64 {
     if float < -(i64::MIN as f64) { float as i64 } else { i64::MIN }
 }

@@ -1,4 +1,4 @@
-//! `status.conditions` of a definition: found by type, changed only if something changes.
+//! `status.conditions` of a definition.
 
 use meta::{Value, value};
 
@@ -10,7 +10,7 @@ pub(crate) const API_APPROVAL: &str = "KubernetesAPIApprovalPolicyConformant";
 
 const CONDITIONS: [&str; 2] = ["status", "conditions"];
 
-/// What a controller has found out.
+/// A condition that a controller sets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Condition {
     pub(crate) ty: &'static str,
@@ -40,7 +40,7 @@ pub(crate) fn is_true(definition: &Value, ty: &str) -> bool {
     find(definition, ty).is_some_and(|condition| condition.str_at(&["status"]) == "True")
 }
 
-/// Puts a condition in; the time of its last transition only moves with its status.
+/// Sets a condition; `lastTransitionTime` changes only with its status.
 pub(crate) fn set(definition: &mut Value, condition: &Condition, now: &str) {
     let Condition { ty, status, reason, message } = condition;
     let mut since = now.to_owned();
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_transition_time_moves_with_the_status_only() {
+    fn the_transition_time_changes_with_the_status_only() {
         let mut definition = Value::object();
         let since = |definition: &Value| {
             find(definition, ESTABLISHED).map(|c| c.str_at(&["lastTransitionTime"]).to_owned())

@@ -1,5 +1,4 @@
-//! A `CustomResourceDefinition` as this server reads it: what is in there, under the names that the
-//! rest of the crate uses. Validation has looked at it before; what is missing all the same reads as
+//! A typed view of a `CustomResourceDefinition`. Validation has run before; missing fields read as
 //! empty.
 
 use std::sync::Arc;
@@ -7,7 +6,7 @@ use std::sync::Arc;
 use meta::{GroupVersionKind, Str, Value};
 use registry::ScalePaths;
 
-/// What a definition says.
+/// The fields of a definition that serving depends on.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Crd {
     /// `<plural>.<group>`
@@ -15,12 +14,12 @@ pub(crate) struct Crd {
     pub(crate) uid: Str,
     pub(crate) group: Str,
     pub(crate) namespaced: bool,
-    /// The names that it asks for, and those that it has been given.
+    /// `spec.names` and `status.acceptedNames`.
     pub(crate) names: Names,
     pub(crate) accepted: Names,
     pub(crate) versions: Vec<Version>,
     pub(crate) conversion: Value,
-    /// Of old definitions: unknown fields are kept everywhere.
+    /// `spec.preserveUnknownFields`, which v1beta1 definitions may have.
     pub(crate) preserve_unknown: bool,
 }
 
@@ -40,7 +39,7 @@ pub(crate) struct Version {
     pub(crate) name: Str,
     pub(crate) served: bool,
     pub(crate) storage: bool,
-    /// `openAPIV3Schema` as JSON, because a tree takes ten times the room; empty: there is none.
+    /// `openAPIV3Schema` as JSON, because a tree takes ten times the memory; empty without a schema.
     pub(crate) schema: Arc<str>,
     pub(crate) status: bool,
     pub(crate) scale: Option<ScalePaths>,
@@ -51,7 +50,7 @@ pub(crate) struct Version {
     pub(crate) deprecation_warning: Option<Str>,
 }
 
-/// A column, as a definition declares it.
+/// An entry of `additionalPrinterColumns`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ColumnSpec {
     pub(crate) name: Str,
@@ -105,7 +104,7 @@ impl Names {
         }
     }
 
-    /// As they stand in `status.acceptedNames`.
+    /// As written to `status.acceptedNames`.
     pub(crate) fn write(&self) -> Value {
         let mut out = Value::object();
         // Plural and kind are always written.
@@ -157,7 +156,7 @@ impl Version {
     }
 }
 
-/// A schema as a tree; null where there is none.
+/// Parses a schema; null if there is none.
 pub(crate) fn schema_tree(json: &str) -> Value {
     let options = codec::json::DecodeOptions { strict: false };
     let decoded = codec::json::decode_any(json.as_bytes(), options);
@@ -188,7 +187,7 @@ fn scale(scale: &Value) -> Option<ScalePaths> {
     })
 }
 
-/// `.spec.replicas` by its steps.
+/// The field names of a path such as `.spec.replicas`.
 pub(crate) fn split(path: &str) -> Vec<String> {
     path.strip_prefix('.').unwrap_or(path).split('.').map(str::to_owned).collect()
 }

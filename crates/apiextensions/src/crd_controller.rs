@@ -1,5 +1,5 @@
-//! The loop behind custom resources: follows the definitions, judges their names, serves their
-//! objects, and says so in their status. What is served is in place before the status says so.
+//! The controller of CustomResourceDefinitions: watches them, serves their objects and writes their
+//! conditions. Objects are served before the condition `Established` says so.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -28,47 +28,47 @@ use crate::{
     types::UnstructuredType,
 };
 
-/// What the loop works with.
+/// What the controller needs.
 pub struct Options {
-    /// Where the definitions are kept.
+    /// The storage of CustomResourceDefinitions.
     pub definitions: Arc<Storage>,
-    /// The table that custom kinds are put into, beside those that are in it already.
+    /// The table of served kinds, to which custom kinds are added.
     pub resources: Arc<Resources>,
     pub local: LoopbackClient,
     pub backend: Arc<dyn store::Backend>,
     /// `/registry`
     pub prefix: String,
-    /// Which resources are read from the backend each time, not from memory.
+    /// Which resources bypass the watch cache (`--watch-cache-sizes=<resource>#0`).
     pub from_store: Arc<dyn Fn(&meta::GroupResource) -> bool + Send + Sync>,
-    /// The types that every group shares.
+    /// The built-in types, for `ObjectMeta`.
     pub schema: Arc<schema::Schema>,
-    /// Hears of every change of what is served.
+    /// Notified of every change of the served kinds.
     pub event_handler: Arc<dyn CrdEventHandler>,
-    /// How long after its names were accepted a definition is established: where several servers share
-    /// a store, the others need a moment to serve it as well.
+    /// Delay between NamesAccepted and Established: apiservers that share the store need time to serve
+    /// the definition as well.
     pub establish_after: Duration,
 }
 
-/// Hears what becomes of custom kinds.
+/// Notified when the served custom kinds change.
 pub trait CrdEventHandler: Send + Sync + 'static {
-    /// The table has changed: discovery and OpenAPI have to be made anew.
+    /// The table has changed: discovery and OpenAPI have to be rendered again.
     fn on_kinds_changed(&self);
 
-    /// A new cache is there; the kind is its stored version.
+    /// A watch cache was started; the kind is its storage version.
     fn on_cache_started(&self, stored: &Arc<Kind>);
 }
 
-/// Keeps the table of custom kinds in step with the definitions.
+/// Reconciles the table of custom kinds with the definitions.
 pub struct CrdController {
     options: Options,
     serving: ServingContext,
-    /// What the table had before any custom kind.
+    /// The kinds of the table that are not custom.
     base: Vec<Arc<Kind>>,
     served: BTreeMap<Str, ServedDefinition>,
     names: NameRegistry,
-    /// The groups of the definitions that are known.
+    /// The group of each known definition, by its name.
     groups: HashMap<Str, Str>,
-    /// When definitions that are served here may be established.
+    /// When a definition that is served here may be established.
     establish_at: HashMap<Str, Instant>,
     /// Definitions that are being finalized.
     finalizing: HashSet<Str>,
@@ -78,32 +78,32 @@ pub struct CrdController {
     pending: PendingActions,
 }
 
-/// What looking at definitions has led to, and what happens when all of a burst have been looked at.
+/// Actions that a burst of events leads to; they are applied once all events are processed.
 #[derive(Default)]
 struct PendingActions {
-    /// The table of kinds has to be made anew.
+    /// The table of kinds has to be replaced.
     swap: bool,
-    /// Caches that are served from now on.
+    /// New caches, with their storage version.
     started: Vec<(Arc<Storage>, Arc<Kind>)>,
-    /// Those that others serve from now on, or nobody.
+    /// Caches that were replaced or whose definition was deleted.
     retiring: Vec<Arc<Storage>>,
     statuses: Vec<(Str, Value)>,
     finalizing: Vec<(Str, Value)>,
 }
 
-/// A definition that has to be looked at once more.
+/// A definition to reconcile again.
 enum Requeue {
     Sync(Str),
     Finalized(Str),
 }
 
-/// So many status writes run side by side and share their fsyncs.
+/// Status writes that run concurrently and share their fsyncs.
 const CONCURRENT_STATUS_WRITES: usize = 32;
 const REQUEUE_MAX: usize = 1024;
 const RETRY_DELAY: Duration = Duration::from_millis(500);
 
 impl CrdController {
-    /// Serves what is defined already; [`CrdController::run`] goes on from there.
+    /// Serves the stored definitions; [`CrdController::run`] follows their changes.
     pub async fn start(options: Options) -> Self {
         let serving = ServingContext {
             backend: options.backend.clone(),
@@ -133,7 +133,7 @@ impl CrdController {
         controller
     }
 
-    /// Works until the server stops.
+    /// Runs until the server stops.
     pub async fn run(mut self) {
         loop {
             let revision = self.sync_all().await;
@@ -150,7 +150,7 @@ impl CrdController {
         }
     }
 
-    /// Answers true when the server stops, false when changes were lost.
+    /// Returns true when the server stops, false when the watch expired and a relist is needed.
     async fn process_events(&mut self, mut watcher: Watcher) -> bool {
         loop {
             tokio::select! {
@@ -191,7 +191,7 @@ impl CrdController {
         storage.cache.get(&format!("{}{name}", storage.prefix))
     }
 
-    /// Looks at every definition there is; answers the revision of that.
+    /// Reconciles every definition; returns the revision of the list.
     async fn sync_all(&mut self) -> u64 {
         let storage = self.options.definitions.clone();
         let snapshot = storage.cache.snapshot();
@@ -202,7 +202,7 @@ impl CrdController {
         for name in gone {
             self.remove_definition(&name);
         }
-        // Those that have names keep them, whatever others ask for.
+        // Accepted names first: no other definition may take them.
         for entry in &entries {
             let crd = Crd::read(&decode(entry));
             self.names.accept(&crd, crd.accepted.clone());
@@ -214,7 +214,7 @@ impl CrdController {
         snapshot.revision
     }
 
-    /// A definition as it is now.
+    /// Reconciles one definition.
     fn sync_definition(&mut self, entry: &Entry) {
         let mut definition = decode(entry);
         let before = definition.get("status").cloned();
@@ -256,7 +256,7 @@ impl CrdController {
         }
     }
 
-    /// Whether the others have had their moment. If not, the definition is looked at again after it.
+    /// Whether `establish_after` has passed. If not, the definition is requeued for that time.
     fn establishing_delay_passed(&mut self, name: &Str, definition: &Value) -> bool {
         let wait = self.options.establish_after;
         if wait.is_zero() || conditions::is_true(definition, conditions::ESTABLISHED) {
@@ -268,7 +268,7 @@ impl CrdController {
             let (requeue, name) = (self.requeue.clone(), name.clone());
             tokio::spawn(async move {
                 tokio::time::sleep_until(due).await;
-                // The crd_controller is gone only when the server stops.
+                // Fails only when the server stops.
                 let _ = requeue.send(Requeue::Sync(name)).await;
             });
             due
@@ -276,7 +276,7 @@ impl CrdController {
         Instant::now() >= due
     }
 
-    /// Puts a definition's objects into service, if they aren't already in this shape.
+    /// Serves a definition's objects, unless they are served by the same spec already.
     fn serve(&mut self, crd: Crd, terminating: bool, schema_condition: Option<Condition>) {
         let before = self.served.get(&crd.name);
         let same_shape = before.filter(|before| before.crd == crd);
@@ -298,7 +298,7 @@ impl CrdController {
                 let (storage, stored) = (served.storage.clone(), served.stored.clone());
                 let before = self.served.insert(name, served);
                 self.pending.swap = true;
-                // Whoever watches the old shape starts anew.
+                // Retiring the old cache ends its watches; clients list again.
                 let before = before.map(|before| before.storage);
                 self.pending
                     .retiring
@@ -313,8 +313,8 @@ impl CrdController {
         }
     }
 
-    /// Does what is due, in the order that others rely on: objects are served before a status says so,
-    /// and nothing new is created before the deletion of all objects begins.
+    /// Applies the pending actions in the order that clients rely on: objects are served before a status
+    /// says so, and creates are refused before the deletion of all objects begins.
     async fn apply_pending(&mut self) {
         let pending = std::mem::take(&mut self.pending);
         for (storage, _) in &pending.started {
@@ -341,7 +341,7 @@ impl CrdController {
         }
     }
 
-    /// A definition is gone. Its names are free for others of its group.
+    /// A definition was deleted: its names are free for others of its group.
     fn remove_definition(&mut self, name: &Str) {
         self.names.free(name);
         self.establish_at.remove(name);
@@ -353,19 +353,19 @@ impl CrdController {
         let others = self.groups.iter().filter(|(_, of)| **of == group);
         let others: Vec<Str> = others.map(|(name, _)| name.clone()).collect();
         for other in others {
-            // Full: it is looked at with the next change.
+            // Full: the next event reconciles it.
             let _ = self.requeue.try_send(Requeue::Sync(other));
         }
     }
 
-    /// Writes a status on the side; the change comes back as an event.
+    /// Writes a status in a task; the change comes back as an event.
     fn write_status(&self, name: Str, definition: Value) {
         let (local, requeue) = (self.options.local.clone(), self.requeue.clone());
         let writes = self.writes.clone();
         tokio::spawn(async move {
             let _turn = writes.acquire().await;
             match finalizing_controller::write_status(&local, &definition).await {
-                // Somebody was faster: what he wrote comes as an event too.
+                // Conflict: the other write comes as an event.
                 Ok(_) | Err(ApiError::Conflict { .. } | ApiError::NotFound { .. }) => {}
                 Err(error) => {
                     tracing::warn!(definition = %name, "cannot write the status: {error}");
@@ -406,8 +406,8 @@ fn set_or_remove(definition: &mut Value, ty: &str, condition: Option<&Condition>
     }
 }
 
-/// What about a definition's schemas is not structural. Validation refuses that in new definitions;
-/// old ones are told.
+/// The condition `NonStructuralSchema`; None if all schemas are structural. Validation refuses others
+/// in new definitions, but stored ones may have them.
 fn non_structural_condition(crd: &Crd, definition: &Value) -> Option<Condition> {
     let mut errors = FieldErrors::default();
     if crd.preserve_unknown {
@@ -433,10 +433,10 @@ fn non_structural_condition(crd: &Crd, definition: &Value) -> Option<Condition> 
         .then(|| Condition::new(NON_STRUCTURAL_SCHEMA, true, "Violations", errors.to_string()))
 }
 
-/// The condition's status where there is nothing to be said about the schemas, as they can't be read.
+/// The condition's status if a schema cannot be parsed.
 const STATUS_UNKNOWN: &str = "Unknown";
 
-/// The server has written it itself.
+/// Infallible in practice: the apiserver wrote these bytes.
 fn decode(entry: &Entry) -> Value {
     let options = codec::json::DecodeOptions { strict: false };
     codec::json::decode_any(&entry.json, options).map(|decoded| decoded.value).unwrap_or_default()

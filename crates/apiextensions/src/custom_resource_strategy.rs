@@ -1,4 +1,4 @@
-//! How custom resources behave: what a client may set, what must hold, what it is told.
+//! The strategy of custom resources: preparation, validation, warnings, columns.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -20,7 +20,7 @@ impl Strategy for CustomResourceStrategy {
         self.schema.default(object);
     }
 
-    /// `/status` takes the status and nothing else, not even metadata.
+    /// `/status` changes the status and nothing else, not even metadata.
     fn prepare_for_subresource(
         &self,
         subresource: &str,
@@ -103,7 +103,7 @@ fn set_or_remove(object: &mut Value, path: &[&str], value: Option<Value>) {
 }
 
 impl CustomResourceStrategy {
-    /// An object that says it is something else is not looked at any further.
+    /// An object of another apiVersion or kind is not validated any further.
     fn is_another_kind(&self, object: &Value, errors: &mut FieldErrors) -> bool {
         let given = (object.str_at(&["kind"]), object.str_at(&["apiVersion"]));
         let expected = (self.gvk.kind.as_str(), self.schema.api_version.as_str());
@@ -135,7 +135,7 @@ impl CustomResourceStrategy {
     }
 }
 
-/// What is found at a path; an error if something on the way has no fields.
+/// The value at a path; an error if a parent is not an object.
 fn value_at<'a>(object: &'a Value, path: &[String]) -> Result<Option<&'a Value>, String> {
     let mut value = object;
     for (at, name) in path.iter().enumerate() {
@@ -173,7 +173,7 @@ fn check_replicas(object: &Value, path: &[String], errors: &mut FieldErrors) {
     }
 }
 
-/// Go's words for a field of another type than expected.
+/// Go's message for a field of another type than expected.
 fn wrong_type(path: &[String], value: &Value, expected: &str) -> String {
     let (shown, found) = match value {
         Value::String(text) => (text.to_string(), "string"),
@@ -187,7 +187,7 @@ fn wrong_type(path: &[String], value: &Value, expected: &str) -> String {
     format!("{} accessor error: {shown} is of the type {found}, expected {expected}", dotted(path))
 }
 
-/// What is unwise about the name of a finalizer.
+/// Warnings about the name of a finalizer.
 fn finalizer_warnings(name: &str) -> Vec<String> {
     let at = format!("metadata.finalizers: {}", quote(name));
     let warnings = meta::names::is_qualified_name(name).into_iter();
@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finalizers_without_a_domain_and_path_are_doubted() {
+    fn finalizers_without_a_domain_and_path_lead_to_warnings() {
         let cases = [("example.com/x", 0), ("orphan", 0), ("x", 1), ("example.com", 1), ("a b", 2)];
         for (name, warnings) in cases {
             assert_eq!(finalizer_warnings(name).len(), warnings, "{name}");
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn replicas_are_whole_numbers_that_fit() {
+    fn replicas_are_non_negative_int32() {
         let path = ["spec".to_owned(), "n".to_owned()];
         let cases = [
             (value!({"spec": {"n": 1i64}}), "[]"),

@@ -1,4 +1,4 @@
-//! The rules of CustomResourceDefinitions themselves: defaults, what a client may set, validation.
+//! The strategy of CustomResourceDefinitions: defaulting, preparation, validation, warnings.
 
 mod approval;
 mod conversion;
@@ -18,7 +18,7 @@ pub(crate) use self::approval::{Approval, approval, is_protected};
 pub(crate) use self::conversion::ca_bundle_error;
 use self::validation_options::ValidationOptions;
 
-/// The behaviour of the kind `CustomResourceDefinition`.
+/// The strategy of the kind `CustomResourceDefinition`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CustomResourceDefinition;
 
@@ -52,7 +52,7 @@ impl Strategy for CustomResourceDefinition {
         add_stored_version(definition);
     }
 
-    /// Its objects go first; the server lets it go afterwards.
+    /// The finalizing controller deletes the objects first.
     fn holds_deletion(&self, definition: &Value) -> bool {
         definition.str_at(&["metadata", "deletionTimestamp"]).is_empty()
     }
@@ -64,7 +64,7 @@ impl Strategy for CustomResourceDefinition {
     fn validate(&self, definition: &Value, errors: &mut FieldErrors) {
         let name = definition.str_at(&["metadata", "name"]);
         let plural = definition.str_at(&["spec", "names", "plural"]);
-        // That it has none at all is said elsewhere.
+        // A missing name is reported with the other metadata.
         let expected = format!("{plural}.{}", definition.str_at(&["spec", "group"]));
         if !name.is_empty() && name != expected {
             let why = "must be spec.names.plural+\".\"+spec.group";
@@ -104,7 +104,7 @@ impl Strategy for CustomResourceDefinition {
     }
 }
 
-/// A webhook that is not told where it is and what it understands is none.
+/// Neither `clientConfig` nor `conversionReviewVersions` is set.
 fn is_empty_webhook(webhook: &Value) -> bool {
     webhook.get("clientConfig").is_none_or(Value::is_null)
         && webhook.items_at(&["conversionReviewVersions"]).is_empty()
@@ -127,11 +127,11 @@ fn default_names(definition: &mut Value) {
     }
 }
 
-/// Objects may be stored in the version that is marked so from now on.
+/// Adds the storage version to `status.storedVersions`.
 fn add_stored_version(definition: &mut Value) {
     let versions = definition.items_at(&["spec", "versions"]);
     let stored = versions.iter().find(|version| version.bool_at(&["storage"]));
-    // One without a name is refused, but counts.
+    // A version without a name is refused by validation, but added here as upstream does.
     let Some(name) = stored.map(|version| Value::from(version.str_at(&["name"]))) else { return };
     if definition.items_at(&["status", "storedVersions"]).contains(&name) {
         return;
@@ -148,7 +148,7 @@ fn check_status(definition: &Value, errors: &mut FieldErrors) {
     names::check(definition.at(&["status", "acceptedNames"]), &at, errors);
 }
 
-/// What is stored in some version can only be read as long as that version is known.
+/// Objects that are stored in a version can be read only while the version is in the spec.
 fn check_stored_versions(definition: &Value, errors: &mut FieldErrors) {
     let at = path("status").child("storedVersions");
     let stored = definition.items_at(&["status", "storedVersions"]);
@@ -185,7 +185,7 @@ fn check_preserve_unknown(definition: &Value, old: Option<&Value>, errors: &mut 
     }
 }
 
-/// Formats that nothing is checked by, in the order in which they are found.
+/// Formats that validation does not know, in the order of the schemas.
 fn unrecognized_formats(definition: &Value) -> Vec<String> {
     let mut formats = Vec::new();
     for schema in internal_version::InternalSpec::of(definition).schemas() {

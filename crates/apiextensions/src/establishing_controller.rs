@@ -1,4 +1,4 @@
-//! A definition whose names are accepted is established: its objects are served.
+//! The condition `Established`: the names are accepted and the objects are served.
 
 use meta::Value;
 
@@ -7,8 +7,8 @@ use crate::{
     definition::ca_bundle_error,
 };
 
-/// What is to be said about a definition. `served`: its objects are served already; nothing becomes
-/// established before that. Established once, it stays so.
+/// The condition to set; None if the definition is established, which it stays. `served`: its objects
+/// are served already, without which it cannot be established.
 pub(crate) fn condition(definition: &Value, served: bool) -> Option<Condition> {
     if conditions::is_true(definition, ESTABLISHED) {
         return None;
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_established_stays_so() {
+    fn an_established_definition_stays_established() {
         let mut definition = Value::object();
         conditions::set(&mut definition, &Condition::new(ESTABLISHED, true, "", ""), "");
         assert_eq!(condition(&definition, false), None);

@@ -1,4 +1,5 @@
-//! A definition that is deleted takes its objects with it: they go first, then its finalizer does.
+//! Deletes the objects of a definition that is being deleted, then removes its finalizer
+//! (condition `Terminating`).
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,14 +12,14 @@ use crate::conditions::{self, Condition, ESTABLISHED, TERMINATING};
 
 pub(crate) const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
-/// Whether a definition waits for its objects to go.
+/// Whether a definition waits for the deletion of its objects.
 pub(crate) fn needs_finalizing(definition: &Value) -> bool {
     let mut finalizers = definition.items_at(&["metadata", "finalizers"]).iter();
     !definition.str_at(&["metadata", "deletionTimestamp"]).is_empty()
         && finalizers.any(|name| name.as_str() == Some(FINALIZER))
 }
 
-/// Marks a definition whose deletion begins.
+/// Adds the finalizer and the condition `Terminating`.
 pub fn mark_for_deletion(definition: &mut Value) {
     let mut finalizers = definition.items_at(&["metadata", "finalizers"]).to_vec();
     if !finalizers.iter().any(|name| name.as_str() == Some(FINALIZER)) {
@@ -34,16 +35,16 @@ pub fn mark_for_deletion(definition: &mut Value) {
     conditions::set(definition, &pending, &meta::time::now());
 }
 
-/// What it takes to see a deletion through.
+/// Finalizes one definition.
 pub(crate) struct CrdFinalizer {
     pub(crate) local: LoopbackClient,
     pub(crate) engine: Arc<Engine>,
-    /// The stored version of the objects; None: they were never served.
+    /// The storage version of the objects; None if they were never served.
     pub(crate) stored: Option<Arc<Kind>>,
 }
 
 impl CrdFinalizer {
-    /// Deletes the objects and lets the definition go. Err: it has to be tried again.
+    /// Deletes the objects and removes the finalizer. An error means that it has to be retried.
     pub(crate) async fn run(&self, mut definition: Value) -> Result<(), ApiError> {
         let in_progress = Condition::new(
             TERMINATING,
@@ -94,7 +95,7 @@ impl CrdFinalizer {
             let message = format!("{what}: {error}");
             (Condition::new(TERMINATING, true, "InstanceDeletionFailed", message), error)
         };
-        // The version may not be served: a table of its own has it anyway.
+        // The storage version may not be served, so this client has a table of its own.
         let kinds = Kinds::new([stored.clone()]);
         let local = LoopbackClient::new(vec![Arc::new(Resources::new(
             "finalizing",
@@ -119,7 +120,7 @@ impl CrdFinalizer {
     }
 }
 
-/// Where there are objects; one without a name for what has no namespace.
+/// The namespaces with objects; one empty name for a cluster-scoped resource.
 fn namespaces(kind: &Kind) -> Vec<Str> {
     let Some(storage) = &kind.storage else { return Vec::new() };
     let snapshot = storage.cache.snapshot();
@@ -129,7 +130,7 @@ fn namespaces(kind: &Kind) -> Vec<Str> {
     namespaces
 }
 
-/// How long objects with finalizers of their own are waited for before that is said.
+/// How long objects with finalizers are waited for before the condition reports it.
 const DELETION_WAIT_MAX: Duration = Duration::from_mins(1);
 
 async fn wait_until_deleted(kind: &Kind) -> bool {
@@ -151,7 +152,7 @@ async fn wait_until_deleted(kind: &Kind) -> bool {
     in_time && cache.snapshot().count(&storage.prefix) == 0
 }
 
-/// Writes the status (and metadata) of a definition, as the server itself.
+/// Writes status and metadata of a definition.
 pub(crate) async fn write_status(
     local: &LoopbackClient,
     definition: &Value,

@@ -18,13 +18,13 @@ enum Step {
     Slice(Slice),
     /// `.*`
     Wildcard,
-    /// `..`: everything below that has something in it
+    /// `..`: all descendants that are not empty
     Recursive,
     /// `['a','b']`
     Union(Vec<JsonPath>),
     Filter(Box<Filter>),
     Literal(Value),
-    /// A word that means nothing in a column, as `range`.
+    /// An identifier without a meaning in a column, such as `range`.
     Nowhere,
 }
 
@@ -33,14 +33,14 @@ struct Slice {
     start: Option<i64>,
     end: Option<i64>,
     step: Option<i64>,
-    /// No colon: one item, the first if none is named.
+    /// No colon: a single index, 0 if it is absent.
     single: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 struct Filter {
     left: JsonPath,
-    /// None: it is enough that the left side exists.
+    /// None: a test for existence of the left side.
     compare: Option<(Operator, JsonPath)>,
 }
 
@@ -52,22 +52,22 @@ enum Operator {
     LessOrEqual,
     Greater,
     GreaterOrEqual,
-    /// Found to be none when there is something to compare.
+    /// An unknown operator, which fails when it is evaluated.
     Unknown,
 }
 
-/// The path asks of a value what it can't have: an index of an object, one beyond the end; or it leads to more than anybody
-/// would want to see.
+/// The path does not fit the value (an index of an object, an index beyond the end), or it has more
+/// results than `STEPS_MAX` allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mismatch;
 
 impl JsonPath {
-    /// Parses `.spec.replicas`. Err: why it is none, as `kubectl` would say it.
+    /// Parses a path such as `.spec.replicas`. Errors are worded as kubectl's.
     pub fn parse(text: &str) -> Result<Self, String> {
         parse::parse(text)
     }
 
-    /// All values that the path leads to; keys that are missing lead nowhere.
+    /// All values at the path; missing keys are skipped.
     pub fn find<'a>(&'a self, root: &'a Value) -> Result<Vec<&'a Value>, Mismatch> {
         self.walk(vec![root], &mut Steps(STEPS_MAX))
     }
@@ -81,10 +81,10 @@ impl JsonPath {
     }
 }
 
-/// Each `..`, each name that is said twice and each filter in a filter multiplies what a path leads to; this bounds the product.
+/// Each `..`, repeated name and nested filter multiplies the results of a path; this bounds the product.
 const STEPS_MAX: usize = 100_000;
 
-/// How many values may still be looked at.
+/// How many values may still be visited.
 struct Steps(usize);
 
 impl Steps {
@@ -150,7 +150,7 @@ fn descend<'a>(
 ) -> Result<(), Mismatch> {
     steps.take(1)?;
     let children = children(value);
-    // Compat: a text has something in it, its bytes; a number has nothing.
+    // Compat: a string counts as non-empty by its bytes; a number counts as empty.
     if !children.is_empty() || value.as_str().is_some_and(|text| !text.is_empty()) {
         out.push(value);
     }
@@ -194,7 +194,7 @@ impl Filter {
     fn keeps(&self, item: &Value, steps: &mut Steps) -> Result<bool, Mismatch> {
         steps.take(1)?;
         let left = self.left.walk(vec![item], steps);
-        // Compat: to ask of a value what it can't have is to have found it.
+        // Compat: a path that does not fit the value counts as found.
         let Some((operator, right)) = &self.compare else {
             return Ok(left.map_or(true, |left| !left.is_empty()));
         };
@@ -204,7 +204,7 @@ impl Filter {
     }
 }
 
-/// What is missing on either side of a comparison is equal to nothing; several values can't be compared.
+/// The single value of a side of a comparison; None if it is missing. Several values are an error.
 fn single<'a>(found: &[&'a Value]) -> Result<Option<&'a Value>, Mismatch> {
     match found {
         [] => Ok(None),
@@ -216,7 +216,7 @@ fn single<'a>(found: &[&'a Value]) -> Result<Option<&'a Value>, Mismatch> {
 impl Operator {
     fn holds(self, left: &Value, right: &Value) -> Result<bool, Mismatch> {
         let order = compare(left, right)?;
-        // Flags are equal or not, and neither is the greater one.
+        // Booleans have no order.
         let ordered = || if left.as_bool().is_some() { Err(Mismatch) } else { Ok(()) };
         match self {
             Self::Equal => Ok(order == Some(Ordering::Equal)),
@@ -230,7 +230,7 @@ impl Operator {
     }
 }
 
-/// Values of one type can be compared; 2 and 2.0 are of two.
+/// Only values of one type can be compared; 2 and 2.0 have different types.
 fn compare(a: &Value, b: &Value) -> Result<Option<Ordering>, Mismatch> {
     Ok(match (a, b) {
         (Value::String(a), Value::String(b)) => Some(a.cmp(b)),
@@ -246,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_lead_to_values() {
+    fn paths_find_values() {
         let object = r#"{"spec":{"a.b":1,"n":2,"list":[{"t":"x","v":1},{"t":"Ready","v":2}],"m":{"k":"v"},"empty":[[],[1]]},"status":null}"#;
         let options = codec::json::DecodeOptions { strict: false };
         let object = codec::json::decode_any(object.as_bytes(), options).unwrap().value;
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_multiplies_itself_leads_nowhere() {
+    fn a_path_with_too_many_results_is_an_error() {
         let mut object = Value::from(1i64);
         for _ in 0..12 {
             object = Value::Array(vec![object.clone(), object]);
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_path_is_refused() {
+    fn invalid_paths_are_refused() {
         let paths = [
             ".spec[",
             ".a['b]",

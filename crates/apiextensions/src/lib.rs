@@ -1,9 +1,10 @@
-//! The end of the chain: CustomResourceDefinitions and the objects they define. What it can't serve
-//! is a 404.
+//! The apiextensions-apiserver: CustomResourceDefinitions and the custom resources that they define. It
+//! is the last delegate; what it does not serve is a 404.
 //!
-//! `definition` holds the rules of definitions themselves. `crd_controller` is the loop; what it decides is in
-//! `naming`, `approval`, `establishing` and `finalizing`. `kinds` makes of a definition what the engine
-//! serves, with the help of `types`, `shape`, `objects`, `columns` and `webhook`.
+//! `definition` is the strategy of definitions. `crd_controller` serves them; the conditions that it
+//! writes are computed in `naming_controller`, `api_approval_controller`, `establishing_controller` and
+//! `finalizing_controller`. `served_definition` builds the served kinds of a definition with `types`,
+//! `prune_and_default`, `custom_resource_strategy`, `columns` and `webhook`.
 
 mod api_approval_controller;
 mod columns;
@@ -23,5 +24,5 @@ mod webhook;
 
 pub use crd_controller::{CrdController, CrdEventHandler, Options};
 
-/// The group whose resources this server serves itself.
+/// The group of CustomResourceDefinitions.
 pub const GROUP: &str = "apiextensions.k8s.io";

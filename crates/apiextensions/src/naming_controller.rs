@@ -1,4 +1,5 @@
-//! Which of the names that a definition asks for it gets: those that nobody else in its group has.
+//! Accepts the names of a definition that no other definition of its group has
+//! (condition `NamesAccepted`).
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,12 +10,12 @@ use crate::{
     crd::{Crd, Names},
 };
 
-/// Names that are taken, by the definitions that have them.
+/// Accepted names by definition.
 #[derive(Debug, Default)]
 pub(crate) struct NameRegistry(HashMap<Str, (Str, Names)>);
 
 impl NameRegistry {
-    /// Notes what a definition has from now on.
+    /// Records the accepted names of a definition.
     pub(crate) fn accept(&mut self, crd: &Crd, names: Names) {
         self.0.insert(crd.name.clone(), (crd.group.clone(), names));
     }
@@ -33,8 +34,8 @@ impl NameRegistry {
         (resources, kinds)
     }
 
-    /// The names that a definition gets, and what is to be said about it. What it can't have stays as
-    /// it was. None: it has what it asks for.
+    /// The accepted names and the condition `NamesAccepted`. A conflicting name keeps its previous
+    /// value. None if all names are accepted already.
     pub(crate) fn calculate(&self, crd: &Crd) -> Option<(Names, Condition)> {
         let (asked, mut names) = (&crd.names, crd.accepted.clone());
         if *asked == names {
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_definition_gets_the_names_that_nobody_in_its_group_has() {
+    fn names_that_are_free_in_the_group_are_accepted() {
         let mut taken = NameRegistry::default();
         taken.accept(&crd("as.g", "as a A AList sa", ""), names("as a A AList sa"));
         let cases = [

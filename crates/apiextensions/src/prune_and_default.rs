@@ -1,5 +1,5 @@
-//! The shape of a version's objects: what its schema drops, fills in and demands; and how objects
-//! get from one version to another where only the version's name differs.
+//! Pruning and defaulting of custom resources by the schema of their version, and conversion with
+//! strategy `None`.
 
 use std::{
     collections::VecDeque,
@@ -16,19 +16,19 @@ use schema::{TypeId, structural::Structural};
 
 use crate::crd::{Crd, Version, schema_tree};
 
-/// One version of a definition, as far as the shape of its objects goes.
+/// The schema of one version of a definition.
 pub(crate) struct VersionSchema {
     /// `group/version`
     pub(crate) api_version: Str,
     /// None: any object will do, and nothing is dropped.
     schema: Option<Arc<str>>,
-    /// The schema, read when the first object needs it: a platform has hundreds of definitions, and
-    /// objects of few.
+    /// Parsed when the first object needs it: platforms have hundreds of definitions, and objects of
+    /// few.
     structural: OnceLock<Option<Structural>>,
 }
 
 impl VersionSchema {
-    /// The crd_controller has seen that the schema can be read.
+    /// The CRD controller has checked that the schema can be parsed.
     pub(crate) fn new(crd: &Crd, version: &Version) -> Self {
         let open = crd.preserve_unknown || version.schema.is_empty();
         Self {
@@ -50,7 +50,8 @@ impl VersionSchema {
         }
     }
 
-    /// Drops what the schema doesn't know. From storage, what can't be read is dropped too.
+    /// Prunes unknown fields and invalid nulls. `from_storage`: invalid embedded metadata is dropped
+    /// instead of refused.
     fn prune_and_coerce(
         &self,
         object: &mut Value,
@@ -64,10 +65,10 @@ impl VersionSchema {
         coerced.map_err(|errors| errors.to_string())
     }
 
-    /// An object of another version in this one: nothing changes but the version.
+    /// Converts an object of another version by changing its apiVersion and pruning it.
     pub(crate) fn convert_without_webhook(&self, object: &mut Value) {
         object.set_at(&["apiVersion"], self.api_version.clone());
-        // What could not be read was dropped when it came in.
+        // Cannot fail: with `from_storage` invalid metadata is dropped.
         let _ = self.prune_and_coerce(object, true, None);
     }
 }
@@ -88,21 +89,20 @@ impl PruneAndDefault for VersionSchema {
     }
 }
 
-/// How objects are read from the store: they may have been written under an older definition, or in
-/// another version.
+/// Decodes stored objects, which may have been written by an older spec of the definition or in another
+/// version.
 #[allow(clippy::struct_field_names)] // What else to call the stored version.
 pub(crate) struct StoredVersionCodec {
-    /// All versions that there are; the stored one among them.
+    /// All versions, the storage version among them.
     pub(crate) versions: Vec<Arc<VersionSchema>>,
     pub(crate) stored: Arc<VersionSchema>,
-    /// Somebody else converts, and only when that is needed: objects stay in the version that they
-    /// were written in.
+    /// A webhook converts, on demand: objects stay in the version that they were written in.
     pub(crate) keeps_written_version: bool,
     pub(crate) own: OwnWrites,
 }
 
-/// What this server has written a moment ago, in the very bytes that come back as an event: it needs
-/// no second look. Bounded, because events may never come back (etcd hands out other bytes).
+/// Recent writes of this apiserver. The embedded store returns the same bytes in the event, which then
+/// needs no decoding. Bounded, because etcd returns other bytes.
 #[derive(Default)]
 pub(crate) struct OwnWrites(Mutex<VecDeque<Bytes>>);
 
@@ -117,7 +117,7 @@ impl OwnWrites {
         known.push_back(bytes.clone());
     }
 
-    /// Whether these are the same bytes, not just equal ones: they can't have been freed meanwhile.
+    /// Compares by address, which is safe because the queue keeps the bytes alive.
     fn take(&self, bytes: &Bytes) -> bool {
         let mut known = self.0.lock();
         let same = |own: &Bytes| own.as_ptr() == bytes.as_ptr() && own.len() == bytes.len();
@@ -128,13 +128,13 @@ impl OwnWrites {
 }
 
 impl StoredVersionCodec {
-    /// What an object that is about to be stored will be read back as; None: as it is.
+    /// What an object will be decoded as once it is stored; None if that is the object itself.
     fn changed_when_read(&self, object: &Value) -> Option<Value> {
         let structural = self.stored.structural()?;
         if self.versions.len() == 1 && !structural.has_default_status() {
             return None;
         }
-        // It may come from a version with other defaults, or without its status.
+        // It may come from a version with other defaults or without a status.
         let mut read = object.clone();
         self.normalize(&mut read);
         (read != *object).then_some(read)
@@ -155,7 +155,7 @@ impl StoredVersionCodec {
                 self.stored.convert_without_webhook(object);
             }
         }
-        // Objects of very old definitions have none.
+        // Compat: objects that were stored by old versions of Kubernetes have no generation.
         if object.i64_at(&["metadata", "generation"]).unwrap_or_default() == 0 {
             object.set_at(&["metadata", "generation"], 1i64);
         }
@@ -225,7 +225,7 @@ impl Versions for DefinitionVersions {
     }
 }
 
-/// Conversion strategy `None`: between versions only the version changes.
+/// Conversion strategy `None`: only the apiVersion changes.
 pub(crate) struct NoneConverter {
     pub(crate) served: Arc<VersionSchema>,
     pub(crate) stored: Arc<VersionSchema>,

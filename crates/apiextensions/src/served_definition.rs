@@ -1,5 +1,5 @@
-//! From a definition to the kinds that the engine serves: one for each served version, over one part
-//! of the store and one watch cache.
+//! Builds the served kinds of a definition: one for each served version, over one storage prefix and
+//! one watch cache.
 
 use std::sync::{Arc, LazyLock};
 
@@ -30,36 +30,36 @@ use crate::{
     webhook::{ByWebhook, Webhook},
 };
 
-/// What is served of one definition.
+/// A definition that is served.
 pub(crate) struct ServedDefinition {
     pub(crate) crd: Crd,
     pub(crate) storage: Arc<Storage>,
     /// One for each served version.
     pub(crate) kinds: Vec<Arc<Kind>>,
-    /// The stored version, served or not: for the server's own use.
+    /// The storage version, served or not; for the finalizing controller and the garbage collector.
     pub(crate) stored: Arc<Kind>,
     pub(crate) terminating: bool,
-    /// What about its schemas is not as it should be.
+    /// The condition `NonStructuralSchema`, if it applies.
     pub(crate) schema_condition: Option<Condition>,
 }
 
-/// What all definitions are served from.
+/// What all served definitions share.
 pub(crate) struct ServingContext {
     pub(crate) backend: Arc<dyn Backend>,
     /// `/registry`
     pub(crate) prefix: String,
-    /// The types that every group shares.
+    /// The built-in types, for `ObjectMeta`.
     pub(crate) schema: Arc<Schema>,
-    /// What the objects of all definitions are read as.
+    /// The type by which objects of all definitions are decoded.
     pub(crate) unstructured: UnstructuredType,
-    /// Where the services of webhooks are looked up.
+    /// Client for the services of conversion webhooks.
     pub(crate) local: LoopbackClient,
     pub(crate) from_store: Arc<dyn Fn(&GroupResource) -> bool + Send + Sync>,
 }
 
 impl ServedDefinition {
-    /// Starts to serve a definition; its cache is still filling. With `before`, which was served of the
-    /// same definition in the same shape, the cache is taken over.
+    /// Starts the cache of a definition; it is not filled yet. The cache of `before`, which served the
+    /// same spec, is reused.
     pub(crate) fn new(
         serving: &ServingContext,
         crd: Crd,
@@ -93,7 +93,7 @@ struct DefinitionBuilder<'a> {
     crd: &'a Crd,
     unstructured: UnstructuredType,
     versions: Vec<VersionParts<'a>>,
-    /// Where the stored version is among them.
+    /// Index of the storage version in `versions`.
     stored_at: usize,
     apply_types: Arc<LazyApplyTypes>,
     all: Arc<DefinitionVersions>,
@@ -260,7 +260,7 @@ impl<'a> DefinitionBuilder<'a> {
     }
 }
 
-/// What server-side apply goes by, when somebody needs it.
+/// The types for server-side apply, built with the first apply.
 fn apply_types(builtin: Arc<Schema>, crd: &Crd) -> LazyApplyTypes {
     let schemas: Vec<Arc<str>> =
         crd.versions.iter().map(|version| version.schema.clone()).collect();
@@ -291,7 +291,7 @@ const BEHAVIOUR: Behaviour = Behaviour {
     },
 };
 
-/// In the order in which discovery lists them.
+/// In the order of discovery.
 const VERBS: [&str; 8] =
     ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
 
@@ -317,7 +317,7 @@ fn without_dot(path: &Str) -> Str {
     Str::new(path.strip_prefix('.').unwrap_or(path))
 }
 
-/// Tells clients that migrate storage whether the stored version has changed.
+/// `storageVersionHash` of discovery: storage migrators see by it that the storage version changed.
 fn storage_version_hash(stored: &GroupVersion, kind: &str) -> Str {
     let hash = Sha256::digest(format!("{}/{}/{kind}", stored.group, stored.version));
     codec::base64::encode(&hash[..8]).into()
@@ -349,7 +349,7 @@ mod tests {
 
     #[test]
     fn hashes_are_those_of_kube_apiserver() {
-        // Of apps/v1 Deployment, as discovery shows it everywhere.
+        // apps/v1 Deployment in any cluster's discovery.
         assert_eq!(
             storage_version_hash(&GroupVersion::new("apps", "v1"), "Deployment"),
             "8aSe+NMegvE="
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deprecated_version_names_a_better_one() {
+    fn a_deprecation_warning_names_the_newest_version() {
         let version = |name: &str, deprecated| Version {
             name: name.into(),
             served: true,

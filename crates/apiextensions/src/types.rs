@@ -1,12 +1,12 @@
-//! The types of a custom resource in the arena that the engine knows: one that bodies are read as,
-//! which knows the metadata only, and for each version one that server-side apply goes by.
+//! The `schema::Type`s of custom resources: an unstructured one, which knows the metadata only, for
+//! decoding; and one for each version for server-side apply.
 
 use std::{collections::HashMap, sync::Arc};
 
 use meta::{Str, Value};
 use schema::{Field, ListType, Node, NodeType, Schema, Type, TypeId};
 
-/// What bodies are read as, and stored objects too: the same for all definitions.
+/// The type by which bodies and stored objects are decoded, shared by all definitions.
 #[derive(Clone)]
 pub(crate) struct UnstructuredType {
     pub(crate) schema: Arc<Schema>,
@@ -30,7 +30,7 @@ pub(crate) struct DefinitionTypes {
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
 impl DefinitionTypes {
-    /// `builtin` has the types that every group shares.
+    /// `builtin` has `ObjectMeta`.
     pub(crate) fn new(builtin: &Schema) -> Self {
         let mut schema = Schema::default();
         let object_meta = builtin.by_name(OBJECT_META).expect("every built-in kind has metadata");
@@ -42,7 +42,7 @@ impl DefinitionTypes {
         Self { schema, unstructured, object_meta }
     }
 
-    /// The type that server-side apply goes by. Without a schema every field is its own.
+    /// The type for server-side apply. Without a schema every field is deduced.
     pub(crate) fn add_version(&mut self, openapi: &Value, preserve_unknown: bool) -> TypeId {
         if preserve_unknown || openapi.is_null() {
             return self.unstructured;
@@ -54,7 +54,7 @@ impl DefinitionTypes {
         self.schema.add(ty)
     }
 
-    /// `open`: something above has said that unknown fields are kept.
+    /// `open`: an enclosing schema has `x-kubernetes-preserve-unknown-fields`.
     fn object(&mut self, openapi: &Value, open: bool) -> Type {
         let open = open || openapi.bool_at(&["x-kubernetes-preserve-unknown-fields"]);
         let mut ty = Type::default();
@@ -88,16 +88,16 @@ impl DefinitionTypes {
             "number" => NodeType::Double,
             "boolean" => NodeType::Bool,
             "string" => NodeType::String,
-            // An int or a string as well: whether it is one, validation says.
+            // `x-kubernetes-int-or-string` as well; validation checks the type.
             _ => NodeType::Any,
         };
         let format = openapi.str_at(&["format"]);
         Node {
             kind,
             atomic: openapi.str_at(&["x-kubernetes-map-type"]) == "atomic",
-            // Text in a format may be given as something else, and is any scalar.
+            // Strings with a format are merged as any scalar.
             format: (!matches!(format, "" | "byte")).then(|| Str::new(format)),
-            // Keys of list items may be defaults.
+            // Keys of list items may have defaults.
             default: openapi.get("default").cloned(),
             ..Node::default()
         }
@@ -146,7 +146,7 @@ fn type_meta(object_meta: TypeId) -> Vec<Field> {
     ]
 }
 
-/// Takes a type over into another arena, with the types that it refers to.
+/// Copies a type into another schema, with the types that it refers to.
 fn copy(from: &Schema, id: TypeId, to: &mut Schema, known: &mut HashMap<TypeId, TypeId>) -> TypeId {
     if let Some(known) = known.get(&id) {
         return *known;

@@ -1,10 +1,10 @@
-//! What a fresh server makes by itself: objects, and how they are made.
+//! Objects that the apiserver creates itself, and how it creates them.
 
 use meta::{ApiError, Value, value};
 
 use crate::{Api, Target};
 
-/// Makes an object unless it is there; what is there stays as it is. Answers what is there then.
+/// Returns the stored object, which is created if it does not exist. An existing one stays as it is.
 pub async fn get_or_create(
     api: &dyn Api,
     target: &Target,
@@ -15,13 +15,13 @@ pub async fn get_or_create(
         return Ok(found);
     }
     match api.create(target, object).await {
-        // Another server was faster.
+        // Another apiserver created it meanwhile.
         Err(ApiError::AlreadyExists { .. }) => api.get(&named).await,
         other => other,
     }
 }
 
-/// Makes an object, or brings these fields of it back to what they should be.
+/// Creates an object, or resets these fields of an existing one.
 pub async fn reconcile_fields(
     api: &dyn Api,
     target: &Target,
@@ -51,10 +51,10 @@ pub async fn reconcile_fields(
     Err(ApiError::internal("the object keeps changing"))
 }
 
-/// Others write, too; more often than this in a row nobody does.
+/// Attempts before the reconciliation fails: other clients write the object as well.
 const CONFLICTS_MAX: usize = 5;
 
-/// The namespaces that the system lives in.
+/// The namespaces that every cluster has.
 pub const SYSTEM_NAMESPACES: [&str; 4] =
     ["default", "kube-system", "kube-public", "kube-node-lease"];
 
@@ -62,7 +62,7 @@ pub fn namespace(name: &str) -> Value {
     value!({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": (name)}})
 }
 
-/// For pods that the cluster, or a node, cannot be without.
+/// The priority classes that the Priority admission plugin and kubelets rely on.
 pub fn priority_classes() -> Vec<Value> {
     let classes = [
         ("system-cluster-critical", 2_000_000_000i64, "Pods that the cluster needs; on any node."),

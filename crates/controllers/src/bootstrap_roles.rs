@@ -1,6 +1,6 @@
-//! The roles and bindings that every cluster with RBAC has, and how they are kept: what is missing of
-//! them comes back at every start, what somebody added stays, and whoever annotates one with
-//! `autoupdate: "false"` keeps it as it is.
+//! The default roles and bindings of RBAC (post-start hook `rbac/bootstrap-roles`). Every start adds
+//! missing rules and subjects, keeps additional ones, and skips objects annotated with
+//! `autoupdate: "false"`.
 
 mod parse;
 
@@ -10,7 +10,7 @@ use meta::{ApiError, Value};
 
 use crate::{Api, Target};
 
-/// Makes or mends all of them.
+/// Creates or reconciles all of them.
 pub async fn reconcile_bootstrap_roles(api: &dyn Api) -> Result<(), ApiError> {
     let objects = parse::objects(include_str!("bootstrap_roles/roles.txt"))
         .map_err(|line| ApiError::internal(format!("default roles: cannot read {line:?}")))?;
@@ -21,7 +21,7 @@ pub async fn reconcile_bootstrap_roles(api: &dyn Api) -> Result<(), ApiError> {
 const GROUP: &str = "rbac.authorization.k8s.io";
 const AUTOUPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
 
-/// Others may make, change or delete an object meanwhile; more often in a row nobody does.
+/// Attempts per object: other apiservers and clients write these objects as well.
 const ATTEMPTS_MAX: usize = 5;
 
 async fn reconcile(api: &dyn Api, expected: &Value) -> Result<(), ApiError> {
@@ -42,7 +42,7 @@ async fn reconcile(api: &dyn Api, expected: &Value) -> Result<(), ApiError> {
             Ok(existing) => match compute_operation(existing, expected) {
                 ReconcileOperation::None => Ok(()),
                 ReconcileOperation::Update(object) => api.update(&named, &object).await.map(drop),
-                // Which role a binding is about cannot be changed.
+                // `roleRef` is immutable.
                 ReconcileOperation::Recreate => match api.delete(&named, &Value::object()).await {
                     Ok(()) => api.create(&target, expected).await.map(drop),
                     Err(error) => Err(error),
@@ -62,7 +62,7 @@ async fn reconcile(api: &dyn Api, expected: &Value) -> Result<(), ApiError> {
     Err(ApiError::internal(format!("{resource} {name} keeps changing: {last}")))
 }
 
-/// What is to be done with an object that is there.
+/// What an existing object needs.
 #[derive(Debug, PartialEq)]
 enum ReconcileOperation {
     None,
@@ -101,7 +101,7 @@ fn compute_operation(existing: Value, expected: &Value) -> ReconcileOperation {
     if object == existing { ReconcileOperation::None } else { ReconcileOperation::Update(object) }
 }
 
-/// Adds the items of a list that are not there.
+/// Appends the expected items that a list lacks.
 fn append_missing(object: &mut Value, expected: &Value, path: &[&str]) {
     let have = object.items_at(path).to_vec();
     let lacking = expected.items_at(path).iter().filter(|item| !have.contains(item)).cloned();
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_comes_back_and_what_was_added_stays() {
+    fn missing_rules_are_added_and_additional_rules_stay() {
         let rule = |verb: &str, resource: &str| value!({"verbs": [(verb)], "apiGroups": [""], "resources": [(resource)]});
         let expected = value!({
             "metadata": {"name": "r", "labels": {"a": "1"}},
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_binding_gets_its_subjects_back_and_is_remade_for_another_role() {
+    fn a_binding_regains_its_subjects_and_is_recreated_for_another_role() {
         let binding = |role: &str, subjects: &[&str]| {
             value!({
                 "metadata": {"name": "b"},

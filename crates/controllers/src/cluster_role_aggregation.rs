@@ -1,5 +1,5 @@
-//! Cluster roles that gather the rules of others by label (`admin`, `edit`, `view`): kept equal to
-//! the sum of what they select.
+//! kube-controller-manager's clusterrole-aggregation-controller: the rules of a ClusterRole with an
+//! `aggregationRule` (`admin`, `edit`, `view`) are those of the ClusterRoles that it selects.
 
 use std::sync::Arc;
 
@@ -14,31 +14,31 @@ pub struct ClusterRoleAggregation {
     pub api: Arc<dyn Api>,
 }
 
-/// Compat: who owns the rules of an aggregated role.
+/// Compat: field manager of the rules of an aggregated role.
 const MANAGER: &str = "clusterrole-aggregation-controller";
 
 impl ClusterRoleAggregation {
-    /// Works until the server stops. `changes` are of cluster roles.
-    pub async fn run(self, mut changes: impl Informer) {
+    /// Runs until the server stops. `events` are events of ClusterRoles.
+    pub async fn run(self, mut events: impl Informer) {
         loop {
-            match changes.next().await {
+            match events.next().await {
                 None => return,
                 Some(InformerEvent::Object(_) | InformerEvent::Relisted) => {}
             }
-            if drain_burst(&mut changes, BURST_WINDOW).await.is_none() {
+            if drain_burst(&mut events, BURST_WINDOW).await.is_none() {
                 return;
             }
             while let Err(error) = self.aggregate().await {
                 tracing::warn!("cannot aggregate cluster roles yet: {error}");
-                if drain_burst(&mut changes, RETRY_DELAY).await.is_none() {
+                if drain_burst(&mut events, RETRY_DELAY).await.is_none() {
                     return;
                 }
             }
         }
     }
 
-    /// Brings every aggregated role up to date. One may gather from another: what follows from a
-    /// change made here is seen as the next change.
+    /// Updates every aggregated role. A role may select another aggregated one, which the event of
+    /// that one's update takes care of.
     async fn aggregate(&self) -> Result<(), ApiError> {
         let target = Target::cluster("rbac.authorization.k8s.io", "v1", "clusterroles");
         let roles = self.api.list(&target).await?;
@@ -51,7 +51,7 @@ impl ClusterRoleAggregation {
             let applied = value!({
                 "apiVersion": "rbac.authorization.k8s.io/v1",
                 "kind": "ClusterRole",
-                // One that was deleted meanwhile must not be made again by this.
+                // With the UID, so that apply does not recreate a role that was deleted meanwhile.
                 "metadata": {"name": (name), "uid": (role.str_at(&["metadata", "uid"]))},
                 "rules": (rules),
             });
@@ -64,7 +64,7 @@ impl ClusterRoleAggregation {
     }
 }
 
-/// The rules of the roles that a role selects, each once, by the names of the roles.
+/// The rules of the selected roles without duplicates, ordered by role name.
 fn aggregated_rules(role: &Value, roles: &[Value]) -> Vec<Value> {
     let mut rules: Vec<Value> = Vec::new();
     let name = role.str_at(&["metadata", "name"]);

@@ -1,5 +1,5 @@
-//! Certificate signing requests that nobody needs any more go: decided ones after an hour, others after
-//! a day.
+//! kube-controller-manager's csrcleaner-controller: deletes CertificateSigningRequests, denied, failed
+//! and issued ones after an hour, pending ones after a day.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ const DECIDED_SECONDS: i64 = 3600;
 const PENDING_SECONDS: i64 = 24 * 3600;
 
 impl CsrCleaner {
-    /// Works until the server stops.
+    /// Runs until the server stops.
     pub async fn run(self) {
         loop {
             self.clean(Time::now()).await;
@@ -61,7 +61,7 @@ fn is_expired(request: &Value, now: Time) -> bool {
     })
 }
 
-/// Whether the first certificate, PEM in base64, is no longer valid.
+/// Whether the first certificate, PEM in base64, has expired.
 fn has_expired(certificate: &str, now: Time) -> bool {
     let Ok(pem) = BASE64.decode(certificate) else { return false };
     let Some(Ok(block)) = Pem::iter_from_buffer(&pem).next() else { return false };
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn decided_requests_go_after_an_hour_and_open_ones_after_a_day() {
+    async fn decided_requests_are_deleted_after_an_hour_and_pending_ones_after_a_day() {
         let (hours_1, hours_2, hours_25) =
             ("2026-01-02T11:00:01Z", "2026-01-02T10:00:00Z", "2026-01-01T11:00:00Z");
         let cases = [

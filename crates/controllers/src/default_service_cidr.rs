@@ -1,4 +1,5 @@
-//! ServiceCIDR `kubernetes`: the ranges of the command line. Whoever deletes it gets it back.
+//! ServiceCIDR `kubernetes` with the ranges of `--service-cluster-ip-range`, recreated when a client
+//! deletes it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,13 +9,13 @@ use crate::{Api, Informer, Target, get_or_create};
 
 pub struct DefaultServiceCidr {
     pub api: Arc<dyn Api>,
-    /// The first one is of the family that services have by default.
+    /// The first range decides the default IP family of services.
     pub ranges: Vec<String>,
 }
 
-/// Compat: who owns the condition.
+/// Compat: field manager of the condition.
 const MANAGER: &str = "kubernetes-service-cidr-controller";
-/// When something failed, it is tried again this much later.
+/// Delay before a failed reconciliation is retried.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 impl DefaultServiceCidr {
@@ -24,7 +25,7 @@ impl DefaultServiceCidr {
         Target::cluster("networking.k8s.io", "v1", "servicecidrs")
     }
 
-    /// Makes the object and says that it is ready, unless somebody has said how it is.
+    /// Creates the object and sets the condition `Ready`, unless it has conditions already.
     pub async fn sync(&self) -> Result<(), ApiError> {
         let mut found = get_or_create(&*self.api, &Self::target(), &self.object()).await?;
         let target = Self::target().named(Self::NAME);
@@ -34,7 +35,7 @@ impl DefaultServiceCidr {
             found.set_at(CIDRS, self.ranges.clone());
             found = self.api.update(&target, &found).await?;
         }
-        // Somebody else's ranges are not ours to judge.
+        // Another apiserver with other ranges sets the condition itself.
         let is_ours = found.at(CIDRS) == self.object().at(CIDRS);
         let is_deleting = !found.str_at(&["metadata", "deletionTimestamp"]).is_empty();
         let has_conditions = !found.items_at(&["status", "conditions"]).is_empty();
@@ -45,9 +46,9 @@ impl DefaultServiceCidr {
         self.api.apply(&status, &ready(), MANAGER).await.map(drop)
     }
 
-    /// Works until the server stops. `changes` are of this object being gone.
-    pub async fn run(self, mut changes: impl Informer) {
-        while changes.next().await.is_some() {
+    /// Runs until the server stops. `events` are deletions of this object.
+    pub async fn run(self, mut events: impl Informer) {
+        while events.next().await.is_some() {
             while let Err(error) = self.sync().await {
                 tracing::warn!("cannot make the default ServiceCIDR yet: {error}");
                 tokio::time::sleep(RETRY_DELAY).await;
@@ -94,7 +95,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_what_is_ours_and_stays_is_said_to_be_ready() {
+    async fn ready_is_set_for_own_ranges_that_are_not_being_deleted() {
         let own = value!({"metadata": {"name": "kubernetes"}, "spec": {"cidrs": ["10.0.0.0/24"]}});
         let mut deleting = own.clone();
         deleting.set_at(&["metadata", "deletionTimestamp"], "2026-01-01T00:00:00Z");

@@ -1,4 +1,4 @@
-//! `metadata.finalizers`: what keeps an object from going.
+//! Adding and removing entries of `metadata.finalizers`.
 
 use meta::Value;
 
@@ -8,7 +8,7 @@ pub(crate) fn has_finalizer(object: &Value, name: &str) -> bool {
     object.items_at(&FINALIZERS).iter().any(|finalizer| finalizer.as_str() == Some(name))
 }
 
-/// The object with this finalizer; None: it has it.
+/// The object with this finalizer added; None if it has it already.
 pub(crate) fn with_finalizer(mut object: Value, name: &str) -> Option<Value> {
     if has_finalizer(&object, name) {
         return None;
@@ -19,7 +19,7 @@ pub(crate) fn with_finalizer(mut object: Value, name: &str) -> Option<Value> {
     Some(object)
 }
 
-/// The object without this finalizer; None: it doesn't have it.
+/// The object with this finalizer removed; None if it does not have it.
 pub(crate) fn without_finalizer(mut object: Value, name: &str) -> Option<Value> {
     if !has_finalizer(&object, name) {
         return None;

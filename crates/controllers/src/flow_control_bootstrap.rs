@@ -1,4 +1,5 @@
-//! The flow schemas and priority levels that every cluster has, and whether a schema's level exists.
+//! The default FlowSchemas and PriorityLevelConfigurations (post-start hook
+//! `priority-and-fairness-config-producer`), and the condition `Dangling` of FlowSchemas.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,13 +16,13 @@ const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 const VERSION: &str = "v1";
 const API_VERSION: &str = "flowcontrol.apiserver.k8s.io/v1";
 
-/// Whoever wants a default object to stay as he made it says `false` here.
+/// With `false` the apiserver leaves the spec of a default object as it is.
 const AUTO_UPDATE: &str = "apf.kubernetes.io/autoupdate-spec";
 
-/// A server cannot do without these: they are put right whatever they say.
+/// Mandatory objects: their spec is reset whatever the annotation says.
 const MANDATORY: [&str; 2] = ["exempt", "catch-all"];
 
-/// Compat: who makes the default objects, and who tells of their state, as their fields know them.
+/// Compat: field managers of the default objects and of the status.
 const PRODUCER: &str = "api-priority-and-fairness-config-producer-v1";
 const CONSUMER: &str = "api-priority-and-fairness-config-consumer-v1";
 
@@ -34,7 +35,7 @@ pub fn flow_schemas() -> Target {
     Target { manager: PRODUCER, ..Target::cluster(GROUP, VERSION, "flowschemas") }
 }
 
-/// Makes the default objects, and puts right those that may be.
+/// Creates the default objects, resets those with auto-update, and deletes stale ones.
 pub async fn ensure_flow_control_defaults(api: &dyn Api) -> Result<(), ApiError> {
     let (levels, schemas) = (default_levels(), default_schemas());
     let (levels_at, schemas_at) = (priority_levels(), flow_schemas());
@@ -54,14 +55,14 @@ async fn ensure_configuration(
     let name = wanted.str_at(&["metadata", "name"]);
     let Some(found) = updated(found, wanted, MANDATORY.contains(&name)) else { return Ok(()) };
     match api.update(&target.clone().named(name), &found).await {
-        // Another server, or a person, is at it; the next round looks again.
+        // Conflict: the next interval retries.
         Ok(_) | Err(ApiError::Conflict { .. }) => Ok(()),
         Err(error) => Err(error),
     }
 }
 
-/// What an object should be, unless it is that already. Without a word about it, an object is put right
-/// as long as nobody has changed it.
+/// The object to write; None if nothing differs. Without the annotation, auto-update applies as long
+/// as the generation is 1, i.e. no client has changed the spec.
 fn updated(mut found: Value, wanted: &Value, mandatory: bool) -> Option<Value> {
     let said = auto_update(&found);
     let untouched = found.i64_at(&["metadata", "generation"]) == Some(1);
@@ -79,7 +80,7 @@ fn updated(mut found: Value, wanted: &Value, mandatory: bool) -> Option<Value> {
     Some(found)
 }
 
-/// Compat: what Go takes for a boolean.
+/// Compat: the texts that Go's `strconv.ParseBool` accepts.
 fn auto_update(object: &Value) -> Option<bool> {
     match object.str_at(&["metadata", "annotations", AUTO_UPDATE]) {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
@@ -88,7 +89,7 @@ fn auto_update(object: &Value) -> Option<bool> {
     }
 }
 
-/// Default objects of another version of the server, which nobody has taken over.
+/// Deletes default objects of another Kubernetes version, unless auto-update was turned off.
 async fn remove_stale(api: &dyn Api, target: &Target, wanted: &[Value]) -> Result<(), ApiError> {
     let name_of = |object: &Value| object.str_at(&["metadata", "name"]).to_owned();
     let wanted: Vec<String> = wanted.iter().map(name_of).collect();
@@ -105,12 +106,12 @@ async fn remove_stale(api: &dyn Api, target: &Target, wanted: &[Value]) -> Resul
     Ok(())
 }
 
-/// Keeps the default objects as they should be.
+/// Reconciles the default objects periodically.
 pub struct FlowControlBootstrap {
     pub api: Arc<dyn Api>,
 }
 
-/// Compat: somebody who deletes a default object sees it again after this time.
+/// Compat: a deleted default object is recreated after at most this time.
 const RECONCILE_INTERVAL: Duration = Duration::from_mins(1);
 
 impl FlowControlBootstrap {
@@ -119,26 +120,26 @@ impl FlowControlBootstrap {
         loop {
             tokio::time::sleep(RECONCILE_INTERVAL).await;
             if let Err(error) = ensure_flow_control_defaults(&*self.api).await {
-                tracing::warn!("cannot put right the default flow schemas yet: {error}");
+                tracing::warn!("cannot reconcile the default flow schemas yet: {error}");
             }
         }
     }
 }
 
-/// Tells on each flow schema whether the level that it names is there.
+/// Sets the condition `Dangling` of each FlowSchema: whether its priority level exists.
 pub struct FlowSchemaStatusController {
     pub api: Arc<dyn Api>,
 }
 
 impl FlowSchemaStatusController {
-    /// Works until the server stops. `changes` are of flow schemas and priority levels.
-    pub async fn run(self, mut changes: impl Informer) {
-        while changes.next().await.is_some()
-            && drain_burst(&mut changes, BURST_WINDOW).await.is_some()
+    /// Runs until the server stops. `events` are events of flow schemas and priority levels.
+    pub async fn run(self, mut events: impl Informer) {
+        while events.next().await.is_some()
+            && drain_burst(&mut events, BURST_WINDOW).await.is_some()
         {
             while let Err(error) = self.sync_all().await {
-                tracing::warn!("cannot tell the status of flow schemas yet: {error}");
-                if drain_burst(&mut changes, RETRY_DELAY).await.is_none() {
+                tracing::warn!("cannot write the status of flow schemas yet: {error}");
+                if drain_burst(&mut events, RETRY_DELAY).await.is_none() {
                     return;
                 }
             }
@@ -160,7 +161,7 @@ impl FlowSchemaStatusController {
             });
             let at = Target { subresource: "status", ..flow_schemas().named(name) };
             match self.api.apply(&at, &applied, CONSUMER).await {
-                // It went meanwhile.
+                // The flow schema was deleted meanwhile.
                 Ok(_) | Err(ApiError::NotFound { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -169,7 +170,7 @@ impl FlowSchemaStatusController {
     }
 }
 
-/// The condition of a schema, unless it has it already.
+/// The condition to write; None if the schema has it already.
 fn dangling_condition(schema: &Value, level: &str, exists: bool) -> Option<Value> {
     let (status, reason, verdict) = if exists {
         ("False", "Found", "and it exists")
@@ -200,17 +201,17 @@ fn dangling_condition(schema: &Value, level: &str, exists: bool) -> Option<Value
     }))
 }
 
-/// How requests without a seat are treated.
+/// `limitResponse` of a priority level: what happens to requests above its limit.
 enum LimitResponse {
     Exempt,
     Reject,
-    /// Queues, and how many of them a flow is dealt.
+    /// `queues` and `handSize`.
     Queue(i64, i64),
 }
 
 fn default_levels() -> Vec<Value> {
     use LimitResponse::{Exempt, Queue, Reject};
-    // Name, shares, how much of them may be lent (per cent), response.
+    // Name, nominalConcurrencyShares, lendablePercent, limitResponse.
     [
         ("system", 30, 33, Queue(64, 6)),
         ("node-high", 40, 25, Queue(64, 6)),
@@ -397,7 +398,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_condition_is_told_once_and_keeps_its_time() {
+    fn a_condition_is_written_once_and_keeps_its_transition_time() {
         let bare = value!({"metadata": {"name": "mine"}});
         let applied = dangling_condition(&bare, "gone", false).expect("nothing was applied yet");
         assert_eq!(applied.str_at(&["status"]), "True");
@@ -418,9 +419,9 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_has_taken_over_is_put_right() {
+    fn objects_with_auto_update_are_reset() {
         let wanted = value!({"spec": {"a": 1}});
-        // What was found, whether it is mandatory; spec and annotation then, if it changes.
+        // Found spec, annotation, generation, mandatory; spec and annotation after an update.
         let cases = [
             (1, "true", 1, false, None),
             (2, "true", 5, false, Some((1, "true"))),

@@ -1,5 +1,5 @@
-//! Objects go with their owners. `ownerReferences` say who belongs to whom; what is deleted takes its
-//! dependents along (in the background, or first of all), or leaves them behind as orphans.
+//! kube-controller-manager's garbage-collector-controller: deletes the dependents of deleted objects
+//! by `ownerReferences`, in the background or foreground, or orphans them.
 
 mod graph;
 mod reconcile;
@@ -25,16 +25,16 @@ pub struct GarbageCollector {
     pub api: Arc<dyn Api>,
 }
 
-/// Side by side, so that their writes share an fsync.
+/// Concurrent reconciliations, so that their writes share an fsync.
 const WORKERS: usize = 32;
 const RETRY_MIN: Duration = Duration::from_millis(10);
-/// What can't be done is tried again at least this often.
+/// Upper bound of the exponential backoff.
 const RETRY_MAX: Duration = Duration::from_mins(1);
 
 impl GarbageCollector {
-    /// Works until the server stops. `changes` are of objects that have owners or are being deleted,
-    /// and of all that are gone.
-    pub async fn run(self, mut changes: impl Informer) {
+    /// Runs until the server stops. `events` are events of objects that have owners or are being
+    /// deleted, and all deletions.
+    pub async fn run(self, mut events: impl Informer) {
         let mut work = DeletionQueue::default();
         loop {
             while work.running.len() < WORKERS {
@@ -42,7 +42,7 @@ impl GarbageCollector {
                 work.begin(&self.api, object);
             }
             tokio::select! {
-                change = changes.next() => match change {
+                change = events.next() => match change {
                     None => return,
                     Some(InformerEvent::Relisted) => {
                         let uncertain = work.graph.invalidate_owners();
@@ -64,14 +64,14 @@ impl GarbageCollector {
 struct DeletionQueue {
     graph: Graph,
     queue: VecDeque<Object>,
-    /// What the queue holds.
+    /// The UIDs in `queue`.
     queued: HashSet<Str>,
-    /// What is being looked at; true: and has to be again.
+    /// UIDs that are being reconciled; true if the object was enqueued again meanwhile.
     processing: HashMap<Str, bool>,
     running: FuturesUnordered<Pinned<'static, (Object, Result<Reconciled, ApiError>)>>,
-    /// Failures that wait for their next turn.
+    /// Failed objects that wait for their backoff.
     backing_off: FuturesUnordered<Pinned<'static, Object>>,
-    /// How often in a row each of them failed.
+    /// Consecutive failures by UID.
     failures: HashMap<Str, u32>,
 }
 
@@ -121,10 +121,10 @@ impl DeletionQueue {
         let failures = self.failures.entry(object.uid.clone()).or_default();
         *failures += 1;
         let wait = RETRY_MIN.saturating_mul(1 << (*failures).min(16)).min(RETRY_MAX);
-        // A lost race is no news.
+        // A conflict is expected: the next attempt reads the current object.
         if !matches!(error, ApiError::Conflict { .. }) {
             let (namespace, name) = (&object.namespace, &object.name);
-            tracing::debug!(%namespace, %name, "cannot settle what it belongs to yet: {error}");
+            tracing::debug!(%namespace, %name, "cannot reconcile owner references yet: {error}");
         }
         self.backing_off.push(Box::pin(async move {
             tokio::time::sleep(wait).await;

@@ -1,5 +1,5 @@
-//! A lease that says which servers there are. Each renews its own; those of servers that are gone
-//! are taken away.
+//! kube-apiserver's identity lease: every apiserver renews its own Lease in kube-system and deletes
+//! the expired leases of others.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,14 +12,14 @@ pub struct IdentityLease {
     /// `apiserver-<hash>`
     identity: String,
     hostname: String,
-    /// Another one after each start.
+    /// Differs after each start.
     holder: String,
 }
 
-/// A server that has not been heard of for so long is gone.
+/// A lease that was not renewed for this long has expired.
 const LEASE_SECONDS: i64 = 3600;
 const RENEW_INTERVAL: Duration = Duration::from_secs(10);
-/// After so many renewals the leases of others are looked at: once an hour.
+/// Expired leases are deleted after this many renewals: once an hour.
 const RENEWALS_PER_GC: u32 = 360;
 const LABEL: &str = "apiserver.kubernetes.io/identity";
 
@@ -33,7 +33,7 @@ impl IdentityLease {
         Target::cluster("coordination.k8s.io", "v1", "leases").in_namespace("kube-system")
     }
 
-    /// Says: still here.
+    /// Creates or renews this server's lease.
     pub async fn renew(&self) -> Result<(), ApiError> {
         let named = Self::target().named(&self.identity);
         let now = meta::time::now_micro();
@@ -93,7 +93,7 @@ impl IdentityLease {
             let named = Self::target().named(lease.str_at(&["metadata", "name"]));
             let version = lease.str_at(&["metadata", "resourceVersion"]);
             let options = value!({"preconditions": {"resourceVersion": (version)}});
-            // Renewed or taken away meanwhile: fine as well.
+            // A lease that was renewed or deleted meanwhile needs nothing.
             drop(self.api.delete(&named, &options).await);
         }
     }

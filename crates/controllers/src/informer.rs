@@ -1,4 +1,4 @@
-//! How loops learn what happens: changes of objects, as they come.
+//! The event stream that controllers are driven by.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,47 +6,48 @@ use meta::{GroupVersionResource, Str, Value};
 
 use crate::{Pinned, Target};
 
-/// A stream of changes. Begins with what is there.
+/// A list followed by a watch, as one stream of events.
 pub trait Informer: Send + 'static {
-    /// None: the server stops.
+    /// None once the server stops.
     fn next(&mut self) -> Pinned<'_, Option<InformerEvent>>;
 }
 
 #[derive(Clone, Debug)]
 pub enum InformerEvent {
     Object(ObjectEvent),
-    /// Some changes of a resource were missed. What is there now is told again; what went meanwhile
-    /// is not.
+    /// The watch of a resource expired and its objects are listed again. Deletions in between are
+    /// not reported.
     Relisted,
 }
 
-/// Lets some time pass, so that changes that come in a burst are looked at once. None: the server stops.
-pub(crate) async fn drain_burst(changes: &mut impl Informer, time: Duration) -> Option<()> {
+/// Discards the events that arrive within `time`, so that a burst leads to one reconciliation. None
+/// once the server stops.
+pub(crate) async fn drain_burst(events: &mut impl Informer, time: Duration) -> Option<()> {
     let end = tokio::time::Instant::now() + time;
-    while let Ok(change) = tokio::time::timeout_at(end, changes.next()).await {
+    while let Ok(change) = tokio::time::timeout_at(end, events.next()).await {
         change?;
     }
     Some(())
 }
 
-/// Changes come in bursts: what comes within this time is looked at once.
+/// Events that arrive within this time are reconciled together.
 pub(crate) const BURST_WINDOW: Duration = Duration::from_millis(20);
-/// When something failed, it is tried again this much later.
+/// Delay before a failed reconciliation is retried.
 pub(crate) const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// An object, as it was when it changed.
+/// An object that was added, modified or deleted.
 #[derive(Clone, Debug)]
 pub struct ObjectEvent {
     pub resource: Arc<Resource>,
     pub namespace: Str,
     pub name: Str,
-    /// Deleted; the metadata is the last one.
+    /// The object was deleted; `metadata` is its last state.
     pub deleted: bool,
     /// `metadata`.
     pub metadata: Value,
 }
 
-/// A resource that objects belong to.
+/// A resource and its scope.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resource {
     pub gvr: GroupVersionResource,

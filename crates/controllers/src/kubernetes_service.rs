@@ -1,4 +1,5 @@
-//! Service `default/kubernetes`: how pods find the server. Whoever deletes it gets it back.
+//! Service `default/kubernetes` and its endpoints, by which pods reach the apiserver; recreated when a
+//! client deletes them.
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
@@ -8,39 +9,39 @@ use crate::{Api, Informer, InformerEvent, Pinned, Target, bootstrap::reconcile_f
 
 pub struct KubernetesService {
     pub api: Arc<dyn Api>,
-    /// The first address of the service range.
+    /// The first address of `--service-cluster-ip-range`.
     pub address: IpAddr,
-    /// Where others reach this server.
+    /// `--advertise-address`
     pub advertised: IpAddr,
     pub secure_port: u16,
     pub endpoints: EndpointReconciler,
 }
 
-/// How the endpoints of the service are known.
+/// `--endpoint-reconciler-type`: who writes the endpoints of the service.
 #[derive(Clone)]
 pub enum EndpointReconciler {
-    /// Somebody else writes them.
+    /// `none`: the apiserver does not write them.
     None,
-    /// There is this server only.
+    /// `master-count` with a count of one: the embedded store has a single apiserver.
     MasterCount,
-    /// By what every server writes down about itself.
+    /// `lease`: each apiserver renews a lease in the store, and the endpoints are all leases.
     Lease(Arc<dyn MasterLeases>),
 }
 
-/// Which servers there are: each says so for some seconds, again and again.
+/// The leases that apiservers keep in the store under `masterleases/`.
 pub trait MasterLeases: Send + Sync + 'static {
     fn renew(&self, address: IpAddr) -> Pinned<'_, Result<(), ApiError>>;
     fn addresses(&self) -> Pinned<'_, Result<Vec<IpAddr>, ApiError>>;
     fn remove(&self, address: IpAddr) -> Pinned<'_, Result<(), ApiError>>;
 }
 
-/// When something failed, it is tried again this much later.
+/// Delay before a failed reconciliation is retried.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
-/// A lease lasts half as long again.
+/// A lease's TTL is 1.5 times this.
 const RECONCILE_INTERVAL: Duration = Duration::from_secs(10);
 
 impl KubernetesService {
-    /// Makes the service, and this server its endpoint.
+    /// Reconciles the service and adds this apiserver to its endpoints.
     pub async fn sync(&self) -> Result<(), ApiError> {
         let api = &*self.api;
         let services = Target::cluster("", "v1", "services").in_namespace("default");
@@ -52,10 +53,10 @@ impl KubernetesService {
         }
     }
 
-    /// The addresses of all servers, after this one has said that it is there. None: endpoints are
+    /// The addresses of all apiservers, after this one has renewed its lease. None if endpoints are
     /// not to be written.
     async fn apiserver_addresses(&self) -> Result<Option<Vec<IpAddr>>, ApiError> {
-        // Endpoints that everybody would take for himself are worse than none.
+        // A loopback endpoint would lead every pod to itself.
         if self.advertised.is_loopback() || self.advertised.is_unspecified() {
             return Ok(None);
         }
@@ -66,7 +67,7 @@ impl KubernetesService {
                 leases.renew(self.advertised).await?;
                 let servers = leases.addresses().await?;
                 if servers.is_empty() {
-                    // This one has just said that it is there.
+                    // This apiserver's own lease must be among them.
                     return Err(ApiError::internal(
                         "no API server IP addresses were listed in storage, refusing to erase all \
                          endpoints for the kubernetes Service",
@@ -89,8 +90,8 @@ impl KubernetesService {
         one.and(many)
     }
 
-    /// Works until the server stops. `changes` are of the service and its endpoints.
-    pub async fn run(&self, mut changes: impl Informer) {
+    /// Runs until the server stops. `events` are events of the service and its endpoints.
+    pub async fn run(&self, mut events: impl Informer) {
         let renews = matches!(self.endpoints, EndpointReconciler::Lease(_));
         loop {
             let renewal = async {
@@ -101,7 +102,7 @@ impl KubernetesService {
                 }
             };
             tokio::select! {
-                change = changes.next() => match change {
+                change = events.next() => match change {
                     None => return,
                     Some(InformerEvent::Object(seen)) if seen.deleted => {}
                     Some(_) => continue,
@@ -109,19 +110,19 @@ impl KubernetesService {
                 () = renewal => {}
             }
             while let Err(error) = self.sync().await {
-                tracing::warn!("cannot make service kubernetes yet: {error}");
+                tracing::warn!("cannot reconcile service kubernetes yet: {error}");
                 tokio::time::sleep(RETRY_DELAY).await;
             }
         }
     }
 
-    /// This server is about to stop: nobody should be sent to it any more.
+    /// Removes this apiserver from the endpoints before it shuts down.
     pub async fn stop(&self) -> Result<(), ApiError> {
         let EndpointReconciler::Lease(leases) = &self.endpoints else { return Ok(()) };
         leases.remove(self.advertised).await?;
         let mut others = leases.addresses().await?;
         others.retain(|address| *address != self.advertised);
-        // The last one is_deleting its address, as it was: there is nobody else to go to.
+        // The last apiserver keeps its address in the endpoints: an empty list would be worse.
         if others.is_empty() { Ok(()) } else { self.write_endpoints(&others).await }
     }
 

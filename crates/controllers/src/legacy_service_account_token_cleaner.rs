@@ -1,5 +1,6 @@
-//! Long-lived service account tokens that were made by themselves (by Kubernetes before 1.24) and that
-//! nobody has used for a year: first they are marked invalid, a year later they go.
+//! kube-controller-manager's legacy-serviceaccount-token-cleaner-controller: auto-generated token
+//! secrets (Kubernetes before 1.24) that were unused for a year are labelled invalid, and deleted
+//! after another year.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -19,7 +20,7 @@ const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
 const TRACKING: &str = "kube-apiserver-legacy-service-account-token-tracking";
 
 impl LegacyServiceAccountTokenCleaner {
-    /// Works until the server stops.
+    /// Runs until the server stops.
     pub async fn run(self) {
         loop {
             self.clean(Time::now()).await;
@@ -49,7 +50,7 @@ impl LegacyServiceAccountTokenCleaner {
                     .collect();
                 mounted.insert(namespace.to_owned(), pods);
             }
-            // A name in quotes anywhere in a pod is reason enough to leave it alone.
+            // The quoted name anywhere in a pod's spec counts as a mount: better kept than lost.
             let name = secret.str_at(&["metadata", "name"]);
             let quoted = meta::json::to_string(&name.into());
             if !mounted.get(namespace).is_some_and(|pods| pods.contains(&quoted)) {
@@ -58,7 +59,7 @@ impl LegacyServiceAccountTokenCleaner {
         }
     }
 
-    /// Uses have been written down for as long as a token may lie unused.
+    /// Whether the last-used labels have been tracked for the whole clean-up period.
     async fn has_tracked_long_enough(&self, now: Time) -> bool {
         let target = Target::cluster("", "v1", "configmaps").in_namespace("kube-system");
         let Ok(tracking) = self.api.get(&target.named(TRACKING)).await else { return false };
@@ -66,7 +67,7 @@ impl LegacyServiceAccountTokenCleaner {
         since.is_some_and(|since| now.unix_seconds() >= since + DAY_SECONDS + CLEAN_UP_SECONDS)
     }
 
-    /// Only those that an account lists were made by themselves.
+    /// Only auto-generated secrets are listed in their service account's `secrets`.
     async fn is_auto_generated(&self, secret: &Value) -> bool {
         let annotation = |key| secret.str_at(&["metadata", "annotations", key]);
         let (account, uid) =
@@ -95,7 +96,7 @@ impl LegacyServiceAccountTokenCleaner {
                 tracing::info!(
                     namespace = at("namespace"),
                     name = at("name"),
-                    "an unused token becomes invalid"
+                    "labelling an unused token secret as invalid"
                 );
                 self.api.update(&target, &marked).await.map(drop)
             }
@@ -105,17 +106,14 @@ impl LegacyServiceAccountTokenCleaner {
                 tracing::info!(
                     namespace = at("namespace"),
                     name = at("name"),
-                    "an unused token goes"
+                    "deleting an unused token secret"
                 );
                 self.api.delete(&target, &options).await
             }
             Some(_) => Ok(()),
         };
         if let Err(error) = done {
-            tracing::debug!(
-                name = at("name"),
-                "cannot invalidate_or_delete the token yet: {error}"
-            );
+            tracing::debug!(name = at("name"), "cannot clean up the token secret yet: {error}");
         }
     }
 }
@@ -130,12 +128,12 @@ fn is_unused(secret: &Value, now: Time) -> bool {
         && (used.is_empty() || day(used).is_some_and(|used| is_long_ago(used, now)))
 }
 
-/// Days are compared as days.
+/// Compared by date, without the time of day.
 fn is_long_ago(day: i64, now: Time) -> bool {
     day < (now.unix_seconds() - CLEAN_UP_SECONDS).div_euclid(DAY_SECONDS) * DAY_SECONDS
 }
 
-/// `2026-01-31`, as the second in which the day begins.
+/// The Unix time at which a day such as `2026-01-31` begins.
 fn day(text: &str) -> Option<i64> {
     let time = Time::parse(&format!("{text}T00:00:00Z")).ok()?;
     Some(time.unix_seconds())
@@ -166,7 +164,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_unused_token_is_marked_first_and_goes_a_year_later() {
+    async fn an_unused_token_is_labelled_invalid_and_deleted_a_year_later() {
         // Name, last used, invalid since; marked, deleted.
         let cases = [
             ("never", "", "", true, false),
@@ -200,7 +198,7 @@ mod tests {
         objects.extend(cases.iter().map(|case| ("secrets", secret(case.0, case.1, case.2))));
         let fake = FakeApi::new(objects);
         let cleaner = LegacyServiceAccountTokenCleaner { api: fake.clone() };
-        // Tracked for less than a year: nothing is known.
+        // Tracked for less than a year: nothing is cleaned up.
         cleaner.clean(Time::parse("2026-05-01T12:00:00Z").unwrap()).await;
         assert_eq!(fake.deleted(), []);
         cleaner.clean(Time::parse("2026-06-01T12:00:00Z").unwrap()).await;

@@ -1,5 +1,5 @@
-//! The loops that make a server behave like a cluster. They speak to the API like any client, in
-//! process, and know nothing of the store.
+//! Controllers that kube-apiserver or kube-controller-manager run beside the API. They are clients of
+//! the API, in process, and know nothing of the store.
 
 mod bootstrap;
 mod bootstrap_roles;
@@ -54,7 +54,7 @@ use meta::{ApiError, GroupVersionResource, Value};
 
 pub type Pinned<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// What a loop needs of the API.
+/// The API operations that controllers use.
 pub trait Api: Send + Sync + 'static {
     fn get<'a>(&'a self, target: &'a Target) -> Pinned<'a, Result<Value, ApiError>>;
     fn list<'a>(&'a self, target: &'a Target) -> Pinned<'a, Result<Vec<Value>, ApiError>>;
@@ -68,7 +68,7 @@ pub trait Api: Send + Sync + 'static {
         target: &'a Target,
         object: &'a Value,
     ) -> Pinned<'a, Result<Value, ApiError>>;
-    /// Server-side apply, by force.
+    /// Server-side apply with `force=true`.
     fn apply<'a>(
         &'a self,
         target: &'a Target,
@@ -81,30 +81,30 @@ pub trait Api: Send + Sync + 'static {
         target: &'a Target,
         options: &'a Value,
     ) -> Pinned<'a, Result<(), ApiError>>;
-    /// In the background: dependents are left to the garbage collector.
+    /// With propagation policy `Background`: the garbage collector deletes the dependents.
     fn delete_collection<'a>(&'a self, target: &'a Target) -> Pinned<'a, Result<(), ApiError>>;
-    /// The resource that objects of a kind belong to; None: nobody serves it.
+    /// The resource of a kind, as a `RESTMapper` finds it; None if the kind is not served.
     fn resource_of(&self, api_version: &str, kind: &str) -> Option<Arc<Resource>>;
     fn namespaced_resources(&self) -> Discovered;
 }
 
-/// What there can be in a namespace.
+/// The namespaced resources that discovery has.
 #[derive(Clone, Debug, Default)]
 pub struct Discovered {
-    /// The namespaced resources that can be listed and deleted, each once.
+    /// Those that can be listed and deleted, each in one version.
     pub resources: Vec<GroupVersionResource>,
-    /// Group-versions that belong to a server which doesn't say what it has, and why.
+    /// Group-versions of aggregated apiservers whose discovery failed, and the error.
     pub failed: Vec<(String, String)>,
 }
 
-/// What a call is about.
+/// The resource, object or subresource of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Target {
     pub gvr: GroupVersionResource,
     pub namespace: String,
     pub name: String,
     pub subresource: &'static str,
-    /// Whose the fields are that a create or update writes; "" for the server itself.
+    /// Field manager of a create or update; "" for the apiserver itself.
     pub manager: &'static str,
 }
 

@@ -1,5 +1,5 @@
-//! Namespaces that are deleted go when they are empty: this loop empties them, and says on the way
-//! what keeps them.
+//! kube-controller-manager's namespace-controller: deletes the content of a terminating namespace,
+//! then removes its finalizer. The namespace's conditions say what remains.
 
 mod conditions;
 #[cfg(test)]
@@ -20,15 +20,15 @@ pub struct NamespaceController {
     pub api: Arc<dyn Api>,
 }
 
-/// The finalizer in `spec.finalizers` that is this loop's own.
+/// The entry of `spec.finalizers` that this controller removes.
 const FINALIZER: &str = "kubernetes";
-/// Resources that are emptied side by side.
+/// Resources whose objects are deleted concurrently.
 const CONCURRENT_RESOURCES: usize = 8;
 
 impl NamespaceController {
-    /// Works until the server stops. `changes` are of namespaces.
-    pub async fn run(self, changes: impl Informer) {
-        workqueue::run(self, changes).await;
+    /// Runs until the server stops. `events` are events of namespaces.
+    pub async fn run(self, events: impl Informer) {
+        workqueue::run(self, events).await;
     }
 
     async fn sync_namespace(&self, name: &str) -> Result<ReconcileResult, ApiError> {
@@ -56,7 +56,7 @@ impl NamespaceController {
         Ok(ReconcileResult::Done)
     }
 
-    /// Deletes what is inside, pods before all else: what they live on must not go from under them.
+    /// Deletes all objects of a namespace, pods first: they may still use its secrets and volumes.
     async fn delete_all_content(&self, namespace: &str) -> RemainingContent {
         let discovered = self.api.namespaced_resources();
         let mut content =
@@ -82,7 +82,7 @@ impl NamespaceController {
         content
     }
 
-    /// Deletes all objects of a resource; answers what is still there.
+    /// Deletes all objects of a resource and returns those that remain.
     async fn delete_resource_content(
         &self,
         namespace: &str,
@@ -90,7 +90,7 @@ impl NamespaceController {
     ) -> Result<Vec<Value>, ApiError> {
         let target = Target { gvr: gvr.clone(), ..Target::default() }.in_namespace(namespace);
         let gone = |error| match error {
-            // A custom resource that went meanwhile took its objects with it.
+            // The definition of a custom resource was deleted meanwhile, and its objects with it.
             ApiError::NotServed | ApiError::NotFound { .. } => Ok(Vec::new()),
             error => Err(error),
         };
@@ -121,7 +121,7 @@ impl Reconciler for NamespaceController {
 }
 
 impl RemainingContent {
-    /// What is left of a resource.
+    /// Counts the remaining objects of a resource and their finalizers.
     fn add(&mut self, gvr: GroupVersionResource, left: &[Value]) {
         if left.is_empty() {
             return;

@@ -1,5 +1,5 @@
-//! Volumes and claims that are in use stay: each has a finalizer, which this takes away once nobody
-//! needs the object any more.
+//! kube-controller-manager's persistentvolume- and persistentvolumeclaim-protection-controller: volumes
+//! and claims get a finalizer, which is removed once a deleted one is no longer in use.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use crate::{
     workqueue::{self, Key, ReconcileResult, Reconciler},
 };
 
-/// Claims, as long as a pod that runs somewhere mounts them.
+/// Keeps claims while a scheduled pod uses them.
 pub struct PvcProtectionController {
     pub api: Arc<dyn Api>,
 }
 
-/// Volumes, as long as they are bound.
+/// Keeps volumes while they are bound.
 pub struct PvProtectionController {
     pub api: Arc<dyn Api>,
 }
@@ -25,14 +25,14 @@ const PVC_FINALIZER: &str = "kubernetes.io/pvc-protection";
 const PV_FINALIZER: &str = "kubernetes.io/pv-protection";
 
 impl PvcProtectionController {
-    /// Works until the server stops. `changes` are of claims, and of pods that are gone.
-    pub async fn run(self, changes: impl Informer) {
-        workqueue::run(self, changes).await;
+    /// Runs until the server stops. `events` are events of claims and deletions of pods.
+    pub async fn run(self, events: impl Informer) {
+        workqueue::run(self, events).await;
     }
 
     async fn sync(&self, namespace: &str, name: &str) -> Result<ReconcileResult, ApiError> {
         let claims = Target::cluster("", "v1", "persistentvolumeclaims").in_namespace(namespace);
-        // A pod went, and nobody knows which claims it had: all that wait are looked at.
+        // A pod was deleted: every claim of its namespace that is being deleted may be free now.
         let claims: Vec<(Target, Value)> = if name.is_empty() {
             let all = self.api.list(&claims).await?;
             let named = |claim: &Value| claims.clone().named(claim.str_at(&["metadata", "name"]));
@@ -75,9 +75,9 @@ impl Reconciler for PvcProtectionController {
 }
 
 impl PvProtectionController {
-    /// Works until the server stops. `changes` are of volumes.
-    pub async fn run(self, changes: impl Informer) {
-        workqueue::run(self, changes).await;
+    /// Runs until the server stops. `events` are events of volumes.
+    pub async fn run(self, events: impl Informer) {
+        workqueue::run(self, events).await;
     }
 
     async fn sync(&self, name: &str) -> Result<ReconcileResult, ApiError> {
@@ -133,15 +133,15 @@ async fn remove_finalizer(
     }
 }
 
-/// Whether a pod needs a claim. One that was not scheduled never will be: no kubelet starts a pod
-/// whose claim is on its way out.
+/// Whether a pod uses a claim. A pod without a node does not: no kubelet starts a pod whose claim is
+/// being deleted.
 fn uses_claim(pod: &Value, claim: &Value) -> bool {
     if pod.str_at(&["spec", "nodeName"]).is_empty() {
         return false;
     }
     let name = claim.str_at(&["metadata", "name"]);
     let (pod_name, pod_uid) = (pod.str_at(&["metadata", "name"]), pod.str_at(&["metadata", "uid"]));
-    // The kubelet is done with it, or it was deleted by force.
+    // The kubelet has stopped the pod, or it was deleted by force.
     let is_shut_down =
         is_being_deleted(pod) && pod.i64_at(&["metadata", "deletionGracePeriodSeconds"]) == Some(0);
     let mut owners = claim.items_at(&["metadata", "ownerReferences"]).iter();
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_claim_goes_when_no_scheduled_pod_mounts_it() {
+    async fn a_claim_is_released_when_no_scheduled_pod_uses_it() {
         let by_name = value!([{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]);
         let other = value!([{"name": "v", "persistentVolumeClaim": {"claimName": "d"}}]);
         let ephemeral = value!([{"name": "c", "ephemeral": {}}]);

@@ -1,5 +1,5 @@
-//! Ranges of service addresses that users add as ServiceCIDR objects: ready as soon as they are there,
-//! and kept as long as an address would be left without a range.
+//! kube-controller-manager's service-cidr-controller: sets the condition `Ready` of ServiceCIDRs, and
+//! keeps a deleted one while it has the only range of an allocated IPAddress.
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
@@ -16,10 +16,10 @@ pub struct ServiceCidrController {
 }
 
 const FINALIZER: &str = "networking.k8s.io/service-cidr-finalizer";
-/// Compat: who owns the condition.
+/// Compat: field manager of the condition.
 const MANAGER: &str = "service-cidr-controller";
-/// How long a range that is deleted stays at least, so that every server has heard of it and nobody
-/// takes another address from it.
+/// A deleted ServiceCIDR stays at least this long, so that every apiserver has seen the deletion and
+/// none allocates from the range.
 const DELETION_GRACE_PERIOD: Duration = Duration::from_secs(10);
 
 fn ranges() -> Target {
@@ -27,9 +27,9 @@ fn ranges() -> Target {
 }
 
 impl ServiceCidrController {
-    /// Works until the server stops. `changes` are of ranges and of addresses.
-    pub async fn run(self, changes: impl Informer) {
-        workqueue::run(self, changes).await;
+    /// Runs until the server stops. `events` are events of ServiceCIDRs and IPAddresses.
+    pub async fn run(self, events: impl Informer) {
+        workqueue::run(self, events).await;
     }
 
     async fn sync_all(&self) -> Result<ReconcileResult, ApiError> {
@@ -37,7 +37,7 @@ impl ServiceCidrController {
         let mut next = ReconcileResult::Done;
         for cidr in &all {
             match self.sync(cidr, &all).await {
-                // Gone meanwhile, or changed and therefore seen again.
+                // Deleted, or changed, which leads to another event.
                 Ok(ReconcileResult::Done)
                 | Err(ApiError::NotFound { .. } | ApiError::Conflict { .. }) => {}
                 Ok(later) => next = later,
@@ -79,7 +79,7 @@ impl ServiceCidrController {
         Ok(ReconcileResult::Done)
     }
 
-    /// Sets the condition `Ready`, unless it says so already.
+    /// Writes the condition `Ready` if it differs.
     async fn set_ready(
         &self,
         target: &Target,
@@ -92,7 +92,7 @@ impl ServiceCidrController {
         let mut conditions = cidr.items_at(&["status", "conditions"]).iter();
         let known = conditions.any(|known| {
             let says = |field, text| known.str_at(&[field]) == text;
-            // What is ready was made ready by whoever had the word to say about it.
+            // `Ready` with another message was set by the apiserver's default ServiceCIDR controller.
             let same = ready || (says("reason", reason) && says("message", message));
             says("type", "Ready") && says("status", status) && same
         });
@@ -118,7 +118,7 @@ impl ServiceCidrController {
 
 impl Reconciler for ServiceCidrController {
     fn keys_for(&self, _event: &ObjectEvent) -> Vec<Key> {
-        // There are few of them, and what is said of one depends on all.
+        // There are few ServiceCIDRs, and whether one can be deleted depends on all of them.
         vec![("".into(), "".into())]
     }
 
@@ -127,7 +127,7 @@ impl Reconciler for ServiceCidrController {
     }
 }
 
-/// Whether every address would still have a range without this one.
+/// Whether every allocated address is in the range of another ServiceCIDR.
 fn can_delete(cidr: &Value, all: &[Value], addresses: &[Value]) -> bool {
     let name = cidr.str_at(&["metadata", "name"]);
     let (own, others): (Vec<&Value>, Vec<&Value>) =
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_stays_while_an_address_has_no_other() {
+    fn a_range_cannot_be_deleted_while_it_is_the_only_one_of_an_address() {
         let own = cidr("own", "10.1.0.0/24");
         let cases = [
             ("10.9.0.0/24", "10.1.0.5", false),
@@ -235,7 +235,7 @@ mod tests {
         controller.reconcile(&key).await.unwrap();
         assert!(!has_finalizer(&fake.object("servicecidrs", "", "own"), FINALIZER));
 
-        // Deleted just now: every server has to hear of it first.
+        // Within the grace period.
         deleting.set_at(&["metadata", "deletionTimestamp"], meta::time::now());
         fake.insert("servicecidrs", deleting);
         assert!(matches!(controller.reconcile(&key).await, Ok(ReconcileResult::RequeueAfter(_))));

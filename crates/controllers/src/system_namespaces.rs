@@ -1,4 +1,5 @@
-//! The namespaces that the system lives in: whoever deletes one gets a new one.
+//! kube-apiserver's system-namespaces-controller: recreates the system namespaces when a client deletes
+//! one.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,21 +9,21 @@ pub struct SystemNamespaces {
     pub api: Arc<dyn Api>,
 }
 
-/// When something failed, it is tried again this much later.
+/// Delay before a failed create is retried.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 impl SystemNamespaces {
-    /// Works until the server stops. `changes` are of namespaces that are gone.
-    pub async fn run(self, mut changes: impl Informer) {
+    /// Runs until the server stops. `events` are deletions of namespaces.
+    pub async fn run(self, mut events: impl Informer) {
         let target = Target::cluster("", "v1", "namespaces");
-        while let Some(change) = changes.next().await {
+        while let Some(change) = events.next().await {
             if matches!(&change, InformerEvent::Object(seen) if !SYSTEM_NAMESPACES.contains(&seen.name.as_str()))
             {
                 continue;
             }
             for name in SYSTEM_NAMESPACES {
                 while let Err(error) = get_or_create(&*self.api, &target, &namespace(name)).await {
-                    tracing::warn!(name, "cannot make the namespace again yet: {error}");
+                    tracing::warn!(name, "cannot recreate the namespace yet: {error}");
                     tokio::time::sleep(RETRY_DELAY).await;
                 }
             }

@@ -1,4 +1,4 @@
-//! An API that is a map, for tests.
+//! An in-memory API for unit tests.
 
 use std::{
     collections::BTreeMap,
@@ -9,13 +9,13 @@ use meta::{ApiError, GroupResource, GroupVersionResource, Value};
 
 use crate::{Api, Discovered, Pinned, Resource, Target};
 
-/// Objects by resource, namespace and name. What is deleted stays, and is written down.
+/// Objects by resource, namespace and name. Deletions are recorded and the objects stay.
 #[derive(Default)]
 pub(crate) struct FakeApi {
     objects: Mutex<BTreeMap<[String; 3], Value>>,
     deleted: Mutex<Vec<(String, String)>>,
     applied: Mutex<Vec<Value>>,
-    /// Whether a collection that is deleted goes, but for what has finalizers.
+    /// Whether deletecollection removes the objects without finalizers; otherwise it fails.
     pub(crate) deletes_collections: bool,
     pub(crate) undiscovered: Vec<(String, String)>,
 }
@@ -56,7 +56,7 @@ impl FakeApi {
         self.objects.lock().unwrap()[&[resource, namespace, name].map(str::to_owned)].clone()
     }
 
-    /// Names, and the propagation policies.
+    /// The names of deleted objects, with the propagation policies.
     pub(crate) fn deleted(&self) -> Vec<(String, String)> {
         self.deleted.lock().unwrap().clone()
     }

@@ -1,6 +1,6 @@
-//! Long-lived tokens, for those who ask for one: a Secret of type
-//! `kubernetes.io/service-account-token` that names an account is given its token, and goes with the
-//! account.
+//! kube-controller-manager's serviceaccount-token-controller: a Secret of type
+//! `kubernetes.io/service-account-token` gets the long-lived token of the service account that it
+//! names, and is deleted with the account.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -9,35 +9,35 @@ use meta::{ApiError, Value, value};
 
 use crate::{Api, Informer, InformerEvent, Target};
 
-/// Makes tokens.
+/// Signs tokens.
 pub trait TokenGenerator: Send + Sync + 'static {
-    /// The token of an account, to be kept in the secret of this name.
+    /// A token of the service account, bound to the secret of this name.
     fn token(&self, account: &Value, secret: &str) -> Result<String, String>;
 }
 
 pub struct TokensController {
     pub api: Arc<dyn Api>,
     pub tokens: Arc<dyn TokenGenerator>,
-    /// The certificate by which the server is known, PEM.
+    /// The CA's certificate, PEM.
     pub ca: String,
 }
 
 pub(crate) const TYPE: &str = "kubernetes.io/service-account-token";
 pub(crate) const ACCOUNT: &str = "kubernetes.io/service-account.name";
 pub(crate) const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
-/// When something failed, it is tried again this much later.
+/// Delay before a failed secret is retried.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 impl TokensController {
-    /// Works until the server stops. `changes` are of secrets of the type, and of accounts.
-    pub async fn run(self, mut changes: impl Informer) {
+    /// Runs until the server stops. `events` are events of secrets of the type and of accounts.
+    pub async fn run(self, mut events: impl Informer) {
         let mut failed: HashSet<(String, String)> = HashSet::new();
         loop {
             let change = if failed.is_empty() {
-                changes.next().await
+                events.next().await
             } else {
                 tokio::select! {
-                    change = changes.next() => change,
+                    change = events.next() => change,
                     () = tokio::time::sleep(RETRY_DELAY) => {
                         for (namespace, name) in std::mem::take(&mut failed) {
                             self.sync_or_retry(namespace, name, &mut failed).await;
@@ -48,7 +48,7 @@ impl TokensController {
             };
             let event = match change {
                 None => return,
-                // What is there is told again.
+                // Every object is reported again.
                 Some(InformerEvent::Relisted) => continue,
                 Some(InformerEvent::Object(event)) => event,
             };
@@ -59,7 +59,7 @@ impl TokensController {
                 }
                 continue;
             }
-            // An account came or went: its secrets get their tokens, or go.
+            // A service account was added or deleted: its secrets get tokens or are deleted.
             let target = Target::cluster("", "v1", "secrets").in_namespace(&namespace);
             let secrets = self.api.list(&target).await.unwrap_or_default();
             let of_account = |secret: &&Value| {
@@ -80,7 +80,7 @@ impl TokensController {
         failed: &mut HashSet<(String, String)>,
     ) {
         match self.sync_secret(&namespace, &name).await {
-            // Gone, or changed and therefore seen again.
+            // Deleted, or changed, which leads to another event.
             Ok(()) | Err(ApiError::NotFound { .. } | ApiError::Conflict { .. }) => {}
             Err(error) => {
                 tracing::warn!(namespace, name, "cannot reconcile the token secret yet: {error}");
@@ -107,7 +107,7 @@ impl TokensController {
         let account =
             account.filter(|account| uid.is_empty() || uid == account.str_at(&["metadata", "uid"]));
         let Some(account) = account else {
-            // Its account is gone, perhaps replaced by another of the same name.
+            // The account was deleted, or replaced by another of the same name.
             let own = secret.str_at(&["metadata", "uid"]);
             return self.api.delete(&target, &value!({"preconditions": {"uid": (own)}})).await;
         };
@@ -118,7 +118,7 @@ impl TokensController {
     }
 }
 
-/// Puts into a secret what it lacks; answers whether it lacked anything.
+/// Adds missing data to a secret; returns whether anything was missing.
 fn fill_token_data(
     secret: &mut Value,
     account: &Value,
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_gets_what_it_lacks_once() {
+    fn missing_data_is_added_once() {
         let account = value!({"metadata": {"name": "robot", "uid": "u"}});
         let mut secret = value!({
             "type": (TYPE),

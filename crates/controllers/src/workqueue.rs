@@ -1,5 +1,5 @@
-//! A loop that attends to objects one by one: each by one at a time, several side by side, and again
-//! later what failed or has to wait.
+//! A work queue as client-go's: a key is processed by one worker at a time, several keys
+//! concurrently, and failed or delayed keys are added again later.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -12,35 +12,35 @@ use tokio::time::Instant;
 
 use crate::{Informer, InformerEvent, ObjectEvent, Pinned};
 
-/// An object by namespace and name.
+/// Namespace and name of an object.
 pub(crate) type Key = (Str, Str);
 
-/// What a loop does.
+/// A controller that is driven by the queue.
 pub(crate) trait Reconciler: Send + Sync + 'static {
-    /// Whom a change concerns.
+    /// The keys that an event adds to the queue.
     fn keys_for(&self, event: &ObjectEvent) -> Vec<Key>;
 
-    /// Looks at one object and does what is due.
+    /// Brings one object to its desired state.
     fn reconcile<'a>(&'a self, key: &'a Key) -> Pinned<'a, Result<ReconcileResult, ApiError>>;
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReconcileResult {
-    /// Nothing to do until it changes.
+    /// Nothing to do until the next event.
     Done,
-    /// Not before that time, unless it changes.
+    /// Again after this time, or with the next event.
     RequeueAfter(Duration),
-    /// Somebody else has to act first: looked at less and less often.
+    /// Again with exponential backoff: another client has to act first.
     Requeue,
 }
 
-/// Side by side, so that their writes share an fsync.
+/// Concurrent reconciliations, so that their writes share an fsync.
 const WORKERS: usize = 16;
 const RETRY_MIN: Duration = Duration::from_millis(10);
 const RETRY_MAX: Duration = Duration::from_secs(5);
 
-/// Works until the server stops. What waits is bounded by the number of objects.
-pub(crate) async fn run(reconciler: impl Reconciler, mut changes: impl Informer) {
+/// Runs until the server stops. The queue is bounded by the number of objects.
+pub(crate) async fn run(reconciler: impl Reconciler, mut events: impl Informer) {
     let reconciler = &reconciler;
     let mut queue = WorkQueue::default();
     let mut running = FuturesUnordered::new();
@@ -61,9 +61,9 @@ pub(crate) async fn run(reconciler: impl Reconciler, mut changes: impl Informer)
             }
         };
         tokio::select! {
-            change = changes.next() => match change {
+            change = events.next() => match change {
                 None => return,
-                // What is there is told again.
+                // Every object is reported again.
                 Some(InformerEvent::Relisted) => {}
                 Some(InformerEvent::Object(event)) => {
                     for key in reconciler.keys_for(&event) {
@@ -81,10 +81,10 @@ pub(crate) async fn run(reconciler: impl Reconciler, mut changes: impl Informer)
 struct WorkQueue {
     queue: VecDeque<Key>,
     queued: HashSet<Key>,
-    /// Being looked at; true: and has to be again.
+    /// Keys that a worker has; true if the key was added again meanwhile.
     processing: HashMap<Key, bool>,
     delayed: HashMap<Key, Instant>,
-    /// How often in a row each of them came to nothing.
+    /// Consecutive failures and requeues of a key.
     attempts: HashMap<Key, u32>,
 }
 
@@ -115,9 +115,9 @@ impl WorkQueue {
             Ok(ReconcileResult::RequeueAfter(time)) => Some(time),
             Ok(ReconcileResult::Requeue) => Some(self.backoff(&key)),
             Err(error) => {
-                // A lost race is no news.
+                // A conflict is expected: the next attempt reads the current object.
                 if !matches!(error, ApiError::Conflict { .. }) {
-                    tracing::debug!(namespace = %key.0, name = %key.1, "not settled yet: {error}");
+                    tracing::debug!(namespace = %key.0, name = %key.1, "not reconciled yet: {error}");
                 }
                 Some(self.backoff(&key))
             }
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_attended_to_by_one_at_a_time_and_again_when_it_changed_meanwhile() {
+    fn a_key_is_processed_by_one_worker_and_again_if_added_meanwhile() {
         let mut queue = WorkQueue::default();
         queue.add(key("a"));
         queue.add(key("a"));
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_is_tried_again_ever_later_and_at_once_when_it_changes() {
+    fn failures_back_off_exponentially_and_an_event_retries_at_once() {
         let mut queue = WorkQueue::default();
         let now = Instant::now();
         let mut waits = Vec::new();

@@ -1,7 +1,7 @@
-//! What Kubernetes' types and their fields are, in Kubernetes' own words: `kubectl explain` shows them.
+//! Kubernetes' own descriptions of types and fields, which `kubectl explain` shows.
 //!
-//! The sentences come from the crate k8s-openapi at build time and are kept compressed. They are
-//! unpacked for rendering OpenAPI documents, and forgotten afterwards.
+//! They come from the crate k8s-openapi at build time and are embedded compressed. They are
+//! decompressed to render OpenAPI documents, and dropped afterwards.
 
 use std::borrow::Cow;
 use std::io::Read;
@@ -9,19 +9,19 @@ use std::ops::Range;
 
 use flate2::read::GzDecoder;
 
-/// The unpacked sentences: one text of about 1 MB, and where each definition begins in it.
+/// The decompressed descriptions: one text of about 1 MB, and the offset of each definition in it.
 #[derive(Debug)]
 pub struct Descriptions {
     text: String,
-    // In the order of their names.
+    // Sorted by name.
     records: Vec<Range<usize>>,
 }
 
 impl Descriptions {
     pub fn load() -> Self {
         let packed: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptions.gz"));
-        // A gzip file ends with the size of what was packed. Growing step by step would leave a megabyte
-        // of gaps behind.
+        // A gzip file ends with the uncompressed size. Growing the buffer step by step would fragment the
+        // heap by a megabyte.
         let size = packed.last_chunk().map_or(0, |size| u32::from_le_bytes(*size) as usize);
         let mut text = String::with_capacity(size);
         GzDecoder::new(packed).read_to_string(&mut text).expect("packed by the build script");
@@ -35,7 +35,7 @@ impl Descriptions {
         Self { text, records }
     }
 
-    /// What a definition (`io.k8s.api.core.v1.Pod`) is. `None` if nothing is known about it.
+    /// The description of a definition such as `io.k8s.api.core.v1.Pod`, if there is one.
     pub fn definition(&self, definition: &str) -> Option<Cow<'_, str>> {
         if let Some(known) = self.known(definition) {
             return (!known.text.is_empty()).then_some(Cow::Borrowed(known.text));
@@ -44,7 +44,7 @@ impl Descriptions {
         Some(Cow::Owned(format!("{item}List is a list of {item} objects.")))
     }
 
-    /// What a field of a definition is.
+    /// The description of a field of a definition.
     pub fn field(&self, definition: &str, field: &str) -> Option<Cow<'_, str>> {
         if let Some(known) = self.known(definition) {
             return known.field(field).map(Cow::Borrowed);
@@ -53,13 +53,13 @@ impl Descriptions {
         match field {
             "items" => Some(Cow::Owned(format!("The {} objects of the list.", kind(item)))),
             "metadata" => Some(Cow::Borrowed("What is told about the list as a whole.")),
-            // Lists have `kind` and `apiVersion` in common with what they are a list of.
+            // A list has the same `kind` and `apiVersion` fields as its items.
             field => known.field(field).map(Cow::Borrowed),
         }
     }
 
-    /// Lists are missing from the crate, because one generic type stands for all of them: this is what
-    /// a definition is a list of.
+    /// The item type of a list. The crate has one generic type for all lists, so they have no
+    /// descriptions of their own.
     fn item_of<'a>(&self, list: &'a str) -> Option<(&'a str, Description<'_>)> {
         let item = list.strip_suffix("List")?;
         Some((item, self.known(item)?))
@@ -76,10 +76,10 @@ impl Descriptions {
     }
 }
 
-/// What is known about one definition.
+/// The descriptions of one definition.
 struct Description<'a> {
     text: &'a str,
-    /// Names and descriptions in turns.
+    /// Alternating names and descriptions.
     fields: &'a str,
 }
 

@@ -1,5 +1,5 @@
-//! Every group-version that is served here has an APIService that says so. Those of custom resources
-//! come and go with them.
+//! Creates an APIService for every group-version that this server serves, and deletes those of custom
+//! resources that are no longer served.
 
 use std::collections::HashSet;
 
@@ -10,10 +10,10 @@ use meta::{ApiError, Value};
 
 use crate::{in_process::Api, run::REGISTRATION_GROUP};
 
-/// What the APIServices of custom resources are known by.
+/// The label of APIServices of custom resources.
 const AUTOMANAGED: [&str; 3] = ["metadata", "labels", "kube-aggregator.kubernetes.io/automanaged"];
 
-/// Makes what is missing, and deletes what stands for custom resources that are gone.
+/// Creates missing APIServices and deletes those of custom resources that are no longer served.
 pub(crate) async fn sync_api_services(
     api: &Api,
     served: &[ServedGroupVersion],

@@ -1,4 +1,4 @@
-//! What this build is and which features are on: metrics that do not change while the server runs.
+//! Constant metrics: the build and the feature gates.
 
 use prometheus::{IntGaugeVec, Opts, Registry};
 

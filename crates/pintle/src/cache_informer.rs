@@ -1,5 +1,4 @@
-//! Changes of objects for controllers, taken from the watch caches. Nothing is decoded that nobody
-//! asked for.
+//! Informers over the watch caches. Only events that pass the filter are decoded.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,14 +11,14 @@ use tokio::sync::mpsc;
 
 use crate::in_process::resource;
 
-/// Changes of several resources in one stream.
+/// The events of several resources in one stream.
 pub(crate) struct CacheInformer {
     receiver: mpsc::Receiver<InformerEvent>,
     sender: mpsc::Sender<InformerEvent>,
     filter: Arc<EventFilter>,
 }
 
-/// A change, before it is decoded.
+/// An event before its object is decoded.
 pub(crate) struct CacheEvent<'a> {
     pub(crate) resource: &'a Resource,
     pub(crate) entry: &'a Entry,
@@ -28,12 +27,12 @@ pub(crate) struct CacheEvent<'a> {
 }
 
 impl CacheEvent<'_> {
-    /// A secret that is to hold a service account's token; by the looks of its bytes.
+    /// Whether it is a secret of the service account token type, by a search of its bytes.
     pub(crate) fn is_token_secret(&self) -> bool {
         memmem::find(&self.entry.json, br#""type":"kubernetes.io/service-account-token""#).is_some()
     }
 
-    /// Has or had owners, or is being deleted; by the looks of its bytes.
+    /// Whether it has or had owners or is being deleted, by a search of its bytes.
     pub(crate) fn has_owner_or_is_deleting(&self) -> bool {
         let matches = |entry: &Entry| {
             let metadata = &entry.json[entry.meta.0 as usize..entry.meta.1 as usize];
@@ -44,16 +43,16 @@ impl CacheEvent<'_> {
     }
 }
 
-/// A reflector that falls behind by more makes the watch of its resource fall behind, which then starts
-/// anew: memory stays bounded.
+/// A controller that is further behind stalls the reflectors, whose watches then expire and relist:
+/// memory stays bounded.
 const EVENTS_MAX: usize = 1024;
-/// How long to wait for a cache that starts anew.
+/// Delay before a relist.
 const RETRY: Duration = Duration::from_millis(100);
-/// How much of a snapshot is looked at in one go.
+/// Entries of a snapshot that are sent before the next page is read.
 const PAGE_ENTRIES: usize = 500;
 
 impl CacheInformer {
-    /// What is there and changes from now on, as far as somebody wants to know.
+    /// Lists and watches the kinds; only events that pass the filter are sent.
     pub(crate) fn start(
         kinds: &[Arc<Kind>],
         filter: impl Fn(&CacheEvent<'_>) -> bool + Send + Sync + 'static,
@@ -67,7 +66,7 @@ impl CacheInformer {
         informer
     }
 
-    /// Custom kinds too, as they come. Each is followed until its cache is closed.
+    /// Custom kinds as well, as they are served. Each is watched until its cache is closed.
     pub(crate) fn with_custom_kinds(
         self,
         kinds: Option<mpsc::UnboundedReceiver<Arc<Kind>>>,
@@ -108,7 +107,7 @@ struct Reflector {
     sender: mpsc::Sender<InformerEvent>,
 }
 
-/// Nobody listens any more.
+/// The controller has ended, or the cache is closed.
 struct ReceiverDropped;
 
 impl Reflector {
@@ -121,7 +120,7 @@ impl Reflector {
         }
     }
 
-    /// Tells what is there, then what changes. Ok: changes were missed.
+    /// Sends the listed objects, then the events. Ok means that the watch expired.
     async fn list_and_watch(&self, storage: &Storage) -> Result<(), ReceiverDropped> {
         let snapshot = storage.cache.snapshot();
         let mut after = None;
@@ -173,6 +172,6 @@ impl Reflector {
 pub(crate) fn metadata(entry: &Entry) -> Value {
     let json = &entry.json[entry.meta.0 as usize..entry.meta.1 as usize];
     let options = codec::json::DecodeOptions { strict: false };
-    // The server has written it itself.
+    // Infallible in practice: the apiserver wrote these bytes.
     codec::json::decode_any(json, options).map(|decoded| decoded.value).unwrap_or_default()
 }

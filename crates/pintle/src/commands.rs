@@ -1,5 +1,4 @@
-//! What `pintle` does besides serving: backups of the embedded store, its check, and the way from one
-//! store to another.
+//! The subcommands: backup and check of the embedded store, and migration between stores.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +15,7 @@ Usage:
   pintle check [--data-dir DIR]                  verify every record of a store that no server uses
 ";
 
-/// Whether the arguments name a command, and what came of it: the text to print, or what is wrong.
+/// Runs the subcommand that the arguments name, if any; returns the text to print or the error.
 pub(crate) fn run(args: &[String]) -> Option<Result<String, String>> {
     let (command, rest) = args.split_first()?;
     if command == "migrate" {
@@ -45,7 +44,7 @@ pub(crate) fn run(args: &[String]) -> Option<Result<String, String>> {
                 done("restored into", &data_dir, backup::restore(Path::new(file), &store))
             }
             ["check"] => done("good", &data_dir, backup::check(&store)),
-            _ => Err(format!("these arguments are not understood\n{}", usage())),
+            _ => Err(format!("unknown arguments\n{}", usage())),
         }
     })
 }
@@ -54,7 +53,7 @@ fn usage() -> String {
     format!("{USAGE}{}", migrate::USAGE)
 }
 
-/// What is not a flag, and where the data is.
+/// The positional arguments and the data directory.
 fn arguments(args: &[String]) -> Result<(Vec<&str>, PathBuf), String> {
     let (mut words, mut data_dir) = (Vec::new(), PathBuf::from("./pintle-data"));
     let mut args = args.iter();
@@ -82,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_commands_are_taken() {
+    fn other_arguments_are_no_subcommands() {
         let run =
             |line: &str| run(&line.split_whitespace().map(str::to_owned).collect::<Vec<String>>());
         assert!(run("").is_none() && run("--data-dir=x").is_none() && run("serve").is_none());
@@ -90,8 +89,8 @@ mod tests {
             assert!(matches!(run(command), Some(Ok(text)) if text == usage()), "{command}");
         }
         for (line, wrong) in [
-            ("snapshot", "not understood"),
-            ("snapshot save", "not understood"),
+            ("snapshot", "unknown arguments"),
+            ("snapshot save", "unknown arguments"),
             ("check --data-dir", "flag needs an argument"),
             ("check --nonsense", "unknown flag: --nonsense"),
             ("check --data-dir=/nowhere", "/nowhere"),

@@ -1,4 +1,4 @@
-//! Discovery, OpenAPI and APIServices follow what is served.
+//! Updates discovery, OpenAPI and APIServices when the served kinds change.
 
 use std::{
     collections::BTreeMap,
@@ -19,19 +19,19 @@ use tokio::{
 
 use crate::{apiservice_autoregistration::sync_api_services, in_process::Api};
 
-/// Makes the documents anew when something else is served.
+/// Renders the documents when the served kinds change.
 pub(crate) struct DiscoveryPublisher {
     aggregator: Arc<Aggregator>,
     schema: Arc<Schema>,
     built_in: Vec<ServedGroupVersion>,
-    /// Where custom kinds come and go.
+    /// The table that the CRD controller replaces.
     extensions: Arc<Resources>,
-    /// `host:port`, once it is known.
+    /// `host:port`, set by [`Self::open`].
     address: OnceLock<String>,
     changes: Debounce,
-    /// How often something was published.
+    /// Number of publications.
     published: IntCounter,
-    /// Told of every new cache of custom resources.
+    /// Receives the storage version of every new cache of custom resources.
     cache_started: mpsc::UnboundedSender<Arc<Kind>>,
 }
 
@@ -44,11 +44,11 @@ impl DiscoveryPublisher {
     ) -> (Arc<Self>, mpsc::UnboundedReceiver<Arc<Kind>>) {
         #[expect(
             clippy::disallowed_methods,
-            reason = "told where nobody can wait; as many as there are definitions, which the store bounds"
+            reason = "the sender cannot wait; bounded by the number of definitions in the store"
         )]
         let (cache_started, starts) = mpsc::unbounded_channel();
         let name = "aggregator_discovery_aggregation_count_total";
-        let published = IntCounter::new(name, "How often discovery and OpenAPI were made anew.");
+        let published = IntCounter::new(name, "How often discovery and OpenAPI were rendered.");
         let publisher = Self {
             aggregator,
             schema,
@@ -66,7 +66,7 @@ impl DiscoveryPublisher {
         registry.register(Box::new(self.published.clone())).expect("registered once");
     }
 
-    /// Publishes for the first time.
+    /// Publishes the first documents.
     pub(crate) fn open(&self, address: String) {
         let _ = self.address.set(address);
         self.publish();
@@ -90,22 +90,22 @@ impl DiscoveryPublisher {
         self.published.inc();
     }
 
-    /// Works until the server stops. Changes that come in a burst are published together.
+    /// Runs until the server stops. A burst of changes is published once.
     pub(crate) async fn run(self: Arc<Self>, api: Api) {
         loop {
             self.changes.next().await;
             let publisher = self.clone();
             if tokio::task::spawn_blocking(move || publisher.publish()).await.is_err() {
-                tracing::error!("publishing what is served has failed");
+                tracing::error!("rendering discovery and OpenAPI panicked");
             }
             if let Err(error) = sync_api_services(&api, &self.served()).await {
-                tracing::warn!("cannot register what is served: {error}");
+                tracing::warn!("cannot update the APIServices: {error}");
             }
         }
     }
 }
 
-/// Changes that come one after the other count as one.
+/// Merges changes in quick succession.
 #[derive(Default)]
 struct Debounce(Notify);
 
@@ -114,8 +114,8 @@ impl Debounce {
         self.0.notify_one();
     }
 
-    /// Returns when there was a change and none has come since for a moment; not to wait for ever,
-    /// also in the middle of a long burst.
+    /// Returns after a change once [`QUIET_PERIOD`] has passed without another, or [`BURST_MAX`] after
+    /// the first.
     async fn next(&self) {
         self.0.notified().await;
         let begun = Instant::now();
@@ -125,7 +125,7 @@ impl Debounce {
     }
 }
 
-/// How long nothing changes at the end of a burst, and how long a burst may be.
+/// Time without changes that ends a burst, and the longest burst.
 const QUIET_PERIOD: Duration = Duration::from_millis(25);
 const BURST_MAX: Duration = Duration::from_secs(2);
 
@@ -135,12 +135,12 @@ impl apiextensions::CrdEventHandler for DiscoveryPublisher {
     }
 
     fn on_cache_started(&self, stored: &Arc<Kind>) {
-        // Nobody follows once the server stops.
+        // The receiver is dropped only when the server stops.
         let _ = self.cache_started.send(stored.clone());
     }
 }
 
-/// The group-versions of custom resources. What goes away is told of with fewer verbs.
+/// The group-versions of custom resources. Terminating ones are listed without create, update and patch.
 fn custom_group_versions(extensions: &Resources) -> Vec<ServedGroupVersion> {
     let kinds = extensions.kinds();
     let mut by_version: BTreeMap<GroupVersion, Vec<(&Arc<Kind>, &CustomKind)>> = BTreeMap::new();
@@ -173,7 +173,7 @@ fn custom_group_versions(extensions: &Resources) -> Vec<ServedGroupVersion> {
 mod tests {
     use super::*;
 
-    /// How many bursts a number of changes are, each so long after the one before.
+    /// Number of bursts that a number of changes with this interval leads to.
     async fn bursts(changes: u32, apart: Duration) -> usize {
         let bursts = Arc::new(Debounce::default());
         let (count, counted) = (Arc::new(std::sync::atomic::AtomicUsize::new(0)), bursts.clone());
@@ -199,7 +199,7 @@ mod tests {
             (1, Duration::ZERO, 1),
             (500, Duration::ZERO, 1),
             (100, QUIET_PERIOD / 2, 1),
-            // One publication every two seconds is all that five seconds of changes lead to.
+            // Five seconds of changes: one publication per BURST_MAX.
             (500, Duration::from_millis(10), 3),
             (3, 2 * QUIET_PERIOD, 3),
         ];

@@ -1,9 +1,9 @@
 //! The flags: kube-apiserver's names, types and meanings, each defined once in a row of a table.
 //!
-//! Everything else is read off the rows: the parser (`parse.rs`), the typed values (`value.rs`),
-//! `--help`, the test against `tests/flags.tsv`. A row opens with what the flag does today:
-//! [`done`], [`harmless`] or [`refused`]; building a feature means changing that word and reading
-//! the flag in `options.rs`.
+//! Everything else is derived from the rows: the parser (`parse.rs`), the typed values (`value.rs`),
+//! `--help`, the test against `tests/flags.tsv`. A row begins with the effect of the flag: [`done`],
+//! [`harmless`] or [`refused`]; implementing a flag means changing that word and reading the flag in
+//! `options.rs`.
 
 mod access;
 mod auditing;
@@ -44,30 +44,30 @@ pub(crate) const SECTIONS: &[(&str, &[Flag])] = &[
 pub(crate) struct Flag {
     pub(crate) name: &'static str,
     pub(crate) kind: FlagKind,
-    /// The default, written as on the command line; empty where the type's zero is "not set".
+    /// The default, written as on the command line; empty if it is the type's zero value.
     pub(crate) default: &'static str,
     pub(crate) help: &'static str,
     pub(crate) effect: Effect,
     /// The letter of `-v` and `-h`.
     pub(crate) short: Option<char>,
-    /// What to use instead, where kube-apiserver calls the flag deprecated.
+    /// kube-apiserver's deprecation message, if it has one.
     pub(crate) deprecated: Option<&'static str>,
     /// Left out of `--help`.
     pub(crate) hidden: bool,
 }
 
-/// What setting the flag does today. No flag is ever ignored in silence.
+/// The effect of setting the flag. No flag is ignored without a warning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
-    /// It does what kube-apiserver's does.
+    /// Implemented as in kube-apiserver.
     Done,
-    /// Accepted, with a warning that it changes nothing yet.
+    /// Accepted with a warning that it has no effect yet.
     Harmless,
-    /// Another value than the default stops the start: someone's security or data may rely on it.
+    /// Any value but the default is an error: security or data may depend on it.
     Refused,
 }
 
-/// The type of a flag's value, with the parsing rules that kube-apiserver gives it.
+/// The type of a flag's value, with kube-apiserver's parsing rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FlagKind {
     Bool,
@@ -126,19 +126,19 @@ impl FlagKind {
         }
     }
 
-    /// The value that a flag takes when it is given without one; `None` if it needs an argument.
+    /// pflag's NoOptDefVal: the value of a flag without argument; `None` if it needs one.
     pub(crate) fn bare(self) -> Option<&'static str> {
         matches!(self, Self::Bool | Self::Version).then_some("true")
     }
 }
 
-/// A flag that works.
+/// An implemented flag.
 const fn done(name: &'static str, kind: FlagKind, default: &'static str) -> Flag {
     let (help, effect) = ("", Effect::Done);
     Flag { name, kind, default, help, effect, short: None, deprecated: None, hidden: false }
 }
 
-/// A flag that is accepted and changes nothing yet.
+/// A flag that is accepted and has no effect yet.
 const fn harmless(name: &'static str, kind: FlagKind, default: &'static str) -> Flag {
     Flag { effect: Effect::Harmless, ..done(name, kind, default) }
 }
@@ -165,7 +165,7 @@ impl Flag {
         Self { hidden: true, ..self }
     }
 
-    /// The value that the flag has when nobody sets it.
+    /// The parsed default.
     pub(crate) fn default_value(&self) -> Value {
         Value::default_of(self)
     }
@@ -181,9 +181,9 @@ pub(crate) fn find(name: &str) -> Option<&'static Flag> {
     all().find(|flag| flag.name == name)
 }
 
-/// The flag whose name is closest to a mistyped one; none if even that is far off.
+/// The flag whose name is closest to a mistyped one, if it is close enough.
 fn nearest(name: &str) -> Option<&'static str> {
-    // A third of the letters wrong is still a typing mistake; more is another word.
+    // With more than a third of the letters wrong it is another word.
     let distance_max = (name.len() / 3).max(2);
     all()
         .filter(|flag| !flag.hidden)

@@ -14,7 +14,7 @@ Usage:
 
 /// Below this width a second column is unreadable and help texts get lines of their own.
 const HELP_COLUMNS_MIN: usize = 24;
-/// Where such lines start.
+/// Indentation of such lines.
 const NARROW_INDENT: usize = 16;
 
 /// The whole text, wrapped to the width of the terminal; without a width each flag is one line.
@@ -85,7 +85,7 @@ fn write_row(out: &mut String, left: &str, right: &str, column: usize, width: Op
     };
     for word in right.split(' ') {
         let used = line.chars().count();
-        // A word longer than the column is not broken: it may be something to copy.
+        // A word longer than the column is not broken, so that it can be copied.
         if used > indent && used + 1 + word.chars().count() > width {
             let _ = writeln!(out, "{}", line.trim_end());
             line = " ".repeat(indent);

@@ -1,8 +1,7 @@
 //! Log lines on standard error: klog's text by default, JSON with `--logging-format=json`.
 //!
-//! A subscriber of its own instead of a layered one: there is one format at a time and spans are
-//! not used, so an event that is switched off costs one load, and nothing has to be set up before
-//! the server starts.
+//! A subscriber of our own instead of a layered one: there is one format and there are no spans, so a
+//! disabled event costs one atomic load.
 //!
 //! Kubernetes has verbosities where `tracing` has levels: errors, warnings and `info!` are always
 //! logged, `debug!` from `--v=4`, `trace!` from `--v=5`. A field `v` sets the verbosity of one
@@ -24,14 +23,14 @@ use tracing::{Event, Level, Metadata, Subscriber};
 use format::Fields;
 use vmodule::VModule;
 
-/// How the lines look.
+/// The format of the lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
     Text,
     Json,
 }
 
-/// What the logging flags say.
+/// The logging flags.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Settings {
     pub(crate) format: Format,
@@ -45,15 +44,15 @@ pub(crate) struct Settings {
 pub(crate) struct Verbosity(Arc<AtomicU32>);
 
 impl Verbosity {
-    /// What counts now.
+    /// The current verbosity.
     pub(crate) fn get(&self) -> u32 {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Changes it for every log statement from here on.
+    /// Changes it for all further log statements.
     pub(crate) fn set(&self, verbosity: u32) {
         self.0.store(verbosity, Ordering::Relaxed);
-        // Every log statement remembers whether it is on; they have to ask again.
+        // Every callsite caches whether it is enabled.
         tracing::callsite::rebuild_interest_cache();
     }
 }
@@ -91,7 +90,7 @@ impl Logger {
         }
     }
 
-    /// The verbosity that counts in the file of a log statement.
+    /// The verbosity in a source file.
     fn verbosity_at(&self, metadata: &Metadata<'_>) -> u32 {
         metadata
             .file()
@@ -132,13 +131,13 @@ impl Subscriber for Logger {
             return;
         }
         let line = self.line(metadata, &fields);
-        // One write for each line, so that lines of several threads do not mix. A full disk or a
-        // closed pipe behind standard error must not stop the server.
+        // One write per line, so that lines of several threads do not interleave. A full disk or a
+        // closed pipe must not stop the server.
         let _ = self.out.lock().unwrap_or_else(PoisonError::into_inner).write_all(line.as_bytes());
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {
-        // Never asked for: spans are not enabled. Ids start at 1.
+        // Never called: spans are not enabled. Ids start at 1.
         Id::from_u64(1)
     }
 
@@ -148,7 +147,7 @@ impl Subscriber for Logger {
     fn exit(&self, _: &Id) {}
 }
 
-/// Kubernetes' convention: 4 is for debugging, 5 for tracing.
+/// klog's convention: 4 for debugging, 5 for tracing.
 const DEBUG_FROM: u32 = 4;
 const TRACE_FROM: u32 = 5;
 

@@ -1,4 +1,4 @@
-//! `pintle`: flags become options, options become a server.
+//! The binary `pintle`: parses flags into `Options` and runs the server.
 
 mod access;
 mod apiservice_autoregistration;
@@ -32,7 +32,7 @@ use tracing::{info, warn};
 use flags::{Parsed, VersionFlag};
 use options::Options;
 
-/// Many small allocations of the same sizes from several threads are what the server does all day.
+/// The server makes many small allocations of the same sizes from several threads.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Everything up to the running server. What is wrong is returned one line each.
+/// Parses the flags and runs the server. Returns one line per error.
 fn start() -> Result<(), Vec<String>> {
     let args = std::env::args_os().skip(1).map(|arg| arg.to_string_lossy().into_owned());
     let args: Vec<String> = args.collect();
@@ -78,7 +78,7 @@ fn start() -> Result<(), Vec<String>> {
     }
 
     let definitions = Definitions::load();
-    // What `--runtime-config` may name.
+    // The group-versions that `--runtime-config` may name.
     let served = definitions.group_versions.iter().filter(|facts| !facts.internal);
     let api_versions: Vec<String> = served.map(|facts| facts.group_version.to_string()).collect();
     let api_versions: Vec<&str> = api_versions.iter().map(String::as_str).collect();
@@ -96,7 +96,7 @@ fn start() -> Result<(), Vec<String>> {
     run::run(&options, definitions, verbosity).map_err(|error| vec![error])
 }
 
-/// Empty arguments are forgiven, as scripts with unset variables produce them.
+/// Empty arguments are ignored: scripts with unset variables produce them.
 fn refuse_arguments(parsed: &Parsed) -> Result<(), Vec<String>> {
     if parsed.arguments.iter().all(String::is_empty) {
         return Ok(());
@@ -105,7 +105,7 @@ fn refuse_arguments(parsed: &Parsed) -> Result<(), Vec<String>> {
     Err(vec![format!("\"pintle\" does not take any arguments, got [{}]", quoted.join(" "))])
 }
 
-/// To standard output, where a reader that has seen enough (`| head`) is no error.
+/// Prints to standard output; a closed pipe (`| head`) is not an error.
 fn print(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
 }

@@ -1,8 +1,8 @@
-//! `pintle migrate`: copies what one store holds into another, etcd or embedded, and compares the two
-//! at the end. Objects are written as a server on the target would write them.
+//! `pintle migrate`: copies one store into another, etcd or embedded, and compares the two at the end.
+//! Objects are written as a server on the target would write them.
 //!
-//! Into an embedded store keys take their revisions along; etcd gives them new ones. What expires
-//! goes on to expire. The marks of running kube-apiservers (`masterleases`) are not data and stay.
+//! In an embedded target keys keep their revisions; etcd assigns new ones. TTLs are kept. The leases of
+//! running apiservers (`masterleases`) are not copied.
 
 use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use crate::flags::{self, Parsed};
 use crate::options;
 use crate::run;
 
-// Not after a backslash, which would take the spaces of the first line.
+// Not after a backslash, which would strip the indentation of the first line.
 pub(crate) const USAGE: &str = "  pintle migrate --from PLACE --to PLACE [flags]  copy a store; a PLACE is a data directory, or etcd
                                                   servers: http://host:2379[,http://…]
       --etcd-prefix, --etcd-cafile, --etcd-certfile, --etcd-keyfile, --storage-media-type,
@@ -29,7 +29,7 @@ pub(crate) const USAGE: &str = "  pintle migrate --from PLACE --to PLACE [flags]
       --resume                                    go on with an interrupted migration into etcd
 ";
 
-/// The flags of the server that make sense here.
+/// The server's flags that apply here.
 const FLAGS: [&str; 7] = [
     "etcd-prefix",
     "etcd-cafile",
@@ -40,7 +40,7 @@ const FLAGS: [&str; 7] = [
     "event-ttl",
 ];
 
-/// Does it; answers what to print. Progress goes to standard error.
+/// Runs the migration and returns the summary. Progress goes to standard error.
 pub(crate) fn run(args: &[String]) -> Result<String, String> {
     let wanted = Wanted::parse(args)?;
     let runtime = tokio::runtime::Runtime::new()
@@ -53,7 +53,7 @@ struct Wanted {
     to: Place,
     resume: bool,
     parsed: Parsed,
-    /// With a slash at its end.
+    /// With a trailing slash.
     prefix: String,
 }
 
@@ -92,12 +92,12 @@ impl Wanted {
         }
         let parsed = flags::parse(rest).map_err(|error| error.to_string())?;
         if let Some(word) = parsed.arguments.first() {
-            return Err(format!("this argument is not understood: {word}"));
+            return Err(format!("unknown argument: {word}"));
         }
         let strange =
             |flag: &&flags::Flag| parsed.is_changed(flag.name) && !FLAGS.contains(&flag.name);
         if let Some(flag) = flags::all().find(strange) {
-            return Err(format!("--{} means nothing to migrate", flag.name));
+            return Err(format!("--{} does not apply to migrate", flag.name));
         }
         let prefix = format!("{}/", options::storage_prefix(&parsed));
         let missing = |name| format!("migrate needs {name}");
@@ -153,17 +153,17 @@ fn words(error: StoreError) -> String {
     error.to_string()
 }
 
-/// What both ways of copying need.
+/// What both directions need.
 struct Copy {
     /// Decrypted.
     source: Arc<dyn Backend>,
     encryption: Arc<Encryption>,
     objects: StorageTranscoder,
     prefix: String,
-    /// What is filled, for people.
+    /// Description of the target for messages.
     to: String,
     event_ttl: Duration,
-    /// Of the state that is copied.
+    /// The revision that is copied.
     revision: u64,
     keys: u64,
 }
@@ -185,7 +185,7 @@ async fn migrate(wanted: &Wanted) -> Result<String, String> {
     let first = first.map_err(|error| format!("cannot read {}: {error}", wanted.from.shown()))?;
     let keys = first.items.len() as u64 + first.remaining;
     if keys == 0 {
-        return Err(format!("{} holds nothing under {}", wanted.from.shown(), wanted.prefix));
+        return Err(format!("{} has no keys under {}", wanted.from.shown(), wanted.prefix));
     }
     let copy = Copy {
         source,
@@ -209,9 +209,9 @@ async fn migrate(wanted: &Wanted) -> Result<String, String> {
     ))
 }
 
-/// Keys that are read at a time.
+/// Keys per read.
 const PAGE_KEYS: usize = 500;
-/// Writes under way at a time, which share etcd's syncs.
+/// Concurrent writes, which share etcd's fsyncs.
 const WRITES: usize = 64;
 
 impl Copy {
@@ -245,7 +245,7 @@ impl Copy {
             let written = stream::iter(writes).map(|write| async move {
                 let (key, value) = (write.key.clone(), write.value.clone());
                 match target.write(write).await {
-                    // Done before an interruption.
+                    // Copied before an interruption.
                     Err(StoreError::Conflict { current: Some(ref current) })
                         if resume && Some(&current.value) == value.as_ref() =>
                     {
@@ -285,7 +285,7 @@ impl Copy {
         Ok((progress, verified))
     }
 
-    /// What a server on the target would have written.
+    /// The value that a server on the target would have written.
     fn written(&self, item: &KeyValue) -> Result<Bytes, String> {
         if let Some(problem) = &item.problem {
             return Err(format!("{} cannot be read: {problem}", item.key));
@@ -294,7 +294,7 @@ impl Copy {
         self.objects.written(path, &item.value).map_err(|why| format!("{}: {why}", item.key))
     }
 
-    /// For how long an object is still kept. etcd does not tell, so events begin anew.
+    /// The remaining TTL. etcd does not return it with the key, so events get the full TTL again.
     fn ttl(&self, item: &KeyValue) -> Option<Duration> {
         match item.expires_ms {
             Some(at) => Some(Duration::from_millis(at.saturating_sub(now_ms()).max(1000))),
@@ -310,8 +310,8 @@ impl Copy {
         !key[self.prefix.len()..].starts_with("masterleases/")
     }
 
-    /// Walks both stores side by side as they are now, so that what was written to the source
-    /// meanwhile is noticed. Answers how many keys are the same, or the first difference.
+    /// Compares the current state of both stores, so that writes to the source during the migration are
+    /// noticed. Returns the number of equal keys, or the first difference.
     async fn compare(&self, target: &dyn Backend, same_revisions: bool) -> Result<u64, String> {
         let mut left = Pages::new(&*self.source, &self.prefix, None);
         let mut right = Pages::new(target, &self.prefix, None);
@@ -330,7 +330,7 @@ impl Copy {
                     same += 1;
                 }
                 (Ordering::Less, Some(alone), _) | (_, _, Some(alone))
-                    // Events may have come to their end on one side first.
+                    // Events may have expired on one side first.
                     if self.is_data(&alone.key) && !self.is_event(&alone.key) => {
                         return Err(format!(
                             "{} is only in one of the stores: was somebody writing meanwhile? Stop \
@@ -375,11 +375,11 @@ fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
 }
 
-/// The keys of a store, some at a time.
+/// Iterates over the keys of a store page by page.
 struct Pages<'a> {
     store: &'a dyn Backend,
     range: Option<Range>,
-    /// For whoever takes them one by one, the next one last.
+    /// The current page in reverse order, to be popped.
     page: Vec<KeyValue>,
 }
 
@@ -415,7 +415,7 @@ impl<'a> Pages<'a> {
     }
 }
 
-/// How far it is, told about once a second.
+/// Progress, printed about once a second.
 struct Progress {
     all: u64,
     keys: u64,
@@ -446,15 +446,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mistakes_are_named() {
+    fn invalid_arguments_are_reported() {
         let cases = [
             ("", "migrate needs --from"),
             ("--from a", "migrate needs --to"),
             ("--from", "flag needs an argument: --from"),
             ("--from a --to a", "the same"),
-            ("--from a --to b c", "not understood: c"),
+            ("--from a --to b c", "unknown argument: c"),
             ("--from a --to b --nonsense", "unknown flag: --nonsense"),
-            ("--from a --to b --secure-port=1", "--secure-port means nothing to migrate"),
+            ("--from a --to b --secure-port=1", "--secure-port does not apply to migrate"),
             ("--from /nowhere --to b", "there is no store in /nowhere/store"),
         ];
         for (line, wrong) in cases {
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn urls_are_etcd_and_the_rest_are_directories() {
+    fn urls_are_etcd_and_paths_are_data_directories() {
         let etcd = |urls: &[&str]| Place::Etcd(urls.iter().map(ToString::to_string).collect());
         assert_eq!(Place::parse("http://a:1,https://b:2"), etcd(&["http://a:1", "https://b:2"]));
         assert_eq!(Place::parse("./pintle-data"), Place::Dir("./pintle-data".into()));

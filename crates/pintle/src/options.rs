@@ -1,4 +1,4 @@
-//! The options of the server: the flags with their final types, completed and validated in one go.
+//! The options of the server: the flags with their final types, completed and validated.
 
 mod admission;
 mod authorization;
@@ -30,13 +30,13 @@ pub(crate) use service_accounts::ServiceAccountOptions;
 pub(crate) use tls::{KeyExchange, TlsVersion};
 pub(crate) use watch_cache::WatchCache;
 
-/// Everything that can be chosen about a server.
+/// The configuration of a server.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
-    // Where it lives.
+    // Data directory.
     pub(crate) data_dir: PathBuf,
 
-    // Where it listens and what it is called.
+    // Addresses and names.
     pub(crate) bind_address: IpAddr,
     /// 0 picks a free port.
     pub(crate) secure_port: u16,
@@ -48,7 +48,7 @@ pub(crate) struct Options {
 
     // TLS.
     pub(crate) serving_cert: Option<CertKey>,
-    /// Of the generated serving certificate.
+    /// Directory of the generated serving certificate.
     pub(crate) cert_dir: Option<PathBuf>,
     pub(crate) sni_certs: Vec<NamedCertKey>,
     pub(crate) tls_min_version: TlsVersion,
@@ -64,74 +64,74 @@ pub(crate) struct Options {
     pub(crate) strict_transport_security_directives: Vec<String>,
     pub(crate) cors_allowed_origins: Vec<String>,
     pub(crate) request_timeout: Duration,
-    /// Requests at a time; 0: no limit.
+    /// Concurrent requests; 0 without limit.
     pub(crate) max_requests_inflight: usize,
     pub(crate) max_mutating_requests_inflight: usize,
-    /// A watch without a timeout of its own lasts between this and twice as long.
+    /// A watch without `timeoutSeconds` lasts between this and twice as long.
     pub(crate) min_request_timeout: Duration,
     /// At least one.
     pub(crate) delete_collection_workers: usize,
     pub(crate) profiling: bool,
 
-    // Life and death.
+    // Shutdown.
     pub(crate) livez_grace_period: Duration,
     pub(crate) shutdown_delay_duration: Duration,
     pub(crate) shutdown_send_retry_after: bool,
     pub(crate) shutdown_watch_termination_grace_period: Duration,
 
-    // Who may come in.
+    // Authentication and authorization.
     pub(crate) anonymous_auth: bool,
     pub(crate) client_ca_file: Option<PathBuf>,
     pub(crate) token_auth_file: Option<PathBuf>,
     pub(crate) service_accounts: ServiceAccountOptions,
-    /// Asked in this order, after `system:masters`.
+    /// In this order, after `system:masters`.
     pub(crate) authorization_modes: Vec<AuthorizationMode>,
 
-    // What becomes of writes.
+    // Admission.
     pub(crate) admission_plugins: AdmissionPlugins,
 
-    // What it serves and keeps.
+    // APIs and storage.
     pub(crate) allow_privileged: bool,
-    /// How many servers share the store, as far as somebody has said so (`--apiserver-count`).
+    /// How many apiservers share the store, by `--apiserver-count`.
     pub(crate) servers: i64,
     pub(crate) feature_gates: FeatureGates,
     pub(crate) runtime_config: RuntimeConfig,
     pub(crate) event_ttl: Duration,
     /// `None`: the embedded store.
     pub(crate) etcd: Option<Etcd>,
-    /// Of all keys: `/registry`.
+    /// The prefix of all keys: `/registry`.
     pub(crate) storage_prefix: String,
-    /// What is read from the store each time instead of from memory.
+    /// Which resources bypass the watch cache.
     pub(crate) watch_cache: WatchCache,
     /// Objects are counted for the metrics.
     pub(crate) count_metric: bool,
-    /// How often the size of the store is measured; `None`: never.
+    /// Interval at which the size of the store is measured; `None` for never.
     pub(crate) size_metric_interval: Option<Duration>,
-    /// `None`: history is never dropped.
+    /// `None`: the store is never compacted.
     pub(crate) compaction_interval: Option<Duration>,
     pub(crate) encryption: Option<EncryptionFile>,
     /// One range, or two of different families; the first is the default for new services.
     pub(crate) service_cluster_ip_ranges: Vec<Cidr>,
-    /// The address of service default/kubernetes: the first of the first range.
+    /// The address of service default/kubernetes: the first one of the first range.
     pub(crate) kubernetes_service_ip: IpAddr,
     pub(crate) service_node_port_range: PortRange,
 
     /// Whether the endpoints of service default/kubernetes are written by this server.
     pub(crate) reconciles_endpoints: bool,
 
-    /// Who keeps the cluster in order.
+    /// The controllers of kube-controller-manager that this server runs.
     pub(crate) standalone_controllers: StandaloneControllers,
 
     pub(crate) logging: logging::Settings,
-    /// What the user should know although the server starts, one line each.
+    /// Warnings that are logged at the start, one line each.
     pub(crate) warnings: Vec<String>,
 }
 
-/// How objects are encrypted at rest.
+/// Encryption at rest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct EncryptionFile {
     pub(crate) file: PathBuf,
-    /// Whether it is read again when it changes.
+    /// Whether the file is reloaded when it changes.
     pub(crate) reload: bool,
 }
 
@@ -146,8 +146,8 @@ pub(crate) struct CertKey {
 pub(crate) type DefaultRoute = dyn Fn(IpAddr) -> Option<IpAddr>;
 
 impl Options {
-    /// Builds the options, or tells everything that is wrong with the flags. `api_versions` are the
-    /// group/versions that exist, as `apps/v1` and `v1`.
+    /// Builds the options, or returns every error in the flags. `api_versions` are the existing
+    /// group-versions, such as `apps/v1` and `v1`.
     pub(crate) fn new(
         parsed: &Parsed,
         api_versions: &[&str],
@@ -159,13 +159,13 @@ impl Options {
         if errors.is_empty() { Ok(options) } else { Err(errors) }
     }
 
-    /// Whether roles count.
+    /// Whether RBAC is among the authorization modes.
     pub(crate) fn has_rbac(&self) -> bool {
         self.authorization_modes.contains(&AuthorizationMode::Rbac)
     }
 
-    /// Gives every flag its final type and derives what was left open. A value that does not fit is
-    /// replaced by one that does: `validate` looks at the flags themselves and refuses it.
+    /// Gives every flag its final type and derives defaults. A value out of range is replaced by a
+    /// valid one here; `validate` checks the flags themselves and refuses it.
     fn complete(
         parsed: &Parsed,
         api_versions: &[&str],
@@ -260,7 +260,7 @@ impl Options {
             servers: parsed.int("apiserver-count"),
             feature_gates,
             runtime_config,
-            // Compat: less than one worker is one worker.
+            // Compat: values below 1 count as 1.
             event_ttl: duration(parsed, "event-ttl"),
             etcd: Etcd::from_flags(parsed),
             storage_prefix: storage_prefix(parsed),
@@ -301,11 +301,11 @@ impl Options {
     }
 }
 
-/// What the server gives to clients when the flag leaves it open, as kube-apiserver does.
+/// kube-apiserver's default if the flag is not set.
 const HTTP2_STREAMS_DEFAULT: u32 = 100;
 
-/// Flags that cannot do yet what they say: an error where it would be dangerous to go on without, a
-/// warning otherwise.
+/// Reports flags that are not implemented: an error for `Effect::Refused`, a warning for
+/// `Effect::Harmless`.
 fn unsupported(parsed: &Parsed, errors: &mut Vec<String>) -> Vec<String> {
     for flag in parsed.changed(Effect::Refused) {
         errors.push(format!(
@@ -318,11 +318,11 @@ fn unsupported(parsed: &Parsed, errors: &mut Vec<String>) -> Vec<String> {
     harmless.map(|flag| format!("--{} has no effect in Pintle yet", flag.name)).collect()
 }
 
-/// Where others reach this server: as told, or where it listens, or by the default route. A machine
-/// without a route has only itself.
+/// The advertise address: by flag, the bind address, or the address of the default route. Without a
+/// route it is loopback.
 fn advertised(told: Option<IpAddr>, bind: IpAddr, default_route: &DefaultRoute) -> IpAddr {
     let useful = |ip: &IpAddr| !ip.is_unspecified();
-    // Endpoints may not be loopback addresses, so listening on one is no answer.
+    // Endpoints must not be loopback addresses, so a loopback bind address does not count.
     let bound = Some(bind).filter(|ip| useful(ip) && !ip.is_loopback());
     told.filter(useful).or(bound).or_else(|| default_route(bind)).unwrap_or(if bind.is_ipv6() {
         IpAddr::V6(Ipv6Addr::LOCALHOST)

@@ -1,5 +1,5 @@
-//! Post-start hooks: what a server makes by itself, each with its health check, and the loops that go
-//! on from there. Everything that can is made at the same time, so that writes share their fsyncs.
+//! Post-start hooks: objects that the apiserver creates itself, each with its health check, and the
+//! controllers that reconcile them. Objects are created concurrently, so that writes share their fsyncs.
 
 use std::{
     net::IpAddr,
@@ -28,14 +28,14 @@ use crate::{
     options::Options, run::Servers, standalone_controllers::ControllerContext, tokens::Tokens,
 };
 
-/// The hooks that are built, under kube-apiserver's names.
+/// The implemented hooks of kube-apiserver.
 #[derive(Default)]
 pub(crate) struct PostStartHooks {
-    /// Caches follow the store, admission and controllers follow the caches: begun before the port is open.
+    /// Watch caches and the informers over them, started before the port is open.
     informers: Hook,
-    /// The loops behind CustomResourceDefinitions.
+    /// The CRD controller.
     extensions: Hook,
-    /// Routes, discovery and OpenAPI of the whole.
+    /// Routes, discovery and OpenAPI of the aggregator.
     aggregation: Hook,
     system_namespaces: Hook,
     authentication_info: Hook,
@@ -49,14 +49,14 @@ pub(crate) struct PostStartHooks {
     bootstrap: Hook,
     service_cidr: Hook,
     autoregistration: Hook,
-    /// Known once it is made.
+    /// Set once it was reconciled.
     kubernetes_service: OnceLock<Arc<KubernetesService>>,
 }
 
 impl PostStartHooks {
-    /// The health checks, in the order in which they are shown. kube-apiserver has more, for what is
-    /// not built here yet (priority and fairness by its objects, peers, servers behind the aggregator)
-    /// or not needed (a certificate for calling itself).
+    /// The health checks in the order of the verbose output. kube-apiserver has more, for features that
+    /// Pintle lacks (the consumer of priority and fairness, peer proxy, remote APIServices) or does not
+    /// need (a loopback serving certificate).
     pub(crate) fn checks(
         &self,
         options: &Options,
@@ -111,16 +111,18 @@ impl PostStartHooks {
         checks
     }
 
-    /// What has to be done before the server stops.
+    /// The pre-shutdown hook: removes this server from the endpoints of service kubernetes.
     pub(crate) async fn before_shutdown(&self) {
         let Some(service) = self.kubernetes_service.get() else { return };
         let left = tokio::time::timeout(LEAVE_TIMEOUT, service.stop()).await;
         if let Ok(Err(error)) = left {
-            tracing::warn!("cannot take this server off service kubernetes: {error}");
+            tracing::warn!(
+                "cannot remove this server from the endpoints of service kubernetes: {error}"
+            );
         }
     }
 
-    /// Makes what is missing and starts the loops. `port` is where the server listens.
+    /// Creates missing objects and starts the controllers. `port` is the bound port.
     pub(crate) async fn start(
         &self,
         options: &Options,
@@ -129,7 +131,7 @@ impl PostStartHooks {
         tokens: &Arc<Tokens>,
         port: u16,
     ) -> Result<(), String> {
-        // These began with the servers; if one of them could not, the process would have ended.
+        // Started with the servers; if one had failed, the process would have exited.
         for hook in [&self.informers, &self.extensions, &self.aggregation] {
             hook.done();
         }
@@ -146,10 +148,10 @@ impl PostStartHooks {
     }
 }
 
-/// A store that doesn't answer must not keep the server from stopping.
+/// A store that does not answer must not block the shutdown.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The seam between what the store holds and the controller that needs it.
+/// Adapts the store's leases to the controller's trait.
 struct Leases(Arc<builtin::MasterLeases>);
 
 impl controllers::MasterLeases for Leases {
@@ -166,7 +168,7 @@ impl controllers::MasterLeases for Leases {
     }
 }
 
-/// The loops that every server runs, whoever else runs beside it.
+/// The controllers that kube-apiserver runs itself, with or without a kube-controller-manager.
 fn start_apiserver_controllers(api: &Arc<Api>, kinds: &[Arc<Kind>]) {
     let of = |wanted: &dyn Fn(&Kind) -> bool| -> Vec<Arc<Kind>> {
         kinds.iter().filter(|kind| wanted(kind)).cloned().collect()
@@ -186,7 +188,7 @@ fn start_apiserver_controllers(api: &Arc<Api>, kinds: &[Arc<Kind>]) {
     tokio::spawn(FlowSchemaStatusController { api: api.clone() }.run(events));
 }
 
-/// All caches have read what there is.
+/// A check that all watch caches are filled.
 fn caches_synced(kinds: Vec<Arc<Kind>>) -> impl Fn() -> Result<(), String> + Send + Sync {
     move || {
         let mut storages = kinds.iter().filter_map(|kind| kind.storage.as_ref());
@@ -197,10 +199,10 @@ fn caches_synced(kinds: Vec<Arc<Kind>>) -> impl Fn() -> Result<(), String> + Sen
     }
 }
 
-/// How long the first objects may take on a machine that has no time.
+/// How long the creation of the first objects may take on a slow machine.
 const BOOTSTRAP_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// One start.
+/// What the hooks of one start need.
 struct Bootstrap<'a> {
     api: Arc<Api>,
     options: &'a Options,
@@ -210,7 +212,7 @@ struct Bootstrap<'a> {
 }
 
 impl Bootstrap<'_> {
-    /// Tries again while the store is too slow to keep up: what is there already is not made again.
+    /// Retries while the store is slow; existing objects are not created again.
     async fn retry_until_deadline(&self, hooks: &PostStartHooks) -> Result<(), String> {
         let deadline = Instant::now() + BOOTSTRAP_TIMEOUT;
         loop {
@@ -222,9 +224,9 @@ impl Bootstrap<'_> {
                     | ApiError::Conflict { .. }
             );
             if !slow || Instant::now() >= deadline {
-                return Err(format!("cannot make the first objects: {error}"));
+                return Err(format!("cannot create the first objects: {error}"));
             }
-            tracing::warn!(%error, "the first objects take time; trying again");
+            tracing::warn!(%error, "cannot create the first objects yet; retrying");
         }
     }
 
@@ -311,7 +313,7 @@ impl Bootstrap<'_> {
             .await
     }
 
-    /// Runs makers of a resource; where it is not served there is nothing to make.
+    /// Awaits the futures if the resource is served, and does nothing otherwise.
     async fn served<T>(
         &self,
         target: &Target,
@@ -324,7 +326,7 @@ impl Bootstrap<'_> {
         Ok(())
     }
 
-    /// ServiceCIDR `kubernetes`, now and whenever somebody deletes it.
+    /// Creates ServiceCIDR `kubernetes`, and starts the controller that recreates it.
     async fn service_cidr(&self) -> Result<(), ApiError> {
         let target = DefaultServiceCidr::target();
         let kinds = self.servers.kinds.iter();
@@ -344,7 +346,7 @@ impl Bootstrap<'_> {
         Ok(())
     }
 
-    /// Service `default/kubernetes` and this server behind it, now and whenever somebody deletes it.
+    /// Creates service `default/kubernetes` with this server's endpoint, and starts its controller.
     async fn kubernetes_service(&self, hooks: &PostStartHooks) -> Result<(), ApiError> {
         let service = KubernetesService {
             api: self.api.clone(),
@@ -373,7 +375,7 @@ impl Bootstrap<'_> {
         Ok(())
     }
 
-    /// What servers behind the aggregator need to know whom to trust.
+    /// ConfigMap `extension-apiserver-authentication`: the client CA for aggregated apiservers.
     async fn authentication_info(&self) -> Result<(), ApiError> {
         let target = Target::cluster("", "v1", "configmaps").in_namespace("kube-system");
         let file = self.options.client_ca_file.as_ref().unwrap_or(&self.pki.ca_cert);
@@ -384,7 +386,7 @@ impl Bootstrap<'_> {
         reconcile_fields(&*self.api, &target, &object, &[&["data", "client-ca-file"]]).await
     }
 
-    /// Since when uses of long-lived service account tokens are written down.
+    /// ConfigMap with the date since which uses of legacy service account tokens are tracked.
     async fn token_tracking(&self) -> Result<(), ApiError> {
         let target = Target::cluster("", "v1", "configmaps").in_namespace("kube-system");
         let today = meta::time::now();
@@ -402,8 +404,8 @@ impl Bootstrap<'_> {
     }
 }
 
-/// What a server on this machine is called: `apiserver-` and the machine's name, hashed as
-/// kube-apiserver does, whose lease it takes over.
+/// The name of the identity lease: `apiserver-` and a hash of the hostname. It is kube-apiserver's hash,
+/// so that Pintle takes over the lease of a kube-apiserver on the same machine.
 fn identity(hostname: &str) -> String {
     const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
     let mut hashed = Sha256::new();
@@ -433,8 +435,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_is_named_after_its_machine() {
-        // What kube-apiserver calls itself on a machine of this name.
+    fn the_identity_is_kube_apiservers_hash_of_the_hostname() {
+        // The lease of kube-apiserver on a machine of this name.
         assert_eq!(identity("vm"), "apiserver-wlv32tlttr4jl3gtroqexyxapa");
     }
 }

@@ -1,5 +1,5 @@
-//! The loops that make a server behave like a cluster, for those who have no controller manager beside
-//! it. `--standalone-controllers` says which of them run.
+//! Starts the controllers of kube-controller-manager that `--standalone-controllers` enables, for
+//! clusters without one.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -16,7 +16,7 @@ use crate::{
     cache_informer::CacheInformer, in_process::Api, options::StandaloneControllers, tokens::Tokens,
 };
 
-/// What the loops are made from.
+/// What the controllers need.
 pub(crate) struct ControllerContext<'a> {
     pub(crate) api: &'a Arc<Api>,
     pub(crate) kinds: &'a [Arc<Kind>],
@@ -27,7 +27,7 @@ pub(crate) struct ControllerContext<'a> {
 }
 
 impl ControllerContext<'_> {
-    /// Starts those that are wanted.
+    /// Starts the enabled controllers.
     pub(crate) fn start(self, wanted: &StandaloneControllers) -> Result<(), std::io::Error> {
         let api = self.api.clone();
         let is_enabled = |name: &str| wanted.has(name);
@@ -71,7 +71,7 @@ impl ControllerContext<'_> {
         Ok(())
     }
 
-    /// What every namespace has, and the tokens of accounts.
+    /// The controllers of service accounts, their tokens and the root CA.
     fn start_service_accounts(
         &self,
         is_enabled: &dyn Fn(&str) -> bool,
@@ -111,7 +111,7 @@ impl ControllerContext<'_> {
         self.kinds_of("", names)
     }
 
-    /// One version of each.
+    /// One version of each kind.
     fn kinds_of(&self, group: &str, names: &[&str]) -> Vec<Arc<Kind>> {
         let find = |name: &&str| {
             let mut kinds = self.kinds.iter().filter(|kind| kind.gvk().group == group);
@@ -121,7 +121,8 @@ impl ControllerContext<'_> {
     }
 }
 
-/// The kinds whose objects may be garbage, each resource in one version. Events go by themselves.
+/// The kinds that the garbage collector watches, each resource in one version. Events are excluded: they
+/// expire.
 fn stored_once(kinds: &[Arc<Kind>]) -> Vec<Arc<Kind>> {
     let mut seen = HashSet::new();
     let kinds = kinds.iter().filter(|kind| kind.gvk().kind != "Event" && kind.has_verb("delete"));

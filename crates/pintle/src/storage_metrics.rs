@@ -1,4 +1,4 @@
-//! What is stored and watched, by resource: read off the caches when somebody asks.
+//! Storage and watch metrics by resource, read from the watch caches at each scrape.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use registry::{Kind, WATCH_EVENT_SIZES};
 
 use crate::{options::Options, stores::Stores};
 
-/// Registers them. Custom kinds come and go, so they are looked up each time.
+/// Registers the collector. The kinds are looked up at each scrape, since custom kinds change.
 pub(crate) fn register(
     registry: &Registry,
     options: &Options,
@@ -29,10 +29,10 @@ pub(crate) fn register(
     registry.register(Box::new(collector)).expect("registered once");
 }
 
-/// What `--etcd-count-metric-poll-period=0` leaves out.
+/// The metrics that `--etcd-count-metric-poll-period=0` disables.
 const COUNTS: [&str; 2] = ["apiserver_resource_objects", "apiserver_storage_objects"];
 
-/// Measures the size of the stores now and then; `None`: never.
+/// Measures the size of the stores periodically; `None` for never.
 pub(crate) fn measure(registry: &Registry, every: Option<Duration>, stores: &Stores) {
     let Some(every) = every else { return };
     let help = "Bytes that the storage takes on disk.";
@@ -180,7 +180,7 @@ impl Family {
         let mut field_type = MetricType::GAUGE;
         for kind in kinds {
             let labels = labels(self, kind);
-            // Two versions of a resource are one resource, unless the version is told.
+            // Versions of a resource are counted once, unless the metric has a version label.
             if !seen.insert(labels.clone()) {
                 continue;
             }
@@ -218,7 +218,7 @@ fn labels(family: &Family, kind: &Kind) -> Vec<(&'static str, String)> {
     let value = |label: &str| match label {
         "group" => gvk.group.to_string(),
         "version" => gvk.version.to_string(),
-        // Without a label for the group, the resource carries it.
+        // Without a group label, the resource label includes the group.
         _ if alone => format!("{plural}.{}", gvk.group),
         _ => plural.to_owned(),
     };

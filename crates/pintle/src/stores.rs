@@ -1,4 +1,4 @@
-//! Where objects live: the embedded store, or etcd, or several of them.
+//! The storage backends: the embedded store, or one or several etcd clusters.
 
 use std::{
     sync::{Arc, OnceLock},
@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::options::Options;
 
-/// The stores of a server. The first one holds everything that no other is named for.
+/// The backends of a server: the main one, and those of `--etcd-servers-overrides`.
 #[derive(Clone)]
 pub(crate) struct Stores {
     store_type: StoreType,
@@ -45,7 +45,7 @@ impl Stores {
             })
             .map(Arc::new)
         };
-        // Several resources may share another etcd, which wants one client and one compactor.
+        // Resources with the same override share one client and one compactor.
         let mut opened: Vec<(&[String], Arc<Etcd>)> =
             vec![(&wanted.servers, open(&wanted.servers)?)];
         let mut others = Vec::new();
@@ -65,7 +65,7 @@ impl Stores {
         Ok(Self { store_type: StoreType::Etcd { main: opened[0].1.clone(), others } })
     }
 
-    /// Waits until the store answers, so that a wrong address is told instead of waited for.
+    /// Waits until etcd answers; fails with the last error, e.g. for a wrong address.
     pub(crate) async fn reachable(&self, options: &Options) -> Result<(), String> {
         if options.etcd.is_none() {
             return Ok(());
@@ -99,8 +99,8 @@ impl Stores {
         }
     }
 
-    /// Whether the store answers, as the health endpoints show it. Compat: under etcd's name whatever
-    /// the store is, because probes ask for it (`/healthz/etcd`, `?exclude=etcd`).
+    /// The health checks of the store. Compat: named etcd for the embedded store as well, because
+    /// probes ask for `/healthz/etcd` and `?exclude=etcd`.
     pub(crate) fn checks(&self, options: &Options) -> Vec<Check> {
         let key = format!("{}/health", options.storage_prefix);
         let (alive, ready) = match &options.etcd {
@@ -112,7 +112,7 @@ impl Stores {
         vec![Check::new("etcd", alive), Check::new("etcd-readiness", ready).ready_only()]
     }
 
-    /// Bytes that each store takes on disk, by what the metrics call it.
+    /// Bytes on disk of each store, by its name in metrics.
     pub(crate) async fn sizes(&self) -> Vec<(String, u64)> {
         match &self.store_type {
             StoreType::Embedded(store) => vec![("embedded-0".to_owned(), store.usage().0)],
@@ -147,16 +147,16 @@ impl Stores {
     }
 }
 
-/// A server that starts together with its etcd waits for it about as long as kube-apiserver does.
+/// How long a start waits for etcd: about as long as kube-apiserver's.
 const START_ATTEMPTS: u32 = 10;
 const START_TIMEOUT: Duration = Duration::from_secs(5);
 const START_PAUSE: Duration = Duration::from_millis(500);
-/// The embedded store answers from memory; if that takes so long, something is wrong with it.
+/// The embedded store answers from memory; a longer delay means that it hangs.
 const EMBEDDED_TIMEOUT: Duration = Duration::from_secs(2);
-/// How often the store is asked, once somebody has asked us.
+/// Interval of the probe, once a health endpoint was requested.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A probe that shows what the last look at the store has found. Looking begins with the first question.
+/// A check that returns the result of the last background probe. Probing starts with the first call.
 fn health_probe(
     backend: Arc<dyn Backend>,
     key: String,

@@ -1,4 +1,4 @@
-//! Which Kubernetes this is. `--version` prints it, `/version` serves it.
+//! The Kubernetes version that `--version` prints and `/version` serves.
 
 use crate::flags::quote;
 
@@ -7,10 +7,10 @@ pub(crate) const GIT_VERSION: &str = "v1.36.4+pintle";
 
 const MAJOR: &str = "1";
 const MINOR: &str = "36";
-/// Components one minor version older are still understood.
+/// `minCompatibilityVersion`: one minor version older.
 const MIN_COMPATIBILITY_MINOR: &str = "35";
 
-/// What a server says about its build, in the fields of Kubernetes' `version.Info`.
+/// The fields of Kubernetes' `version.Info`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Info {
     pub(crate) major: &'static str,
@@ -23,13 +23,13 @@ pub(crate) struct Info {
     pub(crate) git_commit: &'static str,
     pub(crate) git_tree_state: &'static str,
     pub(crate) build_date: &'static str,
-    /// The name of the field is Kubernetes'; the compiler is Rust's.
+    /// Compat: the field has Kubernetes' name; its value is the Rust version.
     pub(crate) go_version: &'static str,
     pub(crate) compiler: &'static str,
     pub(crate) platform: String,
 }
 
-/// This build, with the version that `--version=v…` may have put in place of ours.
+/// This build, with the version of `--version=v…` if it is set.
 pub(crate) fn info(reported: Option<&str>) -> Info {
     Info {
         major: MAJOR,
@@ -55,7 +55,7 @@ impl Info {
         format!("Kubernetes {}\n", self.git_version)
     }
 
-    /// The answer to `/version`, indented as kube-apiserver's.
+    /// The response of `/version`, indented as kube-apiserver's.
     pub(crate) fn json(&self) -> String {
         let fields = [
             ("major", self.major),
@@ -98,7 +98,7 @@ impl Info {
     }
 }
 
-/// The platform in Go's words, which clients compare with image platforms.
+/// The platform under Go's names, which clients compare with image platforms.
 fn platform() -> String {
     let architecture = match std::env::consts::ARCH {
         "x86_64" => "amd64",
@@ -114,8 +114,7 @@ fn platform() -> String {
     format!("{system}/{architecture}")
 }
 
-/// May the server report this version? It has to be a semantic version and may differ from ours in
-/// what follows the patch number only.
+/// Checks a version to report: a semantic version that differs from ours only after the patch number.
 pub(crate) fn check_override(version: &str) -> Result<(), String> {
     if version == GIT_VERSION {
         return Ok(());
@@ -130,7 +129,7 @@ pub(crate) fn check_override(version: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The three numbers of a semantic version, once the whole of it has been found well-formed.
+/// The three numbers of a valid semantic version.
 fn semantic_numbers(version: &str) -> Result<Vec<u64>, String> {
     let text = version.trim().strip_prefix('v').unwrap_or(version.trim());
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());

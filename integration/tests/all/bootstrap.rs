@@ -1,4 +1,4 @@
-//! What a fresh server has made by itself.
+//! Objects that the server creates itself at its first start.
 
 use integration::{Http, eventually, shared};
 use serde_json::{Value, json};
@@ -71,7 +71,7 @@ fn flow_schemas_and_priority_levels_are_there_and_know_each_other() {
 
 /// Names of managers are what an apply that conflicts shows.
 #[test]
-fn what_the_server_made_itself_says_which_part_of_it_did() {
+fn objects_of_the_server_have_its_field_managers() {
     let http = shared().http();
     let managers = |path: &str| -> Vec<String> {
         let object = http.get(path).expect(200);

@@ -1,4 +1,4 @@
-//! What clients see when the revisions that they want are gone.
+//! Lists and watches from a compacted revision.
 
 use integration::{Flavour, Server};
 use serde_json::{Value, json};

@@ -1,5 +1,5 @@
-//! What happens by itself: namespaces go, owned objects go with their owners, namespaces have what pods
-//! need.
+//! The controllers: namespace deletion, garbage collection, default objects of namespaces, aggregated
+//! roles, protection of volumes.
 
 use integration::{Http, Server, Version, eventually, shared};
 use serde_json::{Value, json};
@@ -106,7 +106,7 @@ fn a_pod_can_be_run_in_a_new_namespace() {
         let certificate = kubectl.ok("get cm kube-root-ca.crt -o jsonpath={.data.ca\\.crt}");
         assert_contains(&certificate, &["BEGIN CERTIFICATE"]);
         kubectl.ok("delete pod web --timeout=60s");
-        // Whoever takes them away gets them back.
+        // Deleted ones are recreated.
         for object in ["sa default", "cm kube-root-ca.crt"] {
             let before = kubectl.ok(&format!("get {object} -o jsonpath={{.metadata.uid}}"));
             kubectl.ok(&format!("delete {object} --wait=false"));
@@ -144,7 +144,7 @@ fn condition(namespace: &Value, name: &str) -> String {
 }
 
 #[test]
-fn a_namespace_says_what_keeps_it_and_goes_when_it_is_empty() {
+fn a_terminating_namespace_reports_its_remaining_content() {
     let server = shared();
     if !server.has_controllers() {
         return;
@@ -237,7 +237,7 @@ fn a_foreign_finalizer_keeps_an_empty_namespace() {
 }
 
 #[test]
-fn owners_count_where_they_are() {
+fn owners_are_looked_up_in_the_dependents_namespace() {
     let server = shared();
     if !server.has_controllers() {
         return;
@@ -260,7 +260,7 @@ fn owners_count_where_they_are() {
     make(&there, "of-namespace", owned_by("Namespace", &here, namespace_uid));
     // Nor is one that has the name but is another.
     make(&here, "mistaken", owned_by("ConfigMap", "owner", "00000000-0000-0000-0000-000000000000"));
-    // Of a kind that nobody knows nothing can be said.
+    // An owner of an unknown kind keeps the object.
     let unknown =
         json!([{"apiVersion": "nobody.example.com/v1", "kind": "X", "name": "x", "uid": "x"}]);
     make(&here, "unknown", unknown);

@@ -210,7 +210,7 @@ fn owners_in_another_version_keep_what_they_applied() {
 }
 
 #[test]
-fn what_a_webhook_refuses_or_spoils_is_an_error_that_says_so() {
+fn failures_of_a_conversion_webhook_are_reported() {
     let at = harbour("spoiled");
     let http = &at.http;
     let cases = [
@@ -245,7 +245,7 @@ fn stored_objects_follow_when_the_stored_version_changes() {
     });
     let stored = || http.get(&name).expect(200)["status"]["storedVersions"].clone();
     assert_eq!(stored(), json!(["v1", "v2"]));
-    // Neither may go before everything is stored anew, and somebody says that it is.
+    // Neither version can be removed before the objects are migrated and storedVersions is updated.
     let mut without = http.get(&name).expect(200);
     without["spec"]["versions"].as_array_mut().expect("versions").remove(0);
     let refused = http.put(&name, &without).expect(422)["message"].to_string();
@@ -297,7 +297,7 @@ fn lists_and_watches_are_converted_in_batches_over_few_connections() {
 }
 
 #[test]
-fn a_definition_whose_bundle_is_none_is_not_established() {
+fn a_definition_with_an_invalid_ca_bundle_is_not_established() {
     let server = shared();
     let http = server.http();
     let webhook = Webhook::start(convert);

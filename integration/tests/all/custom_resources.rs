@@ -272,14 +272,14 @@ fn a_deleted_definition_takes_its_objects_along_and_waits_for_those_that_are_hel
 }
 
 #[test]
-fn names_are_given_once_in_a_group() {
+fn names_are_accepted_once_per_group() {
     let (_server, http, path) = harbour("names");
     let group = path.split('/').nth(2).expect("a path has a group").to_owned();
     let mut second = definition(&group);
     second["metadata"]["name"] = format!("ships.{group}").into();
     second["spec"]["names"] = json!({"plural": "ships", "kind": "Boat", "listKind": "Ships"});
     http.post(DEFINITIONS, &second).expect(201);
-    let refused = eventually("the names are judged", || {
+    let refused = eventually("the names are accepted or refused", || {
         let found = http.get(&format!("{DEFINITIONS}/ships.{group}")).expect(200);
         let conditions = found["status"]["conditions"].as_array()?.clone();
         conditions.into_iter().find(|known| known["type"] == "NamesAccepted")
@@ -291,7 +291,7 @@ fn names_are_given_once_in_a_group() {
 }
 
 #[test]
-fn a_group_is_told_of_in_discovery_openapi_and_api_services() {
+fn a_group_is_in_discovery_openapi_and_api_services() {
     let (_server, http, path) = harbour("told");
     let group = path.split('/').nth(2).expect("a path has a group").to_owned();
     eventually("the group is in discovery", || {

@@ -1,4 +1,4 @@
-//! CustomResourceDefinitions themselves: what becomes of them, and what is told about them.
+//! CustomResourceDefinitions themselves: their conditions and how they are published.
 
 use std::time::{Duration, Instant};
 
@@ -73,7 +73,7 @@ fn groups_of_the_kubernetes_project_need_an_approval() {
 }
 
 #[test]
-fn among_several_servers_a_definition_is_established_a_moment_later() {
+fn with_several_servers_a_definition_is_established_after_a_delay() {
     let server = Server::with(Flavour::from_env(), &["--apiserver-count=2"]);
     let http = server.http();
     let asked = Instant::now();
@@ -89,7 +89,7 @@ fn among_several_servers_a_definition_is_established_a_moment_later() {
 }
 
 #[test]
-fn names_that_are_taken_are_given_when_they_are_free() {
+fn conflicting_names_are_accepted_once_they_are_free() {
     let server = shared();
     let http = server.http();
     let cases = [

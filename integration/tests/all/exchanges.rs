@@ -174,7 +174,7 @@ fn with_sorted_managers(text: &str) -> String {
 }
 
 #[test]
-fn only_the_order_of_managers_is_forgiven() {
+fn only_the_order_of_managers_may_differ() {
     let recorded =
         r#"{"metadata":{"managedFields":[{"manager":"a,]","f":{"x":[1]}},{"manager":"b"}]},"k":1}"#;
     let swapped =
@@ -254,7 +254,7 @@ impl Exchange {
             })
         };
         let mut request = Request::builder().method(self.method.as_str()).uri(fill(&self.path));
-        // Whoever says who he is, or that he is nobody, comes without the certificate of the others.
+        // A request with its own credentials, or marked as anonymous, is sent without the client certificate.
         let said = self.headers.iter().find(|(name, _)| name == "Authorization");
         for (name, value) in self.headers.iter().filter(|(_, value)| value != "none") {
             request = request.header(name, fill(value));
@@ -320,7 +320,7 @@ fn bytes_of(body: &str) -> Bytes {
     Bytes::copy_from_slice(body.as_bytes())
 }
 
-/// The headers that mean something.
+/// The headers that are compared.
 const HEADERS: [&str; 9] = [
     "allow",
     "content-type",

@@ -203,7 +203,7 @@ async fn a_watch_is_resumed_where_it_ended() {
     let WatchEvent::Added(added) = next(&mut events).await else { panic!("it was added") };
     drop(events);
 
-    // What happens while nobody looks is told afterwards, and nothing is told twice.
+    // Events during the interruption are delivered afterwards, and none twice.
     let patch = Patch::Merge(json!({"data": {"key": "two"}}));
     let patched = api.patch("cm", &PatchParams::default(), &patch).await.expect("it is patched");
     let from = added.resource_version().expect("objects have one");

@@ -98,7 +98,7 @@ fn diff_of_a_server_side_apply_shows_what_it_would_change() {
         assert_eq!(output.status.code(), Some(1));
         let shown = String::from_utf8_lossy(&output.stdout).into_owned();
         assert_contains(&shown, &["-  a: before", "+  a: after"]);
-        // Somebody else's field is a conflict in a diff too.
+        // A field of another manager is a conflict in a diff too.
         kubectl.ok(
             "patch cm cm --field-manager=other --type=merge -p '{\"data\":{\"a\":\"theirs\"}}'",
         );

@@ -49,7 +49,7 @@ fn server_side_apply_keeps_track_of_who_owns_what() {
             "get cm cm --show-managed-fields -o jsonpath='{.metadata.managedFields[*].manager}'",
         );
         assert_eq!(managers, "other");
-        // Whoever applies without a field gives it up, and with its last owner the field goes.
+        // An apply without a field drops its ownership, and without an owner the field is removed.
         kubectl.ok_with_yaml(
             "apply --server-side --field-manager=other -f -",
             "{apiVersion: v1, kind: ConfigMap, metadata: {name: cm}}",
@@ -193,7 +193,7 @@ fn scale_set_and_rollout_change_a_deployment() {
 }
 
 #[test]
-fn status_is_written_through_its_own_door() {
+fn status_is_written_through_its_subresource() {
     with_each_kubectl("status", |kubectl| {
         kubectl.ok("create deployment web --image=nginx");
         kubectl.ok(r#"patch deploy web --subresource=status --type=merge -p '{"status":{"observedGeneration":1,"replicas":1,"readyReplicas":1},"spec":{"replicas":9}}'"#);

@@ -1,4 +1,4 @@
-//! `/metrics`: what was done is what is counted, under the names that dashboards ask for.
+//! `/metrics`: values and names of the metrics that dashboards use.
 
 use integration::{Http, Server, eventually};
 use serde_json::json;

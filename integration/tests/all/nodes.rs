@@ -1,4 +1,4 @@
-//! What kubelets may do: read what their pods need, write what is their own.
+//! The Node authorizer and NodeRestriction.
 
 use integration::{Http, Server, eventually, shared};
 use serde_json::{Value, json};
@@ -81,7 +81,7 @@ fn a_node_reads_what_its_pods_need() {
         )),
         "{message}"
     );
-    // By name and group only. (Without any group, whoever may impersonate nodes gets that of the nodes.)
+    // By name and group only. (Without a group, impersonating a node adds the group of nodes.)
     let by_name = http::Request::get(format!("{core}/secrets/used"))
         .header("impersonate-user", format!("system:node:{node}"))
         .header("impersonate-group", "others")

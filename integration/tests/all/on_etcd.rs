@@ -51,8 +51,8 @@ fn pintle_and_the_real_server_take_turns_over_one_etcd() {
     }
     for kind in &kinds {
         eprintln!("{}", kind.path);
-        kind.goes_back_and_forth(&real, &pintle);
-        kind.goes_back_and_forth(&pintle, &real);
+        kind.verify_on_both_servers(&real, &pintle);
+        kind.verify_on_both_servers(&pintle, &real);
     }
     let definition = kinds.iter().find(|kind| kind.path.contains("customresourcedefinitions"));
     let definition = definition.expect("definitions are in the table");
@@ -68,7 +68,7 @@ fn pintle_and_the_real_server_take_turns_over_one_etcd() {
             // A definition is served a moment after it was made.
             eventually("it is served", || (server.get(&custom.path).code == 200).then_some(()));
         }
-        custom.goes_back_and_forth(one, other);
+        custom.verify_on_both_servers(one, other);
         // An object that is still there goes with its definition.
         other.post(&custom.path, &custom.named()).expect(201);
         one.delete(&definition.at()).expect(200);
@@ -133,9 +133,9 @@ impl Kind {
         object
     }
 
-    /// One server makes an object, both change it, and the other one deletes it; whoever looks with
-    /// the other one sees all of it.
-    fn goes_back_and_forth(&self, one: &Http, other: &Http) {
+    /// One server creates an object, both update it, and the other one deletes it; watches on both see
+    /// all events.
+    fn verify_on_both_servers(&self, one: &Http, other: &Http) {
         let at = self.at();
         let start = other.get(&self.path).expect(200);
         let from = start["metadata"]["resourceVersion"].as_str().expect("lists have a version");
@@ -155,7 +155,7 @@ impl Kind {
         });
         self.agree(one, other);
 
-        // Some kinds are protected while somebody might use them.
+        // Some kinds have a protection finalizer.
         let free = json!({"metadata": {"finalizers": null}});
         other.patch(&at, "application/merge-patch+json", &free).expect(200);
         other

@@ -1,5 +1,5 @@
-//! What the store is trusted with, put to the test: servers are killed, members of etcd fail, disks fill
-//! up and keys change while clients write, read and watch; then all that they saw is judged.
+//! Durability and consistency under faults: servers are killed, members of etcd fail, disks fill
+//! up and keys change while clients write, read and watch; then everything that they saw is checked.
 //!
 //! `make prove` is the long form.
 

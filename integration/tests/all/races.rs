@@ -1,5 +1,5 @@
-//! Many writers of one object at once. Whoever names no version is never told of a conflict: the
-//! server goes round again from what the others have made of the object.
+//! Concurrent writers of one object. A request without a resourceVersion never gets a 409: the server
+//! retries it on the current object.
 
 use std::thread;
 
@@ -35,7 +35,7 @@ fn data(http: &Http, path: &str) -> usize {
 }
 
 #[test]
-fn patches_of_every_kind_go_round_until_they_fit() {
+fn every_patch_type_is_retried_on_conflict() {
     let server = shared();
     let (http, namespace) = (server.http(), server.namespace("races"));
     let merge = |key: &str, value: &str| json!({"data": {key: value}});
@@ -69,7 +69,7 @@ fn patches_of_every_kind_go_round_until_they_fit() {
 }
 
 #[test]
-fn appliers_of_their_own_fields_never_meet() {
+fn appliers_of_different_fields_never_conflict() {
     let server = shared();
     let (http, namespace) = (server.http(), server.namespace("races"));
     // The first of them makes the object.
@@ -123,7 +123,7 @@ fn updates_without_a_version_scales_and_deletes_never_conflict() {
         http.patch(path, "application/merge-patch+json", &patch).expect(200);
     });
 
-    // One of those who delete it is told so, the others that it is gone; nobody of a conflict.
+    // One delete gets a 200, the others a 404, and none a 409.
     side_by_side(|writer, _| {
         let answer = if writer == 0 {
             http.post(path.trim_end_matches("/updated"), &json!({"metadata": {"name": "updated"}}))
@@ -140,11 +140,11 @@ fn updates_without_a_version_scales_and_deletes_never_conflict() {
 }
 
 #[test]
-fn a_version_that_is_named_counts_once() {
+fn an_update_with_a_resource_version_succeeds_once() {
     let server = shared();
     let (http, namespace) = (server.http(), server.namespace("races"));
     let path = config_map(&http, &namespace, "counter");
-    // Read, add one, write back, again if somebody was faster: as every controller does.
+    // Read, increment, update, retry on conflict: as every controller does.
     side_by_side(|_, _| {
         loop {
             let mut object = http.get(&path).expect(200);

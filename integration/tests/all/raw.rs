@@ -1,4 +1,4 @@
-//! The wire itself: encodings, headers, pages and watch frames as any HTTP client sees them.
+//! The HTTP protocol: encodings, headers, pages and watch frames.
 
 use bytes::Bytes;
 use http::{Method, Request};
@@ -75,7 +75,7 @@ fn has_headers(answer: &Answer, headers: &[&str]) {
 
 #[test]
 #[ignore = "flow control is not built yet"]
-fn answers_tell_their_flow_and_priority() {
+fn responses_have_flow_schema_and_priority_level_headers() {
     let (_server, http, path) = filled("flow", 1);
     let headers = ["x-kubernetes-pf-flowschema-uid", "x-kubernetes-pf-prioritylevel-uid"];
     has_headers(&http.get(&path), &headers);

@@ -1,4 +1,4 @@
-//! Who may do what: roles and bindings, told through kubectl and by hand.
+//! RBAC: roles and bindings, created with kubectl and over HTTP.
 
 use integration::{Http, Server, Version, eventually, shared};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use crate::assert_contains;
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 
-/// A request of somebody else, sent by the administrator.
+/// A request that the administrator sends as an impersonated user.
 fn as_user(http: &Http, user: &str, method: &str, path: &str, body: &Value) -> (u16, String) {
     let request = http::Request::builder()
         .method(method)
@@ -37,12 +37,12 @@ fn allow(server: &Server, namespace: &str, user: &str, rules: &Value) {
 }
 
 /// kube-apiserver learns of roles through a watch, a little later.
-fn settle(what: &str, condition: impl Fn() -> bool) {
+fn wait_until(what: &str, condition: impl Fn() -> bool) {
     eventually(what, || condition().then_some(()));
 }
 
 #[test]
-fn kubectl_tells_who_may_do_what() {
+fn kubectl_auth_can_i_follows_the_rules() {
     let server = shared();
     let namespace = server.namespace("can-i");
     let user = format!("jane-{namespace}");
@@ -64,7 +64,7 @@ fn kubectl_tells_who_may_do_what() {
     );
     kubectl.ok("create role reader --verb=get,list --resource=pods,deployments.apps");
     kubectl.ok(&format!("create rolebinding readers --role=reader --user={user}"));
-    settle("the role counts", || {
+    wait_until("the role counts", || {
         let answer = kubectl.run(&format!("auth can-i list pods --as {user}"), "");
         answer.stdout == b"yes\n"
     });
@@ -96,7 +96,7 @@ fn rights_are_exactly_what_the_rules_say() {
     );
     let core = format!("/api/v1/namespaces/{namespace}");
     let apps = format!("/apis/apps/v1/namespaces/{namespace}");
-    settle("the role counts", || {
+    wait_until("the role counts", || {
         as_user(&http, &user, "GET", &format!("{core}/secrets"), &Value::Null).0 == 200
     });
     // What is allowed and not there is 404.
@@ -168,11 +168,11 @@ fn aggregated_roles_gather_what_their_labels_select() {
     http.post(&format!("{RBAC}/clusterroles"), &sum).expect(201);
     let rules =
         |name: &str| http.get(&format!("{RBAC}/clusterroles/{name}")).expect(200)["rules"].clone();
-    settle("rules are gathered", || rules(&all) == role["rules"]);
+    wait_until("rules are gathered", || rules(&all) == role["rules"]);
     http.delete(&format!("{RBAC}/clusterroles/{one}")).expect(200);
-    settle("rules go with their role", || rules(&all).as_array().is_none_or(Vec::is_empty));
+    wait_until("rules go with their role", || rules(&all).as_array().is_none_or(Vec::is_empty));
     http.delete(&format!("{RBAC}/clusterroles/{all}")).expect(200);
-    settle("admin may edit and view", || {
+    wait_until("admin may edit and view", || {
         rules("admin").as_array().is_some_and(|rules| rules.len() > 20)
     });
 }
@@ -200,7 +200,7 @@ fn anonymous_users_see_health_and_version_and_nothing_else() {
 }
 
 #[test]
-fn nobody_hands_out_rights_that_he_does_not_have() {
+fn privilege_escalation_through_roles_and_bindings_is_forbidden() {
     let server = shared();
     let (namespace, http) = (server.namespace("escalate"), server.http());
     let user = format!("bob-{namespace}");
@@ -225,7 +225,7 @@ fn nobody_hands_out_rights_that_he_does_not_have() {
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name},
         "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "x"}]})
     };
-    settle("the role counts", || {
+    wait_until("the role counts", || {
         as_user(&http, &user, "POST", &roles, &role("held", &["get"])).0 == 201
     });
     let lacks = |verbs: &str| {
@@ -271,14 +271,14 @@ fn nobody_hands_out_rights_that_he_does_not_have() {
         &json!([
         {"verbs": ["create", "escalate", "bind"], "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["*"]}]),
     );
-    settle("the role counts", || {
+    wait_until("the role counts", || {
         as_user(&http, &trusted, "POST", &roles, &role("more", &["delete"])).0 == 201
     });
     assert_eq!(as_user(&http, &trusted, "POST", &bindings, &binding("Role", "more")).0, 201);
 }
 
 #[test]
-fn who_may_change_objects_may_not_make_new_ones() {
+fn an_apply_that_creates_an_object_needs_the_verb_create() {
     let server = shared();
     let (namespace, http) = (server.namespace("upsert"), server.http());
     let user = format!("pat-{namespace}");
@@ -290,7 +290,7 @@ fn who_may_change_objects_may_not_make_new_ones() {
         {"verbs": ["get", "patch", "update"], "apiGroups": [""], "resources": ["configmaps"]}]),
     );
     let path = format!("/api/v1/namespaces/{namespace}/configmaps/new");
-    settle("the role counts", || as_user(&http, &user, "GET", &path, &Value::Null).0 == 404);
+    wait_until("the role counts", || as_user(&http, &user, "GET", &path, &Value::Null).0 == 404);
     let apply = || {
         let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "new"}});
         let request = http::Request::patch(format!("{path}?fieldManager=test"))

@@ -29,7 +29,7 @@ fn claims(token: &str) -> Value {
     serde_json::from_slice(&json).expect("JSON")
 }
 
-/// Whom the server takes the bearer of a token for; None: nobody.
+/// The user that a TokenReview returns for a token; None if it is not authenticated.
 fn whoami(server: &Server, token: &str) -> Option<Value> {
     let review = json!({"kind": "SelfSubjectReview", "apiVersion": "authentication.k8s.io/v1"});
     let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
@@ -45,7 +45,7 @@ fn review(server: &Server, token: &str, audiences: &[&str]) -> Value {
 }
 
 #[test]
-fn a_token_is_its_account() {
+fn a_token_authenticates_as_its_service_account() {
     let server = shared();
     let namespace = server.namespace("token");
     let robot = account(&server, &namespace, "robot");
@@ -201,7 +201,7 @@ fn forged_tokens_are_refused() {
 }
 
 #[test]
-fn a_secret_may_hold_a_token_that_lasts() {
+fn a_token_secret_gets_a_long_lived_token() {
     let server = shared();
     if !server.has_controllers() {
         return;
@@ -235,7 +235,7 @@ fn a_secret_may_hold_a_token_that_lasts() {
 }
 
 #[test]
-fn others_can_find_out_how_to_check_tokens() {
+fn issuer_discovery_documents_are_served() {
     let server = shared();
     let http = server.http();
     let answer = http.get("/.well-known/openid-configuration");

@@ -1,4 +1,4 @@
-//! Addresses and node ports: each is given to one service only, whoever asks and however often.
+//! Cluster IPs and node ports: each is allocated to one service only, also in concurrent requests.
 
 use std::collections::HashSet;
 use std::thread;
@@ -52,7 +52,7 @@ fn services_made_at_the_same_time_get_different_addresses_and_ports() {
         server.http().delete(&format!("{}/{name}", services(&namespace))).expect(200);
         let address = service["spec"]["clusterIP"].as_str().expect("an address");
         let path = format!("/apis/networking.k8s.io/v1/ipaddresses/{address}");
-        // Given back, unless somebody has it again by now.
+        // Released, unless another test has it by now.
         eventually("the address is given back", || {
             let found = server.http().get(&path);
             let is_ours = || found.json()["spec"]["parentRef"]["name"] == name;
@@ -145,7 +145,7 @@ fn a_range_of_ones_own_is_used_and_kept_as_long_as_it_is() {
     let mut service = node_port("far");
     service["spec"]["clusterIP"] = json!("10.77.0.77");
     http.post(&path, &service).expect(201);
-    // Without a wish an address comes from there when the first range is used up.
+    // Without a requested address it is used once the first range is exhausted.
     for n in 0..6 {
         http.post(&path, &node_port(&format!("n{n}"))).expect(201);
     }

@@ -1,5 +1,4 @@
-//! What the flags about storage do: what is kept where, in which form, encrypted by whom; and what
-//! happens to objects that nobody can read.
+//! The storage flags: prefix, media type, encryption; and objects that cannot be decoded or decrypted.
 
 use integration::{Flavour, Http, KmsPlugin, Server, TlsEtcd, eventually, peer_program};
 use serde_json::{Value, json};
@@ -47,7 +46,7 @@ fn an_object_that_cannot_be_read_keeps_no_other_back() {
         assert_eq!(error["details"]["causes"][0]["field"], key);
     }
 
-    // Everybody else goes on.
+    // Other resources are not affected.
     http.get(&format!("{CONFIG_MAPS}/good")).expect(200);
     http.get("/api/v1/namespaces/kube-system/configmaps").expect(200);
     http.post(CONFIG_MAPS, &named("new")).expect(201);
@@ -126,7 +125,7 @@ fn a_resource_out_of_the_watch_cache_is_read_from_the_store() {
 }
 
 #[test]
-fn the_size_and_the_count_of_what_is_stored_are_told_unless_nobody_wants_to_know() {
+fn storage_size_and_object_counts_are_metrics_unless_disabled() {
     let count = "apiserver_resource_objects{group=\"\",resource=\"namespaces\"}";
     let size = "apiserver_storage_size_bytes{storage_cluster_id=\"";
     let server = Server::with(Flavour::Etcd, &[]);
@@ -154,7 +153,7 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
 }
 
 #[test]
-fn a_kms_plugin_keeps_the_keys_and_turns_them() {
+fn keys_of_a_kms_plugin_can_be_rotated() {
     let mut plugin = KmsPlugin::start("test", "key-one");
     let config = format!("--encryption-provider-config={}", plugin.config.display());
     let pintle = Server::with(Flavour::Etcd, &[&config]);
@@ -236,7 +235,7 @@ fn etcd_is_reached_over_tls_and_comes_back() {
 }
 
 #[test]
-fn a_resource_may_live_in_an_etcd_of_its_own() {
+fn etcd_servers_overrides_store_a_resource_in_another_etcd() {
     let other = TlsEtcd::start();
     let mut flags = vec![format!("--etcd-servers-overrides=/configmaps#{}", other.url)];
     flags.extend(other.flags());

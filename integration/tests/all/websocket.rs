@@ -1,4 +1,4 @@
-//! Watches over WebSocket: what a page in a browser, and what clients that know no chunked answers use.
+//! Watches over WebSocket, for browsers and clients without chunked responses.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

@@ -1,15 +1,15 @@
-//! Groups of the Kubernetes project need somebody's approval, which an annotation points to.
+//! The annotation `api-approved.kubernetes.io`, required in groups of the Kubernetes project.
 
 use meta::{FieldErrors, Value, field::path};
 
 /// The annotation with the URL of the approval.
 const APPROVED_ANNOTATION: &str = "api-approved.kubernetes.io";
 
-/// What the annotation says.
+/// The state of the annotation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Approval {
     Approved,
-    /// `unapproved…`: nobody approved, and everybody may know.
+    /// `unapproved…`: deliberately without approval.
     Bypassed,
     Missing,
     Invalid,
@@ -22,7 +22,7 @@ pub(crate) fn is_protected(group: &str) -> bool {
     })
 }
 
-/// What a definition says about its approval, and kube-apiserver's sentence for it.
+/// The approval of a definition, and kube-apiserver's message about it.
 pub(crate) fn approval(definition: &Value) -> (Approval, String) {
     let see = "see https://github.com/kubernetes/enhancements/pull/1111";
     let must = format!("protected groups must have approval annotation \"{APPROVED_ANNOTATION}\"");
@@ -39,7 +39,7 @@ pub(crate) fn approval(definition: &Value) -> (Approval, String) {
     }
 }
 
-/// An approval that is as it was is never looked at.
+/// An unchanged approval is not validated again.
 pub(super) fn check(definition: &Value, old: Option<&Value>, errors: &mut FieldErrors) {
     if !is_protected(definition.str_at(&["spec", "group"])) {
         return;
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_approval_is_a_url_or_says_that_it_is_none() {
+    fn an_approval_is_a_url_or_begins_with_unapproved() {
         let cases = [
             ("https://github.com/x", Approval::Approved),
             ("unapproved, experimental", Approval::Bypassed),

@@ -1,4 +1,4 @@
-//! How objects get from one version to another.
+//! Validation of `spec.conversion`.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use x509_parser::pem::Pem;
 
 use super::validation_options::ValidationOptions;
 
-/// The versions of ConversionReview that this server speaks.
+/// The versions of ConversionReview that this server sends.
 const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 
 pub(super) fn check(
@@ -26,7 +26,7 @@ pub(super) fn check(
         "None" | "Webhook" => {}
         other => errors.not_supported(path.child("strategy"), other, &["None", "Webhook"]),
     }
-    // In kube-apiserver these two stand beside the strategy.
+    // Compat: in kube-apiserver's internal version these fields are siblings of `strategy`.
     let (config_path, versions_path) =
         (path.child("webhookClientConfig"), path.child("conversionReviewVersions"));
     let config = conversion.at(&["webhook", "clientConfig"]).filter(|config| !config.is_null());
@@ -70,7 +70,7 @@ fn check_client_config(
     }
 }
 
-/// What is wrong with the authorities that a webhook's certificate is judged by; none: nothing.
+/// Why a `caBundle` cannot be used; None if it can.
 pub(crate) fn ca_bundle_error(base64: &str) -> Option<String> {
     use base64::Engine as _;
     let pem = base64::engine::general_purpose::STANDARD.decode(base64).unwrap_or_default();

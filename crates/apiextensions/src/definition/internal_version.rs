@@ -1,16 +1,16 @@
-//! A definition as kube-apiserver holds it inside, which shows in its errors: what all versions agree
-//! on stands above them, and structs are printed with the names that Go has for their fields.
+//! kube-apiserver's internal version of a definition, which shows in its error messages: fields that are
+//! the same in all versions move up into the spec, and structs are printed with Go's field names.
 
 use meta::{Value, json, json::write_string};
 use schema::structural::Rule;
 
-/// The spec, with what all versions have in common told apart from what they have of their own.
+/// The spec, with top-level fields apart from per-version ones.
 pub(super) struct InternalSpec<'a> {
     pub raw: &'a Value,
     pub versions: &'a [Value],
 }
 
-/// The fields of a version that move up where all versions agree on them: here and there.
+/// The fields that move from the versions into the spec if they are the same in all versions.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum PerVersionField {
     Schema,
@@ -37,14 +37,14 @@ impl<'a> InternalSpec<'a> {
         Self { raw, versions: raw.items_at(&["versions"]) }
     }
 
-    /// What all versions agree on.
+    /// The value that all versions share.
     pub(super) fn top_level(&self, what: PerVersionField) -> Option<&'a Value> {
         let (first, rest) = self.versions.split_first()?;
         let value = field(first, what);
         rest.iter().all(|version| field(version, what) == value).then_some(value).flatten()
     }
 
-    /// What a version has of its own.
+    /// The value of one version, unless all versions share it.
     pub(super) fn per_version(
         &self,
         version: &'a Value,
@@ -54,7 +54,7 @@ impl<'a> InternalSpec<'a> {
         if agreed { None } else { field(version, what) }
     }
 
-    /// The schemas, each once: that of all versions, or those of the versions.
+    /// The distinct schemas.
     pub(super) fn schemas(&self) -> Vec<&'a Value> {
         let mut schemas: Vec<&Value> = Vec::new();
         for version in self.versions {
@@ -67,7 +67,7 @@ impl<'a> InternalSpec<'a> {
     }
 }
 
-/// Nothing, null and an empty list are the same.
+/// An absent field, null and an empty list are the same.
 fn field(version: &Value, what: PerVersionField) -> Option<&Value> {
     version.get(what.in_version()).filter(|value| match value {
         Value::Null => false,
@@ -182,12 +182,12 @@ pub(super) fn show_schema(schema: &Value) -> String {
     out.done()
 }
 
-/// How Go holds a field of a schema.
+/// The Go type of a schema field, which decides how it is printed.
 #[derive(Clone, Copy)]
 pub(super) enum GoType {
     Text,
     Flag,
-    /// A pointer, a list or JSON: printed as it is, null if it is not there.
+    /// A pointer, a list or JSON: printed as it is, null if absent.
     Plain,
     Schema,
     Schemas,
@@ -199,7 +199,7 @@ pub(super) enum GoType {
     Rules,
 }
 
-/// The fields of a schema in Go's order: Go's name, ours, and what they hold.
+/// The fields of a schema in Go's order: Go's name, JSON name, type.
 pub(super) const SCHEMA_FIELDS: [(&str, &str, GoType); 44] = [
     ("ID", "id", GoType::Text),
     ("Schema", "$schema", GoType::Text),
@@ -247,7 +247,7 @@ pub(super) const SCHEMA_FIELDS: [(&str, &str, GoType); 44] = [
     ("XValidations", "x-kubernetes-validations", GoType::Rules),
 ];
 
-/// Writes a struct field by field, as `json.Marshal` does where there are no tags.
+/// Writes a struct field by field, as Go's `json.Marshal` does without tags.
 struct GoStructWriter(Vec<u8>);
 
 impl GoStructWriter {

@@ -1,4 +1,4 @@
-//! What a definition calls its resource, and where it lives.
+//! Validation of `spec.group`, `spec.names` and `status.acceptedNames`.
 
 use meta::{
     FieldErrors, FieldPath, Value,
@@ -16,7 +16,7 @@ pub(super) fn check_group(group: &str, path: &FieldPath, errors: &mut FieldError
     }
 }
 
-/// Some names are required in a spec, but not in a status.
+/// Names that are required in the spec, but not in the status.
 pub(super) fn check_required(names: Option<&Value>, path: &FieldPath, errors: &mut FieldErrors) {
     for name in ["plural", "singular", "kind", "listKind"] {
         if text(names, name).is_empty() {
@@ -25,7 +25,7 @@ pub(super) fn check_required(names: Option<&Value>, path: &FieldPath, errors: &m
     }
 }
 
-/// Names as they are in the spec and in the status.
+/// Validates names of the spec or of the status.
 pub(super) fn check(names: Option<&Value>, path: &FieldPath, errors: &mut FieldErrors) {
     for name in ["plural", "singular"] {
         check_label(text(names, name), &path.child(name), errors);

@@ -1,4 +1,4 @@
-//! What a schema in a definition may say, beyond being structural.
+//! Validation of the schemas of a definition, apart from their being structural.
 
 use std::collections::BTreeSet;
 
@@ -11,10 +11,10 @@ const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "st
 const REASONS: [&str; 4] =
     ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
 
-/// What holds for a place because of the places around it.
+/// Restrictions that a schema inherits from the schemas around it.
 #[derive(Clone)]
 struct Scope {
-    /// Why there may be no defaults.
+    /// Why defaults are forbidden.
     no_defaults: Option<String>,
     /// Inside the `apiVersion`, `kind` or `metadata` of a resource.
     in_resource_meta: bool,
@@ -88,7 +88,7 @@ fn check_schema(
     }
 }
 
-/// Schemas in alternatives, items and what else may hold one, but for properties.
+/// Visits the schemas directly inside a schema, except for its properties.
 fn for_each_nested(schema: &Value, path: &FieldPath, visit: &mut dyn FnMut(&Value, FieldPath)) {
     if let Some(not) = given(schema, "not") {
         visit(not, path.child("not"));
@@ -279,7 +279,7 @@ fn check_list_map(
     }
 }
 
-/// Whatever tells items apart must be there in each of them.
+/// Every list map key must be required or have a default.
 fn check_list_keys(schema: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let list_type = schema.str_at(&["x-kubernetes-list-type"]);
     let Some(items) = schema.get("items").filter(|items| items.as_object().is_some()) else {
@@ -313,7 +313,7 @@ fn check_list_keys(schema: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     }
 }
 
-/// All about a rule but its expressions.
+/// Validates a rule of `x-kubernetes-validations`, except for its expressions.
 fn check_rule(rule: &Value, schema: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let has_newline = |text: &str| text.contains(['\n', '\r']);
     let (expression, message) = (rule.str_at(&["rule"]).trim(), rule.str_at(&["message"]));
@@ -381,7 +381,7 @@ pub(super) fn has_invalid_type(schema: &Value) -> bool {
     !ty.is_empty() && !TYPES.contains(&ty)
 }
 
-/// The items of a set are compared as wholes, so they must be merged as wholes.
+/// The items of a set are compared as a whole, so they must be atomic.
 pub(super) fn is_set_of_non_atoms(schema: &Value) -> bool {
     let Some(items) = schema.get("items").filter(|items| items.as_object().is_some()) else {
         return false;
@@ -400,7 +400,7 @@ pub(super) fn has_unusable_list_keys(schema: &Value) -> bool {
     !errors.is_empty()
 }
 
-/// Whether anything is used that only structural schemas have.
+/// Whether a schema uses extensions that only structural schemas may have.
 pub(super) fn has_extensions(schema: &Value) -> bool {
     const KEYWORDS: [&str; 3] = [
         "x-kubernetes-preserve-unknown-fields",

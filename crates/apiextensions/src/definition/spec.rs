@@ -1,4 +1,4 @@
-//! The spec of a definition.
+//! Validation of the spec of a definition.
 
 use std::collections::BTreeSet;
 
@@ -113,7 +113,7 @@ pub(super) fn check_update(
     immutable(&["names", "plural"]);
 }
 
-/// Nothing tells what to keep of an object but its schema.
+/// Every version needs a schema: without one, all fields would be pruned.
 fn check_schemas_are_there(
     spec: &InternalSpec<'_>,
     preserve_unknown: bool,
@@ -165,7 +165,7 @@ fn check_versions(
     if stored.count() != 1 {
         invalid("must have exactly one version marked as storage version");
     }
-    // Inside, the first version's name stands in the spec as well.
+    // Compat: the internal version has the first version's name in the spec as well.
     if let Some(first) = spec.versions.first().map(|version| version.str_at(&["name"])) {
         let wrong = is_dns1035_label(first);
         if !first.is_empty() && !wrong.is_empty() {
@@ -264,10 +264,10 @@ fn has_status(version: &Value) -> bool {
     version.at(&["subresources", "status"]).is_some_and(|status| !status.is_null())
 }
 
-/// How the schemas of a version, or of all versions, are checked.
+/// Validation of the schema of one version, or of all versions.
 struct Schemas {
     structural: bool,
-    /// There is a status subresource.
+    /// The status subresource is enabled.
     status: bool,
     suppress_cost: bool,
 }
@@ -292,7 +292,7 @@ impl Schemas {
             let at = path.child("openAPIV3Schema.nullable");
             errors.forbidden(at, "nullable cannot be true at the root");
         }
-        // The rules of x-kubernetes-validations are only compiled if the schema is worth it.
+        // The rules of x-kubernetes-validations are compiled only if the schema is valid.
         let mut compilable = None;
         let mut unreadable = None;
         if self.structural {
@@ -323,8 +323,8 @@ impl Schemas {
     }
 }
 
-/// With a status subresource the schema of the status is looked at alone, so nothing at the root may
-/// hold for it as well.
+/// With a status subresource the status is validated alone, so the root schema may have no constraints
+/// besides its properties.
 fn check_root_with_status(schema: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     const ALLOWED: [&str; 22] = [
         "Description",
@@ -352,7 +352,7 @@ fn check_root_with_status(schema: &Value, path: &FieldPath, errors: &mut FieldEr
     ];
     let is_given = |name: &str, value: &Value| match value {
         Value::Null | Value::Bool(false) => false,
-        // Those that are pointers are given even if they are empty.
+        // Pointers count as set even if they are empty.
         Value::String(text) => {
             let pointers = ["$ref", "x-kubernetes-list-type", "x-kubernetes-map-type"];
             !text.is_empty() || pointers.contains(&name)

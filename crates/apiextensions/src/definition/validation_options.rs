@@ -1,4 +1,4 @@
-//! How strict validation is. What a definition was allowed to be when it was stored it may stay.
+//! Ratcheting: what is wrong in the stored definition may stay wrong in an update.
 
 use std::collections::BTreeSet;
 
@@ -20,11 +20,11 @@ pub(super) struct ValidationOptions {
     pub require_pruned_defaults: bool,
     pub require_atomic_sets: bool,
     pub require_usable_list_keys: bool,
-    /// An invalid CA is only noticed once the definition is established.
+    /// Compat: an invalid CA bundle is refused only once the definition is established.
     pub allow_invalid_ca_bundle: bool,
-    /// The versions whose schema was stored like this: their rules may cost what they cost.
+    /// Versions whose schema is unchanged: the cost of their rules is not limited.
     pub unchanged_schemas: BTreeSet<String>,
-    /// The versions (or all of them: the empty name) with too many selectable fields already.
+    /// Versions whose stored definition has too many selectable fields; "" for all versions.
     pub too_many_selectable: BTreeSet<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What can be seen of objects besides themselves: subresources, columns, selectable fields.
+//! Validation of subresources, additionalPrinterColumns and selectableFields.
 
 use std::collections::BTreeSet;
 
@@ -52,7 +52,7 @@ pub(super) fn check_column(column: &Value, path: &FieldPath, errors: &mut FieldE
     }
 }
 
-/// True if there was something wrong.
+/// Returns whether the path is invalid.
 fn check_json_path(json_path: &str, path: &FieldPath, errors: &mut FieldErrors) -> bool {
     let wrong = !json_path.starts_with('.');
     if wrong {
@@ -61,7 +61,7 @@ fn check_json_path(json_path: &str, path: &FieldPath, errors: &mut FieldErrors) 
     wrong
 }
 
-/// `allow_too_many`: there were too many before, and they are the same.
+/// `allow_too_many`: the stored definition has the same, too many, fields.
 pub(super) fn check_selectable_fields(
     fields: &[Value],
     schema: &Node,

@@ -1,12 +1,12 @@
-//! From text to steps, as kubectl's templates are read: no quotes or brackets are matched inside of brackets, and a name goes on to
-//! the next character that can't be part of one.
+//! The parser, compatible with client-go's: quotes and brackets are not matched inside of brackets, and a
+//! name extends to the next character that cannot be part of one.
 
 use meta::{Number, Str, Value};
 
 use super::{Filter, JsonPath, Operator, Slice, Step};
 
-/// A path is what stands between the braces of a template. One with a brace of its own ends there; what follows must be a template as
-/// well, and is not looked at.
+/// A path is the content of the braces of a template. A closing brace in it ends the path; the rest must
+/// be a valid template as well, and is ignored.
 pub(super) fn parse(text: &str) -> Result<JsonPath, String> {
     let template = format!("{{{text}}}");
     let mut parser = Parser { rest: &template[1..] };
@@ -23,7 +23,7 @@ struct Parser<'a> {
 }
 
 impl<'a> Parser<'a> {
-    /// Steps up to the closing brace, which is taken as well.
+    /// Steps up to and including the closing brace.
     fn steps(&mut self) -> Result<JsonPath, String> {
         let mut steps = Vec::new();
         loop {
@@ -68,14 +68,14 @@ impl<'a> Parser<'a> {
         rest.is_some()
     }
 
-    /// What comes before `end`; the rest begins there.
+    /// Consumes the text before `end`.
     fn until(&mut self, end: usize) -> &'a str {
         let (text, rest) = self.rest.split_at(end);
         self.rest = rest;
         text
     }
 
-    /// A name; a backslash makes part of it what would end it.
+    /// A name; a backslash escapes a character that would end it.
     fn field(&mut self) -> Step {
         let mut chars = self.rest.char_indices();
         let mut end = self.rest.len();
@@ -130,7 +130,7 @@ impl<'a> Parser<'a> {
         }
         let name = text.strip_prefix('\'').and_then(|text| text.strip_suffix('\''));
         if let Some(name) = name.filter(|name| !name.contains('\'')) {
-            // Compat: a dot in it is a dot, and has to be escaped.
+            // Compat: the quoted name is parsed as a path again, so a dot in it has to be escaped.
             steps.extend(parse(&format!(".{name}"))?.0);
             return Ok(());
         }
@@ -138,7 +138,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// What stands between `[?(` and `)]`. A bracket in quotes does not end it.
+    /// The text between `[?(` and `)]`. A bracket in quotes does not end it.
     fn filter(&mut self) -> Result<Filter, String> {
         let (mut open, mut closed, mut before) = (None, false, ' ');
         let mut end = None;
@@ -177,7 +177,7 @@ const OPERATORS: [(&str, Operator); 6] = [
     (">", Operator::Greater),
 ];
 
-/// What is left and right of the first sign, if there is something on both sides.
+/// The operator and both sides of a comparison, if both are present.
 fn comparison(text: &str) -> Option<(&str, &str, &str)> {
     let is_sign = |c: char| "!<>=".contains(c);
     let start = text.find(is_sign).filter(|start| *start > 0)?;
@@ -186,7 +186,7 @@ fn comparison(text: &str) -> Option<(&str, &str, &str)> {
     (length > 0).then(|| (left, &rest[..length], &rest[length..]))
 }
 
-/// `start:end:step`, each of which may be missing.
+/// `start:end:step`, each of which is optional.
 fn slice(text: &str) -> Result<Slice, String> {
     let invalid = || format!("invalid array index {text}");
     let mut parts = text.split(':');
@@ -200,7 +200,7 @@ fn slice(text: &str) -> Result<Slice, String> {
     if parts.next().is_some() { Err(invalid()) } else { Ok(slice) }
 }
 
-/// Where the quote is that ends a text.
+/// The position of the closing quote.
 fn end_of_quote(text: &str, quote: char) -> Option<usize> {
     let mut before = ' ';
     for (at, c) in text.char_indices() {
@@ -215,7 +215,7 @@ fn end_of_quote(text: &str, quote: char) -> Option<usize> {
     None
 }
 
-/// The escapes of a Go string that anybody uses.
+/// The common escapes of a Go string.
 fn unescape(text: &str) -> Result<String, String> {
     let mut plain = String::with_capacity(text.len());
     let mut chars = text.chars();

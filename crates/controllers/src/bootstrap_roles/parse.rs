@@ -1,10 +1,10 @@
-//! Reads `roles.txt`, whose head says how it is written.
+//! Parses `roles.txt`; the head of that file describes the format.
 
 use meta::{Value, value};
 
 use super::{AUTOUPDATE, GROUP};
 
-/// The objects, or the line that can't be read.
+/// The objects, or the line that cannot be parsed.
 pub(super) fn objects(text: &str) -> Result<Vec<Value>, String> {
     let mut objects: Vec<Value> = Vec::new();
     for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
@@ -119,7 +119,7 @@ mod tests {
             |kind: &str| objects.iter().filter(|object| object.str_at(&["kind"]) == kind).count();
         let counts = ["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"].map(count);
         assert_eq!(counts, [69, 50, 7, 7]);
-        // Every binding is about a role that is there.
+        // Every binding refers to a role of the table.
         for binding in objects.iter().filter(|object| object.get("roleRef").is_some()) {
             let role = |field| binding.str_at(&["roleRef", field]);
             assert!(

@@ -1,5 +1,5 @@
-//! Who belongs to whom. Only objects that have owners are known here; an owner is just a UID until
-//! somebody asks the API about it. Most objects have no owner, so this stays small.
+//! The graph of owner references. It holds only objects that have owners; an owner is a UID until the
+//! API is asked about it. Most objects have no owner, so the graph stays small.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -10,7 +10,7 @@ use meta::{Str, Value};
 
 use crate::informer::{ObjectEvent, Resource};
 
-/// An object by its name, and by the UID that tells it from another one of that name.
+/// Coordinates of an object, with the UID that distinguishes it from a later one of the same name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Object {
     pub(super) resource: Arc<Resource>,
@@ -26,25 +26,25 @@ pub(super) struct Owner {
     pub(super) kind: Str,
     pub(super) name: Str,
     pub(super) uid: Str,
-    /// In a foreground deletion the owner waits for this dependent.
+    /// `blockOwnerDeletion`: a foreground deletion of the owner waits for the dependent.
     pub(super) blocks: bool,
 }
 
 impl Owner {
-    /// Where it is looked for. Anybody can write down a UID that exists; only together with the right
-    /// name does it make an owner.
+    /// Coordinates of the owner. A reference with an existing UID but another name is dangling, so the
+    /// UID alone does not identify an owner.
     fn identity(&self, namespace: &str) -> Str {
         format!("{}/{}/{namespace}/{}", self.api_version, self.kind, self.name).into()
     }
 }
 
-/// Somebody who belongs to an object.
+/// A dependent of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Dependent {
     pub(super) object: Object,
-    /// In a foreground deletion it has to be waited for.
+    /// `blockOwnerDeletion` in its reference to the owner.
     pub(super) blocks: bool,
-    /// Is being deleted itself, and waits for what belongs to it.
+    /// It is in foreground deletion itself.
     pub(super) waits: bool,
 }
 
@@ -64,19 +64,19 @@ pub(super) fn owners_of(metadata: &Value) -> Vec<Owner> {
 pub(super) struct Graph {
     /// Objects that have owners, by UID.
     nodes: HashMap<Str, (Object, Vec<Owner>)>,
-    /// Who names this UID as an owner.
+    /// UIDs of dependents by the UID of their owner.
     dependents: HashMap<Str, HashSet<Str>>,
-    /// Objects whose deletion waits for what becomes of their dependents.
+    /// Objects in foreground deletion or with the finalizer `orphan`.
     waiting: HashMap<Str, Object>,
-    /// Owners that are known to be there, by UID, each with the names under which it was found. Whoever
-    /// is not in here has to be asked for.
+    /// Owners that were found by a live read, by UID, with the coordinates of the references. Others
+    /// have to be read.
     present: HashMap<Str, HashSet<Str>>,
-    /// Owners that went while somebody may still be about to report them present.
+    /// Owners that were deleted while a running reconciliation may still report them as present.
     departed: HashSet<Str>,
 }
 
 impl Graph {
-    /// Takes note of a change; answers the objects that have to be looked at because of it.
+    /// Applies an event; returns the objects to reconcile because of it.
     pub(super) fn observe(&mut self, event: &ObjectEvent) -> Vec<Object> {
         let metadata = &event.metadata;
         let object = Object {
@@ -97,7 +97,7 @@ impl Graph {
         }
         let owners = owners_of(metadata);
         let deleting = !metadata.str_at(&["deletionTimestamp"]).is_empty();
-        let settled = owners.iter().all(|owner| self.is_present(owner, &object.namespace));
+        let owners_present = owners.iter().all(|owner| self.is_present(owner, &object.namespace));
         for owner in &owners {
             self.dependents.entry(owner.uid.clone()).or_default().insert(object.uid.clone());
         }
@@ -107,13 +107,13 @@ impl Graph {
         if deleting && waits_for_dependents(metadata) {
             self.waiting.insert(object.uid.clone(), object.clone());
             requeue.push(object);
-        } else if !deleting && !settled {
+        } else if !deleting && !owners_present {
             requeue.push(object);
         }
         requeue
     }
 
-    /// Forgets what an object was said to belong to; owners that may have waited for it are answered.
+    /// Removes an object's edges to its owners; returns the owners that may have waited for it.
     fn remove_edges(&mut self, uid: &Str) -> Vec<Object> {
         let Some((_, owners)) = self.nodes.remove(uid) else { return Vec::new() };
         let mut waiting = Vec::new();
@@ -129,7 +129,7 @@ impl Graph {
         waiting
     }
 
-    /// Who belongs to this UID.
+    /// The dependents of an object.
     pub(super) fn dependents_of(&self, uid: &str) -> Vec<Dependent> {
         let dependents = self.dependents.get(uid).into_iter().flatten();
         let nodes = dependents.filter_map(|dependent| self.nodes.get(dependent));
@@ -147,7 +147,7 @@ impl Graph {
         found.is_some_and(|names| names.contains(&owner.identity(namespace)))
     }
 
-    /// The API had this owner for a dependent in this namespace, unless it went since it was asked.
+    /// Records that a live read found this owner, unless it was deleted since.
     pub(super) fn record_present(&mut self, owner: &Owner, namespace: &str) {
         if !self.departed.contains(&owner.uid) {
             let names = self.present.entry(owner.uid.clone()).or_default();
@@ -155,12 +155,12 @@ impl Graph {
         }
     }
 
-    /// Nobody is asking the API any more, so nobody can report what is out of date.
+    /// To be called when no reconciliation is running: none can report a deleted owner any more.
     pub(super) fn forget_departed(&mut self) {
         self.departed.clear();
     }
 
-    /// Changes were missed: nothing is certain, everybody has to be looked at.
+    /// Events were missed: every owner has to be read again.
     pub(super) fn invalidate_owners(&mut self) -> Vec<Object> {
         self.present.clear();
         let nodes = self.nodes.values().map(|(object, _)| object);
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dependent_is_looked_at_until_its_owner_is_known_and_again_when_it_goes() {
+    fn a_dependent_is_reconciled_until_its_owner_is_known_and_when_the_owner_is_deleted() {
         let mut graph = Graph::default();
         assert_eq!(names(&graph.observe(&event("a", false, owned_by("owner", false)))), ["a"]);
         let owner = &owners_of(&owned_by("owner", false))[0];
@@ -216,7 +216,7 @@ mod tests {
         let mut requeue = graph.observe(&event("owner", true, Value::object()));
         requeue.sort_by(|a, b| a.name.cmp(&b.name));
         assert_eq!(names(&requeue), ["a", "b"]);
-        // Whoever asked before the owner went doesn't count any more.
+        // A live read from before the deletion does not count.
         graph.record_present(owner, "n");
         assert_eq!(names(&graph.observe(&event("c", false, owned_by("owner", false)))), ["c"]);
         graph.observe(&event("a", true, owned_by("owner", false)));
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_that_waits_is_looked_at_when_a_dependent_goes() {
+    fn a_waiting_owner_is_reconciled_when_a_dependent_is_deleted() {
         let mut graph = Graph::default();
         graph.observe(&event("a", false, owned_by("owner", true)));
         let waiting = value!({"deletionTimestamp": "t", "finalizers": ["foregroundDeletion"]});

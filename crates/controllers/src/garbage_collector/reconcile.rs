@@ -1,20 +1,20 @@
-//! What is to become of one object: asked of the API, never of memory alone.
+//! Decides about one object by live reads of the API, never by the graph alone.
 
 use meta::{ApiError, Str, Value, value};
 
 use super::graph::{Dependent, FOREGROUND, ORPHAN, Object, Owner, has_finalizer, owners_of};
 use crate::{Api, Target};
 
-/// What came of looking at an object.
+/// The outcome of a reconciliation.
 #[derive(Debug, Default)]
 pub(super) struct Reconciled {
-    /// Owners that are there.
+    /// Owners that exist.
     pub(super) present_owners: Vec<Owner>,
-    /// Dependents that have to be looked at now.
+    /// Dependents to reconcile next.
     pub(super) requeue: Vec<Object>,
 }
 
-/// Looks at an object and does what is due.
+/// Deletes, orphans or finalizes an object as its owners and dependents require.
 pub(super) async fn reconcile(
     api: &dyn Api,
     object: &Object,
@@ -36,7 +36,7 @@ pub(super) async fn reconcile(
     delete_if_unowned(api, object, &target, &live, &dependents).await
 }
 
-/// An object whose deletion may wait for its dependents.
+/// Handles the finalizers `orphan` and `foregroundDeletion` of an object that is being deleted.
 async fn process_deleting_object(
     api: &dyn Api,
     target: &Target,
@@ -53,14 +53,14 @@ async fn process_deleting_object(
         if !dependents.iter().any(|dependent| dependent.blocks) {
             remove_finalizer(api, target, live, FOREGROUND).await?;
         }
-        // Those that nobody waits for go now as well.
+        // Dependents that do not block the owner are deleted as well.
         let requeue = dependents.into_iter().map(|dependent| dependent.object).collect();
         return Ok(Reconciled { requeue, ..Reconciled::default() });
     }
     Ok(Reconciled::default())
 }
 
-/// Takes one owner away from a dependent.
+/// Removes the reference to one owner from a dependent.
 async fn remove_owner_reference(
     api: &dyn Api,
     dependent: &Object,
@@ -92,7 +92,7 @@ async fn retain_owner_references(
     ignore_not_found(api.update(target, &live).await.map(drop))
 }
 
-/// No owner waits for this object any more. Answers the version it has then.
+/// Sets `blockOwnerDeletion` to false in all references; returns the new resourceVersion.
 async fn unblock_owners(
     api: &dyn Api,
     target: &Target,
@@ -122,7 +122,7 @@ async fn remove_finalizer(
     ignore_not_found(api.update(target, &live).await.map(drop))
 }
 
-/// An object that is gone needs nothing more.
+/// An object that no longer exists needs nothing more.
 fn ignore_not_found(done: Result<(), ApiError>) -> Result<(), ApiError> {
     match done {
         Err(ApiError::NotFound { .. }) => Ok(()),
@@ -130,18 +130,18 @@ fn ignore_not_found(done: Result<(), ApiError>) -> Result<(), ApiError> {
     }
 }
 
-/// How it stands with an owner.
+/// The state of an owner reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OwnerState {
     Solid,
-    /// Being deleted, once its dependents are gone.
+    /// The owner is in foreground deletion and waits for its dependents.
     WaitingForDependents,
     Dangling,
-    /// Nobody here knows its kind, so nothing can be concluded.
+    /// The owner's kind is not served, so its existence is unknown.
     Unknown,
 }
 
-/// Whether an object may stay, going by its owners.
+/// Deletes an object whose owners are all gone, and removes dangling references otherwise.
 async fn delete_if_unowned(
     api: &dyn Api,
     object: &Object,
@@ -166,7 +166,7 @@ async fn delete_if_unowned(
         return Ok(reconciled);
     }
     if some(OwnerState::Solid) || some(OwnerState::Unknown) {
-        // Somebody still wants it: only the others are taken off.
+        // One owner remains: only the dangling references are removed.
         let kept: Vec<&Str> = owners
             .iter()
             .zip(&states)
@@ -177,11 +177,11 @@ async fn delete_if_unowned(
         retain_owner_references(api, target, live.clone(), keep).await?;
         return Ok(reconciled);
     }
-    // If anything about it has changed since, the owners may have: it is looked at again then.
+    // Precondition: if the object has changed since the read, its owners may have as well.
     let mut version = metadata.str_at(&["resourceVersion"]).to_owned();
     let in_foreground = some(OwnerState::WaitingForDependents) && !dependents.is_empty();
     if in_foreground && dependents.iter().any(|dependent| dependent.waits) {
-        // Perhaps a circle: nobody in it would ever be the first to go.
+        // Perhaps a cycle of owners, in which every deletion would wait for another.
         version = unblock_owners(api, target, live.clone()).await?;
     }
     let policy = if has_finalizer(metadata, ORPHAN) {
@@ -210,7 +210,7 @@ async fn classify_reference(
     let Some(resource) = api.resource_of(&owner.api_version, &owner.kind) else {
         return Ok(OwnerState::Unknown);
     };
-    // A cluster-wide object can't say in which namespace its owner would be.
+    // A cluster-scoped object cannot refer to an owner in a namespace.
     if resource.namespaced && !object.resource.namespaced {
         return Ok(OwnerState::Unknown);
     }

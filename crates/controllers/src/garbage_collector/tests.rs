@@ -1,4 +1,4 @@
-//! What becomes of objects, against an API that is a map.
+//! Garbage collection against the in-memory API.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ fn deleting(mut object: Value, finalizer: &str) -> Value {
     object
 }
 
-/// Looks at `name`; answers what was deleted how.
+/// Reconciles `name`; returns the deletions with their propagation policies.
 async fn reconcile_object(
     name: &str,
     objects: &[Value],
@@ -58,7 +58,7 @@ fn owners(fake: &FakeApi, name: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn an_object_goes_when_its_last_owner_is_gone() {
+async fn an_object_is_deleted_with_its_last_owner() {
     let there = thing("there", &[]);
     let waiting = deleting(thing("waiting", &[]), "foregroundDeletion");
     let mut other = thing("other", &[]);
@@ -73,7 +73,7 @@ async fn an_object_goes_when_its_last_owner_is_gone() {
         (&["there", "gone"], false, "", &["there"]),
         (&["waiting"], false, "Background", &["waiting"]),
         (&["waiting"], true, "Foreground", &["waiting"]),
-        // Of a kind that nobody serves: nothing is known, nothing is done.
+        // The owner's kind is not served: nothing is done.
         (&["Mystery/x", "gone"], false, "", &["x"]),
     ];
     for (owned_by, has_dependents, policy, kept) in cases {
@@ -100,7 +100,7 @@ async fn a_foreground_deletion_waits_for_dependents() {
 }
 
 #[tokio::test]
-async fn orphans_stay_behind_without_their_owner() {
+async fn orphans_stay_without_the_owner_reference() {
     let owner = deleting(thing("owner", &[]), "orphan");
     let objects = [owner, thing("child", &["owner", "there"])];
     let (deleted, fake) = reconcile_object("owner", &objects, &["child"]).await;
@@ -111,7 +111,7 @@ async fn orphans_stay_behind_without_their_owner() {
 }
 
 #[tokio::test]
-async fn a_circle_of_foreground_deletions_is_broken() {
+async fn a_cycle_of_foreground_deletions_is_broken() {
     let owner = deleting(thing("owner", &[]), "foregroundDeletion");
     let objects = [owner, thing("it", &["owner"])];
     let (deleted, fake) = reconcile_object("it", &objects, &["waiting"]).await;
@@ -119,14 +119,14 @@ async fn a_circle_of_foreground_deletions_is_broken() {
     let it = fake.object("", "n", "it");
     let references = it.items_at(&["metadata", "ownerReferences"]);
     assert!(references.iter().all(|reference| !reference.bool_at(&["blockOwnerDeletion"])));
-    // Without a circle the owner goes on waiting.
+    // Without a cycle the owner keeps waiting.
     let (_, fake) = reconcile_object("it", &objects, &["child"]).await;
     let it = fake.object("", "n", "it");
     assert!(it.items_at(&["metadata", "ownerReferences"])[0].bool_at(&["blockOwnerDeletion"]));
 }
 
 #[tokio::test]
-async fn a_cluster_wide_object_cannot_be_owned_from_a_namespace() {
+async fn a_cluster_scoped_object_cannot_have_a_namespaced_owner() {
     let mut it = thing("it", &["gone"]);
     it.remove_at(&["metadata", "namespace"]);
     let fake = FakeApi::new([("", it)]);
@@ -134,14 +134,14 @@ async fn a_cluster_wide_object_cannot_be_owned_from_a_namespace() {
     let it = Object { resource, namespace: "".into(), ..object("it") };
     reconcile(&*fake, &it, Vec::new()).await.unwrap();
     assert_eq!(fake.deleted(), []);
-    // An owner without a namespace counts for everybody.
+    // A cluster-scoped owner may own objects in any namespace.
     let fake = FakeApi::new([("", thing("it", &["ClusterThing/gone"]))]);
     reconcile(&*fake, &object("it"), Vec::new()).await.unwrap();
     assert_eq!(fake.deleted(), [("it".to_owned(), "Background".to_owned())]);
 }
 
 #[tokio::test]
-async fn a_foreground_deletion_takes_those_along_that_it_does_not_wait_for() {
+async fn a_foreground_deletion_includes_dependents_that_do_not_block() {
     let fake = FakeApi::new([("", deleting(thing("owner", &[]), "foregroundDeletion"))]);
     let dependents = [("a", true), ("b", false)];
     let dependents =

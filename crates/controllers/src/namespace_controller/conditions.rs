@@ -1,23 +1,23 @@
-//! What the status of a namespace says while it is emptied. The words are kube-controller-manager's.
+//! The conditions of a terminating namespace, worded as kube-controller-manager words them.
 
 use std::collections::BTreeMap;
 
 use meta::{Value, value};
 
-/// What a look into a namespace has found.
+/// What could not be deleted from a namespace, and why.
 #[derive(Debug, Default)]
 pub(super) struct RemainingContent {
-    /// Group-versions that nobody could say anything about, and why.
+    /// Group-versions whose discovery failed, and the error.
     pub(super) undiscovered: Vec<(String, String)>,
-    /// Resources whose objects could not be deleted, in the words of the errors.
+    /// Errors of deletions.
     pub(super) failed: Vec<String>,
-    /// `resource.group`, and how many objects of it are left.
+    /// Remaining objects by `resource.group`.
     pub(super) remaining: BTreeMap<String, usize>,
-    /// Finalizers, and how many objects each of them keeps.
+    /// Remaining objects by finalizer.
     pub(super) finalizers: BTreeMap<String, usize>,
 }
 
-/// Type, and reason and message as long as there is nothing to complain about.
+/// Type, and the reason and message of status False.
 const CONDITIONS: [(&str, &str, &str); 5] = [
     (
         "NamespaceDeletionDiscoveryFailure",
@@ -42,7 +42,7 @@ const CONDITIONS: [(&str, &str, &str); 5] = [
     ),
 ];
 
-/// Brings the conditions of a namespace up to date; false: they were.
+/// Updates the conditions of a namespace; returns whether anything changed.
 pub(super) fn write_conditions(namespace: &mut Value, content: &RemainingContent) -> bool {
     let mut changed = false;
     let conditions = namespace.object_at_mut(&["status"]).entry("conditions");
@@ -80,7 +80,7 @@ pub(super) fn write_conditions(namespace: &mut Value, content: &RemainingContent
 }
 
 impl RemainingContent {
-    /// What there is to say under a condition; None: all is well.
+    /// Reason and message of a condition whose status is True; None if it is False.
     fn failure(&self, condition: &str) -> Option<(&'static str, String)> {
         match condition {
             "NamespaceDeletionDiscoveryFailure" if !self.undiscovered.is_empty() => {

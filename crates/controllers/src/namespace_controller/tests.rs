@@ -1,4 +1,4 @@
-//! How namespaces go, against an API that is a map.
+//! Deletion of namespaces against the in-memory API.
 
 use meta::{Value, value};
 
@@ -18,7 +18,7 @@ fn inside(name: &str, finalizer: Option<&str>) -> Value {
     value!({"metadata": {"name": (name), "namespace": "n", "finalizers": (finalizers)}})
 }
 
-/// Empties the namespace once; answers what comes next, and the namespace.
+/// Reconciles the namespace once; returns the result, the API and the namespace.
 async fn empty(fake: FakeApi) -> (ReconcileResult, Arc<FakeApi>, Value) {
     let fake = Arc::new(fake);
     let controller = NamespaceController { api: fake.clone() };
@@ -68,7 +68,7 @@ async fn an_empty_namespace_loses_its_own_finalizer_only() {
 }
 
 #[tokio::test]
-async fn what_has_finalizers_is_counted_and_waited_for() {
+async fn objects_with_finalizers_are_counted_and_waited_for() {
     let stuck = Some("example.com/wait");
     let (next, fake, namespace) = empty(fake([
         ("configmaps", inside("a", stuck)),
@@ -89,7 +89,7 @@ async fn what_has_finalizers_is_counted_and_waited_for() {
              example.com/wait in 2 resource instances",
         ]
     );
-    // Once they are gone, so are the complaints.
+    // Once they are deleted, the conditions are False.
     for (resource, name) in [("configmaps", "a"), ("widgets", "c"), ("widgets", "d")] {
         fake.remove(resource, "n", name);
     }
@@ -103,7 +103,7 @@ async fn what_has_finalizers_is_counted_and_waited_for() {
 }
 
 #[tokio::test]
-async fn pods_go_before_all_else() {
+async fn pods_are_deleted_first() {
     let (next, fake, _) = empty(fake([
         ("pods", inside("p", Some("example.com/wait"))),
         ("configmaps", inside("a", None)),
@@ -114,7 +114,7 @@ async fn pods_go_before_all_else() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_discovered_or_deleted_is_told() {
+async fn failed_discovery_and_deletion_are_reported() {
     let mut unknown = fake([]);
     let version = "remote.example.com/v1".to_owned();
     let why = format!("stale GroupVersion discovery: {version}");
@@ -142,7 +142,7 @@ async fn what_cannot_be_discovered_or_deleted_is_told() {
 }
 
 #[tokio::test]
-async fn a_namespace_that_stays_is_left_alone() {
+async fn a_namespace_that_is_not_being_deleted_is_not_touched() {
     let mut staying = namespace(&["kubernetes"]);
     staying.remove_at(&["metadata", "deletionTimestamp"]);
     for namespace in [staying, namespace(&["example.com/mine"])] {

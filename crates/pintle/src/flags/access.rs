@@ -59,8 +59,9 @@ pub(super) const AUTHENTICATION: &[Flag] = &[
         .help("Headers with the user's uid, usually X-Remote-Uid."),
     refused("requestheader-username-headers", Texts, "")
         .help("Headers with the user name, usually X-Remote-User."),
-    done("service-account-extend-token-expiration", Bool, "true")
-        .help("Give tokens of pods a year of grace, and note in the audit log who relies on it."),
+    done("service-account-extend-token-expiration", Bool, "true").help(
+        "Extend tokens of pods to a year, and record uses after their expiry in the audit log.",
+    ),
     done("service-account-issuer", TextArray, "").help(
         "Issuer of service account tokens; repeatable: the first signs, all are accepted. Unset: \
          https://kubernetes.default.svc.cluster.local (kube-apiserver requires this flag).",
@@ -73,7 +74,7 @@ pub(super) const AUTHENTICATION: &[Flag] = &[
     done("service-account-lookup", Bool, "true")
         .help("Accept a service account token only while the objects it is bound to exist."),
     done("service-account-max-token-expiration", Duration, "0s")
-        .help("Longest lifetime of a service account token; 0: as asked for."),
+        .help("Longest lifetime of a service account token; 0: as requested."),
     done("token-auth-file", Text, "")
         .help("CSV file of fixed tokens: token,user,uid and optionally \"group,group\"."),
 ];
@@ -93,7 +94,7 @@ pub(super) const AUTHORIZATION: &[Flag] = &[
     refused("authorization-webhook-cache-unauthorized-ttl", Duration, "30s")
         .help("How long a no of the authorization webhook is remembered."),
     refused("authorization-webhook-config-file", Text, "")
-        .help("Kubeconfig of the server that mode Webhook asks."),
+        .help("Kubeconfig of the authorization webhook of mode Webhook."),
     refused("authorization-webhook-version", Text, "v1beta1")
         .help("Version of the SubjectAccessReview sent to that server."),
 ];
@@ -104,7 +105,7 @@ pub(super) const API_ENABLEMENT: &[Flag] = &[done("runtime-config", Configuratio
 )];
 
 pub(super) const EGRESS_SELECTOR: &[Flag] = &[refused("egress-selector-config-file", Text, "")
-    .help("File that says through which proxy the server reaches nodes, etcd and webhooks.")];
+    .help("EgressSelectorConfiguration: proxies for connections to nodes, etcd and webhooks.")];
 
 pub(super) const ADMISSION: &[Flag] = &[
     refused("admission-control", Texts, "")
@@ -115,9 +116,9 @@ pub(super) const ADMISSION: &[Flag] = &[
         ),
     refused("admission-control-config-file", Text, "").help("Settings of the admission plugins."),
     harmless("default-not-ready-toleration-seconds", Int, "300")
-        .help("How long pods stay on a node that is not ready, unless they say otherwise."),
+        .help("Default toleration of pods for not-ready nodes."),
     harmless("default-unreachable-toleration-seconds", Int, "300")
-        .help("How long pods stay on a node that is unreachable, unless they say otherwise."),
+        .help("Default toleration of pods for unreachable nodes."),
     done("disable-admission-plugins", Texts, "")
         .help("Admission plugins to leave out of the default set."),
     done("enable-admission-plugins", Texts, "")

@@ -36,7 +36,7 @@ pub(super) const FLAGS: &[Flag] = &[
     refused("audit-log-version", Text, "audit.k8s.io/v1")
         .help("API version of the events in the file."),
     refused("audit-policy-file", Text, "")
-        .help("Policy that says which requests are logged and how much of them."),
+        .help("Audit policy: which requests are logged, and in which detail."),
     refused("audit-webhook-batch-buffer-size", Int, "10000")
         .help("Events that may wait to be sent (mode batch)."),
     refused("audit-webhook-batch-initial-backoff", Duration, "10s")

@@ -16,7 +16,7 @@ pub(super) const FLAGS: &[Flag] = &[
     refused("enable-garbage-collector", Bool, "true")
         .help("Delete objects whose owners are gone, and honour the finalizers that control it."),
     done("encryption-provider-config", Text, "")
-        .help("File that says how to encrypt which resources at rest."),
+        .help("EncryptionConfiguration: which resources are encrypted at rest, and how."),
     done("encryption-provider-config-automatic-reload", Bool, "false")
         .help("Read --encryption-provider-config again when it changes."),
     done("etcd-cafile", Text, "").help("Certificate authority of the etcd servers."),

@@ -30,13 +30,13 @@ pub(super) const FLAGS: &[Flag] = &[
          servers: 0 (off) to 0.02.",
     ),
     done("livez-grace-period", Duration, "0s")
-        .help("How long /livez forgives post-start hooks that are still running."),
+        .help("How long /livez ignores post-start hooks that are still running."),
     done("max-mutating-requests-inflight", Int, "200").help(
-        "Writes served at the same time; more wait, and are told to try again when a quarter of \
+        "Writes served at the same time; more wait, and get a 429 when a quarter of \
          --request-timeout is over. 0: no limit.",
     ),
     done("max-requests-inflight", Int, "400").help(
-        "Reads served at the same time; more wait, and are told to try again when a quarter of \
+        "Reads served at the same time; more wait, and get a 429 when a quarter of \
          --request-timeout is over. 0: no limit.",
     ),
     refused("min-compatibility-version", Texts, "")

@@ -1,5 +1,5 @@
-//! Numbers, durations and lists as Go reads them, with Go's own error texts: scripts and people
-//! that know kube-apiserver meet what they are used to.
+//! Numbers, durations and lists as Go parses them, with Go's error texts, as users of kube-apiserver
+//! expect them.
 
 use std::fmt::Write;
 
@@ -67,10 +67,10 @@ enum Flaw {
     Range,
 }
 
-/// A number without sign in any of Go's bases, where `_` may stand between digits.
+/// An unsigned number in any of Go's bases; `_` is allowed between digits.
 fn magnitude(text: &str) -> Result<u64, Flaw> {
     let lower = text.to_ascii_lowercase();
-    // Go takes a prefix as one only if something follows it.
+    // A prefix must be followed by a digit.
     let prefixed = |prefix| lower.strip_prefix(prefix).filter(|rest| !rest.is_empty());
     let (base, rest) = if let Some(rest) = prefixed("0b") {
         (2, rest)
@@ -83,7 +83,7 @@ fn magnitude(text: &str) -> Result<u64, Flaw> {
     } else {
         (10, lower.as_str())
     };
-    // Behind a prefix even the first digit may be set off (`0x_ff`).
+    // After a prefix `_` is allowed before the first digit (`0x_ff`).
     let misplaced =
         (base == 10 && rest.starts_with('_')) || rest.ends_with('_') || rest.contains("__");
     if misplaced { Err(Flaw::Syntax) } else { digits(&rest.replace('_', ""), base) }
@@ -233,7 +233,7 @@ pub(super) fn read_csv(text: &str) -> Result<Vec<String>, String> {
     }
 }
 
-/// Fields as one CSV record, so that a list shows which commas are its own.
+/// Fields as one CSV record, which quotes commas inside of items.
 pub(super) fn write_csv<'a>(fields: impl IntoIterator<Item = &'a String>) -> String {
     let special = |c: char| matches!(c, '"' | ',' | '\n' | '\r');
     let quoted = fields.into_iter().map(|field| {

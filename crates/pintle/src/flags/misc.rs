@@ -1,4 +1,4 @@
-//! What has no section of its own, and the flags of every program.
+//! The sections "Misc" and "Global".
 
 use super::FlagKind::{Bool, Duration, Int, PortRange, Text, Texts, Uint, Version};
 use super::{Flag, done, harmless, refused};
@@ -8,7 +8,7 @@ pub(super) const FLAGS: &[Flag] = &[
         .help("Turn redirects of aggregated servers into errors."),
     done("allow-privileged", Bool, "false").help("Allow pods with privileged containers."),
     done("apiserver-count", Int, "1")
-        .help("Number of servers in the cluster; with several, definitions are established a moment later.")
+        .help("Number of API servers in the cluster; with several, CRDs are established after a delay.")
         .deprecated("apiserver-count is deprecated and will be removed in a future version.")
         .hidden(),
     harmless("coordinated-leadership-lease-duration", Duration, "15s")
@@ -23,8 +23,8 @@ pub(super) const FLAGS: &[Flag] = &[
         .help("Serve /logs.")
         .deprecated("Log handler functionality is deprecated"),
     done("endpoint-reconciler-type", Text, "lease").help(
-        "How the endpoints of service kubernetes are kept: lease, none, or master-count, which is \
-         taken for lease.",
+        "How the endpoints of service kubernetes are reconciled: lease, none, or master-count, \
+         which is treated as lease.",
     ),
     done("event-ttl", Duration, "1h0m0s").help("How long events are kept."),
     refused("kubelet-certificate-authority", Text, "")

@@ -1,9 +1,8 @@
-//! From the command line to values, as the flag library of Kubernetes does it.
+//! Parses the command line as pflag does.
 //!
-//! Written by hand over the table instead of with an argument crate: repeated lists that add up,
-//! single values with commas, bare booleans that never take the next argument, `-v3`, underscores
-//! for dashes and Go's error texts would each have to be forced onto one, and the walk itself is
-//! short.
+//! Hand-written over the table instead of with an argument crate, which would have to be bent to
+//! accumulating lists, single values with commas, booleans that never take the next argument, `-v3`,
+//! underscores for dashes, and Go's error texts.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -11,7 +10,7 @@ use std::net::IpAddr;
 use super::value::{NamedCertKey, PortRange, Value, VersionFlag};
 use super::{Effect, Flag, all, find, nearest, quote};
 
-/// What is wrong with a command line. The words are those of kube-apiserver.
+/// An error in the command line, worded as kube-apiserver's.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub(crate) enum FlagError {
     #[error("unknown flag: --{name}{}", suggestion(*.nearest))]
@@ -42,7 +41,7 @@ fn spelling(name: &str) -> String {
     }
 }
 
-/// A command line that was understood: the flags it sets, and whatever is not a flag.
+/// A parsed command line: the flags that it sets, and the positional arguments.
 #[derive(Debug, Default)]
 pub(crate) struct Parsed {
     values: BTreeMap<&'static str, Value>,
@@ -51,7 +50,7 @@ pub(crate) struct Parsed {
     pub(crate) deprecations: Vec<String>,
 }
 
-/// Reads the command line, without the name of the program.
+/// Parses the arguments, without the name of the program.
 pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Parsed, FlagError> {
     let mut parsed = Parsed::default();
     let mut args = args.into_iter();
@@ -158,8 +157,8 @@ impl Parsed {
     }
 }
 
-/// One typed getter per type of value: `parsed.bool("anonymous-auth")`. Asking for another type
-/// than the table's is a mistake in `options.rs`, which reads all its flags whenever it runs.
+/// One typed getter per type of value: `parsed.bool("anonymous-auth")`. Panics for another type than
+/// the table's, which is a bug in `options.rs` that every start would show.
 macro_rules! getters {
     ($($getter:ident: $variant:ident -> $type:ty,)*) => {
         impl Parsed {

@@ -12,7 +12,7 @@ pub(super) const FLAGS: &[Flag] = &[
         "Directory of the generated serving certificate apiserver.crt and its key apiserver.key, \
          unless --tls-cert-file is given. Unset: pki under --data-dir.",
     ),
-    done("disable-http2-serving", Bool, "false").help("Speak HTTP/1.1 only."),
+    done("disable-http2-serving", Bool, "false").help("Serve HTTP/1.1 only."),
     done("http2-max-streams-per-connection", Int, "0")
         .help("Requests at the same time on one HTTP/2 connection; 0: 100."),
     done("permit-address-sharing", Bool, "false")

@@ -34,7 +34,7 @@ fn the_table_has_the_flags_of_kube_apiserver_with_their_types_and_defaults() {
 }
 
 #[test]
-fn every_row_is_sound() {
+fn every_row_is_consistent() {
     for (section, flags) in SECTIONS {
         assert!(flags.is_sorted_by_key(|flag| flag.name), "{section}");
     }
@@ -51,7 +51,7 @@ fn read(args: &[&str]) -> Result<Parsed, FlagError> {
 }
 
 #[test]
-fn values_are_read_as_pflag_reads_them() {
+fn values_are_parsed_as_by_pflag() {
     let cases: &[(&[&str], &str, &str)] = &[
         (&[], "secure-port", "6443"),
         (&["--secure-port=1"], "secure-port", "1"),
@@ -140,7 +140,7 @@ fn values_are_read_as_pflag_reads_them() {
 }
 
 #[test]
-fn mistakes_are_told_in_the_words_of_pflag() {
+fn parse_errors_have_pflags_messages() {
     let cases: &[(&[&str], &str)] = &[
         (&["--foo"], "unknown flag: --foo\nSee --help for all flags."),
         (&["--secure-prot=1"], "unknown flag: --secure-prot\nDid you mean --secure-port?"),
@@ -288,7 +288,7 @@ fn mistakes_are_told_in_the_words_of_pflag() {
 }
 
 #[test]
-fn what_is_not_a_flag_is_an_argument() {
+fn other_words_are_positional_arguments() {
     let cases: &[(&[&str], &[&str])] = &[
         (&["a", "--profiling", "false", "-", ""], &["a", "false", "-", ""]),
         (&["--v=1", "--", "--v=2", "-h"], &["--v=2", "-h"]),
@@ -299,7 +299,7 @@ fn what_is_not_a_flag_is_an_argument() {
 }
 
 #[test]
-fn flags_that_changed_are_known_by_their_effect() {
+fn changed_flags_are_listed_by_effect() {
     let args = [
         "--etcd-prefix=/registry",
         "--etcd-servers=x",
@@ -316,7 +316,7 @@ fn flags_that_changed_are_known_by_their_effect() {
 }
 
 #[test]
-fn a_deprecated_flag_says_so() {
+fn a_deprecated_flag_is_a_warning() {
     assert_eq!(
         read(&["--apiserver-count=2"]).unwrap().deprecations,
         [

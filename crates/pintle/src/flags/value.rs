@@ -1,4 +1,4 @@
-//! The typed value of a flag, and how each type takes the texts given on the command line.
+//! The typed value of a flag, and how each type parses its arguments.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,8 +11,7 @@ use super::go::{
 use super::{Flag, FlagKind};
 use crate::version;
 
-/// The value of a flag. Integers keep the width they were written with, so that validation can say
-/// what is wrong with them.
+/// The value of a flag. Integers are not narrowed, so that validation can report what was given.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Value {
     Bool(bool),
@@ -26,7 +25,7 @@ pub(crate) enum Value {
     Text(String),
     Texts(Vec<String>),
     Map(BTreeMap<String, String>),
-    /// Texts by component; the empty component is "none named".
+    /// Texts by component; "" without a component.
     Gates(BTreeMap<String, Vec<String>>),
     PortRange(PortRange),
     CertKeys(Vec<NamedCertKey>),
@@ -36,7 +35,7 @@ pub(crate) enum Value {
     Version(VersionFlag),
 }
 
-/// Ports from `base`, `size` of them.
+/// `size` ports from `base` on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct PortRange {
     pub(crate) base: u16,
@@ -49,7 +48,7 @@ impl PortRange {
         (base..base + i64::from(self.size)).contains(&port)
     }
 
-    /// First and last port; of an empty range the last comes before the first.
+    /// First and last port; the last is before the first if the range is empty.
     pub(crate) fn bounds(self) -> (u16, u16) {
         match u16::try_from(u32::from(self.base) + self.size) {
             _ if self.size == 0 => (1, 0),
@@ -59,8 +58,7 @@ impl PortRange {
     }
 }
 
-/// A certificate with its key, and the host names it is for; without names those of the
-/// certificate count.
+/// A certificate with its key and the host names that it is for; by default those of the certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NamedCertKey {
     pub(crate) cert_file: String,
@@ -68,7 +66,7 @@ pub(crate) struct NamedCertKey {
     pub(crate) names: Vec<String>,
 }
 
-/// What `--version` asks for.
+/// The value of `--version`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum VersionFlag {
     Off,
@@ -112,10 +110,10 @@ impl Value {
         }
     }
 
-    /// Takes one occurrence of the flag. Lists and maps grow from one occurrence to the next; the
-    /// first replaces the default.
+    /// Applies one occurrence of the flag. The first one replaces the default; further ones are appended
+    /// to lists and maps.
     pub(super) fn set(&mut self, kind: FlagKind, text: &str, first: bool) -> Result<(), String> {
-        // Compat: an empty address leaves what was there, be it the default.
+        // Compat: an empty address keeps the previous value.
         if kind == FlagKind::Ip && text.is_empty() {
             return Ok(());
         }
@@ -163,7 +161,7 @@ impl Value {
     }
 }
 
-/// Only that it is a quantity: its one use is the size of a buffer that Pintle does not have.
+/// Only validated: the one such flag is the size of a buffer that Pintle does not have.
 fn check_quantity(text: &str) -> Result<(), String> {
     const SUFFIXES: &[&str] =
         &["", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];

@@ -1,4 +1,4 @@
-//! One event as a line: klog's text or JSON.
+//! Formats an event as a line of klog's text or JSON.
 
 use std::fmt::{self, Write};
 
@@ -9,7 +9,7 @@ use tracing::{Level, Metadata};
 
 use crate::flags::quote;
 
-/// What an event carries: its message, its verbosity, and the other fields in order.
+/// The message, verbosity and other fields of an event.
 #[derive(Default)]
 pub(super) struct Fields {
     message: String,
@@ -18,7 +18,7 @@ pub(super) struct Fields {
 }
 
 enum Rendered {
-    /// Numbers and booleans, which stand for themselves in both formats.
+    /// Numbers and booleans, which are unquoted in both formats.
     Plain(String),
     Text(String),
 }
@@ -96,8 +96,8 @@ pub(super) fn text(
         file_name(metadata),
         metadata.line().unwrap_or(1),
     );
-    // A message alone stands bare, as klog writes it; but what a client sent must never be able to
-    // start a line of its own.
+    // A message without fields is unquoted as in klog, but newlines are escaped: text from a client
+    // must not forge a log line.
     if fields.others.is_empty() && !fields.message.contains(char::is_control) {
         line.push_str(&fields.message);
     } else {

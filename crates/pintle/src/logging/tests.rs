@@ -69,7 +69,7 @@ fn json_lines_have_the_fields_of_kubernetes() {
     assert_eq!(lines, expected);
 }
 
-fn one_of_each() {
+fn one_event_per_level() {
     error!("E");
     warn!("W");
     info!("I");
@@ -87,7 +87,7 @@ fn messages(lines: &str) -> String {
 fn verbosity_decides_what_is_logged_and_can_change() {
     let cases = [(0, "E W I"), (2, "E W I I2"), (4, "E W I I2 D"), (5, "E W I I2 D T")];
     for (verbosity, expected) in cases {
-        let lines = logged(&settings(Format::Text, verbosity), |_| one_of_each());
+        let lines = logged(&settings(Format::Text, verbosity), |_| one_event_per_level());
         assert_eq!(messages(&lines), expected, "--v={verbosity}");
     }
     let lines = logged(&settings(Format::Text, 0), |verbosity| {
@@ -104,9 +104,11 @@ fn verbosity_decides_what_is_logged_and_can_change() {
 #[test]
 fn a_file_can_have_its_own_verbosity() {
     let vmodule = vec![("tests".to_owned(), 5)];
-    let lines = logged(&Settings { vmodule, ..settings(Format::Text, 0) }, |_| one_of_each());
+    let lines =
+        logged(&Settings { vmodule, ..settings(Format::Text, 0) }, |_| one_event_per_level());
     assert_eq!(messages(&lines), "E W I I2 D T");
     let vmodule = vec![("te?t".to_owned(), 5)];
-    let lines = logged(&Settings { vmodule, ..settings(Format::Text, 0) }, |_| one_of_each());
+    let lines =
+        logged(&Settings { vmodule, ..settings(Format::Text, 0) }, |_| one_event_per_level());
     assert_eq!(messages(&lines), "E W I");
 }

@@ -1,6 +1,6 @@
 //! `--vmodule`: verbosities for single source files, by the name of the file without `.rs`.
 
-/// File patterns in the order given; the first that matches counts.
+/// File patterns in order; the first match counts.
 pub(super) struct VModule(Vec<(String, u32)>);
 
 impl VModule {
@@ -8,7 +8,7 @@ impl VModule {
         Self(patterns.to_vec())
     }
 
-    /// The verbosity of a source file, if a pattern is about it.
+    /// The verbosity of a source file, if a pattern matches it.
     pub(super) fn level(&self, file: &str) -> Option<u32> {
         let name = file.rsplit(['/', '\\']).next().unwrap_or(file);
         let name = name.strip_suffix(".rs").unwrap_or(name);

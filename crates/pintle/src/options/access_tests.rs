@@ -3,7 +3,7 @@
 use super::{tests::read, *};
 
 #[test]
-fn without_flags_nodes_and_roles_count_and_tokens_are_the_servers_own() {
+fn defaults_are_node_and_rbac_and_generated_token_keys() {
     let options = read(&[]).unwrap();
     assert_eq!(options.authorization_modes, [AuthorizationMode::Node, AuthorizationMode::Rbac]);
     assert!(options.has_rbac());
@@ -17,7 +17,7 @@ fn without_flags_nodes_and_roles_count_and_tokens_are_the_servers_own() {
 }
 
 #[test]
-fn flags_say_who_decides_and_whose_tokens_count() {
+fn authorization_and_service_account_flags_reach_their_options() {
     let options = read(&[
         "--authorization-mode=AlwaysDeny,RBAC",
         "--authorization-mode=AlwaysAllow",
@@ -44,7 +44,7 @@ fn flags_say_who_decides_and_whose_tokens_count() {
 }
 
 #[test]
-fn what_cannot_be_done_is_refused() {
+fn unimplemented_modes_are_refused() {
     let cases: [(&[&str], &str); 11] = [
         (&["--authorization-mode=Nobody"], "authorization-mode \"Nobody\" is not a valid mode"),
         (

@@ -2,14 +2,14 @@
 
 use crate::flags::{Parsed, quote};
 
-/// Every plugin of kube-apiserver, and what Pintle does with it.
+/// How Pintle treats an admission plugin of kube-apiserver.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Plugin {
-    /// On unless it is switched off.
+    /// Enabled by default.
     On,
-    /// On in kube-apiserver, not built here; switching it off changes nothing.
+    /// Enabled by default in kube-apiserver, not implemented here; disabling it has no effect.
     MissingDefault,
-    /// Off in kube-apiserver; asking for it must not be ignored.
+    /// Disabled by default in kube-apiserver, not implemented here; enabling it is an error.
     MissingOptional,
 }
 
@@ -23,7 +23,7 @@ const PLUGINS: [(&str, Plugin); 41] = [
     ("LimitPodHardAntiAffinityTopology", MissingOptional),
     ("LimitRanger", MissingDefault),
     ("ServiceAccount", On),
-    // Off in kube-apiserver unless asked for; without it, mode Node trusts kubelets too much.
+    // Disabled by default in kube-apiserver; without it, mode Node trusts kubelets too much.
     ("NodeRestriction", On),
     ("TaintNodesByCondition", MissingDefault),
     ("AlwaysPullImages", MissingOptional),
@@ -60,7 +60,7 @@ const PLUGINS: [(&str, Plugin); 41] = [
     ("AlwaysDeny", MissingOptional),
 ];
 
-/// The plugins that were switched off.
+/// The disabled plugins.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AdmissionPlugins {
     off: Vec<String>,
@@ -101,7 +101,7 @@ pub(super) fn plugins(
                 "admission plugin {name} is not available in Pintle yet, and security may depend \
                  on it"
             )),
-            // On by default, so that asking for it says nothing new.
+            // Enabled by default: nothing to do.
             Some(MissingDefault) => {
                 warnings.push(format!("admission plugin {name} has no effect in Pintle yet"));
             }

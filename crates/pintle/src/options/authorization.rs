@@ -1,4 +1,4 @@
-//! `--authorization-mode`: who decides what users may do.
+//! `--authorization-mode`: the authorizers.
 
 use crate::flags::{Parsed, quote};
 
@@ -10,7 +10,7 @@ pub(crate) enum AuthorizationMode {
     Rbac,
 }
 
-/// Unlike kube-apiserver, a server that was told nothing lets nobody do everything.
+/// Unlike kube-apiserver, whose default is AlwaysAllow.
 const DEFAULT: [AuthorizationMode; 2] = [AuthorizationMode::Node, AuthorizationMode::Rbac];
 
 /// The authorizers in their order.

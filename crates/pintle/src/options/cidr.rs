@@ -1,9 +1,9 @@
-//! Ranges of addresses: `10.0.0.0/24`.
+//! CIDR ranges such as `10.0.0.0/24`.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// A range of addresses, with the host bits of its address cleared.
+/// A CIDR with the host bits of its address cleared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cidr {
     pub(crate) network: IpAddr,
@@ -20,7 +20,7 @@ impl Cidr {
         if prefix > bits {
             return None;
         }
-        // Shifting by all bits would overflow, and clears all of them.
+        // A shift by all bits would overflow; the result is 0.
         let host_mask = u128::MAX.checked_shr(u32::from(128 - (bits - prefix))).unwrap_or(0);
         Some(Self { network: address_of(number(address) & !host_mask, address), prefix })
     }
@@ -30,7 +30,7 @@ impl Cidr {
         address_of(number(self.network) | 1, self.network)
     }
 
-    /// Host bits: the range has 2 to the power of this many addresses.
+    /// Number of host bits: the range has 2 to the power of it addresses.
     fn host_bits(self) -> u8 {
         bits(self.network) - self.prefix
     }
@@ -60,9 +60,9 @@ impl fmt::Display for Cidr {
     }
 }
 
-/// Fewer than eight addresses leave no room for services beside the fixed ones.
+/// Fewer than eight addresses are too few besides the reserved ones.
 const HOST_BITS_MIN: u8 = 3;
-/// What kube-apiserver falls back to, and Pintle's default.
+/// kube-apiserver's fallback, and Pintle's default.
 const DEFAULT_RANGE: &str = "10.0.0.0/24";
 
 /// The ranges of `--service-cluster-ip-range`: one, or two of different families.

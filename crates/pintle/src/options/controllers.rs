@@ -1,8 +1,8 @@
-//! `--standalone-controllers`: which loops of kube-controller-manager the server runs itself.
+//! `--standalone-controllers`: the controllers of kube-controller-manager that the server runs itself.
 
 use crate::flags::{Parsed, quote};
 
-/// The loops there are, under the names that kube-controller-manager has for them.
+/// The implemented controllers, under kube-controller-manager's names.
 pub(crate) const CONTROLLERS: [&str; 11] = [
     "certificatesigningrequest-cleaner-controller",
     "clusterrole-aggregation-controller",
@@ -17,7 +17,7 @@ pub(crate) const CONTROLLERS: [&str; 11] = [
     "serviceaccount-token-controller",
 ];
 
-/// The loops that run.
+/// The enabled controllers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StandaloneControllers(Vec<&'static str>);
 
@@ -26,8 +26,8 @@ impl StandaloneControllers {
         self.0.contains(&name)
     }
 
-    /// As `--controllers` of kube-controller-manager: `*`, `name`, `-name`. Over an etcd there is a
-    /// controller manager unless somebody says otherwise.
+    /// Parses `*`, `name`, `-name` as `--controllers` of kube-controller-manager does. The default is
+    /// all controllers with the embedded store, and none with etcd, where a kube-controller-manager runs.
     pub(super) fn from_flags(parsed: &Parsed, over_etcd: bool, errors: &mut Vec<String>) -> Self {
         const FLAG: &str = "standalone-controllers";
         if over_etcd && !parsed.is_given(FLAG) {

@@ -7,14 +7,14 @@ use builtin::StorageFormat;
 use super::{duration, path};
 use crate::flags::Parsed;
 
-/// Which etcd holds the objects, and how.
+/// The etcd clusters and how objects are stored in them.
 #[derive(Debug, Clone)]
 pub(crate) struct Etcd {
     pub(crate) servers: Vec<String>,
     pub(crate) tls: etcd::Tls,
-    /// Resources that live elsewhere.
+    /// `--etcd-servers-overrides`
     pub(crate) overrides: Vec<Override>,
-    /// How built-in objects are written.
+    /// Storage format of built-in objects.
     pub(crate) form: StorageFormat,
     pub(crate) healthcheck_timeout: Duration,
     pub(crate) readycheck_timeout: Duration,
@@ -30,7 +30,7 @@ pub(crate) struct Override {
 }
 
 impl Etcd {
-    /// None: nothing is said about etcd, so the embedded store it is.
+    /// None without `--etcd-servers`: the embedded store is used.
     pub(super) fn from_flags(parsed: &Parsed) -> Option<Self> {
         let servers = parsed.texts("etcd-servers");
         if servers.is_empty() {
@@ -63,7 +63,7 @@ impl Override {
     }
 }
 
-/// Whom to trust, and who we are.
+/// The CA and the client certificate.
 pub(crate) fn tls(parsed: &Parsed) -> etcd::Tls {
     etcd::Tls {
         ca_file: path(parsed, "etcd-cafile"),
@@ -72,7 +72,7 @@ pub(crate) fn tls(parsed: &Parsed) -> etcd::Tls {
     }
 }
 
-/// How built-in objects are written into etcd.
+/// `--storage-media-type`
 pub(crate) fn form(parsed: &Parsed) -> StorageFormat {
     match parsed.text("storage-media-type").as_str() {
         "application/json" => StorageFormat::Json,
@@ -81,12 +81,12 @@ pub(crate) fn form(parsed: &Parsed) -> StorageFormat {
     }
 }
 
-/// Keys begin with one slash, and the prefix has none at its end.
+/// Normalizes the prefix: one leading slash, no trailing one.
 pub(crate) fn prefix(parsed: &Parsed) -> String {
     format!("/{}", parsed.text("etcd-prefix").trim_matches('/'))
 }
 
-/// Adds what is wrong, in kube-apiserver's words where it has the rule as well.
+/// Adds errors, with kube-apiserver's messages where it has the same rule.
 pub(super) fn validate(parsed: &Parsed, errors: &mut Vec<String>) {
     let backend = parsed.text("storage-backend");
     if !matches!(backend.as_str(), "" | "etcd3") {

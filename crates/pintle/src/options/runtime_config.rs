@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::flags::parse_bool;
 
-/// What the flag switches on or off. Whatever it does not name keeps its default.
+/// The APIs that the flag enables or disables; others keep their default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct RuntimeConfig {
     /// `api/all`, `api/ga`, `api/beta`, `api/alpha`, in the order in which they apply.
@@ -31,7 +31,7 @@ const STAGES: [(&str, Stage); 4] = [
 ];
 
 impl RuntimeConfig {
-    /// Reads the flag. `known` are the group/versions that exist, as `apps/v1` and `v1`.
+    /// Parses the flag. `known` are the existing group-versions, such as `apps/v1` and `v1`.
     pub(super) fn from_flag(
         flag: &BTreeMap<String, String>,
         known: &[&str],
@@ -51,7 +51,7 @@ impl RuntimeConfig {
             }
         }
         for (key, value) in flag {
-            // Compat: api/legacy has long had no meaning, but old command lines still carry it.
+            // Compat: api/legacy has no effect, but old command lines have it.
             if key == "api/legacy" || STAGES.iter().any(|(name, _)| name == key) {
                 continue;
             }
@@ -111,7 +111,8 @@ impl RuntimeConfig {
         Ok(())
     }
 
-    /// Whether a resource is served, given whether it is by default. The core group is `""`.
+    /// Whether a resource is served; `default` applies unless the flag names it. The core group is
+    /// `""`.
     pub(crate) fn serves(&self, group: &str, version: &str, resource: &str, default: bool) -> bool {
         let by_resource = || self.resources.get(&format!("{group}/{version}/{resource}")).copied();
         let by_version = || self.versions.get(&format!("{group}/{version}")).copied();
@@ -125,8 +126,8 @@ impl RuntimeConfig {
         by_resource().or_else(by_version).or_else(by_stage).unwrap_or(default)
     }
 
-    /// The flag's own word on a version, for the rule about flow control; by key as in the flag.
-    pub(super) fn word_on(&self, key: &str) -> Option<bool> {
+    /// The explicit setting of a group-version, by its key in the flag.
+    pub(super) fn explicit_setting(&self, key: &str) -> Option<bool> {
         let stage = STAGES.iter().find(|(name, _)| *name == key).map(|(_, stage)| *stage);
         match stage {
             Some(stage) => self.stages.iter().find(|(s, _)| *s == stage).map(|(_, on)| *on),

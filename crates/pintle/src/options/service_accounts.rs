@@ -1,4 +1,4 @@
-//! How service account tokens are made and checked.
+//! The flags about service account tokens.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -9,23 +9,23 @@ use crate::flags::{Parsed, quote};
 
 #[derive(Clone, Debug)]
 pub(crate) struct ServiceAccountOptions {
-    /// The first signs, all are accepted.
+    /// The first issuer signs; all are accepted.
     pub(crate) issuers: Vec<Str>,
-    /// Who this server is, for tokens.
+    /// The audiences of this server.
     pub(crate) audiences: Vec<Str>,
-    /// Empty: that of the signing key.
+    /// Empty: the public key of the signing key.
     pub(crate) key_files: Vec<PathBuf>,
-    /// None: the one that Pintle has made.
+    /// None: the key that Pintle has generated.
     pub(crate) signing_key_file: Option<PathBuf>,
     pub(crate) lookup: bool,
-    /// Zero: as asked for.
+    /// Zero: as requested.
     pub(crate) max_expiration: Duration,
     pub(crate) extend_expiration: bool,
-    /// Empty: where this server is.
+    /// Empty: the address of this server.
     pub(crate) jwks_uri: String,
 }
 
-/// What a cluster made with kubeadm says as well.
+/// kubeadm's default issuer.
 const ISSUER_DEFAULT: &str = "https://kubernetes.default.svc.cluster.local";
 const EXPIRATION_MIN: Duration = Duration::from_hours(1);
 const EXPIRATION_MAX: Duration = Duration::from_secs(1 << 32);

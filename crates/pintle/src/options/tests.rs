@@ -15,7 +15,7 @@ pub(super) fn read(args: &[&str]) -> Result<Options, Vec<String>> {
 }
 
 #[test]
-fn no_flags_give_a_server_that_starts_anywhere() {
+fn defaults_start_on_any_machine() {
     let options = read(&[]).unwrap();
     assert_eq!(options.data_dir, PathBuf::from("./pintle-data"));
     assert_eq!(options.bind_address.to_string(), "127.0.0.1");
@@ -34,7 +34,7 @@ fn no_flags_give_a_server_that_starts_anywhere() {
 }
 
 #[test]
-fn a_server_advertises_where_it_can_be_reached() {
+fn the_advertise_address_is_reachable() {
     let cases: [(&[&str], &str); 6] = [
         (&["--advertise-address=192.0.2.1"], "192.0.2.1"),
         (&["--bind-address=192.0.2.2"], "192.0.2.2"),
@@ -89,7 +89,7 @@ fn flags_reach_their_options() {
 }
 
 #[test]
-fn every_rule_that_is_broken_is_told() {
+fn every_broken_rule_is_reported() {
     let cases: [(&[&str], &[&str]); 18] = [
         (
             &[
@@ -262,7 +262,7 @@ fn etcd_flags_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn a_server_with_its_own_store_runs_the_loops_of_a_controller_manager() {
+fn standalone_controllers_default_to_all_with_the_embedded_store() {
     let (gc, namespaces) = ("garbage-collector-controller", "namespace-controller");
     let cases: [(&[&str], bool, bool); 8] = [
         (&[], true, true),

@@ -1,4 +1,4 @@
-//! The choices of TLS: lowest version, cipher suites, key exchanges.
+//! TLS options: minimum version, cipher suites, key exchanges.
 //!
 //! Pintle's TLS has only what is considered safe today: versions 1.2 and 1.3, and suites with
 //! forward secrecy and authenticated encryption. Names that kube-apiserver knows beyond that are
@@ -6,7 +6,7 @@
 
 use crate::flags::{Parsed, quote};
 
-/// A TLS version that Pintle speaks.
+/// A supported TLS version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TlsVersion {
     V12,
@@ -23,7 +23,7 @@ impl TlsVersion {
     }
 }
 
-/// A key exchange that Pintle speaks.
+/// A supported key exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KeyExchange {
     P256,
@@ -76,7 +76,7 @@ fn min_version(name: &str, errors: &mut Vec<String>, warnings: &mut Vec<String>)
     TlsVersion::V12
 }
 
-/// The suites of TLS 1.2 that Pintle has.
+/// The supported suites of TLS 1.2.
 const SUITES: &[&str] = &[
     "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
     "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
@@ -90,10 +90,10 @@ const SUITE_ALIASES: &[(&str, &str)] = &[
     ("TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305", "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256"),
     ("TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305", "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256"),
 ];
-/// The suites of TLS 1.3 are always on, as in kube-apiserver; naming them changes nothing.
+/// The suites of TLS 1.3 are always enabled, as in kube-apiserver; naming them has no effect.
 const SUITES_13: &[&str] =
     &["TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"];
-/// The suites that kube-apiserver has and Pintle has not: without forward secrecy, or with CBC, RC4
+/// The suites of kube-apiserver that Pintle does not support: without forward secrecy, or with CBC, RC4
 /// or 3DES.
 const SUITES_WITHOUT: &[&str] = &[
     "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA",
@@ -133,7 +133,7 @@ fn cipher_suites(
             errors.push(format!("Cipher suite {name} not supported or doesn't exist"));
         }
     }
-    // An empty list would mean all of them, the opposite of what was asked for.
+    // An empty list would enable all of them.
     if suites.is_empty() && !names.is_empty() && errors.len() == errors_before {
         errors.push(format!(
             "--tls-cipher-suites names none of the suites that Pintle has for TLS 1.2: {} (for \

@@ -1,12 +1,12 @@
-//! What the flags may not say. Every broken rule is told, in kube-apiserver's words where it has
-//! the rule as well.
+//! Validation of the flags. All errors are reported, with kube-apiserver's messages where it has the
+//! same rule.
 
 use std::net::IpAddr;
 
 use super::Options;
 use crate::flags::{Parsed, format_duration, quote};
 
-/// Adds what is wrong. Looks at the flags as they were written and at the options made of them.
+/// Adds the errors in the flags and in the options derived from them.
 pub(super) fn validate(parsed: &Parsed, options: &Options, errors: &mut Vec<String>) {
     logging(parsed, options, errors);
     ranges(parsed, errors);
@@ -48,9 +48,9 @@ fn logging(parsed: &Parsed, options: &Options, errors: &mut Vec<String>) {
     }
 }
 
-/// Numbers and times that only make sense from zero up.
+/// Numbers and durations that must not be negative.
 fn ranges(parsed: &Parsed, errors: &mut Vec<String>) {
-    // The words differ from flag to flag because kube-apiserver's do.
+    // Compat: the messages differ from flag to flag as in kube-apiserver.
     let rules = [
         (parsed.nanos("livez-grace-period"), "--livez-grace-period can not be a negative value"),
         (parsed.int("max-requests-inflight"), "--max-requests-inflight can not be negative value"),
@@ -83,7 +83,7 @@ fn ranges(parsed: &Parsed, errors: &mut Vec<String>) {
         ),
     ];
     errors.extend(rules.iter().filter(|(value, _)| *value < 0).map(|(_, rule)| (*rule).to_owned()));
-    // Not a number is neither too small nor too large, so the rule is about what is allowed.
+    // Written as "not allowed" so that NaN is refused as well.
     if !(0.0..=0.02).contains(&parsed.float("goaway-chance")) {
         errors.push("--goaway-chance can not be less than 0 or greater than 0.02".to_owned());
     }
@@ -106,8 +106,8 @@ fn headers(parsed: &Parsed, errors: &mut Vec<String>) {
             );
         }
     }
-    // An expression that is not pinned to the ends of the host also matches example.com.evil.org.
-    // Whether it is a regular expression at all is found out by who compiles it.
+    // An expression that is not anchored also matches example.com.evil.org. Its syntax is checked where
+    // it is compiled.
     for origin in parsed.texts("cors-allowed-origins") {
         let pinned_at = |marks: [&str; 2]| marks.iter().any(|mark| origin.contains(mark));
         if origin.is_empty() {
@@ -201,9 +201,10 @@ fn flow_control(parsed: &Parsed, options: &Options, errors: &mut Vec<String>) {
              MaxMutatingRequestsInFlight={writes}; they must add up to something positive"
         ));
     }
-    // The most exact word counts; flow control reads its own API.
+    // The most specific entry counts; priority and fairness reads its own API.
     let keys = ["flowcontrol.apiserver.k8s.io/v1", "api/ga", "api/all"];
-    let said = keys.iter().find_map(|key| Some((key, options.runtime_config.word_on(key)?)));
+    let said =
+        keys.iter().find_map(|key| Some((key, options.runtime_config.explicit_setting(key)?)));
     if let Some((key, false)) = said {
         errors.push(format!(
             "--runtime-config={key}=false conflicts with --enable-priority-and-fairness=true"
@@ -229,7 +230,7 @@ fn services(parsed: &Parsed, options: &Options, errors: &mut Vec<String>) {
     if !matches!(reconciler.as_str(), "" | "master-count" | "lease" | "none") {
         errors.push(format!("Reconciler not implemented: {reconciler}"));
     }
-    // The endpoints of service kubernetes need the family of its address.
+    // The endpoints of service kubernetes must have the IP family of its address.
     if let Some(primary) = options.service_cluster_ip_ranges.first() {
         let same_family = |ip: IpAddr| ip.is_ipv4() == primary.network.is_ipv4();
         if reconciler != "none" && !same_family(options.advertise_address) {

@@ -1,4 +1,4 @@
-//! Which resources are answered from memory.
+//! `--watch-cache` and `--watch-cache-sizes`.
 
 use std::collections::HashMap;
 
@@ -6,16 +6,16 @@ use meta::GroupResource;
 
 use crate::flags::Parsed;
 
-/// Sizes do not matter any more, as in kube-apiserver: only whether there is one.
+/// As in kube-apiserver, sizes have no effect but for 0, which disables the cache.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct WatchCache {
     off: bool,
-    /// Named resources, and whether they are read from the store.
+    /// Named resources, and whether they bypass the watch cache.
     named: HashMap<GroupResource, bool>,
 }
 
 impl WatchCache {
-    /// Adds what is wrong and what has no effect, in kube-apiserver's words.
+    /// Adds errors and warnings with kube-apiserver's messages.
     pub(super) fn from_flags(
         parsed: &Parsed,
         errors: &mut Vec<String>,
@@ -23,7 +23,7 @@ impl WatchCache {
     ) -> Self {
         let mut named = HashMap::new();
         let off = !parsed.bool("watch-cache");
-        // Compat: nobody reads the sizes where there are no caches.
+        // Compat: the sizes are not validated without caches.
         let sizes = if off { Vec::new() } else { parsed.texts("watch-cache-sizes") };
         for text in sizes {
             let [resource, size] = text.split('#').collect::<Vec<_>>()[..] else {
@@ -45,7 +45,7 @@ impl WatchCache {
         Self { off, named }
     }
 
-    /// Whether a resource is read from the store each time.
+    /// Whether a resource bypasses the watch cache.
     pub(crate) fn is_off(&self, resource: &GroupResource) -> bool {
         self.off || self.named.get(resource).copied().unwrap_or(false)
     }

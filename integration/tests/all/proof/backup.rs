@@ -18,7 +18,7 @@ fn a_snapshot_under_load_restores_to_what_was_there_at_its_revision() {
     load.begin(&[server.http()]);
     let saved: Vec<(u64, PathBuf)> = (0..rounds(3))
         .map(|n| {
-            // In the middle of things: somebody has written since the last one.
+            // Under load: clients have written since the last one.
             let before = version(&server);
             eventually("somebody writes", || (version(&server) > before + 20).then_some(()));
             let file = server.scratch("snapshots").join(n.to_string());
@@ -31,8 +31,8 @@ fn a_snapshot_under_load_restores_to_what_was_there_at_its_revision() {
         })
         .collect();
     load.end_writing();
-    let (operations, judged) = load.judge(&server.http());
-    eprintln!("{operations} operations, {judged:?}");
+    let (operations, verified) = load.verify(&server.http());
+    eprintln!("{operations} operations, {verified:?}");
 
     let store = server.data_directory().join("store");
     for (revision, file) in saved {
@@ -45,7 +45,7 @@ fn a_snapshot_under_load_restores_to_what_was_there_at_its_revision() {
         assert_eq!(self::revision(&restored), revision);
         assert_eq!(self::revision(&good(&server.pintle(&["check"]))), revision);
         server.start_again();
-        load.judge_restored(revision, &server.http());
+        load.verify_restored(revision, &server.http());
         server.http().post(CONFIG_MAPS, &json!({"metadata": {"name": "goes-on"}})).expect(201);
     }
 }
@@ -88,7 +88,7 @@ fn a_flipped_bit_is_found_by_the_check_and_refused_by_the_server() {
 }
 
 #[test]
-fn what_was_overwritten_is_let_go_of() {
+fn disk_space_of_overwritten_revisions_is_reclaimed() {
     let mut server = Server::of(Flavour::Embedded);
     assert!(server.stop().success());
     server.set_flags(&["--etcd-compaction-interval=1s"]);

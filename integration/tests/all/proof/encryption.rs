@@ -1,4 +1,4 @@
-//! Encryption at rest: what the store keeps, what a turn of keys does, and what a missing key does not do.
+//! Encryption at rest: stored bytes, key rotation, missing keys.
 
 use std::fs;
 use std::path::PathBuf;
@@ -16,12 +16,12 @@ const KEY_2: &str = "{name: key2, secret: ZmVkY2JhOTg3NjU0MzIxMGZlZGNiYTk4NzY1ND
 const PROVIDERS: [&str; 3] = ["secretbox", "aesgcm", "aescbc"];
 
 #[test]
-fn every_provider_keeps_secrets_from_who_reads_the_disk() {
+fn every_encryption_provider_hides_secrets_on_disk() {
     encrypted_by_every_provider(Flavour::Embedded);
 }
 
 #[test]
-fn every_provider_keeps_secrets_from_who_reads_etcd() {
+fn every_encryption_provider_hides_secrets_in_etcd() {
     encrypted_by_every_provider(Flavour::Etcd);
 }
 
@@ -51,7 +51,7 @@ fn encrypted_by_every_provider(flavour: Flavour) {
 }
 
 #[test]
-fn keys_can_be_turned_and_a_missing_one_is_named() {
+fn keys_can_be_rotated_and_a_missing_one_is_named() {
     let mut server = Server::of(Flavour::Embedded);
     let before = make(&server, "before");
     let flag = configure(&server, &secretbox(KEY_1));
@@ -106,7 +106,7 @@ fn configure(server: &Server, providers: &str) -> String {
         "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n\
          - resources: [secrets]\n  providers: [{providers}]\n"
     );
-    // Renamed into place, so that nobody reads half of it.
+    // Renamed into place, so that the server never reads half of it.
     let part = file.with_extension("part");
     fs::write(&part, text).and_then(|()| fs::rename(&part, &file)).expect("writable");
     format!("--encryption-provider-config={}", file.display())

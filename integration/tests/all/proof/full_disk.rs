@@ -1,5 +1,4 @@
-//! A disk that fills up: writes are refused in words that one can search for, reads go on, and all is
-//! well again when there is room.
+//! A full disk: writes fail with a clear error, reads continue, and writes work again once there is space.
 
 use integration::{Flavour, Server, eventually};
 use serde_json::{Value, json};
@@ -13,7 +12,7 @@ const OBJECTS_MAX: usize = 1000;
 fn a_full_disk_refuses_writes_and_nothing_else() {
     let mut server = Server::of(Flavour::Embedded);
     assert!(server.stop().success());
-    // Room for what a start writes, and some objects.
+    // Enough for a start and some objects.
     server.limit_files(2048);
     server.start_again();
     let http = server.http();
@@ -44,7 +43,7 @@ fn a_full_disk_refuses_writes_and_nothing_else() {
 
     server.make_room();
     let again = make(made).expect(201);
-    // What was refused was never told to anybody.
+    // No client has seen a refused write.
     let mut seen = Vec::new();
     while seen.last() != Some(&again["metadata"]["name"]) {
         let event = watch.next_event().expect("the watch goes on");

@@ -1,6 +1,5 @@
-//! The server is killed again and again, at random moments, while clients write, list and watch. What was
-//! acknowledged is there afterwards, what was not is there whole or not at all, versions never go back,
-//! and watches go on where they were.
+//! The server is killed repeatedly at random moments while clients write, list and watch. Acknowledged
+//! writes survive, others are atomic, resourceVersions never decrease, and watches resume.
 
 use std::thread;
 use std::time::Duration;
@@ -36,10 +35,10 @@ fn killed_at_any_moment_it_loses_nothing_and_makes_nothing_up() {
         server.start_again();
         load.look(&server.http());
     }
-    let (operations, judged) = load.judge(&server.http());
-    eprintln!("{rounds} rounds: {operations} operations, {judged:?}");
-    let enough = judged.changes > rounds && judged.lists > rounds;
-    assert!(enough || load.forgetful, "too little happened: {judged:?}");
+    let (operations, verified) = load.verify(&server.http());
+    eprintln!("{rounds} rounds: {operations} operations, {verified:?}");
+    let enough = verified.changes > rounds && verified.lists > rounds;
+    assert!(enough || load.forgetful, "too little happened: {verified:?}");
 }
 
 /// The moments that chance seldom finds: between the steps of a write.
@@ -63,9 +62,9 @@ fn killed_between_any_two_steps_of_a_write_it_loses_nothing_and_makes_nothing_up
             load.look(&server.http());
         }
     }
-    let (operations, judged) = load.judge(&server.http());
-    eprintln!("{rounds} rounds: {operations} operations, {judged:?}");
-    assert!(judged.changes > rounds * STEPS.len(), "too little happened: {judged:?}");
+    let (operations, verified) = load.verify(&server.http());
+    eprintln!("{rounds} rounds: {operations} operations, {verified:?}");
+    assert!(verified.changes > rounds * STEPS.len(), "too little happened: {verified:?}");
 }
 
 /// Of `store::failpoint`, which has more; the store's own test goes through those.

@@ -1,10 +1,9 @@
-//! Judges what clients saw of an object that many read and change at the same time: it must look as if
-//! everything had happened one after the other, each operation at some moment between its question and
-//! its answer (linearizability).
+//! Checks linearizability of concurrent reads and writes of an object: there must be a sequential order in
+//! which every operation takes effect between its request and its response.
 //!
-//! The search is Wing and Gong's, with Lowe's memory of what was tried: operations are placed one by
-//! one, and taken back where no place is left for the rest. Objects are judged one by one, which is
-//! enough: a history is linearizable if that of each object is.
+//! The search is Wing and Gong's with Lowe's memoization: operations are placed one by one, with
+//! backtracking. Objects are checked one by one, which is enough: a history is linearizable if that of
+//! each object is.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -53,7 +52,7 @@ pub(super) enum Outcome {
 }
 
 /// What is wrong with a history, if anything.
-pub(super) fn judge(history: &[Operation]) -> Result<(), String> {
+pub(super) fn verify(history: &[Operation]) -> Result<(), String> {
     let versions = versions(history)?;
     let mut objects: BTreeMap<&str, Vec<&Operation>> = BTreeMap::new();
     for operation in history {
@@ -328,8 +327,8 @@ mod tests {
                 &[MADE, (2, 20, swap(1, 4), Done), (2, 20, swap(6, 7), Done), (2, 20, swap(4, 5), Done), (2, 20, swap(5, 6), Done), (2, 20, swap(5, 8), Done)], false),
         ];
         for (name, lines, good) in cases {
-            let judged = judge(&history(lines));
-            assert_eq!(judged.is_ok(), *good, "{name}: {judged:?}");
+            let verified = verify(&history(lines));
+            assert_eq!(verified.is_ok(), *good, "{name}: {verified:?}");
         }
     }
 
@@ -339,7 +338,7 @@ mod tests {
             let lines = [MADE, (2, 3, swap(1, 2), Done), (4, 5, Read(Some(2)), Done)];
             let mut history = history(&lines);
             history[n].version = Some(version);
-            judge(&history).is_ok()
+            verify(&history).is_ok()
         };
         assert!(version(2, 2));
         assert!(!version(2, 3), "read at another version than written");
@@ -361,10 +360,10 @@ mod tests {
             now = ended;
         }
         lines.push((now + 1, now + 2, Read(Some(1000)), Done));
-        assert_eq!(judge(&history(&lines)), Ok(()));
+        assert_eq!(verify(&history(&lines)), Ok(()));
         let middle = lines.len() / 2;
         let lost = lines[middle..].iter().position(|line| line.3 == Done).expect("there is one");
         lines.remove(middle + lost);
-        assert!(judge(&history(&lines)).is_err());
+        assert!(verify(&history(&lines)).is_err());
     }
 }

@@ -1,5 +1,5 @@
-//! Clients that write, read, list and watch the same objects until they are told to stop, and remember
-//! everything for the judges.
+//! Clients that write, read, list and watch the same objects until they are stopped, and record all
+//! requests and responses for the checkers.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -12,11 +12,11 @@ use integration::{Connection, Http};
 use serde_json::{Value, json};
 
 use super::linear::{self, NEVER, Operation, Outcome, What};
-use super::watched::{self, Event, Judged, Kind, Object, Record, Session, everything};
+use super::watched::{self, Event, Kind, Object, Record, Session, Verified, everything};
 
 pub(super) const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const WRITERS: usize = 5;
-/// The objects that everybody fights for; few, so that clients meet.
+/// The objects that all clients write; few, so that they conflict.
 const CONTESTED: u64 = 10;
 
 /// Everything that clients asked and saw, over all rounds.
@@ -100,8 +100,8 @@ impl Load {
         }
     }
 
-    /// Calls everybody back from a server that is gone. `alone` says that the server was all there is:
-    /// what has had no answer by now never happened, or has happened already.
+    /// Stops the clients of a server that was killed. `alone`: it was the only server, so a request
+    /// without a response has either taken effect already or never will.
     pub(super) fn end_with_the_server(&mut self, alone: bool) {
         self.shared.gone.store(true, Ordering::Relaxed);
         self.end_writing();
@@ -148,18 +148,19 @@ impl Load {
         lock(&self.shared.record).lists.push((version, objects));
     }
 
-    /// Compares what is there now with what was there at a version. Only behind [`Self::judge`].
-    pub(super) fn judge_restored(&self, version: u64, http: &Http) {
+    /// Compares the current state with the state at a resourceVersion. To be called after
+    /// [`Self::verify`].
+    pub(super) fn verify_restored(&self, version: u64, http: &Http) {
         let found = list(&mut http.connect().expect("the server is there"), CONFIG_MAPS);
         let mut record = lock(&self.shared.record);
         record.lists.push((version, found.expect("there is a list").1));
-        if let Err(wrong) = watched::judge(&record) {
+        if let Err(wrong) = watched::verify(&record) {
             panic!("not what was there at {version}: {wrong}");
         }
     }
 
-    /// Lets every watch come to the end of what happened, and judges it all.
-    pub(super) fn judge(&mut self, http: &Http) -> (usize, Judged) {
+    /// Waits until every watch has caught up, and checks all observations.
+    pub(super) fn verify(&mut self, http: &Http) -> (usize, Verified) {
         // Even, so that those who watch by label see them as well. The second one is for those who
         // had seen the first before they were told that it is the last.
         for name in ["last", "behind-the-last"] {
@@ -177,15 +178,16 @@ impl Load {
             lock(&self.shared.record).sessions.append(&mut follower.sessions);
         }
         self.look(http);
-        let judged = watched::judge(&lock(&self.shared.record));
-        let judged = judged.unwrap_or_else(|wrong| panic!("watches or lists are wrong: {wrong}"));
+        let verified = watched::verify(&lock(&self.shared.record));
+        let verified =
+            verified.unwrap_or_else(|wrong| panic!("watches or lists are wrong: {wrong}"));
         let last = self.shared.target.load(Ordering::Relaxed);
-        assert!(judged.end >= last || self.forgetful, "watches had to begin anew: {judged:?}");
+        assert!(verified.end >= last || self.forgetful, "watches had to begin anew: {verified:?}");
         let history = lock(&self.shared.history);
-        if let Err(wrong) = linear::judge(&history) {
+        if let Err(wrong) = linear::verify(&history) {
             panic!("the history is not linearizable: {wrong}");
         }
-        (history.len(), judged)
+        (history.len(), verified)
     }
 }
 
@@ -497,7 +499,7 @@ fn read_event(event: &Value) -> Option<Event> {
     is_ours(changed).then(|| Event::Change(kind, object(changed)))
 }
 
-/// The code and the body of an answer; an error if nobody knows what happened.
+/// The code and body of a response; an error if the outcome is unknown.
 fn request(
     connection: &mut Connection,
     method: &Method,
@@ -546,7 +548,7 @@ fn is_ours(object: &Value) -> bool {
     object["data"]["value"].is_string()
 }
 
-/// What the judges need to know; panics if the object is not whole.
+/// What the checkers compare; panics if the object is incomplete.
 fn object(object: &Value) -> Object {
     let metadata = &object["metadata"];
     let text_of = |field: &str| metadata[field].as_str().unwrap_or_default().to_owned();

@@ -1,5 +1,5 @@
-//! The server over an etcd of three members, of which one is killed, one is paused, and the lead moves,
-//! while clients write, list and watch.
+//! The server over an etcd of three members, of which one is killed and one paused, and whose leader
+//! changes, while clients write, list and watch.
 
 use integration::{Server, eventually};
 use serde_json::json;
@@ -41,7 +41,7 @@ fn nothing_is_lost_or_made_up_while_members_of_etcd_fail() {
         works_again();
     }
     load.end_writing();
-    let (operations, judged) = load.judge(&server.http());
-    eprintln!("{operations} operations, {judged:?}");
-    assert!(judged.changes > 20 && judged.lists > 0, "too little happened: {judged:?}");
+    let (operations, verified) = load.verify(&server.http());
+    eprintln!("{operations} operations, {verified:?}");
+    assert!(verified.changes > 20 && verified.lists > 0, "too little happened: {verified:?}");
 }

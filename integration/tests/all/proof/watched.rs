@@ -1,10 +1,9 @@
-//! Judges what those who watch and list have seen.
+//! Checks what the clients that watch and list have seen.
 //!
-//! All of them together know what happened: every change has a version, and whoever saw that version saw
-//! the same change. The changes in their order are the history, and each promise of a watch or a list is a
-//! comparison with it:
+//! Together they have seen the history: every change has a resourceVersion, under which every client must
+//! have seen the same change. Each guarantee of a watch or a list is a comparison with that history:
 //!
-//! | promise | here |
+//! | guarantee | check |
 //! |---|---|
 //! | ordered, unique | versions only grow within a watch, and a version is one change |
 //! | atomic, reliable | a watch has every change of the history between its first and last version |
@@ -18,7 +17,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-/// An object, as far as the judge needs to know it.
+/// The parts of an object that the checker compares.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Object {
     pub(super) name: String,
@@ -57,7 +56,7 @@ pub(super) struct Session {
 /// Everything that is known in the end.
 #[derive(Debug, Default)]
 pub(super) struct Record {
-    /// What was there when it began, and at which version. Nobody looks further back.
+    /// The state at the start, and its resourceVersion. Nothing earlier is checked.
     pub(super) start: (u64, Vec<Object>),
     pub(super) sessions: Vec<Session>,
     /// Complete lists and the versions they name.
@@ -72,8 +71,8 @@ type State = BTreeMap<String, Object>;
 
 /// How much was compared.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Judged {
-    /// Up to which version there was no gap: whoever watches has to begin anew when too much is lost.
+pub(super) struct Verified {
+    /// Up to which resourceVersion there is no gap: a watcher has to relist when it missed too much.
     pub(super) end: u64,
     pub(super) changes: usize,
     pub(super) events: usize,
@@ -86,19 +85,19 @@ pub(super) fn everything(_value: u64) -> bool {
 }
 
 /// What is wrong with what was seen, if anything.
-pub(super) fn judge(record: &Record) -> Result<Judged, String> {
+pub(super) fn verify(record: &Record) -> Result<Verified, String> {
     let history = History::of(record)?;
     let (end, changes) = (history.end, history.changes.len());
-    let mut judged = Judged { end, changes, ..Judged::default() };
+    let mut verified = Verified { end, changes, ..Verified::default() };
     for session in &record.sessions {
         history
-            .judge_session(session)
+            .verify_session(session)
             .map_err(|wrong| format!("{wrong}\nin the watch from {:?}", session.from))?;
-        judged.events += session.events.len();
+        verified.events += session.events.len();
     }
-    judged.lists = history.judge_lists(record)?;
-    history.judge_promises(record)?;
-    Ok(judged)
+    verified.lists = history.verify_lists(record)?;
+    history.verify_promises(record)?;
+    Ok(verified)
 }
 
 /// What happened, as all who watched everything saw it together.
@@ -107,7 +106,7 @@ struct History<'a> {
     start_state: State,
     /// By version; `before` is what the object was until then.
     changes: BTreeMap<u64, Change<'a>>,
-    /// Where knowledge ends: whoever says more than this cannot be judged.
+    /// The last resourceVersion of the history: later observations cannot be checked.
     end: u64,
 }
 
@@ -195,10 +194,10 @@ impl<'a> History<'a> {
         }
     }
 
-    fn judge_session(&self, session: &Session) -> Result<(), String> {
+    fn verify_session(&self, session: &Session) -> Result<(), String> {
         let mut at = session.from.unwrap_or_default();
         if session.from.is_none() {
-            at = self.judge_initial_events(session)?;
+            at = self.verify_initial_events(session)?;
         }
         let from = at;
         let mut told = Vec::new();
@@ -241,7 +240,7 @@ impl<'a> History<'a> {
     }
 
     /// The initial events are exactly the state at the version that their end names.
-    fn judge_initial_events(&self, session: &Session) -> Result<u64, String> {
+    fn verify_initial_events(&self, session: &Session) -> Result<u64, String> {
         let Some((initial, version)) = session.initial_events() else {
             // It broke off before they had all come: nothing was promised.
             return Ok(self.end);
@@ -254,23 +253,23 @@ impl<'a> History<'a> {
             }
         }
         if version <= self.end {
-            self.judge_state(version, &objects, session.wants)?;
+            self.verify_state(version, &objects, session.wants)?;
         }
         Ok(version)
     }
 
-    fn judge_lists(&self, record: &Record) -> Result<usize, String> {
+    fn verify_lists(&self, record: &Record) -> Result<usize, String> {
         let known = |(version, _): &&(u64, Vec<Object>)| (self.start..=self.end).contains(version);
         let lists: Vec<_> = record.lists.iter().filter(known).collect();
         for (version, objects) in &lists {
-            self.judge_state(*version, objects, everything)
+            self.verify_state(*version, objects, everything)
                 .map_err(|wrong| format!("{wrong}\nin a list"))?;
         }
         Ok(lists.len())
     }
 
-    /// Compares what somebody saw with the state at a version.
-    fn judge_state(
+    /// Compares an observation with the state at a resourceVersion.
+    fn verify_state(
         &self,
         version: u64,
         objects: &[Object],
@@ -301,7 +300,7 @@ impl<'a> History<'a> {
         Ok(())
     }
 
-    fn judge_promises(&self, record: &Record) -> Result<(), String> {
+    fn verify_promises(&self, record: &Record) -> Result<(), String> {
         for written in &record.written {
             let there = self.changes.get(&written.version).map(|change| change.object);
             if written.version <= self.end && there != Some(written) {
@@ -434,22 +433,22 @@ mod tests {
 
     #[test]
     fn what_fits_together_is_good() {
-        let judged = judge(&record()).expect("is good");
-        assert_eq!(judged, Judged { end: 15, changes: 4, events: 15, lists: 3 });
+        let verified = verify(&record()).expect("is good");
+        assert_eq!(verified, Verified { end: 15, changes: 4, events: 15, lists: 3 });
     }
 
-    /// Whoever had to begin anew is judged up to there, and the others as before.
+    /// A watcher that had to relist is checked up to there, and the others as before.
     #[test]
-    fn behind_a_gap_nothing_is_known() {
+    fn nothing_is_checked_after_a_gap() {
         let mut record = record();
         record.sessions.retain(|session| session.from.is_some_and(|from| from > 10));
         record.sessions[0].from = Some(13);
         let from_start = Session { from: Some(10), wants: everything, events: all()[..1].to_vec() };
         record.sessions = vec![from_start, record.sessions[0].clone()];
-        let judged = judge(&record).expect("is good as far as it goes");
-        assert_eq!((judged.end, judged.changes, judged.lists), (11, 1, 1));
+        let verified = verify(&record).expect("is good as far as it goes");
+        assert_eq!((verified.end, verified.changes, verified.lists), (11, 1, 1));
         record.sessions[1].events.swap(0, 1);
-        assert!(judge(&record).is_err(), "versions still only grow");
+        assert!(verify(&record).is_err(), "versions still only grow");
     }
 
     #[test]
@@ -571,8 +570,8 @@ mod tests {
         for (name, break_it, wrong) in cases {
             let mut record = record();
             break_it(&mut record);
-            let judged = judge(&record).expect_err(name);
-            assert!(judged.contains(wrong), "{name}: {judged}");
+            let verified = verify(&record).expect_err(name);
+            assert!(verified.contains(wrong), "{name}: {verified}");
         }
     }
 }

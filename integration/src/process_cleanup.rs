@@ -1,4 +1,4 @@
-//! Cleaning up after a test process, however it ends.
+//! Kills the processes and deletes the directory of a test, however the test process ends.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -8,9 +8,9 @@ use std::sync::Mutex;
 /// Owns a directory and the processes that work in it.
 ///
 /// A server shared by all tests lives in a static, which is never dropped, and a test process may
-/// be killed. So a small shell holds the other end of a pipe: when the pipe closes, for whatever
-/// reason, it ends the processes that are left and removes the directory.
-pub(crate) struct Janitor {
+/// be killed. So a shell reads from a pipe: when the pipe closes, for whatever
+/// reason, it kills the remaining processes and removes the directory.
+pub(crate) struct ProcessCleanup {
     directory: PathBuf,
     pipe: Mutex<Option<ChildStdin>>,
     shell: Child,
@@ -21,15 +21,15 @@ trap '' INT TERM
 left=' '
 while read -r what pid; do
     case $what in
-    began) left="$left$pid " ;;
-    ended) left="${left%% $pid *} ${left#* $pid }" ;;
+    started) left="$left$pid " ;;
+    exited) left="${left%% $pid *} ${left#* $pid }" ;;
     esac
 done
 for pid in $left; do kill -9 "$pid"; done
 rm -rf "$0" || rm -rf "$0"
 "#;
 
-impl Janitor {
+impl ProcessCleanup {
     pub(crate) fn new() -> Self {
         let directory = tempfile::Builder::new()
             .prefix("pintle-test-")
@@ -54,27 +54,27 @@ impl Janitor {
         &self.directory
     }
 
-    pub(crate) fn began(&self, pid: u32) {
-        self.tell("began", pid);
+    pub(crate) fn register(&self, pid: u32) {
+        self.send("started", pid);
     }
 
-    pub(crate) fn ended(&self, pid: u32) {
-        self.tell("ended", pid);
+    pub(crate) fn unregister(&self, pid: u32) {
+        self.send("exited", pid);
     }
 
-    fn tell(&self, what: &str, pid: u32) {
-        if let Some(pipe) = self.pipe.lock().expect("nobody panics while telling").as_mut() {
-            writeln!(pipe, "{what} {pid}").expect("the janitor listens until the pipe closes");
+    fn send(&self, what: &str, pid: u32) {
+        if let Some(pipe) = self.pipe.lock().expect("no thread panics while it writes").as_mut() {
+            writeln!(pipe, "{what} {pid}").expect("the shell reads until the pipe closes");
         }
     }
 }
 
-impl Drop for Janitor {
+impl Drop for ProcessCleanup {
     fn drop(&mut self) {
         if let Ok(mut pipe) = self.pipe.lock() {
             pipe.take();
         }
-        // Its exit code says nothing: a process may have ended before it was told to.
+        // The exit code has no meaning: a process may have exited before.
         let _ = self.shell.wait();
     }
 }
