@@ -1,7 +1,6 @@
 //! Conversion strategy `Webhook`: somebody else knows how objects of one version look in another.
 
 mod client;
-mod trust;
 
 use std::sync::Arc;
 

@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use ::client::verifier::Trust;
 use bytes::Bytes;
 use http::{Request, Response, Uri, header};
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -16,8 +17,6 @@ use rustls::{CertificateError, ClientConfig};
 use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject as _};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
-
-use super::trust::Trust;
 
 /// Where a webhook is.
 pub(super) struct Address {

@@ -18,14 +18,14 @@ use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 #[derive(Debug)]
-pub(super) struct Trust {
+pub struct Trust {
     given: Vec<CertificateDer<'static>>,
     signed: Arc<WebPkiServerVerifier>,
 }
 
 impl Trust {
     /// Err: none of the given certificates can be read.
-    pub(super) fn new(
+    pub fn new(
         given: Vec<CertificateDer<'static>>,
         provider: Arc<CryptoProvider>,
     ) -> Result<Self, String> {

@@ -1,0 +1,3 @@
+//! Outgoing calls over HTTP.
+
+pub mod verifier;
