@@ -1,15 +1,19 @@
 //! Conversion strategy `Webhook`: somebody else knows how objects of one version look in another.
 
-mod client;
-mod trust;
+mod call;
+mod services;
 
 use std::sync::Arc;
 
-use endpoints::{LoopbackClient, Target};
+use client::{ClusterIp, ServiceResolver};
+use endpoints::LoopbackClient;
 use meta::{ApiError, FieldErrors, Map, Number, Value, field::path, names, value};
 use registry::{Conversion, Pinned, RemoteConverter};
 
-use self::client::{Address, Client};
+use self::{
+    call::{Address, Caller},
+    services::LocalServices,
+};
 use crate::{crd::Crd, prune_and_default::VersionSchema};
 
 /// The webhook of one definition.
@@ -18,8 +22,8 @@ pub(crate) struct Webhook {
     /// `v1` or `v1beta1`: the first of the given ones that is known here.
     review_version: Option<&'static str>,
     versions: Vec<Arc<VersionSchema>>,
-    local: LoopbackClient,
-    client: Client,
+    services: Arc<dyn ServiceResolver>,
+    caller: Caller,
 }
 
 impl Webhook {
@@ -40,8 +44,9 @@ impl Webhook {
             _ => None,
         });
         let config = webhook.get("clientConfig").cloned().unwrap_or_default();
-        let client = Client::new(config.str_at(&["caBundle"]));
-        Some(Self { config, review_version, versions, local: local.clone(), client })
+        let caller = Caller::new(config.str_at(&["caBundle"]));
+        let services = Arc::new(ClusterIp(LocalServices(local.clone())));
+        Some(Self { config, review_version, versions, services, caller })
     }
 
     async fn convert_all(
@@ -68,7 +73,7 @@ impl Webhook {
         });
         let address = self.address().await.map_err(failed)?;
         let body = meta::json::to_string(&review);
-        let answer = self.client.post(&address, body.into()).await.map_err(failed)?;
+        let answer = self.caller.post(&address, body.into()).await.map_err(failed)?;
         let options = codec::json::DecodeOptions { strict: false };
         let answer = codec::json::decode_any(&answer, options)
             .map_err(|error| failed(error.to_string()))?
@@ -116,41 +121,14 @@ impl Webhook {
         if !url.is_empty() {
             return Address::of_url(url);
         }
-        let service = |field: &str| self.config.str_at(&["service", field]).to_owned();
+        let service = |field: &str| self.config.str_at(&["service", field]);
         let (namespace, name) = (service("namespace"), service("name"));
         let port = self.config.i64_at(&["service", "port"]).unwrap_or(443);
         let port = u16::try_from(port).map_err(|error| error.to_string())?;
-        let host = format!("{name}.{namespace}.svc");
-        let authority = format!("{host}:{port}");
-        let mut address =
-            Address { connect: (String::new(), port), host, authority, path: service("path") };
-        let found = self.resolve(&namespace, &name, port).await;
-        address.connect.0 = found.map_err(|why| address.unreachable(&why))?;
+        let mut address = Address::of_service(namespace, name, port, service("path"));
+        let found = self.services.resolve(namespace, name, port).await;
+        address.connect_to = Some(found.map_err(|why| address.unreachable(&why.to_string()))?);
         Ok(address)
-    }
-
-    /// The address behind a service, which must have the port.
-    async fn resolve(&self, namespace: &str, name: &str, port: u16) -> Result<String, String> {
-        let target =
-            Target { version: "v1", resource: "services", namespace, name, ..Target::default() };
-        let quoted = meta::field::quote(name);
-        let service = match self.local.get(&target).await {
-            Ok(service) => service,
-            Err(ApiError::NotFound { .. }) => return Err(format!("service {quoted} not found")),
-            Err(error) => return Err(error.to_string()),
-        };
-        if service.str_at(&["spec", "type"]) == "ExternalName" {
-            return Ok(service.str_at(&["spec", "externalName"]).to_owned());
-        }
-        let address = service.str_at(&["spec", "clusterIP"]);
-        if matches!(address, "" | "None") {
-            return Err(r#"cannot route to service with ClusterIP "None""#.to_owned());
-        }
-        let mut ports = service.items_at(&["spec", "ports"]).iter();
-        if !ports.any(|known| known.i64_at(&["port"]) == Some(port.into())) {
-            return Err(format!("no service port {port} found for service {quoted}"));
-        }
-        Ok(address.to_owned())
     }
 }
 

@@ -1,4 +1,4 @@
-//! Which certificates a webhook may have: those that a given authority has signed, and given ones
+//! Which certificates a server may have: those that a given root has signed, and given ones
 //! themselves. The latter is common (a webhook that signs its own), fine for Go, and refused by
 //! webpki where the certificate says that it is an authority.
 
@@ -11,30 +11,39 @@ use rustls::{
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
         verify_server_name,
     },
-    crypto::CryptoProvider,
+    crypto::{
+        CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
+    },
     server::ParsedCertificate,
 };
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
+use crate::error::ConfigError;
+
 #[derive(Debug)]
-pub(super) struct Trust {
+pub(crate) struct RootsVerifier {
     given: Vec<CertificateDer<'static>>,
-    signed: Arc<WebPkiServerVerifier>,
+    /// None: there are no roots, so nothing is trusted.
+    signed: Option<Arc<WebPkiServerVerifier>>,
+    algorithms: WebPkiSupportedAlgorithms,
 }
 
-impl Trust {
-    /// Err: none of the given certificates can be read.
-    pub(super) fn new(
+impl RootsVerifier {
+    /// Err: there are certificates, and none of them can be read.
+    pub(crate) fn new(
         given: Vec<CertificateDer<'static>>,
         provider: Arc<CryptoProvider>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, ConfigError> {
+        let algorithms = provider.signature_verification_algorithms;
+        if given.is_empty() {
+            return Ok(Self { given, signed: None, algorithms });
+        }
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(given.iter().cloned());
         let signed = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();
-        let signed =
-            signed.map_err(|error| format!("unable to load root certificates: {error}"))?;
-        Ok(Self { given, signed })
+        let signed = signed.map_err(|source| ConfigError::Roots { source })?;
+        Ok(Self { given, signed: Some(signed), algorithms })
     }
 
     /// The very certificate that is trusted, for this server and at this time.
@@ -62,7 +71,7 @@ impl Trust {
     }
 }
 
-impl ServerCertVerifier for Trust {
+impl ServerCertVerifier for RootsVerifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -74,7 +83,10 @@ impl ServerCertVerifier for Trust {
         if self.is_given(end_entity, server, now)? {
             return Ok(ServerCertVerified::assertion());
         }
-        self.signed.verify_server_cert(end_entity, intermediates, server, ocsp, now)
+        let Some(signed) = &self.signed else {
+            return Err(Error::InvalidCertificate(CertificateError::UnknownIssuer));
+        };
+        signed.verify_server_cert(end_entity, intermediates, server, ocsp, now)
     }
 
     fn verify_tls12_signature(
@@ -83,7 +95,7 @@ impl ServerCertVerifier for Trust {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.signed.verify_tls12_signature(message, certificate, signature)
+        verify_tls12_signature(message, certificate, signature, &self.algorithms)
     }
 
     fn verify_tls13_signature(
@@ -92,10 +104,56 @@ impl ServerCertVerifier for Trust {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.signed.verify_tls13_signature(message, certificate, signature)
+        verify_tls13_signature(message, certificate, signature, &self.algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.signed.supported_verify_schemes()
+        self.algorithms.supported_schemes()
+    }
+}
+
+/// Accepts every certificate. The server still has to prove that it holds the certificate's key,
+/// which costs nothing and keeps the handshake well-formed.
+#[derive(Debug)]
+pub(crate) struct InsecureVerifier(WebPkiSupportedAlgorithms);
+
+impl InsecureVerifier {
+    pub(crate) fn new(provider: &CryptoProvider) -> Self {
+        Self(provider.signature_verification_algorithms)
+    }
+}
+
+impl ServerCertVerifier for InsecureVerifier {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server: &ServerName<'_>,
+        _ocsp: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, certificate, signature, &self.0)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signature, &self.0)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_schemes()
     }
 }

@@ -1,0 +1,51 @@
+//! Services and EndpointSlices for resolvers, read in process.
+
+use client::{LookupError, Pinned, ServiceLookup};
+use endpoints::{LoopbackClient, Target};
+use meta::{ApiError, Value};
+
+pub(super) struct LocalServices(pub(super) LoopbackClient);
+
+impl ServiceLookup for LocalServices {
+    fn service<'a>(
+        &'a self,
+        namespace: &'a str,
+        name: &'a str,
+    ) -> Pinned<'a, Result<Option<Value>, LookupError>> {
+        Box::pin(async move {
+            let target = Target {
+                version: "v1",
+                resource: "services",
+                namespace,
+                name,
+                ..Target::default()
+            };
+            match self.0.get(&target).await {
+                Ok(service) => Ok(Some(service)),
+                Err(ApiError::NotFound { .. }) => Ok(None),
+                Err(error) => Err(LookupError(error.into())),
+            }
+        })
+    }
+
+    fn endpoint_slices<'a>(
+        &'a self,
+        namespace: &'a str,
+        service: &'a str,
+    ) -> Pinned<'a, Result<Vec<Value>, LookupError>> {
+        Box::pin(async move {
+            let target = Target {
+                group: "discovery.k8s.io",
+                version: "v1",
+                resource: "endpointslices",
+                namespace,
+                ..Target::default()
+            };
+            let (mut slices, _) =
+                self.0.list(&target).await.map_err(|error| LookupError(error.into()))?;
+            let of = ["metadata", "labels", "kubernetes.io/service-name"];
+            slices.retain(|slice| slice.str_at(&of) == service);
+            Ok(slices)
+        })
+    }
+}

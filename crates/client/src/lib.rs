@@ -1,0 +1,101 @@
+//! Outgoing calls over HTTP: conversion webhooks, and later webhooks for authentication,
+//! authorization, admission and audit, OIDC key sets, aggregated API servers and kubelets.
+//!
+//! A [`Client`] is built from a [`Config`], often read from a [`Kubeconfig`], and keeps connections.
+//! [`Client::call`] exchanges whole bodies within one deadline and one bound on the size;
+//! [`Client::send`] leaves the body of the response to the caller, for proxies. Services are turned
+//! into addresses by a [`ServiceResolver`].
+//!
+//! # Why an own pool
+//!
+//! Connections are hyper's own (`hyper::client::conn`); the pool around them is ours and not
+//! `hyper_util::client::legacy`, for four reasons:
+//!
+//! - its pool bounds idle connections, and not connections: a webhook that hangs would take a file
+//!   descriptor for each request that waits for it;
+//! - it finds connections by the URL, whereas here the address to dial, the name that the certificate
+//!   must have and the certificates themselves, which change with their files, differ from the URL;
+//! - it does not tell whether a failed request went over a kept connection, without which an idempotent
+//!   request cannot be repeated safely; and it repeats nothing that was written, so a GET that meets the
+//!   server's closing of an idle connection fails;
+//! - its errors hide the connector's behind a box.
+//!
+//! reqwest stands on the same client, and brings its own TLS and URL types on top.
+
+mod call;
+mod connection;
+mod credentials;
+mod deadline;
+mod dial;
+mod error;
+mod go_text;
+mod kubeconfig;
+mod limits;
+mod origin;
+mod pool;
+mod reload;
+mod response;
+mod secret;
+mod service_resolver;
+mod system_roots;
+mod tls;
+mod transport;
+mod verifier;
+
+use std::{pin::Pin, sync::Arc};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Empty, Full, combinators::UnsyncBoxBody};
+
+pub use self::{
+    call::Call,
+    credentials::Credentials,
+    dial::{Dial, Stream, TcpDial},
+    error::{ConfigError, DialError, Error, PemOrigin, Phase, UrlProblem},
+    go_text::{go_text, url_error},
+    kubeconfig::{Kubeconfig, KubeconfigError, KubeconfigProblem},
+    limits::Limits,
+    origin::HostPort,
+    response::{ResponseError, generic_message, successful_body},
+    secret::Secret,
+    service_resolver::{
+        ClusterIp, Endpoints, LookupError, Loopback, ResolveError, ServiceLookup, ServiceResolver,
+    },
+    tls::{Identity, Pem, Tls, Trust},
+    transport::{Client, SendOptions},
+};
+
+/// Everything that a client is built from.
+#[derive(Clone)]
+pub struct Config {
+    pub tls: Tls,
+    pub credentials: Credentials,
+    pub dial: Arc<dyn Dial>,
+    pub limits: Limits,
+}
+
+impl Default for Config {
+    /// Trusts the host's roots, and says nothing about who calls.
+    fn default() -> Self {
+        Self {
+            tls: Tls::default(),
+            credentials: Credentials::None,
+            dial: Arc::new(TcpDial::default()),
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// The body of a request: in one piece, or a stream.
+pub type Body = UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
+
+pub fn empty_body() -> Body {
+    Empty::new().map_err(|never| match never {}).boxed_unsync()
+}
+
+pub fn full_body(bytes: Bytes) -> Body {
+    Full::new(bytes).map_err(|never| match never {}).boxed_unsync()
+}
+
+/// A future behind a trait object.
+pub type Pinned<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -1,0 +1,210 @@
+//! Sends requests: finds or opens a connection, and knows when a request may be sent again.
+
+use std::sync::Arc;
+
+use http::{Method, Request, Response, header::UPGRADE};
+use http_body::Body as _;
+use hyper::body::Incoming;
+use tokio::time::Instant;
+
+use crate::{
+    Body, Config,
+    connection::{self, Sender},
+    credentials::Authorization,
+    deadline::Deadline,
+    dial::Dial,
+    empty_body,
+    error::{ConfigError, Error, Phase},
+    limits::Limits,
+    origin::{HostPort, Origin},
+    pool::{Key, Permit, Pool},
+    tls::{TlsConfig, TlsConfigs},
+};
+
+/// Makes calls with the settings it was built from. Clones share connections; the last one that is
+/// dropped closes those that are idle.
+#[derive(Clone)]
+pub struct Client {
+    transport: Arc<Transport>,
+}
+
+struct Transport {
+    tls: TlsConfigs,
+    server_name: Option<String>,
+    authorization: Authorization,
+    dial: Arc<dyn Dial>,
+    limits: Limits,
+    pool: Arc<Pool>,
+}
+
+/// What a request needs beside itself.
+#[derive(Clone, Debug, Default)]
+pub struct SendOptions {
+    /// What to connect to instead of the URL's host: the address behind a service.
+    pub connect_to: Option<HostPort>,
+    /// Until the head of the response is there. None: the caller ends the call by dropping it.
+    pub deadline: Option<Instant>,
+}
+
+impl Client {
+    pub fn new(config: Config) -> Result<Self, ConfigError> {
+        let Config { tls, credentials, dial, limits } = config;
+        let server_name = tls.server_name.clone();
+        let tls = TlsConfigs::new(tls)?;
+        let authorization = Authorization::new(credentials)?;
+        let pool = Pool::new(limits);
+        let transport = Transport { tls, server_name, authorization, dial, limits, pool };
+        Ok(Self { transport: Arc::new(transport) })
+    }
+
+    /// Sends a request and returns as soon as the head of the response is there; the body is read by
+    /// the caller, at the caller's pace. Redirects are responses like any other. A request with an
+    /// `Upgrade` header goes over HTTP/1.1, and `hyper::upgrade::on` takes over its connection.
+    ///
+    /// Dropping the future, or the body before its end, closes the connection (HTTP/1.1) or resets the
+    /// stream (HTTP/2).
+    pub async fn send(
+        &self,
+        request: Request<Body>,
+        options: SendOptions,
+    ) -> Result<Response<Incoming>, Error> {
+        self.transport.send(request, options).await
+    }
+}
+
+/// May the pool serve a request?
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reuse {
+    Allowed,
+    /// The last connection from there has failed.
+    Never,
+}
+
+/// A connection for one request.
+struct Checkout {
+    sender: Sender,
+    /// None: the connection is shared.
+    permit: Option<Permit>,
+    reused: bool,
+}
+
+impl Transport {
+    /// A request is sent a second time, over a new connection, if the first was a kept one that turned
+    /// out to be dead and either
+    ///
+    /// - hyper hands the request back, because nothing of it was written; or
+    /// - the connection was lost before a response came, and the request is idempotent without a body.
+    ///
+    /// Anything else may have been acted on by the server, and is never repeated here. These are the
+    /// rules of Go's transport.
+    async fn send(
+        &self,
+        mut request: Request<Body>,
+        options: SendOptions,
+    ) -> Result<Response<Incoming>, Error> {
+        let deadline = Deadline(options.deadline);
+        let origin = Origin::new(request.uri(), options.connect_to, self.server_name.as_deref())?;
+        let (tls_generation, tls) = self.tls.current();
+        let key = Key {
+            dial: origin.dial.clone(),
+            server_name: origin.server_name.as_ref().map(|name| name.to_str().into_owned()),
+            http1_only: request.headers().contains_key(UPGRADE),
+            tls_generation,
+        };
+        self.authorization.apply(request.headers_mut());
+        let replay = Replay::of(&request);
+
+        let first = self.connection(&key, &tls, &origin, Reuse::Allowed, deadline).await?;
+        let reused = first.reused;
+        let failure = match self.exchange(first, request, &key, &origin, deadline).await? {
+            Ok(response) => return Ok(response),
+            Err(failure) => failure,
+        };
+        let again = failure.unsent.or_else(|| replay.request().filter(|_| failure.connection_lost));
+        let Some(request) = again.filter(|_| reused) else {
+            return Err(self.http_error(failure.error));
+        };
+        let second = self.connection(&key, &tls, &origin, Reuse::Never, deadline).await?;
+        let answered = self.exchange(second, request, &key, &origin, deadline).await?;
+        answered.map_err(|failure| self.http_error(failure.error))
+    }
+
+    async fn connection(
+        &self,
+        key: &Key,
+        tls: &TlsConfig,
+        origin: &Origin,
+        reuse: Reuse,
+        deadline: Deadline,
+    ) -> Result<Checkout, Error> {
+        let may_reuse = reuse == Reuse::Allowed;
+        if may_reuse && let Some(sender) = self.pool.shared(key) {
+            return Ok(Checkout { sender, permit: None, reused: true });
+        }
+        let permit = deadline.bound(Phase::WaitingForConnection, self.pool.permit(key)).await?;
+        // Calls that waited for the permit may have left a connection.
+        if may_reuse && let Some(sender) = self.pool.take(key) {
+            let permit = matches!(sender, Sender::Http1(_)).then_some(permit);
+            return Ok(Checkout { sender, permit, reused: true });
+        }
+        let tls = if key.http1_only { &tls.http1 } else { &tls.any };
+        let opened = connection::open(&*self.dial, tls, origin, &self.limits, deadline).await?;
+        Ok(match opened {
+            Sender::Http1(_) => Checkout { sender: opened, permit: Some(permit), reused: false },
+            Sender::Http2(new) => {
+                let sender = Sender::Http2(self.pool.share(key, new, !may_reuse));
+                Checkout { sender, permit: None, reused: false }
+            }
+        })
+    }
+
+    /// The outer error is the deadline's, after which nothing is tried again.
+    async fn exchange(
+        &self,
+        connection: Checkout,
+        request: Request<Body>,
+        key: &Key,
+        origin: &Origin,
+        deadline: Deadline,
+    ) -> Result<Result<Response<Incoming>, connection::Failure>, Error> {
+        let Checkout { mut sender, permit, .. } = connection;
+        let answer = sender.send(request, origin);
+        let answer = deadline.bound(Phase::WaitingForResponse, answer).await?;
+        if let (Ok(_), Sender::Http1(sender), Some(permit)) = (&answer, sender, permit) {
+            self.pool.keep_when_ready(key.clone(), sender, permit);
+        }
+        Ok(answer)
+    }
+
+    fn http_error(&self, error: hyper::Error) -> Error {
+        if error.is_parse_too_large() {
+            let bytes_max = self.limits.response_header_bytes_max;
+            return Error::ResponseHeadersTooLarge { bytes_max };
+        }
+        Error::Http(error)
+    }
+}
+
+/// A request that can be made again.
+struct Replay(Option<http::request::Parts>);
+
+impl Replay {
+    fn of(request: &Request<Body>) -> Self {
+        let idempotent = matches!(
+            *request.method(),
+            Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE
+        );
+        if !idempotent || !request.body().is_end_stream() {
+            return Self(None);
+        }
+        let mut copy = Request::new(());
+        *copy.method_mut() = request.method().clone();
+        *copy.uri_mut() = request.uri().clone();
+        *copy.headers_mut() = request.headers().clone();
+        Self(Some(copy.into_parts().0))
+    }
+
+    fn request(self) -> Option<Request<Body>> {
+        Some(Request::from_parts(self.0?, empty_body()))
+    }
+}
