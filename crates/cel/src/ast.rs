@@ -8,11 +8,11 @@ pub(crate) type Id = u32;
 #[derive(Clone, Debug)]
 pub(crate) struct Expr {
     pub(crate) id: Id,
-    pub(crate) kind: Kind,
+    pub(crate) kind: ExprKind,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum ExprKind {
     /// What a mistake left behind.
     Invalid,
     Literal(Literal),
@@ -37,7 +37,7 @@ pub(crate) enum Kind {
         name: Str,
         fields: Vec<StructField>,
     },
-    Fold(Box<Fold>),
+    Comprehension(Box<Comprehension>),
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -69,7 +69,7 @@ pub(crate) struct StructField {
 
 /// What every comprehension macro becomes: a loop with an accumulator.
 #[derive(Clone, Debug)]
-pub(crate) struct Fold {
+pub(crate) struct Comprehension {
     pub(crate) range: Expr,
     pub(crate) var: Str,
     pub(crate) var2: Option<Str>,
@@ -112,8 +112,8 @@ impl Expr {
     /// `a.b.c` as one name, if it is nothing but identifiers.
     pub(crate) fn qualified_name(&self) -> Option<String> {
         match &self.kind {
-            Kind::Ident(name) => Some(name.to_string()),
-            Kind::Select { operand, field, test: false } => {
+            ExprKind::Ident(name) => Some(name.to_string()),
+            ExprKind::Select { operand, field, test: false } => {
                 Some(format!("{}.{field}", operand.qualified_name()?))
             }
             _ => None,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use meta::Str;
 
-use crate::ast::{Expr, Fold, Id, Kind, Literal, StructField, op};
+use crate::ast::{Comprehension, Expr, ExprKind, Id, Literal, StructField, op};
 use crate::env::{Env, PATCH, field_type};
 use crate::functions::{Function, Overload, STANDARD};
 use crate::parse::Parsed;
@@ -43,7 +43,7 @@ impl Checked {
 }
 
 pub(crate) fn check(mut parsed: Parsed, env: &Env, mut issues: Issues) -> Result<Checked, Issues> {
-    let mut expr = std::mem::replace(&mut parsed.expr, Expr { id: 0, kind: Kind::Invalid });
+    let mut expr = std::mem::replace(&mut parsed.expr, Expr { id: 0, kind: ExprKind::Invalid });
     let mut checker = Checker {
         env,
         parsed: &parsed,
@@ -82,9 +82,9 @@ impl Checker<'_> {
     fn check(&mut self, expr: &mut Expr) {
         let id = expr.id;
         let ty = match &mut expr.kind {
-            Kind::Invalid => Type::Error,
-            Kind::Literal(literal) => literal_type(literal),
-            Kind::Ident(name) => match self.lookup(name) {
+            ExprKind::Invalid => Type::Error,
+            ExprKind::Literal(literal) => literal_type(literal),
+            ExprKind::Ident(name) => match self.lookup(name) {
                 Some((name, ty)) => {
                     self.set_reference(id, Reference::Name(name));
                     ty
@@ -94,15 +94,15 @@ impl Checker<'_> {
                     self.undeclared(id, &name)
                 }
             },
-            Kind::Select { .. } => self.select(expr),
-            Kind::Call { .. } => self.call(expr),
-            Kind::List { items, optional } => self.list(items, optional),
-            Kind::Map(_) => self.map(expr),
-            Kind::Struct { name, fields } => {
+            ExprKind::Select { .. } => self.select(expr),
+            ExprKind::Call { .. } => self.call(expr),
+            ExprKind::List { items, optional } => self.list(items, optional),
+            ExprKind::Map(_) => self.map(expr),
+            ExprKind::Struct { name, fields } => {
                 let name = name.clone();
                 self.structure(id, &name, fields)
             }
-            Kind::Fold(fold) => self.fold(fold),
+            ExprKind::Comprehension(fold) => self.fold(fold),
         };
         self.types[id as usize] = Some(ty);
     }
@@ -152,12 +152,12 @@ impl Checker<'_> {
         if let Some(name) = expr.qualified_name()
             && let Some((name, ty)) = self.lookup(&name)
         {
-            expr.kind = Kind::Ident(name.clone());
+            expr.kind = ExprKind::Ident(name.clone());
             self.set_reference(expr.id, Reference::Name(name));
             return ty;
         }
         let id = expr.id;
-        let Kind::Select { operand, field, test } = &mut expr.kind else {
+        let ExprKind::Select { operand, field, test } = &mut expr.kind else {
             unreachable!("called for a selection")
         };
         self.check(operand);
@@ -220,7 +220,7 @@ impl Checker<'_> {
 
     fn opt_select(&mut self, id: Id, args: &mut [Expr]) -> Type {
         let [operand, field] = args else { unreachable!("made by the parser with two arguments") };
-        let Kind::Literal(Literal::String(name)) = &field.kind else {
+        let ExprKind::Literal(Literal::String(name)) = &field.kind else {
             unreachable!("made by the parser with a name")
         };
         let name = name.clone();
@@ -273,7 +273,7 @@ impl Checker<'_> {
 
     fn call(&mut self, expr: &mut Expr) -> Type {
         let id = expr.id;
-        let Kind::Call { function, target, args } = &mut expr.kind else {
+        let ExprKind::Call { function, target, args } = &mut expr.kind else {
             unreachable!("called for a call")
         };
         if function == op::OPT_SELECT {
@@ -405,7 +405,7 @@ impl Checker<'_> {
     }
 
     fn map(&mut self, expr: &mut Expr) -> Type {
-        let Kind::Map(entries) = &mut expr.kind else { unreachable!("called for a map") };
+        let ExprKind::Map(entries) = &mut expr.kind else { unreachable!("called for a map") };
         let (mut keys, mut values) = (None, None);
         for entry in entries {
             self.check(&mut entry.key);
@@ -445,7 +445,7 @@ impl Checker<'_> {
         Type::Dyn
     }
 
-    fn fold(&mut self, fold: &mut Fold) -> Type {
+    fn fold(&mut self, fold: &mut Comprehension) -> Type {
         self.check(&mut fold.range);
         self.check(&mut fold.init);
         let range = self.bindings.substitute(&self.type_of(&fold.range), false);

@@ -18,8 +18,8 @@ use crate::regex::Regex;
 use crate::text::show;
 use crate::types::Type;
 use crate::value::{
-    Entries, Eval, Fault, Key, List, Map, NO_SUCH_OVERLOAD, TEXT_BYTES_MAX, Text, Val, WEIGHT_MAX,
-    fail, find_in_tree,
+    Entries, EvalError, EvalResult, Key, List, Map, NO_SUCH_OVERLOAD, TEXT_BYTES_MAX, Text, Val,
+    WEIGHT_MAX, fail, find_in_tree,
 };
 
 /// A compiled expression. It holds no data and can be shared.
@@ -47,7 +47,7 @@ pub enum Bound<'a> {
 /// What came out of an evaluation, and what it cost.
 #[derive(Debug)]
 pub struct Outcome<'a> {
-    pub result: Eval<'a>,
+    pub result: EvalResult<'a>,
     pub cost: u64,
 }
 
@@ -68,10 +68,10 @@ impl Program {
 
     /// Runs the expression. It is cancelled when it costs more than `limit`.
     pub fn evaluate<'a>(&'a self, variables: &'a [Bound<'a>], limit: u64) -> Outcome<'a> {
-        let locals = vec![Local::Set(Ok(Val::Null)); self.locals];
-        let mut cx = Cx { variables, locals, cost: 0, limit, turns: 0 };
-        let result = cx.eval(&self.root);
-        Outcome { result, cost: cx.cost }
+        let locals = vec![LocalValue::Set(Ok(Val::Null)); self.locals];
+        let mut evaluator = Evaluator { variables, locals, cost: 0, limit, iterations: 0 };
+        let result = evaluator.eval(&self.root);
+        Outcome { result, cost: evaluator.cost }
     }
 }
 
@@ -214,35 +214,35 @@ impl Attribute {
 
 /// A local variable. An accumulator's initial value is evaluated when it is first asked for.
 #[derive(Clone)]
-enum Local<'a> {
-    Set(Eval<'a>),
+enum LocalValue<'a> {
+    Set(EvalResult<'a>),
     Lazy(&'a Node),
 }
 
-struct Cx<'a> {
+struct Evaluator<'a> {
     variables: &'a [Bound<'a>],
-    locals: Vec<Local<'a>>,
+    locals: Vec<LocalValue<'a>>,
     cost: u64,
     limit: u64,
-    turns: u64,
+    iterations: u64,
 }
 
 /// How many elements an evaluation may look at. Some loops and comparisons cost nothing or little,
 /// so that costs alone would not end them; kube-apiserver ends them with the request.
-const TURNS_MAX: u64 = 20_000_000;
+const ITERATIONS_MAX: u64 = 20_000_000;
 
-impl<'a> Cx<'a> {
-    fn turn(&mut self, elements: u64) -> Result<(), Fault> {
-        self.turns = self.turns.saturating_add(elements);
-        if self.turns > TURNS_MAX { Err(Fault::CostLimit) } else { Ok(()) }
+impl<'a> Evaluator<'a> {
+    fn count_iterations(&mut self, elements: u64) -> Result<(), EvalError> {
+        self.iterations = self.iterations.saturating_add(elements);
+        if self.iterations > ITERATIONS_MAX { Err(EvalError::CostLimit) } else { Ok(()) }
     }
 
-    fn charge(&mut self, cost: u64) -> Result<(), Fault> {
+    fn charge(&mut self, cost: u64) -> Result<(), EvalError> {
         self.cost = self.cost.saturating_add(cost);
-        if self.cost > self.limit { Err(Fault::CostLimit) } else { Ok(()) }
+        if self.cost > self.limit { Err(EvalError::CostLimit) } else { Ok(()) }
     }
 
-    fn eval(&mut self, node: &'a Node) -> Eval<'a> {
+    fn eval(&mut self, node: &'a Node) -> EvalResult<'a> {
         match node {
             Node::Const(value) => Ok(borrow(value)),
             Node::Attribute(attribute) => {
@@ -304,20 +304,25 @@ impl<'a> Cx<'a> {
 
     /// `||` (decided by true) and `&&` (decided by false): the side that decides makes up for an
     /// error on the other.
-    fn logic(&mut self, terms: &'a [Node; 2], decides: bool) -> Eval<'a> {
-        let mut fault = None;
+    fn logic(&mut self, terms: &'a [Node; 2], decides: bool) -> EvalResult<'a> {
+        let mut first_error = None;
         for term in terms {
             match limited(self.eval(term))? {
                 Ok(Val::Bool(value)) if value == decides => return Ok(Val::Bool(decides)),
                 Ok(Val::Bool(_)) => {}
-                Ok(_) => fault = fault.or(Some(NO_SUCH_OVERLOAD)),
-                Err(error) => fault = fault.or(Some(error)),
+                Ok(_) => first_error = first_error.or(Some(NO_SUCH_OVERLOAD)),
+                Err(error) => first_error = first_error.or(Some(error)),
             }
         }
-        fault.map_or(Ok(Val::Bool(!decides)), Err)
+        first_error.map_or(Ok(Val::Bool(!decides)), Err)
     }
 
-    fn operator(&mut self, operator: Operator, sides: &'a [Node; 2], cost: CallCost) -> Eval<'a> {
+    fn operator(
+        &mut self,
+        operator: Operator,
+        sides: &'a [Node; 2],
+        cost: CallCost,
+    ) -> EvalResult<'a> {
         let left = limited(self.eval(&sides[0]))?;
         let right = limited(self.eval(&sides[1]))?;
         let cost = match cost {
@@ -327,30 +332,30 @@ impl<'a> Cx<'a> {
         let result = match (left, right) {
             (Ok(left), Ok(right)) => {
                 if operator != Operator::Add {
-                    self.turn(left.weight().saturating_add(right.weight()))?;
+                    self.count_iterations(left.weight().saturating_add(right.weight()))?;
                 }
                 apply(operator, left, right).and_then(bounded)
             }
-            (Err(fault), _) | (_, Err(fault)) => Err(fault),
+            (Err(error), _) | (_, Err(error)) => Err(error),
         };
         self.charge(cost)?;
         result
     }
 
-    fn call(&mut self, call: &'a Call) -> Eval<'a> {
+    fn call(&mut self, call: &'a Call) -> EvalResult<'a> {
         // Most calls have one argument or two, which need no room on the heap.
         match call.args.as_slice() {
             [arg] => match limited(self.eval(arg))? {
                 Ok(value) => self.apply(call, &[value]),
-                Err(fault) => {
+                Err(error) => {
                     self.charge(call.cost.of(None, None, None))?;
-                    Err(fault)
+                    Err(error)
                 }
             },
             [first, second] => {
                 let first = limited(self.eval(first))?;
-                if let (Err(fault), false) = (&first, call.all) {
-                    return Err(fault.clone());
+                if let (Err(error), false) = (&first, call.all) {
+                    return Err(error.clone());
                 }
                 match (first, limited(self.eval(second))?) {
                     (Ok(first), Ok(second)) => self.apply(call, &[first, second]),
@@ -366,13 +371,13 @@ impl<'a> Cx<'a> {
                 for (at, arg) in args.iter().enumerate() {
                     match limited(self.eval(arg))? {
                         Ok(value) => values.push(value),
-                        Err(fault) => {
+                        Err(error) => {
                             // Only a call whose arguments were all evaluated is paid for.
                             if at + 1 == args.len() {
                                 let cost = call.cost.of(values.first(), values.get(1), None);
                                 self.charge(cost)?;
                             }
-                            return Err(fault);
+                            return Err(error);
                         }
                     }
                 }
@@ -381,12 +386,12 @@ impl<'a> Cx<'a> {
         }
     }
 
-    fn apply(&mut self, call: &Call, args: &[Val<'a>]) -> Eval<'a> {
+    fn apply(&mut self, call: &Call, args: &[Val<'a>]) -> EvalResult<'a> {
         // What looks at one element or none does not depend on how many there are.
         if !matches!(call.function.name, "size" | "first" | "last" | "optional.of" | "dyn" | "type")
         {
             let weight = args.iter().fold(0, |sum: u64, arg| sum.saturating_add(arg.weight()));
-            self.turn(weight)?;
+            self.count_iterations(weight)?;
         }
         let result = limited(call.apply(args).and_then(bounded))?;
         let cost = match call.cost {
@@ -397,13 +402,13 @@ impl<'a> Cx<'a> {
         result
     }
 
-    fn list(&mut self, items: &'a [Node], optional: &'a [bool]) -> Eval<'a> {
+    fn list(&mut self, items: &'a [Node], optional: &'a [bool]) -> EvalResult<'a> {
         let mut values = Vec::with_capacity(items.len());
-        let mut fault = None;
+        let mut first_error = None;
         for (item, optional) in items.iter().zip(optional) {
             match (limited(self.eval(item))?, optional) {
                 (Err(error), _) => {
-                    fault = Some(error);
+                    first_error = Some(error);
                     break;
                 }
                 (Ok(value), false) => values.push(value),
@@ -411,7 +416,7 @@ impl<'a> Cx<'a> {
                 (Ok(Val::Optional(None)), true) => {}
                 (Ok(value), true) => {
                     let value = show(&value);
-                    fault = Some(Fault::Failed(Str::from(format!(
+                    first_error = Some(EvalError::Failed(Str::from(format!(
                         "cannot initialize optional list element from non-optional value {value}"
                     ))));
                     break;
@@ -419,27 +424,27 @@ impl<'a> Cx<'a> {
             }
         }
         self.charge(cost::LIST)?;
-        fault.map_or_else(|| bounded(Val::list(values)), Err)
+        first_error.map_or_else(|| bounded(Val::list(values)), Err)
     }
 
-    fn map(&mut self, entries: &'a [MapEntry], cost: u64) -> Eval<'a> {
+    fn map(&mut self, entries: &'a [MapEntry], cost: u64) -> EvalResult<'a> {
         let mut map = BTreeMap::new();
-        let mut fault = None;
+        let mut first_error = None;
         for entry in entries {
             if let Err(error) = limited(self.entry(entry, &mut map))? {
-                fault = Some(error);
+                first_error = Some(error);
                 break;
             }
         }
         self.charge(cost)?;
-        fault.map_or_else(|| bounded(Val::Map(Map::Own(Arc::new(Entries::new(map))))), Err)
+        first_error.map_or_else(|| bounded(Val::Map(Map::Own(Arc::new(Entries::new(map))))), Err)
     }
 
     fn entry(
         &mut self,
         entry: &'a MapEntry,
         map: &mut BTreeMap<Key<'a>, Val<'a>>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), EvalError> {
         let key = self.eval(&entry.key)?;
         let mut value = self.eval(&entry.value)?;
         let name = Key::of(&key)?;
@@ -463,9 +468,9 @@ impl<'a> Cx<'a> {
         Ok(())
     }
 
-    fn fold(&mut self, fold: &'a FoldNode) -> Eval<'a> {
+    fn fold(&mut self, fold: &'a FoldNode) -> EvalResult<'a> {
         let range = self.eval(&fold.range)?;
-        self.locals[fold.slot] = Local::Lazy(&fold.init);
+        self.locals[fold.slot] = LocalValue::Lazy(&fold.init);
         match range {
             Val::List(list) => {
                 for index in 0..list.len() {
@@ -500,29 +505,35 @@ impl<'a> Cx<'a> {
     }
 
     /// One turn of a loop; false if it was not entered any more.
-    fn step(&mut self, fold: &'a FoldNode, var: Eval<'a>, var2: Eval<'a>) -> Result<bool, Fault> {
-        self.turn(1)?;
-        self.locals[fold.slot + 1] = Local::Set(var);
-        self.locals[fold.slot + 2] = Local::Set(var2);
+    fn step(
+        &mut self,
+        fold: &'a FoldNode,
+        var: EvalResult<'a>,
+        var2: EvalResult<'a>,
+    ) -> Result<bool, EvalError> {
+        self.count_iterations(1)?;
+        self.locals[fold.slot + 1] = LocalValue::Set(var);
+        self.locals[fold.slot + 2] = LocalValue::Set(var2);
         if matches!(limited(self.eval(&fold.condition))?, Ok(Val::Bool(false))) {
             return Ok(false);
         }
         let accu = limited(self.eval(&fold.step))?;
-        self.locals[fold.slot] = Local::Set(accu);
+        self.locals[fold.slot] = LocalValue::Set(accu);
         Ok(true)
     }
 
     /// The accumulator, taken out of its slot to be changed in place.
-    fn take_accu(&mut self, slot: usize) -> Eval<'a> {
-        let value = match std::mem::replace(&mut self.locals[slot], Local::Set(Ok(Val::Null))) {
-            Local::Set(value) => value,
-            Local::Lazy(init) => limited(self.eval(init))?,
+    fn take_accu(&mut self, slot: usize) -> EvalResult<'a> {
+        let value = match std::mem::replace(&mut self.locals[slot], LocalValue::Set(Ok(Val::Null)))
+        {
+            LocalValue::Set(value) => value,
+            LocalValue::Lazy(init) => limited(self.eval(init))?,
         };
         self.charge(cost::IDENT)?;
         value
     }
 
-    fn append(&mut self, slot: usize, item: &'a Node) -> Eval<'a> {
+    fn append(&mut self, slot: usize, item: &'a Node) -> EvalResult<'a> {
         let accu = limited(self.take_accu(slot))?;
         let item = limited(self.eval(item))?;
         self.charge(cost::LIST + 1)?;
@@ -535,24 +546,24 @@ impl<'a> Cx<'a> {
         }
     }
 
-    fn insert(&mut self, slot: usize, args: &'a [Node], cost: CallCost) -> Eval<'a> {
+    fn insert(&mut self, slot: usize, args: &'a [Node], cost: CallCost) -> EvalResult<'a> {
         let accu = limited(self.take_accu(slot))?;
         // With a key and a value the first error ends it, with a map both sides are evaluated.
         let all = args.len() == 1;
-        let mut fault = accu.as_ref().err().cloned();
+        let mut first_error = accu.as_ref().err().cloned();
         let mut values = Vec::with_capacity(args.len());
         for arg in args {
-            if let (Some(fault), false) = (&fault, all) {
-                return Err(fault.clone());
+            if let (Some(first_error), false) = (&first_error, all) {
+                return Err(first_error.clone());
             }
             match limited(self.eval(arg))? {
                 Ok(value) => values.push(value),
-                Err(error) => fault = fault.or(Some(error)),
+                Err(error) => first_error = first_error.or(Some(error)),
             }
         }
         self.charge(cost.of(None, None, None))?;
-        if let Some(fault) = fault {
-            return Err(fault);
+        if let Some(first_error) = first_error {
+            return Err(first_error);
         }
         let Val::Map(map) = accu? else { return Err(NO_SUCH_OVERLOAD) };
         let result = match values.as_slice() {
@@ -577,7 +588,7 @@ impl<'a> Cx<'a> {
                 _ => return None,
             },
             Base::Local(slot) => match self.locals.get(*slot)? {
-                Local::Set(Ok(Val::Map(Map::Tree(map, decl)))) => match &decl.kind {
+                LocalValue::Set(Ok(Val::Map(Map::Tree(map, decl)))) => match &decl.kind {
                     DeclKind::Object(object) => (*map, object),
                     _ => return None,
                 },
@@ -612,14 +623,14 @@ impl<'a> Cx<'a> {
         }
     }
 
-    fn resolve(&mut self, attribute: &'a Attribute) -> Eval<'a> {
+    fn resolve(&mut self, attribute: &'a Attribute) -> EvalResult<'a> {
         let base = match &attribute.base {
             Base::Variable(slot, name) => self.variable(*slot, name)?,
             Base::Local(slot) => match &self.locals[*slot] {
-                Local::Set(value) => value.clone()?,
-                Local::Lazy(init) => {
+                LocalValue::Set(value) => value.clone()?,
+                LocalValue::Lazy(init) => {
                     let value = limited(self.eval(init))?;
-                    self.locals[*slot] = Local::Set(value.clone());
+                    self.locals[*slot] = LocalValue::Set(value.clone());
                     value?
                 }
             },
@@ -638,7 +649,7 @@ impl<'a> Cx<'a> {
         self.qualify(base, &attribute.qualifiers)
     }
 
-    fn variable(&self, slot: usize, name: &str) -> Eval<'a> {
+    fn variable(&self, slot: usize, name: &str) -> EvalResult<'a> {
         match self.variables.get(slot) {
             Some(Bound::Data(value, decl)) => Val::of(value, decl),
             Some(Bound::Optional(None)) => Ok(Val::Optional(None)),
@@ -649,7 +660,7 @@ impl<'a> Cx<'a> {
     }
 
     /// The steps from a value. Behind an optional, what is missing is none instead of an error.
-    fn qualify(&mut self, base: Val<'a>, qualifiers: &'a [Arc<Qualifier>]) -> Eval<'a> {
+    fn qualify(&mut self, base: Val<'a>, qualifiers: &'a [Arc<Qualifier>]) -> EvalResult<'a> {
         let (mut value, mut optional) = match base {
             Val::Optional(None) => return Ok(Val::Optional(None)),
             Val::Optional(Some(value)) => ((*value).clone(), true),
@@ -662,16 +673,16 @@ impl<'a> Cx<'a> {
                 QualifierKind::Test(name) => match field(&value, name, true) {
                     Ok(found) if optional => Ok(found.map(|_| Val::Bool(true))),
                     Ok(found) => Ok(Some(Val::Bool(found.is_some()))),
-                    Err(fault) => Err(fault),
+                    Err(error) => Err(error),
                 },
                 QualifierKind::Const(index) => element(&value, index, optional),
                 QualifierKind::Attribute(index) => match limited(self.resolve(index))? {
                     Ok(index) => element(&value, &index, optional),
-                    Err(fault) => Err(fault),
+                    Err(error) => Err(error),
                 },
                 QualifierKind::Node(index) => match limited(self.eval(index))? {
                     Ok(index) => element(&value, &index, optional),
-                    Err(fault) => Err(fault),
+                    Err(error) => Err(error),
                 },
             };
             match found {
@@ -680,11 +691,11 @@ impl<'a> Cx<'a> {
                     value = next;
                 }
                 Ok(None) => return Ok(Val::Optional(None)),
-                Err(fault) => {
+                Err(error) => {
                     if !optional {
                         self.charge(1)?;
                     }
-                    return Err(fault);
+                    return Err(error);
                 }
             }
         }
@@ -693,18 +704,18 @@ impl<'a> Cx<'a> {
 }
 
 /// A value that is not too large to keep.
-fn bounded(value: Val<'_>) -> Eval<'_> {
+fn bounded(value: Val<'_>) -> EvalResult<'_> {
     let fits = match &value {
         Val::String(text) => text.as_str().len() <= TEXT_BYTES_MAX,
         value => value.weight() <= WEIGHT_MAX,
     };
-    if fits { Ok(value) } else { Err(Fault::CostLimit) }
+    if fits { Ok(value) } else { Err(EvalError::CostLimit) }
 }
 
 /// Lets the end of the budget through, and hands any other outcome on.
-fn limited<T>(result: Result<T, Fault>) -> Result<Result<T, Fault>, Fault> {
+fn limited<T>(result: Result<T, EvalError>) -> Result<Result<T, EvalError>, EvalError> {
     match result {
-        Err(Fault::CostLimit) => Err(Fault::CostLimit),
+        Err(EvalError::CostLimit) => Err(EvalError::CostLimit),
         other => Ok(other),
     }
 }
@@ -722,7 +733,7 @@ fn field<'a>(
     value: &Val<'a>,
     (name, property): &(Str, Option<Str>),
     optional: bool,
-) -> Result<Option<Val<'a>>, Fault> {
+) -> Result<Option<Val<'a>>, EvalError> {
     let found = match value {
         Val::Map(Map::Tree(map, decl)) => match &decl.kind {
             DeclKind::Object(object) => {
@@ -745,7 +756,11 @@ fn field<'a>(
 }
 
 /// An element by index or key. None if it is missing and that is fine.
-fn element<'a>(value: &Val<'a>, index: &Val<'a>, optional: bool) -> Result<Option<Val<'a>>, Fault> {
+fn element<'a>(
+    value: &Val<'a>,
+    index: &Val<'a>,
+    optional: bool,
+) -> Result<Option<Val<'a>>, EvalError> {
     match value {
         Val::Map(map) => match map.find(index)? {
             None if !optional => fail(format!("no such key: {}", show(index))),
@@ -780,7 +795,7 @@ fn element<'a>(value: &Val<'a>, index: &Val<'a>, optional: bool) -> Result<Optio
     }
 }
 
-fn apply<'a>(operator: Operator, left: Val<'a>, right: Val<'a>) -> Eval<'a> {
+fn apply<'a>(operator: Operator, left: Val<'a>, right: Val<'a>) -> EvalResult<'a> {
     let order = |function: &str, fits: fn(Ordering) -> bool| {
         ops::compare(function, &left, &right).map(|order| Val::Bool(fits(order)))
     };
@@ -802,7 +817,7 @@ fn apply<'a>(operator: Operator, left: Val<'a>, right: Val<'a>) -> Eval<'a> {
 }
 
 impl Call {
-    pub(crate) fn apply<'a>(&self, args: &[Val<'a>]) -> Eval<'a> {
+    pub(crate) fn apply<'a>(&self, args: &[Val<'a>]) -> EvalResult<'a> {
         if let Some(regex) = &self.regex {
             return crate::library::regex::with_pattern(self.function.name, regex, args);
         }

@@ -5,16 +5,16 @@ use std::sync::LazyLock;
 
 use crate::library;
 use crate::types::Type;
-use crate::value::{Eval, Val};
+use crate::value::{EvalResult, Val};
 
 /// What an overload does. The arguments are of the declared types.
-pub(crate) type Op = for<'a> fn(&[Val<'a>]) -> Eval<'a>;
+pub(crate) type FunctionOp = for<'a> fn(&[Val<'a>]) -> EvalResult<'a>;
 
 pub(crate) struct Function {
     pub(crate) name: &'static str,
     pub(crate) overloads: Vec<Overload>,
     /// One implementation for all overloads, which looks at the values itself.
-    pub(crate) single: Option<Op>,
+    pub(crate) single: Option<FunctionOp>,
 }
 
 pub(crate) struct Overload {
@@ -24,7 +24,7 @@ pub(crate) struct Overload {
     pub(crate) result: Type,
     /// How many type parameters the signature has.
     pub(crate) params: u32,
-    pub(crate) op: Option<Op>,
+    pub(crate) op: Option<FunctionOp>,
 }
 
 /// All functions, by name; a library adds to it.
@@ -53,7 +53,7 @@ impl Functions {
         id: &'static str,
         args: &[Type],
         result: Type,
-        op: Op,
+        op: FunctionOp,
     ) {
         self.add(name, id, false, args, result, Some(op));
     }
@@ -65,7 +65,7 @@ impl Functions {
         id: &'static str,
         args: &[Type],
         result: Type,
-        op: Op,
+        op: FunctionOp,
     ) {
         self.add(name, id, true, args, result, Some(op));
     }
@@ -82,7 +82,7 @@ impl Functions {
         self.add(name, id, member, args, result, None);
     }
 
-    pub(crate) fn single(&mut self, name: &'static str, op: Op) {
+    pub(crate) fn single(&mut self, name: &'static str, op: FunctionOp) {
         self.function(name).single = Some(op);
     }
 
@@ -93,7 +93,7 @@ impl Functions {
         member: bool,
         args: &[Type],
         result: Type,
-        op: Option<Op>,
+        op: Option<FunctionOp>,
     ) {
         let params = args.iter().chain([&result]).map(params_of).max().unwrap_or_default();
         let overload = Overload { id, member, args: args.to_vec(), result, params, op };

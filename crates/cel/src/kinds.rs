@@ -9,7 +9,7 @@ use crate::library::{Authority, Check, Decision, Format, Prefix, Url, Version};
 use crate::types::Type;
 
 #[derive(Debug)]
-pub enum Kubernetes {
+pub enum KubernetesValue {
     Quantity(Quantity),
     Url(Url),
     Ip(IpAddr),
@@ -21,7 +21,7 @@ pub enum Kubernetes {
     Decision(Decision),
 }
 
-impl Kubernetes {
+impl KubernetesValue {
     pub(crate) fn type_of(&self) -> Type {
         match self {
             Self::Quantity(_) => Type::object("kubernetes.Quantity"),
@@ -79,7 +79,7 @@ impl Kubernetes {
     }
 }
 
-impl std::fmt::Display for Kubernetes {
+impl std::fmt::Display for KubernetesValue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.text())
     }

@@ -36,7 +36,7 @@
 //! `library` (functions, one file each).
 //!
 //! The seam to authorization is [`Authorizer`]: a policy binds `authorizer` to a
-//! [`Kubernetes::Authorizer`] whose implementation knows users and roles.
+//! [`KubernetesValue::Authorizer`] whose implementation knows users and roles.
 
 mod ast;
 mod check;
@@ -66,8 +66,8 @@ pub use cost::{CostEstimate, MATCH_CONDITIONS_BUDGET, PER_CALL_LIMIT, PER_OBJECT
 pub use decl::{Decl, DeclKind, Field, ListType, ObjectDecl};
 pub use env::{CompileError, Env};
 pub use eval::{Bound, Outcome, Program};
-pub use kinds::Kubernetes;
+pub use kinds::KubernetesValue;
 pub use library::{Authority, Authorizer, Check, Decision, Format, Prefix, Question, Url, Version};
 pub use source::Issues;
 pub use types::Type;
-pub use value::{Eval, Fault, List, Map, Val};
+pub use value::{EvalError, EvalResult, List, Map, Val};

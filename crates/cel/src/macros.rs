@@ -3,7 +3,7 @@
 
 use meta::Str;
 
-use crate::ast::{ACCU, Expr, Fold, Id, Kind, Literal, op};
+use crate::ast::{ACCU, Comprehension, Expr, ExprKind, Id, Literal, op};
 use crate::parse::Parser;
 
 type Args = (Option<Expr>, Vec<Expr>);
@@ -26,21 +26,21 @@ pub(crate) fn expand(
     let mut builder = Builder { parser, id };
     match expander(&mut builder, function, target, args) {
         Ok(expr) => Ok(expr),
-        Err(Wrong { at, message }) => {
+        Err(MacroError { at, message }) => {
             builder.parser.error_at(at, &message);
-            Ok(builder.node(Kind::Invalid))
+            Ok(builder.node(ExprKind::Invalid))
         }
     }
 }
 
-type Expander = fn(&mut Builder<'_, '_>, &str, Option<Expr>, Vec<Expr>) -> Result<Expr, Wrong>;
+type Expander = fn(&mut Builder<'_, '_>, &str, Option<Expr>, Vec<Expr>) -> Result<Expr, MacroError>;
 
-struct Wrong {
+struct MacroError {
     at: Id,
     message: String,
 }
 
-impl Wrong {
+impl MacroError {
     fn new(at: Id, message: impl Into<String>) -> Self {
         Self { at, message: message.into() }
     }
@@ -69,13 +69,13 @@ fn has(
     _: &str,
     _: Option<Expr>,
     args: Vec<Expr>,
-) -> Result<Expr, Wrong> {
+) -> Result<Expr, MacroError> {
     let [arg]: [Expr; 1] = args.try_into().expect("found by its count");
     match arg.kind {
-        Kind::Select { operand, field, test: false } => {
-            Ok(make.node(Kind::Select { operand, field, test: true }))
+        ExprKind::Select { operand, field, test: false } => {
+            Ok(make.node(ExprKind::Select { operand, field, test: true }))
         }
-        _ => Err(Wrong::new(arg.id, "invalid argument to has() macro")),
+        _ => Err(MacroError::new(arg.id, "invalid argument to has() macro")),
     }
 }
 
@@ -84,7 +84,7 @@ fn quantifier(
     function: &str,
     target: Option<Expr>,
     args: Vec<Expr>,
-) -> Result<Expr, Wrong> {
+) -> Result<Expr, MacroError> {
     let (vars, mut rest) = variables(args, "argument must be a simple name", 1)?;
     let predicate = rest.remove(0);
     let (init, condition, step, result);
@@ -125,7 +125,7 @@ fn map(
     _: &str,
     target: Option<Expr>,
     args: Vec<Expr>,
-) -> Result<Expr, Wrong> {
+) -> Result<Expr, MacroError> {
     let (vars, mut rest) = one_variable(args)?;
     let transform = rest.pop().expect("found by its count");
     let item = make.list(vec![transform]);
@@ -137,7 +137,7 @@ fn filter(
     _: &str,
     target: Option<Expr>,
     args: Vec<Expr>,
-) -> Result<Expr, Wrong> {
+) -> Result<Expr, MacroError> {
     let var = args[0].clone();
     let (vars, mut rest) = one_variable(args)?;
     let item = make.list(vec![var]);
@@ -149,7 +149,7 @@ fn transform(
     function: &str,
     target: Option<Expr>,
     args: Vec<Expr>,
-) -> Result<Expr, Wrong> {
+) -> Result<Expr, MacroError> {
     let (vars, mut rest) = variables(args, "argument must be a simple name", 2)?;
     let transform = rest.pop().expect("found by its count");
     let predicate = rest.pop();
@@ -159,7 +159,7 @@ fn transform(
     }
     let mut insert = vec![make.accu()];
     if function == "transformMap" {
-        insert.push(make.node(Kind::Ident(vars.0.clone())));
+        insert.push(make.node(ExprKind::Ident(vars.0.clone())));
     }
     insert.push(transform);
     let mut step = make.call("cel.@mapInsert", insert);
@@ -167,7 +167,7 @@ fn transform(
         let accu = make.accu();
         step = make.call(op::CONDITIONAL, vec![predicate, step, accu]);
     }
-    let init = make.node(Kind::Map(Vec::new()));
+    let init = make.node(ExprKind::Map(Vec::new()));
     let condition = make.literal(Literal::Bool(true));
     let result = make.accu();
     Ok(make.fold(target, vars, init, condition, step, result))
@@ -178,18 +178,18 @@ fn opt_map(
     function: &str,
     target: Option<Expr>,
     args: Vec<Expr>,
-) -> Result<Expr, Wrong> {
+) -> Result<Expr, MacroError> {
     let target = target.expect("found as a member");
     let [var, body]: [Expr; 2] = args.try_into().expect("found by its count");
-    let Kind::Ident(name) = var.kind else {
+    let ExprKind::Ident(name) = var.kind else {
         let message = match function {
             "optMap" => "optMap() variable name must be a simple identifier",
             _ => "optFlatMap() variable name must be a simple identifier",
         };
-        return Err(Wrong::new(var.id, message));
+        return Err(MacroError::new(var.id, message));
     };
     if make.parser.last_id() > NODES_MAX {
-        return Err(Wrong::new(target.id, "expression is too large after macro expansion"));
+        return Err(MacroError::new(target.id, "expression is too large after macro expansion"));
     }
     let copy = make.copy(&target);
     let value = make.member_call("value", copy, Vec::new());
@@ -205,26 +205,26 @@ fn sort_by(
     _: &str,
     target: Option<Expr>,
     args: Vec<Expr>,
-) -> Result<Expr, Wrong> {
+) -> Result<Expr, MacroError> {
     const INPUT: Str = Str::new_static("@__sortBy_input__");
     let target = target.expect("found as a member");
-    if matches!(target.kind, Kind::Literal(_) | Kind::Map(_) | Kind::Struct { .. }) {
+    if matches!(target.kind, ExprKind::Literal(_) | ExprKind::Map(_) | ExprKind::Struct { .. }) {
         let message = "sortBy can only be applied to a list, identifier, comprehension, call or \
                        select expression";
-        return Err(Wrong::new(target.id, message));
+        return Err(MacroError::new(target.id, message));
     }
     let (vars, mut rest) = one_variable(args)?;
     let key = rest.pop().expect("found by its count");
     let item = make.list(vec![key]);
-    let input = make.node(Kind::Ident(INPUT));
+    let input = make.node(ExprKind::Ident(INPUT));
     let keys = make.collect_list(Some(input), vars, None, item);
-    let input = make.node(Kind::Ident(INPUT));
+    let input = make.node(ExprKind::Ident(INPUT));
     let sorted = make.member_call("@sortByAssociatedKeys", input, vec![keys]);
     Ok(make.bind(INPUT, target, sorted))
 }
 
 fn is_ident(expr: Option<&Expr>, name: &str) -> bool {
-    matches!(expr.map(|expr| &expr.kind), Some(Kind::Ident(ident)) if ident == name)
+    matches!(expr.map(|expr| &expr.kind), Some(ExprKind::Ident(ident)) if ident == name)
 }
 
 fn bind(
@@ -232,17 +232,17 @@ fn bind(
     _: &str,
     _: Option<Expr>,
     args: Vec<Expr>,
-) -> Result<Expr, Wrong> {
+) -> Result<Expr, MacroError> {
     let [var, value, body]: [Expr; 3] = args.try_into().expect("found by its count");
     match var.kind {
-        Kind::Ident(name) => Ok(make.bind(name, value, body)),
-        _ => Err(Wrong::new(var.id, "cel.bind() variable names must be simple identifiers")),
+        ExprKind::Ident(name) => Ok(make.bind(name, value, body)),
+        _ => Err(MacroError::new(var.id, "cel.bind() variable names must be simple identifiers")),
     }
 }
 
 type Variables = (Str, Option<Str>);
 
-fn one_variable(args: Vec<Expr>) -> Result<(Variables, Vec<Expr>), Wrong> {
+fn one_variable(args: Vec<Expr>) -> Result<(Variables, Vec<Expr>), MacroError> {
     let mut args = args.into_iter();
     let first = args.next().expect("found by its count");
     let name = variable(&first, "argument is not an identifier")?;
@@ -255,7 +255,7 @@ fn variables(
     args: Vec<Expr>,
     message: &'static str,
     rest: usize,
-) -> Result<(Variables, Vec<Expr>), Wrong> {
+) -> Result<(Variables, Vec<Expr>), MacroError> {
     let two = args.len() > 1 + rest || rest == 2;
     let mut args = args.into_iter();
     let first = args.next().expect("found by its count");
@@ -267,23 +267,23 @@ fn variables(
     let second = args.next().expect("found by its count");
     let var2 = variable(&second, message)?;
     if var == var2 {
-        return Err(Wrong::new(second.id, format!("duplicate variable name: {var}")));
+        return Err(MacroError::new(second.id, format!("duplicate variable name: {var}")));
     }
     check_variable(&var, first.id)?;
     check_variable(&var2, second.id)?;
     Ok(((var, Some(var2)), args.collect()))
 }
 
-fn variable(expr: &Expr, message: &'static str) -> Result<Str, Wrong> {
+fn variable(expr: &Expr, message: &'static str) -> Result<Str, MacroError> {
     match &expr.kind {
-        Kind::Ident(name) => Ok(name.clone()),
-        _ => Err(Wrong::new(expr.id, message)),
+        ExprKind::Ident(name) => Ok(name.clone()),
+        _ => Err(MacroError::new(expr.id, message)),
     }
 }
 
-fn check_variable(name: &str, at: Id) -> Result<(), Wrong> {
+fn check_variable(name: &str, at: Id) -> Result<(), MacroError> {
     if name == "__result__" {
-        return Err(Wrong::new(at, "iteration variable overwrites accumulator variable"));
+        return Err(MacroError::new(at, "iteration variable overwrites accumulator variable"));
     }
     Ok(())
 }
@@ -295,29 +295,29 @@ struct Builder<'p, 's> {
 }
 
 impl Builder<'_, '_> {
-    fn node(&mut self, kind: Kind) -> Expr {
+    fn node(&mut self, kind: ExprKind) -> Expr {
         Expr { id: self.parser.id_like(self.id), kind }
     }
 
     fn accu(&mut self) -> Expr {
-        self.node(Kind::Ident(Str::new_static(ACCU)))
+        self.node(ExprKind::Ident(Str::new_static(ACCU)))
     }
 
     fn literal(&mut self, literal: Literal) -> Expr {
-        self.node(Kind::Literal(literal))
+        self.node(ExprKind::Literal(literal))
     }
 
     fn list(&mut self, items: Vec<Expr>) -> Expr {
-        self.node(Kind::List { items, optional: Vec::new() })
+        self.node(ExprKind::List { items, optional: Vec::new() })
     }
 
     fn call(&mut self, function: &'static str, args: Vec<Expr>) -> Expr {
-        self.node(Kind::Call { function: Str::new_static(function), target: None, args })
+        self.node(ExprKind::Call { function: Str::new_static(function), target: None, args })
     }
 
     fn member_call(&mut self, function: &'static str, target: Expr, args: Vec<Expr>) -> Expr {
         let target = Some(Box::new(target));
-        self.node(Kind::Call { function: Str::new_static(function), target, args })
+        self.node(ExprKind::Call { function: Str::new_static(function), target, args })
     }
 
     fn fold(
@@ -331,8 +331,8 @@ impl Builder<'_, '_> {
     ) -> Expr {
         let range = range.expect("found as a member");
         let accu = Str::new_static(ACCU);
-        let fold = Fold { range, var, var2, accu, init, condition, step, result };
-        self.node(Kind::Fold(Box::new(fold)))
+        let fold = Comprehension { range, var, var2, accu, init, condition, step, result };
+        self.node(ExprKind::Comprehension(Box::new(fold)))
     }
 
     /// A loop that adds `item`, a list, to its result, for elements that pass the predicate.
@@ -359,8 +359,8 @@ impl Builder<'_, '_> {
     fn bind(&mut self, name: Str, value: Expr, body: Expr) -> Expr {
         let range = self.list(Vec::new());
         let condition = self.literal(Literal::Bool(false));
-        let step = self.node(Kind::Ident(name.clone()));
-        let fold = Fold {
+        let step = self.node(ExprKind::Ident(name.clone()));
+        let fold = Comprehension {
             range,
             var: Str::new_static("#unused"),
             var2: None,
@@ -370,7 +370,7 @@ impl Builder<'_, '_> {
             step,
             result: body,
         };
-        self.node(Kind::Fold(Box::new(fold)))
+        self.node(ExprKind::Comprehension(Box::new(fold)))
     }
 
     /// The same expression with ids of its own, at the same places.
@@ -383,9 +383,9 @@ impl Builder<'_, '_> {
     fn renumber(&mut self, expr: &mut Expr) {
         expr.id = self.parser.id_like(expr.id);
         match &mut expr.kind {
-            Kind::Invalid | Kind::Literal(_) | Kind::Ident(_) => {}
-            Kind::Select { operand, .. } => self.renumber(operand),
-            Kind::Call { target, args, .. } => {
+            ExprKind::Invalid | ExprKind::Literal(_) | ExprKind::Ident(_) => {}
+            ExprKind::Select { operand, .. } => self.renumber(operand),
+            ExprKind::Call { target, args, .. } => {
                 if let Some(target) = target {
                     self.renumber(target);
                 }
@@ -393,24 +393,24 @@ impl Builder<'_, '_> {
                     self.renumber(arg);
                 }
             }
-            Kind::List { items, .. } => {
+            ExprKind::List { items, .. } => {
                 for item in items {
                     self.renumber(item);
                 }
             }
-            Kind::Map(entries) => {
+            ExprKind::Map(entries) => {
                 for entry in entries {
                     self.renumber(&mut entry.key);
                     self.renumber(&mut entry.value);
                 }
             }
-            Kind::Struct { fields, .. } => {
+            ExprKind::Struct { fields, .. } => {
                 for field in fields {
                     field.id = self.parser.id_like(field.id);
                     self.renumber(&mut field.value);
                 }
             }
-            Kind::Fold(fold) => {
+            ExprKind::Comprehension(fold) => {
                 self.renumber(&mut fold.range);
                 self.renumber(&mut fold.init);
                 self.renumber(&mut fold.condition);

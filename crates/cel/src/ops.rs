@@ -10,20 +10,20 @@ use crate::escape::escape;
 use crate::text::show;
 use crate::time::Duration;
 use crate::value::{
-    Entries, Eval, Fault, Items, Key, List, Map, NO_SUCH_OVERLOAD, Text, Val, fail,
+    Entries, EvalError, EvalResult, Items, Key, List, Map, NO_SUCH_OVERLOAD, Text, Val, fail,
 };
 
-const INT_OVERFLOW: Fault = Fault::Failed(Str::new_static("integer overflow"));
-const UINT_OVERFLOW: Fault = Fault::Failed(Str::new_static("unsigned integer overflow"));
-const TIMESTAMP_OVERFLOW: Fault = Fault::Failed(Str::new_static("timestamp overflow"));
-const NAN: Fault = Fault::Failed(Str::new_static("NaN values cannot be ordered"));
+const INT_OVERFLOW: EvalError = EvalError::Failed(Str::new_static("integer overflow"));
+const UINT_OVERFLOW: EvalError = EvalError::Failed(Str::new_static("unsigned integer overflow"));
+const TIMESTAMP_OVERFLOW: EvalError = EvalError::Failed(Str::new_static("timestamp overflow"));
+const NAN: EvalError = EvalError::Failed(Str::new_static("NaN values cannot be ordered"));
 
 /// An operator without an overload for its left side.
-pub(crate) fn no_overload<T>(function: &str) -> Result<T, Fault> {
+pub(crate) fn no_overload<T>(function: &str) -> Result<T, EvalError> {
     fail(format!("no such overload: {function}"))
 }
 
-pub(crate) fn equal(left: &Val<'_>, right: &Val<'_>) -> Result<bool, Fault> {
+pub(crate) fn equal(left: &Val<'_>, right: &Val<'_>) -> Result<bool, EvalError> {
     if matches!(left, Val::Null) || matches!(right, Val::Null) {
         return Ok(matches!((left, right), (Val::Null, Val::Null)));
     }
@@ -31,7 +31,7 @@ pub(crate) fn equal(left: &Val<'_>, right: &Val<'_>) -> Result<bool, Fault> {
 }
 
 /// Equality as the left side sees it.
-pub(crate) fn equal_values(left: &Val<'_>, right: &Val<'_>) -> Result<bool, Fault> {
+pub(crate) fn equal_values(left: &Val<'_>, right: &Val<'_>) -> Result<bool, EvalError> {
     Ok(match (left, right) {
         (Val::Null, Val::Null) => true,
         (Val::Bool(a), Val::Bool(b)) => a == b,
@@ -62,7 +62,7 @@ pub(crate) fn equal_values(left: &Val<'_>, right: &Val<'_>) -> Result<bool, Faul
     })
 }
 
-fn equal_lists(left: &List<'_>, right: &Val<'_>) -> Result<bool, Fault> {
+fn equal_lists(left: &List<'_>, right: &Val<'_>) -> Result<bool, EvalError> {
     let declared = match left {
         List::Tree(_, decl) | List::Declared(_, decl) => Some(*decl),
         List::Own(_) | List::Concat(_) => None,
@@ -126,7 +126,7 @@ fn equal_lists(left: &List<'_>, right: &Val<'_>) -> Result<bool, Fault> {
     }
 }
 
-fn equal_maps(left: &Map<'_>, right: &Val<'_>) -> Result<bool, Fault> {
+fn equal_maps(left: &Map<'_>, right: &Val<'_>) -> Result<bool, EvalError> {
     let typed = match left {
         Map::Tree(map, decl) if !decl.is_untyped() => Some((*map, *decl)),
         _ => None,
@@ -204,7 +204,7 @@ pub(crate) fn raw(value: &Val<'_>) -> Value {
     }
 }
 
-fn raw_list(list: &List<'_>) -> Result<Vec<Value>, Fault> {
+fn raw_list(list: &List<'_>) -> Result<Vec<Value>, EvalError> {
     match list {
         List::Tree(items, _) => Ok(items.to_vec()),
         list => list.iter().map(|item| item.map(|item| raw(&item))).collect(),
@@ -232,7 +232,11 @@ fn list_map_key(element: &Value, keys: &[Str]) -> Value {
 }
 
 /// -1, 0, 1 for values of one kind; numbers are one kind.
-pub(crate) fn compare(function: &str, left: &Val<'_>, right: &Val<'_>) -> Result<Ordering, Fault> {
+pub(crate) fn compare(
+    function: &str,
+    left: &Val<'_>,
+    right: &Val<'_>,
+) -> Result<Ordering, EvalError> {
     match (left, right) {
         (Val::Int(a), Val::Int(b)) => Ok(a.cmp(b)),
         (
@@ -293,7 +297,7 @@ fn compare_numbers(left: &Val<'_>, right: &Val<'_>) -> Option<Ordering> {
     }
 }
 
-pub(crate) fn add<'a>(left: Val<'a>, right: Val<'a>) -> Eval<'a> {
+pub(crate) fn add<'a>(left: Val<'a>, right: Val<'a>) -> EvalResult<'a> {
     Ok(match (left, right) {
         (Val::Int(a), Val::Int(b)) => Val::Int(a.checked_add(b).ok_or(INT_OVERFLOW)?),
         (Val::Uint(a), Val::Uint(b)) => Val::Uint(a.checked_add(b).ok_or(UINT_OVERFLOW)?),
@@ -329,7 +333,7 @@ pub(crate) fn add<'a>(left: Val<'a>, right: Val<'a>) -> Eval<'a> {
     })
 }
 
-fn add_lists<'a>(left: List<'a>, right: List<'a>) -> Result<List<'a>, Fault> {
+fn add_lists<'a>(left: List<'a>, right: List<'a>) -> Result<List<'a>, EvalError> {
     let declared: Option<&'a Decl> = match &left {
         List::Tree(_, decl) | List::Declared(_, decl) => Some(decl),
         List::Own(_) | List::Concat(_) => None,
@@ -377,7 +381,7 @@ fn add_lists<'a>(left: List<'a>, right: List<'a>) -> Result<List<'a>, Fault> {
     }
 }
 
-pub(crate) fn subtract<'a>(left: &Val<'a>, right: &Val<'a>) -> Eval<'a> {
+pub(crate) fn subtract<'a>(left: &Val<'a>, right: &Val<'a>) -> EvalResult<'a> {
     Ok(match (left, right) {
         (Val::Int(a), Val::Int(b)) => Val::Int(a.checked_sub(*b).ok_or(INT_OVERFLOW)?),
         (Val::Uint(a), Val::Uint(b)) => Val::Uint(a.checked_sub(*b).ok_or(UINT_OVERFLOW)?),
@@ -399,7 +403,7 @@ pub(crate) fn subtract<'a>(left: &Val<'a>, right: &Val<'a>) -> Eval<'a> {
     })
 }
 
-pub(crate) fn multiply<'a>(left: &Val<'a>, right: &Val<'a>) -> Eval<'a> {
+pub(crate) fn multiply<'a>(left: &Val<'a>, right: &Val<'a>) -> EvalResult<'a> {
     Ok(match (left, right) {
         (Val::Int(a), Val::Int(b)) => Val::Int(a.checked_mul(*b).ok_or(INT_OVERFLOW)?),
         (Val::Uint(a), Val::Uint(b)) => Val::Uint(a.checked_mul(*b).ok_or(UINT_OVERFLOW)?),
@@ -408,7 +412,7 @@ pub(crate) fn multiply<'a>(left: &Val<'a>, right: &Val<'a>) -> Eval<'a> {
     })
 }
 
-pub(crate) fn divide<'a>(left: &Val<'a>, right: &Val<'a>) -> Eval<'a> {
+pub(crate) fn divide<'a>(left: &Val<'a>, right: &Val<'a>) -> EvalResult<'a> {
     Ok(match (left, right) {
         (Val::Int(_), Val::Int(0)) | (Val::Uint(_), Val::Uint(0)) => {
             return fail("division by zero");
@@ -420,7 +424,7 @@ pub(crate) fn divide<'a>(left: &Val<'a>, right: &Val<'a>) -> Eval<'a> {
     })
 }
 
-pub(crate) fn modulo<'a>(left: &Val<'a>, right: &Val<'a>) -> Eval<'a> {
+pub(crate) fn modulo<'a>(left: &Val<'a>, right: &Val<'a>) -> EvalResult<'a> {
     Ok(match (left, right) {
         (Val::Int(_), Val::Int(0)) | (Val::Uint(_), Val::Uint(0)) => {
             return fail("modulus by zero");
@@ -431,7 +435,7 @@ pub(crate) fn modulo<'a>(left: &Val<'a>, right: &Val<'a>) -> Eval<'a> {
     })
 }
 
-fn numbers_only<'a>(function: &str, left: &Val<'_>, doubles: bool) -> Eval<'a> {
+fn numbers_only<'a>(function: &str, left: &Val<'_>, doubles: bool) -> EvalResult<'a> {
     match left {
         Val::Int(_) | Val::Uint(_) | Val::String(_) | Val::Duration(_) | Val::Timestamp(_) => {
             Err(NO_SUCH_OVERLOAD)
@@ -441,7 +445,7 @@ fn numbers_only<'a>(function: &str, left: &Val<'_>, doubles: bool) -> Eval<'a> {
     }
 }
 
-pub(crate) fn negate<'a>(value: &Val<'a>) -> Eval<'a> {
+pub(crate) fn negate<'a>(value: &Val<'a>) -> EvalResult<'a> {
     Ok(match value {
         Val::Int(int) => Val::Int(int.checked_neg().ok_or(INT_OVERFLOW)?),
         Val::Double(double) => Val::Double(-double),
@@ -453,7 +457,7 @@ pub(crate) fn negate<'a>(value: &Val<'a>) -> Eval<'a> {
     })
 }
 
-pub(crate) fn contains(element: &Val<'_>, container: &Val<'_>) -> Result<bool, Fault> {
+pub(crate) fn contains(element: &Val<'_>, container: &Val<'_>) -> Result<bool, EvalError> {
     match container {
         Val::List(list @ (List::Tree(_, decl) | List::Declared(_, decl))) if !decl.is_untyped() => {
             let mut wrong = None;
@@ -461,7 +465,7 @@ pub(crate) fn contains(element: &Val<'_>, container: &Val<'_>) -> Result<bool, F
                 match item.and_then(|item| equal_values(&item, element)) {
                     Ok(true) => return Ok(true),
                     Ok(false) => {}
-                    Err(fault) => wrong = wrong.or(Some(fault)),
+                    Err(error) => wrong = wrong.or(Some(error)),
                 }
             }
             wrong.map_or(Ok(false), Err)
@@ -472,7 +476,7 @@ pub(crate) fn contains(element: &Val<'_>, container: &Val<'_>) -> Result<bool, F
             let [first, second] = parts.map(|part| contains(element, &Val::List(part.clone())));
             match (first, second) {
                 (Ok(true), _) | (_, Ok(true)) => Ok(true),
-                (Err(fault), _) => Err(fault),
+                (Err(error), _) => Err(error),
                 (Ok(false), second) => second,
             }
         }
@@ -485,7 +489,11 @@ pub(crate) fn contains(element: &Val<'_>, container: &Val<'_>) -> Result<bool, F
 }
 
 /// The map with one more entry.
-pub(crate) fn insert<'a>(map: Map<'a>, key: &Val<'a>, value: Val<'a>) -> Result<Map<'a>, Fault> {
+pub(crate) fn insert<'a>(
+    map: Map<'a>,
+    key: &Val<'a>,
+    value: Val<'a>,
+) -> Result<Map<'a>, EvalError> {
     if map.find(key)?.is_some() {
         return fail(format!("insert failed: key {} already exists", show(key)));
     }

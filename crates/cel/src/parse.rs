@@ -3,7 +3,7 @@
 
 use meta::Str;
 
-use crate::ast::{Entry, Expr, Id, Kind, Literal, StructField, op};
+use crate::ast::{Entry, Expr, ExprKind, Id, Literal, StructField, op};
 use crate::escape::RESERVED;
 use crate::lex::{Lexeme, Token, lex, shown, unquote};
 use crate::macros;
@@ -68,9 +68,9 @@ pub(crate) fn parse(text: &str, bindings: bool) -> Result<(Parsed, Source), Issu
 }
 
 /// The parser gave up; the reason is among the issues.
-pub(crate) struct Halt;
+pub(crate) struct ParseAborted;
 
-type Parse<T> = Result<T, Halt>;
+type ParseResult<T> = Result<T, ParseAborted>;
 
 pub(crate) struct Parser<'s> {
     source: &'s Source,
@@ -116,17 +116,17 @@ fn with(others: &[Token]) -> Vec<Token> {
 }
 
 impl Parser<'_> {
-    fn start(&mut self) -> Parse<Expr> {
+    fn start(&mut self) -> ParseResult<Expr> {
         let expr = self.expr()?;
         self.expect(Token::End)?;
         Ok(expr)
     }
 
-    fn expr(&mut self) -> Parse<Expr> {
+    fn expr(&mut self) -> ParseResult<Expr> {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
             self.issues.report(None, format!("expression recursion limit exceeded: {DEPTH_MAX}"));
-            return Err(Halt);
+            return Err(ParseAborted);
         }
         let mut result = self.binary(OR)?;
         if let Some(question) = self.take(Token::Question) {
@@ -145,7 +145,7 @@ impl Parser<'_> {
 
     /// Everything with operators that bind at least as close as `closeness`. One function for all
     /// of them: brackets nest through it, and stacks are small.
-    fn binary(&mut self, closeness: u8) -> Parse<Expr> {
+    fn binary(&mut self, closeness: u8) -> ParseResult<Expr> {
         let mut left = self.unary()?;
         while let Some((function, binds)) = operator(self.peek()) {
             if binds < closeness {
@@ -166,7 +166,7 @@ impl Parser<'_> {
     }
 
     /// A chain of one logical operator, behind its first term.
-    fn logic(&mut self, first: Expr, function: &'static str, binds: u8) -> Parse<Expr> {
+    fn logic(&mut self, first: Expr, function: &'static str, binds: u8) -> ParseResult<Expr> {
         let token = self.peek();
         let mut height = self.height;
         let (mut terms, mut ops) = (vec![Some(first)], Vec::new());
@@ -179,7 +179,7 @@ impl Parser<'_> {
         Ok(balance(function, &mut terms, &ops, 0, ops.len() - 1))
     }
 
-    fn unary(&mut self) -> Parse<Expr> {
+    fn unary(&mut self) -> ParseResult<Expr> {
         self.sync(&OPERAND)?;
         let (token, function) = match self.peek() {
             Token::Not => (Token::Not, op::NOT),
@@ -203,7 +203,7 @@ impl Parser<'_> {
         Ok(call(id, function, vec![operand]))
     }
 
-    fn member(&mut self) -> Parse<Expr> {
+    fn member(&mut self) -> ParseResult<Expr> {
         let mut operand = self.primary()?;
         loop {
             let height = self.height;
@@ -216,7 +216,7 @@ impl Parser<'_> {
         }
     }
 
-    fn select(&mut self, operand: Expr) -> Parse<Expr> {
+    fn select(&mut self, operand: Expr) -> ParseResult<Expr> {
         let dot = self.next();
         let optional = self.take(Token::Question).is_some();
         if !optional && self.peek() == Token::Ident && self.peek_at(1) == Token::LeftParen {
@@ -231,16 +231,16 @@ impl Parser<'_> {
         if optional {
             let id = self.id_at(dot.start);
             let name_id = self.id_at(field.1);
-            let name = Expr { id: name_id, kind: Kind::Literal(Literal::String(field.0)) };
+            let name = Expr { id: name_id, kind: ExprKind::Literal(Literal::String(field.0)) };
             return Ok(call(id, op::OPT_SELECT, vec![operand, name]));
         }
         let id = self.id_at(dot.start);
-        let kind = Kind::Select { operand: Box::new(operand), field: field.0, test: false };
+        let kind = ExprKind::Select { operand: Box::new(operand), field: field.0, test: false };
         Ok(Expr { id, kind })
     }
 
     /// A field's name and where it is.
-    fn field_name(&mut self, optional: bool) -> Parse<(Str, usize)> {
+    fn field_name(&mut self, optional: bool) -> ParseResult<(Str, usize)> {
         match self.peek() {
             Token::Ident => {
                 let name = self.next();
@@ -248,7 +248,7 @@ impl Parser<'_> {
             }
             Token::QuotedIdent => {
                 let name = self.next();
-                // Compat: Kubernetes does not switch this syntax on.
+                // Compat: KubernetesValue does not switch this syntax on.
                 self.error(name.start, "unsupported syntax: '`'");
                 Ok((Str::default(), name.start))
             }
@@ -259,18 +259,18 @@ impl Parser<'_> {
                     self.text(word)
                 );
                 self.error(word.start, message);
-                Err(Halt)
+                Err(ParseAborted)
             }
             _ if optional => {
                 self.unexpected("mismatched", &[Token::Ident, Token::QuotedIdent]);
                 self.error(self.peek_lexeme().start, "unsupported ident kind");
-                Err(Halt)
+                Err(ParseAborted)
             }
             _ => Err(self.no_viable(1)),
         }
     }
 
-    fn index(&mut self, operand: Expr) -> Parse<Expr> {
+    fn index(&mut self, operand: Expr) -> ParseResult<Expr> {
         let open = self.next();
         let id = self.id_at(open.start);
         self.sync(&with(&[Token::Question]))?;
@@ -282,7 +282,7 @@ impl Parser<'_> {
         Ok(call(id, function, vec![operand, index]))
     }
 
-    fn primary(&mut self) -> Parse<Expr> {
+    fn primary(&mut self) -> ParseResult<Expr> {
         self.height = 0;
         match self.peek() {
             Token::Dot | Token::Ident => self.name(),
@@ -300,7 +300,7 @@ impl Parser<'_> {
     }
 
     /// An identifier, a call, or a struct.
-    fn name(&mut self) -> Parse<Expr> {
+    fn name(&mut self) -> ParseResult<Expr> {
         let start = self.peek_lexeme().start;
         let dot = if self.take(Token::Dot).is_some() { "." } else { "" };
         if self.peek() != Token::Ident {
@@ -316,7 +316,7 @@ impl Parser<'_> {
             if self.take(Token::LeftParen).is_some() {
                 self.arguments()?;
             }
-            return Ok(Expr { id: self.id_at(start), kind: Kind::Invalid });
+            return Ok(Expr { id: self.id_at(start), kind: ExprKind::Invalid });
         }
         if let Some(open) = self.take(Token::LeftParen) {
             let id = self.id_at(open.start);
@@ -324,7 +324,7 @@ impl Parser<'_> {
             return Ok(self.global_call(id, &format!("{dot}{name}"), args));
         }
         let id = self.id_at(lexeme.start);
-        Ok(Expr { id, kind: Kind::Ident(Str::from(format!("{dot}{name}"))) })
+        Ok(Expr { id, kind: ExprKind::Ident(Str::from(format!("{dot}{name}"))) })
     }
 
     /// The number of tokens of `a.b.c` if a `{` follows it.
@@ -336,7 +336,7 @@ impl Parser<'_> {
         (self.peek_at(length) == Token::LeftBrace).then_some(length)
     }
 
-    fn message(&mut self, dot: &str, length: usize) -> Parse<Expr> {
+    fn message(&mut self, dot: &str, length: usize) -> ParseResult<Expr> {
         let mut name = dot.to_owned();
         for _ in 0..length {
             let part = self.next();
@@ -365,11 +365,11 @@ impl Parser<'_> {
         }
         self.height = height;
         self.close_literal(Token::RightBrace)?;
-        Ok(Expr { id, kind: Kind::Struct { name: Str::from(name), fields } })
+        Ok(Expr { id, kind: ExprKind::Struct { name: Str::from(name), fields } })
     }
 
     /// The arguments of a call, behind its `(`, up to and with its `)`.
-    fn arguments(&mut self) -> Parse<Vec<Expr>> {
+    fn arguments(&mut self) -> ParseResult<Vec<Expr>> {
         self.open.push(Token::RightParen);
         self.sync(&with(&[Token::RightParen]))?;
         let mut args = Vec::new();
@@ -388,7 +388,7 @@ impl Parser<'_> {
         Ok(args)
     }
 
-    fn list(&mut self) -> Parse<Expr> {
+    fn list(&mut self) -> ParseResult<Expr> {
         let open = self.next();
         let id = self.id_at(open.start);
         self.open.push(Token::RightBracket);
@@ -410,10 +410,10 @@ impl Parser<'_> {
         }
         self.height = height;
         self.close_literal(Token::RightBracket)?;
-        Ok(Expr { id, kind: Kind::List { items, optional } })
+        Ok(Expr { id, kind: ExprKind::List { items, optional } })
     }
 
-    fn map(&mut self) -> Parse<Expr> {
+    fn map(&mut self) -> ParseResult<Expr> {
         let open = self.next();
         let id = self.id_at(open.start);
         self.open.push(Token::RightBrace);
@@ -437,10 +437,10 @@ impl Parser<'_> {
         }
         self.height = height;
         self.close_literal(Token::RightBrace)?;
-        Ok(Expr { id, kind: Kind::Map(entries) })
+        Ok(Expr { id, kind: ExprKind::Map(entries) })
     }
 
-    fn literal(&mut self) -> Parse<Expr> {
+    fn literal(&mut self) -> ParseResult<Expr> {
         let start = self.peek_lexeme().start;
         let sign = if self.take(Token::Minus).is_some() { "-" } else { "" };
         let lexeme = self.next();
@@ -472,10 +472,10 @@ impl Parser<'_> {
         };
         let id = self.id_at(start);
         match literal {
-            Ok(literal) => Ok(Expr { id, kind: Kind::Literal(literal) }),
+            Ok(literal) => Ok(Expr { id, kind: ExprKind::Literal(literal) }),
             Err(message) => {
                 self.error(start, message);
-                Ok(Expr { id, kind: Kind::Invalid })
+                Ok(Expr { id, kind: ExprKind::Invalid })
             }
         }
     }
@@ -495,7 +495,7 @@ impl Parser<'_> {
             Ok(expanded) => expanded,
             Err((target, args)) => {
                 let target = target.map(Box::new);
-                Expr { id, kind: Kind::Call { function: Str::new(function), target, args } }
+                Expr { id, kind: ExprKind::Call { function: Str::new(function), target, args } }
             }
         }
     }
@@ -554,11 +554,11 @@ impl Parser<'_> {
     }
 
     /// One more level on top of what was parsed last and of something else.
-    fn grow(&mut self, other: usize) -> Parse<()> {
+    fn grow(&mut self, other: usize) -> ParseResult<()> {
         self.height = self.height.max(other) + 1;
         if self.height > DEPTH_MAX {
             self.issues.report(None, "max recursion depth exceeded");
-            return Err(Halt);
+            return Err(ParseAborted);
         }
         Ok(())
     }
@@ -569,7 +569,7 @@ impl Parser<'_> {
 
     /// The token that must come now. One token too many is reported and skipped, a missing one
     /// reported and assumed: what follows may hold more mistakes.
-    fn expect(&mut self, token: Token) -> Parse<Lexeme> {
+    fn expect(&mut self, token: Token) -> ParseResult<Lexeme> {
         if self.peek() == token {
             return Ok(self.next());
         }
@@ -588,13 +588,13 @@ impl Parser<'_> {
         Err(self.mismatch(&[token]))
     }
 
-    fn close(&mut self, token: Token) -> Parse<()> {
+    fn close(&mut self, token: Token) -> ParseResult<()> {
         self.open.pop();
         self.expect(token).map(|_| ())
     }
 
     /// The end of a literal, where a comma would have been as good.
-    fn close_literal(&mut self, token: Token) -> Parse<()> {
+    fn close_literal(&mut self, token: Token) -> ParseResult<()> {
         self.sync(&[token, Token::Comma])?;
         self.close(token)
     }
@@ -620,7 +620,7 @@ impl Parser<'_> {
     }
 
     /// The next token must be one of these.
-    fn sync(&mut self, expected: &[Token]) -> Parse<()> {
+    fn sync(&mut self, expected: &[Token]) -> ParseResult<()> {
         if expected.contains(&self.peek()) {
             return Ok(());
         }
@@ -636,9 +636,9 @@ impl Parser<'_> {
         self.unexpected("extraneous", expected);
     }
 
-    fn mismatch(&mut self, expected: &[Token]) -> Halt {
+    fn mismatch(&mut self, expected: &[Token]) -> ParseAborted {
         self.unexpected("mismatched", expected);
-        Halt
+        ParseAborted
     }
 
     fn unexpected(&mut self, how: &str, expected: &[Token]) {
@@ -653,7 +653,7 @@ impl Parser<'_> {
     }
 
     /// `back` is how many tokens before this one the undecided rule began.
-    fn no_viable(&mut self, back: usize) -> Halt {
+    fn no_viable(&mut self, back: usize) -> ParseAborted {
         let found = self.peek_lexeme();
         let begin = self.lexemes[self.at.saturating_sub(back)].start;
         let text = if found.token == Token::End {
@@ -663,12 +663,12 @@ impl Parser<'_> {
         };
         let message = format!("Syntax error: no viable alternative at input '{}'", shown(&text));
         self.error(found.start, message);
-        Halt
+        ParseAborted
     }
 }
 
 fn call(id: Id, function: &str, args: Vec<Expr>) -> Expr {
-    Expr { id, kind: Kind::Call { function: Str::new(function), target: None, args } }
+    Expr { id, kind: ExprKind::Call { function: Str::new(function), target: None, args } }
 }
 
 /// How close `||` and `&&` bind; everything else binds closer.
@@ -714,8 +714,11 @@ fn balance(
     };
     let left = side(middle, middle == low, low, middle.wrapping_sub(1));
     let right = side(middle + 1, middle == high, middle + 1, high);
-    let kind =
-        Kind::Call { function: Str::new_static(function), target: None, args: vec![left, right] };
+    let kind = ExprKind::Call {
+        function: Str::new_static(function),
+        target: None,
+        args: vec![left, right],
+    };
     Expr { id: ops[middle], kind }
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use meta::Str;
 
-use crate::ast::{Expr, Fold, Kind, Literal, StructField, op};
+use crate::ast::{Comprehension, Expr, ExprKind, Literal, StructField, op};
 use crate::check::{Checked, Reference, type_named};
 use crate::cost::actual::call_cost_of;
 use crate::env::Env;
@@ -40,11 +40,11 @@ type Planned = Result<Node, String>;
 impl Planner<'_> {
     fn plan(&mut self, expr: &Expr) -> Planned {
         match &expr.kind {
-            Kind::Invalid => Err("unsupported expression".into()),
-            Kind::Struct { fields, .. } => self.structure(fields),
-            Kind::Literal(literal) => Ok(Node::Const(constant(literal))),
-            Kind::Ident(name) => self.ident(expr, name),
-            Kind::Select { operand, field, test } => {
+            ExprKind::Invalid => Err("unsupported expression".into()),
+            ExprKind::Struct { fields, .. } => self.structure(fields),
+            ExprKind::Literal(literal) => Ok(Node::Const(constant(literal))),
+            ExprKind::Ident(name) => self.ident(expr, name),
+            ExprKind::Select { operand, field, test } => {
                 let mut attribute = self.attribute(operand)?;
                 let kind = if *test {
                     QualifierKind::Test(field_name(field))
@@ -54,12 +54,12 @@ impl Planner<'_> {
                 attribute.qualify(&Arc::new(Qualifier { kind, optional: false }));
                 Ok(if *test { Node::Test(attribute) } else { Node::Attribute(attribute) })
             }
-            Kind::Call { function, target, args } => {
+            ExprKind::Call { function, target, args } => {
                 self.call(expr, function, target.as_deref(), args)
             }
-            Kind::List { items, optional } => self.list(items, optional),
-            Kind::Map(_) => self.map(expr),
-            Kind::Fold(fold) => self.fold(fold),
+            ExprKind::List { items, optional } => self.list(items, optional),
+            ExprKind::Map(_) => self.map(expr),
+            ExprKind::Comprehension(fold) => self.fold(fold),
         }
     }
 
@@ -103,7 +103,7 @@ impl Planner<'_> {
             op::OPT_INDEX => return self.index(args, true),
             op::OPT_SELECT => {
                 let mut attribute = self.attribute(&args[0])?;
-                let Kind::Literal(Literal::String(field)) = &args[1].kind else {
+                let ExprKind::Literal(Literal::String(field)) = &args[1].kind else {
                     return Err("unsupported optional field selection".into());
                 };
                 let kind = QualifierKind::Field(field_name(field));
@@ -199,7 +199,7 @@ impl Planner<'_> {
         };
         // A declared type needs no look at the values; what is dynamic does.
         let open = match &expr.kind {
-            Kind::Call { target, args, .. } => target
+            ExprKind::Call { target, args, .. } => target
                 .iter()
                 .map(|target| &**target)
                 .chain(args)
@@ -225,7 +225,7 @@ impl Planner<'_> {
         if folds && let [Node::Const(value)] = call.args.as_slice() {
             return match call.apply(std::slice::from_ref(value)) {
                 Ok(value) => Ok(Node::Const(value)),
-                Err(fault) => Err(fault.to_string()),
+                Err(error) => Err(error.to_string()),
             };
         }
         Ok(Node::Call(Box::new(call)))
@@ -263,7 +263,7 @@ impl Planner<'_> {
     }
 
     fn map(&mut self, expr: &Expr) -> Planned {
-        let Kind::Map(entries) = &expr.kind else { unreachable!("called for a map") };
+        let ExprKind::Map(entries) = &expr.kind else { unreachable!("called for a map") };
         let entries = entries
             .iter()
             .map(|entry| {
@@ -282,7 +282,7 @@ impl Planner<'_> {
             let mut map = BTreeMap::new();
             for entry in entries {
                 if let (Node::Const(key), Node::Const(value)) = (entry.key, entry.value) {
-                    map.insert(Key::of(&key).map_err(|fault| fault.to_string())?, value);
+                    map.insert(Key::of(&key).map_err(|error| error.to_string())?, value);
                 }
             }
             return Ok(Node::Const(Val::Map(Map::Own(Arc::new(Entries::new(map))))));
@@ -300,7 +300,7 @@ impl Planner<'_> {
         Ok(Node::Object(fields.iter().map(entry).collect::<Result<_, String>>()?))
     }
 
-    fn fold(&mut self, fold: &Fold) -> Planned {
+    fn fold(&mut self, fold: &Comprehension) -> Planned {
         let range = self.plan(&fold.range)?;
         let init = self.plan(&fold.init)?;
         let first = self.locals;

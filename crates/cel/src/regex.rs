@@ -71,7 +71,7 @@ struct Parser<'p> {
     depth: usize,
 }
 
-type Parse<T> = Result<T, String>;
+type ParseResult<T> = Result<T, String>;
 
 impl<'p> Parser<'p> {
     fn peek(&self) -> Option<char> {
@@ -95,7 +95,7 @@ impl<'p> Parser<'p> {
     }
 
     /// Up to the end or an unmatched `)`.
-    fn alternation(&mut self) -> Parse<Hir> {
+    fn alternation(&mut self) -> ParseResult<Hir> {
         let mut branches = vec![self.concatenation()?];
         while self.take("|") {
             branches.push(self.concatenation()?);
@@ -103,7 +103,7 @@ impl<'p> Parser<'p> {
         Ok(Hir::alternation(branches))
     }
 
-    fn concatenation(&mut self) -> Parse<Hir> {
+    fn concatenation(&mut self) -> ParseResult<Hir> {
         let mut items: Vec<Hir> = Vec::new();
         // The operator in front, as doubled ones are reported together.
         let mut after_repeat: Option<&'p str> = None;
@@ -182,7 +182,7 @@ impl<'p> Parser<'p> {
         after_repeat: Option<&'p str>,
         min: u32,
         max: Option<u32>,
-    ) -> Parse<()> {
+    ) -> ParseResult<()> {
         let lazy = self.take("?");
         let text = |from: &'p str| from[..from.len() - self.rest.len()].to_owned();
         if let Some(first) = after_repeat {
@@ -211,7 +211,7 @@ impl<'p> Parser<'p> {
     }
 
     /// A group; none if it only sets flags for what follows.
-    fn group(&mut self) -> Parse<Option<Hir>> {
+    fn group(&mut self) -> ParseResult<Option<Hir>> {
         let whole = self.rest;
         self.next();
         let outer = self.flags;
@@ -245,7 +245,7 @@ impl<'p> Parser<'p> {
     }
 
     /// `imsU-imsU` up to `:` or `)`; true if it was `)`.
-    fn group_flags(&mut self, whole: &str) -> Parse<bool> {
+    fn group_flags(&mut self, whole: &str) -> ParseResult<bool> {
         let mut flags = self.flags;
         let (mut on, mut any) = (true, false);
         loop {
@@ -291,7 +291,7 @@ impl<'p> Parser<'p> {
         Hir::class(Class::Unicode(class))
     }
 
-    fn escape(&mut self, items: &mut Vec<Hir>) -> Parse<()> {
+    fn escape(&mut self, items: &mut Vec<Hir>) -> ParseResult<()> {
         let whole = self.rest;
         self.next();
         match self.peek() {
@@ -322,7 +322,7 @@ impl<'p> Parser<'p> {
     }
 
     /// `\d \s \w \pL \p{Greek}` and their negations.
-    fn class_escape(&mut self) -> Parse<Option<ClassUnicode>> {
+    fn class_escape(&mut self) -> ParseResult<Option<ClassUnicode>> {
         let whole = self.rest;
         let Some(letter) = whole[1..].chars().next() else { return Ok(None) };
         let mut class = match letter.to_ascii_lowercase() {
@@ -342,7 +342,7 @@ impl<'p> Parser<'p> {
         Ok(Some(class))
     }
 
-    fn unicode_class(&mut self, whole: &str, mut negate: bool) -> Parse<ClassUnicode> {
+    fn unicode_class(&mut self, whole: &str, mut negate: bool) -> ParseResult<ClassUnicode> {
         let name = if self.take("{") {
             let Some(end) = self.rest.find('}') else {
                 return Err(format!("invalid character class range: `{whole}`"));
@@ -381,7 +381,7 @@ impl<'p> Parser<'p> {
         Ok(class)
     }
 
-    fn char_escape(&mut self) -> Parse<char> {
+    fn char_escape(&mut self) -> ParseResult<char> {
         let whole = self.rest;
         self.next();
         let Some(c) = self.next() else {
@@ -436,7 +436,7 @@ impl<'p> Parser<'p> {
         })
     }
 
-    fn class(&mut self) -> Parse<ClassUnicode> {
+    fn class(&mut self) -> ParseResult<ClassUnicode> {
         let whole = self.rest;
         self.next();
         let negate = self.take("^");
@@ -490,7 +490,7 @@ impl<'p> Parser<'p> {
         Ok(class)
     }
 
-    fn class_char(&mut self, whole: &str) -> Parse<char> {
+    fn class_char(&mut self, whole: &str) -> ParseResult<char> {
         match self.peek() {
             None => Err(format!("missing closing ]: `{whole}`")),
             Some('\\') => self.char_escape(),

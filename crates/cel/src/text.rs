@@ -29,7 +29,7 @@ pub(crate) fn show(value: &Val<'_>) -> String {
 
 fn show_list(list: &List<'_>) -> String {
     let items: Vec<String> =
-        list.iter().map(|item| item.map_or_else(|fault| fault.to_string(), |i| show(&i))).collect();
+        list.iter().map(|item| item.map_or_else(|error| error.to_string(), |i| show(&i))).collect();
     format!("[{}]", items.join(", "))
 }
 

@@ -20,7 +20,7 @@ pub struct Timestamp {
 }
 
 /// A time that was read; none if it is out of the range of timestamps.
-pub(crate) struct Parsed(pub(crate) Option<Timestamp>);
+pub(crate) struct ParsedTimestamp(pub(crate) Option<Timestamp>);
 
 /// A moment's date and time of day somewhere.
 #[derive(Clone, Copy, Debug)]
@@ -147,7 +147,7 @@ impl Timestamp {
     }
 
     /// Go's `time.RFC3339`; none if the text is no time.
-    pub(crate) fn parse(text: &str) -> Option<Parsed> {
+    pub(crate) fn parse(text: &str) -> Option<ParsedTimestamp> {
         let bytes = text.as_bytes();
         if bytes.len() < 20 || bytes[4] != b'-' || bytes[7] != b'-' || bytes[10] != b'T' {
             return None;
@@ -194,7 +194,7 @@ impl Timestamp {
             _ => return None,
         };
         let local = days * 86_400 + hour * 3_600 + minute * 60 + second;
-        Some(Parsed(Self::new(local - i64::from(offset), nanos, offset)))
+        Some(ParsedTimestamp(Self::new(local - i64::from(offset), nanos, offset)))
     }
 
     /// OpenAPI's format `date`.

@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 
-use crate::ast::{Expr, Kind, Literal};
+use crate::ast::{Expr, ExprKind, Literal};
 use crate::check::Checked;
 use crate::library::{Clause, FormatArgument, check_format};
 use crate::regex::Regex;
@@ -25,7 +25,7 @@ impl Validator<'_> {
     /// `formatting`: within the arguments of `format`, which may be of different types.
     fn walk(&mut self, expr: &Expr, formatting: bool) {
         match &expr.kind {
-            Kind::Call { function, target, args } => {
+            ExprKind::Call { function, target, args } => {
                 self.call(expr, function, target.as_deref(), args);
                 let formatting = formatting || function == "format";
                 if let Some(target) = target {
@@ -35,7 +35,7 @@ impl Validator<'_> {
                     self.walk(arg, formatting);
                 }
             }
-            Kind::List { items, optional } => {
+            ExprKind::List { items, optional } => {
                 if !formatting {
                     self.list(items, optional);
                 }
@@ -43,7 +43,7 @@ impl Validator<'_> {
                     self.walk(item, formatting);
                 }
             }
-            Kind::Map(entries) => {
+            ExprKind::Map(entries) => {
                 if !formatting {
                     self.map(expr);
                 }
@@ -52,18 +52,18 @@ impl Validator<'_> {
                     self.walk(&entry.value, formatting);
                 }
             }
-            Kind::Select { operand, .. } => self.walk(operand, formatting),
-            Kind::Struct { fields, .. } => {
+            ExprKind::Select { operand, .. } => self.walk(operand, formatting),
+            ExprKind::Struct { fields, .. } => {
                 for field in fields {
                     self.walk(&field.value, formatting);
                 }
             }
-            Kind::Fold(fold) => {
+            ExprKind::Comprehension(fold) => {
                 for part in [&fold.range, &fold.init, &fold.condition, &fold.step, &fold.result] {
                     self.walk(part, formatting);
                 }
             }
-            Kind::Invalid | Kind::Literal(_) | Kind::Ident(_) => {}
+            ExprKind::Invalid | ExprKind::Literal(_) | ExprKind::Ident(_) => {}
         }
     }
 
@@ -73,7 +73,7 @@ impl Validator<'_> {
 
     fn call(&mut self, expr: &Expr, function: &str, target: Option<&Expr>, args: &[Expr]) {
         if let Some(arg) = args.first()
-            && let Kind::Literal(literal) = &arg.kind
+            && let ExprKind::Literal(literal) = &arg.kind
         {
             let valid = match (function, literal) {
                 ("duration", Literal::String(text)) => Duration::parse(text).is_some(),
@@ -91,19 +91,19 @@ impl Validator<'_> {
             }
         }
         if let ("format", Some(target), [list]) = (function, target, args)
-            && let Kind::Literal(Literal::String(format)) = &target.kind
-            && let Kind::List { items, .. } = &list.kind
+            && let ExprKind::Literal(Literal::String(format)) = &target.kind
+            && let ExprKind::List { items, .. } = &list.kind
         {
             self.format(expr, format, items);
         }
     }
 
     fn format(&mut self, expr: &Expr, format: &str, args: &[Expr]) {
-        let pieces: Vec<Piece<'_>> = args
+        let operands: Vec<FormatOperand<'_>> = args
             .iter()
-            .map(|expr| Piece { checked: self.checked, expr, wrong: Cell::default() })
+            .map(|expr| FormatOperand { checked: self.checked, expr, wrong: Cell::default() })
             .collect();
-        match check_format(format, &pieces) {
+        match check_format(format, &operands) {
             Ok(used) if used < args.len() => {
                 let message = format!(
                     "too many arguments supplied to string.format (expected {used}, got {})",
@@ -114,7 +114,7 @@ impl Validator<'_> {
             Ok(_) => {}
             Err((message, about)) => {
                 let at = match about {
-                    Some(at) => pieces[at].wrong.get().unwrap_or(&args[at]),
+                    Some(at) => operands[at].wrong.get().unwrap_or(&args[at]),
                     None => expr,
                 };
                 self.report(at, message);
@@ -139,7 +139,7 @@ impl Validator<'_> {
     }
 
     fn map(&mut self, expr: &Expr) {
-        let Kind::Map(entries) = &expr.kind else { unreachable!("called for a map") };
+        let ExprKind::Map(entries) = &expr.kind else { unreachable!("called for a map") };
         let mut first: Option<(Type, Type)> = None;
         for entry in entries {
             let key = self.checked.type_of(&entry.key).clone();
@@ -163,14 +163,14 @@ impl Validator<'_> {
 }
 
 /// An argument of `format`, of which only types are known yet.
-struct Piece<'v> {
+struct FormatOperand<'v> {
     checked: &'v Checked,
     expr: &'v Expr,
     /// What in it does not fit, if it is written out.
     wrong: Cell<Option<&'v Expr>>,
 }
 
-impl<'v> Piece<'v> {
+impl<'v> FormatOperand<'v> {
     /// Checks an expression, and the elements of a list or map that is written out.
     fn check(&self, expr: &'v Expr, clause: Clause) -> Result<(), String> {
         if let Err(message) = self.checked.type_of(expr).fill(clause) {
@@ -178,10 +178,10 @@ impl<'v> Piece<'v> {
             return Err(message);
         }
         match &expr.kind {
-            Kind::List { items, .. } if clause == Clause::String => {
+            ExprKind::List { items, .. } if clause == Clause::String => {
                 items.iter().try_for_each(|item| self.check(item, clause))
             }
-            Kind::Map(entries) if clause == Clause::String => {
+            ExprKind::Map(entries) if clause == Clause::String => {
                 entries.iter().try_for_each(|entry| {
                     self.check(&entry.key, clause)?;
                     self.check(&entry.value, clause)
@@ -192,7 +192,7 @@ impl<'v> Piece<'v> {
     }
 }
 
-impl FormatArgument for Piece<'_> {
+impl FormatArgument for FormatOperand<'_> {
     const RUNNING: bool = false;
 
     fn fill(&self, clause: Clause) -> Result<String, String> {

@@ -9,13 +9,13 @@ use meta::{Number, Str, Value, quantity::Quantity};
 
 use crate::decl::{Decl, DeclKind};
 use crate::escape::{escape, unescape};
-use crate::kinds::Kubernetes;
+use crate::kinds::KubernetesValue;
 use crate::time::{Duration, Timestamp};
 use crate::types::Type;
 
 /// Why an evaluation ended without a value.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum Fault {
+pub enum EvalError {
     /// A mistake in the data or the expression; `&&` and `||` can absorb it.
     #[error("{0}")]
     Failed(Str),
@@ -24,7 +24,7 @@ pub enum Fault {
     CostLimit,
 }
 
-pub type Eval<'a> = Result<Val<'a>, Fault>;
+pub type EvalResult<'a> = Result<Val<'a>, EvalError>;
 
 /// Lists and maps that an expression makes hold at most this many values, those inside of others
 /// included. Costs do not see how deep values are, so that without it an expression could take all
@@ -34,11 +34,12 @@ pub(crate) const WEIGHT_MAX: u64 = 4_000_000;
 /// Texts that an expression makes; longer ones could not be paid for when they are read.
 pub(crate) const TEXT_BYTES_MAX: usize = 32 << 20;
 
-pub(crate) fn fail<T>(message: impl AsRef<str>) -> Result<T, Fault> {
-    Err(Fault::Failed(Str::new(message)))
+pub(crate) fn fail<T>(message: impl AsRef<str>) -> Result<T, EvalError> {
+    Err(EvalError::Failed(Str::new(message)))
 }
 
-pub(crate) const NO_SUCH_OVERLOAD: Fault = Fault::Failed(Str::new_static("no such overload"));
+pub(crate) const NO_SUCH_OVERLOAD: EvalError =
+    EvalError::Failed(Str::new_static("no such overload"));
 
 #[derive(Clone, Debug, Default)]
 pub enum Val<'a> {
@@ -57,7 +58,7 @@ pub enum Val<'a> {
     Optional(Option<Arc<Val<'a>>>),
     Type(Arc<Type>),
     /// A value of one of Kubernetes' libraries.
-    Kubernetes(Arc<Kubernetes>),
+    Kubernetes(Arc<KubernetesValue>),
     /// A value the schema says nothing about.
     Preserved(&'a Value),
 }
@@ -135,7 +136,7 @@ impl<'a> Val<'a> {
         Self::Optional(Some(Arc::new(value)))
     }
 
-    pub(crate) fn kubernetes(value: Kubernetes) -> Self {
+    pub(crate) fn kubernetes(value: KubernetesValue) -> Self {
         Self::Kubernetes(Arc::new(value))
     }
 
@@ -154,7 +155,7 @@ impl<'a> Val<'a> {
     }
 
     /// Reads a value of the tree as its declaration says.
-    pub fn of(value: &'a Value, decl: &'a Decl) -> Eval<'a> {
+    pub fn of(value: &'a Value, decl: &'a Decl) -> EvalResult<'a> {
         if value.is_null() && !decl.is_untyped() {
             return if decl.nullable {
                 Ok(Self::Null)
@@ -165,7 +166,7 @@ impl<'a> Val<'a> {
         match (&decl.kind, value) {
             (DeclKind::Dyn | DeclKind::Any, value) => Ok(Self::untyped(value, decl)),
             (DeclKind::Quantity, Value::String(text)) => match Quantity::parse(text) {
-                Ok(quantity) => Ok(Self::kubernetes(Kubernetes::Quantity(quantity))),
+                Ok(quantity) => Ok(Self::kubernetes(KubernetesValue::Quantity(quantity))),
                 Err(error) => fail(error.to_string()),
             },
             (DeclKind::IntOrString | DeclKind::String, Value::String(text)) => {
@@ -376,7 +377,7 @@ impl<'a> List<'a> {
         }
     }
 
-    pub fn get(&self, index: usize) -> Option<Eval<'a>> {
+    pub fn get(&self, index: usize) -> Option<EvalResult<'a>> {
         match self {
             Self::Tree(items, decl) => {
                 let decl: &'a Decl = decl;
@@ -393,7 +394,7 @@ impl<'a> List<'a> {
     }
 
     /// Every element; an element that cannot be read is in the place of its value.
-    pub fn iter(&self) -> impl Iterator<Item = Eval<'a>> + '_ {
+    pub fn iter(&self) -> impl Iterator<Item = EvalResult<'a>> + '_ {
         (0..self.len()).filter_map(|index| self.get(index))
     }
 }
@@ -432,7 +433,7 @@ impl<'a> Map<'a> {
         }
     }
 
-    pub fn find(&self, key: &Val<'_>) -> Result<Option<Val<'a>>, Fault> {
+    pub fn find(&self, key: &Val<'_>) -> Result<Option<Val<'a>>, EvalError> {
         match self {
             Self::Tree(map, decl) => {
                 let (map, decl): (&'a meta::Map, &'a Decl) = (map, decl);
@@ -455,7 +456,7 @@ pub(crate) fn find_in_tree<'a>(
     map: &'a meta::Map,
     decl: &'a Decl,
     name: &str,
-) -> Result<Option<Val<'a>>, Fault> {
+) -> Result<Option<Val<'a>>, EvalError> {
     match &decl.kind {
         DeclKind::Object(object) => {
             let unescaped;
@@ -489,7 +490,7 @@ pub(crate) fn find_in_tree<'a>(
 }
 
 impl<'a> Key<'a> {
-    pub(crate) fn of(value: &Val<'a>) -> Result<Self, Fault> {
+    pub(crate) fn of(value: &Val<'a>) -> Result<Self, EvalError> {
         match value {
             Val::Bool(value) => Ok(Self::Bool(*value)),
             Val::Int(value) => Ok(Self::Int(*value)),

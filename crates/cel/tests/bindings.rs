@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use cel::{
-    Authority, Authorizer, Bound, Decision, Decl, Env, Fault, Kubernetes, Question, Type, Val,
+    Authority, Authorizer, Bound, Decision, Decl, Env, EvalError, KubernetesValue, Question, Type,
+    Val,
 };
 use meta::value;
 
@@ -17,7 +18,7 @@ fn check(env: &Env, variables: &[Bound<'_>], cases: &[(&str, Result<bool, &str>)
         let program = env.compile(expression).unwrap_or_else(|e| panic!("{expression}: {e}"));
         let result = program.evaluate(variables, cel::PER_CALL_LIMIT).result;
         let actual = result.map(|value| value.as_bool().expect("a bool"));
-        let expected = expected.map_err(|message| Fault::Failed(message.into()));
+        let expected = expected.map_err(|message| EvalError::Failed(message.into()));
         assert_eq!(actual, expected, "{expression}");
     }
 }
@@ -74,7 +75,7 @@ fn the_budget_ends_an_evaluation_and_nothing_absorbs_that() {
     let program = env.compile("lists.range(100).all(i, i >= 0) || true").expect("compiles");
     assert!(matches!(program.evaluate(&[], 1_000).result, Ok(Val::Bool(true))));
     let outcome = program.evaluate(&[], 200);
-    assert_eq!(outcome.result.expect_err("is cancelled"), Fault::CostLimit);
+    assert_eq!(outcome.result.expect_err("is cancelled"), EvalError::CostLimit);
     assert!(outcome.cost > 200);
     // These cost little or nothing, and would never end.
     let doubled = ".map(x, x + x)".repeat(60);
@@ -86,7 +87,7 @@ fn the_budget_ends_an_evaluation_and_nothing_absorbs_that() {
     ] {
         let program = env.compile(&expression).expect("compiles");
         let outcome = program.evaluate(&[], cel::PER_CALL_LIMIT);
-        assert_eq!(outcome.result.expect_err("is cancelled"), Fault::CostLimit, "{expression}");
+        assert_eq!(outcome.result.expect_err("is cancelled"), EvalError::CostLimit, "{expression}");
     }
 }
 
@@ -114,8 +115,10 @@ impl Authorizer for Readers {
 
 #[test]
 fn policies_can_ask_what_a_user_may_do() {
-    let authorizer =
-        Kubernetes::Authorizer(Authority { authorizer: Arc::new(Readers), service_account: None });
+    let authorizer = KubernetesValue::Authorizer(Authority {
+        authorizer: Arc::new(Readers),
+        service_account: None,
+    });
     let env = Env::new().variable("authorizer", Type::authorizer());
     let variables = [Bound::Val(Val::Kubernetes(Arc::new(authorizer)))];
     let pods = "authorizer.group('').resource('pods').namespace('n').name('p')";

@@ -9,7 +9,7 @@ use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use cel::{Bound, CompileError, Decl, Env, Kubernetes, ListType, PER_CALL_LIMIT, Val};
+use cel::{Bound, CompileError, Decl, Env, KubernetesValue, ListType, PER_CALL_LIMIT, Val};
 use meta::{Str, Value, value};
 
 #[test]
@@ -146,18 +146,18 @@ fn show(value: &Val<'_>) -> String {
     }
 }
 
-fn show_element(element: &cel::Eval<'_>) -> String {
+fn show_element(element: &cel::EvalResult<'_>) -> String {
     element.as_ref().map_or_else(|fault| format!("error({fault})"), show)
 }
 
-fn show_kubernetes(value: &Kubernetes) -> String {
+fn show_kubernetes(value: &KubernetesValue) -> String {
     let name = match value {
-        Kubernetes::Quantity(_) => "quantity",
-        Kubernetes::Url(_) => "url",
-        Kubernetes::Ip(_) => "ip",
-        Kubernetes::Cidr(_) => "cidr",
-        Kubernetes::Semver(_) => "semver",
-        Kubernetes::Format(_) => "format",
+        KubernetesValue::Quantity(_) => "quantity",
+        KubernetesValue::Url(_) => "url",
+        KubernetesValue::Ip(_) => "ip",
+        KubernetesValue::Cidr(_) => "cidr",
+        KubernetesValue::Semver(_) => "semver",
+        KubernetesValue::Format(_) => "format",
         _ => "authorization",
     };
     format!("{name}({value})")

@@ -1,7 +1,7 @@
 //! What a call costs when it runs, by its function and overload and the sizes of what it got.
 
 use crate::cost::{LIST, REGEX, STRUCT, TRAVERSAL};
-use crate::kinds::Kubernetes;
+use crate::kinds::KubernetesValue;
 use crate::value::Val;
 
 /// How a call's cost is counted; chosen when the call is planned.
@@ -147,7 +147,7 @@ impl CallCost {
             }
             Self::Validate => match first {
                 Some(Val::Kubernetes(value)) => match &**value {
-                    Kubernetes::Format(format) => {
+                    KubernetesValue::Format(format) => {
                         let text = ((1.0 + size_of(second) as f64) * TRAVERSAL).ceil() as u64;
                         text * (format.regex_size as f64 * REGEX).ceil() as u64
                     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use meta::Str;
 
-use crate::ast::{Expr, Fold, Id, Kind, Literal};
+use crate::ast::{Comprehension, Expr, ExprKind, Id, Literal};
 use crate::check::Checked;
 use crate::cost::calls::{Argument, call_estimate};
 use crate::cost::{CostEstimate, IDENT, LIST, MAP, REGEX, STRUCT, TRAVERSAL};
@@ -107,7 +107,7 @@ impl Entries {
     }
 }
 
-struct Local {
+struct LocalEstimate {
     name: Str,
     path: Vec<Str>,
     size: Option<Size>,
@@ -121,14 +121,14 @@ struct Estimator<'e> {
     paths: HashMap<Id, Vec<Str>>,
     sizes: HashMap<Id, Size>,
     entries: HashMap<Id, Entries>,
-    locals: Vec<Local>,
+    locals: Vec<LocalEstimate>,
 }
 
 impl Estimator<'_> {
     fn cost(&mut self, expr: &Expr) -> CostEstimate {
         match &expr.kind {
-            Kind::Invalid | Kind::Literal(_) => CostEstimate::default(),
-            Kind::Ident(name) => {
+            ExprKind::Invalid | ExprKind::Literal(_) => CostEstimate::default(),
+            ExprKind::Ident(name) => {
                 let path = match self.local(name) {
                     Some(local) => local.path.clone(),
                     None => vec![name.clone()],
@@ -136,7 +136,7 @@ impl Estimator<'_> {
                 self.paths.insert(expr.id, path);
                 CostEstimate::fixed(IDENT)
             }
-            Kind::Select { operand, field, test } => {
+            ExprKind::Select { operand, field, test } => {
                 let mut cost = self.cost(operand);
                 if *test {
                     return cost;
@@ -152,8 +152,8 @@ impl Estimator<'_> {
                 self.paths.insert(expr.id, path);
                 cost
             }
-            Kind::Call { .. } => self.call(expr),
-            Kind::List { items, .. } => {
+            ExprKind::Call { .. } => self.call(expr),
+            ExprKind::List { items, .. } => {
                 let mut cost = CostEstimate::fixed(LIST);
                 let mut value = Size { min: if items.is_empty() { 0 } else { u64::MAX }, max: 0 };
                 for item in items {
@@ -163,7 +163,7 @@ impl Estimator<'_> {
                 self.entries.insert(expr.id, Entries { list: true, key: Size::fixed(1), value });
                 cost
             }
-            Kind::Map(entries) => {
+            ExprKind::Map(entries) => {
                 let mut cost = CostEstimate::fixed(MAP);
                 let nothing = Size { min: if entries.is_empty() { 0 } else { u64::MAX }, max: 0 };
                 let (mut key, mut value) = (nothing, nothing);
@@ -175,18 +175,18 @@ impl Estimator<'_> {
                 self.entries.insert(expr.id, Entries { list: false, key, value });
                 cost
             }
-            Kind::Struct { fields, .. } => {
+            ExprKind::Struct { fields, .. } => {
                 fields.iter().fold(CostEstimate::fixed(STRUCT), |cost, field| {
                     cost.plus(self.cost(&field.value))
                 })
             }
-            Kind::Fold(fold) => self.fold(expr, fold),
+            ExprKind::Comprehension(fold) => self.fold(expr, fold),
         }
     }
 
-    fn fold(&mut self, expr: &Expr, fold: &Fold) -> CostEstimate {
+    fn fold(&mut self, expr: &Expr, fold: &Comprehension) -> CostEstimate {
         let mut cost = self.cost(&fold.range).plus(self.cost(&fold.init));
-        let accu = Local {
+        let accu = LocalEstimate {
             name: fold.accu.clone(),
             path: self.path(&fold.init),
             size: self.size(&fold.init),
@@ -210,21 +210,22 @@ impl Estimator<'_> {
                 self.push_variable(&fold.var, &fold.range, !list);
             }
         }
-        let turn = self.cost(&fold.condition).plus(self.cost(&fold.step));
+        let iteration = self.cost(&fold.condition).plus(self.cost(&fold.step));
         // What the step says about sizes is asked for below, with the variables gone.
         self.locals.truncate(depth);
         cost = cost.plus(self.cost(&fold.result));
         self.locals.pop();
-        let turns = self.size_or_unknown(&fold.range);
-        cost = cost.plus(CostEstimate { min: turns.min, max: turns.max }.times(turn));
+        let iterations = self.size_or_unknown(&fold.range);
+        cost =
+            cost.plus(CostEstimate { min: iterations.min, max: iterations.max }.times(iteration));
         match &fold.init.kind {
-            Kind::Literal(_) => {
+            ExprKind::Literal(_) => {
                 if let Some(size) = self.size(&fold.init) {
                     self.sizes.insert(expr.id, size);
                 }
             }
-            Kind::List { .. } | Kind::Map(_) => {
-                self.sizes.insert(expr.id, turns);
+            ExprKind::List { .. } | ExprKind::Map(_) => {
+                self.sizes.insert(expr.id, iterations);
                 if let Some(entries) = self.entry_sizes(&fold.step) {
                     self.entries.insert(expr.id, entries);
                 }
@@ -254,11 +255,11 @@ impl Estimator<'_> {
         let mut path = self.path(range);
         path.push(Str::new_static(step));
         let size = entries.map(|entries| if key { entries.key } else { entries.value });
-        self.locals.push(Local { name: name.clone(), path, size, entries: None });
+        self.locals.push(LocalEstimate { name: name.clone(), path, size, entries: None });
     }
 
     fn call(&mut self, expr: &Expr) -> CostEstimate {
-        let Kind::Call { function, target, args } = &expr.kind else {
+        let ExprKind::Call { function, target, args } = &expr.kind else {
             unreachable!("called for a call")
         };
         if function == "dyn" {
@@ -405,7 +406,7 @@ impl Estimator<'_> {
         let path = self.path(expr);
         let of_accu = path.first().is_some_and(|first| first == "@result" || first == "__result__");
         let literal = match &expr.kind {
-            Kind::Literal(Literal::Int(int)) => Some(*int),
+            ExprKind::Literal(Literal::Int(int)) => Some(*int),
             _ => None,
         };
         Argument {
@@ -416,12 +417,12 @@ impl Estimator<'_> {
         }
     }
 
-    fn local(&self, name: &str) -> Option<&Local> {
+    fn local(&self, name: &str) -> Option<&LocalEstimate> {
         self.locals.iter().rev().find(|local| local.name == name)
     }
 
     fn path(&self, expr: &Expr) -> Vec<Str> {
-        if let Kind::Ident(name) = &expr.kind
+        if let ExprKind::Ident(name) = &expr.kind
             && let Some(local) = self.local(name)
         {
             return local.path.clone();
@@ -444,7 +445,7 @@ impl Estimator<'_> {
             return Some(Size::fixed(1));
         }
         match &expr.kind {
-            Kind::Ident(name) => self.local(name).and_then(|local| local.size),
+            ExprKind::Ident(name) => self.local(name).and_then(|local| local.size),
             _ => None,
         }
     }
@@ -458,7 +459,7 @@ impl Estimator<'_> {
             return Some(*entries);
         }
         match &expr.kind {
-            Kind::Ident(name) => self.local(name).and_then(|local| local.entries),
+            ExprKind::Ident(name) => self.local(name).and_then(|local| local.entries),
             _ => None,
         }
     }
@@ -474,9 +475,9 @@ impl Estimator<'_> {
 }
 
 /// A loop over nothing, whose result is an expression with a variable bound.
-fn is_binding(fold: &Fold) -> bool {
-    matches!(&fold.range.kind, Kind::List { items, .. } if items.is_empty())
-        && matches!(fold.condition.kind, Kind::Literal(Literal::Bool(false)))
+fn is_binding(fold: &Comprehension) -> bool {
+    matches!(&fold.range.kind, ExprKind::List { items, .. } if items.is_empty())
+        && matches!(fold.condition.kind, ExprKind::Literal(Literal::Bool(false)))
 }
 
 /// The declared size at a path. The first step names a variable, or is the element of a literal;
@@ -510,11 +511,11 @@ fn keys_at(steps: &[Str], step: &Str, key_elements: u64) -> Option<Size> {
 
 fn literal_size(expr: &Expr) -> Option<Size> {
     Some(Size::fixed(match &expr.kind {
-        Kind::Literal(Literal::String(text)) => text.chars().count() as u64,
-        Kind::Literal(Literal::Bytes(bytes)) => bytes.len() as u64,
-        Kind::Literal(_) => 1,
-        Kind::List { items, .. } => items.len() as u64,
-        Kind::Map(entries) => entries.len() as u64,
+        ExprKind::Literal(Literal::String(text)) => text.chars().count() as u64,
+        ExprKind::Literal(Literal::Bytes(bytes)) => bytes.len() as u64,
+        ExprKind::Literal(_) => 1,
+        ExprKind::List { items, .. } => items.len() as u64,
+        ExprKind::Map(entries) => entries.len() as u64,
         _ => return None,
     }))
 }

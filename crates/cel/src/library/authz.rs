@@ -8,9 +8,9 @@ use meta::names;
 
 use super::standard::text;
 use crate::functions::Functions;
-use crate::kinds::Kubernetes;
+use crate::kinds::KubernetesValue;
 use crate::types::Type;
-use crate::value::{Eval, Fault, NO_SUCH_OVERLOAD, Val, fail};
+use crate::value::{EvalError, EvalResult, NO_SUCH_OVERLOAD, Val, fail};
 
 /// Answers whether the user of the current request (or a service account) may do something.
 pub trait Authorizer: std::fmt::Debug + Send + Sync {
@@ -140,34 +140,34 @@ pub(super) fn declare(f: &mut Functions) {
     });
 }
 
-fn second<'v>(args: &'v [Val<'_>]) -> Result<&'v str, Fault> {
+fn second<'v>(args: &'v [Val<'_>]) -> Result<&'v str, EvalError> {
     text(args.get(1..).unwrap_or_default())
 }
 
-fn authority<'v>(args: &'v [Val<'_>]) -> Result<&'v Authority, Fault> {
+fn authority<'v>(args: &'v [Val<'_>]) -> Result<&'v Authority, EvalError> {
     match args.first() {
         Some(Val::Kubernetes(value)) => match &**value {
-            Kubernetes::Authorizer(authority) => Ok(authority),
+            KubernetesValue::Authorizer(authority) => Ok(authority),
             _ => Err(NO_SUCH_OVERLOAD),
         },
         _ => Err(NO_SUCH_OVERLOAD),
     }
 }
 
-fn check<'v>(args: &'v [Val<'_>]) -> Result<&'v Check, Fault> {
+fn check<'v>(args: &'v [Val<'_>]) -> Result<&'v Check, EvalError> {
     match args.first() {
         Some(Val::Kubernetes(value)) => match &**value {
-            Kubernetes::Check(check) => Ok(check),
+            KubernetesValue::Check(check) => Ok(check),
             _ => Err(NO_SUCH_OVERLOAD),
         },
         _ => Err(NO_SUCH_OVERLOAD),
     }
 }
 
-fn decision_of<'v>(args: &'v [Val<'_>]) -> Result<&'v Decision, Fault> {
+fn decision_of<'v>(args: &'v [Val<'_>]) -> Result<&'v Decision, EvalError> {
     match args.first() {
         Some(Val::Kubernetes(value)) => match &**value {
-            Kubernetes::Decision(decision) => Ok(decision),
+            KubernetesValue::Decision(decision) => Ok(decision),
             _ => Err(NO_SUCH_OVERLOAD),
         },
         _ => Err(NO_SUCH_OVERLOAD),
@@ -176,17 +176,17 @@ fn decision_of<'v>(args: &'v [Val<'_>]) -> Result<&'v Decision, Fault> {
 
 fn start<'a>(authority: &Authority, kind: CheckKind, question: Question) -> Val<'a> {
     let question = Question { service_account: authority.service_account.clone(), ..question };
-    Val::kubernetes(Kubernetes::Check(Check { authority: authority.clone(), kind, question }))
+    Val::kubernetes(KubernetesValue::Check(Check { authority: authority.clone(), kind, question }))
 }
 
-fn refine<'a>(args: &[Val<'a>], kind: CheckKind, set: fn(&mut Question, String)) -> Eval<'a> {
+fn refine<'a>(args: &[Val<'a>], kind: CheckKind, set: fn(&mut Question, String)) -> EvalResult<'a> {
     let mut check = check(args)?.clone();
     check.kind = kind;
     set(&mut check.question, second(args)?.to_owned());
-    Ok(Val::kubernetes(Kubernetes::Check(check)))
+    Ok(Val::kubernetes(KubernetesValue::Check(check)))
 }
 
-fn service_account<'a>(args: &[Val<'a>]) -> Eval<'a> {
+fn service_account<'a>(args: &[Val<'a>]) -> EvalResult<'a> {
     let mut authority = authority(args)?.clone();
     let (namespace, name) = (second(args)?, text(args.get(2..).unwrap_or_default())?);
     if !names::name_is_dns_subdomain(name, false).is_empty() {
@@ -196,12 +196,12 @@ fn service_account<'a>(args: &[Val<'a>]) -> Eval<'a> {
         return fail("Invalid service account namespace");
     }
     authority.service_account = Some((namespace.to_owned(), name.to_owned()));
-    Ok(Val::kubernetes(Kubernetes::Authorizer(authority)))
+    Ok(Val::kubernetes(KubernetesValue::Authorizer(authority)))
 }
 
-fn ask<'a>(args: &[Val<'a>]) -> Eval<'a> {
+fn ask<'a>(args: &[Val<'a>]) -> EvalResult<'a> {
     let check = check(args)?;
     let question = Question { verb: second(args)?.to_owned(), ..check.question.clone() };
     let decision = check.authority.authorizer.decide(&question);
-    Ok(Val::kubernetes(Kubernetes::Decision(decision)))
+    Ok(Val::kubernetes(KubernetesValue::Decision(decision)))
 }

@@ -7,9 +7,9 @@ use meta::field::quote;
 use super::ip::{IP, ip, is_mapped, parse_ip, why_no_address};
 use super::standard::text;
 use crate::functions::Functions;
-use crate::kinds::Kubernetes;
+use crate::kinds::KubernetesValue;
 use crate::types::Type;
-use crate::value::{Eval, Fault, NO_SUCH_OVERLOAD, Val, fail};
+use crate::value::{EvalError, EvalResult, NO_SUCH_OVERLOAD, Val, fail};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefix {
@@ -40,13 +40,13 @@ pub(super) fn declare(f: &mut Functions) {
         Ok(Val::Bool(prefix(args, 0)?.contains_prefix(&prefix(args, 1)?)))
     });
     f.member("ip", "cidr_ip", &[CIDR], IP, |args| {
-        Ok(Val::kubernetes(Kubernetes::Ip(prefix(args, 0)?.address)))
+        Ok(Val::kubernetes(KubernetesValue::Ip(prefix(args, 0)?.address)))
     });
     f.member("prefixLength", "cidr_prefix_length", &[CIDR], Int, |args| {
         Ok(Val::Int(i64::from(prefix(args, 0)?.bits)))
     });
     f.member("masked", "cidr_masked", &[CIDR], CIDR, |args| {
-        Ok(Val::kubernetes(Kubernetes::Cidr(prefix(args, 0)?.masked())))
+        Ok(Val::kubernetes(KubernetesValue::Cidr(prefix(args, 0)?.masked())))
     });
     f.global("isCIDR", "is_cidr", &[String], Bool, |args| {
         Ok(Val::Bool(Prefix::parse(text(args)?).is_ok()))
@@ -56,19 +56,19 @@ pub(super) fn declare(f: &mut Functions) {
     });
 }
 
-fn make<'a>(args: &[Val<'a>]) -> Eval<'a> {
+fn make<'a>(args: &[Val<'a>]) -> EvalResult<'a> {
     match Prefix::parse(text(args)?) {
-        Ok(prefix) => Ok(Val::kubernetes(Kubernetes::Cidr(prefix))),
+        Ok(prefix) => Ok(Val::kubernetes(KubernetesValue::Cidr(prefix))),
         Err(message) => {
             fail(format!("network address parse error during conversion from string: {message}"))
         }
     }
 }
 
-fn prefix(args: &[Val<'_>], at: usize) -> Result<Prefix, Fault> {
+fn prefix(args: &[Val<'_>], at: usize) -> Result<Prefix, EvalError> {
     match args.get(at) {
         Some(Val::Kubernetes(value)) => match **value {
-            Kubernetes::Cidr(prefix) => Ok(prefix),
+            KubernetesValue::Cidr(prefix) => Ok(prefix),
             _ => Err(NO_SUCH_OVERLOAD),
         },
         _ => Err(NO_SUCH_OVERLOAD),

@@ -5,11 +5,11 @@ use meta::names;
 
 use super::urls::Url;
 use super::{list_of, standard};
-use crate::functions::{Functions, Op};
-use crate::kinds::Kubernetes;
+use crate::functions::{FunctionOp, Functions};
+use crate::kinds::KubernetesValue;
 use crate::time::Timestamp;
 use crate::types::Type;
-use crate::value::{Eval, NO_SUCH_OVERLOAD, Val};
+use crate::value::{EvalResult, NO_SUCH_OVERLOAD, Val};
 
 #[derive(Debug)]
 pub struct Format {
@@ -66,7 +66,7 @@ pub(super) fn declare(f: &mut Functions) {
     f.global("format.named", "format-named", &[Type::String], named, |args| {
         let name = standard::text(args)?;
         Ok(match FORMATS.iter().find(|(other, _)| *other == name) {
-            Some((_, format)) => Val::some(Val::kubernetes(Kubernetes::Format(format))),
+            Some((_, format)) => Val::some(Val::kubernetes(KubernetesValue::Format(format))),
             None => Val::Optional(None),
         })
     });
@@ -74,7 +74,7 @@ pub(super) fn declare(f: &mut Functions) {
         ($($at:literal)*) => {
             $(
                 let name = format!("format.{}", FORMATS[$at].0).leak();
-                let op: Op = |_| Ok(Val::kubernetes(Kubernetes::Format(&FORMATS[$at].1)));
+                let op: FunctionOp = |_| Ok(Val::kubernetes(KubernetesValue::Format(&FORMATS[$at].1)));
                 f.global(name, name, &[], ty.clone(), op);
             )*
         };
@@ -82,9 +82,9 @@ pub(super) fn declare(f: &mut Functions) {
     named!(0 1 2 3 4 5 6 7 8 9 10 11 12);
 }
 
-fn validate<'a>(args: &[Val<'a>]) -> Eval<'a> {
+fn validate<'a>(args: &[Val<'a>]) -> EvalResult<'a> {
     let [Val::Kubernetes(value), Val::String(text)] = args else { return Err(NO_SUCH_OVERLOAD) };
-    let Kubernetes::Format(format) = &**value else { return Err(NO_SUCH_OVERLOAD) };
+    let KubernetesValue::Format(format) = &**value else { return Err(NO_SUCH_OVERLOAD) };
     let wrong = (format.validate)(text.as_str());
     if wrong.is_empty() {
         return Ok(Val::Optional(None));

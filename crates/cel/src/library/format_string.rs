@@ -4,7 +4,7 @@ use meta::field::quote;
 
 use super::standard::to_string;
 use crate::types::Type;
-use crate::value::{Eval, NO_SUCH_OVERLOAD, Val, fail};
+use crate::value::{EvalResult, NO_SUCH_OVERLOAD, Val, fail};
 
 /// What a clause is to be filled with: a value, or when compiling a type only.
 pub(crate) trait FormatArgument {
@@ -27,7 +27,7 @@ pub(crate) enum Clause {
 
 const PRECISION: usize = 6;
 
-pub(super) fn format<'a>(args: &[Val<'a>]) -> Eval<'a> {
+pub(super) fn format<'a>(args: &[Val<'a>]) -> EvalResult<'a> {
     let [Val::String(format), Val::List(list)] = args else { return Err(NO_SUCH_OVERLOAD) };
     let values: Vec<Val<'a>> = list.iter().collect::<Result<_, _>>()?;
     match fill(format.as_str(), &values) {
@@ -251,14 +251,14 @@ fn string(value: &Val<'_>) -> Result<String, String> {
         Val::List(list) => {
             let mut items = Vec::new();
             for item in list.iter() {
-                items.push(nested(&item.map_err(|fault| fault.to_string())?)?);
+                items.push(nested(&item.map_err(|error| error.to_string())?)?);
             }
             Ok(format!("[{}]", items.join(", ")))
         }
         Val::Map(map) => {
             let mut entries = Vec::new();
             for key in map.keys() {
-                let value = map.find(&key).map_err(|fault| fault.to_string())?.unwrap_or_default();
+                let value = map.find(&key).map_err(|error| error.to_string())?.unwrap_or_default();
                 entries.push((nested(&key)?, nested(&value)?));
             }
             entries.sort();
@@ -272,8 +272,8 @@ fn string(value: &Val<'_>) -> Result<String, String> {
         other => match to_string(std::slice::from_ref(other)) {
             Ok(Val::String(text)) => Ok(text.as_str().to_owned()),
             Ok(_) => Err("could not convert argument to string".into()),
-            Err(fault) => {
-                Err(format!("could not convert argument {} to string", quote(&fault.to_string())))
+            Err(error) => {
+                Err(format!("could not convert argument {} to string", quote(&error.to_string())))
             }
         },
     }

@@ -6,16 +6,16 @@ use meta::field::quote;
 
 use super::standard::text;
 use crate::functions::Functions;
-use crate::kinds::Kubernetes;
+use crate::kinds::KubernetesValue;
 use crate::types::Type;
-use crate::value::{Eval, Fault, NO_SUCH_OVERLOAD, Val, fail};
+use crate::value::{EvalError, EvalResult, NO_SUCH_OVERLOAD, Val, fail};
 
 pub(super) const IP: Type = Type::Opaque("net.IP");
 
 pub(super) fn declare(f: &mut Functions) {
     use Type::{Bool, Int, String};
     f.global("ip", "string_to_ip", &[String], IP, |args| match parse_ip(text(args)?) {
-        Ok(ip) => Ok(Val::kubernetes(Kubernetes::Ip(ip))),
+        Ok(ip) => Ok(Val::kubernetes(KubernetesValue::Ip(ip))),
         Err(message) => fail(message),
     });
     f.member("family", "ip_family", &[IP], Int, |args| {
@@ -54,17 +54,17 @@ pub(super) fn declare(f: &mut Functions) {
     });
 }
 
-pub(super) fn ip(args: &[Val<'_>], at: usize) -> Result<IpAddr, Fault> {
+pub(super) fn ip(args: &[Val<'_>], at: usize) -> Result<IpAddr, EvalError> {
     match args.get(at) {
         Some(Val::Kubernetes(value)) => match **value {
-            Kubernetes::Ip(ip) => Ok(ip),
+            KubernetesValue::Ip(ip) => Ok(ip),
             _ => Err(NO_SUCH_OVERLOAD),
         },
         _ => Err(NO_SUCH_OVERLOAD),
     }
 }
 
-fn test<'a>(args: &[Val<'a>], test: fn(IpAddr) -> bool) -> Eval<'a> {
+fn test<'a>(args: &[Val<'a>], test: fn(IpAddr) -> bool) -> EvalResult<'a> {
     Ok(Val::Bool(test(ip(args, 0)?)))
 }
 

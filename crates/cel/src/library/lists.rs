@@ -4,11 +4,11 @@ use std::cmp::Ordering;
 
 use super::standard::id;
 use super::{A, COMPARABLE, list_of};
-use crate::functions::{Functions, Op};
+use crate::functions::{FunctionOp, Functions};
 use crate::ops::{add, compare, equal_values};
 use crate::time::Duration;
 use crate::types::Type;
-use crate::value::{Eval, List, NO_SUCH_OVERLOAD, Val, fail};
+use crate::value::{EvalResult, List, NO_SUCH_OVERLOAD, Val, fail};
 
 pub(super) fn declare(f: &mut Functions) {
     for (name, ty) in COMPARABLE {
@@ -27,7 +27,7 @@ pub(super) fn declare(f: &mut Functions) {
             pick(args, "min", Ordering::Greater)
         });
     }
-    let sums: [(&str, Type, Op); 4] = [
+    let sums: [(&str, Type, FunctionOp); 4] = [
         ("int", Type::Int, |args| sum(args, Val::Int(0))),
         ("uint", Type::Uint, |args| sum(args, Val::Uint(0))),
         ("double", Type::Double, |args| sum(args, Val::Double(0.0))),
@@ -45,14 +45,14 @@ pub(super) fn declare(f: &mut Functions) {
     });
 }
 
-fn list<'v, 'a>(args: &'v [Val<'a>]) -> Result<&'v List<'a>, crate::value::Fault> {
+fn list<'v, 'a>(args: &'v [Val<'a>]) -> Result<&'v List<'a>, crate::value::EvalError> {
     match args.first() {
         Some(Val::List(list)) => Ok(list),
         _ => Err(NO_SUCH_OVERLOAD),
     }
 }
 
-fn sorted<'a>(args: &[Val<'a>]) -> Eval<'a> {
+fn sorted<'a>(args: &[Val<'a>]) -> EvalResult<'a> {
     let mut previous: Option<Val<'a>> = None;
     for item in list(args)?.iter() {
         let item = item?;
@@ -66,7 +66,7 @@ fn sorted<'a>(args: &[Val<'a>]) -> Eval<'a> {
     Ok(Val::Bool(true))
 }
 
-fn sum<'a>(args: &[Val<'a>], zero: Val<'a>) -> Eval<'a> {
+fn sum<'a>(args: &[Val<'a>], zero: Val<'a>) -> EvalResult<'a> {
     let mut total = zero;
     for item in list(args)?.iter() {
         total = add(total, item?)?;
@@ -75,7 +75,7 @@ fn sum<'a>(args: &[Val<'a>], zero: Val<'a>) -> Eval<'a> {
 }
 
 /// The element that no other is on the better side of.
-fn pick<'a>(args: &[Val<'a>], name: &str, worse: Ordering) -> Eval<'a> {
+fn pick<'a>(args: &[Val<'a>], name: &str, worse: Ordering) -> EvalResult<'a> {
     let mut best: Option<Val<'a>> = None;
     for item in list(args)?.iter() {
         let item = item?;
@@ -93,7 +93,7 @@ fn pick<'a>(args: &[Val<'a>], name: &str, worse: Ordering) -> Eval<'a> {
 fn position<'a>(
     args: &[Val<'a>],
     find: fn(&List<'a>, &dyn Fn(usize) -> bool) -> Option<usize>,
-) -> Eval<'a> {
+) -> EvalResult<'a> {
     let list = list(args)?;
     let equal = |at: usize| {
         list.get(at)

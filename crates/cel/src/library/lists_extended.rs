@@ -7,7 +7,7 @@ use super::{A, COMPARABLE, list_of};
 use crate::functions::Functions;
 use crate::ops::{compare, equal_values};
 use crate::types::Type;
-use crate::value::{Eval, Fault, List, NO_SUCH_OVERLOAD, Val, fail};
+use crate::value::{EvalError, EvalResult, List, NO_SUCH_OVERLOAD, Val, fail};
 
 /// A longer range could not be paid for: it costs as much as it is long.
 const RANGE_MAX: i64 = 1_000_000;
@@ -45,7 +45,7 @@ pub(super) fn declare(f: &mut Functions) {
     });
     f.global("lists.range", "lists_range", &[Type::Int], list_of(Type::Int), |args| {
         match &args[0] {
-            Val::Int(count) if *count > RANGE_MAX => Err(Fault::CostLimit),
+            Val::Int(count) if *count > RANGE_MAX => Err(EvalError::CostLimit),
             Val::Int(count) => Ok(Val::list((0..*count).map(Val::Int).collect())),
             _ => Err(NO_SUCH_OVERLOAD),
         }
@@ -59,14 +59,14 @@ pub(super) fn declare(f: &mut Functions) {
     f.member("distinct", "list_distinct", &one, list, distinct);
 }
 
-fn items<'a>(list: &Val<'a>) -> Result<Vec<Val<'a>>, Fault> {
+fn items<'a>(list: &Val<'a>) -> Result<Vec<Val<'a>>, EvalError> {
     match list {
         Val::List(list) => list.iter().collect(),
         _ => Err(NO_SUCH_OVERLOAD),
     }
 }
 
-fn slice<'a>(args: &[Val<'a>]) -> Eval<'a> {
+fn slice<'a>(args: &[Val<'a>]) -> EvalResult<'a> {
     let [Val::List(list), Val::Int(start), Val::Int(end)] = args else {
         return Err(NO_SUCH_OVERLOAD);
     };
@@ -86,7 +86,7 @@ fn slice<'a>(args: &[Val<'a>]) -> Eval<'a> {
     Ok(Val::list(items?))
 }
 
-fn flatten_op<'a>(args: &[Val<'a>]) -> Eval<'a> {
+fn flatten_op<'a>(args: &[Val<'a>]) -> EvalResult<'a> {
     let Val::List(list) = &args[0] else {
         let of = args[0].type_of();
         return fail(format!("no such overload: {}.flatten()", of.name()));
@@ -102,7 +102,7 @@ fn flatten_op<'a>(args: &[Val<'a>]) -> Eval<'a> {
     Ok(Val::list(flat))
 }
 
-fn flatten<'a>(list: &List<'a>, depth: i64, flat: &mut Vec<Val<'a>>) -> Result<(), Fault> {
+fn flatten<'a>(list: &List<'a>, depth: i64, flat: &mut Vec<Val<'a>>) -> Result<(), EvalError> {
     for item in list.iter() {
         match item? {
             Val::List(inner) if depth > 0 => flatten(&inner, depth - 1, flat)?,
@@ -112,7 +112,7 @@ fn flatten<'a>(list: &List<'a>, depth: i64, flat: &mut Vec<Val<'a>>) -> Result<(
     Ok(())
 }
 
-fn sort<'a>(list: &List<'a>, keys: &List<'a>) -> Eval<'a> {
+fn sort<'a>(list: &List<'a>, keys: &List<'a>) -> EvalResult<'a> {
     if list.len() != keys.len() {
         return fail(format!(
             "@sortByAssociatedKeys() expected a list of the same size as the associated keys list, \
@@ -137,11 +137,11 @@ fn sort<'a>(list: &List<'a>, keys: &List<'a>) -> Eval<'a> {
     Ok(Val::list(sorted?))
 }
 
-fn distinct<'a>(args: &[Val<'a>]) -> Eval<'a> {
+fn distinct<'a>(args: &[Val<'a>]) -> EvalResult<'a> {
     let items = items(&args[0])?;
     // What has so many elements could not pay for comparing each with each.
     if items.len() > DISTINCT_MAX {
-        return Err(Fault::CostLimit);
+        return Err(EvalError::CostLimit);
     }
     let mut unique: Vec<Val<'a>> = Vec::new();
     for item in items {

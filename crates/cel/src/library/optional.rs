@@ -5,7 +5,7 @@ use crate::ast::op;
 use crate::functions::Functions;
 use crate::text::show;
 use crate::types::Type;
-use crate::value::{Eval, List, Map, NO_SUCH_OVERLOAD, Val, fail};
+use crate::value::{EvalResult, List, Map, NO_SUCH_OVERLOAD, Val, fail};
 
 pub(super) fn declare(f: &mut Functions) {
     use Type::{Bool, Dyn, Int, String};
@@ -46,7 +46,7 @@ pub(super) fn declare(f: &mut Functions) {
     f.member("unwrapOpt", "optional_unwrapOpt", &optionals, list_of(A), unwrap);
 }
 
-fn at<'a>(args: &[Val<'a>], index: fn(usize) -> usize) -> Eval<'a> {
+fn at<'a>(args: &[Val<'a>], index: fn(usize) -> usize) -> EvalResult<'a> {
     match &args[0] {
         Val::List(list) if list.is_empty() => Ok(Val::Optional(None)),
         Val::List(list) => match list.get(index(list.len())) {
@@ -57,7 +57,7 @@ fn at<'a>(args: &[Val<'a>], index: fn(usize) -> usize) -> Eval<'a> {
     }
 }
 
-fn unwrap<'a>(args: &[Val<'a>]) -> Eval<'a> {
+fn unwrap<'a>(args: &[Val<'a>]) -> EvalResult<'a> {
     let Val::List(list) = &args[0] else { return Err(NO_SUCH_OVERLOAD) };
     let mut values = Vec::new();
     for item in list.iter() {

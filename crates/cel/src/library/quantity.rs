@@ -6,9 +6,9 @@ use meta::quantity::{Format, Quantity};
 
 use super::standard::text;
 use crate::functions::Functions;
-use crate::kinds::Kubernetes;
+use crate::kinds::KubernetesValue;
 use crate::types::Type;
-use crate::value::{Eval, Fault, NO_SUCH_OVERLOAD, Val, fail};
+use crate::value::{EvalError, EvalResult, NO_SUCH_OVERLOAD, Val, fail};
 
 pub(super) fn declare(f: &mut Functions) {
     use Type::{Bool, Double, Int, String};
@@ -22,7 +22,7 @@ pub(super) fn declare(f: &mut Functions) {
         &[String],
         ty.clone(),
         |args| match Quantity::parse(text(args)?) {
-            Ok(quantity) => Ok(Val::kubernetes(Kubernetes::Quantity(quantity))),
+            Ok(quantity) => Ok(Val::kubernetes(KubernetesValue::Quantity(quantity))),
             Err(error) => fail(error.to_string()),
         },
     );
@@ -60,25 +60,25 @@ pub(super) fn declare(f: &mut Functions) {
     f.member("sub", "quantity_sub_int", &with_int, ty, |args| change(args, Quantity::sub));
 }
 
-fn quantity<'v>(args: &'v [Val<'_>], at: usize) -> Result<&'v Quantity, Fault> {
+fn quantity<'v>(args: &'v [Val<'_>], at: usize) -> Result<&'v Quantity, EvalError> {
     match args.get(at) {
         Some(Val::Kubernetes(value)) => match &**value {
-            Kubernetes::Quantity(quantity) => Ok(quantity),
+            KubernetesValue::Quantity(quantity) => Ok(quantity),
             _ => Err(NO_SUCH_OVERLOAD),
         },
         _ => Err(NO_SUCH_OVERLOAD),
     }
 }
 
-fn order(args: &[Val<'_>]) -> Result<Ordering, Fault> {
+fn order(args: &[Val<'_>]) -> Result<Ordering, EvalError> {
     Ok(quantity(args, 0)?.cmp(quantity(args, 1)?))
 }
 
-fn change<'a>(args: &[Val<'a>], change: fn(&mut Quantity, &Quantity)) -> Eval<'a> {
+fn change<'a>(args: &[Val<'a>], change: fn(&mut Quantity, &Quantity)) -> EvalResult<'a> {
     let mut result = quantity(args, 0)?.clone();
     match &args[1] {
         Val::Int(int) => change(&mut result, &Quantity::new(*int, Format::DecimalExponent)),
         _ => change(&mut result, quantity(args, 1)?),
     }
-    Ok(Val::kubernetes(Kubernetes::Quantity(result)))
+    Ok(Val::kubernetes(KubernetesValue::Quantity(result)))
 }

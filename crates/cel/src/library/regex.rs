@@ -4,7 +4,7 @@ use super::list_of;
 use crate::functions::Functions;
 use crate::regex::Regex;
 use crate::types::Type;
-use crate::value::{Eval, NO_SUCH_OVERLOAD, Val, fail};
+use crate::value::{EvalResult, NO_SUCH_OVERLOAD, Val, fail};
 
 pub(super) fn declare(f: &mut Functions) {
     use Type::{Int, String};
@@ -18,7 +18,7 @@ pub(super) fn declare(f: &mut Functions) {
     });
 }
 
-fn dynamic<'a>(function: &str, args: &[Val<'a>]) -> Eval<'a> {
+fn dynamic<'a>(function: &str, args: &[Val<'a>]) -> EvalResult<'a> {
     let Some(Val::String(pattern)) = args.get(1) else { return Err(NO_SUCH_OVERLOAD) };
     match Regex::new(pattern.as_str()) {
         Ok(regex) => with_pattern(function, &regex, args),
@@ -27,7 +27,7 @@ fn dynamic<'a>(function: &str, args: &[Val<'a>]) -> Eval<'a> {
 }
 
 /// `matches`, `find` or `findAll` with a pattern that is compiled already.
-pub(crate) fn with_pattern<'a>(function: &str, regex: &Regex, args: &[Val<'a>]) -> Eval<'a> {
+pub(crate) fn with_pattern<'a>(function: &str, regex: &Regex, args: &[Val<'a>]) -> EvalResult<'a> {
     let Some(Val::String(text)) = args.first() else { return Err(NO_SUCH_OVERLOAD) };
     let text = text.as_str();
     match function {

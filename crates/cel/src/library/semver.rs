@@ -6,22 +6,22 @@ use meta::field::quote;
 
 use super::standard::text;
 use crate::functions::Functions;
-use crate::kinds::Kubernetes;
+use crate::kinds::KubernetesValue;
 use crate::types::Type;
-use crate::value::{Eval, Fault, NO_SUCH_OVERLOAD, Val, fail};
+use crate::value::{EvalError, EvalResult, NO_SUCH_OVERLOAD, Val, fail};
 
 #[derive(Debug)]
 pub struct Version {
     major: u64,
     minor: u64,
     patch: u64,
-    pre: Vec<Pre>,
+    pre: Vec<PrereleaseId>,
     build: Vec<String>,
 }
 
 /// A part of a pre-release. Numbers come before texts.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Pre {
+enum PrereleaseId {
     Number(u64),
     Text(String),
 }
@@ -57,21 +57,21 @@ pub(super) fn declare(f: &mut Functions) {
     });
 }
 
-fn version<'v>(args: &'v [Val<'_>], at: usize) -> Result<&'v Version, Fault> {
+fn version<'v>(args: &'v [Val<'_>], at: usize) -> Result<&'v Version, EvalError> {
     match args.get(at) {
         Some(Val::Kubernetes(value)) => match &**value {
-            Kubernetes::Semver(version) => Ok(version),
+            KubernetesValue::Semver(version) => Ok(version),
             _ => Err(NO_SUCH_OVERLOAD),
         },
         _ => Err(NO_SUCH_OVERLOAD),
     }
 }
 
-fn order(args: &[Val<'_>]) -> Result<Ordering, Fault> {
+fn order(args: &[Val<'_>]) -> Result<Ordering, EvalError> {
     Ok(version(args, 0)?.compare(version(args, 1)?))
 }
 
-fn read(args: &[Val<'_>]) -> Result<Result<Version, String>, Fault> {
+fn read(args: &[Val<'_>]) -> Result<Result<Version, String>, EvalError> {
     let text = text(args)?;
     Ok(match args.get(1) {
         Some(Val::Bool(true)) => normalize(text).and_then(|text| Version::parse(&text)),
@@ -79,9 +79,9 @@ fn read(args: &[Val<'_>]) -> Result<Result<Version, String>, Fault> {
     })
 }
 
-fn make<'a>(args: &[Val<'a>]) -> Eval<'a> {
+fn make<'a>(args: &[Val<'a>]) -> EvalResult<'a> {
     match read(args)? {
-        Ok(version) => Ok(Val::kubernetes(Kubernetes::Semver(version))),
+        Ok(version) => Ok(Val::kubernetes(KubernetesValue::Semver(version))),
         Err(message) => fail(message),
     }
 }
@@ -134,7 +134,7 @@ impl Version {
         };
         let patch = number("patch", "Patch", patch)?;
         let pre = match pre {
-            Some(pre) => pre.split('.').map(Pre::parse).collect::<Result<_, _>>()?,
+            Some(pre) => pre.split('.').map(PrereleaseId::parse).collect::<Result<_, _>>()?,
             None => Vec::new(),
         };
         let build = match build {
@@ -163,8 +163,8 @@ impl Version {
             .pre
             .iter()
             .map(|part| match part {
-                Pre::Number(number) => number.to_string(),
-                Pre::Text(text) => text.clone(),
+                PrereleaseId::Number(number) => number.to_string(),
+                PrereleaseId::Text(text) => text.clone(),
             })
             .collect();
         if !pre.is_empty() {
@@ -177,7 +177,7 @@ impl Version {
     }
 }
 
-impl Pre {
+impl PrereleaseId {
     fn parse(text: &str) -> Result<Self, String> {
         if text.is_empty() {
             return Err("Prerelease is empty".into());

@@ -4,7 +4,7 @@ use super::{A, list_of};
 use crate::functions::Functions;
 use crate::ops::contains;
 use crate::types::Type;
-use crate::value::{Eval, Fault, NO_SUCH_OVERLOAD, Val};
+use crate::value::{EvalError, EvalResult, NO_SUCH_OVERLOAD, Val};
 
 pub(super) fn declare(f: &mut Functions) {
     let lists = [list_of(A), list_of(A)];
@@ -18,7 +18,7 @@ pub(super) fn declare(f: &mut Functions) {
     f.global("sets.intersects", "list_sets_intersects_list", &lists, Type::Bool, intersects);
 }
 
-fn includes(list: &Val<'_>, part: &Val<'_>) -> Result<bool, Fault> {
+fn includes(list: &Val<'_>, part: &Val<'_>) -> Result<bool, EvalError> {
     let Val::List(part) = part else { return Err(NO_SUCH_OVERLOAD) };
     for item in part.iter() {
         if !contains(&item?, list)? {
@@ -28,7 +28,7 @@ fn includes(list: &Val<'_>, part: &Val<'_>) -> Result<bool, Fault> {
     Ok(true)
 }
 
-fn intersects<'a>(args: &[Val<'a>]) -> Eval<'a> {
+fn intersects<'a>(args: &[Val<'a>]) -> EvalResult<'a> {
     let Val::List(list) = &args[0] else { return Err(NO_SUCH_OVERLOAD) };
     let found = list.iter().any(|item| item.is_ok_and(|i| contains(&i, &args[1]) == Ok(true)));
     Ok(Val::Bool(found))

@@ -12,7 +12,7 @@ use crate::regex::Regex;
 use crate::text::shortest;
 use crate::time::{Duration, Timestamp};
 use crate::types::Type;
-use crate::value::{Eval, Fault, NO_SUCH_OVERLOAD, Val, fail};
+use crate::value::{EvalError, EvalResult, NO_SUCH_OVERLOAD, Val, fail};
 
 pub(super) fn declare(f: &mut Functions) {
     logic(f);
@@ -198,7 +198,7 @@ fn strings(f: &mut Functions) {
     });
 }
 
-fn texts<'a>(args: &[Val<'a>], test: fn(&str, &str) -> bool) -> Eval<'a> {
+fn texts<'a>(args: &[Val<'a>], test: fn(&str, &str) -> bool) -> EvalResult<'a> {
     match args {
         [Val::String(text), Val::String(part)] => Ok(Val::Bool(test(text.as_str(), part.as_str()))),
         _ => Err(NO_SUCH_OVERLOAD),
@@ -206,20 +206,20 @@ fn texts<'a>(args: &[Val<'a>], test: fn(&str, &str) -> bool) -> Eval<'a> {
 }
 
 /// The first argument, where it is declared as a string.
-pub(super) fn text<'v>(args: &'v [Val<'_>]) -> Result<&'v str, Fault> {
+pub(super) fn text<'v>(args: &'v [Val<'_>]) -> Result<&'v str, EvalError> {
     args.first().and_then(Val::as_str).ok_or(NO_SUCH_OVERLOAD)
 }
 
-fn same<'a>(args: &[Val<'a>]) -> Eval<'a> {
+fn same<'a>(args: &[Val<'a>]) -> EvalResult<'a> {
     Ok(args[0].clone())
 }
 
-fn conversion_error<'a>(value: &Val<'_>, to: &Type) -> Eval<'a> {
+fn conversion_error<'a>(value: &Val<'_>, to: &Type) -> EvalResult<'a> {
     let from = value.type_of();
     fail(format!("type conversion error from '{}' to '{}'", from.name(), to.name()))
 }
 
-fn to_bool<'a>(args: &[Val<'a>]) -> Eval<'a> {
+fn to_bool<'a>(args: &[Val<'a>]) -> EvalResult<'a> {
     match text(args)? {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(Val::Bool(true)),
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(Val::Bool(false)),
@@ -227,7 +227,7 @@ fn to_bool<'a>(args: &[Val<'a>]) -> Eval<'a> {
     }
 }
 
-fn to_double<'a>(args: &[Val<'a>]) -> Eval<'a> {
+fn to_double<'a>(args: &[Val<'a>]) -> EvalResult<'a> {
     match &args[0] {
         Val::Int(int) => Ok(Val::Double(*int as f64)),
         Val::Uint(uint) => Ok(Val::Double(*uint as f64)),
@@ -251,17 +251,17 @@ fn parse_double(text: &str) -> Option<f64> {
     (special || double.is_finite()).then_some(double)
 }
 
-fn to_duration<'a>(args: &[Val<'a>]) -> Eval<'a> {
+fn to_duration<'a>(args: &[Val<'a>]) -> EvalResult<'a> {
     match args[0].as_str().and_then(Duration::parse) {
         Some(duration) => Ok(Val::Duration(duration)),
         None => conversion_error(&args[0], &Type::Duration),
     }
 }
 
-const INT_OVERFLOW: Fault = Fault::Failed(Str::new_static("integer overflow"));
-const UINT_OVERFLOW: Fault = Fault::Failed(Str::new_static("unsigned integer overflow"));
+const INT_OVERFLOW: EvalError = EvalError::Failed(Str::new_static("integer overflow"));
+const UINT_OVERFLOW: EvalError = EvalError::Failed(Str::new_static("unsigned integer overflow"));
 
-fn to_int<'a>(args: &[Val<'a>]) -> Eval<'a> {
+fn to_int<'a>(args: &[Val<'a>]) -> EvalResult<'a> {
     match &args[0] {
         Val::Uint(uint) => i64::try_from(*uint).map(Val::Int).map_err(|_| INT_OVERFLOW),
         Val::Double(double) => {
@@ -282,7 +282,7 @@ fn to_int<'a>(args: &[Val<'a>]) -> Eval<'a> {
     }
 }
 
-fn to_uint<'a>(args: &[Val<'a>]) -> Eval<'a> {
+fn to_uint<'a>(args: &[Val<'a>]) -> EvalResult<'a> {
     match &args[0] {
         Val::Int(int) => u64::try_from(*int).map(Val::Uint).map_err(|_| UINT_OVERFLOW),
         Val::Double(double) => {
@@ -300,7 +300,7 @@ fn to_uint<'a>(args: &[Val<'a>]) -> Eval<'a> {
     }
 }
 
-pub(super) fn to_string<'a>(args: &[Val<'a>]) -> Eval<'a> {
+pub(super) fn to_string<'a>(args: &[Val<'a>]) -> EvalResult<'a> {
     Ok(match &args[0] {
         Val::Bool(value) => Val::text(value.to_string()),
         Val::Int(int) => Val::text(int.to_string()),
@@ -316,7 +316,7 @@ pub(super) fn to_string<'a>(args: &[Val<'a>]) -> Eval<'a> {
     })
 }
 
-fn to_timestamp<'a>(args: &[Val<'a>]) -> Eval<'a> {
+fn to_timestamp<'a>(args: &[Val<'a>]) -> EvalResult<'a> {
     let time = match &args[0] {
         Val::Int(seconds) => Timestamp::new(*seconds, 0, 0),
         Val::String(text) => match Timestamp::parse(text.as_str()) {

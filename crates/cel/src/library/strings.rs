@@ -5,7 +5,7 @@ use super::{format_string, list_of};
 use crate::functions::Functions;
 use crate::text::show;
 use crate::types::Type;
-use crate::value::{Eval, Fault, NO_SUCH_OVERLOAD, TEXT_BYTES_MAX, Val, fail};
+use crate::value::{EvalError, EvalResult, NO_SUCH_OVERLOAD, TEXT_BYTES_MAX, Val, fail};
 
 pub(super) fn declare(f: &mut Functions) {
     use Type::{Int, String};
@@ -43,12 +43,12 @@ pub(super) fn declare(f: &mut Functions) {
 }
 
 /// The n-th argument, declared as a string.
-fn str_at<'v>(args: &'v [Val<'_>], at: usize) -> Result<&'v str, Fault> {
+fn str_at<'v>(args: &'v [Val<'_>], at: usize) -> Result<&'v str, EvalError> {
     args.get(at).and_then(Val::as_str).ok_or(NO_SUCH_OVERLOAD)
 }
 
 /// The n-th argument, declared as an int, if there is one.
-fn int_at(args: &[Val<'_>], at: usize) -> Result<Option<i64>, Fault> {
+fn int_at(args: &[Val<'_>], at: usize) -> Result<Option<i64>, EvalError> {
     match args.get(at) {
         None => Ok(None),
         Some(Val::Int(int)) => Ok(Some(*int)),
@@ -56,11 +56,11 @@ fn int_at(args: &[Val<'_>], at: usize) -> Result<Option<i64>, Fault> {
     }
 }
 
-fn out_of_range<'a>(index: i64) -> Eval<'a> {
+fn out_of_range<'a>(index: i64) -> EvalResult<'a> {
     fail(format!("index out of range: {index}"))
 }
 
-fn char_at<'a>(args: &[Val<'a>]) -> Eval<'a> {
+fn char_at<'a>(args: &[Val<'a>]) -> EvalResult<'a> {
     let (text, index) = (text(args)?, int_at(args, 1)?.unwrap_or_default());
     let count = text.chars().count() as i64;
     if index < 0 || index > count {
@@ -69,7 +69,7 @@ fn char_at<'a>(args: &[Val<'a>]) -> Eval<'a> {
     Ok(Val::text(text.chars().nth(index as usize).map(String::from).unwrap_or_default()))
 }
 
-fn index_of<'a>(args: &[Val<'a>]) -> Eval<'a> {
+fn index_of<'a>(args: &[Val<'a>]) -> EvalResult<'a> {
     let (text, part) = (text(args)?, str_at(args, 1)?);
     let offset = int_at(args, 2)?.unwrap_or(0);
     if part.is_empty() {
@@ -87,7 +87,7 @@ fn index_of<'a>(args: &[Val<'a>]) -> Eval<'a> {
     }))
 }
 
-fn last_index_of<'a>(args: &[Val<'a>]) -> Eval<'a> {
+fn last_index_of<'a>(args: &[Val<'a>]) -> EvalResult<'a> {
     let (text, part) = (text(args)?, str_at(args, 1)?);
     let count = text.chars().count() as i64;
     let offset = match int_at(args, 2)? {
@@ -124,14 +124,14 @@ fn last_index_of<'a>(args: &[Val<'a>]) -> Eval<'a> {
     Ok(Val::Int(at.map_or(-1, |at| text[..at].chars().count() as i64)))
 }
 
-fn replace<'a>(args: &[Val<'a>]) -> Eval<'a> {
+fn replace<'a>(args: &[Val<'a>]) -> EvalResult<'a> {
     let (text, old, new) = (text(args)?, str_at(args, 1)?, str_at(args, 2)?);
     let places = if old.is_empty() { text.len() + 1 } else { text.len() / old.len() };
     if places.saturating_mul(new.len()) > TEXT_BYTES_MAX {
         // It may be fewer places, but they have to be counted then.
         let places = text.matches(old).count();
         if places.saturating_mul(new.len()) > TEXT_BYTES_MAX {
-            return Err(Fault::CostLimit);
+            return Err(EvalError::CostLimit);
         }
     }
     Ok(Val::text(match int_at(args, 3)? {
@@ -140,7 +140,7 @@ fn replace<'a>(args: &[Val<'a>]) -> Eval<'a> {
     }))
 }
 
-fn split<'a>(args: &[Val<'a>]) -> Eval<'a> {
+fn split<'a>(args: &[Val<'a>]) -> EvalResult<'a> {
     let (text, separator) = (text(args)?, str_at(args, 1)?);
     let limit = int_at(args, 2)?.unwrap_or(-1);
     let limit = match limit {
@@ -167,7 +167,7 @@ fn split<'a>(args: &[Val<'a>]) -> Eval<'a> {
     Ok(Val::list(parts))
 }
 
-fn substring<'a>(args: &[Val<'a>]) -> Eval<'a> {
+fn substring<'a>(args: &[Val<'a>]) -> EvalResult<'a> {
     let text = text(args)?;
     let count = text.chars().count() as i64;
     let (start, end) = (int_at(args, 1)?.unwrap_or_default(), int_at(args, 2)?);
@@ -185,7 +185,7 @@ fn substring<'a>(args: &[Val<'a>]) -> Eval<'a> {
     Ok(Val::text(text.chars().skip(start as usize).take(take).collect::<String>()))
 }
 
-fn quote<'a>(args: &[Val<'a>]) -> Eval<'a> {
+fn quote<'a>(args: &[Val<'a>]) -> EvalResult<'a> {
     let text = text(args)?;
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
@@ -207,13 +207,13 @@ fn quote<'a>(args: &[Val<'a>]) -> Eval<'a> {
     Ok(Val::text(quoted))
 }
 
-fn join<'a>(args: &[Val<'a>]) -> Eval<'a> {
+fn join<'a>(args: &[Val<'a>]) -> EvalResult<'a> {
     let Val::List(list) = &args[0] else { return Err(NO_SUCH_OVERLOAD) };
     let separator = args.get(1).and_then(Val::as_str).unwrap_or_default();
     let mut joined = String::new();
     for (at, item) in list.iter().enumerate() {
         if joined.len() > TEXT_BYTES_MAX {
-            return Err(Fault::CostLimit);
+            return Err(EvalError::CostLimit);
         }
         if at > 0 {
             joined.push_str(separator);

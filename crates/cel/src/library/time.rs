@@ -1,11 +1,11 @@
 //! The parts of timestamps, in UTC or elsewhere, and of durations.
 
-use crate::functions::{Functions, Op};
+use crate::functions::{FunctionOp, Functions};
 use crate::time::{Civil, Timestamp};
 use crate::types::Type;
-use crate::value::{Eval, Fault, NO_SUCH_OVERLOAD, Val};
+use crate::value::{EvalError, EvalResult, NO_SUCH_OVERLOAD, Val};
 
-type Part = fn(Timestamp, Civil) -> i64;
+type TimestampField = fn(Timestamp, Civil) -> i64;
 
 pub(super) fn declare(f: &mut Functions) {
     macro_rules! part {
@@ -55,7 +55,7 @@ pub(super) fn declare(f: &mut Functions) {
         "timestamp_to_milliseconds_with_tz",
         |time, _| i64::from(time.nanos) / 1_000_000
     );
-    let durations: [(&'static str, &'static str, Op); 4] = [
+    let durations: [(&'static str, &'static str, FunctionOp); 4] = [
         ("getHours", "duration_to_hours", |args| of_duration(args, 3_600_000_000_000)),
         ("getMinutes", "duration_to_minutes", |args| of_duration(args, 60_000_000_000)),
         ("getSeconds", "duration_to_seconds", |args| of_duration(args, 1_000_000_000)),
@@ -66,14 +66,14 @@ pub(super) fn declare(f: &mut Functions) {
     }
 }
 
-fn of_duration<'a>(args: &[Val<'a>], unit: i64) -> Eval<'a> {
+fn of_duration<'a>(args: &[Val<'a>], unit: i64) -> EvalResult<'a> {
     match &args[0] {
         Val::Duration(duration) => Ok(Val::Int(duration.0 / unit)),
         _ => Err(NO_SUCH_OVERLOAD),
     }
 }
 
-fn read<'a>(args: &[Val<'a>], part: Part) -> Eval<'a> {
+fn read<'a>(args: &[Val<'a>], part: TimestampField) -> EvalResult<'a> {
     let (time, offset) = match args {
         [Val::Timestamp(time)] => (time, 0),
         [Val::Timestamp(time), Val::String(zone)] => (time, offset_of(*time, zone.as_str())?),
@@ -83,12 +83,12 @@ fn read<'a>(args: &[Val<'a>], part: Part) -> Eval<'a> {
 }
 
 /// Seconds east of UTC: of an offset (`-08:00`), or of a zone's name at that moment.
-fn offset_of(time: Timestamp, zone: &str) -> Result<i32, Fault> {
+fn offset_of(time: Timestamp, zone: &str) -> Result<i32, EvalError> {
     if let Some((hours, minutes)) = zone.split_once(':') {
         let number = |text: &str| {
             text.parse::<i32>().map_err(|_| {
                 let text = meta::field::quote(text);
-                Fault::Failed(format!("strconv.Atoi: parsing {text}: invalid syntax").into())
+                EvalError::Failed(format!("strconv.Atoi: parsing {text}: invalid syntax").into())
             })
         };
         let (hours, minutes) = (number(hours)?, number(minutes)?);
@@ -98,7 +98,7 @@ fn offset_of(time: Timestamp, zone: &str) -> Result<i32, Fault> {
     if matches!(zone, "" | "UTC") {
         return Ok(0);
     }
-    let unknown = || Fault::Failed(format!("unknown time zone {zone}").into());
+    let unknown = || EvalError::Failed(format!("unknown time zone {zone}").into());
     let found = jiff::tz::TimeZone::get(zone).map_err(|_| unknown())?;
     let moment = jiff::Timestamp::from_second(time.seconds).map_err(|_| unknown())?;
     Ok(found.to_offset(moment).seconds())

@@ -8,9 +8,9 @@ use meta::field::quote;
 use super::list_of;
 use super::standard::text;
 use crate::functions::Functions;
-use crate::kinds::Kubernetes;
+use crate::kinds::KubernetesValue;
 use crate::types::Type;
-use crate::value::{Entries, Eval, Fault, Key, Map, NO_SUCH_OVERLOAD, Text, Val, fail};
+use crate::value::{Entries, EvalError, EvalResult, Key, Map, NO_SUCH_OVERLOAD, Text, Val, fail};
 
 #[derive(Debug, Default)]
 pub struct Url {
@@ -31,7 +31,7 @@ pub(super) fn declare(f: &mut Functions) {
     f.global("url", "string_to_url", &[String], ty, |args| {
         let text = text(args)?;
         match Url::parse(text, true).and_then(|_| Url::parse(text, false)) {
-            Ok(url) => Ok(Val::kubernetes(Kubernetes::Url(url))),
+            Ok(url) => Ok(Val::kubernetes(KubernetesValue::Url(url))),
             Err(why) => {
                 let text = quote(text);
                 fail(format!("URL parse error during conversion from string: parse {text}: {why}"))
@@ -61,17 +61,17 @@ pub(super) fn declare(f: &mut Functions) {
     });
 }
 
-fn url<'v>(args: &'v [Val<'_>]) -> Result<&'v Url, Fault> {
+fn url<'v>(args: &'v [Val<'_>]) -> Result<&'v Url, EvalError> {
     match args.first() {
         Some(Val::Kubernetes(value)) => match &**value {
-            Kubernetes::Url(url) => Ok(url),
+            KubernetesValue::Url(url) => Ok(url),
             _ => Err(NO_SUCH_OVERLOAD),
         },
         _ => Err(NO_SUCH_OVERLOAD),
     }
 }
 
-fn read<'a>(args: &[Val<'a>], part: fn(&Url) -> String) -> Eval<'a> {
+fn read<'a>(args: &[Val<'a>], part: fn(&Url) -> String) -> EvalResult<'a> {
     Ok(Val::text(part(url(args)?)))
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cel::{Bound, Decl, Fault, PER_CALL_LIMIT};
+use cel::{Bound, Decl, EvalError, PER_CALL_LIMIT};
 use meta::{FieldErrors, FieldPath, Str, Value, field::FieldReason, field::show};
 
 use super::{Compiled, child_decl};
@@ -269,7 +269,7 @@ fn tell(
 
 fn tell_fault(
     compiled: &Compiled,
-    fault: &Fault,
+    fault: &EvalError,
     ty: &str,
     at: &At<'_>,
     errors: &mut FieldErrors,
@@ -277,18 +277,18 @@ fn tell_fault(
     let shown = compiled.shown();
     let text = fault.to_string();
     let why = match fault {
-        Fault::CostLimit => format!(
+        EvalError::CostLimit => format!(
             "'{text}': no further validation rules will be run due to call cost exceeds limit for \
              rule: {shown}"
         ),
-        Fault::Failed(_) if text.starts_with("no such overload") => format!(
+        EvalError::Failed(_) if text.starts_with("no such overload") => format!(
             "'{text}': call arguments did not match a supported operator, function or macro \
              signature for rule: {shown}"
         ),
-        Fault::Failed(_) => format!("{text} evaluating rule: {shown}"),
+        EvalError::Failed(_) => format!("{text} evaluating rule: {shown}"),
     };
     errors.invalid(at.path(), ty, &why);
-    if *fault == Fault::CostLimit { Err(OutOfBudget) } else { Ok(()) }
+    if *fault == EvalError::CostLimit { Err(OutOfBudget) } else { Ok(()) }
 }
 
 /// What to say about a rule that failed: its message expression's text, its message, or itself. An
@@ -306,7 +306,7 @@ fn message_of(
             return Err(why.to_owned());
         }
         match outcome.result {
-            Err(Fault::CostLimit) => {
+            Err(EvalError::CostLimit) => {
                 let expression = meta::field::quote(&compiled.rule.message_expression);
                 return Err(format!(
                     "no further validation rules will be run due to call cost exceeds limit for \
