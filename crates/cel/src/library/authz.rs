@@ -8,7 +8,7 @@ use meta::names;
 
 use super::standard::text;
 use crate::functions::Functions;
-use crate::kinds::KubernetesValue;
+use crate::kubernetes_value::KubernetesValue;
 use crate::types::Type;
 use crate::value::{EvalError, EvalResult, NO_SUCH_OVERLOAD, Val, fail};
 
