@@ -13,9 +13,9 @@ use crate::cost::actual::CallCost;
 use crate::cost::{self, CostEstimate};
 use crate::decl::{Decl, DeclKind};
 use crate::functions::{Function, Overload};
+use crate::go_text::show;
 use crate::ops;
 use crate::regex::Regex;
-use crate::text::show;
 use crate::types::Type;
 use crate::value::{
     Entries, EvalError, EvalResult, Key, List, Map, NO_SUCH_OVERLOAD, TEXT_BYTES_MAX, Text, Val,

@@ -46,7 +46,8 @@ mod env;
 pub mod escape;
 pub mod eval;
 mod functions;
-mod kinds;
+mod go_text;
+mod kubernetes_value;
 mod lex;
 mod library;
 mod macros;
@@ -55,7 +56,6 @@ mod parse;
 mod plan;
 pub mod regex;
 mod source;
-mod text;
 pub mod time;
 pub mod types;
 mod unify;
@@ -66,7 +66,7 @@ pub use cost::{CostEstimate, MATCH_CONDITIONS_BUDGET, PER_CALL_LIMIT, PER_OBJECT
 pub use decl::{Decl, DeclKind, Field, ListType, ObjectDecl};
 pub use env::{CompileError, Env};
 pub use eval::{Bound, Outcome, Program};
-pub use kinds::KubernetesValue;
+pub use kubernetes_value::KubernetesValue;
 pub use library::{
     AuthorizerBinding, AuthorizerCheck, AuthorizerChecks, Check, Format, Prefix, Url, Version,
 };

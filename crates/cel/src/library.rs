@@ -17,7 +17,7 @@ mod sets;
 mod standard;
 mod strings;
 mod time;
-mod two_variables;
+mod two_var_comprehensions;
 mod urls;
 
 pub use authz::{AuthorizerBinding, AuthorizerCheck, AuthorizerChecks, Check};
@@ -46,7 +46,7 @@ pub(crate) fn declare(functions: &mut Functions) {
     ip::declare(functions);
     cidr::declare(functions);
     format::declare(functions);
-    two_variables::declare(functions);
+    two_var_comprehensions::declare(functions);
     semver::declare(functions);
     lists_extended::declare(functions);
 }

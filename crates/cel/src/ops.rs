@@ -7,7 +7,7 @@ use meta::{Number, Str, Value};
 
 use crate::decl::{Decl, DeclKind, ListType};
 use crate::escape::escape;
-use crate::text::show;
+use crate::go_text::show;
 use crate::time::Duration;
 use crate::value::{
     Entries, EvalError, EvalResult, Items, Key, List, Map, NO_SUCH_OVERLOAD, Text, Val, fail,

@@ -9,7 +9,7 @@ use meta::{Number, Str, Value, quantity::Quantity};
 
 use crate::decl::{Decl, DeclKind};
 use crate::escape::{escape, unescape};
-use crate::kinds::KubernetesValue;
+use crate::kubernetes_value::KubernetesValue;
 use crate::time::{Duration, Timestamp};
 use crate::types::Type;
 

@@ -8,7 +8,7 @@ pub mod cbor;
 pub mod json;
 pub mod negotiate;
 pub mod protobuf;
-pub mod scan;
+pub mod raw_object;
 pub mod status;
 #[cfg(test)]
 mod testing;

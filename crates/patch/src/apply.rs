@@ -7,21 +7,21 @@
 mod atom;
 mod compare;
 mod last_applied;
-mod managed;
+mod managed_fields;
 mod merge;
-mod owners;
 mod path;
 mod scale;
 mod set;
 #[cfg(test)]
 mod tests;
 mod typed;
+mod updater;
 
 use meta::{ApiError, Cause, Value};
 use schema::{Schema, TypeId};
 
 use atom::Place;
-use managed::{Owner, Owners};
+use managed_fields::{Owner, Owners};
 use path::show_path;
 
 pub use path::{Path, PathElement};
@@ -135,17 +135,17 @@ pub fn update(live: Option<&Value>, new: &mut Value, typing: &Typing<'_>, manage
     let decoded = if !manager.subresource.is_empty() {
         // Nobody sets owners through a subresource.
         Ok(Owners::new())
-    } else if managed::is_reset(new) {
+    } else if managed_fields::is_reset(new) {
         new.remove_at(&["metadata", "managedFields"]);
         track_update(live, new, Owners::new(), typing, manager);
         return;
     } else {
-        managed::decode(new)
+        managed_fields::decode(new)
     };
     // Clients that don't know of owners leave them out; that must not lose them.
     let owners = match decoded {
         Ok(owners) if !owners.is_empty() => owners,
-        _ => live.and_then(|live| managed::decode(live).ok()).unwrap_or_default(),
+        _ => live.and_then(|live| managed_fields::decode(live).ok()).unwrap_or_default(),
     };
     track_update(live, new, owners, typing, manager);
 }
@@ -162,9 +162,9 @@ fn track_update(
     // Once forgotten, owners are only tracked again after an apply.
     if !owners.is_empty() || created {
         let empty = Value::object();
-        owners::update(live.unwrap_or(&empty), new, &mut owners, typing, manager);
+        updater::update(live.unwrap_or(&empty), new, &mut owners, typing, manager);
     }
-    managed::encode(new, &owners);
+    managed_fields::encode(new, &owners);
 }
 
 /// Merges a configuration into an object (None: it is created). The result is not yet defaulted.
@@ -177,15 +177,15 @@ pub fn apply(
 ) -> Result<Value, ApplyError> {
     check_config(config, typing, manager)?;
     let mut live = live.cloned().unwrap_or_else(Value::object);
-    let mut owners = managed::decode(&live)
+    let mut owners = managed_fields::decode(&live)
         .map_err(|why| ApplyError::Untyped(format!("failed to decode managed fields: {why}")))?;
     live.remove_at(&["metadata", "managedFields"]);
     if owners.is_empty() {
         // Whatever is there has no owner yet.
         let before = Manager { name: "before-first-apply", ..*manager };
-        owners::update(&Value::object(), &live, &mut owners, typing, &before);
+        updater::update(&Value::object(), &live, &mut owners, typing, &before);
     }
-    let mut applied = owners::apply(&live, config, owners.clone(), typing, manager, force);
+    let mut applied = updater::apply(&live, config, owners.clone(), typing, manager, force);
     if manager.name == last_applied::MANAGER
         && let Err(ApplyError::Conflicts(conflicts)) = &applied
         && let Some(allowed) = last_applied::owned_fields(&live, typing, manager)
@@ -194,7 +194,7 @@ pub fn apply(
         let (_, real): (Vec<_>, Vec<_>) =
             conflicts.iter().cloned().partition(|conflict| allowed.has(&conflict.path));
         applied = if real.is_empty() {
-            owners::apply(&live, config, owners, typing, manager, true)
+            updater::apply(&live, config, owners, typing, manager, true)
         } else {
             Err(ApplyError::Conflicts(real))
         };
@@ -203,7 +203,7 @@ pub fn apply(
     if manager.name == last_applied::MANAGER {
         last_applied::refresh(&mut object, config);
     }
-    managed::encode(&mut object, &owners);
+    managed_fields::encode(&mut object, &owners);
     Ok(object)
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use admission::{Operation, Pinned};
 use bytes::Bytes;
-use codec::scan::{self, FieldSet};
+use codec::raw_object::{self, FieldSet};
 use meta::{ApiError, FieldErrors, GroupKind, RequestInfo, Str, User, Value};
 use store::Entry;
 
@@ -131,7 +131,7 @@ fn encode(kind: &Kind, mut object: Value) -> Bytes {
 fn entry(kind: &Kind, object: Value) -> Result<Arc<Entry>, ApiError> {
     let name = Str::new(object.str_at(&["metadata", "name"]));
     let json = encode(kind, object);
-    let scanned = scan::scan(&json, &FieldSet::new([])).map_err(ApiError::internal)?;
+    let scanned = raw_object::scan(&json, &FieldSet::new([])).map_err(ApiError::internal)?;
     Ok(Arc::new(Entry {
         key: name.clone(),
         name,

@@ -6,7 +6,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use codec::scan::{self, FieldSet};
+use codec::raw_object::{self, FieldSet};
 use meta::{ApiError, GroupKind, GroupResource, GroupVersion, GroupVersionKind, Str, Value};
 use patch::apply::{OneVersion, Versions};
 use schema::{ResourceFacts, Schema, TypeId};
@@ -295,7 +295,8 @@ impl Kind {
         }
         if self.is_remote() {
             let view = self.view(entry);
-            let range = scan::scan(&view, &FieldSet::new([])).map_or(range, |found| found.metadata);
+            let range =
+                raw_object::scan(&view, &FieldSet::new([])).map_or(range, |found| found.metadata);
             return Cow::Owned(self.metadata(&view[range]).into_owned());
         }
         let made = || self.metadata(&entry.json[range.clone()]).into_owned().into();

@@ -8,7 +8,7 @@ use codec::{
     negotiate::{
         self, Accepted, Endpoint, MediaType, MetaVersion, NegotiateError, Offered, Transform,
     },
-    scan::{self, FieldSet},
+    raw_object::{self, FieldSet},
 };
 use http::header::ACCEPT;
 use meta::{ApiError, Status, Value};
@@ -445,12 +445,12 @@ pub(crate) fn metadata_as_object(metadata: &[u8]) -> Bytes {
 
 /// Where `metadata` lies in an object.
 pub(crate) fn metadata_range(json: &[u8]) -> Result<Range<usize>, ApiError> {
-    Ok(scan::scan(json, &FieldSet::new([])).map_err(ApiError::internal)?.metadata)
+    Ok(raw_object::scan(json, &FieldSet::new([])).map_err(ApiError::internal)?.metadata)
 }
 
 /// Where an object goes on behind its kind and apiVersion.
 fn body_at(json: &[u8]) -> usize {
-    scan::scan(json, &FieldSet::new([])).map_or(1, |scanned| scanned.body_at)
+    raw_object::scan(json, &FieldSet::new([])).map_or(1, |scanned| scanned.body_at)
 }
 
 /// JSON bodies end in a newline; people get them indented, and without one.

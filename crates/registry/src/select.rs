@@ -1,7 +1,7 @@
 //! Which objects a list or watch is about: a namespace, labels, fields. Judged on what the cache
 //! has already extracted; no object is decoded.
 
-use codec::scan::{self, FieldSet};
+use codec::raw_object::{self, FieldSet};
 use meta::{
     ApiError, Str,
     selector::{FieldRequirement, LabelSelector, Operator},
@@ -83,7 +83,7 @@ impl Selection {
     pub(crate) fn matches_view(&self, kind: &Kind, entry: &Entry) -> bool {
         self.fields.iter().all(|term| {
             let SelectableSource::Converted(path) = &term.source else { return true };
-            let scanned = scan::scan(&kind.view(entry), &FieldSet::new([path.as_str()]));
+            let scanned = raw_object::scan(&kind.view(entry), &FieldSet::new([path.as_str()]));
             let text = scanned.ok().and_then(|mut found| found.fields.pop()).flatten();
             (text.unwrap_or_default() == term.value) == term.equal
         })

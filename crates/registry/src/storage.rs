@@ -7,7 +7,7 @@ use std::{
 
 use admission::Pinned;
 use bytes::Bytes;
-use codec::scan::{self, FieldSet, Order};
+use codec::raw_object::{self, FieldSet, Order};
 use meta::{ApiError, Cause, Details, GroupResource, GroupVersionKind, Status, Str, Value};
 use schema::{NodeType, Schema, TypeId};
 use store::{
@@ -161,7 +161,7 @@ impl Storage {
 
     /// The object as clients get it, at the revision of its commit.
     pub(crate) fn at_revision(&self, json: &Bytes, revision: u64) -> Result<Bytes, ApiError> {
-        let spliced = scan::splice(json, revision, self.order, &FieldSet::new([]));
+        let spliced = raw_object::splice(json, revision, self.order, &FieldSet::new([]));
         Ok(spliced.map_err(ApiError::internal)?.0)
     }
 
@@ -335,7 +335,7 @@ struct JsonObjects {
 impl Materialize for JsonObjects {
     fn entry(&self, key: &Str, value: &Bytes, revision: u64) -> Result<Entry, String> {
         let value = self.codec.decode(value)?;
-        let (json, scanned) = scan::splice(&value, revision, self.order, &self.fields)
+        let (json, scanned) = raw_object::splice(&value, revision, self.order, &self.fields)
             .map_err(|error| error.to_string())?;
         let path = &key[self.prefix_bytes..];
         let (namespace, name) = match path.split_once('/') {

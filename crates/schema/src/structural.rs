@@ -3,11 +3,10 @@
 //!
 //! A schema is compiled when it is read; an object is walked once per step, and never copied.
 
-mod at;
+mod cel_decl;
+mod cel_rules;
 mod correlate;
-mod declare;
-mod default;
-mod defaults;
+mod defaulting;
 mod format;
 mod json_path;
 mod list_type;
@@ -16,20 +15,21 @@ mod object_meta;
 mod pattern;
 mod prune;
 mod read;
-mod rule;
-mod rules;
-mod typed_meta;
+mod structural_rules;
+mod typed_object_meta;
 mod validate;
+mod validate_defaults;
+mod value_path;
 
 use std::sync::OnceLock;
 
 use meta::{FieldErrors, FieldPath, Value, field::FieldReason};
 
 pub use self::{
+    cel_rules::RuleOptions,
     format::is_recognized as is_recognized_format,
     node::{Additional, Checks, Node, Rule, Type},
     pattern::Pattern,
-    rule::RuleOptions,
 };
 
 /// The schema of one version of a custom resource.
@@ -37,7 +37,7 @@ pub use self::{
 pub struct Structural {
     root: Node,
     /// The rules of `x-kubernetes-validations`, compiled when the first object comes.
-    rules: OnceLock<Option<rule::Rules>>,
+    rules: OnceLock<Option<cel_rules::Rules>>,
 }
 
 impl Structural {
@@ -52,25 +52,25 @@ impl Structural {
 
     /// Checks the rules that make a schema structural. `path` is where the schema is found.
     pub fn check(&self, path: &FieldPath, errors: &mut FieldErrors) {
-        rules::check(&self.root, path, errors);
+        structural_rules::check(&self.root, path, errors);
     }
 
     /// Checks that all defaults are valid and, if so required, that the schema knows all of them. The
     /// schema itself must have passed [`Structural::check`].
     pub fn check_defaults(&self, path: &FieldPath, require_pruned: bool, errors: &mut FieldErrors) {
-        defaults::check(&self.root, path, require_pruned, errors);
+        validate_defaults::check(&self.root, path, require_pruned, errors);
     }
 
     /// Compiles the rules of `x-kubernetes-validations` and estimates what they cost. The schema
     /// itself must have passed [`Structural::check`].
     pub fn check_rules(&self, path: &FieldPath, how: &RuleOptions<'_>, errors: &mut FieldErrors) {
-        rule::check(&self.root, path, how, errors);
+        cel_rules::check(&self.root, path, how, errors);
     }
 
     /// Drops from defaults what the schema doesn't know, as definitions from other times may have it.
     /// True if there was something.
     pub fn prune_defaults(&mut self) -> bool {
-        defaults::prune_all(&mut self.root)
+        validate_defaults::prune_all(&mut self.root)
     }
 
     /// Removes what the schema doesn't know; `apiVersion`, `kind` and `metadata` of the object itself
@@ -87,12 +87,12 @@ impl Structural {
 
     /// Removes members that are null where null is no value and no default replaces it.
     pub fn drop_nulls(&self, object: &mut Value) {
-        default::drop_nulls(object, Some(&self.root));
+        defaulting::drop_nulls(object, Some(&self.root));
     }
 
     /// Fills in what is missing.
     pub fn default(&self, object: &mut Value) {
-        default::default(object, &self.root);
+        defaulting::default(object, &self.root);
     }
 
     /// Whether an object without a status would be given one, or one with a status more of it.
@@ -117,7 +117,7 @@ impl Structural {
         let collected = unknown.is_some().then_some(&mut found);
         let mut how = object_meta::Coercion { drop_invalid, unknown: collected };
         let root = FieldPath::root();
-        object_meta::coerce(object, &self.root, false, &at::At::root(&root), &mut how)?;
+        object_meta::coerce(object, &self.root, false, &value_path::At::root(&root), &mut how)?;
         if let Some(unknown) = unknown {
             found.sort_unstable();
             unknown.append(&mut found);
@@ -136,7 +136,7 @@ impl Structural {
         let root = FieldPath::root();
         validate::validate(object, None, &self.root, &root, errors);
         others(errors);
-        let at = at::At::root(&root);
+        let at = value_path::At::root(&root);
         object_meta::validate(object, &self.root, false, &at, errors);
         list_type::validate(object, &self.root, &at, errors);
         self.run_rules(object, None, errors);
@@ -153,7 +153,7 @@ impl Structural {
         let root = FieldPath::root();
         validate::validate(object, Some(old), &self.root, &root, errors);
         others(errors);
-        let at = at::At::root(&root);
+        let at = value_path::At::root(&root);
         object_meta::validate(object, &self.root, false, &at, errors);
         self.validate_new_lists(object, old, errors);
         self.run_rules(object, Some(old), errors);
@@ -178,7 +178,7 @@ impl Structural {
 
     /// Rules only see objects that are at least of the declared types and sizes.
     fn run_rules(&self, object: &Value, old: Option<&Value>, errors: &mut FieldErrors) {
-        let rules = self.rules.get_or_init(|| rule::Rules::compile(&self.root));
+        let rules = self.rules.get_or_init(|| cel_rules::Rules::compile(&self.root));
         let Some(rules) = rules else { return };
         let root = FieldPath::root();
         let blocks = |reason| {
@@ -196,7 +196,7 @@ impl Structural {
     /// Sets and maps that hold something twice may stay as long as there are any.
     fn validate_new_lists(&self, object: &Value, old: &Value, errors: &mut FieldErrors) {
         let root = FieldPath::root();
-        let at = at::At::root(&root);
+        let at = value_path::At::root(&root);
         let mut wrong = FieldErrors::default();
         list_type::validate(object, &self.root, &at, &mut wrong);
         if !wrong.is_empty() {

@@ -4,7 +4,7 @@ use codec::{
     cbor,
     json::{self, DecodeOptions},
     protobuf,
-    scan::{self, FieldSet},
+    raw_object::{self, FieldSet},
     yaml,
 };
 use meta::Value;
@@ -209,8 +209,8 @@ fn run_json_any(input: &[u8]) -> String {
 /// The bytes in the store are trusted to be ours, but a disk may have other ideas.
 fn run_stored(input: &[u8]) -> String {
     let wanted = FieldSet::new(["metadata.name", "spec.nodeName", "status.phase"]);
-    let scanned = scan::scan(input, &wanted).map(|_| ());
-    match scan::splice(input, 42, scan::Order::Struct, &wanted) {
+    let scanned = raw_object::scan(input, &wanted).map(|_| ());
+    match raw_object::splice(input, 42, raw_object::Order::Struct, &wanted) {
         Ok((bytes, found)) => {
             // These are cut out of the bytes without another look.
             assert!(

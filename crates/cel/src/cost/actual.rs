@@ -1,7 +1,7 @@
 //! What a call costs when it runs, by its function and overload and the sizes of what it got.
 
 use crate::cost::{LIST, REGEX, STRUCT, TRAVERSAL};
-use crate::kinds::KubernetesValue;
+use crate::kubernetes_value::KubernetesValue;
 use crate::value::Val;
 
 /// How a call's cost is counted; chosen when the call is planned.

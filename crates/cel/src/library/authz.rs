@@ -18,7 +18,7 @@ use meta::{
 
 use super::standard::text;
 use crate::functions::Functions;
-use crate::kinds::KubernetesValue;
+use crate::kubernetes_value::KubernetesValue;
 use crate::types::Type;
 use crate::value::{EvalError, EvalResult, NO_SUCH_OVERLOAD, Val, fail};
 

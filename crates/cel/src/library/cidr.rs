@@ -7,7 +7,7 @@ use meta::field::quote;
 use super::ip::{IP, ip, is_mapped, parse_ip, why_no_address};
 use super::standard::text;
 use crate::functions::Functions;
-use crate::kinds::KubernetesValue;
+use crate::kubernetes_value::KubernetesValue;
 use crate::types::Type;
 use crate::value::{EvalError, EvalResult, NO_SUCH_OVERLOAD, Val, fail};
 

@@ -6,7 +6,7 @@ use meta::names;
 use super::urls::Url;
 use super::{list_of, standard};
 use crate::functions::{FunctionOp, Functions};
-use crate::kinds::KubernetesValue;
+use crate::kubernetes_value::KubernetesValue;
 use crate::time::Timestamp;
 use crate::types::Type;
 use crate::value::{EvalResult, NO_SUCH_OVERLOAD, Val};

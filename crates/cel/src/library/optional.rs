@@ -3,7 +3,7 @@
 use super::{A, B, list_of};
 use crate::ast::op;
 use crate::functions::Functions;
-use crate::text::show;
+use crate::go_text::show;
 use crate::types::Type;
 use crate::value::{EvalResult, List, Map, NO_SUCH_OVERLOAD, Val, fail};
 

@@ -6,7 +6,7 @@ use meta::quantity::{Format, Quantity};
 
 use super::standard::text;
 use crate::functions::Functions;
-use crate::kinds::KubernetesValue;
+use crate::kubernetes_value::KubernetesValue;
 use crate::types::Type;
 use crate::value::{EvalError, EvalResult, NO_SUCH_OVERLOAD, Val, fail};
 

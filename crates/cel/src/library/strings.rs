@@ -3,7 +3,7 @@
 use super::standard::text;
 use super::{format_string, list_of};
 use crate::functions::Functions;
-use crate::text::show;
+use crate::go_text::show;
 use crate::types::Type;
 use crate::value::{EvalError, EvalResult, NO_SUCH_OVERLOAD, TEXT_BYTES_MAX, Val, fail};
 

@@ -8,7 +8,7 @@ use meta::field::quote;
 use super::list_of;
 use super::standard::text;
 use crate::functions::Functions;
-use crate::kinds::KubernetesValue;
+use crate::kubernetes_value::KubernetesValue;
 use crate::types::Type;
 use crate::value::{Entries, EvalError, EvalResult, Key, Map, NO_SUCH_OVERLOAD, Text, Val, fail};
 

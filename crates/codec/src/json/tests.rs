@@ -555,7 +555,7 @@ proptest! {
 
     #[test]
     fn scanning_agrees_with_decoding(pod in pod_json(), revision in any::<u64>()) {
-        use crate::scan::{FieldSet, Order, scan, splice};
+        use crate::raw_object::{FieldSet, Order, scan, splice};
         let types = types();
         let mut stored = Vec::new();
         encode(&pod, &types.schema, types.pod, &mut stored);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use meta::Value;
 
-use super::managed::{self, Owner, Owners};
+use super::managed_fields::{self, Owner, Owners};
 use super::path::{Path, PathElement};
 use super::set::Set;
 
@@ -21,14 +21,14 @@ pub fn scale_to_subresource(
     paths: &ReplicasPaths,
 ) -> Result<(), String> {
     let mut owners = Owners::new();
-    for (id, owner) in managed::decode(parent)? {
+    for (id, owner) in managed_fields::decode(parent)? {
         let path = paths.get(&owner.api_version).and_then(Option::as_ref);
         if path.is_some_and(|path| owner.set.has(path)) {
             let (api_version, set) = (SCALE_VERSION.to_owned(), Set::of(&[REPLICAS]));
             owners.insert(id, Owner { api_version, set, ..owner });
         }
     }
-    managed::encode(scale, &owners);
+    managed_fields::encode(scale, &owners);
     Ok(())
 }
 
@@ -40,8 +40,8 @@ pub fn scale_to_parent(
     api_version: &str,
     paths: &ReplicasPaths,
 ) -> Result<(), String> {
-    let parent_owners = managed::decode(parent)?;
-    let mut scale_owners = managed::decode(scale)?;
+    let parent_owners = managed_fields::decode(parent)?;
+    let mut scale_owners = managed_fields::decode(scale)?;
     let mut owners = Owners::new();
     for (id, owner) in &parent_owners {
         let Some(path) = paths.get(&owner.api_version) else { continue };
@@ -66,7 +66,7 @@ pub fn scale_to_parent(
             owners.insert(id, Owner { api_version, set: single(&path), time, ..owner });
         }
     }
-    managed::encode(parent, &owners);
+    managed_fields::encode(parent, &owners);
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use meta::{FieldErrors, Map, Number, Str, Value};
 
-use super::{at::At, node::Node};
+use super::{node::Node, value_path::At};
 
 pub(super) fn validate(value: &Value, node: &Node, at: &At<'_>, errors: &mut FieldErrors) {
     if !node.below.list_types && node.list_type.is_none() {

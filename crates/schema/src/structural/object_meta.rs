@@ -6,7 +6,7 @@ use meta::{
     names::{is_dns1035_label, name_is_path_segment, validate_object_meta},
 };
 
-use super::{at::At, node::Node, typed_meta};
+use super::{node::Node, typed_object_meta, value_path::At};
 
 /// How embedded metadata is read.
 pub(super) struct Coercion<'a> {
@@ -69,16 +69,16 @@ fn coerce_resource(map: &mut Map, at: &At<'_>, how: &mut Coercion<'_>) -> Result
         }
     }
     let Some(metadata) = map.get_mut("metadata") else { return Ok(()) };
-    if let Err(why) = typed_meta::check(metadata) {
+    if let Err(why) = typed_object_meta::check(metadata) {
         if !how.drop_invalid {
             return refuse("metadata", metadata, &why);
         }
         // What is no object at all is left to validation.
         let Some(fields) = metadata.as_object_mut() else { return Ok(()) };
-        typed_meta::drop_malformed(fields);
+        typed_object_meta::drop_malformed(fields);
     }
     let mut unknown = Vec::new();
-    typed_meta::normalize(metadata, how.unknown.is_some().then_some(&mut unknown));
+    typed_object_meta::normalize(metadata, how.unknown.is_some().then_some(&mut unknown));
     if let Some(found) = &mut how.unknown {
         let prefix = at.path().child("metadata");
         found.extend(unknown.iter().map(|field| format!("{prefix}.{field}")));
@@ -139,7 +139,7 @@ fn validate_resource(map: &Map, path: &FieldPath, errors: &mut FieldErrors) {
         }
     }
     let Some(metadata) = map.get("metadata") else { return };
-    if let Err(why) = typed_meta::check(metadata) {
+    if let Err(why) = typed_object_meta::check(metadata) {
         errors.invalid(path.child("metadata"), metadata.clone(), &why);
         return;
     }

@@ -11,9 +11,9 @@ use meta::{
 };
 
 use super::{
-    at::At,
     correlate::Correlated,
     node::{Additional, Checks, Node, Type},
+    value_path::At,
 };
 
 /// Checks a value; `old` is what stood there before: errors of what hasn't changed are forgiven.

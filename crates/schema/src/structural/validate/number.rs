@@ -4,8 +4,8 @@ use meta::{Number, Value, field::show};
 
 use super::{Failure, Outcome};
 use crate::structural::{
-    at::At,
     node::{Checks, Node, Type},
+    value_path::At,
 };
 
 pub(super) fn check(

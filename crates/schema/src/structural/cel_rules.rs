@@ -9,7 +9,7 @@ use cel::{CompileError, Decl, DeclKind, Env, Program, Type};
 use meta::{Str, Value, json};
 
 use super::{
-    declare::declare,
+    cel_decl::declare,
     node::{Node, Rule},
 };
 

@@ -3,12 +3,11 @@
 use meta::{FieldErrors, FieldPath, Map, Str, Value};
 
 use super::{
-    at::At,
+    cel_rules::Rules,
     node::Node,
     object_meta::{self, Coercion},
-    prune,
-    rule::Rules,
-    validate,
+    prune, validate,
+    value_path::At,
 };
 
 /// The way from a resource down into its metadata.

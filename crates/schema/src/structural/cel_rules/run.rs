@@ -7,10 +7,10 @@ use meta::{FieldErrors, FieldPath, Str, Value, field::FieldReason, field::show};
 
 use super::{Compiled, child_decl};
 use crate::structural::{
-    at::At,
+    cel_decl::declare,
     correlate::{Correlated, OldList},
-    declare::declare,
     node::{Additional, Node, Type},
+    value_path::At,
 };
 
 /// The rules of a place and of all places below it that have some.

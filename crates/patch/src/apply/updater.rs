@@ -7,7 +7,7 @@ use schema::{Schema, TypeId};
 
 use super::atom::{Place, normal};
 use super::compare::{Comparison, New, compare};
-use super::managed::{Owner, Owners, cap_updaters};
+use super::managed_fields::{Owner, Owners, cap_updaters};
 use super::merge::merge;
 use super::path::same_value;
 use super::set::Set;

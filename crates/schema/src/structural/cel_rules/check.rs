@@ -7,7 +7,7 @@ use meta::{FieldErrors, FieldPath, field::FieldReason};
 
 use super::{Compiled, child_decl};
 use crate::structural::{
-    declare::declare,
+    cel_decl::declare,
     node::{Additional, Node, Type},
 };
 
