@@ -244,6 +244,7 @@ impl<'a> Plan<'a> {
             selectable,
             unknown_label: UnknownLabel::NotSupported,
             on_by_default: true,
+            delete_returns_object: false,
             kind,
         }
     }

@@ -10,7 +10,7 @@ use table::GATES;
 /// Whether Pintle looks at a gate. Changing any other is accepted with a warning.
 fn is_effective(name: &str) -> bool {
     matches!(name, "AllowUnsafeMalformedObjectDeletion" | "CBORServingAndStorage")
-        || builtin::GATES.contains(&name)
+        || builtin::FeatureGate::ALL.iter().any(|gate| gate.name() == name)
 }
 
 /// How finished a feature is.

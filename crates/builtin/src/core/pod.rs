@@ -18,7 +18,7 @@ use crate::validation::cursor::Field;
 use crate::validation::{pod, pod_spec::PodSpecOptions};
 use crate::warnings;
 
-pub(crate) struct Pod;
+pub(crate) struct Pod(pub(crate) PodSpecOptions);
 
 impl Strategy for Pod {
     fn default(&self, pod: &mut Value) {
@@ -73,11 +73,11 @@ impl Strategy for Pod {
     }
 
     fn validate(&self, pod: &Value, errors: &mut FieldErrors) {
-        pod::validate(pod, PodSpecOptions::default(), errors);
+        pod::validate(pod, self.0, errors);
     }
 
     fn validate_update(&self, pod: &Value, old: &Value, errors: &mut FieldErrors) {
-        pod::validate_update(pod, old, PodSpecOptions::default(), errors);
+        pod::validate_update(pod, old, self.0, errors);
     }
 
     fn validate_subresource(
@@ -88,10 +88,8 @@ impl Strategy for Pod {
         errors: &mut FieldErrors,
     ) {
         match subresource {
-            "ephemeralcontainers" => {
-                pod::validate_ephemeral_containers(pod, old, PodSpecOptions::default(), errors)
-            }
-            "resize" => pod::resize::validate(pod, old, PodSpecOptions::default(), errors),
+            "ephemeralcontainers" => pod::validate_ephemeral_containers(pod, old, self.0, errors),
+            "resize" => pod::resize::validate(pod, old, self.0, errors),
             _ => pod::validate_status(pod, old, errors),
         }
     }
