@@ -2,10 +2,13 @@
 //! so that a server parses no text before it is ready.
 //!
 //! `read` turns descriptors and their options into the engine's types, `check` finds what the compiler
-//! of the files can't know to be wrong, `write` lays the result out as bytes.
+//! of the files can't know to be wrong, `write` lays the result out as bytes, `kinds` writes the facts
+//! about the behaviour of kinds as Rust.
 
 #[path = "build/check.rs"]
 mod check;
+#[path = "build/kinds.rs"]
+mod kinds;
 #[path = "build/options.rs"]
 mod options;
 #[path = "build/read.rs"]
@@ -19,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::{collections::HashMap, env, fs, process::ExitCode};
 
 use meta::Str;
-use schema::{GroupVersionFacts, ResourceFacts, Schema};
+use schema::{GroupVersionFacts, ResourceFacts, Schema, TypeId};
 
 /// Everything that the definition files say.
 #[derive(Default)]
@@ -27,6 +30,12 @@ struct Definitions {
     schema: Schema,
     group_versions: Vec<GroupVersionFacts>,
     resources: Vec<ResourceFacts>,
+    /// What [`ResourceFacts`] does not have of a resource.
+    kinds: Vec<kinds::KindFacts>,
+    /// The fields of a type that wait for a feature gate.
+    gated_fields: HashMap<TypeId, Vec<(Str, String)>>,
+    /// In alphabetical order.
+    feature_gates: Vec<String>,
     /// `pintle.corev1.Protocol` → its values.
     enums: HashMap<String, Vec<Str>>,
 }
@@ -57,6 +66,7 @@ fn run() -> Result<(), String> {
         fs::write(&file, bytes).map_err(|error| format!("{}: {error}", file.display()))
     };
     write("enums.rs", enums(&definitions)?.as_bytes())?;
+    write("kinds.rs", kinds::source(&definitions).as_bytes())?;
     write("definitions.bin", &write::blob(&definitions))
 }
 

@@ -255,6 +255,7 @@ impl<'a> DefinitionBuilder<'a> {
             selectable,
             unknown_label: UnknownLabel::NotSupported,
             on_by_default: true,
+            delete_returns_object: false,
             kind,
         }
     }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use schema::{Field, ListType, Node, NodeType, ResourceFacts, Schema, Type};
 
-use crate::{Definitions, resources};
+use crate::{Definitions, kinds::KindFacts, resources};
 
 /// Everything that is wrong, each with the place where it is.
 pub(super) fn faults(definitions: &Definitions) -> Vec<String> {
@@ -17,6 +17,11 @@ pub(super) fn faults(definitions: &Definitions) -> Vec<String> {
     for resource in &definitions.resources {
         for fault in resource_faults(resource, &definitions.schema) {
             faults.push(format!("{:?}: {fault}", resource.kind));
+        }
+    }
+    for facts in &definitions.kinds {
+        for fault in kind_faults(facts, definitions) {
+            faults.push(format!("{:?}: {fault}", facts.kind));
         }
     }
     for facts in &definitions.group_versions {
@@ -98,6 +103,33 @@ fn resource_faults(resource: &ResourceFacts, schema: &Schema) -> Vec<String> {
         if !leads_somewhere(path, schema.get(resource.type_id), schema) {
             faults.push(format!("there is no field {path} to select by"));
         }
+    }
+    faults
+}
+
+fn kind_faults(facts: &KindFacts, definitions: &Definitions) -> Vec<String> {
+    let mut faults = Vec::new();
+    let schema = &definitions.schema;
+    let resource = definitions.resources.iter().find(|resource| resource.kind == facts.kind);
+    for (subresource, _) in &facts.resets {
+        let is_known = subresource.is_empty()
+            || resource.is_some_and(|resource| resource.subresource(subresource).is_some());
+        if !is_known {
+            faults.push(format!("reset: there is no subresource {subresource}"));
+        }
+    }
+    let reset = facts.resets.iter().flat_map(|(_, fields)| fields);
+    let gated = facts.gated_fields.iter().map(|field| match &field.used_by {
+        Some(used_by) => format!("{}.{used_by}", field.path),
+        None => field.path.clone(),
+    });
+    for path in facts.generation.iter().chain(reset).cloned().chain(gated) {
+        if !leads_somewhere(&path, schema.get(facts.type_id), schema) {
+            faults.push(format!("there is no field {path}"));
+        }
+    }
+    if facts.orphan_warning.is_some() && facts.dependents.as_deref() != Some("ORPHANED") {
+        faults.push("orphan_warning is for kinds whose dependents are ORPHANED".to_owned());
     }
     faults
 }

@@ -13,7 +13,7 @@ use schema::{
 };
 
 use crate::options::Options;
-use crate::{Definitions, resources};
+use crate::{Definitions, kinds, resources};
 
 /// Reads every file that has facts about a type.
 pub(super) fn definitions(pool: &DescriptorPool) -> Result<Definitions, String> {
@@ -27,9 +27,10 @@ pub(super) fn definitions(pool: &DescriptorPool) -> Result<Definitions, String> 
     }
     for message in &reader.messages {
         if let Shape::Object(id) = reader.shapes[message.full_name()] {
-            let ty =
+            let (ty, gated) =
                 reader.object(message).map_err(|why| format!("{}: {why}", message.full_name()))?;
             definitions.schema.set(id, ty);
+            definitions.gated_fields.insert(id, gated);
         }
     }
     definitions.group_versions =
@@ -39,15 +40,27 @@ pub(super) fn definitions(pool: &DescriptorPool) -> Result<Definitions, String> 
             let home = reader.home(message).ok_or("a resource needs a group version")?;
             let facts = resources::read(&resource, message, home, &definitions.schema)
                 .map_err(|why| format!("{}: {why}", message.full_name()))?;
+            definitions.kinds.push(kinds::read(&resource, &facts.kind, facts.type_id));
             definitions.resources.push(facts);
         }
     }
+    definitions.feature_gates = feature_gates(pool);
     definitions.enums = reader.enums;
     // A stable order, and the one in which discovery lists them.
     definitions.resources.sort_by(|a, b| {
         (a.kind.group_version(), &a.plural).cmp(&(b.kind.group_version(), &b.plural))
     });
     Ok(definitions)
+}
+
+/// The name of a field and its feature gate.
+type GatedFields = Vec<(Str, String)>;
+
+fn feature_gates(pool: &DescriptorPool) -> Vec<String> {
+    let gates = pool.get_enum_by_name("pintle.FeatureGate").expect("pintle.proto declares it");
+    let mut names: Vec<String> = gates.values().map(|value| value.name().to_owned()).collect();
+    names.sort();
+    names
 }
 
 /// What a message is in JSON.
@@ -141,7 +154,8 @@ impl<'a> Reader<'a> {
         home.map(|(facts, _)| facts)
     }
 
-    fn object(&self, message: &MessageDescriptor) -> Result<Type, String> {
+    /// The type, and its fields that wait for a feature gate.
+    fn object(&self, message: &MessageDescriptor) -> Result<(Type, GatedFields), String> {
         let options = self.options(message);
         let facts = options.message("type");
         let flag = |name| facts.as_ref().is_some_and(|facts| facts.flag(name));
@@ -155,7 +169,8 @@ impl<'a> Reader<'a> {
                 ..Field::default()
             }));
         }
-        self.fields(message, &[], &mut fields)?;
+        let mut gated = Vec::new();
+        self.fields(message, &[], &mut fields, &mut gated)?;
         if flag("json_only") {
             for field in &mut fields {
                 field.tag = 0;
@@ -184,7 +199,7 @@ impl<'a> Reader<'a> {
         ty.atomic = flag("atomic");
         ty.unions = unions.collect();
         ty.kinds = kinds;
-        Ok(ty)
+        Ok((ty, gated))
     }
 
     fn fields(
@@ -192,6 +207,7 @@ impl<'a> Reader<'a> {
         message: &MessageDescriptor,
         within: &[u32],
         fields: &mut Vec<Field>,
+        gated: &mut GatedFields,
     ) -> Result<(), String> {
         // `message.fields()` would be in the order of tags.
         for declared in &message.descriptor_proto().field {
@@ -202,11 +218,14 @@ impl<'a> Reader<'a> {
                     return Err(format!("{} can't be inlined", field.name()));
                 };
                 let deeper: Vec<u32> = within.iter().copied().chain([field.number()]).collect();
-                self.fields(&embedded, &deeper, fields)?;
+                self.fields(&embedded, &deeper, fields, gated)?;
                 continue;
             }
             let read =
                 self.field(&field, &options).map_err(|why| format!("{}: {why}", field.name()))?;
+            if let Some(gate) = options.name("feature_gate") {
+                gated.push((read.name.clone(), gate));
+            }
             fields.push(Field { within: within.to_vec(), ..read });
         }
         Ok(())

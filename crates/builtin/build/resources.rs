@@ -45,6 +45,7 @@ pub(super) fn read(
         selectable,
         unknown_label,
         on_by_default: home.on_by_default && !told.flag("off"),
+        delete_returns_object: told.name("delete_answer").as_deref() == Some("OBJECT"),
         plural,
         kind,
     })

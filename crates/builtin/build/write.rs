@@ -114,7 +114,7 @@ impl Writer {
         self.text(&resource.singular);
         self.many(&resource.short_names, Self::text);
         self.many(&resource.categories, Self::text);
-        self.flags(&[resource.namespaced, resource.on_by_default]);
+        self.flags(&[resource.namespaced, resource.on_by_default, resource.delete_returns_object]);
         self.many(&resource.verbs, Self::text);
         self.size(resource.type_id.0 as usize);
         self.text(&resource.list_kind);

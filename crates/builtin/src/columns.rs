@@ -23,14 +23,17 @@ pub(crate) fn describe(kind: &str, column: &mut Column) {
 mod tests {
     use std::collections::BTreeSet;
 
-    use crate::strategies;
+    use crate::{FeatureGates, strategies};
 
     #[test]
     fn every_row_is_about_a_column_that_there_is() {
         let definitions = crate::Definitions::load();
         let mut known = BTreeSet::new();
         for facts in &definitions.resources {
-            for column in strategies::of(&facts.kind.group, &facts.kind.kind).columns() {
+            for column in
+                strategies::of(&facts.kind.group, &facts.kind.kind, FeatureGates::default())
+                    .columns()
+            {
                 known.insert(format!("{}\t{}", facts.kind.kind, column.name));
             }
         }

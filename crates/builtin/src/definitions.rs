@@ -166,7 +166,7 @@ impl Reader {
         let singular = self.text();
         let short_names = self.many(Self::text);
         let categories = self.many(Self::text);
-        let [namespaced, on_by_default] = self.flags();
+        let [namespaced, on_by_default, delete_returns_object] = self.flags();
         ResourceFacts {
             kind,
             plural,
@@ -195,6 +195,7 @@ impl Reader {
                 _ => UnknownLabel::NotSupportedForVersionKind,
             },
             on_by_default,
+            delete_returns_object,
         }
     }
 

@@ -1,134 +1,36 @@
-//! What depends on how the server was started: fields of features that are off, and containers that
-//! are let out of their box.
+//! What depends on how the server was started: fields of features that are off, and privileged
+//! containers.
 
-use meta::{FieldErrors, Value};
+use meta::{FieldErrors, GroupVersionKind, Value};
 use registry::{FeatureGatedFields, FieldPattern};
 
-use crate::validation::{cursor::Field, pod_spec::each_container};
+use crate::{
+    feature_gates::FeatureGates,
+    kind_facts::{self, KindFacts},
+    validation::{cursor::Field, pod_spec::each_container},
+};
 
-/// The feature gates that kinds look at. All of them are off unless somebody says otherwise.
-pub const GATES: [&str; 16] = [
-    "ClusterTrustBundle",
-    "ClusterTrustBundleProjection",
-    "ContainerStopSignals",
-    "CoordinatedLeaderElection",
-    "CrossNamespaceVolumeDataSource",
-    "DRAListTypeAttributes",
-    "DRANodeAllocatableResources",
-    "DRAWorkloadResourceClaims",
-    "GenericWorkload",
-    "ImageVolumeWithDigest",
-    "MaxUnavailableStatefulSet",
-    "PodCertificateRequest",
-    "StorageVersionMigrator",
-    "TopologyAwareWorkloadScheduling",
-    "VolumeLimitScaling",
-    "WorkloadAwarePreemption",
-];
-
-/// What the server does not allow of a kind. `features` are those of [`GATES`] that are on.
-pub(crate) fn of(kind: &str, allow_privileged: bool, features: &[&str]) -> FeatureGatedFields {
-    let is_off = |gate: &str| !features.contains(&gate);
-    let own = FIELDS.iter().filter(|(gate, of, _)| *of == kind && is_off(gate));
-    let mut dropped: Vec<FieldPattern> =
-        own.map(|(_, _, field)| FieldPattern::new(*field)).collect();
-    let pods = POD_SPECS.iter().find(|(of, _)| *of == kind);
-    if let Some((_, spec)) = pods {
-        let fields = POD_FIELDS.iter().filter(|(gate, _)| is_off(gate));
-        dropped.extend(fields.map(|(_, field)| FieldPattern::new(format!("{spec}.{field}"))));
-    }
+/// What the server does not allow of a kind.
+pub(crate) fn of(
+    facts: &KindFacts,
+    allow_privileged: bool,
+    features: FeatureGates,
+) -> FeatureGatedFields {
+    let off = facts.gated_fields.iter().filter(|(gate, _)| !features.enabled(*gate));
     let rule: fn(&Value, &mut FieldErrors) = no_privileged_containers;
-    FeatureGatedFields { dropped, rule: (pods.is_some() && !allow_privileged).then_some(rule) }
-}
-
-/// The gate that a resource waits for, whatever `--runtime-config` says.
-pub fn gate_of(group: &str, resource: &str) -> Option<&'static str> {
-    match (group, resource) {
-        ("certificates.k8s.io", "clustertrustbundles") => Some("ClusterTrustBundle"),
-        ("certificates.k8s.io", "podcertificaterequests") => Some("PodCertificateRequest"),
-        ("scheduling.k8s.io", "podgroups" | "workloads") => Some("GenericWorkload"),
-        ("storagemigration.k8s.io", "storageversionmigrations") => Some("StorageVersionMigrator"),
-        _ => None,
+    FeatureGatedFields {
+        dropped: off.map(|(_, field)| FieldPattern::new(*field)).collect(),
+        rule: (facts.pod_spec.is_some() && !allow_privileged).then_some(rule),
     }
 }
-
-const FIELDS: [(&str, &str, &str); 29] = [
-    ("CoordinatedLeaderElection", "Lease", "spec.strategy"),
-    ("CoordinatedLeaderElection", "Lease", "spec.preferredHolder"),
-    ("CrossNamespaceVolumeDataSource", "PersistentVolumeClaim", "spec.dataSourceRef?namespace"),
-    ("DRAListTypeAttributes", "ResourceSlice", "spec.devices[].attributes[].bools"),
-    ("DRAListTypeAttributes", "ResourceSlice", "spec.devices[].attributes[].ints"),
-    ("DRAListTypeAttributes", "ResourceSlice", "spec.devices[].attributes[].strings"),
-    ("DRAListTypeAttributes", "ResourceSlice", "spec.devices[].attributes[].versions"),
-    ("DRAListTypeAttributes", "ResourceSlice", "spec.devices[].basic.attributes[].bools"),
-    ("DRAListTypeAttributes", "ResourceSlice", "spec.devices[].basic.attributes[].ints"),
-    ("DRAListTypeAttributes", "ResourceSlice", "spec.devices[].basic.attributes[].strings"),
-    ("DRAListTypeAttributes", "ResourceSlice", "spec.devices[].basic.attributes[].versions"),
-    (
-        "DRANodeAllocatableResources",
-        "ResourceSlice",
-        "spec.devices[].nodeAllocatableResourceMappings",
-    ),
-    ("DRANodeAllocatableResources", "Pod", "status.nodeAllocatableResourceClaimStatuses"),
-    ("ImageVolumeWithDigest", "Pod", "status.containerStatuses[].volumeMounts[].volumeStatus"),
-    ("ImageVolumeWithDigest", "Pod", "status.initContainerStatuses[].volumeMounts[].volumeStatus"),
-    (
-        "ImageVolumeWithDigest",
-        "Pod",
-        "status.ephemeralContainerStatuses[].volumeMounts[].volumeStatus",
-    ),
-    (
-        "MaxUnavailableStatefulSet",
-        "StatefulSet",
-        "spec.updateStrategy.rollingUpdate.maxUnavailable",
-    ),
-    ("VolumeLimitScaling", "CSIDriver", "spec.preventPodSchedulingIfMissing"),
-    ("DRAWorkloadResourceClaims", "PodGroup", "spec.resourceClaims"),
-    ("DRAWorkloadResourceClaims", "PodGroup", "status.resourceClaimStatuses"),
-    ("TopologyAwareWorkloadScheduling", "PodGroup", "spec.schedulingConstraints"),
-    ("WorkloadAwarePreemption", "PodGroup", "spec.disruptionMode"),
-    ("WorkloadAwarePreemption", "PodGroup", "spec.priority"),
-    ("WorkloadAwarePreemption", "PodGroup", "spec.priorityClassName"),
-    ("DRAWorkloadResourceClaims", "Workload", "spec.podGroupTemplates[].resourceClaims"),
-    (
-        "TopologyAwareWorkloadScheduling",
-        "Workload",
-        "spec.podGroupTemplates[].schedulingConstraints",
-    ),
-    ("WorkloadAwarePreemption", "Workload", "spec.podGroupTemplates[].disruptionMode"),
-    ("WorkloadAwarePreemption", "Workload", "spec.podGroupTemplates[].priority"),
-    ("WorkloadAwarePreemption", "Workload", "spec.podGroupTemplates[].priorityClassName"),
-];
-
-/// In the spec of a pod.
-const POD_FIELDS: [(&str, &str); 6] = [
-    ("GenericWorkload", "schedulingGroup"),
-    ("ClusterTrustBundleProjection", "volumes[].projected.sources[].clusterTrustBundle"),
-    ("PodCertificateRequest", "volumes[].projected.sources[].podCertificate"),
-    ("ContainerStopSignals", "containers[].lifecycle.stopSignal"),
-    ("ContainerStopSignals", "initContainers[].lifecycle.stopSignal"),
-    ("ContainerStopSignals", "ephemeralContainers[].lifecycle.stopSignal"),
-];
-
-/// Where kinds have the spec of a pod.
-const POD_SPECS: [(&str, &str); 9] = [
-    ("Pod", "spec"),
-    ("PodTemplate", "template.spec"),
-    ("ReplicationController", "spec.template.spec"),
-    ("ReplicaSet", "spec.template.spec"),
-    ("Deployment", "spec.template.spec"),
-    ("StatefulSet", "spec.template.spec"),
-    ("DaemonSet", "spec.template.spec"),
-    ("Job", "spec.template.spec"),
-    ("CronJob", "spec.jobTemplate.spec.template.spec"),
-];
 
 /// Without `--allow-privileged`.
 fn no_privileged_containers(object: &Value, errors: &mut FieldErrors) {
     let root = Field::root(object);
-    let Some((_, path)) = POD_SPECS.iter().find(|(kind, _)| root.get("kind").is(kind)) else {
-        return;
-    };
+    let api_version = root.get("apiVersion").str();
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let kind = GroupVersionKind::new(group, version, root.get("kind").str());
+    let Some(path) = kind_facts::of(&kind).pod_spec else { return };
     below(&root, path, &mut |spec| {
         each_container(spec, |container| {
             let security = container.get("securityContext");

@@ -9,9 +9,11 @@ use schema::{ResourceFacts, Schema};
 use store::Backend;
 
 use crate::{
-    Access, Definitions, Tokens, Wiring, behaviour, columns,
+    Access, Definitions, Tokens, Wiring, columns,
     convert::{self, ServedVersion, ServedVersions},
     feature_gated_fields,
+    feature_gates::FeatureGates,
+    kind_facts,
     storage_format::{StorageFormat, StorageFormats},
     strategies,
 };
@@ -37,8 +39,7 @@ pub struct Options {
     pub service_node_ports: (u16, u16),
     /// Pods may run privileged containers.
     pub allow_privileged: bool,
-    /// Of [`crate::GATES`], those that are on.
-    pub features: Vec<&'static str>,
+    pub features: FeatureGates,
 }
 
 /// Makes the kinds for the resources that are served. One cache per resource starts to fill here.
@@ -77,11 +78,12 @@ pub fn kinds(
             opened.clone()
         });
         let (group, name) = (&plan.facts.kind.group, &plan.facts.kind.kind);
+        let facts = kind_facts::of(&plan.facts.kind);
         let kind = Kind::new(
             plan.facts.clone(),
             schema.clone(),
-            behaviour::of(group, &plan.facts.kind.version, name),
-            strategies::of(group, name),
+            facts.behaviour,
+            strategies::of(group, name, options.features),
             storage,
             plan.conversion.clone(),
             None,
@@ -89,7 +91,7 @@ pub fn kinds(
         let kind = kind.known_in(Arc::new(plan.versions(&plans)));
         let kind = kind.described(|column| columns::describe(name, column));
         let gated_fields =
-            feature_gated_fields::of(name, options.allow_privileged, &options.features);
+            feature_gated_fields::of(facts, options.allow_privileged, options.features);
         kinds.push(Arc::new(wiring.wire(kind).with_gated_fields(gated_fields)));
     }
     wiring.know(&kinds);

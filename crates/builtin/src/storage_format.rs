@@ -15,7 +15,7 @@ use registry::{AsJson, Conversion, StorageCodec, Strategy};
 use schema::{ResourceFacts, Schema, StorageEncoding, TypeId};
 
 use self::own_writes::OwnWrites;
-use crate::{Definitions, convert, strategies};
+use crate::{Definitions, FeatureGates, convert, strategies};
 
 /// In which form objects are written. All of them can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +71,8 @@ impl<'a> StorageFormats<'a> {
         Arc::new(StoredFormat {
             schema: self.schema.clone(),
             tables: self.tables.clone(),
-            strategy: strategies::of(&facts.kind.group, &facts.kind.kind),
+            // Only for defaults, which depend on no gate.
+            strategy: strategies::of(&facts.kind.group, &facts.kind.kind, FeatureGates::default()),
             gvk: gvk.clone(),
             ty,
             form,

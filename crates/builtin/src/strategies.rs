@@ -39,6 +39,7 @@ use crate::{
         service_account::ServiceAccount,
     },
     discovery::endpoint_slice::EndpointSlice,
+    feature_gates::FeatureGates,
     flowcontrol::{
         flow_schema::FlowSchema, priority_level_configuration::PriorityLevelConfiguration,
     },
@@ -61,9 +62,12 @@ use crate::{
         volume_attributes_class::VolumeAttributesClass,
     },
     storagemigration::storage_version_migration::StorageVersionMigration,
+    validation::pod_spec::PodSpecOptions,
 };
 
-pub(crate) fn of(group: &str, kind: &str) -> Arc<dyn Strategy> {
+/// Kinds that depend on feature gates get them here.
+pub(crate) fn of(group: &str, kind: &str, features: FeatureGates) -> Arc<dyn Strategy> {
+    let pods = PodSpecOptions::new(features);
     match (group, kind) {
         ("", "ComponentStatus") => Arc::new(ComponentStatus),
         ("", "ConfigMap") => Arc::new(ConfigMap),
@@ -74,18 +78,18 @@ pub(crate) fn of(group: &str, kind: &str) -> Arc<dyn Strategy> {
         ("", "Node") => Arc::new(Node),
         ("", "PersistentVolume") => Arc::new(PersistentVolume),
         ("", "PersistentVolumeClaim") => Arc::new(PersistentVolumeClaim),
-        ("", "Pod") => Arc::new(Pod),
-        ("", "PodTemplate") => Arc::new(PodTemplate),
-        ("", "ReplicationController") => Arc::new(ReplicationController),
+        ("", "Pod") => Arc::new(Pod(pods)),
+        ("", "PodTemplate") => Arc::new(PodTemplate(pods)),
+        ("", "ReplicationController") => Arc::new(ReplicationController(pods)),
         ("", "ResourceQuota") => Arc::new(ResourceQuota),
         ("", "Secret") => Arc::new(Secret),
         ("", "Service") => Arc::new(Service),
         ("", "ServiceAccount") => Arc::new(ServiceAccount),
         ("apps", "ControllerRevision") => Arc::new(ControllerRevision),
-        ("apps", "DaemonSet") => Arc::new(DaemonSet),
-        ("apps", "Deployment") => Arc::new(Deployment),
-        ("apps", "ReplicaSet") => Arc::new(ReplicaSet),
-        ("apps", "StatefulSet") => Arc::new(StatefulSet),
+        ("apps", "DaemonSet") => Arc::new(DaemonSet(pods)),
+        ("apps", "Deployment") => Arc::new(Deployment(pods)),
+        ("apps", "ReplicaSet") => Arc::new(ReplicaSet(pods)),
+        ("apps", "StatefulSet") => Arc::new(StatefulSet(pods)),
         ("authorization.k8s.io", "SelfSubjectAccessReview") => {
             Arc::new(AccessReviewRules(Scope::Oneself))
         }
@@ -96,8 +100,8 @@ pub(crate) fn of(group: &str, kind: &str) -> Arc<dyn Strategy> {
             Arc::new(AccessReviewRules(Scope::AnybodyInNamespace))
         }
         ("autoscaling", "HorizontalPodAutoscaler") => Arc::new(HorizontalPodAutoscaler),
-        ("batch", "CronJob") => Arc::new(CronJob),
-        ("batch", "Job") => Arc::new(Job),
+        ("batch", "CronJob") => Arc::new(CronJob(pods)),
+        ("batch", "Job") => Arc::new(Job(pods)),
         ("admissionregistration.k8s.io", kind) => admission(kind),
         ("apiextensions.k8s.io", "CustomResourceDefinition") => Arc::new(CustomResourceDefinition),
         ("apiregistration.k8s.io", "APIService") => Arc::new(ApiService),

@@ -4,40 +4,29 @@
 //! Defaults are already there, so a field that always gets one is never called missing here.
 
 pub(crate) mod admission;
-pub(crate) mod api_service;
-pub(crate) mod autoscaler;
-pub(crate) mod certificate;
 pub(crate) mod cluster;
-mod cron;
+pub(crate) mod cron;
 pub(crate) mod cursor;
 pub(crate) mod data;
-mod duration;
+pub(crate) mod duration;
 pub(crate) mod endpoints;
-pub(crate) mod event;
 pub(crate) mod flowcontrol;
 pub(crate) mod ip;
 pub(crate) mod jobs;
 pub(crate) mod lease;
-pub(crate) mod migration;
-mod names;
+pub(crate) mod names;
 pub(crate) mod networking;
 pub(crate) mod node;
-pub(crate) mod persistent_volume;
-pub(crate) mod persistent_volume_claim;
-pub(crate) mod pod;
 pub(crate) mod pod_spec;
-mod pod_status;
 pub(crate) mod pod_template;
 pub(crate) mod quota;
 pub(crate) mod ratcheting;
 pub(crate) mod rbac;
 pub(crate) mod resource;
-pub(crate) mod service;
 pub(crate) mod storage;
-pub(crate) mod storage_version;
 #[cfg(test)]
 pub(crate) mod tests;
-mod time_zones;
+pub(crate) mod time_zones;
 pub(crate) mod workload_group;
 pub(crate) mod workloads;
 
@@ -54,12 +43,12 @@ use self::cursor::Field;
 pub(crate) use self::ip::name_is_ip;
 
 /// Values that the definition files list.
-mod lists {
+pub(crate) mod lists {
     include!(concat!(env!("OUT_DIR"), "/enums.rs"));
 }
 
 /// The metadata of a template for objects other than pods: labels and annotations only.
-fn template_meta(metadata: &Field<'_>, errors: &mut FieldErrors) {
+pub(crate) fn template_meta(metadata: &Field<'_>, errors: &mut FieldErrors) {
     let (labels, annotations) = (metadata.get("labels"), metadata.get("annotations"));
     validate_annotations(annotations.value(), &annotations.path(), errors);
     validate_labels(labels.value(), &labels.path(), errors);
@@ -133,7 +122,7 @@ pub(crate) fn label_selector(selector: &Field<'_>, values: RuleId, errors: &mut 
 }
 
 /// Counts in a status, none of which may be negative.
-fn counts(status: &Field<'_>, names: &[&str], errors: &mut FieldErrors) {
+pub(crate) fn counts(status: &Field<'_>, names: &[&str], errors: &mut FieldErrors) {
     for name in names {
         status.get(name).non_negative(errors);
     }

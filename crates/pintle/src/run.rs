@@ -319,8 +319,8 @@ impl Servers {
         let schema = Arc::new(std::mem::take(&mut definitions.schema));
         let served = |facts: &ResourceFacts| {
             let gv = facts.group_version();
-            let gate = builtin::gate_of(&gv.group, &facts.plural);
-            gate.is_none_or(|gate| options.feature_gates.enabled(gate))
+            let gate = builtin::gate_of(&facts.kind);
+            gate.is_none_or(|gate| options.feature_gates.enabled(gate.name()))
                 && options.runtime_config.serves(
                     &gv.group,
                     &gv.version,
@@ -348,10 +348,7 @@ impl Servers {
                 .collect(),
             service_node_ports: options.service_node_port_range.bounds(),
             allow_privileged: options.allow_privileged,
-            features: builtin::GATES
-                .into_iter()
-                .filter(|gate| options.feature_gates.enabled(gate))
-                .collect(),
+            features: builtin::FeatureGates::new(|gate| options.feature_gates.enabled(gate)),
         };
         let (kinds, wiring) =
             builtin::kinds(&definitions, &schema, &served, backend, &kind_options);

@@ -44,6 +44,8 @@ pub struct ResourceFacts {
     /// How an unknown field label is refused.
     pub unknown_label: UnknownLabel,
     pub on_by_default: bool,
+    /// OpenAPI says that a finished delete responds with the object, not with a `Status`.
+    pub delete_returns_object: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -91,25 +93,6 @@ pub enum UnknownLabel {
     NotSupported,
     NotSupportedForKind,
     NotSupportedForVersionKind,
-}
-
-/// Whether a finished delete of this kind is said to answer with the object instead of a status.
-pub fn returns_deleted(group: &str, kind: &str) -> bool {
-    match group {
-        "" => [
-            "PersistentVolume",
-            "PersistentVolumeClaim",
-            "Pod",
-            "PodTemplate",
-            "ResourceQuota",
-            "Service",
-            "ServiceAccount",
-        ]
-        .contains(&kind),
-        "resource.k8s.io" => true,
-        "storage.k8s.io" => kind != "CSIStorageCapacity",
-        _ => false,
-    }
 }
 
 impl ResourceFacts {

@@ -1,11 +1,12 @@
 //! API services: which server answers for a group and version.
 
+mod validation;
+
 use meta::{FieldErrors, Value, value};
 use registry::{Column, Strategy, WriteContext};
 
 use crate::fill::default_service_reference;
 use crate::format::condition;
-use crate::validation::api_service;
 
 pub(crate) struct ApiService;
 
@@ -29,11 +30,11 @@ impl Strategy for ApiService {
     }
 
     fn validate(&self, service: &Value, errors: &mut FieldErrors) {
-        api_service::validate(service, errors);
+        validation::validate(service, errors);
     }
 
     fn validate_update(&self, service: &Value, old: &Value, errors: &mut FieldErrors) {
-        api_service::validate_update(service, old, errors);
+        validation::validate_update(service, old, errors);
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -1,10 +1,11 @@
 //! Which versions the API servers store a resource in.
 
+mod validation;
+
 use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
 use crate::format::{SHOWN_MAX, UNSET, text_or, with_more};
-use crate::validation::storage_version;
 
 pub(crate) struct StorageVersion;
 
@@ -16,7 +17,7 @@ impl Strategy for StorageVersion {
         _old: &Value,
         errors: &mut FieldErrors,
     ) {
-        storage_version::status(version, errors);
+        validation::status(version, errors);
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -11,7 +11,7 @@ use crate::validation::cursor::Field;
 use crate::validation::{pod_spec::PodSpecOptions, workloads};
 use crate::warnings;
 
-pub(crate) struct DaemonSet;
+pub(crate) struct DaemonSet(pub(crate) PodSpecOptions);
 
 impl Strategy for DaemonSet {
     fn default(&self, set: &mut Value) {
@@ -58,11 +58,11 @@ impl Strategy for DaemonSet {
     }
 
     fn validate(&self, set: &Value, errors: &mut FieldErrors) {
-        workloads::daemon_set(set, PodSpecOptions::default(), errors);
+        workloads::daemon_set(set, self.0, errors);
     }
 
     fn validate_update(&self, set: &Value, old: &Value, errors: &mut FieldErrors) {
-        workloads::daemon_set_update(set, old, PodSpecOptions::default(), errors);
+        workloads::daemon_set_update(set, old, self.0, errors);
     }
 
     fn warnings(&self, _subresource: &str, set: &Value, old: Option<&Value>) -> Vec<String> {

@@ -10,7 +10,7 @@ use crate::format::{number, of_containers, ratio};
 use crate::validation::{pod_spec::PodSpecOptions, workloads};
 use crate::warnings;
 
-pub(crate) struct Deployment;
+pub(crate) struct Deployment(pub(crate) PodSpecOptions);
 
 impl Strategy for Deployment {
     fn default(&self, deployment: &mut Value) {
@@ -46,11 +46,11 @@ impl Strategy for Deployment {
     }
 
     fn validate(&self, deployment: &Value, errors: &mut FieldErrors) {
-        workloads::deployment(deployment, PodSpecOptions::default(), errors);
+        workloads::deployment(deployment, self.0, errors);
     }
 
     fn validate_update(&self, deployment: &Value, old: &Value, errors: &mut FieldErrors) {
-        workloads::deployment_update(deployment, old, PodSpecOptions::default(), errors);
+        workloads::deployment_update(deployment, old, self.0, errors);
     }
 
     fn warnings(&self, _subresource: &str, deployment: &Value, old: Option<&Value>) -> Vec<String> {

@@ -10,7 +10,7 @@ use crate::format::{number, of_containers, selector};
 use crate::validation::{pod_spec::PodSpecOptions, workloads};
 use crate::warnings;
 
-pub(crate) struct ReplicaSet;
+pub(crate) struct ReplicaSet(pub(crate) PodSpecOptions);
 
 impl Strategy for ReplicaSet {
     fn default(&self, set: &mut Value) {
@@ -20,11 +20,11 @@ impl Strategy for ReplicaSet {
     }
 
     fn validate(&self, set: &Value, errors: &mut FieldErrors) {
-        workloads::replica_set(set, PodSpecOptions::default(), errors);
+        workloads::replica_set(set, self.0, errors);
     }
 
     fn validate_update(&self, set: &Value, old: &Value, errors: &mut FieldErrors) {
-        workloads::replica_set_update(set, old, PodSpecOptions::default(), errors);
+        workloads::replica_set_update(set, old, self.0, errors);
     }
 
     fn warnings(&self, _subresource: &str, set: &Value, old: Option<&Value>) -> Vec<String> {

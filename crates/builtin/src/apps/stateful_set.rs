@@ -12,7 +12,7 @@ use crate::validation::cursor::Field;
 use crate::validation::{pod_spec::PodSpecOptions, workloads};
 use crate::warnings;
 
-pub(crate) struct StatefulSet;
+pub(crate) struct StatefulSet(pub(crate) PodSpecOptions);
 
 impl Strategy for StatefulSet {
     fn default(&self, set: &mut Value) {
@@ -33,11 +33,11 @@ impl Strategy for StatefulSet {
     }
 
     fn validate(&self, set: &Value, errors: &mut FieldErrors) {
-        workloads::stateful_set(set, PodSpecOptions::default(), errors);
+        workloads::stateful_set(set, self.0, errors);
     }
 
     fn validate_update(&self, set: &Value, old: &Value, errors: &mut FieldErrors) {
-        workloads::stateful_set_update(set, old, PodSpecOptions::default(), errors);
+        workloads::stateful_set_update(set, old, self.0, errors);
     }
 
     fn warnings(&self, subresource: &str, set: &Value, old: Option<&Value>) -> Vec<String> {

@@ -1,6 +1,7 @@
 //! Horizontal pod autoscalers.
 
 pub(crate) mod defaults;
+mod validation;
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -8,11 +9,10 @@ use meta::{FieldErrors, GroupVersionKind, Value};
 use registry::{Column, Conversion, Strategy, WriteContext, keep_all_but_status};
 
 use self::defaults::{default_spec, default_v1};
-use crate::validation::autoscaler;
 use crate::{
     convert::{
         self,
-        horizontal_pod_autoscaler::{SPEC_ANNOTATIONS, STATUS_ANNOTATIONS, drop_annotations},
+        horizontal_pod_validation::{SPEC_ANNOTATIONS, STATUS_ANNOTATIONS, drop_annotations},
     },
     format::{NONE, UNKNOWN, UNSET, number, with_more},
 };
@@ -45,11 +45,11 @@ impl Strategy for HorizontalPodAutoscaler {
     }
 
     fn validate(&self, autoscaler: &Value, errors: &mut FieldErrors) {
-        autoscaler::validate(&with_metrics(autoscaler), errors);
+        validation::validate(&with_metrics(autoscaler), errors);
     }
 
     fn validate_update(&self, autoscaler: &Value, old: &Value, errors: &mut FieldErrors) {
-        autoscaler::validate_update(&with_metrics(autoscaler), &with_metrics(old), errors);
+        validation::validate_update(&with_metrics(autoscaler), &with_metrics(old), errors);
     }
 
     fn columns(&self) -> Vec<Column> {

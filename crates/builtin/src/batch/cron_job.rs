@@ -12,7 +12,7 @@ use crate::validation::cursor::Field;
 use crate::validation::{jobs, pod_spec::PodSpecOptions};
 use crate::warnings;
 
-pub(crate) struct CronJob;
+pub(crate) struct CronJob(pub(crate) PodSpecOptions);
 
 const CONTAINERS: &[&str] = &["spec", "jobTemplate", "spec", "template", "spec", "containers"];
 
@@ -30,11 +30,11 @@ impl Strategy for CronJob {
     }
 
     fn validate(&self, job: &Value, errors: &mut FieldErrors) {
-        jobs::cron_job(job, PodSpecOptions::default(), errors);
+        jobs::cron_job(job, self.0, errors);
     }
 
     fn validate_update(&self, job: &Value, old: &Value, errors: &mut FieldErrors) {
-        jobs::cron_job_update(job, old, PodSpecOptions::default(), errors);
+        jobs::cron_job_update(job, old, self.0, errors);
     }
 
     fn warnings(&self, _subresource: &str, cron_job: &Value, old: Option<&Value>) -> Vec<String> {

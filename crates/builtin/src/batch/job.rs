@@ -10,7 +10,7 @@ use crate::validation::cursor::Field;
 use crate::validation::{jobs, pod_spec::PodSpecOptions};
 use crate::warnings;
 
-pub(crate) struct Job;
+pub(crate) struct Job(pub(crate) PodSpecOptions);
 
 const CONTAINERS: &[&str] = &["spec", "template", "spec", "containers"];
 
@@ -55,11 +55,11 @@ impl Strategy for Job {
     }
 
     fn validate(&self, job: &Value, errors: &mut FieldErrors) {
-        jobs::job(job, PodSpecOptions::default(), errors);
+        jobs::job(job, self.0, errors);
     }
 
     fn validate_update(&self, job: &Value, old: &Value, errors: &mut FieldErrors) {
-        jobs::job_update(job, old, PodSpecOptions::default(), errors);
+        jobs::job_update(job, old, self.0, errors);
     }
 
     fn validate_subresource(

@@ -1,10 +1,12 @@
 //! Certificate signing requests.
 
+mod validation;
+
 use meta::{FieldErrors, Value, time::Duration};
 use registry::{Column, Strategy, WriteContext};
 
+use self::validation::Part;
 use crate::format::{NONE, condition, filled_or, text};
-use crate::validation::certificate::{self, Part};
 
 pub(crate) struct CertificateSigningRequest;
 
@@ -29,11 +31,11 @@ impl Strategy for CertificateSigningRequest {
     }
 
     fn validate(&self, request: &Value, errors: &mut FieldErrors) {
-        certificate::request(request, errors);
+        validation::request(request, errors);
     }
 
     fn validate_update(&self, request: &Value, old: &Value, errors: &mut FieldErrors) {
-        certificate::request_update(request, old, Part::Whole, errors);
+        validation::request_update(request, old, Part::Whole, errors);
     }
 
     fn validate_subresource(
@@ -44,7 +46,7 @@ impl Strategy for CertificateSigningRequest {
         errors: &mut FieldErrors,
     ) {
         let part = if subresource == "approval" { Part::Approval } else { Part::Status };
-        certificate::request_update(request, old, part, errors);
+        validation::request_update(request, old, part, errors);
     }
 
     /// `approval` writes the conditions, `status` the certificate and other conditions.

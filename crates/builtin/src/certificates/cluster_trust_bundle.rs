@@ -1,20 +1,21 @@
 //! Cluster trust bundles.
 
+mod validation;
+
 use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
 use crate::format::{NONE, filled_or};
-use crate::validation::certificate::bundle;
 
 pub(crate) struct ClusterTrustBundle;
 
 impl Strategy for ClusterTrustBundle {
     fn validate(&self, object: &Value, errors: &mut FieldErrors) {
-        bundle::bundle(object, None, errors);
+        validation::bundle(object, None, errors);
     }
 
     fn validate_update(&self, object: &Value, old: &Value, errors: &mut FieldErrors) {
-        bundle::bundle(object, Some(old), errors);
+        validation::bundle(object, Some(old), errors);
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -1,5 +1,7 @@
 //! Pod certificate requests.
 
+mod validation;
+
 use std::sync::Arc;
 
 use meta::{
@@ -11,17 +13,16 @@ use meta::{
 use registry::{Column, Pinned, Strategy, WriteAuthorizer, WriteRequest};
 
 use crate::format::{labels, text};
-use crate::validation::certificate::pod;
 
 pub(crate) struct PodCertificateRequest;
 
 impl Strategy for PodCertificateRequest {
     fn validate(&self, request: &Value, errors: &mut FieldErrors) {
-        pod::request(request, errors);
+        validation::request(request, errors);
     }
 
     fn validate_update(&self, request: &Value, old: &Value, errors: &mut FieldErrors) {
-        pod::request_update(request, old, errors);
+        validation::request_update(request, old, errors);
     }
 
     fn validate_subresource(
@@ -31,7 +32,7 @@ impl Strategy for PodCertificateRequest {
         old: &Value,
         errors: &mut FieldErrors,
     ) {
-        pod::status_update(request, old, Time::now(), errors);
+        validation::status_update(request, old, Time::now(), errors);
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -1,21 +1,22 @@
 //! Events, in both shapes that they are served in: the core group's, and that of `events.k8s.io`, which
 //! gave most fields a new name.
 
+mod validation;
+
 use meta::{FieldErrors, Value, time::Time};
 use registry::{Cell, Column, Strategy, since};
 
 use crate::format::text;
-use crate::validation::event;
 
 pub(crate) struct Event;
 
 impl Strategy for Event {
     fn validate(&self, event: &Value, errors: &mut FieldErrors) {
-        event::validate(event, errors);
+        validation::validate(event, errors);
     }
 
     fn validate_update(&self, event: &Value, old: &Value, errors: &mut FieldErrors) {
-        event::validate_update(event, old, errors);
+        validation::validate_update(event, old, errors);
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -1,5 +1,7 @@
 //! Persistent volumes.
 
+mod validation;
+
 use meta::{FieldErrors, Value, value};
 use registry::{Cell, Column, Strategy, WriteContext, keep_all_but_status};
 
@@ -7,7 +9,6 @@ use super::volume_format::{access_modes, class, phase};
 use crate::core::pod_spec::default_host_path;
 use crate::fill::{Fill, round_resources};
 use crate::format::{UNSET, quantity, text, text_or};
-use crate::validation::persistent_volume;
 use crate::warnings;
 
 pub(crate) struct PersistentVolume;
@@ -51,11 +52,11 @@ impl Strategy for PersistentVolume {
     }
 
     fn validate(&self, volume: &Value, errors: &mut FieldErrors) {
-        persistent_volume::validate(volume, errors);
+        validation::validate(volume, errors);
     }
 
     fn validate_update(&self, volume: &Value, old: &Value, errors: &mut FieldErrors) {
-        persistent_volume::validate_update(volume, old, errors);
+        validation::validate_update(volume, old, errors);
     }
 
     fn warnings(&self, subresource: &str, volume: &Value, _old: Option<&Value>) -> Vec<String> {

@@ -1,12 +1,13 @@
 //! Persistent volume claims. What the volume offers is shown once there is a volume.
 
+pub(crate) mod validation;
+
 use meta::{FieldErrors, Map, Value, time::Time, value};
 use registry::{Cell, Column, Strategy, WriteContext};
 
 use super::volume_format::{access_modes, class, phase};
 use crate::fill::{Fill, round_resources};
 use crate::format::{UNSET, quantity, text, text_or};
-use crate::validation::persistent_volume_claim;
 use crate::warnings;
 
 pub(crate) struct PersistentVolumeClaim;
@@ -26,11 +27,11 @@ impl Strategy for PersistentVolumeClaim {
     }
 
     fn validate(&self, claim: &Value, errors: &mut FieldErrors) {
-        persistent_volume_claim::validate(claim, errors);
+        validation::validate(claim, errors);
     }
 
     fn validate_update(&self, claim: &Value, old: &Value, errors: &mut FieldErrors) {
-        persistent_volume_claim::validate_update(claim, old, errors);
+        validation::validate_update(claim, old, errors);
     }
 
     fn warnings(&self, subresource: &str, claim: &Value, _old: Option<&Value>) -> Vec<String> {

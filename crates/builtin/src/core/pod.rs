@@ -6,6 +6,7 @@ mod defaults;
 pub(crate) mod eviction;
 pub(crate) mod qos;
 mod summary;
+pub(crate) mod validation;
 
 use meta::{FieldErrors, Value, value};
 use registry::{Cell, Column, Strategy, WriteContext, keep_all_but_status};
@@ -15,10 +16,10 @@ use self::qos::qos_class;
 use self::summary::summary;
 use crate::format::{NONE, condition_is_true, filled_or};
 use crate::validation::cursor::Field;
-use crate::validation::{pod, pod_spec::PodSpecOptions};
+use crate::validation::pod_spec::PodSpecOptions;
 use crate::warnings;
 
-pub(crate) struct Pod;
+pub(crate) struct Pod(pub(crate) PodSpecOptions);
 
 impl Strategy for Pod {
     fn default(&self, pod: &mut Value) {
@@ -73,11 +74,11 @@ impl Strategy for Pod {
     }
 
     fn validate(&self, pod: &Value, errors: &mut FieldErrors) {
-        pod::validate(pod, PodSpecOptions::default(), errors);
+        validation::validate(pod, self.0, errors);
     }
 
     fn validate_update(&self, pod: &Value, old: &Value, errors: &mut FieldErrors) {
-        pod::validate_update(pod, old, PodSpecOptions::default(), errors);
+        validation::validate_update(pod, old, self.0, errors);
     }
 
     fn validate_subresource(
@@ -89,10 +90,10 @@ impl Strategy for Pod {
     ) {
         match subresource {
             "ephemeralcontainers" => {
-                pod::validate_ephemeral_containers(pod, old, PodSpecOptions::default(), errors)
+                validation::validate_ephemeral_containers(pod, old, self.0, errors)
             }
-            "resize" => pod::resize::validate(pod, old, PodSpecOptions::default(), errors),
-            _ => pod::validate_status(pod, old, errors),
+            "resize" => validation::resize::validate(pod, old, self.0, errors),
+            _ => validation::validate_status(pod, old, errors),
         }
     }
 

@@ -9,7 +9,7 @@ use crate::validation::cursor::Field;
 use crate::validation::{pod_spec::PodSpecOptions, pod_template};
 use crate::warnings;
 
-pub(crate) struct PodTemplate;
+pub(crate) struct PodTemplate(pub(crate) PodSpecOptions);
 
 const CONTAINERS: &[&str] = &["template", "spec", "containers"];
 
@@ -19,11 +19,11 @@ impl Strategy for PodTemplate {
     }
 
     fn validate(&self, template: &Value, errors: &mut FieldErrors) {
-        pod_template::object(template, PodSpecOptions::default(), errors);
+        pod_template::object(template, self.0, errors);
     }
 
     fn validate_update(&self, template: &Value, old: &Value, errors: &mut FieldErrors) {
-        pod_template::object_update(template, old, PodSpecOptions::default(), errors);
+        pod_template::object_update(template, old, self.0, errors);
     }
 
     fn warnings(&self, _subresource: &str, template: &Value, old: Option<&Value>) -> Vec<String> {

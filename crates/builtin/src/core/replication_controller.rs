@@ -10,7 +10,7 @@ use crate::validation::cursor::Field;
 use crate::validation::{pod_spec::PodSpecOptions, workloads};
 use crate::warnings;
 
-pub(crate) struct ReplicationController;
+pub(crate) struct ReplicationController(pub(crate) PodSpecOptions);
 
 const CONTAINERS: &[&str] = &["spec", "template", "spec", "containers"];
 
@@ -41,16 +41,11 @@ impl Strategy for ReplicationController {
     }
 
     fn validate(&self, controller: &Value, errors: &mut FieldErrors) {
-        workloads::replication_controller(controller, PodSpecOptions::default(), errors);
+        workloads::replication_controller(controller, self.0, errors);
     }
 
     fn validate_update(&self, controller: &Value, old: &Value, errors: &mut FieldErrors) {
-        workloads::replication_controller_update(
-            controller,
-            old,
-            PodSpecOptions::default(),
-            errors,
-        );
+        workloads::replication_controller_update(controller, old, self.0, errors);
     }
 
     fn warnings(&self, _subresource: &str, controller: &Value, old: Option<&Value>) -> Vec<String> {

@@ -8,13 +8,13 @@ pub(crate) mod needs;
 pub(crate) mod ports;
 pub(crate) mod range;
 mod shared_ports;
+mod validation;
 
 use meta::{FieldErrors, Value};
 use registry::{Column, Strategy, WriteContext};
 
 use self::defaults::default_service;
 use crate::format::{NONE, UNKNOWN, joined, labels, load_balancer, text};
-use crate::validation::service;
 
 use self::{
     families::{Addressing, validate_change},
@@ -34,12 +34,12 @@ impl Strategy for Service {
     }
 
     fn validate(&self, service: &Value, errors: &mut FieldErrors) {
-        service::validate(service, errors);
+        validation::validate(service, errors);
     }
 
     fn validate_update(&self, service: &Value, old: &Value, errors: &mut FieldErrors) {
         validate_change(&Addressing::of(service), &Addressing::of(old), errors);
-        service::validate_update(service, old, errors);
+        validation::validate_update(service, old, errors);
     }
 
     fn warnings(&self, subresource: &str, service: &Value, _old: Option<&Value>) -> Vec<String> {

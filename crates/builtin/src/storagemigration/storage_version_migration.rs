@@ -1,20 +1,21 @@
 //! Storage version migrations.
 
+mod validation;
+
 use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
 use crate::format::text;
-use crate::validation::migration;
 
 pub(crate) struct StorageVersionMigration;
 
 impl Strategy for StorageVersionMigration {
     fn validate(&self, migration: &Value, errors: &mut FieldErrors) {
-        migration::validate(migration, errors);
+        validation::validate(migration, errors);
     }
 
     fn validate_update(&self, migration: &Value, old: &Value, errors: &mut FieldErrors) {
-        migration::validate_update(migration, old, errors);
+        validation::validate_update(migration, old, errors);
     }
 
     fn validate_subresource(
@@ -24,7 +25,7 @@ impl Strategy for StorageVersionMigration {
         old: &Value,
         errors: &mut FieldErrors,
     ) {
-        migration::validate_status(migration, old, errors);
+        validation::validate_status(migration, old, errors);
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -6,7 +6,7 @@ use codec::json::DecodeOptions;
 use meta::{GroupVersion, Value};
 
 use super::of;
-use crate::Definitions;
+use crate::{Definitions, FeatureGates};
 
 /// Each document of `tests/defaults/*.yaml` has an object as a client gave it and as kube-apiserver
 /// v1.36 served it, without what isn't a default: allocated addresses, what says who wrote it.
@@ -42,7 +42,7 @@ fn defaulted(definitions: &Definitions, given: &Value) -> (Value, Value) {
         let decoded = codec::json::decode(text.as_bytes(), &definitions.schema, ty, strict);
         let mut object = decoded.expect(&text).value;
         definitions.schema.apply_defaults(ty, &mut object);
-        of(&gvk.group, &gvk.kind).default(&mut object);
+        of(&gvk.group, &gvk.kind, FeatureGates::default()).default(&mut object);
         codec::json::forget_empty(&mut object, &definitions.schema, ty);
         let mut served = Vec::new();
         codec::json::encode(&object, &definitions.schema, ty, &mut served);

@@ -5,7 +5,7 @@ use std::num::IntErrorKind;
 use meta::field::quote;
 
 /// What is wrong with a schedule of five fields or a descriptor such as `@daily`.
-pub(super) fn schedule_error(schedule: &str) -> Option<String> {
+pub(crate) fn schedule_error(schedule: &str) -> Option<String> {
     let mut text = schedule;
     if ["TZ=", "CRON_TZ="].iter().any(|prefix| text.starts_with(prefix)) {
         // Compat: without a blank behind the zone upstream panics, and says so.

@@ -92,7 +92,7 @@ fn key_rule(key: &str, value: &Field<'_>, errors: &mut FieldErrors) {
 }
 
 /// How many bytes base64 stands for.
-pub(super) fn decoded_len(text: &str) -> usize {
+pub(crate) fn decoded_len(text: &str) -> usize {
     let padding = text.bytes().rev().take_while(|byte| *byte == b'=').count();
     (text.len() / 4 * 3).saturating_sub(padding)
 }

@@ -3,12 +3,12 @@
 use meta::field::quote;
 
 /// Why a text is no duration.
-pub(super) fn error(text: &str) -> Option<String> {
+pub(crate) fn error(text: &str) -> Option<String> {
     nanoseconds(text).err()
 }
 
 /// The duration in nanoseconds.
-pub(super) fn nanoseconds(text: &str) -> Result<i64, String> {
+pub(crate) fn nanoseconds(text: &str) -> Result<i64, String> {
     let invalid = || format!("time: invalid duration {}", quote(text));
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     if unsigned == "0" {

@@ -51,7 +51,7 @@ pub(crate) fn endpoints_update(object: &Value, old: &Value, errors: &mut FieldEr
 }
 
 /// An address that traffic can be sent to from somewhere else.
-pub(super) fn endpoint_ip(field: &Field<'_>, errors: &mut FieldErrors) {
+pub(crate) fn endpoint_ip(field: &Field<'_>, errors: &mut FieldErrors) {
     let text = field.str();
     let Some(ip) = parse_sloppy(text) else {
         return field.invalid_value(errors, text, "must be a valid IP address");

@@ -41,6 +41,7 @@ pub(crate) use self::{
     volume_sources::{TOKEN_PATH, relative_path},
 };
 use super::{cursor::Field, ip::legacy_ip};
+use crate::feature_gates::{FeatureGate, FeatureGates};
 
 /// The object that a spec is in.
 pub(crate) struct Owner<'a> {
@@ -66,6 +67,10 @@ pub(crate) struct PodSpecOptions {
 }
 
 impl PodSpecOptions {
+    pub(crate) fn new(features: FeatureGates) -> Self {
+        Self { selinux_mount_option: features.enabled(FeatureGate::SELinuxMount) }
+    }
+
     /// Compat: a spec that has a policy may change it to any, so that pods stay writable after the
     /// feature is turned off.
     pub(crate) fn for_update(self, old_spec: Option<&Value>) -> Self {

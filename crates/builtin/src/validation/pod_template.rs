@@ -5,9 +5,10 @@ use meta::{
     names::{validate_annotations, validate_labels},
 };
 
+use crate::core::pod::validation::annotations;
+
 use super::{
     cursor::Field,
-    pod::annotations,
     pod_spec::{self, Owner, PodSpecOptions},
     ratcheting::ratchet,
 };

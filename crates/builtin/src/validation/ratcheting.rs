@@ -9,12 +9,14 @@ use super::{
         WEBHOOK_SIDE_EFFECTS,
     },
     networking::TLS_SECRET_NAME,
-    persistent_volume_claim::{DATA_SOURCE_API_GROUP, DATA_SOURCE_REF_API_GROUP},
     pod_spec::{
         DEVICES_WITHOUT_HOST_USERS, HUGE_PAGES_MULTIPLE, NODE_SELECTOR_VALUE,
         NON_SIDECAR_RESIZE_POLICY, POD_AFFINITY_SELECTOR_VALUE, POD_ANTI_AFFINITY_SELECTOR_VALUE,
         SYSCTL_OF_HOST_NAMESPACE, TOKEN_PATH, TOPOLOGY_SPREAD_SELECTOR_VALUE,
     },
+};
+use crate::core::persistent_volume_claim::validation::{
+    DATA_SOURCE_API_GROUP, DATA_SOURCE_REF_API_GROUP,
 };
 
 /// Removes the errors about an update of `old` whose rule `old` already broke.
@@ -62,15 +64,15 @@ mod tests {
     use meta::value;
 
     use super::*;
-    use crate::validation::{pod, pod_spec::PodSpecOptions};
+    use crate::{core::pod::validation as pod_validation, validation::pod_spec::PodSpecOptions};
 
     fn validate(pod: &Value, errors: &mut FieldErrors) {
-        pod::validate(pod, PodSpecOptions::default(), errors);
+        pod_validation::validate(pod, PodSpecOptions::default(), errors);
     }
 
     fn check(new: &Value, old: &Value) -> String {
         let mut errors = FieldErrors::default();
-        pod::validate_update(new, old, PodSpecOptions::default(), &mut errors);
+        pod_validation::validate_update(new, old, PodSpecOptions::default(), &mut errors);
         errors.to_string()
     }
 

@@ -81,7 +81,7 @@ fn claim_spec(spec: &Field<'_>, errors: &mut FieldErrors) {
 }
 
 /// Requests, configurations, constraints, selectors, results.
-pub(super) const LIST_MAX: usize = 32;
+pub(crate) const LIST_MAX: usize = 32;
 
 fn request(request: &Field<'_>, errors: &mut FieldErrors) {
     request.get("name").rule(errors, is_dns1123_label);
@@ -195,7 +195,7 @@ fn request_references(references: &Field<'_>, names: &Requests<'_>, errors: &mut
     set(references, LIST_MAX, errors, "", |item, errors| request_reference(&item, names, errors));
 }
 
-pub(super) fn request_reference(
+pub(crate) fn request_reference(
     reference: &Field<'_>,
     names: &Requests<'_>,
     errors: &mut FieldErrors,
@@ -255,11 +255,11 @@ fn full_name(name: &Field<'_>, errors: &mut FieldErrors) {
     }
 }
 
-pub(super) fn driver(name: &Field<'_>, errors: &mut FieldErrors) {
+pub(crate) fn driver(name: &Field<'_>, errors: &mut FieldErrors) {
     super::pod_spec::volume_sources::csi_driver_name(name, errors);
 }
 
-pub(super) fn pool_name(name: &Field<'_>, errors: &mut FieldErrors) {
+pub(crate) fn pool_name(name: &Field<'_>, errors: &mut FieldErrors) {
     if !name.require(errors) {
         return;
     }
@@ -274,7 +274,7 @@ pub(super) fn pool_name(name: &Field<'_>, errors: &mut FieldErrors) {
 }
 
 /// Looks at every item, unless there are too many.
-pub(super) fn each(
+pub(crate) fn each(
     list: &Field<'_>,
     max: usize,
     errors: &mut FieldErrors,
@@ -291,7 +291,7 @@ pub(super) fn each(
 }
 
 /// As [`each`], and no two items may have the same key; "" is the item itself.
-pub(super) fn set(
+pub(crate) fn set(
     list: &Field<'_>,
     max: usize,
     errors: &mut FieldErrors,

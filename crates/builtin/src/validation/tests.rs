@@ -5,7 +5,7 @@ use std::{collections::HashMap, fs, path::Path, sync::Arc};
 use meta::{ApiError, User, Value, time::Time};
 use registry::{Kind, WriteContext};
 
-use crate::{Definitions, behaviour, feature_gated_fields, strategies};
+use crate::{Definitions, FeatureGates, feature_gated_fields, kind_facts, strategies};
 
 /// Each document has an object, what changes of it (a merge patch, perhaps of a subresource), and the
 /// error of the last step, as the real server gave it.
@@ -158,11 +158,14 @@ pub(crate) fn kind(
         })
         .expect("a kind that is served");
     // A kind that waits for a gate was asked about with all of them open.
-    let gated = feature_gated_fields::gate_of(group, &facts.plural).is_some();
-    let features = if gated { &feature_gated_fields::GATES[..] } else { &[] };
-    let (behaviour, strategy) = (behaviour::of(group, version, name), strategies::of(group, name));
-    Kind::new(facts.clone(), schema.clone(), behaviour, strategy, None, None, None)
-        .with_gated_fields(feature_gated_fields::of(name, false, features))
+    let own = kind_facts::of(&facts.kind);
+    let features = match own.feature_gate {
+        Some(_) => FeatureGates::new(|_| true),
+        None => FeatureGates::default(),
+    };
+    let strategy = strategies::of(group, name, features);
+    Kind::new(facts.clone(), schema.clone(), own.behaviour, strategy, None, None, None)
+        .with_gated_fields(feature_gated_fields::of(own, false, features))
 }
 
 /// The errors of the last step, as a client reads them.

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 /// Whether the IANA database has a zone of this name. Names are spelt exactly.
-pub(super) fn is_known(name: &str) -> bool {
+pub(crate) fn is_known(name: &str) -> bool {
     DATABASE.get(name).is_ok_and(|zone| zone.iana_name() == Some(name))
 }
 

@@ -7,10 +7,12 @@ use meta::{
     selector::LabelSelector,
 };
 
+use crate::core::persistent_volume_claim::validation as claim_validation;
+
 use super::{
     counts,
     cursor::Field,
-    label_selector, persistent_volume_claim,
+    label_selector,
     pod_spec::PodSpecOptions,
     pod_template::{self, runs_forever},
     ratcheting::{SPEC_SELECTOR_VALUE, ratchet},
@@ -203,7 +205,7 @@ fn stateful_set_spec(
     }
     if is_new {
         for claim in spec.get("volumeClaimTemplates").items() {
-            persistent_volume_claim::spec(&claim.get("spec"), errors);
+            claim_validation::spec(&claim.get("spec"), errors);
         }
     }
     counts(spec, &["replicas", "minReadySeconds"], errors);
@@ -406,7 +408,7 @@ fn is_empty_selector(selector: &Field<'_>) -> bool {
 }
 
 /// A selector as Go prints it: labels before expressions.
-pub(super) fn show_selector(selector: &Field<'_>) -> String {
+pub(crate) fn show_selector(selector: &Field<'_>) -> String {
     let Some(value) = selector.value() else { return "null".to_owned() };
     let mut members = Vec::new();
     for name in ["matchLabels", "matchExpressions"] {
@@ -445,7 +447,7 @@ fn template_of_replica_set(spec: &Field<'_>, options: PodSpecOptions, errors: &m
 }
 
 /// A selector that says something must select the pods of the template.
-pub(super) fn template_labels(
+pub(crate) fn template_labels(
     template: &Field<'_>,
     selector: &LabelSelector,
     errors: &mut FieldErrors,
@@ -455,7 +457,7 @@ pub(super) fn template_labels(
     }
 }
 
-pub(super) fn template_labels_even_if_empty(
+pub(crate) fn template_labels_even_if_empty(
     template: &Field<'_>,
     selector: &LabelSelector,
     errors: &mut FieldErrors,
@@ -594,7 +596,7 @@ fn stateful_set_strategy(strategy: &Field<'_>, errors: &mut FieldErrors) {
 }
 
 /// A number that isn't negative, or a percentage.
-pub(super) fn int_or_percent(field: &Field<'_>, errors: &mut FieldErrors) {
+pub(crate) fn int_or_percent(field: &Field<'_>, errors: &mut FieldErrors) {
     match field.value() {
         Some(Value::String(_)) => field.rule(errors, is_percent),
         _ => field.non_negative(errors),
@@ -609,7 +611,7 @@ fn amount(field: &Field<'_>) -> i64 {
     }
 }
 
-pub(super) fn at_most_all(field: &Field<'_>, errors: &mut FieldErrors) {
+pub(crate) fn at_most_all(field: &Field<'_>, errors: &mut FieldErrors) {
     let is_percentage = is_percent(field.str()).is_empty();
     if is_percentage && amount(field) > 100 {
         field.invalid(errors, "must not be greater than 100%");

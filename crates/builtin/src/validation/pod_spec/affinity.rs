@@ -8,7 +8,7 @@ use meta::{
 
 use crate::validation::{cursor::Field, label_selector};
 
-pub(super) fn validate(affinity: &Field<'_>, errors: &mut FieldErrors) {
+pub(crate) fn validate(affinity: &Field<'_>, errors: &mut FieldErrors) {
     let node = affinity.get("nodeAffinity");
     if node.get(REQUIRED).is_set() {
         node_selector(&node.get(REQUIRED), errors);
@@ -144,7 +144,7 @@ fn pod_term(term: &Field<'_>, values: RuleId, errors: &mut FieldErrors) {
 }
 
 /// `matchLabelKeys` and `mismatchLabelKeys`, which add to the label selector beside them.
-pub(super) fn label_keys(term: &Field<'_>, errors: &mut FieldErrors) {
+pub(crate) fn label_keys(term: &Field<'_>, errors: &mut FieldErrors) {
     let selector = term.value_at(&["labelSelector"]);
     let (matching, mismatching) = (term.get("matchLabelKeys"), term.get("mismatchLabelKeys"));
     for keys in [&matching, &mismatching] {

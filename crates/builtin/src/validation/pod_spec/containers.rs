@@ -36,7 +36,7 @@ impl<'a> Scope<'a> {
     }
 }
 
-pub(super) fn regular(scope: &Scope<'_>, errors: &mut FieldErrors) {
+pub(crate) fn regular(scope: &Scope<'_>, errors: &mut FieldErrors) {
     let containers = scope.spec.get("containers");
     if containers.is_empty() {
         return containers.required(errors, "");
@@ -54,7 +54,7 @@ pub(super) fn regular(scope: &Scope<'_>, errors: &mut FieldErrors) {
     host_ports(containers.items(), errors);
 }
 
-pub(super) fn init(scope: &Scope<'_>, errors: &mut FieldErrors) {
+pub(crate) fn init(scope: &Scope<'_>, errors: &mut FieldErrors) {
     let containers = scope.spec.get("initContainers");
     let mut names: BTreeSet<String> =
         scope.names("containers").into_iter().map(str::to_owned).collect();
@@ -96,7 +96,7 @@ pub(super) fn init(scope: &Scope<'_>, errors: &mut FieldErrors) {
 /// Init containers that are not sidecars are never restarted by a resize.
 pub(crate) const NON_SIDECAR_RESIZE_POLICY: RuleId = RuleId::new("non-sidecar resize policy");
 
-pub(super) fn ephemeral(scope: &Scope<'_>, errors: &mut FieldErrors) {
+pub(crate) fn ephemeral(scope: &Scope<'_>, errors: &mut FieldErrors) {
     let others = &scope.names("containers") | &scope.names("initContainers");
     let mut names: BTreeSet<String> = others.iter().map(|&name| name.to_owned()).collect();
     for container in scope.spec.get("ephemeralContainers").items() {
@@ -208,7 +208,7 @@ fn host_ports<'a>(containers: impl Iterator<Item = Field<'a>>, errors: &mut Fiel
     }
 }
 
-pub(super) fn host_network_ports(spec: &Field<'_>, owner: &Owner<'_>, errors: &mut FieldErrors) {
+pub(crate) fn host_network_ports(spec: &Field<'_>, owner: &Owner<'_>, errors: &mut FieldErrors) {
     if !spec.get("hostNetwork").bool() {
         return;
     }

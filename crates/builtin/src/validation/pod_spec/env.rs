@@ -12,7 +12,7 @@ use meta::{
 use super::{each_container, volume_sources::no_backsteps};
 use crate::validation::cursor::Field;
 
-pub(super) fn variables(variables: &Field<'_>, errors: &mut FieldErrors) {
+pub(crate) fn variables(variables: &Field<'_>, errors: &mut FieldErrors) {
     for variable in variables.items() {
         variable.get("name").require_rule(errors, is_relaxed_env_var_name);
         value_from(&variable, errors);
@@ -63,7 +63,7 @@ fn file_key_ref(source: &Field<'_>, errors: &mut FieldErrors) {
 }
 
 /// A file with variables has to be in an `emptyDir`.
-pub(super) fn file_key_volumes(spec: &Field<'_>, errors: &mut FieldErrors) {
+pub(crate) fn file_key_volumes(spec: &Field<'_>, errors: &mut FieldErrors) {
     let volumes = spec.value().map_or(&[][..], |spec| spec.items_at(&["volumes"]));
     each_container(spec, |container| {
         for variable in container.get("env").items() {
@@ -84,7 +84,7 @@ pub(super) fn file_key_volumes(spec: &Field<'_>, errors: &mut FieldErrors) {
     });
 }
 
-pub(super) fn from_sources(sources: &Field<'_>, errors: &mut FieldErrors) {
+pub(crate) fn from_sources(sources: &Field<'_>, errors: &mut FieldErrors) {
     for source in sources.items() {
         source.get("prefix").rule_if_filled(errors, is_relaxed_env_var_name);
         let mut found = 0;
@@ -127,7 +127,7 @@ const ENV_FIELDS: &[&str] = &[
 ];
 
 /// What files can show of their pod.
-pub(super) const VOLUME_FIELDS: &[&str] = &[
+pub(crate) const VOLUME_FIELDS: &[&str] = &[
     "metadata.annotations",
     "metadata.labels",
     "metadata.name",
@@ -154,7 +154,7 @@ const KNOWN_FIELDS: &[&str] = &[
     "status.podIPs",
 ];
 
-pub(super) fn field_ref(source: &Field<'_>, fields: &[&str], errors: &mut FieldErrors) {
+pub(crate) fn field_ref(source: &Field<'_>, fields: &[&str], errors: &mut FieldErrors) {
     if !source.get("apiVersion").require(errors) || !source.get("fieldPath").require(errors) {
         return;
     }
@@ -208,7 +208,7 @@ const RESOURCES: &[&str] = &[
     "requests.memory",
 ];
 
-pub(super) fn resource_ref(source: &Field<'_>, in_volume: bool, errors: &mut FieldErrors) {
+pub(crate) fn resource_ref(source: &Field<'_>, in_volume: bool, errors: &mut FieldErrors) {
     let (container, resource) = (source.get("containerName"), source.get("resource"));
     let is_huge_pages = ["limits.hugepages-", "requests.hugepages-"]
         .iter()

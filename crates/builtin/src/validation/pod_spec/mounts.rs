@@ -7,7 +7,7 @@ use meta::FieldErrors;
 use super::{volume_sources::relative_path, volumes::Volumes};
 use crate::validation::cursor::Field;
 
-pub(super) fn validate(container: &Field<'_>, volumes: &Volumes<'_>, errors: &mut FieldErrors) {
+pub(crate) fn validate(container: &Field<'_>, volumes: &Volumes<'_>, errors: &mut FieldErrors) {
     let (mounts, devices) = (container.get("volumeMounts"), container.get("volumeDevices"));
     let mount_paths = paths(&mounts, "mountPath");
     let device_paths = paths(&devices, "devicePath");

@@ -5,7 +5,7 @@ use meta::FieldErrors;
 use super::each_container;
 use crate::validation::cursor::Field;
 
-pub(super) fn validate(spec: &Field<'_>, errors: &mut FieldErrors) {
+pub(crate) fn validate(spec: &Field<'_>, errors: &mut FieldErrors) {
     let os = spec.get("os");
     if !os.is_set() {
         return;

@@ -8,7 +8,7 @@ use meta::{
 use crate::validation::{cursor::Field, lists::SIGNALS};
 
 /// The lifecycle and the probes of a container.
-pub(super) fn validate(container: &Field<'_>, spec: &Field<'_>, errors: &mut FieldErrors) {
+pub(crate) fn validate(container: &Field<'_>, spec: &Field<'_>, errors: &mut FieldErrors) {
     let grace = spec.get("terminationGracePeriodSeconds").int();
     let lifecycle = container.get("lifecycle");
     for name in ["postStart", "preStop"] {

@@ -178,7 +178,7 @@ pub(crate) fn allows_overcommit(name: &str) -> bool {
 
 type NameRule = fn(&str, &Field<'_>, &mut FieldErrors) -> bool;
 
-pub(super) fn container(resources: &Field<'_>, claims: &BTreeSet<&str>, errors: &mut FieldErrors) {
+pub(crate) fn container(resources: &Field<'_>, claims: &BTreeSet<&str>, errors: &mut FieldErrors) {
     requirements(resources, container_resource_name, errors);
     claim_names(&resources.get("claims"), claims, errors);
 }
@@ -281,7 +281,7 @@ fn claim_names(claims: &Field<'_>, known: &BTreeSet<&str>, errors: &mut FieldErr
 }
 
 /// The claims of the pod, which its containers refer to.
-pub(super) fn pod_claims(claims: &Field<'_>, owner: &Owner<'_>, errors: &mut FieldErrors) {
+pub(crate) fn pod_claims(claims: &Field<'_>, owner: &Owner<'_>, errors: &mut FieldErrors) {
     let mut names = BTreeSet::new();
     for claim in claims.items() {
         if owner.is_mirror {
@@ -328,7 +328,7 @@ pub(super) fn pod_claims(claims: &Field<'_>, owner: &Owner<'_>, errors: &mut Fie
     }
 }
 
-pub(super) fn overhead(overhead: &Field<'_>, errors: &mut FieldErrors) {
+pub(crate) fn overhead(overhead: &Field<'_>, errors: &mut FieldErrors) {
     if overhead.is_set() {
         let limits = Value::Object(
             [("limits", overhead.value().cloned().unwrap_or_default())].into_iter().collect(),
@@ -338,7 +338,7 @@ pub(super) fn overhead(overhead: &Field<'_>, errors: &mut FieldErrors) {
 }
 
 /// Resources of the pod as a whole.
-pub(super) fn pod_level(spec: &Field<'_>, claims: &BTreeSet<&str>, errors: &mut FieldErrors) {
+pub(crate) fn pod_level(spec: &Field<'_>, claims: &BTreeSet<&str>, errors: &mut FieldErrors) {
     let resources = spec.get("resources");
     if !resources.is_set() {
         return;

@@ -64,7 +64,7 @@ pub(crate) fn added_tolerations_only(new: &Field<'_>, old: &Field<'_>, errors: &
     tolerations(new, errors);
 }
 
-pub(super) fn gates(gates: &Field<'_>, errors: &mut FieldErrors) {
+pub(crate) fn gates(gates: &Field<'_>, errors: &mut FieldErrors) {
     let mut seen = BTreeSet::new();
     for gate in gates.items() {
         let name = gate.str_at(&["name"]);
@@ -92,7 +92,7 @@ pub(crate) fn removed_gates_only(new: &Field<'_>, old: &Field<'_>, errors: &mut 
     }
 }
 
-pub(super) fn topology_spread(constraints: &Field<'_>, errors: &mut FieldErrors) {
+pub(crate) fn topology_spread(constraints: &Field<'_>, errors: &mut FieldErrors) {
     let all = constraints.value().and_then(Value::as_array).unwrap_or_default();
     for (at, constraint) in constraints.items().enumerate() {
         constraint.get("maxSkew").positive(errors);

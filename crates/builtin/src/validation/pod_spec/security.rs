@@ -12,7 +12,7 @@ use super::{PodSpecOptions, each_container, volume_sources::relative_path};
 use crate::validation::cursor::Field;
 
 /// The pod's own context, and the fields of the spec that belong to it.
-pub(super) fn pod(spec: &Field<'_>, options: PodSpecOptions, errors: &mut FieldErrors) {
+pub(crate) fn pod(spec: &Field<'_>, options: PodSpecOptions, errors: &mut FieldErrors) {
     let context = spec.get("securityContext");
     ids(&context, &["fsGroup", "runAsUser", "runAsGroup"], errors);
     for group in context.get("supplementalGroups").items() {
@@ -33,7 +33,7 @@ pub(super) fn pod(spec: &Field<'_>, options: PodSpecOptions, errors: &mut FieldE
     context.get("seLinuxChangePolicy").one_of(errors, policies);
 }
 
-pub(super) fn container(context: &Field<'_>, host_users: bool, errors: &mut FieldErrors) {
+pub(crate) fn container(context: &Field<'_>, host_users: bool, errors: &mut FieldErrors) {
     if !context.is_set() {
         return;
     }
@@ -299,7 +299,7 @@ fn is_windows_dns(domain: &str) -> bool {
 }
 
 /// Host process containers: all or none, and on the host's network.
-pub(super) fn windows_host_process(spec: &Field<'_>, errors: &mut FieldErrors) {
+pub(crate) fn windows_host_process(spec: &Field<'_>, errors: &mut FieldErrors) {
     let path = ["securityContext", "windowsOptions", "hostProcess"];
     let of_pod = spec.value_at(&path).and_then(meta::Value::as_bool);
     let (mut all, mut on_host) = (0, 0);

@@ -9,9 +9,8 @@ use meta::{
 };
 
 use super::env;
-use crate::validation::{
-    cursor::Field, names::signer_name, persistent_volume_claim, template_meta,
-};
+use crate::core::persistent_volume_claim::validation as claim_validation;
+use crate::validation::{cursor::Field, names::signer_name, template_meta};
 
 /// The fields that must be filled.
 fn require_all(source: &Field<'_>, names: &[&str], errors: &mut FieldErrors) {
@@ -38,7 +37,7 @@ pub(crate) fn host_path(source: &Field<'_>, errors: &mut FieldErrors) {
     source.get("type").one_of(errors, &types);
 }
 
-pub(super) fn git_repo(source: &Field<'_>, errors: &mut FieldErrors) {
+pub(crate) fn git_repo(source: &Field<'_>, errors: &mut FieldErrors) {
     source.get("repository").require(errors);
     relative_path(&source.get("directory"), errors);
 }
@@ -61,12 +60,12 @@ fn partition(source: &Field<'_>, errors: &mut FieldErrors) {
     }
 }
 
-pub(super) fn secret(source: &Field<'_>, errors: &mut FieldErrors) {
+pub(crate) fn secret(source: &Field<'_>, errors: &mut FieldErrors) {
     source.get("secretName").require(errors);
     files(source, errors);
 }
 
-pub(super) fn config_map(source: &Field<'_>, errors: &mut FieldErrors) {
+pub(crate) fn config_map(source: &Field<'_>, errors: &mut FieldErrors) {
     source.get("name").require(errors);
     files(source, errors);
 }
@@ -175,7 +174,7 @@ fn is_iqn(text: &str) -> bool {
         && !name.contains(|c: char| ",;*&$|".contains(c) || c.is_whitespace())
 }
 
-pub(super) fn iscsi_name_length(volume: &Field<'_>, errors: &mut FieldErrors) {
+pub(crate) fn iscsi_name_length(volume: &Field<'_>, errors: &mut FieldErrors) {
     let portal = volume.str_at(&["iscsi", "targetPortal"]);
     let name = volume.get("name");
     let has_initiator = volume.value_at(&["iscsi", "initiatorName"]).is_some();
@@ -204,7 +203,7 @@ pub(crate) fn flocker(source: &Field<'_>, errors: &mut FieldErrors) {
     }
 }
 
-pub(super) fn claim(source: &Field<'_>, errors: &mut FieldErrors) {
+pub(crate) fn claim(source: &Field<'_>, errors: &mut FieldErrors) {
     source.get("claimName").require(errors);
 }
 
@@ -212,7 +211,7 @@ pub(crate) fn rbd(source: &Field<'_>, errors: &mut FieldErrors) {
     require_all(source, &["monitors", "image"], errors);
 }
 
-pub(super) fn cinder(source: &Field<'_>, errors: &mut FieldErrors) {
+pub(crate) fn cinder(source: &Field<'_>, errors: &mut FieldErrors) {
     source.get("volumeID").require(errors);
     secret_ref(source, &["name"], errors);
 }
@@ -250,7 +249,7 @@ pub(crate) fn quobyte(source: &Field<'_>, errors: &mut FieldErrors) {
     source.get("volume").require(errors);
 }
 
-pub(super) fn downward_api(source: &Field<'_>, errors: &mut FieldErrors) {
+pub(crate) fn downward_api(source: &Field<'_>, errors: &mut FieldErrors) {
     mode(&source.get("defaultMode"), errors);
     for file in source.get("items").items() {
         // Compat: upstream doesn't say which of the files it is about.
@@ -337,7 +336,7 @@ pub(crate) fn azure_disk(source: &Field<'_>, errors: &mut FieldErrors) {
     }
 }
 
-pub(super) fn storage_os(source: &Field<'_>, errors: &mut FieldErrors) {
+pub(crate) fn storage_os(source: &Field<'_>, errors: &mut FieldErrors) {
     storage_os_volume(source, errors);
     secret_ref(source, &["name"], errors);
 }
@@ -351,7 +350,7 @@ pub(crate) fn scale_io(source: &Field<'_>, errors: &mut FieldErrors) {
     require_all(source, &["gateway", "system", "volumeName"], errors);
 }
 
-pub(super) fn csi(source: &Field<'_>, errors: &mut FieldErrors) {
+pub(crate) fn csi(source: &Field<'_>, errors: &mut FieldErrors) {
     csi_driver_name(&source.get("driver"), errors);
     let secret = source.get("nodePublishSecretRef");
     if secret.is_set() && secret.get("name").require(errors) {
@@ -374,24 +373,24 @@ pub(crate) fn csi_driver_name(name: &Field<'_>, errors: &mut FieldErrors) {
     }
 }
 
-pub(super) fn ephemeral(source: &Field<'_>, errors: &mut FieldErrors) {
+pub(crate) fn ephemeral(source: &Field<'_>, errors: &mut FieldErrors) {
     let template = source.get("volumeClaimTemplate");
     if template.is_set() {
         template_meta(&template.get("metadata"), errors);
-        persistent_volume_claim::spec(&template.get("spec"), errors);
+        claim_validation::spec(&template.get("spec"), errors);
     } else {
         template.required(errors, "");
     }
 }
 
-pub(super) fn image(source: &Field<'_>, is_pod: bool, errors: &mut FieldErrors) {
+pub(crate) fn image(source: &Field<'_>, is_pod: bool, errors: &mut FieldErrors) {
     if is_pod {
         source.get("reference").require(errors);
     }
     source.get("pullPolicy").one_of_or_default(errors, &["Always", "IfNotPresent", "Never"]);
 }
 
-pub(super) fn projected(source: &Field<'_>, errors: &mut FieldErrors) {
+pub(crate) fn projected(source: &Field<'_>, errors: &mut FieldErrors) {
     mode(&source.get("defaultMode"), errors);
     let mut paths = Paths { volume: source, seen: BTreeSet::new() };
     for part in source.get("sources").items() {

@@ -10,7 +10,7 @@ use crate::validation::cursor::Field;
 /// The volumes that containers can mount, by name.
 pub(super) type Volumes<'a> = BTreeMap<&'a str, &'a Value>;
 
-pub(super) fn validate<'a>(
+pub(crate) fn validate<'a>(
     volumes: &Field<'a>,
     owner: &Owner<'_>,
     errors: &mut FieldErrors,

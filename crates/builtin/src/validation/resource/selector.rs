@@ -8,7 +8,7 @@ use meta::{FieldErrors, field::FieldReason};
 use crate::validation::cursor::Field;
 
 /// A `cel` selector.
-pub(super) fn validate(selector: &Field<'_>, errors: &mut FieldErrors) {
+pub(crate) fn validate(selector: &Field<'_>, errors: &mut FieldErrors) {
     let expression = selector.get("expression");
     if expression.len() > EXPRESSION_BYTES_MAX {
         return errors.too_long(expression.path(), EXPRESSION_BYTES_MAX);

@@ -349,7 +349,7 @@ fn shared_counters(counters: &Field<'_>, errors: &mut FieldErrors) {
 }
 
 /// What has to be true of a device before its pod may start.
-pub(super) fn binding_conditions(owner: &Field<'_>, errors: &mut FieldErrors) {
+pub(crate) fn binding_conditions(owner: &Field<'_>, errors: &mut FieldErrors) {
     let (good, bad) = (owner.get("bindingConditions"), owner.get("bindingFailureConditions"));
     for list in [&good, &bad] {
         each(list, 4, errors, |item, errors| item.rule(errors, is_qualified_name));
@@ -398,7 +398,7 @@ fn node_mappings(device: &Field<'_>, errors: &mut FieldErrors) {
     }
 }
 
-pub(super) const EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "None"];
+pub(crate) const EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "None"];
 
 fn taint(taint: &Field<'_>, old: Option<&Value>, errors: &mut FieldErrors) {
     taint.get("key").rule(errors, is_qualified_name);

@@ -240,11 +240,8 @@ impl Maker<'_> {
     }
 
     fn delete(&self, object: &Str) -> Operation {
-        let answered = if crate::returns_deleted(&self.resource.kind.group, self.kind()) {
-            object.clone()
-        } else {
-            meta_v1("Status")
-        };
+        let answered =
+            if self.resource.delete_returns_object { object.clone() } else { meta_v1("Status") };
         Operation {
             method: "delete",
             id: format!("delete{}{}", self.names.id, self.scoped("")),

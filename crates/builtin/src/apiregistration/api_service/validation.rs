@@ -5,7 +5,7 @@ use meta::{
     names::{is_dns1035_label, is_dns1123_subdomain, is_port_number, name_is_path_segment},
 };
 
-use super::cursor::Field;
+use crate::validation::cursor::Field;
 
 pub(crate) fn validate(object: &Value, errors: &mut FieldErrors) {
     let root = Field::root(object);
@@ -36,7 +36,7 @@ pub(crate) fn validate(object: &Value, errors: &mut FieldErrors) {
     let insecure = spec.get("insecureSkipTLSVerify");
     if !service.is_set() {
         if !bundle.is_empty() {
-            let bytes = super::data::decoded_len(bundle.str());
+            let bytes = crate::validation::data::decoded_len(bundle.str());
             let why = "local APIServices may not have a caBundle";
             bundle.invalid_value(errors, format!("{bytes} bytes"), why);
         }

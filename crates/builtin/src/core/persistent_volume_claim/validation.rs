@@ -6,7 +6,7 @@ use meta::{
     names::{is_dns1123_label, is_dns1123_subdomain, is_qualified_name},
 };
 
-use super::{
+use crate::validation::{
     cursor::Field,
     label_selector,
     pod_spec::{
@@ -22,7 +22,7 @@ pub(crate) fn validate(claim: &Value, errors: &mut FieldErrors) {
 pub(crate) fn validate_update(claim: &Value, old: &Value, errors: &mut FieldErrors) {
     let (root, old_root) = (Field::root(claim), Field::root(old));
     update_spec(&root, &old_root, errors);
-    super::ratcheting::ratchet(old, validate, errors);
+    crate::validation::ratcheting::ratchet(old, validate, errors);
     // Claims that name a group were made before there was a rule for it.
     if SOURCES.iter().any(|source| old.at(&["spec", source, "apiGroup"]).is_some()) {
         errors.0.retain(|error| {
@@ -67,7 +67,11 @@ fn update_spec(claim: &Field<'_>, old: &Field<'_>, errors: &mut FieldErrors) {
             let notes = claim.get("metadata");
             let notes = notes.get("annotations");
             let text = new_note.clone().unwrap_or_default();
-            notes.get(CLASS_ANNOTATION).invalid_value(errors, text, super::cursor::IMMUTABLE);
+            notes.get(CLASS_ANNOTATION).invalid_value(
+                errors,
+                text,
+                crate::validation::cursor::IMMUTABLE,
+            );
         }
         let may_set = class.is_some()
             && was_unset

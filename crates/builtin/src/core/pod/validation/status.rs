@@ -8,7 +8,7 @@ use meta::{
     names::{is_dns1123_label, is_dns1123_subdomain, is_qualified_name, is_user_id},
 };
 
-use super::{
+use crate::validation::{
     cursor::Field,
     ip::{legacy_ip, parse_sloppy},
 };

@@ -6,9 +6,9 @@ use meta::{
     names::{is_dns1123_label, is_dns1123_subdomain},
 };
 
-use super::{
+use crate::core::persistent_volume_claim::validation::access_modes;
+use crate::validation::{
     cursor::Field,
-    persistent_volume_claim::access_modes,
     pod_spec::{basic_resource, node_selector, positive_quantity, volume_sources as sources},
 };
 
@@ -246,7 +246,7 @@ fn csi(source: &Field<'_>, errors: &mut FieldErrors) {
 
 pub(crate) fn validate_update(volume: &Value, old: &Value, errors: &mut FieldErrors) {
     validate(volume, errors);
-    super::ratcheting::ratchet(old, validate, errors);
+    crate::validation::ratcheting::ratchet(old, validate, errors);
     let root = Field::root(volume);
     let spec = root.get("spec");
     let secret = ["spec", "csi", "controllerExpandSecretRef"];

@@ -8,7 +8,7 @@ use meta::{
 };
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use super::pem;
+use crate::certificates::pem;
 use crate::validation::{
     cursor::{Field, IMMUTABLE},
     names::signer_name,

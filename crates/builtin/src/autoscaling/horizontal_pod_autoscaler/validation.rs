@@ -5,7 +5,7 @@ use meta::{
     names::{is_dns1123_label, name_is_path_segment},
 };
 
-use super::{
+use crate::validation::{
     counts,
     cursor::Field,
     pod_spec::{container_resource_name, quantity},

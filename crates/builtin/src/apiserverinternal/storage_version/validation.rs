@@ -10,7 +10,7 @@ use meta::{
     },
 };
 
-use super::cursor::Field;
+use crate::validation::cursor::Field;
 
 pub(crate) fn status(object: &Value, errors: &mut FieldErrors) {
     let root = Field::root(object);

@@ -9,7 +9,7 @@ use meta::{
     },
 };
 
-use super::{
+use crate::validation::{
     cursor::Field,
     endpoints::endpoint_ip,
     ip::{legacy_cidr, legacy_ip, parse_sloppy},

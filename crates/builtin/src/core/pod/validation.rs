@@ -1,16 +1,16 @@
 //! Pods: on create, and what may change of them afterwards.
 
-pub(super) mod annotations;
+pub(crate) mod annotations;
 pub(crate) mod resize;
+mod status;
 
 use meta::{FieldErrors, Value};
 
-use super::{
+use crate::validation::{
     cursor::Field,
     pod_spec::{
         self, Owner, PodSpecOptions, added_tolerations_only, image_whitespace, removed_gates_only,
     },
-    pod_status,
     ratcheting::ratchet,
 };
 
@@ -75,7 +75,7 @@ pub(crate) fn validate_update(
 pub(crate) fn validate_status(pod: &Value, old: &Value, errors: &mut FieldErrors) {
     let (root, old_root) = (Field::root(pod), Field::root(old));
     update_annotations(&root, &old_root, errors);
-    pod_status::validate_update(&root, &old_root, errors);
+    status::validate_update(&root, &old_root, errors);
 }
 
 fn update_annotations(pod: &Field<'_>, old: &Field<'_>, errors: &mut FieldErrors) {

@@ -5,7 +5,7 @@ use meta::{
     names::{is_dns1123_subdomain, is_qualified_name},
 };
 
-use super::cursor::{Field, IMMUTABLE};
+use crate::validation::cursor::{Field, IMMUTABLE};
 
 pub(crate) fn validate(event: &Value, errors: &mut FieldErrors) {
     let root = Field::root(event);

@@ -5,7 +5,7 @@ use meta::{
     names::{is_dns1035_label, is_dns1123_subdomain},
 };
 
-use super::{
+use crate::validation::{
     conditions,
     cursor::{Field, IMMUTABLE},
 };

@@ -15,7 +15,7 @@ use x509_parser::{
     public_key::PublicKey,
 };
 
-use super::{p521, pem};
+use crate::certificates::{p521, pem};
 use crate::validation::{
     conditions,
     cursor::{Field, IMMUTABLE},

@@ -1,10 +1,5 @@
 //! Certificate signing requests: what is asked for, who says yes, and what comes of it.
 
-pub(crate) mod bundle;
-mod p521;
-mod pem;
-pub(crate) mod pod;
-
 use std::collections::BTreeSet;
 
 use base64::Engine as _;
@@ -15,7 +10,7 @@ use x509_parser::{
     prelude::{FromDer, X509Certificate},
 };
 
-use super::{cursor::Field, lists::KEY_USAGES, names::signer_name};
+use crate::validation::{cursor::Field, lists::KEY_USAGES, names::signer_name};
 
 pub(crate) fn request(object: &Value, errors: &mut FieldErrors) {
     validate(object, None, errors);
