@@ -34,6 +34,8 @@ mod storage;
 mod storage_codec;
 mod strategy;
 mod table;
+#[cfg(test)]
+mod testing;
 mod update;
 mod watch;
 mod watch_metrics;
@@ -42,7 +44,7 @@ mod write_authorizer;
 
 pub use action::{Action, ActionContext, Outcome};
 pub use admission::Pinned;
-pub use allocation::{Allocation, Allocator};
+pub use allocation::{Allocation, Allocator, Reservation};
 pub use columns::{Cell, CellOf, Column, ReadCell, Words, since};
 pub use computed_resource::{ComputeContext, ComputedResource};
 pub use continue_token::Continue;
