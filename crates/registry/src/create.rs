@@ -1,11 +1,13 @@
 //! POST: a new object.
 
+use std::sync::Arc;
+
 use admission::{Attributes, Operation};
 use meta::{ApiError, GroupVersionResource, Value};
 use store::{Expect, StoreError};
 
 use crate::{
-    Kind, ResourceResponse, Storage, computed_resource, decode,
+    Allocation, Kind, ResourceResponse, Storage, computed_resource, decode,
     get::storage,
     managed, object_meta,
     options::WriteOptions,
@@ -40,7 +42,7 @@ pub(crate) async fn create(request: &ResourceRequest<'_>) -> Result<ResourceResp
 /// Takes an object through admission, strategy and validation into the store.
 pub(crate) async fn create_object(
     request: &ResourceRequest<'_>,
-    storage: &Storage,
+    storage: &Arc<Storage>,
     options: &WriteOptions,
     object: Value,
 ) -> Result<Written, ApiError> {
@@ -68,7 +70,7 @@ const NAME_ATTEMPTS_MAX: u32 = 8;
 
 async fn try_create(
     request: &ResourceRequest<'_>,
-    storage: &Storage,
+    storage: &Arc<Storage>,
     options: &WriteOptions,
     mut object: Value,
 ) -> Result<Written, ApiError> {
@@ -93,12 +95,14 @@ async fn try_create(
     request.engine.admission.admit(&attributes, Some(&mut object)).await?;
     owners::deduplicate(&mut object, true, request.warnings);
     authorize_write(request, &object, None).await?;
-    let Some(allocator) = &kind.allocator else {
-        return finish_create(request, storage, options, &attributes, &cx, object).await;
+    let mut allocation = match &kind.allocator {
+        Some(allocator) => allocator.for_create(&mut object, options.dry_run).await?,
+        None => Allocation::default(),
     };
-    let allocation = allocator.for_create(&mut object, options.dry_run).await?;
-    let written = finish_create(request, storage, options, &attributes, &cx, object).await;
-    allocation.settle(written.is_ok()).await;
+    let written =
+        finish_create(request, storage, options, &attributes, &cx, object, &mut allocation).await;
+    // Still there only if nothing was handed to the store.
+    allocation.release().await;
     written
 }
 
@@ -121,11 +125,12 @@ pub(crate) async fn authorize_write(
 /// From admission's last word into the store.
 async fn finish_create(
     request: &ResourceRequest<'_>,
-    storage: &Storage,
+    storage: &Arc<Storage>,
     options: &WriteOptions,
     attributes: &Attributes<'_>,
     cx: &WriteContext<'_>,
     mut object: Value,
+    allocation: &mut Allocation,
 ) -> Result<Written, ApiError> {
     let (kind, name) = (request.kind, attributes.name.to_owned());
     prepare_create(kind, &mut object, cx)?;
@@ -156,7 +161,7 @@ async fn finish_create(
         }
         return Ok(Written { json, created: true, stored: false });
     }
-    match storage.write(key, Expect::Absent, Some(&stored)).await {
+    match allocation.write(storage, key, Expect::Absent, &stored).await {
         Ok(revision) => {
             let json = storage.at_revision(&stored.json, revision)?;
             let json = kind.view_of_stored(&json).await?;

@@ -52,6 +52,6 @@ pub(crate) fn check_name(request: &ResourceRequest<'_>) -> Result<(), ApiError> 
     Err(ApiError::BadRequest(format!("Name parameter invalid: {name}: {wrong}")))
 }
 
-pub(crate) fn storage<'a>(request: &ResourceRequest<'a>) -> Result<&'a Storage, ApiError> {
-    request.kind.storage.as_deref().ok_or(ApiError::MethodNotAllowed)
+pub(crate) fn storage<'a>(request: &ResourceRequest<'a>) -> Result<&'a Arc<Storage>, ApiError> {
+    request.kind.storage.as_ref().ok_or(ApiError::MethodNotAllowed)
 }

@@ -1,13 +1,15 @@
 //! PUT, and the loop that every change of an object goes through: read, change, compare-and-commit,
 //! and again from the newest state if somebody else was faster.
 
+use std::sync::Arc;
+
 use admission::{Attributes, Operation};
 use bytes::Bytes;
 use meta::{ApiError, FieldErrors, Value, field::path};
 use store::{Expect, StoreError};
 
 use crate::{
-    Kind, ResourceResponse, Storage,
+    Allocation, Kind, ResourceResponse, Storage,
     create::{attributes, authorize_write, create_object, gvr, invalid},
     decode,
     get::{check_name, storage},
@@ -125,7 +127,7 @@ fn not_found(request: &ResourceRequest<'_>) -> ApiError {
 
 async fn create_instead(
     request: &ResourceRequest<'_>,
-    storage: &Storage,
+    storage: &Arc<Storage>,
     options: &WriteOptions,
     next: &mut Next<'_>,
 ) -> Result<Option<Written>, ApiError> {
@@ -159,7 +161,7 @@ async fn create_instead(
 /// One attempt. None: the object changed meanwhile.
 async fn change_once(
     request: &ResourceRequest<'_>,
-    storage: &Storage,
+    storage: &Arc<Storage>,
     options: &WriteOptions,
     current: &Current,
     next: &mut Next<'_>,
@@ -188,23 +190,27 @@ async fn change_once(
         check_uid(request, storage, options, &object, old)?;
     }
     let allocator = kind.allocator.as_ref().filter(|_| request.info.subresource.is_empty());
-    let Some(allocator) = allocator else {
-        return finish_change(request, storage, options, &attributes, current, object).await;
+    let mut allocation = match allocator {
+        Some(allocator) => allocator.for_update(&mut object, old, options.dry_run).await?,
+        None => Allocation::default(),
     };
-    let allocation = allocator.for_update(&mut object, old, options.dry_run).await?;
-    let written = finish_change(request, storage, options, &attributes, current, object).await;
-    allocation.settle(matches!(written, Ok(Some(_)))).await;
+    let written =
+        finish_change(request, storage, options, &attributes, current, object, &mut allocation)
+            .await;
+    // Still there only if nothing was handed to the store.
+    allocation.release().await;
     written
 }
 
 /// From admission's last word into the store.
 async fn finish_change(
     request: &ResourceRequest<'_>,
-    storage: &Storage,
+    storage: &Arc<Storage>,
     options: &WriteOptions,
     attributes: &Attributes<'_>,
     current: &Current,
     mut object: Value,
+    allocation: &mut Allocation,
 ) -> Result<Option<Written>, ApiError> {
     let (kind, old, name) = (request.kind, &current.object, request.info.name.as_str());
     let cx = WriteContext { kind, user: request.user, now: meta::time::Time::now() };
@@ -226,7 +232,7 @@ async fn finish_change(
     if options.dry_run || (at_old == current.json && !storage.is_stale(&key, &stored).await?) {
         return Ok(Some(Written { json: at_old, created: false, stored: false }));
     }
-    match storage.write(key, Expect::At(current.revision), Some(&stored)).await {
+    match allocation.write(storage, key, Expect::At(current.revision), &stored).await {
         Ok(revision) => {
             let json = kind.view_of_stored(&storage.at_revision(&stored.json, revision)?).await?;
             Ok(Some(Written { json, created: false, stored: true }))
