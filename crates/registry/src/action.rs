@@ -74,7 +74,7 @@ impl<'a> ActionContext<'a> {
     /// The object as it is now.
     pub async fn object(&self) -> Result<Value, ApiError> {
         let entry = entry(self.request, "").await?;
-        tree(&self.kind().view(&entry))
+        tree(&self.kind().view(&entry)?)
     }
 
     /// Deletes the object; nobody is asked again whether that is fine.
@@ -189,14 +189,14 @@ impl Kind {
         let storage = self.storage.as_deref().ok_or(ApiError::MethodNotAllowed)?;
         let snapshot = storage.cache.fresh().await.map_err(store_error)?;
         let prefix = storage.key_prefix(namespace);
-        snapshot.range(&prefix, None).map(|entry| tree(&self.view(entry))).collect()
+        snapshot.range(&prefix, None).map(|entry| tree(&self.view(entry)?)).collect()
     }
 
     /// An object as it is now, decoded.
     pub async fn object(&self, namespace: &str, name: &str) -> Result<Value, ApiError> {
         let storage = self.storage.as_deref().ok_or(ApiError::MethodNotAllowed)?;
         match storage.find(namespace, name, true).await? {
-            Some(entry) => tree(&self.view(&entry)),
+            Some(entry) => tree(&self.view(&entry)?),
             None => Err(ApiError::not_found(self.group_resource(), name)),
         }
     }

@@ -116,7 +116,7 @@ pub(crate) async fn list(
         .collect::<Result<Vec<_>, _>>()?;
     let entries = entries.into_iter().filter(|entry| selection.matches(entry));
     let items = Items::of(entries.collect::<Vec<_>>());
-    response_format::list(request, format, Found { items, head: ListHead::default() })
+    response_format::list(request, format, Found { items, head: ListHead::default() }).await
 }
 
 fn encode(kind: &Kind, mut object: Value) -> Bytes {

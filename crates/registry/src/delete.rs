@@ -111,7 +111,8 @@ pub(crate) async fn delete_collection(
         settle(Some(outcome))?;
     }
     drop(running);
-    response_format::list(request, &format, list::Found { items: list::Items::of(entries), head })
+    let found = list::Found { items: list::Items::of(entries), head };
+    response_format::list(request, &format, found).await
 }
 
 /// An object that somebody else has deleted meanwhile is gone, which is what was asked for.

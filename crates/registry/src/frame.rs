@@ -22,6 +22,7 @@ use crate::{
 pub(crate) const ADDED: &str = "ADDED";
 pub(crate) const MODIFIED: &str = "MODIFIED";
 pub(crate) const DELETED: &str = "DELETED";
+const ERROR: &str = "ERROR";
 
 /// Makes the frames of one watch.
 pub(crate) struct Frames {
@@ -69,7 +70,12 @@ impl Frames {
     }
 
     /// An event's frame, shared with everybody who watches in the same form.
-    pub(crate) fn event(&self, event: &Event, entry: &Entry, ty: &'static str) -> Bytes {
+    pub(crate) fn event(
+        &self,
+        event: &Event,
+        entry: &Entry,
+        ty: &'static str,
+    ) -> Result<Bytes, ApiError> {
         if matches!(self.format.shape, Projection::Table(_)) || self.format.is_beta() {
             // Ages run and only the first table has columns: these are each watcher's own.
             return self.make(entry, ty);
@@ -85,40 +91,44 @@ impl Frames {
             MODIFIED => 1,
             _ => 2,
         };
-        event
-            .frame((self.kind.version_number() * 3 + encoding) * 3 + ty_at, || self.make(entry, ty))
+        let number = (self.kind.version_number() * 3 + encoding) * 3 + ty_at;
+        event.try_frame(number, || self.make(entry, ty))
     }
 
     /// An object that was there when the watch began.
-    pub(crate) fn initial(&self, entry: &Entry) -> Bytes {
+    pub(crate) fn initial(&self, entry: &Entry) -> Result<Bytes, ApiError> {
         self.make(entry, ADDED)
     }
 
-    fn make(&self, entry: &Entry, ty: &str) -> Bytes {
+    fn make(&self, entry: &Entry, ty: &str) -> Result<Bytes, ApiError> {
         if self.format.media_type == MediaType::Protobuf && self.format.shape == Projection::Object
         {
-            let message = wire::message(&self.engine, &self.kind, entry);
-            return protobuf::watch_event(ty, &wire::seal(self.kind.gvk(), &message)).into();
+            let message = wire::message(&self.engine, &self.kind, entry)?;
+            return Ok(protobuf::watch_event(ty, &wire::seal(self.kind.gvk(), &message)).into());
         }
-        let json = self.kind.view(entry);
+        let json = self.kind.view(entry)?;
         match &self.format.shape {
             Projection::Object => self.wrap_typed(ty, &json, &self.kind.schema, self.kind.ty()),
             Projection::Metadata => {
                 let mut object = Vec::with_capacity(1024);
-                write_metadata_only(&mut object, &self.kind.metadata_of(entry));
+                write_metadata_only(&mut object, &self.kind.metadata_of(entry)?);
                 self.wrap(ty, &self.format.in_version(object.into()))
             }
             Projection::Table(include) => {
                 let columns = self.columns_due.swap(false, Ordering::Relaxed);
                 let table =
-                    table::of_object_with(&self.engine, &self.kind, *include, &json, columns);
-                self.wrap(ty, &self.format.in_version(table.unwrap_or_default()))
+                    table::of_object_with(&self.engine, &self.kind, *include, &json, columns)?;
+                self.wrap(ty, &self.format.in_version(table))
             }
         }
     }
 
     /// Only a kind, an apiVersion and a resourceVersion: a place to resume from.
-    pub(crate) fn bookmark(&self, revision: u64, initial_events_end: bool) -> Bytes {
+    pub(crate) fn bookmark(
+        &self,
+        revision: u64,
+        initial_events_end: bool,
+    ) -> Result<Bytes, ApiError> {
         let mut object = value!({"metadata": {"resourceVersion": (revision.to_string())}});
         if initial_events_end {
             object.set_at(
@@ -129,7 +139,7 @@ impl Frames {
         let gvk = self.kind.gvk();
         object.set_at(&["kind"], gvk.kind.clone());
         object.set_at(&["apiVersion"], gvk.group_version().to_string());
-        let json = self.bookmark_json(&object);
+        let json = self.bookmark_json(&object)?;
         match self.format.shape {
             Projection::Object => {
                 self.wrap_typed("BOOKMARK", &json, &self.kind.schema, self.kind.ty())
@@ -138,47 +148,57 @@ impl Frames {
         }
     }
 
-    fn bookmark_json(&self, object: &Value) -> Bytes {
+    fn bookmark_json(&self, object: &Value) -> Result<Bytes, ApiError> {
         let json = self.kind.encode(object);
-        let shaped = match &self.format.shape {
-            Projection::Object => return json,
+        match &self.format.shape {
+            Projection::Object => Ok(json),
             Projection::Metadata => crate::response_format::metadata_only(&self.kind, &json),
             Projection::Table(include) => {
                 let columns = self.columns_due.swap(false, Ordering::Relaxed);
                 table::of_object_with(&self.engine, &self.kind, *include, &json, columns)
             }
-        };
-        shaped.unwrap_or_default()
+        }
     }
 
+    /// Needs no schema, so that an object that cannot be encoded can be reported too.
     pub(crate) fn error(&self, error: &ApiError) -> Bytes {
-        self.wrap("ERROR", &error.status().to_json())
+        let status = error.status();
+        let encoded = || codec::status::encode_as(&status, self.format.media_type, false).body;
+        match self.format.media_type {
+            MediaType::Protobuf => protobuf::watch_event(ERROR, &encoded()).into(),
+            MediaType::Cbor => cbor::watch_event(ERROR, &encoded()).into(),
+            MediaType::Json | MediaType::Yaml => wrap_json(ERROR, &status.to_json()),
+        }
     }
 
     /// A frame around an object of one of the types that every group shares; JSON says which.
-    fn wrap(&self, ty: &str, json: &[u8]) -> Bytes {
+    fn wrap(&self, ty: &str, json: &[u8]) -> Result<Bytes, ApiError> {
         if self.format.media_type == MediaType::Json {
-            return wrap_json(ty, json);
+            return Ok(wrap_json(ty, json));
         }
-        let kind = tree(json).unwrap_or_default().str_at(&["kind"]).to_owned();
-        match self.engine.meta_type(&kind) {
-            Ok((schema, ty_id, _)) => self.wrap_typed(ty, json, schema, ty_id),
-            Err(_) => Bytes::new(),
-        }
+        let object = tree(json)?;
+        let (schema, ty_id, _) = self.engine.meta_type(object.str_at(&["kind"]))?;
+        self.wrap_typed(ty, json, schema, ty_id)
     }
 
-    fn wrap_typed(&self, ty: &str, json: &[u8], schema: &Schema, ty_id: TypeId) -> Bytes {
-        match self.format.media_type {
+    fn wrap_typed(
+        &self,
+        ty: &str,
+        json: &[u8],
+        schema: &Schema,
+        ty_id: TypeId,
+    ) -> Result<Bytes, ApiError> {
+        Ok(match self.format.media_type {
             MediaType::Protobuf => {
-                let sealed = wire::seal_json(&self.engine, schema, ty_id, json);
-                protobuf::watch_event(ty, &sealed.unwrap_or_default()).into()
+                let sealed = wire::seal_json(&self.engine, schema, ty_id, json)?;
+                protobuf::watch_event(ty, &sealed).into()
             }
             MediaType::Cbor => {
-                let object = tree(json).unwrap_or_default();
+                let object = tree(json)?;
                 cbor::watch_event(ty, &cbor::encode_typed(&object, schema, ty_id)).into()
             }
             MediaType::Json | MediaType::Yaml => wrap_json(ty, json),
-        }
+        })
     }
 }
 

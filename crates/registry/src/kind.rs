@@ -279,27 +279,27 @@ impl Kind {
 
     /// Metadata of an object as it is shown on its own. That of custom resources is sorted as they are
     /// stored, but here it has the order of its type.
-    pub(crate) fn metadata<'a>(&self, sorted: &'a [u8]) -> Cow<'a, [u8]> {
-        let Some(ty) = self.object_meta else { return Cow::Borrowed(sorted) };
-        let Ok(tree) = tree(sorted) else { return Cow::Borrowed(sorted) };
+    pub(crate) fn metadata<'a>(&self, sorted: &'a [u8]) -> Result<Cow<'a, [u8]>, ApiError> {
+        let Some(ty) = self.object_meta else { return Ok(Cow::Borrowed(sorted)) };
+        let tree = tree(sorted)?;
         let mut out = Vec::with_capacity(sorted.len());
         codec::json::encode(&tree, &self.schema, ty, &mut out);
-        Cow::Owned(out)
+        Ok(Cow::Owned(out))
     }
 
     /// The same of a cached object, in this version.
-    pub(crate) fn metadata_of<'a>(&self, entry: &'a Entry) -> Cow<'a, [u8]> {
+    pub(crate) fn metadata_of<'a>(&self, entry: &'a Entry) -> Result<Cow<'a, [u8]>, ApiError> {
         let range = entry.meta.0 as usize..entry.meta.1 as usize;
         if self.object_meta.is_none() {
-            return Cow::Borrowed(&entry.json[range]);
+            return Ok(Cow::Borrowed(&entry.json[range]));
         }
         if self.is_remote() {
-            let view = self.view(entry);
-            let range = scan::scan(&view, &FieldSet::new([])).map_or(range, |found| found.metadata);
-            return Cow::Owned(self.metadata(&view[range]).into_owned());
+            let view = self.view(entry)?;
+            let scanned = scan::scan(&view, &FieldSet::new([])).map_err(ApiError::internal)?;
+            return Ok(Cow::Owned(self.metadata(&view[scanned.metadata])?.into_owned()));
         }
-        let made = || self.metadata(&entry.json[range.clone()]).into_owned().into();
-        Cow::Borrowed(entry.slot(SLOT_METADATA, made))
+        let made = || self.metadata(&entry.json[range]).map(|made| made.into_owned().into());
+        Ok(Cow::Borrowed(entry.try_slot(SLOT_METADATA, made)?))
     }
 
     /// The type that server-side apply goes by, and where it is.
@@ -400,11 +400,21 @@ impl Kind {
     }
 
     fn converted(&self, conversion: &dyn Conversion, json: &Bytes) -> Result<Bytes, ApiError> {
-        let object = tree(json)?;
+        let object = tree(json).map_err(|error| self.conversion_failed(&error))?;
         let mut object = conversion.to_served(object);
         object.set_at(&["kind"], self.facts.kind.kind.clone());
         object.set_at(&["apiVersion"], self.group_version().to_string());
         Ok(self.encode(&object))
+    }
+
+    /// Compat: the API machinery's text for a conversion that fails, a 500 without a reason.
+    fn conversion_failed(&self, why: &ApiError) -> ApiError {
+        let served = self.gvk();
+        let stored = self.storage.as_ref().map_or(served, |storage| &storage.gvk);
+        ApiError::Storage(format!(
+            "converting ({}.{}) to ({}.{}): {why}",
+            stored.version, stored.kind, served.version, served.kind
+        ))
     }
 
     /// An object of this version as clients get it.
@@ -428,20 +438,28 @@ impl Kind {
     }
 
     /// A cached object as this version shows it: its own bytes, or a conversion that is made once.
-    pub(crate) fn view(&self, entry: &Entry) -> Bytes {
-        let Some(conversion) = &self.conversion else { return entry.json.clone() };
+    /// Err: the conversion failed. An object of another version must never be served instead.
+    pub(crate) fn view(&self, entry: &Entry) -> Result<Bytes, ApiError> {
+        let Some(conversion) = &self.conversion else { return Ok(entry.json.clone()) };
         let version = self.version_number();
         if let Some(view) = entry.view(version) {
-            return view;
+            return Ok(view);
         }
-        // What others convert is prepared by now, or was in this version all along.
-        if conversion.remote().is_some() {
-            return entry.json.clone();
+        if conversion.remote().is_none() {
+            let view = self.converted(&**conversion, &entry.json)?;
+            entry.keep_view(version, view.clone());
+            return Ok(view);
         }
-        let view = self.converted(&**conversion, &entry.json);
-        let view = view.unwrap_or_else(|_| entry.json.clone());
-        entry.keep_view(version, view.clone());
-        view
+        if self.is_own_version(&entry.json) {
+            return Ok(entry.json.clone());
+        }
+        // `prepare` did not convert this entry.
+        let stored = self.storage.as_ref().map_or(self.gvk(), |storage| &storage.gvk);
+        Err(ApiError::Storage(format!(
+            "conversion webhook for {}, Kind={} failed: no converted object",
+            stored.group_version(),
+            stored.kind
+        )))
     }
 }
 
@@ -451,3 +469,83 @@ pub(crate) const SLOT_PROTOBUF: usize = 0;
 const SLOT_METADATA: usize = SLOT_PROTOBUF;
 pub(crate) const SLOT_CONVERTED_PROTOBUF: usize = 1;
 pub(crate) const SLOT_ROW: usize = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::TestServer;
+
+    /// JSON that a scan finds its way through, but that is too deep for a tree.
+    fn too_deep() -> String {
+        let deep = format!("{}{}", "[".repeat(5000), "]".repeat(5000));
+        format!(
+            r#"{{"kind":"Widget","apiVersion":"example.com/v1","metadata":{{"name":"b","namespace":"ns"}},"spec":{{"parts":{deep}}}}}"#
+        )
+    }
+
+    const FAILED: &str = "500 : converting (v1.Widget) to (v2.Widget): Internal error occurred: \
+                          exceeded max depth";
+
+    /// It was served as it is stored: as an object of another version.
+    #[tokio::test]
+    async fn an_object_that_cannot_be_converted_is_a_500() {
+        let server = TestServer::start().await;
+        server.check("POST /v1/namespaces/ns/widgets", "{metadata: {name: a}}", "201").await;
+        server.write_raw("widgets", "b", &too_deep()).await;
+        for line in ["GET /v2/namespaces/ns/widgets/b", "GET /v2/namespaces/ns/widgets"] {
+            server.check(line, "", FAILED).await;
+        }
+        let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+        let line = "GET /v2/namespaces/ns/widgets";
+        server.send_accepting(table, line, "").await.check(line, FAILED);
+        let mut watch = server.watch("/v2/namespaces/ns/widgets").await.unwrap();
+        let failed = FAILED.replacen("500 :", "ERROR 500", 1);
+        watch.check(&[&failed, "end"]).await;
+        // Of the stored version the bytes are as they are.
+        server.check("GET /v1/namespaces/ns/widgets", "", "200 names=a,b").await;
+    }
+
+    struct Webhook;
+
+    impl Conversion for Webhook {
+        fn to_stored(&self, object: Value) -> Value {
+            object
+        }
+
+        fn to_served(&self, object: Value) -> Value {
+            object
+        }
+
+        fn remote(&self) -> Option<&dyn RemoteConverter> {
+            Some(self)
+        }
+    }
+
+    impl RemoteConverter for Webhook {
+        fn convert<'a>(
+            &'a self,
+            _: Vec<Value>,
+            _: &'a str,
+        ) -> Pinned<'a, Result<Vec<Value>, ApiError>> {
+            Box::pin(std::future::ready(Ok(vec![meta::value!({"converted": "yes"})])))
+        }
+    }
+
+    #[tokio::test]
+    async fn an_object_that_the_webhook_has_not_converted_is_never_shown() {
+        let server = TestServer::start().await;
+        server.check("POST /v1/namespaces/ns/widgets", "{metadata: {name: a}}", "201").await;
+        let v1 = server.kind("v1", "widgets");
+        let remote: Option<Arc<dyn Conversion>> = Some(Arc::new(Webhook));
+        let (facts, schema, storage) = (v1.facts.clone(), v1.schema.clone(), v1.storage.clone());
+        let strategy = v1.strategy.clone();
+        let kind = Kind::new(facts, schema, v1.behaviour, strategy, storage, remote, None);
+        let entry = server.storage("widgets").find("ns", "a", true).await.unwrap().unwrap();
+        let error = kind.view(&entry).unwrap_err().to_string();
+        let expected = "conversion webhook for example.com/v1, Kind=Widget failed: \
+                        no converted object";
+        assert_eq!(error, expected);
+        kind.prepare(&[&entry]).await.unwrap();
+        kind.view(&entry).unwrap();
+    }
+}

@@ -24,7 +24,7 @@ pub(crate) async fn list(request: &ResourceRequest<'_>) -> Result<ResourceRespon
         return computed_resource::list(request, &format, &options, &**computed).await;
     }
     let found = prepared(request, &options, find(request, &options).await?).await?;
-    response_format::list(request, &format, found)
+    response_format::list(request, &format, found).await
 }
 
 /// The same, with all objects in the version that is asked for, and selected by it.
@@ -39,7 +39,15 @@ pub(crate) async fn prepared(
     let mut entries: Vec<Arc<Entry>> = found.items.collect();
     request.kind.prepare(&entries.iter().collect::<Vec<_>>()).await?;
     let selection = Selection::read(request, options)?;
-    entries.retain(|entry| selection.matches_view(request.kind, entry));
+    if selection.needs_view() {
+        let mut matching = Vec::with_capacity(entries.len());
+        for entry in entries {
+            if selection.matches_view(request.kind, &entry)? {
+                matching.push(entry);
+            }
+        }
+        entries = matching;
+    }
     Ok(Found { items: Items::of(entries), head: found.head })
 }
 
@@ -312,9 +320,9 @@ impl Chunks {
 }
 
 impl Iterator for Chunks {
-    type Item = Bytes;
+    type Item = Result<Bytes, ApiError>;
 
-    fn next(&mut self) -> Option<Bytes> {
+    fn next(&mut self) -> Option<Self::Item> {
         let mut chunk = Vec::new();
         let mut first = match self.state {
             State::Done => return None,
@@ -328,15 +336,18 @@ impl Iterator for Chunks {
             let Some(entry) = self.items.next() else {
                 self.writer.tail(first, &mut chunk);
                 self.state = State::Done;
-                return Some(chunk.into());
+                return Some(Ok(chunk.into()));
             };
             if chunk.capacity() < CHUNK_BYTES {
                 chunk.reserve(CHUNK_BYTES + entry.json.len());
             }
-            self.writer.item(&entry, first, &mut chunk);
+            if let Err(error) = self.writer.item(&entry, first, &mut chunk) {
+                self.state = State::Done;
+                return Some(Err(error));
+            }
             first = false;
         }
         self.state = State::Items { first };
-        Some(chunk.into())
+        Some(Ok(chunk.into()))
     }
 }

@@ -155,10 +155,10 @@ pub(crate) fn entry(
 ) -> Result<ResourceResponse, ApiError> {
     let kind = request.kind;
     if format.media_type == MediaType::Protobuf && format.shape == Projection::Object {
-        let message = wire::message(request.engine, kind, entry);
+        let message = wire::message(request.engine, kind, entry)?;
         return Ok(format.answer(code, Payload::Bytes(wire::seal(kind.gvk(), &message))));
     }
-    json(request, format, code, kind.view(entry))
+    json(request, format, code, kind.view(entry)?)
 }
 
 /// One object given as the JSON of the served version.
@@ -207,7 +207,7 @@ pub(crate) fn status(format: &ResponseFormat, status: &Status) -> ResourceRespon
 }
 
 /// A list, streamed where its form can be.
-pub(crate) fn list(
+pub(crate) async fn list(
     request: &ResourceRequest<'_>,
     format: &ResponseFormat,
     found: Found,
@@ -215,8 +215,11 @@ pub(crate) fn list(
     let (kind, head) = (request.kind, found.head);
     format.check_asked(kind, true)?;
     if format.media_type == MediaType::Protobuf && format.shape == Projection::Object {
-        let messages =
-            found.items.map(|entry| wire::message(request.engine, kind, &entry)).collect();
+        let mut messages = Vec::new();
+        for entry in found.items {
+            messages.push(wire::message(request.engine, kind, &entry)?);
+            yield_after(messages.len()).await;
+        }
         let gvk = kind.group_version().with_kind(&kind.facts.list_kind);
         return Ok(format.answer(200, wire::list(&gvk, &head, messages)));
     }
@@ -231,16 +234,17 @@ pub(crate) fn list(
         }
     };
     let items = match (&format.shape, kind.strategy.row_order()) {
-        (Projection::Table(_), Some(order)) => in_order(found.items, order),
+        (Projection::Table(_), Some(order)) => in_order(found.items, order)?,
         _ => found.items,
     };
+    let items = if writer.needs_prepared() { prepared(&*writer, items).await? } else { items };
     let chunks = Chunks::payload(items, writer);
     if format.media_type == MediaType::Json && !format.pretty && !format.is_beta() {
         return Ok(format.answer(200, chunks));
     }
     // Indenting, YAML and tables in protobuf need the whole, and the old version of `meta.k8s.io`; they are asked
     // for by people, or small.
-    let json = format.in_version(format.answer(200, chunks).into_bytes().unwrap_or_default());
+    let json = format.in_version(format.answer(200, chunks).into_bytes()?);
     let bytes = match format.media_type {
         MediaType::Yaml => yaml(&json)?,
         MediaType::Protobuf => {
@@ -257,11 +261,32 @@ pub(crate) fn list(
     Ok(format.answer(200, Payload::Bytes(bytes)))
 }
 
+/// Prepares all items before the first byte is sent: an item that fails later could only break off
+/// a response that has begun as a 200.
+async fn prepared(writer: &dyn ItemWriter, items: Items) -> Result<Items, ApiError> {
+    let entries: Vec<Arc<Entry>> = items.collect();
+    for (at, entry) in entries.iter().enumerate() {
+        writer.prepare(entry)?;
+        yield_after(at + 1).await;
+    }
+    Ok(Items::of(entries))
+}
+
+/// Lets the connection's other streams run while a long list is converted or encoded.
+async fn yield_after(items: usize) {
+    if items.is_multiple_of(YIELD_ITEMS) {
+        tokio::task::yield_now().await;
+    }
+}
+
+const YIELD_ITEMS: usize = 64;
+
 /// Objects of one rank stay as they were, by name.
-fn in_order(items: Items, order: fn(&Value) -> i64) -> Items {
-    let mut entries: Vec<Arc<Entry>> = items.collect();
-    entries.sort_by_cached_key(|entry| tree(&entry.json).map_or(0, |object| order(&object)));
-    Items::of(entries)
+fn in_order(items: Items, order: fn(&Value) -> i64) -> Result<Items, ApiError> {
+    let ranked = items.map(|entry| Ok((order(&tree(&entry.json)?), entry)));
+    let mut ranked = ranked.collect::<Result<Vec<(i64, Arc<Entry>)>, ApiError>>()?;
+    ranked.sort_by_key(|(rank, _)| *rank);
+    Ok(Items::of(ranked.into_iter().map(|(_, entry)| entry)))
 }
 
 fn cbor_list(
@@ -282,8 +307,14 @@ fn cbor_list(
 
 /// Writes the parts of a list body.
 pub(crate) trait ItemWriter: Send + Sync {
+    /// Whether [`ItemWriter::prepare`] has anything to do.
+    fn needs_prepared(&self) -> bool;
+
+    /// Makes what `item` writes and keeps it with the entry.
+    fn prepare(&self, entry: &Entry) -> Result<(), ApiError>;
+
     fn head(&self, out: &mut Vec<u8>);
-    fn item(&self, entry: &Entry, first: bool, out: &mut Vec<u8>);
+    fn item(&self, entry: &Entry, first: bool, out: &mut Vec<u8>) -> Result<(), ApiError>;
     /// `empty`: there was no item, and `out` ends with what the head wrote.
     fn tail(&self, empty: bool, out: &mut Vec<u8>);
 }
@@ -295,6 +326,14 @@ struct TypedItems {
 }
 
 impl ItemWriter for TypedItems {
+    fn needs_prepared(&self) -> bool {
+        self.kind.conversion.is_some()
+    }
+
+    fn prepare(&self, entry: &Entry) -> Result<(), ApiError> {
+        self.kind.view(entry).map(drop)
+    }
+
     fn head(&self, out: &mut Vec<u8>) {
         write_head(
             out,
@@ -305,14 +344,15 @@ impl ItemWriter for TypedItems {
         out.extend_from_slice(b",\"items\":[");
     }
 
-    fn item(&self, entry: &Entry, first: bool, out: &mut Vec<u8>) {
+    fn item(&self, entry: &Entry, first: bool, out: &mut Vec<u8>) -> Result<(), ApiError> {
         out.extend_from_slice(if first { b"{" } else { b",{" });
         if self.kind.conversion.is_none() {
             append(out, &entry.json[entry.body_at as usize..]);
-            return;
+            return Ok(());
         }
-        let json = self.kind.view(entry);
-        append(out, &json[body_at(&json)..]);
+        let json = self.kind.view(entry)?;
+        append(out, &json[body_at(&json)?..]);
+        Ok(())
     }
 
     fn tail(&self, _empty: bool, out: &mut Vec<u8>) {
@@ -327,17 +367,26 @@ struct CustomItems {
 }
 
 impl ItemWriter for CustomItems {
+    fn needs_prepared(&self) -> bool {
+        self.kind.conversion.is_some()
+    }
+
+    fn prepare(&self, entry: &Entry) -> Result<(), ApiError> {
+        self.kind.view(entry).map(drop)
+    }
+
     fn head(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"apiVersion\":");
         meta::json::write_string(out, &self.kind.group_version().to_string());
         out.extend_from_slice(b",\"items\":[");
     }
 
-    fn item(&self, entry: &Entry, first: bool, out: &mut Vec<u8>) {
+    fn item(&self, entry: &Entry, first: bool, out: &mut Vec<u8>) -> Result<(), ApiError> {
         if !first {
             out.push(b',');
         }
-        append(out, &self.kind.view(entry));
+        append(out, &self.kind.view(entry)?);
+        Ok(())
     }
 
     fn tail(&self, _empty: bool, out: &mut Vec<u8>) {
@@ -361,16 +410,25 @@ struct MetadataItems {
 }
 
 impl ItemWriter for MetadataItems {
+    fn needs_prepared(&self) -> bool {
+        self.kind.is_custom()
+    }
+
+    fn prepare(&self, entry: &Entry) -> Result<(), ApiError> {
+        self.kind.metadata_of(entry).map(drop)
+    }
+
     fn head(&self, out: &mut Vec<u8>) {
         write_head(out, "PartialObjectMetadataList", META_V1, &self.head);
         out.extend_from_slice(b",\"items\":[");
     }
 
-    fn item(&self, entry: &Entry, first: bool, out: &mut Vec<u8>) {
+    fn item(&self, entry: &Entry, first: bool, out: &mut Vec<u8>) -> Result<(), ApiError> {
         if !first {
             out.push(b',');
         }
-        write_metadata_only(out, &self.kind.metadata_of(entry));
+        write_metadata_only(out, &self.kind.metadata_of(entry)?);
+        Ok(())
     }
 
     fn tail(&self, empty: bool, out: &mut Vec<u8>) {
@@ -432,7 +490,7 @@ pub(crate) fn write_metadata_only(out: &mut Vec<u8>, metadata: &[u8]) {
 }
 
 pub(crate) fn metadata_only(kind: &Kind, json: &[u8]) -> Result<Bytes, ApiError> {
-    let metadata = kind.metadata(&json[metadata_range(json)?]);
+    let metadata = kind.metadata(&json[metadata_range(json)?])?;
     Ok(metadata_as_object(&metadata))
 }
 
@@ -449,8 +507,8 @@ pub(crate) fn metadata_range(json: &[u8]) -> Result<Range<usize>, ApiError> {
 }
 
 /// Where an object goes on behind its kind and apiVersion.
-fn body_at(json: &[u8]) -> usize {
-    scan::scan(json, &FieldSet::new([])).map_or(1, |scanned| scanned.body_at)
+fn body_at(json: &[u8]) -> Result<usize, ApiError> {
+    Ok(scan::scan(json, &FieldSet::new([])).map_err(ApiError::internal)?.body_at)
 }
 
 /// JSON bodies end in a newline; people get them indented, and without one.

@@ -16,7 +16,7 @@ use crate::{
 pub(crate) async fn get(request: &ResourceRequest<'_>) -> Result<ResourceResponse, ApiError> {
     let format = ResponseFormat::negotiate(request)?;
     let entry = read::entry(request, request.query.text("resourceVersion")).await?;
-    let object = decode::tree(&request.kind.view(&entry))?;
+    let object = decode::tree(&request.kind.view(&entry)?)?;
     if let Some(paths) = scale_paths(request)
         && object.at(&steps(&paths.spec_replicas)).is_none()
     {

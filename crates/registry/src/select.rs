@@ -80,13 +80,16 @@ impl Selection {
     }
 
     /// The rest of it, for objects that [`Kind::prepare`] has had converted.
-    pub(crate) fn matches_view(&self, kind: &Kind, entry: &Entry) -> bool {
-        self.fields.iter().all(|term| {
-            let SelectableSource::Converted(path) = &term.source else { return true };
-            let scanned = scan::scan(&kind.view(entry), &FieldSet::new([path.as_str()]));
-            let text = scanned.ok().and_then(|mut found| found.fields.pop()).flatten();
-            (text.unwrap_or_default() == term.value) == term.equal
-        })
+    pub(crate) fn matches_view(&self, kind: &Kind, entry: &Entry) -> Result<bool, ApiError> {
+        for term in &self.fields {
+            let SelectableSource::Converted(path) = &term.source else { continue };
+            let scanned = scan::scan(&kind.view(entry)?, &FieldSet::new([path.as_str()]));
+            let text = scanned.map_err(ApiError::internal)?.fields.pop().flatten();
+            if (text.unwrap_or_default() == term.value) != term.equal {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// The name that every match must have.

@@ -59,30 +59,36 @@ impl TableWriter {
 }
 
 impl ItemWriter for TableWriter {
+    fn needs_prepared(&self) -> bool {
+        self.kind.conversion.is_some()
+    }
+
+    fn prepare(&self, entry: &Entry) -> Result<(), ApiError> {
+        self.kind.view(entry).map(drop)
+    }
+
     fn head(&self, out: &mut Vec<u8>) {
         write_head(out, "Table", META_V1, &self.head);
         out.extend_from_slice(&self.columns);
         out.extend_from_slice(b",\"rows\":[");
     }
 
-    fn item(&self, entry: &Entry, first: bool, out: &mut Vec<u8>) {
+    fn item(&self, entry: &Entry, first: bool, out: &mut Vec<u8>) -> Result<(), ApiError> {
         if !first {
             out.push(b',');
         }
-        let metadata = self.kind.metadata_of(entry);
+        let metadata = self.kind.metadata_of(entry)?;
         // Another version's object is another object.
-        let row = self
-            .kind
-            .conversion
-            .is_none()
-            .then(|| entry.slot(SLOT_ROW, || Row::of(&self.kind, &entry.json)));
-        if let Some(row) = row.and_then(Row::read) {
-            out.extend_from_slice(b"{\"cells\":");
-            row.write(out, self.now);
-            write_object(out, self.include, &entry.json, &metadata);
-            return;
+        if self.kind.conversion.is_none() {
+            let row = entry.try_slot(SLOT_ROW, || Row::of(&self.kind, &entry.json))?;
+            if let Some(row) = Row::read(row) {
+                out.extend_from_slice(b"{\"cells\":");
+                row.write(out, self.now);
+                write_object(out, self.include, &entry.json, &metadata);
+                return Ok(());
+            }
         }
-        write_row(out, &self.kind, self.include, &self.kind.view(entry), &metadata, self.now);
+        write_row(out, &self.kind, self.include, &self.kind.view(entry)?, &metadata, self.now)
     }
 
     fn tail(&self, empty: bool, out: &mut Vec<u8>) {
@@ -114,7 +120,7 @@ pub(crate) fn of_object_with(
     json: &[u8],
     with_columns: bool,
 ) -> Result<Bytes, ApiError> {
-    let metadata = kind.metadata(&json[metadata_range(json)?]);
+    let metadata = kind.metadata(&json[metadata_range(json)?])?;
     let version = decode::tree(&metadata)?;
     let revision = version.str_at(&["resourceVersion"]).parse().unwrap_or_default();
     let mut out = Vec::with_capacity(json.len() / 2);
@@ -125,7 +131,7 @@ pub(crate) fn of_object_with(
         out.extend_from_slice(b",\"columnDefinitions\":null");
     }
     out.extend_from_slice(b",\"rows\":[");
-    write_row(&mut out, kind, include, json, &metadata, Time::now());
+    write_row(&mut out, kind, include, json, &metadata, Time::now())?;
     out.extend_from_slice(b"]}");
     Ok(out.into())
 }
@@ -208,13 +214,14 @@ fn write_row(
     json: &[u8],
     metadata: &[u8],
     now: Time,
-) {
+) -> Result<(), ApiError> {
     // Cells are read off the tree: the one place on the read path that decodes. A list does it once
     // per object, see `Row`.
-    let object = decode::tree(json).unwrap_or_default();
+    let object = decode::tree(json)?;
     write_cells(out, kind.columns(), &object, now);
     write_conditions(out, kind, &object);
     write_object(out, include, json, metadata);
+    Ok(())
 }
 
 fn write_cells(out: &mut Vec<u8>, columns: &[Column], object: &Value, now: Time) {
@@ -274,10 +281,10 @@ struct Row<'a> {
 const AGE: u8 = 0;
 
 impl<'a> Row<'a> {
-    fn of(kind: &Kind, json: &[u8]) -> Bytes {
-        let object = decode::tree(json).unwrap_or_default();
+    fn of(kind: &Kind, json: &[u8]) -> Result<Bytes, ApiError> {
+        let object = decode::tree(json)?;
         let created = object.str_at(&["metadata", "creationTimestamp"]);
-        let Ok(created) = Time::parse(created) else { return Bytes::new() };
+        let Ok(created) = Time::parse(created) else { return Ok(Bytes::new()) };
         // A cell that says the same at very different times doesn't look at the clock.
         let (soon, late) = (Time::from_unix(created.unix_seconds() + 1, 0), Time::now());
         let late = Time::from_unix(late.unix_seconds() + 1_000_000_000, 0);
@@ -295,12 +302,12 @@ impl<'a> Row<'a> {
             } else if first == age(soon) && second == age(late) {
                 out.push(AGE);
             } else {
-                return Bytes::new();
+                return Ok(Bytes::new());
             }
         }
         out.push(b']');
         write_conditions(&mut out, kind, &object);
-        out.into()
+        Ok(out.into())
     }
 
     fn read(kept: &'a Bytes) -> Option<Self> {

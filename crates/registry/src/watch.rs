@@ -242,18 +242,17 @@ impl Watching {
                 self.prepare(entries, Work::Events(events));
             }
             WatchItem::Events(events) => {
-                for event in events {
-                    self.send(&event);
-                }
+                let sent = events.iter().try_for_each(|event| self.send(event));
+                self.end_on_error(sent);
             }
             WatchItem::Progress(revision) => {
-                self.ready.push_back(self.frames.bookmark(revision, false));
+                let frame = self.frames.bookmark(revision, false);
+                self.push(frame);
             }
             WatchItem::Expired => {
                 let message = "The resourceVersion for the provided watch is too old.".to_owned();
                 let error = ApiError::Expired { message, continue_token: String::new() };
-                self.ready.push_back(self.frames.error(&error));
-                self.over = true;
+                self.end_on_error(Err(error));
             }
             // The client sees the stream end and resumes from what it has.
             WatchItem::TooSlow | WatchItem::Closed => self.over = true,
@@ -270,45 +269,62 @@ impl Watching {
     }
 
     fn resume(&mut self, work: Result<Work, ApiError>) {
-        match work {
-            Ok(Work::Events(events)) => events.iter().for_each(|event| self.send(event)),
-            Ok(Work::Initial(entries)) => {
+        let sent = work.and_then(|work| match work {
+            Work::Events(events) => events.iter().try_for_each(|event| self.send(event)),
+            Work::Initial(entries) => {
                 for entry in &entries {
-                    if self.matches(entry) {
-                        self.ready.push_back(self.frames.initial(entry));
+                    if self.matches(entry)? {
+                        self.ready.push_back(self.frames.initial(entry)?);
                     }
                 }
+                Ok(())
             }
-            Err(error) => {
-                self.ready.push_back(self.frames.error(&error));
-                self.over = true;
-            }
+        });
+        self.end_on_error(sent);
+    }
+
+    fn push(&mut self, frame: Result<Bytes, ApiError>) {
+        let pushed = frame.map(|frame| self.ready.push_back(frame));
+        self.end_on_error(pushed);
+    }
+
+    /// A watch must not go on past what it failed to send: the client would miss an event.
+    fn end_on_error(&mut self, sent: Result<(), ApiError>) {
+        if let Err(error) = sent {
+            self.ready.push_back(self.frames.error(&error));
+            self.initial = None;
+            self.over = true;
         }
     }
 
     /// An event as this watcher sees it: what starts or stops to match comes and goes.
-    fn send(&mut self, event: &Event) {
+    fn send(&mut self, event: &Event) -> Result<(), ApiError> {
         let in_scope = event.entry.key.starts_with(&self.prefix);
         if !in_scope {
-            return;
+            return Ok(());
         }
-        let was = event.previous.as_ref().is_some_and(|entry| self.matches(entry));
-        let is = event.kind != EventKind::Deleted && self.matches(&event.entry);
+        let was = match &event.previous {
+            Some(entry) => self.matches(entry)?,
+            None => false,
+        };
+        let is = event.kind != EventKind::Deleted && self.matches(&event.entry)?;
         let frame = match (was, is) {
-            (false, true) => self.frames.event(event, &event.entry, frame::ADDED),
-            (true, true) => self.frames.event(event, &event.entry, frame::MODIFIED),
+            (false, true) => self.frames.event(event, &event.entry, frame::ADDED)?,
+            (true, true) => self.frames.event(event, &event.entry, frame::MODIFIED)?,
             (true, false) => match event.departed() {
-                Some(last) => self.frames.event(event, last, frame::DELETED),
-                None => return,
+                Some(last) => self.frames.event(event, last, frame::DELETED)?,
+                None => return Ok(()),
             },
-            (false, false) => return,
+            (false, false) => return Ok(()),
         };
         self.frames.kind().watch_metrics.sent(frame.len());
         self.ready.push_back(frame);
+        Ok(())
     }
 
-    fn matches(&self, entry: &Entry) -> bool {
-        self.selection.matches(entry) && self.selection.matches_view(self.frames.kind(), entry)
+    fn matches(&self, entry: &Entry) -> Result<bool, ApiError> {
+        Ok(self.selection.matches(entry)
+            && self.selection.matches_view(self.frames.kind(), entry)?)
     }
 
     /// The next part of the state that the watch began with, and the bookmark behind the last.
@@ -321,7 +337,8 @@ impl Watching {
         } else {
             self.initial = None;
             if self.ends_initial {
-                self.ready.push_back(self.frames.bookmark(revision, true));
+                let frame = self.frames.bookmark(revision, true);
+                self.push(frame);
             }
         }
         let matching = page.iter().filter(|entry| self.selection.matches(entry));
@@ -329,9 +346,10 @@ impl Watching {
             let entries: Vec<Arc<Entry>> = matching.cloned().collect();
             return self.prepare(entries.clone(), Work::Initial(entries));
         }
-        for entry in matching {
-            self.ready.push_back(self.frames.initial(entry));
-        }
+        let frames: Result<Vec<Bytes>, ApiError> =
+            matching.map(|entry| self.frames.initial(entry)).collect();
+        let sent = frames.map(|frames| self.ready.extend(frames));
+        self.end_on_error(sent);
     }
 
     /// The time is up: a last bookmark, so that the client resumes where it is, unless it never left.
@@ -340,7 +358,8 @@ impl Watching {
             && let Some(revision) = self.watcher.progress()
             && revision > self.began
         {
-            self.ready.push_back(self.frames.bookmark(revision, false));
+            let frame = self.frames.bookmark(revision, false);
+            self.push(frame);
         }
         self.over = true;
     }
