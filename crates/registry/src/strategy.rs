@@ -50,7 +50,7 @@ pub trait Strategy: Send + Sync + 'static {
         let mut all = FieldErrors::default();
         self.validate_update(object, old, &mut all);
         if subresource == "status" {
-            all.0.retain(|error| !error.field.starts_with("spec"));
+            all.0.retain(|error| error.root_field != "spec");
         }
         errors.extend(all);
     }
