@@ -65,8 +65,7 @@ pub(crate) fn decode(
         {
             let shown = codec::json::quote_byte(bytes[0]);
             let why = format!("invalid character {shown} looking for beginning of value");
-            let why = Unreadable { why, is_syntax: true };
-            return Err(unreadable(bytes, media_type, expected, &why));
+            return Err(unreadable(bytes, media_type, expected, &Unreadable::no_kind(why)));
         }
         Ok(decoded) => decoded,
         Err(_) if media_type == MediaType::Json && !is_object(bytes) => {
@@ -74,23 +73,14 @@ pub(crate) fn decode(
         }
         Err(_) if no_kind(bytes, media_type).is_some() => {
             let why = no_kind(bytes, media_type).unwrap_or_default();
-            return Err(unreadable(
-                bytes,
-                media_type,
-                expected,
-                &Unreadable { why, is_syntax: true },
-            ));
+            return Err(unreadable(bytes, media_type, expected, &Unreadable::no_kind(why)));
         }
-        Err(mut why) => {
+        Err(why) => {
             // Go looks for the type before it reads one.
-            if !why.is_syntax
+            if why.stage == Stage::Value
                 && let Some(tree) = untyped(bytes, media_type)
             {
                 check_kind(request, media_type, bytes, &tree, expected)?;
-            }
-            // Metadata is all that is typed, and read on its own.
-            if of_custom(request, expected).is_some() {
-                why.why = why.why.replace("ObjectMeta.metadata.", "ObjectMeta.");
             }
             return Err(unreadable(bytes, media_type, expected, &why));
         }
@@ -106,8 +96,7 @@ pub(crate) fn decode(
         decoded.value.set_at(&["kind"], expected.gvk.kind.clone());
     }
     decoded.value.set_at(&["apiVersion"], expected.gvk.group_version().to_string());
-    let strict: Vec<String> = decoded.strict.iter().map(ToString::to_string).collect();
-    judge_strict(request, &strict, expected.validation)
+    check_strict(request, &decoded.strict, expected.validation)
         .map_err(|why| cannot_be_handled(expected.gvk, expected, &why))?;
     Ok(decoded.value)
 }
@@ -161,14 +150,15 @@ fn prune_and_default(
     Ok(())
 }
 
-/// What becomes of unknown and duplicate fields: nothing, warnings, or a refusal.
-fn judge_strict(
+/// Applies `fieldValidation` to unknown and duplicate fields: nothing, warnings, or an error.
+fn check_strict(
     request: &ResourceRequest<'_>,
-    errors: &[String],
+    errors: &[StrictError],
     validation: FieldValidation,
 ) -> Result<(), String> {
     if validation == FieldValidation::Strict && !errors.is_empty() {
-        return Err(format!("strict decoding error: {}", errors.join(", ")));
+        let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        return Err(format!("strict decoding error: {}", texts.join(", ")));
     }
     warn_of(request, errors, validation);
     Ok(())
@@ -177,16 +167,12 @@ fn judge_strict(
 /// Tells the client of unknown and duplicate fields, if it wants to know.
 pub(crate) fn warn_of(
     request: &ResourceRequest<'_>,
-    errors: &[String],
+    errors: &[StrictError],
     validation: FieldValidation,
 ) {
-    if validation != FieldValidation::Warn {
-        return;
-    }
-    for error in errors {
-        // Errors of YAML come several in one text.
-        let lines = error.strip_prefix("yaml: unmarshal errors:\n").unwrap_or(error);
-        lines.lines().for_each(|line| request.warnings.add(line.trim().to_owned()));
+    if validation == FieldValidation::Warn {
+        let lines = errors.iter().flat_map(StrictError::lines);
+        lines.for_each(|line| request.warnings.add(line));
     }
 }
 
@@ -208,9 +194,30 @@ pub(crate) fn check_patched_kind(
 /// What is known about a patch.
 pub(crate) struct OfPatch<'a> {
     /// What is wrong with the patch itself.
-    pub(crate) strict: &'a [String],
+    pub(crate) strict: &'a [StrictError],
     /// It is a configuration that was applied.
     pub(crate) applied: bool,
+}
+
+/// Why a patched object cannot be read as its kind.
+pub(crate) enum PatchedError {
+    Decode(DecodeError),
+    Other(String),
+}
+
+impl std::fmt::Display for PatchedError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Decode(error) => error.fmt(f),
+            Self::Other(text) => f.write_str(text),
+        }
+    }
+}
+
+impl From<String> for PatchedError {
+    fn from(text: String) -> Self {
+        Self::Other(text)
+    }
 }
 
 /// Reads what a patch has made of an object: it may hold anything. Err: why it can't stand.
@@ -219,11 +226,11 @@ pub(crate) fn patched(
     json: &[u8],
     expected: &Expected<'_>,
     of_patch: &OfPatch<'_>,
-) -> Result<Value, String> {
+) -> Result<Value, PatchedError> {
     let validation = expected.validation;
     let options = DecodeOptions { strict: validation != FieldValidation::Ignore };
     let decoded = codec::json::decode(json, expected.schema, expected.ty, options);
-    let mut decoded = decoded.map_err(|error| error.to_string())?;
+    let mut decoded = decoded.map_err(PatchedError::Decode)?;
     match of_custom(request, expected) {
         Some(custom) if of_patch.applied => {
             custom.prune_and_default.prune_and_default_applied(&mut decoded.value)
@@ -231,9 +238,8 @@ pub(crate) fn patched(
         Some(custom) => prune_and_default(custom, &mut decoded, options.strict)?,
         None => {}
     }
-    let own = decoded.strict.iter().map(ToString::to_string);
-    let strict: Vec<String> = of_patch.strict.iter().cloned().chain(own).collect();
-    judge_strict(request, &strict, validation)?;
+    let strict: Vec<StrictError> = of_patch.strict.iter().cloned().chain(decoded.strict).collect();
+    check_strict(request, &strict, validation)?;
     Ok(decoded.value)
 }
 
@@ -245,38 +251,69 @@ fn read(
     options: DecodeOptions,
 ) -> Result<Decoded, Unreadable> {
     let (schema, ty) = (expected.schema, expected.ty);
+    let failed = |error| Unreadable::new(error, of_custom(request, expected).is_some());
     match media_type {
-        MediaType::Json => Ok(codec::json::decode(bytes, schema, ty, options)?),
-        MediaType::Yaml => Ok(codec::yaml::decode(bytes, schema, ty, options)?),
+        MediaType::Json => codec::json::decode(bytes, schema, ty, options).map_err(failed),
+        MediaType::Yaml => codec::yaml::decode(bytes, schema, ty, options).map_err(failed),
         MediaType::Protobuf => {
             let tables = request.engine.tables();
             // What can be opened has said its kind, even if the rest is broken.
-            let is_syntax = protobuf::Envelope::open(bytes).is_err();
+            let opens = protobuf::Envelope::open(bytes).is_ok();
+            let stage = if opens { Stage::Value } else { Stage::Kind };
             let value = protobuf::decode_object(bytes, tables, schema, ty)
-                .map_err(|error| Unreadable { why: error.to_string(), is_syntax })?;
+                .map_err(|error| Unreadable { why: error.to_string(), stage })?;
             Ok(Decoded { value, strict: Vec::new() })
         }
         MediaType::Cbor => {
             let tree = codec::cbor::decode(bytes)
-                .map_err(|error| Unreadable { why: error.to_string(), is_syntax: true })?;
+                .map_err(|error| Unreadable::no_kind(error.to_string()))?;
             // The tree has every number and text in the form that JSON has them in.
             let json = meta::json::to_string(&tree);
-            Ok(codec::json::decode(json.as_bytes(), schema, ty, options)?)
+            codec::json::decode(json.as_bytes(), schema, ty, options).map_err(failed)
         }
     }
 }
 
 struct Unreadable {
     why: String,
-    /// Not even the kind could be read.
-    is_syntax: bool,
+    stage: Stage,
 }
 
-impl From<DecodeError> for Unreadable {
-    fn from(error: DecodeError) -> Self {
-        let why = error.to_string();
-        let is_syntax = matches!(error, DecodeError::Syntax { .. }) || why.starts_with("yaml: ");
-        Self { why, is_syntax }
+/// How far Go would have come with a body.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// It is not YAML.
+    Yaml,
+    /// It could not read the kind.
+    Kind,
+    /// It knows the kind, but a value is wrong.
+    Value,
+}
+
+impl Unreadable {
+    fn no_kind(why: String) -> Self {
+        Self { why, stage: Stage::Kind }
+    }
+
+    fn new(error: DecodeError, custom: bool) -> Self {
+        let stage = match &error {
+            DecodeError::Syntax { .. } => Stage::Kind,
+            DecodeError::Yaml(_) => Stage::Yaml,
+            DecodeError::Type(_) | DecodeError::Value(_) => Stage::Value,
+        };
+        let why = match error {
+            // The metadata of a custom resource is all that is typed, and Go reads it on its own.
+            DecodeError::Type(mut error)
+                if custom && error.struct_name.as_deref() == Some("ObjectMeta") =>
+            {
+                if error.go_path.len() > 1 && error.go_path[0] == "metadata" {
+                    error.go_path.remove(0);
+                }
+                error.to_string()
+            }
+            other => other.to_string(),
+        };
+        Self { why, stage }
     }
 }
 
@@ -317,12 +354,12 @@ fn no_object(bytes: &[u8], expected: &Expected<'_>) -> ApiError {
     let what = match tree(bytes) {
         Ok(value) => value.type_name(),
         Err(error) => {
-            let why = Unreadable { why: without_prefix(&error), is_syntax: true };
+            let why = Unreadable::no_kind(without_prefix(&error));
             return unreadable(bytes, MediaType::Json, expected, &why);
         }
     };
     let why = not_type_meta(what);
-    unreadable(bytes, MediaType::Json, expected, &Unreadable { why, is_syntax: true })
+    unreadable(bytes, MediaType::Json, expected, &Unreadable::no_kind(why))
 }
 
 fn without_prefix(error: &ApiError) -> String {
@@ -340,13 +377,13 @@ fn unreadable(
     unreadable: &Unreadable,
 ) -> ApiError {
     let why = &unreadable.why;
-    if !unreadable.is_syntax {
+    if unreadable.stage == Stage::Value {
         return cannot_be_handled(expected.gvk, expected, why);
     }
     let (kind, summary) = (&expected.gvk.kind, summarize(bytes));
     let why = match media_type {
         MediaType::Protobuf | MediaType::Cbor => why.clone(),
-        MediaType::Yaml if why.starts_with("yaml: ") => why.clone(),
+        MediaType::Yaml if unreadable.stage == Stage::Yaml => why.clone(),
         _ => format!("{NO_KIND}: {why}"),
     };
     ApiError::BadRequest(format!(

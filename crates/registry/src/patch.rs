@@ -2,12 +2,11 @@
 
 use ::patch::json_patch::JsonPatch;
 use codec::{
-    json::{DecodeOptions, Decoded},
+    json::{DecodeError, DecodeOptions, Decoded, Found, GoKind, Step, StrictError, TypeError},
     negotiate::MediaType,
 };
 use http::header::CONTENT_TYPE;
 use meta::{ApiError, FieldErrors, GroupKind, Number, Value, field::path};
-use schema::Schema;
 
 use crate::{
     ResourceResponse, decode, get as read, managed, object_meta,
@@ -54,8 +53,8 @@ pub(crate) async fn patch(request: &ResourceRequest<'_>) -> Result<ResourceRespo
 fn said_twice<'a>(
     request: &ResourceRequest<'_>,
     options: &WriteOptions,
-    strict: &'a [String],
-) -> Result<&'a [String], ApiError> {
+    strict: &'a [StrictError],
+) -> Result<&'a [StrictError], ApiError> {
     if let Some(why) = strict.first().filter(|_| options.is_strict()) {
         return Err(ApiError::BadRequest(format!(
             "error strict decoding YAML: error converting YAML to JSON: {why}"
@@ -116,7 +115,7 @@ impl Change {
     pub(crate) fn parse_strictly(
         patch_type: PatchType,
         body: &[u8],
-    ) -> Result<(Self, Vec<String>), ApiError> {
+    ) -> Result<(Self, Vec<StrictError>), ApiError> {
         let options = DecodeOptions { strict: true };
         let decoded = match patch_type {
             PatchType::ApplyCbor => codec::cbor::decode(body)
@@ -131,15 +130,14 @@ impl Change {
             PatchType::Json | PatchType::Merge => codec::json::decode_any(body, options)
                 .map_err(|error| ApiError::BadRequest(format!("error decoding patch: {error}"))),
         };
-        let Decoded { value: tree, strict } = decoded?;
-        let mut strict: Vec<String> = strict.iter().map(ToString::to_string).collect();
+        let Decoded { value: tree, mut strict } = decoded?;
         let change = match patch_type {
             PatchType::Json => {
                 let patch = JsonPatch::decode(&tree)?;
                 for error in &mut strict {
-                    *error = format!("json patch {error}");
+                    *error = StrictError::Other(format!("json patch {error}"));
                 }
-                strict.extend_from_slice(patch.strict_errors());
+                strict.extend(patch.strict_errors().iter().cloned().map(StrictError::Other));
                 Self::Json(patch)
             }
             PatchType::Merge => Self::Merge(tree),
@@ -199,7 +197,7 @@ pub(crate) fn reread(
     request: &ResourceRequest<'_>,
     expected: &decode::Expected<'_>,
     change: &Change,
-    strict: &[String],
+    strict: &[StrictError],
     current: Option<&Value>,
     patched: &Value,
 ) -> Result<Value, ApiError> {
@@ -211,20 +209,23 @@ pub(crate) fn reread(
         }
         Change::Strategic(_) | Change::Apply(_) => Ok(()),
     };
+    let same_kind = same_kind.map_err(decode::PatchedError::from);
     let of_patch = decode::OfPatch { strict, applied: matches!(change, Change::Apply(_)) };
     let read =
         same_kind.and_then(|()| decode::patched(request, json.as_bytes(), expected, &of_patch));
-    read.map_err(|why| {
+    read.map_err(|error| {
+        let why = match (&error, change) {
+            // Compat: the decoder of strategic patches says the same in another way.
+            (decode::PatchedError::Decode(DecodeError::Type(error)), Change::Strategic(_)) => {
+                conversion_error(error, patched)
+            }
+            (error, _) => error.to_string(),
+        };
         let mut errors = FieldErrors::default();
         match change {
-            // Compat: strategic patches are shown as Go prints maps, and in the words of another
-            // decoder.
+            // Compat: strategic patches are shown as Go prints maps.
             Change::Strategic(patch) => {
-                errors.invalid(
-                    path("patch"),
-                    ::patch::go_text::show(patch),
-                    &conversion(&why, patched, expected.schema),
-                );
+                errors.invalid(path("patch"), ::patch::go_text::show(patch), &why);
             }
             Change::Json(_) | Change::Merge(_)
                 if decode::of_custom(request, expected).is_none() =>
@@ -239,39 +240,28 @@ pub(crate) fn reread(
     })
 }
 
-/// `json: cannot unmarshal number into Go struct field A.b of type string` as the decoder of trees
-/// says it: `cannot convert int64 to string`.
-fn conversion(why: &str, patched: &Value, schema: &Schema) -> String {
-    let Some(request) = why.strip_prefix("json: cannot unmarshal ") else { return why.to_owned() };
-    let (found, wanted) = (request.split(" into ").next(), request.rsplit(" of type ").next());
-    let (found, wanted) = (found.unwrap_or_default(), wanted.unwrap_or_default());
+/// A value of another type than its field, as Go's `FromUnstructured` reports it: `cannot convert int64
+/// to string`.
+fn conversion_error(error: &TypeError, patched: &Value) -> String {
     // Kind and type of what was given.
-    let (found, number) = found.split_once(' ').unwrap_or((found, ""));
-    let (kind, given) = match found {
-        "number" if number.contains(['.', 'e', 'E']) => ("float64", "float64"),
-        "number" if number.is_empty() && is_float_at(patched, field_path(request)) => {
-            ("float64", "float64")
-        }
-        "number" => ("int64", "int64"),
-        "object" => ("map", "map[string]interface {}"),
-        "array" => ("slice", "[]interface {}"),
-        other => (other, other),
+    let (kind, given) = match &error.found {
+        Found::Number(_) if is_float(error, patched) => ("float64", "float64"),
+        Found::Number(_) => ("int64", "int64"),
+        Found::Object => ("map", "map[string]interface {}"),
+        Found::Array => ("slice", "[]interface {}"),
+        Found::String => ("string", "string"),
+        Found::Bool => ("bool", "bool"),
     };
-    let is_struct = || {
-        let name = format!(".{wanted}");
-        wanted.contains('.') && schema.types().any(|(_, ty)| ty.name.ends_with(&name))
+    let wanted = error.wanted.name.as_str();
+    // The type behind the name; Go's names are all of texts here.
+    let wanted_kind = match error.wanted.kind {
+        GoKind::Map => return format!("cannot restore map from {kind}"),
+        GoKind::Slice => return format!("cannot restore slice from {kind}"),
+        GoKind::Struct => return format!("cannot restore struct from: {kind}"),
+        GoKind::Named => "string",
+        GoKind::Basic => wanted,
     };
-    if wanted.starts_with("map[") || wanted.ends_with("ResourceList") {
-        return format!("cannot restore map from {kind}");
-    }
-    if wanted.starts_with("[]") {
-        return format!("cannot restore slice from {kind}");
-    }
-    if is_struct() {
-        return format!("cannot restore struct from: {kind}");
-    }
     // Go can make a text of a whole number, and numbers of numbers; it says so, and doesn't.
-    let wanted_kind = if wanted.contains('.') { "string" } else { wanted };
     let is_number = matches!(wanted_kind, "int32" | "int64" | "float64");
     let is_convertible = given == "int64" || given == "float64" && is_number;
     if is_convertible && wanted_kind != "bool" {
@@ -280,25 +270,15 @@ fn conversion(why: &str, patched: &Value, schema: &Schema) -> String {
     format!("unrecognized type: {wanted_kind}")
 }
 
-/// `a.b` in `… Go struct field Type.a.b of type …`.
-fn field_path(text: &str) -> &str {
-    let field = text.split("struct field ").nth(1).and_then(|request| request.split(' ').next());
-    field.and_then(|field| field.split_once('.')).map_or("", |(_, path)| path)
+/// Whether a number is a float in the patched tree. Its text does not tell: 1.0 is written as 1.
+fn is_float(error: &TypeError, patched: &Value) -> bool {
+    let found = error.at.iter().try_fold(patched, |value, step| match (value, step) {
+        (Value::Array(items), Step::Index(at)) => items.get(*at),
+        (value, Step::Key(key)) => value.get(key),
+        _ => None,
+    });
+    matches!(found, Some(Value::Number(Number::Float(_))))
 }
 
-/// Whether a number with a fraction is at this path, which says nothing of places in lists.
-fn is_float_at(value: &Value, path: &str) -> bool {
-    match (value, path.split_once('.')) {
-        (Value::Array(items), _) => items.iter().any(|item| is_float_at(item, path)),
-        (value, Some((first, request))) => {
-            value.get(first).is_some_and(|inner| is_float_at(inner, request))
-        }
-        (Value::Number(Number::Float(_)), None) if path.is_empty() => true,
-        (value, None) if !path.is_empty() => {
-            value.get(path).is_some_and(|inner| is_float_at(inner, ""))
-        }
-        // The values of a map have the path of their map.
-        (Value::Object(map), None) => map.values().any(|value| is_float_at(value, "")),
-        _ => false,
-    }
-}
+#[cfg(test)]
+mod tests;
