@@ -206,3 +206,6 @@ impl Kind {
         self.storage.as_ref().map(|storage| storage.key(namespace, name)).unwrap_or_default()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -142,3 +142,6 @@ fn entry(kind: &Kind, object: Value) -> Result<Arc<Entry>, ApiError> {
         ..Entry::default()
     }))
 }
+
+#[cfg(test)]
+mod tests;

@@ -258,3 +258,6 @@ pub(crate) fn attributes<'a>(
         old,
     }
 }
+
+#[cfg(test)]
+mod tests;

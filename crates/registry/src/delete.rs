@@ -447,3 +447,6 @@ fn finalizers_for_garbage_collection(
     wanted.extend(wish.map(Str::new_static));
     wanted
 }
+
+#[cfg(test)]
+mod tests;

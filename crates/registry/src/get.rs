@@ -55,3 +55,6 @@ pub(crate) fn check_name(request: &ResourceRequest<'_>) -> Result<(), ApiError> 
 pub(crate) fn storage<'a>(request: &ResourceRequest<'a>) -> Result<&'a Arc<Storage>, ApiError> {
     request.kind.storage.as_ref().ok_or(ApiError::MethodNotAllowed)
 }
+
+#[cfg(test)]
+mod tests;

@@ -351,3 +351,6 @@ impl Iterator for Chunks {
         Some(Ok(chunk.into()))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -258,3 +258,6 @@ fn scale_type<'a>(
     let ty = ty.ok_or_else(|| ApiError::internal("no schema for Scale"))?;
     Ok((schema, ty, GroupVersionKind::new("autoscaling", "v1", "Scale")))
 }
+
+#[cfg(test)]
+mod tests;

@@ -383,3 +383,6 @@ async fn finish_delete(
     }
     Ok(Some(Written { json, created: false, stored: !options.dry_run }))
 }
+
+#[cfg(test)]
+mod tests;

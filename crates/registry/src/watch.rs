@@ -372,3 +372,6 @@ const SHORT_WATCH: Duration = Duration::from_secs(2);
 const PIECE_BYTES: usize = 16 * 1024;
 const SHORT_BYTES: usize = 2 * 1024;
 const INITIAL_ENTRIES: usize = 64;
+
+#[cfg(test)]
+mod tests;
