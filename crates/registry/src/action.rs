@@ -11,7 +11,7 @@ use crate::{
     decode::{self, tree},
     delete,
     get::entry,
-    managed,
+    managed_fields,
     options::{DeleteOptions, WriteOptions},
     resource_request::ResourceRequest,
     response_format::{self, ResponseFormat},
@@ -100,7 +100,7 @@ pub(crate) async fn act(
     }
     let ty = type_of(request, &action.accepts()[0])?;
     action.default(&mut object);
-    managed::track_sent(request, &options, ty, &mut object);
+    managed_fields::track_sent(request, &options, ty, &mut object);
     let gvr = gvr(request.kind);
     let attributes = attributes(request, &gvr, Operation::Create, cx.name(), options.dry_run, None);
     request.engine.admission.admit(&attributes, Some(&mut object)).await?;

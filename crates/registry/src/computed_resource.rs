@@ -14,11 +14,11 @@ use crate::{
     action::{self, Outcome},
     create::{attributes, gvr},
     list::{Found, Items, ListHead},
-    managed,
+    managed_fields,
     options::{ListOptions, WriteOptions},
     resource_request::ResourceRequest,
     response_format::{self, ResponseFormat},
-    select::Selection,
+    selectors::Selection,
 };
 
 /// Works out answers. A kind implements what its verbs need.
@@ -62,7 +62,7 @@ pub(crate) async fn create(
     let gvr = gvr(kind);
     let attributes = attributes(request, &gvr, Operation::Create, "", options.dry_run, None);
     kind.apply_defaults(&mut object);
-    managed::track(request, options, None, &mut object);
+    managed_fields::track(request, options, None, &mut object);
     request.engine.admission.admit(&attributes, Some(&mut object)).await?;
     kind.apply_defaults(&mut object);
     let mut errors = FieldErrors::default();

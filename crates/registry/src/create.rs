@@ -9,9 +9,9 @@ use store::{Expect, StoreError};
 use crate::{
     Allocation, Kind, ResourceResponse, Storage, computed_resource, decode,
     get::storage,
-    managed, object_meta,
+    managed_fields, object_meta,
     options::WriteOptions,
-    owners,
+    owner_references,
     resource_request::ResourceRequest,
     response_format::{self, ResponseFormat},
     storage::store_error,
@@ -89,11 +89,11 @@ async fn try_create(
         });
     }
     object_meta::fill_for_create(&mut object, &cx);
-    owners::deduplicate(&mut object, false, request.warnings);
+    owner_references::deduplicate(&mut object, false, request.warnings);
     kind.apply_defaults(&mut object);
-    managed::track(request, options, None, &mut object);
+    managed_fields::track(request, options, None, &mut object);
     request.engine.admission.admit(&attributes, Some(&mut object)).await?;
-    owners::deduplicate(&mut object, true, request.warnings);
+    owner_references::deduplicate(&mut object, true, request.warnings);
     authorize_write(request, &object, None).await?;
     let mut allocation = match &kind.allocator {
         Some(allocator) => allocator.for_create(&mut object, options.dry_run).await?,

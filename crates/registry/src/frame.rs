@@ -14,9 +14,10 @@ use store::{Entry, Event};
 use crate::{
     Kind,
     decode::tree,
+    protobuf_response,
     resource_request::{Engine, ResourceRequest},
     response_format::{Projection, ResponseFormat, write_metadata_only},
-    table, wire,
+    table,
 };
 
 pub(crate) const ADDED: &str = "ADDED";
@@ -103,8 +104,12 @@ impl Frames {
     fn make(&self, entry: &Entry, ty: &str) -> Result<Bytes, ApiError> {
         if self.format.media_type == MediaType::Protobuf && self.format.shape == Projection::Object
         {
-            let message = wire::message(&self.engine, &self.kind, entry)?;
-            return Ok(protobuf::watch_event(ty, &wire::seal(self.kind.gvk(), &message)).into());
+            let message = protobuf_response::message(&self.engine, &self.kind, entry)?;
+            return Ok(protobuf::watch_event(
+                ty,
+                &protobuf_response::seal(self.kind.gvk(), &message),
+            )
+            .into());
         }
         let json = self.kind.view(entry)?;
         match &self.format.shape {
@@ -190,7 +195,7 @@ impl Frames {
     ) -> Result<Bytes, ApiError> {
         Ok(match self.format.media_type {
             MediaType::Protobuf => {
-                let sealed = wire::seal_json(&self.engine, schema, ty_id, json)?;
+                let sealed = protobuf_response::seal_json(&self.engine, schema, ty_id, json)?;
                 protobuf::watch_event(ty, &sealed).into()
             }
             MediaType::Cbor => {

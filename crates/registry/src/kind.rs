@@ -21,7 +21,7 @@ use crate::{
     custom_kind::CustomKind,
     decode::tree,
     feature_gated_fields::FeatureGatedFields,
-    managed::Filters,
+    managed_fields::Filters,
     storage::Storage,
     strategy::{Behaviour, Strategy},
     watch_metrics::WatchMetrics,

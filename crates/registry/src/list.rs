@@ -13,7 +13,7 @@ use crate::{
     options::{EXACT, ListOptions},
     resource_request::ResourceRequest,
     response_format::{self, ItemWriter, ResponseFormat},
-    select::Selection,
+    selectors::Selection,
     storage::{parse_revision, store_error, unreadable_list},
 };
 

@@ -7,7 +7,7 @@ use meta::{
     selector::{FieldSelector, LabelSelector},
 };
 
-use crate::other_versions::OtherVersions;
+use crate::managed_fields_conversions::OtherVersions;
 
 /// Options of list, watch and deletecollection.
 #[derive(Clone, Debug, Default)]

@@ -9,7 +9,7 @@ use http::header::CONTENT_TYPE;
 use meta::{ApiError, FieldErrors, GroupKind, Number, Value, field::path};
 
 use crate::{
-    ResourceResponse, decode, get as read, managed, object_meta,
+    ResourceResponse, decode, get as read, managed_fields, object_meta,
     options::WriteOptions,
     patch_errors,
     resource_request::ResourceRequest,
@@ -158,7 +158,9 @@ impl Change {
     ) -> Result<Value, ApiError> {
         let kind = request.kind;
         match (self, current) {
-            (Self::Apply(config), current) => managed::merge(request, options, current, config),
+            (Self::Apply(config), current) => {
+                managed_fields::merge(request, options, current, config)
+            }
             (_, None) => {
                 Err(ApiError::not_found(kind.group_resource(), request.info.name.as_str()))
             }

@@ -18,9 +18,9 @@ use crate::{
     Kind, Payload, ResourceResponse,
     decode::tree,
     list::{Chunks, Found, Items, ListHead},
+    protobuf_response,
     resource_request::ResourceRequest,
     table::{self, Include, TableWriter},
-    wire,
 };
 
 /// What the client accepts, decided before any work is done.
@@ -155,8 +155,10 @@ pub(crate) fn entry(
 ) -> Result<ResourceResponse, ApiError> {
     let kind = request.kind;
     if format.media_type == MediaType::Protobuf && format.shape == Projection::Object {
-        let message = wire::message(request.engine, kind, entry)?;
-        return Ok(format.answer(code, Payload::Bytes(wire::seal(kind.gvk(), &message))));
+        let message = protobuf_response::message(request.engine, kind, entry)?;
+        return Ok(
+            format.answer(code, Payload::Bytes(protobuf_response::seal(kind.gvk(), &message)))
+        );
     }
     json(request, format, code, kind.view(entry)?)
 }
@@ -195,7 +197,7 @@ pub(crate) fn typed(
         MediaType::Json => finish_json(json, format.pretty),
         MediaType::Cbor => cbor::encode_typed(&tree(&json)?, schema, ty).into(),
         MediaType::Yaml => yaml(&json)?,
-        MediaType::Protobuf => wire::seal_json(request.engine, schema, ty, &json)?,
+        MediaType::Protobuf => protobuf_response::seal_json(request.engine, schema, ty, &json)?,
     };
     Ok(format.answer(code, Payload::Bytes(bytes)))
 }
@@ -217,11 +219,11 @@ pub(crate) async fn list(
     if format.media_type == MediaType::Protobuf && format.shape == Projection::Object {
         let mut messages = Vec::new();
         for entry in found.items {
-            messages.push(wire::message(request.engine, kind, &entry)?);
+            messages.push(protobuf_response::message(request.engine, kind, &entry)?);
             yield_after(messages.len()).await;
         }
         let gvk = kind.group_version().with_kind(&kind.facts.list_kind);
-        return Ok(format.answer(200, wire::list(&gvk, &head, messages)));
+        return Ok(format.answer(200, protobuf_response::list(&gvk, &head, messages)));
     }
     let writer: Box<dyn ItemWriter> = match &format.shape {
         Projection::Object if kind.is_custom() => {
@@ -253,7 +255,7 @@ pub(crate) async fn list(
                 _ => "PartialObjectMetadataList",
             };
             let (schema, ty, _) = request.engine.meta_type(list)?;
-            wire::seal_json(request.engine, schema, ty, &json)?
+            protobuf_response::seal_json(request.engine, schema, ty, &json)?
         }
         MediaType::Json => finish_json(json, format.pretty),
         MediaType::Cbor => cbor_list(request, format, &json)?,

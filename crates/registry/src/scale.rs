@@ -4,7 +4,7 @@ use ::patch::apply::{PathElement, ReplicasPaths, scale_to_parent, scale_to_subre
 use meta::{ApiError, GroupVersionKind, Value, selector::LabelSelector, value};
 
 use crate::{
-    ResourceResponse, ScalePaths, decode, get as read, managed,
+    ResourceResponse, ScalePaths, decode, get as read, managed_fields,
     options::WriteOptions,
     patch::{Change, PatchType, reread},
     resource_request::ResourceRequest,
@@ -53,7 +53,7 @@ pub(crate) async fn patch(request: &ResourceRequest<'_>) -> Result<ResourceRespo
     write(request, &format, &options, &mut |current| {
         let live = owned_scale(request, current)?;
         if let Change::Apply(config) = &change_of {
-            let applied = managed::merge_scale(request, &options, &live, config)?;
+            let applied = managed_fields::merge_scale(request, &options, &live, config)?;
             return decode_scale(request, &options, Some(&applied));
         }
         // What a patch makes of a scale is judged as what it makes of any object.
@@ -121,7 +121,7 @@ fn track(
     scale: &mut Value,
 ) -> Result<(), ApiError> {
     let live = owned_scale(request, current)?;
-    managed::track_scale(request, options, &live, scale)
+    managed_fields::track_scale(request, options, &live, scale)
 }
 
 /// Where each version of the kind has its replicas.

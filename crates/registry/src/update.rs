@@ -13,9 +13,9 @@ use crate::{
     create::{attributes, authorize_write, create_object, gvr, invalid},
     decode,
     get::{check_name, storage},
-    managed, object_meta,
+    managed_fields, object_meta,
     options::WriteOptions,
-    owners,
+    owner_references,
     resource_request::ResourceRequest,
     response_format::{self, ResponseFormat},
     storage::{may_be_stale, store_error},
@@ -170,9 +170,13 @@ async fn change_once(
     let mut object = loop {
         let tracked = next(Some(old)).map(|mut object| {
             // Compat: of a patch, upstream speaks as if admission had done it.
-            owners::deduplicate(&mut object, request.info.verb == "patch", request.warnings);
+            owner_references::deduplicate(
+                &mut object,
+                request.info.verb == "patch",
+                request.warnings,
+            );
             kind.apply_defaults(&mut object);
-            managed::track(request, options, Some(old), &mut object);
+            managed_fields::track(request, options, Some(old), &mut object);
             object
         });
         // What was refused for want of a conversion may be fine with it.
@@ -183,7 +187,7 @@ async fn change_once(
     let (gvr, name) = (gvr(kind), request.info.name.as_str());
     let attributes = attributes(request, &gvr, Operation::Update, name, options.dry_run, Some(old));
     request.engine.admission.admit(&attributes, Some(&mut object)).await?;
-    owners::deduplicate(&mut object, true, request.warnings);
+    owner_references::deduplicate(&mut object, true, request.warnings);
     authorize_write(request, &object, Some(old)).await?;
     check_version(request, &mut object, current)?;
     if request.info.verb == "update" {

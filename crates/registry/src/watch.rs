@@ -22,7 +22,7 @@ use crate::{
     options::ListOptions,
     resource_request::ResourceRequest,
     response_format::ResponseFormat,
-    select::Selection,
+    selectors::Selection,
     storage::{parse_revision, store_error},
 };
 

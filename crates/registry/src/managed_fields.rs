@@ -6,7 +6,7 @@ use patch::apply::{self, Filter, Manager, OneVersion, Set, Typing};
 use schema::{Schema, TypeId};
 
 use crate::{
-    options::WriteOptions, other_versions::Asked, resource_request::ResourceRequest,
+    managed_fields_conversions::Asked, options::WriteOptions, resource_request::ResourceRequest,
     strategy::Fields,
 };
 
