@@ -2,7 +2,7 @@
 //! as most do: unconditional updates, no create by PUT, no generation, a `Status` after a delete.
 
 use meta::names::{is_config_map_key, name_is_dns_label, name_is_path_segment};
-use registry::{Behaviour, Dependents, Fields, Recheck};
+use registry::{Behaviour, Dependents, Fields, ObjectMetaValidation};
 
 use crate::validation::name_is_ip;
 
@@ -298,7 +298,7 @@ const FREE_FINALIZERS: [&str; 11] = [
 
 /// How often the metadata of an update and of an update of the status is looked at, where it is not as
 /// with most kinds.
-const RECHECKS: [(&[&str], Recheck, Recheck); 6] = [
+const RECHECKS: [(&[&str], ObjectMetaValidation, ObjectMetaValidation); 6] = [
     (
         &[
             "/ConfigMap",
@@ -317,8 +317,8 @@ const RECHECKS: [(&[&str], Recheck, Recheck); 6] = [
             "networking.k8s.io/IPAddress",
             "node.k8s.io/RuntimeClass",
         ],
-        Recheck::ChangeThenWhole,
-        Recheck::Change,
+        ObjectMetaValidation::UpdateThenCreate,
+        ObjectMetaValidation::Update,
     ),
     (
         &[
@@ -334,13 +334,13 @@ const RECHECKS: [(&[&str], Recheck, Recheck); 6] = [
             "storage.k8s.io/StorageClass",
             "storage.k8s.io/VolumeAttributesClass",
         ],
-        Recheck::WholeThenChange,
-        Recheck::Change,
+        ObjectMetaValidation::CreateThenUpdate,
+        ObjectMetaValidation::Update,
     ),
     (
         &["certificates.k8s.io/CertificateSigningRequest"],
-        Recheck::ChangeThenWhole,
-        Recheck::ChangeThenWhole,
+        ObjectMetaValidation::UpdateThenCreate,
+        ObjectMetaValidation::UpdateThenCreate,
     ),
     (
         &[
@@ -357,11 +357,11 @@ const RECHECKS: [(&[&str], Recheck, Recheck); 6] = [
             "storage.k8s.io/CSINode",
             "storage.k8s.io/VolumeAttachment",
         ],
-        Recheck::Whole,
-        Recheck::Change,
+        ObjectMetaValidation::Create,
+        ObjectMetaValidation::Update,
     ),
-    (&["batch/CronJob"], Recheck::Change, Recheck::Nothing),
-    (&["policy/PodDisruptionBudget"], Recheck::Nothing, Recheck::Nothing),
+    (&["batch/CronJob"], ObjectMetaValidation::Update, ObjectMetaValidation::None),
+    (&["policy/PodDisruptionBudget"], ObjectMetaValidation::None, ObjectMetaValidation::None),
 ];
 
 /// Anything that fits into a path: RBAC's names have colons.

@@ -79,7 +79,7 @@ impl<'a> ActionContext<'a> {
 
     /// Deletes the object; nobody is asked again whether that is fine.
     pub async fn delete(&self, options: &DeleteOptions) -> Result<(), ApiError> {
-        delete::delete_unasked(self.request, options).await
+        delete::delete_without_admission(self.request, options).await
     }
 }
 

@@ -205,7 +205,7 @@ mod tests {
     async fn server() -> (TestServer, Numbers) {
         let numbers = Numbers::default();
         let allocator: Arc<dyn Allocator> = Arc::new(numbers.clone());
-        let server = TestServer::start_with(|kind| kind.allocated_by(Some(allocator))).await;
+        let server = TestServer::start_with(|kind| kind.with_allocator(Some(allocator))).await;
         (server, numbers)
     }
 

@@ -22,7 +22,7 @@ pub struct Column {
 }
 
 /// Finds what is said about fields of types, given as pairs of both.
-pub type Words = dyn Fn(&[(&str, &str)]) -> Vec<String> + Send + Sync;
+pub type FieldDescriptions = dyn Fn(&[(&str, &str)]) -> Vec<String> + Send + Sync;
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 const CREATED: &str = "creationTimestamp";

@@ -13,7 +13,7 @@ use crate::{
     Kind, ResourceResponse,
     action::{self, Outcome},
     create::{attributes, gvr},
-    list::{Found, Items, ListHead},
+    list::{Items, ListHead, ListResult},
     managed_fields,
     options::{ListOptions, WriteOptions},
     resource_request::ResourceRequest,
@@ -33,7 +33,7 @@ pub trait ComputedResource: Send + Sync + 'static {
     }
 
     /// What an error calls a question that is wrong.
-    fn named_in_errors(&self, kind: &Kind) -> GroupKind {
+    fn kind_in_errors(&self, kind: &Kind) -> GroupKind {
         kind.group_kind()
     }
 
@@ -69,7 +69,7 @@ pub(crate) async fn create(
     kind.strategy.validate(&object, &mut errors);
     if !errors.is_empty() {
         // A question has no name, whatever its metadata says.
-        let kind = computed.named_in_errors(kind);
+        let kind = computed.kind_in_errors(kind);
         return Err(ApiError::Invalid { kind, name: String::new(), errors });
     }
     request.engine.admission.validate(&attributes, Some(&object)).await?;
@@ -116,7 +116,7 @@ pub(crate) async fn list(
         .collect::<Result<Vec<_>, _>>()?;
     let entries = entries.into_iter().filter(|entry| selection.matches(entry));
     let items = Items::of(entries.collect::<Vec<_>>());
-    response_format::list(request, format, Found { items, head: ListHead::default() }).await
+    response_format::list(request, format, ListResult { items, head: ListHead::default() }).await
 }
 
 fn encode(kind: &Kind, mut object: Value) -> Bytes {

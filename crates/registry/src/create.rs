@@ -16,7 +16,7 @@ use crate::{
     response_format::{self, ResponseFormat},
     storage::store_error,
     strategy::WriteContext,
-    update::Written,
+    update::WrittenObject,
     write_authorizer::WriteRequest,
 };
 
@@ -31,7 +31,7 @@ pub(crate) async fn create(request: &ResourceRequest<'_>) -> Result<ResourceResp
         validation: options.field_validation,
     };
     let mut object = decode::body(request, &expected)?;
-    object_meta::settle_namespace(kind, &request.info.namespace, &mut object)?;
+    object_meta::ensure_namespace_matches(kind, &request.info.namespace, &mut object)?;
     if let Some(computed) = &kind.computed {
         return computed_resource::create(request, &format, &options, &**computed, object).await;
     }
@@ -45,7 +45,7 @@ pub(crate) async fn create_object(
     storage: &Arc<Storage>,
     options: &WriteOptions,
     object: Value,
-) -> Result<Written, ApiError> {
+) -> Result<WrittenObject, ApiError> {
     let generated = object.str_at(&["metadata", "name"]).is_empty()
         && !object.str_at(&["metadata", "generateName"]).is_empty();
     if !generated {
@@ -73,7 +73,7 @@ async fn try_create(
     storage: &Arc<Storage>,
     options: &WriteOptions,
     mut object: Value,
-) -> Result<Written, ApiError> {
+) -> Result<WrittenObject, ApiError> {
     let kind = request.kind;
     let cx = WriteContext { kind, user: request.user, now: meta::time::Time::now() };
     let name = object.str_at(&["metadata", "name"]).to_owned();
@@ -100,7 +100,7 @@ async fn try_create(
         None => Allocation::default(),
     };
     let written =
-        finish_create(request, storage, options, &attributes, &cx, object, &mut allocation).await;
+        commit_create(request, storage, options, &attributes, &cx, object, &mut allocation).await;
     // Still there only if nothing was handed to the store.
     allocation.release().await;
     written
@@ -123,7 +123,7 @@ pub(crate) async fn authorize_write(
 }
 
 /// From admission's last word into the store.
-async fn finish_create(
+async fn commit_create(
     request: &ResourceRequest<'_>,
     storage: &Arc<Storage>,
     options: &WriteOptions,
@@ -131,7 +131,7 @@ async fn finish_create(
     cx: &WriteContext<'_>,
     mut object: Value,
     allocation: &mut Allocation,
-) -> Result<Written, ApiError> {
+) -> Result<WrittenObject, ApiError> {
     let (kind, name) = (request.kind, attributes.name.to_owned());
     prepare_create(kind, &mut object, cx)?;
     for text in kind.strategy.warnings("", &object, None) {
@@ -159,13 +159,13 @@ async fn finish_create(
             object.set_at(&["metadata", "resourceVersion"], sent);
             json = kind.encode(&object);
         }
-        return Ok(Written { json, created: true, stored: false });
+        return Ok(WrittenObject { json, created: true, stored: false });
     }
     match allocation.write(storage, key, Expect::Absent, &stored).await {
         Ok(revision) => {
             let json = storage.at_revision(&stored.json, revision)?;
             let json = kind.view_of_stored(&json).await?;
-            Ok(Written { json, created: true, stored: true })
+            Ok(WrittenObject { json, created: true, stored: true })
         }
         Err(StoreError::Conflict { .. }) => Err(already_exists(request, storage, name).await),
         Err(other) => Err(store_error(other)),
@@ -193,7 +193,7 @@ pub fn prepare_create(
     // What admission has added may want defaults too.
     kind.apply_defaults(object);
     kind.gated_fields.drop_fields(object, None);
-    kind.settle(object);
+    kind.normalize(object);
     if kind.has_status() && !kind.behaviour.status_on_create {
         object.remove_at(&["status"]);
     }

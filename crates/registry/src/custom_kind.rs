@@ -26,7 +26,7 @@ pub struct CustomKind {
     /// What OpenAPI tells about it.
     pub published: Arc<CustomResource>,
     /// Its place among the versions of its definition.
-    pub version_at: usize,
+    pub version_index: usize,
 }
 
 /// The types that server-side apply goes by.

@@ -160,12 +160,12 @@ fn check_strict(
         let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
         return Err(format!("strict decoding error: {}", texts.join(", ")));
     }
-    warn_of(request, errors, validation);
+    warn_strict(request, errors, validation);
     Ok(())
 }
 
 /// Tells the client of unknown and duplicate fields, if it wants to know.
-pub(crate) fn warn_of(
+pub(crate) fn warn_strict(
     request: &ResourceRequest<'_>,
     errors: &[StrictError],
     validation: FieldValidation,
@@ -192,7 +192,7 @@ pub(crate) fn check_patched_kind(
 }
 
 /// What is known about a patch.
-pub(crate) struct OfPatch<'a> {
+pub(crate) struct PatchContext<'a> {
     /// What is wrong with the patch itself.
     pub(crate) strict: &'a [StrictError],
     /// It is a configuration that was applied.
@@ -225,20 +225,20 @@ pub(crate) fn patched(
     request: &ResourceRequest<'_>,
     json: &[u8],
     expected: &Expected<'_>,
-    of_patch: &OfPatch<'_>,
+    context: &PatchContext<'_>,
 ) -> Result<Value, PatchedError> {
     let validation = expected.validation;
     let options = DecodeOptions { strict: validation != FieldValidation::Ignore };
     let decoded = codec::json::decode(json, expected.schema, expected.ty, options);
     let mut decoded = decoded.map_err(PatchedError::Decode)?;
     match of_custom(request, expected) {
-        Some(custom) if of_patch.applied => {
+        Some(custom) if context.applied => {
             custom.prune_and_default.prune_and_default_applied(&mut decoded.value)
         }
         Some(custom) => prune_and_default(custom, &mut decoded, options.strict)?,
         None => {}
     }
-    let strict: Vec<StrictError> = of_patch.strict.iter().cloned().chain(decoded.strict).collect();
+    let strict: Vec<StrictError> = context.strict.iter().cloned().chain(decoded.strict).collect();
     check_strict(request, &strict, validation)?;
     Ok(decoded.value)
 }

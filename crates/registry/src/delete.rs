@@ -19,7 +19,7 @@ use crate::{
     options::{DeleteOptions, IGNORE_READ_ERROR, ListOptions},
     resource_request::ResourceRequest,
     response_format::{self, ResponseFormat},
-    storage::{may_be_stale, store_error},
+    storage::{may_come_from_a_stale_cache, store_error},
 };
 
 pub(crate) async fn delete(request: &ResourceRequest<'_>) -> Result<ResourceResponse, ApiError> {
@@ -81,7 +81,7 @@ const UNSAFE_VERB: &str = "unsafe-delete-ignore-read-errors";
 
 /// Deletes the object of a request on behalf of one of its subresources: admission has judged that
 /// one.
-pub(crate) async fn delete_unasked(
+pub(crate) async fn delete_without_admission(
     request: &ResourceRequest<'_>,
     options: &DeleteOptions,
 ) -> Result<(), ApiError> {
@@ -103,20 +103,20 @@ pub(crate) async fn delete_collection(
     let mut running = FuturesUnordered::new();
     for entry in &entries {
         if running.len() == request.engine.tuning.delete_collection_workers {
-            settle(running.next().await)?;
+            ignore_not_found(running.next().await)?;
         }
         running.push(delete_object(request, &options, &entry.namespace, &entry.name));
     }
     while let Some(outcome) = running.next().await {
-        settle(Some(outcome))?;
+        ignore_not_found(Some(outcome))?;
     }
     drop(running);
-    let found = list::Found { items: list::Items::of(entries), head };
+    let found = list::ListResult { items: list::Items::of(entries), head };
     response_format::list(request, &format, found).await
 }
 
 /// An object that somebody else has deleted meanwhile is gone, which is what was asked for.
-fn settle(outcome: Option<Result<Deleted, ApiError>>) -> Result<(), ApiError> {
+fn ignore_not_found(outcome: Option<Result<Deleted, ApiError>>) -> Result<(), ApiError> {
     match outcome {
         None | Some(Ok(_) | Err(ApiError::NotFound { .. })) => Ok(()),
         Some(Err(error)) => Err(error),
@@ -125,9 +125,9 @@ fn settle(outcome: Option<Result<Deleted, ApiError>>) -> Result<(), ApiError> {
 
 /// Dependents may stay although nobody asked for that.
 fn warn_of_orphans(request: &ResourceRequest<'_>, options: &DeleteOptions) {
-    let asked = options.propagation_policy.is_some() || options.orphan_dependents.is_some();
+    let has_policy = options.propagation_policy.is_some() || options.orphan_dependents.is_some();
     if let Dependents::Orphaned { warning: Some(warning) } = request.kind.behaviour.dependents
-        && !asked
+        && !has_policy
     {
         request.warnings.add(warning.to_owned());
     }
@@ -148,7 +148,7 @@ enum Deleted {
 }
 
 /// What a delete comes to.
-enum Plan {
+enum DeletePlan {
     /// It goes; this is how it looked last.
     Remove(Value),
     /// It stays, marked; this is how it looks then.
@@ -185,7 +185,7 @@ async fn delete_object(
         match step.await {
             Ok(Some(deleted)) => return Ok(deleted),
             Ok(None) => {}
-            Err(error) if !from_cache || !may_be_stale(&error) => return Err(error),
+            Err(error) if !from_cache || !may_come_from_a_stale_cache(&error) => return Err(error),
             Err(error) => {
                 let newest = storage.read(&key).await?;
                 if newest.is_some_and(|newest| newest.mod_revision == revision) {
@@ -220,13 +220,15 @@ async fn step(
     }
 
     let (waiting, last) = match plan(kind, options, &object, Time::now()) {
-        Plan::Nothing => return Ok(Some(answer_gone(kind, &object, json))),
-        Plan::Remove(last) => (None, last),
-        Plan::Wait(waiting) => (Some(storage.encode(kind.to_stored(waiting).await?)?), Value::Null),
+        DeletePlan::Unchanged => return Ok(Some(deleted_response(kind, &object, json))),
+        DeletePlan::Remove(last) => (None, last),
+        DeletePlan::Mark(waiting) => {
+            (Some(storage.encode(kind.to_stored(waiting).await?)?), Value::Null)
+        }
     };
     if options.dry_run {
         let Some(stored) = waiting else {
-            return gone_at(kind, storage, &object, last, revision).await.map(Some);
+            return deleted_at(kind, storage, &object, last, revision).await.map(Some);
         };
         return Ok(Some(Deleted::Object(
             kind.view_of_stored(&storage.at_revision(&stored.json, revision)?).await?,
@@ -239,7 +241,7 @@ async fn step(
             if let Some(allocator) = &kind.allocator {
                 allocator.release(&object).await;
             }
-            gone_at(kind, storage, &object, last, at).await?
+            deleted_at(kind, storage, &object, last, at).await?
         })),
         Err(StoreError::Conflict { .. }) => Ok(None),
         Err(other) => Err(store_error(other)),
@@ -247,7 +249,7 @@ async fn step(
 }
 
 /// The answer about an object that is gone; `last` is how it looked then.
-async fn gone_at(
+async fn deleted_at(
     kind: &Kind,
     storage: &Storage,
     object: &Value,
@@ -256,10 +258,10 @@ async fn gone_at(
 ) -> Result<Deleted, ApiError> {
     let last = storage.last_json(kind.to_stored(last).await?);
     let last = storage.at_revision(&last, revision)?;
-    Ok(answer_gone(kind, object, kind.view_of_stored(&last).await?))
+    Ok(deleted_response(kind, object, kind.view_of_stored(&last).await?))
 }
 
-fn answer_gone(kind: &Kind, object: &Value, json: Bytes) -> Deleted {
+fn deleted_response(kind: &Kind, object: &Value, json: Bytes) -> Deleted {
     if kind.behaviour.returns_deleted_object {
         return Deleted::Object(json);
     }
@@ -316,10 +318,10 @@ fn unmet_precondition(
     ApiError::Conflict { resource, name, why }
 }
 
-fn plan(kind: &Kind, options: &DeleteOptions, object: &Value, now: Time) -> Plan {
+fn plan(kind: &Kind, options: &DeleteOptions, object: &Value, now: Time) -> DeletePlan {
     let mut next = object.clone();
     let grace = match grace(kind, options, object, &mut next, now) {
-        Grace::Pending => return Plan::Nothing,
+        Grace::Pending => return DeletePlan::Unchanged,
         Grace::None => None,
         Grace::Seconds(seconds) => Some(seconds),
     };
@@ -332,14 +334,14 @@ fn plan(kind: &Kind, options: &DeleteOptions, object: &Value, now: Time) -> Plan
     let held = !finalizers(&next).is_empty() || held_by_kind;
     match grace {
         Some(seconds) if seconds > 0 => {}
-        _ if !held => return Plan::Remove(next),
+        _ if !held => return DeletePlan::Remove(next),
         Some(_) => {}
         None => mark_as_deleting(&mut next, now, held_by_kind),
     }
     if !is_deleting(object) {
         kind.strategy.begin_deletion(&mut next);
     }
-    Plan::Wait(next)
+    DeletePlan::Mark(next)
 }
 
 enum Grace {
@@ -357,9 +359,9 @@ fn grace(
     next: &mut Value,
     now: Time,
 ) -> Grace {
-    let asked = options.grace_period_seconds;
+    let requested = options.grace_period_seconds;
     if !is_deleting(object) {
-        let Some(seconds) = kind.strategy.graceful_deletion(object, asked) else {
+        let Some(seconds) = kind.strategy.graceful_deletion(object, requested) else {
             return Grace::None;
         };
         next.set_at(&["metadata", "deletionTimestamp"], now.plus(seconds_of(seconds)).to_rfc3339());
@@ -374,7 +376,9 @@ fn grace(
         return Grace::None;
     };
     // Shortened, never prolonged.
-    let Some(mut period) = asked.filter(|period| *period < current) else { return Grace::Pending };
+    let Some(mut period) = requested.filter(|period| *period < current) else {
+        return Grace::Pending;
+    };
     let deadline = Time::parse(object.str_at(&["metadata", "deletionTimestamp"])).unwrap_or(now);
     let mut sooner = deadline.plus(seconds_of(period - current));
     if sooner < now {
@@ -401,7 +405,7 @@ fn mark_as_deleting(object: &mut Value, now: Time, held_by_kind: bool) {
     }
 }
 
-/// The wish to be gone is a change of what is asked for.
+/// The wanted_finalizer to be gone is a change of what is asked for.
 fn raise_generation(object: &mut Value) {
     if let Some(generation) = object.i64_at(&["metadata", "generation"]).filter(|g| *g > 0) {
         object.set_at(&["metadata", "generation"], generation + 1);
@@ -423,7 +427,8 @@ fn finalizers_for_garbage_collection(
 ) -> Vec<Str> {
     let have = finalizers(object);
     let dependents = kind.behaviour.dependents;
-    let wish = match (options.orphan_dependents, options.propagation_policy.as_deref()) {
+    let wanted_finalizer = match (options.orphan_dependents, options.propagation_policy.as_deref())
+    {
         _ if dependents == Dependents::None => None,
         (Some(true), _) | (None, Some("Orphan")) => Some(ORPHAN),
         (None, Some("Foreground")) => Some(FOREGROUND),
@@ -435,16 +440,17 @@ fn finalizers_for_garbage_collection(
             kept.or(orphaned.then_some(ORPHAN))
         }
     };
-    let kept = wish.is_some_and(|wish| have.iter().any(|name| name == wish));
+    let kept = wanted_finalizer
+        .is_some_and(|wanted_finalizer| have.iter().any(|name| name == wanted_finalizer));
     let others = [ORPHAN, FOREGROUND]
         .iter()
-        .any(|other| Some(*other) != wish && have.iter().any(|name| name == other));
+        .any(|other| Some(*other) != wanted_finalizer && have.iter().any(|name| name == other));
     if kept && !others {
         return have;
     }
     let mut wanted: Vec<Str> =
         have.into_iter().filter(|name| name != ORPHAN && name != FOREGROUND).collect();
-    wanted.extend(wish.map(Str::new_static));
+    wanted.extend(wanted_finalizer.map(Str::new_static));
     wanted
 }
 

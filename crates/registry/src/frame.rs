@@ -77,11 +77,11 @@ impl Frames {
         entry: &Entry,
         ty: &'static str,
     ) -> Result<Bytes, ApiError> {
-        if matches!(self.format.shape, Projection::Table(_)) || self.format.is_beta() {
+        if matches!(self.format.projection, Projection::Table(_)) || self.format.is_beta() {
             // Ages run and only the first table has columns: these are each watcher's own.
             return self.make(entry, ty);
         }
-        let encoding = match (&self.format.shape, self.format.media_type) {
+        let encoding = match (&self.format.projection, self.format.media_type) {
             (Projection::Metadata, MediaType::Json) => 0,
             (Projection::Object, MediaType::Json) => 1,
             (Projection::Object, MediaType::Protobuf) => 2,
@@ -102,7 +102,8 @@ impl Frames {
     }
 
     fn make(&self, entry: &Entry, ty: &str) -> Result<Bytes, ApiError> {
-        if self.format.media_type == MediaType::Protobuf && self.format.shape == Projection::Object
+        if self.format.media_type == MediaType::Protobuf
+            && self.format.projection == Projection::Object
         {
             let message = protobuf_response::message(&self.engine, &self.kind, entry)?;
             return Ok(protobuf::watch_event(
@@ -112,7 +113,7 @@ impl Frames {
             .into());
         }
         let json = self.kind.view(entry)?;
-        match &self.format.shape {
+        match &self.format.projection {
             Projection::Object => self.wrap_typed(ty, &json, &self.kind.schema, self.kind.ty()),
             Projection::Metadata => {
                 let mut object = Vec::with_capacity(1024);
@@ -145,7 +146,7 @@ impl Frames {
         object.set_at(&["kind"], gvk.kind.clone());
         object.set_at(&["apiVersion"], gvk.group_version().to_string());
         let json = self.bookmark_json(&object)?;
-        match self.format.shape {
+        match self.format.projection {
             Projection::Object => {
                 self.wrap_typed("BOOKMARK", &json, &self.kind.schema, self.kind.ty())
             }
@@ -155,7 +156,7 @@ impl Frames {
 
     fn bookmark_json(&self, object: &Value) -> Result<Bytes, ApiError> {
         let json = self.kind.encode(object);
-        match &self.format.shape {
+        match &self.format.projection {
             Projection::Object => Ok(json),
             Projection::Metadata => crate::response_format::metadata_only(&self.kind, &json),
             Projection::Table(include) => {

@@ -173,21 +173,21 @@ impl Kind {
 
     /// The same kind, its questions answered.
     #[must_use]
-    pub fn computed_by(mut self, computed: Option<Arc<dyn ComputedResource>>) -> Self {
+    pub fn with_computed(mut self, computed: Option<Arc<dyn ComputedResource>>) -> Self {
         self.computed = computed;
         self
     }
 
     /// The same kind, with what its subresources do.
     #[must_use]
-    pub fn acting(mut self, actions: Vec<(&'static str, Arc<dyn Action>)>) -> Self {
+    pub fn with_actions(mut self, actions: Vec<(&'static str, Arc<dyn Action>)>) -> Self {
         self.actions = actions;
         self
     }
 
     /// The same kind, its objects taking from a supply.
     #[must_use]
-    pub fn allocated_by(mut self, allocator: Option<Arc<dyn Allocator>>) -> Self {
+    pub fn with_allocator(mut self, allocator: Option<Arc<dyn Allocator>>) -> Self {
         self.allocator = allocator;
         self
     }
@@ -201,14 +201,14 @@ impl Kind {
 
     /// The same kind, with what its columns are about.
     #[must_use]
-    pub fn described(mut self, describe: impl Fn(&mut Column)) -> Self {
+    pub fn with_described_columns(mut self, describe: impl Fn(&mut Column)) -> Self {
         self.columns.iter_mut().for_each(describe);
         self
     }
 
     /// The same kind, its owners noted in several versions.
     #[must_use]
-    pub fn known_in(mut self, versions: Arc<dyn Versions + Send + Sync>) -> Self {
+    pub fn with_versions(mut self, versions: Arc<dyn Versions + Send + Sync>) -> Self {
         self.versions = versions;
         self
     }
@@ -306,7 +306,7 @@ impl Kind {
     pub(crate) fn apply_type(&self) -> (&Schema, TypeId) {
         match &self.custom {
             Some(custom) => {
-                (&custom.apply_types.schema, custom.apply_types.versions[custom.version_at])
+                (&custom.apply_types.schema, custom.apply_types.versions[custom.version_index])
             }
             None => (&self.schema, self.facts.type_id),
         }
@@ -327,7 +327,7 @@ impl Kind {
     }
 
     /// Brings an object into the form in which the stored one is read, so that the two compare.
-    pub fn settle(&self, object: &mut Value) {
+    pub fn normalize(&self, object: &mut Value) {
         if let (Some(ty), Some(metadata)) = (self.object_meta, object.at_mut(&["metadata"])) {
             codec::json::settle(metadata, &self.schema, ty);
         }
@@ -433,7 +433,7 @@ impl Kind {
         match (&self.conversion, &self.custom) {
             (None, _) => 0,
             (Some(_), None) => 1,
-            (Some(_), Some(custom)) => 1 + custom.version_at,
+            (Some(_), Some(custom)) => 1 + custom.version_index,
         }
     }
 

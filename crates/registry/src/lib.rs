@@ -45,7 +45,7 @@ mod write_authorizer;
 pub use action::{Action, ActionContext, Outcome};
 pub use admission::Pinned;
 pub use allocation::{Allocation, Allocator, Reservation};
-pub use columns::{Cell, CellOf, Column, ReadCell, Words, since};
+pub use columns::{Cell, CellOf, Column, FieldDescriptions, ReadCell, since};
 pub use computed_resource::{ComputeContext, ComputedResource};
 pub use continue_token::Continue;
 pub use create::prepare_create;
@@ -58,7 +58,7 @@ pub use resource_response::{Payload, ResourceResponse};
 pub use storage::{Follower, Storage, StorageOptions};
 pub use storage_codec::{AsJson, StorageCodec};
 pub use strategy::{
-    Behaviour, DefaultStrategy, Dependents, Fields, MetadataChecks, Recheck, Strategy,
+    Behaviour, DefaultStrategy, Dependents, Fields, MetadataChecks, ObjectMetaValidation, Strategy,
     WriteContext, keep_all_but_status,
 };
 pub use update::prepare_update;

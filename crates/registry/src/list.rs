@@ -31,8 +31,8 @@ pub(crate) async fn list(request: &ResourceRequest<'_>) -> Result<ResourceRespon
 pub(crate) async fn prepared(
     request: &ResourceRequest<'_>,
     options: &ListOptions,
-    found: Found,
-) -> Result<Found, ApiError> {
+    found: ListResult,
+) -> Result<ListResult, ApiError> {
     if !request.kind.is_remote() {
         return Ok(found);
     }
@@ -48,11 +48,11 @@ pub(crate) async fn prepared(
         }
         entries = matching;
     }
-    Ok(Found { items: Items::of(entries), head: found.head })
+    Ok(ListResult { items: Items::of(entries), head: found.head })
 }
 
 /// What a list will answer: its head is known, its items are taken as they are sent.
-pub(crate) struct Found {
+pub(crate) struct ListResult {
     pub(crate) items: Items,
     pub(crate) head: ListHead,
 }
@@ -77,7 +77,7 @@ pub(crate) struct Items {
     /// Taken before the snapshot is asked for more.
     ready: VecDeque<Arc<Entry>>,
     /// None: `ready` is all.
-    request: Option<Cursor>,
+    rest: Option<Cursor>,
 }
 
 struct Cursor {
@@ -92,7 +92,7 @@ const PAGE_ENTRIES: usize = 64;
 
 impl Items {
     pub(crate) fn of(entries: impl IntoIterator<Item = Arc<Entry>>) -> Self {
-        Self { ready: entries.into_iter().collect(), request: None }
+        Self { ready: entries.into_iter().collect(), rest: None }
     }
 }
 
@@ -104,14 +104,14 @@ impl Iterator for Items {
             if let Some(entry) = self.ready.pop_front() {
                 return Some(entry);
             }
-            let Cursor { snapshot, prefix, after, selection } = self.request.as_mut()?;
+            let Cursor { snapshot, prefix, after, selection } = self.rest.as_mut()?;
             // What doesn't match is only looked at, never touched.
             let matching =
                 snapshot.range(prefix, after.as_deref()).filter(|e| selection.matches(e));
             self.ready.extend(matching.take(PAGE_ENTRIES).cloned());
             match self.ready.back() {
                 Some(last) if self.ready.len() == PAGE_ENTRIES => *after = Some(last.key.clone()),
-                _ => self.request = None,
+                _ => self.rest = None,
             }
             if self.ready.is_empty() {
                 return None;
@@ -123,7 +123,7 @@ impl Iterator for Items {
 pub(crate) async fn find(
     request: &ResourceRequest<'_>,
     options: &ListOptions,
-) -> Result<Found, ApiError> {
+) -> Result<ListResult, ApiError> {
     let storage = storage(request)?;
     let selection = Selection::read(request, options)?;
     let (snapshot, start) = snapshot(storage, options).await?;
@@ -136,15 +136,25 @@ pub(crate) async fn find(
     let paged = options.limit > 0 && options.resource_version != "0";
     // Compat: a page of an old state, or one that goes on, ends where a walk would end it.
     let indexed = start.is_none() && !(paged && is_exact(options));
-    // One object by its name, or the few of an index: no need to walk.
-    if let Some(few) = few(storage, &request.info.namespace, &selection, &snapshot, indexed) {
-        let few = few.into_iter().filter(|entry| entry.key.starts_with(prefix.as_str()));
+    // One object by its name, or the by_name_or_index of an index: no need to walk.
+    if let Some(by_name_or_index) =
+        by_name_or_index(storage, &request.info.namespace, &selection, &snapshot, indexed)
+    {
+        let by_name_or_index =
+            by_name_or_index.into_iter().filter(|entry| entry.key.starts_with(prefix.as_str()));
         if paged {
-            let few: Vec<Arc<Entry>> = few.collect();
-            return Ok(page(options, &snapshot, &prefix, few.iter(), &selection, false));
+            let by_name_or_index: Vec<Arc<Entry>> = by_name_or_index.collect();
+            return Ok(page(
+                options,
+                &snapshot,
+                &prefix,
+                by_name_or_index.iter(),
+                &selection,
+                false,
+            ));
         }
-        let few = few.filter(|entry| selection.matches(entry));
-        return Ok(Found { items: Items::of(few), head });
+        let by_name_or_index = by_name_or_index.filter(|entry| selection.matches(entry));
+        return Ok(ListResult { items: Items::of(by_name_or_index), head });
     }
     let continued = start.is_some();
     let start = start.map(|start| Str::new(format!("{prefix}{}", start.start)));
@@ -157,7 +167,7 @@ pub(crate) async fn find(
     }
     let ready = first.into_iter().filter(|entry| selection.matches(entry)).collect();
     let request = Some(Cursor { snapshot, prefix, after, selection });
-    Ok(Found { items: Items { ready, request }, head })
+    Ok(ListResult { items: Items { ready, request }, head })
 }
 
 /// Refuses to show a part of a resource, behind `after`, in which something cannot be read: whoever
@@ -203,13 +213,13 @@ async fn snapshot(
         };
         return Ok((snapshot, Some(start)));
     }
-    let asked = parse_revision(&options.resource_version)
+    let revision = parse_revision(&options.resource_version)
         .map_err(|why| ApiError::BadRequest(format!("invalid resource version: {why}")))?;
     let snapshot = match options.resource_version.as_str() {
         "" => storage.newest().await,
         "0" => storage.any().await,
-        _ if is_exact(options) => cache.exact(asked).await,
-        _ => storage.at_least(asked).await,
+        _ if is_exact(options) => cache.exact(revision).await,
+        _ => storage.at_least(revision).await,
     };
     Ok((snapshot.map_err(store_error)?, None))
 }
@@ -239,7 +249,7 @@ fn expired(error: StoreError, start: &Continue) -> ApiError {
     }
 }
 
-fn few(
+fn by_name_or_index(
     storage: &Storage,
     namespace: &str,
     selection: &Selection,
@@ -263,7 +273,7 @@ fn page<'a>(
     mut entries: impl Iterator<Item = &'a Arc<Entry>>,
     selection: &Selection,
     continued: bool,
-) -> Found {
+) -> ListResult {
     let limit = usize::try_from(options.limit).unwrap_or(usize::MAX);
     let matching = entries.by_ref().filter(|entry| selection.matches(entry));
     let taken: Vec<Arc<Entry>> = matching.take(limit).cloned().collect();
@@ -285,7 +295,7 @@ fn page<'a>(
             head.remaining = Some(remaining as u64);
         }
     }
-    Found { items: Items::of(taken), head }
+    ListResult { items: Items::of(taken), head }
 }
 
 /// A start key is the first key of the next page; cursors want the last one of the page before.

@@ -6,8 +6,8 @@ use patch::apply::{self, Filter, Manager, OneVersion, Set, Typing};
 use schema::{Schema, TypeId};
 
 use crate::{
-    managed_fields_conversions::Asked, options::WriteOptions, resource_request::ResourceRequest,
-    strategy::Fields,
+    managed_fields_conversions::ConvertedVersions, options::WriteOptions,
+    resource_request::ResourceRequest, strategy::Fields,
 };
 
 /// The fields that a request may own, by what it writes to.
@@ -82,7 +82,7 @@ pub(crate) fn track(
     new: &mut Value,
 ) {
     // An apply has noted it already.
-    if options.owners_noted {
+    if options.managed_fields_tracked {
         return;
     }
     with_manager(request, options, |typing, manager| apply::update(live, new, typing, manager));
@@ -186,11 +186,14 @@ fn with_manager<T>(
     run: impl FnOnce(&Typing<'_>, &Manager<'_>) -> T,
 ) -> T {
     let kind = request.kind;
-    let asked;
+    let converted;
     let versions: &dyn apply::Versions = match &kind.custom {
         Some(custom) if kind.is_remote() => {
-            asked = Asked { versions: &*custom.versions, others: &options.others };
-            &asked
+            converted = ConvertedVersions {
+                versions: &*custom.versions,
+                conversions: &options.conversions,
+            };
+            &converted
         }
         _ => &*kind.versions,
     };

@@ -14,7 +14,7 @@ use crate::RemoteConverter;
 
 /// What one request has had converted.
 #[derive(Debug, Default)]
-pub(crate) struct OtherVersions {
+pub(crate) struct ManagedFieldsConversions {
     known: Mutex<Vec<Conversion>>,
     missing: Mutex<Vec<(Value, Str)>>,
 }
@@ -29,7 +29,7 @@ struct Conversion {
 /// Versions that are asked for are few; each step of a merge needs the results of the last.
 const CONVERSIONS_MAX: usize = 64;
 
-impl OtherVersions {
+impl ManagedFieldsConversions {
     /// Has everything converted that was missing. Answers whether there was anything.
     pub(crate) async fn resolve(
         &self,
@@ -57,21 +57,21 @@ impl OtherVersions {
 }
 
 /// The versions of a kind that a webhook converts, as far as it was asked.
-pub(crate) struct Asked<'a> {
+pub(crate) struct ConvertedVersions<'a> {
     pub(crate) versions: &'a dyn Versions,
-    pub(crate) others: &'a OtherVersions,
+    pub(crate) conversions: &'a ManagedFieldsConversions,
 }
 
-impl Versions for Asked<'_> {
+impl Versions for ConvertedVersions<'_> {
     fn convert(&self, object: &Value, api_version: &str) -> Option<(Value, TypeId)> {
         let ty = self.versions.type_of(api_version)?;
         if object.str_at(&["apiVersion"]) == api_version {
             return Some((object.clone(), ty));
         }
-        if let Some(known) = self.others.find(object, api_version) {
+        if let Some(known) = self.conversions.find(object, api_version) {
             return Some((known, ty));
         }
-        self.others.missing.lock().push((object.clone(), Str::new(api_version)));
+        self.conversions.missing.lock().push((object.clone(), Str::new(api_version)));
         self.versions.convert(object, api_version)
     }
 

@@ -6,7 +6,7 @@ use meta::{
     names::{self, NameRule},
 };
 
-use crate::{Behaviour, Kind, Recheck, strategy::WriteContext};
+use crate::{Behaviour, Kind, ObjectMetaValidation, strategy::WriteContext};
 
 /// What a client may not choose for a new object.
 pub(crate) fn fill_for_create(object: &mut Value, cx: &WriteContext<'_>) {
@@ -33,7 +33,7 @@ fn random_u32() -> u32 {
 }
 
 /// The namespace of the path is the namespace of the object.
-pub(crate) fn settle_namespace(
+pub(crate) fn ensure_namespace_matches(
     kind: &Kind,
     namespace: &str,
     object: &mut Value,
@@ -195,11 +195,11 @@ pub(crate) fn validate_update(
     validate_change(object, old, &mut errors);
     let checks = kind.behaviour.metadata;
     let again = if subresource.is_empty() { checks.update } else { checks.status };
-    let (change, whole) = (Recheck::Change, Recheck::Whole);
-    let steps: &[Recheck] = match again {
-        Recheck::Nothing => &[],
-        Recheck::ChangeThenWhole => &[change, whole],
-        Recheck::WholeThenChange => &[whole, change],
+    let (change, whole) = (ObjectMetaValidation::Update, ObjectMetaValidation::Create);
+    let steps: &[ObjectMetaValidation] = match again {
+        ObjectMetaValidation::None => &[],
+        ObjectMetaValidation::UpdateThenCreate => &[change, whole],
+        ObjectMetaValidation::CreateThenUpdate => &[whole, change],
         one => &[one],
     };
     for step in steps {

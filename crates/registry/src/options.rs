@@ -7,7 +7,7 @@ use meta::{
     selector::{FieldSelector, LabelSelector},
 };
 
-use crate::managed_fields_conversions::OtherVersions;
+use crate::managed_fields_conversions::ManagedFieldsConversions;
 
 /// Options of list, watch and deletecollection.
 #[derive(Clone, Debug, Default)]
@@ -140,9 +140,9 @@ pub(crate) struct WriteOptions {
     pub field_validation: FieldValidation,
     pub force: Option<bool>,
     /// The managedFields of the object are as they should be: it comes from an apply, or a scale.
-    pub owners_noted: bool,
+    pub managed_fields_tracked: bool,
     /// The object in other versions, where a webhook converts.
-    pub others: OtherVersions,
+    pub conversions: ManagedFieldsConversions,
 }
 
 impl WriteOptions {
@@ -191,8 +191,15 @@ impl WriteOptions {
         };
         invalid_options(kind, errors)?;
         let field_manager = field_manager.to_owned();
-        let (owners_noted, others) = (apply, OtherVersions::default());
-        Ok(Self { dry_run, field_manager, field_validation, force, owners_noted, others })
+        let (managed_fields_tracked, conversions) = (apply, ManagedFieldsConversions::default());
+        Ok(Self {
+            dry_run,
+            field_manager,
+            field_validation,
+            force,
+            managed_fields_tracked,
+            conversions,
+        })
     }
 }
 

@@ -14,7 +14,7 @@ use crate::{
     patch_errors,
     resource_request::ResourceRequest,
     response_format::{self, ResponseFormat},
-    update::change,
+    update::guaranteed_update,
 };
 
 pub(crate) async fn patch(request: &ResourceRequest<'_>) -> Result<ResourceResponse, ApiError> {
@@ -22,12 +22,12 @@ pub(crate) async fn patch(request: &ResourceRequest<'_>) -> Result<ResourceRespo
     let format = ResponseFormat::negotiate(request)?;
     let apply = patch_type.is_apply();
     let options = WriteOptions::read(request.query, "PatchOptions", apply)?;
-    let parsed = Change::parse_strictly(patch_type, &request.body);
+    let parsed = Patch::parse_strictly(patch_type, &request.body);
     if parsed.is_err() && !apply {
         // What isn't there can't be patched, well or badly.
         read::entry(request, "").await?;
     }
-    let (change_of, strict) = parsed?;
+    let (patch, strict) = parsed?;
     let expected = decode::Expected {
         gvk: request.kind.gvk(),
         schema: &request.kind.schema,
@@ -36,12 +36,13 @@ pub(crate) async fn patch(request: &ResourceRequest<'_>) -> Result<ResourceRespo
     };
     // An apply creates what is missing, though not by a part of it.
     let creates = apply && request.info.subresource.is_empty();
-    let written = change(request, &options, creates, &mut |current| {
-        let patched = change_of.apply(request, &options, current)?;
+    let written = guaranteed_update(request, &options, creates, &mut |current| {
+        let patched = patch.apply(request, &options, current)?;
         // What a configuration says twice is of interest once it could be applied.
-        let strict = if apply { said_twice(request, &options, &strict)? } else { &strict[..] };
-        let mut object = reread(request, &expected, &change_of, strict, current, &patched)?;
-        object_meta::settle_namespace(request.kind, &request.info.namespace, &mut object)?;
+        let strict =
+            if apply { check_duplicate_keys(request, &options, &strict)? } else { &strict[..] };
+        let mut object = decode_patched(request, &expected, &patch, strict, current, &patched)?;
+        object_meta::ensure_namespace_matches(request.kind, &request.info.namespace, &mut object)?;
         object_meta::check_name(&object, &request.info.name)?;
         Ok(object)
     })
@@ -50,7 +51,7 @@ pub(crate) async fn patch(request: &ResourceRequest<'_>) -> Result<ResourceRespo
 }
 
 /// Refuses what an applied configuration says twice, or warns of it; nothing is left to be said then.
-fn said_twice<'a>(
+fn check_duplicate_keys<'a>(
     request: &ResourceRequest<'_>,
     options: &WriteOptions,
     strict: &'a [StrictError],
@@ -60,7 +61,7 @@ fn said_twice<'a>(
             "error strict decoding YAML: error converting YAML to JSON: {why}"
         )));
     }
-    decode::warn_of(request, strict, options.field_validation);
+    decode::warn_strict(request, strict, options.field_validation);
     Ok(&[])
 }
 
@@ -102,7 +103,7 @@ fn offers_cbor(request: &ResourceRequest<'_>) -> bool {
 }
 
 /// A patch, read once and applied as often as the loop goes round.
-pub(crate) enum Change {
+pub(crate) enum Patch {
     Json(JsonPatch),
     Merge(Value),
     Strategic(Value),
@@ -110,7 +111,7 @@ pub(crate) enum Change {
     Apply(Value),
 }
 
-impl Change {
+impl Patch {
     /// Reads a patch, and says what of it `fieldValidation` has an opinion about.
     pub(crate) fn parse_strictly(
         patch_type: PatchType,
@@ -195,10 +196,10 @@ fn check_configuration(tree: &Value) -> Result<(), ApiError> {
 }
 
 /// A patched tree may hold anything: it is read again like a body, with all checks.
-pub(crate) fn reread(
+pub(crate) fn decode_patched(
     request: &ResourceRequest<'_>,
     expected: &decode::Expected<'_>,
-    change: &Change,
+    change: &Patch,
     strict: &[StrictError],
     current: Option<&Value>,
     patched: &Value,
@@ -206,19 +207,17 @@ pub(crate) fn reread(
     let json = meta::json::to_string(patched);
     // Compat: a strategic patch can say what it likes here, and changes nothing by it.
     let same_kind = match change {
-        Change::Json(_) | Change::Merge(_) => {
-            decode::check_patched_kind(request, patched, expected)
-        }
-        Change::Strategic(_) | Change::Apply(_) => Ok(()),
+        Patch::Json(_) | Patch::Merge(_) => decode::check_patched_kind(request, patched, expected),
+        Patch::Strategic(_) | Patch::Apply(_) => Ok(()),
     };
     let same_kind = same_kind.map_err(decode::PatchedError::from);
-    let of_patch = decode::OfPatch { strict, applied: matches!(change, Change::Apply(_)) };
+    let context = decode::PatchContext { strict, applied: matches!(change, Patch::Apply(_)) };
     let read =
-        same_kind.and_then(|()| decode::patched(request, json.as_bytes(), expected, &of_patch));
+        same_kind.and_then(|()| decode::patched(request, json.as_bytes(), expected, &context));
     read.map_err(|error| {
         let why = match (&error, change) {
             // Compat: the decoder of strategic patches says the same in another way.
-            (decode::PatchedError::Decode(DecodeError::Type(error)), Change::Strategic(_)) => {
+            (decode::PatchedError::Decode(DecodeError::Type(error)), Patch::Strategic(_)) => {
                 conversion_error(error, patched)
             }
             (error, _) => error.to_string(),
@@ -226,12 +225,10 @@ pub(crate) fn reread(
         let mut errors = FieldErrors::default();
         match change {
             // Compat: strategic patches are shown as Go prints maps.
-            Change::Strategic(patch) => {
+            Patch::Strategic(patch) => {
                 errors.invalid(path("patch"), ::patch::go_text::show(patch), &why);
             }
-            Change::Json(_) | Change::Merge(_)
-                if decode::of_custom(request, expected).is_none() =>
-            {
+            Patch::Json(_) | Patch::Merge(_) if decode::of_custom(request, expected).is_none() => {
                 let current = current.unwrap_or(&Value::Null);
                 let shown = patch_errors::show(current, patched, expected.schema, expected.ty);
                 errors.invalid(path("patch"), shown.as_str(), &why);

@@ -12,8 +12,8 @@ use meta::{ApiError, GroupVersionKind, Query, RequestInfo, User, Warnings};
 use schema::{Schema, TypeId};
 
 use crate::{
-    Judge, Kind, ResourceResponse, Words, action, create, delete, get, list, patch, scale, update,
-    watch,
+    FieldDescriptions, Judge, Kind, ResourceResponse, action, create, delete, get, list, patch,
+    scale, update, watch,
 };
 
 /// What all requests share.
@@ -25,7 +25,7 @@ pub struct Engine {
     /// The types that every group shares: `DeleteOptions`, `Status`, `Table`, `Scale` ….
     pub schema: Arc<Schema>,
     /// What is said about types and their fields.
-    pub(crate) words: Box<Words>,
+    pub(crate) field_descriptions: Box<FieldDescriptions>,
     tables: OnceLock<Tables>,
 }
 
@@ -48,9 +48,16 @@ impl Engine {
         judge: Arc<dyn Judge>,
         tuning: Tuning,
         schema: Arc<Schema>,
-        words: Box<Words>,
+        field_descriptions: Box<FieldDescriptions>,
     ) -> Arc<Self> {
-        Arc::new(Self { admission, judge, tuning, schema, words, tables: OnceLock::new() })
+        Arc::new(Self {
+            admission,
+            judge,
+            tuning,
+            schema,
+            field_descriptions,
+            tables: OnceLock::new(),
+        })
     }
 
     /// How the types look in protobuf; worked out when the first client asks for it.

@@ -17,7 +17,7 @@ use store::Entry;
 use crate::{
     Kind, Payload, ResourceResponse,
     decode::tree,
-    list::{Chunks, Found, Items, ListHead},
+    list::{Chunks, Items, ListHead, ListResult},
     protobuf_response,
     resource_request::ResourceRequest,
     table::{self, Include, TableWriter},
@@ -27,10 +27,10 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(crate) struct ResponseFormat {
     pub(crate) media_type: MediaType,
-    pub(crate) shape: Projection,
+    pub(crate) projection: Projection,
     pub(crate) pretty: bool,
-    /// What of `meta.k8s.io` the shape was asked for as.
-    asked: Option<Transform>,
+    /// What of `meta.k8s.io` the projection was asked for as.
+    transform: Option<Transform>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,7 +77,7 @@ impl ResponseFormat {
             NegotiateError::NotRepresentable(_) => ApiError::NotRepresentable(error.to_string()),
             _ => ApiError::NotAcceptable(error.to_string()),
         })?;
-        let shape = match accepted.transform {
+        let projection = match accepted.transform {
             None => Projection::Object,
             Some(Transform::Table(_)) => Projection::Table(Include::read(request.query)?),
             Some(Transform::PartialObjectMetadata(_) | Transform::PartialObjectMetadataList(_)) => {
@@ -86,10 +86,15 @@ impl ResponseFormat {
         };
         let pretty = accepted.pretty
             || negotiate::is_pretty(request.query.get("pretty"), text(http::header::USER_AGENT));
-        Ok(Self { media_type: accepted.media_type, shape, pretty, asked: accepted.transform })
+        Ok(Self {
+            media_type: accepted.media_type,
+            projection,
+            pretty,
+            transform: accepted.transform,
+        })
     }
 
-    /// What has a shape of its own says in which version of `meta.k8s.io`.
+    /// What has a projection of its own says in which version of `meta.k8s.io`.
     pub(crate) fn in_version(&self, json: Bytes) -> Bytes {
         // Quotes inside of texts are escaped, so this can't be part of one.
         const V1: &[u8] = br#""apiVersion":"meta.k8s.io/v1""#;
@@ -97,18 +102,18 @@ impl ResponseFormat {
             return json;
         }
         let mut out = Vec::with_capacity(json.len() + 64);
-        let mut request = &json[..];
-        while let Some(at) = request.windows(V1.len()).position(|window| window == V1) {
-            out.extend_from_slice(&request[..at + V1.len() - 1]);
+        let mut rest = &json[..];
+        while let Some(at) = rest.windows(V1.len()).position(|window| window == V1) {
+            out.extend_from_slice(&rest[..at + V1.len() - 1]);
             out.extend_from_slice(b"beta1\"");
-            request = &request[at + V1.len()..];
+            rest = &rest[at + V1.len()..];
         }
-        out.extend_from_slice(request);
+        out.extend_from_slice(rest);
         out.into()
     }
 
     pub(crate) fn is_beta(&self) -> bool {
-        let version = match self.asked {
+        let version = match self.transform {
             None => return false,
             Some(
                 Transform::Table(version)
@@ -120,8 +125,8 @@ impl ResponseFormat {
     }
 
     /// Lists are asked for as lists, objects as objects.
-    fn check_asked(&self, kind: &Kind, is_list: bool) -> Result<(), ApiError> {
-        let (name, not) = match (self.asked, is_list) {
+    fn check_transform(&self, kind: &Kind, is_list: bool) -> Result<(), ApiError> {
+        let (name, not) = match (self.transform, is_list) {
             (Some(Transform::PartialObjectMetadata(_)), true) => {
                 ("PartialObjectMetadata", "a list")
             }
@@ -154,7 +159,7 @@ pub(crate) fn entry(
     entry: &Entry,
 ) -> Result<ResourceResponse, ApiError> {
     let kind = request.kind;
-    if format.media_type == MediaType::Protobuf && format.shape == Projection::Object {
+    if format.media_type == MediaType::Protobuf && format.projection == Projection::Object {
         let message = protobuf_response::message(request.engine, kind, entry)?;
         return Ok(
             format.answer(code, Payload::Bytes(protobuf_response::seal(kind.gvk(), &message)))
@@ -171,18 +176,18 @@ pub(crate) fn json(
     json: Bytes,
 ) -> Result<ResourceResponse, ApiError> {
     let kind = request.kind;
-    format.check_asked(kind, false)?;
-    let shaped = match &format.shape {
+    format.check_transform(kind, false)?;
+    let projected = match &format.projection {
         Projection::Object => return typed(request, format, code, json, (&kind.schema, kind.ty())),
         Projection::Metadata => metadata_only(kind, &json)?,
         Projection::Table(include) => table::of_object(request.engine, kind, *include, &json)?,
     };
-    let (schema, ty, _) = request.engine.meta_type(shape_kind(&format.shape))?;
-    typed(request, format, code, format.in_version(shaped), (schema, ty))
+    let (schema, ty, _) = request.engine.meta_type(projection_kind(&format.projection))?;
+    typed(request, format, code, format.in_version(projected), (schema, ty))
 }
 
-pub(crate) fn shape_kind(shape: &Projection) -> &'static str {
-    if matches!(shape, Projection::Table(_)) { "Table" } else { "PartialObjectMetadata" }
+pub(crate) fn projection_kind(projection: &Projection) -> &'static str {
+    if matches!(projection, Projection::Table(_)) { "Table" } else { "PartialObjectMetadata" }
 }
 
 /// An object of any type, given as JSON.
@@ -212,11 +217,11 @@ pub(crate) fn status(format: &ResponseFormat, status: &Status) -> ResourceRespon
 pub(crate) async fn list(
     request: &ResourceRequest<'_>,
     format: &ResponseFormat,
-    found: Found,
+    found: ListResult,
 ) -> Result<ResourceResponse, ApiError> {
     let (kind, head) = (request.kind, found.head);
-    format.check_asked(kind, true)?;
-    if format.media_type == MediaType::Protobuf && format.shape == Projection::Object {
+    format.check_transform(kind, true)?;
+    if format.media_type == MediaType::Protobuf && format.projection == Projection::Object {
         let mut messages = Vec::new();
         for entry in found.items {
             messages.push(protobuf_response::message(request.engine, kind, &entry)?);
@@ -225,7 +230,7 @@ pub(crate) async fn list(
         let gvk = kind.group_version().with_kind(&kind.facts.list_kind);
         return Ok(format.answer(200, protobuf_response::list(&gvk, &head, messages)));
     }
-    let writer: Box<dyn ItemWriter> = match &format.shape {
+    let writer: Box<dyn ItemWriter> = match &format.projection {
         Projection::Object if kind.is_custom() => {
             Box::new(CustomItems { kind: kind.clone(), head })
         }
@@ -235,7 +240,7 @@ pub(crate) async fn list(
             Box::new(TableWriter::new(request.engine, kind.clone(), *include, head))
         }
     };
-    let items = match (&format.shape, kind.strategy.row_order()) {
+    let items = match (&format.projection, kind.strategy.row_order()) {
         (Projection::Table(_), Some(order)) => in_order(found.items, order)?,
         _ => found.items,
     };
@@ -250,7 +255,7 @@ pub(crate) async fn list(
     let bytes = match format.media_type {
         MediaType::Yaml => yaml(&json)?,
         MediaType::Protobuf => {
-            let list = match format.shape {
+            let list = match format.projection {
                 Projection::Table(_) => "Table",
                 _ => "PartialObjectMetadataList",
             };
@@ -299,7 +304,8 @@ fn cbor_list(
     let list = tree(json)?;
     let gvk = request.kind.group_version().with_kind(&request.kind.facts.list_kind);
     let mut types = request.engine.schema.types();
-    let typed = types.find(|(_, ty)| format.shape == Projection::Object && ty.kinds.contains(&gvk));
+    let typed =
+        types.find(|(_, ty)| format.projection == Projection::Object && ty.kinds.contains(&gvk));
     Ok(match typed {
         Some((ty, _)) => cbor::encode_typed(&list, &request.engine.schema, ty),
         None => cbor::encode(&list),

@@ -272,7 +272,11 @@ impl Storage {
 
     /// Whether an object should be written again although nothing in it changes: that is how clients
     /// bring everything into the version that is stored now.
-    pub(crate) async fn is_stale(&self, key: &str, object: &Encoded) -> Result<bool, ApiError> {
+    pub(crate) async fn needs_rewrite(
+        &self,
+        key: &str,
+        object: &Encoded,
+    ) -> Result<bool, ApiError> {
         if self.codec.may_outdate()
             && let Some(found) = self.backend.get(key).await.map_err(store_error)?
             && found.value.trim_ascii_end() != object.bytes.trim_ascii_end()
@@ -413,7 +417,7 @@ pub(crate) fn store_error(error: StoreError) -> ApiError {
 /// Whether an attempt may have failed only because the cache was behind, and can be made again with the
 /// newest state. A store that failed may have done all the same what it was asked: the second attempt would
 /// take the own deletion for somebody else's (404), or make the same change twice.
-pub(crate) fn may_be_stale(error: &ApiError) -> bool {
+pub(crate) fn may_come_from_a_stale_cache(error: &ApiError) -> bool {
     !matches!(error, ApiError::Storage(_))
 }
 
@@ -446,9 +450,9 @@ mod tests {
     #[test]
     fn what_the_store_failed_to_do_is_not_tried_again() {
         let failed = store_error(StoreError::Unavailable("etcdserver: request timed out".into()));
-        assert!(!may_be_stale(&failed));
+        assert!(!may_come_from_a_stale_cache(&failed));
         let resource = GroupResource::new("", "pods");
-        assert!(may_be_stale(&ApiError::modified(resource.clone(), "a")));
-        assert!(may_be_stale(&ApiError::not_found(resource, "a")));
+        assert!(may_come_from_a_stale_cache(&ApiError::modified(resource.clone(), "a")));
+        assert!(may_come_from_a_stale_cache(&ApiError::not_found(resource, "a")));
     }
 }

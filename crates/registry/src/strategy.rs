@@ -62,8 +62,8 @@ pub trait Strategy: Send + Sync + 'static {
     }
 
     /// How long an object lives on after its deletion was asked for; `None`: gone at once.
-    /// `asked` is the client's `gracePeriodSeconds`.
-    fn graceful_deletion(&self, _object: &Value, _asked: Option<i64>) -> Option<i64> {
+    /// `requested` is the client's `gracePeriodSeconds`.
+    fn graceful_deletion(&self, _object: &Value, _requested: Option<i64>) -> Option<i64> {
         None
     }
 
@@ -158,20 +158,20 @@ pub struct MetadataChecks {
     /// Finalizers have to belong to someone, or be one of the three that Kubernetes knows.
     pub qualified_finalizers: bool,
     /// In an update of the object.
-    pub update: Recheck,
+    pub update: ObjectMetaValidation,
     /// In an update of its status and other subresources.
-    pub status: Recheck,
+    pub status: ObjectMetaValidation,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Recheck {
-    Nothing,
-    /// What may change.
-    Change,
-    /// What it is after the change.
-    Whole,
-    ChangeThenWhole,
-    WholeThenChange,
+pub enum ObjectMetaValidation {
+    None,
+    /// As `ValidateObjectMetaUpdate`: what may change.
+    Update,
+    /// As `ValidateObjectMeta`: the metadata after the change.
+    Create,
+    UpdateThenCreate,
+    CreateThenUpdate,
 }
 
 impl Behaviour {
@@ -199,8 +199,8 @@ impl Default for Behaviour {
             resets: &[],
             metadata: MetadataChecks {
                 qualified_finalizers: true,
-                update: Recheck::Change,
-                status: Recheck::Change,
+                update: ObjectMetaValidation::Update,
+                status: ObjectMetaValidation::Update,
             },
         }
     }

@@ -7,7 +7,7 @@ use meta::{ApiError, FieldErrors, Query, Str, Value, field::path, time::Time};
 use store::Entry;
 
 use crate::{
-    Cell, Column, Engine, Kind, Words, decode,
+    Cell, Column, Engine, FieldDescriptions, Kind, decode,
     kind::SLOT_ROW,
     list::ListHead,
     resource_request::ResourceRequest,
@@ -158,7 +158,7 @@ pub(crate) fn of_scale(
     let revision = scale.str_at(&["metadata", "resourceVersion"]).parse().unwrap_or_default();
     let mut out = Vec::with_capacity(json.len() * 2);
     write_head(&mut out, "Table", META_V1, &ListHead { revision, ..ListHead::default() });
-    write_columns(&mut out, &columns, &*request.engine.words);
+    write_columns(&mut out, &columns, &*request.engine.field_descriptions);
     out.extend_from_slice(b",\"rows\":[");
     write_cells(&mut out, &columns, scale, Time::now());
     write_object(&mut out, include, json, metadata);
@@ -174,16 +174,16 @@ fn count(scale: &Value, part: &str) -> Cell {
 fn column_definitions(engine: &Engine, kind: &Kind) -> Bytes {
     let written = kind.column_definitions.get_or_init(|| {
         let mut out = Vec::new();
-        write_columns(&mut out, kind.columns(), &*engine.words);
+        write_columns(&mut out, kind.columns(), &*engine.field_descriptions);
         out.into()
     });
     written.clone()
 }
 
-fn write_columns(out: &mut Vec<u8>, columns: &[Column], words: &Words) {
+fn write_columns(out: &mut Vec<u8>, columns: &[Column], describe: &FieldDescriptions) {
     let fields: Vec<(&str, &str)> =
         columns.iter().filter_map(|column| column.described_by).collect();
-    let mut described = words(&fields).into_iter();
+    let mut described = describe(&fields).into_iter();
     out.extend_from_slice(b",\"columnDefinitions\":[");
     for (at, column) in columns.iter().enumerate() {
         let about_field = column.described_by.and_then(|_| described.next());

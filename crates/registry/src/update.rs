@@ -18,7 +18,7 @@ use crate::{
     owner_references,
     resource_request::ResourceRequest,
     response_format::{self, ResponseFormat},
-    storage::{may_be_stale, store_error},
+    storage::{may_come_from_a_stale_cache, store_error},
     strategy::WriteContext,
 };
 
@@ -33,15 +33,16 @@ pub(crate) async fn update(request: &ResourceRequest<'_>) -> Result<ResourceResp
         validation: options.field_validation,
     };
     let mut object = decode::body(request, &expected)?;
-    object_meta::settle_namespace(kind, &request.info.namespace, &mut object)?;
+    object_meta::ensure_namespace_matches(kind, &request.info.namespace, &mut object)?;
     object_meta::check_name(&object, &request.info.name)?;
     let allow_create = request.info.subresource.is_empty() && kind.behaviour.create_on_update;
-    let written = change(request, &options, allow_create, &mut |_| Ok(object.clone())).await?;
+    let written =
+        guaranteed_update(request, &options, allow_create, &mut |_| Ok(object.clone())).await?;
     response_format::json(request, &format, if written.created { 201 } else { 200 }, written.json)
 }
 
 /// A committed object as its client gets it.
-pub(crate) struct Written {
+pub(crate) struct WrittenObject {
     pub(crate) json: Bytes,
     pub(crate) created: bool,
     /// Whether the store was asked. If not (nothing changed, a dry run), the answer is only as new
@@ -50,7 +51,7 @@ pub(crate) struct Written {
 }
 
 /// Makes the next state of an object from the current one (None: there is none yet).
-pub(crate) type Next<'a> = dyn FnMut(Option<&Value>) -> Result<Value, ApiError> + Send + 'a;
+pub(crate) type NextState<'a> = dyn FnMut(Option<&Value>) -> Result<Value, ApiError> + Send + 'a;
 
 /// An object as it is now, in the served version.
 struct Current {
@@ -59,12 +60,12 @@ struct Current {
     revision: u64,
 }
 
-pub(crate) async fn change(
+pub(crate) async fn guaranteed_update(
     request: &ResourceRequest<'_>,
     options: &WriteOptions,
     allow_create: bool,
-    next: &mut Next<'_>,
-) -> Result<Written, ApiError> {
+    next: &mut NextState<'_>,
+) -> Result<WrittenObject, ApiError> {
     let (kind, storage) = (request.kind, storage(request)?);
     check_name(request)?;
     let key = storage.key(&request.info.namespace, &request.info.name);
@@ -77,8 +78,8 @@ pub(crate) async fn change(
     let mut from_cache = cached.is_some();
     loop {
         let attempt = match &current {
-            Some(current) => change_once(request, storage, options, current, next).await,
-            None if allow_create => create_instead(request, storage, options, next).await,
+            Some(current) => try_update(request, storage, options, current, next).await,
+            None if allow_create => create_on_update(request, storage, options, next).await,
             None => Err(not_found(request)),
         };
         let before = current.as_ref().map(|current| current.revision);
@@ -95,7 +96,7 @@ pub(crate) async fn change(
             // Somebody else was faster.
             Ok(None) => current = newest(kind, storage, &key).await?,
             // Perhaps only because the cache was behind.
-            Err(error) if from_cache && may_be_stale(&error) => {
+            Err(error) if from_cache && may_come_from_a_stale_cache(&error) => {
                 current = newest(kind, storage, &key).await?;
                 if current.as_ref().map(|current| current.revision) == before {
                     return Err(error);
@@ -125,19 +126,19 @@ fn not_found(request: &ResourceRequest<'_>) -> ApiError {
     ApiError::not_found(request.kind.group_resource(), request.info.name.as_str())
 }
 
-async fn create_instead(
+async fn create_on_update(
     request: &ResourceRequest<'_>,
     storage: &Arc<Storage>,
     options: &WriteOptions,
-    next: &mut Next<'_>,
-) -> Result<Option<Written>, ApiError> {
+    next: &mut NextState<'_>,
+) -> Result<Option<WrittenObject>, ApiError> {
     let mut object = next(None)?;
-    if options.owners_noted {
+    if options.managed_fields_tracked {
         // Compat: what an apply creates may have had any version.
         object.remove_at(&["metadata", "resourceVersion"]);
     }
     let uid = object.str_at(&["metadata", "uid"]);
-    if options.owners_noted && !uid.is_empty() {
+    if options.managed_fields_tracked && !uid.is_empty() {
         let (resource, name) = (request.kind.group_resource(), request.info.name.to_string());
         let why = format!(
             "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
@@ -159,13 +160,13 @@ async fn create_instead(
 }
 
 /// One attempt. None: the object changed meanwhile.
-async fn change_once(
+async fn try_update(
     request: &ResourceRequest<'_>,
     storage: &Arc<Storage>,
     options: &WriteOptions,
     current: &Current,
-    next: &mut Next<'_>,
-) -> Result<Option<Written>, ApiError> {
+    next: &mut NextState<'_>,
+) -> Result<Option<WrittenObject>, ApiError> {
     let (kind, old) = (request.kind, &current.object);
     let mut object = loop {
         let tracked = next(Some(old)).map(|mut object| {
@@ -180,7 +181,7 @@ async fn change_once(
             object
         });
         // What was refused for want of a conversion may be fine with it.
-        if !options.others.resolve(kind.remote()).await? {
+        if !options.conversions.resolve(kind.remote()).await? {
             break tracked?;
         }
     };
@@ -199,7 +200,7 @@ async fn change_once(
         None => Allocation::default(),
     };
     let written =
-        finish_change(request, storage, options, &attributes, current, object, &mut allocation)
+        commit_update(request, storage, options, &attributes, current, object, &mut allocation)
             .await;
     // Still there only if nothing was handed to the store.
     allocation.release().await;
@@ -207,7 +208,7 @@ async fn change_once(
 }
 
 /// From admission's last word into the store.
-async fn finish_change(
+async fn commit_update(
     request: &ResourceRequest<'_>,
     storage: &Arc<Storage>,
     options: &WriteOptions,
@@ -215,7 +216,7 @@ async fn finish_change(
     current: &Current,
     mut object: Value,
     allocation: &mut Allocation,
-) -> Result<Option<Written>, ApiError> {
+) -> Result<Option<WrittenObject>, ApiError> {
     let (kind, old, name) = (request.kind, &current.object, request.info.name.as_str());
     let cx = WriteContext { kind, user: request.user, now: meta::time::Time::now() };
     prepare_update(kind, &request.info.subresource, &mut object, old, &cx)?;
@@ -227,19 +228,19 @@ async fn finish_change(
 
     let key = storage.key(&request.info.namespace, name);
     if is_last_finalizer_gone(kind, &object, old) {
-        return finish_delete(kind, storage, options, key, current, object).await;
+        return commit_last_finalizer(kind, storage, options, key, current, object).await;
     }
     let stored = storage.encode(kind.to_stored(object).await?)?;
     let at_old = kind.view_of_stored(&storage.at_revision(&stored.json, current.revision)?).await?;
     // Nothing changed: nothing is written, the resourceVersion stays; unless an old key encrypts it, or
     // it is stored as it would not be stored any more.
-    if options.dry_run || (at_old == current.json && !storage.is_stale(&key, &stored).await?) {
-        return Ok(Some(Written { json: at_old, created: false, stored: false }));
+    if options.dry_run || (at_old == current.json && !storage.needs_rewrite(&key, &stored).await?) {
+        return Ok(Some(WrittenObject { json: at_old, created: false, stored: false }));
     }
     match allocation.write(storage, key, Expect::At(current.revision), &stored).await {
         Ok(revision) => {
             let json = kind.view_of_stored(&storage.at_revision(&stored.json, revision)?).await?;
-            Ok(Some(Written { json, created: false, stored: true }))
+            Ok(Some(WrittenObject { json, created: false, stored: true }))
         }
         Err(StoreError::Conflict { .. }) => Ok(None),
         Err(other) => Err(store_error(other)),
@@ -314,7 +315,7 @@ pub fn prepare_update(
 ) -> Result<(), ApiError> {
     kind.apply_defaults(object);
     kind.gated_fields.drop_fields(object, Some(old));
-    kind.settle(object);
+    kind.normalize(object);
     if subresource.is_empty() {
         if kind.has_status() {
             match old.get("status") {
@@ -365,14 +366,14 @@ fn is_last_finalizer_gone(kind: &Kind, object: &Value, old: &Value) -> bool {
         && !kind.strategy.holds_deletion(object)
 }
 
-async fn finish_delete(
+async fn commit_last_finalizer(
     kind: &Kind,
     storage: &Storage,
     options: &WriteOptions,
     key: meta::Str,
     current: &Current,
     object: Value,
-) -> Result<Option<Written>, ApiError> {
+) -> Result<Option<WrittenObject>, ApiError> {
     let last = storage.last_json(kind.to_stored(object).await?);
     let json = kind.view_of_stored(&storage.at_revision(&last, current.revision)?).await?;
     if !options.dry_run {
@@ -385,7 +386,7 @@ async fn finish_delete(
             allocator.release(&current.object).await;
         }
     }
-    Ok(Some(Written { json, created: false, stored: !options.dry_run }))
+    Ok(Some(WrittenObject { json, created: false, stored: !options.dry_run }))
 }
 
 #[cfg(test)]

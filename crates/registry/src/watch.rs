@@ -36,24 +36,24 @@ pub(crate) async fn watch(request: &ResourceRequest<'_>) -> Result<ResourceRespo
     let frames = Frames::new(request, &format);
     let content_type = frames.content_type();
     let timeout = timeout(request, &options);
-    let time_up = Alarm::new(timeout);
+    let timeout_alarm = Alarm::new(timeout);
     let started = start(request, storage, &options, &selection).await?;
     streamed?;
     let stream = match started {
-        Start::Watching { initial, watcher } => Watching {
-            began: watcher.seen(),
+        Start::Watching { initial, watcher } => WatchResponse {
+            start_revision: watcher.seen(),
             prefix: storage.key_prefix(&request.info.namespace).to_string(),
             frames,
             selection,
             watcher,
-            time_up,
-            ends_initial: options.allow_watch_bookmarks
+            timeout_alarm,
+            sends_initial_events_end: options.allow_watch_bookmarks
                 && options.send_initial_events == Some(true),
-            last_bookmark: options.allow_watch_bookmarks && timeout > SHORT_WATCH,
+            sends_final_bookmark: options.allow_watch_bookmarks && timeout > SHORT_WATCH,
             ready: VecDeque::new(),
             initial: initial.map(|snapshot| Initial { snapshot, after: None }),
             preparing: None,
-            over: false,
+            ended: false,
         },
         // Too old to go on from: said as an event, because the answer has begun by then.
         Start::Refused(error) => {
@@ -66,7 +66,7 @@ pub(crate) async fn watch(request: &ResourceRequest<'_>) -> Result<ResourceRespo
 }
 
 enum Start {
-    Watching { initial: Option<Arc<Snapshot>>, watcher: Watcher },
+    WatchResponse { initial: Option<Arc<Snapshot>>, watcher: Watcher },
     Refused(ApiError),
 }
 
@@ -78,23 +78,23 @@ async fn start(
 ) -> Result<Start, ApiError> {
     let cache = &storage.cache;
     // Compat: a watch with a bad resourceVersion is a 500 without a reason.
-    let asked = parse_revision(&options.resource_version).map_err(ApiError::Storage)?;
+    let revision = parse_revision(&options.resource_version).map_err(ApiError::Storage)?;
     // Who begins nowhere begins with the state.
-    let with_state = options.send_initial_events.unwrap_or(asked == 0);
+    let with_state = options.send_initial_events.unwrap_or(revision == 0);
     let initial = match options.resource_version.as_str() {
         _ if !with_state => None,
         "" => Some(cache.fresh().await.map_err(store_error)?),
         "0" => Some(cache.snapshot()),
-        _ => Some(cache.at_least(asked).await.map_err(store_error)?),
+        _ => Some(cache.at_least(revision).await.map_err(store_error)?),
     };
     if let Some(snapshot) = &initial {
         list::check_readable(request, selection, snapshot, None)?;
     }
-    let after = match (&initial, asked) {
+    let after = match (&initial, revision) {
         (Some(snapshot), _) => snapshot.revision,
         // No initial events and no place to start from: whatever comes next.
         (None, 0) => cache.fresh().await.map_err(store_error)?.revision,
-        (None, asked) => asked,
+        (None, revision) => revision,
     };
     match cache.watch(after, trigger(request, storage, selection)) {
         Ok(watcher) => {
@@ -137,7 +137,7 @@ fn trigger(
 fn timeout(request: &ResourceRequest<'_>, options: &ListOptions) -> Duration {
     match options.timeout_seconds {
         Some(seconds @ 1..) => Duration::from_secs(seconds as u64),
-        // Spread, so that clients that began together don't come back together.
+        // Spread, so that clients that start_revision together don't come back together.
         _ => {
             let share = f64::from(getrandom::u32().unwrap_or_default()) / f64::from(u32::MAX);
             request.engine.tuning.min_request_timeout.mul_f64(1.0 + share)
@@ -146,31 +146,31 @@ fn timeout(request: &ResourceRequest<'_>, options: &ListOptions) -> Duration {
 }
 
 /// A watch under way.
-struct Watching {
+struct WatchResponse {
     /// The revision that the client knows without having been told.
-    began: u64,
+    start_revision: u64,
     prefix: String,
     frames: Frames,
     selection: Selection,
     watcher: Watcher,
-    time_up: Alarm,
+    timeout_alarm: Alarm,
     /// The client wants to be told when it has the whole state.
-    ends_initial: bool,
+    sends_initial_events_end: bool,
     /// One is due when the time is up.
-    last_bookmark: bool,
+    sends_final_bookmark: bool,
     /// Frames that are due.
     ready: VecDeque<Bytes>,
-    /// The state that the watch began with, as far as it has not been sent.
+    /// The state that the watch start_revision with, as far as it has not been sent.
     initial: Option<Initial>,
     /// Objects that somebody else has to convert before they can be sent.
     preparing: Option<Preparing>,
-    over: bool,
+    ended: bool,
 }
 
-type Preparing = Pin<Box<dyn Future<Output = Result<Work, ApiError>> + Send>>;
+type Preparing = Pin<Box<dyn Future<Output = Result<PreparedWork, ApiError>> + Send>>;
 
 /// What is sent when it is converted.
-enum Work {
+enum PreparedWork {
     Events(Vec<Arc<Event>>),
     Initial(Vec<Arc<Entry>>),
 }
@@ -180,8 +180,8 @@ struct Initial {
     after: Option<meta::Str>,
 }
 
-/// Written by hand: this is polled with every event by every watcher, and neither moves the state nor sets a timer.
-impl Stream for Watching {
+/// WrittenObject by hand: this is polled with every event by every watcher, and neither moves the state nor sets a timer.
+impl Stream for WatchResponse {
     type Item = Bytes;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
@@ -189,7 +189,7 @@ impl Stream for Watching {
             if let Some(bytes) = self.take_ready() {
                 return Poll::Ready(Some(bytes));
             }
-            if self.over {
+            if self.ended {
                 return Poll::Ready(None);
             }
             if let Some(preparing) = &mut self.preparing {
@@ -200,7 +200,7 @@ impl Stream for Watching {
                 self.send_initial();
             } else if let Poll::Ready(item) = self.watcher.poll_next(cx) {
                 self.receive(item);
-            } else if self.time_up.poll(cx).is_ready() {
+            } else if self.timeout_alarm.poll(cx).is_ready() {
                 self.end();
             } else {
                 return Poll::Pending;
@@ -209,7 +209,7 @@ impl Stream for Watching {
     }
 }
 
-impl Watching {
+impl WatchResponse {
     /// What is due. Short ones go together, as one frame; long ones are not worth the copy.
     fn take_ready(&mut self) -> Option<Bytes> {
         let first = self.ready.pop_front()?;
@@ -239,7 +239,7 @@ impl Watching {
                 if self.selection.needs_view() {
                     entries.extend(events.iter().filter_map(|event| event.previous.clone()));
                 }
-                self.prepare(entries, Work::Events(events));
+                self.prepare(entries, PreparedWork::Events(events));
             }
             WatchItem::Events(events) => {
                 let sent = events.iter().try_for_each(|event| self.send(event));
@@ -255,12 +255,12 @@ impl Watching {
                 self.end_on_error(Err(error));
             }
             // The client sees the stream end and resumes from what it has.
-            WatchItem::TooSlow | WatchItem::Closed => self.over = true,
+            WatchItem::TooSlow | WatchItem::Closed => self.ended = true,
         }
     }
 
     /// Goes on with the work when these are converted.
-    fn prepare(&mut self, entries: Vec<Arc<Entry>>, work: Work) {
+    fn prepare(&mut self, entries: Vec<Arc<Entry>>, work: PreparedWork) {
         let kind = self.frames.kind().clone();
         self.preparing = Some(Box::pin(async move {
             kind.prepare(&entries.iter().collect::<Vec<_>>()).await?;
@@ -268,10 +268,10 @@ impl Watching {
         }));
     }
 
-    fn resume(&mut self, work: Result<Work, ApiError>) {
+    fn resume(&mut self, work: Result<PreparedWork, ApiError>) {
         let sent = work.and_then(|work| match work {
-            Work::Events(events) => events.iter().try_for_each(|event| self.send(event)),
-            Work::Initial(entries) => {
+            PreparedWork::Events(events) => events.iter().try_for_each(|event| self.send(event)),
+            PreparedWork::Initial(entries) => {
                 for entry in &entries {
                     if self.matches(entry)? {
                         self.ready.push_back(self.frames.initial(entry)?);
@@ -293,7 +293,7 @@ impl Watching {
         if let Err(error) = sent {
             self.ready.push_back(self.frames.error(&error));
             self.initial = None;
-            self.over = true;
+            self.ended = true;
         }
     }
 
@@ -327,7 +327,7 @@ impl Watching {
             && self.selection.matches_view(self.frames.kind(), entry)?)
     }
 
-    /// The next part of the state that the watch began with, and the bookmark behind the last.
+    /// The next part of the state that the watch start_revision with, and the bookmark behind the last.
     fn send_initial(&mut self) {
         let Some(initial) = &mut self.initial else { return };
         let page = initial.snapshot.page(&self.prefix, initial.after.as_deref(), INITIAL_ENTRIES);
@@ -336,7 +336,7 @@ impl Watching {
             initial.after = Some(last.key.clone());
         } else {
             self.initial = None;
-            if self.ends_initial {
+            if self.sends_initial_events_end {
                 let frame = self.frames.bookmark(revision, true);
                 self.push(frame);
             }
@@ -344,7 +344,7 @@ impl Watching {
         let matching = page.iter().filter(|entry| self.selection.matches(entry));
         if self.frames.kind().is_remote() {
             let entries: Vec<Arc<Entry>> = matching.cloned().collect();
-            return self.prepare(entries.clone(), Work::Initial(entries));
+            return self.prepare(entries.clone(), PreparedWork::Initial(entries));
         }
         let frames: Result<Vec<Bytes>, ApiError> =
             matching.map(|entry| self.frames.initial(entry)).collect();
@@ -354,14 +354,14 @@ impl Watching {
 
     /// The time is up: a last bookmark, so that the client resumes where it is, unless it never left.
     fn end(&mut self) {
-        if self.last_bookmark
+        if self.sends_final_bookmark
             && let Some(revision) = self.watcher.progress()
-            && revision > self.began
+            && revision > self.start_revision
         {
             let frame = self.frames.bookmark(revision, false);
             self.push(frame);
         }
-        self.over = true;
+        self.ended = true;
     }
 }
 

@@ -61,7 +61,7 @@ pub(super) fn all(
             if version == "v1" { None } else { Some(Arc::new(Colour)) };
         let (schema, storage) = (schema.clone(), Some(widgets.clone()));
         Kind::new(facts, schema, behaviour, Arc::new(WidgetStrategy), storage, conversion, None)
-            .acting(vec![("launch", Arc::new(Launch))])
+            .with_actions(vec![("launch", Arc::new(Launch))])
     };
     let gadgets = Kind::new(
         facts(&schema, "v1", "Gadget", "gadgets", false),
@@ -82,7 +82,7 @@ pub(super) fn all(
     sums.storage = None;
     let (behaviour, strategy) = (Behaviour::default(), Arc::new(SumStrategy));
     let sums = Kind::new(sums, schema.clone(), behaviour, strategy, None, None, None)
-        .computed_by(Some(Arc::new(Sums)));
+        .with_computed(Some(Arc::new(Sums)));
     [change(widget("v1")), widget("v2"), gadgets, sums].map(Arc::new).into()
 }
 
