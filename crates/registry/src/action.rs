@@ -1,4 +1,4 @@
-//! Subresources that do something instead of keeping something: `pods/binding`, `pods/eviction`,
+//! Subresources that act instead of storing something: `pods/binding`, `pods/eviction`,
 //! `serviceaccounts/token`.
 
 use admission::{Operation, Pinned};
@@ -18,10 +18,10 @@ use crate::{
     storage::store_error,
 };
 
-/// Does what a POST to a subresource asks for.
+/// Handles a POST to a subresource.
 pub trait Action: Send + Sync + 'static {
-    /// The kinds that the body may be of, all of one shape; the first one is assumed where it
-    /// doesn't say.
+    /// The kinds that the body may have, all with the same fields; the first one is assumed where
+    /// the body names none.
     fn accepts(&self) -> Vec<GroupVersionKind>;
 
     /// Fills in what the body leaves out.
@@ -34,16 +34,16 @@ pub trait Action: Send + Sync + 'static {
     ) -> Pinned<'a, Result<Outcome, ApiError>>;
 }
 
-/// What a client hears of something done.
+/// The response of an action.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
     /// An object of the kind that was sent.
     Object(Value),
-    /// A `Status` that says Success.
+    /// A `Status` with `Success`.
     Done,
 }
 
-/// The object that a subresource belongs to, and who asks.
+/// The object that a subresource belongs to, and the user who sent the request.
 pub struct ActionContext<'a> {
     request: &'a ResourceRequest<'a>,
     pub dry_run: bool,
@@ -66,7 +66,7 @@ impl<'a> ActionContext<'a> {
         &self.request.info.name
     }
 
-    /// Says something in a `Warning` header.
+    /// Adds a `Warning` header to the response.
     pub fn warn(&self, text: String) {
         self.request.warnings.add(text);
     }
@@ -77,13 +77,13 @@ impl<'a> ActionContext<'a> {
         tree(&self.kind().view(&entry)?)
     }
 
-    /// Deletes the object; nobody is asked again whether that is fine.
+    /// Deletes the object without another pass through admission.
     pub async fn delete(&self, options: &DeleteOptions) -> Result<(), ApiError> {
         delete::delete_without_admission(self.request, options).await
     }
 }
 
-/// Answers a POST to a subresource that acts.
+/// Serves a POST to a subresource that acts.
 pub(crate) async fn act(
     request: &ResourceRequest<'_>,
     action: &dyn Action,
@@ -117,7 +117,7 @@ pub(crate) async fn act(
     }
 }
 
-/// Says that something was done.
+/// The `Status` of a subresource that acted.
 pub(crate) fn done() -> Status {
     Status { code: 201, ..Status::default() }
 }
@@ -152,8 +152,8 @@ fn gvk_of(object: &Value) -> Option<GroupVersionKind> {
 }
 
 impl Kind {
-    /// Changes an object as the server itself: past admission and strategy, which have had their
-    /// say about what leads to this.
+    /// Changes an object as the server itself, without admission and strategy: both have seen the
+    /// request that leads to this change.
     pub async fn rewrite(
         &self,
         namespace: &str,
@@ -176,15 +176,15 @@ impl Kind {
             let stored = storage.encode(self.to_stored(object).await?)?;
             match storage.write(key.clone(), Expect::At(found.mod_revision), Some(&stored)).await {
                 Ok(_) => return Ok(()),
-                // Somebody else was faster: again from what he made of it.
+                // Conflict: retry from the current object.
                 Err(StoreError::Conflict { .. }) => {}
                 Err(other) => return Err(store_error(other)),
             }
         }
     }
 
-    /// The objects of a namespace (all of them if it is empty) as they are now, decoded. For what is
-    /// few; whoever reads many lists bytes.
+    /// The current objects of a namespace (of all if it is empty), decoded. Only for small
+    /// collections: large ones are listed as bytes.
     pub async fn objects(&self, namespace: &str) -> Result<Vec<Value>, ApiError> {
         let storage = self.storage.as_deref().ok_or(ApiError::MethodNotAllowed)?;
         let snapshot = storage.cache.fresh().await.map_err(store_error)?;
@@ -192,7 +192,7 @@ impl Kind {
         snapshot.range(&prefix, None).map(|entry| tree(&self.view(entry)?)).collect()
     }
 
-    /// An object as it is now, decoded.
+    /// The current object, decoded.
     pub async fn object(&self, namespace: &str, name: &str) -> Result<Value, ApiError> {
         let storage = self.storage.as_deref().ok_or(ApiError::MethodNotAllowed)?;
         match storage.find(namespace, name, true).await? {
@@ -201,7 +201,7 @@ impl Kind {
         }
     }
 
-    /// What the store calls an object; error messages show it.
+    /// The key of an object in the store; error messages show it.
     pub fn storage_key(&self, namespace: &str, name: &str) -> meta::Str {
         self.storage.as_ref().map(|storage| storage.key(namespace, name)).unwrap_or_default()
     }

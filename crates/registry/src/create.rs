@@ -56,7 +56,7 @@ pub(crate) async fn create_object(
         let mut object = object.clone();
         object_meta::generate_name(&mut object);
         match try_create(request, storage, options, object).await {
-            // The random suffix was taken: another one.
+            // Name collision: retry with another random suffix.
             Err(ApiError::AlreadyExists { .. }) if attempt < NAME_ATTEMPTS_MAX => {
                 attempt += 1;
             }
@@ -65,7 +65,7 @@ pub(crate) async fn create_object(
     }
 }
 
-/// After so many taken names a client hears AlreadyExists, as upstream.
+/// After this many collisions the client gets AlreadyExists, as upstream.
 const NAME_ATTEMPTS_MAX: u32 = 8;
 
 async fn try_create(
@@ -106,7 +106,7 @@ async fn try_create(
     written
 }
 
-/// Whether this very write is allowed, to a kind that asks for more than the right to write.
+/// Authorizes the write itself, for kinds where the right to create or update is not enough.
 pub(crate) async fn authorize_write(
     request: &ResourceRequest<'_>,
     object: &Value,
@@ -122,7 +122,7 @@ pub(crate) async fn authorize_write(
     }
 }
 
-/// From admission's last word into the store.
+/// Everything after mutating admission: validation, validating admission, and the write.
 async fn commit_create(
     request: &ResourceRequest<'_>,
     storage: &Arc<Storage>,
@@ -145,7 +145,7 @@ async fn commit_create(
     }
 
     let key = storage.key(&request.info.namespace, &name);
-    // Compat: a dry run hands out what was sent, and there is no other version to tell.
+    // Compat: a dry run answers with the resourceVersion that was sent.
     let sent = object.at(&["metadata", "resourceVersion"]).cloned();
     let stored = storage.encode(kind.to_stored(object).await?)?;
     if options.dry_run {
@@ -172,7 +172,7 @@ async fn commit_create(
     }
 }
 
-/// The name is taken; whoever waits for it to be free is told whether that is soon.
+/// The AlreadyExists error; it tells whether the existing object is being deleted.
 async fn already_exists(
     request: &ResourceRequest<'_>,
     storage: &Storage,
@@ -184,13 +184,13 @@ async fn already_exists(
     ApiError::AlreadyExists { resource: request.kind.group_resource(), name, deleting }
 }
 
-/// Everything between admission and the store: what the server sets, and whether it may stand.
+/// Prepares and validates an object after mutating admission.
 pub fn prepare_create(
     kind: &Kind,
     object: &mut Value,
     cx: &WriteContext<'_>,
 ) -> Result<(), ApiError> {
-    // What admission has added may want defaults too.
+    // Defaults for fields that admission has added.
     kind.apply_defaults(object);
     kind.gated_fields.drop_fields(object, None);
     kind.normalize(object);
@@ -200,8 +200,8 @@ pub fn prepare_create(
     object_meta::count_generation(object, None, kind.behaviour.generation);
     kind.strategy.prepare_for_create(object, cx);
     let mut errors = meta::FieldErrors::default();
-    // Upstream stops at the strategy's own errors; those of the metadata come with them there too,
-    // because every strategy checks its metadata.
+    // Upstream reports the errors of the strategy only; they include those of the metadata, because
+    // every strategy validates it.
     errors.extend(object_meta::validate_create(kind, object));
     object_meta::validate_finalizer_names(kind, object, &mut errors);
     kind.strategy.validate(object, &mut errors);
@@ -219,12 +219,12 @@ pub(crate) fn invalid(
     }
     let name = object.str_at(&["metadata", "name"]).to_owned();
     let mut group_kind = kind.group_kind();
-    // Compat: what is wrong is said of the stored kind; events are those of the core group.
+    // Compat: the error names the group of the stored kind; events are in the core group.
     if let Some(stored) = &kind.facts.storage {
         group_kind.group = stored.version.group.clone();
     }
     if kind.is_custom() {
-        // It may say that it is something else.
+        // The kind in the object may be wrong; that is what the error is about.
         group_kind.kind = object.str_at(&["kind"]).into();
     }
     Err(ApiError::Invalid { kind: group_kind, name, errors })

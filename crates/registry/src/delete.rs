@@ -1,5 +1,5 @@
-//! DELETE of one object and of many. An object goes at once, or waits: for its grace period, for
-//! its finalizers.
+//! DELETE of one object and of collections. An object is removed at once, or marked while it waits
+//! for its grace period or finalizers.
 
 use admission::Operation;
 use bytes::Bytes;
@@ -44,8 +44,8 @@ pub(crate) async fn delete(request: &ResourceRequest<'_>) -> Result<ResourceResp
     }
 }
 
-/// Deletes an object that cannot be read, past preconditions, finalizers and admission: none of them
-/// has anything to decide by.
+/// Deletes an object that cannot be read, without preconditions, finalizers and admission: all of
+/// them need the object.
 async fn delete_unreadable(
     request: &ResourceRequest<'_>,
     format: &ResponseFormat,
@@ -76,11 +76,10 @@ async fn delete_unreadable(
     Ok(response_format::status(format, &Status::success(gone)))
 }
 
-/// Compat: the right to do this, on top of the right to delete.
+/// Compat: this verb must be allowed, in addition to `delete`.
 const UNSAFE_VERB: &str = "unsafe-delete-ignore-read-errors";
 
-/// Deletes the object of a request on behalf of one of its subresources: admission has judged that
-/// one.
+/// Deletes the object of a request for one of its subresources, whose request has passed admission.
 pub(crate) async fn delete_without_admission(
     request: &ResourceRequest<'_>,
     options: &DeleteOptions,
@@ -99,7 +98,7 @@ pub(crate) async fn delete_collection(
         list::prepared(request, &list_options, list::find(request, &list_options).await?).await?;
     let head = found.head.clone();
     let entries: Vec<_> = found.items.collect();
-    // Side by side their commits share an fsync.
+    // Concurrent commits share an fsync.
     let mut running = FuturesUnordered::new();
     for entry in &entries {
         if running.len() == request.engine.tuning.delete_collection_workers {
@@ -115,7 +114,7 @@ pub(crate) async fn delete_collection(
     response_format::list(request, &format, found).await
 }
 
-/// An object that somebody else has deleted meanwhile is gone, which is what was asked for.
+/// An object that was deleted concurrently is not an error.
 fn ignore_not_found(outcome: Option<Result<Deleted, ApiError>>) -> Result<(), ApiError> {
     match outcome {
         None | Some(Ok(_) | Err(ApiError::NotFound { .. })) => Ok(()),
@@ -123,7 +122,7 @@ fn ignore_not_found(outcome: Option<Result<Deleted, ApiError>>) -> Result<(), Ap
     }
 }
 
-/// Dependents may stay although nobody asked for that.
+/// Warns if dependents are orphaned by default.
 fn warn_of_orphans(request: &ResourceRequest<'_>, options: &DeleteOptions) {
     let has_policy = options.propagation_policy.is_some() || options.orphan_dependents.is_some();
     if let Dependents::Orphaned { warning: Some(warning) } = request.kind.behaviour.dependents
@@ -142,18 +141,18 @@ fn options(request: &ResourceRequest<'_>) -> Result<DeleteOptions, ApiError> {
 }
 
 enum Deleted {
-    /// It is still there, or its kind answers with the object.
+    /// The object is still there, or its kind answers with the deleted object.
     Object(Bytes),
     Gone(Details),
 }
 
-/// What a delete comes to.
+/// What a delete does.
 enum DeletePlan {
-    /// It goes; this is how it looked last.
+    /// Removes the object; this is its last state.
     Remove(Value),
-    /// It stays, marked; this is how it looks then.
+    /// Marks the object; this is its next state.
     Wait(Value),
-    /// It is on its way already.
+    /// The object is being deleted already.
     Nothing,
 }
 
@@ -167,7 +166,8 @@ async fn delete_object(
     let key = storage.key(namespace, name);
     let mut cached = storage.cache.get(&key);
     loop {
-        // The cache first; whatever fails because of it is tried again with the store's state.
+        // Starts from the cache; a failure that a stale cache may have caused is retried with the
+        // state of the store.
         let from_cache = cached.is_some();
         let (stored, revision) = match cached.take() {
             Some(entry) => (entry.json.clone(), entry.revision),
@@ -196,7 +196,7 @@ async fn delete_object(
     }
 }
 
-/// One attempt. None: the object changed meanwhile.
+/// One attempt. None: conflict.
 #[allow(clippy::too_many_arguments)] // The state of one round of the loop above.
 async fn step(
     request: &ResourceRequest<'_>,
@@ -248,7 +248,7 @@ async fn step(
     }
 }
 
-/// The answer about an object that is gone; `last` is how it looked then.
+/// The response for a deleted object; `last` is its last state.
 async fn deleted_at(
     kind: &Kind,
     storage: &Storage,
@@ -268,7 +268,7 @@ fn deleted_response(kind: &Kind, object: &Value, json: Bytes) -> Deleted {
     Deleted::Gone(Details {
         name: object.str_at(&["metadata", "name"]).to_owned(),
         group: kind.gvk().group.to_string(),
-        // Compat: the kind is the resource here.
+        // Compat: `kind` is the resource here.
         kind: kind.facts.plural.to_string(),
         uid: object.str_at(&["metadata", "uid"]).to_owned(),
         ..Details::default()
@@ -345,10 +345,10 @@ fn plan(kind: &Kind, options: &DeleteOptions, object: &Value, now: Time) -> Dele
 }
 
 enum Grace {
-    /// The kind knows no grace period.
+    /// The kind has no grace period.
     None,
     Seconds(i64),
-    /// A deletion is under way that this request doesn't make any shorter.
+    /// The object is being deleted, and the request does not shorten its grace period.
     Pending,
 }
 
@@ -369,13 +369,13 @@ fn grace(
         raise_generation(next);
         return Grace::Seconds(seconds);
     }
-    // Only kinds that know a grace period go on here; the others have none recorded.
+    // Kinds without a grace period have none recorded.
     let Some(current) =
         object.i64_at(&["metadata", "deletionGracePeriodSeconds"]).filter(|s| *s > 0)
     else {
         return Grace::None;
     };
-    // Shortened, never prolonged.
+    // A grace period can only be shortened.
     let Some(mut period) = requested.filter(|period| *period < current) else {
         return Grace::Pending;
     };
@@ -390,7 +390,8 @@ fn grace(
     Grace::Seconds(period)
 }
 
-/// The object waits for its finalizers from now on.
+/// Marks an object that waits for its finalizers. Compat: for kinds that handle their deletion
+/// themselves (namespaces, definitions) only the deletionTimestamp is set.
 // Compat: of kinds that see to their deletion themselves (namespaces, definitions) only the time is noted.
 fn mark_as_deleting(object: &mut Value, now: Time, held_by_kind: bool) {
     let already = is_deleting(object);
@@ -405,7 +406,7 @@ fn mark_as_deleting(object: &mut Value, now: Time, held_by_kind: bool) {
     }
 }
 
-/// The wanted_finalizer to be gone is a change of what is asked for.
+/// A deletion is a change of the desired state.
 fn raise_generation(object: &mut Value) {
     if let Some(generation) = object.i64_at(&["metadata", "generation"]).filter(|g| *g > 0) {
         object.set_at(&["metadata", "generation"], generation + 1);
@@ -419,7 +420,7 @@ fn seconds_of(seconds: i64) -> Duration {
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
 
-/// What is to become of dependents is said by a finalizer, for the garbage collector.
+/// A finalizer tells the garbage collector how to handle dependents.
 fn finalizers_for_garbage_collection(
     kind: &Kind,
     options: &DeleteOptions,

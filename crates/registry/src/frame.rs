@@ -1,4 +1,4 @@
-//! The frames of a watch: an event type around the bytes that the cache has.
+//! The frames of a watch: a watch event around the bytes in the cache.
 
 use std::sync::{
     Arc,
@@ -30,9 +30,9 @@ pub(crate) struct Frames {
     kind: Arc<Kind>,
     format: ResponseFormat,
     engine: Arc<Engine>,
-    /// The first table of a watch says what its columns are.
+    /// Only the first table of a watch has column definitions.
     columns_due: AtomicBool,
-    /// Of a WebSocket, which marks where they end.
+    /// Frames are WebSocket messages, which need no length prefix.
     messages: bool,
 }
 
@@ -57,12 +57,12 @@ impl Frames {
         self.format.media_type.stream_name()
     }
 
-    /// Whether every frame has to be sent for itself.
+    /// Whether every frame is sent on its own.
     pub(crate) fn are_messages(&self) -> bool {
         self.messages
     }
 
-    /// A frame as it is sent: a message needs no length in front of it.
+    /// A frame as it is sent: a WebSocket message has no length prefix.
     pub(crate) fn finish(&self, frame: Bytes) -> Bytes {
         match self.format.media_type {
             MediaType::Protobuf if self.messages => frame.slice(protobuf::FRAME_LENGTH_BYTES..),
@@ -70,7 +70,7 @@ impl Frames {
         }
     }
 
-    /// An event's frame, shared with everybody who watches in the same form.
+    /// The frame of an event, shared by all watchers with the same format.
     pub(crate) fn event(
         &self,
         event: &Event,
@@ -78,7 +78,7 @@ impl Frames {
         ty: &'static str,
     ) -> Result<Bytes, ApiError> {
         if matches!(self.format.projection, Projection::Table(_)) || self.format.is_beta() {
-            // Ages run and only the first table has columns: these are each watcher's own.
+            // Not shared: ages change and only the first table has columns.
             return self.make(entry, ty);
         }
         let encoding = match (&self.format.projection, self.format.media_type) {
@@ -96,7 +96,7 @@ impl Frames {
         event.try_frame(number, || self.make(entry, ty))
     }
 
-    /// An object that was there when the watch began.
+    /// An initial event.
     pub(crate) fn initial(&self, entry: &Entry) -> Result<Bytes, ApiError> {
         self.make(entry, ADDED)
     }
@@ -129,7 +129,7 @@ impl Frames {
         }
     }
 
-    /// Only a kind, an apiVersion and a resourceVersion: a place to resume from.
+    /// A bookmark: an object with kind, apiVersion and resourceVersion only.
     pub(crate) fn bookmark(
         &self,
         revision: u64,
@@ -177,7 +177,7 @@ impl Frames {
         }
     }
 
-    /// A frame around an object of one of the types that every group shares; JSON says which.
+    /// A frame around an object of `meta.k8s.io`; the JSON names its kind.
     fn wrap(&self, ty: &str, json: &[u8]) -> Result<Bytes, ApiError> {
         if self.format.media_type == MediaType::Json {
             return Ok(wrap_json(ty, json));

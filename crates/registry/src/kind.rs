@@ -1,4 +1,4 @@
-//! A served kind: its facts, its schema, its strategy and where its objects are kept.
+//! A served kind: its facts, schema, strategy and storage.
 
 use std::{
     borrow::Cow,
@@ -28,40 +28,41 @@ use crate::{
     write_authorizer::WriteAuthorizer,
 };
 
-/// One resource in one served version. Cheap to look at, shared by all requests.
+/// One resource in one served version, shared by all requests.
 pub struct Kind {
     pub facts: ResourceFacts,
     pub schema: Arc<Schema>,
     pub behaviour: Behaviour,
     pub strategy: Arc<dyn Strategy>,
-    /// None: nothing is kept (reviews, bindings).
+    /// None: nothing is stored (reviews, bindings).
     pub storage: Option<Arc<Storage>>,
-    /// Who answers where nothing is kept.
+    /// Computes the objects of a kind without storage.
     pub computed: Option<Arc<dyn ComputedResource>>,
-    /// What its objects take from a limited supply.
+    /// Allocates cluster IPs and node ports.
     pub allocator: Option<Arc<dyn Allocator>>,
-    /// What writing its objects takes beyond the right to write them.
+    /// Authorizes writes where the right to create or update is not enough.
     pub write_authorizer: Option<Arc<dyn WriteAuthorizer>>,
-    /// What the server was not started for.
+    /// Fields of disabled features.
     pub(crate) gated_fields: FeatureGatedFields,
     /// The subresources that act, by name.
     actions: Vec<(&'static str, Arc<dyn Action>)>,
-    /// From the stored version to this one and back; None where they are the same.
+    /// Converts between the stored version and this one; None where they are the same.
     pub conversion: Option<Arc<dyn Conversion>>,
-    /// CustomKind resources keep kind and apiVersion in list items, and their keys are sorted.
+    /// Custom resources have kind and apiVersion in list items, and sorted keys.
     pub custom: Option<CustomKind>,
-    /// Its objects in other versions, for owners that were noted in one of them.
+    /// Converts objects for managedFields entries that have another version.
     pub(crate) versions: Arc<dyn Versions + Send + Sync>,
-    /// The field labels that a client may select by, with where the cache keeps their values.
+    /// The supported field selectors, with the place of their values in the cache.
     selectable: Vec<(Str, SelectableSource)>,
     /// Built once from the strategy.
     columns: Vec<Column>,
-    /// What a table says about its columns, once somebody has asked for one.
+    /// The column definitions of tables, made on first use.
     pub(crate) column_definitions: OnceLock<Bytes>,
     pub(crate) filters: Filters,
-    /// The type of the metadata, where it is kept in another order than it is shown in.
+    /// The type of the metadata of custom resources, which is stored in another order than it is
+    /// shown in when it is shown alone.
     object_meta: Option<TypeId>,
-    /// What watchers of this version were sent.
+    /// Metrics of the watches of this version.
     pub watch_metrics: WatchMetrics,
 }
 
@@ -72,27 +73,28 @@ pub enum SelectableSource {
     Namespace,
     /// The first of the entry's extracted fields that isn't empty.
     Fields(Vec<usize>),
-    /// The field at this path of the object in the version that is asked for, which a webhook makes.
+    /// The field at this path of the converted object, where a webhook converts.
     Converted(Str),
 }
 
-/// Between a served version and the stored one. Both hold the same information, so it can't fail.
+/// Converts between a served version and the stored one. Both have the same information, so that a
+/// conversion of a decoded object cannot fail.
 pub trait Conversion: Send + Sync + 'static {
     fn to_stored(&self, object: Value) -> Value;
     fn to_served(&self, object: Value) -> Value;
 
-    /// Who converts where the server itself doesn't know how; the two above are not asked then.
+    /// The webhook that converts; the two methods above are not called then.
     fn remote(&self) -> Option<&dyn RemoteConverter> {
         None
     }
 
-    /// The place in the stored version of a field of this one.
+    /// The path in the stored version of a field of this one.
     fn stored_path<'a>(&self, path: &'a str) -> Cow<'a, str> {
         Cow::Borrowed(path)
     }
 }
 
-/// Somebody else who converts: a webhook.
+/// A conversion webhook.
 pub trait RemoteConverter: Send + Sync + 'static {
     /// The objects in another version, in their order.
     fn convert<'a>(
@@ -171,49 +173,49 @@ impl Kind {
         }
     }
 
-    /// The same kind, its questions answered.
+    /// Sets the handler of a kind without storage.
     #[must_use]
     pub fn with_computed(mut self, computed: Option<Arc<dyn ComputedResource>>) -> Self {
         self.computed = computed;
         self
     }
 
-    /// The same kind, with what its subresources do.
+    /// Sets the subresources that act.
     #[must_use]
     pub fn with_actions(mut self, actions: Vec<(&'static str, Arc<dyn Action>)>) -> Self {
         self.actions = actions;
         self
     }
 
-    /// The same kind, its objects taking from a supply.
+    /// Sets the allocator.
     #[must_use]
     pub fn with_allocator(mut self, allocator: Option<Arc<dyn Allocator>>) -> Self {
         self.allocator = allocator;
         self
     }
 
-    /// The same kind, its writes needing a permit.
+    /// Sets the authorizer of writes.
     #[must_use]
     pub fn authorized_by(mut self, write_authorizer: Option<Arc<dyn WriteAuthorizer>>) -> Self {
         self.write_authorizer = write_authorizer;
         self
     }
 
-    /// The same kind, with what its columns are about.
+    /// Sets the descriptions of the columns.
     #[must_use]
     pub fn with_described_columns(mut self, describe: impl Fn(&mut Column)) -> Self {
         self.columns.iter_mut().for_each(describe);
         self
     }
 
-    /// The same kind, its owners noted in several versions.
+    /// Sets the conversion for managedFields entries of other versions.
     #[must_use]
     pub fn with_versions(mut self, versions: Arc<dyn Versions + Send + Sync>) -> Self {
         self.versions = versions;
         self
     }
 
-    /// The same kind, with less allowed.
+    /// Sets the feature-gated fields.
     #[must_use]
     pub fn with_gated_fields(mut self, gated_fields: FeatureGatedFields) -> Self {
         self.gated_fields = gated_fields;
@@ -268,7 +270,7 @@ impl Kind {
         self.custom.is_some()
     }
 
-    /// What a client hears of a verb that there isn't.
+    /// The error for an unsupported verb.
     pub fn not_supported(&self, verb: &str) -> ApiError {
         if self.is_custom() {
             let resource = self.group_resource();
@@ -277,8 +279,8 @@ impl Kind {
         ApiError::MethodNotAllowed
     }
 
-    /// Metadata of an object as it is shown on its own. That of custom resources is sorted as they are
-    /// stored, but here it has the order of its type.
+    /// Metadata as it is shown alone. In custom resources it is sorted as stored, but alone it has
+    /// the order of its type.
     pub(crate) fn metadata<'a>(&self, sorted: &'a [u8]) -> Result<Cow<'a, [u8]>, ApiError> {
         let Some(ty) = self.object_meta else { return Ok(Cow::Borrowed(sorted)) };
         let tree = tree(sorted)?;
@@ -302,7 +304,7 @@ impl Kind {
         Ok(Cow::Borrowed(entry.try_slot(SLOT_METADATA, made)?))
     }
 
-    /// The type that server-side apply goes by, and where it is.
+    /// The type for server-side apply, and its schema.
     pub(crate) fn apply_type(&self) -> (&Schema, TypeId) {
         match &self.custom {
             Some(custom) => {
@@ -320,18 +322,19 @@ impl Kind {
         self.selectable.iter().find(|(known, _)| known == label).map(|(_, source)| source)
     }
 
-    /// DefaultStrategy defaults from the definitions, then those that depend on other fields.
+    /// Plain defaults from the definitions, then those that depend on other fields.
     pub(crate) fn apply_defaults(&self, object: &mut Value) {
         self.schema.apply_defaults(self.ty(), object);
         self.strategy.default(object);
     }
 
-    /// Brings an object into the form in which the stored one is read, so that the two compare.
+    /// Normalizes an object as the decoder of stored objects does, so that both compare equal.
     pub fn normalize(&self, object: &mut Value) {
         if let (Some(ty), Some(metadata)) = (self.object_meta, object.at_mut(&["metadata"])) {
             codec::json::settle(metadata, &self.schema, ty);
         }
-        // Definitions of custom resources are stored as JSON too, which tells an empty list from none.
+        // CustomResourceDefinitions are stored as JSON too, where an empty list is not the same as
+        // none.
         if self.custom.is_none() && self.facts.kind.group != "apiextensions.k8s.io" {
             codec::json::settle(object, &self.schema, self.ty());
         }
@@ -354,12 +357,12 @@ impl Kind {
         self.conversion.as_ref()?.remote()
     }
 
-    /// Whether somebody else has to be asked before objects can be shown: see [`Kind::prepare`].
+    /// Whether a webhook converts: entries need [`Kind::prepare`] before they are served.
     pub(crate) fn is_remote(&self) -> bool {
         self.remote().is_some()
     }
 
-    /// Has objects of other versions converted, all at once; what comes of it is kept with them.
+    /// Converts entries of other versions in one batch; the results are cached in the entries.
     pub(crate) async fn prepare(&self, entries: &[&Arc<Entry>]) -> Result<(), ApiError> {
         let Some(remote) = self.remote() else { return Ok(()) };
         let version = self.version_number();
@@ -379,13 +382,13 @@ impl Kind {
         Ok(())
     }
 
-    /// CustomKind resources begin with their version: keys are sorted.
+    /// Custom resources begin with their apiVersion: keys are sorted.
     fn is_own_version(&self, json: &[u8]) -> bool {
         let start = format!("{{\"apiVersion\":\"{}\"", self.group_version());
         json.starts_with(start.as_bytes())
     }
 
-    /// An object as this version shows it, given as it is stored.
+    /// A stored object, converted to this version.
     pub(crate) async fn view_of_stored(&self, json: &Bytes) -> Result<Bytes, ApiError> {
         let Some(conversion) = &self.conversion else { return Ok(json.clone()) };
         let Some(remote) = conversion.remote() else { return self.converted(&**conversion, json) };
@@ -428,7 +431,7 @@ impl Kind {
         out.into()
     }
 
-    /// Tells apart the versions of one stored resource; 0 is the stored one.
+    /// Numbers the versions of one stored resource; 0 is the stored one.
     pub(crate) fn version_number(&self) -> usize {
         match (&self.conversion, &self.custom) {
             (None, _) => 0,
@@ -437,8 +440,8 @@ impl Kind {
         }
     }
 
-    /// A cached object as this version shows it: its own bytes, or a conversion that is made once.
-    /// Err: the conversion failed. An object of another version must never be served instead.
+    /// A cached object, converted to this version; the conversion is made once. Err: the conversion
+    /// failed. An object of another version must never be served instead.
     pub(crate) fn view(&self, entry: &Entry) -> Result<Bytes, ApiError> {
         let Some(conversion) = &self.conversion else { return Ok(entry.json.clone()) };
         let version = self.version_number();
@@ -463,9 +466,9 @@ impl Kind {
     }
 }
 
-/// What the cache's slots for other encodings hold.
+/// The slots of a cache entry for other encodings.
 pub(crate) const SLOT_PROTOBUF: usize = 0;
-/// CustomKind resources have no protobuf, but metadata in another order.
+/// Custom resources have no protobuf, but their metadata in another order.
 const SLOT_METADATA: usize = SLOT_PROTOBUF;
 pub(crate) const SLOT_CONVERTED_PROTOBUF: usize = 1;
 pub(crate) const SLOT_ROW: usize = 2;

@@ -1,8 +1,7 @@
-//! The verbs, over any kind: given its schema and its strategy, every resource — built-in or custom
-//! — is created, read, listed, watched, changed and deleted by the same code.
+//! The verbs for any kind: given a schema and a strategy, every resource, built-in or custom, is
+//! created, read, listed, watched, updated and deleted by the same code.
 //!
-//! Reads hand out bytes that the watch cache already has. Writes parse a tree once, change it, and
-//! encode it once.
+//! Reads serve bytes of the watch cache. Writes decode an object once and encode it once.
 
 mod action;
 mod allocation;

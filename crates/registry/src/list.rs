@@ -1,4 +1,4 @@
-//! LIST: a snapshot, streamed. Nothing is decoded; memory is one chunk, whatever the size.
+//! LIST: a snapshot, streamed. Nothing is decoded; memory is one chunk for a list of any size.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -27,7 +27,8 @@ pub(crate) async fn list(request: &ResourceRequest<'_>) -> Result<ResourceRespon
     response_format::list(request, &format, found).await
 }
 
-/// The same, with all objects in the version that is asked for, and selected by it.
+/// Converts all objects where a webhook converts, and applies the selectors that need converted
+/// objects.
 pub(crate) async fn prepared(
     request: &ResourceRequest<'_>,
     options: &ListOptions,
@@ -51,13 +52,13 @@ pub(crate) async fn prepared(
     Ok(ListResult { items: Items::of(entries), head: found.head })
 }
 
-/// What a list will answer: its head is known, its items are taken as they are sent.
+/// The result of a list: the metadata is known, items are read while they are sent.
 pub(crate) struct ListResult {
     pub(crate) items: Items,
     pub(crate) head: ListHead,
 }
 
-/// `metadata` of a list. Revision 0: of none.
+/// `metadata` of a list. Revision 0: none.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ListHead {
     pub(crate) revision: u64,
@@ -66,7 +67,7 @@ pub(crate) struct ListHead {
 }
 
 impl ListHead {
-    /// What is worked out when it is asked for has no version.
+    /// Computed lists have no resourceVersion.
     pub(crate) fn version(&self) -> String {
         if self.revision == 0 { String::new() } else { self.revision.to_string() }
     }
@@ -74,7 +75,7 @@ impl ListHead {
 
 /// The entries of a list, in order.
 pub(crate) struct Items {
-    /// Taken before the snapshot is asked for more.
+    /// Returned before the snapshot is read further.
     ready: VecDeque<Arc<Entry>>,
     /// None: `ready` is all.
     rest: Option<Cursor>,
@@ -105,7 +106,7 @@ impl Iterator for Items {
                 return Some(entry);
             }
             let Cursor { snapshot, prefix, after, selection } = self.rest.as_mut()?;
-            // What doesn't match is only looked at, never touched.
+            // Entries that do not match are not cloned.
             let matching =
                 snapshot.range(prefix, after.as_deref()).filter(|e| selection.matches(e));
             self.ready.extend(matching.take(PAGE_ENTRIES).cloned());
@@ -132,11 +133,11 @@ pub(crate) async fn find(
 
     let after = start.as_ref().map(|start| before(Str::new(format!("{prefix}{}", start.start))));
     check_readable(request, &selection, &snapshot, after.as_deref())?;
-    // Compat: any cached state (resourceVersion 0) is computed_resource whole, limit or not.
+    // Compat: a list from any cached state (resourceVersion 0) ignores the limit.
     let paged = options.limit > 0 && options.resource_version != "0";
-    // Compat: a page of an old state, or one that goes on, ends where a walk would end it.
+    // Compat: pages of an old state and continued pages are cut as a range scan would cut them.
     let indexed = start.is_none() && !(paged && is_exact(options));
-    // One object by its name, or the by_name_or_index of an index: no need to walk.
+    // A name or an indexed field is looked up without a scan.
     if let Some(by_name_or_index) =
         by_name_or_index(storage, &request.info.namespace, &selection, &snapshot, indexed)
     {
@@ -158,7 +159,7 @@ pub(crate) async fn find(
     }
     let continued = start.is_some();
     let start = start.map(|start| Str::new(format!("{prefix}{}", start.start)));
-    // Tokens of this server start right behind a key, but others may start at one.
+    // Tokens of this server start right after a key, those of others may start at one.
     let first = start.as_deref().and_then(|key| snapshot.get(key)).cloned();
     let after = start.map(before);
     if paged {
@@ -170,8 +171,8 @@ pub(crate) async fn find(
     Ok(ListResult { items: Items { ready, request }, head })
 }
 
-/// Refuses to show a part of a resource, behind `after`, in which something cannot be read: whoever
-/// sees the rest would take it for gone.
+/// Fails if a listed range after `after` has an object that cannot be read: a client would take it
+/// for deleted.
 pub(crate) fn check_readable(
     request: &ResourceRequest<'_>,
     selection: &Selection,
@@ -192,7 +193,7 @@ pub(crate) fn check_readable(
     broken.map_or(Ok(()), |broken| Err(unreadable_list(&request.kind.group_resource(), broken)))
 }
 
-/// The state that a list is about, and where in it the list goes on.
+/// The snapshot to list, and where to continue.
 async fn snapshot(
     storage: &Storage,
     options: &ListOptions,
@@ -224,14 +225,15 @@ async fn snapshot(
     Ok((snapshot.map_err(store_error)?, None))
 }
 
-/// Whether the very version is asked for. Compat: pages of a given version have always been exact.
+/// Whether the exact version is requested. Compat: pages with a resourceVersion are always exact.
 fn is_exact(options: &ListOptions) -> bool {
     let legacy = options.limit > 0 && options.resource_version_match.is_empty();
     !matches!(options.resource_version.as_str(), "" | "0")
         && (legacy || options.resource_version_match == EXACT)
 }
 
-/// A token whose revision is gone: the client may start again, or go on at the newest state.
+/// The error for a token whose revision is compacted: the client may start over, or continue at the
+/// newest state.
 fn expired(error: StoreError, start: &Continue) -> ApiError {
     if !matches!(error, StoreError::Compacted { .. }) {
         return store_error(error);
@@ -265,7 +267,7 @@ fn by_name_or_index(
     Some(snapshot.indexed(value).cloned().collect())
 }
 
-/// As many of the entries as the page may have.
+/// One page of the entries.
 fn page<'a>(
     options: &ListOptions,
     snapshot: &Snapshot,
@@ -278,7 +280,7 @@ fn page<'a>(
     let matching = entries.by_ref().filter(|entry| selection.matches(entry));
     let taken: Vec<Arc<Entry>> = matching.take(limit).cloned().collect();
     let mut head = ListHead { revision: snapshot.revision, ..ListHead::default() };
-    // Compat: whether what follows matches is not looked at, so that the last page may be empty.
+    // Compat: whether later entries match is not checked, so that the last page may be empty.
     let more = taken.len() == limit && entries.next().is_some();
     if let (true, Some(last)) = (more, taken.last()) {
         let next = Continue {
@@ -298,7 +300,7 @@ fn page<'a>(
     ListResult { items: Items::of(taken), head }
 }
 
-/// A start key is the first key of the next page; cursors want the last one of the page before.
+/// A token has the first key of the next page; cursors need the last key of the previous one.
 fn before(start: Str) -> Str {
     match start.strip_suffix('\0') {
         Some(last) => Str::new(last),

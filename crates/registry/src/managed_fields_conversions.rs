@@ -1,9 +1,8 @@
-//! Objects in versions that only a webhook can make of them, for owners that were noted in another
-//! version than the one that is written to.
+//! Conversions by webhook for managedFields entries of other versions than the one that is written.
 //!
-//! Merging and tracking are plain computations that can't wait. They ask here; what is not known yet
-//! is noted, the computation runs to an end that nobody looks at, the webhook is asked for all that
-//! was missing, and the computation runs again.
+//! Merging is synchronous and cannot call a webhook. A missing conversion is recorded, the result
+//! of the merge is discarded, the webhook converts everything that was missing, and the merge runs
+//! again.
 
 use meta::{ApiError, Str, Value};
 use parking_lot::Mutex;
@@ -12,7 +11,7 @@ use schema::TypeId;
 
 use crate::RemoteConverter;
 
-/// What one request has had converted.
+/// The conversions of one request.
 #[derive(Debug, Default)]
 pub(crate) struct ManagedFieldsConversions {
     known: Mutex<Vec<Conversion>>,
@@ -26,11 +25,11 @@ struct Conversion {
     object: Value,
 }
 
-/// Versions that are asked for are few; each step of a merge needs the results of the last.
+/// A request needs few versions, but each step of a merge needs the results of the previous one.
 const CONVERSIONS_MAX: usize = 64;
 
 impl ManagedFieldsConversions {
-    /// Has everything converted that was missing. Answers whether there was anything.
+    /// Converts everything that was missing. Answers whether there was anything.
     pub(crate) async fn resolve(
         &self,
         remote: Option<&dyn RemoteConverter>,
@@ -56,7 +55,7 @@ impl ManagedFieldsConversions {
     }
 }
 
-/// The versions of a kind that a webhook converts, as far as it was asked.
+/// The versions of a kind, as far as the webhook has converted them.
 pub(crate) struct ConvertedVersions<'a> {
     pub(crate) versions: &'a dyn Versions,
     pub(crate) conversions: &'a ManagedFieldsConversions,

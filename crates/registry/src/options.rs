@@ -1,4 +1,4 @@
-//! The options of the verbs, read from the query and checked with Kubernetes' words.
+//! The options of the verbs: parsed from the query and validated with Kubernetes' messages.
 
 use meta::{
     ApiError, FieldErrors, GroupKind, Query, Value,
@@ -38,7 +38,7 @@ impl ListOptions {
             send_initial_events: query.optional_flag("sendInitialEvents"),
             ..Self::default()
         };
-        // What can't be read at all is said before what can't be together.
+        // Parse errors come before validation errors.
         options.label_selector =
             LabelSelector::parse(query.text("labelSelector")).map_err(ApiError::BadRequest)?;
         options.field_selector =
@@ -48,8 +48,8 @@ impl ListOptions {
         Ok(options)
     }
 
-    /// A legacy watch from nothing or from 0 that knows bookmarks gets the bookmark at the end of
-    /// the initial events too.
+    /// A legacy watch without a version or from 0 with bookmarks also gets the bookmark at the end
+    /// of the initial events.
     fn default_send_initial_events(&mut self) {
         let legacy = matches!(self.resource_version.as_str(), "" | "0");
         if self.watch
@@ -139,9 +139,9 @@ pub(crate) struct WriteOptions {
     pub field_manager: String,
     pub field_validation: FieldValidation,
     pub force: Option<bool>,
-    /// The managedFields of the object are as they should be: it comes from an apply, or a scale.
+    /// managedFields are up to date: the object comes from an apply or a scale.
     pub managed_fields_tracked: bool,
-    /// The object in other versions, where a webhook converts.
+    /// Conversions for managedFields, where a webhook converts.
     pub conversions: ManagedFieldsConversions,
 }
 
@@ -224,13 +224,13 @@ pub struct DeleteOptions {
     pub orphan_dependents: Option<bool>,
     pub uid: Option<String>,
     pub resource_version: Option<String>,
-    /// Delete what cannot be read. Counts only where a feature gate allows it.
+    /// Deletes an object that cannot be read. Has an effect only with the feature gate.
     pub ignore_read_error: bool,
 }
 
 impl DeleteOptions {
     /// From the body if there is one. Compat: kube-apiserver ignores the query then, so that
-    /// `?dryRun=All` with a body really deletes; here a dry run asked for in either place is one.
+    /// `?dryRun=All` with a body really deletes; here either of them makes a dry run.
     pub fn read(query: &Query, body: Option<&Value>) -> Result<Self, ApiError> {
         let mut errors = FieldErrors::default();
         let mut dry_run: Vec<&str> = query.all("dryRun").collect();
@@ -288,7 +288,7 @@ impl DeleteOptions {
         }
     }
 
-    /// Nothing else may be asked for together with the deletion of what cannot be read.
+    /// Refuses other options together with the deletion of an object that cannot be read.
     pub(crate) fn check_unsafe(&self) -> Result<(), ApiError> {
         let mut errors = FieldErrors::default();
         let with = [
@@ -306,7 +306,7 @@ impl DeleteOptions {
     }
 }
 
-/// The field of `DeleteOptions`, and the parameter.
+/// The field of `DeleteOptions` and the query parameter.
 pub(crate) const IGNORE_READ_ERROR: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
 
 fn invalid_options(kind: &str, errors: FieldErrors) -> Result<(), ApiError> {

@@ -1,4 +1,4 @@
-//! PATCH: the same loop as an update; only the next state is computed, from the current one.
+//! PATCH: an update whose next state is computed from the current one.
 
 use ::patch::json_patch::JsonPatch;
 use codec::{
@@ -24,7 +24,7 @@ pub(crate) async fn patch(request: &ResourceRequest<'_>) -> Result<ResourceRespo
     let options = WriteOptions::read(request.query, "PatchOptions", apply)?;
     let parsed = Patch::parse_strictly(patch_type, &request.body);
     if parsed.is_err() && !apply {
-        // What isn't there can't be patched, well or badly.
+        // A missing object is a 404, even if the patch is invalid.
         read::entry(request, "").await?;
     }
     let (patch, strict) = parsed?;
@@ -34,11 +34,11 @@ pub(crate) async fn patch(request: &ResourceRequest<'_>) -> Result<ResourceRespo
         ty: request.kind.ty(),
         validation: options.field_validation,
     };
-    // An apply creates what is missing, though not by a part of it.
+    // An apply creates a missing object, but not through a subresource.
     let creates = apply && request.info.subresource.is_empty();
     let written = guaranteed_update(request, &options, creates, &mut |current| {
         let patched = patch.apply(request, &options, current)?;
-        // What a configuration says twice is of interest once it could be applied.
+        // Duplicate keys of a configuration are reported after conflicts.
         let strict =
             if apply { check_duplicate_keys(request, &options, &strict)? } else { &strict[..] };
         let mut object = decode_patched(request, &expected, &patch, strict, current, &patched)?;
@@ -50,7 +50,8 @@ pub(crate) async fn patch(request: &ResourceRequest<'_>) -> Result<ResourceRespo
     response_format::json(request, &format, if written.created { 201 } else { 200 }, written.json)
 }
 
-/// Refuses what an applied configuration says twice, or warns of it; nothing is left to be said then.
+/// Refuses duplicate keys of an applied configuration, or warns about them; the rest of the request
+/// ignores them.
 fn check_duplicate_keys<'a>(
     request: &ResourceRequest<'_>,
     options: &WriteOptions,
@@ -102,7 +103,7 @@ fn offers_cbor(request: &ResourceRequest<'_>) -> bool {
     request.engine.tuning.offered.contains(&MediaType::Cbor)
 }
 
-/// A patch, read once and applied as often as the loop goes round.
+/// A patch: decoded once, applied in every attempt of the update.
 pub(crate) enum Patch {
     Json(JsonPatch),
     Merge(Value),
@@ -112,7 +113,7 @@ pub(crate) enum Patch {
 }
 
 impl Patch {
-    /// Reads a patch, and says what of it `fieldValidation` has an opinion about.
+    /// Decodes a patch, and lists its unknown and duplicate fields.
     pub(crate) fn parse_strictly(
         patch_type: PatchType,
         body: &[u8],
@@ -172,7 +173,7 @@ impl Patch {
         }
     }
 
-    /// For what has no schema at hand (scale).
+    /// Applies the patch without a schema (scale).
     pub(crate) fn apply_untyped(&self, current: &Value) -> Result<Value, ApiError> {
         match self {
             Self::Json(patch) => Ok(patch.apply(current)?),
@@ -183,7 +184,7 @@ impl Patch {
     }
 }
 
-/// A configuration is an object, or nothing.
+/// Checks that a configuration is an object or null.
 fn check_configuration(tree: &Value) -> Result<(), ApiError> {
     if matches!(tree, Value::Object(_) | Value::Null) {
         return Ok(());
@@ -195,7 +196,7 @@ fn check_configuration(tree: &Value) -> Result<(), ApiError> {
     )))
 }
 
-/// A patched tree may hold anything: it is read again like a body, with all checks.
+/// Decodes a patched tree like a body, with all checks.
 pub(crate) fn decode_patched(
     request: &ResourceRequest<'_>,
     expected: &decode::Expected<'_>,
@@ -205,7 +206,7 @@ pub(crate) fn decode_patched(
     patched: &Value,
 ) -> Result<Value, ApiError> {
     let json = meta::json::to_string(patched);
-    // Compat: a strategic patch can say what it likes here, and changes nothing by it.
+    // Compat: kind and apiVersion in a strategic patch are ignored.
     let same_kind = match change {
         Patch::Json(_) | Patch::Merge(_) => decode::check_patched_kind(request, patched, expected),
         Patch::Strategic(_) | Patch::Apply(_) => Ok(()),
@@ -216,7 +217,7 @@ pub(crate) fn decode_patched(
         same_kind.and_then(|()| decode::patched(request, json.as_bytes(), expected, &context));
     read.map_err(|error| {
         let why = match (&error, change) {
-            // Compat: the decoder of strategic patches says the same in another way.
+            // Compat: Go's decoder of strategic patches has other messages.
             (decode::PatchedError::Decode(DecodeError::Type(error)), Patch::Strategic(_)) => {
                 conversion_error(error, patched)
             }
@@ -252,7 +253,7 @@ fn conversion_error(error: &TypeError, patched: &Value) -> String {
         Found::Bool => ("bool", "bool"),
     };
     let wanted = error.wanted.name.as_str();
-    // The type behind the name; Go's names are all of texts here.
+    // The type behind the name: named types are strings here.
     let wanted_kind = match error.wanted.kind {
         GoKind::Map => return format!("cannot restore map from {kind}"),
         GoKind::Slice => return format!("cannot restore slice from {kind}"),
@@ -260,7 +261,8 @@ fn conversion_error(error: &TypeError, patched: &Value) -> String {
         GoKind::Named => "string",
         GoKind::Basic => wanted,
     };
-    // Go can make a text of a whole number, and numbers of numbers; it says so, and doesn't.
+    // Go considers integers convertible to strings, and numbers to numbers, and reports the failed
+    // conversion.
     let is_number = matches!(wanted_kind, "int32" | "int64" | "float64");
     let is_convertible = given == "int64" || given == "float64" && is_number;
     if is_convertible && wanted_kind != "bool" {

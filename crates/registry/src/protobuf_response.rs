@@ -1,4 +1,4 @@
-//! Protobuf answers: messages from the cache, put into their envelopes.
+//! Protobuf responses: cached messages in their envelopes.
 
 use bytes::Bytes;
 use codec::protobuf;
@@ -14,7 +14,7 @@ use crate::{
     response_format::append,
 };
 
-/// The message of a cached object, without its envelope; made once. A failure is not kept.
+/// The message of a cached object without its envelope, made once. A failure is not cached.
 pub(crate) fn message(engine: &Engine, kind: &Kind, entry: &Entry) -> Result<Bytes, ApiError> {
     let slot = if kind.conversion.is_none() { SLOT_PROTOBUF } else { SLOT_CONVERTED_PROTOBUF };
     let make = || {
@@ -38,7 +38,7 @@ pub(crate) fn seal(gvk: &GroupVersionKind, message: &[u8]) -> Bytes {
     protobuf::seal(&gvk.group_version().to_string(), &gvk.kind, message).into()
 }
 
-/// Any object of a built-in type, given as JSON that says its kind.
+/// An object of a built-in type, given as JSON with its kind.
 pub(crate) fn seal_json(
     engine: &Engine,
     schema: &schema::Schema,
@@ -50,8 +50,8 @@ pub(crate) fn seal_json(
     Ok(sealed.map_err(|error| not_encoded(&error))?.into())
 }
 
-/// A list. The length of a message stands in front of it, so all items have to be at hand before
-/// the first byte is sent; they are shared with the cache, and copied chunk by chunk.
+/// A list. A message begins with its length, so all items have to be encoded before the first byte
+/// is sent; they are shared with the cache and copied chunk by chunk.
 pub(crate) fn list(gvk: &GroupVersionKind, head: &ListHead, items: Vec<Bytes>) -> Payload {
     let mut metadata = Vec::new();
     // selfLink, resourceVersion and continue are written even when empty.

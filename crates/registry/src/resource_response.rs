@@ -1,4 +1,4 @@
-//! What a verb answers: bytes that are there, bytes that are made chunk by chunk, or a stream.
+//! The response of a verb: bytes, chunks made on demand, or a stream.
 
 use std::pin::Pin;
 
@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures_core::Stream;
 use meta::ApiError;
 
-/// A successful answer. Failures are an `ApiError`.
+/// A successful response. Failures are an `ApiError`.
 pub struct ResourceResponse {
     pub code: u16,
     pub content_type: &'static str,
@@ -15,7 +15,7 @@ pub struct ResourceResponse {
 
 pub enum Payload {
     Bytes(Bytes),
-    /// A list: the next chunk is made when the last one is on its way, so that a list of any size
+    /// A list: a chunk is made when the previous one is being sent, so that a list of any size
     /// costs one chunk of memory. An error ends the response abruptly.
     Chunks(Box<dyn Iterator<Item = Result<Bytes, ApiError>> + Send + Sync>),
     /// A watch: every item is to be flushed.

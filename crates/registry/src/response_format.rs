@@ -1,4 +1,4 @@
-//! The forms in which an answer is given: media type, and object, table or metadata only.
+//! Response formats: the media type, and object, table or metadata only.
 
 use std::{ops::Range, sync::Arc};
 
@@ -23,13 +23,13 @@ use crate::{
     table::{self, Include, TableWriter},
 };
 
-/// What the client accepts, decided before any work is done.
+/// The negotiated format, decided before any work is done.
 #[derive(Clone, Debug)]
 pub(crate) struct ResponseFormat {
     pub(crate) media_type: MediaType,
     pub(crate) projection: Projection,
     pub(crate) pretty: bool,
-    /// What of `meta.k8s.io` the projection was asked for as.
+    /// The kind of `meta.k8s.io` and its version that the client requested.
     transform: Option<Transform>,
 }
 
@@ -45,7 +45,7 @@ impl ResponseFormat {
         Self::of(request, negotiate::accept)
     }
 
-    /// For watches: YAML can't be cut into events.
+    /// For watches: YAML cannot be streamed.
     pub(crate) fn negotiate_stream(request: &ResourceRequest<'_>) -> Result<Self, ApiError> {
         Self::of(request, negotiate::accept_stream)
     }
@@ -66,7 +66,7 @@ impl ResponseFormat {
         };
         let offered = request.engine.tuning.offered;
         let accepted = accept(text(ACCEPT), endpoint, offered).map_err(|error| match error {
-            // Lists and watches share a route, which names all that it knows.
+            // Lists and watches share a route, whose error names all media types.
             NegotiateError::NotRepresentable(_)
                 if matches!(request.info.verb.as_str(), "list" | "watch") =>
             {
@@ -94,9 +94,9 @@ impl ResponseFormat {
         })
     }
 
-    /// What has a projection of its own says in which version of `meta.k8s.io`.
+    /// Sets the requested version of `meta.k8s.io`.
     pub(crate) fn in_version(&self, json: Bytes) -> Bytes {
-        // Quotes inside of texts are escaped, so this can't be part of one.
+        // Quotes in strings are escaped, so this cannot be part of a string.
         const V1: &[u8] = br#""apiVersion":"meta.k8s.io/v1""#;
         if !self.is_beta() {
             return json;
@@ -124,7 +124,7 @@ impl ResponseFormat {
         version == MetaVersion::V1Beta1
     }
 
-    /// Lists are asked for as lists, objects as objects.
+    /// Refuses list kinds for objects and object kinds for lists.
     fn check_transform(&self, kind: &Kind, is_list: bool) -> Result<(), ApiError> {
         let (name, not) = match (self.transform, is_list) {
             (Some(Transform::PartialObjectMetadata(_)), true) => {
@@ -168,7 +168,7 @@ pub(crate) fn entry(
     json(request, format, code, kind.view(entry)?)
 }
 
-/// One object given as the JSON of the served version.
+/// One object, given as JSON of the served version.
 pub(crate) fn json(
     request: &ResourceRequest<'_>,
     format: &ResponseFormat,
@@ -207,13 +207,13 @@ pub(crate) fn typed(
     Ok(format.answer(code, Payload::Bytes(bytes)))
 }
 
-/// A `Status` as the answer to a successful request.
+/// A `Status` as the response to a successful request.
 pub(crate) fn status(format: &ResponseFormat, status: &Status) -> ResourceResponse {
     let encoded = codec::status::encode_as(status, format.media_type, format.pretty);
     format.answer(status.code, Payload::Bytes(encoded.body.into()))
 }
 
-/// A list, streamed where its form can be.
+/// A list, streamed where the format allows it.
 pub(crate) async fn list(
     request: &ResourceRequest<'_>,
     format: &ResponseFormat,
@@ -249,8 +249,8 @@ pub(crate) async fn list(
     if format.media_type == MediaType::Json && !format.pretty && !format.is_beta() {
         return Ok(format.answer(200, chunks));
     }
-    // Indenting, YAML and tables in protobuf need the whole, and the old version of `meta.k8s.io`; they are asked
-    // for by people, or small.
+    // Indented JSON, YAML, tables in protobuf and the old version of `meta.k8s.io` need the whole
+    // list; they are requested by people, or small.
     let json = format.in_version(format.answer(200, chunks).into_bytes()?);
     let bytes = match format.media_type {
         MediaType::Yaml => yaml(&json)?,
@@ -288,7 +288,7 @@ async fn yield_after(items: usize) {
 
 const YIELD_ITEMS: usize = 64;
 
-/// Objects of one rank stay as they were, by name.
+/// Sorts by rank; objects of the same rank stay ordered by name.
 fn in_order(items: Items, order: fn(&Value) -> i64) -> Result<Items, ApiError> {
     let ranked = items.map(|entry| Ok((order(&tree(&entry.json)?), entry)));
     let mut ranked = ranked.collect::<Result<Vec<(i64, Arc<Entry>)>, ApiError>>()?;
@@ -411,7 +411,7 @@ impl ItemWriter for CustomItems {
     }
 }
 
-/// Objects of which only the metadata is shown.
+/// Items with metadata only.
 struct MetadataItems {
     kind: Arc<Kind>,
     head: ListHead,
@@ -447,15 +447,16 @@ impl ItemWriter for MetadataItems {
     }
 }
 
-/// Compat: a list that Go has made from another, and that has nothing in it, is none.
+/// Compat: an empty list that Go has converted is null.
 pub(crate) fn no_items(out: &mut Vec<u8>) {
     debug_assert!(out.ends_with(b"["));
     out.pop();
     out.extend_from_slice(b"null}\n");
 }
 
-/// Appends a whole object. In pieces, because the C library copies a long slice with `rep movsb`, which on some processors
-/// runs at a quarter of the speed of the vector loop for short ones: half of what a long list costs.
+/// Appends an object in pieces: the C library copies a long slice with `rep movsb`, which on some
+/// processors has a quarter of the speed of the vector loop for short ones. That was half of the
+/// cost of a long list.
 pub(crate) fn append(out: &mut Vec<u8>, object: &[u8]) {
     out.reserve(object.len());
     for piece in object.chunks(COPIED_BYTES_MAX) {
@@ -502,24 +503,24 @@ pub(crate) fn metadata_only(kind: &Kind, json: &[u8]) -> Result<Bytes, ApiError>
     Ok(metadata_as_object(&metadata))
 }
 
-/// Metadata that is shown on its own.
+/// Metadata as a `PartialObjectMetadata`.
 pub(crate) fn metadata_as_object(metadata: &[u8]) -> Bytes {
     let mut out = Vec::with_capacity(metadata.len() + 96);
     write_metadata_only(&mut out, metadata);
     out.into()
 }
 
-/// Where `metadata` lies in an object.
+/// The range of `metadata` in an object.
 pub(crate) fn metadata_range(json: &[u8]) -> Result<Range<usize>, ApiError> {
     Ok(scan::scan(json, &FieldSet::new([])).map_err(ApiError::internal)?.metadata)
 }
 
-/// Where an object goes on behind its kind and apiVersion.
+/// Where the fields after kind and apiVersion begin.
 fn body_at(json: &[u8]) -> Result<usize, ApiError> {
     Ok(scan::scan(json, &FieldSet::new([])).map_err(ApiError::internal)?.body_at)
 }
 
-/// JSON bodies end in a newline; people get them indented, and without one.
+/// JSON bodies end with a newline, indented ones without.
 fn finish_json(json: Bytes, pretty: bool) -> Bytes {
     if pretty {
         return codec::json::indent(json.trim_ascii_end()).into();

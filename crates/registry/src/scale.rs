@@ -1,4 +1,4 @@
-//! `/scale`: the replicas of a workload, in a shape of their own that autoscalers know.
+//! `/scale`: the replicas of a workload as an `autoscaling/v1` Scale.
 
 use ::patch::apply::{PathElement, ReplicasPaths, scale_to_parent, scale_to_subresource};
 use meta::{ApiError, GroupVersionKind, Value, selector::LabelSelector, value};
@@ -56,7 +56,7 @@ pub(crate) async fn patch(request: &ResourceRequest<'_>) -> Result<ResourceRespo
             let applied = managed_fields::merge_scale(request, &options, &live, config)?;
             return decode_scale(request, &options, Some(&applied));
         }
-        // What a patch makes of a scale is judged as what it makes of any object.
+        // A patched scale is checked like any patched object.
         let patched = patch.apply_untyped(&live)?;
         let mut scale = decode_patched(request, &expected, &patch, &strict, Some(&live), &patched)?;
         track(request, &options, current, &mut scale)?;
@@ -65,7 +65,7 @@ pub(crate) async fn patch(request: &ResourceRequest<'_>) -> Result<ResourceRespo
     .await
 }
 
-/// Writes the replicas that the next scale asks for into the object.
+/// Writes the replicas of the next scale into the object.
 async fn write(
     request: &ResourceRequest<'_>,
     format: &ResponseFormat,
@@ -78,7 +78,7 @@ async fn write(
         crate::object_meta::check_name(&scale, &request.info.name)?;
         let mut object = current.clone();
         let replicas = scale.i64_at(&["spec", "replicas"]).unwrap_or_default();
-        // What custom resources think of it is in their schema.
+        // The schema of a custom resource may allow negative replicas.
         if replicas < 0 && !request.kind.is_custom() {
             return Err(negative(&scale, replicas));
         }
@@ -105,7 +105,7 @@ async fn write(
     answer(request, format, &scale_of(request, &object))
 }
 
-/// The scale of an object with those who own its replicas.
+/// The scale of an object, with the managedFields of its replicas.
 fn scale_with_managed_fields(
     request: &ResourceRequest<'_>,
     object: &Value,
@@ -116,7 +116,7 @@ fn scale_with_managed_fields(
     Ok(scale)
 }
 
-/// Notes who changed the replicas.
+/// Updates the managedFields of the replicas.
 fn track(
     request: &ResourceRequest<'_>,
     options: &WriteOptions,
@@ -127,14 +127,14 @@ fn track(
     managed_fields::track_scale(request, options, &live, scale)
 }
 
-/// Where each version of the kind has its replicas.
+/// The replicas path of each version.
 fn replicas_paths(request: &ResourceRequest<'_>) -> ReplicasPaths {
     if let Some(custom) = &request.kind.custom {
         return custom.replicas_paths.as_ref().clone();
     }
     let path = || Some(vec![PathElement::field("spec"), PathElement::field("replicas")]);
     let group = &request.kind.gvk().group;
-    // Owners may have been noted in versions that are gone.
+    // managedFields entries may have versions that are no longer served.
     let old = ["v1beta1", "v1beta2"].map(|version| format!("{group}/{version}"));
     let own = [request.kind.group_version().to_string()];
     own.into_iter().chain(old).map(|version| (version, path())).collect()
@@ -156,7 +156,7 @@ fn steps(path: &[String]) -> Vec<&str> {
     path.iter().map(String::as_str).collect()
 }
 
-/// The numbers of a scale, where the kind keeps them.
+/// The numbers in a scale.
 struct ReplicaCounts {
     replicas: i64,
     current: i64,
@@ -164,7 +164,7 @@ struct ReplicaCounts {
 }
 
 impl ReplicaCounts {
-    /// What a custom resource's definition points to.
+    /// By the paths in the definition of a custom resource.
     fn of_custom(paths: &ScalePaths, object: &Value) -> Self {
         let number = |path: &[String]| object.i64_at(&steps(path)).unwrap_or_default();
         let selector = paths.label_selector.as_ref().map(|path| object.str_at(&steps(path)));
@@ -213,7 +213,7 @@ fn scale_of(request: &ResourceRequest<'_>, object: &Value) -> Value {
     })
 }
 
-/// A scale from the body, or from a patched tree.
+/// Decodes a scale from the body, or from a patched tree.
 fn decode_scale(
     request: &ResourceRequest<'_>,
     options: &WriteOptions,

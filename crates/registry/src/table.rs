@@ -1,4 +1,4 @@
-//! `Table`: rows of cells, so that `kubectl get` needs to know nothing about a kind.
+//! `Table` responses for `kubectl get`.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// What of the object a row carries.
+/// `includeObject`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Include {
     None,
@@ -78,7 +78,7 @@ impl ItemWriter for TableWriter {
             out.push(b',');
         }
         let metadata = self.kind.metadata_of(entry)?;
-        // Another version's object is another object.
+        // Rows are cached for the stored version only.
         if self.kind.conversion.is_none() {
             let row = entry.try_slot(SLOT_ROW, || Row::of(&self.kind, &entry.json))?;
             if let Some(row) = Row::read(row) {
@@ -92,7 +92,7 @@ impl ItemWriter for TableWriter {
     }
 
     fn tail(&self, empty: bool, out: &mut Vec<u8>) {
-        // Compat: so do the tables of kinds that nobody has made columns for.
+        // Compat: empty tables of kinds without columns of their own have `null` rows.
         let plain =
             self.kind.columns().get(1).is_some_and(|column| column.name == Column::CREATED_AT.name);
         if empty && plain && !self.kind.is_custom() {
@@ -112,7 +112,7 @@ pub(crate) fn of_object(
     of_object_with(engine, kind, include, json, true)
 }
 
-/// In a watch only the first table says what its columns are.
+/// In a watch only the first table has column definitions.
 pub(crate) fn of_object_with(
     engine: &Engine,
     kind: &Kind,
@@ -136,7 +136,7 @@ pub(crate) fn of_object_with(
     Ok(out.into())
 }
 
-/// The table of a scale, whatever kind it is the scale of.
+/// The table of a scale of any kind.
 pub(crate) fn of_scale(
     request: &ResourceRequest<'_>,
     include: Include,
@@ -170,7 +170,7 @@ fn count(scale: &Value, part: &str) -> Cell {
     Cell::Integer(scale.i64_at(&[part, "replicas"]).unwrap_or_default())
 }
 
-/// The columns of a kind; what is said about them is looked up once.
+/// The column definitions of a kind; descriptions are looked up once.
 fn column_definitions(engine: &Engine, kind: &Kind) -> Bytes {
     let written = kind.column_definitions.get_or_init(|| {
         let mut out = Vec::new();
@@ -215,8 +215,8 @@ fn write_row(
     metadata: &[u8],
     now: Time,
 ) -> Result<(), ApiError> {
-    // Cells are read off the tree: the one place on the read path that decodes. A list does it once
-    // per object, see `Row`.
+    // Cells need the decoded object: the one place on the read path that decodes. A list does it
+    // once per object, see `Row`.
     let object = decode::tree(json)?;
     write_cells(out, kind.columns(), &object, now);
     write_conditions(out, kind, &object);
@@ -243,7 +243,7 @@ fn write_conditions(out: &mut Vec<u8>, kind: &Kind, object: &Value) {
     out.extend_from_slice(b",\"conditions\":[");
     for (at, condition) in conditions.iter().enumerate() {
         out.extend_from_slice(if at > 0 { b",{" } else { b"{" });
-        // In the order that a client of kube-apiserver sees.
+        // In kube-apiserver's order.
         for (at, field) in ["type", "status", "reason", "message"].into_iter().enumerate() {
             if at > 0 {
                 out.push(b',');
@@ -267,12 +267,12 @@ fn write_object(out: &mut Vec<u8>, include: Include, json: &[u8], metadata: &[u8
     out.push(b'}');
 }
 
-/// The cells of an object, kept with it in the cache. They are read off its tree once; what runs
-/// with the clock is only its age, and that is filled in when the row is written.
+/// The cells of an object, cached in its entry. They are computed once; only the age changes with
+/// time, and is filled in when the row is written.
 ///
-/// Kept as eight bytes of creation time, then the JSON of the cells (and of the row's conditions)
-/// with a zero byte where the age goes. Empty: other cells run with the clock too, so the row is made
-/// anew each time.
+/// Stored as eight bytes of creation time, then the JSON of the cells (and of the conditions) with
+/// a zero byte in place of the age. Empty: other cells change with time too, so the row is computed
+/// each time.
 struct Row<'a> {
     created: Time,
     cells: &'a [u8],
@@ -285,7 +285,7 @@ impl<'a> Row<'a> {
         let object = decode::tree(json)?;
         let created = object.str_at(&["metadata", "creationTimestamp"]);
         let Ok(created) = Time::parse(created) else { return Ok(Bytes::new()) };
-        // A cell that says the same at very different times doesn't look at the clock.
+        // A cell that is the same at very different times does not depend on the time.
         let (soon, late) = (Time::from_unix(created.unix_seconds() + 1, 0), Time::now());
         let late = Time::from_unix(late.unix_seconds() + 1_000_000_000, 0);
         let age = |now: Time| Cell::text(now.since(created).human());

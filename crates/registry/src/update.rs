@@ -1,5 +1,5 @@
-//! PUT, and the loop that every change of an object goes through: read, change, compare-and-commit,
-//! and again from the newest state if somebody else was faster.
+//! PUT, and the optimistic concurrency loop of all updates: read, change, compare-and-swap, and
+//! retry from the newest state after a conflict.
 
 use std::sync::Arc;
 
@@ -41,19 +41,19 @@ pub(crate) async fn update(request: &ResourceRequest<'_>) -> Result<ResourceResp
     response_format::json(request, &format, if written.created { 201 } else { 200 }, written.json)
 }
 
-/// A committed object as its client gets it.
+/// The result of a write, as the client gets it.
 pub(crate) struct WrittenObject {
     pub(crate) json: Bytes,
     pub(crate) created: bool,
-    /// Whether the store was asked. If not (nothing changed, a dry run), the answer is only as new
-    /// as what it was made of.
+    /// Whether the store was written. If not (no change, a dry run), the object is only as new as
+    /// the state it was made from.
     pub(crate) stored: bool,
 }
 
-/// Makes the next state of an object from the current one (None: there is none yet).
+/// Computes the next state of an object from the current one (None: it does not exist).
 pub(crate) type NextState<'a> = dyn FnMut(Option<&Value>) -> Result<Value, ApiError> + Send + 'a;
 
-/// An object as it is now, in the served version.
+/// The current object, in the served version.
 struct Current {
     object: Value,
     json: Bytes,
@@ -69,7 +69,7 @@ pub(crate) async fn guaranteed_update(
     let (kind, storage) = (request.kind, storage(request)?);
     check_name(request)?;
     let key = storage.key(&request.info.namespace, &request.info.name);
-    // The cache is nearly always new enough; only when something doesn't fit is the store asked.
+    // The cache is nearly always new enough; the store is read only after a failure.
     let cached = storage.cache.get(&key);
     let mut current = match &cached {
         Some(entry) => Some(Current::new(kind, entry.json.clone(), entry.revision).await?),
@@ -93,9 +93,9 @@ pub(crate) async fn guaranteed_update(
                 }
                 current = newest(kind, storage, &key).await?;
             }
-            // Somebody else was faster.
+            // Conflict: retry from the newest state.
             Ok(None) => current = newest(kind, storage, &key).await?,
-            // Perhaps only because the cache was behind.
+            // A stale cache may be the reason.
             Err(error) if from_cache && may_come_from_a_stale_cache(&error) => {
                 current = newest(kind, storage, &key).await?;
                 if current.as_ref().map(|current| current.revision) == before {
@@ -134,7 +134,7 @@ async fn create_on_update(
 ) -> Result<Option<WrittenObject>, ApiError> {
     let mut object = next(None)?;
     if options.managed_fields_tracked {
-        // Compat: what an apply creates may have had any version.
+        // Compat: a create by apply ignores the resourceVersion.
         object.remove_at(&["metadata", "resourceVersion"]);
     }
     let uid = object.str_at(&["metadata", "uid"]);
@@ -146,10 +146,10 @@ async fn create_on_update(
         return Err(ApiError::Conflict { resource, name, why });
     }
     if !uid.is_empty() || !object.str_at(&["metadata", "resourceVersion"]).is_empty() {
-        // It was there when the client saw it.
+        // The client has seen an object that is gone.
         return Err(not_found(request));
     }
-    // Who may change objects may not for that reason make new ones.
+    // The right to update does not include the right to create.
     let info = meta::RequestInfo { verb: meta::Str::new_static("create"), ..request.info.clone() };
     request.engine.judge.check(request.user, &info)?;
     match create_object(request, storage, options, object).await {
@@ -159,7 +159,7 @@ async fn create_on_update(
     }
 }
 
-/// One attempt. None: the object changed meanwhile.
+/// One attempt. None: conflict.
 async fn try_update(
     request: &ResourceRequest<'_>,
     storage: &Arc<Storage>,
@@ -170,7 +170,8 @@ async fn try_update(
     let (kind, old) = (request.kind, &current.object);
     let mut object = loop {
         let tracked = next(Some(old)).map(|mut object| {
-            // Compat: of a patch, upstream speaks as if admission had done it.
+            // Compat: upstream words the warning for a patch as if admission had added the
+            // duplicates.
             owner_references::deduplicate(
                 &mut object,
                 request.info.verb == "patch",
@@ -180,7 +181,7 @@ async fn try_update(
             managed_fields::track(request, options, Some(old), &mut object);
             object
         });
-        // What was refused for want of a conversion may be fine with it.
+        // A failure may be due to a missing conversion: retry after it.
         if !options.conversions.resolve(kind.remote()).await? {
             break tracked?;
         }
@@ -207,7 +208,7 @@ async fn try_update(
     written
 }
 
-/// From admission's last word into the store.
+/// Everything after mutating admission: validation, validating admission, and the write.
 async fn commit_update(
     request: &ResourceRequest<'_>,
     storage: &Arc<Storage>,
@@ -232,8 +233,8 @@ async fn commit_update(
     }
     let stored = storage.encode(kind.to_stored(object).await?)?;
     let at_old = kind.view_of_stored(&storage.at_revision(&stored.json, current.revision)?).await?;
-    // Nothing changed: nothing is written, the resourceVersion stays; unless an old key encrypts it, or
-    // it is stored as it would not be stored any more.
+    // An unchanged object is not written and keeps its resourceVersion, unless it is encrypted with
+    // an old key or stored in an old version.
     if options.dry_run || (at_old == current.json && !storage.needs_rewrite(&key, &stored).await?) {
         return Ok(Some(WrittenObject { json: at_old, created: false, stored: false }));
     }
@@ -247,7 +248,7 @@ async fn commit_update(
     }
 }
 
-/// The client's resourceVersion, if it gave one, must be the current one.
+/// Checks the client's resourceVersion, if there is one.
 fn check_version(
     request: &ResourceRequest<'_>,
     object: &mut Value,
@@ -280,7 +281,7 @@ fn check_version(
     Ok(())
 }
 
-/// An object that was deleted and made again is another one.
+/// Checks the uid: an object that was deleted and created again is another one.
 fn check_uid(
     request: &ResourceRequest<'_>,
     storage: &Storage,
@@ -293,7 +294,7 @@ fn check_uid(
         return Ok(());
     }
     let key = storage.key(&request.info.namespace, &request.info.name);
-    // Compat: a dry run doesn't get as far as the part of the key that all keys share.
+    // Compat: in a dry run the key lacks the prefix of all keys.
     let shared = key.find('/').and_then(|at| key[at + 1..].find('/').map(|next| at + 1 + next));
     let key = if options.dry_run { &key[shared.unwrap_or_default()..] } else { &key };
     let why = format!(
@@ -305,7 +306,7 @@ fn check_uid(
     Err(ApiError::Conflict { resource, name, why })
 }
 
-/// Everything between admission and the store: what the server sets, and whether it may stand.
+/// Prepares and validates an update after mutating admission.
 pub fn prepare_update(
     kind: &Kind,
     subresource: &str,
@@ -329,7 +330,7 @@ pub fn prepare_update(
         keep_metadata(kind, subresource, object, old);
     }
     object_meta::keep_for_update(object, old);
-    // A write to the status asks for nothing new.
+    // A write to the status does not change the desired state.
     let counted = if subresource == "status" { &[] } else { kind.behaviour.generation };
     object_meta::count_generation(object, Some(old), counted);
     let mut errors = object_meta::validate_update(kind, subresource, object, old);
@@ -342,7 +343,7 @@ pub fn prepare_update(
     invalid(kind, object, errors)
 }
 
-/// Some kinds let a write to a subresource change nothing of the metadata, or not all of it.
+/// Restores the metadata that a write to a subresource cannot change.
 fn keep_metadata(kind: &Kind, subresource: &str, object: &mut Value, old: &Value) {
     let Some(reset) = kind.behaviour.reset(subresource) else { return };
     let whole = reset.contains(&"metadata");
@@ -357,7 +358,7 @@ fn keep_metadata(kind: &Kind, subresource: &str, object: &mut Value, old: &Value
     }
 }
 
-/// An object that waits for its finalizers goes with the last of them.
+/// Whether this update removes the last finalizer of an object that is being deleted.
 fn is_last_finalizer_gone(kind: &Kind, object: &Value, old: &Value) -> bool {
     let grace = old.i64_at(&["metadata", "deletionGracePeriodSeconds"]).unwrap_or_default();
     object_meta::is_deleting(old)

@@ -1,5 +1,5 @@
-//! WATCH: the events of a resource as a stream. An event's frame is built once and shared by all
-//! who watch it in the same form.
+//! WATCH: the events of a resource as a stream. The frame of an event is built once and shared by
+//! all watchers with the same format.
 
 use std::{
     collections::VecDeque,
@@ -27,7 +27,7 @@ use crate::{
 };
 
 pub(crate) async fn watch(request: &ResourceRequest<'_>) -> Result<ResourceResponse, ApiError> {
-    // Whether the format can be cut into events is asked when all else is well.
+    // Compat: an error about the streaming format comes after all others.
     let streamed = ResponseFormat::negotiate_stream(request);
     let format = ResponseFormat::negotiate(request)?;
     let options = ListOptions::read(request.query)?;
@@ -55,7 +55,8 @@ pub(crate) async fn watch(request: &ResourceRequest<'_>) -> Result<ResourceRespo
             preparing: None,
             ended: false,
         },
-        // Too old to go on from: said as an event, because the answer has begun by then.
+        // The version is too old: reported as an ERROR event, because the response is a 200 by
+        // then.
         Start::Refused(error) => {
             let frame = frames.error(&error);
             let payload = Payload::Stream(Box::pin(stream::iter([frames.finish(frame)])));
@@ -79,7 +80,7 @@ async fn start(
     let cache = &storage.cache;
     // Compat: a watch with a bad resourceVersion is a 500 without a reason.
     let revision = parse_revision(&options.resource_version).map_err(ApiError::Storage)?;
-    // Who begins nowhere begins with the state.
+    // A watch without a resourceVersion begins with the current state.
     let with_state = options.send_initial_events.unwrap_or(revision == 0);
     let initial = match options.resource_version.as_str() {
         _ if !with_state => None,
@@ -92,7 +93,7 @@ async fn start(
     }
     let after = match (&initial, revision) {
         (Some(snapshot), _) => snapshot.revision,
-        // No initial events and no place to start from: whatever comes next.
+        // No initial events and no version: events from now on.
         (None, 0) => cache.fresh().await.map_err(store_error)?.revision,
         (None, revision) => revision,
     };
@@ -113,10 +114,11 @@ async fn start(
     }
 }
 
-/// About once a minute, so that a client of a quiet resource has a place to resume from.
+/// About once a minute, so that clients of a quiet resource get a recent resourceVersion to resume
+/// from.
 const BOOKMARK_INTERVAL: Duration = Duration::from_mins(1);
 
-/// What a watcher has to be woken for: everything, a namespace, one node's pods, one object.
+/// The events that wake a watcher: all, those of a namespace, of one node's pods, of one object.
 fn trigger(
     request: &ResourceRequest<'_>,
     storage: &Storage,
@@ -137,7 +139,7 @@ fn trigger(
 fn timeout(request: &ResourceRequest<'_>, options: &ListOptions) -> Duration {
     match options.timeout_seconds {
         Some(seconds @ 1..) => Duration::from_secs(seconds as u64),
-        // Spread, so that clients that start_revision together don't come back together.
+        // Random, so that clients that started together do not reconnect together.
         _ => {
             let share = f64::from(getrandom::u32().unwrap_or_default()) / f64::from(u32::MAX);
             request.engine.tuning.min_request_timeout.mul_f64(1.0 + share)
@@ -145,31 +147,31 @@ fn timeout(request: &ResourceRequest<'_>, options: &ListOptions) -> Duration {
     }
 }
 
-/// A watch under way.
+/// The stream of a watch.
 struct WatchResponse {
-    /// The revision that the client knows without having been told.
+    /// The revision that the watch started from.
     start_revision: u64,
     prefix: String,
     frames: Frames,
     selection: Selection,
     watcher: Watcher,
     timeout_alarm: Alarm,
-    /// The client wants to be told when it has the whole state.
+    /// Whether the initial events end with a bookmark.
     sends_initial_events_end: bool,
-    /// One is due when the time is up.
+    /// Whether the watch ends with a bookmark.
     sends_final_bookmark: bool,
-    /// Frames that are due.
+    /// Frames to be sent.
     ready: VecDeque<Bytes>,
-    /// The state that the watch start_revision with, as far as it has not been sent.
+    /// The initial events that have not been sent.
     initial: Option<Initial>,
-    /// Objects that somebody else has to convert before they can be sent.
+    /// Entries that a webhook is converting.
     preparing: Option<Preparing>,
     ended: bool,
 }
 
 type Preparing = Pin<Box<dyn Future<Output = Result<PreparedWork, ApiError>> + Send>>;
 
-/// What is sent when it is converted.
+/// What is sent after the conversion.
 enum PreparedWork {
     Events(Vec<Arc<Event>>),
     Initial(Vec<Arc<Entry>>),
@@ -180,7 +182,8 @@ struct Initial {
     after: Option<meta::Str>,
 }
 
-/// WrittenObject by hand: this is polled with every event by every watcher, and neither moves the state nor sets a timer.
+/// Implemented by hand: it is polled for every event of every watcher, and must neither move the
+/// state nor set a timer.
 impl Stream for WatchResponse {
     type Item = Bytes;
 
@@ -210,7 +213,8 @@ impl Stream for WatchResponse {
 }
 
 impl WatchResponse {
-    /// What is due. Short ones go together, as one frame; long ones are not worth the copy.
+    /// The next bytes to send. Short frames are joined into one HTTP/2 frame; long ones are not
+    /// worth the copy.
     fn take_ready(&mut self) -> Option<Bytes> {
         let first = self.ready.pop_front()?;
         if self.frames.are_messages() {
@@ -254,12 +258,12 @@ impl WatchResponse {
                 let error = ApiError::Expired { message, continue_token: String::new() };
                 self.end_on_error(Err(error));
             }
-            // The client sees the stream end and resumes from what it has.
+            // The client resumes from its last resourceVersion.
             WatchItem::TooSlow | WatchItem::Closed => self.ended = true,
         }
     }
 
-    /// Goes on with the work when these are converted.
+    /// Continues with `work` when the entries are converted.
     fn prepare(&mut self, entries: Vec<Arc<Entry>>, work: PreparedWork) {
         let kind = self.frames.kind().clone();
         self.preparing = Some(Box::pin(async move {
@@ -288,7 +292,7 @@ impl WatchResponse {
         self.end_on_error(pushed);
     }
 
-    /// A watch must not go on past what it failed to send: the client would miss an event.
+    /// A watch must not continue after a frame that failed: the client would miss an event.
     fn end_on_error(&mut self, sent: Result<(), ApiError>) {
         if let Err(error) = sent {
             self.ready.push_back(self.frames.error(&error));
@@ -297,7 +301,8 @@ impl WatchResponse {
         }
     }
 
-    /// An event as this watcher sees it: what starts or stops to match comes and goes.
+    /// Sends an event as this watcher sees it: an object that starts or stops matching is ADDED or
+    /// DELETED.
     fn send(&mut self, event: &Event) -> Result<(), ApiError> {
         let in_scope = event.entry.key.starts_with(&self.prefix);
         if !in_scope {
@@ -327,7 +332,7 @@ impl WatchResponse {
             && self.selection.matches_view(self.frames.kind(), entry)?)
     }
 
-    /// The next part of the state that the watch start_revision with, and the bookmark behind the last.
+    /// Sends the next part of the initial events, and the bookmark after the last one.
     fn send_initial(&mut self) {
         let Some(initial) = &mut self.initial else { return };
         let page = initial.snapshot.page(&self.prefix, initial.after.as_deref(), INITIAL_ENTRIES);
@@ -352,7 +357,7 @@ impl WatchResponse {
         self.end_on_error(sent);
     }
 
-    /// The time is up: a last bookmark, so that the client resumes where it is, unless it never left.
+    /// Timeout: sends a last bookmark if the revision has advanced.
     fn end(&mut self) {
         if self.sends_final_bookmark
             && let Some(revision) = self.watcher.progress()
@@ -368,7 +373,7 @@ impl WatchResponse {
 /// Compat: upstream's last bookmark comes two seconds before the end, so shorter watches have none.
 const SHORT_WATCH: Duration = Duration::from_secs(2);
 
-/// What a frame of HTTP/2 holds.
+/// The size of an HTTP/2 frame.
 const PIECE_BYTES: usize = 16 * 1024;
 const SHORT_BYTES: usize = 2 * 1024;
 const INITIAL_ENTRIES: usize = 64;
