@@ -8,6 +8,7 @@ mod authorizer_checks;
 pub mod order;
 pub mod plugins;
 mod served_objects;
+pub mod testing;
 
 pub use attributes::{Attributes, Operation, Reinvocation, RequestOptions};
 pub use authorizer_checks::evaluate_with_authorizer;

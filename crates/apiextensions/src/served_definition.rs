@@ -8,7 +8,7 @@ use meta::{GroupResource, GroupVersion, GroupVersionKind, Str};
 use patch::apply::{PathElement, ReplicasPaths};
 use registry::{
     ApplyTypes, Behaviour, Conversion, CustomKind, Dependents, Kind, LazyApplyTypes,
-    MetadataChecks, Recheck, Storage, StorageOptions,
+    MetadataChecks, ObjectMetaValidation, Storage, StorageOptions,
 };
 use schema::openapi::CustomResource;
 use schema::{
@@ -209,7 +209,7 @@ impl<'a> DefinitionBuilder<'a> {
                 read: schema_tree,
                 preserve_unknown: self.crd.preserve_unknown,
             }),
-            version_at: at,
+            version_index: at,
         };
         Kind::new(
             facts,
@@ -287,8 +287,8 @@ const BEHAVIOUR: Behaviour = Behaviour {
     resets: &[],
     metadata: MetadataChecks {
         qualified_finalizers: false,
-        update: Recheck::Change,
-        status: Recheck::Change,
+        update: ObjectMetaValidation::Update,
+        status: ObjectMetaValidation::Update,
     },
 };
 

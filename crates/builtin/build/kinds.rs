@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use meta::{GroupVersionKind, Str};
-use schema::{Kind, Node, Schema, TypeId};
+use schema::{Node, NodeType, Schema, TypeId};
 
 use crate::{Definitions, options::Options};
 
@@ -175,8 +175,8 @@ fn kind_source(facts: &KindFacts, definitions: &Definitions, out: &mut String) {
             resets: &[{resets}],
             metadata: MetadataChecks {{
                 qualified_finalizers: {},
-                update: Recheck::{},
-                status: Recheck::{},
+                update: ObjectMetaValidation::{},
+                status: ObjectMetaValidation::{},
             }},
         }},
     }},
@@ -215,11 +215,11 @@ fn name_rule(name: Option<&str>) -> &'static str {
 
 fn recheck(name: Option<&str>) -> &'static str {
     match name {
-        Some("NOTHING") => "Nothing",
-        None | Some("CHANGE") => "Change",
-        Some("WHOLE") => "Whole",
-        Some("CHANGE_THEN_WHOLE") => "ChangeThenWhole",
-        Some("WHOLE_THEN_CHANGE") => "WholeThenChange",
+        Some("NOTHING") => "None",
+        None | Some("CHANGE") => "Update",
+        Some("WHOLE") => "Create",
+        Some("CHANGE_THEN_WHOLE") => "UpdateThenCreate",
+        Some("WHOLE_THEN_CHANGE") => "CreateThenUpdate",
         Some(other) => panic!("unknown recheck {other}"),
     }
 }
@@ -281,8 +281,10 @@ fn gate_of<'a>(type_id: TypeId, field: &Str, definitions: &'a Definitions) -> Op
 
 fn inner(node: &Node, schema: &Schema) -> Option<(TypeId, &'static str)> {
     match &node.kind {
-        Kind::Object(id) => Some((*id, "")),
-        Kind::List(item, _) | Kind::Map(item) => inner(item, schema).map(|(id, _)| (id, "[]")),
+        NodeType::Object(id) => Some((*id, "")),
+        NodeType::List(item, _) | NodeType::Map(item) => {
+            inner(item, schema).map(|(id, _)| (id, "[]"))
+        }
         _ => None,
     }
 }

@@ -5,7 +5,7 @@ use meta::{
     GroupVersionKind,
     names::{is_config_map_key, name_is_dns_label, name_is_dns_subdomain, name_is_path_segment},
 };
-use registry::{Behaviour, Dependents, MetadataChecks, Recheck};
+use registry::{Behaviour, Dependents, MetadataChecks, ObjectMetaValidation};
 
 use crate::validation::name_is_ip;
 

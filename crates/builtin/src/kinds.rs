@@ -88,8 +88,8 @@ pub fn kinds(
             plan.conversion.clone(),
             None,
         );
-        let kind = kind.known_in(Arc::new(plan.versions(&plans)));
-        let kind = kind.described(|column| columns::describe(name, column));
+        let kind = kind.with_versions(Arc::new(plan.versions(&plans)));
+        let kind = kind.with_described_columns(|column| columns::describe(name, column));
         let gated_fields =
             feature_gated_fields::of(facts, options.allow_privileged, options.features);
         kinds.push(Arc::new(wiring.wire(kind).with_gated_fields(gated_fields)));

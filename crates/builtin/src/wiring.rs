@@ -80,9 +80,9 @@ impl Wiring {
     /// Gives a kind what it does.
     pub(crate) fn wire(&self, kind: Kind) -> Kind {
         let (group, name) = (kind.gvk().group.clone(), kind.gvk().kind.clone());
-        kind.computed_by(self.computed(&group, &name))
-            .acting(self.actions(&group, &name))
-            .allocated_by(self.allocator(&group, &name))
+        kind.with_computed(self.computed(&group, &name))
+            .with_actions(self.actions(&group, &name))
+            .with_allocator(self.allocator(&group, &name))
             .authorized_by(self.write_authorizer(&group, &name))
     }
 

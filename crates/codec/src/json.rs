@@ -16,7 +16,7 @@ mod tests;
 
 pub use decode::{DecodeOptions, Decoded, decode, decode_any};
 pub use encode::{encode, encode_any, encode_node, forget_empty, settle};
-pub use error::{DecodeError, StrictError};
+pub use error::{DecodeError, Found, GoKind, GoType, Step, StrictError, TypeError};
 pub use indent::indent;
 pub use lexer::quote_byte;
 

@@ -75,15 +75,16 @@ fn decode_with(
     if let Some(decoded) = read_as_json(bytes, &decode) {
         return Ok(decoded);
     }
-    let converted = load(bytes).map_err(|error| DecodeError::Value(error.to_string()))?;
+    let converted = load(bytes).map_err(|error| match error {
+        YamlError::Yaml(_) | YamlError::YamlLine { .. } => DecodeError::Yaml(error.to_string()),
+        YamlError::Json(text) => DecodeError::Value(text),
+    })?;
     let mut json = Vec::with_capacity(bytes.len());
     json::encode_any(&converted.value, &mut json);
     let mut decoded = decode(&json)?;
     if options.strict && !converted.duplicates.is_empty() {
         // Go reports them as one error, before all others.
-        let lines = converted.duplicates.join("\n  ");
-        let error = StrictError::Other(format!("yaml: unmarshal errors:\n  {lines}"));
-        decoded.strict.insert(0, error);
+        decoded.strict.insert(0, StrictError::YamlDuplicates(converted.duplicates));
     }
     Ok(decoded)
 }

@@ -224,7 +224,7 @@ const DRAIN_BYTES_MAX: usize = 2 * BODY_BYTES_MAX;
 fn response(answer: ResourceResponse) -> Response<Body> {
     let body = match answer.payload {
         Payload::Bytes(bytes) => Body::full(bytes),
-        Payload::Chunks(chunks) => Body::chunks(chunks.map(Ok)),
+        Payload::Chunks(chunks) => Body::chunks(chunks.map(|chunk| chunk.map_err(Into::into))),
         Payload::Stream(stream) => Body::events(stream),
     };
     let mut response = Response::new(body);

@@ -151,7 +151,7 @@ impl LoopbackClient {
             websocket: false,
         };
         let answer = registry::serve(&rest).await?;
-        let json = answer.into_bytes().ok_or_else(|| ApiError::internal("a stream has no body"))?;
+        let json = answer.into_bytes()?;
         let options = codec::json::DecodeOptions { strict: false };
         Ok(codec::json::decode_any(&json, options).map_err(ApiError::internal)?.value)
     }

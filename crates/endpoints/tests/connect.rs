@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, OnceLock},
 };
 
-use admission::{Attributes, Cluster, Freshness, Operation, Pinned, Plugin, ServedObjects};
+use admission::{Attributes, Cluster, Operation, Pinned, Plugin};
 use bytes::Bytes;
 use endpoints::{Connect, Connecter, Connecters, Kinds, Resources};
 use futures_util::StreamExt as _;
@@ -13,13 +13,7 @@ use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::BodyExt as _;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
-use meta::{
-    ApiError, GroupResource, GroupVersionKind, GroupVersionResource, Query, RequestInfo, User,
-    Value,
-    authorization::{Attributes as Asked, Authorize, Authorizer, Rules, Verdict},
-    selector::LabelSelector,
-    value,
-};
+use meta::{ApiError, GroupResource, GroupVersionKind, Query, RequestInfo, User, Value, value};
 use registry::{Behaviour, DefaultStrategy, Engine, Kind, Tuning};
 use schema::{ResourceFacts, Schema};
 use serve::{Body, Context, Delegate as _, Serving, connection::Peer};
@@ -100,60 +94,6 @@ impl Plugin for Recorder {
     }
 }
 
-/// A cluster without objects, where every user may do everything.
-struct Nothing;
-
-impl ServedObjects for Nothing {
-    fn get<'a>(
-        &'a self,
-        _resource: &'a GroupVersionResource,
-        _namespace: &'a str,
-        _name: &'a str,
-        _freshness: Freshness,
-    ) -> Pinned<'a, Result<Option<Value>, ApiError>> {
-        Box::pin(async { Ok(None) })
-    }
-
-    fn list<'a>(
-        &'a self,
-        _resource: &'a GroupVersionResource,
-        _namespace: &'a str,
-        _selector: &'a LabelSelector,
-    ) -> Pinned<'a, Result<Vec<Value>, ApiError>> {
-        Box::pin(async { Ok(Vec::new()) })
-    }
-
-    fn resource_of(&self, _kind: &GroupVersionKind) -> Option<(GroupVersionResource, bool)> {
-        None
-    }
-
-    fn equivalents(
-        &self,
-        _resource: &GroupVersionResource,
-    ) -> Vec<(GroupVersionResource, GroupVersionKind)> {
-        Vec::new()
-    }
-
-    fn convert<'a>(
-        &'a self,
-        object: Value,
-        _from: &'a GroupVersionResource,
-        _to: &'a GroupVersionResource,
-    ) -> Pinned<'a, Result<Value, ApiError>> {
-        Box::pin(async { Ok(object) })
-    }
-}
-
-impl Authorizer for Nothing {
-    fn authorize<'a>(&'a self, _attributes: &'a Asked<'a>) -> Authorize<'a> {
-        Verdict::allow("").into()
-    }
-
-    fn rules(&self, _user: &User, _namespace: &str) -> Rules {
-        Rules::default()
-    }
-}
-
 fn server(seen: &Arc<Mutex<Vec<String>>>) -> Arc<Resources> {
     let facts = ResourceFacts {
         kind: GroupVersionKind::new("", "v1", "Pod"),
@@ -165,7 +105,8 @@ fn server(seen: &Arc<Mutex<Vec<String>>>) -> Arc<Resources> {
     let schema = schema().0;
     let strategy = Arc::new(DefaultStrategy);
     let pods = Kind::new(facts, schema.clone(), Behaviour::default(), strategy, None, None, None);
-    let cluster = Cluster { objects: Box::new(Nothing), authorizer: Arc::new(Nothing) };
+    let cluster = admission::testing::empty_cluster();
+    let authorizer = cluster.authorizer.clone();
     let admission = admission::Chain::new(vec![Box::new(Recorder(seen.clone()))], cluster);
     let tuning = Tuning {
         min_request_timeout: std::time::Duration::from_mins(30),
@@ -174,7 +115,7 @@ fn server(seen: &Arc<Mutex<Vec<String>>>) -> Arc<Resources> {
         unsafe_deletion: false,
     };
     let words = Box::new(|_: &[(&str, &str)]| Vec::new());
-    let engine = Engine::new(admission, Arc::new(Nothing), tuning, schema, words);
+    let engine = Engine::new(admission, authorizer, tuning, schema, words);
     let echo = Connecters::default().with(GroupResource::new("", "pods"), "exec", Arc::new(Echo));
     let resources = Resources::new("test", engine, Kinds::new([Arc::new(pods)]));
     Arc::new(resources.with_connecters(echo))

@@ -2,15 +2,22 @@
 
 use std::fmt::{self, Write as _};
 
-use crate::{Number, Value, json};
+use crate::{Number, Str, Value, json};
 
 /// A path into an object: `spec.containers[0].env[NAME].value`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FieldPath(String);
+pub struct FieldPath {
+    text: String,
+    /// The length of the first element.
+    root_bytes: usize,
+}
 
 impl FieldPath {
+    /// A field, or a dotted path.
     pub fn new(name: impl Into<String>) -> Self {
-        Self(name.into())
+        let text = name.into();
+        let root_bytes = text.find(['.', '[']).unwrap_or(text.len());
+        Self { text, root_bytes }
     }
 
     /// The nothing above the first field.
@@ -20,21 +27,30 @@ impl FieldPath {
 
     #[must_use]
     pub fn child(&self, name: &str) -> Self {
-        if self.0.is_empty() { Self(name.to_owned()) } else { Self(format!("{}.{name}", self.0)) }
+        if self.text.is_empty() { Self::new(name) } else { self.with(format!(".{name}")) }
     }
 
     #[must_use]
     pub fn index(&self, at: usize) -> Self {
-        Self(format!("{}[{at}]", self.0))
+        self.with(format!("[{at}]"))
     }
 
     #[must_use]
     pub fn key(&self, key: &str) -> Self {
-        Self(format!("{}[{key}]", self.0))
+        self.with(format!("[{key}]"))
+    }
+
+    fn with(&self, step: String) -> Self {
+        Self { text: self.text.clone() + &step, root_bytes: self.root_bytes }
     }
 
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.text
+    }
+
+    /// The top-level field: `spec`.
+    pub fn root_field(&self) -> &str {
+        &self.text[..self.root_bytes]
     }
 }
 
@@ -45,7 +61,7 @@ pub fn path(name: &str) -> FieldPath {
 
 impl fmt::Display for FieldPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_empty() { "<nil>" } else { &self.0 })
+        f.write_str(if self.text.is_empty() { "<nil>" } else { &self.text })
     }
 }
 
@@ -54,6 +70,8 @@ impl fmt::Display for FieldPath {
 pub struct FieldError {
     pub reason: FieldReason,
     pub field: String,
+    /// The top-level field that the error is about; empty where it is about the whole object.
+    pub root_field: Str,
     /// Without the field: `Invalid value: "x": must be …`.
     pub message: String,
     /// Set where code that gets the error treats the breaches of this rule differently.
@@ -69,6 +87,13 @@ impl RuleId {
     /// `name` is unique in the workspace.
     pub const fn new(name: &'static str) -> Self {
         Self(name)
+    }
+}
+
+impl FieldError {
+    pub fn new(reason: FieldReason, path: &FieldPath, message: String) -> Self {
+        let root_field = Str::new(path.root_field());
+        Self { reason, field: path.to_string(), root_field, message, rule: None }
     }
 }
 
@@ -161,7 +186,7 @@ impl FieldErrors {
     }
 
     pub fn push(&mut self, reason: FieldReason, field: impl AsRef<FieldPath>, message: String) {
-        self.0.push(FieldError { reason, field: field.as_ref().to_string(), message, rule: None });
+        self.0.push(FieldError::new(reason, field.as_ref(), message));
     }
 
     /// Runs `check` and marks the errors it adds as breaches of `rule`.
@@ -250,6 +275,19 @@ pub fn quote(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_knows_its_top_level_field() {
+        let mut errors = FieldErrors::default();
+        let spec = path("spec");
+        let paths = [spec.clone(), spec.child("a").index(0), spec.key("k"), path("specials")];
+        for at in paths.into_iter().chain([FieldPath::root(), FieldPath::new("spec.a")]) {
+            errors.forbidden(at, "no");
+        }
+        errors.forbidden(FieldPath::root().child("status").child("x"), "no");
+        let roots: Vec<&str> = errors.0.iter().map(|error| error.root_field.as_str()).collect();
+        assert_eq!(roots, ["spec", "spec", "spec", "specials", "", "spec", "status"]);
+    }
 
     #[test]
     fn errors_read_as_in_kubernetes() {

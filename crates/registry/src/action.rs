@@ -1,4 +1,4 @@
-//! Subresources that do something instead of keeping something: `pods/binding`, `pods/eviction`,
+//! Subresources that act instead of storing something: `pods/binding`, `pods/eviction`,
 //! `serviceaccounts/token`.
 
 use std::sync::Arc;
@@ -13,17 +13,17 @@ use crate::{
     decode::{self, tree},
     delete,
     get::entry,
-    managed,
+    managed_fields,
     options::{DeleteOptions, WriteOptions},
     resource_request::ResourceRequest,
     response_format::{self, ResponseFormat},
     storage::store_error,
 };
 
-/// Does what a POST to a subresource asks for.
+/// Handles a POST to a subresource.
 pub trait Action: Send + Sync + 'static {
-    /// The kinds that the body may be of, all of one shape; the first one is assumed where it
-    /// doesn't say.
+    /// The kinds that the body may have, all with the same fields; the first one is assumed where
+    /// the body names none.
     fn accepts(&self) -> Vec<GroupVersionKind>;
 
     /// Fills in what the body leaves out.
@@ -36,16 +36,16 @@ pub trait Action: Send + Sync + 'static {
     ) -> Pinned<'a, Result<Outcome, ApiError>>;
 }
 
-/// What a client hears of something done.
+/// The response of an action.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
     /// An object of the kind that was sent.
     Object(Value),
-    /// A `Status` that says Success.
+    /// A `Status` with `Success`.
     Done,
 }
 
-/// The object that a subresource belongs to, and who asks.
+/// The object that a subresource belongs to, and the user who sent the request.
 pub struct ActionContext<'a> {
     request: &'a ResourceRequest<'a>,
     pub dry_run: bool,
@@ -68,7 +68,7 @@ impl<'a> ActionContext<'a> {
         &self.request.info.name
     }
 
-    /// Says something in a `Warning` header.
+    /// Adds a `Warning` header to the response.
     pub fn warn(&self, text: String) {
         self.request.warnings.add(text);
     }
@@ -76,16 +76,16 @@ impl<'a> ActionContext<'a> {
     /// The object as it is now.
     pub async fn object(&self) -> Result<Value, ApiError> {
         let entry = entry(self.request, "").await?;
-        tree(&self.kind().view(&entry))
+        tree(&self.kind().view(&entry)?)
     }
 
-    /// Deletes the object; nobody is asked again whether that is fine.
+    /// Deletes the object without another pass through admission.
     pub async fn delete(&self, options: &DeleteOptions) -> Result<(), ApiError> {
-        delete::delete_unasked(self.request, options).await
+        delete::delete_without_admission(self.request, options).await
     }
 }
 
-/// Answers a POST to a subresource that acts.
+/// Serves a POST to a subresource that acts.
 pub(crate) async fn act(
     request: &ResourceRequest<'_>,
     action: &dyn Action,
@@ -102,7 +102,7 @@ pub(crate) async fn act(
     }
     let ty = type_of(request, &action.accepts()[0])?;
     action.default(&mut object);
-    managed::track_sent(request, &options, ty, &mut object);
+    managed_fields::track_sent(request, &options, ty, &mut object);
     let gvr = gvr(request.kind);
     let attributes = attributes(request, &gvr, Operation::Create, cx.name(), &options, None);
     request.engine.admission.admit(&attributes, Some(&mut object)).await?;
@@ -133,7 +133,7 @@ pub async fn admit_connect(
     request.engine.admission.validate(&attributes, Some(options)).await
 }
 
-/// Says that something was done.
+/// The `Status` of a subresource that acted.
 pub(crate) fn done() -> Status {
     Status { code: 201, ..Status::default() }
 }
@@ -168,8 +168,8 @@ fn gvk_of(object: &Value) -> Option<GroupVersionKind> {
 }
 
 impl Kind {
-    /// Changes an object as the server itself: past admission and strategy, which have had their
-    /// say about what leads to this.
+    /// Changes an object as the server itself, without admission and strategy: both have seen the
+    /// request that leads to this change.
     pub async fn rewrite(
         &self,
         namespace: &str,
@@ -192,20 +192,20 @@ impl Kind {
             let stored = storage.encode(self.to_stored(object).await?)?;
             match storage.write(key.clone(), Expect::At(found.mod_revision), Some(&stored)).await {
                 Ok(_) => return Ok(()),
-                // Somebody else was faster: again from what he made of it.
+                // Conflict: retry from the current object.
                 Err(StoreError::Conflict { .. }) => {}
                 Err(other) => return Err(store_error(other)),
             }
         }
     }
 
-    /// The objects of a namespace (all of them if it is empty) as they are now, decoded. For what is
-    /// few; whoever reads many lists bytes.
+    /// The current objects of a namespace (of all if it is empty), decoded. Only for small
+    /// collections: large ones are listed as bytes.
     pub async fn objects(&self, namespace: &str) -> Result<Vec<Value>, ApiError> {
         let storage = self.storage.as_deref().ok_or(ApiError::MethodNotAllowed)?;
         let snapshot = storage.cache.fresh().await.map_err(store_error)?;
         let prefix = storage.key_prefix(namespace);
-        snapshot.range(&prefix, None).map(|entry| tree(&self.view(entry))).collect()
+        snapshot.range(&prefix, None).map(|entry| tree(&self.view(entry)?)).collect()
     }
 
     /// The same, of those that a selector selects; from the cache.
@@ -221,7 +221,7 @@ impl Kind {
             snapshot.range(&prefix, None).filter(|entry| selector.matches(&entry.labels));
         let selected: Vec<_> = selected.collect();
         self.prepare(&selected).await?;
-        selected.into_iter().map(|entry| tree(&self.view(entry))).collect()
+        selected.into_iter().map(|entry| tree(&self.view(entry)?)).collect()
     }
 
     /// An object, decoded; None: there is none. From the cache unless it has to be linearizable.
@@ -236,7 +236,7 @@ impl Kind {
             return Ok(None);
         };
         self.prepare(&[&entry]).await?;
-        tree(&self.view(&entry)).map(Some)
+        tree(&self.view(&entry)?).map(Some)
     }
 
     /// Whether objects of both kinds are the same stored objects, in two versions.
@@ -255,17 +255,20 @@ impl Kind {
         tree(&other.view_of_stored(&json).await?)
     }
 
-    /// An object as it is now, decoded.
+    /// The current object, decoded.
     pub async fn object(&self, namespace: &str, name: &str) -> Result<Value, ApiError> {
         let storage = self.storage.as_deref().ok_or(ApiError::MethodNotAllowed)?;
         match storage.find(namespace, name, true).await? {
-            Some(entry) => tree(&self.view(&entry)),
+            Some(entry) => tree(&self.view(&entry)?),
             None => Err(ApiError::not_found(self.group_resource(), name)),
         }
     }
 
-    /// What the store calls an object; error messages show it.
+    /// The key of an object in the store; error messages show it.
     pub fn storage_key(&self, namespace: &str, name: &str) -> meta::Str {
         self.storage.as_ref().map(|storage| storage.key(namespace, name)).unwrap_or_default()
     }
 }
+
+#[cfg(test)]
+mod tests;

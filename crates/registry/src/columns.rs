@@ -14,15 +14,15 @@ pub struct Column {
     pub format: Str,
     /// 0: always shown; higher: only with `-o wide`.
     pub priority: i32,
-    /// What it shows, in words of its own …
+    /// A description of its own …
     pub description: Str,
-    /// … or in those about a field: of which type, and its name.
+    /// … or the description of a field: the type and the name of the field.
     pub described_by: Option<(&'static str, &'static str)>,
     pub cell: CellOf,
 }
 
-/// Finds what is said about fields of types, given as pairs of both.
-pub type Words = dyn Fn(&[(&str, &str)]) -> Vec<String> + Send + Sync;
+/// Looks up the OpenAPI descriptions of fields, given as pairs of type and field name.
+pub type FieldDescriptions = dyn Fn(&[(&str, &str)]) -> Vec<String> + Send + Sync;
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 const CREATED: &str = "creationTimestamp";
@@ -31,7 +31,7 @@ const CREATED: &str = "creationTimestamp";
 #[derive(Clone)]
 pub enum CellOf {
     Known(fn(&Value, Time) -> Cell),
-    /// As a custom resource's definition says.
+    /// By the `additionalPrinterColumns` of a custom resource.
     Defined(Arc<ReadCell>),
 }
 
@@ -69,7 +69,7 @@ impl Column {
     })
     .about(OBJECT_META, CREATED);
 
-    /// The column of names, where they are shown in another way.
+    /// The name column with another cell.
     pub const fn name_of(cell: fn(&Value, Time) -> Cell) -> Self {
         Self::known("Name", "string", "name", cell).about(OBJECT_META, "name")
     }
@@ -118,7 +118,7 @@ impl Column {
         self
     }
 
-    /// What a kind shows that nobody has written columns for.
+    /// The columns of a kind that defines none.
     pub fn name_and_created_at() -> Vec<Self> {
         vec![Self::NAME, Self::CREATED_AT]
     }
@@ -165,7 +165,7 @@ fn age(object: &Value, now: Time) -> Cell {
     since(object.str_at(&["metadata", "creationTimestamp"]), now)
 }
 
-/// How long ago a time was, as people read it; `<unknown>` without a time.
+/// A duration since a time in kubectl's short form; `<unknown>` without a time.
 pub fn since(time: &str, now: Time) -> Cell {
     Cell::Text(meta::time::age(time, now).into())
 }

@@ -1,5 +1,5 @@
-//! Kinds that keep nothing: reviews and component statuses. Their answers are worked out when they
-//! are asked for; everything around that is as for kinds that are stored.
+//! Kinds without storage: reviews and component statuses. Their objects are computed per request;
+//! everything else is the same as for stored kinds.
 
 use std::sync::Arc;
 
@@ -13,17 +13,17 @@ use crate::{
     Kind, ResourceResponse,
     action::{self, Outcome},
     create::{attributes, gvr},
-    list::{Found, Items, ListHead},
-    managed,
+    list::{Items, ListHead, ListResult},
+    managed_fields,
     options::{ListOptions, WriteOptions},
     resource_request::ResourceRequest,
     response_format::{self, ResponseFormat},
-    select::Selection,
+    selectors::Selection,
 };
 
-/// Works out answers. A kind implements what its verbs need.
+/// Computes the objects of a kind. A kind implements what its verbs need.
 pub trait ComputedResource: Send + Sync + 'static {
-    /// The answer to a POST, given the object as it was decoded, defaulted, admitted and validated.
+    /// Responds to a POST, given the object after decoding, defaulting, admission and validation.
     fn create<'a>(
         &'a self,
         _object: Value,
@@ -32,25 +32,25 @@ pub trait ComputedResource: Send + Sync + 'static {
         Box::pin(std::future::ready(Err(ApiError::MethodNotAllowed)))
     }
 
-    /// What an error calls a question that is wrong.
-    fn named_in_errors(&self, kind: &Kind) -> GroupKind {
+    /// The kind that an Invalid error names.
+    fn kind_in_errors(&self, kind: &Kind) -> GroupKind {
         kind.group_kind()
     }
 
-    /// What there is to be read, ordered by name.
+    /// All objects, ordered by name.
     fn list(&self) -> Pinned<'_, Result<Vec<Value>, ApiError>> {
         Box::pin(std::future::ready(Err(ApiError::MethodNotAllowed)))
     }
 }
 
-/// Who asks, and how.
+/// The request that an object is computed for.
 pub struct ComputeContext<'a> {
     pub user: &'a User,
     pub info: &'a RequestInfo,
     pub dry_run: bool,
 }
 
-/// POST: the question comes back with its answer.
+/// POST: responds with the object that the kind computes.
 pub(crate) async fn create(
     request: &ResourceRequest<'_>,
     format: &ResponseFormat,
@@ -62,14 +62,14 @@ pub(crate) async fn create(
     let gvr = gvr(kind);
     let attributes = attributes(request, &gvr, Operation::Create, "", options, None);
     kind.apply_defaults(&mut object);
-    managed::track(request, options, None, &mut object);
+    managed_fields::track(request, options, None, &mut object);
     request.engine.admission.admit(&attributes, Some(&mut object)).await?;
     kind.apply_defaults(&mut object);
     let mut errors = FieldErrors::default();
     kind.strategy.validate(&object, &mut errors);
     if !errors.is_empty() {
-        // A question has no name, whatever its metadata says.
-        let kind = computed.named_in_errors(kind);
+        // Compat: the error has no name, even if the metadata has one.
+        let kind = computed.kind_in_errors(kind);
         return Err(ApiError::Invalid { kind, name: String::new(), errors });
     }
     request.engine.admission.validate(&attributes, Some(&object)).await?;
@@ -116,7 +116,7 @@ pub(crate) async fn list(
         .collect::<Result<Vec<_>, _>>()?;
     let entries = entries.into_iter().filter(|entry| selection.matches(entry));
     let items = Items::of(entries.collect::<Vec<_>>());
-    response_format::list(request, format, Found { items, head: ListHead::default() })
+    response_format::list(request, format, ListResult { items, head: ListHead::default() }).await
 }
 
 fn encode(kind: &Kind, mut object: Value) -> Bytes {
@@ -127,7 +127,7 @@ fn encode(kind: &Kind, mut object: Value) -> Bytes {
     json.into()
 }
 
-/// As the cache would hold it, so that lists take every form.
+/// An entry as the cache has them, so that all response formats of lists work.
 fn entry(kind: &Kind, object: Value) -> Result<Arc<Entry>, ApiError> {
     let name = Str::new(object.str_at(&["metadata", "name"]));
     let json = encode(kind, object);
@@ -142,3 +142,6 @@ fn entry(kind: &Kind, object: Value) -> Result<Arc<Entry>, ApiError> {
         ..Entry::default()
     }))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,5 @@
-//! The token that leads from one page of a list to the next: base64url JSON, as kube-apiserver
-//! writes it, so that a client may start on one server and go on with the other.
+//! The `continue` token of a list: base64url JSON in kube-apiserver's format, so that a client can
+//! continue a list on another server.
 
 use base64::{
     Engine as _,
@@ -9,10 +9,10 @@ use base64::{
 };
 use meta::ApiError;
 
-/// Where a list goes on.
+/// Where a list continues.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Continue {
-    /// None: go on at the newest revision (after the first one expired).
+    /// None: continue at the newest revision (after the first one expired).
     pub revision: Option<u64>,
     /// The first key of the next page, relative to what is listed: the resource, or one namespace of it.
     pub start: String,
@@ -32,7 +32,7 @@ impl Continue {
         let bytes = LENIENT.decode(token).map_err(|error| {
             let at = match error {
                 base64::DecodeError::InvalidByte(at, _) => at,
-                // A last digit on its own: Go points at it.
+                // An incomplete last group: Go reports the position of its first digit.
                 base64::DecodeError::InvalidLength(length) => length - length % 4,
                 _ => token.len(),
             };
@@ -66,9 +66,9 @@ impl Continue {
         }
         // Compat: kube-apiserver writes it with a slash when it lists from its cache, and without when from etcd.
         let relative = start.strip_prefix('/').unwrap_or(start);
-        // A key that climbs out of its resource would read someone else's objects.
+        // Invariant: a token must not lead to keys outside of the listed resource or namespace.
         let climbs = relative.split('/').any(|part| matches!(part, "" | "." | ".."));
-        // A slash alone is the beginning.
+        // A single slash is the start of the list.
         if climbs && start != "/" {
             return Err(invalid(&format!(": {start}")));
         }
@@ -77,7 +77,7 @@ impl Continue {
     }
 }
 
-/// Go doesn't mind bits behind the last byte.
+/// Go accepts trailing bits after the last byte.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::URL_SAFE,
     GeneralPurposeConfig::new()

@@ -1,20 +1,22 @@
 //! POST: a new object.
 
+use std::sync::Arc;
+
 use admission::{Attributes, Operation, Reinvocation, RequestOptions};
 use meta::{ApiError, GroupVersionResource, Value};
 use store::{Expect, StoreError};
 
 use crate::{
-    Kind, ResourceResponse, Storage, computed_resource, decode,
+    Allocation, Kind, ResourceResponse, Storage, computed_resource, decode,
     get::storage,
-    managed, object_meta,
+    managed_fields, object_meta,
     options::WriteOptions,
-    owners,
+    owner_references,
     resource_request::ResourceRequest,
     response_format::{self, ResponseFormat},
     storage::store_error,
     strategy::WriteContext,
-    update::Written,
+    update::WrittenObject,
     write_authorizer::WriteRequest,
 };
 
@@ -29,7 +31,7 @@ pub(crate) async fn create(request: &ResourceRequest<'_>) -> Result<ResourceResp
         validation: options.field_validation,
     };
     let mut object = decode::body(request, &expected)?;
-    object_meta::settle_namespace(kind, &request.info.namespace, &mut object)?;
+    object_meta::ensure_namespace_matches(kind, &request.info.namespace, &mut object)?;
     if let Some(computed) = &kind.computed {
         return computed_resource::create(request, &format, &options, &**computed, object).await;
     }
@@ -40,10 +42,10 @@ pub(crate) async fn create(request: &ResourceRequest<'_>) -> Result<ResourceResp
 /// Takes an object through admission, strategy and validation into the store.
 pub(crate) async fn create_object(
     request: &ResourceRequest<'_>,
-    storage: &Storage,
+    storage: &Arc<Storage>,
     options: &WriteOptions,
     object: Value,
-) -> Result<Written, ApiError> {
+) -> Result<WrittenObject, ApiError> {
     let generated = object.str_at(&["metadata", "name"]).is_empty()
         && !object.str_at(&["metadata", "generateName"]).is_empty();
     if !generated {
@@ -54,7 +56,7 @@ pub(crate) async fn create_object(
         let mut object = object.clone();
         object_meta::generate_name(&mut object);
         match try_create(request, storage, options, object).await {
-            // The random suffix was taken: another one.
+            // Name collision: retry with another random suffix.
             Err(ApiError::AlreadyExists { .. }) if attempt < NAME_ATTEMPTS_MAX => {
                 attempt += 1;
             }
@@ -63,15 +65,15 @@ pub(crate) async fn create_object(
     }
 }
 
-/// After so many taken names a client hears AlreadyExists, as upstream.
+/// After this many collisions the client gets AlreadyExists, as upstream.
 const NAME_ATTEMPTS_MAX: u32 = 8;
 
 async fn try_create(
     request: &ResourceRequest<'_>,
-    storage: &Storage,
+    storage: &Arc<Storage>,
     options: &WriteOptions,
     mut object: Value,
-) -> Result<Written, ApiError> {
+) -> Result<WrittenObject, ApiError> {
     let kind = request.kind;
     let cx = WriteContext { kind, user: request.user, now: meta::time::Time::now() };
     let name = object.str_at(&["metadata", "name"]).to_owned();
@@ -87,22 +89,24 @@ async fn try_create(
         });
     }
     object_meta::fill_for_create(&mut object, &cx);
-    owners::deduplicate(&mut object, false, request.warnings);
+    owner_references::deduplicate(&mut object, false, request.warnings);
     kind.apply_defaults(&mut object);
-    managed::track(request, options, None, &mut object);
+    managed_fields::track(request, options, None, &mut object);
     request.engine.admission.admit(&attributes, Some(&mut object)).await?;
-    owners::deduplicate(&mut object, true, request.warnings);
+    owner_references::deduplicate(&mut object, true, request.warnings);
     authorize_write(request, &object, None).await?;
-    let Some(allocator) = &kind.allocator else {
-        return finish_create(request, storage, options, &attributes, &cx, object).await;
+    let mut allocation = match &kind.allocator {
+        Some(allocator) => allocator.for_create(&mut object, options.dry_run).await?,
+        None => Allocation::default(),
     };
-    let allocation = allocator.for_create(&mut object, options.dry_run).await?;
-    let written = finish_create(request, storage, options, &attributes, &cx, object).await;
-    allocation.settle(written.is_ok()).await;
+    let written =
+        commit_create(request, storage, options, &attributes, &cx, object, &mut allocation).await;
+    // Still there only if nothing was handed to the store.
+    allocation.release().await;
     written
 }
 
-/// Whether this very write is allowed, to a kind that asks for more than the right to write.
+/// Authorizes the write itself, for kinds where the right to create or update is not enough.
 pub(crate) async fn authorize_write(
     request: &ResourceRequest<'_>,
     object: &Value,
@@ -118,15 +122,16 @@ pub(crate) async fn authorize_write(
     }
 }
 
-/// From admission's last word into the store.
-async fn finish_create(
+/// Everything after mutating admission: validation, validating admission, and the write.
+async fn commit_create(
     request: &ResourceRequest<'_>,
-    storage: &Storage,
+    storage: &Arc<Storage>,
     options: &WriteOptions,
     attributes: &Attributes<'_>,
     cx: &WriteContext<'_>,
     mut object: Value,
-) -> Result<Written, ApiError> {
+    allocation: &mut Allocation,
+) -> Result<WrittenObject, ApiError> {
     let (kind, name) = (request.kind, attributes.name.to_owned());
     prepare_create(kind, &mut object, cx)?;
     for text in kind.strategy.warnings("", &object, None) {
@@ -140,7 +145,7 @@ async fn finish_create(
     }
 
     let key = storage.key(&request.info.namespace, &name);
-    // Compat: a dry run hands out what was sent, and there is no other version to tell.
+    // Compat: a dry run answers with the resourceVersion that was sent.
     let sent = object.at(&["metadata", "resourceVersion"]).cloned();
     let stored = storage.encode(kind.to_stored(object).await?)?;
     if options.dry_run {
@@ -154,20 +159,20 @@ async fn finish_create(
             object.set_at(&["metadata", "resourceVersion"], sent);
             json = kind.encode(&object);
         }
-        return Ok(Written { json, created: true, stored: false });
+        return Ok(WrittenObject { json, created: true, stored: false });
     }
-    match storage.write(key, Expect::Absent, Some(&stored)).await {
+    match allocation.write(storage, key, Expect::Absent, &stored).await {
         Ok(revision) => {
             let json = storage.at_revision(&stored.json, revision)?;
             let json = kind.view_of_stored(&json).await?;
-            Ok(Written { json, created: true, stored: true })
+            Ok(WrittenObject { json, created: true, stored: true })
         }
         Err(StoreError::Conflict { .. }) => Err(already_exists(request, storage, name).await),
         Err(other) => Err(store_error(other)),
     }
 }
 
-/// The name is taken; whoever waits for it to be free is told whether that is soon.
+/// The AlreadyExists error; it tells whether the existing object is being deleted.
 async fn already_exists(
     request: &ResourceRequest<'_>,
     storage: &Storage,
@@ -179,24 +184,24 @@ async fn already_exists(
     ApiError::AlreadyExists { resource: request.kind.group_resource(), name, deleting }
 }
 
-/// Everything between admission and the store: what the server sets, and whether it may stand.
+/// Prepares and validates an object after mutating admission.
 pub fn prepare_create(
     kind: &Kind,
     object: &mut Value,
     cx: &WriteContext<'_>,
 ) -> Result<(), ApiError> {
-    // What admission has added may want defaults too.
+    // Defaults for fields that admission has added.
     kind.apply_defaults(object);
     kind.gated_fields.drop_fields(object, None);
-    kind.settle(object);
+    kind.normalize(object);
     if kind.has_status() && !kind.behaviour.status_on_create {
         object.remove_at(&["status"]);
     }
     object_meta::count_generation(object, None, kind.behaviour.generation);
     kind.strategy.prepare_for_create(object, cx);
     let mut errors = meta::FieldErrors::default();
-    // Upstream stops at the strategy's own errors; those of the metadata come with them there too,
-    // because every strategy checks its metadata.
+    // Upstream reports the errors of the strategy only; they include those of the metadata, because
+    // every strategy validates it.
     errors.extend(object_meta::validate_create(kind, object));
     object_meta::validate_finalizer_names(kind, object, &mut errors);
     kind.strategy.validate(object, &mut errors);
@@ -214,12 +219,12 @@ pub(crate) fn invalid(
     }
     let name = object.str_at(&["metadata", "name"]).to_owned();
     let mut group_kind = kind.group_kind();
-    // Compat: what is wrong is said of the stored kind; events are those of the core group.
+    // Compat: the error names the group of the stored kind; events are in the core group.
     if let Some(stored) = &kind.facts.storage {
         group_kind.group = stored.version.group.clone();
     }
     if kind.is_custom() {
-        // It may say that it is something else.
+        // The kind in the object may be wrong; that is what the error is about.
         group_kind.kind = object.str_at(&["kind"]).into();
     }
     Err(ApiError::Invalid { kind: group_kind, name, errors })
@@ -257,3 +262,6 @@ pub(crate) fn attributes<'a>(
         reinvocation: Reinvocation::default(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,4 @@
-//! What a custom kind brings along where a built-in one has facts and types: everything here was made
-//! from its definition.
+//! What the engine needs to serve a custom resource, made from its CustomResourceDefinition.
 
 use std::sync::{Arc, LazyLock};
 
@@ -10,47 +9,48 @@ use schema::{Schema, TypeId, openapi::CustomResource};
 /// One served version of a custom resource.
 pub struct CustomKind {
     pub prune_and_default: Arc<dyn PruneAndDefault>,
-    /// What server-side apply sees. Bodies are read as the kind's own type, which knows the metadata
-    /// only: whether the rest fits is for validation to say.
+    /// The types for server-side apply. Bodies are decoded with the kind's own type, which has
+    /// typed metadata only; the rest is checked by validation.
     pub apply_types: Arc<LazyApplyTypes>,
-    /// Its objects in other versions, for owners that were noted in one of them.
+    /// Converts objects for managedFields entries that have another version.
     pub versions: Arc<dyn Versions + Send + Sync>,
-    /// Where `/scale` finds its numbers.
+    /// The paths of the scale subresource.
     pub scale: Option<ScalePaths>,
-    /// Where each version of the definition has its replicas, for their owners.
+    /// The replicas path of each version, for the managedFields of `/scale`.
     pub replicas_paths: Arc<ReplicasPaths>,
-    /// What clients of this version are warned about.
+    /// The `Warning` for clients of a deprecated version.
     pub deprecation: Option<String>,
-    /// Its definition is being deleted: nothing new is created.
+    /// The definition is being deleted: creates are refused.
     pub terminating: bool,
-    /// What OpenAPI tells about it.
+    /// The OpenAPI schema that is published.
     pub published: Arc<CustomResource>,
-    /// Its place among the versions of its definition.
-    pub version_at: usize,
+    /// The index of this version in the definition.
+    pub version_index: usize,
 }
 
-/// The types that server-side apply goes by.
+/// The types for server-side apply.
 pub struct ApplyTypes {
     pub schema: Schema,
     /// One for each version of the definition.
     pub versions: Vec<TypeId>,
 }
 
-/// Made when the first object is written: a platform has hundreds of definitions, and objects of few.
+/// Built when the first object is written: platforms have hundreds of definitions, most without
+/// objects.
 pub type LazyApplyTypes = LazyLock<ApplyTypes, Box<dyn FnOnce() -> ApplyTypes + Send + Sync>>;
 
-/// Brings objects into the shape of a schema.
+/// Prunes and defaults objects by a structural schema.
 pub trait PruneAndDefault: Send + Sync + 'static {
-    /// Drops what the schema doesn't know, and says what it was to whoever wants to know. Err: the
-    /// metadata of an embedded object can't be read.
+    /// Drops unknown fields and reports them in `unknown`. Err: the metadata of an embedded object
+    /// is invalid.
     fn prune_and_default(
         &self,
         object: &mut Value,
         unknown: Option<&mut Vec<String>>,
     ) -> Result<(), String>;
 
-    /// The same for what a configuration was applied to, which has been held against the types already:
-    /// nothing is dropped from it, not even what is null. What can't be read is for validation to refuse.
+    /// The same for an object that an apply has merged, which was checked against the types
+    /// already: nothing is dropped from it, not even nulls. Invalid metadata is left to validation.
     fn prune_and_default_applied(&self, object: &mut Value);
 }
 

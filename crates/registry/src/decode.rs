@@ -1,4 +1,4 @@
-//! From a request body to an object of the kind that the path names.
+//! Decodes a request body into an object of the kind that the path names.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use schema::{Schema, TypeId};
 
 use crate::{CustomKind, options::FieldValidation, resource_request::ResourceRequest};
 
-/// What a body is read as.
+/// The kind that a body is decoded as.
 pub(crate) struct Expected<'a> {
     pub(crate) gvk: &'a GroupVersionKind,
     pub(crate) schema: &'a Schema,
@@ -21,8 +21,8 @@ pub(crate) struct Expected<'a> {
     pub(crate) validation: FieldValidation,
 }
 
-/// Reads the body in its content type. Unknown and duplicate fields are dropped, warned about or
-/// refused, as `fieldValidation` asks.
+/// Decodes the body by its content type. Unknown and duplicate fields are dropped, warned about or
+/// refused, depending on `fieldValidation`.
 pub(crate) fn body(
     request: &ResourceRequest<'_>,
     expected: &Expected<'_>,
@@ -30,7 +30,7 @@ pub(crate) fn body(
     decode(request, media_type(request)?, &request.body, expected)
 }
 
-/// What the body says it is, if it can be read and says so.
+/// The kind that the body names, if it can be decoded and names one.
 pub(crate) fn stated_kind(request: &ResourceRequest<'_>) -> Option<GroupVersionKind> {
     let lenient = DecodeOptions { strict: false };
     let tree = match media_type(request).ok()? {
@@ -65,8 +65,7 @@ pub(crate) fn decode(
         {
             let shown = codec::json::quote_byte(bytes[0]);
             let why = format!("invalid character {shown} looking for beginning of value");
-            let why = Unreadable { why, is_syntax: true };
-            return Err(unreadable(bytes, media_type, expected, &why));
+            return Err(unreadable(bytes, media_type, expected, &Unreadable::no_kind(why)));
         }
         Ok(decoded) => decoded,
         Err(_) if media_type == MediaType::Json && !is_object(bytes) => {
@@ -74,23 +73,14 @@ pub(crate) fn decode(
         }
         Err(_) if no_kind(bytes, media_type).is_some() => {
             let why = no_kind(bytes, media_type).unwrap_or_default();
-            return Err(unreadable(
-                bytes,
-                media_type,
-                expected,
-                &Unreadable { why, is_syntax: true },
-            ));
+            return Err(unreadable(bytes, media_type, expected, &Unreadable::no_kind(why)));
         }
-        Err(mut why) => {
-            // Go looks for the type before it reads one.
-            if !why.is_syntax
+        Err(why) => {
+            // Go checks the kind before it decodes the fields.
+            if why.stage == Stage::Value
                 && let Some(tree) = untyped(bytes, media_type)
             {
                 check_kind(request, media_type, bytes, &tree, expected)?;
-            }
-            // Metadata is all that is typed, and read on its own.
-            if of_custom(request, expected).is_some() {
-                why.why = why.why.replace("ObjectMeta.metadata.", "ObjectMeta.");
             }
             return Err(unreadable(bytes, media_type, expected, &why));
         }
@@ -101,18 +91,17 @@ pub(crate) fn decode(
         prune_and_default(custom, &mut decoded, strict)
             .map_err(|why| cannot_be_handled(expected.gvk, expected, &why))?;
     }
-    // The path says what a body is that doesn't say it itself.
+    // A body without a kind gets that of the path.
     if decoded.value.str_at(&["kind"]).is_empty() {
         decoded.value.set_at(&["kind"], expected.gvk.kind.clone());
     }
     decoded.value.set_at(&["apiVersion"], expected.gvk.group_version().to_string());
-    let strict: Vec<String> = decoded.strict.iter().map(ToString::to_string).collect();
-    judge_strict(request, &strict, expected.validation)
+    check_strict(request, &decoded.strict, expected.validation)
         .map_err(|why| cannot_be_handled(expected.gvk, expected, &why))?;
     Ok(decoded.value)
 }
 
-/// Nobody but themselves knows what custom resources are.
+/// Custom resources must name their kind and apiVersion.
 fn check_type_meta(
     object: &Value,
     bytes: &[u8],
@@ -135,7 +124,7 @@ fn check_type_meta(
     Ok(())
 }
 
-/// The custom kind that a body is of, if it is one: options and scales pass through here too.
+/// The custom kind of a body, if it has one: options and scales are decoded here too.
 pub(crate) fn of_custom<'a>(
     request: &'a ResourceRequest<'_>,
     expected: &Expected<'_>,
@@ -147,7 +136,7 @@ pub(crate) fn of_custom<'a>(
         .filter(|_| std::ptr::eq(expected.schema, Arc::as_ptr(&request.kind.schema)))
 }
 
-/// Drops what the schema of a custom kind doesn't know.
+/// Prunes and defaults a custom resource.
 fn prune_and_default(
     custom: &CustomKind,
     decoded: &mut Decoded,
@@ -161,36 +150,33 @@ fn prune_and_default(
     Ok(())
 }
 
-/// What becomes of unknown and duplicate fields: nothing, warnings, or a refusal.
-fn judge_strict(
+/// Applies `fieldValidation` to unknown and duplicate fields: nothing, warnings, or an error.
+fn check_strict(
     request: &ResourceRequest<'_>,
-    errors: &[String],
+    errors: &[StrictError],
     validation: FieldValidation,
 ) -> Result<(), String> {
     if validation == FieldValidation::Strict && !errors.is_empty() {
-        return Err(format!("strict decoding error: {}", errors.join(", ")));
+        let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        return Err(format!("strict decoding error: {}", texts.join(", ")));
     }
-    warn_of(request, errors, validation);
+    warn_strict(request, errors, validation);
     Ok(())
 }
 
-/// Tells the client of unknown and duplicate fields, if it wants to know.
-pub(crate) fn warn_of(
+/// Warns about unknown and duplicate fields if `fieldValidation` is `Warn`.
+pub(crate) fn warn_strict(
     request: &ResourceRequest<'_>,
-    errors: &[String],
+    errors: &[StrictError],
     validation: FieldValidation,
 ) {
-    if validation != FieldValidation::Warn {
-        return;
-    }
-    for error in errors {
-        // Errors of YAML come several in one text.
-        let lines = error.strip_prefix("yaml: unmarshal errors:\n").unwrap_or(error);
-        lines.lines().for_each(|line| request.warnings.add(line.trim().to_owned()));
+    if validation == FieldValidation::Warn {
+        let lines = errors.iter().flat_map(StrictError::lines);
+        lines.for_each(|line| request.warnings.add(line));
     }
 }
 
-/// Whether a patched object still is what it was. Err: why not.
+/// Checks that a patch left kind and apiVersion as they were.
 pub(crate) fn check_patched_kind(
     request: &ResourceRequest<'_>,
     object: &Value,
@@ -200,40 +186,60 @@ pub(crate) fn check_patched_kind(
     if given == *expected.gvk || of_custom(request, expected).is_some() {
         return Ok(());
     }
-    // Read as what it says it is, before anybody asks whether it may be that.
+    // Compat: Go decodes it as the kind that it names before it compares the kinds.
     read_as(request, &given, object)?;
     Err(no_conversion(request, &given, expected.gvk))
 }
 
-/// What is known about a patch.
-pub(crate) struct OfPatch<'a> {
-    /// What is wrong with the patch itself.
-    pub(crate) strict: &'a [String],
-    /// It is a configuration that was applied.
+/// The patch that an object comes from.
+pub(crate) struct PatchContext<'a> {
+    /// Unknown and duplicate fields of the patch itself.
+    pub(crate) strict: &'a [StrictError],
+    /// It is a server-side apply.
     pub(crate) applied: bool,
 }
 
-/// Reads what a patch has made of an object: it may hold anything. Err: why it can't stand.
+/// Why a patched object cannot be read as its kind.
+pub(crate) enum PatchedError {
+    Decode(DecodeError),
+    Other(String),
+}
+
+impl std::fmt::Display for PatchedError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Decode(error) => error.fmt(f),
+            Self::Other(text) => f.write_str(text),
+        }
+    }
+}
+
+impl From<String> for PatchedError {
+    fn from(text: String) -> Self {
+        Self::Other(text)
+    }
+}
+
+/// Decodes a patched object, which may have values of any type.
 pub(crate) fn patched(
     request: &ResourceRequest<'_>,
     json: &[u8],
     expected: &Expected<'_>,
-    of_patch: &OfPatch<'_>,
-) -> Result<Value, String> {
+    context: &PatchContext<'_>,
+) -> Result<Value, PatchedError> {
     let validation = expected.validation;
     let options = DecodeOptions { strict: validation != FieldValidation::Ignore };
     let decoded = codec::json::decode(json, expected.schema, expected.ty, options);
-    let mut decoded = decoded.map_err(|error| error.to_string())?;
+    let mut decoded = decoded.map_err(PatchedError::Decode)?;
     match of_custom(request, expected) {
-        Some(custom) if of_patch.applied => {
+        Some(custom) if context.applied => {
             custom.prune_and_default.prune_and_default_applied(&mut decoded.value);
         }
         Some(custom) => prune_and_default(custom, &mut decoded, options.strict)?,
         None => {}
     }
-    let own = decoded.strict.iter().map(ToString::to_string);
-    let strict: Vec<String> = of_patch.strict.iter().cloned().chain(own).collect();
-    judge_strict(request, &strict, validation)?;
+    let strict: Vec<StrictError> = context.strict.iter().cloned().chain(decoded.strict).collect();
+    check_strict(request, &strict, validation)?;
     Ok(decoded.value)
 }
 
@@ -245,38 +251,69 @@ fn read(
     options: DecodeOptions,
 ) -> Result<Decoded, Unreadable> {
     let (schema, ty) = (expected.schema, expected.ty);
+    let failed = |error| Unreadable::new(error, of_custom(request, expected).is_some());
     match media_type {
-        MediaType::Json => Ok(codec::json::decode(bytes, schema, ty, options)?),
-        MediaType::Yaml => Ok(codec::yaml::decode(bytes, schema, ty, options)?),
+        MediaType::Json => codec::json::decode(bytes, schema, ty, options).map_err(failed),
+        MediaType::Yaml => codec::yaml::decode(bytes, schema, ty, options).map_err(failed),
         MediaType::Protobuf => {
             let tables = request.engine.tables();
-            // What can be opened has said its kind, even if the rest is broken.
-            let is_syntax = protobuf::Envelope::open(bytes).is_err();
+            // An envelope that can be opened has a kind, even if the message is broken.
+            let opens = protobuf::Envelope::open(bytes).is_ok();
+            let stage = if opens { Stage::Value } else { Stage::Kind };
             let value = protobuf::decode_object(bytes, tables, schema, ty)
-                .map_err(|error| Unreadable { why: error.to_string(), is_syntax })?;
+                .map_err(|error| Unreadable { why: error.to_string(), stage })?;
             Ok(Decoded { value, strict: Vec::new() })
         }
         MediaType::Cbor => {
             let tree = codec::cbor::decode(bytes)
-                .map_err(|error| Unreadable { why: error.to_string(), is_syntax: true })?;
+                .map_err(|error| Unreadable::no_kind(error.to_string()))?;
             // The tree has every number and text in the form that JSON has them in.
             let json = meta::json::to_string(&tree);
-            Ok(codec::json::decode(json.as_bytes(), schema, ty, options)?)
+            codec::json::decode(json.as_bytes(), schema, ty, options).map_err(failed)
         }
     }
 }
 
 struct Unreadable {
     why: String,
-    /// Not even the kind could be read.
-    is_syntax: bool,
+    stage: Stage,
 }
 
-impl From<DecodeError> for Unreadable {
-    fn from(error: DecodeError) -> Self {
-        let why = error.to_string();
-        let is_syntax = matches!(error, DecodeError::Syntax { .. }) || why.starts_with("yaml: ");
-        Self { why, is_syntax }
+/// How far Go's decoder gets with a body.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// It is not YAML.
+    Yaml,
+    /// The kind cannot be read.
+    Kind,
+    /// The kind is known, but a value is wrong.
+    Value,
+}
+
+impl Unreadable {
+    fn no_kind(why: String) -> Self {
+        Self { why, stage: Stage::Kind }
+    }
+
+    fn new(error: DecodeError, custom: bool) -> Self {
+        let stage = match &error {
+            DecodeError::Syntax { .. } => Stage::Kind,
+            DecodeError::Yaml(_) => Stage::Yaml,
+            DecodeError::Type(_) | DecodeError::Value(_) => Stage::Value,
+        };
+        let why = match error {
+            // Of a custom resource only the metadata is typed, and Go decodes it on its own.
+            DecodeError::Type(mut error)
+                if custom && error.struct_name.as_deref() == Some("ObjectMeta") =>
+            {
+                if error.go_path.len() > 1 && error.go_path[0] == "metadata" {
+                    error.go_path.remove(0);
+                }
+                error.to_string()
+            }
+            other => other.to_string(),
+        };
+        Self { why, stage }
     }
 }
 
@@ -288,7 +325,7 @@ fn is_object(bytes: &[u8]) -> bool {
     )
 }
 
-/// A text as a tree, if it can be one.
+/// Decodes a text without a schema.
 fn untyped(bytes: &[u8], media_type: MediaType) -> Option<Value> {
     let lenient = DecodeOptions { strict: false };
     match media_type {
@@ -298,7 +335,7 @@ fn untyped(bytes: &[u8], media_type: MediaType) -> Option<Value> {
     }
 }
 
-/// Why Go, which reads the kind first, can't even do that. None: it can.
+/// The error of Go's decoder if it cannot read the kind, which it does first.
 fn no_kind(bytes: &[u8], media_type: MediaType) -> Option<String> {
     let tree = untyped(bytes, media_type)?;
     if !matches!(tree, Value::Object(_) | Value::Null) {
@@ -312,17 +349,17 @@ fn no_kind(bytes: &[u8], media_type: MediaType) -> Option<String> {
     Some(format!("json: cannot unmarshal {given} into Go struct field .{field} of type string"))
 }
 
-/// JSON, but not of anything that has a kind.
+/// The error about JSON that is not an object.
 fn no_object(bytes: &[u8], expected: &Expected<'_>) -> ApiError {
     let what = match tree(bytes) {
         Ok(value) => value.type_name(),
         Err(error) => {
-            let why = Unreadable { why: without_prefix(&error), is_syntax: true };
+            let why = Unreadable::no_kind(without_prefix(&error));
             return unreadable(bytes, MediaType::Json, expected, &why);
         }
     };
     let why = not_type_meta(what);
-    unreadable(bytes, MediaType::Json, expected, &Unreadable { why, is_syntax: true })
+    unreadable(bytes, MediaType::Json, expected, &Unreadable::no_kind(why))
 }
 
 fn without_prefix(error: &ApiError) -> String {
@@ -332,7 +369,7 @@ fn without_prefix(error: &ApiError) -> String {
     }
 }
 
-/// What a client hears about a body that can't be read.
+/// The error about a body that cannot be decoded.
 fn unreadable(
     bytes: &[u8],
     media_type: MediaType,
@@ -340,13 +377,13 @@ fn unreadable(
     unreadable: &Unreadable,
 ) -> ApiError {
     let why = &unreadable.why;
-    if !unreadable.is_syntax {
+    if unreadable.stage == Stage::Value {
         return cannot_be_handled(expected.gvk, expected, why);
     }
     let (kind, summary) = (&expected.gvk.kind, summarize(bytes));
     let why = match media_type {
         MediaType::Protobuf | MediaType::Cbor => why.clone(),
-        MediaType::Yaml if why.starts_with("yaml: ") => why.clone(),
+        MediaType::Yaml if unreadable.stage == Stage::Yaml => why.clone(),
         _ => format!("{NO_KIND}: {why}"),
     };
     ApiError::BadRequest(format!(
@@ -377,7 +414,7 @@ fn summarize(bytes: &[u8]) -> String {
     }
 }
 
-/// A body that says what it is must be what the path is about.
+/// Checks that the kind in the body is the one of the path.
 fn check_kind(
     request: &ResourceRequest<'_>,
     media_type: MediaType,
@@ -396,7 +433,7 @@ fn check_kind(
     }
     let custom = of_custom(request, expected).is_some();
     if custom && given.group_version() == expected.gvk.group_version() {
-        // Its own rules say what is wrong with another kind.
+        // The validation of custom resources reports another kind.
         return Ok(());
     }
     if custom || given.kind == expected.gvk.kind && is_known(request, &given) {
@@ -406,14 +443,14 @@ fn check_kind(
             expected.gvk.group_version()
         )));
     }
-    // It is read as what it says it is, before anybody asks whether it may be that.
+    // Compat: Go decodes it as the kind that it names before it compares the kinds.
     let tree = untyped(bytes, media_type);
     let read = tree.map_or(Ok(()), |tree| read_as(request, &given, &tree));
     let why = read.err().unwrap_or_else(|| no_conversion(request, &given, expected.gvk));
     Err(cannot_be_handled(&given, expected, &why))
 }
 
-/// Whether an object can be read as one of a built-in kind, if it is of one. Err: why not.
+/// Decodes an object as the built-in kind that it names, if there is one.
 fn read_as(
     request: &ResourceRequest<'_>,
     gvk: &GroupVersionKind,
@@ -429,7 +466,7 @@ fn read_as(
     read.map(drop).map_err(|error| error.to_string())
 }
 
-/// What an object says it is; what it doesn't say is as expected.
+/// The kind that an object names; what it leaves out is as expected.
 fn given_kind(object: &Value, expected: &GroupVersionKind) -> Result<GroupVersionKind, String> {
     let group_version = match object.str_at(&["apiVersion"]) {
         "" => expected.group_version(),
@@ -444,7 +481,7 @@ fn is_known(request: &ResourceRequest<'_>, gvk: &GroupVersionKind) -> bool {
     request.engine.schema.types().any(|(_, ty)| ty.kinds.contains(gvk))
 }
 
-/// Why one kind can't be read as another.
+/// The error about an object of another kind.
 fn no_conversion(
     request: &ResourceRequest<'_>,
     given: &GroupVersionKind,
@@ -481,7 +518,7 @@ pub(crate) fn delete_options(request: &ResourceRequest<'_>) -> Result<Value, Api
     let media_type = media_type(request)?;
     let decoded = read(request, media_type, &request.body, &expected, options);
     let decoded = decoded.map_err(|Unreadable { why, .. }| {
-        // Go asks for the kind first.
+        // Go reads the kind first.
         let broken = match media_type {
             MediaType::Json => tree(&request.body).err().map(|error| without_prefix(&error)),
             _ => None,
@@ -499,7 +536,7 @@ pub(crate) fn delete_options(request: &ResourceRequest<'_>) -> Result<Value, Api
 
 const NO_KIND: &str = "couldn't get version/kind; json parse error";
 
-/// What Go says about a document of which it wants to know the kind.
+/// Go's error about a document in which it looks for the kind.
 fn not_type_meta(what: &str) -> String {
     format!(
         "json: cannot unmarshal {what} into Go value of type struct {{ APIVersion string \
@@ -507,7 +544,7 @@ fn not_type_meta(what: &str) -> String {
     )
 }
 
-/// The tree of JSON that the server itself has written.
+/// Decodes JSON that the server itself has written.
 pub(crate) fn tree(json: &[u8]) -> Result<Value, ApiError> {
     let options = DecodeOptions { strict: false };
     Ok(codec::json::decode_any(json, options).map_err(ApiError::internal)?.value)

@@ -1,5 +1,5 @@
-//! DELETE of one object and of many. An object goes at once, or waits: for its grace period, for
-//! its finalizers.
+//! DELETE of one object and of collections. An object is removed at once, or marked while it waits
+//! for its grace period or finalizers.
 
 use admission::Operation;
 use bytes::Bytes;
@@ -20,7 +20,7 @@ use crate::{
     options::{DeleteOptions, IGNORE_READ_ERROR, ListOptions},
     resource_request::ResourceRequest,
     response_format::{self, ResponseFormat},
-    storage::{may_be_stale, store_error},
+    storage::{may_come_from_a_stale_cache, store_error},
 };
 
 pub(crate) async fn delete(request: &ResourceRequest<'_>) -> Result<ResourceResponse, ApiError> {
@@ -45,8 +45,8 @@ pub(crate) async fn delete(request: &ResourceRequest<'_>) -> Result<ResourceResp
     }
 }
 
-/// Deletes an object that cannot be read, past preconditions, finalizers and admission: none of them
-/// has anything to decide by.
+/// Deletes an object that cannot be read, without preconditions, finalizers and admission: all of
+/// them need the object.
 async fn delete_unreadable(
     request: &ResourceRequest<'_>,
     format: &ResponseFormat,
@@ -78,12 +78,11 @@ async fn delete_unreadable(
     Ok(response_format::status(format, &Status::success(gone)))
 }
 
-/// Compat: the right to do this, on top of the right to delete.
+/// Compat: this verb must be allowed, in addition to `delete`.
 const UNSAFE_VERB: &str = "unsafe-delete-ignore-read-errors";
 
-/// Deletes the object of a request on behalf of one of its subresources: admission has judged that
-/// one.
-pub(crate) async fn delete_unasked(
+/// Deletes the object of a request for one of its subresources, whose request has passed admission.
+pub(crate) async fn delete_without_admission(
     request: &ResourceRequest<'_>,
     options: &DeleteOptions,
 ) -> Result<(), ApiError> {
@@ -101,34 +100,35 @@ pub(crate) async fn delete_collection(
         list::prepared(request, &list_options, list::find(request, &list_options).await?).await?;
     let head = found.head.clone();
     let entries: Vec<_> = found.items.collect();
-    // Side by side their commits share an fsync.
+    // Concurrent commits share an fsync.
     let mut running = FuturesUnordered::new();
     for entry in &entries {
         if running.len() == request.engine.tuning.delete_collection_workers {
-            settle(running.next().await)?;
+            ignore_not_found(running.next().await)?;
         }
         running.push(delete_object(request, &options, &entry.namespace, &entry.name));
     }
     while let Some(outcome) = running.next().await {
-        settle(Some(outcome))?;
+        ignore_not_found(Some(outcome))?;
     }
     drop(running);
-    response_format::list(request, &format, list::Found { items: list::Items::of(entries), head })
+    let found = list::ListResult { items: list::Items::of(entries), head };
+    response_format::list(request, &format, found).await
 }
 
-/// An object that somebody else has deleted meanwhile is gone, which is what was asked for.
-fn settle(outcome: Option<Result<Deleted, ApiError>>) -> Result<(), ApiError> {
+/// An object that was deleted concurrently is not an error.
+fn ignore_not_found(outcome: Option<Result<Deleted, ApiError>>) -> Result<(), ApiError> {
     match outcome {
         None | Some(Ok(_) | Err(ApiError::NotFound { .. })) => Ok(()),
         Some(Err(error)) => Err(error),
     }
 }
 
-/// Dependents may stay although nobody asked for that.
+/// Warns if dependents are orphaned by default.
 fn warn_of_orphans(request: &ResourceRequest<'_>, options: &DeleteOptions) {
-    let asked = options.propagation_policy.is_some() || options.orphan_dependents.is_some();
+    let has_policy = options.propagation_policy.is_some() || options.orphan_dependents.is_some();
     if let Dependents::Orphaned { warning: Some(warning) } = request.kind.behaviour.dependents
-        && !asked
+        && !has_policy
     {
         request.warnings.add(warning.to_owned());
     }
@@ -143,19 +143,19 @@ fn options(request: &ResourceRequest<'_>) -> Result<DeleteOptions, ApiError> {
 }
 
 enum Deleted {
-    /// It is still there, or its kind answers with the object.
+    /// The object is still there, or its kind answers with the deleted object.
     Object(Bytes),
     Gone(Details),
 }
 
-/// What a delete comes to.
-enum Plan {
-    /// It goes; this is how it looked last.
+/// What a delete does.
+enum DeletePlan {
+    /// Removes the object; this is its last state.
     Remove(Value),
-    /// It stays, marked; this is how it looks then.
-    Wait(Value),
-    /// It is on its way already.
-    Nothing,
+    /// Marks the object; this is its next state.
+    Mark(Value),
+    /// The object is being deleted already.
+    Unchanged,
 }
 
 async fn delete_object(
@@ -168,7 +168,8 @@ async fn delete_object(
     let key = storage.key(namespace, name);
     let mut cached = storage.cache.get(&key);
     loop {
-        // The cache first; whatever fails because of it is tried again with the store's state.
+        // Starts from the cache; a failure that a stale cache may have caused is retried with the
+        // state of the store.
         let from_cache = cached.is_some();
         let (stored, revision) = match cached.take() {
             Some(entry) => (entry.json.clone(), entry.revision),
@@ -186,7 +187,7 @@ async fn delete_object(
         match step.await {
             Ok(Some(deleted)) => return Ok(deleted),
             Ok(None) => {}
-            Err(error) if !from_cache || !may_be_stale(&error) => return Err(error),
+            Err(error) if !from_cache || !may_come_from_a_stale_cache(&error) => return Err(error),
             Err(error) => {
                 let newest = storage.read(&key).await?;
                 if newest.is_some_and(|newest| newest.mod_revision == revision) {
@@ -197,7 +198,7 @@ async fn delete_object(
     }
 }
 
-/// One attempt. None: the object changed meanwhile.
+/// One attempt. None: conflict.
 #[allow(clippy::too_many_arguments)] // The state of one round of the loop above.
 async fn step(
     request: &ResourceRequest<'_>,
@@ -220,13 +221,15 @@ async fn step(
     }
 
     let (waiting, last) = match plan(kind, options, &object, Time::now()) {
-        Plan::Nothing => return Ok(Some(answer_gone(kind, &object, json))),
-        Plan::Remove(last) => (None, last),
-        Plan::Wait(waiting) => (Some(storage.encode(kind.to_stored(waiting).await?)?), Value::Null),
+        DeletePlan::Unchanged => return Ok(Some(deleted_response(kind, &object, json))),
+        DeletePlan::Remove(last) => (None, last),
+        DeletePlan::Mark(waiting) => {
+            (Some(storage.encode(kind.to_stored(waiting).await?)?), Value::Null)
+        }
     };
     if options.dry_run {
         let Some(stored) = waiting else {
-            return gone_at(kind, storage, &object, last, revision).await.map(Some);
+            return deleted_at(kind, storage, &object, last, revision).await.map(Some);
         };
         return Ok(Some(Deleted::Object(
             kind.view_of_stored(&storage.at_revision(&stored.json, revision)?).await?,
@@ -239,15 +242,15 @@ async fn step(
             if let Some(allocator) = &kind.allocator {
                 allocator.release(&object).await;
             }
-            gone_at(kind, storage, &object, last, at).await?
+            deleted_at(kind, storage, &object, last, at).await?
         })),
         Err(StoreError::Conflict { .. }) => Ok(None),
         Err(other) => Err(store_error(other)),
     }
 }
 
-/// The answer about an object that is gone; `last` is how it looked then.
-async fn gone_at(
+/// The response for a deleted object; `last` is its last state.
+async fn deleted_at(
     kind: &Kind,
     storage: &Storage,
     object: &Value,
@@ -256,17 +259,17 @@ async fn gone_at(
 ) -> Result<Deleted, ApiError> {
     let last = storage.last_json(kind.to_stored(last).await?);
     let last = storage.at_revision(&last, revision)?;
-    Ok(answer_gone(kind, object, kind.view_of_stored(&last).await?))
+    Ok(deleted_response(kind, object, kind.view_of_stored(&last).await?))
 }
 
-fn answer_gone(kind: &Kind, object: &Value, json: Bytes) -> Deleted {
+fn deleted_response(kind: &Kind, object: &Value, json: Bytes) -> Deleted {
     if kind.behaviour.returns_deleted_object {
         return Deleted::Object(json);
     }
     Deleted::Gone(Details {
         name: object.str_at(&["metadata", "name"]).to_owned(),
         group: kind.gvk().group.to_string(),
-        // Compat: the kind is the resource here.
+        // Compat: `kind` is the resource here.
         kind: kind.facts.plural.to_string(),
         uid: object.str_at(&["metadata", "uid"]).to_owned(),
         ..Details::default()
@@ -316,10 +319,10 @@ fn unmet_precondition(
     ApiError::Conflict { resource, name, why }
 }
 
-fn plan(kind: &Kind, options: &DeleteOptions, object: &Value, now: Time) -> Plan {
+fn plan(kind: &Kind, options: &DeleteOptions, object: &Value, now: Time) -> DeletePlan {
     let mut next = object.clone();
     let grace = match grace(kind, options, object, &mut next, now) {
-        Grace::Pending => return Plan::Nothing,
+        Grace::Pending => return DeletePlan::Unchanged,
         Grace::None => None,
         Grace::Seconds(seconds) => Some(seconds),
     };
@@ -332,21 +335,21 @@ fn plan(kind: &Kind, options: &DeleteOptions, object: &Value, now: Time) -> Plan
     let held = !finalizers(&next).is_empty() || held_by_kind;
     match grace {
         Some(seconds) if seconds > 0 => {}
-        _ if !held => return Plan::Remove(next),
+        _ if !held => return DeletePlan::Remove(next),
         Some(_) => {}
         None => mark_as_deleting(&mut next, now, held_by_kind),
     }
     if !is_deleting(object) {
         kind.strategy.begin_deletion(&mut next);
     }
-    Plan::Wait(next)
+    DeletePlan::Mark(next)
 }
 
 enum Grace {
-    /// The kind knows no grace period.
+    /// The kind has no grace period.
     None,
     Seconds(i64),
-    /// A deletion is under way that this request doesn't make any shorter.
+    /// The object is being deleted, and the request does not shorten its grace period.
     Pending,
 }
 
@@ -357,9 +360,9 @@ fn grace(
     next: &mut Value,
     now: Time,
 ) -> Grace {
-    let asked = options.grace_period_seconds;
+    let requested = options.grace_period_seconds;
     if !is_deleting(object) {
-        let Some(seconds) = kind.strategy.graceful_deletion(object, asked) else {
+        let Some(seconds) = kind.strategy.graceful_deletion(object, requested) else {
             return Grace::None;
         };
         next.set_at(&["metadata", "deletionTimestamp"], now.plus(seconds_of(seconds)).to_rfc3339());
@@ -367,14 +370,16 @@ fn grace(
         raise_generation(next);
         return Grace::Seconds(seconds);
     }
-    // Only kinds that know a grace period go on here; the others have none recorded.
+    // Kinds without a grace period have none recorded.
     let Some(current) =
         object.i64_at(&["metadata", "deletionGracePeriodSeconds"]).filter(|s| *s > 0)
     else {
         return Grace::None;
     };
-    // Shortened, never prolonged.
-    let Some(mut period) = asked.filter(|period| *period < current) else { return Grace::Pending };
+    // A grace period can only be shortened.
+    let Some(mut period) = requested.filter(|period| *period < current) else {
+        return Grace::Pending;
+    };
     let deadline = Time::parse(object.str_at(&["metadata", "deletionTimestamp"])).unwrap_or(now);
     let mut sooner = deadline.plus(seconds_of(period - current));
     if sooner < now {
@@ -386,7 +391,8 @@ fn grace(
     Grace::Seconds(period)
 }
 
-/// The object waits for its finalizers from now on.
+/// Marks an object that waits for its finalizers. Compat: for kinds that handle their deletion
+/// themselves (namespaces, definitions) only the deletionTimestamp is set.
 // Compat: of kinds that see to their deletion themselves (namespaces, definitions) only the time is noted.
 fn mark_as_deleting(object: &mut Value, now: Time, held_by_kind: bool) {
     let already = is_deleting(object);
@@ -401,7 +407,7 @@ fn mark_as_deleting(object: &mut Value, now: Time, held_by_kind: bool) {
     }
 }
 
-/// The wish to be gone is a change of what is asked for.
+/// A deletion is a change of the desired state.
 fn raise_generation(object: &mut Value) {
     if let Some(generation) = object.i64_at(&["metadata", "generation"]).filter(|g| *g > 0) {
         object.set_at(&["metadata", "generation"], generation + 1);
@@ -415,7 +421,7 @@ fn seconds_of(seconds: i64) -> Duration {
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
 
-/// What is to become of dependents is said by a finalizer, for the garbage collector.
+/// A finalizer tells the garbage collector how to handle dependents.
 fn finalizers_for_garbage_collection(
     kind: &Kind,
     options: &DeleteOptions,
@@ -423,7 +429,8 @@ fn finalizers_for_garbage_collection(
 ) -> Vec<Str> {
     let have = finalizers(object);
     let dependents = kind.behaviour.dependents;
-    let wish = match (options.orphan_dependents, options.propagation_policy.as_deref()) {
+    let wanted_finalizer = match (options.orphan_dependents, options.propagation_policy.as_deref())
+    {
         _ if dependents == Dependents::None => None,
         (Some(true), _) | (None, Some("Orphan")) => Some(ORPHAN),
         (None, Some("Foreground")) => Some(FOREGROUND),
@@ -435,15 +442,19 @@ fn finalizers_for_garbage_collection(
             kept.or(orphaned.then_some(ORPHAN))
         }
     };
-    let kept = wish.is_some_and(|wish| have.iter().any(|name| name == wish));
+    let kept = wanted_finalizer
+        .is_some_and(|wanted_finalizer| have.iter().any(|name| name == wanted_finalizer));
     let others = [ORPHAN, FOREGROUND]
         .iter()
-        .any(|other| Some(*other) != wish && have.iter().any(|name| name == other));
+        .any(|other| Some(*other) != wanted_finalizer && have.iter().any(|name| name == other));
     if kept && !others {
         return have;
     }
     let mut wanted: Vec<Str> =
         have.into_iter().filter(|name| name != ORPHAN && name != FOREGROUND).collect();
-    wanted.extend(wish.map(Str::new_static));
+    wanted.extend(wanted_finalizer.map(Str::new_static));
     wanted
 }
+
+#[cfg(test)]
+mod tests;

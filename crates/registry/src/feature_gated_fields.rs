@@ -1,5 +1,5 @@
-//! What of a kind's objects the server is not started for: fields of features that are off, and
-//! objects that its flags forbid.
+//! Restrictions by feature gates and flags: fields of disabled features, and objects that flags
+//! forbid.
 
 use meta::{FieldErrors, Value};
 
@@ -8,7 +8,7 @@ use meta::{FieldErrors, Value};
 pub struct FeatureGatedFields {
     /// Fields that are dropped, unless the old object has them already.
     pub dropped: Vec<FieldPattern>,
-    /// A rule on top of the strategy's.
+    /// Validation in addition to the strategy's.
     pub rule: Option<fn(&Value, &mut FieldErrors)>,
 }
 
@@ -28,9 +28,9 @@ impl FeatureGatedFields {
     }
 }
 
-/// A field, wherever it is: `spec.volumes[].projected`, where `[]` stands for every item of a list
-/// or every value of a map. `spec.source?namespace` is `spec.source`, if that has a `namespace`;
-/// an old object that has a `spec.source` keeps it either way.
+/// A path pattern: in `spec.volumes[].projected`, `[]` stands for every item of a list or every
+/// value of a map. `spec.source?namespace` is `spec.source` if that has a `namespace`; an old
+/// object that has a `spec.source` keeps it either way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldPattern(String);
 
@@ -73,7 +73,7 @@ fn remove(value: &mut Value, path: &[&str], condition: Option<&str>) {
     let Some((step, rest)) = path.split_first() else { return };
     let (name, each) = step.strip_suffix("[]").map_or((*step, false), |name| (name, true));
     if rest.is_empty() {
-        // An empty text is no use of a field, but goes with it.
+        // An empty string does not count as use of the field, but is removed with it.
         if condition.is_none() || value.get(name).is_some_and(|value| holds(value, condition)) {
             value.remove_at(&[name]);
         }

@@ -1,4 +1,4 @@
-//! The frames of a watch: an event type around the bytes that the cache has.
+//! The frames of a watch: a watch event around the bytes in the cache.
 
 use std::sync::{
     Arc,
@@ -14,23 +14,25 @@ use store::{Entry, Event};
 use crate::{
     Kind,
     decode::tree,
+    protobuf_response,
     resource_request::{Engine, ResourceRequest},
     response_format::{Projection, ResponseFormat, write_metadata_only},
-    table, wire,
+    table,
 };
 
 pub(crate) const ADDED: &str = "ADDED";
 pub(crate) const MODIFIED: &str = "MODIFIED";
 pub(crate) const DELETED: &str = "DELETED";
+const ERROR: &str = "ERROR";
 
 /// Makes the frames of one watch.
 pub(crate) struct Frames {
     kind: Arc<Kind>,
     format: ResponseFormat,
     engine: Arc<Engine>,
-    /// The first table of a watch says what its columns are.
+    /// Only the first table of a watch has column definitions.
     columns_due: AtomicBool,
-    /// Of a WebSocket, which marks where they end.
+    /// Frames are WebSocket messages, which need no length prefix.
     messages: bool,
 }
 
@@ -55,12 +57,12 @@ impl Frames {
         self.format.media_type.stream_name()
     }
 
-    /// Whether every frame has to be sent for itself.
+    /// Whether every frame is sent on its own.
     pub(crate) fn are_messages(&self) -> bool {
         self.messages
     }
 
-    /// A frame as it is sent: a message needs no length in front of it.
+    /// A frame as it is sent: a WebSocket message has no length prefix.
     pub(crate) fn finish(&self, frame: Bytes) -> Bytes {
         match self.format.media_type {
             MediaType::Protobuf if self.messages => frame.slice(protobuf::FRAME_LENGTH_BYTES..),
@@ -68,13 +70,18 @@ impl Frames {
         }
     }
 
-    /// An event's frame, shared with everybody who watches in the same form.
-    pub(crate) fn event(&self, event: &Event, entry: &Entry, ty: &'static str) -> Bytes {
-        if matches!(self.format.shape, Projection::Table(_)) || self.format.is_beta() {
-            // Ages run and only the first table has columns: these are each watcher's own.
+    /// The frame of an event, shared by all watchers with the same format.
+    pub(crate) fn event(
+        &self,
+        event: &Event,
+        entry: &Entry,
+        ty: &'static str,
+    ) -> Result<Bytes, ApiError> {
+        if matches!(self.format.projection, Projection::Table(_)) || self.format.is_beta() {
+            // Not shared: ages change and only the first table has columns.
             return self.make(entry, ty);
         }
-        let encoding = match (&self.format.shape, self.format.media_type) {
+        let encoding = match (&self.format.projection, self.format.media_type) {
             (Projection::Metadata, MediaType::Json) => 0,
             (Projection::Object, MediaType::Json) => 1,
             (Projection::Object, MediaType::Protobuf) => 2,
@@ -85,40 +92,49 @@ impl Frames {
             MODIFIED => 1,
             _ => 2,
         };
-        event
-            .frame((self.kind.version_number() * 3 + encoding) * 3 + ty_at, || self.make(entry, ty))
+        let number = (self.kind.version_number() * 3 + encoding) * 3 + ty_at;
+        event.try_frame(number, || self.make(entry, ty))
     }
 
-    /// An object that was there when the watch began.
-    pub(crate) fn initial(&self, entry: &Entry) -> Bytes {
+    /// An initial event.
+    pub(crate) fn initial(&self, entry: &Entry) -> Result<Bytes, ApiError> {
         self.make(entry, ADDED)
     }
 
-    fn make(&self, entry: &Entry, ty: &str) -> Bytes {
-        if self.format.media_type == MediaType::Protobuf && self.format.shape == Projection::Object
+    fn make(&self, entry: &Entry, ty: &str) -> Result<Bytes, ApiError> {
+        if self.format.media_type == MediaType::Protobuf
+            && self.format.projection == Projection::Object
         {
-            let message = wire::message(&self.engine, &self.kind, entry);
-            return protobuf::watch_event(ty, &wire::seal(self.kind.gvk(), &message)).into();
+            let message = protobuf_response::message(&self.engine, &self.kind, entry)?;
+            return Ok(protobuf::watch_event(
+                ty,
+                &protobuf_response::seal(self.kind.gvk(), &message),
+            )
+            .into());
         }
-        let json = self.kind.view(entry);
-        match &self.format.shape {
+        let json = self.kind.view(entry)?;
+        match &self.format.projection {
             Projection::Object => self.wrap_typed(ty, &json, &self.kind.schema, self.kind.ty()),
             Projection::Metadata => {
                 let mut object = Vec::with_capacity(1024);
-                write_metadata_only(&mut object, &self.kind.metadata_of(entry));
+                write_metadata_only(&mut object, &self.kind.metadata_of(entry)?);
                 self.wrap(ty, &self.format.in_version(object.into()))
             }
             Projection::Table(include) => {
                 let columns = self.columns_due.swap(false, Ordering::Relaxed);
                 let table =
-                    table::of_object_with(&self.engine, &self.kind, *include, &json, columns);
-                self.wrap(ty, &self.format.in_version(table.unwrap_or_default()))
+                    table::of_object_with(&self.engine, &self.kind, *include, &json, columns)?;
+                self.wrap(ty, &self.format.in_version(table))
             }
         }
     }
 
-    /// Only a kind, an apiVersion and a resourceVersion: a place to resume from.
-    pub(crate) fn bookmark(&self, revision: u64, initial_events_end: bool) -> Bytes {
+    /// A bookmark: an object with kind, apiVersion and resourceVersion only.
+    pub(crate) fn bookmark(
+        &self,
+        revision: u64,
+        initial_events_end: bool,
+    ) -> Result<Bytes, ApiError> {
         let mut object = value!({"metadata": {"resourceVersion": (revision.to_string())}});
         if initial_events_end {
             object.set_at(
@@ -129,8 +145,8 @@ impl Frames {
         let gvk = self.kind.gvk();
         object.set_at(&["kind"], gvk.kind.clone());
         object.set_at(&["apiVersion"], gvk.group_version().to_string());
-        let json = self.bookmark_json(&object);
-        match self.format.shape {
+        let json = self.bookmark_json(&object)?;
+        match self.format.projection {
             Projection::Object => {
                 self.wrap_typed("BOOKMARK", &json, &self.kind.schema, self.kind.ty())
             }
@@ -138,47 +154,57 @@ impl Frames {
         }
     }
 
-    fn bookmark_json(&self, object: &Value) -> Bytes {
+    fn bookmark_json(&self, object: &Value) -> Result<Bytes, ApiError> {
         let json = self.kind.encode(object);
-        let shaped = match &self.format.shape {
-            Projection::Object => return json,
+        match &self.format.projection {
+            Projection::Object => Ok(json),
             Projection::Metadata => crate::response_format::metadata_only(&self.kind, &json),
             Projection::Table(include) => {
                 let columns = self.columns_due.swap(false, Ordering::Relaxed);
                 table::of_object_with(&self.engine, &self.kind, *include, &json, columns)
             }
-        };
-        shaped.unwrap_or_default()
+        }
     }
 
+    /// Needs no schema, so that an object that cannot be encoded can be reported too.
     pub(crate) fn error(&self, error: &ApiError) -> Bytes {
-        self.wrap("ERROR", &error.status().to_json())
-    }
-
-    /// A frame around an object of one of the types that every group shares; JSON says which.
-    fn wrap(&self, ty: &str, json: &[u8]) -> Bytes {
-        if self.format.media_type == MediaType::Json {
-            return wrap_json(ty, json);
-        }
-        let kind = tree(json).unwrap_or_default().str_at(&["kind"]).to_owned();
-        match self.engine.meta_type(&kind) {
-            Ok((schema, ty_id, _)) => self.wrap_typed(ty, json, schema, ty_id),
-            Err(_) => Bytes::new(),
-        }
-    }
-
-    fn wrap_typed(&self, ty: &str, json: &[u8], schema: &Schema, ty_id: TypeId) -> Bytes {
+        let status = error.status();
+        let encoded = || codec::status::encode_as(&status, self.format.media_type, false).body;
         match self.format.media_type {
+            MediaType::Protobuf => protobuf::watch_event(ERROR, &encoded()).into(),
+            MediaType::Cbor => cbor::watch_event(ERROR, &encoded()).into(),
+            MediaType::Json | MediaType::Yaml => wrap_json(ERROR, &status.to_json()),
+        }
+    }
+
+    /// A frame around an object of `meta.k8s.io`; the JSON names its kind.
+    fn wrap(&self, ty: &str, json: &[u8]) -> Result<Bytes, ApiError> {
+        if self.format.media_type == MediaType::Json {
+            return Ok(wrap_json(ty, json));
+        }
+        let object = tree(json)?;
+        let (schema, ty_id, _) = self.engine.meta_type(object.str_at(&["kind"]))?;
+        self.wrap_typed(ty, json, schema, ty_id)
+    }
+
+    fn wrap_typed(
+        &self,
+        ty: &str,
+        json: &[u8],
+        schema: &Schema,
+        ty_id: TypeId,
+    ) -> Result<Bytes, ApiError> {
+        Ok(match self.format.media_type {
             MediaType::Protobuf => {
-                let sealed = wire::seal_json(&self.engine, schema, ty_id, json);
-                protobuf::watch_event(ty, &sealed.unwrap_or_default()).into()
+                let sealed = protobuf_response::seal_json(&self.engine, schema, ty_id, json)?;
+                protobuf::watch_event(ty, &sealed).into()
             }
             MediaType::Cbor => {
-                let object = tree(json).unwrap_or_default();
+                let object = tree(json)?;
                 cbor::watch_event(ty, &cbor::encode_typed(&object, schema, ty_id)).into()
             }
             MediaType::Json | MediaType::Yaml => wrap_json(ty, json),
-        }
+        })
     }
 }
 

@@ -1,4 +1,4 @@
-//! GET of one object: finds the bytes and hands them out.
+//! GET of one object: serves the bytes of the cache.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub(crate) async fn get(request: &ResourceRequest<'_>) -> Result<ResourceRespons
     response_format::entry(request, &format, 200, &entry)
 }
 
-/// The object that a request names, as new as `resource_version` asks for.
+/// The object that a request names, not older than `resource_version`.
 pub(crate) async fn entry(
     request: &ResourceRequest<'_>,
     resource_version: &str,
@@ -41,7 +41,7 @@ pub(crate) async fn entry(
     Ok(found)
 }
 
-/// Whether the name in the path could be the end of a key.
+/// Checks that the name in the path can be the last segment of a key.
 pub(crate) fn check_name(request: &ResourceRequest<'_>) -> Result<(), ApiError> {
     let name = request.info.name.as_str();
     let wrong = meta::names::name_is_path_segment(name, false);
@@ -52,6 +52,9 @@ pub(crate) fn check_name(request: &ResourceRequest<'_>) -> Result<(), ApiError> 
     Err(ApiError::BadRequest(format!("Name parameter invalid: {name}: {wrong}")))
 }
 
-pub(crate) fn storage<'a>(request: &ResourceRequest<'a>) -> Result<&'a Storage, ApiError> {
-    request.kind.storage.as_deref().ok_or(ApiError::MethodNotAllowed)
+pub(crate) fn storage<'a>(request: &ResourceRequest<'a>) -> Result<&'a Arc<Storage>, ApiError> {
+    request.kind.storage.as_ref().ok_or(ApiError::MethodNotAllowed)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,4 @@
-//! A served kind: its facts, its schema, its strategy and where its objects are kept.
+//! A served kind: its facts, schema, strategy and storage.
 
 use std::{
     borrow::Cow,
@@ -21,47 +21,48 @@ use crate::{
     custom_kind::CustomKind,
     decode::tree,
     feature_gated_fields::FeatureGatedFields,
-    managed::Filters,
+    managed_fields::Filters,
     storage::Storage,
     strategy::{Behaviour, Strategy},
     watch_metrics::WatchMetrics,
     write_authorizer::WriteAuthorizer,
 };
 
-/// One resource in one served version. Cheap to look at, shared by all requests.
+/// One resource in one served version, shared by all requests.
 pub struct Kind {
     pub facts: ResourceFacts,
     pub schema: Arc<Schema>,
     pub behaviour: Behaviour,
     pub strategy: Arc<dyn Strategy>,
-    /// None: nothing is kept (reviews, bindings).
+    /// None: nothing is stored (reviews, bindings).
     pub storage: Option<Arc<Storage>>,
-    /// Who answers where nothing is kept.
+    /// Computes the objects of a kind without storage.
     pub computed: Option<Arc<dyn ComputedResource>>,
-    /// What its objects take from a limited supply.
+    /// Allocates cluster IPs and node ports.
     pub allocator: Option<Arc<dyn Allocator>>,
-    /// What writing its objects takes beyond the right to write them.
+    /// Authorizes writes where the right to create or update is not enough.
     pub write_authorizer: Option<Arc<dyn WriteAuthorizer>>,
-    /// What the server was not started for.
+    /// Fields of disabled features.
     pub(crate) gated_fields: FeatureGatedFields,
     /// The subresources that act, by name.
     actions: Vec<(&'static str, Arc<dyn Action>)>,
-    /// From the stored version to this one and back; None where they are the same.
+    /// Converts between the stored version and this one; None where they are the same.
     pub conversion: Option<Arc<dyn Conversion>>,
-    /// CustomKind resources keep kind and apiVersion in list items, and their keys are sorted.
+    /// Custom resources have kind and apiVersion in list items, and sorted keys.
     pub custom: Option<CustomKind>,
-    /// Its objects in other versions, for owners that were noted in one of them.
+    /// Converts objects for managedFields entries that have another version.
     pub(crate) versions: Arc<dyn Versions + Send + Sync>,
-    /// The field labels that a client may select by, with where the cache keeps their values.
+    /// The supported field selectors, with the place of their values in the cache.
     selectable: Vec<(Str, SelectableSource)>,
     /// Built once from the strategy.
     columns: Vec<Column>,
-    /// What a table says about its columns, once somebody has asked for one.
+    /// The column definitions of tables, made on first use.
     pub(crate) column_definitions: OnceLock<Bytes>,
     pub(crate) filters: Filters,
-    /// The type of the metadata, where it is kept in another order than it is shown in.
+    /// The type of the metadata of custom resources, which is stored in another order than it is
+    /// shown in when it is shown alone.
     object_meta: Option<TypeId>,
-    /// What watchers of this version were sent.
+    /// Metrics of the watches of this version.
     pub watch_metrics: WatchMetrics,
 }
 
@@ -72,27 +73,28 @@ pub enum SelectableSource {
     Namespace,
     /// The first of the entry's extracted fields that isn't empty.
     Fields(Vec<usize>),
-    /// The field at this path of the object in the version that is asked for, which a webhook makes.
+    /// The field at this path of the converted object, where a webhook converts.
     Converted(Str),
 }
 
-/// Between a served version and the stored one. Both hold the same information, so it can't fail.
+/// Converts between a served version and the stored one. Both have the same information, so that a
+/// conversion of a decoded object cannot fail.
 pub trait Conversion: Send + Sync + 'static {
     fn to_stored(&self, object: Value) -> Value;
     fn to_served(&self, object: Value) -> Value;
 
-    /// Who converts where the server itself doesn't know how; the two above are not asked then.
+    /// The webhook that converts; the two methods above are not called then.
     fn remote(&self) -> Option<&dyn RemoteConverter> {
         None
     }
 
-    /// The place in the stored version of a field of this one.
+    /// The path in the stored version of a field of this one.
     fn stored_path<'a>(&self, path: &'a str) -> Cow<'a, str> {
         Cow::Borrowed(path)
     }
 }
 
-/// Somebody else who converts: a webhook.
+/// A conversion webhook.
 pub trait RemoteConverter: Send + Sync + 'static {
     /// The objects in another version, in their order.
     fn convert<'a>(
@@ -171,49 +173,49 @@ impl Kind {
         }
     }
 
-    /// The same kind, its questions answered.
+    /// Sets the handler of a kind without storage.
     #[must_use]
-    pub fn computed_by(mut self, computed: Option<Arc<dyn ComputedResource>>) -> Self {
+    pub fn with_computed(mut self, computed: Option<Arc<dyn ComputedResource>>) -> Self {
         self.computed = computed;
         self
     }
 
-    /// The same kind, with what its subresources do.
+    /// Sets the subresources that act.
     #[must_use]
-    pub fn acting(mut self, actions: Vec<(&'static str, Arc<dyn Action>)>) -> Self {
+    pub fn with_actions(mut self, actions: Vec<(&'static str, Arc<dyn Action>)>) -> Self {
         self.actions = actions;
         self
     }
 
-    /// The same kind, its objects taking from a supply.
+    /// Sets the allocator.
     #[must_use]
-    pub fn allocated_by(mut self, allocator: Option<Arc<dyn Allocator>>) -> Self {
+    pub fn with_allocator(mut self, allocator: Option<Arc<dyn Allocator>>) -> Self {
         self.allocator = allocator;
         self
     }
 
-    /// The same kind, its writes needing a permit.
+    /// Sets the authorizer of writes.
     #[must_use]
     pub fn authorized_by(mut self, write_authorizer: Option<Arc<dyn WriteAuthorizer>>) -> Self {
         self.write_authorizer = write_authorizer;
         self
     }
 
-    /// The same kind, with what its columns are about.
+    /// Sets the descriptions of the columns.
     #[must_use]
-    pub fn described(mut self, describe: impl Fn(&mut Column)) -> Self {
+    pub fn with_described_columns(mut self, describe: impl Fn(&mut Column)) -> Self {
         self.columns.iter_mut().for_each(describe);
         self
     }
 
-    /// The same kind, its owners noted in several versions.
+    /// Sets the conversion for managedFields entries of other versions.
     #[must_use]
-    pub fn known_in(mut self, versions: Arc<dyn Versions + Send + Sync>) -> Self {
+    pub fn with_versions(mut self, versions: Arc<dyn Versions + Send + Sync>) -> Self {
         self.versions = versions;
         self
     }
 
-    /// The same kind, with less allowed.
+    /// Sets the feature-gated fields.
     #[must_use]
     pub fn with_gated_fields(mut self, gated_fields: FeatureGatedFields) -> Self {
         self.gated_fields = gated_fields;
@@ -268,7 +270,7 @@ impl Kind {
         self.custom.is_some()
     }
 
-    /// What a client hears of a verb that there isn't.
+    /// The error for an unsupported verb.
     pub fn not_supported(&self, verb: &str) -> ApiError {
         if self.is_custom() {
             let resource = self.group_resource();
@@ -277,37 +279,37 @@ impl Kind {
         ApiError::MethodNotAllowed
     }
 
-    /// Metadata of an object as it is shown on its own. That of custom resources is sorted as they are
-    /// stored, but here it has the order of its type.
-    pub(crate) fn metadata<'a>(&self, sorted: &'a [u8]) -> Cow<'a, [u8]> {
-        let Some(ty) = self.object_meta else { return Cow::Borrowed(sorted) };
-        let Ok(tree) = tree(sorted) else { return Cow::Borrowed(sorted) };
+    /// Metadata as it is shown alone. In custom resources it is sorted as stored, but alone it has
+    /// the order of its type.
+    pub(crate) fn metadata<'a>(&self, sorted: &'a [u8]) -> Result<Cow<'a, [u8]>, ApiError> {
+        let Some(ty) = self.object_meta else { return Ok(Cow::Borrowed(sorted)) };
+        let tree = tree(sorted)?;
         let mut out = Vec::with_capacity(sorted.len());
         codec::json::encode(&tree, &self.schema, ty, &mut out);
-        Cow::Owned(out)
+        Ok(Cow::Owned(out))
     }
 
     /// The same of a cached object, in this version.
-    pub(crate) fn metadata_of<'a>(&self, entry: &'a Entry) -> Cow<'a, [u8]> {
+    pub(crate) fn metadata_of<'a>(&self, entry: &'a Entry) -> Result<Cow<'a, [u8]>, ApiError> {
         let range = entry.meta.0 as usize..entry.meta.1 as usize;
         if self.object_meta.is_none() {
-            return Cow::Borrowed(&entry.json[range]);
+            return Ok(Cow::Borrowed(&entry.json[range]));
         }
         if self.is_remote() {
-            let view = self.view(entry);
-            let range =
-                raw_object::scan(&view, &FieldSet::new([])).map_or(range, |found| found.metadata);
-            return Cow::Owned(self.metadata(&view[range]).into_owned());
+            let view = self.view(entry)?;
+            let scanned =
+                raw_object::scan(&view, &FieldSet::new([])).map_err(ApiError::internal)?;
+            return Ok(Cow::Owned(self.metadata(&view[scanned.metadata])?.into_owned()));
         }
-        let made = || self.metadata(&entry.json[range.clone()]).into_owned().into();
-        Cow::Borrowed(entry.slot(SLOT_METADATA, made))
+        let made = || self.metadata(&entry.json[range]).map(|made| made.into_owned().into());
+        Ok(Cow::Borrowed(entry.try_slot(SLOT_METADATA, made)?))
     }
 
-    /// The type that server-side apply goes by, and where it is.
+    /// The type for server-side apply, and its schema.
     pub(crate) fn apply_type(&self) -> (&Schema, TypeId) {
         match &self.custom {
             Some(custom) => {
-                (&custom.apply_types.schema, custom.apply_types.versions[custom.version_at])
+                (&custom.apply_types.schema, custom.apply_types.versions[custom.version_index])
             }
             None => (&self.schema, self.facts.type_id),
         }
@@ -321,18 +323,19 @@ impl Kind {
         self.selectable.iter().find(|(known, _)| known == label).map(|(_, source)| source)
     }
 
-    /// DefaultStrategy defaults from the definitions, then those that depend on other fields.
+    /// Plain defaults from the definitions, then those that depend on other fields.
     pub(crate) fn apply_defaults(&self, object: &mut Value) {
         self.schema.apply_defaults(self.ty(), object);
         self.strategy.default(object);
     }
 
-    /// Brings an object into the form in which the stored one is read, so that the two compare.
-    pub fn settle(&self, object: &mut Value) {
+    /// Normalizes an object as the decoder of stored objects does, so that both compare equal.
+    pub fn normalize(&self, object: &mut Value) {
         if let (Some(ty), Some(metadata)) = (self.object_meta, object.at_mut(&["metadata"])) {
             codec::json::settle(metadata, &self.schema, ty);
         }
-        // Definitions of custom resources are stored as JSON too, which tells an empty list from none.
+        // CustomResourceDefinitions are stored as JSON too, where an empty list is not the same as
+        // none.
         if self.custom.is_none() && self.facts.kind.group != "apiextensions.k8s.io" {
             codec::json::settle(object, &self.schema, self.ty());
         }
@@ -355,12 +358,12 @@ impl Kind {
         self.conversion.as_ref()?.remote()
     }
 
-    /// Whether somebody else has to be asked before objects can be shown: see [`Kind::prepare`].
+    /// Whether a webhook converts: entries need [`Kind::prepare`] before they are served.
     pub(crate) fn is_remote(&self) -> bool {
         self.remote().is_some()
     }
 
-    /// Has objects of other versions converted, all at once; what comes of it is kept with them.
+    /// Converts entries of other versions in one batch; the results are cached in the entries.
     pub(crate) async fn prepare(&self, entries: &[&Arc<Entry>]) -> Result<(), ApiError> {
         let Some(remote) = self.remote() else { return Ok(()) };
         let version = self.version_number();
@@ -380,13 +383,13 @@ impl Kind {
         Ok(())
     }
 
-    /// CustomKind resources begin with their version: keys are sorted.
+    /// Custom resources begin with their apiVersion: keys are sorted.
     fn is_own_version(&self, json: &[u8]) -> bool {
         let start = format!("{{\"apiVersion\":\"{}\"", self.group_version());
         json.starts_with(start.as_bytes())
     }
 
-    /// An object as this version shows it, given as it is stored.
+    /// A stored object, converted to this version.
     pub(crate) async fn view_of_stored(&self, json: &Bytes) -> Result<Bytes, ApiError> {
         let Some(conversion) = &self.conversion else { return Ok(json.clone()) };
         let Some(remote) = conversion.remote() else { return self.converted(&**conversion, json) };
@@ -401,11 +404,21 @@ impl Kind {
     }
 
     fn converted(&self, conversion: &dyn Conversion, json: &Bytes) -> Result<Bytes, ApiError> {
-        let object = tree(json)?;
+        let object = tree(json).map_err(|error| self.conversion_failed(&error))?;
         let mut object = conversion.to_served(object);
         object.set_at(&["kind"], self.facts.kind.kind.clone());
         object.set_at(&["apiVersion"], self.group_version().to_string());
         Ok(self.encode(&object))
+    }
+
+    /// Compat: the API machinery's text for a conversion that fails, a 500 without a reason.
+    fn conversion_failed(&self, why: &ApiError) -> ApiError {
+        let served = self.gvk();
+        let stored = self.storage.as_ref().map_or(served, |storage| &storage.gvk);
+        ApiError::Storage(format!(
+            "converting ({}.{}) to ({}.{}): {why}",
+            stored.version, stored.kind, served.version, served.kind
+        ))
     }
 
     /// An object of this version as clients get it.
@@ -419,36 +432,124 @@ impl Kind {
         out.into()
     }
 
-    /// Tells apart the versions of one stored resource; 0 is the stored one.
+    /// Numbers the versions of one stored resource; 0 is the stored one.
     pub(crate) fn version_number(&self) -> usize {
         match (&self.conversion, &self.custom) {
             (None, _) => 0,
             (Some(_), None) => 1,
-            (Some(_), Some(custom)) => 1 + custom.version_at,
+            (Some(_), Some(custom)) => 1 + custom.version_index,
         }
     }
 
-    /// A cached object as this version shows it: its own bytes, or a conversion that is made once.
-    pub(crate) fn view(&self, entry: &Entry) -> Bytes {
-        let Some(conversion) = &self.conversion else { return entry.json.clone() };
+    /// A cached object, converted to this version; the conversion is made once. Err: the conversion
+    /// failed. An object of another version must never be served instead.
+    pub(crate) fn view(&self, entry: &Entry) -> Result<Bytes, ApiError> {
+        let Some(conversion) = &self.conversion else { return Ok(entry.json.clone()) };
         let version = self.version_number();
         if let Some(view) = entry.view(version) {
-            return view;
+            return Ok(view);
         }
-        // What others convert is prepared by now, or was in this version all along.
-        if conversion.remote().is_some() {
-            return entry.json.clone();
+        if conversion.remote().is_none() {
+            let view = self.converted(&**conversion, &entry.json)?;
+            entry.keep_view(version, view.clone());
+            return Ok(view);
         }
-        let view = self.converted(&**conversion, &entry.json);
-        let view = view.unwrap_or_else(|_| entry.json.clone());
-        entry.keep_view(version, view.clone());
-        view
+        if self.is_own_version(&entry.json) {
+            return Ok(entry.json.clone());
+        }
+        // `prepare` did not convert this entry.
+        let stored = self.storage.as_ref().map_or(self.gvk(), |storage| &storage.gvk);
+        Err(ApiError::Storage(format!(
+            "conversion webhook for {}, Kind={} failed: no converted object",
+            stored.group_version(),
+            stored.kind
+        )))
     }
 }
 
-/// What the cache's slots for other encodings hold.
+/// The slots of a cache entry for other encodings.
 pub(crate) const SLOT_PROTOBUF: usize = 0;
-/// CustomKind resources have no protobuf, but metadata in another order.
+/// Custom resources have no protobuf, but their metadata in another order.
 const SLOT_METADATA: usize = SLOT_PROTOBUF;
 pub(crate) const SLOT_CONVERTED_PROTOBUF: usize = 1;
 pub(crate) const SLOT_ROW: usize = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::TestServer;
+
+    /// JSON that a scan finds its way through, but that is too deep for a tree.
+    fn too_deep() -> String {
+        let deep = format!("{}{}", "[".repeat(5000), "]".repeat(5000));
+        format!(
+            r#"{{"kind":"Widget","apiVersion":"example.com/v1","metadata":{{"name":"b","namespace":"ns"}},"spec":{{"parts":{deep}}}}}"#
+        )
+    }
+
+    const FAILED: &str = "500 : converting (v1.Widget) to (v2.Widget): Internal error occurred: \
+                          exceeded max depth";
+
+    /// It was served as it is stored: as an object of another version.
+    #[tokio::test]
+    async fn an_object_that_cannot_be_converted_is_a_500() {
+        let server = TestServer::start().await;
+        server.check("POST /v1/namespaces/ns/widgets", "{metadata: {name: a}}", "201").await;
+        server.write_raw("widgets", "b", &too_deep()).await;
+        for line in ["GET /v2/namespaces/ns/widgets/b", "GET /v2/namespaces/ns/widgets"] {
+            server.check(line, "", FAILED).await;
+        }
+        let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+        let line = "GET /v2/namespaces/ns/widgets";
+        server.send_accepting(table, line, "").await.check(line, FAILED);
+        let mut watch = server.watch("/v2/namespaces/ns/widgets").await.unwrap();
+        let failed = FAILED.replacen("500 :", "ERROR 500", 1);
+        watch.check(&[&failed, "end"]).await;
+        // Of the stored version the bytes are as they are.
+        server.check("GET /v1/namespaces/ns/widgets", "", "200 names=a,b").await;
+    }
+
+    struct Webhook;
+
+    impl Conversion for Webhook {
+        fn to_stored(&self, object: Value) -> Value {
+            object
+        }
+
+        fn to_served(&self, object: Value) -> Value {
+            object
+        }
+
+        fn remote(&self) -> Option<&dyn RemoteConverter> {
+            Some(self)
+        }
+    }
+
+    impl RemoteConverter for Webhook {
+        fn convert<'a>(
+            &'a self,
+            _: Vec<Value>,
+            _: &'a str,
+        ) -> Pinned<'a, Result<Vec<Value>, ApiError>> {
+            Box::pin(std::future::ready(Ok(vec![meta::value!({"converted": "yes"})])))
+        }
+    }
+
+    #[tokio::test]
+    async fn an_object_that_the_webhook_has_not_converted_is_never_shown() {
+        let server = TestServer::start().await;
+        server.check("POST /v1/namespaces/ns/widgets", "{metadata: {name: a}}", "201").await;
+        let v1 = server.kind("v1", "widgets");
+        let remote: Option<Arc<dyn Conversion>> = Some(Arc::new(Webhook));
+        let (facts, schema, storage) = (v1.facts.clone(), v1.schema.clone(), v1.storage.clone());
+        let strategy = v1.strategy.clone();
+        let kind = Kind::new(facts, schema, v1.behaviour, strategy, storage, remote, None);
+        let entry = server.storage("widgets").find("ns", "a", true).await.unwrap().unwrap();
+        let error = kind.view(&entry).unwrap_err().to_string();
+        let expected = "conversion webhook for example.com/v1, Kind=Widget failed: \
+                        no converted object";
+        assert_eq!(error, expected);
+        kind.prepare(&[&entry]).await.unwrap();
+        kind.view(&entry).unwrap();
+    }
+}

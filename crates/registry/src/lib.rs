@@ -1,8 +1,7 @@
-//! The verbs, over any kind: given its schema and its strategy, every resource — built-in or custom
-//! — is created, read, listed, watched, changed and deleted by the same code.
+//! The verbs for any kind: given a schema and a strategy, every resource, built-in or custom, is
+//! created, read, listed, watched, updated and deleted by the same code.
 //!
-//! Reads hand out bytes that the watch cache already has. Writes parse a tree once, change it, and
-//! encode it once.
+//! Reads serve bytes of the watch cache. Writes decode an object once and encode it once.
 
 mod action;
 mod allocation;
@@ -18,32 +17,34 @@ mod frame;
 mod get;
 mod kind;
 mod list;
-mod managed;
+mod managed_fields;
+mod managed_fields_conversions;
 mod object_meta;
 mod options;
-mod other_versions;
-mod owners;
+mod owner_references;
 mod patch;
 mod patch_errors;
+mod protobuf_response;
 mod resource_request;
 mod resource_response;
 mod response_format;
 mod scale;
-mod select;
+mod selectors;
 mod storage;
 mod storage_codec;
 mod strategy;
 mod table;
+#[cfg(test)]
+mod testing;
 mod update;
 mod watch;
 mod watch_metrics;
-mod wire;
 mod write_authorizer;
 
 pub use action::{Action, ActionContext, Outcome, admit_connect};
 pub use admission::Pinned;
-pub use allocation::{Allocation, Allocator};
-pub use columns::{Cell, CellOf, Column, ReadCell, Words, since};
+pub use allocation::{Allocation, Allocator, Reservation};
+pub use columns::{Cell, CellOf, Column, FieldDescriptions, ReadCell, since};
 pub use computed_resource::{ComputeContext, ComputedResource};
 pub use continue_token::Continue;
 pub use create::prepare_create;
@@ -56,7 +57,7 @@ pub use resource_response::{Payload, ResourceResponse};
 pub use storage::{Follower, Storage, StorageOptions};
 pub use storage_codec::{AsJson, StorageCodec};
 pub use strategy::{
-    Behaviour, DefaultStrategy, Dependents, Fields, MetadataChecks, Recheck, Strategy,
+    Behaviour, DefaultStrategy, Dependents, Fields, MetadataChecks, ObjectMetaValidation, Strategy,
     WriteContext, keep_all_but_status,
 };
 pub use update::prepare_update;

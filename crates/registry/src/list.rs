@@ -1,4 +1,4 @@
-//! LIST: a snapshot, streamed. Nothing is decoded; memory is one chunk, whatever the size.
+//! LIST: a snapshot, streamed. Nothing is decoded; memory is one chunk for a list of any size.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -13,7 +13,7 @@ use crate::{
     options::{EXACT, ListOptions},
     resource_request::ResourceRequest,
     response_format::{self, ItemWriter, ResponseFormat},
-    select::Selection,
+    selectors::Selection,
     storage::{parse_revision, store_error, unreadable_list},
 };
 
@@ -24,32 +24,41 @@ pub(crate) async fn list(request: &ResourceRequest<'_>) -> Result<ResourceRespon
         return computed_resource::list(request, &format, &options, &**computed).await;
     }
     let found = prepared(request, &options, find(request, &options).await?).await?;
-    response_format::list(request, &format, found)
+    response_format::list(request, &format, found).await
 }
 
-/// The same, with all objects in the version that is asked for, and selected by it.
+/// Converts all objects where a webhook converts, and applies the selectors that need converted
+/// objects.
 pub(crate) async fn prepared(
     request: &ResourceRequest<'_>,
     options: &ListOptions,
-    found: Found,
-) -> Result<Found, ApiError> {
+    found: ListResult,
+) -> Result<ListResult, ApiError> {
     if !request.kind.is_remote() {
         return Ok(found);
     }
     let mut entries: Vec<Arc<Entry>> = found.items.collect();
     request.kind.prepare(&entries.iter().collect::<Vec<_>>()).await?;
     let selection = Selection::read(request, options)?;
-    entries.retain(|entry| selection.matches_view(request.kind, entry));
-    Ok(Found { items: Items::of(entries), head: found.head })
+    if selection.needs_view() {
+        let mut matching = Vec::with_capacity(entries.len());
+        for entry in entries {
+            if selection.matches_view(request.kind, &entry)? {
+                matching.push(entry);
+            }
+        }
+        entries = matching;
+    }
+    Ok(ListResult { items: Items::of(entries), head: found.head })
 }
 
-/// What a list will answer: its head is known, its items are taken as they are sent.
-pub(crate) struct Found {
+/// The result of a list: the metadata is known, items are read while they are sent.
+pub(crate) struct ListResult {
     pub(crate) items: Items,
     pub(crate) head: ListHead,
 }
 
-/// `metadata` of a list. Revision 0: of none.
+/// `metadata` of a list. Revision 0: none.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ListHead {
     pub(crate) revision: u64,
@@ -58,7 +67,7 @@ pub(crate) struct ListHead {
 }
 
 impl ListHead {
-    /// What is worked out when it is asked for has no version.
+    /// Computed lists have no resourceVersion.
     pub(crate) fn version(&self) -> String {
         if self.revision == 0 { String::new() } else { self.revision.to_string() }
     }
@@ -66,10 +75,10 @@ impl ListHead {
 
 /// The entries of a list, in order.
 pub(crate) struct Items {
-    /// Taken before the snapshot is asked for more.
+    /// Returned before the snapshot is read further.
     ready: VecDeque<Arc<Entry>>,
     /// None: `ready` is all.
-    request: Option<Cursor>,
+    rest: Option<Cursor>,
 }
 
 struct Cursor {
@@ -84,7 +93,7 @@ const PAGE_ENTRIES: usize = 64;
 
 impl Items {
     pub(crate) fn of(entries: impl IntoIterator<Item = Arc<Entry>>) -> Self {
-        Self { ready: entries.into_iter().collect(), request: None }
+        Self { ready: entries.into_iter().collect(), rest: None }
     }
 }
 
@@ -96,14 +105,14 @@ impl Iterator for Items {
             if let Some(entry) = self.ready.pop_front() {
                 return Some(entry);
             }
-            let Cursor { snapshot, prefix, after, selection } = self.request.as_mut()?;
-            // What doesn't match is only looked at, never touched.
+            let Cursor { snapshot, prefix, after, selection } = self.rest.as_mut()?;
+            // Entries that do not match are not cloned.
             let matching =
                 snapshot.range(prefix, after.as_deref()).filter(|e| selection.matches(e));
             self.ready.extend(matching.take(PAGE_ENTRIES).cloned());
             match self.ready.back() {
                 Some(last) if self.ready.len() == PAGE_ENTRIES => *after = Some(last.key.clone()),
-                _ => self.request = None,
+                _ => self.rest = None,
             }
             if self.ready.is_empty() {
                 return None;
@@ -115,7 +124,7 @@ impl Iterator for Items {
 pub(crate) async fn find(
     request: &ResourceRequest<'_>,
     options: &ListOptions,
-) -> Result<Found, ApiError> {
+) -> Result<ListResult, ApiError> {
     let storage = storage(request)?;
     let selection = Selection::read(request, options)?;
     let (snapshot, start) = snapshot(storage, options).await?;
@@ -124,23 +133,33 @@ pub(crate) async fn find(
 
     let after = start.as_ref().map(|start| before(Str::new(format!("{prefix}{}", start.start))));
     check_readable(request, &selection, &snapshot, after.as_deref())?;
-    // Compat: any cached state (resourceVersion 0) is computed_resource whole, limit or not.
+    // Compat: a list from any cached state (resourceVersion 0) ignores the limit.
     let paged = options.limit > 0 && options.resource_version != "0";
-    // Compat: a page of an old state, or one that goes on, ends where a walk would end it.
+    // Compat: pages of an old state and continued pages are cut as a range scan would cut them.
     let indexed = start.is_none() && !(paged && is_exact(options));
-    // One object by its name, or the few of an index: no need to walk.
-    if let Some(few) = few(storage, &request.info.namespace, &selection, &snapshot, indexed) {
-        let few = few.into_iter().filter(|entry| entry.key.starts_with(prefix.as_str()));
+    // A name or an indexed field is looked up without a scan.
+    if let Some(by_name_or_index) =
+        by_name_or_index(storage, &request.info.namespace, &selection, &snapshot, indexed)
+    {
+        let by_name_or_index =
+            by_name_or_index.into_iter().filter(|entry| entry.key.starts_with(prefix.as_str()));
         if paged {
-            let few: Vec<Arc<Entry>> = few.collect();
-            return Ok(page(options, &snapshot, &prefix, few.iter(), &selection, false));
+            let by_name_or_index: Vec<Arc<Entry>> = by_name_or_index.collect();
+            return Ok(page(
+                options,
+                &snapshot,
+                &prefix,
+                by_name_or_index.iter(),
+                &selection,
+                false,
+            ));
         }
-        let few = few.filter(|entry| selection.matches(entry));
-        return Ok(Found { items: Items::of(few), head });
+        let by_name_or_index = by_name_or_index.filter(|entry| selection.matches(entry));
+        return Ok(ListResult { items: Items::of(by_name_or_index), head });
     }
     let continued = start.is_some();
     let start = start.map(|start| Str::new(format!("{prefix}{}", start.start)));
-    // Tokens of this server start right behind a key, but others may start at one.
+    // Tokens of this server start right after a key, those of others may start at one.
     let first = start.as_deref().and_then(|key| snapshot.get(key)).cloned();
     let after = start.map(before);
     if paged {
@@ -148,12 +167,12 @@ pub(crate) async fn find(
         return Ok(page(options, &snapshot, &prefix, walk, &selection, continued));
     }
     let ready = first.into_iter().filter(|entry| selection.matches(entry)).collect();
-    let request = Some(Cursor { snapshot, prefix, after, selection });
-    Ok(Found { items: Items { ready, request }, head })
+    let rest = Some(Cursor { snapshot, prefix, after, selection });
+    Ok(ListResult { items: Items { ready, rest }, head })
 }
 
-/// Refuses to show a part of a resource, behind `after`, in which something cannot be read: whoever
-/// sees the rest would take it for gone.
+/// Fails if a listed range after `after` has an object that cannot be read: a client would take it
+/// for deleted.
 pub(crate) fn check_readable(
     request: &ResourceRequest<'_>,
     selection: &Selection,
@@ -174,7 +193,7 @@ pub(crate) fn check_readable(
     broken.map_or(Ok(()), |broken| Err(unreadable_list(&request.kind.group_resource(), broken)))
 }
 
-/// The state that a list is about, and where in it the list goes on.
+/// The snapshot to list, and where to continue.
 async fn snapshot(
     storage: &Storage,
     options: &ListOptions,
@@ -195,25 +214,26 @@ async fn snapshot(
         };
         return Ok((snapshot, Some(start)));
     }
-    let asked = parse_revision(&options.resource_version)
+    let revision = parse_revision(&options.resource_version)
         .map_err(|why| ApiError::BadRequest(format!("invalid resource version: {why}")))?;
     let snapshot = match options.resource_version.as_str() {
         "" => storage.newest().await,
         "0" => storage.any().await,
-        _ if is_exact(options) => cache.exact(asked).await,
-        _ => storage.at_least(asked).await,
+        _ if is_exact(options) => cache.exact(revision).await,
+        _ => storage.at_least(revision).await,
     };
     Ok((snapshot.map_err(store_error)?, None))
 }
 
-/// Whether the very version is asked for. Compat: pages of a given version have always been exact.
+/// Whether the exact version is requested. Compat: pages with a resourceVersion are always exact.
 fn is_exact(options: &ListOptions) -> bool {
     let legacy = options.limit > 0 && options.resource_version_match.is_empty();
     !matches!(options.resource_version.as_str(), "" | "0")
         && (legacy || options.resource_version_match == EXACT)
 }
 
-/// A token whose revision is gone: the client may start again, or go on at the newest state.
+/// The error for a token whose revision is compacted: the client may start over, or continue at the
+/// newest state.
 fn expired(error: StoreError, start: &Continue) -> ApiError {
     if !matches!(error, StoreError::Compacted { .. }) {
         return store_error(error);
@@ -231,7 +251,7 @@ fn expired(error: StoreError, start: &Continue) -> ApiError {
     }
 }
 
-fn few(
+fn by_name_or_index(
     storage: &Storage,
     namespace: &str,
     selection: &Selection,
@@ -247,7 +267,7 @@ fn few(
     Some(snapshot.indexed(value).cloned().collect())
 }
 
-/// As many of the entries as the page may have.
+/// One page of the entries.
 fn page<'a>(
     options: &ListOptions,
     snapshot: &Snapshot,
@@ -255,12 +275,12 @@ fn page<'a>(
     mut entries: impl Iterator<Item = &'a Arc<Entry>>,
     selection: &Selection,
     continued: bool,
-) -> Found {
+) -> ListResult {
     let limit = usize::try_from(options.limit).unwrap_or(usize::MAX);
     let matching = entries.by_ref().filter(|entry| selection.matches(entry));
     let taken: Vec<Arc<Entry>> = matching.take(limit).cloned().collect();
     let mut head = ListHead { revision: snapshot.revision, ..ListHead::default() };
-    // Compat: whether what follows matches is not looked at, so that the last page may be empty.
+    // Compat: whether later entries match is not checked, so that the last page may be empty.
     let more = taken.len() == limit && entries.next().is_some();
     if let (true, Some(last)) = (more, taken.last()) {
         let next = Continue {
@@ -277,10 +297,10 @@ fn page<'a>(
             head.remaining = Some(remaining as u64);
         }
     }
-    Found { items: Items::of(taken), head }
+    ListResult { items: Items::of(taken), head }
 }
 
-/// A start key is the first key of the next page; cursors want the last one of the page before.
+/// A token has the first key of the next page; cursors need the last key of the previous one.
 fn before(start: Str) -> Str {
     match start.strip_suffix('\0') {
         Some(last) => Str::new(last),
@@ -312,9 +332,9 @@ impl Chunks {
 }
 
 impl Iterator for Chunks {
-    type Item = Bytes;
+    type Item = Result<Bytes, ApiError>;
 
-    fn next(&mut self) -> Option<Bytes> {
+    fn next(&mut self) -> Option<Self::Item> {
         let mut chunk = Vec::new();
         let mut first = match self.state {
             State::Done => return None,
@@ -328,15 +348,21 @@ impl Iterator for Chunks {
             let Some(entry) = self.items.next() else {
                 self.writer.tail(first, &mut chunk);
                 self.state = State::Done;
-                return Some(chunk.into());
+                return Some(Ok(chunk.into()));
             };
             if chunk.capacity() < CHUNK_BYTES {
                 chunk.reserve(CHUNK_BYTES + entry.json.len());
             }
-            self.writer.item(&entry, first, &mut chunk);
+            if let Err(error) = self.writer.item(&entry, first, &mut chunk) {
+                self.state = State::Done;
+                return Some(Err(error));
+            }
             first = false;
         }
         self.state = State::Items { first };
-        Some(chunk.into())
+        Some(Ok(chunk.into()))
     }
 }
+
+#[cfg(test)]
+mod tests;

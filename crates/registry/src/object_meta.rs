@@ -1,4 +1,4 @@
-//! What the server itself keeps in `metadata`, for every kind alike.
+//! The fields of `metadata` that the server manages, for all kinds.
 
 use meta::{
     ApiError, FieldErrors, Number, Str, Value,
@@ -6,9 +6,9 @@ use meta::{
     names::{self, NameRule},
 };
 
-use crate::{Behaviour, Kind, Recheck, strategy::WriteContext};
+use crate::{Behaviour, Kind, ObjectMetaValidation, strategy::WriteContext};
 
-/// What a client may not choose for a new object.
+/// Sets the fields that a client cannot choose for a new object.
 pub(crate) fn fill_for_create(object: &mut Value, cx: &WriteContext<'_>) {
     let meta = object.object_at_mut(&["metadata"]);
     for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
@@ -32,8 +32,8 @@ fn random_u32() -> u32 {
     getrandom::u32().expect("the operating system gives random numbers")
 }
 
-/// The namespace of the path is the namespace of the object.
-pub(crate) fn settle_namespace(
+/// Sets the namespace of the path, or checks it.
+pub(crate) fn ensure_namespace_matches(
     kind: &Kind,
     namespace: &str,
     object: &mut Value,
@@ -48,7 +48,7 @@ pub(crate) fn settle_namespace(
         return Ok(());
     }
     if expected.is_empty() {
-        // Compat: objects of the whole cluster may come with one, which is not kept.
+        // Compat: the namespace of a cluster-scoped object is dropped.
         object.remove_at(&["metadata", "namespace"]);
         return Ok(());
     }
@@ -57,7 +57,7 @@ pub(crate) fn settle_namespace(
     ))
 }
 
-/// The name of the path is the name of the object.
+/// Checks the name against that of the path.
 pub(crate) fn check_name(object: &Value, name: &str) -> Result<(), ApiError> {
     match object.str_at(&["metadata", "name"]) {
         "" => Err(ApiError::BadRequest(format!(
@@ -70,7 +70,7 @@ pub(crate) fn check_name(object: &Value, name: &str) -> Result<(), ApiError> {
     }
 }
 
-/// What an update can't change stays as it was.
+/// Restores the fields that an update cannot change.
 pub(crate) fn keep_for_update(object: &mut Value, old: &Value) {
     let keep = |object: &mut Value, field: &str, even_if_given: bool| {
         let at = ["metadata", field];
@@ -90,11 +90,11 @@ pub(crate) fn keep_for_update(object: &mut Value, old: &Value) {
     object.remove_at(&["metadata", "selfLink"]);
 }
 
-/// `generation` counts changes of what the owner of an object asks for.
+/// `generation` counts changes of the desired state.
 pub(crate) fn count_generation(object: &mut Value, old: Option<&Value>, fields: &[&str]) {
     let at = ["metadata", "generation"];
     let Some(old) = old else {
-        // Compat: nobody minds the number that a client gives to what isn't counted.
+        // Compat: kinds without a generation keep what the client sent.
         if !fields.is_empty() {
             object.set_at(&at, 1i64);
         }
@@ -122,7 +122,7 @@ fn differ_beside_metadata(object: &Value, old: &Value) -> bool {
     keys.into_iter().any(|key| object.get(key) != old.get(key))
 }
 
-/// Equal, an empty object being as good as none.
+/// Whether two values are equal; an empty object equals none.
 fn same(a: Option<&Value>, b: Option<&Value>) -> bool {
     let empty = |value: Option<&Value>| match value {
         None | Some(Value::Null) => true,
@@ -132,8 +132,8 @@ fn same(a: Option<&Value>, b: Option<&Value>) -> bool {
     (empty(a) && empty(b)) || alike(a, b)
 }
 
-/// Equal as Go sees it: a list without items is as good as none, and a number is the same number
-/// however it was read (`minimum: 0` of a definition is a float in what a client sends).
+/// Whether two values are equal to Go: an empty list equals none, and numbers compare by value
+/// (`minimum: 0` of a definition is a float when a client sends it).
 fn alike(a: Option<&Value>, b: Option<&Value>) -> bool {
     match (a, b) {
         (Some(Value::Number(a)), Some(Value::Number(b))) => float(*a).total_cmp(&float(*b)).is_eq(),
@@ -168,7 +168,7 @@ fn validate_named(kind: &Kind, name_rule: NameRule, object: &Value) -> FieldErro
     errors
 }
 
-/// Finalizers of most built-in kinds belong to someone, or are one of the three that Kubernetes knows.
+/// Finalizers of most built-in kinds must be qualified, or one of the three standard ones.
 pub(crate) fn validate_finalizer_names(kind: &Kind, object: &Value, errors: &mut FieldErrors) {
     if !kind.behaviour.metadata.qualified_finalizers {
         return;
@@ -183,8 +183,8 @@ pub(crate) fn validate_finalizer_names(kind: &Kind, object: &Value, errors: &mut
     }
 }
 
-/// What is wrong with the metadata of an update. Upstream looks at it once for all kinds, where names
-/// only have to fit into a URL, and then most kinds look at it again in their own way.
+/// Validates the metadata of an update. Upstream validates it once for all kinds, where names only
+/// have to be path segments, and most kinds validate it again.
 pub(crate) fn validate_update(
     kind: &Kind,
     subresource: &str,
@@ -195,11 +195,11 @@ pub(crate) fn validate_update(
     validate_change(object, old, &mut errors);
     let checks = kind.behaviour.metadata;
     let again = if subresource.is_empty() { checks.update } else { checks.status };
-    let (change, whole) = (Recheck::Change, Recheck::Whole);
-    let steps: &[Recheck] = match again {
-        Recheck::Nothing => &[],
-        Recheck::ChangeThenWhole => &[change, whole],
-        Recheck::WholeThenChange => &[whole, change],
+    let (change, whole) = (ObjectMetaValidation::Update, ObjectMetaValidation::Create);
+    let steps: &[ObjectMetaValidation] = match again {
+        ObjectMetaValidation::None => &[],
+        ObjectMetaValidation::UpdateThenCreate => &[change, whole],
+        ObjectMetaValidation::CreateThenUpdate => &[whole, change],
         one => &[one],
     };
     for step in steps {
@@ -219,7 +219,7 @@ fn validate_change(object: &Value, old: &Value, errors: &mut FieldErrors) {
     names::validate_object_meta_update(meta, old, errors);
 }
 
-/// The finalizers that hold an object back.
+/// The finalizers of an object.
 pub(crate) fn finalizers(object: &Value) -> Vec<Str> {
     let items = object.items_at(&["metadata", "finalizers"]);
     items.iter().filter_map(Value::as_str).map(Str::new).collect()

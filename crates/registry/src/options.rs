@@ -1,4 +1,4 @@
-//! The options of the verbs, read from the query and checked with Kubernetes' words.
+//! The options of the verbs: parsed from the query and validated with Kubernetes' messages.
 
 use admission::{Operation, RequestOptions};
 use meta::{
@@ -9,7 +9,7 @@ use meta::{
     value,
 };
 
-use crate::other_versions::OtherVersions;
+use crate::managed_fields_conversions::ManagedFieldsConversions;
 
 /// Options of list, watch and deletecollection.
 #[derive(Clone, Debug, Default)]
@@ -40,7 +40,7 @@ impl ListOptions {
             send_initial_events: query.optional_flag("sendInitialEvents"),
             ..Self::default()
         };
-        // What can't be read at all is said before what can't be together.
+        // Parse errors come before validation errors.
         options.label_selector =
             LabelSelector::parse(query.text("labelSelector")).map_err(ApiError::BadRequest)?;
         options.field_selector =
@@ -50,8 +50,8 @@ impl ListOptions {
         Ok(options)
     }
 
-    /// A legacy watch from nothing or from 0 that knows bookmarks gets the bookmark at the end of
-    /// the initial events too.
+    /// A legacy watch without a version or from 0 with bookmarks also gets the bookmark at the end
+    /// of the initial events.
     fn default_send_initial_events(&mut self) {
         let legacy = matches!(self.resource_version.as_str(), "" | "0");
         if self.watch
@@ -143,10 +143,10 @@ pub(crate) struct WriteOptions {
     /// The same as the client sent it, "" where it did not.
     sent_field_validation: String,
     pub force: Option<bool>,
-    /// The managedFields of the object are as they should be: it comes from an apply, or a scale.
-    pub owners_noted: bool,
-    /// The object in other versions, where a webhook converts.
-    pub others: OtherVersions,
+    /// managedFields are up to date: the object comes from an apply or a scale.
+    pub managed_fields_tracked: bool,
+    /// Conversions for managedFields, where a webhook converts.
+    pub conversions: ManagedFieldsConversions,
 }
 
 impl WriteOptions {
@@ -200,8 +200,8 @@ impl WriteOptions {
             field_validation,
             sent_field_validation: query.text("fieldValidation").to_owned(),
             force,
-            owners_noted: apply,
-            others: OtherVersions::default(),
+            managed_fields_tracked: apply,
+            conversions: ManagedFieldsConversions::default(),
         })
     }
 }
@@ -258,13 +258,13 @@ pub struct DeleteOptions {
     pub orphan_dependents: Option<bool>,
     pub uid: Option<String>,
     pub resource_version: Option<String>,
-    /// Delete what cannot be read. Counts only where a feature gate allows it.
+    /// Deletes an object that cannot be read. Has an effect only with the feature gate.
     pub ignore_read_error: bool,
 }
 
 impl DeleteOptions {
     /// From the body if there is one. Compat: kube-apiserver ignores the query then, so that
-    /// `?dryRun=All` with a body really deletes; here a dry run asked for in either place is one.
+    /// `?dryRun=All` with a body really deletes; here either of them makes a dry run.
     pub fn read(query: &Query, body: Option<&Value>) -> Result<Self, ApiError> {
         let mut errors = FieldErrors::default();
         let mut dry_run: Vec<&str> = query.all("dryRun").collect();
@@ -322,7 +322,7 @@ impl DeleteOptions {
         }
     }
 
-    /// Nothing else may be asked for together with the deletion of what cannot be read.
+    /// Refuses other options together with the deletion of an object that cannot be read.
     pub(crate) fn check_unsafe(&self) -> Result<(), ApiError> {
         let mut errors = FieldErrors::default();
         let with = [
@@ -371,7 +371,7 @@ impl RequestOptions for DeleteOptions {
     }
 }
 
-/// The field of `DeleteOptions`, and the parameter.
+/// The field of `DeleteOptions` and the query parameter.
 pub(crate) const IGNORE_READ_ERROR: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
 
 fn invalid_options(kind: &str, errors: FieldErrors) -> Result<(), ApiError> {

@@ -1,21 +1,20 @@
-//! PATCH: the same loop as an update; only the next state is computed, from the current one.
+//! PATCH: an update whose next state is computed from the current one.
 
 use ::patch::json_patch::JsonPatch;
 use codec::{
-    json::{DecodeOptions, Decoded},
+    json::{DecodeError, DecodeOptions, Decoded, Found, GoKind, Step, StrictError, TypeError},
     negotiate::MediaType,
 };
 use http::header::CONTENT_TYPE;
 use meta::{ApiError, FieldErrors, GroupKind, Number, Value, field::path};
-use schema::Schema;
 
 use crate::{
-    ResourceResponse, decode, get as read, managed, object_meta,
+    ResourceResponse, decode, get as read, managed_fields, object_meta,
     options::WriteOptions,
     patch_errors,
     resource_request::ResourceRequest,
     response_format::{self, ResponseFormat},
-    update::change,
+    update::guaranteed_update,
 };
 
 pub(crate) async fn patch(request: &ResourceRequest<'_>) -> Result<ResourceResponse, ApiError> {
@@ -23,26 +22,27 @@ pub(crate) async fn patch(request: &ResourceRequest<'_>) -> Result<ResourceRespo
     let format = ResponseFormat::negotiate(request)?;
     let apply = patch_type.is_apply();
     let options = WriteOptions::read(request.query, "PatchOptions", apply)?;
-    let parsed = Change::parse_strictly(patch_type, &request.body);
+    let parsed = Patch::parse_strictly(patch_type, &request.body);
     if parsed.is_err() && !apply {
-        // What isn't there can't be patched, well or badly.
+        // A missing object is a 404, even if the patch is invalid.
         read::entry(request, "").await?;
     }
-    let (change_of, strict) = parsed?;
+    let (patch, strict) = parsed?;
     let expected = decode::Expected {
         gvk: request.kind.gvk(),
         schema: &request.kind.schema,
         ty: request.kind.ty(),
         validation: options.field_validation,
     };
-    // An apply creates what is missing, though not by a part of it.
+    // An apply creates a missing object, but not through a subresource.
     let creates = apply && request.info.subresource.is_empty();
-    let written = change(request, &options, creates, &mut |current| {
-        let patched = change_of.apply(request, &options, current)?;
-        // What a configuration says twice is of interest once it could be applied.
-        let strict = if apply { said_twice(request, &options, &strict)? } else { &strict[..] };
-        let mut object = reread(request, &expected, &change_of, strict, current, &patched)?;
-        object_meta::settle_namespace(request.kind, &request.info.namespace, &mut object)?;
+    let written = guaranteed_update(request, &options, creates, &mut |current| {
+        let patched = patch.apply(request, &options, current)?;
+        // Duplicate keys of a configuration are reported after conflicts.
+        let strict =
+            if apply { check_duplicate_keys(request, &options, &strict)? } else { &strict[..] };
+        let mut object = decode_patched(request, &expected, &patch, strict, current, &patched)?;
+        object_meta::ensure_namespace_matches(request.kind, &request.info.namespace, &mut object)?;
         object_meta::check_name(&object, &request.info.name)?;
         Ok(object)
     })
@@ -50,18 +50,19 @@ pub(crate) async fn patch(request: &ResourceRequest<'_>) -> Result<ResourceRespo
     response_format::json(request, &format, if written.created { 201 } else { 200 }, written.json)
 }
 
-/// Refuses what an applied configuration says twice, or warns of it; nothing is left to be said then.
-fn said_twice<'a>(
+/// Refuses duplicate keys of an applied configuration, or warns about them; the rest of the request
+/// ignores them.
+fn check_duplicate_keys<'a>(
     request: &ResourceRequest<'_>,
     options: &WriteOptions,
-    strict: &'a [String],
-) -> Result<&'a [String], ApiError> {
+    strict: &'a [StrictError],
+) -> Result<&'a [StrictError], ApiError> {
     if let Some(why) = strict.first().filter(|_| options.is_strict()) {
         return Err(ApiError::BadRequest(format!(
             "error strict decoding YAML: error converting YAML to JSON: {why}"
         )));
     }
-    decode::warn_of(request, strict, options.field_validation);
+    decode::warn_strict(request, strict, options.field_validation);
     Ok(&[])
 }
 
@@ -102,8 +103,8 @@ fn offers_cbor(request: &ResourceRequest<'_>) -> bool {
     request.engine.tuning.offered.contains(&MediaType::Cbor)
 }
 
-/// A patch, read once and applied as often as the loop goes round.
-pub(crate) enum Change {
+/// A patch: decoded once, applied in every attempt of the update.
+pub(crate) enum Patch {
     Json(JsonPatch),
     Merge(Value),
     Strategic(Value),
@@ -111,12 +112,12 @@ pub(crate) enum Change {
     Apply(Value),
 }
 
-impl Change {
-    /// Reads a patch, and says what of it `fieldValidation` has an opinion about.
+impl Patch {
+    /// Decodes a patch, and lists its unknown and duplicate fields.
     pub(crate) fn parse_strictly(
         patch_type: PatchType,
         body: &[u8],
-    ) -> Result<(Self, Vec<String>), ApiError> {
+    ) -> Result<(Self, Vec<StrictError>), ApiError> {
         let options = DecodeOptions { strict: true };
         let decoded = match patch_type {
             PatchType::ApplyCbor => codec::cbor::decode(body)
@@ -131,15 +132,14 @@ impl Change {
             PatchType::Json | PatchType::Merge => codec::json::decode_any(body, options)
                 .map_err(|error| ApiError::BadRequest(format!("error decoding patch: {error}"))),
         };
-        let Decoded { value: tree, strict } = decoded?;
-        let mut strict: Vec<String> = strict.iter().map(ToString::to_string).collect();
+        let Decoded { value: tree, mut strict } = decoded?;
         let change = match patch_type {
             PatchType::Json => {
                 let patch = JsonPatch::decode(&tree)?;
                 for error in &mut strict {
-                    *error = format!("json patch {error}");
+                    *error = StrictError::Other(format!("json patch {error}"));
                 }
-                strict.extend_from_slice(patch.strict_errors());
+                strict.extend(patch.strict_errors().iter().cloned().map(StrictError::Other));
                 Self::Json(patch)
             }
             PatchType::Merge => Self::Merge(tree),
@@ -160,7 +160,9 @@ impl Change {
     ) -> Result<Value, ApiError> {
         let kind = request.kind;
         match (self, current) {
-            (Self::Apply(config), current) => managed::merge(request, options, current, config),
+            (Self::Apply(config), current) => {
+                managed_fields::merge(request, options, current, config)
+            }
             (_, None) => {
                 Err(ApiError::not_found(kind.group_resource(), request.info.name.as_str()))
             }
@@ -171,7 +173,7 @@ impl Change {
         }
     }
 
-    /// For what has no schema at hand (scale).
+    /// Applies the patch without a schema (scale).
     pub(crate) fn apply_untyped(&self, current: &Value) -> Result<Value, ApiError> {
         match self {
             Self::Json(patch) => Ok(patch.apply(current)?),
@@ -182,7 +184,7 @@ impl Change {
     }
 }
 
-/// A configuration is an object, or nothing.
+/// Checks that a configuration is an object or null.
 fn check_configuration(tree: &Value) -> Result<(), ApiError> {
     if matches!(tree, Value::Object(_) | Value::Null) {
         return Ok(());
@@ -194,41 +196,40 @@ fn check_configuration(tree: &Value) -> Result<(), ApiError> {
     )))
 }
 
-/// A patched tree may hold anything: it is read again like a body, with all checks.
-pub(crate) fn reread(
+/// Decodes a patched tree like a body, with all checks.
+pub(crate) fn decode_patched(
     request: &ResourceRequest<'_>,
     expected: &decode::Expected<'_>,
-    change: &Change,
-    strict: &[String],
+    change: &Patch,
+    strict: &[StrictError],
     current: Option<&Value>,
     patched: &Value,
 ) -> Result<Value, ApiError> {
     let json = meta::json::to_string(patched);
-    // Compat: a strategic patch can say what it likes here, and changes nothing by it.
+    // Compat: kind and apiVersion in a strategic patch are ignored.
     let same_kind = match change {
-        Change::Json(_) | Change::Merge(_) => {
-            decode::check_patched_kind(request, patched, expected)
-        }
-        Change::Strategic(_) | Change::Apply(_) => Ok(()),
+        Patch::Json(_) | Patch::Merge(_) => decode::check_patched_kind(request, patched, expected),
+        Patch::Strategic(_) | Patch::Apply(_) => Ok(()),
     };
-    let of_patch = decode::OfPatch { strict, applied: matches!(change, Change::Apply(_)) };
+    let same_kind = same_kind.map_err(decode::PatchedError::from);
+    let context = decode::PatchContext { strict, applied: matches!(change, Patch::Apply(_)) };
     let read =
-        same_kind.and_then(|()| decode::patched(request, json.as_bytes(), expected, &of_patch));
-    read.map_err(|why| {
+        same_kind.and_then(|()| decode::patched(request, json.as_bytes(), expected, &context));
+    read.map_err(|error| {
+        let why = match (&error, change) {
+            // Compat: Go's decoder of strategic patches has other messages.
+            (decode::PatchedError::Decode(DecodeError::Type(error)), Patch::Strategic(_)) => {
+                conversion_error(error, patched)
+            }
+            (error, _) => error.to_string(),
+        };
         let mut errors = FieldErrors::default();
         match change {
-            // Compat: strategic patches are shown as Go prints maps, and in the words of another
-            // decoder.
-            Change::Strategic(patch) => {
-                errors.invalid(
-                    path("patch"),
-                    ::patch::go_text::show(patch),
-                    &conversion(&why, patched, expected.schema),
-                );
+            // Compat: strategic patches are shown as Go prints maps.
+            Patch::Strategic(patch) => {
+                errors.invalid(path("patch"), ::patch::go_text::show(patch), &why);
             }
-            Change::Json(_) | Change::Merge(_)
-                if decode::of_custom(request, expected).is_none() =>
-            {
+            Patch::Json(_) | Patch::Merge(_) if decode::of_custom(request, expected).is_none() => {
                 let current = current.unwrap_or(&Value::Null);
                 let shown = patch_errors::show(current, patched, expected.schema, expected.ty);
                 errors.invalid(path("patch"), shown.as_str(), &why);
@@ -239,39 +240,29 @@ pub(crate) fn reread(
     })
 }
 
-/// `json: cannot unmarshal number into Go struct field A.b of type string` as the decoder of trees
-/// says it: `cannot convert int64 to string`.
-fn conversion(why: &str, patched: &Value, schema: &Schema) -> String {
-    let Some(request) = why.strip_prefix("json: cannot unmarshal ") else { return why.to_owned() };
-    let (found, wanted) = (request.split(" into ").next(), request.rsplit(" of type ").next());
-    let (found, wanted) = (found.unwrap_or_default(), wanted.unwrap_or_default());
+/// A value of another type than its field, as Go's `FromUnstructured` reports it: `cannot convert int64
+/// to string`.
+fn conversion_error(error: &TypeError, patched: &Value) -> String {
     // Kind and type of what was given.
-    let (found, number) = found.split_once(' ').unwrap_or((found, ""));
-    let (kind, given) = match found {
-        "number" if number.contains(['.', 'e', 'E']) => ("float64", "float64"),
-        "number" if number.is_empty() && is_float_at(patched, field_path(request)) => {
-            ("float64", "float64")
-        }
-        "number" => ("int64", "int64"),
-        "object" => ("map", "map[string]interface {}"),
-        "array" => ("slice", "[]interface {}"),
-        other => (other, other),
+    let (kind, given) = match &error.found {
+        Found::Number(_) if is_float(error, patched) => ("float64", "float64"),
+        Found::Number(_) => ("int64", "int64"),
+        Found::Object => ("map", "map[string]interface {}"),
+        Found::Array => ("slice", "[]interface {}"),
+        Found::String => ("string", "string"),
+        Found::Bool => ("bool", "bool"),
     };
-    let is_struct = || {
-        let name = format!(".{wanted}");
-        wanted.contains('.') && schema.types().any(|(_, ty)| ty.name.ends_with(&name))
+    let wanted = error.wanted.name.as_str();
+    // The type behind the name: named types are strings here.
+    let wanted_kind = match error.wanted.kind {
+        GoKind::Map => return format!("cannot restore map from {kind}"),
+        GoKind::Slice => return format!("cannot restore slice from {kind}"),
+        GoKind::Struct => return format!("cannot restore struct from: {kind}"),
+        GoKind::Named => "string",
+        GoKind::Basic => wanted,
     };
-    if wanted.starts_with("map[") || wanted.ends_with("ResourceList") {
-        return format!("cannot restore map from {kind}");
-    }
-    if wanted.starts_with("[]") {
-        return format!("cannot restore slice from {kind}");
-    }
-    if is_struct() {
-        return format!("cannot restore struct from: {kind}");
-    }
-    // Go can make a text of a whole number, and numbers of numbers; it says so, and doesn't.
-    let wanted_kind = if wanted.contains('.') { "string" } else { wanted };
+    // Go considers integers convertible to strings, and numbers to numbers, and reports the failed
+    // conversion.
     let is_number = matches!(wanted_kind, "int32" | "int64" | "float64");
     let is_convertible = given == "int64" || given == "float64" && is_number;
     if is_convertible && wanted_kind != "bool" {
@@ -280,25 +271,15 @@ fn conversion(why: &str, patched: &Value, schema: &Schema) -> String {
     format!("unrecognized type: {wanted_kind}")
 }
 
-/// `a.b` in `… Go struct field Type.a.b of type …`.
-fn field_path(text: &str) -> &str {
-    let field = text.split("struct field ").nth(1).and_then(|request| request.split(' ').next());
-    field.and_then(|field| field.split_once('.')).map_or("", |(_, path)| path)
+/// Whether a number is a float in the patched tree. Its text does not tell: 1.0 is written as 1.
+fn is_float(error: &TypeError, patched: &Value) -> bool {
+    let found = error.at.iter().try_fold(patched, |value, step| match (value, step) {
+        (Value::Array(items), Step::Index(at)) => items.get(*at),
+        (value, Step::Key(key)) => value.get(key),
+        _ => None,
+    });
+    matches!(found, Some(Value::Number(Number::Float(_))))
 }
 
-/// Whether a number with a fraction is at this path, which says nothing of places in lists.
-fn is_float_at(value: &Value, path: &str) -> bool {
-    match (value, path.split_once('.')) {
-        (Value::Array(items), _) => items.iter().any(|item| is_float_at(item, path)),
-        (value, Some((first, request))) => {
-            value.get(first).is_some_and(|inner| is_float_at(inner, request))
-        }
-        (Value::Number(Number::Float(_)), None) if path.is_empty() => true,
-        (value, None) if !path.is_empty() => {
-            value.get(path).is_some_and(|inner| is_float_at(inner, ""))
-        }
-        // The values of a map have the path of their map.
-        (Value::Object(map), None) => map.values().any(|value| is_float_at(value, "")),
-        _ => false,
-    }
-}
+#[cfg(test)]
+mod tests;

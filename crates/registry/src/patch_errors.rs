@@ -1,10 +1,10 @@
-//! A patched object as errors quote it. Go's patch libraries take apart only what a patch goes through:
-//! there keys are sorted afterwards, and everything else is still as it was written.
+//! A patched object as error messages quote it. Go's patch libraries sort the keys of the objects
+//! that a patch goes through, and leave everything else as it was written.
 
 use meta::{Value, json::write_value};
 use schema::{Node, NodeType, Schema, TypeId};
 
-/// The text of an object that a patch has made of another.
+/// The text of a patched object.
 pub(crate) fn show(current: &Value, patched: &Value, schema: &Schema, ty: TypeId) -> String {
     let mut out = Vec::with_capacity(4096);
     match patched {

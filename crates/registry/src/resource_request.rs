@@ -1,4 +1,4 @@
-//! From a request to the verb that answers it.
+//! Dispatches a request to its verb.
 
 use std::{
     sync::{Arc, OnceLock},
@@ -15,7 +15,8 @@ use meta::{
 use schema::{Schema, TypeId};
 
 use crate::{
-    Kind, ResourceResponse, Words, action, create, delete, get, list, patch, scale, update, watch,
+    FieldDescriptions, Kind, ResourceResponse, action, create, delete, get, list, patch, scale,
+    update, watch,
 };
 
 /// What all requests share.
@@ -25,21 +26,21 @@ pub struct Engine {
     pub tuning: Tuning,
     /// The types that every group shares: `DeleteOptions`, `Status`, `Table`, `Scale` ….
     pub schema: Arc<Schema>,
-    /// What is said about types and their fields.
-    pub(crate) words: Box<Words>,
+    /// The OpenAPI descriptions of fields.
+    pub(crate) field_descriptions: Box<FieldDescriptions>,
     tables: OnceLock<Tables>,
 }
 
-/// What flags and feature gates say about the verbs.
+/// Flags and feature gates of the verbs.
 #[derive(Clone, Debug)]
 pub struct Tuning {
-    /// A watch without a timeout ends after this to twice this.
+    /// A watch without a timeout ends after one to two times this.
     pub min_request_timeout: Duration,
-    /// The formats that bodies and answers can have.
+    /// The media types of request and response bodies.
     pub offered: Offered,
     /// How many objects of a collection are deleted at once.
     pub delete_collection_workers: usize,
-    /// Whether a client may delete what cannot be read.
+    /// Whether a client may delete objects that cannot be read.
     pub unsafe_deletion: bool,
 }
 
@@ -49,12 +50,19 @@ impl Engine {
         authorizer: Arc<dyn Authorizer>,
         tuning: Tuning,
         schema: Arc<Schema>,
-        words: Box<Words>,
+        field_descriptions: Box<FieldDescriptions>,
     ) -> Arc<Self> {
-        Arc::new(Self { admission, authorizer, tuning, schema, words, tables: OnceLock::new() })
+        Arc::new(Self {
+            admission,
+            authorizer,
+            tuning,
+            schema,
+            field_descriptions,
+            tables: OnceLock::new(),
+        })
     }
 
-    /// How the types look in protobuf; worked out when the first client asks for it.
+    /// The protobuf encodings of the types, made on first use.
     pub(crate) fn tables(&self) -> &Tables {
         self.tables.get_or_init(|| Tables::new(&self.schema))
     }
@@ -88,7 +96,7 @@ pub struct ResourceRequest<'a> {
     pub websocket: bool,
 }
 
-/// Answers a request for a resource that is served.
+/// Serves a request for a resource.
 pub async fn serve(request: &ResourceRequest<'_>) -> Result<ResourceResponse, ApiError> {
     let info = request.info;
     if let Some(warning) = request.kind.custom.as_ref().and_then(|own| own.deprecation.as_ref()) {
@@ -105,11 +113,11 @@ pub async fn serve(request: &ResourceRequest<'_>) -> Result<ResourceResponse, Ap
         "get" => get::get(request).await,
         "list" => list::list(request).await,
         "watch" => watch::watch(request).await,
-        // A name belongs into the body.
+        // The name is in the body.
         "create" if info.name.is_empty() || request.kind.is_custom() => {
             create::create(request).await
         }
-        // These are about one object.
+        // These need a name.
         "update" | "patch" if info.name.is_empty() && request.kind.is_custom() => {
             Err(ApiError::bad_request("name must be provided"))
         }
@@ -122,7 +130,7 @@ pub async fn serve(request: &ResourceRequest<'_>) -> Result<ResourceResponse, Ap
     }
 }
 
-/// Said of every request that there is an answer to.
+/// Adds the deprecation warning of the version.
 fn warn_of_deprecation(request: &ResourceRequest<'_>) {
     if let Some(text) = request.kind.behaviour.deprecation {
         request.warnings.add(text.to_owned());
@@ -150,7 +158,7 @@ async fn serve_subresource(request: &ResourceRequest<'_>) -> Result<ResourceResp
             Some(action) => action::act(request, &**action).await,
             None => Err(ApiError::NotServed),
         },
-        // These read and write the object itself; the strategy says which part of it.
+        // These read and write the object itself; the strategy decides which part.
         (
             "status" | "approval" | "finalize" | "ephemeralcontainers" | "resize",
             verb @ ("get" | "update" | "patch"),

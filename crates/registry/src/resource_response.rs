@@ -1,11 +1,12 @@
-//! What a verb answers: bytes that are there, bytes that are made chunk by chunk, or a stream.
+//! The response of a verb: bytes, chunks made on demand, or a stream.
 
 use std::pin::Pin;
 
 use bytes::Bytes;
 use futures_core::Stream;
+use meta::ApiError;
 
-/// A successful answer. Failures are an `ApiError`.
+/// A successful response. Failures are an `ApiError`.
 pub struct ResourceResponse {
     pub code: u16,
     pub content_type: &'static str,
@@ -14,9 +15,9 @@ pub struct ResourceResponse {
 
 pub enum Payload {
     Bytes(Bytes),
-    /// A list: the next chunk is made when the last one is on its way, so that a list of any size
-    /// costs one chunk of memory.
-    Chunks(Box<dyn Iterator<Item = Bytes> + Send + Sync>),
+    /// A list: a chunk is made when the previous one is being sent, so that a list of any size
+    /// costs one chunk of memory. An error ends the response abruptly.
+    Chunks(Box<dyn Iterator<Item = Result<Bytes, ApiError>> + Send + Sync>),
     /// A watch: every item is to be flushed.
     Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
 }
@@ -28,18 +29,17 @@ impl ResourceResponse {
     }
 
     /// The whole body; for tests and for callers in process.
-    pub fn into_bytes(self) -> Option<Bytes> {
+    pub fn into_bytes(self) -> Result<Bytes, ApiError> {
         match self.payload {
-            Payload::Bytes(bytes) => Some(bytes),
-            Payload::Chunks(chunks) => Some(
-                chunks
-                    .fold(Vec::new(), |mut all, chunk| {
-                        all.extend_from_slice(&chunk);
-                        all
-                    })
-                    .into(),
-            ),
-            Payload::Stream(_) => None,
+            Payload::Bytes(bytes) => Ok(bytes),
+            Payload::Chunks(chunks) => {
+                let mut all = Vec::new();
+                for chunk in chunks {
+                    all.extend_from_slice(&chunk?);
+                }
+                Ok(all.into())
+            }
+            Payload::Stream(_) => Err(ApiError::internal("a stream has no body")),
         }
     }
 }

@@ -1,22 +1,22 @@
-//! `/scale`: the replicas of a workload, in a shape of their own that autoscalers know.
+//! `/scale`: the replicas of a workload as an `autoscaling/v1` Scale.
 
 use ::patch::apply::{PathElement, ReplicasPaths, scale_to_parent, scale_to_subresource};
 use meta::{ApiError, GroupVersionKind, Value, selector::LabelSelector, value};
 
 use crate::{
-    ResourceResponse, ScalePaths, decode, get as read, managed,
+    ResourceResponse, ScalePaths, decode, get as read, managed_fields,
     options::WriteOptions,
-    patch::{Change, PatchType, reread},
+    patch::{Patch, PatchType, decode_patched},
     resource_request::ResourceRequest,
     response_format::{self, Projection, ResponseFormat},
     table,
-    update::change,
+    update::guaranteed_update,
 };
 
 pub(crate) async fn get(request: &ResourceRequest<'_>) -> Result<ResourceResponse, ApiError> {
     let format = ResponseFormat::negotiate(request)?;
     let entry = read::entry(request, request.query.text("resourceVersion")).await?;
-    let object = decode::tree(&request.kind.view(&entry))?;
+    let object = decode::tree(&request.kind.view(&entry)?)?;
     if let Some(paths) = scale_paths(request)
         && object.at(&steps(&paths.spec_replicas)).is_none()
     {
@@ -30,7 +30,7 @@ pub(crate) async fn get(request: &ResourceRequest<'_>) -> Result<ResourceRespons
 pub(crate) async fn update(request: &ResourceRequest<'_>) -> Result<ResourceResponse, ApiError> {
     let format = ResponseFormat::negotiate(request)?;
     let mut options = WriteOptions::read(request.query, "UpdateOptions", false)?;
-    options.owners_noted = true;
+    options.managed_fields_tracked = true;
     let scale = decode_scale(request, &options, None)?;
     crate::object_meta::check_name(&scale, &request.info.name)?;
     write(request, &format, &options, &mut |current| {
@@ -45,40 +45,40 @@ pub(crate) async fn patch(request: &ResourceRequest<'_>) -> Result<ResourceRespo
     let patch_type = PatchType::of(request)?;
     let format = ResponseFormat::negotiate(request)?;
     let mut options = WriteOptions::read(request.query, "PatchOptions", patch_type.is_apply())?;
-    options.owners_noted = true;
-    let (change_of, strict) = Change::parse_strictly(patch_type, &request.body)?;
+    options.managed_fields_tracked = true;
+    let (patch, strict) = Patch::parse_strictly(patch_type, &request.body)?;
     let (schema, ty, gvk) = scale_type(request)?;
     let validation = options.field_validation;
     let expected = decode::Expected { gvk: &gvk, schema, ty, validation };
     write(request, &format, &options, &mut |current| {
-        let live = owned_scale(request, current)?;
-        if let Change::Apply(config) = &change_of {
-            let applied = managed::merge_scale(request, &options, &live, config)?;
+        let live = scale_with_managed_fields(request, current)?;
+        if let Patch::Apply(config) = &patch {
+            let applied = managed_fields::merge_scale(request, &options, &live, config)?;
             return decode_scale(request, &options, Some(&applied));
         }
-        // What a patch makes of a scale is judged as what it makes of any object.
-        let patched = change_of.apply_untyped(&live)?;
-        let mut scale = reread(request, &expected, &change_of, &strict, Some(&live), &patched)?;
+        // A patched scale is checked like any patched object.
+        let patched = patch.apply_untyped(&live)?;
+        let mut scale = decode_patched(request, &expected, &patch, &strict, Some(&live), &patched)?;
         track(request, &options, current, &mut scale)?;
         Ok(scale)
     })
     .await
 }
 
-/// Writes the replicas that the next scale asks for into the object.
+/// Writes the replicas of the next scale into the object.
 async fn write(
     request: &ResourceRequest<'_>,
     format: &ResponseFormat,
     options: &WriteOptions,
     next: &mut (dyn FnMut(&Value) -> Result<Value, ApiError> + Send),
 ) -> Result<ResourceResponse, ApiError> {
-    let written = change(request, options, false, &mut |current| {
+    let written = guaranteed_update(request, options, false, &mut |current| {
         let current = current.expect("scaling creates nothing, so there is a current state");
         let scale = next(current)?;
         crate::object_meta::check_name(&scale, &request.info.name)?;
         let mut object = current.clone();
         let replicas = scale.i64_at(&["spec", "replicas"]).unwrap_or_default();
-        // What custom resources think of it is in their schema.
+        // The schema of a custom resource may allow negative replicas.
         if replicas < 0 && !request.kind.is_custom() {
             return Err(negative(&scale, replicas));
         }
@@ -105,33 +105,36 @@ async fn write(
     answer(request, format, &scale_of(request, &object))
 }
 
-/// The scale of an object with those who own its replicas.
-fn owned_scale(request: &ResourceRequest<'_>, object: &Value) -> Result<Value, ApiError> {
+/// The scale of an object, with the managedFields of its replicas.
+fn scale_with_managed_fields(
+    request: &ResourceRequest<'_>,
+    object: &Value,
+) -> Result<Value, ApiError> {
     let mut scale = scale_of(request, object);
     scale_to_subresource(object, &mut scale, &replicas_paths(request))
         .map_err(ApiError::internal)?;
     Ok(scale)
 }
 
-/// Notes who changed the replicas.
+/// Updates the managedFields of the replicas.
 fn track(
     request: &ResourceRequest<'_>,
     options: &WriteOptions,
     current: &Value,
     scale: &mut Value,
 ) -> Result<(), ApiError> {
-    let live = owned_scale(request, current)?;
-    managed::track_scale(request, options, &live, scale)
+    let live = scale_with_managed_fields(request, current)?;
+    managed_fields::track_scale(request, options, &live, scale)
 }
 
-/// Where each version of the kind has its replicas.
+/// The replicas path of each version.
 fn replicas_paths(request: &ResourceRequest<'_>) -> ReplicasPaths {
     if let Some(custom) = &request.kind.custom {
         return custom.replicas_paths.as_ref().clone();
     }
     let path = || Some(vec![PathElement::field("spec"), PathElement::field("replicas")]);
     let group = &request.kind.gvk().group;
-    // Owners may have been noted in versions that are gone.
+    // managedFields entries may have versions that are no longer served.
     let old = ["v1beta1", "v1beta2"].map(|version| format!("{group}/{version}"));
     let own = [request.kind.group_version().to_string()];
     own.into_iter().chain(old).map(|version| (version, path())).collect()
@@ -153,16 +156,16 @@ fn steps(path: &[String]) -> Vec<&str> {
     path.iter().map(String::as_str).collect()
 }
 
-/// The numbers of a scale, where the kind keeps them.
-struct Numbers {
+/// The numbers in a scale.
+struct ReplicaCounts {
     replicas: i64,
     current: i64,
     selector: String,
 }
 
-impl Numbers {
-    /// What a custom resource's definition points to.
-    fn defined(paths: &ScalePaths, object: &Value) -> Self {
+impl ReplicaCounts {
+    /// By the paths in the definition of a custom resource.
+    fn of_custom(paths: &ScalePaths, object: &Value) -> Self {
         let number = |path: &[String]| object.i64_at(&steps(path)).unwrap_or_default();
         let selector = paths.label_selector.as_ref().map(|path| object.str_at(&steps(path)));
         Self {
@@ -172,7 +175,7 @@ impl Numbers {
         }
     }
 
-    fn known(object: &Value) -> Self {
+    fn of_builtin(object: &Value) -> Self {
         let selector = match object.at(&["spec", "selector"]) {
             // ReplicationControllers select by plain labels.
             Some(labels) if object.str_at(&["kind"]) == "ReplicationController" => {
@@ -192,8 +195,8 @@ impl Numbers {
 
 fn scale_of(request: &ResourceRequest<'_>, object: &Value) -> Value {
     let numbers = match scale_paths(request) {
-        Some(paths) => Numbers::defined(paths, object),
-        None => Numbers::known(object),
+        Some(paths) => ReplicaCounts::of_custom(paths, object),
+        None => ReplicaCounts::of_builtin(object),
     };
     let mut metadata = Value::object();
     for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
@@ -210,7 +213,7 @@ fn scale_of(request: &ResourceRequest<'_>, object: &Value) -> Value {
     })
 }
 
-/// A scale from the body, or from a patched tree.
+/// Decodes a scale from the body, or from a patched tree.
 fn decode_scale(
     request: &ResourceRequest<'_>,
     options: &WriteOptions,
@@ -236,7 +239,7 @@ fn answer(
     let (schema, ty, _) = scale_type(request)?;
     let mut json = Vec::new();
     codec::json::encode(scale, schema, ty, &mut json);
-    let shaped = match format.shape {
+    let projected = match format.projection {
         Projection::Object => {
             return response_format::typed(request, format, 200, json.into(), (schema, ty));
         }
@@ -245,9 +248,9 @@ fn answer(
         }
         Projection::Table(include) => table::of_scale(request, include, scale, &json)?,
     };
-    let name = response_format::shape_kind(&format.shape);
+    let name = response_format::projection_kind(&format.projection);
     let (schema, ty, _) = request.engine.meta_type(name)?;
-    response_format::typed(request, format, 200, format.in_version(shaped), (schema, ty))
+    response_format::typed(request, format, 200, format.in_version(projected), (schema, ty))
 }
 
 fn scale_type<'a>(
@@ -258,3 +261,6 @@ fn scale_type<'a>(
     let ty = ty.ok_or_else(|| ApiError::internal("no schema for Scale"))?;
     Ok((schema, ty, GroupVersionKind::new("autoscaling", "v1", "Scale")))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,4 @@
-//! Where the objects of a resource are kept: its part of the store and its watch cache.
+//! The storage of a resource: its keys in the store and its watch cache.
 
 use std::{
     sync::{Arc, OnceLock},
@@ -24,15 +24,15 @@ pub struct Storage {
     pub namespaced: bool,
     pub backend: Arc<dyn Backend>,
     pub cache: Arc<Cache>,
-    /// How objects are stored.
+    /// The stored kind and version.
     pub gvk: GroupVersionKind,
     pub schema: Arc<Schema>,
     pub ty: TypeId,
-    /// Objects go by themselves after this time (events).
+    /// Objects expire after this time (events).
     pub ttl: Option<Duration>,
     /// Which of the extracted fields has an index.
     pub index: Option<usize>,
-    /// Reads are answered by the backend each time, not from memory.
+    /// Reads come from the backend each time, not from the cache.
     pub from_store: bool,
     fields: Vec<Str>,
     order: Order,
@@ -40,10 +40,10 @@ pub struct Storage {
     follower: OnceLock<Arc<dyn Follower>>,
 }
 
-/// Somebody in the server who decides by what is stored here, and whom writers wait for: what was
-/// written counts for the next request.
+/// A component of the server that decides by what is stored here. Writers wait for it, so that a
+/// write has an effect on the next request.
 pub trait Follower: Send + Sync + 'static {
-    /// Returns when everything up to this revision is known.
+    /// Resolves when everything up to this revision is known.
     fn reached(&self, revision: u64) -> Pinned<'_, ()>;
 }
 
@@ -58,11 +58,11 @@ pub struct StorageOptions {
     pub fields: Vec<Str>,
     /// The field that lists and watches are indexed by (`spec.nodeName`).
     pub index: Option<Str>,
-    /// CustomKind resources have sorted keys.
+    /// Custom resources have sorted keys.
     pub custom: bool,
     /// See [`Storage::from_store`].
     pub from_store: bool,
-    /// What the backend keeps of an object.
+    /// Encodes objects for the backend.
     pub codec: Arc<dyn StorageCodec>,
 }
 
@@ -102,12 +102,12 @@ impl Storage {
         })
     }
 
-    /// From now on writers wait for this follower; the first one stays.
+    /// Makes writers wait for this follower; later calls have no effect.
     pub fn follow(&self, follower: Arc<dyn Follower>) {
         let _ = self.follower.set(follower);
     }
 
-    /// Where the cache keeps the value of a field.
+    /// The index of a field in cache entries.
     pub(crate) fn field(&self, path: &str) -> Option<usize> {
         place(&self.fields, path)
     }
@@ -120,7 +120,7 @@ impl Storage {
         }
     }
 
-    /// The keys of a namespace, or of all when it is empty.
+    /// The key prefix of a namespace, or of the resource when it is empty.
     pub(crate) fn key_prefix(&self, namespace: &str) -> Str {
         if self.namespaced && !namespace.is_empty() {
             format!("{}{namespace}/", self.prefix).into()
@@ -129,8 +129,8 @@ impl Storage {
         }
     }
 
-    /// An object (of the stored version) as it is stored: without its resourceVersion, which only
-    /// the commit decides.
+    /// Encodes an object of the stored version, without its resourceVersion, which the commit
+    /// decides.
     pub(crate) fn encode(&self, mut object: Value) -> Result<Encoded, ApiError> {
         let json = self.json(&mut object);
         let bytes = self.codec.encode(&object, &json).map_err(ApiError::internal)?;
@@ -138,7 +138,7 @@ impl Storage {
         Ok(Encoded { json, bytes })
     }
 
-    /// The JSON of an object that is on its way out, not in.
+    /// The JSON of an object that is being deleted.
     pub(crate) fn last_json(&self, mut object: Value) -> Bytes {
         self.json(&mut object)
     }
@@ -148,7 +148,7 @@ impl Storage {
         object.set_at(&["kind"], self.gvk.kind.clone());
         object.set_at(&["apiVersion"], self.gvk.group_version().to_string());
         if self.order == Order::Struct {
-            // Protobuf knows no empty lists, so that built-in kinds never read back with one.
+            // Protobuf has no empty lists, so that built-in kinds never read back with one.
             codec::json::forget_empty(object, &self.schema, self.ty);
         }
         let mut out = Vec::with_capacity(4096);
@@ -159,18 +159,18 @@ impl Storage {
         out.into()
     }
 
-    /// The object as clients get it, at the revision of its commit.
+    /// Sets the resourceVersion in JSON.
     pub(crate) fn at_revision(&self, json: &Bytes, revision: u64) -> Result<Bytes, ApiError> {
         let spliced = raw_object::splice(json, revision, self.order, &FieldSet::new([]));
         Ok(spliced.map_err(ApiError::internal)?.0)
     }
 
-    /// An object as the cache has it, without waiting for anything.
+    /// An object in the cache, without waiting.
     pub fn cached(&self, namespace: &str, name: &str) -> Option<Arc<Entry>> {
         self.cache.get(&self.key(namespace, name))
     }
 
-    /// An object from the cache, which `fresh` first brings up to date.
+    /// An object from the cache; `fresh` makes the read linearizable.
     pub async fn find(
         &self,
         namespace: &str,
@@ -184,17 +184,17 @@ impl Storage {
         Ok(self.cache.get(&key))
     }
 
-    /// The newest state of all objects: every write acknowledged before the call is in it.
+    /// A linearizable snapshot: every write acknowledged before the call is in it.
     pub(crate) async fn newest(&self) -> Result<Arc<Snapshot>, StoreError> {
         if self.from_store { self.cache.read().await } else { self.cache.fresh().await }
     }
 
-    /// Any state, if the cache may answer.
+    /// The state of the cache, however old.
     pub(crate) async fn any(&self) -> Result<Arc<Snapshot>, StoreError> {
         if self.from_store { self.cache.read().await } else { Ok(self.cache.snapshot()) }
     }
 
-    /// One object, from a state that is not older than `revision`; `None`: the newest.
+    /// One object, not older than `revision`; `None`: linearizable.
     pub(crate) async fn entry(
         &self,
         key: &str,
@@ -224,7 +224,7 @@ impl Storage {
         }
     }
 
-    /// A state that is not older than `revision`.
+    /// A snapshot that is not older than `revision`.
     pub(crate) async fn at_least(&self, revision: u64) -> Result<Arc<Snapshot>, StoreError> {
         if !self.from_store {
             return self.cache.at_least(revision).await;
@@ -237,7 +237,7 @@ impl Storage {
         Ok(snapshot)
     }
 
-    /// The newest committed state, past the cache; its value is the object's JSON.
+    /// Reads the backend; the value is the JSON of the object.
     pub(crate) async fn read(&self, key: &str) -> Result<Option<KeyValue>, ApiError> {
         let Some(found) = self.backend.get(key).await.map_err(store_error)? else {
             return Ok(None);
@@ -270,9 +270,13 @@ impl Storage {
         }
     }
 
-    /// Whether an object should be written again although nothing in it changes: that is how clients
-    /// bring everything into the version that is stored now.
-    pub(crate) async fn is_stale(&self, key: &str, object: &Encoded) -> Result<bool, ApiError> {
+    /// Whether an unchanged object should be written again: that is how clients migrate everything
+    /// to the current storage version and encryption key.
+    pub(crate) async fn needs_rewrite(
+        &self,
+        key: &str,
+        object: &Encoded,
+    ) -> Result<bool, ApiError> {
         if self.codec.may_outdate()
             && let Some(found) = self.backend.get(key).await.map_err(store_error)?
             && found.value.trim_ascii_end() != object.bytes.trim_ascii_end()
@@ -301,7 +305,7 @@ fn place(fields: &[Str], path: &str) -> Option<usize> {
     fields.iter().position(|field| field == path)
 }
 
-/// What a selector sees where a field is absent: Go's zero value as text.
+/// The value of an absent field in selectors: Go's zero value as text.
 fn zero(schema: &Schema, ty: TypeId, path: &str) -> Str {
     let mut kind = &NodeType::Object(ty);
     for name in path.split('.') {
@@ -320,14 +324,14 @@ fn zero(schema: &Schema, ty: TypeId, path: &str) -> Str {
     }
 }
 
-/// Stored bytes become what clients get: JSON with the resourceVersion spliced in, labels and
-/// selectable fields picked out.
+/// Makes cache entries of stored bytes: JSON with the resourceVersion, labels and selectable fields
+/// extracted.
 struct JsonObjects {
     prefix_bytes: usize,
     namespaced: bool,
     fields: FieldSet,
     order: Order,
-    /// For each field, what it reads as where it is absent.
+    /// The value of each field where it is absent.
     zeros: Vec<Str>,
     codec: Arc<dyn StorageCodec>,
 }
@@ -359,9 +363,9 @@ impl Materialize for JsonObjects {
     }
 }
 
-/// What a client hears of an object that is stored but can't be understood. Compat: kube-apiserver's
-/// words behind its gate `AllowUnsafeMalformedObjectDeletion`, which name the key; without the gate it
-/// says only what the decoder says.
+/// The error about an object that cannot be decoded. Compat: kube-apiserver's message with the
+/// feature gate `AllowUnsafeMalformedObjectDeletion`, which names the key; without the gate it has
+/// only the decoder's message.
 pub(crate) fn unreadable(broken: &Broken) -> ApiError {
     ApiError::Internal(corrupt(broken))
 }
@@ -373,7 +377,7 @@ fn corrupt(Broken { key, why, .. }: &Broken) -> String {
     )
 }
 
-/// What a client hears of a list with such an object in it.
+/// The error about a list that contains such an object.
 pub(crate) fn unreadable_list(resource: &GroupResource, broken: &Broken) -> ApiError {
     let message = format!("failed to read one or more {resource} from the storage");
     let cause = Cause {
@@ -396,7 +400,7 @@ pub(crate) fn unreadable_list(resource: &GroupResource, broken: &Broken) -> ApiE
     }))
 }
 
-/// What a client hears when the store fails.
+/// The error for a failure of the store.
 pub(crate) fn store_error(error: StoreError) -> ApiError {
     match error {
         StoreError::TooLargeRevision { asked, current } => {
@@ -410,14 +414,14 @@ pub(crate) fn store_error(error: StoreError) -> ApiError {
     }
 }
 
-/// Whether an attempt may have failed only because the cache was behind, and can be made again with the
-/// newest state. A store that failed may have done all the same what it was asked: the second attempt would
-/// take the own deletion for somebody else's (404), or make the same change twice.
-pub(crate) fn may_be_stale(error: &ApiError) -> bool {
+/// Whether an attempt may have failed because of a stale cache, and can be retried with the newest
+/// state. A store that failed may have written all the same: a retry would then report the own
+/// deletion as a 404, or apply the same change twice.
+pub(crate) fn may_come_from_a_stale_cache(error: &ApiError) -> bool {
     !matches!(error, ApiError::Storage(_))
 }
 
-/// A revision in a request: a decimal number.
+/// Parses a resourceVersion.
 pub(crate) fn parse_revision(text: &str) -> Result<u64, String> {
     if text.is_empty() {
         return Ok(0);
@@ -426,7 +430,7 @@ pub(crate) fn parse_revision(text: &str) -> Result<u64, String> {
         std::num::IntErrorKind::PosOverflow => "value out of range",
         _ => "invalid syntax",
     });
-    // Go knows no sign in front of what can't be negative.
+    // Go's ParseUint accepts no sign.
     let signed = text.starts_with('+');
     let parsed = if signed { Err("invalid syntax") } else { parsed };
     parsed.map_err(|why| {
@@ -441,14 +445,13 @@ mod tests {
 
     use super::*;
 
-    /// A deletion whose answer etcd had lost was tried again, and the client was told that there was
-    /// nothing to delete.
+    /// A deletion whose answer etcd had lost was retried, and the client got a 404.
     #[test]
     fn what_the_store_failed_to_do_is_not_tried_again() {
         let failed = store_error(StoreError::Unavailable("etcdserver: request timed out".into()));
-        assert!(!may_be_stale(&failed));
+        assert!(!may_come_from_a_stale_cache(&failed));
         let resource = GroupResource::new("", "pods");
-        assert!(may_be_stale(&ApiError::modified(resource.clone(), "a")));
-        assert!(may_be_stale(&ApiError::not_found(resource, "a")));
+        assert!(may_come_from_a_stale_cache(&ApiError::modified(resource.clone(), "a")));
+        assert!(may_come_from_a_stale_cache(&ApiError::not_found(resource, "a")));
     }
 }

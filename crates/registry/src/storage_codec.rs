@@ -1,32 +1,31 @@
-//! Between the JSON of an object, which the cache holds and clients get, and the bytes that a
-//! backend keeps. Everything above this seam knows JSON only; everything below it bytes only.
+//! Converts between the JSON of an object, which the cache holds and clients get, and the bytes in
+//! the backend. Code above this interface handles JSON only, code below it bytes only.
 
 use bytes::Bytes;
 use meta::Value;
 
 /// How the objects of one resource are stored.
 pub trait StorageCodec: Send + Sync + 'static {
-    /// The bytes to keep for an object without its resourceVersion. `json` is the same object, for
-    /// those that keep it as it is.
+    /// Encodes an object without its resourceVersion. `json` is the same object.
     fn encode(&self, object: &Value, json: &Bytes) -> Result<Bytes, String>;
 
-    /// An object that was just encoded as it will be read, where that is not as it was written: a
-    /// schema may have defaults for what the server itself has dropped.
+    /// An object that was just encoded as it will be decoded, where that differs: a schema may have
+    /// defaults for fields that the server has dropped.
     fn read_back(&self, _object: &Value, _json: &Bytes) -> Option<Bytes> {
         None
     }
 
-    /// The JSON of what was stored, by this server or by another one.
+    /// Decodes stored bytes, written by this server or by another one.
     fn decode(&self, stored: &Bytes) -> Result<Bytes, String>;
 
-    /// Whether what is stored may read as something that would be stored otherwise now: in another
-    /// version, or with fields that a schema has given up.
+    /// Whether stored bytes may differ from what would be stored now: another version, or fields
+    /// that were removed from a schema.
     fn may_outdate(&self) -> bool {
         false
     }
 }
 
-/// Stored as it is served: the embedded store, and custom resources anywhere.
+/// Stores the served JSON: the embedded store, and custom resources in any store.
 pub struct AsJson;
 
 impl StorageCodec for AsJson {
@@ -39,11 +38,11 @@ impl StorageCodec for AsJson {
     }
 }
 
-/// An object on its way into the store.
+/// An encoded object.
 #[derive(Clone)]
 pub(crate) struct Encoded {
-    /// What clients get, but for the resourceVersion.
+    /// The JSON for clients, without the resourceVersion.
     pub(crate) json: Bytes,
-    /// What the backend keeps.
+    /// The bytes for the backend.
     pub(crate) bytes: Bytes,
 }

@@ -1,4 +1,5 @@
-//! What a kind does beyond what its facts say. A kind with nothing special uses [`DefaultStrategy`].
+//! The behaviour of a kind beyond its facts. A kind without special behaviour uses
+//! [`DefaultStrategy`].
 
 use meta::{
     FieldErrors, User, Value,
@@ -7,14 +8,14 @@ use meta::{
 
 use crate::{columns::Column, kind::Kind};
 
-/// Called by the verbs, in the order of the methods here. Every method has a default that is right
-/// for a kind without special behaviour; objects are in the kind's served version.
+/// Called by the verbs, in the order of the methods. The default methods are right for a kind
+/// without special behaviour; objects are in the served version.
 pub trait Strategy: Send + Sync + 'static {
     /// Defaults that depend on other fields; plain ones are in the definition files.
     fn default(&self, _object: &mut Value) {}
 
-    /// Clears what a client may not set and sets what the server decides, before validation.
-    /// The status of kinds with a status subresource is already gone.
+    /// Clears what a client may not set and sets what the server decides, before validation. The
+    /// status of kinds with a status subresource is already removed.
     fn prepare_for_create(&self, _object: &mut Value, _cx: &WriteContext<'_>) {}
 
     /// The same for an update. For kinds with a status subresource the status is already the old one.
@@ -33,13 +34,14 @@ pub trait Strategy: Send + Sync + 'static {
 
     fn validate(&self, _object: &Value, _errors: &mut FieldErrors) {}
 
-    /// What must hold between the old and the new object; by default only what holds for a new one.
+    /// Validates an update; by default as a new object.
     fn validate_update(&self, object: &Value, _old: &Value, errors: &mut FieldErrors) {
         self.validate(object, errors);
     }
 
-    /// The same for an update of a subresource that writes the object itself. By default a new status
-    /// is judged by itself: controllers go on where a spec was fine under older rules.
+    /// The same for an update of a subresource that writes the object itself. By default errors
+    /// about the spec are ignored in an update of the status: controllers must be able to update
+    /// objects whose spec was valid under older rules.
     fn validate_subresource(
         &self,
         subresource: &str,
@@ -50,7 +52,7 @@ pub trait Strategy: Send + Sync + 'static {
         let mut all = FieldErrors::default();
         self.validate_update(object, old, &mut all);
         if subresource == "status" {
-            all.0.retain(|error| !error.field.starts_with("spec"));
+            all.0.retain(|error| error.root_field != "spec");
         }
         errors.extend(all);
     }
@@ -61,24 +63,24 @@ pub trait Strategy: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// How long an object lives on after its deletion was asked for; `None`: gone at once.
-    /// `asked` is the client's `gracePeriodSeconds`.
-    fn graceful_deletion(&self, _object: &Value, _asked: Option<i64>) -> Option<i64> {
+    /// The grace period of a deletion in seconds; `None`: the object is removed at once.
+    /// `requested` is the client's `gracePeriodSeconds`.
+    fn graceful_deletion(&self, _object: &Value, _requested: Option<i64>) -> Option<i64> {
         None
     }
 
-    /// Why the object of this name is not to be deleted, if so. Compat: a deletion of many objects does
-    /// not ask.
+    /// The reason why an object must not be deleted, if there is one. Compat: not called by
+    /// deletecollection.
     fn refuses_deletion(&self, _name: &str) -> Option<&'static str> {
         None
     }
 
-    /// The finalizers under `spec` that also hold an object back (namespaces).
+    /// Whether finalizers under `spec` hold an object back (namespaces).
     fn holds_deletion(&self, _object: &Value) -> bool {
         false
     }
 
-    /// Changes an object as its deletion starts (a namespace's phase).
+    /// Changes an object when its deletion starts (the phase of a namespace).
     fn begin_deletion(&self, _object: &mut Value) {}
 
     /// What `kubectl get` shows.
@@ -86,8 +88,8 @@ pub trait Strategy: Send + Sync + 'static {
         Column::name_and_created_at()
     }
 
-    /// What the rows of a list are sorted by, where it is not the names alone. Needs every object
-    /// decoded, so it is for kinds of which there are few.
+    /// The sort key of table rows, where they are not sorted by name alone. Decodes every object,
+    /// so it is for kinds with few objects.
     fn row_order(&self) -> Option<fn(&Value) -> i64> {
         None
     }
@@ -98,17 +100,17 @@ pub trait Strategy: Send + Sync + 'static {
     }
 }
 
-/// Who writes, and as what.
+/// The context of a write.
 pub struct WriteContext<'a> {
     pub kind: &'a Kind,
     pub user: &'a User,
     pub now: meta::time::Time,
 }
 
-/// What varies between kinds and can be said as a fact.
+/// Facts about a kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Behaviour {
-    /// What `metadata.name` may look like.
+    /// The rule for `metadata.name`.
     pub name_rule: NameRule,
     /// Whether `PUT` may leave out the resourceVersion.
     pub unconditional_update: bool,
@@ -116,69 +118,69 @@ pub struct Behaviour {
     pub create_on_update: bool,
     /// The fields whose change raises `metadata.generation` (mostly `spec`); none: no generation.
     pub generation: &'static [&'static str],
-    /// A client that creates an object may give its status too (nodes register with theirs).
+    /// Whether a create may set the status (nodes register with theirs).
     pub status_on_create: bool,
-    /// What every answer warns of, where the version is on its way out.
+    /// The `Warning` of a deprecated version.
     pub deprecation: Option<&'static str>,
-    /// Whether a finished delete answers with the object instead of a `Status`.
+    /// Whether a delete answers with the object instead of a `Status`.
     pub returns_deleted_object: bool,
-    /// Whether a delete only marks the object, whose contents go first, and looks at its own
-    /// preconditions (namespaces, definitions).
+    /// Whether a delete only marks the object, whose contents are deleted first, and checks
+    /// preconditions of its own (namespaces, definitions).
     pub deleted_in_two_steps: bool,
-    /// What becomes of the objects that a deleted one owns, where its client doesn't say.
+    /// The default propagation of a delete to dependents.
     pub dependents: Dependents,
-    /// What writes to the object ("") or its subresources can't change, where it is not what most
-    /// kinds have: a write to the object not its status, and one to the status nothing but that and
-    /// the metadata.
+    /// The fields that writes to the object ("") or its subresources cannot change, where they are
+    /// not the default: a write to the object cannot change its status, one to the status can
+    /// change that and the metadata only.
     pub resets: &'static [(&'static str, Fields)],
-    /// How the kind itself looks at the metadata, which was looked at once for all kinds: errors are
+    /// How the kind validates the metadata again, after the validation for all kinds: errors are
     /// listed as often as they are found.
     pub metadata: MetadataChecks,
 }
 
-/// What becomes of the objects that a deleted one owns.
+/// The default propagation of a delete to dependents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dependents {
     Deleted,
-    /// They stay, as they did before there was a garbage collector; and who deletes is told so, if
-    /// there is something to tell.
+    /// They are orphaned, as before there was a garbage collector; with a warning to the client, if
+    /// there is one.
     Orphaned {
         warning: Option<&'static str>,
     },
-    /// There are none, whatever the client says.
+    /// The kind has no dependents; the client's policy is ignored.
     None,
 }
 
-/// `spec`, `metadata.labels`: these and what is below them.
+/// Field paths such as `spec` or `metadata.labels`, including everything below.
 pub type Fields = &'static [&'static str];
 
-/// What of the metadata a kind checks once more.
+/// How a kind validates the metadata again.
 #[derive(Clone, Copy, Debug)]
 pub struct MetadataChecks {
-    /// Finalizers have to belong to someone, or be one of the three that Kubernetes knows.
+    /// Finalizers must be qualified, or one of the three standard ones.
     pub qualified_finalizers: bool,
     /// In an update of the object.
-    pub update: Recheck,
+    pub update: ObjectMetaValidation,
     /// In an update of its status and other subresources.
-    pub status: Recheck,
+    pub status: ObjectMetaValidation,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Recheck {
-    Nothing,
-    /// What may change.
-    Change,
-    /// What it is after the change.
-    Whole,
-    ChangeThenWhole,
-    WholeThenChange,
+pub enum ObjectMetaValidation {
+    None,
+    /// As `ValidateObjectMetaUpdate`: what may change.
+    Update,
+    /// As `ValidateObjectMeta`: the metadata after the change.
+    Create,
+    UpdateThenCreate,
+    CreateThenUpdate,
 }
 
 impl Behaviour {
     /// Stands for every field but `metadata` (custom resources).
     pub const ALL_BUT_METADATA: &'static str = "*";
 
-    /// What a write to a subresource leaves, if the kind has its own rules.
+    /// The fields that a write to a subresource cannot change, if the kind has its own rules.
     pub(crate) fn reset(&self, subresource: &str) -> Option<Fields> {
         self.resets.iter().find(|(of, _)| *of == subresource).map(|(_, fields)| *fields)
     }
@@ -199,8 +201,8 @@ impl Default for Behaviour {
             resets: &[],
             metadata: MetadataChecks {
                 qualified_finalizers: true,
-                update: Recheck::Change,
-                status: Recheck::Change,
+                update: ObjectMetaValidation::Update,
+                status: ObjectMetaValidation::Update,
             },
         }
     }

@@ -1,4 +1,4 @@
-//! `Table`: rows of cells, so that `kubectl get` needs to know nothing about a kind.
+//! `Table` responses for `kubectl get`.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use meta::{ApiError, FieldErrors, Query, Str, Value, field::path, time::Time};
 use store::Entry;
 
 use crate::{
-    Cell, Column, Engine, Kind, Words, decode,
+    Cell, Column, Engine, FieldDescriptions, Kind, decode,
     kind::SLOT_ROW,
     list::ListHead,
     resource_request::ResourceRequest,
@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// What of the object a row carries.
+/// `includeObject`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Include {
     None,
@@ -59,34 +59,40 @@ impl TableWriter {
 }
 
 impl ItemWriter for TableWriter {
+    fn needs_prepared(&self) -> bool {
+        self.kind.conversion.is_some()
+    }
+
+    fn prepare(&self, entry: &Entry) -> Result<(), ApiError> {
+        self.kind.view(entry).map(drop)
+    }
+
     fn head(&self, out: &mut Vec<u8>) {
         write_head(out, "Table", META_V1, &self.head);
         out.extend_from_slice(&self.columns);
         out.extend_from_slice(b",\"rows\":[");
     }
 
-    fn item(&self, entry: &Entry, first: bool, out: &mut Vec<u8>) {
+    fn item(&self, entry: &Entry, first: bool, out: &mut Vec<u8>) -> Result<(), ApiError> {
         if !first {
             out.push(b',');
         }
-        let metadata = self.kind.metadata_of(entry);
-        // Another version's object is another object.
-        let row = self
-            .kind
-            .conversion
-            .is_none()
-            .then(|| entry.slot(SLOT_ROW, || Row::of(&self.kind, &entry.json)));
-        if let Some(row) = row.and_then(Row::read) {
-            out.extend_from_slice(b"{\"cells\":");
-            row.write(out, self.now);
-            write_object(out, self.include, &entry.json, &metadata);
-            return;
+        let metadata = self.kind.metadata_of(entry)?;
+        // Rows are cached for the stored version only.
+        if self.kind.conversion.is_none() {
+            let row = entry.try_slot(SLOT_ROW, || Row::of(&self.kind, &entry.json))?;
+            if let Some(row) = Row::read(row) {
+                out.extend_from_slice(b"{\"cells\":");
+                row.write(out, self.now);
+                write_object(out, self.include, &entry.json, &metadata);
+                return Ok(());
+            }
         }
-        write_row(out, &self.kind, self.include, &self.kind.view(entry), &metadata, self.now);
+        write_row(out, &self.kind, self.include, &self.kind.view(entry)?, &metadata, self.now)
     }
 
     fn tail(&self, empty: bool, out: &mut Vec<u8>) {
-        // Compat: so do the tables of kinds that nobody has made columns for.
+        // Compat: empty tables of kinds without columns of their own have `null` rows.
         let plain =
             self.kind.columns().get(1).is_some_and(|column| column.name == Column::CREATED_AT.name);
         if empty && plain && !self.kind.is_custom() {
@@ -106,7 +112,7 @@ pub(crate) fn of_object(
     of_object_with(engine, kind, include, json, true)
 }
 
-/// In a watch only the first table says what its columns are.
+/// In a watch only the first table has column definitions.
 pub(crate) fn of_object_with(
     engine: &Engine,
     kind: &Kind,
@@ -114,7 +120,7 @@ pub(crate) fn of_object_with(
     json: &[u8],
     with_columns: bool,
 ) -> Result<Bytes, ApiError> {
-    let metadata = kind.metadata(&json[metadata_range(json)?]);
+    let metadata = kind.metadata(&json[metadata_range(json)?])?;
     let version = decode::tree(&metadata)?;
     let revision = version.str_at(&["resourceVersion"]).parse().unwrap_or_default();
     let mut out = Vec::with_capacity(json.len() / 2);
@@ -125,12 +131,12 @@ pub(crate) fn of_object_with(
         out.extend_from_slice(b",\"columnDefinitions\":null");
     }
     out.extend_from_slice(b",\"rows\":[");
-    write_row(&mut out, kind, include, json, &metadata, Time::now());
+    write_row(&mut out, kind, include, json, &metadata, Time::now())?;
     out.extend_from_slice(b"]}");
     Ok(out.into())
 }
 
-/// The table of a scale, whatever kind it is the scale of.
+/// The table of a scale of any kind.
 pub(crate) fn of_scale(
     request: &ResourceRequest<'_>,
     include: Include,
@@ -152,7 +158,7 @@ pub(crate) fn of_scale(
     let revision = scale.str_at(&["metadata", "resourceVersion"]).parse().unwrap_or_default();
     let mut out = Vec::with_capacity(json.len() * 2);
     write_head(&mut out, "Table", META_V1, &ListHead { revision, ..ListHead::default() });
-    write_columns(&mut out, &columns, &*request.engine.words);
+    write_columns(&mut out, &columns, &*request.engine.field_descriptions);
     out.extend_from_slice(b",\"rows\":[");
     write_cells(&mut out, &columns, scale, Time::now());
     write_object(&mut out, include, json, metadata);
@@ -164,20 +170,20 @@ fn count(scale: &Value, part: &str) -> Cell {
     Cell::Integer(scale.i64_at(&[part, "replicas"]).unwrap_or_default())
 }
 
-/// The columns of a kind; what is said about them is looked up once.
+/// The column definitions of a kind; descriptions are looked up once.
 fn column_definitions(engine: &Engine, kind: &Kind) -> Bytes {
     let written = kind.column_definitions.get_or_init(|| {
         let mut out = Vec::new();
-        write_columns(&mut out, kind.columns(), &*engine.words);
+        write_columns(&mut out, kind.columns(), &*engine.field_descriptions);
         out.into()
     });
     written.clone()
 }
 
-fn write_columns(out: &mut Vec<u8>, columns: &[Column], words: &Words) {
+fn write_columns(out: &mut Vec<u8>, columns: &[Column], describe: &FieldDescriptions) {
     let fields: Vec<(&str, &str)> =
         columns.iter().filter_map(|column| column.described_by).collect();
-    let mut described = words(&fields).into_iter();
+    let mut described = describe(&fields).into_iter();
     out.extend_from_slice(b",\"columnDefinitions\":[");
     for (at, column) in columns.iter().enumerate() {
         let about_field = column.described_by.and_then(|_| described.next());
@@ -208,13 +214,14 @@ fn write_row(
     json: &[u8],
     metadata: &[u8],
     now: Time,
-) {
-    // Cells are read off the tree: the one place on the read path that decodes. A list does it once
-    // per object, see `Row`.
-    let object = decode::tree(json).unwrap_or_default();
+) -> Result<(), ApiError> {
+    // Cells need the decoded object: the one place on the read path that decodes. A list does it
+    // once per object, see `Row`.
+    let object = decode::tree(json)?;
     write_cells(out, kind.columns(), &object, now);
     write_conditions(out, kind, &object);
     write_object(out, include, json, metadata);
+    Ok(())
 }
 
 fn write_cells(out: &mut Vec<u8>, columns: &[Column], object: &Value, now: Time) {
@@ -236,7 +243,7 @@ fn write_conditions(out: &mut Vec<u8>, kind: &Kind, object: &Value) {
     out.extend_from_slice(b",\"conditions\":[");
     for (at, condition) in conditions.iter().enumerate() {
         out.extend_from_slice(if at > 0 { b",{" } else { b"{" });
-        // In the order that a client of kube-apiserver sees.
+        // In kube-apiserver's order.
         for (at, field) in ["type", "status", "reason", "message"].into_iter().enumerate() {
             if at > 0 {
                 out.push(b',');
@@ -260,12 +267,12 @@ fn write_object(out: &mut Vec<u8>, include: Include, json: &[u8], metadata: &[u8
     out.push(b'}');
 }
 
-/// The cells of an object, kept with it in the cache. They are read off its tree once; what runs
-/// with the clock is only its age, and that is filled in when the row is written.
+/// The cells of an object, cached in its entry. They are computed once; only the age changes with
+/// time, and is filled in when the row is written.
 ///
-/// Kept as eight bytes of creation time, then the JSON of the cells (and of the row's conditions)
-/// with a zero byte where the age goes. Empty: other cells run with the clock too, so the row is made
-/// anew each time.
+/// Stored as eight bytes of creation time, then the JSON of the cells (and of the conditions) with
+/// a zero byte in place of the age. Empty: other cells change with time too, so the row is computed
+/// each time.
 struct Row<'a> {
     created: Time,
     cells: &'a [u8],
@@ -274,11 +281,11 @@ struct Row<'a> {
 const AGE: u8 = 0;
 
 impl<'a> Row<'a> {
-    fn of(kind: &Kind, json: &[u8]) -> Bytes {
-        let object = decode::tree(json).unwrap_or_default();
+    fn of(kind: &Kind, json: &[u8]) -> Result<Bytes, ApiError> {
+        let object = decode::tree(json)?;
         let created = object.str_at(&["metadata", "creationTimestamp"]);
-        let Ok(created) = Time::parse(created) else { return Bytes::new() };
-        // A cell that says the same at very different times doesn't look at the clock.
+        let Ok(created) = Time::parse(created) else { return Ok(Bytes::new()) };
+        // A cell that is the same at very different times does not depend on the time.
         let (soon, late) = (Time::from_unix(created.unix_seconds() + 1, 0), Time::now());
         let late = Time::from_unix(late.unix_seconds() + 1_000_000_000, 0);
         let age = |now: Time| Cell::text(now.since(created).human());
@@ -295,12 +302,12 @@ impl<'a> Row<'a> {
             } else if first == age(soon) && second == age(late) {
                 out.push(AGE);
             } else {
-                return Bytes::new();
+                return Ok(Bytes::new());
             }
         }
         out.push(b']');
         write_conditions(&mut out, kind, &object);
-        out.into()
+        Ok(out.into())
     }
 
     fn read(kept: &'a Bytes) -> Option<Self> {

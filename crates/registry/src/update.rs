@@ -1,5 +1,7 @@
-//! PUT, and the loop that every change of an object goes through: read, change, compare-and-commit,
-//! and again from the newest state if somebody else was faster.
+//! PUT, and the optimistic concurrency loop of all updates: read, change, compare-and-swap, and
+//! retry from the newest state after a conflict.
+
+use std::sync::Arc;
 
 use admission::Operation;
 use bytes::Bytes;
@@ -11,16 +13,16 @@ use meta::{
 use store::{Expect, StoreError};
 
 use crate::{
-    Kind, ResourceResponse, Storage,
+    Allocation, Kind, ResourceResponse, Storage,
     create::{attributes, authorize_write, create_object, gvr, invalid},
     decode,
     get::{check_name, storage},
-    managed, object_meta,
+    managed_fields, object_meta,
     options::WriteOptions,
-    owners,
+    owner_references,
     resource_request::ResourceRequest,
     response_format::{self, ResponseFormat},
-    storage::{may_be_stale, store_error},
+    storage::{may_come_from_a_stale_cache, store_error},
     strategy::WriteContext,
 };
 
@@ -35,42 +37,43 @@ pub(crate) async fn update(request: &ResourceRequest<'_>) -> Result<ResourceResp
         validation: options.field_validation,
     };
     let mut object = decode::body(request, &expected)?;
-    object_meta::settle_namespace(kind, &request.info.namespace, &mut object)?;
+    object_meta::ensure_namespace_matches(kind, &request.info.namespace, &mut object)?;
     object_meta::check_name(&object, &request.info.name)?;
     let allow_create = request.info.subresource.is_empty() && kind.behaviour.create_on_update;
-    let written = change(request, &options, allow_create, &mut |_| Ok(object.clone())).await?;
+    let written =
+        guaranteed_update(request, &options, allow_create, &mut |_| Ok(object.clone())).await?;
     response_format::json(request, &format, if written.created { 201 } else { 200 }, written.json)
 }
 
-/// A committed object as its client gets it.
-pub(crate) struct Written {
+/// The result of a write, as the client gets it.
+pub(crate) struct WrittenObject {
     pub(crate) json: Bytes,
     pub(crate) created: bool,
-    /// Whether the store was asked. If not (nothing changed, a dry run), the answer is only as new
-    /// as what it was made of.
+    /// Whether the store was written. If not (no change, a dry run), the object is only as new as
+    /// the state it was made from.
     pub(crate) stored: bool,
 }
 
-/// Makes the next state of an object from the current one (None: there is none yet).
-pub(crate) type Next<'a> = dyn FnMut(Option<&Value>) -> Result<Value, ApiError> + Send + 'a;
+/// Computes the next state of an object from the current one (None: it does not exist).
+pub(crate) type NextState<'a> = dyn FnMut(Option<&Value>) -> Result<Value, ApiError> + Send + 'a;
 
-/// An object as it is now, in the served version.
+/// The current object, in the served version.
 struct Current {
     object: Value,
     json: Bytes,
     revision: u64,
 }
 
-pub(crate) async fn change(
+pub(crate) async fn guaranteed_update(
     request: &ResourceRequest<'_>,
     options: &WriteOptions,
     allow_create: bool,
-    next: &mut Next<'_>,
-) -> Result<Written, ApiError> {
+    next: &mut NextState<'_>,
+) -> Result<WrittenObject, ApiError> {
     let (kind, storage) = (request.kind, storage(request)?);
     check_name(request)?;
     let key = storage.key(&request.info.namespace, &request.info.name);
-    // The cache is nearly always new enough; only when something doesn't fit is the store asked.
+    // The cache is nearly always new enough; the store is read only after a failure.
     let cached = storage.cache.get(&key);
     let mut current = match &cached {
         Some(entry) => Some(Current::new(kind, entry.json.clone(), entry.revision).await?),
@@ -79,8 +82,8 @@ pub(crate) async fn change(
     let mut from_cache = cached.is_some();
     loop {
         let attempt = match &current {
-            Some(current) => change_once(request, storage, options, current, next).await,
-            None if allow_create => create_instead(request, storage, options, next).await,
+            Some(current) => try_update(request, storage, options, current, next).await,
+            None if allow_create => create_on_update(request, storage, options, next).await,
             None => Err(not_found(request)),
         };
         let before = current.as_ref().map(|current| current.revision);
@@ -94,10 +97,10 @@ pub(crate) async fn change(
                 }
                 current = newest(kind, storage, &key).await?;
             }
-            // Somebody else was faster.
+            // Conflict: retry from the newest state.
             Ok(None) => current = newest(kind, storage, &key).await?,
-            // Perhaps only because the cache was behind.
-            Err(error) if from_cache && may_be_stale(&error) => {
+            // A stale cache may be the reason.
+            Err(error) if from_cache && may_come_from_a_stale_cache(&error) => {
                 current = newest(kind, storage, &key).await?;
                 if current.as_ref().map(|current| current.revision) == before {
                     return Err(error);
@@ -127,19 +130,19 @@ fn not_found(request: &ResourceRequest<'_>) -> ApiError {
     ApiError::not_found(request.kind.group_resource(), request.info.name.as_str())
 }
 
-async fn create_instead(
+async fn create_on_update(
     request: &ResourceRequest<'_>,
-    storage: &Storage,
+    storage: &Arc<Storage>,
     options: &WriteOptions,
-    next: &mut Next<'_>,
-) -> Result<Option<Written>, ApiError> {
+    next: &mut NextState<'_>,
+) -> Result<Option<WrittenObject>, ApiError> {
     let mut object = next(None)?;
-    if options.owners_noted {
-        // Compat: what an apply creates may have had any version.
+    if options.managed_fields_tracked {
+        // Compat: a create by apply ignores the resourceVersion.
         object.remove_at(&["metadata", "resourceVersion"]);
     }
     let uid = object.str_at(&["metadata", "uid"]);
-    if options.owners_noted && !uid.is_empty() {
+    if options.managed_fields_tracked && !uid.is_empty() {
         let (resource, name) = (request.kind.group_resource(), request.info.name.to_string());
         let why = format!(
             "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
@@ -147,10 +150,10 @@ async fn create_instead(
         return Err(ApiError::Conflict { resource, name, why });
     }
     if !uid.is_empty() || !object.str_at(&["metadata", "resourceVersion"]).is_empty() {
-        // It was there when the client saw it.
+        // The client has seen an object that is gone.
         return Err(not_found(request));
     }
-    // Who may change objects may not for that reason make new ones.
+    // The right to update does not include the right to create.
     let create =
         Attributes { verb: "create", ..Attributes::of_request(request.user, request.info) };
     require(&*request.engine.authorizer, &create).await?;
@@ -161,56 +164,65 @@ async fn create_instead(
     }
 }
 
-/// One attempt. None: the object changed meanwhile.
-async fn change_once(
+/// One attempt. None: conflict.
+async fn try_update(
     request: &ResourceRequest<'_>,
-    storage: &Storage,
+    storage: &Arc<Storage>,
     options: &WriteOptions,
     current: &Current,
-    next: &mut Next<'_>,
-) -> Result<Option<Written>, ApiError> {
+    next: &mut NextState<'_>,
+) -> Result<Option<WrittenObject>, ApiError> {
     let (kind, old) = (request.kind, &current.object);
     let mut object = loop {
         let tracked = next(Some(old)).map(|mut object| {
-            // Compat: of a patch, upstream speaks as if admission had done it.
-            owners::deduplicate(&mut object, request.info.verb == "patch", request.warnings);
+            // Compat: upstream words the warning for a patch as if admission had added the
+            // duplicates.
+            owner_references::deduplicate(
+                &mut object,
+                request.info.verb == "patch",
+                request.warnings,
+            );
             kind.apply_defaults(&mut object);
-            managed::track(request, options, Some(old), &mut object);
+            managed_fields::track(request, options, Some(old), &mut object);
             object
         });
-        // What was refused for want of a conversion may be fine with it.
-        if !options.others.resolve(kind.remote()).await? {
+        // A failure may be due to a missing conversion: retry after it.
+        if !options.conversions.resolve(kind.remote()).await? {
             break tracked?;
         }
     };
     let (gvr, name) = (gvr(kind), request.info.name.as_str());
     let attributes = attributes(request, &gvr, Operation::Update, name, options, Some(old));
     request.engine.admission.admit(&attributes, Some(&mut object)).await?;
-    owners::deduplicate(&mut object, true, request.warnings);
+    owner_references::deduplicate(&mut object, true, request.warnings);
     authorize_write(request, &object, Some(old)).await?;
     check_version(request, &mut object, current)?;
     if request.info.verb == "update" {
         check_uid(request, storage, options, &object, old)?;
     }
     let allocator = kind.allocator.as_ref().filter(|_| request.info.subresource.is_empty());
-    let Some(allocator) = allocator else {
-        return finish_change(request, storage, options, &attributes, current, object).await;
+    let mut allocation = match allocator {
+        Some(allocator) => allocator.for_update(&mut object, old, options.dry_run).await?,
+        None => Allocation::default(),
     };
-    let allocation = allocator.for_update(&mut object, old, options.dry_run).await?;
-    let written = finish_change(request, storage, options, &attributes, current, object).await;
-    allocation.settle(matches!(written, Ok(Some(_)))).await;
+    let written =
+        commit_update(request, storage, options, &attributes, current, object, &mut allocation)
+            .await;
+    // Still there only if nothing was handed to the store.
+    allocation.release().await;
     written
 }
 
-/// From admission's last word into the store.
-async fn finish_change(
+/// Everything after mutating admission: validation, validating admission, and the write.
+async fn commit_update(
     request: &ResourceRequest<'_>,
-    storage: &Storage,
+    storage: &Arc<Storage>,
     options: &WriteOptions,
     attributes: &admission::Attributes<'_>,
     current: &Current,
     mut object: Value,
-) -> Result<Option<Written>, ApiError> {
+    allocation: &mut Allocation,
+) -> Result<Option<WrittenObject>, ApiError> {
     let (kind, old, name) = (request.kind, &current.object, request.info.name.as_str());
     let cx = WriteContext { kind, user: request.user, now: meta::time::Time::now() };
     prepare_update(kind, &request.info.subresource, &mut object, old, &cx)?;
@@ -222,26 +234,26 @@ async fn finish_change(
 
     let key = storage.key(&request.info.namespace, name);
     if is_last_finalizer_gone(kind, &object, old) {
-        return finish_delete(kind, storage, options, key, current, object).await;
+        return commit_last_finalizer(kind, storage, options, key, current, object).await;
     }
     let stored = storage.encode(kind.to_stored(object).await?)?;
     let at_old = kind.view_of_stored(&storage.at_revision(&stored.json, current.revision)?).await?;
-    // Nothing changed: nothing is written, the resourceVersion stays; unless an old key encrypts it, or
-    // it is stored as it would not be stored any more.
-    if options.dry_run || (at_old == current.json && !storage.is_stale(&key, &stored).await?) {
-        return Ok(Some(Written { json: at_old, created: false, stored: false }));
+    // An unchanged object is not written and keeps its resourceVersion, unless it is encrypted with
+    // an old key or stored in an old version.
+    if options.dry_run || (at_old == current.json && !storage.needs_rewrite(&key, &stored).await?) {
+        return Ok(Some(WrittenObject { json: at_old, created: false, stored: false }));
     }
-    match storage.write(key, Expect::At(current.revision), Some(&stored)).await {
+    match allocation.write(storage, key, Expect::At(current.revision), &stored).await {
         Ok(revision) => {
             let json = kind.view_of_stored(&storage.at_revision(&stored.json, revision)?).await?;
-            Ok(Some(Written { json, created: false, stored: true }))
+            Ok(Some(WrittenObject { json, created: false, stored: true }))
         }
         Err(StoreError::Conflict { .. }) => Ok(None),
         Err(other) => Err(store_error(other)),
     }
 }
 
-/// The client's resourceVersion, if it gave one, must be the current one.
+/// Checks the client's resourceVersion, if there is one.
 fn check_version(
     request: &ResourceRequest<'_>,
     object: &mut Value,
@@ -274,7 +286,7 @@ fn check_version(
     Ok(())
 }
 
-/// An object that was deleted and made again is another one.
+/// Checks the uid: an object that was deleted and created again is another one.
 fn check_uid(
     request: &ResourceRequest<'_>,
     storage: &Storage,
@@ -287,7 +299,7 @@ fn check_uid(
         return Ok(());
     }
     let key = storage.key(&request.info.namespace, &request.info.name);
-    // Compat: a dry run doesn't get as far as the part of the key that all keys share.
+    // Compat: in a dry run the key lacks the prefix of all keys.
     let shared = key.find('/').and_then(|at| key[at + 1..].find('/').map(|next| at + 1 + next));
     let key = if options.dry_run { &key[shared.unwrap_or_default()..] } else { &key };
     let why = format!(
@@ -299,7 +311,7 @@ fn check_uid(
     Err(ApiError::Conflict { resource, name, why })
 }
 
-/// Everything between admission and the store: what the server sets, and whether it may stand.
+/// Prepares and validates an update after mutating admission.
 pub fn prepare_update(
     kind: &Kind,
     subresource: &str,
@@ -309,7 +321,7 @@ pub fn prepare_update(
 ) -> Result<(), ApiError> {
     kind.apply_defaults(object);
     kind.gated_fields.drop_fields(object, Some(old));
-    kind.settle(object);
+    kind.normalize(object);
     if subresource.is_empty() {
         if kind.has_status() {
             match old.get("status") {
@@ -323,7 +335,7 @@ pub fn prepare_update(
         keep_metadata(kind, subresource, object, old);
     }
     object_meta::keep_for_update(object, old);
-    // A write to the status asks for nothing new.
+    // A write to the status does not change the desired state.
     let counted = if subresource == "status" { &[] } else { kind.behaviour.generation };
     object_meta::count_generation(object, Some(old), counted);
     let mut errors = object_meta::validate_update(kind, subresource, object, old);
@@ -336,7 +348,7 @@ pub fn prepare_update(
     invalid(kind, object, errors)
 }
 
-/// Some kinds let a write to a subresource change nothing of the metadata, or not all of it.
+/// Restores the metadata that a write to a subresource cannot change.
 fn keep_metadata(kind: &Kind, subresource: &str, object: &mut Value, old: &Value) {
     let Some(reset) = kind.behaviour.reset(subresource) else { return };
     let whole = reset.contains(&"metadata");
@@ -351,7 +363,7 @@ fn keep_metadata(kind: &Kind, subresource: &str, object: &mut Value, old: &Value
     }
 }
 
-/// An object that waits for its finalizers goes with the last of them.
+/// Whether this update removes the last finalizer of an object that is being deleted.
 fn is_last_finalizer_gone(kind: &Kind, object: &Value, old: &Value) -> bool {
     let grace = old.i64_at(&["metadata", "deletionGracePeriodSeconds"]).unwrap_or_default();
     object_meta::is_deleting(old)
@@ -360,14 +372,14 @@ fn is_last_finalizer_gone(kind: &Kind, object: &Value, old: &Value) -> bool {
         && !kind.strategy.holds_deletion(object)
 }
 
-async fn finish_delete(
+async fn commit_last_finalizer(
     kind: &Kind,
     storage: &Storage,
     options: &WriteOptions,
     key: meta::Str,
     current: &Current,
     object: Value,
-) -> Result<Option<Written>, ApiError> {
+) -> Result<Option<WrittenObject>, ApiError> {
     let last = storage.last_json(kind.to_stored(object).await?);
     let json = kind.view_of_stored(&storage.at_revision(&last, current.revision)?).await?;
     if !options.dry_run {
@@ -380,5 +392,8 @@ async fn finish_delete(
             allocator.release(&current.object).await;
         }
     }
-    Ok(Some(Written { json, created: false, stored: !options.dry_run }))
+    Ok(Some(WrittenObject { json, created: false, stored: !options.dry_run }))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,5 @@
-//! WATCH: the events of a resource as a stream. An event's frame is built once and shared by all
-//! who watch it in the same form.
+//! WATCH: the events of a resource as a stream. The frame of an event is built once and shared by
+//! all watchers with the same format.
 
 use std::{
     collections::VecDeque,
@@ -22,12 +22,12 @@ use crate::{
     options::ListOptions,
     resource_request::ResourceRequest,
     response_format::ResponseFormat,
-    select::Selection,
+    selectors::Selection,
     storage::{parse_revision, store_error},
 };
 
 pub(crate) async fn watch(request: &ResourceRequest<'_>) -> Result<ResourceResponse, ApiError> {
-    // Whether the format can be cut into events is asked when all else is well.
+    // Compat: an error about the streaming format comes after all others.
     let streamed = ResponseFormat::negotiate_stream(request);
     let format = ResponseFormat::negotiate(request)?;
     let options = ListOptions::read(request.query)?;
@@ -36,26 +36,27 @@ pub(crate) async fn watch(request: &ResourceRequest<'_>) -> Result<ResourceRespo
     let frames = Frames::new(request, &format);
     let content_type = frames.content_type();
     let timeout = timeout(request, &options);
-    let time_up = Timer::new(timeout);
+    let timeout_timer = Timer::new(timeout);
     let started = start(request, storage, &options, &selection).await?;
     streamed?;
     let stream = match started {
-        Start::Watching { initial, watcher } => Watching {
-            began: watcher.seen(),
+        Start::Watching { initial, watcher } => WatchResponse {
+            start_revision: watcher.seen(),
             prefix: storage.key_prefix(&request.info.namespace).to_string(),
             frames,
             selection,
             watcher,
-            time_up,
-            ends_initial: options.allow_watch_bookmarks
+            timeout_timer,
+            sends_initial_events_end: options.allow_watch_bookmarks
                 && options.send_initial_events == Some(true),
-            last_bookmark: options.allow_watch_bookmarks && timeout > SHORT_WATCH,
+            sends_final_bookmark: options.allow_watch_bookmarks && timeout > SHORT_WATCH,
             ready: VecDeque::new(),
             initial: initial.map(|snapshot| Initial { snapshot, after: None }),
             preparing: None,
-            over: false,
+            ended: false,
         },
-        // Too old to go on from: said as an event, because the answer has begun by then.
+        // The version is too old: reported as an ERROR event, because the response is a 200 by
+        // then.
         Start::Refused(error) => {
             let frame = frames.error(&error);
             let payload = Payload::Stream(Box::pin(stream::iter([frames.finish(frame)])));
@@ -78,23 +79,23 @@ async fn start(
 ) -> Result<Start, ApiError> {
     let cache = &storage.cache;
     // Compat: a watch with a bad resourceVersion is a 500 without a reason.
-    let asked = parse_revision(&options.resource_version).map_err(ApiError::Storage)?;
-    // Who begins nowhere begins with the state.
-    let with_state = options.send_initial_events.unwrap_or(asked == 0);
+    let revision = parse_revision(&options.resource_version).map_err(ApiError::Storage)?;
+    // A watch without a resourceVersion begins with the current state.
+    let with_state = options.send_initial_events.unwrap_or(revision == 0);
     let initial = match options.resource_version.as_str() {
         _ if !with_state => None,
         "" => Some(cache.fresh().await.map_err(store_error)?),
         "0" => Some(cache.snapshot()),
-        _ => Some(cache.at_least(asked).await.map_err(store_error)?),
+        _ => Some(cache.at_least(revision).await.map_err(store_error)?),
     };
     if let Some(snapshot) = &initial {
         list::check_readable(request, selection, snapshot, None)?;
     }
-    let after = match (&initial, asked) {
+    let after = match (&initial, revision) {
         (Some(snapshot), _) => snapshot.revision,
-        // No initial events and no place to start from: whatever comes next.
+        // No initial events and no version: events from now on.
         (None, 0) => cache.fresh().await.map_err(store_error)?.revision,
-        (None, asked) => asked,
+        (None, revision) => revision,
     };
     match cache.watch(after, trigger(request, storage, selection)) {
         Ok(watcher) => {
@@ -113,10 +114,11 @@ async fn start(
     }
 }
 
-/// About once a minute, so that a client of a quiet resource has a place to resume from.
+/// About once a minute, so that clients of a quiet resource get a recent resourceVersion to resume
+/// from.
 const BOOKMARK_INTERVAL: Duration = Duration::from_mins(1);
 
-/// What a watcher has to be woken for: everything, a namespace, one node's pods, one object.
+/// The events that wake a watcher: all, those of a namespace, of one node's pods, of one object.
 fn trigger(
     request: &ResourceRequest<'_>,
     storage: &Storage,
@@ -137,7 +139,7 @@ fn trigger(
 fn timeout(request: &ResourceRequest<'_>, options: &ListOptions) -> Duration {
     match options.timeout_seconds {
         Some(seconds @ 1..) => Duration::from_secs(seconds as u64),
-        // Spread, so that clients that began together don't come back together.
+        // Random, so that clients that started together do not reconnect together.
         _ => {
             let share = f64::from(getrandom::u32().unwrap_or_default()) / f64::from(u32::MAX);
             request.engine.tuning.min_request_timeout.mul_f64(1.0 + share)
@@ -145,32 +147,32 @@ fn timeout(request: &ResourceRequest<'_>, options: &ListOptions) -> Duration {
     }
 }
 
-/// A watch under way.
-struct Watching {
-    /// The revision that the client knows without having been told.
-    began: u64,
+/// The stream of a watch.
+struct WatchResponse {
+    /// The revision that the watch started from.
+    start_revision: u64,
     prefix: String,
     frames: Frames,
     selection: Selection,
     watcher: Watcher,
-    time_up: Timer,
-    /// The client wants to be told when it has the whole state.
-    ends_initial: bool,
-    /// One is due when the time is up.
-    last_bookmark: bool,
-    /// Frames that are due.
+    timeout_timer: Timer,
+    /// Whether the initial events end with a bookmark.
+    sends_initial_events_end: bool,
+    /// Whether the watch ends with a bookmark.
+    sends_final_bookmark: bool,
+    /// Frames to be sent.
     ready: VecDeque<Bytes>,
-    /// The state that the watch began with, as far as it has not been sent.
+    /// The initial events that have not been sent.
     initial: Option<Initial>,
-    /// Objects that somebody else has to convert before they can be sent.
+    /// Entries that a webhook is converting.
     preparing: Option<Preparing>,
-    over: bool,
+    ended: bool,
 }
 
-type Preparing = Pin<Box<dyn Future<Output = Result<Work, ApiError>> + Send>>;
+type Preparing = Pin<Box<dyn Future<Output = Result<PreparedWork, ApiError>> + Send>>;
 
-/// What is sent when it is converted.
-enum Work {
+/// What is sent after the conversion.
+enum PreparedWork {
     Events(Vec<Arc<Event>>),
     Initial(Vec<Arc<Entry>>),
 }
@@ -180,8 +182,9 @@ struct Initial {
     after: Option<meta::Str>,
 }
 
-/// Written by hand: this is polled with every event by every watcher, and neither moves the state nor sets a timer.
-impl Stream for Watching {
+/// Implemented by hand: it is polled for every event of every watcher, and must neither move the
+/// state nor set a timer.
+impl Stream for WatchResponse {
     type Item = Bytes;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
@@ -189,7 +192,7 @@ impl Stream for Watching {
             if let Some(bytes) = self.take_ready() {
                 return Poll::Ready(Some(bytes));
             }
-            if self.over {
+            if self.ended {
                 return Poll::Ready(None);
             }
             if let Some(preparing) = &mut self.preparing {
@@ -200,7 +203,7 @@ impl Stream for Watching {
                 self.send_initial();
             } else if let Poll::Ready(item) = self.watcher.poll_next(cx) {
                 self.receive(item);
-            } else if self.time_up.poll(cx).is_ready() {
+            } else if self.timeout_timer.poll(cx).is_ready() {
                 self.end();
             } else {
                 return Poll::Pending;
@@ -209,8 +212,9 @@ impl Stream for Watching {
     }
 }
 
-impl Watching {
-    /// What is due. Short ones go together, as one frame; long ones are not worth the copy.
+impl WatchResponse {
+    /// The next bytes to send. Short frames are joined into one HTTP/2 frame; long ones are not
+    /// worth the copy.
     fn take_ready(&mut self) -> Option<Bytes> {
         let first = self.ready.pop_front()?;
         if self.frames.are_messages() {
@@ -239,29 +243,28 @@ impl Watching {
                 if self.selection.needs_view() {
                     entries.extend(events.iter().filter_map(|event| event.previous.clone()));
                 }
-                self.prepare(entries, Work::Events(events));
+                self.prepare(entries, PreparedWork::Events(events));
             }
             WatchItem::Events(events) => {
-                for event in events {
-                    self.send(&event);
-                }
+                let sent = events.iter().try_for_each(|event| self.send(event));
+                self.end_on_error(sent);
             }
             WatchItem::Progress(revision) => {
-                self.ready.push_back(self.frames.bookmark(revision, false));
+                let frame = self.frames.bookmark(revision, false);
+                self.push(frame);
             }
             WatchItem::Expired => {
                 let message = "The resourceVersion for the provided watch is too old.".to_owned();
                 let error = ApiError::Expired { message, continue_token: String::new() };
-                self.ready.push_back(self.frames.error(&error));
-                self.over = true;
+                self.end_on_error(Err(error));
             }
-            // The client sees the stream end and resumes from what it has.
-            WatchItem::TooSlow | WatchItem::Closed => self.over = true,
+            // The client resumes from its last resourceVersion.
+            WatchItem::TooSlow | WatchItem::Closed => self.ended = true,
         }
     }
 
-    /// Goes on with the work when these are converted.
-    fn prepare(&mut self, entries: Vec<Arc<Entry>>, work: Work) {
+    /// Continues with `work` when the entries are converted.
+    fn prepare(&mut self, entries: Vec<Arc<Entry>>, work: PreparedWork) {
         let kind = self.frames.kind().clone();
         self.preparing = Some(Box::pin(async move {
             kind.prepare(&entries.iter().collect::<Vec<_>>()).await?;
@@ -269,49 +272,67 @@ impl Watching {
         }));
     }
 
-    fn resume(&mut self, work: Result<Work, ApiError>) {
-        match work {
-            Ok(Work::Events(events)) => events.iter().for_each(|event| self.send(event)),
-            Ok(Work::Initial(entries)) => {
+    fn resume(&mut self, work: Result<PreparedWork, ApiError>) {
+        let sent = work.and_then(|work| match work {
+            PreparedWork::Events(events) => events.iter().try_for_each(|event| self.send(event)),
+            PreparedWork::Initial(entries) => {
                 for entry in &entries {
-                    if self.matches(entry) {
-                        self.ready.push_back(self.frames.initial(entry));
+                    if self.matches(entry)? {
+                        self.ready.push_back(self.frames.initial(entry)?);
                     }
                 }
+                Ok(())
             }
-            Err(error) => {
-                self.ready.push_back(self.frames.error(&error));
-                self.over = true;
-            }
+        });
+        self.end_on_error(sent);
+    }
+
+    fn push(&mut self, frame: Result<Bytes, ApiError>) {
+        let pushed = frame.map(|frame| self.ready.push_back(frame));
+        self.end_on_error(pushed);
+    }
+
+    /// A watch must not continue after a frame that failed: the client would miss an event.
+    fn end_on_error(&mut self, sent: Result<(), ApiError>) {
+        if let Err(error) = sent {
+            self.ready.push_back(self.frames.error(&error));
+            self.initial = None;
+            self.ended = true;
         }
     }
 
-    /// An event as this watcher sees it: what starts or stops to match comes and goes.
-    fn send(&mut self, event: &Event) {
+    /// Sends an event as this watcher sees it: an object that starts or stops matching is ADDED or
+    /// DELETED.
+    fn send(&mut self, event: &Event) -> Result<(), ApiError> {
         let in_scope = event.entry.key.starts_with(&self.prefix);
         if !in_scope {
-            return;
+            return Ok(());
         }
-        let was = event.previous.as_ref().is_some_and(|entry| self.matches(entry));
-        let is = event.kind != EventKind::Deleted && self.matches(&event.entry);
+        let was = match &event.previous {
+            Some(entry) => self.matches(entry)?,
+            None => false,
+        };
+        let is = event.kind != EventKind::Deleted && self.matches(&event.entry)?;
         let frame = match (was, is) {
-            (false, true) => self.frames.event(event, &event.entry, frame::ADDED),
-            (true, true) => self.frames.event(event, &event.entry, frame::MODIFIED),
+            (false, true) => self.frames.event(event, &event.entry, frame::ADDED)?,
+            (true, true) => self.frames.event(event, &event.entry, frame::MODIFIED)?,
             (true, false) => match event.departed() {
-                Some(last) => self.frames.event(event, last, frame::DELETED),
-                None => return,
+                Some(last) => self.frames.event(event, last, frame::DELETED)?,
+                None => return Ok(()),
             },
-            (false, false) => return,
+            (false, false) => return Ok(()),
         };
         self.frames.kind().watch_metrics.sent(frame.len());
         self.ready.push_back(frame);
+        Ok(())
     }
 
-    fn matches(&self, entry: &Entry) -> bool {
-        self.selection.matches(entry) && self.selection.matches_view(self.frames.kind(), entry)
+    fn matches(&self, entry: &Entry) -> Result<bool, ApiError> {
+        Ok(self.selection.matches(entry)
+            && self.selection.matches_view(self.frames.kind(), entry)?)
     }
 
-    /// The next part of the state that the watch began with, and the bookmark behind the last.
+    /// Sends the next part of the initial events, and the bookmark after the last one.
     fn send_initial(&mut self) {
         let Some(initial) = &mut self.initial else { return };
         let page = initial.snapshot.page(&self.prefix, initial.after.as_deref(), INITIAL_ENTRIES);
@@ -320,36 +341,42 @@ impl Watching {
             initial.after = Some(last.key.clone());
         } else {
             self.initial = None;
-            if self.ends_initial {
-                self.ready.push_back(self.frames.bookmark(revision, true));
+            if self.sends_initial_events_end {
+                let frame = self.frames.bookmark(revision, true);
+                self.push(frame);
             }
         }
         let matching = page.iter().filter(|entry| self.selection.matches(entry));
         if self.frames.kind().is_remote() {
             let entries: Vec<Arc<Entry>> = matching.cloned().collect();
-            return self.prepare(entries.clone(), Work::Initial(entries));
+            return self.prepare(entries.clone(), PreparedWork::Initial(entries));
         }
-        for entry in matching {
-            self.ready.push_back(self.frames.initial(entry));
-        }
+        let frames: Result<Vec<Bytes>, ApiError> =
+            matching.map(|entry| self.frames.initial(entry)).collect();
+        let sent = frames.map(|frames| self.ready.extend(frames));
+        self.end_on_error(sent);
     }
 
-    /// The time is up: a last bookmark, so that the client resumes where it is, unless it never left.
+    /// Timeout: sends a last bookmark if the revision has advanced.
     fn end(&mut self) {
-        if self.last_bookmark
+        if self.sends_final_bookmark
             && let Some(revision) = self.watcher.progress()
-            && revision > self.began
+            && revision > self.start_revision
         {
-            self.ready.push_back(self.frames.bookmark(revision, false));
+            let frame = self.frames.bookmark(revision, false);
+            self.push(frame);
         }
-        self.over = true;
+        self.ended = true;
     }
 }
 
 /// Compat: upstream's last bookmark comes two seconds before the end, so shorter watches have none.
 const SHORT_WATCH: Duration = Duration::from_secs(2);
 
-/// What a frame of HTTP/2 holds.
+/// The size of an HTTP/2 frame.
 const PIECE_BYTES: usize = 16 * 1024;
 const SHORT_BYTES: usize = 2 * 1024;
 const INITIAL_ENTRIES: usize = 64;
+
+#[cfg(test)]
+mod tests;

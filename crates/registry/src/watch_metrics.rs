@@ -1,4 +1,4 @@
-//! How much the watchers of a kind were sent, for the metrics.
+//! Metrics of watch events.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,7 +9,7 @@ pub struct WatchMetrics {
     bytes: AtomicU64,
 }
 
-/// The bounds of the sizes that are told apart, in bytes; as upstream.
+/// The bucket bounds in bytes; as upstream.
 pub const SIZES: [usize; 8] = [1024, 2048, 4096, 8192, 16384, 32768, 65536, 131_072];
 
 impl WatchMetrics {
@@ -19,7 +19,7 @@ impl WatchMetrics {
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Events up to each bound of [`SIZES`], and all of them.
+    /// Cumulative events per bound of [`SIZES`], and all of them.
     pub fn cumulative(&self) -> [u64; SIZES.len() + 1] {
         let mut sum = 0;
         std::array::from_fn(|at| {

@@ -55,6 +55,19 @@ impl Entry {
         self.slots.0.get_or_init(Box::default).encodings[n].get_or_init(make)
     }
 
+    /// As [`Entry::slot`], for an encoding that may fail: a failure is not kept.
+    pub fn try_slot<E>(
+        &self,
+        n: usize,
+        make: impl FnOnce() -> Result<Bytes, E>,
+    ) -> Result<&Bytes, E> {
+        let slot = &self.slots.0.get_or_init(Box::default).encodings[n];
+        match slot.get() {
+            Some(kept) => Ok(kept),
+            None => make().map(|made| slot.get_or_init(|| made)),
+        }
+    }
+
     /// The object in another served version, if it was converted already.
     pub fn view(&self, version: usize) -> Option<Bytes> {
         let views = self.slots.0.get()?.views.lock();

@@ -46,13 +46,23 @@ impl Event {
     /// those that follow soon share its bytes. The bytes are released soon after, because a frame
     /// is a copy of the object and late watchers are few.
     pub fn frame(&self, n: usize, make: impl FnOnce() -> Bytes) -> Bytes {
+        let made = self.try_frame(n, || Ok::<_, std::convert::Infallible>(make()));
+        made.unwrap_or_else(|never| match never {})
+    }
+
+    /// As [`Event::frame`], for an encoding that may fail: a failure is not kept.
+    pub fn try_frame<E>(
+        &self,
+        n: usize,
+        make: impl FnOnce() -> Result<Bytes, E>,
+    ) -> Result<Bytes, E> {
         let mut frames = self.frames.lock();
         if let Some((_, frame)) = frames.iter().find(|(have, _)| *have == n) {
-            return frame.clone();
+            return Ok(frame.clone());
         }
-        let frame = make();
+        let frame = make()?;
         frames.push((n, frame.clone()));
-        frame
+        Ok(frame)
     }
 
     /// The previous state with this event's revision: what a watcher gets as DELETED when the

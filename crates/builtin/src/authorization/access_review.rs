@@ -52,7 +52,7 @@ impl ComputedResource for AccessReview {
     }
 
     // Compat: reviews are not named in errors.
-    fn named_in_errors(&self, kind: &Kind) -> GroupKind {
+    fn kind_in_errors(&self, kind: &Kind) -> GroupKind {
         GroupKind::new(&kind.gvk().group, "")
     }
 }

@@ -12,7 +12,7 @@ use self::defaults::{default_spec, default_v1};
 use crate::{
     convert::{
         self,
-        horizontal_pod_validation::{SPEC_ANNOTATIONS, STATUS_ANNOTATIONS, drop_annotations},
+        horizontal_pod_autoscaler::{SPEC_ANNOTATIONS, STATUS_ANNOTATIONS, drop_annotations},
     },
     format::{NONE, UNKNOWN, UNSET, number, with_more},
 };

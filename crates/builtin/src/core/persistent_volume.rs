@@ -1,6 +1,6 @@
 //! Persistent volumes.
 
-mod validation;
+pub(crate) mod validation;
 
 use meta::{FieldErrors, Value, value};
 use registry::{Cell, Column, Strategy, WriteContext, keep_all_but_status};

@@ -168,7 +168,7 @@ fn parameters(parameters: &Field<'_>, errors: &mut FieldErrors) {
 }
 
 /// The requests of a claim, with those below them.
-pub(super) struct Requests<'a>(BTreeMap<&'a str, BTreeSet<&'a str>>);
+pub(crate) struct Requests<'a>(BTreeMap<&'a str, BTreeSet<&'a str>>);
 
 impl<'a> Requests<'a> {
     pub(super) fn of(devices: &Field<'a>) -> Self {

@@ -7,9 +7,10 @@ use meta::{
     names::{is_dns1123_subdomain, is_qualified_name, validate_label_selector},
 };
 
+use crate::core::persistent_volume::validation as persistent_volume;
+
 use super::{
     cursor::{Field, IMMUTABLE},
-    persistent_volume,
     pod_spec::{quantity, volume_sources::csi_driver_name},
     workloads::show_selector,
 };

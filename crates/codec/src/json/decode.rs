@@ -12,7 +12,7 @@ use meta::{Map, Str, Value};
 use schema::{NodeType, Schema, Type, TypeId};
 
 use super::{
-    DecodeError, StrictError, TREE_DEPTH_MAX, go_type,
+    DecodeError, Found, GoType, Step, StrictError, TREE_DEPTH_MAX, TypeError, go_type,
     leaf::{self, LeafError},
     lexer::{Lexer, well_formed},
 };
@@ -193,7 +193,7 @@ impl<'a> Decoder<'a> {
             NodeType::Map(item) => Frame::map(Target::plain(&item.kind)),
             NodeType::Any => Frame::map(target),
             NodeType::AnyObject => Frame::map(Target::plain(&NodeType::Any)),
-            _ => return self.wrong_container(target, "object"),
+            _ => return self.wrong_container(target, Found::Object),
         };
         self.push(frame)?;
         if self.lexer.next_token()? == b'}' {
@@ -224,7 +224,7 @@ impl<'a> Decoder<'a> {
             }
             NodeType::SchemaOrStringArray(_) => Target::plain(&NodeType::String),
             NodeType::Bytes => Target::BYTE,
-            _ => return self.wrong_container(target, "array"),
+            _ => return self.wrong_container(target, Found::Array),
         };
         self.push(Frame::List { of, items: Vec::new() })?;
         if self.lexer.next_token()? == b']' {
@@ -248,7 +248,7 @@ impl<'a> Decoder<'a> {
     fn wrong_container(
         &mut self,
         target: Target<'a>,
-        found: &'static str,
+        found: Found,
     ) -> Result<Option<Target<'a>>, DecodeError> {
         self.report(leaf::container(target.kind, found), target);
         self.lexer.skip_value(self.frames.len())?;
@@ -404,16 +404,16 @@ impl<'a> Decoder<'a> {
         match error {
             LeafError::Type { found, expected } => {
                 let expected = match (expected, self.schema) {
-                    (Some(expected), _) => expected.to_owned(),
-                    (None, Some(_)) if target.mode == Mode::Byte => "uint8".to_owned(),
+                    (Some(expected), _) => go_type::basic(expected),
+                    (None, Some(_)) if target.mode == Mode::Byte => go_type::basic("uint8"),
                     (None, Some(schema)) => go_type::of_kind(target.kind, schema),
-                    (None, None) => "interface {}".to_owned(),
+                    (None, None) => go_type::basic("interface {}"),
                 };
-                let error = self.type_error(&found, &expected);
+                let error = self.type_error(found, expected);
                 self.saved.get_or_insert(error);
             }
             LeafError::FatalType { found, expected } => {
-                let error = self.type_error(&found, expected);
+                let error = self.type_error(found, go_type::basic(expected));
                 self.fatal.get_or_insert(error);
             }
             LeafError::Other(text) => {
@@ -427,28 +427,25 @@ impl<'a> Decoder<'a> {
     }
 
     /// Go names the innermost struct, and the path of fields from the outermost one.
-    fn type_error(&self, found: &str, expected: &str) -> DecodeError {
+    fn type_error(&self, found: Found, expected: GoType) -> DecodeError {
         let mut innermost = None;
-        let mut path: Vec<&str> = Vec::new();
+        let mut go_path: Vec<Str> = Vec::new();
         for frame in &self.frames {
             if let Frame::Struct { ty, field: Some(index), .. } = frame {
                 let name = &ty.fields[*index].name;
-                path.extend(go_type::inlined_from(ty, name));
-                path.push(name);
+                go_path.extend(go_type::inlined_from(ty, name).map(Str::new_static));
+                go_path.push(name.clone());
                 innermost = Some((*ty, name));
             }
         }
-        let named = innermost.and_then(|(ty, field)| go_type::named(ty, field, expected));
-        let expected = named.unwrap_or(expected);
-        let into = match innermost {
-            Some((ty, _)) => {
-                format!("struct field {}.{}", go_type::struct_name(ty), path.join("."))
-            }
-            None => "value".to_owned(),
-        };
-        DecodeError::Value(format!(
-            "json: cannot unmarshal {found} into Go {into} of type {expected}"
-        ))
+        let named = innermost.and_then(|(ty, field)| go_type::named(ty, field, &expected));
+        DecodeError::Type(Box::new(TypeError {
+            found,
+            wanted: named.unwrap_or(expected),
+            struct_name: innermost.map(|(ty, _)| Str::new(go_type::struct_name(ty))),
+            go_path,
+            at: self.frames.iter().filter_map(Frame::step).collect(),
+        }))
     }
 
     #[cold]
@@ -491,6 +488,16 @@ impl<'a> Decoder<'a> {
 impl<'a> Frame<'a> {
     fn map(of: Target<'a>) -> Self {
         Self::Map { of, members: Vec::new(), keys: Keys::new() }
+    }
+
+    /// The step to the member that is being read.
+    fn step(&self) -> Option<Step> {
+        match self {
+            Self::Struct { members, .. } | Self::Map { members, .. } => {
+                members.last().map(|(key, _)| Step::Key(key.clone()))
+            }
+            Self::List { items, .. } => Some(Step::Index(items.len())),
+        }
     }
 
     /// Appends the step to the member that is being read.

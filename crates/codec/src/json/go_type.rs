@@ -2,8 +2,39 @@
 
 use schema::{NodeType, Schema, Type};
 
+use super::{GoKind, GoType};
+
+/// A type that Go has a word for.
+pub(super) fn basic(name: &'static str) -> GoType {
+    GoType { name: name.to_owned(), kind: GoKind::Basic }
+}
+
 /// The Go type of a value.
-pub(super) fn of_kind(kind: &NodeType, schema: &Schema) -> String {
+pub(super) fn of_kind(kind: &NodeType, schema: &Schema) -> GoType {
+    let go_kind = match kind {
+        NodeType::Any
+        | NodeType::Bool
+        | NodeType::Int32
+        | NodeType::Int64
+        | NodeType::Double
+        | NodeType::String => GoKind::Basic,
+        NodeType::AnyObject | NodeType::Map(_) => GoKind::Map,
+        NodeType::Bytes | NodeType::List(..) => GoKind::Slice,
+        NodeType::Object(_) => GoKind::Struct,
+        // Structs too, but read from and printed as one text or number.
+        NodeType::Time
+        | NodeType::MicroTime
+        | NodeType::Duration
+        | NodeType::Quantity
+        | NodeType::IntOrString
+        | NodeType::SchemaOrBool(_)
+        | NodeType::SchemaOrArray(_)
+        | NodeType::SchemaOrStringArray(_) => GoKind::Named,
+    };
+    GoType { name: name_of(kind, schema), kind: go_kind }
+}
+
+fn name_of(kind: &NodeType, schema: &Schema) -> String {
     match kind {
         NodeType::Any => "interface {}".to_owned(),
         NodeType::AnyObject => "map[string]interface {}".to_owned(),
@@ -19,8 +50,8 @@ pub(super) fn of_kind(kind: &NodeType, schema: &Schema) -> String {
         NodeType::Quantity => "resource.Quantity".to_owned(),
         NodeType::IntOrString => "intstr.IntOrString".to_owned(),
         NodeType::Object(id) => of_type(schema.get(*id)),
-        NodeType::List(item, _) => format!("[]{}", of_kind(&item.kind, schema)),
-        NodeType::Map(item) => format!("map[string]{}", of_kind(&item.kind, schema)),
+        NodeType::List(item, _) => format!("[]{}", name_of(&item.kind, schema)),
+        NodeType::Map(item) => format!("map[string]{}", name_of(&item.kind, schema)),
         NodeType::SchemaOrBool(_) => "v1.JSONSchemaPropsOrBool".to_owned(),
         NodeType::SchemaOrArray(_) => "v1.JSONSchemaPropsOrArray".to_owned(),
         NodeType::SchemaOrStringArray(_) => "v1.JSONSchemaPropsOrStringArray".to_owned(),
@@ -43,19 +74,20 @@ pub(super) fn struct_name(ty: &Type) -> &str {
 
 /// The name that Go has for the type of a field, or of the items of one; what it is without a name is
 /// `plain`.
-pub(super) fn named(ty: &Type, field: &str, plain: &str) -> Option<&'static str> {
+pub(super) fn named(ty: &Type, field: &str, plain: &GoType) -> Option<GoType> {
     let mut rows = include_str!("go_types.tsv").lines().map(|line| line.split('\t'));
     let name = rows.find_map(|mut row| {
         let is_it = ty.name.strip_prefix("io.k8s.") == row.next() && row.next() == Some(field);
         row.next().filter(|_| is_it)
     })?;
-    match (name.strip_prefix("[]"), plain) {
-        (Some(_), plain) if plain.starts_with("[]") => Some(name),
-        (Some(item), "string") => Some(item),
+    let named = |name: &str, kind| Some(GoType { name: name.to_owned(), kind });
+    match (name.strip_prefix("[]"), plain.kind) {
+        (Some(_), GoKind::Slice) => named(name, GoKind::Slice),
+        (Some(item), GoKind::Basic) if plain.name == "string" => named(item, GoKind::Named),
         // Lists and maps of quantities have names, the quantities in them have not.
-        (None, plain) => {
-            let fits = matches!(plain, "string" | "int32") || plain.starts_with("map[");
-            fits.then_some(name)
+        (None, GoKind::Map) => named(name, GoKind::Map),
+        (None, GoKind::Basic) if matches!(plain.name.as_str(), "string" | "int32") => {
+            named(name, GoKind::Named)
         }
         _ => None,
     }

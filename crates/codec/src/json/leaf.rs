@@ -10,17 +10,18 @@ use meta::{
 };
 use schema::NodeType;
 
+use super::error::Found;
 use crate::base64;
 
 /// Why a leaf cannot be what its field says.
 pub(super) enum LeafError {
     /// `cannot unmarshal {found} into … of type {expected}`. Go goes on reading after it.
-    Type { found: String, expected: Option<&'static str> },
+    Type { found: Found, expected: Option<&'static str> },
     /// The same out of a type's own reader: Go stops there.
-    FatalType { found: String, expected: &'static str },
-    /// Words of their own, after which Go goes on.
+    FatalType { found: Found, expected: &'static str },
+    /// Text of the type's own, after which Go goes on.
     Other(String),
-    /// Words of their own, after which Go stops.
+    /// Text of the type's own, after which Go stops.
     Fatal(String),
     /// Go doesn't mind.
     Ignored,
@@ -50,7 +51,7 @@ pub(super) fn string(kind: &NodeType, text: Cow<'_, str>, raw: &str) -> Result {
             Ok(bytes) => Ok(Value::from(base64::encode(&bytes))),
             Err(error) => Err(LeafError::Other(error.to_string())),
         },
-        kind => Err(no_leaf(kind, "string")),
+        kind => Err(no_leaf(kind, Found::String)),
     }
 }
 
@@ -60,27 +61,29 @@ pub(super) fn number(kind: &NodeType, text: &str) -> Result {
         NodeType::Int32 | NodeType::Int64 => {
             let number = text.parse::<i64>().ok();
             let fits = |n: &i64| matches!(kind, NodeType::Int64) || i32::try_from(*n).is_ok();
-            number.filter(fits).map(Value::from).ok_or_else(|| wrong(format!("number {text}")))
+            number.filter(fits).map(Value::from).ok_or_else(|| wrong(number_of(text)))
         }
         NodeType::Double => match text.parse::<f64>() {
             Ok(number) if number.is_finite() => Ok(Value::from(number)),
-            _ => Err(wrong(format!("number {text}"))),
+            _ => Err(wrong(number_of(text))),
         },
         NodeType::Any => free_number(text),
         NodeType::Quantity => quantity(text),
         NodeType::IntOrString => match text.parse::<i32>() {
             Ok(number) => Ok(Value::from(i64::from(number))),
-            Err(_) => Err(fatal(format!("number {text}"), "int32")),
+            Err(_) => Err(fatal(number_of(text), "int32")),
         },
-        NodeType::Time | NodeType::MicroTime | NodeType::Duration => Err(fatal("number", "string")),
-        kind => Err(no_leaf(kind, "number")),
+        NodeType::Time | NodeType::MicroTime | NodeType::Duration => {
+            Err(fatal(Found::Number(None), "string"))
+        }
+        kind => Err(no_leaf(kind, Found::Number(None))),
     }
 }
 
 /// Reads one of the numbers that are bytes.
 pub(super) fn byte(text: &str) -> Result {
     let number = text.parse::<u8>().ok();
-    number.map(|n| Value::from(i64::from(n))).ok_or_else(|| wrong(format!("number {text}")))
+    number.map(|n| Value::from(i64::from(n))).ok_or_else(|| wrong(number_of(text)))
 }
 
 /// The bytes that some numbers are.
@@ -98,7 +101,7 @@ pub(super) fn free_number(text: &str) -> Result {
     }
     match text.parse::<f64>() {
         Ok(number) if number.is_finite() => Ok(Value::from(number)),
-        _ => Err(LeafError::Type { found: format!("number {text}"), expected: Some("float64") }),
+        _ => Err(LeafError::Type { found: number_of(text), expected: Some("float64") }),
     }
 }
 
@@ -106,14 +109,16 @@ pub(super) fn bool(kind: &NodeType, value: bool) -> Result {
     match kind {
         NodeType::Bool | NodeType::Any | NodeType::SchemaOrBool(_) => Ok(Value::Bool(value)),
         NodeType::Quantity => quantity(if value { "true" } else { "false" }),
-        NodeType::IntOrString => Err(fatal("bool", "int32")),
-        NodeType::Time | NodeType::MicroTime | NodeType::Duration => Err(fatal("bool", "string")),
-        kind => Err(no_leaf(kind, "bool")),
+        NodeType::IntOrString => Err(fatal(Found::Bool, "int32")),
+        NodeType::Time | NodeType::MicroTime | NodeType::Duration => {
+            Err(fatal(Found::Bool, "string"))
+        }
+        kind => Err(no_leaf(kind, Found::Bool)),
     }
 }
 
 /// An object or array where there should be none.
-pub(super) fn container(kind: &NodeType, found: &'static str) -> LeafError {
+pub(super) fn container(kind: &NodeType, found: Found) -> LeafError {
     match kind {
         NodeType::Quantity => LeafError::Fatal(meta::quantity::QuantityError::Format.to_string()),
         NodeType::IntOrString => fatal(found, "int32"),
@@ -123,7 +128,7 @@ pub(super) fn container(kind: &NodeType, found: &'static str) -> LeafError {
 }
 
 /// A value that this kind has no use for.
-fn no_leaf(kind: &NodeType, found: &'static str) -> LeafError {
+fn no_leaf(kind: &NodeType, found: Found) -> LeafError {
     match kind {
         NodeType::SchemaOrBool(_) => LeafError::Fatal("boolean or JSON schema expected".to_owned()),
         // Go reads past anything else.
@@ -173,10 +178,15 @@ pub(super) fn to_str(text: Cow<'_, str>) -> Str {
     }
 }
 
-fn wrong(found: impl Into<String>) -> LeafError {
-    LeafError::Type { found: found.into(), expected: None }
+fn wrong(found: Found) -> LeafError {
+    LeafError::Type { found, expected: None }
 }
 
-fn fatal(found: impl Into<String>, expected: &'static str) -> LeafError {
-    LeafError::FatalType { found: found.into(), expected }
+fn fatal(found: Found, expected: &'static str) -> LeafError {
+    LeafError::FatalType { found, expected }
+}
+
+/// A number that doesn't fit: Go shows it.
+fn number_of(text: &str) -> Found {
+    Found::Number(Some(text.to_owned()))
 }

@@ -1,7 +1,7 @@
 //! Embedded resources: their `apiVersion`, `kind` and `metadata` are typed, whatever the schema says.
 
 use meta::{
-    FieldErrors, FieldPath, Map, Value,
+    FieldError, FieldErrors, FieldPath, Map, Value,
     field::FieldReason,
     names::{is_dns1035_label, name_is_path_segment, validate_object_meta},
 };
@@ -146,13 +146,12 @@ fn validate_resource(map: &Map, path: &FieldPath, errors: &mut FieldErrors) {
     let mut wrong = FieldErrors::default();
     let namespaced = !metadata.str_at(&["namespace"]).is_empty();
     validate_object_meta(metadata, namespaced, name_is_path_segment, &mut wrong);
-    for mut error in wrong.0 {
+    for error in wrong.0 {
         // A template need not have a name.
         if error.reason == FieldReason::Required && error.field == "metadata.name" {
             continue;
         }
-        error.field = path.child(&error.field).to_string();
-        errors.0.push(error);
+        errors.0.push(FieldError::new(error.reason, &path.child(&error.field), error.message));
     }
 }
 

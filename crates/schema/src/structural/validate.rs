@@ -119,12 +119,7 @@ impl Failure {
     fn into_error(self, above: &FieldPath) -> FieldError {
         let name = self.name.strip_prefix('.').unwrap_or(&self.name);
         let field = if name.is_empty() { above.clone() } else { above.child(name) };
-        FieldError {
-            reason: self.reason,
-            field: field.to_string(),
-            message: self.message,
-            rule: None,
-        }
+        FieldError::new(self.reason, &field, self.message)
     }
 }
 

@@ -8,7 +8,7 @@ use meta::{
     field::{FieldPath, path},
     time::Time,
 };
-use registry::{Allocation, Allocator, Kind, Pinned, StorageCodec};
+use registry::{Allocation, Allocator, Kind, Pinned, Reservation, StorageCodec};
 use store::Backend;
 
 use super::{
@@ -74,18 +74,17 @@ impl ServiceAllocator {
         Ok(())
     }
 
-    /// Puts right what a crash between two writes has left: addresses of services that are not there,
-    /// services whose address nobody wrote down.
+    /// Puts right what a crash between two writes, or a write with an unknown outcome, has left:
+    /// addresses and ports of services that are not there, services whose address is not recorded.
     pub(crate) async fn repair(&self, services: &Kind) -> Result<(), ApiError> {
         let Some(server) = self.addresses.server.get() else { return Ok(()) };
         let now = Time::now().unix_seconds();
         let taken = server.addresses.objects("").await?;
         let services = services.objects("").await?;
-        if let Some(shared) = self.ports.shared.get() {
-            let ports: Vec<u16> = services.iter().flat_map(all_ports).collect();
-            let mut leaks = self.leaks.lock().await;
-            shared.repair(&ports, &mut leaks).await.map_err(ApiError::internal)?;
-        }
+        let ports: Vec<u16> = services.iter().flat_map(all_ports).collect();
+        let mut leaks = self.leaks.lock().await;
+        self.ports.repair(&ports, &mut leaks).await.map_err(ApiError::internal)?;
+        drop(leaks);
         let owns = |service: &Value, name: &str| {
             Addressing::of(service).cluster_ips.iter().any(|ip| ip == name)
         };
@@ -295,27 +294,44 @@ impl Taken {
             return Allocation::default();
         }
         let (supply, addresses) = (self.supply.clone(), std::mem::take(&mut self.addresses));
-        let ports_supply = self.ports.supply();
-        // Exactly one of the two jobs runs; the ports go with the one that does.
-        let ports = Arc::new(std::sync::Mutex::new(Some(self.ports.take())));
-        let take_ports = move |ports: &std::sync::Mutex<Option<PortOperation>>| {
-            ports.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take()
-        };
-        let (kept_supply, kept_ports) = (supply.clone(), ports.clone());
-        let keep = Box::pin(async move {
-            if let Some(ports) = take_ports(&kept_ports) {
-                ports.keep();
-            }
-            ports_supply.release(released.ports).await;
-            kept_supply.release(&released.addresses).await;
-        });
-        let give_back = Box::pin(async move {
-            if let Some(mut ports) = take_ports(&ports) {
-                ports.give_back().await;
-            }
-            supply.release(&addresses).await;
-        });
-        Allocation::new(Some(keep), Some(give_back))
+        let ports = self.ports.take();
+        Allocation::new(ServiceReservation { supply, addresses, ports, released })
+    }
+}
+
+/// What was taken for one write of a service, and what that write makes free.
+struct ServiceReservation {
+    supply: Arc<Addresses>,
+    addresses: Vec<String>,
+    ports: PortOperation,
+    released: Released,
+}
+
+impl Reservation for ServiceReservation {
+    fn commit(self: Box<Self>) -> Pinned<'static, ()> {
+        Box::pin(async move {
+            let ports_supply = self.ports.supply();
+            self.ports.keep();
+            ports_supply.release(self.released.ports).await;
+            self.supply.release(&self.released.addresses).await;
+        })
+    }
+
+    fn release(mut self: Box<Self>) -> Pinned<'static, ()> {
+        Box::pin(async move {
+            self.ports.give_back().await;
+            self.supply.release(&self.addresses).await;
+        })
+    }
+
+    fn abandon(self: Box<Self>) {
+        tracing::warn!(
+            addresses = ?self.addresses,
+            ports = ?self.ports.allocated,
+            "the store does not tell whether a service was written; the repair will release what \
+             no service has"
+        );
+        self.ports.keep();
     }
 }
 
@@ -563,6 +579,36 @@ mod tests {
         assert_eq!(got[0], 30005);
         assert_eq!(got[1], got[2]);
         assert_eq!(operation.allocated.len(), 2);
+    }
+
+    fn reservation(ports: PortOperation) -> Box<ServiceReservation> {
+        let supply = Arc::new(Addresses { ranges: Vec::new(), server: std::sync::OnceLock::new() });
+        let released = Released::default();
+        Box::new(ServiceReservation { supply, addresses: Vec::new(), ports, released })
+    }
+
+    /// The ports were given back, and handed out a second time, although the service was there.
+    #[tokio::test]
+    async fn ports_of_a_write_with_an_unknown_outcome_stay_taken_until_the_repair() {
+        let supply = Arc::new(NodePorts::new(30000, 30000));
+        let take = async || {
+            let mut operation = PortOperation::new(supply.clone(), false);
+            operation.allocate(30000).await.map(|()| operation)
+        };
+        reservation(take().await.unwrap()).release().await;
+        reservation(take().await.unwrap()).abandon();
+        assert!(take().await.is_err());
+        let mut leaks = HashMap::new();
+        for _ in 0..3 {
+            supply.repair(&[], &mut leaks).await.unwrap();
+            assert!(take().await.is_err());
+        }
+        supply.repair(&[], &mut leaks).await.unwrap();
+        reservation(take().await.unwrap()).abandon();
+        for _ in 0..10 {
+            supply.repair(&[30000], &mut leaks).await.unwrap();
+        }
+        assert!(take().await.is_err());
     }
 
     #[tokio::test]

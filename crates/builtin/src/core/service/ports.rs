@@ -2,11 +2,11 @@
 //! off the services when it starts; servers that share one keep it there.
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
-use super::shared_ports::SharedPorts;
+use super::shared_ports::{SharedPorts, leaks_after};
 
 /// The ports that services are given on every node.
 pub(crate) struct NodePorts {
@@ -77,6 +77,27 @@ impl NodePorts {
         let port = free.ok_or_else(full)?;
         taken.insert(port);
         Ok(port)
+    }
+
+    /// Brings the ports that are taken together with those that services have. A port that no
+    /// service has is released when it was seen so several times in a row: a service may be about
+    /// to be written.
+    pub(crate) async fn repair(
+        &self,
+        services: &[u16],
+        leaks: &mut HashMap<u16, u32>,
+    ) -> Result<(), String> {
+        if let Some(shared) = self.shared.get() {
+            return shared.repair(services, leaks).await;
+        }
+        let mut taken = self.taken();
+        taken.extend(services);
+        let unused: Vec<u16> =
+            taken.iter().copied().filter(|port| !services.contains(port)).collect();
+        *leaks = leaks_after(leaks, unused, |port| {
+            taken.remove(&port);
+        });
+        Ok(())
     }
 
     pub(crate) async fn release(&self, ports: Vec<u16>) {

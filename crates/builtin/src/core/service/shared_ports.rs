@@ -23,6 +23,26 @@ const ATTEMPTS_MAX: usize = 64;
 /// Seen without a service so often, a port has been forgotten by whoever took it.
 const SIGHTINGS_MAX: u32 = 3;
 
+/// Counts one more sighting of each port that no service has, and releases those that were seen so
+/// too often. Answers the counts for the next time.
+pub(super) fn leaks_after(
+    leaks: &HashMap<u16, u32>,
+    unused: Vec<u16>,
+    mut release: impl FnMut(u16),
+) -> HashMap<u16, u32> {
+    let mut next = HashMap::new();
+    for port in unused {
+        let seen = leaks.get(&port).copied().unwrap_or(0) + 1;
+        if seen > SIGHTINGS_MAX {
+            tracing::info!(port, "releasing the node port of a service that is gone");
+            release(port);
+        } else {
+            next.insert(port, seen);
+        }
+    }
+    next
+}
+
 impl SharedPorts {
     /// Looks at what is taken and changes it, again and again until nobody else did so meanwhile.
     pub(crate) async fn change<T>(
@@ -62,19 +82,11 @@ impl SharedPorts {
     ) -> Result<(), String> {
         let mut next = HashMap::new();
         self.change(|bitmap| {
-            next.clear();
             for port in services {
                 bitmap.set(*port, true);
             }
-            for port in bitmap.ports().filter(|port| !services.contains(port)).collect::<Vec<_>>() {
-                let seen = leaks.get(&port).copied().unwrap_or(0) + 1;
-                if seen > SIGHTINGS_MAX {
-                    tracing::info!(port, "releasing the node port of a service that is gone");
-                    bitmap.set(port, false);
-                } else {
-                    next.insert(port, seen);
-                }
-            }
+            let unused: Vec<u16> = bitmap.ports().filter(|port| !services.contains(port)).collect();
+            next = leaks_after(leaks, unused, |port| bitmap.set(port, false));
             Ok(())
         })
         .await?;

@@ -1,4 +1,4 @@
-//! Protobuf answers: messages from the cache, put into their envelopes.
+//! Protobuf responses: cached messages in their envelopes.
 
 use bytes::Bytes;
 use codec::protobuf;
@@ -14,21 +14,23 @@ use crate::{
     response_format::append,
 };
 
-/// The message of a cached object, without its envelope; made once.
-pub(crate) fn message(engine: &Engine, kind: &Kind, entry: &Entry) -> Bytes {
+/// The message of a cached object without its envelope, made once. A failure is not cached.
+pub(crate) fn message(engine: &Engine, kind: &Kind, entry: &Entry) -> Result<Bytes, ApiError> {
     let slot = if kind.conversion.is_none() { SLOT_PROTOBUF } else { SLOT_CONVERTED_PROTOBUF };
-    let make =
-        || {
-            let encoded = tree(&kind.view(entry)).and_then(|object| {
-                protobuf::encode(&object, engine.tables(), &kind.schema, kind.ty())
-                    .map_err(ApiError::internal)
-            });
-            encoded.map_or_else(|error| {
+    let make = || {
+        let object = tree(&kind.view(entry)?)?;
+        let message = protobuf::encode(&object, engine.tables(), &kind.schema, kind.ty());
+        message.map(Bytes::from).map_err(|error| {
             tracing::error!(key = %entry.key, "cannot encode an object as protobuf: {error}");
-            Bytes::new()
-        }, Bytes::from)
-        };
-    entry.slot(slot, make).clone()
+            not_encoded(&error)
+        })
+    };
+    entry.try_slot(slot, make).cloned()
+}
+
+/// Compat: an encoder's error is a 500 without a reason.
+fn not_encoded(error: &protobuf::ProtobufError) -> ApiError {
+    ApiError::Storage(error.to_string())
 }
 
 /// A message in its envelope.
@@ -36,7 +38,7 @@ pub(crate) fn seal(gvk: &GroupVersionKind, message: &[u8]) -> Bytes {
     protobuf::seal(&gvk.group_version().to_string(), &gvk.kind, message).into()
 }
 
-/// Any object of a built-in type, given as JSON that says its kind.
+/// An object of a built-in type, given as JSON with its kind.
 pub(crate) fn seal_json(
     engine: &Engine,
     schema: &schema::Schema,
@@ -45,11 +47,11 @@ pub(crate) fn seal_json(
 ) -> Result<Bytes, ApiError> {
     let object = tree(json)?;
     let sealed = protobuf::encode_object(&object, engine.tables(), schema, ty);
-    Ok(sealed.map_err(ApiError::internal)?.into())
+    Ok(sealed.map_err(|error| not_encoded(&error))?.into())
 }
 
-/// A list. The length of a message stands in front of it, so all items have to be at hand before
-/// the first byte is sent; they are shared with the cache, and copied chunk by chunk.
+/// A list. A message begins with its length, so all items have to be encoded before the first byte
+/// is sent; they are shared with the cache and copied chunk by chunk.
 pub(crate) fn list(gvk: &GroupVersionKind, head: &ListHead, items: Vec<Bytes>) -> Payload {
     let mut metadata = Vec::new();
     // selfLink, resourceVersion and continue are written even when empty.
@@ -82,9 +84,9 @@ struct Chunks {
 const CHUNK_BYTES: usize = 128 * 1024;
 
 impl Iterator for Chunks {
-    type Item = Bytes;
+    type Item = Result<Bytes, ApiError>;
 
-    fn next(&mut self) -> Option<Bytes> {
+    fn next(&mut self) -> Option<Self::Item> {
         let (mut chunk, first) = match self.start.take() {
             Some(start) => (start, true),
             None => (Vec::new(), false),
@@ -104,7 +106,7 @@ impl Iterator for Chunks {
             write_bytes(&mut chunk, 3, b"");
             write_bytes(&mut chunk, 4, b"");
         }
-        Some(chunk.into())
+        Some(Ok(chunk.into()))
     }
 }
 
@@ -133,6 +135,7 @@ fn varint_len(number: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::TestServer;
 
     #[test]
     fn a_list_is_an_envelope_around_metadata_and_items() {
@@ -140,7 +143,7 @@ mod tests {
         let items = vec![Bytes::from(vec![1u8; 200]), Bytes::from_static(b"xyz")];
         let gvk = GroupVersionKind::new("", "v1", "PodList");
         let Payload::Chunks(chunks) = list(&gvk, &head, items) else { panic!("not chunks") };
-        let all: Vec<u8> = chunks.flatten().collect();
+        let all: Vec<u8> = chunks.flatten().flatten().collect();
         let envelope = protobuf::Envelope::open(&all).unwrap();
         assert_eq!((envelope.api_version.as_str(), envelope.kind.as_str()), ("v1", "PodList"));
         let mut expected = Vec::new();
@@ -150,13 +153,58 @@ mod tests {
         assert_eq!(envelope.raw, expected);
     }
 
+    const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
+    /// A server with one good widget, and one that has a text where protobuf has a number.
+    async fn with_an_unencodable_widget() -> TestServer {
+        let server = TestServer::start().await;
+        server.check("POST /v1/namespaces/ns/widgets", "{metadata: {name: a}}", "201").await;
+        let broken = r#"{"kind":"Widget","apiVersion":"example.com/v1","metadata":{"name":"b","namespace":"ns"},"spec":{"replicas":"many"}}"#;
+        server.write_raw("widgets", "b", broken).await;
+        server
+    }
+
+    const NOT_ENCODED: &str = "500 : spec.replicas: not an integer";
+
+    /// It was cached as empty bytes and answered as a 200.
+    #[tokio::test]
+    async fn an_object_that_protobuf_cannot_hold_is_a_500_each_time() {
+        let server = with_an_unencodable_widget().await;
+        for line in ["GET /v1/namespaces/ns/widgets/b", "GET /v1/namespaces/ns/widgets"] {
+            for _ in 0..2 {
+                server.send_accepting(PROTOBUF, line, "").await.check(line, NOT_ENCODED);
+            }
+        }
+        let good = server.send_accepting(PROTOBUF, "GET /v1/namespaces/ns/widgets/a", "").await;
+        assert!(good.body.starts_with(&protobuf::PREFIX), "{:?}", good.body);
+    }
+
+    #[tokio::test]
+    async fn a_watch_ends_with_an_error_at_an_object_that_protobuf_cannot_hold() {
+        let server = with_an_unencodable_widget().await;
+        let revision = server.revision().await;
+        let stream = format!("{PROTOBUF};stream=watch");
+        // Initial events, then one event after the other.
+        for query in ["", &format!("?resourceVersion={}", revision - 1)] {
+            let path = format!("/v1/namespaces/ns/widgets{query}");
+            let mut watch = server.watch_accepting(&stream, &path).await.unwrap();
+            let mut all = Vec::new();
+            while let Some(bytes) = watch.next_bytes().await {
+                all.extend_from_slice(&bytes);
+            }
+            let all = all.escape_ascii().to_string();
+            assert!(all.contains(r"\x05ERROR"), "{all}");
+            assert!(all.contains("spec.replicas: not an integer"), "{all}");
+        }
+    }
+
     #[test]
     fn an_empty_list_is_whole_too() {
         let gvk = GroupVersionKind::new("", "v1", "PodList");
         let Payload::Chunks(chunks) = list(&gvk, &ListHead::default(), Vec::new()) else {
             panic!("not chunks")
         };
-        let all: Vec<u8> = chunks.flatten().collect();
+        let all: Vec<u8> = chunks.flatten().flatten().collect();
         assert_eq!(
             protobuf::Envelope::open(&all).unwrap().raw,
             b"\x0a\x06\x0a\x00\x12\x00\x1a\x00"

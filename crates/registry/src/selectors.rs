@@ -1,5 +1,5 @@
-//! Which objects a list or watch is about: a namespace, labels, fields. Judged on what the cache
-//! has already extracted; no object is decoded.
+//! The selectors of a list or watch: namespace, labels, fields. They are evaluated on what the
+//! cache has extracted; no object is decoded.
 
 use codec::raw_object::{self, FieldSet};
 use meta::{
@@ -10,10 +10,10 @@ use store::Entry;
 
 use crate::{Kind, SelectableSource, options::ListOptions, resource_request::ResourceRequest};
 
-/// A selection, ready to judge entries.
+/// Parsed selectors.
 pub(crate) struct Selection {
     labels: LabelSelector,
-    /// The bits that the labels of every match have.
+    /// The bits of the labels that every match has.
     label_bits: u64,
     fields: Vec<Term>,
 }
@@ -36,7 +36,7 @@ impl Selection {
             .iter()
             .map(|requirement| term(request.kind, requirement))
             .collect::<Result<Vec<_>, _>>()?;
-        // The old way to watch one object: /watch/…/pods/NAME.
+        // The deprecated path to watch one object: /watch/…/pods/NAME.
         if let Some(name) = request.info.parts.get(1) {
             let is_it = |term: &Term| {
                 term.source == SelectableSource::Name && term.equal && term.value == *name
@@ -64,7 +64,7 @@ impl Selection {
         self.labels.is_everything() && self.fields.is_empty()
     }
 
-    /// As far as can be told without the object in the version that is asked for.
+    /// Evaluates everything except fields of converted objects.
     pub(crate) fn matches(&self, entry: &Entry) -> bool {
         entry.label_bits & self.label_bits == self.label_bits
             && self.fields.iter().all(|term| match read(entry, &term.source) {
@@ -74,19 +74,22 @@ impl Selection {
             && self.labels.matches(&entry.labels)
     }
 
-    /// Whether [`Selection::matches_view`] has anything to say.
+    /// Whether [`Selection::matches_view`] has fields to evaluate.
     pub(crate) fn needs_view(&self) -> bool {
         self.fields.iter().any(|term| matches!(term.source, SelectableSource::Converted(_)))
     }
 
-    /// The rest of it, for objects that [`Kind::prepare`] has had converted.
-    pub(crate) fn matches_view(&self, kind: &Kind, entry: &Entry) -> bool {
-        self.fields.iter().all(|term| {
-            let SelectableSource::Converted(path) = &term.source else { return true };
-            let scanned = raw_object::scan(&kind.view(entry), &FieldSet::new([path.as_str()]));
-            let text = scanned.ok().and_then(|mut found| found.fields.pop()).flatten();
-            (text.unwrap_or_default() == term.value) == term.equal
-        })
+    /// Evaluates fields of converted objects, after [`Kind::prepare`].
+    pub(crate) fn matches_view(&self, kind: &Kind, entry: &Entry) -> Result<bool, ApiError> {
+        for term in &self.fields {
+            let SelectableSource::Converted(path) = &term.source else { continue };
+            let scanned = raw_object::scan(&kind.view(entry)?, &FieldSet::new([path.as_str()]));
+            let text = scanned.map_err(ApiError::internal)?.fields.pop().flatten();
+            if (text.unwrap_or_default() == term.value) != term.equal {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// The name that every match must have.
@@ -105,7 +108,7 @@ impl Selection {
     }
 }
 
-/// None: the entry alone doesn't tell.
+/// None: the field is only in the converted object.
 fn read<'a>(entry: &'a Entry, source: &SelectableSource) -> Option<&'a str> {
     Some(match source {
         SelectableSource::Name => &entry.name,

@@ -1,8 +1,8 @@
-//! An owner that is named twice counts once.
+//! Removes duplicate ownerReferences.
 
 use meta::{Value, Warnings};
 
-/// Drops owner references that are there already, and says so.
+/// Drops duplicate owner references with a warning.
 pub(crate) fn deduplicate(object: &mut Value, after_admission: bool, warnings: &Warnings) {
     let owners = object.at_mut(&["metadata", "ownerReferences"]).and_then(Value::as_array_mut);
     let Some(owners) = owners.filter(|owners| owners.len() > 1) else { return };

@@ -1,9 +1,8 @@
-//! Objects in versions that only a webhook can make of them, for owners that were noted in another
-//! version than the one that is written to.
+//! Conversions by webhook for managedFields entries of other versions than the one that is written.
 //!
-//! Merging and tracking are plain computations that can't wait. They ask here; what is not known yet
-//! is noted, the computation runs to an end that nobody looks at, the webhook is asked for all that
-//! was missing, and the computation runs again.
+//! Merging is synchronous and cannot call a webhook. A missing conversion is recorded, the result
+//! of the merge is discarded, the webhook converts everything that was missing, and the merge runs
+//! again.
 
 use meta::{ApiError, Str, Value};
 use parking_lot::Mutex;
@@ -12,9 +11,9 @@ use schema::TypeId;
 
 use crate::RemoteConverter;
 
-/// What one request has had converted.
+/// The conversions of one request.
 #[derive(Debug, Default)]
-pub(crate) struct OtherVersions {
+pub(crate) struct ManagedFieldsConversions {
     known: Mutex<Vec<Conversion>>,
     missing: Mutex<Vec<(Value, Str)>>,
 }
@@ -26,11 +25,11 @@ struct Conversion {
     object: Value,
 }
 
-/// Versions that are asked for are few; each step of a merge needs the results of the last.
+/// A request needs few versions, but each step of a merge needs the results of the previous one.
 const CONVERSIONS_MAX: usize = 64;
 
-impl OtherVersions {
-    /// Has everything converted that was missing. Answers whether there was anything.
+impl ManagedFieldsConversions {
+    /// Converts everything that was missing. Answers whether there was anything.
     pub(crate) async fn resolve(
         &self,
         remote: Option<&dyn RemoteConverter>,
@@ -56,22 +55,22 @@ impl OtherVersions {
     }
 }
 
-/// The versions of a kind that a webhook converts, as far as it was asked.
-pub(crate) struct Asked<'a> {
+/// The versions of a kind, as far as the webhook has converted them.
+pub(crate) struct ConvertedVersions<'a> {
     pub(crate) versions: &'a dyn Versions,
-    pub(crate) others: &'a OtherVersions,
+    pub(crate) conversions: &'a ManagedFieldsConversions,
 }
 
-impl Versions for Asked<'_> {
+impl Versions for ConvertedVersions<'_> {
     fn convert(&self, object: &Value, api_version: &str) -> Option<(Value, TypeId)> {
         let ty = self.versions.type_of(api_version)?;
         if object.str_at(&["apiVersion"]) == api_version {
             return Some((object.clone(), ty));
         }
-        if let Some(known) = self.others.find(object, api_version) {
+        if let Some(known) = self.conversions.find(object, api_version) {
             return Some((known, ty));
         }
-        self.others.missing.lock().push((object.clone(), Str::new(api_version)));
+        self.conversions.missing.lock().push((object.clone(), Str::new(api_version)));
         self.versions.convert(object, api_version)
     }
 

@@ -1,4 +1,4 @@
-//! Who owns which field: `metadata.managedFields`, kept on every write.
+//! `metadata.managedFields`, updated on every write.
 
 use http::header::USER_AGENT;
 use meta::{ApiError, Value, time::Time};
@@ -6,22 +6,22 @@ use patch::apply::{self, Filter, Manager, OneVersion, Set, Typing};
 use schema::{Schema, TypeId};
 
 use crate::{
-    options::WriteOptions, other_versions::Asked, resource_request::ResourceRequest,
-    strategy::Fields,
+    managed_fields_conversions::ConvertedVersions, options::WriteOptions,
+    resource_request::ResourceRequest, strategy::Fields,
 };
 
-/// The fields that a request may own, by what it writes to.
+/// The fields that a request may own, by subresource.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Filters {
     main: Filter,
     status: Filter,
-    /// What the kind has rules of its own for.
+    /// Subresources with rules of the kind.
     own: Vec<(&'static str, Filter)>,
 }
 
 impl Filters {
-    /// A write to the object can't own its status where that has an endpoint of its own, and a
-    /// write to the status nothing else.
+    /// A write to the object cannot own the status where that has an endpoint of its own, and a
+    /// write to the status can own nothing else.
     pub(crate) fn of(
         schema: &Schema,
         ty: TypeId,
@@ -45,7 +45,7 @@ impl Filters {
         }
     }
 
-    /// The same for custom resources, whose other fields nobody knows beforehand.
+    /// The same for custom resources, whose other fields are not known beforehand.
     pub(crate) fn of_custom(has_status: bool) -> Self {
         if !has_status {
             return Self::default();
@@ -74,21 +74,21 @@ fn all_but(fields: Fields) -> Filter {
     Filter::Except(Set::of(&paths.iter().map(Vec::as_slice).collect::<Vec<_>>()))
 }
 
-/// Notes who changed what between `live` and `new`.
+/// Updates managedFields with the changes between `live` and `new`.
 pub(crate) fn track(
     request: &ResourceRequest<'_>,
     options: &WriteOptions,
     live: Option<&Value>,
     new: &mut Value,
 ) {
-    // An apply has noted it already.
-    if options.owners_noted {
+    // An apply has updated them already.
+    if options.managed_fields_tracked {
         return;
     }
     with_manager(request, options, |typing, manager| apply::update(live, new, typing, manager));
 }
 
-/// Merges an applied configuration into what is there.
+/// Server-side apply: merges a configuration into the live object.
 pub(crate) fn merge(
     request: &ResourceRequest<'_>,
     options: &WriteOptions,
@@ -107,7 +107,7 @@ pub(crate) fn merge(
     })
 }
 
-/// As [`track`], for a scale, whose owners are those of its parent's replicas.
+/// As [`track`], for a scale, whose managers are those of the replicas of its parent.
 pub(crate) fn track_scale(
     request: &ResourceRequest<'_>,
     options: &WriteOptions,
@@ -115,7 +115,7 @@ pub(crate) fn track_scale(
     new: &mut Value,
 ) -> Result<(), ApiError> {
     with_scale_manager(request, options, |typing, manager| {
-        // Nobody sets owners by writing them into a scale.
+        // Clients cannot set managedFields through a scale.
         new.remove_at(&MANAGED_FIELDS);
         apply::update(Some(live), new, typing, manager);
         Ok(())
@@ -135,7 +135,7 @@ pub(crate) fn merge_scale(
     })
 }
 
-/// As [`track`], for what is sent to a subresource that acts.
+/// As [`track`], for the body of a subresource that acts.
 pub(crate) fn track_sent(
     request: &ResourceRequest<'_>,
     options: &WriteOptions,
@@ -161,7 +161,7 @@ fn with_scale_manager<T>(
     with_manager_of(request, options, ty, "autoscaling/v1", run)
 }
 
-/// For what is not of the request's own kind.
+/// For objects of another kind than the request's.
 fn with_manager_of<T>(
     request: &ResourceRequest<'_>,
     options: &WriteOptions,
@@ -186,11 +186,14 @@ fn with_manager<T>(
     run: impl FnOnce(&Typing<'_>, &Manager<'_>) -> T,
 ) -> T {
     let kind = request.kind;
-    let asked;
+    let converted;
     let versions: &dyn apply::Versions = match &kind.custom {
         Some(custom) if kind.is_remote() => {
-            asked = Asked { versions: &*custom.versions, others: &options.others };
-            &asked
+            converted = ConvertedVersions {
+                versions: &*custom.versions,
+                conversions: &options.conversions,
+            };
+            &converted
         }
         _ => &*kind.versions,
     };
@@ -210,7 +213,7 @@ fn with_manager<T>(
     run(&typing, &manager)
 }
 
-/// What a client calls itself: its `fieldManager`, or the program in its user agent.
+/// The name of the manager: `fieldManager`, or the program in the user agent.
 fn manager_name(request: &ResourceRequest<'_>, options: &WriteOptions) -> String {
     if !options.field_manager.is_empty() {
         return options.field_manager.clone();
