@@ -203,7 +203,7 @@ fn complete_records_end(segment: &Segment) -> Result<u64, StoreError> {
         }
         if segment.scan(end, |_, _, _| true)? == end {
             return Err(StoreError::Corrupt(format!(
-                "{} is damaged at byte {end}: there are later records behind it",
+                "{} is damaged at byte {end}: later records follow",
                 segment::file_name(segment.number)
             )));
         }
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn damage_is_named() {
+    async fn damage_is_reported_with_its_place() {
         let root = tempfile::tempdir().expect("a directory");
         let (dir, file) = (root.path().join("a"), root.path().join("snapshot"));
         let store = Embedded::open(&EmbeddedOptions::new(&dir)).expect("open");

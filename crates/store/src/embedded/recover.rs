@@ -35,7 +35,7 @@ pub(crate) fn recover(disk: &dyn Disk) -> Result<Recovered, StoreError> {
         // As in etcd, the empty store is at revision 1: 0 means "no revision" everywhere.
         let first = SegmentHeader { number: 1, revision: 1, compacted: 1 };
         let segment = Segment::create(disk, first).map_err(|error| {
-            StoreError::Unavailable(format!("cannot begin a log in the data directory: {error}"))
+            StoreError::Unavailable(format!("cannot create a log in the data directory: {error}"))
         })?;
         segments.push((segment, first));
     }
@@ -187,7 +187,7 @@ impl Loader {
         // noticed.
         if header.revision != self.index.revision && !self.index.segments.is_empty() {
             return Err(StoreError::Corrupt(format!(
-                "{} goes on from revision {}, but the log before it ends at {}",
+                "{} continues from revision {}, but the log before it ends at {}",
                 segment::file_name(header.number),
                 header.revision,
                 self.index.revision
@@ -244,7 +244,7 @@ impl Loader {
         })?;
         if segment.has_later_batch(end)? {
             return Err(StoreError::Corrupt(format!(
-                "{} is damaged at byte {end}: there are later records behind it",
+                "{} is damaged at byte {end}: later records follow",
                 segment::file_name(segment.number)
             )));
         }
