@@ -120,6 +120,9 @@ fn is_zero_behind(segment: &Segment, end: u64) -> Result<bool, StoreError> {
     }
 }
 
+/// Exists while a snapshot is being restored into the directory.
+pub(crate) const RESTORING: &str = "RESTORING";
+
 /// The segments in order. A last one without a header was torn by a crash and is removed: no write
 /// to it was ever acknowledged.
 fn open_segments(disk: &dyn Disk) -> Result<Vec<(Segment, SegmentHeader)>, StoreError> {
@@ -127,6 +130,12 @@ fn open_segments(disk: &dyn Disk) -> Result<Vec<(Segment, SegmentHeader)>, Store
         StoreError::Unavailable(format!("cannot open the data directory: {error}"))
     };
     let names = disk.list().map_err(failed)?;
+    if names.iter().any(|name| name == RESTORING) {
+        return Err(StoreError::Unavailable(
+            "the restore of a snapshot into the data directory was interrupted; restore it again"
+                .into(),
+        ));
+    }
     let mut numbers: Vec<u64> = names.iter().filter_map(|name| segment::number_of(name)).collect();
     numbers.sort_unstable();
     let mut segments = Vec::with_capacity(numbers.len());
