@@ -400,7 +400,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_prefix_ends_before_its_next_sibling() {
+    fn a_prefix_range_ends_before_the_next_sibling() {
         let cases: [(&str, &[u8]); 4] = [
             ("/registry/pods/", b"/registry/pods0"),
             ("/", b"0"),

@@ -118,7 +118,7 @@ impl Client {
             if (outcome_unknown && retry == Retry::IfUnsent) || Instant::now() >= deadline {
                 return Err(CallError { status, outcome_unknown });
             }
-            tracing::debug!(member = %self.members[at].url, %status, "asking another member");
+            tracing::debug!(member = %self.members[at].url, %status, "retrying on another member");
             attempt += 1;
             if attempt % self.members.len() == 0 {
                 // All members have failed: an election may be in progress.
@@ -144,7 +144,7 @@ impl Client {
         let mut warned_at = self.warned_at.lock();
         if warned_at.is_none_or(|warned_at| warned_at.elapsed() > WARN_INTERVAL) {
             *warned_at = Some(Instant::now());
-            tracing::warn!(member = url, why, "the watch streams of etcd break");
+            tracing::warn!(member = url, why, "watch streams of an etcd member broke");
         } else {
             tracing::debug!(member = url, why, "a watch stream of etcd broke");
         }
@@ -191,7 +191,7 @@ impl Client {
 
     /// Asks the leader to transfer leadership.
     pub(crate) async fn move_leader(&self, target: u64) -> Result<(), StoreError> {
-        let mut last = StoreError::Unavailable("no member leads".to_owned());
+        let mut last = StoreError::Unavailable("no member is the leader".to_owned());
         for member in &self.members {
             let request = pb::MoveLeaderRequest { target_id: target };
             let call = member.call::<_, pb::MoveLeaderResponse>(method::MOVE_LEADER, request);
@@ -235,9 +235,8 @@ impl Member {
             .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
             .keep_alive_timeout(KEEP_ALIVE_TIMEOUT);
         if full.starts_with("https://") {
-            let tls = tls.ok_or_else(|| {
-                format!("etcd server {url}: https needs to know whom to trust (--etcd-cafile)")
-            })?;
+            let tls =
+                tls.ok_or_else(|| format!("etcd server {url}: https needs a CA (--etcd-cafile)"))?;
             endpoint = endpoint.tls_config(tls.clone()).map_err(|error| failed(&error))?;
         }
         let with_windows = |stream, connection| {

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_words_of_etcd_reach_clients_as_they_are() {
+    fn etcds_error_messages_are_passed_on_unchanged() {
         let cases = [
             (Code::OutOfRange, COMPACTED, COMPACTED),
             (Code::OutOfRange, FUTURE, FUTURE),
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_members_own_faults_lead_to_another_member() {
+    fn only_failures_of_a_member_cause_failover() {
         let cases = [
             (Code::Unavailable, "etcdserver: leader changed", true),
             (Code::DeadlineExceeded, "", true),

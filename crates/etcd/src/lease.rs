@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lease_is_shared_by_keys_that_go_at_about_the_same_time() {
+    fn keys_that_expire_at_about_the_same_time_share_a_lease() {
         let now = Instant::now();
         let leases = Leases::new(60);
         assert_eq!(leases.extra(3600), 60);

@@ -128,7 +128,7 @@ impl EtcdWatch {
                     Ok(Box::new(OpenStream { member, since, requests, messages, probe: None }))
                 }
                 Ok(Err(status)) => Err(status.message().to_owned()),
-                Err(_) => Err("it does not answer".to_owned()),
+                Err(_) => Err("timed out".to_owned()),
             };
             (member, open)
         })
@@ -178,7 +178,7 @@ async fn follow(open: &mut OpenStream, state: &mut WatchState) -> StreamOutcome 
             let question = Request::Progress(pb::WatchProgressRequest {});
             let question = pb::WatchRequest { request: Some(question) };
             if open.requests.try_send(question).is_err() {
-                return StreamOutcome::Broken("its member takes no more requests".to_owned());
+                return StreamOutcome::Broken("the member takes no more requests".to_owned());
             }
         }
         if state.is_overdue() && open.probe.is_none() {
@@ -195,13 +195,13 @@ async fn follow(open: &mut OpenStream, state: &mut WatchState) -> StreamOutcome 
                         Err(error) => return StreamOutcome::Ended(error),
                     }
                 }
-                Ok(None) => return StreamOutcome::Broken("it has ended".to_owned()),
+                Ok(None) => return StreamOutcome::Broken("the stream ended".to_owned()),
                 Err(status) => return StreamOutcome::Broken(status.message().to_owned()),
             },
             there = async { open.probe.as_mut().expect("only polled if there is one").await }, if probing => {
                 open.probe = None;
                 if !there {
-                    return StreamOutcome::Broken("its member is silent".to_owned());
+                    return StreamOutcome::Broken("the member does not respond".to_owned());
                 }
                 state.mark_alive();
             }

@@ -195,7 +195,7 @@ mod tests {
     /// A response to a progress request that was sent before the watch was created passed for
     /// progress of the watch, which then dropped the events it had not received yet.
     #[test]
-    fn nothing_is_asked_before_etcd_knows_the_watch() {
+    fn progress_is_not_requested_before_etcd_has_created_the_watch() {
         let mut state = WatchState::new(3);
         state.request_progress();
         assert!(!state.should_request_progress());
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_while_an_answer_is_on_its_way_gets_another_one() {
+    fn progress_requested_while_a_response_is_pending_is_requested_again() {
         let mut state = WatchState::new(3);
         assert_eq!(taken(&mut state, created(10)), None);
         state.request_progress();
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_in_parts_is_handed_over_whole() {
+    fn a_fragmented_message_is_delivered_as_one_batch() {
         let mut state = WatchState::new(3);
         assert_eq!(taken(&mut state, created(10)), None);
         let part = pb::WatchResponse { fragment: true, ..events(10, &[4, 5]) };

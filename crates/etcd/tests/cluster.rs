@@ -34,19 +34,19 @@ async fn write_on(etcd: Arc<Etcd>, writer: usize, stop: Arc<AtomicBool>) -> BTre
 }
 
 /// Waits until writes are acknowledged again.
-async fn is_well(etcd: &Etcd, name: &str) {
+async fn wait_until_healthy(etcd: &Etcd, name: &str) {
     let deadline = tokio::time::Instant::now() + Duration::from_mins(1);
     for n in 0.. {
-        let key = format!("/well/{name}-{n}");
+        let key = format!("/healthy/{name}-{n}");
         if etcd.write(Write::create(key, "")).await.is_ok() {
             return;
         }
-        assert!(tokio::time::Instant::now() < deadline, "never well again after {name}");
+        assert!(tokio::time::Instant::now() < deadline, "not healthy again after {name}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_acknowledged_is_lost_while_members_fail() {
+async fn acknowledged_writes_survive_failing_members() {
     let mut cluster = Cluster::start(3);
     let etcd = Arc::new(Etcd::new(&options(&cluster)).expect("valid options"));
     let start = etcd.revision().await.expect("has a revision");
@@ -73,13 +73,13 @@ async fn nothing_acknowledged_is_lost_while_members_fail() {
     });
 
     // Fails the member that serves calls.
-    is_well(&etcd, "start").await;
+    wait_until_healthy(&etcd, "start").await;
     cluster.kill(0);
-    is_well(&etcd, "kill").await;
+    wait_until_healthy(&etcd, "kill").await;
     cluster.start_member(0);
     common::wait_until("the member is back", || common::is_healthy(&cluster.urls[0]));
     cluster.signal(1, "STOP");
-    is_well(&etcd, "pause").await;
+    wait_until_healthy(&etcd, "pause").await;
     cluster.signal(1, "CONT");
     common::wait_until("the member goes on", || common::is_healthy(&cluster.urls[1]));
     let statuses = etcd.statuses().await;
@@ -87,7 +87,7 @@ async fn nothing_acknowledged_is_lost_while_members_fail() {
     let leader = statuses[0].leader;
     let other = statuses.iter().find(|status| status.member != leader).expect("three members");
     etcd.move_leader(other.member).await.expect("the lead moves");
-    is_well(&etcd, "move").await;
+    wait_until_healthy(&etcd, "move").await;
     stop.store(true, Ordering::Relaxed);
 
     let mut acknowledged = BTreeMap::new();
@@ -111,7 +111,7 @@ async fn nothing_acknowledged_is_lost_while_members_fail() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn servers_take_turns_to_compact() {
+async fn apiservers_take_turns_to_compact() {
     let cluster = Cluster::start(1);
     let open = || Etcd::new(&options(&cluster)).expect("valid options");
     let (one, two) = (open(), open());
@@ -143,7 +143,7 @@ async fn servers_take_turns_to_compact() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn keys_that_expire_share_a_lease_and_go() {
+async fn keys_that_share_a_lease_expire() {
     let cluster = Cluster::start(1);
     let etcd = Etcd::new(&options(&cluster)).expect("valid options");
     let start = etcd.revision().await.expect("has a revision");
@@ -206,7 +206,7 @@ async fn carry(near: TcpStream, far: TcpStream, loses: Arc<AtomicBool>, cut: Arc
 /// A create whose response was lost was retried. Another client had deleted the object meanwhile,
 /// so the retry brought it back with its old uid.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_create_whose_answer_is_lost_takes_effect_once() {
+async fn a_create_whose_response_is_lost_takes_effect_once() {
     let cluster = Cluster::start(1);
     let direct = Etcd::new(&options(&cluster)).expect("valid options");
     let wire = Wire::to(&cluster.urls[0]).await;

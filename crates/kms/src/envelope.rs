@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn every_value_has_a_key_of_its_own_and_belongs_to_its_place() {
+    fn every_value_has_its_own_key_and_is_bound_to_its_storage_key() {
         let seed = Dek::new(SOURCE_TYPE_SEED, &[7; SEED_BYTES]).expect("a seed");
         let sealed = seed.seal(b"value", b"/registry/a").expect("seals");
         let again = seed.seal(b"value", b"/registry/a").expect("seals");
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_not_derived_is_read_only() {
+    fn a_key_that_is_not_derived_only_decrypts() {
         let key = Dek::new(SOURCE_TYPE_KEY, &[7; 32]).expect("a key");
         assert!(key.seal(b"value", b"").is_err());
         let nonce = [9; NONCE_BYTES];
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_kube_apiserver_would_not_read_is_refused() {
+    fn an_envelope_that_kube_apiserver_would_reject_is_rejected() {
         type Change = fn(&mut EncryptedObject);
         let cases: [(Change, &str); 9] = [
             (|_| {}, ""),
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_is_remembered_by_all_but_the_value() {
+    fn a_seed_is_cached_by_everything_but_the_value() {
         let other_data = EncryptedObject { data: vec![9, 9], ..object() };
         assert_eq!(object().seed_id(), other_data.seed_id());
         let other_key = EncryptedObject { key_id: "other".to_owned(), ..object() };

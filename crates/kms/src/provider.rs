@@ -97,7 +97,7 @@ impl Provider {
             )),
         };
         if let Err(error) = &found {
-            tracing::warn!(name = self.name, %error, "a KMS plugin is not well");
+            tracing::warn!(name = self.name, %error, "a KMS plugin is not healthy");
         }
         *self.health.lock() = Some((Instant::now(), found.clone()));
         found
@@ -167,7 +167,7 @@ impl Provider {
         let object = EncryptedObject::new(&encrypted, vec![0]);
         object.validate().map_err(|why| failed(&why, &encrypted.key_id))?;
         if encrypted.key_id != key_id {
-            return Err(failed("the key changes just now", &encrypted.key_id));
+            return Err(failed("the key id changed during the call", &encrypted.key_id));
         }
         let seed = Arc::new(Dek::new(SOURCE_TYPE_SEED, &secret)?);
         self.cache_seed(object.seed_id(), &seed);
@@ -175,7 +175,7 @@ impl Provider {
         tracing::info!(
             name = self.name,
             key = key_id_hash(key_id),
-            "a KMS plugin's key is written with"
+            "writes use a new seed of the KMS plugin's key"
         );
         Ok(())
     }
@@ -217,7 +217,7 @@ impl RemoteProvider for Provider {
         if !late.is_zero() {
             return Err(format!(
                 "encryptedDEKSource with keyID hash {} expired {} seconds ago: KMS Provider {} has \
-                 not been well since",
+                 not been healthy since",
                 quote(&key_id_hash(&write_seed.encrypted.key_id)),
                 late.as_secs(),
                 self.name

@@ -214,7 +214,7 @@ pub struct RangeResult {
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
     /// The key is not at the expected revision; `current` is what is there instead.
-    #[error("the key was changed by someone else")]
+    #[error("the key was modified concurrently")]
     Conflict { current: Option<KeyValue> },
     /// The backend no longer has this revision; `oldest` is the first that can be read.
     #[error("etcdserver: mvcc: required revision has been compacted")]

@@ -12,15 +12,15 @@ use crate::{
 
 /// Runs every test, each on a backend of its own.
 pub async fn check_all<F: AsyncFn() -> Arc<dyn Backend>>(make: F) {
-    writes_are_decided_by_the_expected_revision(&*make().await).await;
+    writes_compare_the_expected_revision(&*make().await).await;
     revisions_count_every_write(&*make().await).await;
     ranges_page_through_one_revision(&*make().await).await;
     old_revisions_are_readable_until_compacted(&*make().await).await;
-    watches_replay_then_follow(&*make().await).await;
-    watches_from_before_a_compaction_are_refused(&*make().await).await;
+    watches_replay_history_then_follow(&*make().await).await;
+    watches_from_before_a_compaction_fail(&*make().await).await;
     a_quiet_watch_learns_the_revision(&*make().await).await;
-    oversized_writes_are_refused(&*make().await).await;
-    writers_racing_for_a_key_take_turns(make().await).await;
+    oversized_writes_fail(&*make().await).await;
+    concurrent_writers_of_a_key_serialize(make().await).await;
     watches_see_every_write_once_while_many_write(make().await).await;
     for seed in seeds(8) {
         random_operations_agree_with_the_model(&*make().await, seed, 150).await;
@@ -33,7 +33,7 @@ pub fn seeds(short: u64) -> std::ops::RangeInclusive<u64> {
     1..=short * times.unwrap_or(1)
 }
 
-pub async fn writes_are_decided_by_the_expected_revision(backend: &dyn Backend) {
+pub async fn writes_compare_the_expected_revision(backend: &dyn Backend) {
     let current = |result: Result<u64, StoreError>| match result {
         Err(StoreError::Conflict { current }) => {
             current.map(|found| (found.mod_revision, found.value))
@@ -124,7 +124,7 @@ pub async fn old_revisions_are_readable_until_compacted(backend: &dyn Backend) {
     assert!(matches!(backend.compact(third + 1).await, Err(StoreError::Future { .. })));
 }
 
-pub async fn watches_replay_then_follow(backend: &dyn Backend) {
+pub async fn watches_replay_history_then_follow(backend: &dyn Backend) {
     let start = backend.revision().await.expect("has a revision");
     let first = backend.write(Write::create("/a/1", "one")).await.expect("creates");
     backend.write(Write::create("/b/1", "other")).await.expect("creates");
@@ -145,7 +145,7 @@ pub async fn watches_replay_then_follow(backend: &dyn Backend) {
     assert_eq!(simple(&seen), expected[1..]);
 }
 
-pub async fn watches_from_before_a_compaction_are_refused(backend: &dyn Backend) {
+pub async fn watches_from_before_a_compaction_fail(backend: &dyn Backend) {
     let first = backend.write(Write::create("/k", "one")).await.expect("creates");
     let second = backend.write(Write::update("/k", first, "two")).await.expect("updates");
     backend.compact(second).await.expect("compacts");
@@ -167,7 +167,7 @@ pub async fn a_quiet_watch_learns_the_revision(backend: &dyn Backend) {
     }
 }
 
-pub async fn oversized_writes_are_refused(backend: &dyn Backend) {
+pub async fn oversized_writes_fail(backend: &dyn Backend) {
     let big = Bytes::from(vec![b'x'; 1_572_865]);
     let refused = backend.write(Write::create("/k", big)).await.expect_err("is too large");
     assert_eq!(refused.to_string(), "etcdserver: request is too large");
@@ -176,7 +176,7 @@ pub async fn oversized_writes_are_refused(backend: &dyn Backend) {
     assert_eq!(backend.get("/k").await.expect("reads").expect("is there").value, fits);
 }
 
-pub async fn writers_racing_for_a_key_take_turns(backend: Arc<dyn Backend>) {
+pub async fn concurrent_writers_of_a_key_serialize(backend: Arc<dyn Backend>) {
     const WRITERS: u64 = 8;
     const TURNS: u64 = 25;
     backend.write(Write::create("/count", "0")).await.expect("creates");
@@ -193,7 +193,7 @@ pub async fn writers_racing_for_a_key_take_turns(backend: Arc<dyn Backend>) {
                         match backend.write(write).await {
                             Ok(_) => break,
                             Err(StoreError::Conflict { current }) => {
-                                found = current.expect("nobody deletes it");
+                                found = current.expect("it is never deleted");
                             }
                             Err(error) => panic!("{error}"),
                         }

@@ -145,7 +145,7 @@ impl Encryption {
                 continue;
             }
             self.config.store(Arc::new(config));
-            tracing::info!(file = name, "the encryption configuration was loaded again");
+            tracing::info!(file = name, "reloaded the encryption configuration");
             known = Some(found);
         }
     }
@@ -170,7 +170,7 @@ impl Encryption {
     fn open_local(&self, key: &str, stored: &Bytes) -> Result<Opened, StoreError> {
         match self.start_open(key, stored)? {
             Decryption::Done(opened) => Ok(opened),
-            Decryption::Remote(_) => Err(unreadable(key, "somebody has to be asked".to_owned())),
+            Decryption::Remote(_) => Err(unreadable(key, "needs a KMS plugin".to_owned())),
         }
     }
 }

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_point_is_named_with_a_count_or_without() {
+    fn a_crash_point_has_an_optional_count() {
         let cases = [
             ("log.synced", Some(("log.synced", 1))),
             ("log.synced:7", Some(("log.synced", 7))),

@@ -452,7 +452,7 @@ mod tests {
     /// watchers that were dropped at once each saw the other's reference, and the bucket stayed and
     /// collected events for ever.
     #[test]
-    fn the_last_unsubscribe_removes_the_bucket_whoever_still_refers_to_it() {
+    fn the_last_unsubscribe_removes_the_bucket_even_if_it_is_still_referenced() {
         let ring = ring();
         let first = ring.subscribe(1, Some(&node(1))).expect("starts");
         let second = ring.subscribe(1, Some(&node(1))).expect("starts");
@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn watchers_that_come_and_go_at_once_leave_no_bucket_behind() {
+    fn watchers_dropped_concurrently_leave_no_bucket_behind() {
         let ring = Arc::new(ring());
         let start = std::sync::Barrier::new(8);
         std::thread::scope(|scope| {

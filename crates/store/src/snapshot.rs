@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_begin_behind_a_key_and_end_with_the_prefix() {
+    fn ranges_begin_after_a_key_and_end_with_the_prefix() {
         let snapshot = snapshot(&["/p/a/1", "/p/a/2", "/p/a0", "/p/b/1", "/p/b/3"]);
         let cases: &[(&str, Option<&str>, &[&str])] = &[
             ("/p/", None, &["/p/a/1", "/p/a/2", "/p/a0", "/p/b/1", "/p/b/3"]),

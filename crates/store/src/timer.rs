@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn it_goes_off_in_time_however_often_it_is_asked() {
+    async fn a_timer_fires_in_time_however_often_it_is_polled() {
         let second = Duration::from_secs(1);
         let mut timer = Timer::new(second);
         let began = Instant::now();

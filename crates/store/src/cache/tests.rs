@@ -98,7 +98,7 @@ async fn a_read_after_a_write_sees_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_revision_from_the_future_is_waited_for_three_seconds() {
+async fn a_read_of_a_future_revision_waits_three_seconds() {
     let (backend, cache) = start(options()).await;
     let before = Instant::now();
     let refused = cache.at_least(1000).await.expect_err("never comes");
@@ -114,7 +114,7 @@ async fn a_revision_from_the_future_is_waited_for_three_seconds() {
 }
 
 #[tokio::test]
-async fn watchers_are_told_kind_state_and_what_was_before() {
+async fn events_have_their_type_the_new_and_the_previous_state() {
     let (backend, cache) = start(options()).await;
     let mut watcher = cache.watch(cache.revision(), None).expect("starts");
     put(&backend, "ns/a", "n1").await;
@@ -160,7 +160,7 @@ async fn a_trigger_selects_events_by_key_namespace_or_indexed_value() {
 }
 
 #[tokio::test]
-async fn a_watch_from_the_future_starts_there_and_does_not_disturb_others() {
+async fn a_watch_from_a_future_revision_starts_there_and_leaves_others_alone() {
     let (backend, cache) = start(options()).await;
     let trigger = || Some(Trigger::Index("n".into()));
     let mut future = cache.watch(4, trigger()).expect("starts");
@@ -178,7 +178,7 @@ async fn a_watch_from_the_future_starts_there_and_does_not_disturb_others() {
 }
 
 #[tokio::test]
-async fn a_watcher_that_falls_behind_is_told_so_but_one_with_nothing_to_read_is_not() {
+async fn a_watcher_that_falls_behind_ends_too_slow_but_one_without_events_does_not() {
     let mut options = options();
     options.ring.events_max = 50;
     let (backend, cache) = start(options).await;
@@ -200,7 +200,7 @@ async fn a_watcher_that_falls_behind_is_told_so_but_one_with_nothing_to_read_is_
 }
 
 #[tokio::test(start_paused = true)]
-async fn events_are_kept_for_their_time_and_at_least_the_smallest_number() {
+async fn events_are_evicted_by_age_down_to_the_minimum() {
     let (backend, cache) = start(options()).await;
     for n in 0..300 {
         put(&backend, "ns/a", &format!("n{n}")).await;
@@ -317,7 +317,7 @@ async fn watchers_starting_anywhere_see_every_revision_once_and_in_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bookmarks_come_when_asked_for_and_never_overtake_events() {
+async fn bookmarks_are_sent_on_request_and_never_overtake_events() {
     let (backend, cache) = start(options()).await;
     let mut watcher = cache.watch(1, None).expect("starts").with_bookmarks(Duration::from_mins(1));
     // A write to another resource.
@@ -334,7 +334,7 @@ async fn bookmarks_come_when_asked_for_and_never_overtake_events() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_broken_watch_goes_on_where_it_was_and_a_gap_ends_the_watchers() {
+async fn a_broken_watch_resumes_and_a_gap_ends_the_watchers() {
     let (backend, cache) = start(options()).await;
     let mut watcher = cache.watch(1, None).expect("starts");
     let outage = || Some(StoreError::Unavailable("gone for a while".into()));
@@ -367,7 +367,7 @@ async fn a_broken_watch_goes_on_where_it_was_and_a_gap_ends_the_watchers() {
 /// A read that had found a custom kind just before its definition changed waited for a cache that
 /// had stopped, and failed after three seconds with "Too large resource version".
 #[tokio::test(start_paused = true)]
-async fn a_retired_cache_ends_watches_and_still_answers_reads() {
+async fn a_retired_cache_ends_watches_and_still_serves_reads() {
     let (backend, cache) = start(options()).await;
     let mut watcher = cache.watch(1, None).expect("starts");
     cache.retire();
@@ -380,7 +380,7 @@ async fn a_retired_cache_ends_watches_and_still_answers_reads() {
 }
 
 #[tokio::test]
-async fn a_new_cache_lets_watchers_go_on_from_before_it_began() {
+async fn watches_from_before_a_restart_resume_on_a_new_cache() {
     let backend = Arc::new(MemoryBackend::new());
     put(&backend, "ns/a", "n1").await;
     for n in 0..50 {
@@ -407,7 +407,7 @@ async fn a_new_cache_lets_watchers_go_on_from_before_it_began() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn frames_are_shared_for_a_moment_and_then_let_go() {
+async fn frames_are_shared_at_first_and_released_later() {
     let (backend, cache) = start(options()).await;
     let mut one = cache.watch(1, None).expect("starts");
     let mut two = cache.watch(1, None).expect("starts");
@@ -429,7 +429,7 @@ async fn frames_are_shared_for_a_moment_and_then_let_go() {
 }
 
 #[tokio::test]
-async fn an_object_that_cannot_be_read_keeps_no_other_back() {
+async fn an_unreadable_object_does_not_hide_the_others() {
     let backend = Arc::new(MemoryBackend::new());
     put(&backend, "ns/a", "n1").await;
     let bad = |key: &str| Write::put(format!("{PODS}{key}"), Expect::Any, vec![0xff]);

@@ -80,12 +80,21 @@ pub fn restore(file: &Path, dir: &Path) -> Result<Summary, StoreError> {
     let snapshot = SnapshotFile::open(file)?;
     let summary = summary(&snapshot)?;
     let in_dir = |error: io::Error| failed(dir, &error);
-    std::fs::create_dir_all(dir).map_err(in_dir)?;
+    super::make_private(dir).map_err(in_dir)?;
     let _lock = super::lock(dir)?;
     let disk = RealDisk { dir: dir.to_owned() };
-    if !numbers(&disk)?.is_empty() {
-        return Err(StoreError::Unavailable(format!("{} holds a store already", dir.display())));
+    let interrupted = disk.list().map_err(in_dir)?.iter().any(|name| name == recover::RESTORING);
+    for number in numbers(&disk)? {
+        if !interrupted {
+            let held = format!("{} holds a store already", dir.display());
+            return Err(StoreError::Unavailable(held));
+        }
+        disk.remove(&segment::file_name(number)).map_err(in_dir)?;
     }
+    // The first segments alone may be a valid store, so a crash before the last one must not leave what
+    // a server would open.
+    disk.create(recover::RESTORING).map_err(in_dir)?;
+    disk.sync().map_err(in_dir)?;
     for section in &snapshot.sections {
         let target = disk.create(&segment::file_name(section.number)).map_err(in_dir)?;
         let mut at = 0;
@@ -100,6 +109,8 @@ pub fn restore(file: &Path, dir: &Path) -> Result<Summary, StoreError> {
         }
         target.sync().map_err(in_dir)?;
     }
+    disk.sync().map_err(in_dir)?;
+    disk.remove(recover::RESTORING).map_err(in_dir)?;
     disk.sync().map_err(in_dir)?;
     Ok(summary)
 }
@@ -203,7 +214,7 @@ fn complete_records_end(segment: &Segment) -> Result<u64, StoreError> {
         }
         if segment.scan(end, |_, _, _| true)? == end {
             return Err(StoreError::Corrupt(format!(
-                "{} is damaged at byte {end}: there are later records behind it",
+                "{} is damaged at byte {end}: later records follow",
                 segment::file_name(segment.number)
             )));
         }
@@ -389,6 +400,7 @@ impl DiskFile for Section {
 
 #[cfg(test)]
 mod tests {
+    use super::super::make_private;
     use super::*;
     use crate::{Backend as _, Embedded, EmbeddedOptions, Expect, Write};
 
@@ -435,8 +447,34 @@ mod tests {
         again.write(Write::create("/registry/pods/new", "x")).await.expect("it goes on");
     }
 
+    /// A restore that was killed after the first segments left a store at an older revision, which a server
+    /// opened without complaint.
     #[tokio::test]
-    async fn damage_is_named() {
+    async fn an_interrupted_restore_leaves_no_store_and_can_be_repeated() {
+        let root = tempfile::tempdir().expect("a directory");
+        let (dir, file, copy) =
+            (root.path().join("a"), root.path().join("snapshot"), root.path().join("b"));
+        let store = Embedded::open(&EmbeddedOptions::new(&dir)).expect("open");
+        // More than one segment.
+        for n in 0..20 {
+            store.write(Write::create(format!("/k/{n}"), vec![7; 1 << 20])).await.expect("written");
+        }
+        store.close();
+        let saved = save(&dir, &file).expect("saved");
+        // As killed after the first segment.
+        make_private(&copy).expect("makes a directory");
+        std::fs::copy(dir.join("000000000001.log"), copy.join("000000000001.log")).expect("copies");
+        std::fs::write(copy.join(recover::RESTORING), "").expect("writes");
+        let refused = Embedded::open(&EmbeddedOptions::new(&copy)).err().expect("is incomplete");
+        assert!(refused.to_string().contains("restore"), "{refused}");
+        assert!(check(&copy).is_err());
+        assert_eq!(restore(&file, &copy).expect("is repeated"), saved);
+        assert_eq!(check(&copy).expect("good"), saved);
+        Embedded::open(&EmbeddedOptions::new(&copy)).expect("open");
+    }
+
+    #[tokio::test]
+    async fn damage_is_reported_with_its_place() {
         let root = tempfile::tempdir().expect("a directory");
         let (dir, file) = (root.path().join("a"), root.path().join("snapshot"));
         let store = Embedded::open(&EmbeddedOptions::new(&dir)).expect("open");

@@ -23,7 +23,7 @@ const KEYS: u64 = 12;
 const SIGABRT: i32 = 6;
 
 #[test]
-fn killed_at_every_point_it_keeps_what_it_acknowledged() {
+fn acknowledged_writes_survive_a_crash_at_every_point() {
     if let Some(root) = std::env::var_os(DIRECTORY) {
         return run_until_killed(Path::new(&root));
     }
@@ -43,7 +43,7 @@ fn killed_at_every_point_it_keeps_what_it_acknowledged() {
             let child = Command::new(std::env::current_exe().expect("this is a program"))
                 .args([
                     "--exact",
-                    "embedded::crash_points::killed_at_every_point_it_keeps_what_it_acknowledged",
+                    "embedded::crash_points::acknowledged_writes_survive_a_crash_at_every_point",
                 ])
                 .env(DIRECTORY, root.path())
                 .env("PINTLE_DIE_AT", format!("{point}:{nth}"))

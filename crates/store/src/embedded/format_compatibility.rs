@@ -74,7 +74,7 @@ fn checksum(value: Option<&[u8]>) -> String {
 }
 
 #[tokio::test]
-async fn a_store_of_every_earlier_format_opens_with_its_exact_contents_and_goes_on() {
+async fn a_store_of_every_earlier_format_opens_with_its_exact_contents_and_is_writable() {
     let mut formats = 0;
     for dir in std::fs::read_dir(testdata()).expect("reads") {
         let from = dir.expect("reads").path();

@@ -125,7 +125,7 @@ mod tests {
     use crate::{Backend as _, Embedded, EmbeddedOptions, Expect, Range, Write};
 
     #[tokio::test]
-    async fn keys_keep_their_revisions_and_the_counter_goes_on() {
+    async fn imported_keys_keep_their_revisions_and_the_counter_continues() {
         let root = tempfile::tempdir().expect("a directory");
         let dir = root.path().join("data/store");
         let item = |n: u64| KeyValue {

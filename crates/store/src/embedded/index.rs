@@ -369,7 +369,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_begins_with_a_prefix_lies_before_its_end() {
+    fn keys_with_a_prefix_sort_before_its_end() {
         let cases = [
             ("", None),
             ("/registry/pods/", Some("/registry/pods0")),

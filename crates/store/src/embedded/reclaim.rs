@@ -117,7 +117,11 @@ impl Writer {
         let mut index = self.store.index.write();
         let live = index.segments.get(&segment.number).map_or(0, |used| used.live);
         if live > 0 {
-            tracing::error!(segment = segment.number, live, "a segment in use was kept");
+            tracing::error!(
+                segment = segment.number,
+                live,
+                "a segment with live records was not deleted"
+            );
             return;
         }
         index.segments.remove(&segment.number);

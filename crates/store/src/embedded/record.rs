@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn records_come_back_as_they_were_written() {
+    fn records_decode_as_they_were_encoded() {
         let mut batch = Vec::new();
         let first = put().encode(b"value", &mut batch) as usize;
         let delete = RecordHeader { kind: RecordKind::Delete, key: "k".into(), ..put() };

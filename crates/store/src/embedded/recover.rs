@@ -35,7 +35,7 @@ pub(crate) fn recover(disk: &dyn Disk) -> Result<Recovered, StoreError> {
         // As in etcd, the empty store is at revision 1: 0 means "no revision" everywhere.
         let first = SegmentHeader { number: 1, revision: 1, compacted: 1 };
         let segment = Segment::create(disk, first).map_err(|error| {
-            StoreError::Unavailable(format!("cannot begin a log in the data directory: {error}"))
+            StoreError::Unavailable(format!("cannot create a log in the data directory: {error}"))
         })?;
         segments.push((segment, first));
     }
@@ -120,6 +120,9 @@ fn is_zero_behind(segment: &Segment, end: u64) -> Result<bool, StoreError> {
     }
 }
 
+/// Exists while a snapshot is being restored into the directory.
+pub(crate) const RESTORING: &str = "RESTORING";
+
 /// The segments in order. A last one without a header was torn by a crash and is removed: no write
 /// to it was ever acknowledged.
 fn open_segments(disk: &dyn Disk) -> Result<Vec<(Segment, SegmentHeader)>, StoreError> {
@@ -127,6 +130,12 @@ fn open_segments(disk: &dyn Disk) -> Result<Vec<(Segment, SegmentHeader)>, Store
         StoreError::Unavailable(format!("cannot open the data directory: {error}"))
     };
     let names = disk.list().map_err(failed)?;
+    if names.iter().any(|name| name == RESTORING) {
+        return Err(StoreError::Unavailable(
+            "the restore of a snapshot into the data directory was interrupted; restore it again"
+                .into(),
+        ));
+    }
     let mut numbers: Vec<u64> = names.iter().filter_map(|name| segment::number_of(name)).collect();
     numbers.sort_unstable();
     let mut segments = Vec::with_capacity(numbers.len());
@@ -187,7 +196,7 @@ impl Loader {
         // noticed.
         if header.revision != self.index.revision && !self.index.segments.is_empty() {
             return Err(StoreError::Corrupt(format!(
-                "{} goes on from revision {}, but the log before it ends at {}",
+                "{} continues from revision {}, but the log before it ends at {}",
                 segment::file_name(header.number),
                 header.revision,
                 self.index.revision
@@ -244,7 +253,7 @@ impl Loader {
         })?;
         if segment.has_later_batch(end)? {
             return Err(StoreError::Corrupt(format!(
-                "{} is damaged at byte {end}: there are later records behind it",
+                "{} is damaged at byte {end}: later records follow",
                 segment::file_name(segment.number)
             )));
         }

@@ -58,7 +58,7 @@ async fn the_embedded_backend_fulfils_the_contract_on_a_real_disk() {
 /// `revision` returned a revision a moment before watches were notified of it. A reader that waited
 /// for it in a cache, while other resources were written, waited for 100 ms.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_revision_is_named_once_watches_can_be_told_of_it() {
+async fn a_revision_is_returned_only_after_watches_have_it() {
     let store = Arc::new(open(&FakeDisk::default()));
     let mut watch = store.watch("/mine/", 1).await.expect("starts");
     let writer = tokio::spawn({
@@ -84,7 +84,7 @@ async fn a_revision_is_named_once_watches_can_be_told_of_it() {
 /// The same operations on the model and the store. Sometimes the store is closed or killed and
 /// reopened, and must be the same at every readable revision.
 #[tokio::test]
-async fn it_is_the_same_after_every_restart() {
+async fn the_store_is_the_same_after_every_restart() {
     for seed in contract::seeds(25) {
         let mut random = Random::new(seed);
         let disk = FakeDisk::default();
@@ -137,7 +137,7 @@ async fn it_is_the_same_after_every_restart() {
 /// Power is lost during writes. Whatever the disk kept of them, the store opens at a revision not
 /// before the last acknowledged one, with the state of that revision.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_acknowledged_is_lost_when_the_power_goes() {
+async fn acknowledged_writes_survive_a_power_loss() {
     for seed in contract::seeds(40) {
         let mut random = Random::new(seed);
         let disk = FakeDisk::default();
@@ -309,7 +309,7 @@ async fn a_log_torn_anywhere_in_its_last_write_opens_without_it() {
 }
 
 #[tokio::test]
-async fn damage_before_the_last_write_is_refused_not_forgotten() {
+async fn a_log_damaged_before_its_last_write_is_refused() {
     let disk = FakeDisk::default();
     let store = open(&disk);
     let mut ends = vec![segment::HEADER_BYTES];
@@ -332,7 +332,7 @@ async fn damage_before_the_last_write_is_refused_not_forgotten() {
         match try_open(&disk) {
             Err(StoreError::Corrupt(_)) => assert!(!padding, "byte {at}"),
             Err(error) => panic!("byte {at}: {error}"),
-            Ok(_) => assert!(padding, "byte {at} was changed and nobody noticed"),
+            Ok(_) => assert!(padding, "byte {at} was changed and it was not noticed"),
         }
     }
 }
@@ -340,7 +340,7 @@ async fn damage_before_the_last_write_is_refused_not_forgotten() {
 /// Every bit of a record flips while the store is open: the value is not served, and the others
 /// are.
 #[tokio::test]
-async fn a_value_that_rots_under_a_running_server_is_not_served() {
+async fn a_value_that_is_damaged_while_the_store_is_open_is_not_served() {
     let disk = FakeDisk::default();
     let store = open(&disk);
     store.write(Write::create("/good", vec![b'g'; 40])).await.expect("writes");
@@ -407,7 +407,7 @@ fn a_log_that_is_compacted_beyond_its_end_is_refused() {
 /// A hint file is used if its own checksum is right. With one that pointed to the record of another
 /// key, the store served that key's value.
 #[tokio::test]
-async fn a_hint_file_that_points_to_another_record_is_not_believed() {
+async fn a_hint_file_that_points_to_another_record_serves_no_wrong_value() {
     let disk = FakeDisk::default();
     let store = open(&disk);
     for n in 0..30 {
@@ -467,7 +467,7 @@ async fn script(store: &Embedded) -> (BTreeMap<String, Option<u64>>, Vec<(String
 
 /// Every call to the disk fails once, in turn, in several ways, during the same script.
 #[tokio::test]
-async fn a_disk_that_fails_anywhere_loses_nothing_acknowledged() {
+async fn acknowledged_writes_survive_a_failure_of_any_disk_call() {
     let disk = FakeDisk::default();
     let store = open(&disk);
     disk.set_fault(None);
@@ -511,7 +511,7 @@ async fn a_disk_that_fails_anywhere_loses_nothing_acknowledged() {
 /// Every read of the disk fails once, or permanently, while the store is opened and used: a result
 /// is right or an error, and when the disk works again everything is there.
 #[tokio::test]
-async fn a_disk_that_cannot_be_read_says_so_and_never_answers_less() {
+async fn a_failing_read_is_an_error_and_never_an_incomplete_result() {
     let disk = FakeDisk::default();
     let store = open(&disk);
     for n in 0..40_u64 {
@@ -540,7 +540,7 @@ async fn a_disk_that_cannot_be_read_says_so_and_never_answers_less() {
         Ok(())
     };
     disk.set_read_fault(None);
-    use_it(&disk).await.expect("a disk that is well");
+    use_it(&disk).await.expect("the disk works");
     let reads = disk.reads();
     assert!(reads > 10, "the script reads the disk {reads} times");
 
@@ -555,14 +555,14 @@ async fn a_disk_that_cannot_be_read_says_so_and_never_answers_less() {
                 assert!(matches!(error, StoreError::Unavailable(_)), "read {at_call}: {error:?}");
             }
             disk.set_read_fault(None);
-            use_it(&disk).await.expect("it is well again");
+            use_it(&disk).await.expect("the disk works again");
         }
     }
     assert!(refused > reads, "{refused} of {reads} failures were noticed");
 }
 
 #[tokio::test]
-async fn a_full_disk_refuses_writes_until_there_is_room_again() {
+async fn a_full_disk_fails_writes_until_there_is_space_again() {
     let disk = FakeDisk::default();
     let store = open(&disk);
     store.write(Write::create("/a", vec![0; 3000])).await.expect("writes");
@@ -668,7 +668,7 @@ async fn keys_expire_also_after_a_restart_unless_they_were_renewed() {
 /// Keys with a TTL are renewed, made permanent and deleted at random: they expire when the model
 /// says, each once, also while the store is closed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn keys_go_when_the_model_says_so_also_across_restarts() {
+async fn keys_expire_when_the_model_says_so_also_across_restarts() {
     for seed in contract::seeds(12) {
         let mut random = Random::new(seed);
         let disk = FakeDisk::default();
@@ -723,7 +723,7 @@ async fn keys_go_when_the_model_says_so_also_across_restarts() {
 }
 
 #[tokio::test]
-async fn history_is_compacted_by_itself_when_there_is_too_much() {
+async fn too_much_history_is_compacted_automatically() {
     let tuning = Tuning { history_max: 50, ..tuning() };
     let store = Embedded::start(Box::new(FakeDisk::default()), tuning).expect("opens");
     for _ in 0..200 {
@@ -735,7 +735,7 @@ async fn history_is_compacted_by_itself_when_there_is_too_much() {
 }
 
 #[tokio::test]
-async fn a_watch_that_was_outrun_reads_the_log() {
+async fn a_watch_whose_queue_overflowed_reads_the_log() {
     let store = open(&FakeDisk::default());
     let mut watch = store.watch("/", 1).await.expect("starts");
     let big = Bytes::from(vec![b'v'; 1 << 20]);
@@ -749,7 +749,7 @@ async fn a_watch_that_was_outrun_reads_the_log() {
 }
 
 #[tokio::test]
-async fn a_second_server_on_the_same_directory_is_told_so() {
+async fn a_second_server_on_the_same_directory_fails_with_the_pid_of_the_first() {
     let dir = tempfile::tempdir().expect("makes a directory");
     let options = EmbeddedOptions::new(dir.path().join("store"));
     let first = Embedded::open(&options).expect("opens");
@@ -765,7 +765,7 @@ async fn a_second_server_on_the_same_directory_is_told_so() {
 }
 
 #[test]
-fn a_log_of_another_format_is_refused_by_its_number() {
+fn a_log_of_an_unknown_format_version_is_refused() {
     let disk = FakeDisk::default();
     drop(open(&disk));
     let name = segment::file_name(1);
@@ -788,7 +788,7 @@ impl crate::Materialize for Raw {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cache_over_it_sees_every_write_at_once() {
+async fn a_consistent_read_of_the_cache_sees_every_write() {
     let store: Arc<dyn Backend> = Arc::new(open(&FakeDisk::default()));
     let cache = Cache::start(Arc::clone(&store), crate::CacheOptions::new("/a/", Arc::new(Raw)));
     cache.ready().await;

@@ -388,7 +388,7 @@ impl Writer {
         }
         if let Some(reason) = &self.write_fault {
             return Err(StoreError::Unavailable(format!(
-                "the store takes no writes until the server is restarted: {reason}"
+                "the store is read-only until the server is restarted: {reason}"
             )));
         }
         let len = bytes.len() as u64;
@@ -447,7 +447,7 @@ impl Writer {
         let done = std::mem::replace(&mut self.active, Arc::clone(&segment));
         let hint = std::mem::take(&mut self.hint);
         if let Err(error) = hint.write(&*self.store.disk, done.number, self.end) {
-            tracing::warn!(%error, "the table of contents of a segment could not be written");
+            tracing::warn!(%error, "the hint file of a segment could not be written");
         }
         failpoint!("segment.hinted");
         self.end = HEADER_BYTES as u64;

@@ -70,7 +70,7 @@ const GOLDEN: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn what_kube_apiserver_encrypted_is_read() {
+fn values_encrypted_by_kube_apiserver_are_decrypted() {
     let encryption = encryption(&format!(
         "- resources: [secrets]
   providers: [{{secretbox: {{keys: [{{name: box1, secret: {LONG}}}]}}}}]
@@ -100,7 +100,7 @@ fn what_kube_apiserver_encrypted_is_read() {
 }
 
 #[test]
-fn every_cipher_reads_what_it_wrote() {
+fn every_cipher_decrypts_what_it_encrypted() {
     let key = "/registry/secrets/default/a";
     for (provider, secrets) in [
         ("secretbox", &[LONG][..]),
@@ -133,7 +133,7 @@ fn an_authenticated_value_cannot_be_moved_to_another_object() {
 }
 
 #[test]
-fn rules_are_found_by_resource_then_group_then_everything() {
+fn rules_match_by_resource_then_group_then_wildcard() {
     let one = |name: &str| format!("{{secretbox: {{keys: [{{name: {name}, secret: {LONG}}}]}}}}");
     let encryption = encryption(&format!(
         "- {{resources: [secrets], providers: [{}]}}
@@ -161,7 +161,7 @@ fn rules_are_found_by_resource_then_group_then_everything() {
 }
 
 #[test]
-fn the_first_key_writes_and_all_read() {
+fn the_first_key_encrypts_and_all_keys_decrypt() {
     let key = "/registry/secrets/ns/a";
     let old = encryption(&format!(
         "- {{resources: [secrets], providers: [{{aescbc: {{keys: [{{name: a, secret: {LONG}}}]}}}}]}}\n"
@@ -178,7 +178,7 @@ fn the_first_key_writes_and_all_read() {
 }
 
 #[test]
-fn an_unreadable_value_names_its_key() {
+fn the_error_of_an_unreadable_value_names_the_missing_key() {
     let key = "/registry/secrets/ns/a";
     let with = |providers: &str| {
         encryption(&format!("- {{resources: [secrets], providers: [{providers}]}}\n"))
@@ -219,7 +219,7 @@ fn an_unreadable_value_names_its_key() {
 }
 
 #[test]
-fn a_bad_configuration_is_refused_in_kube_apiservers_words() {
+fn an_invalid_configuration_gets_kube_apiservers_errors() {
     let parsing = |why: &str| format!("error while parsing file: {why}");
     let decoding = |why: &str| {
         parsing(&format!(
@@ -302,7 +302,7 @@ fn a_bad_configuration_is_refused_in_kube_apiservers_words() {
 }
 
 #[tokio::test]
-async fn a_backend_keeps_only_what_is_encrypted() {
+async fn the_wrapped_backend_sees_only_encrypted_values() {
     let inner = Arc::new(MemoryBackend::default());
     let rules = format!(
         "- {{resources: [secrets], providers: [{{secretbox: {{keys: [{{name: k, secret: {LONG}}}]}}}}, {{identity: {{}}}}]}}\n"
