@@ -83,11 +83,7 @@ impl LegacyTokenController {
             // Gone, or changed and therefore seen again.
             Ok(()) | Err(ApiError::NotFound { .. } | ApiError::Conflict { .. }) => {}
             Err(error) => {
-                tracing::warn!(
-                    namespace,
-                    name,
-                    "cannot reconcile the token secret yet: {error}"
-                );
+                tracing::warn!(namespace, name, "cannot reconcile the token secret yet: {error}");
                 failed.insert((namespace, name));
             }
         }
