@@ -4,7 +4,7 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use meta::{GroupResource, Str};
-use registry::{Conversion, Kind, Storage, StorageOptions};
+use registry::{Conversion, Kind, Storage, StorageOptions, Strategy};
 use schema::{ResourceFacts, Schema};
 use store::Backend;
 
@@ -27,6 +27,8 @@ pub struct Options {
     /// Resources that live in another backend than the rest.
     pub overrides: Vec<(GroupResource, Arc<dyn Backend>)>,
     pub event_ttl: Duration,
+    /// The strategy of CustomResourceDefinition.
+    pub crd_strategy: Arc<dyn Strategy>,
     /// Who knows users and their rights, for reviews and escalation checks.
     pub access: Access,
     /// Who makes tokens for service accounts.
@@ -54,7 +56,7 @@ pub fn kinds(
     for facts in definitions.resources.iter().filter(|facts| served(facts)) {
         plans.push(Plan::new(definitions, facts));
     }
-    let forms = StorageFormats::new(definitions, schema, options.form);
+    let forms = StorageFormats::new(definitions, schema, options.form, &options.crd_strategy);
     if let Some(codec) = forms.between_servers("RangeAllocation") {
         wiring.share_node_ports(&options.prefix, codec);
     }
@@ -81,7 +83,7 @@ pub fn kinds(
             plan.facts.clone(),
             schema.clone(),
             behaviour::of(group, &plan.facts.kind.version, name),
-            strategies::of(group, name),
+            strategies::of(group, name, &options.crd_strategy),
             storage,
             plan.conversion.clone(),
             None,

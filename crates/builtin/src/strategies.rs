@@ -7,7 +7,6 @@ mod tests;
 
 use std::sync::Arc;
 
-use apiextensions::definition::CustomResourceDefinition;
 use registry::{DefaultStrategy, Strategy};
 
 use crate::{
@@ -63,7 +62,9 @@ use crate::{
     storagemigration::storage_version_migration::StorageVersionMigration,
 };
 
-pub(crate) fn of(group: &str, kind: &str) -> Arc<dyn Strategy> {
+/// `crd` is the strategy of CustomResourceDefinition, which the crate `apiextensions` has: it is
+/// passed in because that crate and this one do not depend on each other.
+pub(crate) fn of(group: &str, kind: &str, crd: &Arc<dyn Strategy>) -> Arc<dyn Strategy> {
     match (group, kind) {
         ("", "ComponentStatus") => Arc::new(ComponentStatus),
         ("", "ConfigMap") => Arc::new(ConfigMap),
@@ -99,7 +100,7 @@ pub(crate) fn of(group: &str, kind: &str) -> Arc<dyn Strategy> {
         ("batch", "CronJob") => Arc::new(CronJob),
         ("batch", "Job") => Arc::new(Job),
         ("admissionregistration.k8s.io", kind) => admission(kind),
-        ("apiextensions.k8s.io", "CustomResourceDefinition") => Arc::new(CustomResourceDefinition),
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => crd.clone(),
         ("apiregistration.k8s.io", "APIService") => Arc::new(ApiService),
         ("certificates.k8s.io", "CertificateSigningRequest") => Arc::new(CertificateSigningRequest),
         ("certificates.k8s.io", "ClusterTrustBundle") => Arc::new(ClusterTrustBundle),
@@ -153,4 +154,10 @@ fn admission(kind: &str) -> Arc<dyn Strategy> {
         }
         _ => Arc::new(DefaultStrategy),
     }
+}
+
+/// What `pintle` passes to [`of`].
+#[cfg(test)]
+pub(crate) fn crd() -> Arc<dyn Strategy> {
+    Arc::new(apiextensions::definition::CustomResourceDefinition)
 }

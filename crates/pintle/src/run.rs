@@ -339,6 +339,7 @@ impl Servers {
             overrides,
             from_store: from_store(options),
             event_ttl: options.event_ttl,
+            crd_strategy: Arc::new(apiextensions::definition::CustomResourceDefinition),
             access,
             tokens: auth_stack.tokens.clone(),
             service_cluster_ip_ranges: options

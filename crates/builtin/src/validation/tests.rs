@@ -160,7 +160,8 @@ pub(crate) fn kind(
     // A kind that waits for a gate was asked about with all of them open.
     let gated = feature_gated_fields::gate_of(group, &facts.plural).is_some();
     let features = if gated { &feature_gated_fields::GATES[..] } else { &[] };
-    let (behaviour, strategy) = (behaviour::of(group, version, name), strategies::of(group, name));
+    let behaviour = behaviour::of(group, version, name);
+    let strategy = strategies::of(group, name, &strategies::crd());
     Kind::new(facts.clone(), schema.clone(), behaviour, strategy, None, None, None)
         .with_gated_fields(feature_gated_fields::of(name, false, features))
 }
