@@ -2,13 +2,11 @@
 //!
 //! Documents are large and seldom asked for. They are rendered when they are, and kept as bytes.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use descriptions::Descriptions;
 use jiff::fmt::rfc2822;
 use jiff::{SignedDuration, Timestamp};
 use meta::{GroupVersion, Map, Str, json, value};
@@ -24,11 +22,21 @@ use crate::{DocumentResponse, ServedGroupVersion, accept};
 
 /// The OpenAPI documents of a server. Rebuilt and swapped as a whole when the table changes.
 pub struct OpenApi {
-    schema: Arc<Schema>,
+    inputs: Inputs,
     /// By the path below `/openapi/v3/`.
     v3: BTreeMap<String, Arc<Document>>,
     v3_index: OnceLock<Bytes>,
     v2: Document,
+}
+
+/// Unpacks the descriptions of types and fields. Called each time something is rendered, and what it
+/// returns is dropped afterwards: unpacked they take a megabyte.
+pub type LoadDescriptions = fn() -> Box<dyn Describe>;
+
+/// What documents are rendered from.
+struct Inputs {
+    schema: Arc<Schema>,
+    descriptions: LoadDescriptions,
 }
 
 /// A request for a document.
@@ -71,6 +79,7 @@ impl OpenApi {
     pub fn new(
         served: &[ServedGroupVersion],
         schema: Arc<Schema>,
+        descriptions: LoadDescriptions,
         now: SystemTime,
         previous: Option<&OpenApi>,
     ) -> Self {
@@ -85,7 +94,8 @@ impl OpenApi {
             };
             (path, document)
         });
-        Self { schema, v3: v3.collect(), v3_index: OnceLock::new(), v2 }
+        let inputs = Inputs { schema, descriptions };
+        Self { inputs, v3: v3.collect(), v3_index: OnceLock::new(), v2 }
     }
 
     /// What there is a document of v3 for: `apis/apps/v1`.
@@ -116,7 +126,7 @@ impl OpenApi {
         let Some(offer) = Offer::wanted(question.accept, &V2_OFFERS) else {
             return DocumentResponse { code: 406, vary, ..DocumentResponse::default() };
         };
-        let answer = self.v2.answer(offer, &self.schema, question);
+        let answer = self.v2.answer(offer, &self.inputs, question);
         DocumentResponse { vary, ..answer }
     }
 
@@ -132,7 +142,7 @@ impl OpenApi {
 
     /// The hashes are needed, the documents aren't: most of them will never be asked for.
     fn index(&self) -> Vec<u8> {
-        let workshop = Workshop::new(&self.schema);
+        let workshop = Workshop::new(&self.inputs);
         let paths: Map = self
             .v3
             .iter()
@@ -159,7 +169,7 @@ impl OpenApi {
         let Some(offer) = Offer::wanted(question.accept, &V3_OFFERS) else {
             return DocumentResponse { code: 406, vary, ..DocumentResponse::default() };
         };
-        let answer = DocumentResponse { vary, ..document.answer(offer, &self.schema, question) };
+        let answer = DocumentResponse { vary, ..document.answer(offer, &self.inputs, question) };
         let Some(hash) = question.hash else { return answer };
         // With its hash in the URL a document never changes; with another hash it is another one.
         let current = document.hash.get().expect("answered above");
@@ -275,10 +285,10 @@ impl Document {
     fn answer(
         &self,
         offer: Offer,
-        schema: &Schema,
+        inputs: &Inputs,
         question: DocumentRequest<'_>,
     ) -> DocumentResponse {
-        let json = self.json.get_or_init(|| self.render(&Workshop::new(schema)).into());
+        let json = self.json.get_or_init(|| self.render(&Workshop::new(inputs)).into());
         let hash = self.hash.get_or_init(|| hash(json));
         let etag = Some(format!("\"{hash}\""));
         if self.is_known_to(question, etag.as_deref()) {
@@ -286,7 +296,7 @@ impl Document {
         }
         let body = match offer.form {
             Form::Json => json.clone(),
-            Form::Protobuf => self.protobuf(schema),
+            Form::Protobuf => self.protobuf(inputs),
         };
         let last_modified = Some(http_date(self.last_modified));
         DocumentResponse { etag, last_modified, ..DocumentResponse::ok(offer.content_type, body) }
@@ -300,8 +310,8 @@ impl Document {
         })
     }
 
-    fn protobuf(&self, schema: &Schema) -> Bytes {
-        let render = || Workshop::new(schema).document(&self.subject, Form::Protobuf).into();
+    fn protobuf(&self, inputs: &Inputs) -> Bytes {
+        let render = || Workshop::new(inputs).document(&self.subject, Form::Protobuf).into();
         self.protobuf.get_or_init(render).clone()
     }
 
@@ -333,17 +343,18 @@ fn http_date(time: Timestamp) -> String {
 struct Workshop<'a> {
     schema: &'a Schema,
     kinds: Kinds<'a>,
-    describe: Known,
+    describe: Box<dyn Describe>,
 }
 
 impl<'a> Workshop<'a> {
-    fn new(schema: &'a Schema) -> Self {
-        Self { schema, kinds: Kinds::of(schema), describe: Known(Descriptions::load()) }
+    fn new(inputs: &'a Inputs) -> Self {
+        let schema = &*inputs.schema;
+        Self { schema, kinds: Kinds::of(schema), describe: (inputs.descriptions)() }
     }
 
     fn document(&self, subject: &Subject, form: Form) -> Vec<u8> {
         let custom = CustomDefinitions::of(subject.custom());
-        let (schema, describe) = (self.schema, &self.describe);
+        let (schema, describe) = (self.schema, &*self.describe);
         let source = Source { schema, describe, custom: &custom, version: VERSION };
         let paths = subject.paths(&Routes { schema: self.schema, kinds: &self.kinds });
         match subject {
@@ -356,18 +367,6 @@ impl<'a> Workshop<'a> {
 
 /// The version of Kubernetes that the documents are those of.
 const VERSION: &str = "1.36";
-
-struct Known(Descriptions);
-
-impl Describe for Known {
-    fn definition(&self, definition: &str) -> Option<Cow<'_, str>> {
-        self.0.definition(definition)
-    }
-
-    fn field(&self, definition: &str, field: &str) -> Option<Cow<'_, str>> {
-        self.0.field(definition, field)
-    }
-}
 
 /// A form that documents are handed out in, and what clients call it.
 #[derive(Clone, Copy)]

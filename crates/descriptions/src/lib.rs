@@ -8,6 +8,7 @@ use std::io::Read;
 use std::ops::Range;
 
 use flate2::read::GzDecoder;
+use schema::openapi::Describe;
 
 /// The unpacked sentences: one text of about 1 MB, and where each definition begins in it.
 #[derive(Debug)]
@@ -35,29 +36,6 @@ impl Descriptions {
         Self { text, records }
     }
 
-    /// What a definition (`io.k8s.api.core.v1.Pod`) is. `None` if nothing is known about it.
-    pub fn definition(&self, definition: &str) -> Option<Cow<'_, str>> {
-        if let Some(known) = self.known(definition) {
-            return (!known.text.is_empty()).then_some(Cow::Borrowed(known.text));
-        }
-        let item = kind(self.item_of(definition)?.0);
-        Some(Cow::Owned(format!("{item}List is a list of {item} objects.")))
-    }
-
-    /// What a field of a definition is.
-    pub fn field(&self, definition: &str, field: &str) -> Option<Cow<'_, str>> {
-        if let Some(known) = self.known(definition) {
-            return known.field(field).map(Cow::Borrowed);
-        }
-        let (item, known) = self.item_of(definition)?;
-        match field {
-            "items" => Some(Cow::Owned(format!("The {} objects of the list.", kind(item)))),
-            "metadata" => Some(Cow::Borrowed("What is told about the list as a whole.")),
-            // Lists have `kind` and `apiVersion` in common with what they are a list of.
-            field => known.field(field).map(Cow::Borrowed),
-        }
-    }
-
     /// Lists are missing from the crate, because one generic type stands for all of them: this is what
     /// a definition is a list of.
     fn item_of<'a>(&self, list: &'a str) -> Option<(&'a str, Description<'_>)> {
@@ -73,6 +51,31 @@ impl Descriptions {
         let (_, described) = record.split_once(PART)?;
         let (text, fields) = described.split_once(PART).unwrap_or((described, ""));
         Some(Description { text, fields })
+    }
+}
+
+impl Describe for Descriptions {
+    /// What a definition (`io.k8s.api.core.v1.Pod`) is. `None` if nothing is known about it.
+    fn definition(&self, definition: &str) -> Option<Cow<'_, str>> {
+        if let Some(known) = self.known(definition) {
+            return (!known.text.is_empty()).then_some(Cow::Borrowed(known.text));
+        }
+        let item = kind(self.item_of(definition)?.0);
+        Some(Cow::Owned(format!("{item}List is a list of {item} objects.")))
+    }
+
+    /// What a field of a definition is.
+    fn field(&self, definition: &str, field: &str) -> Option<Cow<'_, str>> {
+        if let Some(known) = self.known(definition) {
+            return known.field(field).map(Cow::Borrowed);
+        }
+        let (item, known) = self.item_of(definition)?;
+        match field {
+            "items" => Some(Cow::Owned(format!("The {} objects of the list.", kind(item)))),
+            "metadata" => Some(Cow::Borrowed("What is told about the list as a whole.")),
+            // Lists have `kind` and `apiVersion` in common with what they are a list of.
+            field => known.field(field).map(Cow::Borrowed),
+        }
     }
 }
 

@@ -20,7 +20,7 @@ use endpoints::{Kinds, LoopbackClient, Resources};
 use http::HeaderValue;
 use parking_lot::Mutex;
 use registry::{Engine, Kind, Tuning};
-use schema::ResourceFacts;
+use schema::{ResourceFacts, openapi::Describe as _};
 use serve::{
     Chain, Claims, Cors, Delegate, Delegates, Seats,
     connection::Limits,
