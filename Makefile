@@ -34,7 +34,7 @@ fmt: ## is the code formatted?
 
 .PHONY: clippy
 clippy: ## clippy on all targets, warnings are errors
-	cargo clippy --workspace --all-targets --quiet -- -D warnings
+	cargo clippy --workspace --all-targets --all-features --quiet -- -D warnings
 
 .PHONY: doc
 doc: ## does the documentation build without a broken link?

@@ -9,7 +9,10 @@ pub(super) const FEATURES: &[Flag] = &[
         .help("Unix socket with unprotected profiling endpoints."),
     harmless("enable-priority-and-fairness", Bool, "true")
         .help("Queue requests by priority instead of only counting them."),
-    done("profiling", Bool, "true").help("Serve /debug/pprof and /debug/flags/v."),
+    done("profiling", Bool, "true").help(
+        "Serve /debug/flags/v and /debug/pprof. CPU profiles need a build with the feature \
+         cpu-profiler.",
+    ),
 ];
 
 pub(super) const AUTHENTICATION: &[Flag] = &[
