@@ -7,9 +7,6 @@ MAKEFLAGS += --no-print-directory
 # What `make test` does, in order: what fails fast comes first.
 STEPS := fmt layers clippy doc deny tools suite suite-etcd
 
-# The rooms that do no I/O and know no async: value in, value out.
-PURE := meta cel schema codec patch
-
 .PHONY: help
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,19 +34,15 @@ fmt: ## is the code formatted?
 
 .PHONY: clippy
 clippy: ## clippy on all targets, warnings are errors
-	cargo clippy --workspace --all-targets --quiet -- -D warnings
+	cargo clippy --workspace --all-targets --all-features --quiet -- -D warnings
 
 .PHONY: doc
 doc: ## does the documentation build without a broken link?
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --quiet
 
 .PHONY: layers
-layers: ## do the pure crates stay pure?
-	@for crate in $(PURE); do \
-	    if cargo tree --package $$crate --edges normal --prefix none | grep '^tokio '; then \
-	        echo "$$crate does no I/O, so it must not reach tokio"; exit 1; \
-	    fi; \
-	done
+layers: ## does every crate depend only on those it may?
+	tools/layers
 
 # The advisory database is a git repository, the rest needs nothing but Cargo.lock. Where only
 # package registries can be reached, the advisories are left out rather than the whole check.

@@ -1,120 +1,163 @@
-//! Collects the descriptions of types from the crate k8s-openapi and compresses them for `src/lib.rs`:
-//! records separated by `RECORD`, of parts separated by `PART`: the definition, its description, then
-//! alternating fields and their descriptions.
+//! Collects Kubernetes' own sentences about its types from the crate k8s-openapi, packed for
+//! `src/lib.rs`: records that are separated by `RECORD`, made of parts that are separated by `PART`:
+//! the definition, what it is, and then in turns a field and what that is.
+//!
+//! The crate's source is read, not compiled: compiling it takes longer than any other dependency. It is
+//! generated code, one type in a file, one item in a line, indented by where it belongs.
 
+use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::{env, fs};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use k8s_openapi::{api, apiextensions_apiserver, apimachinery, kube_aggregator};
-use schemars::SchemaGenerator;
-use serde_json::{Map, Value, json};
 
 const RECORD: char = '\u{1e}';
 const PART: char = '\u{1f}';
 
+/// The version of Kubernetes, as k8s-openapi names its modules.
+const VERSION: &str = "v1_36";
+
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
+    // It says which version of k8s-openapi is read.
+    println!("cargo::rerun-if-changed=../../Cargo.lock");
+    let mut definitions = BTreeMap::new();
+    collect(&source_of("k8s-openapi").join("src").join(VERSION), &mut definitions);
+    assert!(!definitions.is_empty(), "the sources of k8s-openapi have another form than expected");
+    split_watch_event(&mut definitions);
     let mut packed = String::new();
-    for (name, definition) in definitions() {
+    for (name, definition) in definitions {
         if !packed.is_empty() {
             packed.push(RECORD);
         }
         packed.push_str(&name);
-        packed.push(PART);
-        packed.push_str(description(&definition));
-        for (field, property) in definition["properties"].as_object().into_iter().flatten() {
-            for part in [field.as_str(), description(property)] {
-                packed.push(PART);
-                packed.push_str(part);
-            }
+        let fields = definition.fields.iter().flat_map(|(name, text)| [name, text]);
+        for part in std::iter::once(&definition.text).chain(fields) {
+            assert!(!part.contains([RECORD, PART]), "a description contains a separator");
+            packed.push(PART);
+            packed.push_str(part);
         }
     }
-    let path = PathBuf::from(env::var("OUT_DIR").expect("set by cargo")).join("descriptions.gz");
+    let path = PathBuf::from(variable("OUT_DIR")).join("descriptions.gz");
     let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
     gzip.write_all(packed.as_bytes()).expect("memory takes all bytes");
     fs::write(path, gzip.finish().expect("memory takes all bytes"))
         .expect("OUT_DIR can be written");
 }
 
-fn description(definition: &Value) -> &str {
-    let text = definition["description"].as_str().unwrap_or_default();
-    assert!(!text.contains([RECORD, PART]), "a description contains a separator");
-    text
+fn variable(name: &str) -> String {
+    env::var(name).expect("set by cargo")
 }
 
-/// The crate has the description of a watch event's `object` in the description of the event.
-fn part_event(definitions: &mut Map<String, Value>) {
+/// Where cargo keeps the source of a package of this workspace. Cargo downloads it if it is not there.
+fn source_of(package: &str) -> PathBuf {
+    let mut cargo = Command::new(variable("CARGO"));
+    cargo.args(["metadata", "--locked", "--format-version", "1"]);
+    // Without it cargo would download what other platforms need as well.
+    cargo.args(["--filter-platform", &variable("HOST")]);
+    let run = cargo.current_dir(variable("CARGO_MANIFEST_DIR")).output().expect("cargo runs");
+    assert!(run.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&run.stderr));
+    let metadata = String::from_utf8(run.stdout).expect("cargo writes UTF-8");
+    // The directory of a package has its name, followed by its version if it was downloaded.
+    let named = |directory: &&str| {
+        let last = directory.rsplit('/').next().unwrap_or_default();
+        let version = |c: char| c == '-' || c == '.' || c.is_ascii_digit();
+        last.strip_prefix(package).is_some_and(|rest| rest.chars().all(version))
+    };
+    let manifests = metadata.split("\"manifest_path\":\"").skip(1);
+    let mut directories =
+        manifests.filter_map(|rest| rest.split('"').next()?.strip_suffix("/Cargo.toml"));
+    let found = directories.find(named);
+    PathBuf::from(found.unwrap_or_else(|| panic!("{package} is not in the workspace")))
+}
+
+#[derive(Default)]
+struct Definition {
+    text: String,
+    fields: BTreeMap<String, String>,
+}
+
+fn collect(directory: &Path, definitions: &mut BTreeMap<String, Definition>) {
+    let entries = fs::read_dir(directory).expect("a directory of k8s-openapi can be read");
+    for entry in entries {
+        let path = entry.expect("a directory of k8s-openapi can be read").path();
+        if path.is_dir() {
+            collect(&path, definitions);
+        } else {
+            let source = fs::read_to_string(&path).expect("a file of k8s-openapi can be read");
+            if let Some((_, schema)) = source.split_once("crate::schemars::JsonSchema for ") {
+                let (name, definition) = definition(schema);
+                definitions.insert(name, definition);
+            }
+        }
+    }
+}
+
+/// Reads what follows `impl JsonSchema for`: the name, and then a JSON schema with parts in Rust.
+fn definition(schema: &str) -> (String, Definition) {
+    let mut lines = schema.lines();
+    let name = lines.find_map(|line| line.trim().strip_prefix('"')?.strip_suffix("\".into()"));
+    let mut definition = Definition::default();
+    let mut in_properties = false;
+    let mut field = String::new();
+    for line in lines {
+        let text = line.trim_start();
+        match line.len() - text.len() {
+            12 => {
+                in_properties = text == "\"properties\": {";
+                if let Some(text) = description(text) {
+                    definition.text = text;
+                }
+            }
+            16 if in_properties => {
+                if let Some((name, _)) = text.strip_prefix('"').and_then(|t| t.split_once('"')) {
+                    name.clone_into(&mut field);
+                    definition.fields.insert(field.clone(), String::new());
+                }
+            }
+            20 if in_properties => {
+                if let Some(text) = description(text) {
+                    definition.fields.insert(field.clone(), text);
+                }
+            }
+            _ => {}
+        }
+    }
+    (name.expect("a type has a name").to_owned(), definition)
+}
+
+/// The text of a line that gives a description, in JSON or in Rust.
+fn description(line: &str) -> Option<String> {
+    let json = line.strip_prefix("\"description\": \"").and_then(|rest| rest.strip_suffix("\","));
+    let literal = json.or_else(|| {
+        let (_, rest) = line.split_once(".insert(\"description\".into(), \"")?;
+        rest.strip_suffix("\".into());")
+    })?;
+    let mut text = String::with_capacity(literal.len());
+    let mut characters = literal.chars();
+    while let Some(character) = characters.next() {
+        text.push(match character {
+            '\\' => match characters.next() {
+                Some('n') => '\n',
+                Some('t') => '\t',
+                Some(same @ ('"' | '\\' | '\'')) => same,
+                other => panic!("an escape that is not expected: {other:?} in {line}"),
+            },
+            plain => plain,
+        });
+    }
+    Some(text)
+}
+
+/// The crate tells what `object` of a watch event is as a part of what the event is.
+fn split_watch_event(definitions: &mut BTreeMap<String, Definition>) {
     let name = "io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent";
-    let event = definitions.get_mut(name).expect("added above");
-    let whole = description(event).to_owned();
-    if let Some((text, object)) = whole.split_once("\n\n") {
-        event["properties"]["object"] = json!({"description": object.trim_end()});
-        event["description"] = json!(text);
+    let event = definitions.get_mut(name).expect("watch events are among the types");
+    if let Some((text, object)) = event.text.split_once("\n\n") {
+        event.fields.insert("object".to_owned(), object.trim_end().to_owned());
+        event.text = text.to_owned();
     }
-}
-
-/// All definitions of the crate: those that no other refers to are listed here, the others are reached
-/// from them.
-fn definitions() -> Map<String, Value> {
-    let mut generator = SchemaGenerator::default();
-    macro_rules! add {
-        ($($module:path: $($name:ident)*;)*) => {{$({
-            use $module as module;
-            $(generator.subschema_for::<module::$name>();)*
-        })*}};
-    }
-    add! {
-        api::admissionregistration::v1: MutatingAdmissionPolicy MutatingAdmissionPolicyBinding
-            MutatingWebhookConfiguration ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding
-            ValidatingWebhookConfiguration;
-        api::admissionregistration::v1alpha1: MutatingAdmissionPolicy MutatingAdmissionPolicyBinding;
-        api::admissionregistration::v1beta1: MutatingAdmissionPolicy MutatingAdmissionPolicyBinding;
-        api::apiserverinternal::v1alpha1: StorageVersion;
-        api::apps::v1: ControllerRevision DaemonSet Deployment ReplicaSet StatefulSet;
-        api::authentication::v1: SelfSubjectReview TokenRequest TokenReview;
-        api::authorization::v1: LocalSubjectAccessReview SelfSubjectAccessReview
-            SelfSubjectRulesReview SubjectAccessReview;
-        api::autoscaling::v1: HorizontalPodAutoscaler Scale;
-        api::autoscaling::v2: HorizontalPodAutoscaler;
-        api::batch::v1: CronJob Job;
-        api::certificates::v1: CertificateSigningRequest;
-        api::certificates::v1alpha1: ClusterTrustBundle;
-        api::certificates::v1beta1: ClusterTrustBundle PodCertificateRequest;
-        api::coordination::v1: Lease;
-        api::coordination::v1alpha2: LeaseCandidate;
-        api::coordination::v1beta1: LeaseCandidate;
-        api::core::v1: Binding ComponentStatus ConfigMap Endpoints Event LimitRange Namespace Node
-            PersistentVolume Pod PodTemplate ReplicationController ResourceQuota Secret Service
-            ServiceAccount;
-        api::discovery::v1: EndpointSlice;
-        api::events::v1: Event;
-        api::flowcontrol::v1: FlowSchema PriorityLevelConfiguration;
-        api::networking::v1: IPAddress Ingress IngressClass NetworkPolicy ServiceCIDR;
-        api::networking::v1beta1: IPAddress ServiceCIDR;
-        api::node::v1: RuntimeClass;
-        api::policy::v1: Eviction PodDisruptionBudget;
-        api::rbac::v1: ClusterRole ClusterRoleBinding Role RoleBinding;
-        api::resource::v1: DeviceClass ResourceClaim ResourceClaimTemplate ResourceSlice;
-        api::resource::v1alpha3: DeviceTaintRule ResourcePoolStatusRequest;
-        api::resource::v1beta1: DeviceClass ResourceClaim ResourceClaimTemplate ResourceSlice;
-        api::resource::v1beta2: DeviceClass DeviceTaintRule ResourceClaim ResourceClaimTemplate
-            ResourceSlice;
-        api::scheduling::v1: PriorityClass;
-        api::scheduling::v1alpha2: PodGroup Workload;
-        api::storage::v1: CSIDriver CSINode CSIStorageCapacity StorageClass VolumeAttachment
-            VolumeAttributesClass;
-        api::storage::v1beta1: VolumeAttributesClass;
-        api::storagemigration::v1beta1: StorageVersionMigration;
-        apiextensions_apiserver::pkg::apis::apiextensions::v1: CustomResourceDefinition;
-        apimachinery::pkg::apis::meta::v1: APIGroupList APIResourceList APIVersions Patch Status;
-        apimachinery::pkg::version: Info;
-        kube_aggregator::pkg::apis::apiregistration::v1: APIService;
-    }
-    generator.subschema_for::<apimachinery::pkg::apis::meta::v1::WatchEvent<api::core::v1::Pod>>();
-    let mut definitions = generator.take_definitions(false);
-    part_event(&mut definitions);
-    definitions
 }

@@ -14,6 +14,6 @@ mod server;
 pub use autoregister::{api_service_name, local_api_service};
 pub use discovery_documents::{DiscoveryDocuments, DocumentResponse};
 pub use meta::compare_versions;
-pub use openapi::{DocumentRequest, OpenApi};
+pub use openapi::{DocumentRequest, LoadDescriptions, OpenApi};
 pub use served_group_version::ServedGroupVersion;
 pub use server::Aggregator;

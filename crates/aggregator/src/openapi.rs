@@ -2,13 +2,11 @@
 //!
 //! Documents are large and rarely requested, so they are rendered with the first request and cached.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use descriptions::Descriptions;
 use jiff::fmt::rfc2822;
 use jiff::{SignedDuration, Timestamp};
 use meta::{GroupVersion, Map, Str, json, value};
@@ -24,11 +22,21 @@ use crate::{DocumentResponse, ServedGroupVersion, accept};
 
 /// All OpenAPI documents. Rebuilt and swapped as a whole when the served group-versions change.
 pub struct OpenApi {
-    schema: Arc<Schema>,
+    inputs: Inputs,
     /// By the path below `/openapi/v3/`.
     v3: BTreeMap<String, Arc<OpenApiDocument>>,
     v3_index: OnceLock<Bytes>,
     v2: OpenApiDocument,
+}
+
+/// Unpacks the descriptions of types and fields. Called each time something is rendered, and what it
+/// returns is dropped afterwards: unpacked they take a megabyte.
+pub type LoadDescriptions = fn() -> Box<dyn Describe>;
+
+/// What documents are rendered from.
+struct Inputs {
+    schema: Arc<Schema>,
+    descriptions: LoadDescriptions,
 }
 
 /// A request for a document.
@@ -70,6 +78,7 @@ impl OpenApi {
     pub fn new(
         served: &[ServedGroupVersion],
         schema: Arc<Schema>,
+        descriptions: LoadDescriptions,
         now: SystemTime,
         previous: Option<&OpenApi>,
     ) -> Self {
@@ -87,7 +96,8 @@ impl OpenApi {
             };
             (path, document)
         });
-        Self { schema, v3: v3.collect(), v3_index: OnceLock::new(), v2 }
+        let inputs = Inputs { schema, descriptions };
+        Self { inputs, v3: v3.collect(), v3_index: OnceLock::new(), v2 }
     }
 
     /// The keys of the v3 documents, such as `apis/apps/v1`.
@@ -118,7 +128,7 @@ impl OpenApi {
         let Some(offered) = OfferedFormat::negotiate(request.accept, &V2_FORMATS) else {
             return DocumentResponse { code: 406, vary, ..DocumentResponse::default() };
         };
-        let answer = self.v2.answer(offered, &self.schema, request);
+        let answer = self.v2.answer(offered, &self.inputs, request);
         DocumentResponse { vary, ..answer }
     }
 
@@ -134,7 +144,7 @@ impl OpenApi {
 
     /// Needs the hashes of all documents, but does not cache their bytes: most are never requested.
     fn index(&self) -> Vec<u8> {
-        let renderer = OpenApiRenderer::new(&self.schema);
+        let renderer = OpenApiRenderer::new(&self.inputs);
         let paths: Map = self
             .v3
             .iter()
@@ -161,7 +171,7 @@ impl OpenApi {
         let Some(offered) = OfferedFormat::negotiate(request.accept, &V3_FORMATS) else {
             return DocumentResponse { code: 406, vary, ..DocumentResponse::default() };
         };
-        let answer = DocumentResponse { vary, ..document.answer(offered, &self.schema, request) };
+        let answer = DocumentResponse { vary, ..document.answer(offered, &self.inputs, request) };
         let Some(hash) = request.hash else { return answer };
         // A URL with the current hash is immutable; another hash redirects to the current one.
         let current = document.hash.get().expect("answered above");
@@ -277,10 +287,10 @@ impl OpenApiDocument {
     fn answer(
         &self,
         offered: OfferedFormat,
-        schema: &Schema,
+        inputs: &Inputs,
         request: DocumentRequest<'_>,
     ) -> DocumentResponse {
-        let json = self.json.get_or_init(|| self.render(&OpenApiRenderer::new(schema)).into());
+        let json = self.json.get_or_init(|| self.render(&OpenApiRenderer::new(inputs)).into());
         let hash = self.hash.get_or_init(|| hash(json));
         let etag = Some(format!("\"{hash}\""));
         if self.is_not_modified(request, etag.as_deref()) {
@@ -288,7 +298,7 @@ impl OpenApiDocument {
         }
         let body = match offered.form {
             Form::Json => json.clone(),
-            Form::Protobuf => self.protobuf(schema),
+            Form::Protobuf => self.protobuf(inputs),
         };
         let last_modified = Some(http_date(self.last_modified));
         DocumentResponse { etag, last_modified, ..DocumentResponse::ok(offered.content_type, body) }
@@ -302,8 +312,8 @@ impl OpenApiDocument {
         })
     }
 
-    fn protobuf(&self, schema: &Schema) -> Bytes {
-        let render = || OpenApiRenderer::new(schema).document(&self.scope, Form::Protobuf).into();
+    fn protobuf(&self, inputs: &Inputs) -> Bytes {
+        let render = || OpenApiRenderer::new(inputs).document(&self.scope, Form::Protobuf).into();
         self.protobuf.get_or_init(render).clone()
     }
 
@@ -336,17 +346,18 @@ fn http_date(time: Timestamp) -> String {
 struct OpenApiRenderer<'a> {
     schema: &'a Schema,
     kinds: Kinds<'a>,
-    describe: FieldDescriptions,
+    describe: Box<dyn Describe>,
 }
 
 impl<'a> OpenApiRenderer<'a> {
-    fn new(schema: &'a Schema) -> Self {
-        Self { schema, kinds: Kinds::of(schema), describe: FieldDescriptions(Descriptions::load()) }
+    fn new(inputs: &'a Inputs) -> Self {
+        let schema = &*inputs.schema;
+        Self { schema, kinds: Kinds::of(schema), describe: (inputs.descriptions)() }
     }
 
     fn document(&self, scope: &DocumentScope, form: Form) -> Vec<u8> {
         let custom = CustomDefinitions::of(scope.custom());
-        let (schema, describe) = (self.schema, &self.describe);
+        let (schema, describe) = (self.schema, &*self.describe);
         let source = Source { schema, describe, custom: &custom, version: VERSION };
         let paths = scope.paths(&Routes { schema: self.schema, kinds: &self.kinds });
         match scope {
@@ -359,18 +370,6 @@ impl<'a> OpenApiRenderer<'a> {
 
 /// The Kubernetes version in the documents.
 const VERSION: &str = "1.36";
-
-struct FieldDescriptions(Descriptions);
-
-impl Describe for FieldDescriptions {
-    fn definition(&self, definition: &str) -> Option<Cow<'_, str>> {
-        self.0.definition(definition)
-    }
-
-    fn field(&self, definition: &str, field: &str) -> Option<Cow<'_, str>> {
-        self.0.field(definition, field)
-    }
-}
 
 /// A format of documents, and the media type by which clients request it.
 #[derive(Clone, Copy)]

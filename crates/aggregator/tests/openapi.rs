@@ -12,7 +12,9 @@ use std::time::{Duration, SystemTime};
 
 use aggregator::{DocumentRequest, DocumentResponse, OpenApi};
 use builtin::Definitions;
+use descriptions::Descriptions;
 use meta::{Value, json};
+use schema::openapi::Describe;
 use sha2::{Digest, Sha256};
 
 const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf";
@@ -21,7 +23,11 @@ fn openapi(all: bool) -> OpenApi {
     let mut definitions = Definitions::load();
     let served = common::served(&definitions, all);
     let schema = Arc::new(std::mem::take(&mut definitions.schema));
-    OpenApi::new(&served, schema, now(), None)
+    OpenApi::new(&served, schema, descriptions, now(), None)
+}
+
+fn descriptions() -> Box<dyn Describe> {
+    Box::new(Descriptions::load())
 }
 
 /// Sun, 15 Nov 2026 21:00:00 GMT
@@ -253,13 +259,14 @@ fn unchanged_documents_are_not_rendered_again() {
     let mut definitions = Definitions::load();
     let served = common::served(&definitions, false);
     let schema = Arc::new(std::mem::take(&mut definitions.schema));
-    let first = OpenApi::new(&served, schema.clone(), now(), None);
+    let first = OpenApi::new(&served, schema.clone(), descriptions, now(), None);
     let question = |path| DocumentRequest { path, ..DocumentRequest::default() };
     let before = ask(&first, question("/openapi/v3/apis/apps/v1"));
 
+    let later = now() + Duration::from_mins(1);
     let less: Vec<_> =
         served.into_iter().filter(|served| served.group_version.group != "batch").collect();
-    let second = OpenApi::new(&less, schema, now() + Duration::from_mins(1), Some(&first));
+    let second = OpenApi::new(&less, schema, descriptions, later, Some(&first));
     let after = ask(&second, question("/openapi/v3/apis/apps/v1"));
     assert_eq!(before.body.as_ptr(), after.body.as_ptr(), "the same bytes");
     assert_eq!(before.last_modified, after.last_modified);

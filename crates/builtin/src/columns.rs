@@ -29,11 +29,11 @@ mod tests {
     fn every_row_is_about_a_column_that_there_is() {
         let definitions = crate::Definitions::load();
         let mut known = BTreeSet::new();
+        let crd = strategies::crd();
         for facts in &definitions.resources {
-            for column in
-                strategies::of(&facts.kind.group, &facts.kind.kind, FeatureGates::default())
-                    .columns()
-            {
+            let gvk = &facts.kind;
+            let strategy = strategies::of(&gvk.group, &gvk.kind, FeatureGates::default(), &crd);
+            for column in strategy.columns() {
                 known.insert(format!("{}\t{}", facts.kind.kind, column.name));
             }
         }

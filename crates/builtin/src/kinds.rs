@@ -4,7 +4,7 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use meta::{GroupResource, Str};
-use registry::{Conversion, Kind, Storage, StorageOptions};
+use registry::{Conversion, Kind, Storage, StorageOptions, Strategy};
 use schema::{ResourceFacts, Schema};
 use store::Backend;
 
@@ -29,6 +29,8 @@ pub struct Options {
     /// Resources that live in another backend than the rest.
     pub overrides: Vec<(GroupResource, Arc<dyn Backend>)>,
     pub event_ttl: Duration,
+    /// The strategy of CustomResourceDefinition.
+    pub crd_strategy: Arc<dyn Strategy>,
     /// Who knows users and their rights, for reviews and escalation checks.
     pub access: Access,
     /// Who makes tokens for service accounts.
@@ -55,7 +57,7 @@ pub fn kinds(
     for facts in definitions.resources.iter().filter(|facts| served(facts)) {
         plans.push(Plan::new(definitions, facts));
     }
-    let forms = StorageFormats::new(definitions, schema, options.form);
+    let forms = StorageFormats::new(definitions, schema, options.form, &options.crd_strategy);
     if let Some(codec) = forms.between_servers("RangeAllocation") {
         wiring.share_node_ports(&options.prefix, codec);
     }
@@ -83,7 +85,7 @@ pub fn kinds(
             plan.facts.clone(),
             schema.clone(),
             facts.behaviour,
-            strategies::of(group, name, options.features),
+            strategies::of(group, name, options.features, &options.crd_strategy),
             storage,
             plan.conversion.clone(),
             None,

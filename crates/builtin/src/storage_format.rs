@@ -33,6 +33,7 @@ pub(crate) struct StorageFormats<'a> {
     schema: Arc<Schema>,
     tables: Arc<Tables>,
     form: StorageFormat,
+    crd_strategy: Arc<dyn Strategy>,
 }
 
 impl<'a> StorageFormats<'a> {
@@ -40,12 +41,14 @@ impl<'a> StorageFormats<'a> {
         definitions: &'a Definitions,
         schema: &Arc<Schema>,
         form: StorageFormat,
+        crd_strategy: &Arc<dyn Strategy>,
     ) -> Self {
         let tables = match form {
             StorageFormat::Own => Arc::new(Tables::new(&Schema::default())),
             _ => Arc::new(Tables::new(schema)),
         };
-        Self { definitions, schema: schema.clone(), tables, form }
+        let crd_strategy = crd_strategy.clone();
+        Self { definitions, schema: schema.clone(), tables, form, crd_strategy }
     }
 
     /// The codec of a resource that is cached as `gvk`.
@@ -72,7 +75,12 @@ impl<'a> StorageFormats<'a> {
             schema: self.schema.clone(),
             tables: self.tables.clone(),
             // Only for defaults, which depend on no gate.
-            strategy: strategies::of(&facts.kind.group, &facts.kind.kind, FeatureGates::default()),
+            strategy: strategies::of(
+                &facts.kind.group,
+                &facts.kind.kind,
+                FeatureGates::default(),
+                &self.crd_strategy,
+            ),
             gvk: gvk.clone(),
             ty,
             form,

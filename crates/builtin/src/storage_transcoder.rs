@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use codec::json::DecodeOptions;
 use meta::Str;
-use registry::StorageCodec;
+use registry::{StorageCodec, Strategy};
 use schema::Schema;
 
 use crate::Definitions;
@@ -22,9 +22,15 @@ pub struct StorageTranscoder {
 }
 
 impl StorageTranscoder {
-    pub fn new(definitions: &Definitions, schema: &Arc<Schema>, form: StorageFormat) -> Self {
+    /// `crd_strategy` is the strategy of CustomResourceDefinition.
+    pub fn new(
+        definitions: &Definitions,
+        schema: &Arc<Schema>,
+        form: StorageFormat,
+        crd_strategy: &Arc<dyn Strategy>,
+    ) -> Self {
         let written = if form == StorageFormat::Own { StorageFormat::Protobuf } else { form };
-        let forms = StorageFormats::new(definitions, schema, written);
+        let forms = StorageFormats::new(definitions, schema, written, crd_strategy);
         let mut codecs = HashMap::new();
         // Where several versions are stored alike, any of them will do: each reads all.
         for facts in definitions.resources.iter().filter(|facts| facts.on_by_default) {

@@ -7,7 +7,6 @@ mod tests;
 
 use std::sync::Arc;
 
-use apiextensions::definition::CustomResourceDefinition;
 use registry::{DefaultStrategy, Strategy};
 
 use crate::{
@@ -65,8 +64,14 @@ use crate::{
     validation::pod_spec::PodSpecOptions,
 };
 
-/// Kinds that depend on feature gates get them here.
-pub(crate) fn of(group: &str, kind: &str, features: FeatureGates) -> Arc<dyn Strategy> {
+/// Kinds that depend on feature gates get them here. `crd` is the strategy of CustomResourceDefinition,
+/// which the crate `apiextensions` has: it is passed in because the two crates do not depend on each other.
+pub(crate) fn of(
+    group: &str,
+    kind: &str,
+    features: FeatureGates,
+    crd: &Arc<dyn Strategy>,
+) -> Arc<dyn Strategy> {
     let pods = PodSpecOptions::new(features);
     match (group, kind) {
         ("", "ComponentStatus") => Arc::new(ComponentStatus),
@@ -103,7 +108,7 @@ pub(crate) fn of(group: &str, kind: &str, features: FeatureGates) -> Arc<dyn Str
         ("batch", "CronJob") => Arc::new(CronJob(pods)),
         ("batch", "Job") => Arc::new(Job(pods)),
         ("admissionregistration.k8s.io", kind) => admission(kind),
-        ("apiextensions.k8s.io", "CustomResourceDefinition") => Arc::new(CustomResourceDefinition),
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => crd.clone(),
         ("apiregistration.k8s.io", "APIService") => Arc::new(ApiService),
         ("certificates.k8s.io", "CertificateSigningRequest") => Arc::new(CertificateSigningRequest),
         ("certificates.k8s.io", "ClusterTrustBundle") => Arc::new(ClusterTrustBundle),
@@ -157,4 +162,10 @@ fn admission(kind: &str) -> Arc<dyn Strategy> {
         }
         _ => Arc::new(DefaultStrategy),
     }
+}
+
+/// What `pintle` passes to [`of`].
+#[cfg(test)]
+pub(crate) fn crd() -> Arc<dyn Strategy> {
+    Arc::new(apiextensions::definition::CustomResourceDefinition)
 }

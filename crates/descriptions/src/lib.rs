@@ -8,6 +8,7 @@ use std::io::Read;
 use std::ops::Range;
 
 use flate2::read::GzDecoder;
+use schema::openapi::Describe;
 
 /// The decompressed descriptions: one text of about 1 MB, and the offset of each definition in it.
 #[derive(Debug)]
@@ -35,31 +36,8 @@ impl Descriptions {
         Self { text, records }
     }
 
-    /// The description of a definition such as `io.k8s.api.core.v1.Pod`, if there is one.
-    pub fn definition(&self, definition: &str) -> Option<Cow<'_, str>> {
-        if let Some(known) = self.known(definition) {
-            return (!known.text.is_empty()).then_some(Cow::Borrowed(known.text));
-        }
-        let item = kind(self.item_of(definition)?.0);
-        Some(Cow::Owned(format!("{item}List is a list of {item} objects.")))
-    }
-
-    /// The description of a field of a definition.
-    pub fn field(&self, definition: &str, field: &str) -> Option<Cow<'_, str>> {
-        if let Some(known) = self.known(definition) {
-            return known.field(field).map(Cow::Borrowed);
-        }
-        let (item, known) = self.item_of(definition)?;
-        match field {
-            "items" => Some(Cow::Owned(format!("The {} objects of the list.", kind(item)))),
-            "metadata" => Some(Cow::Borrowed("What is told about the list as a whole.")),
-            // A list has the same `kind` and `apiVersion` fields as its items.
-            field => known.field(field).map(Cow::Borrowed),
-        }
-    }
-
-    /// The item type of a list. The crate has one generic type for all lists, so they have no
-    /// descriptions of their own.
+    /// Lists are missing from the crate, because one generic type stands for all of them: this is what
+    /// a definition is a list of.
     fn item_of<'a>(&self, list: &'a str) -> Option<(&'a str, Description<'_>)> {
         let item = list.strip_suffix("List")?;
         Some((item, self.known(item)?))
@@ -76,7 +54,32 @@ impl Descriptions {
     }
 }
 
-/// The descriptions of one definition.
+impl Describe for Descriptions {
+    /// What a definition (`io.k8s.api.core.v1.Pod`) is. `None` if nothing is known about it.
+    fn definition(&self, definition: &str) -> Option<Cow<'_, str>> {
+        if let Some(known) = self.known(definition) {
+            return (!known.text.is_empty()).then_some(Cow::Borrowed(known.text));
+        }
+        let item = kind(self.item_of(definition)?.0);
+        Some(Cow::Owned(format!("{item}List is a list of {item} objects.")))
+    }
+
+    /// What a field of a definition is.
+    fn field(&self, definition: &str, field: &str) -> Option<Cow<'_, str>> {
+        if let Some(known) = self.known(definition) {
+            return known.field(field).map(Cow::Borrowed);
+        }
+        let (item, known) = self.item_of(definition)?;
+        match field {
+            "items" => Some(Cow::Owned(format!("The {} objects of the list.", kind(item)))),
+            "metadata" => Some(Cow::Borrowed("What is told about the list as a whole.")),
+            // Lists have `kind` and `apiVersion` in common with what they are a list of.
+            field => known.field(field).map(Cow::Borrowed),
+        }
+    }
+}
+
+/// What is known about one definition.
 struct Description<'a> {
     text: &'a str,
     /// Alternating names and descriptions.

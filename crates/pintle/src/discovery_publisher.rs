@@ -7,11 +7,12 @@ use std::{
 };
 
 use aggregator::{Aggregator, DiscoveryDocuments, OpenApi, ServedGroupVersion};
+use descriptions::Descriptions;
 use endpoints::Resources;
 use meta::GroupVersion;
 use prometheus::{IntCounter, Registry};
 use registry::{CustomKind, Kind};
-use schema::Schema;
+use schema::{Schema, openapi::Describe};
 use tokio::{
     sync::{Notify, mpsc},
     time::Instant,
@@ -85,7 +86,8 @@ impl DiscoveryPublisher {
         let documents = DiscoveryDocuments::new(&served, &self.schema, address);
         let previous = self.aggregator.openapi_documents();
         let now = SystemTime::now();
-        let openapi = OpenApi::new(&served, self.schema.clone(), now, previous.as_deref());
+        let openapi =
+            OpenApi::new(&served, self.schema.clone(), descriptions, now, previous.as_deref());
         self.aggregator.publish(documents, openapi);
         self.published.inc();
     }
@@ -103,6 +105,10 @@ impl DiscoveryPublisher {
             }
         }
     }
+}
+
+fn descriptions() -> Box<dyn Describe> {
+    Box::new(Descriptions::load())
 }
 
 /// Merges changes in quick succession.

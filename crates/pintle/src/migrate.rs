@@ -9,10 +9,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use apiextensions::definition::CustomResourceDefinition;
 use builtin::{Definitions, StorageFormat, StorageTranscoder};
 use bytes::Bytes;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use meta::Str;
+use registry::Strategy;
 use store::embedded::Import;
 use store::encrypt::{Encrypted, Encryption};
 use store::{Backend, Embedded, EmbeddedOptions, KeyValue, Range, StoreError, Write};
@@ -187,10 +189,11 @@ async fn migrate(wanted: &Wanted) -> Result<String, String> {
     if keys == 0 {
         return Err(format!("{} has no keys under {}", wanted.from.shown(), wanted.prefix));
     }
+    let crd_strategy: Arc<dyn Strategy> = Arc::new(CustomResourceDefinition);
     let copy = Copy {
         source,
         encryption,
-        objects: StorageTranscoder::new(&definitions, &schema, form),
+        objects: StorageTranscoder::new(&definitions, &schema, form, &crd_strategy),
         prefix: wanted.prefix.clone(),
         to: wanted.to.shown(),
         event_ttl: options::duration(&wanted.parsed, "event-ttl"),

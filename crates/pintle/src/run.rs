@@ -20,7 +20,7 @@ use endpoints::{Kinds, LoopbackClient, Resources};
 use http::HeaderValue;
 use parking_lot::Mutex;
 use registry::{Engine, Kind, Tuning};
-use schema::ResourceFacts;
+use schema::{ResourceFacts, openapi::Describe as _};
 use serve::{
     Chain, Claims, Cors, Delegate, Delegates, Seats,
     connection::Limits,
@@ -339,6 +339,7 @@ impl Servers {
             overrides,
             from_store: from_store(options),
             event_ttl: options.event_ttl,
+            crd_strategy: Arc::new(apiextensions::definition::CustomResourceDefinition),
             access,
             tokens: auth_stack.tokens.clone(),
             service_cluster_ip_ranges: options

@@ -86,10 +86,9 @@ impl Generic {
                 return crate::profile::cpu(seconds).await;
             }
             "/debug/pprof" if self.profiling => redirect("/debug/pprof/"),
-            "/debug/pprof/" if self.profiling => text(
-                "text/plain; charset=utf-8",
-                "/debug/pprof/profile?seconds=30: CPU profile in pprof's format\n",
-            ),
+            "/debug/pprof/" if self.profiling => {
+                text("text/plain; charset=utf-8", crate::profile::INDEX)
+            }
             _ => return Err(ApiError::UnknownPath),
         })
     }

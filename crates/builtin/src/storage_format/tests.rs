@@ -16,7 +16,8 @@ fn codec_of(definitions: &Definitions, schema: &Arc<Schema>, key: &str) -> Arc<d
         Some(ty) if gvk.group != "apiextensions.k8s.io" => (gvk, ty),
         _ => (facts.kind.clone(), facts.type_id),
     };
-    StorageFormats::new(definitions, schema, StorageFormat::Protobuf).codec(facts, &gvk, ty)
+    StorageFormats::new(definitions, schema, StorageFormat::Protobuf, &crate::strategies::crd())
+        .codec(facts, &gvk, ty)
 }
 
 fn bytes_of(hex: &str) -> Bytes {

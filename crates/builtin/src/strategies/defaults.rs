@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use codec::json::DecodeOptions;
 use meta::{GroupVersion, Value};
 
-use super::of;
+use super::{crd, of};
 use crate::{Definitions, FeatureGates};
 
 /// Each document of `tests/defaults/*.yaml` has an object as a client gave it and as kube-apiserver
@@ -42,7 +42,7 @@ fn defaulted(definitions: &Definitions, given: &Value) -> (Value, Value) {
         let decoded = codec::json::decode(text.as_bytes(), &definitions.schema, ty, strict);
         let mut object = decoded.expect(&text).value;
         definitions.schema.apply_defaults(ty, &mut object);
-        of(&gvk.group, &gvk.kind, FeatureGates::default()).default(&mut object);
+        of(&gvk.group, &gvk.kind, FeatureGates::default(), &crd()).default(&mut object);
         codec::json::forget_empty(&mut object, &definitions.schema, ty);
         let mut served = Vec::new();
         codec::json::encode(&object, &definitions.schema, ty, &mut served);

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 use meta::{Value, time::Time};
 use registry::Cell;
 
-use super::{FeatureGates, of};
+use super::{FeatureGates, crd, of};
 
 /// Group (`core` for none), version, resource, kind, position, column, type, format, priority.
 const COLUMNS: &str = include_str!("../../tests/table-columns.tsv");
@@ -22,7 +22,7 @@ fn columns_are_those_of_kube_apiserver() {
         expected.last_mut().expect("pushed above").1.push(fields[4..].join("\t"));
     }
     for (endpoint, expected) in expected {
-        let columns = of(endpoint.group, endpoint.kind, FeatureGates::default()).columns();
+        let columns = of(endpoint.group, endpoint.kind, FeatureGates::default(), &crd()).columns();
         let ours: Vec<String> = columns
             .iter()
             .enumerate()
@@ -60,8 +60,9 @@ fn rows_are_those_of_kube_apiserver() {
                 differences
                     .push(format!("{kind} {name}\n  expected {expected}\n      ours {ours}"));
             }
-            let conditions =
-                Value::Array(of(group, kind, FeatureGates::default()).row_conditions(object));
+            let conditions = Value::Array(
+                of(group, kind, FeatureGates::default(), &crd()).row_conditions(object),
+            );
             assert_eq!(case.get("conditions").unwrap_or(&Value::Array(Vec::new())), &conditions);
         }
     }
@@ -76,7 +77,7 @@ fn rows_are_those_of_kube_apiserver() {
 }
 
 fn row(group: &str, kind: &str, object: &Value, now: Time) -> Vec<Value> {
-    let cells = of(group, kind, FeatureGates::default())
+    let cells = of(group, kind, FeatureGates::default(), &crd())
         .columns()
         .into_iter()
         .map(|column| column.cell.read(object, now));

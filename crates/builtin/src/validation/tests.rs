@@ -163,7 +163,7 @@ pub(crate) fn kind(
         Some(_) => FeatureGates::new(|_| true),
         None => FeatureGates::default(),
     };
-    let strategy = strategies::of(group, name, features);
+    let strategy = strategies::of(group, name, features, &strategies::crd());
     Kind::new(facts.clone(), schema.clone(), own.behaviour, strategy, None, None, None)
         .with_gated_fields(feature_gated_fields::of(own, false, features))
 }

@@ -10,7 +10,8 @@ pub(super) const FEATURES: &[Flag] = &[
     harmless("enable-priority-and-fairness", Bool, "true")
         .help("Queue requests by priority instead of only counting them."),
     done("profiling", Bool, "true").help(
-        "Serve CPU profiles at /debug/pprof/profile and the log verbosity at /debug/flags/v.",
+        "Serve /debug/flags/v and /debug/pprof. CPU profiles need a build with the feature \
+         cpu-profiler.",
     ),
 ];
 
