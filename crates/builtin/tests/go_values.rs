@@ -9,21 +9,21 @@ use schema::{Field, Kind, Node, Presence, Schema, Type};
 
 #[test]
 fn empty_objects_are_those_of_go() {
-    check(include_str!("zero-values.tsv"), Fill::Empty);
+    check(include_str!("zero-values.tsv"), SetDefault::Empty);
 }
 
 #[test]
 fn filled_objects_are_those_of_go() {
-    check(include_str!("filled-values.tsv"), Fill::Full);
+    check(include_str!("filled-values.tsv"), SetDefault::Full);
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Fill {
+enum SetDefault {
     Empty,
     Full,
 }
 
-fn check(table: &str, fill: Fill) {
+fn check(table: &str, fill: SetDefault) {
     let Definitions { schema, .. } = Definitions::load();
     let mut differences = Vec::new();
     for line in table.lines() {
@@ -57,15 +57,16 @@ fn fields(ty: &Type) -> Vec<&Field> {
     ty.fields.iter().skip(if is_kind { 2 } else { 0 }).collect()
 }
 
-fn json_object(fields: &[&Field], fill: Fill, schema: &Schema) -> String {
-    let printed =
-        fields.iter().filter(|field| fill == Fill::Full || field.presence == Presence::Always);
+fn json_object(fields: &[&Field], fill: SetDefault, schema: &Schema) -> String {
+    let printed = fields
+        .iter()
+        .filter(|field| fill == SetDefault::Full || field.presence == Presence::Always);
     let members: Vec<String> = printed
         .map(|field| {
             let value = match fill {
-                Fill::Full => json_full(&field.node, field, schema),
-                Fill::Empty if field.pointer => "null".to_owned(),
-                Fill::Empty => json_zero(&field.node, schema),
+                SetDefault::Full => json_full(&field.node, field, schema),
+                SetDefault::Empty if field.pointer => "null".to_owned(),
+                SetDefault::Empty => json_zero(&field.node, schema),
             };
             format!("\"{}\":{value}", field.name)
         })
@@ -80,7 +81,7 @@ fn json_zero(node: &Node, schema: &Schema) -> String {
         Kind::String => "\"\"".to_owned(),
         Kind::Duration => "\"0s\"".to_owned(),
         Kind::Quantity => "\"0\"".to_owned(),
-        Kind::Object(id) => json_object(&fields(schema.get(*id)), Fill::Empty, schema),
+        Kind::Object(id) => json_object(&fields(schema.get(*id)), SetDefault::Empty, schema),
         _ => "null".to_owned(),
     }
 }
@@ -112,7 +113,7 @@ fn json_full(node: &Node, field: &Field, schema: &Schema) -> String {
 const ANY: &str = r#"{"a":1}"#;
 
 /// `fields` are those of one message; `depth` is how far down it is in embedded ones.
-fn message(fields: &[&Field], depth: usize, fill: Fill, schema: &Schema) -> Vec<u8> {
+fn message(fields: &[&Field], depth: usize, fill: SetDefault, schema: &Schema) -> Vec<u8> {
     let tag = |field: &Field| field.within.get(depth).copied().unwrap_or(field.tag);
     let mut sorted: Vec<&Field> = fields.to_vec();
     sorted.sort_by_key(|field| tag(field));
@@ -121,7 +122,7 @@ fn message(fields: &[&Field], depth: usize, fill: Fill, schema: &Schema) -> Vec<
         let field = group[0];
         if field.within.len() > depth {
             delimited(&mut bytes, tag(field), &message(group, depth + 1, fill, schema));
-        } else if fill == Fill::Full {
+        } else if fill == SetDefault::Full {
             full(&mut bytes, field.tag, &field.node, field, schema);
         } else if !field.pointer {
             zero(&mut bytes, field.tag, &field.node, schema);
@@ -139,7 +140,7 @@ fn zero(bytes: &mut Vec<u8>, tag: u32, node: &Node, schema: &Schema) {
         Kind::Quantity => delimited(bytes, tag, b"\x0a\x010"),
         Kind::IntOrString => delimited(bytes, tag, &[0x08, 0, 0x10, 0, 0x1a, 0]),
         Kind::Object(id) => {
-            delimited(bytes, tag, &message(&fields(schema.get(*id)), 0, Fill::Empty, schema));
+            delimited(bytes, tag, &message(&fields(schema.get(*id)), 0, SetDefault::Empty, schema));
         }
         // Lists, maps and bytes are nil.
         _ => {}
@@ -169,7 +170,11 @@ fn full(bytes: &mut Vec<u8>, tag: u32, node: &Node, field: &Field, schema: &Sche
         Kind::Any => delimited(&mut content, 1, ANY.as_bytes()),
         Kind::SchemaOrBool(_) => integer(&mut content, 1, 1),
         Kind::SchemaOrArray(id) => {
-            delimited(&mut content, 1, &message(&fields(schema.get(*id)), 0, Fill::Empty, schema));
+            delimited(
+                &mut content,
+                1,
+                &message(&fields(schema.get(*id)), 0, SetDefault::Empty, schema),
+            );
         }
         Kind::SchemaOrStringArray(_) => delimited(&mut content, 2, b"a"),
         Kind::Object(_) => return zero(bytes, tag, node, schema),

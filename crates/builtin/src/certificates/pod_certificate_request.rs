@@ -8,7 +8,7 @@ use meta::{ApiError, FieldErrors, RequestInfo, Str, Value, field::path, time::Ti
 use registry::{Column, Pinned, Strategy, WriteAuthorizer, WriteRequest};
 
 use crate::access::Access;
-use crate::format::{labels, text};
+use crate::printer_cells::{labels, text};
 
 pub(crate) struct PodCertificateRequest;
 
