@@ -1,4 +1,4 @@
-//! What compiles and is wrong nevertheless: keys that no item has, kinds that nobody defines, …
+//! What compiles and is wrong nevertheless: keys that no item has, kinds without a definition, …
 
 use std::collections::HashSet;
 
@@ -89,13 +89,13 @@ fn resource_faults(resource: &ResourceFacts, schema: &Schema) -> Vec<String> {
     let mut faults = Vec::new();
     for subresource in &resource.subresources {
         if resources::type_of(&subresource.kind, schema).is_none() {
-            faults.push(format!("nobody defines {:?}", subresource.kind));
+            faults.push(format!("there is no definition of {:?}", subresource.kind));
         }
     }
     if let Some(storage) = &resource.storage {
         let stored = storage.version.with_kind(&resource.kind.kind);
         if resources::type_of(&stored, schema).is_none() {
-            faults.push(format!("nobody defines what is stored, {stored:?}"));
+            faults.push(format!("there is no definition of the storage version, {stored:?}"));
         }
     }
     let paths = resource.selectable.iter().flat_map(|field| &field.paths);

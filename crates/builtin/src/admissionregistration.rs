@@ -3,6 +3,6 @@
 mod match_resources;
 pub(crate) mod mutating_admission_policy;
 pub(crate) mod policy_binding;
-mod policy_format;
+mod policy_printer_cells;
 pub(crate) mod validating_admission_policy;
 pub(crate) mod webhook_configuration;

@@ -19,4 +19,4 @@ pub(crate) mod resource_quota;
 pub(crate) mod secret;
 pub(crate) mod service;
 pub(crate) mod service_account;
-mod volume_format;
+mod volume_printer_cells;

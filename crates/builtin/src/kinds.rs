@@ -10,7 +10,7 @@ use store::Backend;
 
 use crate::{
     Access, Definitions, Tokens, Wiring, columns,
-    convert::{self, ServedVersion, ServedVersions},
+    conversion::{self, ServedVersion, ServedVersions},
     feature_gated_fields,
     feature_gates::FeatureGates,
     kind_facts,
@@ -53,9 +53,9 @@ pub fn kinds(
     options: &Options,
 ) -> (Vec<Arc<Kind>>, Wiring) {
     let wiring = Wiring::new(options, backend);
-    let mut plans: Vec<Plan<'_>> = Vec::new();
+    let mut served_resources: Vec<ServedResource<'_>> = Vec::new();
     for facts in definitions.resources.iter().filter(|facts| served(facts)) {
-        plans.push(Plan::new(definitions, facts));
+        served_resources.push(ServedResource::new(definitions, facts));
     }
     let forms = StorageFormats::new(definitions, schema, options.form, &options.crd_strategy);
     if let Some(codec) = forms.between_servers("RangeAllocation") {
@@ -65,32 +65,32 @@ pub fn kinds(
         wiring.share_addresses(&options.prefix, codec);
     }
     let mut storages: HashMap<Str, Arc<Storage>> = HashMap::new();
-    let mut kinds = Vec::with_capacity(plans.len());
-    for plan in &plans {
-        let storage = plan.stored.as_ref().map(|stored| {
+    let mut kinds = Vec::with_capacity(served_resources.len());
+    for served_resource in &served_resources {
+        let storage = served_resource.stored.as_ref().map(|stored| {
             let opened = storages.entry(stored.prefix.clone()).or_insert_with(|| {
-                let fields = fields_of(&plans, &stored.prefix);
+                let fields = fields_of(&served_resources, &stored.prefix);
                 let mut own = options.overrides.iter();
-                let own = own.find(|(resource, _)| *resource == plan.resource());
+                let own = own.find(|(resource, _)| *resource == served_resource.resource());
                 Storage::start(
                     own.map_or(backend, |(_, backend)| backend).clone(),
-                    plan.storage_options(schema, stored, fields, &forms, options),
+                    served_resource.storage_options(schema, stored, fields, &forms, options),
                 )
             });
             opened.clone()
         });
-        let (group, name) = (&plan.facts.kind.group, &plan.facts.kind.kind);
-        let facts = kind_facts::of(&plan.facts.kind);
+        let (group, name) = (&served_resource.facts.kind.group, &served_resource.facts.kind.kind);
+        let facts = kind_facts::of(&served_resource.facts.kind);
         let kind = Kind::new(
-            plan.facts.clone(),
+            served_resource.facts.clone(),
             schema.clone(),
             facts.behaviour,
             strategies::of(group, name, options.features, &options.crd_strategy),
             storage,
-            plan.conversion.clone(),
+            served_resource.conversion.clone(),
             None,
         );
-        let kind = kind.with_versions(Arc::new(plan.versions(&plans)));
+        let kind = kind.with_versions(Arc::new(served_resource.versions(&served_resources)));
         let kind = kind.with_described_columns(|column| columns::describe(name, column));
         let gated_fields =
             feature_gated_fields::of(facts, options.allow_privileged, options.features);
@@ -100,8 +100,8 @@ pub fn kinds(
     (kinds, wiring)
 }
 
-/// A resource and what it takes to store it.
-pub(crate) struct Plan<'a> {
+/// A served resource, with its storage version and the conversion to it.
+pub(crate) struct ServedResource<'a> {
     pub(crate) facts: &'a ResourceFacts,
     pub(crate) stored: Option<Stored>,
     conversion: Option<Arc<dyn Conversion>>,
@@ -113,7 +113,7 @@ pub(crate) struct Stored {
     pub(crate) ty: schema::TypeId,
 }
 
-impl<'a> Plan<'a> {
+impl<'a> ServedResource<'a> {
     pub(crate) fn new(definitions: &Definitions, facts: &'a ResourceFacts) -> Self {
         let Some(storage) = &facts.storage else {
             return Self { facts, stored: None, conversion: None };
@@ -125,20 +125,23 @@ impl<'a> Plan<'a> {
             Some(ty) if gvk.group != "apiextensions.k8s.io" => (gvk, ty),
             _ => (facts.kind.clone(), facts.type_id),
         };
-        let conversion = convert::between(&facts.kind, &gvk);
+        let conversion = conversion::between(&facts.kind, &gvk);
         Self { facts, stored: Some(Stored { prefix: storage.prefix.clone(), gvk, ty }), conversion }
     }
 
     /// The versions that server-side apply converts between: those of the same group.
     // Compat: events are served by two groups, neither of which knows owners of the other.
-    fn versions(&self, plans: &[Plan<'_>]) -> ServedVersions {
+    fn versions(&self, served_resources: &[ServedResource<'_>]) -> ServedVersions {
         let (group, name) = (&self.facts.kind.group, &self.facts.plural);
         let same = |facts: &ResourceFacts| facts.kind.group == *group && facts.plural == *name;
-        let versions = plans.iter().filter(|plan| same(plan.facts)).map(|plan| ServedVersion {
-            gvk: plan.facts.kind.clone(),
-            ty: plan.facts.type_id,
-            conversion: plan.conversion.clone(),
-        });
+        let versions = served_resources
+            .iter()
+            .filter(|served_resource| same(served_resource.facts))
+            .map(|served_resource| ServedVersion {
+                gvk: served_resource.facts.kind.clone(),
+                ty: served_resource.facts.type_id,
+                conversion: served_resource.conversion.clone(),
+            });
         ServedVersions(versions.collect())
     }
 
@@ -174,15 +177,16 @@ impl<'a> Plan<'a> {
 }
 
 /// All fields that any served version of a stored resource may select by, as they are stored.
-fn fields_of(plans: &[Plan<'_>], prefix: &Str) -> Vec<Str> {
+fn fields_of(served_resources: &[ServedResource<'_>], prefix: &Str) -> Vec<Str> {
     let mut fields: Vec<Str> = Vec::new();
-    let same =
-        plans.iter().filter(|plan| plan.stored.as_ref().is_some_and(|s| s.prefix == *prefix));
-    for plan in same {
-        let selectable = plan.facts.selectable.iter();
+    let same = served_resources.iter().filter(|served_resource| {
+        served_resource.stored.as_ref().is_some_and(|s| s.prefix == *prefix)
+    });
+    for served_resource in same {
+        let selectable = served_resource.facts.selectable.iter();
         let selectable = selectable.filter(|field| !field.label.starts_with("metadata."));
         for path in selectable.flat_map(|field| &field.paths) {
-            let path = match &plan.conversion {
+            let path = match &served_resource.conversion {
                 Some(conversion) => Str::new(conversion.stored_path(path)),
                 None => path.clone(),
             };

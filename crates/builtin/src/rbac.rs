@@ -1,5 +1,5 @@
-//! The group `rbac.authorization.k8s.io`. Roles show a name and a date, as kinds do that nobody wrote
-//! columns for.
+//! The group `rbac.authorization.k8s.io`. Roles have the default columns: name
+//! and creation time.
 
 pub(crate) mod binding;
 pub(crate) mod escalation;

@@ -15,12 +15,12 @@ use registry::{AsJson, Conversion, StorageCodec, Strategy};
 use schema::{ResourceFacts, Schema, StorageEncoding, TypeId};
 
 use self::own_writes::OwnWrites;
-use crate::{Definitions, FeatureGates, convert, strategies};
+use crate::{Definitions, FeatureGates, conversion, strategies};
 
 /// In which form objects are written. All of them can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StorageFormat {
-    /// As they are served: nobody else reads the store.
+    /// As they are served: no other server reads the store.
     Own,
     Protobuf,
     Json,
@@ -90,8 +90,8 @@ impl<'a> StorageFormats<'a> {
         })
     }
 
-    /// The codec of what servers write down for each other and no client sees. None: nobody else reads
-    /// the store.
+    /// The codec of objects that servers write for each other and clients never see. None: no other
+    /// server reads the store.
     pub(crate) fn between_servers(&self, kind: &str) -> Option<Arc<dyn StorageCodec>> {
         let gvk = GroupVersionKind::new("", "v1", kind);
         let ty = self.definitions.type_of(&gvk).filter(|_| self.form != StorageFormat::Own)?;
@@ -119,7 +119,7 @@ impl<'a> StorageFormats<'a> {
         all.filter(|found| same_group(&found.group_version.group))
             .map(|found| found.group_version.with_kind(&gvk.kind))
             .filter_map(|other| {
-                let conversion = convert::between(&other, gvk)?;
+                let conversion = conversion::between(&other, gvk)?;
                 Some(Version { ty: self.definitions.type_of(&other)?, gvk: other, conversion })
             })
             .collect()
@@ -145,7 +145,7 @@ struct StoredFormat {
     versions: Vec<Version>,
     /// The version that is written, if it isn't the cached one.
     written: Option<usize>,
-    /// None: nobody watches.
+    /// None: there is no watch that these writes come back on.
     own: Option<OwnWrites>,
 }
 

@@ -1,4 +1,4 @@
-//! Stored objects from one form into another, for whoever copies them between stores.
+//! Transcodes stored objects from one storage format to another, for copies between stores.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use registry::{StorageCodec, Strategy};
 use schema::Schema;
 
 use crate::Definitions;
-use crate::kinds::Plan;
+use crate::kinds::ServedResource;
 use crate::storage_format::{StorageFormat, StorageFormats};
 
 /// Reads stored objects in any form.
@@ -34,7 +34,7 @@ impl StorageTranscoder {
         let mut codecs = HashMap::new();
         // Where several versions are stored alike, any of them will do: each reads all.
         for facts in definitions.resources.iter().filter(|facts| facts.on_by_default) {
-            if let Some(stored) = Plan::new(definitions, facts).stored {
+            if let Some(stored) = ServedResource::new(definitions, facts).stored {
                 let codec = || forms.codec(facts, &stored.gvk, stored.ty);
                 codecs.entry(stored.prefix).or_insert_with(codec);
             }

@@ -1,33 +1,23 @@
-//! Whether an object may stand: one file per kind or family, called from the kinds' strategies.
+//! Validation that several kinds share. What one kind has is in `<group>/<kind>/validation.rs`.
 //! Messages are word for word those of kube-apiserver, because people and tools read them.
 //!
-//! Defaults are already there, so a field that always gets one is never called missing here.
+//! Defaulting has run, so a field that always gets a default is never reported as missing.
 
 pub(crate) mod admission;
-pub(crate) mod cluster;
 pub(crate) mod cron;
 pub(crate) mod cursor;
 pub(crate) mod data;
 pub(crate) mod duration;
 pub(crate) mod endpoints;
-pub(crate) mod flowcontrol;
 pub(crate) mod ip;
-pub(crate) mod jobs;
-pub(crate) mod lease;
 pub(crate) mod names;
-pub(crate) mod networking;
-pub(crate) mod node;
 pub(crate) mod pod_spec;
 pub(crate) mod pod_template;
-pub(crate) mod quota;
 pub(crate) mod ratcheting;
-pub(crate) mod rbac;
 pub(crate) mod resource;
-pub(crate) mod storage;
 #[cfg(test)]
 pub(crate) mod tests;
 pub(crate) mod time_zones;
-pub(crate) mod workload_group;
 pub(crate) mod workloads;
 
 use meta::{

@@ -285,6 +285,14 @@ mod tests {
     }
 
     #[test]
+    fn gates_that_kinds_look_at_are_known_and_off_by_default() {
+        for gate in builtin::FeatureGate::ALL {
+            let row = GATES.iter().find(|row| row.name == gate.name());
+            assert!(row.is_some_and(|row| !row.default && !row.locked), "{}", gate.name());
+        }
+    }
+
+    #[test]
     fn the_table_is_sorted_and_its_needs_exist() {
         assert!(GATES.is_sorted_by(|a, b| a.name < b.name));
         for gate in GATES {

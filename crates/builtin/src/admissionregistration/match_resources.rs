@@ -2,7 +2,7 @@
 
 use meta::Map;
 
-use crate::fill::Fill;
+use crate::defaulting::SetDefault;
 
 pub(super) fn default_match_resources(resources: &mut Map) {
     default_selectors(resources);
@@ -13,13 +13,13 @@ pub(super) fn default_match_resources(resources: &mut Map) {
 
 /// Everything is matched, in whatever version it is written.
 pub(super) fn default_selectors(matcher: &mut Map) {
-    matcher.fill("matchPolicy", "Equivalent");
-    matcher.fill("namespaceSelector", Map::new());
-    matcher.fill("objectSelector", Map::new());
+    matcher.set_default("matchPolicy", "Equivalent");
+    matcher.set_default("namespaceSelector", Map::new());
+    matcher.set_default("objectSelector", Map::new());
 }
 
 pub(super) fn default_rules(owner: &mut Map, rules: &str) {
     for rule in owner.each(rules) {
-        rule.fill("scope", "*");
+        rule.set_default("scope", "*");
     }
 }

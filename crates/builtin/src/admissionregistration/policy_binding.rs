@@ -1,13 +1,14 @@
 //! The bindings of validating and mutating admission policies, which look alike.
 
+mod validation;
+
 use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
 use super::match_resources::default_match_resources;
-use super::policy_format::param_ref;
-use crate::fill::Fill;
-use crate::format::text;
-use crate::validation::admission;
+use super::policy_printer_cells::param_ref;
+use crate::defaulting::SetDefault;
+use crate::printer_cells::text;
 use crate::warnings;
 
 pub(crate) struct PolicyBinding;
@@ -20,7 +21,7 @@ impl Strategy for PolicyBinding {
     }
 
     fn validate(&self, binding: &Value, errors: &mut FieldErrors) {
-        admission::policy_binding(binding, errors);
+        validation::validate(binding, errors);
     }
 
     fn warnings(&self, _subresource: &str, object: &Value, _old: Option<&Value>) -> Vec<String> {

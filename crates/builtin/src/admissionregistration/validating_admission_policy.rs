@@ -1,13 +1,14 @@
 //! Validating admission policies.
 
+mod validation;
+
 use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
 use super::match_resources::default_match_resources;
-use super::policy_format::param_kind;
-use crate::fill::Fill;
-use crate::format::count;
-use crate::validation::admission;
+use super::policy_printer_cells::param_kind;
+use crate::defaulting::SetDefault;
+use crate::printer_cells::count;
 use crate::warnings;
 
 pub(crate) struct ValidatingAdmissionPolicy;
@@ -15,18 +16,18 @@ pub(crate) struct ValidatingAdmissionPolicy;
 impl Strategy for ValidatingAdmissionPolicy {
     fn default(&self, policy: &mut Value) {
         let spec = policy.object_at_mut(&["spec"]);
-        spec.fill("failurePolicy", "Fail");
+        spec.set_default("failurePolicy", "Fail");
         if let Some(constraints) = spec.given("matchConstraints") {
             default_match_resources(constraints);
         }
     }
 
     fn validate(&self, policy: &Value, errors: &mut FieldErrors) {
-        admission::validating_policy(policy, None, errors);
+        validation::validate(policy, None, errors);
     }
 
     fn validate_update(&self, policy: &Value, old: &Value, errors: &mut FieldErrors) {
-        admission::validating_policy(policy, Some(old), errors);
+        validation::validate(policy, Some(old), errors);
     }
 
     fn validate_subresource(
@@ -36,7 +37,7 @@ impl Strategy for ValidatingAdmissionPolicy {
         _old: &Value,
         errors: &mut FieldErrors,
     ) {
-        admission::validating_policy_status(policy, errors);
+        validation::validate_status(policy, errors);
     }
 
     fn warnings(&self, _subresource: &str, object: &Value, _old: Option<&Value>) -> Vec<String> {

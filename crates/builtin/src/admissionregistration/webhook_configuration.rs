@@ -1,12 +1,13 @@
 //! The configurations of validating and mutating webhooks, which look alike.
 
+pub(crate) mod validation;
+
 use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
 use super::match_resources::{default_rules, default_selectors};
-use crate::fill::{Fill, default_service_reference};
-use crate::format::count;
-use crate::validation::admission;
+use crate::defaulting::{SetDefault, default_service_reference};
+use crate::printer_cells::count;
 use crate::warnings;
 
 pub(crate) struct WebhookConfiguration;
@@ -15,10 +16,10 @@ impl Strategy for WebhookConfiguration {
     fn default(&self, configuration: &mut Value) {
         let mutates = configuration.str_at(&["kind"]) == "MutatingWebhookConfiguration";
         for webhook in configuration.object_at_mut(&[]).each("webhooks") {
-            webhook.fill("failurePolicy", "Fail");
-            webhook.fill("timeoutSeconds", 10i64);
+            webhook.set_default("failurePolicy", "Fail");
+            webhook.set_default("timeoutSeconds", 10i64);
             if mutates {
-                webhook.fill("reinvocationPolicy", "Never");
+                webhook.set_default("reinvocationPolicy", "Never");
             }
             default_selectors(webhook);
             default_rules(webhook, "rules");
@@ -27,11 +28,11 @@ impl Strategy for WebhookConfiguration {
     }
 
     fn validate(&self, configuration: &Value, errors: &mut FieldErrors) {
-        admission::webhooks(configuration, errors);
+        validation::validate(configuration, errors);
     }
 
     fn validate_update(&self, configuration: &Value, old: &Value, errors: &mut FieldErrors) {
-        admission::webhooks_update(configuration, old, errors);
+        validation::validate_update(configuration, old, errors);
     }
 
     fn warnings(&self, _subresource: &str, object: &Value, _old: Option<&Value>) -> Vec<String> {

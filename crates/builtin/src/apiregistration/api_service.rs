@@ -5,8 +5,8 @@ mod validation;
 use meta::{FieldErrors, Value, value};
 use registry::{Column, Strategy, WriteContext};
 
-use crate::fill::default_service_reference;
-use crate::format::condition;
+use crate::defaulting::default_service_reference;
+use crate::printer_cells::condition;
 
 pub(crate) struct ApiService;
 

@@ -5,7 +5,7 @@ mod validation;
 use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
-use crate::format::{SHOWN_MAX, UNSET, text_or, with_more};
+use crate::printer_cells::{SHOWN_MAX, UNSET, text_or, with_more};
 
 pub(crate) struct StorageVersion;
 

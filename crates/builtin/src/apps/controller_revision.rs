@@ -1,20 +1,21 @@
 //! Controller revisions: earlier states of daemon sets and stateful sets.
 
+mod validation;
+
 use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
-use crate::format::{NONE, number, with_group};
-use crate::validation::workloads;
+use crate::printer_cells::{NONE, number, with_group};
 
 pub(crate) struct ControllerRevision;
 
 impl Strategy for ControllerRevision {
     fn validate(&self, revision: &Value, errors: &mut FieldErrors) {
-        workloads::controller_revision(revision, errors);
+        validation::validate(revision, errors);
     }
 
     fn validate_update(&self, revision: &Value, old: &Value, errors: &mut FieldErrors) {
-        workloads::controller_revision_update(revision, old, errors);
+        validation::validate_update(revision, old, errors);
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -1,14 +1,16 @@
 //! Daemon sets.
 
+mod validation;
+
 use meta::{FieldErrors, Value};
 use registry::{Column, Strategy, WriteContext, keep_all_but_status};
 
 use super::CONTAINERS;
 use crate::core::pod_spec::default_template;
-use crate::fill::Fill;
-use crate::format::{labels, number, of_containers, selector};
+use crate::defaulting::SetDefault;
+use crate::printer_cells::{labels, number, of_containers, selector};
 use crate::validation::cursor::Field;
-use crate::validation::{pod_spec::PodSpecOptions, workloads};
+use crate::validation::pod_spec::PodSpecOptions;
 use crate::warnings;
 
 pub(crate) struct DaemonSet(pub(crate) PodSpecOptions);
@@ -16,17 +18,17 @@ pub(crate) struct DaemonSet(pub(crate) PodSpecOptions);
 impl Strategy for DaemonSet {
     fn default(&self, set: &mut Value) {
         let spec = set.object_at_mut(&["spec"]);
-        spec.fill("revisionHistoryLimit", 10i64);
+        spec.set_default("revisionHistoryLimit", 10i64);
         let strategy = spec.part("updateStrategy");
-        strategy.fill_empty("type", "RollingUpdate");
+        strategy.set_default_if_empty("type", "RollingUpdate");
         if strategy.get("type").and_then(Value::as_str) == Some("RollingUpdate") {
             let rolling = strategy.part("rollingUpdate");
-            rolling.fill("maxUnavailable", 1i64);
-            rolling.fill("maxSurge", 0i64);
+            rolling.set_default("maxUnavailable", 1i64);
+            rolling.set_default("maxSurge", 0i64);
         } else if let Some(rolling) = strategy.given("rollingUpdate") {
             // Compat: upstream can't tell an amount that was left out from none.
-            rolling.fill("maxUnavailable", 0i64);
-            rolling.fill("maxSurge", 0i64);
+            rolling.set_default("maxUnavailable", 0i64);
+            rolling.set_default("maxSurge", 0i64);
         }
         default_template(spec.part("template"));
         // Compat: the annotation stands for a field that Go always has.
@@ -58,11 +60,11 @@ impl Strategy for DaemonSet {
     }
 
     fn validate(&self, set: &Value, errors: &mut FieldErrors) {
-        workloads::daemon_set(set, self.0, errors);
+        validation::validate(set, self.0, errors);
     }
 
     fn validate_update(&self, set: &Value, old: &Value, errors: &mut FieldErrors) {
-        workloads::daemon_set_update(set, old, self.0, errors);
+        validation::validate_update(set, old, self.0, errors);
     }
 
     fn warnings(&self, _subresource: &str, set: &Value, old: Option<&Value>) -> Vec<String> {

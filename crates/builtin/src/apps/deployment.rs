@@ -1,13 +1,15 @@
 //! Deployments.
 
+mod validation;
+
 use meta::{FieldErrors, Value, selector::LabelSelector};
 use registry::{Column, Strategy, WriteContext, keep_all_but_status};
 
 use super::CONTAINERS;
 use crate::core::pod_spec::default_template;
-use crate::fill::Fill;
-use crate::format::{number, of_containers, ratio};
-use crate::validation::{pod_spec::PodSpecOptions, workloads};
+use crate::defaulting::SetDefault;
+use crate::printer_cells::{number, of_containers, ratio};
+use crate::validation::pod_spec::PodSpecOptions;
 use crate::warnings;
 
 pub(crate) struct Deployment(pub(crate) PodSpecOptions);
@@ -15,15 +17,15 @@ pub(crate) struct Deployment(pub(crate) PodSpecOptions);
 impl Strategy for Deployment {
     fn default(&self, deployment: &mut Value) {
         let spec = deployment.object_at_mut(&["spec"]);
-        spec.fill("replicas", 1i64);
-        spec.fill("revisionHistoryLimit", 10i64);
-        spec.fill("progressDeadlineSeconds", 600i64);
+        spec.set_default("replicas", 1i64);
+        spec.set_default("revisionHistoryLimit", 10i64);
+        spec.set_default("progressDeadlineSeconds", 600i64);
         let strategy = spec.part("strategy");
-        strategy.fill_empty("type", "RollingUpdate");
+        strategy.set_default_if_empty("type", "RollingUpdate");
         if strategy.get("type").and_then(Value::as_str) == Some("RollingUpdate") {
             let rolling = strategy.part("rollingUpdate");
-            rolling.fill("maxUnavailable", "25%");
-            rolling.fill("maxSurge", "25%");
+            rolling.set_default("maxUnavailable", "25%");
+            rolling.set_default("maxSurge", "25%");
         }
         default_template(spec.part("template"));
     }
@@ -46,11 +48,11 @@ impl Strategy for Deployment {
     }
 
     fn validate(&self, deployment: &Value, errors: &mut FieldErrors) {
-        workloads::deployment(deployment, self.0, errors);
+        validation::validate(deployment, self.0, errors);
     }
 
     fn validate_update(&self, deployment: &Value, old: &Value, errors: &mut FieldErrors) {
-        workloads::deployment_update(deployment, old, self.0, errors);
+        validation::validate_update(deployment, old, self.0, errors);
     }
 
     fn warnings(&self, _subresource: &str, deployment: &Value, old: Option<&Value>) -> Vec<String> {

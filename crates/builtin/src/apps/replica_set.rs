@@ -1,13 +1,15 @@
 //! Replica sets.
 
+mod validation;
+
 use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
 use super::CONTAINERS;
 use crate::core::pod_spec::default_template;
-use crate::fill::Fill;
-use crate::format::{number, of_containers, selector};
-use crate::validation::{pod_spec::PodSpecOptions, workloads};
+use crate::defaulting::SetDefault;
+use crate::printer_cells::{number, of_containers, selector};
+use crate::validation::pod_spec::PodSpecOptions;
 use crate::warnings;
 
 pub(crate) struct ReplicaSet(pub(crate) PodSpecOptions);
@@ -15,16 +17,16 @@ pub(crate) struct ReplicaSet(pub(crate) PodSpecOptions);
 impl Strategy for ReplicaSet {
     fn default(&self, set: &mut Value) {
         let spec = set.object_at_mut(&["spec"]);
-        spec.fill("replicas", 1i64);
+        spec.set_default("replicas", 1i64);
         default_template(spec.part("template"));
     }
 
     fn validate(&self, set: &Value, errors: &mut FieldErrors) {
-        workloads::replica_set(set, self.0, errors);
+        validation::validate(set, self.0, errors);
     }
 
     fn validate_update(&self, set: &Value, old: &Value, errors: &mut FieldErrors) {
-        workloads::replica_set_update(set, old, self.0, errors);
+        validation::validate_update(set, old, self.0, errors);
     }
 
     fn warnings(&self, _subresource: &str, set: &Value, old: Option<&Value>) -> Vec<String> {

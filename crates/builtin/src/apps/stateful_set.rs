@@ -1,15 +1,17 @@
 //! Stateful sets.
 
+mod validation;
+
 use meta::{FieldErrors, Map, Value};
 use registry::{Column, Strategy};
 
 use super::CONTAINERS;
 use crate::core::persistent_volume_claim::default_claim;
 use crate::core::pod_spec::default_template;
-use crate::fill::{Fill, is_empty};
-use crate::format::{of_containers, ratio};
+use crate::defaulting::{SetDefault, is_empty};
+use crate::printer_cells::{of_containers, ratio};
 use crate::validation::cursor::Field;
-use crate::validation::{pod_spec::PodSpecOptions, workloads};
+use crate::validation::pod_spec::PodSpecOptions;
 use crate::warnings;
 
 pub(crate) struct StatefulSet(pub(crate) PodSpecOptions);
@@ -17,13 +19,13 @@ pub(crate) struct StatefulSet(pub(crate) PodSpecOptions);
 impl Strategy for StatefulSet {
     fn default(&self, set: &mut Value) {
         let spec = set.object_at_mut(&["spec"]);
-        spec.fill("replicas", 1i64);
-        spec.fill("revisionHistoryLimit", 10i64);
-        spec.fill_empty("podManagementPolicy", "OrderedReady");
+        spec.set_default("replicas", 1i64);
+        spec.set_default("revisionHistoryLimit", 10i64);
+        spec.set_default_if_empty("podManagementPolicy", "OrderedReady");
         default_update_strategy(spec.part("updateStrategy"));
         let retention = spec.part("persistentVolumeClaimRetentionPolicy");
-        retention.fill_empty("whenDeleted", "Retain");
-        retention.fill_empty("whenScaled", "Retain");
+        retention.set_default_if_empty("whenDeleted", "Retain");
+        retention.set_default_if_empty("whenScaled", "Retain");
         default_template(spec.part("template"));
         for claim in spec.each("volumeClaimTemplates") {
             claim.insert("apiVersion", "v1");
@@ -33,11 +35,11 @@ impl Strategy for StatefulSet {
     }
 
     fn validate(&self, set: &Value, errors: &mut FieldErrors) {
-        workloads::stateful_set(set, self.0, errors);
+        validation::validate(set, self.0, errors);
     }
 
     fn validate_update(&self, set: &Value, old: &Value, errors: &mut FieldErrors) {
-        workloads::stateful_set_update(set, old, self.0, errors);
+        validation::validate_update(set, old, self.0, errors);
     }
 
     fn warnings(&self, subresource: &str, set: &Value, old: Option<&Value>) -> Vec<String> {
@@ -82,10 +84,10 @@ impl Strategy for StatefulSet {
 fn default_update_strategy(strategy: &mut Map) {
     if strategy.get("type").is_none_or(is_empty) {
         strategy.insert("type", "RollingUpdate");
-        strategy.fill("rollingUpdate", Map::new());
+        strategy.set_default("rollingUpdate", Map::new());
     }
     let rolls = strategy.get("type").and_then(Value::as_str) == Some("RollingUpdate");
     if let Some(rolling) = strategy.given("rollingUpdate").filter(|_| rolls) {
-        rolling.fill("partition", 0i64);
+        rolling.set_default("partition", 0i64);
     }
 }

@@ -10,11 +10,11 @@ use registry::{Column, Conversion, Strategy, WriteContext, keep_all_but_status};
 
 use self::defaults::{default_spec, default_v1};
 use crate::{
-    convert::{
+    conversion::{
         self,
         horizontal_pod_autoscaler::{SPEC_ANNOTATIONS, STATUS_ANNOTATIONS, drop_annotations},
     },
-    format::{NONE, UNKNOWN, UNSET, number, with_more},
+    printer_cells::{NONE, UNKNOWN, UNSET, number, with_more},
 };
 
 pub(crate) struct HorizontalPodAutoscaler;
@@ -99,7 +99,7 @@ fn with_metrics(scaler: &Value) -> Cow<'_, Value> {
 
 fn from_v1() -> Option<Arc<dyn Conversion>> {
     let kind = |version| GroupVersionKind::new("autoscaling", version, "HorizontalPodAutoscaler");
-    convert::between(&kind("v1"), &kind("v2"))
+    conversion::between(&kind("v1"), &kind("v2"))
 }
 
 /// How many metrics are shown before the rest is only counted.

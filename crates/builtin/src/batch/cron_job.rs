@@ -1,15 +1,17 @@
 //! Cron jobs.
 
+mod validation;
+
 use meta::{FieldErrors, Value, time::Time};
 use registry::{Cell, Column, Strategy, since};
 
 use super::job::default_failure_policy;
 use super::job::spec_warnings;
 use crate::core::pod_spec::default_template;
-use crate::fill::Fill;
-use crate::format::{NONE, UNSET, boolean, count, of_containers, selector, text, text_or};
+use crate::defaulting::SetDefault;
+use crate::printer_cells::{NONE, UNSET, boolean, count, of_containers, selector, text, text_or};
 use crate::validation::cursor::Field;
-use crate::validation::{jobs, pod_spec::PodSpecOptions};
+use crate::validation::pod_spec::PodSpecOptions;
 use crate::warnings;
 
 pub(crate) struct CronJob(pub(crate) PodSpecOptions);
@@ -19,10 +21,10 @@ const CONTAINERS: &[&str] = &["spec", "jobTemplate", "spec", "template", "spec",
 impl Strategy for CronJob {
     fn default(&self, job: &mut Value) {
         let spec = job.object_at_mut(&["spec"]);
-        spec.fill_empty("concurrencyPolicy", "Allow");
-        spec.fill("suspend", false);
-        spec.fill("successfulJobsHistoryLimit", 3i64);
-        spec.fill("failedJobsHistoryLimit", 1i64);
+        spec.set_default_if_empty("concurrencyPolicy", "Allow");
+        spec.set_default("suspend", false);
+        spec.set_default("successfulJobsHistoryLimit", 3i64);
+        spec.set_default("failedJobsHistoryLimit", 1i64);
         // What else a job has by default it gets when it is made.
         let template = spec.part("jobTemplate").part("spec");
         default_failure_policy(template);
@@ -30,11 +32,11 @@ impl Strategy for CronJob {
     }
 
     fn validate(&self, job: &Value, errors: &mut FieldErrors) {
-        jobs::cron_job(job, self.0, errors);
+        validation::validate(job, self.0, errors);
     }
 
     fn validate_update(&self, job: &Value, old: &Value, errors: &mut FieldErrors) {
-        jobs::cron_job_update(job, old, self.0, errors);
+        validation::validate_update(job, old, self.0, errors);
     }
 
     fn warnings(&self, _subresource: &str, cron_job: &Value, old: Option<&Value>) -> Vec<String> {

@@ -1,13 +1,15 @@
 //! Jobs.
 
+pub(crate) mod validation;
+
 use meta::{FieldErrors, Map, Value, time::Time};
 use registry::{Column, Strategy, WriteContext, keep_all_but_status};
 
 use crate::core::pod_spec::default_template;
-use crate::fill::{Fill, is_empty};
-use crate::format::{condition_is_true, is_being_deleted, of_containers, selector};
+use crate::defaulting::{SetDefault, is_empty};
+use crate::printer_cells::{condition_is_true, is_being_deleted, of_containers, selector};
 use crate::validation::cursor::Field;
-use crate::validation::{jobs, pod_spec::PodSpecOptions};
+use crate::validation::pod_spec::PodSpecOptions;
 use crate::warnings;
 
 pub(crate) struct Job(pub(crate) PodSpecOptions);
@@ -19,12 +21,12 @@ impl Strategy for Job {
         let job = job.object_at_mut(&[]);
         let spec = job.part("spec");
         default_counts(spec);
-        spec.fill("completionMode", "NonIndexed");
-        spec.fill("suspend", false);
-        spec.fill("manualSelector", false);
+        spec.set_default("completionMode", "NonIndexed");
+        spec.set_default("suspend", false);
+        spec.set_default("manualSelector", false);
         let fails_by_policy = spec.given("podFailurePolicy").is_some();
         let replacement = if fails_by_policy { "Failed" } else { "TerminatingOrFailed" };
-        spec.fill("podReplacementPolicy", replacement);
+        spec.set_default("podReplacementPolicy", replacement);
         default_failure_policy(spec);
         let template = spec.part("template");
         default_template(template);
@@ -55,11 +57,11 @@ impl Strategy for Job {
     }
 
     fn validate(&self, job: &Value, errors: &mut FieldErrors) {
-        jobs::job(job, self.0, errors);
+        validation::validate(job, self.0, errors);
     }
 
     fn validate_update(&self, job: &Value, old: &Value, errors: &mut FieldErrors) {
-        jobs::job_update(job, old, self.0, errors);
+        validation::validate_update(job, old, self.0, errors);
     }
 
     fn validate_subresource(
@@ -69,7 +71,7 @@ impl Strategy for Job {
         old: &Value,
         errors: &mut FieldErrors,
     ) {
-        jobs::status::validate_update(job, old, errors);
+        validation::status::validate_update(job, old, errors);
     }
 
     fn warnings(&self, _subresource: &str, job: &Value, old: Option<&Value>) -> Vec<String> {
@@ -109,7 +111,7 @@ fn take_labels_of_template(job: &mut Map) {
     let template = job.part("spec").part("template");
     let labels = template.given("metadata").and_then(|own| own.get("labels")).cloned();
     if let Some(labels) = labels.filter(|labels| !is_empty(labels)) {
-        job.part("metadata").fill_empty("labels", labels);
+        job.part("metadata").set_default_if_empty("labels", labels);
     }
 }
 
@@ -158,19 +160,19 @@ const UID_LABEL: &str = "batch.kubernetes.io/controller-uid";
 /// A job that says nothing runs one pod once, and tries it six more times.
 fn default_counts(spec: &mut Map) {
     if spec.get("parallelism").is_none_or(Value::is_null) {
-        spec.fill("completions", 1i64);
+        spec.set_default("completions", 1i64);
         spec.insert("parallelism", 1i64);
     }
     let counts_by_index = spec.get("backoffLimitPerIndex").is_some_and(|limit| !limit.is_null());
     let limit = if counts_by_index { i64::from(i32::MAX) } else { 6 };
-    spec.fill("backoffLimit", limit);
+    spec.set_default("backoffLimit", limit);
 }
 
 /// Also of the jobs that a cron job makes.
 pub(super) fn default_failure_policy(spec: &mut Map) {
     let Some(policy) = spec.given("podFailurePolicy") else { return };
     for pattern in policy.each("rules").flat_map(|rule| rule.each("onPodConditions")) {
-        pattern.fill_empty("status", "True");
+        pattern.set_default_if_empty("status", "True");
     }
 }
 

@@ -6,7 +6,7 @@ use meta::{FieldErrors, Value, time::Duration};
 use registry::{Column, Strategy, WriteContext};
 
 use self::validation::Part;
-use crate::format::{NONE, condition, filled_or, text};
+use crate::printer_cells::{NONE, condition, filled_or, text};
 
 pub(crate) struct CertificateSigningRequest;
 

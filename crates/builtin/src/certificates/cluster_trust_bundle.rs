@@ -5,7 +5,7 @@ mod validation;
 use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
-use crate::format::{NONE, filled_or};
+use crate::printer_cells::{NONE, filled_or};
 
 pub(crate) struct ClusterTrustBundle;
 

@@ -12,7 +12,7 @@ use meta::{
 };
 use registry::{Column, Pinned, Strategy, WriteAuthorizer, WriteRequest};
 
-use crate::format::{labels, text};
+use crate::printer_cells::{labels, text};
 
 pub(crate) struct PodCertificateRequest;
 

@@ -1,16 +1,17 @@
 //! Leases.
 
+pub(crate) mod validation;
+
 use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
-use crate::format::text;
-use crate::validation::lease;
+use crate::printer_cells::text;
 
 pub(crate) struct Lease;
 
 impl Strategy for Lease {
     fn validate(&self, object: &Value, errors: &mut FieldErrors) {
-        lease::lease(object, errors);
+        validation::validate(object, errors);
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -1,20 +1,21 @@
 //! Those who stand for a lease.
 
+mod validation;
+
 use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
-use crate::format::text;
-use crate::validation::lease;
+use crate::printer_cells::text;
 
 pub(crate) struct LeaseCandidate;
 
 impl Strategy for LeaseCandidate {
     fn validate(&self, candidate: &Value, errors: &mut FieldErrors) {
-        lease::candidate(candidate, None, errors);
+        validation::validate(candidate, None, errors);
     }
 
     fn validate_update(&self, candidate: &Value, old: &Value, errors: &mut FieldErrors) {
-        lease::candidate(candidate, Some(old), errors);
+        validation::validate(candidate, Some(old), errors);
     }
 
     fn columns(&self) -> Vec<Column> {

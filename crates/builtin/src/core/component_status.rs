@@ -6,7 +6,7 @@ use meta::{ApiError, Value, value};
 use registry::{Column, ComputedResource, Pinned, Strategy};
 use store::Backend;
 
-use crate::format::text;
+use crate::printer_cells::text;
 
 /// The components that this server can ask. The scheduler is none of them, and the controllers are
 /// part of the server itself, so what remains is the store, under the name that clients know.

@@ -1,20 +1,21 @@
 //! Config maps.
 
+mod validation;
+
 use meta::{FieldErrors, Value};
 use registry::{Cell, Column, Strategy};
 
-use crate::format::keys;
-use crate::validation::data;
+use crate::printer_cells::keys;
 
 pub(crate) struct ConfigMap;
 
 impl Strategy for ConfigMap {
     fn validate(&self, map: &Value, errors: &mut FieldErrors) {
-        data::config_map(map, errors);
+        validation::validate(map, errors);
     }
 
     fn validate_update(&self, map: &Value, old: &Value, errors: &mut FieldErrors) {
-        data::config_map_update(map, old, errors);
+        validation::validate_update(map, old, errors);
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -1,12 +1,13 @@
 //! Endpoints: the addresses behind a service.
 
+mod validation;
+
 use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
-use crate::fill::Fill;
-use crate::format::{NONE, SHOWN_MAX, with_more};
+use crate::defaulting::SetDefault;
+use crate::printer_cells::{NONE, SHOWN_MAX, with_more};
 use crate::validation::cursor::Field;
-use crate::validation::endpoints;
 use crate::warnings;
 
 pub(crate) struct Endpoints;
@@ -18,17 +19,17 @@ impl Strategy for Endpoints {
     fn default(&self, endpoints: &mut Value) {
         for subset in endpoints.object_at_mut(&[]).each("subsets") {
             for port in subset.each("ports") {
-                port.fill_empty("protocol", "TCP");
+                port.set_default_if_empty("protocol", "TCP");
             }
         }
     }
 
     fn validate(&self, endpoints: &Value, errors: &mut FieldErrors) {
-        endpoints::endpoints(endpoints, errors);
+        validation::validate(endpoints, errors);
     }
 
     fn validate_update(&self, endpoints: &Value, old: &Value, errors: &mut FieldErrors) {
-        endpoints::endpoints_update(endpoints, old, errors);
+        validation::validate_update(endpoints, old, errors);
     }
 
     fn warnings(&self, _subresource: &str, endpoints: &Value, _old: Option<&Value>) -> Vec<String> {

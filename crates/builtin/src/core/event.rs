@@ -6,7 +6,7 @@ mod validation;
 use meta::{FieldErrors, Value, time::Time};
 use registry::{Cell, Column, Strategy, since};
 
-use crate::format::text;
+use crate::printer_cells::text;
 
 pub(crate) struct Event;
 

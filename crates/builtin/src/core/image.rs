@@ -1,7 +1,7 @@
 //! The names of container images, as far as defaults depend on them.
 
-/// The policy that an image is pulled with if nobody says otherwise: a tag that moves is looked up
-/// every time. A name that can't be read counts as one with a fixed tag.
+/// The default `imagePullPolicy`: `Always` for the tag `latest`, which moves. A name that can't be
+/// parsed counts as one with a fixed tag.
 pub(crate) fn default_pull_policy(image: &str) -> &'static str {
     if is_latest(image) { "Always" } else { "IfNotPresent" }
 }

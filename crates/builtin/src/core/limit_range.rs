@@ -1,10 +1,11 @@
 //! Limit ranges.
 
+mod validation;
+
 use meta::{FieldErrors, Map, Value};
 use registry::{Strategy, WriteContext};
 
-use crate::fill::{Fill, fill_resources, round_resources};
-use crate::validation::quota;
+use crate::defaulting::{SetDefault, fill_resources, round_resources};
 
 pub(crate) struct LimitRange;
 
@@ -30,7 +31,7 @@ impl Strategy for LimitRange {
     }
 
     fn validate(&self, range: &Value, errors: &mut FieldErrors) {
-        quota::limit_range(range, errors);
+        validation::validate(range, errors);
     }
 }
 

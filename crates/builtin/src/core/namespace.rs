@@ -1,8 +1,9 @@
 //! Namespaces: a label with their own name, a phase, and a finalizer under `spec` that holds them
 //! until they are empty.
 
-use crate::fill::Fill;
-use crate::validation::node;
+mod validation;
+
+use crate::defaulting::SetDefault;
 use meta::{FieldErrors, Value, value};
 use registry::{Cell, Column, Strategy, WriteContext, keep_all_but_status};
 
@@ -17,7 +18,7 @@ impl Strategy for Namespace {
         if !name.is_empty() {
             namespace.set_at(&["metadata", "labels", NAME_LABEL], name);
         }
-        namespace.object_at_mut(&[]).part("status").fill_empty("phase", "Active");
+        namespace.object_at_mut(&[]).part("status").set_default_if_empty("phase", "Active");
     }
 
     fn prepare_for_create(&self, namespace: &mut Value, _cx: &WriteContext<'_>) {
@@ -64,7 +65,7 @@ impl Strategy for Namespace {
     }
 
     fn validate(&self, namespace: &Value, errors: &mut FieldErrors) {
-        node::namespace(namespace, errors);
+        validation::validate(namespace, errors);
     }
 
     fn validate_subresource(
@@ -74,7 +75,7 @@ impl Strategy for Namespace {
         _old: &Value,
         errors: &mut FieldErrors,
     ) {
-        node::namespace_subresource(subresource, namespace, errors);
+        validation::validate_subresource(subresource, namespace, errors);
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -1,12 +1,13 @@
 //! Nodes.
 
+mod validation;
+
 use meta::{FieldErrors, Map, Value};
 use registry::{Cell, Column, Strategy, WriteContext, keep_all_but_status};
 
-use crate::fill::{Fill, is_empty, round_resources};
-use crate::format::{NONE, UNKNOWN, filled_or, text};
+use crate::defaulting::{SetDefault, is_empty, round_resources};
+use crate::printer_cells::{NONE, UNKNOWN, filled_or, text};
 use crate::validation::cursor::Field;
-use crate::validation::node;
 use crate::warnings;
 
 pub(crate) struct Node;
@@ -17,7 +18,7 @@ impl Strategy for Node {
         default_pod_cidrs(node);
         if let Some(status) = node.given("status") {
             if let Some(capacity) = status.get("capacity").filter(|own| !own.is_null()).cloned() {
-                status.fill_empty("allocatable", capacity);
+                status.set_default_if_empty("allocatable", capacity);
             }
             round_resources(status, &["capacity", "allocatable"]);
         }
@@ -43,11 +44,11 @@ impl Strategy for Node {
     }
 
     fn validate(&self, node: &Value, errors: &mut FieldErrors) {
-        node::node(node, errors);
+        validation::validate(node, errors);
     }
 
     fn validate_update(&self, node: &Value, old: &Value, errors: &mut FieldErrors) {
-        node::node_update(node, old, errors);
+        validation::validate_update(node, old, errors);
     }
 
     fn validate_subresource(
@@ -57,7 +58,7 @@ impl Strategy for Node {
         old: &Value,
         errors: &mut FieldErrors,
     ) {
-        node::node_status_update(node, old, errors);
+        validation::validate_status_update(node, old, errors);
     }
 
     fn warnings(&self, subresource: &str, node: &Value, _old: Option<&Value>) -> Vec<String> {

@@ -5,10 +5,10 @@ pub(crate) mod validation;
 use meta::{FieldErrors, Value, value};
 use registry::{Cell, Column, Strategy, WriteContext, keep_all_but_status};
 
-use super::volume_format::{access_modes, class, phase};
+use super::volume_printer_cells::{access_modes, class, phase};
 use crate::core::pod_spec::default_host_path;
-use crate::fill::{Fill, round_resources};
-use crate::format::{UNSET, quantity, text, text_or};
+use crate::defaulting::{SetDefault, round_resources};
+use crate::printer_cells::{UNSET, quantity, text, text_or};
 use crate::warnings;
 
 pub(crate) struct PersistentVolume;
@@ -16,10 +16,10 @@ pub(crate) struct PersistentVolume;
 impl Strategy for PersistentVolume {
     fn default(&self, volume: &mut Value) {
         let volume = volume.object_at_mut(&[]);
-        volume.part("status").fill_empty("phase", "Pending");
+        volume.part("status").set_default_if_empty("phase", "Pending");
         let spec = volume.part("spec");
-        spec.fill_empty("persistentVolumeReclaimPolicy", "Retain");
-        spec.fill("volumeMode", "Filesystem");
+        spec.set_default_if_empty("persistentVolumeReclaimPolicy", "Retain");
+        spec.set_default("volumeMode", "Filesystem");
         default_host_path(spec);
         round_resources(spec, &["capacity"]);
     }

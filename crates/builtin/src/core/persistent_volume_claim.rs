@@ -5,9 +5,9 @@ pub(crate) mod validation;
 use meta::{FieldErrors, Map, Value, time::Time, value};
 use registry::{Cell, Column, Strategy, WriteContext};
 
-use super::volume_format::{access_modes, class, phase};
-use crate::fill::{Fill, round_resources};
-use crate::format::{UNSET, quantity, text, text_or};
+use super::volume_printer_cells::{access_modes, class, phase};
+use crate::defaulting::{SetDefault, round_resources};
+use crate::printer_cells::{UNSET, quantity, text, text_or};
 use crate::warnings;
 
 pub(crate) struct PersistentVolumeClaim;
@@ -19,11 +19,11 @@ impl Strategy for PersistentVolumeClaim {
 
     fn prepare_for_create(&self, claim: &mut Value, _cx: &WriteContext<'_>) {
         claim.set_at(&["status"], value!({"phase": "Pending"}));
-        settle_data_source(claim, None);
+        normalize_data_sources(claim, None);
     }
 
     fn prepare_for_update(&self, claim: &mut Value, old: &Value, _cx: &WriteContext<'_>) {
-        settle_data_source(claim, Some(old));
+        normalize_data_sources(claim, Some(old));
     }
 
     fn validate(&self, claim: &Value, errors: &mut FieldErrors) {
@@ -59,9 +59,9 @@ impl Strategy for PersistentVolumeClaim {
     }
 }
 
-/// `dataSource` and `dataSourceRef` say the same, for clients that know only one of them. What the
-/// older one could never hold is dropped, as it always was.
-fn settle_data_source(claim: &mut Value, old: Option<&Value>) {
+/// Copies `dataSource` to `dataSourceRef` or back, for clients that know only one of them. A source of a
+/// kind that `dataSource` never supported is dropped.
+fn normalize_data_sources(claim: &mut Value, old: Option<&Value>) {
     let (source, reference) = (["spec", "dataSource"], ["spec", "dataSourceRef"]);
     let is_old_kind = matches!(
         (
@@ -88,13 +88,13 @@ fn settle_data_source(claim: &mut Value, old: Option<&Value>) {
 pub(crate) fn default_claim(claim: &mut Map) {
     default_claim_spec(claim.part("spec"));
     let status = claim.part("status");
-    status.fill_empty("phase", "Pending");
+    status.set_default_if_empty("phase", "Pending");
     round_resources(status, &["capacity", "allocatedResources"]);
 }
 
 /// What is asked for, also by a volume that lives as long as its pod.
 pub(crate) fn default_claim_spec(spec: &mut Map) {
-    spec.fill("volumeMode", "Filesystem");
+    spec.set_default("volumeMode", "Filesystem");
     if let Some(resources) = spec.given("resources") {
         round_resources(resources, &["limits", "requests"]);
     }

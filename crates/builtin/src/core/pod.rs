@@ -14,7 +14,7 @@ use registry::{Cell, Column, Strategy, WriteContext, keep_all_but_status};
 use self::defaults::default_pod;
 use self::qos::qos_class;
 use self::summary::summary;
-use crate::format::{NONE, condition_is_true, filled_or};
+use crate::printer_cells::{NONE, condition_is_true, filled_or};
 use crate::validation::cursor::Field;
 use crate::validation::pod_spec::PodSpecOptions;
 use crate::warnings;
@@ -57,7 +57,7 @@ impl Strategy for Pod {
             "resize" => keep_all_but_resources(pod, old),
             _ => {
                 keep_all_but_status(subresource, pod, old);
-                settle_status(pod, old);
+                keep_status_fields(pod, old);
             }
         }
     }
@@ -194,8 +194,8 @@ fn resized(containers: &[Value], old: &[Value]) -> Vec<Value> {
         .collect()
 }
 
-/// What a kubelet that knows less may not take away.
-fn settle_status(pod: &mut Value, old: &Value) {
+/// Compat: a status update keeps the owner references, and what an older kubelet does not send.
+fn keep_status_fields(pod: &mut Value, old: &Value) {
     match old.at(&["metadata", "ownerReferences"]) {
         Some(owners) => pod.set_at(&["metadata", "ownerReferences"], owners.clone()),
         None => drop(pod.remove_at(&["metadata", "ownerReferences"])),

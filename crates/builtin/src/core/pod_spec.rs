@@ -4,7 +4,7 @@ use meta::{Map, Value};
 
 use super::image::default_pull_policy;
 use super::persistent_volume_claim::default_claim_spec;
-use crate::fill::{Fill, is_empty, round_resources};
+use crate::defaulting::{SetDefault, is_empty, round_resources};
 
 /// Fills in the template of a controller. One behind a pointer may be missing.
 pub(crate) fn default_template(template: &mut Map) {
@@ -14,11 +14,11 @@ pub(crate) fn default_template(template: &mut Map) {
 
 /// What a pod and a template have in common.
 pub(crate) fn default_pod_spec(spec: &mut Map) {
-    spec.fill_empty("dnsPolicy", "ClusterFirst");
-    spec.fill_empty("restartPolicy", "Always");
-    spec.fill("securityContext", Map::new());
-    spec.fill("terminationGracePeriodSeconds", 30i64);
-    spec.fill_empty("schedulerName", "default-scheduler");
+    spec.set_default_if_empty("dnsPolicy", "ClusterFirst");
+    spec.set_default_if_empty("restartPolicy", "Always");
+    spec.set_default("securityContext", Map::new());
+    spec.set_default("terminationGracePeriodSeconds", 30i64);
+    spec.set_default_if_empty("schedulerName", "default-scheduler");
     default_service_account(spec);
     spec.each("volumes").for_each(default_volume);
     for list in ["initContainers", "containers", "ephemeralContainers"] {
@@ -60,9 +60,9 @@ fn default_service_account(spec: &mut Map) {
 fn default_container(container: &mut Map) {
     let image = container.get("image").and_then(Value::as_str).unwrap_or_default();
     let policy = default_pull_policy(image);
-    container.fill_empty("imagePullPolicy", policy);
-    container.fill_empty("terminationMessagePath", "/dev/termination-log");
-    container.fill_empty("terminationMessagePolicy", "File");
+    container.set_default_if_empty("imagePullPolicy", policy);
+    container.set_default_if_empty("terminationMessagePath", "/dev/termination-log");
+    container.set_default_if_empty("terminationMessagePolicy", "File");
     for variable in container.each("env") {
         if let Some(source) = variable.given("valueFrom") {
             default_field_ref(source);
@@ -86,23 +86,23 @@ fn default_container(container: &mut Map) {
 }
 
 fn default_probe(probe: &mut Map) {
-    probe.fill_empty("timeoutSeconds", 1i64);
-    probe.fill_empty("periodSeconds", 10i64);
-    probe.fill_empty("successThreshold", 1i64);
-    probe.fill_empty("failureThreshold", 3i64);
+    probe.set_default_if_empty("timeoutSeconds", 1i64);
+    probe.set_default_if_empty("periodSeconds", 10i64);
+    probe.set_default_if_empty("successThreshold", 1i64);
+    probe.set_default_if_empty("failureThreshold", 3i64);
     default_http_get(probe);
 }
 
 fn default_http_get(handler: &mut Map) {
     if let Some(get) = handler.given("httpGet") {
-        get.fill_empty("path", "/");
-        get.fill_empty("scheme", "HTTP");
+        get.set_default_if_empty("path", "/");
+        get.set_default_if_empty("scheme", "HTTP");
     }
 }
 
 fn default_field_ref(source: &mut Map) {
     if let Some(field) = source.given("fieldRef") {
-        field.fill_empty("apiVersion", "v1");
+        field.set_default_if_empty("apiVersion", "v1");
     }
 }
 
@@ -114,12 +114,12 @@ fn default_volume(volume: &mut Map) {
     if let Some(image) = volume.given("image") {
         let reference = image.get("reference").and_then(Value::as_str).unwrap_or_default();
         let policy = default_pull_policy(reference);
-        image.fill_empty("pullPolicy", policy);
+        image.set_default_if_empty("pullPolicy", policy);
     }
     default_host_path(volume);
     for source in ["secret", "configMap", "downwardAPI", "projected"] {
         if let Some(source) = volume.given(source) {
-            source.fill("defaultMode", FILE_MODE);
+            source.set_default("defaultMode", FILE_MODE);
         }
     }
     if let Some(downward) = volume.given("downwardAPI") {
@@ -142,7 +142,7 @@ fn default_projection(projection: &mut Map) {
         downward.each("items").for_each(default_field_ref);
     }
     if let Some(token) = projection.given("serviceAccountToken") {
-        token.fill("expirationSeconds", HOUR_SECONDS);
+        token.set_default("expirationSeconds", HOUR_SECONDS);
     }
 }
 
@@ -151,6 +151,6 @@ const HOUR_SECONDS: i64 = 60 * 60;
 /// Volumes of pods and persistent volumes say whether a path has to be of some type.
 pub(crate) fn default_host_path(volume: &mut Map) {
     if let Some(path) = volume.given("hostPath") {
-        path.fill("type", "");
+        path.set_default("type", "");
     }
 }

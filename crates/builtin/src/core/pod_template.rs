@@ -1,12 +1,14 @@
 //! Pod templates.
 
+mod validation;
+
 use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
 use crate::core::pod_spec::default_template;
-use crate::format::{labels, of_containers};
+use crate::printer_cells::{labels, of_containers};
 use crate::validation::cursor::Field;
-use crate::validation::{pod_spec::PodSpecOptions, pod_template};
+use crate::validation::pod_spec::PodSpecOptions;
 use crate::warnings;
 
 pub(crate) struct PodTemplate(pub(crate) PodSpecOptions);
@@ -19,11 +21,11 @@ impl Strategy for PodTemplate {
     }
 
     fn validate(&self, template: &Value, errors: &mut FieldErrors) {
-        pod_template::object(template, self.0, errors);
+        validation::validate(template, self.0, errors);
     }
 
     fn validate_update(&self, template: &Value, old: &Value, errors: &mut FieldErrors) {
-        pod_template::object_update(template, old, self.0, errors);
+        validation::validate_update(template, old, self.0, errors);
     }
 
     fn warnings(&self, _subresource: &str, template: &Value, old: Option<&Value>) -> Vec<String> {

@@ -1,13 +1,15 @@
 //! Replication controllers: what replica sets were before them.
 
+mod validation;
+
 use meta::{FieldErrors, Value};
 use registry::{Column, Strategy, WriteContext, keep_all_but_status};
 
 use crate::core::pod_spec::default_template;
-use crate::fill::Fill;
-use crate::format::{labels, number, of_containers};
+use crate::defaulting::SetDefault;
+use crate::printer_cells::{labels, number, of_containers};
 use crate::validation::cursor::Field;
-use crate::validation::{pod_spec::PodSpecOptions, workloads};
+use crate::validation::pod_spec::PodSpecOptions;
 use crate::warnings;
 
 pub(crate) struct ReplicationController(pub(crate) PodSpecOptions);
@@ -24,8 +26,8 @@ impl Strategy for ReplicationController {
             return;
         };
         let labels = labels.clone();
-        spec.fill_empty("selector", labels.clone());
-        rc.part("metadata").fill_empty("labels", labels);
+        spec.set_default_if_empty("selector", labels.clone());
+        rc.part("metadata").set_default_if_empty("labels", labels);
     }
 
     fn prepare_for_subresource(
@@ -41,11 +43,11 @@ impl Strategy for ReplicationController {
     }
 
     fn validate(&self, controller: &Value, errors: &mut FieldErrors) {
-        workloads::replication_controller(controller, self.0, errors);
+        validation::validate(controller, self.0, errors);
     }
 
     fn validate_update(&self, controller: &Value, old: &Value, errors: &mut FieldErrors) {
-        workloads::replication_controller_update(controller, old, self.0, errors);
+        validation::validate_update(controller, old, self.0, errors);
     }
 
     fn warnings(&self, _subresource: &str, controller: &Value, old: Option<&Value>) -> Vec<String> {

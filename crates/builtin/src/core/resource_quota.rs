@@ -1,11 +1,13 @@
 //! Resource quotas: what is used of what is allowed.
 
+mod validation;
+
 use meta::{FieldErrors, Map, Value};
 use registry::{Column, Strategy};
 
-use crate::fill::{Fill, round_resources};
-use crate::format::quantity;
-use crate::validation::{pod_spec, quota};
+use crate::defaulting::{SetDefault, round_resources};
+use crate::printer_cells::quantity;
+use crate::validation::pod_spec;
 
 pub(crate) struct ResourceQuota;
 
@@ -20,11 +22,11 @@ impl Strategy for ResourceQuota {
     }
 
     fn validate(&self, quota: &Value, errors: &mut FieldErrors) {
-        quota::resource_quota(quota, errors);
+        validation::validate(quota, errors);
     }
 
     fn validate_update(&self, quota: &Value, old: &Value, errors: &mut FieldErrors) {
-        quota::resource_quota_update(quota, old, errors);
+        validation::validate_update(quota, old, errors);
     }
 
     fn warnings(&self, subresource: &str, quota: &Value, old: Option<&Value>) -> Vec<String> {

@@ -1,19 +1,20 @@
 //! Secrets.
 
+mod validation;
+
 use base64::{Engine, prelude::BASE64_STANDARD as STANDARD};
 use meta::{FieldErrors, Value};
 use registry::{Cell, Column, Strategy};
 
-use crate::fill::Fill;
-use crate::format::{keys, text};
-use crate::validation::data;
+use crate::defaulting::SetDefault;
+use crate::printer_cells::{keys, text};
 
 pub(crate) struct Secret;
 
 impl Strategy for Secret {
     fn default(&self, secret: &mut Value) {
         let secret = secret.object_at_mut(&[]);
-        secret.fill_empty("type", "Opaque");
+        secret.set_default_if_empty("type", "Opaque");
         // Only ever written: what it says ends up in `data`, over what that says.
         if let Some(Value::Object(texts)) = secret.remove("stringData") {
             for (key, text) in texts {
@@ -24,11 +25,11 @@ impl Strategy for Secret {
     }
 
     fn validate(&self, secret: &Value, errors: &mut FieldErrors) {
-        data::secret(secret, errors);
+        validation::validate(secret, errors);
     }
 
     fn validate_update(&self, secret: &Value, old: &Value, errors: &mut FieldErrors) {
-        data::secret_update(secret, old, errors);
+        validation::validate_update(secret, old, errors);
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -3,22 +3,22 @@
 pub(crate) mod addresses;
 pub(crate) mod allocate;
 mod defaults;
-pub(crate) mod families;
-pub(crate) mod needs;
+pub(crate) mod ip_families;
 pub(crate) mod ports;
 pub(crate) mod range;
 mod shared_ports;
+pub(crate) mod type_dependent_fields;
 mod validation;
 
 use meta::{FieldErrors, Value};
 use registry::{Column, Strategy, WriteContext};
 
 use self::defaults::default_service;
-use crate::format::{NONE, UNKNOWN, joined, labels, load_balancer, text};
+use crate::printer_cells::{NONE, UNKNOWN, joined, labels, load_balancer, text};
 
 use self::{
-    families::{Addressing, validate_change},
-    needs::drop_by_type,
+    ip_families::{Addressing, validate_change},
+    type_dependent_fields::drop_type_dependent_fields,
 };
 use crate::warnings;
 
@@ -30,7 +30,7 @@ impl Strategy for Service {
     }
 
     fn prepare_for_update(&self, service: &mut Value, old: &Value, _cx: &WriteContext<'_>) {
-        drop_by_type(service, old);
+        drop_type_dependent_fields(service, old);
     }
 
     fn validate(&self, service: &Value, errors: &mut FieldErrors) {

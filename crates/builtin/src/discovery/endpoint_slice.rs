@@ -1,19 +1,20 @@
 //! Endpoint slices.
 
+mod validation;
+
 use meta::{FieldErrors, Value};
 use registry::{Column, Strategy, WriteContext};
 
-use crate::fill::Fill;
-use crate::format::{SHOWN_MAX, UNSET, text, with_more};
+use crate::defaulting::SetDefault;
+use crate::printer_cells::{SHOWN_MAX, UNSET, text, with_more};
 use crate::validation::cursor::Field;
-use crate::validation::endpoints;
 use crate::warnings;
 
 pub(crate) struct EndpointSlice;
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
-/// Nobody writes the old field any more. The node that it named before is kept.
+/// Drops `deprecatedTopology` from what clients write. The node that it named before is kept.
 fn drop_topology(slice: &mut Value, old: Option<&Value>) {
     let old = old.map_or(&[][..], |old| old.items_at(&["endpoints"]));
     let node_of = |endpoint: &Value| -> String {
@@ -37,8 +38,8 @@ const OWN_CONTROLLERS: [&str; 2] =
 impl Strategy for EndpointSlice {
     fn default(&self, slice: &mut Value) {
         for port in slice.object_at_mut(&[]).each("ports") {
-            port.fill("name", "");
-            port.fill("protocol", "TCP");
+            port.set_default("name", "");
+            port.set_default("protocol", "TCP");
         }
     }
 
@@ -53,11 +54,11 @@ impl Strategy for EndpointSlice {
     }
 
     fn validate(&self, slice: &Value, errors: &mut FieldErrors) {
-        endpoints::slice(slice, errors);
+        validation::validate(slice, errors);
     }
 
     fn validate_update(&self, slice: &Value, old: &Value, errors: &mut FieldErrors) {
-        endpoints::slice_update(slice, old, errors);
+        validation::validate_update(slice, old, errors);
     }
 
     fn warnings(&self, _subresource: &str, slice: &Value, old: Option<&Value>) -> Vec<String> {

@@ -1,25 +1,26 @@
 //! Flow schemas.
 
+pub(crate) mod validation;
+
 use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
-use crate::fill::Fill;
-use crate::format::{NONE, condition, number, text, text_or};
-use crate::validation::flowcontrol;
+use crate::defaulting::SetDefault;
+use crate::printer_cells::{NONE, condition, number, text, text_or};
 
 pub(crate) struct FlowSchema;
 
 impl Strategy for FlowSchema {
     fn default(&self, schema: &mut Value) {
-        schema.object_at_mut(&["spec"]).fill_empty("matchingPrecedence", 1000i64);
+        schema.object_at_mut(&["spec"]).set_default_if_empty("matchingPrecedence", 1000i64);
     }
 
     fn validate(&self, schema: &Value, errors: &mut FieldErrors) {
-        flowcontrol::flow_schema(schema, errors);
+        validation::validate(schema, errors);
     }
 
     fn validate_update(&self, schema: &Value, old: &Value, errors: &mut FieldErrors) {
-        flowcontrol::flow_schema_update(schema, old, errors);
+        validation::validate_update(schema, old, errors);
     }
 
     fn row_order(&self) -> Option<fn(&Value) -> i64> {

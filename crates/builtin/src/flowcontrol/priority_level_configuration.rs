@@ -1,11 +1,12 @@
 //! Priority levels.
 
+mod validation;
+
 use meta::{FieldErrors, Value};
 use registry::{Cell, Column, Strategy};
 
-use crate::fill::Fill;
-use crate::format::{NONE, number, text};
-use crate::validation::flowcontrol;
+use crate::defaulting::SetDefault;
+use crate::printer_cells::{NONE, number, text};
 
 pub(crate) struct PriorityLevelConfiguration;
 
@@ -13,26 +14,26 @@ impl Strategy for PriorityLevelConfiguration {
     fn default(&self, level: &mut Value) {
         let spec = level.object_at_mut(&["spec"]);
         if let Some(exempt) = spec.given("exempt") {
-            exempt.fill("nominalConcurrencyShares", 0i64);
-            exempt.fill("lendablePercent", 0i64);
+            exempt.set_default("nominalConcurrencyShares", 0i64);
+            exempt.set_default("lendablePercent", 0i64);
         }
         if let Some(limited) = spec.given("limited") {
-            limited.fill("nominalConcurrencyShares", 30i64);
-            limited.fill("lendablePercent", 0i64);
+            limited.set_default("nominalConcurrencyShares", 30i64);
+            limited.set_default("lendablePercent", 0i64);
             if let Some(queuing) = limited.part("limitResponse").given("queuing") {
-                queuing.fill_empty("handSize", 8i64);
-                queuing.fill_empty("queues", 64i64);
-                queuing.fill_empty("queueLengthLimit", 50i64);
+                queuing.set_default_if_empty("handSize", 8i64);
+                queuing.set_default_if_empty("queues", 64i64);
+                queuing.set_default_if_empty("queueLengthLimit", 50i64);
             }
         }
     }
 
     fn validate(&self, level: &Value, errors: &mut FieldErrors) {
-        flowcontrol::priority_level(level, errors);
+        validation::validate(level, errors);
     }
 
     fn validate_update(&self, level: &Value, old: &Value, errors: &mut FieldErrors) {
-        flowcontrol::priority_level_update(level, old, errors);
+        validation::validate_update(level, old, errors);
     }
 
     fn columns(&self) -> Vec<Column> {

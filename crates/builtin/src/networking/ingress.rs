@@ -1,10 +1,11 @@
 //! Ingresses.
 
+pub(crate) mod validation;
+
 use meta::{FieldErrors, Value};
 use registry::{Cell, Column, Strategy};
 
-use crate::format::{NONE, SHOWN_MAX, load_balancer, text_or};
-use crate::validation::networking;
+use crate::printer_cells::{NONE, SHOWN_MAX, load_balancer, text_or};
 use crate::warnings;
 
 pub(crate) struct Ingress;
@@ -13,11 +14,11 @@ const CLASS: &str = "kubernetes.io/ingress.class";
 
 impl Strategy for Ingress {
     fn validate(&self, ingress: &Value, errors: &mut FieldErrors) {
-        networking::ingress(ingress, errors);
+        validation::validate(ingress, errors);
     }
 
     fn validate_update(&self, ingress: &Value, old: &Value, errors: &mut FieldErrors) {
-        networking::ingress_update(ingress, old, errors);
+        validation::validate_update(ingress, old, errors);
     }
 
     fn warnings(&self, subresource: &str, ingress: &Value, old: Option<&Value>) -> Vec<String> {

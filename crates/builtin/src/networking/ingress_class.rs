@@ -1,11 +1,12 @@
 //! Ingress classes.
 
+mod validation;
+
 use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
-use crate::fill::Fill;
-use crate::format::{NONE, name_or_default, text};
-use crate::validation::networking;
+use crate::defaulting::SetDefault;
+use crate::printer_cells::{NONE, name_or_default, text};
 
 pub(crate) struct IngressClass;
 
@@ -14,16 +15,16 @@ const IS_DEFAULT: &str = "ingressclass.kubernetes.io/is-default-class";
 impl Strategy for IngressClass {
     fn default(&self, class: &mut Value) {
         if let Some(parameters) = class.object_at_mut(&["spec"]).given("parameters") {
-            parameters.fill("scope", "Cluster");
+            parameters.set_default("scope", "Cluster");
         }
     }
 
     fn validate(&self, class: &Value, errors: &mut FieldErrors) {
-        networking::ingress_class(class, errors);
+        validation::validate(class, errors);
     }
 
     fn validate_update(&self, class: &Value, old: &Value, errors: &mut FieldErrors) {
-        networking::ingress_class_update(class, old, errors);
+        validation::validate_update(class, old, errors);
     }
 
     fn columns(&self) -> Vec<Column> {

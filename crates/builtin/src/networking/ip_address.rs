@@ -1,21 +1,22 @@
 //! IP addresses that services hold.
 
+mod validation;
+
 use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
-use crate::format::{NONE, with_group};
-use crate::validation::networking;
+use crate::printer_cells::{NONE, with_group};
 
 pub(crate) struct IpAddress;
 
 impl Strategy for IpAddress {
     // kube-apiserver sends the age as well, in a third cell that no column announces and no client shows.
     fn validate(&self, address: &Value, errors: &mut FieldErrors) {
-        networking::ip_address(address, errors);
+        validation::validate(address, errors);
     }
 
     fn validate_update(&self, address: &Value, old: &Value, errors: &mut FieldErrors) {
-        networking::ip_address_update(address, old, errors);
+        validation::validate_update(address, old, errors);
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -1,12 +1,13 @@
 //! Network policies.
 
+mod validation;
+
 use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
-use crate::fill::{Fill, is_empty};
-use crate::format::selector;
+use crate::defaulting::{SetDefault, is_empty};
+use crate::printer_cells::selector;
 use crate::validation::cursor::Field;
-use crate::validation::networking;
 use crate::warnings;
 
 pub(crate) struct NetworkPolicy;
@@ -16,20 +17,20 @@ impl Strategy for NetworkPolicy {
         let spec = policy.object_at_mut(&["spec"]);
         let has_egress = spec.get("egress").is_some_and(|rules| !is_empty(rules));
         let types = if has_egress { vec!["Ingress", "Egress"] } else { vec!["Ingress"] };
-        spec.fill_empty("policyTypes", types);
+        spec.set_default_if_empty("policyTypes", types);
         for rules in ["ingress", "egress"] {
             for port in spec.each(rules).flat_map(|rule| rule.each("ports")) {
-                port.fill("protocol", "TCP");
+                port.set_default("protocol", "TCP");
             }
         }
     }
 
     fn validate(&self, policy: &Value, errors: &mut FieldErrors) {
-        networking::network_policy(policy, errors);
+        validation::validate(policy, errors);
     }
 
     fn validate_update(&self, policy: &Value, old: &Value, errors: &mut FieldErrors) {
-        networking::network_policy_update(policy, old, errors);
+        validation::validate_update(policy, old, errors);
     }
 
     fn warnings(&self, _subresource: &str, policy: &Value, _old: Option<&Value>) -> Vec<String> {

@@ -1,20 +1,21 @@
 //! The ranges that services get their addresses from.
 
+mod validation;
+
 use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
-use crate::format::joined;
-use crate::validation::networking;
+use crate::printer_cells::joined;
 
 pub(crate) struct ServiceCidr;
 
 impl Strategy for ServiceCidr {
     fn validate(&self, cidr: &Value, errors: &mut FieldErrors) {
-        networking::service_cidr(cidr, errors);
+        validation::validate(cidr, errors);
     }
 
     fn validate_update(&self, cidr: &Value, old: &Value, errors: &mut FieldErrors) {
-        networking::service_cidr_update(cidr, old, errors);
+        validation::validate_update(cidr, old, errors);
     }
 
     fn columns(&self) -> Vec<Column> {

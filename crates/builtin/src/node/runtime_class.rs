@@ -1,21 +1,22 @@
 //! Runtime classes.
 
+mod validation;
+
 use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
-use crate::format::text;
-use crate::validation::cluster;
+use crate::printer_cells::text;
 use crate::warnings;
 
 pub(crate) struct RuntimeClass;
 
 impl Strategy for RuntimeClass {
     fn validate(&self, class: &Value, errors: &mut FieldErrors) {
-        cluster::runtime_class(class, errors);
+        validation::validate(class, errors);
     }
 
     fn validate_update(&self, class: &Value, old: &Value, errors: &mut FieldErrors) {
-        cluster::runtime_class_update(class, old, errors);
+        validation::validate_update(class, old, errors);
     }
 
     fn warnings(&self, _subresource: &str, class: &Value, _old: Option<&Value>) -> Vec<String> {

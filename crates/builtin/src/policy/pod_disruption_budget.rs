@@ -1,20 +1,21 @@
 //! Pod disruption budgets.
 
+mod validation;
+
 use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
-use crate::format::number;
-use crate::validation::cluster;
+use crate::printer_cells::number;
 
 pub(crate) struct PodDisruptionBudget;
 
 impl Strategy for PodDisruptionBudget {
     fn validate(&self, budget: &Value, errors: &mut FieldErrors) {
-        cluster::disruption_budget(budget, errors);
+        validation::validate(budget, errors);
     }
 
     fn validate_update(&self, budget: &Value, old: &Value, errors: &mut FieldErrors) {
-        cluster::disruption_budget_update(budget, old, errors);
+        validation::validate_update(budget, old, errors);
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -1,30 +1,31 @@
 //! Role bindings and cluster role bindings, which look alike.
 
+mod validation;
+
 use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
-use crate::fill::Fill;
-use crate::validation::rbac;
+use crate::defaulting::SetDefault;
 
 pub(crate) struct Binding;
 
 impl Strategy for Binding {
     fn default(&self, binding: &mut Value) {
         let binding = binding.object_at_mut(&[]);
-        binding.part("roleRef").fill_empty("apiGroup", GROUP);
+        binding.part("roleRef").set_default_if_empty("apiGroup", GROUP);
         for subject in binding.each("subjects") {
             if matches!(subject.get("kind").and_then(Value::as_str), Some("User" | "Group")) {
-                subject.fill_empty("apiGroup", GROUP);
+                subject.set_default_if_empty("apiGroup", GROUP);
             }
         }
     }
 
     fn validate(&self, binding: &Value, errors: &mut FieldErrors) {
-        rbac::binding(binding, errors);
+        validation::validate(binding, errors);
     }
 
     fn validate_update(&self, binding: &Value, old: &Value, errors: &mut FieldErrors) {
-        rbac::binding_update(binding, old, errors);
+        validation::validate_update(binding, old, errors);
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -2,7 +2,7 @@
 
 use meta::{Map, Value, time};
 
-use crate::fill::{Fill, is_empty};
+use crate::defaulting::{SetDefault, is_empty};
 
 /// The spec of a claim, or of the template of one.
 pub(super) fn default_claim_spec(spec: &mut Map) {
@@ -21,9 +21,9 @@ pub(super) fn default_claim_spec(spec: &mut Map) {
 
 /// One device, unless all are asked for.
 fn default_request(request: &mut Map) {
-    request.fill_empty("allocationMode", EXACT_COUNT);
+    request.set_default_if_empty("allocationMode", EXACT_COUNT);
     if request.get("allocationMode").and_then(Value::as_str) == Some(EXACT_COUNT) {
-        request.fill_empty("count", 1i64);
+        request.set_default_if_empty("count", 1i64);
     }
 }
 
@@ -33,7 +33,7 @@ pub(super) fn default_device(device: &mut Map) {
     device.each("taints").for_each(default_taint);
     if let Some(mappings) = device.given("nodeAllocatableResourceMappings") {
         for (_, mapping) in mappings.iter_mut() {
-            mapping.object_at_mut(&[]).fill("allocationMultiplier", "1");
+            mapping.object_at_mut(&[]).set_default("allocationMultiplier", "1");
         }
     }
     // v1beta1 has everything about a device in here.

@@ -4,8 +4,9 @@ use meta::{FieldErrors, Value, time::Time};
 use registry::{Cell, Column, Strategy, since};
 
 use super::device::default_taint;
-use crate::format::text;
-use crate::validation::{conditions, cursor::Field, resource};
+use super::resource_slice::validation::taint_rule;
+use crate::printer_cells::text;
+use crate::validation::{conditions, cursor::Field};
 
 pub(crate) struct DeviceTaintRule;
 
@@ -15,11 +16,11 @@ impl Strategy for DeviceTaintRule {
     }
 
     fn validate(&self, rule: &Value, errors: &mut FieldErrors) {
-        resource::slice::taint_rule(rule, None, errors);
+        taint_rule(rule, None, errors);
     }
 
     fn validate_update(&self, rule: &Value, old: &Value, errors: &mut FieldErrors) {
-        resource::slice::taint_rule(rule, Some(old), errors);
+        taint_rule(rule, Some(old), errors);
     }
 
     fn validate_subresource(

@@ -1,11 +1,13 @@
 //! Resource claims.
 
+mod validation;
+
 use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
 use super::device::default_claim_spec;
-use crate::convert::device::claim_to_newest;
-use crate::format::is_being_deleted;
+use crate::conversion::device::claim_to_newest;
+use crate::printer_cells::is_being_deleted;
 use crate::validation::resource;
 
 pub(crate) struct ResourceClaim;
@@ -31,7 +33,7 @@ impl Strategy for ResourceClaim {
         errors: &mut FieldErrors,
     ) {
         let [claim, old] = [claim, old].map(|claim| claim_to_newest(claim.clone()));
-        resource::allocation::claim_status(&claim, &old, errors);
+        validation::validate_status(&claim, &old, errors);
     }
 
     fn columns(&self) -> Vec<Column> {

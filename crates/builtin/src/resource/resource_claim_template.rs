@@ -4,7 +4,7 @@ use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
 use super::device::default_claim_spec;
-use crate::convert::device::template_to_newest;
+use crate::conversion::device::template_to_newest;
 use crate::validation::resource;
 
 pub(crate) struct ResourceClaimTemplate;

@@ -1,20 +1,21 @@
 //! Requests for the state of device pools, answered in their status.
 
+mod validation;
+
 use meta::{FieldErrors, Value, time::Time};
 use registry::{Cell, Column, Strategy, since};
 
-use crate::format::{NONE, number, text};
-use crate::validation::resource::pool_status;
+use crate::printer_cells::{NONE, number, text};
 
 pub(crate) struct ResourcePoolStatusRequest;
 
 impl Strategy for ResourcePoolStatusRequest {
     fn validate(&self, request: &Value, errors: &mut FieldErrors) {
-        pool_status::request(request, errors);
+        validation::validate(request, errors);
     }
 
     fn validate_update(&self, request: &Value, old: &Value, errors: &mut FieldErrors) {
-        pool_status::request_update(request, old, errors);
+        validation::validate_update(request, old, errors);
     }
 
     fn validate_subresource(
@@ -24,7 +25,7 @@ impl Strategy for ResourcePoolStatusRequest {
         old: &Value,
         errors: &mut FieldErrors,
     ) {
-        pool_status::status_update(request, old, errors);
+        validation::validate_status_update(request, old, errors);
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -1,13 +1,14 @@
 //! Resource slices: the devices of a node, or of many.
 
+pub(crate) mod validation;
+
 use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
 use super::device::default_device;
-use crate::convert::device::slice_to_newest;
-use crate::fill::Fill;
-use crate::format::text;
-use crate::validation::resource;
+use crate::conversion::device::slice_to_newest;
+use crate::defaulting::SetDefault;
+use crate::printer_cells::text;
 
 pub(crate) struct ResourceSlice;
 
@@ -17,12 +18,12 @@ impl Strategy for ResourceSlice {
     }
 
     fn validate(&self, slice: &Value, errors: &mut FieldErrors) {
-        resource::slice::slice(&slice_to_newest(slice.clone()), errors);
+        validation::validate(&slice_to_newest(slice.clone()), errors);
     }
 
     fn validate_update(&self, slice: &Value, old: &Value, errors: &mut FieldErrors) {
         let [slice, old] = [slice, old].map(|slice| slice_to_newest(slice.clone()));
-        resource::slice::slice_update(&slice, &old, errors);
+        validation::validate_update(&slice, &old, errors);
     }
 
     fn warnings(&self, _subresource: &str, slice: &Value, _old: Option<&Value>) -> Vec<String> {

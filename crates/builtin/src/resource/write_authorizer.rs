@@ -11,7 +11,7 @@ use meta::{
 };
 use registry::{Kind, Pinned, WriteAuthorizer, WriteRequest};
 
-use crate::convert::device::{claim_to_newest, template_to_newest};
+use crate::conversion::device::{claim_to_newest, template_to_newest};
 use crate::validation::resource;
 
 const ADMIN_LABEL: &str = "resource.kubernetes.io/admin-access";

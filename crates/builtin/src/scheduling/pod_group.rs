@@ -1,20 +1,21 @@
 //! Pod groups: pods that are scheduled together.
 
+pub(crate) mod validation;
+
 use meta::{FieldErrors, Value};
 use registry::{Cell, Column, Strategy};
 
-use crate::format::{NONE, text};
-use crate::validation::workload_group;
+use crate::printer_cells::{NONE, text};
 
 pub(crate) struct PodGroup;
 
 impl Strategy for PodGroup {
     fn validate(&self, group: &Value, errors: &mut FieldErrors) {
-        workload_group::pod_group(group, None, errors);
+        validation::validate(group, None, errors);
     }
 
     fn validate_update(&self, group: &Value, old: &Value, errors: &mut FieldErrors) {
-        workload_group::pod_group(group, Some(old), errors);
+        validation::validate(group, Some(old), errors);
     }
 
     fn validate_subresource(
@@ -24,7 +25,7 @@ impl Strategy for PodGroup {
         _old: &Value,
         errors: &mut FieldErrors,
     ) {
-        workload_group::pod_group_status(group, errors);
+        validation::validate_status(group, errors);
     }
 
     fn columns(&self) -> Vec<Column> {

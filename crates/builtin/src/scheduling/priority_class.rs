@@ -1,17 +1,18 @@
 //! Priority classes.
 
+pub(crate) mod validation;
+
 use meta::{FieldErrors, Value};
 use registry::{Column, Strategy, WriteContext};
 
-use crate::fill::Fill;
-use crate::format::{boolean, flag, number, text};
-use crate::validation::cluster;
+use crate::defaulting::SetDefault;
+use crate::printer_cells::{boolean, flag, number, text};
 
 pub(crate) struct PriorityClass;
 
 impl Strategy for PriorityClass {
     fn default(&self, class: &mut Value) {
-        class.object_at_mut(&[]).fill("preemptionPolicy", "PreemptLowerPriority");
+        class.object_at_mut(&[]).set_default("preemptionPolicy", "PreemptLowerPriority");
     }
 
     fn prepare_for_create(&self, class: &mut Value, _cx: &WriteContext<'_>) {
@@ -20,15 +21,15 @@ impl Strategy for PriorityClass {
     }
 
     fn validate(&self, class: &Value, errors: &mut FieldErrors) {
-        cluster::priority_class(class, errors);
+        validation::validate(class, errors);
     }
 
     fn validate_update(&self, class: &Value, old: &Value, errors: &mut FieldErrors) {
-        cluster::priority_class_update(class, old, errors);
+        validation::validate_update(class, old, errors);
     }
 
     fn refuses_deletion(&self, name: &str) -> Option<&'static str> {
-        cluster::system_priority(name)
+        validation::system_priority(name)
             .map(|_| "this is a system priority class and cannot be deleted")
     }
 

@@ -1,19 +1,19 @@
 //! Workloads.
 
+mod validation;
+
 use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
-
-use crate::validation::workload_group;
 
 pub(crate) struct Workload;
 
 impl Strategy for Workload {
     fn validate(&self, workload: &Value, errors: &mut FieldErrors) {
-        workload_group::workload(workload, None, errors);
+        validation::validate(workload, None, errors);
     }
 
     fn validate_update(&self, workload: &Value, old: &Value, errors: &mut FieldErrors) {
-        workload_group::workload(workload, Some(old), errors);
+        validation::validate(workload, Some(old), errors);
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -1,24 +1,25 @@
 //! CSI drivers.
 
+mod validation;
+
 use meta::{FieldErrors, Value};
 use registry::{Cell, Column, Strategy, WriteContext};
 
-use crate::fill::Fill;
-use crate::format::{NONE, UNSET, boolean, flag, joined};
-use crate::validation::storage;
+use crate::defaulting::SetDefault;
+use crate::printer_cells::{NONE, UNSET, boolean, flag, joined};
 
 pub(crate) struct CsiDriver;
 
 impl Strategy for CsiDriver {
     fn default(&self, driver: &mut Value) {
         let spec = driver.object_at_mut(&["spec"]);
-        spec.fill("attachRequired", true);
-        spec.fill("podInfoOnMount", false);
-        spec.fill("storageCapacity", false);
-        spec.fill("fsGroupPolicy", "ReadWriteOnceWithFSType");
-        spec.fill_empty("volumeLifecycleModes", vec!["Persistent"]);
-        spec.fill("requiresRepublish", false);
-        spec.fill("seLinuxMount", false);
+        spec.set_default("attachRequired", true);
+        spec.set_default("podInfoOnMount", false);
+        spec.set_default("storageCapacity", false);
+        spec.set_default("fsGroupPolicy", "ReadWriteOnceWithFSType");
+        spec.set_default_if_empty("volumeLifecycleModes", vec!["Persistent"]);
+        spec.set_default("requiresRepublish", false);
+        spec.set_default("seLinuxMount", false);
     }
 
     fn prepare_for_create(&self, driver: &mut Value, _cx: &WriteContext<'_>) {
@@ -27,11 +28,11 @@ impl Strategy for CsiDriver {
     }
 
     fn validate(&self, driver: &Value, errors: &mut FieldErrors) {
-        storage::csi_driver(driver, errors);
+        validation::validate(driver, errors);
     }
 
     fn validate_update(&self, driver: &Value, old: &Value, errors: &mut FieldErrors) {
-        storage::csi_driver_update(driver, old, errors);
+        validation::validate_update(driver, old, errors);
     }
 
     fn warnings(&self, _subresource: &str, driver: &Value, old: Option<&Value>) -> Vec<String> {

@@ -1,20 +1,21 @@
 //! Which CSI drivers a node has.
 
+mod validation;
+
 use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
-use crate::format::count;
-use crate::validation::storage;
+use crate::printer_cells::count;
 
 pub(crate) struct CsiNode;
 
 impl Strategy for CsiNode {
     fn validate(&self, node: &Value, errors: &mut FieldErrors) {
-        storage::csi_node(node, errors);
+        validation::validate(node, errors);
     }
 
     fn validate_update(&self, node: &Value, old: &Value, errors: &mut FieldErrors) {
-        storage::csi_node_update(node, old, errors);
+        validation::validate_update(node, old, errors);
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -1,21 +1,22 @@
 //! CSI storage capacities.
 
+mod validation;
+
 use meta::{FieldErrors, Value};
 use registry::Strategy;
 
 use crate::validation::cursor::Field;
-use crate::validation::storage;
 use crate::warnings;
 
 pub(crate) struct CsiStorageCapacity;
 
 impl Strategy for CsiStorageCapacity {
     fn validate(&self, capacity: &Value, errors: &mut FieldErrors) {
-        storage::capacity(capacity, errors);
+        validation::validate(capacity, errors);
     }
 
     fn validate_update(&self, capacity: &Value, old: &Value, errors: &mut FieldErrors) {
-        storage::capacity_update(capacity, old, errors);
+        validation::validate_update(capacity, old, errors);
     }
 
     fn warnings(&self, _subresource: &str, capacity: &Value, _old: Option<&Value>) -> Vec<String> {

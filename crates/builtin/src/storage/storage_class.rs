@@ -1,12 +1,13 @@
 //! Storage classes.
 
+pub(crate) mod validation;
+
 use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
-use crate::fill::Fill;
-use crate::format::{flag, name_or_default, text, text_or};
+use crate::defaulting::SetDefault;
+use crate::printer_cells::{flag, name_or_default, text, text_or};
 use crate::validation::cursor::Field;
-use crate::validation::storage;
 use crate::warnings;
 
 pub(crate) struct StorageClass;
@@ -19,16 +20,16 @@ const IS_DEFAULT: [&str; 2] = [
 impl Strategy for StorageClass {
     fn default(&self, class: &mut Value) {
         let class = class.object_at_mut(&[]);
-        class.fill("reclaimPolicy", "Delete");
-        class.fill("volumeBindingMode", "Immediate");
+        class.set_default("reclaimPolicy", "Delete");
+        class.set_default("volumeBindingMode", "Immediate");
     }
 
     fn validate(&self, class: &Value, errors: &mut FieldErrors) {
-        storage::class(class, errors);
+        validation::validate(class, errors);
     }
 
     fn validate_update(&self, class: &Value, old: &Value, errors: &mut FieldErrors) {
-        storage::class_update(class, old, errors);
+        validation::validate_update(class, old, errors);
     }
 
     fn warnings(&self, _subresource: &str, class: &Value, _old: Option<&Value>) -> Vec<String> {

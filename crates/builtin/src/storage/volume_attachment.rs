@@ -1,12 +1,13 @@
 //! Volume attachments.
 
+mod validation;
+
 use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
 use crate::core::pod_spec::default_host_path;
-use crate::fill::{Fill, round_resources};
-use crate::format::{boolean, flag, text};
-use crate::validation::storage;
+use crate::defaulting::{SetDefault, round_resources};
+use crate::printer_cells::{boolean, flag, text};
 
 pub(crate) struct VolumeAttachment;
 
@@ -20,11 +21,11 @@ impl Strategy for VolumeAttachment {
     }
 
     fn validate(&self, attachment: &Value, errors: &mut FieldErrors) {
-        storage::attachment(attachment, errors);
+        validation::validate(attachment, errors);
     }
 
     fn validate_update(&self, attachment: &Value, old: &Value, errors: &mut FieldErrors) {
-        storage::attachment_update(attachment, old, errors);
+        validation::validate_update(attachment, old, errors);
     }
 
     fn columns(&self) -> Vec<Column> {

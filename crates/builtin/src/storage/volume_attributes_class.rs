@@ -1,20 +1,21 @@
 //! Volume attributes classes.
 
+mod validation;
+
 use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
-use crate::format::text;
-use crate::validation::storage;
+use crate::printer_cells::text;
 
 pub(crate) struct VolumeAttributesClass;
 
 impl Strategy for VolumeAttributesClass {
     fn validate(&self, class: &Value, errors: &mut FieldErrors) {
-        storage::attributes_class(class, errors);
+        validation::validate(class, errors);
     }
 
     fn validate_update(&self, class: &Value, old: &Value, errors: &mut FieldErrors) {
-        storage::attributes_class_update(class, old, errors);
+        validation::validate_update(class, old, errors);
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -5,7 +5,7 @@ mod validation;
 use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
-use crate::format::text;
+use crate::printer_cells::text;
 
 pub(crate) struct StorageVersionMigration;
 

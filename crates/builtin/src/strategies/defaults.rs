@@ -55,7 +55,7 @@ fn defaulted(definitions: &Definitions, given: &Value) -> (Value, Value) {
         {
             served.remove_at(&["metadata", "annotations"]);
         }
-        // What nobody gave and no default made prints as an empty struct.
+        // A struct that is neither given nor defaulted prints as empty.
         for part in ["spec", "status"] {
             if object.get(part).is_none() {
                 served.remove_at(&[part]);

@@ -1,16 +1,16 @@
 //! Pod templates, as all controllers have them.
 
 use meta::{
-    FieldErrors, Value,
+    FieldErrors,
     names::{validate_annotations, validate_labels},
 };
 
-use crate::core::pod::validation::annotations;
-
-use super::{
-    cursor::Field,
-    pod_spec::{self, Owner, PodSpecOptions},
-    ratcheting::ratchet,
+use crate::{
+    core::pod::validation::annotations,
+    validation::{
+        cursor::Field,
+        pod_spec::{self, Owner, PodSpecOptions},
+    },
 };
 
 pub(crate) fn validate(template: &Field<'_>, options: PodSpecOptions, errors: &mut FieldErrors) {
@@ -38,19 +38,4 @@ pub(crate) fn runs_forever(template: &Field<'_>, kind: &str, errors: &mut FieldE
     if deadline.is_set() {
         deadline.forbidden(errors, &format!("activeDeadlineSeconds in {kind} is not Supported"));
     }
-}
-
-/// The kind `PodTemplate`, which is nothing but one.
-pub(crate) fn object(template: &Value, options: PodSpecOptions, errors: &mut FieldErrors) {
-    validate(&Field::root(template).get("template"), options, errors);
-}
-
-pub(crate) fn object_update(
-    template: &Value,
-    old: &Value,
-    options: PodSpecOptions,
-    errors: &mut FieldErrors,
-) {
-    object(template, options.for_update(old.at(&["template", "spec"])), errors);
-    ratchet(old, |old, errors| object(old, options, errors), errors);
 }

@@ -3,20 +3,18 @@
 
 use meta::{FieldErrors, Value, field::RuleId};
 
-use super::{
-    admission::{
+use super::pod_spec::{
+    DEVICES_WITHOUT_HOST_USERS, HUGE_PAGES_MULTIPLE, NODE_SELECTOR_VALUE,
+    NON_SIDECAR_RESIZE_POLICY, POD_AFFINITY_SELECTOR_VALUE, POD_ANTI_AFFINITY_SELECTOR_VALUE,
+    SYSCTL_OF_HOST_NAMESPACE, TOKEN_PATH, TOPOLOGY_SPREAD_SELECTOR_VALUE,
+};
+use crate::{
+    admissionregistration::webhook_configuration::validation::{
         WEBHOOK_NAME_UNIQUE, WEBHOOK_REVIEW_VERSION_KNOWN, WEBHOOK_SELECTOR_VALUE,
         WEBHOOK_SIDE_EFFECTS,
     },
-    networking::TLS_SECRET_NAME,
-    pod_spec::{
-        DEVICES_WITHOUT_HOST_USERS, HUGE_PAGES_MULTIPLE, NODE_SELECTOR_VALUE,
-        NON_SIDECAR_RESIZE_POLICY, POD_AFFINITY_SELECTOR_VALUE, POD_ANTI_AFFINITY_SELECTOR_VALUE,
-        SYSCTL_OF_HOST_NAMESPACE, TOKEN_PATH, TOPOLOGY_SPREAD_SELECTOR_VALUE,
-    },
-};
-use crate::core::persistent_volume_claim::validation::{
-    DATA_SOURCE_API_GROUP, DATA_SOURCE_REF_API_GROUP,
+    core::persistent_volume_claim::validation::{DATA_SOURCE_API_GROUP, DATA_SOURCE_REF_API_GROUP},
+    networking::ingress::validation::TLS_SECRET_NAME,
 };
 
 /// Removes the errors about an update of `old` whose rule `old` already broke.

@@ -1,12 +1,8 @@
-//! Devices that pods ask for: claims, their templates and classes. What drivers offer is in
-//! [`mod@slice`], what has been given out in [`allocation`].
+//! Requests for devices: resource claims, their templates and device classes, which share most rules.
 //!
-//! The rules speak of the newest version; an older one is converted before it is looked at.
+//! The rules are for the newest version; objects of an older one are converted before.
 
-pub(crate) mod allocation;
-pub(crate) mod pool_status;
 mod selector;
-pub(crate) mod slice;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,6 +18,7 @@ use super::{
     pod_spec::is_extended_resource,
     template_meta,
 };
+use crate::resource::resource_slice::validation::EFFECTS;
 
 pub(crate) fn claim(object: &Value, errors: &mut FieldErrors) {
     claim_spec(&Field::root(object).get("spec"), errors);
@@ -133,7 +130,7 @@ fn device_toleration(toleration: &Field<'_>, errors: &mut FieldErrors) {
         "" => operator.required(errors, ""),
         _ => operator.not_supported(errors, &["Equal", "Exists"]),
     }
-    toleration.get("effect").one_of_or_default(errors, &slice::EFFECTS);
+    toleration.get("effect").one_of_or_default(errors, &EFFECTS);
 }
 
 fn selectors(list: &Field<'_>, errors: &mut FieldErrors) {
@@ -147,7 +144,7 @@ fn selectors(list: &Field<'_>, errors: &mut FieldErrors) {
 }
 
 /// What a driver gets to read.
-fn configuration(config: &Field<'_>, errors: &mut FieldErrors) {
+pub(crate) fn configuration(config: &Field<'_>, errors: &mut FieldErrors) {
     let opaque = config.get("opaque");
     if !opaque.is_set() {
         return opaque.required(errors, "");
@@ -156,8 +153,8 @@ fn configuration(config: &Field<'_>, errors: &mut FieldErrors) {
     parameters(&opaque.get("parameters"), errors);
 }
 
-/// JSON that nobody here understands.
-fn parameters(parameters: &Field<'_>, errors: &mut FieldErrors) {
+/// Opaque JSON for the driver.
+pub(crate) fn parameters(parameters: &Field<'_>, errors: &mut FieldErrors) {
     const BYTES_MAX: usize = 10 * 1024;
     let Some(value) = parameters.value() else { return parameters.required(errors, "") };
     if meta::json::to_string(value).len() > BYTES_MAX {
@@ -171,7 +168,7 @@ fn parameters(parameters: &Field<'_>, errors: &mut FieldErrors) {
 pub(crate) struct Requests<'a>(BTreeMap<&'a str, BTreeSet<&'a str>>);
 
 impl<'a> Requests<'a> {
-    pub(super) fn of(devices: &Field<'a>) -> Self {
+    pub(crate) fn of(devices: &Field<'a>) -> Self {
         let requests = devices.value().map_or(&[][..], |devices| devices.items_at(&["requests"]));
         Self(
             requests
@@ -191,7 +188,11 @@ impl<'a> Requests<'a> {
     }
 }
 
-fn request_references(references: &Field<'_>, names: &Requests<'_>, errors: &mut FieldErrors) {
+pub(crate) fn request_references(
+    references: &Field<'_>,
+    names: &Requests<'_>,
+    errors: &mut FieldErrors,
+) {
     set(references, LIST_MAX, errors, "", |item, errors| request_reference(&item, names, errors));
 }
 
@@ -218,7 +219,7 @@ pub(crate) fn request_reference(
 }
 
 /// `driver.example.com/name`, where the domain may be left out.
-fn attribute_name(name: &str, at: &Field<'_>, errors: &mut FieldErrors) {
+pub(crate) fn attribute_name(name: &str, at: &Field<'_>, errors: &mut FieldErrors) {
     let identifier = |id: &str, errors: &mut FieldErrors| {
         if id.len() > 32 {
             errors.too_long(at.path(), 32);

@@ -4,11 +4,11 @@
 use meta::{Map, Value, value};
 
 use super::from_v1;
-use crate::fill::Fill;
+use crate::defaulting::SetDefault;
 
 pub(super) fn default_spec(spec: &mut Map) {
-    spec.fill("minReplicas", 1i64);
-    spec.fill_empty(
+    spec.set_default("minReplicas", 1i64);
+    spec.set_default_if_empty(
         "metrics",
         value!([{"type": "Resource", "resource": {"name": "cpu", "target": {
             "type": "Utilization", "averageUtilization": CPU_PERCENT
@@ -27,7 +27,7 @@ pub(crate) fn default_behavior(behavior: &mut Map) {
 /// v1 has one field for the metric that is there by default, and annotations for all others. A way
 /// through v2 brings these into the form in which they are shown.
 pub(super) fn default_v1(scaler: &mut Value) {
-    scaler.object_at_mut(&["spec"]).fill("minReplicas", 1i64);
+    scaler.object_at_mut(&["spec"]).set_default("minReplicas", 1i64);
     if let Some(conversion) = from_v1() {
         *scaler = conversion.to_served(conversion.to_stored(std::mem::take(scaler)));
     }
@@ -37,16 +37,16 @@ pub(super) fn default_v1(scaler: &mut Value) {
 pub(crate) const CPU_PERCENT: i64 = 80;
 
 fn default_scale_up(rules: &mut Map) {
-    rules.fill("stabilizationWindowSeconds", 0i64);
-    rules.fill("selectPolicy", "Max");
+    rules.set_default("stabilizationWindowSeconds", 0i64);
+    rules.set_default("selectPolicy", "Max");
     let (pods, percent) = (policy("Pods", 4), policy("Percent", 100));
-    rules.fill("policies", vec![pods, percent]);
+    rules.set_default("policies", vec![pods, percent]);
 }
 
 /// How long to wait before scaling down is a flag of the controller.
 fn default_scale_down(rules: &mut Map) {
-    rules.fill("selectPolicy", "Max");
-    rules.fill("policies", vec![policy("Percent", 100)]);
+    rules.set_default("selectPolicy", "Max");
+    rules.set_default("policies", vec![policy("Percent", 100)]);
 }
 
 fn policy(kind: &str, amount: i64) -> Value {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use meta::{Map, Str, Value, quantity::Quantity};
 
 use crate::core::pod_spec::{default_pod_spec, drop_init_container_annotations};
-use crate::fill::{Fill, fill_resources, round_resources};
+use crate::defaulting::{SetDefault, fill_resources, round_resources};
 
 pub(crate) fn default_pod(pod: &mut Map) {
     drop_init_container_annotations(pod);
@@ -19,11 +19,11 @@ pub(crate) fn default_pod(pod: &mut Map) {
         }
     }
     default_pod_level_resources(spec);
-    spec.fill("enableServiceLinks", true);
+    spec.set_default("enableServiceLinks", true);
     if spec.get("hostNetwork").and_then(Value::as_bool) == Some(true) {
         default_host_ports(spec);
     }
-    // A time to stop in that nobody can keep.
+    // Compat: a negative grace period becomes one second.
     if spec.get("terminationGracePeriodSeconds").and_then(Value::as_i64).is_some_and(|s| s < 0) {
         spec.insert("terminationGracePeriodSeconds", 1i64);
     }
@@ -38,7 +38,7 @@ fn default_host_ports(spec: &mut Map) {
     for list in ["containers", "initContainers"] {
         for port in spec.each(list).flat_map(|container| container.each("ports")) {
             if let Some(number) = port.get("containerPort").cloned() {
-                port.fill_empty("hostPort", number);
+                port.set_default_if_empty("hostPort", number);
             }
         }
     }
@@ -86,19 +86,19 @@ fn default_pod_level_resources(spec: &mut Map) {
     for (name, amount) in limits.iter().filter(|(name, _)| name.starts_with(HUGE_PAGES)) {
         let asked = own.given("requests").is_some_and(|requests| requests.contains_key(name));
         if !asked {
-            own.part("limits").fill(name, amount.to_string());
+            own.part("limits").set_default(name, amount.to_string());
         }
     }
     if own.given("limits").is_none_or(|limits| limits.is_empty()) {
         return;
     }
     for (name, amount) in requests.iter().filter(|(name, _)| matches!(&***name, "cpu" | "memory")) {
-        own.part("requests").fill(name, amount.to_string());
+        own.part("requests").set_default(name, amount.to_string());
     }
     let limits = own.part("limits").clone();
     for (name, amount) in limits {
         if matches!(&*name, "cpu" | "memory") || name.starts_with(HUGE_PAGES) {
-            own.part("requests").fill(&name, amount);
+            own.part("requests").set_default(&name, amount);
         }
     }
 }

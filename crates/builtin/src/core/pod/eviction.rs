@@ -9,7 +9,7 @@ use meta::{
 use registry::{Action, ActionContext, DeleteOptions, Kind, Outcome, Pinned};
 
 use super::condition::set_condition;
-use crate::format::condition_is_true;
+use crate::printer_cells::condition_is_true;
 
 #[derive(Default)]
 pub(crate) struct PodEviction {
@@ -49,7 +49,7 @@ impl PodEviction {
             let pod = cx.object().await?;
             let mut options = asked.clone();
             let permission = self.ask_budget(cx, &pod, options.dry_run).await?;
-            // Whoever makes the pod ready meanwhile brings the budget back into play.
+            // If the pod becomes ready meanwhile, the budget counts again.
             if permission == Permission::WhileItIsAsItIs {
                 let version = pod.str_at(&["metadata", "resourceVersion"]);
                 options.resource_version.get_or_insert_with(|| version.to_owned());
@@ -73,7 +73,7 @@ impl PodEviction {
     ) -> Result<Permission, ApiError> {
         let deleting = !pod.str_at(&["metadata", "deletionTimestamp"]).is_empty();
         match pod.str_at(&["status", "phase"]) {
-            // What has ended or is going anyway disturbs nobody.
+            // A pod that has ended or is being deleted does not count for a budget.
             "Succeeded" | "Failed" => return Ok(Permission::Granted),
             _ if deleting => return Ok(Permission::Granted),
             "Pending" => return Ok(Permission::WhileItIsAsItIs),

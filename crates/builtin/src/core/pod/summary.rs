@@ -3,7 +3,7 @@
 
 use meta::{Str, Value, time::Time};
 
-use crate::format::{condition_is_true, is_being_deleted};
+use crate::printer_cells::{condition_is_true, is_being_deleted};
 
 pub(super) struct Summary {
     /// `1/2`

@@ -10,7 +10,7 @@ use meta::{ApiError, GroupVersionResource, Value, value};
 use registry::Kind;
 
 use super::{
-    families::{IPV4, IPV6},
+    ip_families::{IPV4, IPV6},
     range::AddressRange,
 };
 use crate::Client;
@@ -79,7 +79,7 @@ impl Addresses {
                 }
                 match server.create(address, service).await {
                     Ok(()) => return Ok(address),
-                    // Somebody else was faster; the next one.
+                    // Another server took it: try the next one.
                     Err(ApiError::AlreadyExists { .. }) => {}
                     Err(error) => return Err(NoAddress::Other(error.to_string())),
                 }
@@ -135,12 +135,13 @@ impl Addresses {
             let (staying, leaving): (Vec<Value>, Vec<Value>) = cidrs
                 .into_iter()
                 .partition(|cidr| cidr.str_at(&["metadata", "deletionTimestamp"]).is_empty());
-            // The ranges of the command line count before there is an object for them, but not once
-            // somebody has deleted it.
+            // The ranges of the command line count before there is a ServiceCIDR for them, but not once
+            // that is being deleted.
             let leaving: Vec<AddressRange> = leaving.iter().flat_map(ranges_in).collect();
             ranges.retain(|range| !leaving.contains(range));
-            let ready =
-                staying.iter().filter(|cidr| crate::format::condition_is_true(cidr, "Ready"));
+            let ready = staying
+                .iter()
+                .filter(|cidr| crate::printer_cells::condition_is_true(cidr, "Ready"));
             for range in ready.flat_map(ranges_in) {
                 if !ranges.contains(&range) {
                     ranges.push(range);

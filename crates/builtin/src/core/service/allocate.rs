@@ -13,11 +13,11 @@ use store::Backend;
 
 use super::{
     addresses::{Addresses, NoAddress, Server},
-    families::{Addressing, family_of},
-    needs::{is_exposed, needs_health_check_port, needs_node_ports, node_ports},
+    ip_families::{Addressing, family_of},
     ports::{NodePorts, PortOperation},
     range::AddressRange,
     shared_ports::SharedPorts,
+    type_dependent_fields::{is_exposed, needs_health_check_port, needs_node_ports, node_ports},
 };
 use crate::Client;
 
@@ -200,7 +200,7 @@ impl ServiceAllocator {
         old: Option<&Addressing>,
     ) -> Result<(), ApiError> {
         let mut errors = FieldErrors::default();
-        addressing.settle(old, &self.addresses.families(), &mut errors);
+        addressing.init_ip_families(old, &self.addresses.families(), &mut errors);
         if errors.is_empty() { Ok(()) } else { Err(invalid(service, errors)) }
     }
 

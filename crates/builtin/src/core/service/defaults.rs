@@ -2,16 +2,16 @@
 
 use meta::{Map, Value};
 
-use crate::fill::{Fill, is_empty};
+use crate::defaulting::{SetDefault, is_empty};
 
 pub(super) fn default_service(service: &mut Map) {
     let spec = service.part("spec");
-    spec.fill_empty("type", "ClusterIP");
+    spec.set_default_if_empty("type", "ClusterIP");
     default_session_affinity(spec);
     spec.each("ports").for_each(default_port);
     default_traffic_policies(spec);
     if is_of_type(spec, &["LoadBalancer"]) {
-        spec.fill("allocateLoadBalancerNodePorts", true);
+        spec.set_default("allocateLoadBalancerNodePorts", true);
         default_ip_modes(service);
     }
 }
@@ -22,12 +22,12 @@ fn is_of_type(spec: &Map, types: &[&str]) -> bool {
 
 /// Whether and for how long a client stays with the same endpoint.
 fn default_session_affinity(spec: &mut Map) {
-    spec.fill_empty("sessionAffinity", "None");
+    spec.set_default_if_empty("sessionAffinity", "None");
     match spec.get("sessionAffinity").and_then(Value::as_str) {
         Some("None") => drop(spec.remove("sessionAffinityConfig")),
         Some("ClientIP") => {
             let config = spec.part("sessionAffinityConfig").part("clientIP");
-            config.fill("timeoutSeconds", AFFINITY_SECONDS);
+            config.set_default("timeoutSeconds", AFFINITY_SECONDS);
         }
         _ => {}
     }
@@ -38,9 +38,9 @@ const AFFINITY_SECONDS: i64 = 10_800;
 
 /// Where nothing else is said, the port of the service is that of its pods.
 fn default_port(port: &mut Map) {
-    port.fill_empty("protocol", "TCP");
+    port.set_default_if_empty("protocol", "TCP");
     let number = port.get("port").cloned().unwrap_or(Value::from(0i64));
-    port.fill_empty("targetPort", number);
+    port.set_default_if_empty("targetPort", number);
 }
 
 /// Clients reach the endpoints on all nodes.
@@ -50,10 +50,10 @@ fn default_traffic_policies(spec: &mut Map) {
     let is_external = is_of_type(spec, &["NodePort", "LoadBalancer"])
         || (is_of_type(spec, &["ClusterIP"]) && has_external_ips);
     if is_external {
-        spec.fill_empty("externalTrafficPolicy", "Cluster");
+        spec.set_default_if_empty("externalTrafficPolicy", "Cluster");
     }
     if is_of_type(spec, &["ClusterIP", "NodePort", "LoadBalancer"]) {
-        spec.fill("internalTrafficPolicy", "Cluster");
+        spec.set_default("internalTrafficPolicy", "Cluster");
     }
 }
 
@@ -65,7 +65,7 @@ fn default_ip_modes(service: &mut Map) {
     };
     for ingress in balancer.each("ingress") {
         if ingress.get("ip").is_some_and(|ip| !is_empty(ip)) {
-            ingress.fill("ipMode", "VIP");
+            ingress.set_default("ipMode", "VIP");
         }
     }
 }

@@ -20,7 +20,7 @@ pub(crate) struct SharedPorts {
 
 /// After so many lost races in a row something else is wrong.
 const ATTEMPTS_MAX: usize = 64;
-/// Seen without a service so often, a port has been forgotten by whoever took it.
+/// A port that this many runs in a row find without a service is leaked, and is released.
 const SIGHTINGS_MAX: u32 = 3;
 
 /// Counts one more sighting of each port that no service has, and releases those that were seen so
@@ -44,7 +44,7 @@ pub(super) fn leaks_after(
 }
 
 impl SharedPorts {
-    /// Looks at what is taken and changes it, again and again until nobody else did so meanwhile.
+    /// Changes the bitmap with compare-and-swap: retries from the current one on a conflict.
     pub(crate) async fn change<T>(
         &self,
         mut change: impl FnMut(&mut Bitmap) -> Result<T, String>,
@@ -161,7 +161,7 @@ impl Bitmap {
         at.and_then(|at| self.taken.get(at)).copied().unwrap_or_default()
     }
 
-    /// What lies outside of the range is nobody's business here.
+    /// Ports outside of the range are ignored.
     pub(crate) fn set(&mut self, port: u16, taken: bool) {
         let at = port.checked_sub(self.first).map(usize::from);
         if let Some(bit) = at.and_then(|at| self.taken.get_mut(at)) {

@@ -15,7 +15,7 @@ use crate::access::texts;
 
 /// Who makes the tokens.
 pub trait Tokens: Send + Sync + 'static {
-    /// Whom a token is for that names nobody: this server.
+    /// The audiences of a token whose request names none: those of this server.
     fn audiences(&self) -> &[Str];
 
     /// No token lives longer than this; 0: as asked for.

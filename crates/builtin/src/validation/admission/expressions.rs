@@ -9,19 +9,19 @@ use crate::validation::cursor::Field;
 
 /// What the expressions of one configuration can refer to.
 #[derive(Clone, Default)]
-pub(super) struct Scope {
-    pub(super) has_params: bool,
+pub(crate) struct Scope {
+    pub(crate) has_params: bool,
     /// The variables of a policy so far, with what they evaluate to; None: there are none at all.
     variables: Option<Vec<(String, Arc<Decl>)>>,
 }
 
 impl Scope {
-    pub(super) fn new(has_params: bool, has_variables: bool) -> Self {
+    pub(crate) fn new(has_params: bool, has_variables: bool) -> Self {
         Self { has_params, variables: has_variables.then(Vec::new) }
     }
 
     /// A variable, which the expressions after it can use.
-    pub(super) fn declare(&mut self, variable: &Field<'_>, errors: &mut FieldErrors) {
+    pub(crate) fn declare(&mut self, variable: &Field<'_>, errors: &mut FieldErrors) {
         let expression = variable.get("expression");
         let decl = match compile(&self.env(true), &expression, expression.str(), &[], errors) {
             Some(ty) => declared(&ty),
@@ -35,30 +35,30 @@ impl Scope {
     }
 
     /// A rule: true or false.
-    pub(super) fn condition(&self, expression: &Field<'_>, errors: &mut FieldErrors) {
+    pub(crate) fn condition(&self, expression: &Field<'_>, errors: &mut FieldErrors) {
         compile(&self.env(true), expression, expression.str(), &[Type::Bool], errors);
     }
 
     /// Whether something is to be looked at. Knows no variables.
-    pub(super) fn match_condition(&self, expression: &Field<'_>, errors: &mut FieldErrors) {
+    pub(crate) fn match_condition(&self, expression: &Field<'_>, errors: &mut FieldErrors) {
         let scope = Self::new(self.has_params, false);
         let text = expression.str().trim();
         compile(&scope.env(true), expression, text, &[Type::Bool], errors);
     }
 
-    pub(super) fn message(&self, expression: &Field<'_>, errors: &mut FieldErrors) {
+    pub(crate) fn message(&self, expression: &Field<'_>, errors: &mut FieldErrors) {
         let env = self.env(false);
         compile(&env, expression, expression.str(), &[Type::String], errors);
     }
 
-    pub(super) fn annotation(&self, expression: &Field<'_>, errors: &mut FieldErrors) {
+    pub(crate) fn annotation(&self, expression: &Field<'_>, errors: &mut FieldErrors) {
         let text = expression.str().trim();
         let types = [Type::String, Type::Null];
         compile(&self.env(true), expression, text, &types, errors);
     }
 
     /// A patch: what it makes is of a type that only patches know.
-    pub(super) fn mutation(&self, expression: &Field<'_>, wanted: Type, errors: &mut FieldErrors) {
+    pub(crate) fn mutation(&self, expression: &Field<'_>, wanted: Type, errors: &mut FieldErrors) {
         let env = self.env(true).for_mutations();
         compile(&env, expression, expression.str().trim(), &[wanted], errors);
     }

@@ -113,7 +113,7 @@ pub(crate) fn ephemeral(scope: &Scope<'_>, errors: &mut FieldErrors) {
         let why = "cannot be set for an Ephemeral Container";
         for name in NOT_FOR_EPHEMERAL {
             let field = container.get(name);
-            // Resources are always there, the rest only if somebody has set it.
+            // Resources are always there, the rest only if the client has set it.
             if if name == "resources" { !field.is_empty() } else { field.is_set() } {
                 field.forbidden(errors, why);
             }
@@ -252,7 +252,7 @@ fn resize_policy(container: &Field<'_>, pod_restart: &str, errors: &mut FieldErr
 
 fn restart_policy(container: &Field<'_>, errors: &mut FieldErrors) {
     let (policy, rules) = (container.get("restartPolicy"), container.get("restartPolicyRules"));
-    // Nobody looks at the rules of an init container that says nothing else.
+    // Compat: the rules of an init container without a restart policy are not validated.
     let is_init = container.is_within("initContainers");
     if is_init && !policy.is_set() && !rules.is_empty() {
         let why = "must specify restartPolicy when restart rules are used";
