@@ -67,8 +67,6 @@ pub(crate) struct Chunks {
     /// Already produced, because somebody had to look at the beginning.
     pub(crate) ready: VecDeque<Bytes>,
     pub(crate) rest: Box<dyn Iterator<Item = Result<Bytes, BoxError>> + Send>,
-    /// Bytes still to come, if that was known in advance.
-    pub(crate) length: Option<u64>,
 }
 
 impl Body {
@@ -92,21 +90,7 @@ impl Body {
         Self::of(Source::Chunks(Chunks {
             ready: VecDeque::new(),
             rest: Box::new(chunks.into_iter()),
-            length: None,
         }))
-    }
-
-    /// As [`Body::chunks`], with a known total, so that the client gets a `Content-Length`.
-    pub fn sized_chunks<I>(length: u64, chunks: I) -> Self
-    where
-        I: IntoIterator<Item = Result<Bytes, BoxError>>,
-        I::IntoIter: Send + 'static,
-    {
-        let mut body = Self::chunks(chunks);
-        if let Source::Chunks(chunks) = &mut body.source {
-            chunks.length = Some(length);
-        }
-        body
     }
 
     /// Events sent as they come (WATCH, logs): each item is flushed at once and never compressed.
@@ -205,9 +189,6 @@ impl Iterator for Chunks {
             if matches!(&chunk, Ok(bytes) if bytes.is_empty()) {
                 continue;
             }
-            if let (Ok(bytes), Some(length)) = (&chunk, &mut self.length) {
-                *length = length.saturating_sub(bytes.len() as u64);
-            }
             return Some(chunk);
         }
     }
@@ -245,7 +226,6 @@ impl http_body::Body for Body {
         match &self.source {
             Source::Empty => SizeHint::with_exact(0),
             Source::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Source::Chunks(Chunks { length: Some(length), .. }) => SizeHint::with_exact(*length),
             Source::Foreign(body) => body.size_hint(),
             Source::Chunks(_) | Source::Gzip(_) | Source::Events(_) => SizeHint::default(),
         }
@@ -313,7 +293,6 @@ mod tests {
             (Body::full(""), Some(0), ""),
             (Body::from("abc"), Some(3), "abc"),
             (Body::chunks([chunk("ab"), chunk(""), chunk("c")]), None, "abc"),
-            (Body::sized_chunks(3, [chunk("ab"), chunk("c")]), Some(3), "abc"),
             (Body::events(futures_util::stream::iter(["a".into(), "b".into()])), None, "ab"),
             (Body::foreign(http_body_util::Full::new(Bytes::from_static(b"far"))), Some(3), "far"),
         ];
