@@ -91,7 +91,7 @@ fn the_budget_ends_an_evaluation_and_nothing_absorbs_that() {
     }
 }
 
-/// Lets everybody read, and says what it was asked.
+/// Allows all reads, and records the requests.
 #[derive(Debug)]
 struct Readers;
 
@@ -114,7 +114,7 @@ impl Authorizer for Readers {
 }
 
 #[test]
-fn policies_can_ask_what_a_user_may_do() {
+fn expressions_can_call_the_authorizer() {
     let authorizer = KubernetesValue::Authorizer(Authority {
         authorizer: Arc::new(Readers),
         service_account: None,
