@@ -13,8 +13,8 @@ use jiff::fmt::rfc2822;
 use jiff::{SignedDuration, Timestamp};
 use meta::{GroupVersion, Map, Str, json, value};
 use schema::openapi::{
-    CustomDefinitions, CustomResource, Describe, Form, Kinds, Path, Routes, Source, v2_document,
-    v3_document,
+    CustomDefinitions, CustomResource, Describe, DocumentEncoding, DocumentSource, Path, Routes,
+    TypesByKind, v2_document, v3_document,
 };
 use schema::{ResourceFacts, Schema};
 use sha2::{Digest, Sha512};
@@ -285,8 +285,8 @@ impl Document {
             return DocumentResponse { code: 304, etag, ..DocumentResponse::default() };
         }
         let body = match offer.form {
-            Form::Json => json.clone(),
-            Form::Protobuf => self.protobuf(schema),
+            DocumentEncoding::Json => json.clone(),
+            DocumentEncoding::Protobuf => self.protobuf(schema),
         };
         let last_modified = Some(http_date(self.last_modified));
         DocumentResponse { etag, last_modified, ..DocumentResponse::ok(offer.content_type, body) }
@@ -301,12 +301,13 @@ impl Document {
     }
 
     fn protobuf(&self, schema: &Schema) -> Bytes {
-        let render = || Workshop::new(schema).document(&self.subject, Form::Protobuf).into();
+        let render =
+            || Workshop::new(schema).document(&self.subject, DocumentEncoding::Protobuf).into();
         self.protobuf.get_or_init(render).clone()
     }
 
     fn render(&self, workshop: &Workshop<'_>) -> Vec<u8> {
-        workshop.document(&self.subject, Form::Json)
+        workshop.document(&self.subject, DocumentEncoding::Json)
     }
 
     /// Does the client have it already? Hashes count more than times.
@@ -332,19 +333,19 @@ fn http_date(time: Timestamp) -> String {
 /// What is needed for rendering, and let go afterwards.
 struct Workshop<'a> {
     schema: &'a Schema,
-    kinds: Kinds<'a>,
+    kinds: TypesByKind<'a>,
     describe: Known,
 }
 
 impl<'a> Workshop<'a> {
     fn new(schema: &'a Schema) -> Self {
-        Self { schema, kinds: Kinds::of(schema), describe: Known(Descriptions::load()) }
+        Self { schema, kinds: TypesByKind::of(schema), describe: Known(Descriptions::load()) }
     }
 
-    fn document(&self, subject: &Subject, form: Form) -> Vec<u8> {
+    fn document(&self, subject: &Subject, form: DocumentEncoding) -> Vec<u8> {
         let custom = CustomDefinitions::of(subject.custom());
         let (schema, describe) = (self.schema, &self.describe);
-        let source = Source { schema, describe, custom: &custom, version: VERSION };
+        let source = DocumentSource { schema, describe, custom: &custom, version: VERSION };
         let paths = subject.paths(&Routes { schema: self.schema, kinds: &self.kinds });
         match subject {
             Subject::Everything(_) => v2_document(source, &paths, form),
@@ -373,18 +374,18 @@ impl Describe for Known {
 #[derive(Clone, Copy)]
 struct Offer {
     asked_as: &'static str,
-    form: Form,
+    form: DocumentEncoding,
     content_type: &'static str,
 }
 
 impl Offer {
     const fn json() -> Self {
         let json = "application/json";
-        Self { asked_as: json, form: Form::Json, content_type: json }
+        Self { asked_as: json, form: DocumentEncoding::Json, content_type: json }
     }
 
     const fn protobuf(asked_as: &'static str, content_type: &'static str) -> Self {
-        Self { asked_as, form: Form::Protobuf, content_type }
+        Self { asked_as, form: DocumentEncoding::Protobuf, content_type }
     }
 
     /// The form that a client wants most of those that there are.

@@ -2,7 +2,7 @@
 //! on stands above them, and structs are printed with the names that Go has for their fields.
 
 use meta::{Value, json, json::write_string};
-use schema::structural::Rule;
+use schema::structural::ValidationRule;
 
 /// The spec, with what all versions have in common told apart from what they have of their own.
 pub(super) struct Spec<'a> {
@@ -172,7 +172,7 @@ pub(super) fn show_schema(schema: &Value) -> String {
                 out.text("URL", docs.get("url"));
                 out.done()
             }),
-            Kind::Rules => out.list(go_name, value, |rule| Rule::read(rule).show()),
+            Kind::Rules => out.list(go_name, value, |rule| ValidationRule::read(rule).show()),
         }
     }
     out.done()
