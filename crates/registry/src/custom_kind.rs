@@ -4,7 +4,7 @@
 use std::sync::{Arc, LazyLock};
 
 use meta::Value;
-use patch::apply::{ReplicasPaths, Versions};
+use patch::apply::{ReplicasPaths, VersionConverter};
 use schema::{Schema, TypeId, openapi::CustomResource};
 
 /// One served version of a custom resource.
@@ -14,7 +14,7 @@ pub struct CustomKind {
     /// only: whether the rest fits is for validation to say.
     pub apply_types: Arc<LazyApplyTypes>,
     /// Its objects in other versions, for owners that were noted in one of them.
-    pub versions: Arc<dyn Versions + Send + Sync>,
+    pub versions: Arc<dyn VersionConverter + Send + Sync>,
     /// Where `/scale` finds its numbers.
     pub scale: Option<ScalePaths>,
     /// Where each version of the definition has its replicas, for their owners.

@@ -8,7 +8,7 @@ use std::{
 use bytes::Bytes;
 use codec::raw_object::{self, FieldSet};
 use meta::{ApiError, GroupKind, GroupResource, GroupVersion, GroupVersionKind, Str, Value};
-use patch::apply::{OneVersion, Versions};
+use patch::apply::{SingleVersion, VersionConverter};
 use schema::{ResourceFacts, Schema, TypeId};
 use store::Entry;
 
@@ -51,7 +51,7 @@ pub struct Kind {
     /// CustomKind resources keep kind and apiVersion in list items, and their keys are sorted.
     pub custom: Option<CustomKind>,
     /// Its objects in other versions, for owners that were noted in one of them.
-    pub(crate) versions: Arc<dyn Versions + Send + Sync>,
+    pub(crate) versions: Arc<dyn VersionConverter + Send + Sync>,
     /// The field labels that a client may select by, with where the cache keeps their values.
     selectable: Vec<(Str, SelectableSource)>,
     /// Built once from the strategy.
@@ -146,7 +146,7 @@ impl Kind {
         };
         let versions = match &custom {
             Some(custom) => custom.versions.clone(),
-            None => Arc::new(OneVersion),
+            None => Arc::new(SingleVersion),
         };
         Self {
             facts,
@@ -208,7 +208,7 @@ impl Kind {
 
     /// The same kind, its owners noted in several versions.
     #[must_use]
-    pub fn known_in(mut self, versions: Arc<dyn Versions + Send + Sync>) -> Self {
+    pub fn known_in(mut self, versions: Arc<dyn VersionConverter + Send + Sync>) -> Self {
         self.versions = versions;
         self
     }
@@ -330,11 +330,11 @@ impl Kind {
     /// Brings an object into the form in which the stored one is read, so that the two compare.
     pub fn settle(&self, object: &mut Value) {
         if let (Some(ty), Some(metadata)) = (self.object_meta, object.at_mut(&["metadata"])) {
-            codec::json::settle(metadata, &self.schema, ty);
+            codec::json::normalize(metadata, &self.schema, ty);
         }
         // Definitions of custom resources are stored as JSON too, which tells an empty list from none.
         if self.custom.is_none() && self.facts.kind.group != "apiextensions.k8s.io" {
-            codec::json::settle(object, &self.schema, self.ty());
+            codec::json::normalize(object, &self.schema, self.ty());
         }
     }
 

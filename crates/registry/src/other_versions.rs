@@ -7,7 +7,7 @@
 
 use meta::{ApiError, Str, Value};
 use parking_lot::Mutex;
-use patch::apply::Versions;
+use patch::apply::VersionConverter;
 use schema::TypeId;
 
 use crate::RemoteConverter;
@@ -58,11 +58,11 @@ impl OtherVersions {
 
 /// The versions of a kind that a webhook converts, as far as it was asked.
 pub(crate) struct Asked<'a> {
-    pub(crate) versions: &'a dyn Versions,
+    pub(crate) versions: &'a dyn VersionConverter,
     pub(crate) others: &'a OtherVersions,
 }
 
-impl Versions for Asked<'_> {
+impl VersionConverter for Asked<'_> {
     fn convert(&self, object: &Value, api_version: &str) -> Option<(Value, TypeId)> {
         let ty = self.versions.type_of(api_version)?;
         if object.str_at(&["apiVersion"]) == api_version {
