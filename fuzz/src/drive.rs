@@ -50,10 +50,10 @@ pub fn drive(target: &Target, seed: u64, time: Duration) -> Report {
     report
 }
 
-/// Endings that are told apart; a corpus that grows without end finds less.
+/// The number of distinct outcomes that are kept; an unbounded corpus finds less.
 const ENDINGS_MAX: usize = 2000;
 
-/// Generous, because machines that run tests are busy; what is quadratic takes longer still.
+/// Generous, because test machines are busy; quadratic behaviour takes longer still.
 const INPUT_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// All targets of a test run side by side in one process.
@@ -72,7 +72,7 @@ fn failed(what: &str, seed: u64, input: &[u8]) -> String {
     format!("{what}, seed {seed}, input b\"{}\"", input.escape_ascii())
 }
 
-/// The most memory that this process ever had; 0 where the system doesn't say.
+/// The peak memory of this process; 0 if the system does not report it.
 fn peak_memory() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

@@ -1,4 +1,4 @@
-//! Drives one target or all of them for as long as it is told to; the library has the documentation.
+//! Runs one target or all of them for the given time; the library has the documentation.
 
 use std::{env, process::ExitCode, time::Duration};
 
@@ -38,7 +38,7 @@ fn run() -> Result<(), String> {
         return Err(format!("{USAGE}\ntargets: {}", names.join(" ")));
     }
     for target in targets {
-        // Another place to start from each time, unless it is told which.
+        // A new seed each time, unless one is given.
         let seed = seed.unwrap_or_else(from_clock);
         let report = drive(target, seed, Duration::from_secs(seconds));
         println!("{}: {} inputs, {} endings, seed {seed}", target.name, report.inputs, report.kept);

@@ -2,7 +2,8 @@
 
 use crate::Random;
 
-/// Changes bytes in one to a few ways. `words` are what the format is made of, `others` good inputs to borrow from.
+/// Mutates bytes in one to a few ways. `words` are tokens of the format, `others` valid inputs to
+/// splice from.
 pub fn mutate(input: &[u8], words: &[&str], others: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
     let mut bytes = input.to_vec();
     for _ in 0..random.some(4) {

@@ -12,7 +12,8 @@ use crate::Random;
 /// Makes objects.
 pub struct Objects<'a> {
     pub schema: &'a Schema,
-    /// Only what every format can tell from nothing: no empty list, no empty map, no null.
+    /// Only values that every format can distinguish from absent ones: no empty list, no empty map,
+    /// no null.
     pub settled: bool,
     /// Of a hundred fields of the object itself so many are set.
     pub top_percent: usize,
@@ -158,7 +159,7 @@ fn quantity(random: &mut Random) -> Quantity {
     Quantity::parse(&text).unwrap_or_else(|_| Quantity::parse("1").expect("a quantity"))
 }
 
-/// Any JSON but null, which in the place of a whole value is nothing.
+/// Any JSON but null, which as a whole value means absent.
 pub fn any(random: &mut Random, depth: usize) -> Value {
     match random.below(if depth > 3 { 4 } else { 8 }) {
         0 => Value::from(random.chance(50)),

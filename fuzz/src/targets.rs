@@ -14,9 +14,10 @@ pub struct Target {
     pub name: &'static str,
     /// Good inputs to begin with.
     pub seeds: fn(&mut Random) -> Vec<Vec<u8>>,
-    /// What the format is made of.
+    /// Tokens of the format.
     pub words: &'static [&'static str],
-    /// Reads an input, checks what must hold, and says how it ended: a word for success, the error otherwise.
+    /// Decodes an input, checks its invariants, and returns the outcome: a word for success, the
+    /// error otherwise.
     pub run: fn(&[u8]) -> String,
 }
 

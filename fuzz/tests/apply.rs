@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use codec::json::{self, DecodeOptions};
 use fuzz::{Random, definitions};
 use meta::{Value, value};
-use patch::apply::{self, ApplyError, Filter, Manager, OneVersion, Set, Typing};
+use patch::apply::{self, ApplyError, Filter, Manager, Set, SingleVersion, TypeContext};
 
-/// A place in the pod. A container is a place of its own: whoever mentions it owns it.
+/// A field of the pod. A container is a field of its own: a manager that applies it owns it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
     Label(usize),
@@ -22,7 +22,7 @@ enum Place {
 
 const FIELDS: [&str; 2] = ["image", "workingDir"];
 
-/// Values of places; what is only there or not has "".
+/// Values of fields; fields that are only present or absent have "".
 type State = BTreeMap<Place, String>;
 
 /// What managers own: by name, and whether by apply.
@@ -35,7 +35,7 @@ struct Model {
 }
 
 impl Model {
-    /// The places that others own and that would change.
+    /// The fields of other managers that would change.
     fn conflicts(&self, who: &(String, bool), config: &State) -> BTreeSet<(String, bool, Place)> {
         let mut conflicts = BTreeSet::new();
         for (place, value) in config {
@@ -64,7 +64,8 @@ impl Model {
         let given_up = self.owners.remove(&who).unwrap_or_default();
         self.state.extend(config.clone());
         for place in given_up.into_iter().filter(|place| !config.contains_key(place)) {
-            // A container that nobody else mentioned goes, even if somebody changed a field of it.
+            // A container that no other manager applied is removed, even if another manager changed
+            // a field of it.
             let wanted = self.owners.values().any(|places| places.contains(&place));
             if !wanted {
                 self.remove(&place);
@@ -94,7 +95,7 @@ impl Model {
         self.state.retain(|other, _| other != place && !is_inside(other, place));
     }
 
-    /// Nobody owns what is not there, and who owns nothing is forgotten.
+    /// Removes ownership of absent fields, and managers without fields.
     fn settle(&mut self) {
         for places in self.owners.values_mut() {
             places.retain(|place| self.state.contains_key(place));
@@ -221,7 +222,7 @@ fn only(path: &[patch::apply::PathElement]) -> Set {
     set
 }
 
-/// The place behind a path; parents that are owned for themselves are not of this model.
+/// The field of a path; parents that are owned themselves are not part of this model.
 fn place_of(text: &str) -> Option<Place> {
     let tree =
         json::decode_any(text.as_bytes(), DecodeOptions { strict: false }).expect("JSON").value;
@@ -249,12 +250,16 @@ fn place_of(text: &str) -> Option<Place> {
 }
 
 #[test]
-fn values_and_owners_are_those_of_the_model() {
+fn values_and_managers_match_the_model() {
     let ty = definitions()
         .type_of(&meta::GroupVersionKind::new("", "v1", "Pod"))
         .expect("a built-in kind");
-    let typing =
-        Typing { schema: &definitions().schema, ty, fields: &Filter::All, versions: &OneVersion };
+    let typing = TypeContext {
+        schema: &definitions().schema,
+        ty,
+        fields: &Filter::All,
+        versions: &SingleVersion,
+    };
     let (mut conflicts, mut forced) = (0, 0);
     for seed in 0..150 {
         let mut random = Random::new(seed);

@@ -44,7 +44,7 @@ fn has_protobuf(ty: &Type) -> bool {
     ty.fields.is_empty() || ty.fields.iter().any(|field| field.tag != 0)
 }
 
-/// Runs a check on objects of each type, a few per type, and says which fields they had.
+/// Runs a check on a few objects of each type, and returns which fields they had.
 fn with_objects(settled: bool, check: impl Fn(&Type, TypeId, &Value)) -> HashSet<(TypeId, usize)> {
     let schema = &definitions().schema;
     let mut seen = HashSet::new();

@@ -10,7 +10,7 @@ use patch::strategic;
 use schema::{Field, Node, NodeType, Schema, TypeId};
 
 #[test]
-fn a_patch_of_the_difference_leads_from_one_object_to_the_other() {
+fn the_diff_patch_turns_one_object_into_the_other() {
     let schema = &definitions().schema;
     let mut written = BTreeSet::new();
     for (id, ty) in schema.types().filter(|(_, ty)| !ty.kinds.is_empty()) {
@@ -41,7 +41,7 @@ fn a_patch_of_the_difference_leads_from_one_object_to_the_other() {
                 json::to_string(&patched),
                 json::to_string(&after),
             );
-            // And what is the same needs no patch.
+            // Equal objects need no patch.
             assert_eq!(strategic::apply(&after, &Value::object(), schema, id).as_ref(), Ok(&after));
         }
     }
@@ -59,7 +59,7 @@ fn a_patch_of_the_difference_leads_from_one_object_to_the_other() {
     assert_eq!(written.into_iter().collect::<Vec<_>>(), all, "every way to say it was used");
 }
 
-/// Makes an object one that can be told from others item by item: keys are there and each is there once.
+/// Gives every list item a unique merge key.
 fn tidy(object: &mut Value, id: TypeId, schema: &Schema, random: &mut Random) {
     let Some(map) = object.as_object_mut() else { return };
     for field in &schema.get(id).fields {
@@ -220,7 +220,7 @@ impl Writer<'_> {
             let kept = after.as_object().into_iter().flat_map(Map::keys);
             let kept: Vec<Value> = kept.map(|key| Value::String(key.clone())).collect();
             patch = self.object(before, after, id);
-            // What is not retained goes without being mentioned.
+            // Fields that are not retained are removed without being mentioned.
             if let Some(map) = patch.as_object_mut() {
                 map.retain(|_, value| !value.is_null());
             }

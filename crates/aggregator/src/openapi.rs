@@ -11,8 +11,8 @@ use jiff::fmt::rfc2822;
 use jiff::{SignedDuration, Timestamp};
 use meta::{GroupVersion, Map, Str, json, value};
 use schema::openapi::{
-    CustomDefinitions, CustomResource, Describe, Form, Kinds, Path, Routes, Source, v2_document,
-    v3_document,
+    CustomDefinitions, CustomResource, Describe, DocumentEncoding, DocumentSource, Path, Routes,
+    TypesByKind, v2_document, v3_document,
 };
 use schema::{ResourceFacts, Schema};
 use sha2::{Digest, Sha512};
@@ -297,8 +297,8 @@ impl OpenApiDocument {
             return DocumentResponse { code: 304, etag, ..DocumentResponse::default() };
         }
         let body = match offered.form {
-            Form::Json => json.clone(),
-            Form::Protobuf => self.protobuf(inputs),
+            DocumentEncoding::Json => json.clone(),
+            DocumentEncoding::Protobuf => self.protobuf(inputs),
         };
         let last_modified = Some(http_date(self.last_modified));
         DocumentResponse { etag, last_modified, ..DocumentResponse::ok(offered.content_type, body) }
@@ -313,12 +313,14 @@ impl OpenApiDocument {
     }
 
     fn protobuf(&self, inputs: &Inputs) -> Bytes {
-        let render = || OpenApiRenderer::new(inputs).document(&self.scope, Form::Protobuf).into();
+        let render = || {
+            OpenApiRenderer::new(inputs).document(&self.scope, DocumentEncoding::Protobuf).into()
+        };
         self.protobuf.get_or_init(render).clone()
     }
 
     fn render(&self, renderer: &OpenApiRenderer<'_>) -> Vec<u8> {
-        renderer.document(&self.scope, Form::Json)
+        renderer.document(&self.scope, DocumentEncoding::Json)
     }
 
     /// Whether the client has the current document. `If-None-Match` has precedence over
@@ -345,20 +347,20 @@ fn http_date(time: Timestamp) -> String {
 /// What rendering needs; dropped afterwards.
 struct OpenApiRenderer<'a> {
     schema: &'a Schema,
-    kinds: Kinds<'a>,
+    kinds: TypesByKind<'a>,
     describe: Box<dyn Describe>,
 }
 
 impl<'a> OpenApiRenderer<'a> {
     fn new(inputs: &'a Inputs) -> Self {
         let schema = &*inputs.schema;
-        Self { schema, kinds: Kinds::of(schema), describe: (inputs.descriptions)() }
+        Self { schema, kinds: TypesByKind::of(schema), describe: (inputs.descriptions)() }
     }
 
-    fn document(&self, scope: &DocumentScope, form: Form) -> Vec<u8> {
+    fn document(&self, scope: &DocumentScope, form: DocumentEncoding) -> Vec<u8> {
         let custom = CustomDefinitions::of(scope.custom());
         let (schema, describe) = (self.schema, &*self.describe);
-        let source = Source { schema, describe, custom: &custom, version: VERSION };
+        let source = DocumentSource { schema, describe, custom: &custom, version: VERSION };
         let paths = scope.paths(&Routes { schema: self.schema, kinds: &self.kinds });
         match scope {
             DocumentScope::Everything(_) => v2_document(source, &paths, form),
@@ -375,18 +377,18 @@ const VERSION: &str = "1.36";
 #[derive(Clone, Copy)]
 struct OfferedFormat {
     accepted_as: &'static str,
-    form: Form,
+    form: DocumentEncoding,
     content_type: &'static str,
 }
 
 impl OfferedFormat {
     const fn json() -> Self {
         let json = "application/json";
-        Self { accepted_as: json, form: Form::Json, content_type: json }
+        Self { accepted_as: json, form: DocumentEncoding::Json, content_type: json }
     }
 
     const fn protobuf(accepted_as: &'static str, content_type: &'static str) -> Self {
-        Self { accepted_as, form: Form::Protobuf, content_type }
+        Self { accepted_as, form: DocumentEncoding::Protobuf, content_type }
     }
 
     /// The offered format that the client prefers.

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use codec::json::DecodeOptions;
 use meta::{Str, Value};
 use parking_lot::Mutex;
-use patch::apply::Versions;
+use patch::apply::VersionConverter;
 use registry::{Conversion, LazyApplyTypes, PruneAndDefault, StorageCodec};
 use schema::{TypeId, structural::Structural};
 
@@ -210,7 +210,7 @@ impl DefinitionVersions {
     }
 }
 
-impl Versions for DefinitionVersions {
+impl VersionConverter for DefinitionVersions {
     fn convert(&self, object: &Value, api_version: &str) -> Option<(Value, TypeId)> {
         let at = self.find(api_version)?;
         let mut object = object.clone();

@@ -8,7 +8,7 @@ pub(crate) mod horizontal_pod_autoscaler;
 use std::sync::Arc;
 
 use meta::{GroupVersionKind, Value};
-use patch::apply::Versions;
+use patch::apply::VersionConverter;
 use registry::Conversion;
 use schema::TypeId;
 
@@ -53,7 +53,7 @@ impl ServedVersions {
     }
 }
 
-impl Versions for ServedVersions {
+impl VersionConverter for ServedVersions {
     fn convert(&self, object: &Value, api_version: &str) -> Option<(Value, TypeId)> {
         let to = self.find(api_version)?;
         let written_as = object.str_at(&["apiVersion"]);

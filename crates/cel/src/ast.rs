@@ -13,7 +13,7 @@ pub(crate) struct Expr {
 
 #[derive(Clone, Debug)]
 pub(crate) enum ExprKind {
-    /// What a mistake left behind.
+    /// A node that did not parse.
     Invalid,
     Literal(Literal),
     Ident(Str),
@@ -67,7 +67,7 @@ pub(crate) struct StructField {
     pub(crate) value: Expr,
 }
 
-/// What every comprehension macro becomes: a loop with an accumulator.
+/// What every comprehension macro expands to: a loop with an accumulator.
 #[derive(Clone, Debug)]
 pub(crate) struct Comprehension {
     pub(crate) range: Expr,

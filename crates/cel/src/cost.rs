@@ -1,6 +1,6 @@
-//! What an expression costs: an estimate before it is accepted (`estimate.rs`), the account while it
-//! runs (`actual.rs`). The numbers are cel-go's and kube-apiserver's; a cluster's rules were written
-//! to fit them.
+//! The cost of an expression: an estimate before it is accepted (`estimate.rs`), and the actual
+//! cost at run time (`actual.rs`). Compat: the numbers are cel-go's and kube-apiserver's, which
+//! existing rules were written for.
 
 pub(crate) mod actual;
 mod calls;
@@ -8,13 +8,13 @@ mod estimate;
 
 pub(crate) use estimate::estimate;
 
-/// What one expression may cost when it runs.
+/// The cost limit of one evaluation.
 pub const PER_CALL_LIMIT: u64 = 1_000_000;
 
-/// What all rules of one object may cost together.
+/// The cost limit of all rules of one object together.
 pub const PER_OBJECT_BUDGET: u64 = 10_000_000;
 
-/// What all match conditions of one webhook or policy may cost together.
+/// The cost limit of all match conditions of one webhook or policy together.
 pub const MATCH_CONDITIONS_BUDGET: u64 = 2_500_000;
 
 pub(crate) const IDENT: u64 = 1;

@@ -10,7 +10,7 @@ use meta::Str;
 
 use crate::escape::escape;
 
-/// The largest request the server accepts; bounds whatever a schema leaves unbounded.
+/// The largest request the server accepts; bounds sizes that a schema leaves unbounded.
 pub const REQUEST_BYTES_MAX: u64 = 3 * 1024 * 1024;
 
 /// A declared value: what it is, how large it can be, how small its JSON can be.
@@ -174,7 +174,7 @@ impl Decl {
         Self::new(DeclKind::Map { values, key_elements }, max_properties, 2)
     }
 
-    /// A value that takes this many elements at most, whatever its kind says.
+    /// A value with at most this many elements, overriding its kind.
     #[must_use]
     pub fn with_max_elements(self, max_elements: u64) -> Self {
         Self { max_elements, ..self }

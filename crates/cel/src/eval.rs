@@ -1,4 +1,4 @@
-//! Running an expression: a walk over the planned tree, with an account of what it costs.
+//! Evaluation: a walk over the planned tree that counts costs.
 //!
 //! Costs are charged where cel-go charges them: one for a name, one for each step to a field or an
 //! element, calls by `cost::actual`, and nothing for what was folded into a constant.
@@ -40,11 +40,11 @@ pub enum Bound<'a> {
     /// For a variable declared as an optional of data.
     Optional(Option<(&'a Value, &'a Decl)>),
     Val(Val<'a>),
-    /// Not known; an expression that asks for it fails.
+    /// Unknown; an expression that reads it fails.
     Missing,
 }
 
-/// What came out of an evaluation, and what it cost.
+/// The result of an evaluation, and its cost.
 #[derive(Debug)]
 pub struct Outcome<'a> {
     pub result: EvalResult<'a>,
@@ -158,7 +158,7 @@ pub(crate) struct Qualifier {
 
 #[derive(Debug)]
 pub(crate) enum QualifierKind {
-    /// A name as written, and the property it stands for.
+    /// A name as written, and the property it refers to.
     Field((Str, Option<Str>)),
     Test((Str, Option<Str>)),
     Const(Val<'static>),
@@ -212,7 +212,7 @@ impl Attribute {
     }
 }
 
-/// A local variable. An accumulator's initial value is evaluated when it is first asked for.
+/// A local variable. An accumulator's initial value is evaluated on first use.
 #[derive(Clone)]
 enum LocalValue<'a> {
     Set(EvalResult<'a>),
@@ -343,7 +343,7 @@ impl<'a> Evaluator<'a> {
     }
 
     fn call(&mut self, call: &'a Call) -> EvalResult<'a> {
-        // Most calls have one argument or two, which need no room on the heap.
+        // Most calls have one or two arguments, which need no heap allocation.
         match call.args.as_slice() {
             [arg] => match limited(self.eval(arg))? {
                 Ok(value) => self.apply(call, &[value]),

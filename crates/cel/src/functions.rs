@@ -1,4 +1,4 @@
-//! The functions an expression can call: names, overloads, and what they do.
+//! The functions an expression can call: names, overloads, implementations.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -7,7 +7,7 @@ use crate::library;
 use crate::types::Type;
 use crate::value::{EvalResult, Val};
 
-/// What an overload does. The arguments are of the declared types.
+/// The implementation of an overload. The arguments are of the declared types.
 pub(crate) type FunctionOp = for<'a> fn(&[Val<'a>]) -> EvalResult<'a>;
 
 pub(crate) struct Function {
@@ -118,7 +118,7 @@ pub(crate) static STANDARD: LazyLock<Functions> = LazyLock::new(|| {
     functions
 });
 
-/// What only the mutations of admission policies have.
+/// Functions that only mutations of admission policies have.
 pub(crate) static MUTATIONS: LazyLock<Functions> = LazyLock::new(|| {
     let mut functions = Functions::default();
     library::declare_for_mutations(&mut functions);

@@ -1,4 +1,4 @@
-//! Characters to tokens, and what is inside quotes.
+//! The lexer, and the decoding of string literals.
 
 use crate::source::{Issues, Source};
 
@@ -93,7 +93,7 @@ pub(crate) struct Lexeme {
     pub(crate) end: usize,
 }
 
-/// All tokens, the end included. What is none is reported and left out.
+/// All tokens, the end included. Invalid characters are reported and skipped.
 pub(crate) fn lex(source: &Source, issues: &mut Issues) -> Vec<Lexeme> {
     let mut lexer = Lexer { chars: &source.chars, at: 0 };
     let mut lexemes = Vec::new();
@@ -334,7 +334,7 @@ impl Lexer<'_> {
     }
 }
 
-/// What a string token (without `b`) stands for. The lexer has seen that its escapes are whole.
+/// The value of a string token (without `b`). The lexer has checked its escapes.
 pub(crate) fn unquote(token: &str, bytes: bool) -> Result<Vec<u8>, &'static str> {
     let token = token.replace("\r\n", "\n").replace('\r', "\n");
     let (raw, quoted) = match token.strip_prefix(['r', 'R']) {

@@ -1,5 +1,5 @@
-//! The macros: calls that are loops in disguise (`all`, `map`, `transformMap` …), tests (`has`) or
-//! bindings (`optMap`, `sortBy`).
+//! Macro expansion: comprehensions (`all`, `map`, `transformMap` …), tests (`has`) and bindings
+//! (`optMap`, `sortBy`).
 
 use meta::Str;
 
@@ -8,8 +8,8 @@ use crate::parse::Parser;
 
 type Args = (Option<Expr>, Vec<Expr>);
 
-/// The expansion of a call, or its parts back if it is no macro. A wrong macro is reported and
-/// becomes an invalid node.
+/// The expansion of a call, or its parts if it is not a macro. An invalid macro call is reported
+/// and becomes an invalid node.
 pub(crate) fn expand(
     parser: &mut Parser<'_>,
     id: Id,
@@ -288,7 +288,7 @@ fn check_variable(name: &str, at: Id) -> Result<(), MacroError> {
     Ok(())
 }
 
-/// Makes nodes at the place of the macro.
+/// Builds nodes at the source position of the macro.
 struct Builder<'p, 's> {
     parser: &'p mut Parser<'s>,
     id: Id,
@@ -373,7 +373,7 @@ impl Builder<'_, '_> {
         self.node(ExprKind::Comprehension(Box::new(fold)))
     }
 
-    /// The same expression with ids of its own, at the same places.
+    /// A copy of an expression with new ids, at the same source positions.
     fn copy(&mut self, expr: &Expr) -> Expr {
         let mut copy = expr.clone();
         self.renumber(&mut copy);

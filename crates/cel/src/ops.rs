@@ -1,4 +1,4 @@
-//! What the operators do with values: equality, order, arithmetic.
+//! The operators on values: equality, order, arithmetic.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -471,7 +471,7 @@ pub(crate) fn contains(element: &Val<'_>, container: &Val<'_>) -> Result<bool, E
             wrong.map_or(Ok(false), Err)
         }
         Val::List(List::Concat(parts)) => {
-            // The side that has it makes up for an error on the other.
+            // A side that contains the element hides an error of the other.
             let parts = [&parts.first, &parts.second];
             let [first, second] = parts.map(|part| contains(element, &Val::List(part.clone())));
             match (first, second) {

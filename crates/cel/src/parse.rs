@@ -67,7 +67,7 @@ pub(crate) fn parse(text: &str, bindings: bool) -> Result<(Parsed, Source), Issu
     }
 }
 
-/// The parser gave up; the reason is among the issues.
+/// The parser stopped; the reason is among the issues.
 pub(crate) struct ParseAborted;
 
 type ParseResult<T> = Result<T, ParseAborted>;
@@ -500,7 +500,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A new id at the place of another.
+    /// A new id at the source position of another.
     pub(crate) fn id_like(&mut self, id: Id) -> Id {
         self.positions.push(self.positions[id as usize]);
         self.positions.len() as Id - 1

@@ -290,7 +290,7 @@ impl Planner<'_> {
         Ok(Node::Map(entries))
     }
 
-    /// What an object is made of is all that remains of it: its type was the checker's concern.
+    /// Only the fields of an object remain at run time: its type was checked before.
     fn structure(&mut self, fields: &[StructField]) -> Planned {
         let entry = |field: &StructField| {
             let key = Node::Const(Val::String(Text::Own(field.name.clone())));
@@ -392,7 +392,7 @@ fn constant(literal: &Literal) -> Val<'static> {
     }
 }
 
-/// A field's name as written, and as the property it stands for.
+/// A field's name as written, and the property it refers to.
 fn field_name(name: &Str) -> (Str, Option<Str>) {
     let property =
         if name.contains("__") { unescape(name).map(Str::from) } else { Some(name.clone()) };

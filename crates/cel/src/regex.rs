@@ -10,7 +10,7 @@ const COMPILED_BYTES_MAX: usize = 10 << 20;
 /// How often a repetition may repeat, nested ones multiplied.
 const REPEAT_MAX: u32 = 1000;
 
-/// How deep groups may nest. Go allows 1000, but nobody reads a pattern like that.
+/// How deep groups may nest. Go allows 1000; real patterns stay far below this.
 const DEPTH_MAX: usize = 200;
 
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub struct Regex {
 }
 
 impl Regex {
-    /// Compiles a pattern, or says in Go's words why it cannot be.
+    /// Compiles a pattern, or returns Go's error message.
     pub fn new(pattern: &str) -> Result<Self, String> {
         let hir = parse(pattern).map_err(|wrong| format!("error parsing regexp: {wrong}"))?;
         let config = meta::Config::new()
@@ -240,7 +240,7 @@ impl<'p> Parser<'p> {
             return Err(format!("missing closing ): `{whole}`"));
         }
         self.flags = outer;
-        // Nobody asks for the parts of a match, so that no capture needs to be kept.
+        // Captures are never read, so none are kept.
         Ok(Some(inner))
     }
 

@@ -1,4 +1,4 @@
-//! Where in an expression something is, and errors that point there.
+//! Source positions, and errors that refer to them.
 
 use std::fmt;
 
@@ -10,10 +10,10 @@ pub(crate) struct Source {
     lines: Vec<u32>,
 }
 
-/// An offset in characters; none for mistakes of the expression as a whole.
+/// An offset in characters; none for errors of the expression as a whole.
 pub(crate) type Position = Option<u32>;
 
-/// At most this many mistakes are listed; more are counted.
+/// At most this many errors are listed; more are counted.
 const ISSUES_MAX: usize = 100;
 
 /// Longer lines are not shown with the error.
@@ -46,14 +46,14 @@ impl Source {
     }
 }
 
-/// One mistake in an expression.
+/// One error in an expression.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Issue {
     position: Position,
     message: String,
 }
 
-/// Mistakes in an expression, shown as users of CEL know them:
+/// The errors of an expression, formatted as cel-go does:
 ///
 /// ```text
 /// ERROR: <input>:1:1: undeclared reference to 'x' (in container '')

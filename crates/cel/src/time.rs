@@ -1,4 +1,4 @@
-//! Timestamps and durations as CEL has them: Go's ranges, Go's texts.
+//! Timestamps and durations of CEL: Go's ranges and Go's text formats.
 
 /// The seconds of 0001-01-01T00:00:00Z and of 9999-12-31T23:59:59Z.
 const UNIX_MIN: i64 = -62_135_596_800;

@@ -1,10 +1,10 @@
-//! Which types go together: assignability, with type parameters that are found on the way.
+//! Type unification: assignability, with inference of type parameters.
 
 use std::sync::Arc;
 
 use crate::types::Type;
 
-/// What is known about the type parameters so far.
+/// The inferred type parameters.
 #[derive(Default)]
 pub(crate) struct Bindings {
     types: Vec<Option<Type>>,
@@ -34,7 +34,7 @@ impl Bindings {
         self.undo.push((param, old));
     }
 
-    /// Can `right` be used where `left` is wanted? If so, what that says about parameters stays.
+    /// Is `right` assignable to `left`? If so, the bindings of type parameters are kept.
     pub(crate) fn assignable(&mut self, left: &Type, right: &Type) -> bool {
         self.attempt(|bindings| bindings.assign(left, right))
     }
@@ -84,7 +84,7 @@ impl Bindings {
         }
     }
 
-    /// Can the parameter stand for `ty`? And did it stand for something already?
+    /// Can the parameter be bound to `ty`? And was it bound already?
     fn substitution(&mut self, ty: &Type, param: u32) -> (bool, bool) {
         if matches!(ty, Type::Param(other) if *other == param) {
             return (true, true);
@@ -109,7 +109,7 @@ impl Bindings {
         (false, false)
     }
 
-    /// A type cannot be made of itself.
+    /// The occurs check: a type must not contain itself.
     fn not_in(&self, param: u32, within: &Type) -> bool {
         match within {
             Type::Param(other) if *other == param => false,
@@ -120,7 +120,7 @@ impl Bindings {
         }
     }
 
-    /// The type with parameters replaced by what they stand for; unknown ones stay, or become dyn.
+    /// The type with bound parameters substituted; unbound ones stay, or become dyn.
     pub(crate) fn substitute(&self, ty: &Type, to_dyn: bool) -> Type {
         match ty {
             Type::Param(param) => match self.find(*param) {

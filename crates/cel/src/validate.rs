@@ -1,5 +1,5 @@
-//! What the types cannot say about literals: patterns that compile, durations and times that are
-//! some, lists of one type, formats that go with their arguments.
+//! Validation of literals beyond types: patterns compile, durations and timestamps parse, lists are
+//! homogeneous, format strings match their arguments.
 
 use std::cell::Cell;
 
@@ -162,11 +162,11 @@ impl Validator<'_> {
     }
 }
 
-/// An argument of `format`, of which only types are known yet.
+/// An argument of `format`, of which only the type is known.
 struct FormatOperand<'v> {
     checked: &'v Checked,
     expr: &'v Expr,
-    /// What in it does not fit, if it is written out.
+    /// The part of a literal argument that does not match.
     wrong: Cell<Option<&'v Expr>>,
 }
 

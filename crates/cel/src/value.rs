@@ -1,5 +1,5 @@
-//! Values while an expression runs. What comes from the tree stays in the tree: a list or a map
-//! of the object is a reference and its declaration, and an element is read when it is asked for.
+//! Values at run time. Lists and maps of the object are not copied: they are a reference and its
+//! declaration, and an element is converted on access.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -16,10 +16,10 @@ use crate::types::Type;
 /// Why an evaluation ended without a value.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum EvalError {
-    /// A mistake in the data or the expression; `&&` and `||` can absorb it.
+    /// An error in the data or the expression; `&&` and `||` can absorb it.
     #[error("{0}")]
     Failed(Str),
-    /// The budget is used up; nothing absorbs that.
+    /// The cost limit is exceeded; no operator absorbs that.
     #[error("operation cancelled: actual cost limit exceeded")]
     CostLimit,
     /// An authorizer has to be asked that does not answer from memory; nothing absorbs that, and the
@@ -30,12 +30,13 @@ pub enum EvalError {
 
 pub type EvalResult<'a> = Result<Val<'a>, EvalError>;
 
-/// Lists and maps that an expression makes hold at most this many values, those inside of others
-/// included. Costs do not see how deep values are, so that without it an expression could take all
-/// memory; what is larger could hardly be paid for anyway.
+/// The maximum number of values in a list or map that an expression builds, nested ones included.
+/// Costs do not depend on the depth of values, so without this bound an expression could exhaust
+/// memory.
 pub(crate) const WEIGHT_MAX: u64 = 4_000_000;
 
-/// Texts that an expression makes; longer ones could not be paid for when they are read.
+/// The longest string that an expression may build; reading a longer one would exceed the cost
+/// limit.
 pub(crate) const TEXT_BYTES_MAX: usize = 32 << 20;
 
 pub(crate) fn fail<T>(message: impl AsRef<str>) -> Result<T, EvalError> {
@@ -63,7 +64,7 @@ pub enum Val<'a> {
     Type(Arc<Type>),
     /// A value of one of Kubernetes' libraries.
     Kubernetes(Arc<KubernetesValue>),
-    /// A value the schema says nothing about.
+    /// A value without a schema.
     Preserved(&'a Value),
 }
 
@@ -86,9 +87,9 @@ impl Text<'_> {
 pub enum List<'a> {
     Tree(&'a [Value], &'a Decl),
     Own(Arc<Items<'a>>),
-    /// What adding to a list with a schema gives: still one.
+    /// The result of adding to a list with a schema, which has the schema as well.
     Declared(Arc<Items<'a>>, &'a Decl),
-    /// Two lists, one behind the other: adding costs the same whatever their length.
+    /// Two lists, concatenated lazily: adding costs the same for any length.
     Concat(Arc<Concat<'a>>),
 }
 
@@ -158,7 +159,7 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// Reads a value of the tree as its declaration says.
+    /// Converts a value of the tree according to its declaration.
     pub fn of(value: &'a Value, decl: &'a Decl) -> EvalResult<'a> {
         if value.is_null() && !decl.is_untyped() {
             return if decl.nullable {
@@ -279,8 +280,8 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// How many values there are inside, however deep; one that is there twice counts twice. Of the
-    /// tree only what is next: that is bounded already.
+    /// The number of nested values; shared ones count each time. Of the object's tree only the
+    /// direct elements count: it is bounded already.
     pub(crate) fn weight(&self) -> u64 {
         match self {
             Self::List(List::Tree(items, _)) => items.len() as u64,
@@ -293,7 +294,7 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// The number of elements, for what has any: cost counts it.
+    /// The number of elements, for values that have any; used for costs.
     pub(crate) fn size(&self) -> Option<u64> {
         match self {
             Self::String(text) => Some(char_count(text.as_str())),
@@ -397,7 +398,7 @@ impl<'a> List<'a> {
         }
     }
 
-    /// Every element; an element that cannot be read is in the place of its value.
+    /// Every element; an element that cannot be converted is an error in its place.
     pub fn iter(&self) -> impl Iterator<Item = EvalResult<'a>> + '_ {
         (0..self.len()).filter_map(|index| self.get(index))
     }

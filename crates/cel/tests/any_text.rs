@@ -1,4 +1,4 @@
-//! Expressions come from users: whatever they write ends in a result or an error, never in a panic.
+//! Expressions come from users: any text must give a result or an error, never a panic.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use cel::{Bound, Decl, Env, ListType};
 use meta::value;
 use proptest::prelude::*;
 
-/// Pieces of expressions, so that random texts are sometimes almost right.
+/// Fragments of expressions, so that random texts are sometimes almost valid.
 const PIECES: [&str; 64] = [
     "self",
     ".",
@@ -100,7 +100,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..<_>::default() })]
 
     #[test]
-    fn any_pieces_end_in_a_result_or_an_error(
+    fn random_expressions_give_a_result_or_an_error(
         pieces in prop::collection::vec(prop::sample::select(PIECES.as_slice()), 0..14)
     ) {
         run(&pieces.concat());
@@ -108,7 +108,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_ends_in_a_result_or_an_error(text in "\\PC{0,40}") {
+    fn random_text_gives_a_result_or_an_error(text in "\\PC{0,40}") {
         run(&text);
     }
 

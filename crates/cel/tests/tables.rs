@@ -13,7 +13,7 @@ use cel::{Bound, CompileError, Decl, Env, KubernetesValue, ListType, PER_CALL_LI
 use meta::{Str, Value, value};
 
 #[test]
-fn expressions_come_out_as_in_kube_apiserver() {
+fn results_match_kube_apiserver() {
     let (decl, object, old) = world();
     let env = Env::new().data("self", &decl).data("oldSelf", &decl);
     let variables = [Bound::Data(&object, &decl), Bound::Data(&old, &decl)];

@@ -1,5 +1,5 @@
-//! Standard base64 as Go's `encoding/base64` reads it: line breaks are skipped, padding is required,
-//! and an error tells the byte where it is.
+//! Standard base64 as Go's `encoding/base64` reads it: line breaks are skipped, padding is
+//! required, and an error has the offset of the invalid byte.
 
 use thiserror::Error;
 
@@ -19,7 +19,7 @@ pub fn decode(text: &str) -> Result<Vec<u8>, Base64Error> {
                 if digits == 0 {
                     return Ok(out);
                 }
-                // Padding is missing. Go points at the start of what is incomplete.
+                // Padding is missing. Go reports the start of the incomplete quantum.
                 return Err(Base64Error(text.len() - digits));
             };
             match value_of(byte) {
@@ -113,9 +113,9 @@ mod tests {
         }
     }
 
-    /// The places are those that Go names.
+    /// The offsets are those that Go reports.
     #[test]
-    fn errors_tell_the_place() {
+    fn errors_have_the_offset_of_go() {
         for (text, at) in PLACES {
             assert_eq!(decode(text), Err(Base64Error(*at)), "{text:?}");
         }

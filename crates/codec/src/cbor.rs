@@ -1,7 +1,7 @@
-//! CBOR as Kubernetes speaks it: a self-described document, texts as byte strings, `[]byte` marked
-//! as such, floats as short as they can be. Served behind a feature gate.
+//! CBOR in Kubernetes' profile: a self-described document, strings as byte strings, `[]byte`
+//! tagged, floats in their shortest form. Served behind a feature gate.
 //!
-//! The tokens are read by hand: more than half of what CBOR can say is refused here.
+//! The decoder is written by hand: more than half of CBOR is rejected here.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use crate::base64;
 
-/// Every document begins with this: the tag that says "what follows is CBOR".
+/// Every document begins with this: the self-described CBOR tag.
 const SELF_DESCRIBED: [u8; 3] = [0xd9, 0xd9, 0xf7];
 
 /// Deeper documents are refused, as JSON is.
@@ -127,7 +127,7 @@ impl<'a> Reader<'a> {
 
     fn tagged(&mut self, tag: u64, depth: usize) -> Result<Value, CborError> {
         if tag != TAG_LATER_BASE64 {
-            // Times may say that they are (tag 0); nothing else about a value is in its tag.
+            // Times may have tag 0; no other tag carries information.
             return self.value(depth + 1);
         }
         let (major, info) = self.initial()?;
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_write_is_read_too() {
+    fn encodings_of_other_writers_are_decoded() {
         let cases: [(&[u8], Value); 4] = [
             (b"\xbf\x61a\x9f\x01\xff\xff", value!({"a": [1i64]})),
             (b"\x7f\x61a\x61b\xff", Value::from("ab")),
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn what_kubernetes_refuses_is_refused() {
+    fn unsupported_cbor_is_rejected() {
         let cases: [(&[u8], CborError); 9] = [
             (b"", CborError::UnexpectedEnd),
             (b"\xa0\x00", CborError::Extraneous(1, 1)),

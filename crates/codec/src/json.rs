@@ -15,7 +15,7 @@ pub(crate) mod lexer;
 mod tests;
 
 pub use decode::{DecodeOptions, Decoded, decode, decode_any};
-pub use encode::{encode, encode_any, encode_node, forget_empty, settle};
+pub use encode::{encode, encode_any, encode_node, normalize, remove_empty_fields};
 pub use error::{DecodeError, Found, GoKind, GoType, Step, StrictError, TypeError};
 pub use indent::indent;
 pub use lexer::quote_byte;
@@ -23,7 +23,7 @@ pub use lexer::quote_byte;
 /// Deeper nesting is a syntax error, as in Go.
 pub const DEPTH_MAX: usize = 10_000;
 
-/// Deeper nesting is refused in what is kept, in the same words. Go has no such second limit; here
-/// every later walk over the tree (copy, compare, prune, drop) recurses on a thread's stack, and no
-/// real object comes near.
+/// Deeper nesting is rejected in values that are kept, with the same message. Go has no such second
+/// limit; here every later walk over the tree (copy, compare, prune, drop) recurses on a thread's
+/// stack, and no real object comes near.
 pub const TREE_DEPTH_MAX: usize = 1_000;

@@ -39,14 +39,14 @@ pub enum DiscoveryVersion {
     V2Beta1,
 }
 
-/// What can be asked of an endpoint.
+/// What an endpoint supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Endpoint {
     /// A built-in resource.
     Resource,
     /// A built-in one without columns: a review, most subresources.
     Tableless,
-    /// A custom resource: no protobuf, except for what is not the resource itself.
+    /// A custom resource: protobuf only for types that are not the resource itself.
     CustomResource,
     /// Nothing that could be transformed: discovery, version, options.
     Document,
@@ -57,7 +57,7 @@ pub enum Endpoint {
 pub struct Accepted {
     pub media_type: MediaType,
     pub transform: Option<Transform>,
-    /// Indented, whatever else says so.
+    /// Indented output was requested.
     pub pretty: bool,
     /// `stream=watch` was given.
     pub stream: bool,
@@ -67,7 +67,7 @@ pub struct Accepted {
 
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum NegotiateError {
-    /// What the router of built-in kinds says when no type of the header is one of its own.
+    /// The 406 of go-restful, the router of built-in kinds, if none of its media types is accepted.
     #[error("406: Not Acceptable\n\nAvailable representations: {0}")]
     NotRepresentable(String),
     #[error("only the following media types are accepted: {0}")]
@@ -110,8 +110,8 @@ pub fn accept(
     .ok_or_else(|| NegotiateError::NotAcceptable(names(offered)))
 }
 
-/// What to say no in: the first format in which the client takes an object as it is. The router's
-/// opinion doesn't count any more.
+/// The format of an error response: the first accepted one without a transformation. The router's
+/// check does not apply here.
 pub fn accept_as_is(header: Option<&str>, offered: Offered) -> Option<Accepted> {
     negotiate(header, offered, |_, convert| convert.is_none().then_some(None))
 }
@@ -131,7 +131,7 @@ pub fn accept_stream(
     }
 }
 
-/// What the router of built-in kinds says where a resource is listed and watched.
+/// The 406 of go-restful where a resource is listed and watched.
 pub fn names_of_collection(offered: Offered) -> String {
     format!("{}, {}", names(offered), names_of_streams(offered))
 }
@@ -160,7 +160,7 @@ fn is_representable(header: Option<&str>, offered: Offered) -> bool {
 /// negotiated on their own.
 pub fn accept_discovery(header: Option<&str>) -> Option<(Accepted, DiscoveryVersion)> {
     let mut version = None;
-    // Without a header the first format is taken, and nothing is asked for.
+    // Without a header the first format is used, without transformation.
     header.filter(|header| !header.is_empty())?;
     let accepted = negotiate(header, OFFERED, |_, convert| {
         let convert = convert?;
@@ -344,7 +344,7 @@ fn transform(convert: Convert<'_>, media_type: MediaType) -> Option<Transform> {
         _ => return None,
     };
     match convert.kind {
-        // Cells are any JSON, for which protobuf has no place.
+        // Table cells are arbitrary JSON, which protobuf cannot represent.
         "Table" if media_type == MediaType::Protobuf => None,
         "Table" => Some(Transform::Table(version)),
         "PartialObjectMetadata" => Some(Transform::PartialObjectMetadata(version)),
@@ -453,7 +453,7 @@ mod tests {
     const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
     #[test]
-    fn the_best_clause_that_can_be_served_wins() {
+    fn the_best_acceptable_clause_wins() {
         let kubectl =
             format!("{TABLE},application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json");
         let protobuf_table = format!("{PROTOBUF};as=Table;v=v1;g=meta.k8s.io,{TABLE}");
@@ -552,7 +552,7 @@ mod tests {
     }
 
     #[test]
-    fn aggregated_discovery_is_asked_for() {
+    fn aggregated_discovery_is_negotiated() {
         let as_list = |version: &str| {
             format!("application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList")
         };
@@ -572,7 +572,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_are_json_unless_they_say_otherwise() {
+    fn request_bodies_default_to_json() {
         let unsupported = "the body of the request was in an unknown format - accepted media types \
                            include: application/json, application/yaml, \
                            application/vnd.kubernetes.protobuf";
@@ -600,7 +600,7 @@ mod tests {
     }
 
     #[test]
-    fn people_get_indented_answers() {
+    fn browsers_and_curl_get_indented_json() {
         let cases = [
             (None, None, false),
             (None, Some("curl/8.0"), true),

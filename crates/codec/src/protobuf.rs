@@ -1,8 +1,8 @@
 //! Kubernetes' protobuf, transcoded to and from the JSON tree over the tags in the schema.
 //!
-//! The bytes are those that the generated Go code writes: fields by tag, map keys sorted, what is not
-//! a pointer even if it is zero. etcd holds built-in kinds in this form, so a server on the same etcd
-//! must read and write exactly it.
+//! The bytes are those of the generated Go code: fields by tag, map keys sorted, non-pointer fields
+//! even if zero. etcd holds built-in kinds in this format, so a server on the same etcd must read
+//! and write exactly it.
 
 mod decode;
 mod encode;
@@ -19,7 +19,7 @@ pub use tables::Tables;
 
 use self::wire::{Reader, Writer};
 
-/// Bytes that are not what they should be, in the words of the generated Go code.
+/// Decoding errors, with the messages of the generated Go code.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ProtobufError {
     #[error("unexpected EOF")]
@@ -125,14 +125,14 @@ pub fn seal(api_version: &str, kind: &str, message: &[u8]) -> Vec<u8> {
     writer.finish()
 }
 
-/// What stands behind the message: everything is written from its end to its beginning, so that
-/// lengths are known when they are due.
+/// Writes the fields after the message: everything is written from its end to its beginning, so
+/// that lengths are known when they are written.
 fn begin_envelope(writer: &mut Writer) {
     writer.field_bytes(4, b"");
     writer.field_bytes(3, b"");
 }
 
-/// What stands before the message.
+/// Writes the fields before the message.
 fn end_envelope(writer: &mut Writer, api_version: &str, kind: &str) {
     let start = writer.len();
     writer.field_bytes(2, kind.as_bytes());
@@ -209,5 +209,5 @@ pub fn watch_event(event_type: &str, sealed: &[u8]) -> Vec<u8> {
     writer.finish()
 }
 
-/// What stands in front of an event: where it ends. A transport that knows this by itself leaves it out.
+/// The length prefix of a watch event. Omitted on a transport that frames messages itself.
 pub const FRAME_LENGTH_BYTES: usize = size_of::<u32>();

@@ -1,8 +1,9 @@
-//! What a read needs to know about a stored object, found in one pass over its bytes and without
-//! building a tree: labels, selectable fields, and the places where the parts begin.
+//! Scans the raw JSON of a stored object for what a read needs, in one pass and without building a
+//! tree: labels, selectable fields, and the offsets of its parts.
 //!
-//! Stored bytes are compact JSON, written by us or by kube-apiserver. They have no
-//! `metadata.resourceVersion`: it is the revision under which they are stored, and is put in here.
+//! Stored bytes are compact JSON, written by Pintle or kube-apiserver. They have no
+//! `metadata.resourceVersion`: it is the revision under which they are stored, and is inserted
+//! here.
 
 mod cursor;
 #[cfg(test)]
@@ -25,7 +26,7 @@ pub enum ScanError {
     NoMetadata,
 }
 
-/// Fields that are wanted from every object of a resource; compiled once.
+/// The fields to extract from every object of a resource; compiled once.
 #[derive(Clone, Debug)]
 pub struct FieldSet {
     // A tree of names; the first step is the object itself.
@@ -36,20 +37,20 @@ pub struct FieldSet {
 #[derive(Clone, Debug, Default)]
 struct Step {
     children: Vec<(Str, usize)>,
-    /// The place of the field in [`Scanned::fields`].
+    /// The index of the field in [`Scanned::fields`].
     slot: Option<usize>,
 }
 
 /// Where `resourceVersion` goes among its neighbours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum KeyOrder {
     /// Built-in kinds: the order of the Go struct.
     Struct,
     /// Custom resources: sorted keys.
     Sorted,
 }
 
-/// What was found. Places are offsets into the bytes that were scanned, or that `splice` returned.
+/// The result of a scan. Offsets are into the bytes that were scanned, or that `splice` returned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scanned {
     /// Behind the leading `kind` and `apiVersion`. In a typed list an item is a `{` and the bytes
@@ -61,8 +62,8 @@ pub struct Scanned {
     pub managed_fields: Option<Range<usize>>,
     /// Sorted by key.
     pub labels: Vec<(Str, Str)>,
-    /// The text of the wanted fields, in the order of their set; none for what is absent, null or
-    /// not a leaf.
+    /// The values of the requested fields, in the order of their set; none if absent, null or not a
+    /// leaf.
     pub fields: Vec<Option<Str>>,
 }
 
@@ -81,7 +82,7 @@ impl FieldSet {
         set
     }
 
-    /// How many fields are wanted.
+    /// The number of requested fields.
     pub fn len(&self) -> usize {
         self.count
     }
@@ -108,14 +109,15 @@ impl FieldSet {
 
 /// Looks through an object that is complete.
 pub fn scan(object: &[u8], wanted: &FieldSet) -> Result<Scanned, ScanError> {
-    Ok(Scanner::run(object, wanted, Order::Struct)?.found)
+    Ok(Scanner::run(object, wanted, KeyOrder::Struct)?.found)
 }
 
-/// Looks through a stored object and puts its revision in, in the place of one that may be there.
+/// Scans a stored object and inserts its revision as `resourceVersion`, replacing one that is
+/// present.
 pub fn splice(
     stored: &[u8],
     revision: u64,
-    order: Order,
+    order: KeyOrder,
     wanted: &FieldSet,
 ) -> Result<(Bytes, Scanned), ScanError> {
     // Custom resources are stored with a final line break.
@@ -166,13 +168,13 @@ struct Version {
 
 struct Scanner<'a> {
     wanted: &'a FieldSet,
-    order: Order,
+    order: KeyOrder,
     found: Scanned,
     version: Option<Version>,
 }
 
 impl<'a> Scanner<'a> {
-    fn run(object: &'a [u8], wanted: &'a FieldSet, order: Order) -> Result<Self, ScanError> {
+    fn run(object: &'a [u8], wanted: &'a FieldSet, order: KeyOrder) -> Result<Self, ScanError> {
         let found = Scanned { fields: vec![None; wanted.count], ..Scanned::default() };
         let mut scanner = Self { wanted, order, found, version: None };
         let mut cursor = Cursor::new(object);
@@ -194,7 +196,7 @@ impl<'a> Scanner<'a> {
                 in_head = false;
             }
             if key == b"metadata" {
-                // Nobody writes it twice, and the places below would not fit together.
+                // A duplicate is invalid: the offsets below would be inconsistent.
                 if self.version.is_some() {
                     return Err(cursor.unexpected());
                 }
@@ -248,10 +250,10 @@ impl<'a> Scanner<'a> {
 
     fn comes_behind_version(&self, key: &[u8]) -> bool {
         match self.order {
-            Order::Struct => {
+            KeyOrder::Struct => {
                 !matches!(key, b"name" | b"generateName" | b"namespace" | b"selfLink" | b"uid")
             }
-            Order::Sorted => key > &b"resourceVersion"[..],
+            KeyOrder::Sorted => key > &b"resourceVersion"[..],
         }
     }
 
@@ -297,7 +299,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// The value of a member: read on if something below it is wanted, otherwise skipped.
+    /// The value of a member: descends if a field below it is requested, otherwise skips it.
     fn member(
         &mut self,
         cursor: &mut Cursor<'a>,

@@ -1,5 +1,5 @@
-//! A `Status` in the encoding that its client asked for. It needs no schema, so that the outermost
-//! filters can say no as well.
+//! A `Status` in the encoding that the client accepts. It needs no schema, so that the outermost
+//! filters can use it as well.
 
 use meta::{Status, error::Details};
 
@@ -16,8 +16,8 @@ pub struct Encoded {
     pub body: Vec<u8>,
 }
 
-/// The `Status` for whoever sent this `Accept`. A client that accepts nothing that is offered, or the
-/// object only in another shape, gets indented JSON.
+/// Encodes a `Status` for a client's `Accept` header. If the client accepts none of the offered
+/// types, or only a transformed object, it gets indented JSON.
 pub fn encode(status: &Status, accept: Option<&str>, pretty: bool, offered: Offered) -> Encoded {
     match negotiate::accept_as_is(accept, offered) {
         Some(accepted) => encode_as(status, accepted.media_type, pretty || accepted.pretty),
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_come_as_the_client_reads_them() {
+    fn status_is_encoded_as_the_client_accepts() {
         let json = "application/json";
         let protobuf = "application/vnd.kubernetes.protobuf";
         check(None, false, json, r#"{\"kind\":\"Status\",\"apiVersion\""#);

@@ -42,7 +42,7 @@ pub struct Converted {
     pub duplicates: Vec<String>,
 }
 
-/// Nesting beyond this is refused, in the words of go-yaml.
+/// Deeper nesting is rejected, with go-yaml's message.
 const DEPTH_MAX: usize = 10_000;
 
 /// Reads the first document of a text as JSON; an empty text is null.
@@ -89,8 +89,8 @@ fn decode_with(
     Ok(decoded)
 }
 
-/// Many clients send JSON where YAML is asked for, and JSON is read in a fraction of the time. None where
-/// the two might not agree: `1.0` is an integer in YAML, tabs and long keys are errors, and so on.
+/// Many clients send JSON as YAML, and JSON is decoded in a fraction of the time. None where the
+/// two might differ: `1.0` is an integer in YAML, tabs and long keys are errors, and so on.
 fn read_as_json(
     bytes: &[u8],
     decode: impl Fn(&[u8]) -> Result<Decoded, DecodeError>,

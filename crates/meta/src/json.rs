@@ -1,4 +1,4 @@
-//! JSON text as Go writes it, for the few places that print JSON without a schema.
+//! JSON text as Go writes it, for code that prints JSON without a schema.
 
 use crate::{Number, Value};
 

@@ -1,5 +1,5 @@
-//! The words that every other room uses: the JSON tree, group/version/kind, selectors, quantities,
-//! times, field paths with their collected errors, and the errors that become a `Status`.
+//! Types shared by all crates: the JSON tree, group/version/kind, selectors, quantities, times,
+//! field paths with their collected errors, and the errors that become a `Status`.
 //!
 //! Nothing here does I/O or knows async: value in, value out.
 

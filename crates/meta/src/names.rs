@@ -1,5 +1,5 @@
-//! What names, label keys and the like may look like, and the generated ones. Each rule returns
-//! what is wrong in the words of Kubernetes, so an empty list means that the text is fine.
+//! Validation of names, label keys and the like, and generated names. Each rule returns Kubernetes'
+//! messages; an empty list means that the text is valid.
 
 mod object_meta;
 mod webhook;
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn dns_names_are_told_from_others() {
+    fn dns_names_are_validated() {
         let (label63, label64) = ("a".repeat(63), "a".repeat(64));
         let (name253, name254) = ("a".repeat(253), "a".repeat(254));
         check(
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_values_and_identifiers_are_told_from_others() {
+    fn keys_values_and_identifiers_are_validated() {
         let long = "a".repeat(64);
         check(
             is_qualified_name,

@@ -86,8 +86,8 @@ impl Quantity {
         Self { amount: Amount::Int { value, scale }, format, text: None }
     }
 
-    /// Reads a quantity. What is finer than a billionth is rounded up, so that whoever asks for
-    /// something gets something; binary amounts stop at the largest `i64`.
+    /// Parses a quantity. Fractions below a billionth are rounded up, so that a small request is
+    /// never zero; binary amounts stop at the largest `i64`.
     pub fn parse(text: &str) -> Result<Self, QuantityError> {
         if text.is_empty() {
             return Err(QuantityError::Format);
@@ -477,7 +477,7 @@ impl Suffix {
         if exponent > EXPONENT_MAX {
             return None;
         }
-        // Whatever is smaller is rounded up to one billionth all the same.
+        // Smaller fractions are rounded up to one billionth as well.
         let exponent = exponent.max(-1_000_000_000) as i32;
         Some(Self::Decimal { exponent, format: Format::DecimalExponent })
     }

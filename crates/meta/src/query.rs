@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_go_drops_silently_is_refused() {
+    fn malformed_pairs_are_rejected() {
         for raw in ["dryRun=All;x=1", "a=%zz", "a=%2", "a=%ff"] {
             assert!(Query::parse(raw).is_err(), "{raw}");
         }

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_refused_in_the_words_of_go() {
+    fn invalid_times_get_go_error_messages() {
         let cannot = |text: &str, rest: &str, part: &str| {
             format!(
                 "parsing time \"{text}\" as \"2006-01-02T15:04:05Z07:00\": \
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn time_goes_by() {
+    fn adding_and_subtracting_durations() {
         let start = Time::parse("2024-01-01T00:00:00.75Z").unwrap();
         let later = start.plus(Duration { nanos: 1_500_000_000 });
         assert_eq!(later.to_rfc3339_micro(), "2024-01-01T00:00:02.250000Z");

@@ -365,14 +365,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_equal_keys_the_last_wins() {
+    fn the_last_of_duplicate_keys_wins() {
         let map: Map = [("b", 1i64), ("a", 2), ("b", 3), ("a", 4), ("c", 5)].into_iter().collect();
         let pairs: Vec<_> = map.iter().map(|(k, v)| (k.as_str(), v.as_i64().unwrap())).collect();
         assert_eq!(pairs, [("a", 4), ("b", 3), ("c", 5)]);
     }
 
     #[test]
-    fn setting_at_a_path_makes_the_objects_on_the_way() {
+    fn set_at_creates_missing_parents() {
         let mut pod = value!({"kind": "Pod", "spec": null});
         pod.set_at(&["spec", "nodeName"], "n1");
         pod.set_at(&["metadata", "labels", "a"], "b");
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn the_macro_nests() {
+    fn value_macro_builds_nested_values() {
         let value = value!({"a": [1i64, {"b": true}, null], "c": ("x".to_owned() + "y")});
         assert_eq!(value.items_at(&["a"]).len(), 3);
         assert!(value.items_at(&["a"])[1].bool_at(&["b"]));

@@ -1,8 +1,9 @@
-//! Server-side apply and the tracking of who owns which field (`metadata.managedFields`).
+//! Server-side apply and field management (`metadata.managedFields`).
 //!
-//! [`update`] is for every write that is not an apply: whoever changes a field owns it. [`apply`]
-//! merges a configuration into an object: the applier owns what it mentions, gives up what it mentioned
-//! last time and doesn't mention now, and is in conflict with others about fields that it would change.
+//! [`update`] is for every write that is not an apply: its manager owns the fields that it changed.
+//! [`apply`] merges a configuration into an object: the applier owns the fields in it, loses those
+//! that only its last configuration had, and gets a conflict for fields of other managers that it
+//! would change.
 
 mod atom;
 mod compare;
@@ -20,29 +21,29 @@ mod updater;
 use meta::{ApiError, Cause, Value};
 use schema::{Schema, TypeId};
 
-use atom::Place;
-use managed_fields::{Owner, Owners};
+use atom::TypeRef;
+use managed_fields::{ManagedFields, ManagedFieldsEntry};
 use path::show_path;
 
 pub use path::{Path, PathElement};
 pub use scale::{ReplicasPaths, scale_to_parent, scale_to_subresource};
 pub use set::Set;
 
-/// The type of an object, and what else has to be known of its kind.
+/// The type of an object and what field management needs to know about its kind.
 #[derive(Clone, Copy)]
-pub struct Typing<'a> {
+pub struct TypeContext<'a> {
     pub schema: &'a Schema,
     pub ty: TypeId,
     /// The fields that a request to this (sub)resource may own.
     pub fields: &'a Filter,
-    /// Other versions in which sets may be written.
-    pub versions: &'a dyn Versions,
+    /// Converts to the other versions that entries of managedFields may refer to.
+    pub versions: &'a dyn VersionConverter,
 }
 
 /// Converts objects, for kinds with several versions.
-pub trait Versions {
-    /// The object in another version, and its type there. None if that version is not served any more:
-    /// sets that are written in it are dropped.
+pub trait VersionConverter {
+    /// The object in another version, and its type there. None if that version is no longer served;
+    /// entries in it are dropped.
     fn convert(&self, object: &Value, api_version: &str) -> Option<(Value, TypeId)>;
 
     /// The type of objects in another version.
@@ -52,23 +53,24 @@ pub trait Versions {
 }
 
 /// For kinds with one version.
-pub struct OneVersion;
+pub struct SingleVersion;
 
-impl Versions for OneVersion {
+impl VersionConverter for SingleVersion {
     fn convert(&self, _object: &Value, _api_version: &str) -> Option<(Value, TypeId)> {
         None
     }
 }
 
-/// Which fields count. A strategy that resets fields (status in a write to the main resource) says so
-/// here, or clients would own what they can't write.
+/// Which fields a write may own (upstream's reset fields). A strategy that resets fields (status in
+/// a write to the main resource) excludes them here, or managers would own fields that they cannot
+/// write.
 #[derive(Clone, Debug, Default)]
 pub enum Filter {
     #[default]
     All,
-    /// All but these and what is below them.
+    /// All but these and their children.
     Except(Set),
-    /// Only what begins with one of these; `None` stands for any step.
+    /// Only paths that start with one of these; `None` matches any path element.
     Only(Vec<Vec<Option<PathElement>>>),
 }
 
@@ -84,12 +86,12 @@ impl Filter {
     }
 }
 
-/// Who writes.
+/// The field manager of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Manager<'a> {
-    /// The `fieldManager` of the request, or what stands for it (the start of the user agent).
+    /// The `fieldManager` of the request, or its default (the start of the user agent).
     pub name: &'a str,
-    /// The version of the request, in which `live` and `new` are.
+    /// The API version of the request; `live` and `new` are in it.
     pub api_version: &'a str,
     /// Empty for the main resource.
     pub subresource: &'a str,
@@ -98,13 +100,13 @@ pub struct Manager<'a> {
 }
 
 impl Manager<'_> {
-    fn owner(&self, applied: bool) -> Owner {
-        Owner {
+    fn owner(&self, applied: bool) -> ManagedFieldsEntry {
+        ManagedFieldsEntry {
             manager: if self.name.is_empty() { "unknown" } else { self.name }.to_owned(),
             applied,
             api_version: self.api_version.to_owned(),
             subresource: self.subresource.to_owned(),
-            ..Owner::default()
+            ..ManagedFieldsEntry::default()
         }
     }
 }
@@ -112,11 +114,11 @@ impl Manager<'_> {
 /// Why an apply was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ApplyError {
-    /// Others own fields that would change. Sorted by owner.
+    /// Other managers own fields that would change. Sorted by manager.
     Conflicts(Vec<Conflict>),
-    /// The request makes no sense.
+    /// The request is invalid.
     Malformed(String),
-    /// The configuration doesn't fit the schema. Upstream has no better code than 500 for it.
+    /// The configuration does not match the schema. Compat: upstream answers 500.
     Untyped(String),
 }
 
@@ -129,87 +131,92 @@ pub struct Conflict {
     path: Path,
 }
 
-/// Tracks a write that is not an apply: fills `metadata.managedFields` of `new`. `live` is what was
-/// there before, None on create.
-pub fn update(live: Option<&Value>, new: &mut Value, typing: &Typing<'_>, manager: &Manager<'_>) {
+/// Tracks a write that is not an apply: sets `metadata.managedFields` of `new`. `live` is the
+/// object before the write, None on create.
+pub fn update(
+    live: Option<&Value>,
+    new: &mut Value,
+    types: &TypeContext<'_>,
+    manager: &Manager<'_>,
+) {
     let decoded = if !manager.subresource.is_empty() {
-        // Nobody sets owners through a subresource.
-        Ok(Owners::new())
+        // managedFields cannot be set through a subresource.
+        Ok(ManagedFields::new())
     } else if managed_fields::is_reset(new) {
         new.remove_at(&["metadata", "managedFields"]);
-        track_update(live, new, Owners::new(), typing, manager);
+        track_update(live, new, ManagedFields::new(), types, manager);
         return;
     } else {
         managed_fields::decode(new)
     };
-    // Clients that don't know of owners leave them out; that must not lose them.
-    let owners = match decoded {
-        Ok(owners) if !owners.is_empty() => owners,
+    // Clients that do not know managedFields omit it; the live entries must not get lost.
+    let managed_fields = match decoded {
+        Ok(managed_fields) if !managed_fields.is_empty() => managed_fields,
         _ => live.and_then(|live| managed_fields::decode(live).ok()).unwrap_or_default(),
     };
-    track_update(live, new, owners, typing, manager);
+    track_update(live, new, managed_fields, types, manager);
 }
 
 fn track_update(
     live: Option<&Value>,
     new: &mut Value,
-    mut owners: Owners,
-    typing: &Typing<'_>,
+    mut managed_fields: ManagedFields,
+    types: &TypeContext<'_>,
     manager: &Manager<'_>,
 ) {
     new.remove_at(&["metadata", "managedFields"]);
     let created = live.is_none_or(|live| live.str_at(&["metadata", "uid"]).is_empty());
-    // Once forgotten, owners are only tracked again after an apply.
-    if !owners.is_empty() || created {
+    // After a reset, managedFields is tracked again only from the next apply on.
+    if !managed_fields.is_empty() || created {
         let empty = Value::object();
-        updater::update(live.unwrap_or(&empty), new, &mut owners, typing, manager);
+        updater::update(live.unwrap_or(&empty), new, &mut managed_fields, types, manager);
     }
-    managed_fields::encode(new, &owners);
+    managed_fields::encode(new, &managed_fields);
 }
 
-/// Merges a configuration into an object (None: it is created). The result is not yet defaulted.
+/// Merges a configuration into an object (None: create). The result is not yet defaulted.
 pub fn apply(
     live: Option<&Value>,
     config: &Value,
-    typing: &Typing<'_>,
+    types: &TypeContext<'_>,
     manager: &Manager<'_>,
     force: bool,
 ) -> Result<Value, ApplyError> {
-    check_config(config, typing, manager)?;
+    check_config(config, types, manager)?;
     let mut live = live.cloned().unwrap_or_else(Value::object);
-    let mut owners = managed_fields::decode(&live)
+    let mut managed_fields = managed_fields::decode(&live)
         .map_err(|why| ApplyError::Untyped(format!("failed to decode managed fields: {why}")))?;
     live.remove_at(&["metadata", "managedFields"]);
-    if owners.is_empty() {
-        // Whatever is there has no owner yet.
+    if managed_fields.is_empty() {
+        // The existing fields have no manager yet.
         let before = Manager { name: "before-first-apply", ..*manager };
-        updater::update(&Value::object(), &live, &mut owners, typing, &before);
+        updater::update(&Value::object(), &live, &mut managed_fields, types, &before);
     }
-    let mut applied = updater::apply(&live, config, owners.clone(), typing, manager, force);
+    let mut applied = updater::apply(&live, config, managed_fields.clone(), types, manager, force);
     if manager.name == last_applied::MANAGER
         && let Err(ApplyError::Conflicts(conflicts)) = &applied
-        && let Some(allowed) = last_applied::owned_fields(&live, typing, manager)
+        && let Some(allowed) = last_applied::owned_fields(&live, types, manager)
     {
-        // `kubectl apply` on the client's side owned these, and now does so on the server's.
+        // Client-side `kubectl apply` owned these fields; server-side apply takes them over.
         let (_, real): (Vec<_>, Vec<_>) =
             conflicts.iter().cloned().partition(|conflict| allowed.has(&conflict.path));
         applied = if real.is_empty() {
-            updater::apply(&live, config, owners, typing, manager, true)
+            updater::apply(&live, config, managed_fields, types, manager, true)
         } else {
             Err(ApplyError::Conflicts(real))
         };
     }
-    let (mut object, owners) = applied?;
+    let (mut object, managed_fields) = applied?;
     if manager.name == last_applied::MANAGER {
         last_applied::refresh(&mut object, config);
     }
-    managed_fields::encode(&mut object, &owners);
+    managed_fields::encode(&mut object, &managed_fields);
     Ok(object)
 }
 
 fn check_config(
     config: &Value,
-    typing: &Typing<'_>,
+    types: &TypeContext<'_>,
     manager: &Manager<'_>,
 ) -> Result<(), ApplyError> {
     let (version, kind) = (config.str_at(&["apiVersion"]), config.str_at(&["kind"]));
@@ -223,7 +230,7 @@ fn check_config(
     if config.at(&["metadata", "managedFields"]).is_some_and(|fields| !fields.is_null()) {
         return Err(ApplyError::Malformed("metadata.managedFields must be nil".to_owned()));
     }
-    typed::check(typing.schema, Place::Type(typing.ty), config).map_err(|why| {
+    typed::check(types.schema, TypeRef::Type(types.ty), config).map_err(|why| {
         let (namespace, name) =
             (config.str_at(&["metadata", "namespace"]), config.str_at(&["metadata", "name"]));
         ApplyError::Untyped(format!(
@@ -232,9 +239,9 @@ fn check_config(
     })
 }
 
-/// Gives entries their old times back if times are all that a write changed: it then changes nothing,
-/// and the object keeps its version.
-pub fn keep_times_of_unchanged(live: &Value, new: &mut Value) {
+/// Restores the old times of the entries if times are all that a write changed, so that the write
+/// is a no-op and the object keeps its resourceVersion.
+pub fn keep_times_if_unchanged(live: &Value, new: &mut Value) {
     let old_times = times(live);
     let new_times = times(new);
     if old_times.is_empty() || old_times.len() != new_times.len() || old_times == new_times {
@@ -308,6 +315,6 @@ impl From<ApplyError> for ApiError {
     }
 }
 
-fn conflict(owner: &Owner, path: Path) -> Conflict {
+fn conflict(owner: &ManagedFieldsEntry, path: Path) -> Conflict {
     Conflict { manager: owner.show(), field: show_path(&path), path }
 }

@@ -7,16 +7,16 @@ use crate::json_patch::OPERATIONS_MAX;
 
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum PatchError {
-    /// It can't be read as a patch.
+    /// The body is not a valid patch.
     #[error("{0}")]
     Malformed(String),
     #[error("The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}, got {0}")]
     TooManyOperations(usize),
-    /// It can be read, but not applied to this object.
+    /// The patch is valid, but cannot be applied to this object.
     #[error("{0}")]
     DoesNotApply(String),
-    /// It can be read, but contradicts the type of the object or itself. Upstream has no better code
-    /// than 500 for these.
+    /// The patch contradicts the type of the object or itself. Compat: upstream answers 500 for
+    /// these.
     #[error("{0}")]
     Contradiction(String),
 }

@@ -20,7 +20,7 @@ pub fn show(value: &Value) -> String {
     }
 }
 
-/// As in a program, with `%#v`: `map[string]interface {}{"a":1}`.
+/// Go syntax, with `%#v`: `map[string]interface {}{"a":1}`.
 pub(crate) fn show_syntax(value: &Value) -> String {
     match value {
         Value::Null => "interface {}(nil)".to_owned(),
@@ -40,7 +40,7 @@ pub(crate) fn show_syntax(value: &Value) -> String {
     }
 }
 
-/// The name of the Go type that JSON of this shape decodes into.
+/// The name of the Go type that this JSON decodes into.
 pub(crate) fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "%!s(<nil>)",
@@ -53,7 +53,7 @@ pub(crate) fn type_name(value: &Value) -> &'static str {
     }
 }
 
-/// `%s`, which is only right for strings; for others Go says so.
+/// Go's `%s`; for anything but a string Go reports a formatting error in the text.
 pub(crate) fn show_as_string(value: &Value) -> String {
     match value {
         Value::String(text) => text.to_string(),

@@ -1,5 +1,5 @@
-//! JSON patch (RFC 6902), with the liberties that clients of Kubernetes may rely on: negative
-//! indexes count from the end, `replace` makes a missing member, `copy` of a missing one is null.
+//! JSON patch (RFC 6902) with the extensions that Kubernetes accepts: negative indexes count from
+//! the end, `replace` adds a missing member, `copy` of a missing one is null.
 
 use meta::{Map, Number, Value, field::quote, json};
 
@@ -8,10 +8,10 @@ use crate::PatchError;
 /// Bounds the work of one request.
 pub const OPERATIONS_MAX: usize = 10_000;
 
-/// `copy` can double a document each time, so what all copies of a patch add is bounded.
+/// `copy` can double a document each time, so the total size that copies add is bounded.
 pub const COPIED_BYTES_MAX: usize = 3 * 1024 * 1024;
 
-/// A patch that was read, but not yet applied to anything.
+/// A decoded patch.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct JsonPatch {
     operations: Vec<Map>,
@@ -53,12 +53,12 @@ impl JsonPatch {
         Ok(decoded)
     }
 
-    /// What `fieldValidation` warns of or refuses.
+    /// Unknown and duplicate fields, which `fieldValidation` warns about or rejects.
     pub fn strict_errors(&self) -> &[String] {
         &self.strict_errors
     }
 
-    /// All operations or none.
+    /// Applies all operations or none.
     pub fn apply(&self, object: &Value) -> Result<Value, PatchError> {
         let mut object = object.clone();
         let mut copied_bytes = 0;
@@ -119,7 +119,7 @@ fn apply(operation: &Map, object: &mut Value, copied_bytes: &mut usize) -> Resul
     }
 }
 
-/// Takes a value out. The inner error is that of the last step.
+/// Removes a value. The inner error is that of the last path segment.
 fn remove_at(object: &mut Value, path: &str, kind: &str) -> Result<Result<Value, String>, String> {
     let Some((parent, key)) = find(object, path) else {
         return Err(match kind {
@@ -241,7 +241,7 @@ fn test(object: &mut Value, path: &str, expected: &Value) -> Result<(), String> 
         let found = member(parent, &key);
         found.map_err(|why| format!("error in test for path: '{path}': {why}"))?
     };
-    // What is missing equals null.
+    // A missing value equals null.
     if same(found.unwrap_or(&Value::Null), expected) {
         return Ok(());
     }
@@ -258,8 +258,8 @@ fn same(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// The container of the last step of a path, and that step. Whatever is before the first slash is
-/// ignored, as upstream does.
+/// The container of the last path segment, and that segment. Compat: text before the first slash is
+/// ignored, as upstream.
 fn find<'a>(object: &'a mut Value, path: &str) -> Option<(&'a mut Value, String)> {
     let (_, steps) = path.split_once('/')?;
     let steps: Vec<&str> = steps.split('/').collect();
@@ -300,7 +300,7 @@ fn remove(parent: &mut Value, key: &str) -> Result<Value, String> {
     }
 }
 
-/// An index into `len` places; a negative one counts from the end.
+/// An index into `len` items; a negative one counts from the end.
 fn index(key: &str, len: usize) -> Result<usize, String> {
     let at: i64 =
         key.parse().map_err(|_| format!("strconv.Atoi: parsing {}: invalid syntax", quote(key)))?;
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_apply_is_told_from_what_cannot_be_read() {
+    fn invalid_and_inapplicable_patches_give_different_errors() {
         let cases = [
             (
                 r#"[{"op":"add","path":"/x/y","value":1}]"#,
@@ -497,7 +497,8 @@ mod tests {
             JsonPatch::decode(&patch).unwrap_err().to_string(),
             "The allowed maximum operations in a JSON patch is 10000, got 10001"
         );
-        // Each copy doubles the list; without a bound twenty of them were a million times its size.
+        // Each copy doubles the list; without a bound twenty copies would make it a million times
+        // larger.
         let double = value_of(r#"[{"op":"copy","from":"/a","path":"/a/-"}]"#);
         let copies = vec![double.as_array().unwrap()[0].clone(); 30];
         let patch = JsonPatch::decode(&Value::Array(copies)).unwrap();

@@ -1,5 +1,5 @@
-//! Reads the JSON that is found inside objects: the keys of `managedFields` and the annotation that
-//! `kubectl apply` leaves. (Request bodies are read by the codec.)
+//! Parses the JSON that is embedded in objects: the keys of `managedFields` and the last-applied
+//! annotation of `kubectl apply`. (Request bodies are decoded by the codec.)
 
 use meta::{Map, Number, Str, Value};
 
@@ -117,7 +117,7 @@ impl Reader<'_> {
                             char::REPLACEMENT_CHARACTER
                         }
                     }
-                    // Half of a pair.
+                    // An unpaired surrogate.
                     _ => char::from_u32(first).unwrap_or(char::REPLACEMENT_CHARACTER),
                 }
             }
@@ -237,7 +237,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_back(object in any_object()) {
+        fn written_values_parse_back(object in any_object()) {
             prop_assert_eq!(parse(&json::to_string(&object)), Some(object));
         }
 

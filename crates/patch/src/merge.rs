@@ -28,7 +28,7 @@ fn merge(object: &mut Map, patch: &Map) {
                 object.remove(key);
             }
             (Some(Value::Object(old)), Value::Object(new)) => merge(old, new),
-            // Compat: a list in the place of an object is the only thing new that keeps its nulls.
+            // Compat: a list that replaces an object is the only new value that keeps its nulls.
             (Some(Value::Object(_)), new @ Value::Array(_)) => {
                 object.insert(key, new.clone());
             }
@@ -39,7 +39,7 @@ fn merge(object: &mut Map, patch: &Map) {
     }
 }
 
-/// A null in something new has nothing to remove, so it only disappears itself. In lists it stays.
+/// A null in a new value has nothing to remove and is dropped. In lists it stays.
 fn without_nulls(value: &Value) -> Value {
     match value {
         Value::Object(map) => {
@@ -100,7 +100,7 @@ mod tests {
             object in crate::json_text::any_object(), patch in crate::json_text::any_object()
         ) {
             let once = apply(&object, &patch).unwrap();
-            // The second time a list that kept its nulls meets a list, and loses them.
+            // The second time the list with nulls is merged into a list, and the nulls are dropped.
             let twice = apply(&once, &patch).unwrap();
             prop_assert_eq!(apply(&twice, &patch).unwrap(), twice);
         }

@@ -1,6 +1,6 @@
-//! Strategic merge patch: a merge patch that knows from the schema which lists are merged, and by
-//! which key, and that takes directives (`$patch`, `$retainKeys`, `$setElementOrder/…`,
-//! `$deleteFromPrimitiveList/…`). Only built-in kinds have it.
+//! Strategic merge patch: a merge patch that takes patch strategies and merge keys of lists from
+//! the schema, and supports directives (`$patch`, `$retainKeys`, `$setElementOrder/…`,
+//! `$deleteFromPrimitiveList/…`). Only built-in kinds support it.
 
 mod list;
 mod lookup;
@@ -11,7 +11,7 @@ use meta::{Map, Value};
 use schema::{Schema, TypeId};
 
 use crate::{PatchError, go_text};
-use lookup::Place;
+use lookup::PatchMetaLookup;
 
 /// Applies `patch` to an object of type `ty`.
 pub fn apply(
@@ -31,12 +31,16 @@ pub fn apply(
         }
     };
     let original = original.as_object().cloned().unwrap_or_default();
-    merge_map(original, patch, &Place::of_type(schema, ty)).map(Value::Object)
+    merge_map(original, patch, &PatchMetaLookup::of_type(schema, ty)).map(Value::Object)
 }
 
-/// Merges a patch into what is there. Order matters: `$retainKeys` makes room before anything is
+/// Merges a patch into an object. The order matters: `$retainKeys` removes fields before any are
 /// added, and lists with `$setElementOrder` take their items out of the patch.
-fn merge_map(mut original: Map, mut patch: Map, place: &Place<'_>) -> Result<Map, PatchError> {
+fn merge_map(
+    mut original: Map,
+    mut patch: Map,
+    lookup: &PatchMetaLookup<'_>,
+) -> Result<Map, PatchError> {
     if let Some(directive) = patch.get(DIRECTIVE) {
         return match directive.as_str() {
             Some(REPLACE) => {
@@ -48,7 +52,7 @@ fn merge_map(mut original: Map, mut patch: Map, place: &Place<'_>) -> Result<Map
         };
     }
     retain_keys(&mut original, &mut patch)?;
-    merge_ordered_lists(&mut original, &mut patch, place)?;
+    merge_ordered_lists(&mut original, &mut patch, lookup)?;
     for (key, new) in patch {
         let deletes = key.starts_with(DELETE_FROM_LIST);
         let key = if deletes {
@@ -63,13 +67,13 @@ fn merge_map(mut original: Map, mut patch: Map, place: &Place<'_>) -> Result<Map
         }
         match (original.remove(&key), new) {
             (Some(Value::Object(old)), Value::Object(new)) => {
-                let field = place.field(&key)?;
+                let field = lookup.field(&key)?;
                 let merged =
-                    if field.patch.replace { new } else { merge_map(old, new, &field.place)? };
+                    if field.patch.replace { new } else { merge_map(old, new, &field.lookup)? };
                 original.insert(&key, merged);
             }
             (Some(Value::Array(old)), Value::Array(new)) => {
-                let field = place.list(&key)?;
+                let field = lookup.list(&key)?;
                 let merged = if deletes {
                     list::delete(old, &new, &field)?
                 } else {
@@ -113,7 +117,7 @@ fn retain_keys(original: &mut Map, patch: &mut Map) -> Result<(), PatchError> {
 fn merge_ordered_lists(
     original: &mut Map,
     patch: &mut Map,
-    place: &Place<'_>,
+    lookup: &PatchMetaLookup<'_>,
 ) -> Result<(), PatchError> {
     let directives: Vec<_> =
         patch.keys().filter(|key| key.starts_with(SET_ELEMENT_ORDER)).cloned().collect();
@@ -127,7 +131,7 @@ fn merge_ordered_lists(
         };
         let old = original.get(key).map(as_list).transpose()?;
         let new = patch.get(key).map(as_list).transpose()?;
-        let field = place.list(key)?;
+        let field = lookup.list(key)?;
         if old.is_none() && new.is_none() {
             continue;
         }
@@ -147,7 +151,7 @@ fn field_of<'a>(key: &'a str, directive: &str) -> Option<&'a str> {
     key.strip_prefix(directive)?.strip_prefix('/')
 }
 
-/// Something new has nothing that a null could remove.
+/// A new value has nothing that a null could remove.
 fn discard_nulls(value: Value) -> Value {
     match value {
         Value::Object(map) => {
@@ -159,7 +163,7 @@ fn discard_nulls(value: Value) -> Value {
     }
 }
 
-/// What is new is not merged into anything, so objects with a `$patch` directive mean nothing.
+/// New items are not merged into anything, so objects with a `$patch` directive are dropped.
 fn without_directives(value: Value) -> Option<Value> {
     match value {
         Value::Object(map) if map.contains_key(DIRECTIVE) => None,

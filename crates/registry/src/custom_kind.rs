@@ -3,7 +3,7 @@
 use std::sync::{Arc, LazyLock};
 
 use meta::Value;
-use patch::apply::{ReplicasPaths, Versions};
+use patch::apply::{ReplicasPaths, VersionConverter};
 use schema::{Schema, TypeId, openapi::CustomResource};
 
 /// One served version of a custom resource.
@@ -13,7 +13,7 @@ pub struct CustomKind {
     /// typed metadata only; the rest is checked by validation.
     pub apply_types: Arc<LazyApplyTypes>,
     /// Converts objects for managedFields entries that have another version.
-    pub versions: Arc<dyn Versions + Send + Sync>,
+    pub versions: Arc<dyn VersionConverter + Send + Sync>,
     /// The paths of the scale subresource.
     pub scale: Option<ScalePaths>,
     /// The replicas path of each version, for the managedFields of `/scale`.

@@ -8,7 +8,7 @@ use std::{
 use bytes::Bytes;
 use codec::raw_object::{self, FieldSet};
 use meta::{ApiError, GroupKind, GroupResource, GroupVersion, GroupVersionKind, Str, Value};
-use patch::apply::{OneVersion, Versions};
+use patch::apply::{SingleVersion, VersionConverter};
 use schema::{ResourceFacts, Schema, TypeId};
 use store::Entry;
 
@@ -51,7 +51,7 @@ pub struct Kind {
     /// Custom resources have kind and apiVersion in list items, and sorted keys.
     pub custom: Option<CustomKind>,
     /// Converts objects for managedFields entries that have another version.
-    pub(crate) versions: Arc<dyn Versions + Send + Sync>,
+    pub(crate) versions: Arc<dyn VersionConverter + Send + Sync>,
     /// The supported field selectors, with the place of their values in the cache.
     selectable: Vec<(Str, SelectableSource)>,
     /// Built once from the strategy.
@@ -148,7 +148,7 @@ impl Kind {
         };
         let versions = match &custom {
             Some(custom) => custom.versions.clone(),
-            None => Arc::new(OneVersion),
+            None => Arc::new(SingleVersion),
         };
         Self {
             facts,
@@ -210,7 +210,7 @@ impl Kind {
 
     /// Sets the conversion for managedFields entries of other versions.
     #[must_use]
-    pub fn with_versions(mut self, versions: Arc<dyn Versions + Send + Sync>) -> Self {
+    pub fn with_versions(mut self, versions: Arc<dyn VersionConverter + Send + Sync>) -> Self {
         self.versions = versions;
         self
     }
@@ -332,12 +332,12 @@ impl Kind {
     /// Normalizes an object as the decoder of stored objects does, so that both compare equal.
     pub fn normalize(&self, object: &mut Value) {
         if let (Some(ty), Some(metadata)) = (self.object_meta, object.at_mut(&["metadata"])) {
-            codec::json::settle(metadata, &self.schema, ty);
+            codec::json::normalize(metadata, &self.schema, ty);
         }
         // CustomResourceDefinitions are stored as JSON too, where an empty list is not the same as
         // none.
         if self.custom.is_none() && self.facts.kind.group != "apiextensions.k8s.io" {
-            codec::json::settle(object, &self.schema, self.ty());
+            codec::json::normalize(object, &self.schema, self.ty());
         }
     }
 

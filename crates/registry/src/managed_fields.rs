@@ -2,7 +2,7 @@
 
 use http::header::USER_AGENT;
 use meta::{ApiError, Value, time::Time};
-use patch::apply::{self, Filter, Manager, OneVersion, Set, Typing};
+use patch::apply::{self, Filter, Manager, Set, SingleVersion, TypeContext};
 use schema::{Schema, TypeId};
 
 use crate::{
@@ -153,7 +153,7 @@ const MANAGED_FIELDS: [&str; 2] = ["metadata", "managedFields"];
 fn with_scale_manager<T>(
     request: &ResourceRequest<'_>,
     options: &WriteOptions,
-    run: impl FnOnce(&Typing<'_>, &Manager<'_>) -> Result<T, ApiError>,
+    run: impl FnOnce(&TypeContext<'_>, &Manager<'_>) -> Result<T, ApiError>,
 ) -> Result<T, ApiError> {
     let schema = &request.engine.schema;
     let ty = schema.by_name("io.k8s.api.autoscaling.v1.Scale");
@@ -167,10 +167,10 @@ fn with_manager_of<T>(
     options: &WriteOptions,
     ty: TypeId,
     api_version: &str,
-    run: impl FnOnce(&Typing<'_>, &Manager<'_>) -> T,
+    run: impl FnOnce(&TypeContext<'_>, &Manager<'_>) -> T,
 ) -> T {
     let schema = &request.engine.schema;
-    let typing = Typing { schema, ty, fields: &Filter::All, versions: &OneVersion };
+    let typing = TypeContext { schema, ty, fields: &Filter::All, versions: &SingleVersion };
     let manager = Manager {
         name: &manager_name(request, options),
         api_version,
@@ -183,11 +183,11 @@ fn with_manager_of<T>(
 fn with_manager<T>(
     request: &ResourceRequest<'_>,
     options: &WriteOptions,
-    run: impl FnOnce(&Typing<'_>, &Manager<'_>) -> T,
+    run: impl FnOnce(&TypeContext<'_>, &Manager<'_>) -> T,
 ) -> T {
     let kind = request.kind;
     let converted;
-    let versions: &dyn apply::Versions = match &kind.custom {
+    let versions: &dyn apply::VersionConverter = match &kind.custom {
         Some(custom) if kind.is_remote() => {
             converted = ConvertedVersions {
                 versions: &*custom.versions,
@@ -198,7 +198,7 @@ fn with_manager<T>(
         _ => &*kind.versions,
     };
     let (schema, ty) = kind.apply_type();
-    let typing = Typing {
+    let typing = TypeContext {
         schema,
         ty,
         fields: kind.filters.for_subresource(&request.info.subresource),

@@ -6,7 +6,7 @@
 
 use meta::{ApiError, Str, Value};
 use parking_lot::Mutex;
-use patch::apply::Versions;
+use patch::apply::VersionConverter;
 use schema::TypeId;
 
 use crate::RemoteConverter;
@@ -57,11 +57,11 @@ impl ManagedFieldsConversions {
 
 /// The versions of a kind, as far as the webhook has converted them.
 pub(crate) struct ConvertedVersions<'a> {
-    pub(crate) versions: &'a dyn Versions,
+    pub(crate) versions: &'a dyn VersionConverter,
     pub(crate) conversions: &'a ManagedFieldsConversions,
 }
 
-impl Versions for ConvertedVersions<'_> {
+impl VersionConverter for ConvertedVersions<'_> {
     fn convert(&self, object: &Value, api_version: &str) -> Option<(Value, TypeId)> {
         let ty = self.versions.type_of(api_version)?;
         if object.str_at(&["apiVersion"]) == api_version {

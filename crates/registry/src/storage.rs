@@ -7,7 +7,7 @@ use std::{
 
 use admission::Pinned;
 use bytes::Bytes;
-use codec::raw_object::{self, FieldSet, Order};
+use codec::raw_object::{self, FieldSet, KeyOrder};
 use meta::{ApiError, Cause, Details, GroupResource, GroupVersionKind, Status, Str, Value};
 use schema::{NodeType, Schema, TypeId};
 use store::{
@@ -35,7 +35,7 @@ pub struct Storage {
     /// Reads come from the backend each time, not from the cache.
     pub from_store: bool,
     fields: Vec<Str>,
-    order: Order,
+    order: KeyOrder,
     codec: Arc<dyn StorageCodec>,
     follower: OnceLock<Arc<dyn Follower>>,
 }
@@ -71,7 +71,7 @@ impl Storage {
     pub fn start(backend: Arc<dyn Backend>, options: StorageOptions) -> Arc<Self> {
         let index = options.index.as_ref().and_then(|wanted| place(&options.fields, wanted));
         let zeros = options.fields.iter().map(|path| zero(&options.schema, options.ty, path));
-        let order = if options.custom { Order::Sorted } else { Order::Struct };
+        let order = if options.custom { KeyOrder::Sorted } else { KeyOrder::Struct };
         let materialize = Arc::new(JsonObjects {
             prefix_bytes: options.prefix.len(),
             namespaced: options.namespaced,
@@ -147,14 +147,14 @@ impl Storage {
         object.remove_at(&["metadata", "resourceVersion"]);
         object.set_at(&["kind"], self.gvk.kind.clone());
         object.set_at(&["apiVersion"], self.gvk.group_version().to_string());
-        if self.order == Order::Struct {
+        if self.order == KeyOrder::Struct {
             // Protobuf has no empty lists, so that built-in kinds never read back with one.
-            codec::json::forget_empty(object, &self.schema, self.ty);
+            codec::json::remove_empty_fields(object, &self.schema, self.ty);
         }
         let mut out = Vec::with_capacity(4096);
         match self.order {
-            Order::Struct => codec::json::encode(object, &self.schema, self.ty, &mut out),
-            Order::Sorted => meta::json::write_value(&mut out, object),
+            KeyOrder::Struct => codec::json::encode(object, &self.schema, self.ty, &mut out),
+            KeyOrder::Sorted => meta::json::write_value(&mut out, object),
         }
         out.into()
     }
@@ -330,7 +330,7 @@ struct JsonObjects {
     prefix_bytes: usize,
     namespaced: bool,
     fields: FieldSet,
-    order: Order,
+    order: KeyOrder,
     /// The value of each field where it is absent.
     zeros: Vec<Str>,
     codec: Arc<dyn StorageCodec>,

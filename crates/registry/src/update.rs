@@ -229,7 +229,7 @@ async fn commit_update(
     for text in kind.strategy.warnings(&request.info.subresource, &object, Some(old)) {
         request.warnings.add(text);
     }
-    ::patch::apply::keep_times_of_unchanged(old, &mut object);
+    ::patch::apply::keep_times_if_unchanged(old, &mut object);
     request.engine.admission.validate(attributes, Some(&object)).await?;
 
     let key = storage.key(&request.info.namespace, name);

@@ -1,25 +1,25 @@
-//! Fills in what a client left out, from the defaults in the schema.
+//! Defaulting from the schema.
 //!
-//! For custom resources these are the rules of structural schemas: a member that is missing (or null
-//! where null means nothing) gets its default, and defaults are filled in below it as well. Built-in
-//! types behave as their Go structs do: a field without a pointer can't tell its zero value from
-//! nothing, and an object without a pointer is always there.
+//! For custom resources these are the rules of structural schemas: a missing field (or one that is
+//! null but not nullable) gets its default, and defaulting continues inside it. Built-in types
+//! behave as their Go structs: a field without a pointer cannot tell its zero value from an absent
+//! one, and a struct without a pointer is always present.
 
 use meta::{Number, Value};
 
 use crate::{Field, Node, NodeType, Presence, Schema, TypeId};
 
-/// Knows which types have no defaults anywhere below them, so that those cost nothing.
+/// Records which types have no defaults in their subtree, so that those are skipped.
 #[derive(Debug, Default)]
 pub struct Defaults {
-    // By type: it, or something below it, has a default.
+    // By type: whether it or its subtree has a default.
     any_below: Vec<bool>,
 }
 
 impl Defaults {
     pub fn of(schema: &Schema) -> Self {
         let mut defaults = Self { any_below: vec![false; schema.types().len()] };
-        // Types refer to each other in circles, so this repeats until nothing is new.
+        // Types may be recursive, so this repeats until nothing changes.
         loop {
             let mut changed = false;
             for (id, ty) in schema.types() {
@@ -57,7 +57,7 @@ impl Defaults {
         }
     }
 
-    /// What stands for a field that a client left out.
+    /// The value of a field that a client omitted.
     fn missing(&self, schema: &Schema, field: &Field) -> Option<Value> {
         if let Some(default) = &field.node.default {
             return Some(default.clone());
@@ -66,7 +66,7 @@ impl Defaults {
         if field.presence == Presence::AsGiven || field.pointer {
             return None;
         }
-        // A Go struct is always there, so its fields have their defaults.
+        // A Go struct is always present, so its fields get their defaults.
         let mut object = Value::object();
         self.apply(schema, ty, &mut object);
         object.as_object().is_some_and(|map| !map.is_empty()).then_some(object)
@@ -103,7 +103,7 @@ impl Defaults {
     }
 
     fn in_type(&self, ty: TypeId) -> bool {
-        // A type that was added later is unknown: then every type is looked at.
+        // A type that was added later has no entry: then every type is visited.
         self.any_below.get(ty.0 as usize).copied().unwrap_or(true)
     }
 
@@ -117,8 +117,8 @@ impl Defaults {
     }
 }
 
-/// Removes nulls that mean nothing: the member is not nullable and has no default that would replace
-/// them. Custom resources go through this before their defaults are filled in.
+/// Removes nulls of fields that are not nullable and have no default. Custom resources go through
+/// this before defaulting.
 pub fn drop_nulls(schema: &Schema, ty: TypeId, object: &mut Value) {
     let Some(map) = object.as_object_mut() else { return };
     let ty = schema.get(ty);
@@ -135,7 +135,7 @@ fn keep_without_nulls(schema: &Schema, node: &Node, value: &mut Value) -> bool {
         (NodeType::Map(item), Value::Object(map)) => {
             map.retain(|_, value| keep_without_nulls(schema, item, value));
         }
-        // Items of lists stay, so that the others keep their places.
+        // List items stay, so that the others keep their indexes.
         (NodeType::List(item, _), Value::Array(items)) => {
             for value in items {
                 keep_without_nulls(schema, item, value);
@@ -146,7 +146,7 @@ fn keep_without_nulls(schema: &Schema, node: &Node, value: &mut Value) -> bool {
     true
 }
 
-/// Whether a value counts as left out.
+/// Whether a value counts as absent.
 fn is_absent(value: &Value, field: &Field) -> bool {
     let is_zero = match value {
         Value::Null => return !field.node.nullable,
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn custom_resources_get_what_is_missing() {
+    fn custom_resources_get_missing_defaults() {
         let nullable = Node { nullable: true, ..with_default(NodeType::String, "n".into()) };
         let inner = vec![
             field("x", with_default(NodeType::Int64, 7i64.into())),
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn nulls_that_mean_nothing_are_dropped() {
+    fn nulls_of_non_nullable_fields_are_dropped() {
         let schema = schema_of(vec![vec![
             field("a", NodeType::String),
             field("b", Node { nullable: true, ..NodeType::String.into() }),
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn built_in_types_behave_as_their_structs() {
+    fn built_in_types_default_like_go_structs() {
         let omit = |field: Field| Field { presence: Presence::OmitEmpty, ..field };
         let spec = || omit(field("spec", NodeType::Object(TypeId(1))));
         let schema = schema_of(vec![
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn types_without_defaults_are_known() {
+    fn types_without_defaults_are_skipped() {
         let schema = schema_of(vec![
             vec![
                 field("next", NodeType::Object(TypeId(0))),

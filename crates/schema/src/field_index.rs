@@ -1,9 +1,9 @@
-//! Fields by name. Every decoder asks for every member that it reads, so this is a table that knows by
-//! the ends of a name where to look, and compares one or two names rather than a handful.
+//! Field lookup by name. Every decoder looks up every field that it reads, so this is a hash table
+//! over a few bytes of the name that compares one or two names per lookup.
 
 use crate::Field;
 
-/// A hash table of places in a list of fields, with twice as many slots as fields or more.
+/// A hash table of indexes into a list of fields, with at least twice as many slots as fields.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FieldIndex {
     slots: Box<[u32]>,
@@ -12,7 +12,7 @@ pub(crate) struct FieldIndex {
 const FREE: u32 = u32::MAX;
 
 impl FieldIndex {
-    /// Of two fields with one name the first is found.
+    /// If two fields have the same name, the first is found.
     pub(crate) fn of(fields: &[Field]) -> Self {
         let mut slots = vec![FREE; (fields.len() * 2).next_power_of_two()].into_boxed_slice();
         for (at, field) in fields.iter().enumerate() {
@@ -28,7 +28,7 @@ impl FieldIndex {
     pub(crate) fn find(&self, fields: &[Field], name: &str) -> Option<usize> {
         let last = self.slots.len().checked_sub(1)?;
         let mut slot = hash(name.as_bytes()) & last;
-        // Half of the slots are free, so this ends.
+        // At least half of the slots are free, so the loop terminates.
         loop {
             let at = self.slots[slot] as usize;
             if fields.get(at)?.name == name {
@@ -39,7 +39,7 @@ impl FieldIndex {
     }
 }
 
-/// Length, first and last bytes tell the fields of a type apart well enough.
+/// Length, first and last bytes distinguish the fields of a type well enough.
 fn hash(name: &[u8]) -> usize {
     let (first, last) = match name {
         [] => (0, 0),

@@ -1,6 +1,6 @@
-//! What an object may look like: its fields, their types, and what the engine has to know about
-//! each of them. Built-in kinds load theirs from the definition files, custom resources from their
-//! CRD; from there on nobody can tell them apart.
+//! The types of API objects: fields, node types and what the generic registry has to know about
+//! each field. Built-in kinds load their types from the definition files, custom resources from
+//! their CRD; all other code treats them alike.
 //!
 //! Nothing here does I/O or knows async.
 

@@ -1,8 +1,7 @@
-//! OpenAPI documents of what is served: v2, one for everything, and v3, one per group version.
+//! OpenAPI documents: v2, one for the whole server, and v3, one per group version.
 //!
-//! `routes` says which requests are answered, as plain data. `definitions` writes out the types that
-//! they need. `v2` and `v3` put both together, each in its own dialect, as JSON or in the binary form
-//! that some clients ask for.
+//! `routes` lists the operations as plain data, `definitions` writes the types that they refer to.
+//! `v2` and `v3` combine both in their dialect, as JSON or as gnostic protobuf.
 
 mod assemble;
 mod custom;
@@ -18,25 +17,25 @@ use std::collections::HashMap;
 
 use meta::{GroupVersionKind, Str};
 
-pub use assemble::Form;
+pub use assemble::DocumentEncoding;
 pub use custom::{CustomDefinitions, CustomResource};
-pub use params::{Param, Place};
+pub use params::{Param, ParamLocation};
 pub use routes::{Action, Content, Operation, Path, Response, Routes};
 pub use v2::v2_document;
 pub use v3::v3_document;
 
 use crate::{Schema, TypeId};
 
-/// Sentences about types and fields.
+/// Descriptions of types and fields.
 pub trait Describe {
     fn definition(&self, definition: &str) -> Option<Cow<'_, str>>;
     fn field(&self, definition: &str, field: &str) -> Option<Cow<'_, str>>;
 }
 
-/// Says nothing about anything.
-pub struct Undescribed;
+/// No descriptions.
+pub struct NoDescriptions;
 
-impl Describe for Undescribed {
+impl Describe for NoDescriptions {
     fn definition(&self, _definition: &str) -> Option<Cow<'_, str>> {
         None
     }
@@ -46,9 +45,9 @@ impl Describe for Undescribed {
     }
 }
 
-/// What all documents of a server have in common.
+/// The common input of all documents of a server.
 #[derive(Clone, Copy)]
-pub struct Source<'a> {
+pub struct DocumentSource<'a> {
     pub schema: &'a Schema,
     pub describe: &'a dyn Describe,
     pub custom: &'a CustomDefinitions<'a>,
@@ -57,9 +56,9 @@ pub struct Source<'a> {
 }
 
 /// Finds the type of a kind.
-pub struct Kinds<'a>(HashMap<&'a GroupVersionKind, TypeId>);
+pub struct TypesByKind<'a>(HashMap<&'a GroupVersionKind, TypeId>);
 
-impl<'a> Kinds<'a> {
+impl<'a> TypesByKind<'a> {
     pub fn of(schema: &'a Schema) -> Self {
         let kinds = schema.types().flat_map(|(id, ty)| ty.kinds.iter().map(move |kind| (kind, id)));
         Self(kinds.collect())
@@ -70,7 +69,7 @@ impl<'a> Kinds<'a> {
     }
 }
 
-/// The types of requests and answers that belong to no group.
+/// The types of requests and responses that belong to no group.
 fn meta_v1(kind: &str) -> Str {
     Str::from(format!("io.k8s.apimachinery.pkg.apis.meta.v1.{kind}"))
 }

@@ -1,11 +1,11 @@
-//! Facts about what is served: group versions, resources, subresources. Plain data, the same for
-//! built-in and custom resources.
+//! Facts about group versions, resources and subresources. Plain data, the same for built-in and
+//! custom resources.
 
 use meta::{GroupVersion, GroupVersionKind, GroupVersionResource, Str, field::quote};
 
 use crate::TypeId;
 
-/// A group version: where it stands among the others, and whether it is served unless asked for.
+/// A group version: its priority, and whether it is served by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupVersionFacts {
     pub group_version: GroupVersion,
@@ -37,11 +37,11 @@ pub struct ResourceFacts {
     pub list_type_id: Option<TypeId>,
     /// In alphabetical order.
     pub subresources: Vec<SubresourceFacts>,
-    /// `None` for what is only answered (reviews, bindings, component statuses).
+    /// `None` for resources that are not stored (reviews, bindings, component statuses).
     pub storage: Option<StorageFacts>,
     /// Field labels that a field selector may name.
     pub selectable: Vec<SelectableField>,
-    /// How an unknown field label is refused.
+    /// How an unknown field label is rejected.
     pub unknown_label: UnknownLabel,
     pub on_by_default: bool,
     /// OpenAPI says that a finished delete responds with the object, not with a `Status`.
@@ -57,7 +57,7 @@ pub struct SubresourceFacts {
     pub verbs: Vec<Str>,
 }
 
-/// How the objects of a resource are kept.
+/// How the objects of a resource are stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StorageFacts {
     /// Between `/registry/` and `/<namespace>/<name>`: `pods`, `services/specs`.
@@ -75,7 +75,7 @@ pub enum StorageEncoding {
     Json,
 }
 
-/// A field label and the places its value is taken from.
+/// A field label and the fields that its value is taken from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SelectableField {
     pub label: Str,
@@ -84,7 +84,7 @@ pub struct SelectableField {
     pub paths: Vec<Str>,
 }
 
-/// What a client is told about a field label that a resource doesn't know.
+/// The error for a field label that a resource does not support.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UnknownLabel {
     /// Resources that only know the name and namespace.
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unknown_labels_are_refused_in_kubernetes_words() {
+    fn unknown_labels_get_kubernetes_error_messages() {
         let cases = [
             (
                 UnknownLabel::NotKnown,

@@ -1,5 +1,5 @@
-//! Structural schemas: what a CRD says about its objects (`openAPIV3Schema`), read once and applied
-//! to every object: prune, default, coerce, validate.
+//! Structural schemas of CRDs (`openAPIV3Schema`), parsed once and applied to every object: prune,
+//! default, coerce, validate.
 //!
 //! A schema is compiled when it is read; an object is walked once per step, and never copied.
 
@@ -28,15 +28,15 @@ use meta::{FieldErrors, FieldPath, Value, field::FieldReason};
 pub use self::{
     cel_rules::RuleOptions,
     format::is_recognized as is_recognized_format,
-    node::{Additional, Checks, Node, Rule, Type},
+    node::{AdditionalProperties, JsonType, StructuralNode, ValidationRule, ValueValidation},
     pattern::Pattern,
 };
 
 /// The schema of one version of a custom resource.
 #[derive(Debug, Default)]
 pub struct Structural {
-    root: Node,
-    /// The rules of `x-kubernetes-validations`, compiled when the first object comes.
+    root: StructuralNode,
+    /// The rules of `x-kubernetes-validations`, compiled for the first object.
     rules: OnceLock<Option<cel_rules::Rules>>,
 }
 
@@ -46,7 +46,7 @@ impl Structural {
         Ok(Self { root: read::read(schema)?, rules: OnceLock::new() })
     }
 
-    pub fn root(&self) -> &Node {
+    pub fn root(&self) -> &StructuralNode {
         &self.root
     }
 
@@ -55,7 +55,7 @@ impl Structural {
         structural_rules::check(&self.root, path, errors);
     }
 
-    /// Checks that all defaults are valid and, if so required, that the schema knows all of them. The
+    /// Checks that all defaults are valid and, if `require_pruned`, contain no unknown fields. The
     /// schema itself must have passed [`Structural::check`].
     pub fn check_defaults(&self, path: &FieldPath, require_pruned: bool, errors: &mut FieldErrors) {
         validate_defaults::check(&self.root, path, require_pruned, errors);
@@ -67,14 +67,14 @@ impl Structural {
         cel_rules::check(&self.root, path, how, errors);
     }
 
-    /// Drops from defaults what the schema doesn't know, as definitions from other times may have it.
-    /// True if there was something.
+    /// Prunes defaults, which in CRDs stored by older versions may have unknown fields. True if
+    /// anything was removed.
     pub fn prune_defaults(&mut self) -> bool {
         validate_defaults::prune_all(&mut self.root)
     }
 
-    /// Removes what the schema doesn't know; `apiVersion`, `kind` and `metadata` of the object itself
-    /// stay. What was removed is added to `unknown`, sorted: `spec.list[0].field`.
+    /// Prunes an object; `apiVersion`, `kind` and `metadata` of the object itself stay. Paths of
+    /// removed fields are added to `unknown`, sorted: `spec.list[0].field`.
     pub fn prune(&self, object: &mut Value, unknown: Option<&mut Vec<String>>) {
         let mut found = Vec::new();
         let collected = unknown.is_some().then_some(&mut found);
@@ -85,39 +85,45 @@ impl Structural {
         }
     }
 
-    /// Removes members that are null where null is no value and no default replaces it.
+    /// Removes null fields that are not nullable and have no default.
     pub fn drop_nulls(&self, object: &mut Value) {
         defaulting::drop_nulls(object, Some(&self.root));
     }
 
-    /// Fills in what is missing.
+    /// Applies defaults.
     pub fn default(&self, object: &mut Value) {
         defaulting::default(object, &self.root);
     }
 
-    /// Whether an object without a status would be given one, or one with a status more of it.
+    /// Whether defaulting would add a status or fields of it.
     pub fn has_default_status(&self) -> bool {
         let status = self.root.property("status");
-        status.is_some_and(|status| status.default.is_some() || status.below.defaults)
+        status.is_some_and(|status| status.default.is_some() || status.subtree.defaults)
     }
 
-    /// Brings the metadata of embedded resources (not that of the object itself) into its typed form.
-    /// `drop_invalid`: what has the wrong type is dropped instead of refused, as for objects from
-    /// storage.
+    /// Coerces the metadata of embedded resources (not that of the object itself) to its typed
+    /// form. `drop_invalid`: fields of the wrong type are dropped instead of rejected, for objects
+    /// from storage.
     pub fn coerce_embedded(
         &self,
         object: &mut Value,
         drop_invalid: bool,
         unknown: Option<&mut Vec<String>>,
     ) -> Result<(), FieldErrors> {
-        if !self.root.below.embedded {
+        if !self.root.subtree.embedded {
             return Ok(());
         }
         let mut found = Vec::new();
         let collected = unknown.is_some().then_some(&mut found);
         let mut how = object_meta::Coercion { drop_invalid, unknown: collected };
         let root = FieldPath::root();
-        object_meta::coerce(object, &self.root, false, &value_path::At::root(&root), &mut how)?;
+        object_meta::coerce(
+            object,
+            &self.root,
+            false,
+            &value_path::ValuePath::root(&root),
+            &mut how,
+        )?;
         if let Some(unknown) = unknown {
             found.sort_unstable();
             unknown.append(&mut found);
@@ -125,8 +131,8 @@ impl Structural {
         Ok(())
     }
 
-    /// Checks a new object, all but its own metadata. `others` adds what is told between what the
-    /// schema says about values and the rest.
+    /// Validates a new object except its own metadata. `others` adds the errors that are reported
+    /// between those of the schema and the rest.
     pub fn validate(
         &self,
         object: &Value,
@@ -136,13 +142,13 @@ impl Structural {
         let root = FieldPath::root();
         validate::validate(object, None, &self.root, &root, errors);
         others(errors);
-        let at = value_path::At::root(&root);
+        let at = value_path::ValuePath::root(&root);
         object_meta::validate(object, &self.root, false, &at, errors);
         list_type::validate(object, &self.root, &at, errors);
         self.run_rules(object, None, errors);
     }
 
-    /// Checks a changed object: what was invalid before and hasn't changed may stay.
+    /// Validates an update: errors at unchanged values are ratcheted.
     pub fn validate_update(
         &self,
         object: &Value,
@@ -153,13 +159,13 @@ impl Structural {
         let root = FieldPath::root();
         validate::validate(object, Some(old), &self.root, &root, errors);
         others(errors);
-        let at = value_path::At::root(&root);
+        let at = value_path::ValuePath::root(&root);
         object_meta::validate(object, &self.root, false, &at, errors);
         self.validate_new_lists(object, old, errors);
         self.run_rules(object, Some(old), errors);
     }
 
-    /// Checks an update of the status: only that is looked at.
+    /// Validates a status update: only the status is checked.
     pub fn validate_status(
         &self,
         object: &Value,
@@ -176,7 +182,7 @@ impl Structural {
         self.run_rules(object, Some(old), errors);
     }
 
-    /// Rules only see objects that are at least of the declared types and sizes.
+    /// Rules are only evaluated on objects that have the declared types and sizes.
     fn run_rules(&self, object: &Value, old: Option<&Value>, errors: &mut FieldErrors) {
         let rules = self.rules.get_or_init(|| cel_rules::Rules::compile(&self.root));
         let Some(rules) = rules else { return };
@@ -193,10 +199,10 @@ impl Structural {
         rules.validate(object, old, &self.root, &root, errors);
     }
 
-    /// Sets and maps that hold something twice may stay as long as there are any.
+    /// Duplicates in sets and maps may stay if the old object had duplicates.
     fn validate_new_lists(&self, object: &Value, old: &Value, errors: &mut FieldErrors) {
         let root = FieldPath::root();
-        let at = value_path::At::root(&root);
+        let at = value_path::ValuePath::root(&root);
         let mut wrong = FieldErrors::default();
         list_type::validate(object, &self.root, &at, &mut wrong);
         if !wrong.is_empty() {

@@ -1,4 +1,4 @@
-//! The types themselves: an arena of object types, and nodes that say how each of them is used.
+//! The schema: an arena of object types, and nodes that refer to them.
 
 use std::{collections::HashMap, sync::OnceLock};
 
@@ -12,27 +12,27 @@ use crate::field_index::FieldIndex;
 pub struct Schema {
     types: Vec<Type>,
     by_name: HashMap<Str, TypeId>,
-    /// Where defaults are to be found, worked out when they are first asked for.
+    /// Which types have defaults; computed on first use.
     defaults: OnceLock<crate::Defaults>,
 }
 
-/// The place of a type in its [`Schema`].
+/// The index of a type in its [`Schema`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TypeId(pub u32);
 
-/// An object type: known fields, and what becomes of the others.
+/// An object type: its fields, and how unknown ones are handled.
 #[derive(Clone, Debug, Default)]
 pub struct Type {
     /// The OpenAPI definition name (`io.k8s.api.core.v1.Pod`); empty for a nested CRD type.
     pub name: Str,
     /// In the order in which they are printed.
     pub fields: Vec<Field>,
-    /// Unknown fields are kept (CRDs: `x-kubernetes-preserve-unknown-fields`).
+    /// Unknown fields are preserved (CRDs: `x-kubernetes-preserve-unknown-fields`).
     pub preserve_unknown: bool,
     /// Server-side apply replaces it as a whole wherever it is used (`x-kubernetes-map-type: atomic`
     /// on the definition); the nodes that use it have their own `atomic` set as well.
     pub atomic: bool,
-    /// `x-kubernetes-unions`; only told on in OpenAPI.
+    /// `x-kubernetes-unions`; only published in OpenAPI.
     pub unions: Vec<Union>,
     /// Group, version and kind that this type is the schema of (`x-kubernetes-group-version-kind`).
     pub kinds: Vec<meta::GroupVersionKind>,
@@ -46,8 +46,8 @@ pub struct Field {
     pub node: Node,
     /// The protobuf tag; 0 where there is none (custom resources, JSON-only types).
     pub tag: u32,
-    /// Where Go embeds a struct, JSON shows its fields here while protobuf keeps them in a message of
-    /// their own: the tags of the messages on the way down to `tag`. Mostly empty.
+    /// For a field of an embedded Go struct, which JSON inlines and protobuf keeps as a message:
+    /// the tags of the enclosing messages. Mostly empty.
     pub within: Vec<u32>,
     /// Listed under `required` in OpenAPI.
     pub required: bool,
@@ -61,20 +61,21 @@ pub struct Field {
 /// Fields of which at most one is set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Union {
-    /// The field that names the one that is set, if there is such a field.
+    /// The discriminator field, if any.
     pub discriminator: Option<Str>,
     pub fields: Vec<Str>,
 }
 
-/// When an encoder writes a field. It is what Go's `omitempty`, `omitzero` and pointers come to.
+/// When an encoder writes a field: Go's `omitempty`, `omitzero` and pointers reduced to three
+/// cases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Presence {
-    /// Written if and only if it is there (and not null).
+    /// Written if it is present and not null.
     #[default]
     AsGiven,
-    /// Left out when it is its zero value or empty.
+    /// Omitted when it is its zero value or empty.
     OmitEmpty,
-    /// Always written; what is absent is written as its zero value (`""`, `0`, `false`, `{}`, and
+    /// Always written; an absent field is written as its zero value (`""`, `0`, `false`, `{}`, and
     /// `null` for lists, maps, times and pointers).
     Always,
 }
@@ -83,18 +84,19 @@ pub enum Presence {
 #[derive(Clone, Debug, Default)]
 pub struct Node {
     pub kind: NodeType,
-    /// How server-side apply merges it (objects and maps; lists say it in their kind).
+    /// Server-side apply replaces it as a whole (objects and maps; lists have a [`ListType`]).
     pub atomic: bool,
-    /// Merged field by field, and declared so: against its type (`claimRef` of a PersistentVolume), or
-    /// just for OpenAPI to say it.
+    /// Explicitly declared granular: overrides an atomic type (`claimRef` of a PersistentVolume),
+    /// or is only published in OpenAPI.
     pub granular: bool,
     pub nullable: bool,
     pub default: Option<Value>,
     /// The only values that a string may have; empty = any. Enforced by validation, not by decoding.
     pub enum_values: Vec<Str>,
-    /// The OpenAPI `format` where it is not the one that follows from the kind.
+    /// The OpenAPI `format` if it is not the default of the node type.
     pub format: Option<Str>,
-    /// The OpenAPI definition behind a node that is no object (`Time`, `Quantity`, `RawExtension` …).
+    /// The OpenAPI definition of a node that is not an object (`Time`, `Quantity`, `RawExtension`
+    /// …).
     pub definition: Option<Str>,
     /// A list that is a message of its own in protobuf, with the items as field 1: Go slice types
     /// with a name (`ExtraValue`, `Verbs`).
@@ -136,32 +138,32 @@ pub enum NodeType {
     SchemaOrStringArray(TypeId),
 }
 
-/// How server-side apply and strategic merge see a list.
+/// `x-kubernetes-list-type`: how server-side apply merges a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ListType {
-    /// Replaced as a whole, and declared so.
+    /// Declared atomic: replaced as a whole.
     Atomic,
     Set,
-    /// Items are told apart by these keys.
+    /// Items are identified by these keys (`x-kubernetes-list-map-keys`).
     Map(Vec<Str>),
-    /// Nothing declared: handled as atomic, but OpenAPI doesn't say so.
+    /// Not declared: handled as atomic, but not published in OpenAPI.
     #[default]
     Undeclared,
 }
 
-/// What strategic merge patch does with a field.
+/// The patch strategy and merge key of a field, for strategic merge patch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PatchStrategy {
     pub merge: bool,
     /// `retainKeys`, alone or with `merge`.
     pub retain_keys: bool,
-    /// `replace` written out in the definition (it is also what no strategy means).
+    /// An explicit `replace` in the definition (the default).
     pub replace: bool,
     pub merge_key: Option<Str>,
 }
 
 impl Schema {
-    /// Adds a type and returns its place.
+    /// Adds a type and returns its id.
     pub fn add(&mut self, mut ty: Type) -> TypeId {
         ty.index();
         let id = TypeId(self.types.len() as u32);
@@ -172,7 +174,7 @@ impl Schema {
         id
     }
 
-    /// Fills a place that was taken before its type was known (recursive types).
+    /// Sets the type of an id that was reserved earlier (recursive types).
     pub fn set(&mut self, id: TypeId, mut ty: Type) {
         ty.index();
         if !ty.name.is_empty() {
@@ -185,7 +187,7 @@ impl Schema {
         &self.types[id.0 as usize]
     }
 
-    /// Fills in the defaults of a type's definition.
+    /// Applies the defaults of a type to an object.
     pub fn apply_defaults(&self, ty: TypeId, object: &mut Value) {
         self.defaults.get_or_init(|| crate::Defaults::of(self)).apply(self, ty, object);
     }

@@ -11,7 +11,7 @@ const CASES: &str = include_str!("objects.yaml");
 /// `new`, `error` where it is invalid, `refused` where it can't be read, `unknown` for what strict
 /// field validation says.
 #[test]
-fn objects_fare_as_with_kube_apiserver() {
+fn results_match_kube_apiserver() {
     let (mut count, mut differences) = (0, String::new());
     for document in CASES.split("---\n") {
         let document = codec::yaml::load(document.as_bytes()).expect("YAML").value;
@@ -26,7 +26,7 @@ fn objects_fare_as_with_kube_apiserver() {
             let mut theirs = case.clone();
             theirs.remove_at(&["old"]);
             theirs.remove_at(&["new"]);
-            // Go says it with the kind before.
+            // Go prefixes the message with the kind.
             let refused = theirs.str_at(&["refused"]).split_once(" as a ");
             let refused = refused.and_then(|(_, rest)| rest.split_once(": "));
             if let Some((_, why)) = refused.map(|(a, b)| (a.to_owned(), b.to_owned())) {
@@ -50,7 +50,7 @@ fn objects_fare_as_with_kube_apiserver() {
     assert!(differences.is_empty(), "{differences}");
 }
 
-/// What becomes of a spec, in the form of the cases.
+/// The result for a spec, in the format of the cases.
 fn fate(structural: &Structural, case: &Value) -> Value {
     let object = |spec: Option<&Value>| {
         let mut object = meta::value!({"apiVersion": "crs.example.com/v1", "kind": "T"});

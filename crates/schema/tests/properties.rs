@@ -1,4 +1,4 @@
-//! What holds for any schema and any object.
+//! Properties that hold for any schema and any object.
 
 use meta::{FieldErrors, FieldPath, Map, Number, Str, Value};
 use proptest::prelude::*;
@@ -96,7 +96,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn steps_are_done_when_they_are_done(schema in schema(), object in object(4)) {
+    fn pruning_defaulting_and_null_removal_are_idempotent(schema in schema(), object in object(4)) {
         let Ok(structural) = Structural::new(&schema) else { return Ok(()) };
         let mut pruned = object.clone();
         structural.prune(&mut pruned, None);

@@ -210,7 +210,7 @@ fn run_json_any(input: &[u8]) -> String {
 fn run_stored(input: &[u8]) -> String {
     let wanted = FieldSet::new(["metadata.name", "spec.nodeName", "status.phase"]);
     let scanned = raw_object::scan(input, &wanted).map(|_| ());
-    match raw_object::splice(input, 42, raw_object::Order::Struct, &wanted) {
+    match raw_object::splice(input, 42, raw_object::KeyOrder::Struct, &wanted) {
         Ok((bytes, found)) => {
             // These are cut out of the bytes without another look.
             assert!(

@@ -3,7 +3,7 @@
 use codec::json::{self, DecodeOptions};
 use meta::Value;
 use patch::{
-    apply::{self, Filter, Manager, OneVersion, Set, Typing},
+    apply::{self, Filter, Manager, Set, SingleVersion, TypeContext},
     json_patch::JsonPatch,
     merge, strategic,
 };
@@ -183,8 +183,12 @@ fn run_apply(input: &[u8]) -> String {
         Ok(config) => config,
         Err(error) => return error,
     };
-    let typing =
-        Typing { schema: &definitions().schema, ty, fields: &Filter::All, versions: &OneVersion };
+    let typing = TypeContext {
+        schema: &definitions().schema,
+        ty,
+        fields: &Filter::All,
+        versions: &SingleVersion,
+    };
     let manager =
         |name| Manager { name, api_version: "v1", subresource: "", now: "2001-02-03T04:05:06Z" };
     let mut live = pod.clone();

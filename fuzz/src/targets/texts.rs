@@ -1,4 +1,4 @@
-//! What stands in queries, headers and single fields.
+//! Parsers of queries, headers and single fields.
 
 use std::sync::Arc;
 

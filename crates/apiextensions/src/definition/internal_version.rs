@@ -2,7 +2,7 @@
 //! the same in all versions move up into the spec, and structs are printed with Go's field names.
 
 use meta::{Value, json, json::write_string};
-use schema::structural::Rule;
+use schema::structural::ValidationRule;
 
 /// The spec, with top-level fields apart from per-version ones.
 pub(super) struct InternalSpec<'a> {
@@ -176,7 +176,7 @@ pub(super) fn show_schema(schema: &Value) -> String {
                 out.text("URL", docs.get("url"));
                 out.done()
             }),
-            GoType::Rules => out.list(go_name, value, |rule| Rule::read(rule).show()),
+            GoType::Rules => out.list(go_name, value, |rule| ValidationRule::read(rule).show()),
         }
     }
     out.done()

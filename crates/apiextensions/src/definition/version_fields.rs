@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use meta::{FieldErrors, FieldPath, Value};
-use schema::structural::{Node, Type};
+use schema::structural::{JsonType, StructuralNode};
 
 pub(super) fn check_subresources(subresources: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let Some(scale) = subresources.get("scale").filter(|scale| !scale.is_null()) else { return };
@@ -64,7 +64,7 @@ fn check_json_path(json_path: &str, path: &FieldPath, errors: &mut FieldErrors) 
 /// `allow_too_many`: the stored definition has the same, too many, fields.
 pub(super) fn check_selectable_fields(
     fields: &[Value],
-    schema: &Node,
+    schema: &StructuralNode,
     allow_too_many: bool,
     path: &FieldPath,
     errors: &mut FieldErrors,
@@ -88,7 +88,7 @@ pub(super) fn check_selectable_fields(
         if place.as_str() == "metadata" || place.as_str().starts_with("metadata.") {
             errors.invalid(&at, json_path, "must not point to fields in metadata");
         }
-        if !matches!(node.ty, Type::String | Type::Boolean | Type::Integer) {
+        if !matches!(node.ty, JsonType::String | JsonType::Boolean | JsonType::Integer) {
             let why = "must point to a field of type string, boolean or integer. Enum string \
                        fields and strings with formats are allowed.";
             errors.invalid(&at, json_path, why);

@@ -43,7 +43,7 @@ fn defaulted(definitions: &Definitions, given: &Value) -> (Value, Value) {
         let mut object = decoded.expect(&text).value;
         definitions.schema.apply_defaults(ty, &mut object);
         of(&gvk.group, &gvk.kind, FeatureGates::default(), &crd()).default(&mut object);
-        codec::json::forget_empty(&mut object, &definitions.schema, ty);
+        codec::json::remove_empty_fields(&mut object, &definitions.schema, ty);
         let mut served = Vec::new();
         codec::json::encode(&object, &definitions.schema, ty, &mut served);
         let mut served = codec::json::decode_any(&served, strict).expect("our own JSON").value;

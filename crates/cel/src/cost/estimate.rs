@@ -69,14 +69,14 @@ impl CostEstimate {
     }
 }
 
-/// What a call costs, and how large its result is, where that can be said.
+/// The cost of a call, and the size of its result if it can be estimated.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CallEstimate {
     pub(crate) cost: CostEstimate,
     pub(crate) size: Option<Size>,
 }
 
-/// Sizes are looked up in the declaration of the root, whatever variable a path starts from.
+/// Sizes are looked up in the declaration of the root, for paths from any variable.
 pub(crate) fn estimate(checked: &Checked, root: Option<&Root>) -> CostEstimate {
     let mut estimator = Estimator {
         checked,
@@ -117,7 +117,7 @@ struct LocalEstimate {
 struct Estimator<'e> {
     checked: &'e Checked,
     root: Option<&'e Root>,
-    /// The way from a variable to what a node stands for.
+    /// The path from a variable to the node's value.
     paths: HashMap<Id, Vec<Str>>,
     sizes: HashMap<Id, Size>,
     entries: HashMap<Id, Entries>,
@@ -495,7 +495,7 @@ fn size_at(root: Option<&Root>, path: &[Str]) -> Option<Size> {
             ("@keys", DeclKind::Map { key_elements, .. }) => {
                 return keys_at(steps, step, *key_elements);
             }
-            // Whatever an attribute is called, all are as large.
+            // All attributes have the same size, independent of their name.
             (_, DeclKind::Map { values, .. }) if values.kind == DeclKind::Any => values,
             (name, DeclKind::Object(object)) => &object.field(name)?.decl,
             _ => return None,

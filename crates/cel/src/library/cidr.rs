@@ -25,7 +25,7 @@ pub(super) fn declare(f: &mut Functions) {
         let prefix = prefix(args, 0)?;
         match args[1].as_str().map(parse_ip) {
             Some(Ok(ip)) => Ok(Val::Bool(prefix.contains(ip))),
-            // Compat: what is wrong with the address is not told.
+            // Compat: the reason why the address is invalid is not reported.
             _ => Err(NO_SUCH_OVERLOAD),
         }
     });

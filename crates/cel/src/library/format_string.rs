@@ -6,11 +6,11 @@ use super::standard::to_string;
 use crate::types::Type;
 use crate::value::{EvalResult, NO_SUCH_OVERLOAD, Val, fail};
 
-/// What a clause is to be filled with: a value, or when compiling a type only.
+/// The argument of a clause: a value, or only its type when compiling.
 pub(crate) trait FormatArgument {
     const RUNNING: bool;
 
-    /// The text of a clause, or why it cannot be.
+    /// The text of a clause, or an error message.
     fn fill(&self, clause: Clause) -> Result<String, String>;
 }
 
@@ -62,7 +62,7 @@ fn fill<T: FormatArgument>(
             continue;
         }
         if rest.is_empty() {
-            // Compat: when running, the argument is asked for first.
+            // Compat: at run time the argument is evaluated first.
             if used >= args.len() && T::RUNNING {
                 return Err((format!("index {used} out of range"), None));
             }
@@ -125,7 +125,7 @@ fn clause(text: &str) -> Result<(Clause, &str), String> {
     Ok((clause, &rest[letter.len_utf8()..]))
 }
 
-/// The widest number that is printed; Go has no bound, but nobody needs more digits than these.
+/// The widest number that is printed; Go has no bound, but more digits are of no use.
 const PRECISION_MAX: usize = 1_000;
 
 pub(crate) fn clause_error(clause: Clause, given: &str) -> String {

@@ -82,7 +82,7 @@ fn link_local_unicast(ip: IpAddr) -> bool {
     }
 }
 
-/// An address without zone that is not IPv4 in IPv6's clothes.
+/// An address without zone that is not an IPv4-mapped IPv6 address.
 pub(super) fn parse_ip(text: &str) -> Result<IpAddr, String> {
     let quoted = quote(text);
     let bare = match text.split_once('%') {
@@ -110,7 +110,7 @@ pub(super) fn is_mapped(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some())
 }
 
-/// Go's words for the common ways in which a text is no address.
+/// Go's error messages for common invalid addresses.
 pub(super) fn why_no_address(text: &str) -> String {
     let quoted = quote(text);
     let parse = |why: &str| format!("ParseAddr({quoted}): {why}");

@@ -74,7 +74,7 @@ fn sum<'a>(args: &[Val<'a>], zero: Val<'a>) -> EvalResult<'a> {
     Ok(total)
 }
 
-/// The element that no other is on the better side of.
+/// The least or greatest element.
 fn pick<'a>(args: &[Val<'a>], name: &str, worse: Ordering) -> EvalResult<'a> {
     let mut best: Option<Val<'a>> = None;
     for item in list(args)?.iter() {

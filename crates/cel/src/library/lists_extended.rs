@@ -9,7 +9,7 @@ use crate::ops::{compare, equal_values};
 use crate::types::Type;
 use crate::value::{EvalError, EvalResult, List, NO_SUCH_OVERLOAD, Val, fail};
 
-/// A longer range could not be paid for: it costs as much as it is long.
+/// A longer range would exceed the cost limit: it costs as much as it is long.
 const RANGE_MAX: i64 = 1_000_000;
 
 /// The square of it is more than any budget.
@@ -139,7 +139,7 @@ fn sort<'a>(list: &List<'a>, keys: &List<'a>) -> EvalResult<'a> {
 
 fn distinct<'a>(args: &[Val<'a>]) -> EvalResult<'a> {
     let items = items(&args[0])?;
-    // What has so many elements could not pay for comparing each with each.
+    // Comparing so many elements pairwise would exceed the cost limit.
     if items.len() > DISTINCT_MAX {
         return Err(EvalError::CostLimit);
     }

@@ -19,7 +19,7 @@ pub struct Version {
     build: Vec<String>,
 }
 
-/// A part of a pre-release. Numbers come before texts.
+/// An identifier of a pre-release. Numbers sort before texts.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum PrereleaseId {
     Number(u64),

@@ -1,5 +1,5 @@
-//! What `transformMap` and `transformMapEntry` become; the planner turns most of it into an
-//! insertion in place.
+//! The functions that `transformMap` and `transformMapEntry` expand to; the planner turns most of
+//! them into an in-place insertion.
 
 use super::{A, B};
 use crate::functions::Functions;

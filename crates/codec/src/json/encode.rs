@@ -15,13 +15,13 @@ pub fn encode(value: &Value, schema: &Schema, ty: TypeId, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends any value with sorted keys and nothing left out: custom resources, which no Go struct
-/// stands behind.
+/// Appends any value with sorted keys and nothing omitted: for custom resources, which have no Go
+/// struct.
 pub fn encode_any(value: &Value, out: &mut Vec<u8>) {
     write_value(out, value);
 }
 
-/// Appends a value as its place in the schema says.
+/// Appends a value according to its schema node.
 pub fn encode_node(value: &Value, node: &Node, schema: &Schema, out: &mut Vec<u8>) {
     match (&node.kind, value) {
         (
@@ -38,7 +38,7 @@ pub fn encode_node(value: &Value, node: &Node, schema: &Schema, out: &mut Vec<u8
             write_list(items, out, |value, out| encode(value, schema, *id, out));
         }
         (NodeType::Map(item), Value::Object(map)) => {
-            let mut members = Members::open(out);
+            let mut members = ObjectWriter::open(out);
             for (key, value) in map.iter() {
                 encode_node(value, item, schema, members.key(key));
             }
@@ -48,15 +48,15 @@ pub fn encode_node(value: &Value, node: &Node, schema: &Schema, out: &mut Vec<u8
     }
 }
 
-/// Removes what the storage format of built-in kinds (protobuf) cannot tell from nothing: lists and
-/// maps that are there but empty. A server that stores other bytes has to forget it too, or a list
-/// like `rules: []` would read back differently.
-pub fn forget_empty(value: &mut Value, schema: &Schema, ty: TypeId) {
+/// Removes empty lists and maps, which the storage format of built-in kinds (protobuf) cannot
+/// distinguish from absent ones. A server that stores another format has to remove them too, or a
+/// list like `rules: []` would read back differently.
+pub fn remove_empty_fields(value: &mut Value, schema: &Schema, ty: TypeId) {
     let Value::Object(map) = value else { return };
     let ty = schema.get(ty);
     map.retain(|key, value| {
         let Some(field) = ty.field(key) else { return true };
-        forget_in_node(value, &field.node, schema);
+        remove_empty_fields_in_node(value, &field.node, schema);
         let empty = match (&field.node.kind, &*value) {
             (NodeType::List(..), Value::Array(items)) => items.is_empty(),
             (NodeType::Map(_), Value::Object(map)) => map.is_empty(),
@@ -66,7 +66,7 @@ pub fn forget_empty(value: &mut Value, schema: &Schema, ty: TypeId) {
     });
 }
 
-fn forget_in_node(value: &mut Value, node: &Node, schema: &Schema) {
+fn remove_empty_fields_in_node(value: &mut Value, node: &Node, schema: &Schema) {
     match (&node.kind, value) {
         (
             NodeType::Object(id)
@@ -74,30 +74,31 @@ fn forget_in_node(value: &mut Value, node: &Node, schema: &Schema) {
             | NodeType::SchemaOrArray(id)
             | NodeType::SchemaOrStringArray(id),
             value @ Value::Object(_),
-        ) => forget_empty(value, schema, *id),
+        ) => remove_empty_fields(value, schema, *id),
         (NodeType::SchemaOrArray(id), Value::Array(items)) => {
             for value in items {
-                forget_empty(value, schema, *id);
+                remove_empty_fields(value, schema, *id);
             }
         }
         (NodeType::List(item, _), Value::Array(items)) => {
             for value in items {
-                forget_in_node(value, item, schema);
+                remove_empty_fields_in_node(value, item, schema);
             }
         }
         (NodeType::Map(item), Value::Object(map)) => {
             for (_, value) in map.iter_mut() {
-                forget_in_node(value, item, schema);
+                remove_empty_fields_in_node(value, item, schema);
             }
         }
         _ => {}
     }
 }
 
-/// Makes of an object what it will be when it is read back: without what is not written, and with the
-/// zeros that are written for what is not there. Two objects that Go can't tell apart are equal then.
-pub fn settle(value: &mut Value, schema: &Schema, ty: TypeId) {
-    forget_empty(value, schema, ty);
+/// Normalizes an object to what decoding its encoding would give: without fields that are not
+/// written, and with the zero values that are written for absent ones. Objects that Go cannot
+/// distinguish are equal afterwards.
+pub fn normalize(value: &mut Value, schema: &Schema, ty: TypeId) {
+    remove_empty_fields(value, schema, ty);
     fill_zeros(value, schema, ty);
 }
 
@@ -109,7 +110,7 @@ fn fill_zeros(value: &mut Value, schema: &Schema, ty: TypeId) {
     }
     map.retain(|key, value| {
         let Some(field) = ty.field(key) else { return true };
-        fill_in_node(value, &field.node, schema);
+        fill_zeros_in_node(value, &field.node, schema);
         field.presence != Presence::OmitEmpty || !is_zero(value, &field.node, schema)
     });
     for field in &ty.fields {
@@ -119,17 +120,17 @@ fn fill_zeros(value: &mut Value, schema: &Schema, ty: TypeId) {
     }
 }
 
-fn fill_in_node(value: &mut Value, node: &Node, schema: &Schema) {
+fn fill_zeros_in_node(value: &mut Value, node: &Node, schema: &Schema) {
     match (&node.kind, value) {
         (NodeType::Object(id), value @ Value::Object(_)) => fill_zeros(value, schema, *id),
         (NodeType::List(item, _), Value::Array(items)) => {
             for value in items {
-                fill_in_node(value, item, schema);
+                fill_zeros_in_node(value, item, schema);
             }
         }
         (NodeType::Map(item), Value::Object(map)) => {
             for (_, value) in map.iter_mut() {
-                fill_in_node(value, item, schema);
+                fill_zeros_in_node(value, item, schema);
             }
         }
         _ => {}
@@ -157,7 +158,7 @@ fn zero(field: &Field, schema: &Schema) -> Value {
 }
 
 fn write_struct(map: &Map, ty: &Type, schema: &Schema, out: &mut Vec<u8>) {
-    let mut members = Members::open(out);
+    let mut members = ObjectWriter::open(out);
     if ty.preserve_unknown {
         for (key, value) in map.iter() {
             let out = members.key(key);
@@ -169,7 +170,7 @@ fn write_struct(map: &Map, ty: &Type, schema: &Schema, out: &mut Vec<u8>) {
         members.close();
         return;
     }
-    let given = Given::of(map, ty);
+    let given = FieldValues::of(map, ty);
     for (index, field) in ty.fields.iter().enumerate() {
         let value = given.get(index, field).filter(|value| !value.is_null());
         match (field.presence, value) {
@@ -190,18 +191,18 @@ fn write_struct(map: &Map, ty: &Type, schema: &Schema, out: &mut Vec<u8>) {
 
 /// The members of an object by field. A type has many fields and an object few of them, so the members
 /// are looked up among the fields and not the other way round.
-struct Given<'a> {
+struct FieldValues<'a> {
     map: &'a Map,
     fields: Vec<Option<&'a Value>>,
 }
 
 /// Below this, a search for each field is as fast.
-const GIVEN_FIELDS_MIN: usize = 6;
+const FIELD_VALUES_MIN: usize = 6;
 
-impl<'a> Given<'a> {
+impl<'a> FieldValues<'a> {
     fn of(map: &'a Map, ty: &Type) -> Self {
         let mut fields = Vec::new();
-        if ty.fields.len() >= GIVEN_FIELDS_MIN {
+        if ty.fields.len() >= FIELD_VALUES_MIN {
             fields.resize(ty.fields.len(), None);
             for (key, value) in map.iter() {
                 if let Some(index) = ty.field_index(key) {
@@ -294,12 +295,12 @@ fn is_zero(value: &Value, node: &Node, schema: &Schema) -> bool {
 }
 
 /// Writes the punctuation of an object.
-struct Members<'a> {
+struct ObjectWriter<'a> {
     out: &'a mut Vec<u8>,
     separator: u8,
 }
 
-impl<'a> Members<'a> {
+impl<'a> ObjectWriter<'a> {
     fn open(out: &'a mut Vec<u8>) -> Self {
         Self { out, separator: b'{' }
     }

@@ -2,8 +2,8 @@
 
 use super::lexer::find_special;
 
-/// Indents compact JSON by two spaces a level, as Go's `json.Indent` does. What is not JSON comes out
-/// as some text.
+/// Indents compact JSON by two spaces a level, as Go's `json.Indent` does. The output for invalid
+/// JSON is unspecified.
 pub fn indent(compact: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(compact.len() * 2);
     let mut depth = 0usize;

@@ -1,10 +1,10 @@
-//! Tokens of a JSON text, and Go's words for what is no token.
+//! JSON tokens, and Go's error messages for invalid ones.
 
 use std::borrow::Cow;
 
 use super::{DEPTH_MAX, DecodeError};
 
-/// A place in a JSON text. All methods leave it behind what they read.
+/// A position in a JSON text. All methods leave it after what they read.
 pub(crate) struct Lexer<'a> {
     pub(crate) text: &'a str,
     pub(crate) at: usize,
@@ -33,7 +33,7 @@ impl<'a> Lexer<'a> {
         self.text.as_bytes()
     }
 
-    /// The byte at the current place; none at the end.
+    /// The byte at the current position; none at the end.
     #[inline]
     pub(crate) fn peek(&self) -> Option<u8> {
         self.bytes().get(self.at).copied()
@@ -56,7 +56,7 @@ impl<'a> Lexer<'a> {
         self.skip_space().ok_or_else(|| self.unexpected_end())
     }
 
-    /// Reads a key's opening quote or says what was expected.
+    /// Reads a key's opening quote or returns an error with what was expected.
     #[inline]
     pub(crate) fn key(&mut self) -> Result<Cow<'a, str>, DecodeError> {
         match self.next_token()? {
@@ -299,8 +299,8 @@ impl<'a> Lexer<'a> {
         self.unexpected("exceeded max depth")
     }
 
-    /// The byte at the current place cannot be there. Inside of a token Go reads the end of the text
-    /// as a space.
+    /// The error for an unexpected byte at the current position. Inside a token Go treats the end
+    /// of the text as a space.
     #[cold]
     pub(crate) fn unexpected(&self, context: &str) -> DecodeError {
         let byte = quote_byte(self.peek().unwrap_or(b' '));

@@ -218,7 +218,7 @@ fn wrong_types_are_named_as_in_go() {
 }
 
 #[test]
-fn malformed_values_are_refused_in_the_words_of_their_types() {
+fn malformed_values_get_the_errors_of_their_go_types() {
     let types = types();
     let quantity = "quantities must match the regular expression \
                     '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
@@ -348,7 +348,7 @@ fn at_most_a_hundred_strict_errors_are_kept() {
 }
 
 #[test]
-fn free_numbers_are_integers_if_they_look_like_it() {
+fn untyped_integral_numbers_decode_as_integers() {
     let cases = [
         ("1", Value::from(1), "1"),
         ("1.0", Value::from(1.0), "1"),
@@ -413,13 +413,13 @@ fn nesting_is_bounded_and_costs_no_stack() {
 }
 
 #[test]
-fn what_storage_cannot_tell_from_nothing_is_forgotten() {
+fn empty_fields_that_protobuf_drops_are_removed() {
     let types = types();
     let mut pod = value!({
         "metadata": {"labels": {}, "finalizers": [], "name": "a"},
         "spec": {"containers": [], "volumes": [{"name": "v"}], "nodeSelector": {}},
     });
-    forget_empty(&mut pod, &types.schema, types.pod);
+    remove_empty_fields(&mut pod, &types.schema, types.pod);
     let expected = value!({"metadata": {"name": "a"}, "spec": {"volumes": [{"name": "v"}]}});
     assert_eq!(pod, expected);
 }
@@ -502,7 +502,7 @@ fn pod_json() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn any_value_survives(value in any_json()) {
+    fn any_value_round_trips(value in any_json()) {
         let mut out = Vec::new();
         encode_any(&value, &mut out);
         let again = decode_any(&out, DecodeOptions::default()).unwrap();
@@ -555,12 +555,12 @@ proptest! {
 
     #[test]
     fn scanning_agrees_with_decoding(pod in pod_json(), revision in any::<u64>()) {
-        use crate::raw_object::{FieldSet, Order, scan, splice};
+        use crate::raw_object::{FieldSet, KeyOrder, scan, splice};
         let types = types();
         let mut stored = Vec::new();
         encode(&pod, &types.schema, types.pod, &mut stored);
         let wanted = FieldSet::new(["spec.hostNetwork", "metadata.labels.a"]);
-        let (bytes, found) = splice(&stored, revision, Order::Struct, &wanted).unwrap();
+        let (bytes, found) = splice(&stored, revision, KeyOrder::Struct, &wanted).unwrap();
         let decoded = decode(&bytes, &types.schema, types.pod, DecodeOptions::default()).unwrap();
         let version = decoded.value.str_at(&["metadata", "resourceVersion"]);
         prop_assert_eq!(version, revision.to_string());

@@ -10,7 +10,7 @@ use schema::{Field, Node, NodeType, Presence, Schema, Type, TypeId};
 
 use super::{
     DEPTH_MAX, ProtobufError,
-    tables::{Message, Tables, What},
+    tables::{Message, Tables, TagTarget},
     wire::{BYTES, FIXED64, Key, Reader, VARINT},
 };
 use crate::{base64, json};
@@ -68,11 +68,11 @@ impl Decoder<'_> {
         while let Some(key) = reader.key(name)? {
             match table.find(key.tag) {
                 None => reader.skip(key)?,
-                Some(What::Embedded(table)) => {
+                Some(TagTarget::Embedded(table)) => {
                     let message = reader.bytes(key, "embedded message")?;
                     self.message(message, name, table, fields, slots, depth)?;
                 }
-                Some(What::Field(index)) => {
+                Some(TagTarget::Field(index)) => {
                     self.field(&fields[*index], key, &mut reader, &mut slots[*index], depth)?;
                 }
             }
@@ -152,8 +152,8 @@ impl Decoder<'_> {
         self.value(item, Key { tag: 2, wire_type }, &mut Reader::new(zero), name, depth)
     }
 
-    /// Reads a value. Only what recurses is told apart here: the rest needs more stack than a level
-    /// of nesting should take.
+    /// Reads a value. Only recursive types are handled here: the rest would enlarge the stack frame
+    /// of each level of nesting.
     fn value(
         &self,
         node: &Node,
@@ -208,7 +208,7 @@ impl Decoder<'_> {
         Ok(value)
     }
 
-    /// A schema, or a list of schemas or of texts.
+    /// A schema, or a list of schemas or strings.
     fn schema_or_list(
         &self,
         message: &[u8],

@@ -9,7 +9,7 @@ use schema::{Field, Node, NodeType, Schema, TypeId};
 
 use super::{
     DEPTH_MAX, ProtobufError,
-    tables::{Message, Tables, What},
+    tables::{Message, Tables, TagTarget},
     wire::Writer,
 };
 use crate::{base64, json};
@@ -50,13 +50,13 @@ impl Encoder<'_> {
         writer: &mut Writer,
     ) -> Result<()> {
         for entry in table.entries.iter().rev() {
-            match &entry.what {
-                What::Embedded(table) => {
+            match &entry.target {
+                TagTarget::Embedded(table) => {
                     let start = writer.len();
                     self.message(map, table, fields, depth, writer)?;
                     writer.end_message(entry.tag, start);
                 }
-                What::Field(index) => {
+                TagTarget::Field(index) => {
                     let field = &fields[*index];
                     let value = map.get(&field.name).filter(|value| !value.is_null());
                     self.field(field, value, depth, writer)?;
@@ -109,8 +109,8 @@ impl Encoder<'_> {
         }
     }
 
-    /// Writes a value with its tag; null is the zero value. Only what recurses is told apart here: the
-    /// rest needs more stack than a level of nesting should take.
+    /// Writes a value with its tag; null is the zero value. Only recursive types are handled here:
+    /// the rest would enlarge the stack frame of each level of nesting.
     fn value(
         &self,
         node: &Node,

@@ -2,7 +2,7 @@
 
 use schema::{Schema, Type, TypeId};
 
-/// What the transcoder needs to know beyond the schema.
+/// TagTarget the transcoder needs to know beyond the schema.
 #[derive(Debug)]
 pub struct Tables {
     // By type.
@@ -12,17 +12,17 @@ pub struct Tables {
 /// The fields of a message, sorted by tag.
 #[derive(Debug, Default)]
 pub(super) struct Message {
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<TagEntry>,
 }
 
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct TagEntry {
     pub(super) tag: u32,
-    pub(super) what: What,
+    pub(super) target: TagTarget,
 }
 
 #[derive(Debug)]
-pub(super) enum What {
+pub(super) enum TagTarget {
     /// An index into the type's fields.
     Field(usize),
     /// A struct that Go embeds: a message here, fields of its parent in JSON.
@@ -54,27 +54,27 @@ impl Message {
     fn insert(&mut self, within: &[u32], tag: u32, index: usize) {
         let Some((&outer, within)) = within.split_first() else {
             let at = self.entries.partition_point(|entry| entry.tag < tag);
-            self.entries.insert(at, Entry { tag, what: What::Field(index) });
+            self.entries.insert(at, TagEntry { tag, target: TagTarget::Field(index) });
             return;
         };
         let at = self.entries.partition_point(|entry| entry.tag < outer);
         let known = self.entries.get(at).is_some_and(|entry| entry.tag == outer);
         if !known {
-            let what = What::Embedded(Self::default());
-            self.entries.insert(at, Entry { tag: outer, what });
+            let target = TagTarget::Embedded(Self::default());
+            self.entries.insert(at, TagEntry { tag: outer, target });
         }
-        if let What::Embedded(message) = &mut self.entries[at].what {
+        if let TagTarget::Embedded(message) = &mut self.entries[at].target {
             message.insert(within, tag, index);
         }
     }
 
-    pub(super) fn find(&self, tag: u32) -> Option<&What> {
+    pub(super) fn find(&self, tag: u32) -> Option<&TagTarget> {
         // Tags mostly count up from one.
         let guess = self.entries.get(tag as usize - 1).filter(|entry| entry.tag == tag);
         let found = guess.or_else(|| {
             let at = self.entries.binary_search_by_key(&tag, |entry| entry.tag).ok()?;
             self.entries.get(at)
         });
-        found.map(|entry| &entry.what)
+        found.map(|entry| &entry.target)
     }
 }

@@ -99,7 +99,7 @@ fn embedded_structs_quantities_and_negative_numbers() {
 }
 
 #[test]
-fn schemas_hold_schemas_lists_and_truth_values() {
+fn json_schema_props_unions_round_trip() {
     let types = types();
     check(
         &types,
@@ -126,7 +126,7 @@ fn schemas_hold_schemas_lists_and_truth_values() {
 }
 
 #[test]
-fn what_is_not_known_is_skipped() {
+fn unknown_fields_are_skipped() {
     let types = types();
     let tables = Tables::new(&types.schema);
     // A group, a number, four and eight bytes, a text, all with tags that a volume doesn't have.
@@ -172,7 +172,7 @@ fn numbers_may_be_packed_and_entries_incomplete() {
 }
 
 #[test]
-fn malformed_bytes_are_errors_in_the_words_of_go() {
+fn malformed_bytes_get_go_error_messages() {
     let types = types();
     let tables = Tables::new(&types.schema);
     let cases = [
@@ -201,7 +201,7 @@ fn malformed_bytes_are_errors_in_the_words_of_go() {
 }
 
 #[test]
-fn numbers_that_json_lacks_are_refused() {
+fn nan_and_infinity_are_rejected() {
     let types = types();
     let tables = Tables::new(&types.schema);
     let decoded = decode(&hex("49000000000000f07f"), &tables, &types.schema, types.props);

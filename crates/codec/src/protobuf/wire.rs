@@ -19,7 +19,7 @@ pub(super) struct Key {
     pub(super) wire_type: u8,
 }
 
-/// A place in a message. Every length is checked against what is there.
+/// A cursor over a message. Every length is checked against the remaining bytes.
 pub(super) struct Reader<'a> {
     rest: &'a [u8],
 }
@@ -76,7 +76,7 @@ impl<'a> Reader<'a> {
         self.block()
     }
 
-    /// A text; what is not UTF-8 is replaced as it would be in JSON.
+    /// A string; invalid UTF-8 is replaced as in JSON.
     pub(super) fn text(&mut self, key: Key, field: &str) -> Result<Str, ProtobufError> {
         Ok(Str::new(well_formed(self.bytes(key, field)?)))
     }
@@ -91,7 +91,7 @@ impl<'a> Reader<'a> {
         Ok(block)
     }
 
-    /// A field that nobody knows.
+    /// Skips an unknown field.
     pub(super) fn skip(&mut self, key: Key) -> Result<(), ProtobufError> {
         let mut groups = 0u32;
         let mut wire_type = key.wire_type;

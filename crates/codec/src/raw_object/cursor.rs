@@ -1,5 +1,5 @@
-//! A place in compact JSON. Whatever is not asked for is jumped over: strings eight bytes at a time,
-//! containers by counting brackets.
+//! A cursor over compact JSON. Values that are not needed are skipped: strings eight bytes at a
+//! time, containers by counting brackets.
 
 use meta::Str;
 
@@ -75,7 +75,7 @@ impl<'a> Cursor<'a> {
         Ok(key)
     }
 
-    /// What is between a string's quotes, as it is spelt.
+    /// The raw text between a string's quotes.
     pub(super) fn string(&mut self) -> Result<&'a [u8], ScanError> {
         self.expect(b'"')?;
         let start = self.at;

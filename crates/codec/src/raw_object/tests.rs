@@ -14,7 +14,7 @@ fn wanted() -> FieldSet {
 }
 
 #[test]
-fn a_pod_is_taken_apart() {
+fn scan_finds_the_parts_of_a_pod() {
     let found = scan(POD.as_bytes(), &wanted()).unwrap();
     assert!(POD[found.body_at..].starts_with(r#""metadata":{"name""#));
     assert!(POD[found.metadata.clone()].starts_with(r#"{"name""#));
@@ -45,43 +45,43 @@ fn the_revision_goes_where_go_prints_it() {
     let cases = [
         (
             r#"{"kind":"A","apiVersion":"v1","metadata":{"name":"a","uid":"u","generation":1},"x":1}"#,
-            Order::Struct,
+            KeyOrder::Struct,
             r#"{"kind":"A","apiVersion":"v1","metadata":{"name":"a","uid":"u","resourceVersion":"42","generation":1},"x":1}"#,
         ),
         (
             "{\"apiVersion\":\"a/v1\",\"kind\":\"A\",\"metadata\":{\"name\":\"a\",\"uid\":\"u\"}}\n",
-            Order::Sorted,
+            KeyOrder::Sorted,
             r#"{"apiVersion":"a/v1","kind":"A","metadata":{"name":"a","resourceVersion":"42","uid":"u"}}"#,
         ),
         (
             r#"{"metadata":{"name":"a"}}"#,
-            Order::Struct,
+            KeyOrder::Struct,
             r#"{"metadata":{"name":"a","resourceVersion":"42"}}"#,
         ),
-        (r#"{"metadata":{}}"#, Order::Sorted, r#"{"metadata":{"resourceVersion":"42"}}"#),
+        (r#"{"metadata":{}}"#, KeyOrder::Sorted, r#"{"metadata":{"resourceVersion":"42"}}"#),
         (
             r#"{"a":1,"metadata":{"resourceVersion":"12345","uid":"u"},"z":2}"#,
-            Order::Sorted,
+            KeyOrder::Sorted,
             r#"{"a":1,"metadata":{"resourceVersion":"42","uid":"u"},"z":2}"#,
         ),
         (
             r#"{"metadata":{"resourceVersion":""}}"#,
-            Order::Struct,
+            KeyOrder::Struct,
             r#"{"metadata":{"resourceVersion":"42"}}"#,
         ),
         (
             r#"{"kind":"A","data":1,"metadata":{"labels":{"a":"b"},"managedFields":[]}}"#,
-            Order::Struct,
+            KeyOrder::Struct,
             r#"{"kind":"A","data":1,"metadata":{"resourceVersion":"42","labels":{"a":"b"},"managedFields":[]}}"#,
         ),
         (
             r#"{"metadata":{"managedFields":[1]}}"#,
-            Order::Sorted,
+            KeyOrder::Sorted,
             r#"{"metadata":{"managedFields":[1],"resourceVersion":"42"}}"#,
         ),
         (
             r#"{"metadata":{"labels":{},"managedFields":[1]},"spec":1}"#,
-            Order::Sorted,
+            KeyOrder::Sorted,
             r#"{"metadata":{"labels":{},"managedFields":[1],"resourceVersion":"42"},"spec":1}"#,
         ),
     ];
@@ -103,7 +103,7 @@ fn cut(text: &str, range: &Range<usize>) -> String {
 }
 
 #[test]
-fn what_is_not_an_object_is_an_error() {
+fn scanning_a_non_object_is_an_error() {
     let cases = [
         "",
         "{",
@@ -123,13 +123,13 @@ fn what_is_not_an_object_is_an_error() {
     for text in cases {
         assert!(scan(text.as_bytes(), &wanted()).is_err(), "{text}");
     }
-    let no_metadata = splice(br#"{"kind":"A"}"#, 1, Order::Struct, &wanted());
+    let no_metadata = splice(br#"{"kind":"A"}"#, 1, KeyOrder::Struct, &wanted());
     assert_eq!(no_metadata, Err(ScanError::NoMetadata));
 }
 
 #[test]
-fn every_cut_is_an_error_and_never_a_panic() {
+fn every_truncation_is_an_error_and_never_a_panic() {
     for end in 0..POD.len() {
-        assert!(splice(&POD.as_bytes()[..end], 1, Order::Struct, &wanted()).is_err());
+        assert!(splice(&POD.as_bytes()[..end], 1, KeyOrder::Struct, &wanted()).is_err());
     }
 }

@@ -1,7 +1,7 @@
-//! A tree of nodes to JSON: aliases and merges resolved, keys turned into texts.
+//! Converts YAML nodes to JSON: aliases and merges are resolved, keys become strings.
 //!
-//! Aliases let a small text stand for a huge one. What they may add is bounded by the rule of go-yaml:
-//! the larger a document gets, the smaller the share of it that may come out of aliases.
+//! Aliases can expand a small document to a huge one. The expansion is bounded by go-yaml's rule:
+//! the larger a document gets, the smaller the share of it that may come from aliases.
 
 use std::collections::HashMap;
 
@@ -112,7 +112,7 @@ impl Converter<'_> {
         Ok(())
     }
 
-    /// `<<`: the members of another mapping, or of several. They overwrite what is there already.
+    /// `<<`: the members of one or several other mappings. They overwrite existing ones.
     fn merge(&mut self, at: usize, members: &mut Members, depth: usize) -> Result<(), YamlError> {
         match &self.tree.nodes[at].kind {
             NodeKind::Sequence(children) => {

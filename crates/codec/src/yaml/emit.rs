@@ -14,7 +14,7 @@ use super::{
 pub fn emit(value: &Value) -> String {
     let mut emitter =
         Emitter { out: String::new(), column: 0, indent: 0, after_space: true, only_indent: true };
-    emitter.node(value, Place::Root);
+    emitter.node(value, EmitContext::Root);
     emitter.write_indent();
     emitter.out
 }
@@ -26,7 +26,7 @@ const INDENT: usize = 2;
 const SIMPLE_KEY_BYTES_MAX: usize = 128;
 
 #[derive(Clone, Copy, PartialEq)]
-enum Place {
+enum EmitContext {
     Root,
     Item,
     Key,
@@ -45,7 +45,7 @@ struct Emitter {
 }
 
 impl Emitter {
-    fn node(&mut self, value: &Value, place: Place) {
+    fn node(&mut self, value: &Value, place: EmitContext) {
         match value {
             Value::Null => self.plain("null", false),
             Value::Bool(true) => self.plain("true", false),
@@ -58,14 +58,15 @@ impl Emitter {
             }
             Value::Array(items) => {
                 let indent = self.indent;
-                let nested = place == Place::Item || (place == Place::Value && self.only_indent);
+                let nested =
+                    place == EmitContext::Item || (place == EmitContext::Value && self.only_indent);
                 if nested {
                     self.indent += INDENT;
                 }
                 for item in items {
                     self.write_indent();
                     self.indicator("-", true, false, true);
-                    self.node(item, Place::Item);
+                    self.node(item, EmitContext::Item);
                 }
                 self.indent = indent;
             }
@@ -75,7 +76,7 @@ impl Emitter {
             }
             Value::Object(map) => {
                 let indent = self.indent;
-                if place != Place::Root {
+                if place != EmitContext::Root {
                     self.indent += INDENT;
                 }
                 let members = map.iter().map(|(key, value)| (key.as_str(), value)).collect();
@@ -90,21 +91,21 @@ impl Emitter {
     fn member(&mut self, key: &str, value: &Value) {
         self.write_indent();
         if key.len() <= SIMPLE_KEY_BYTES_MAX && !Analysis::of(key).multiline {
-            self.text(key, Place::Key);
+            self.text(key, EmitContext::Key);
             self.indicator(":", false, false, false);
         } else {
             self.indicator("?", true, false, true);
-            self.text(key, Place::Value);
+            self.text(key, EmitContext::Value);
             self.write_indent();
             self.indicator(":", true, false, true);
         }
-        self.node(value, Place::Value);
+        self.node(value, EmitContext::Value);
     }
 
-    fn text(&mut self, text: &str, place: Place) {
+    fn text(&mut self, text: &str, place: EmitContext) {
         let analysis = Analysis::of(text);
         let can_be_plain = resolve(text) == Resolved::Text && !is_base_60(text);
-        let in_key = place == Place::Key;
+        let in_key = place == EmitContext::Key;
         // Its further lines are indented once more.
         self.indent += INDENT;
         if text.contains('\n') && !in_key && analysis.block_allowed {

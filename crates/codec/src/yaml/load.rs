@@ -6,7 +6,7 @@ use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Span, Tag};
 
 use super::{DEPTH_MAX, YamlError, reindent::reindent};
 
-/// The nodes of one document. They refer to each other by their place.
+/// The nodes of one document. They refer to each other by index.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     pub(super) nodes: Vec<Node>,
@@ -148,8 +148,8 @@ impl Loader<'_> {
     fn words_of(&self, error: &ScanError) -> YamlError {
         let info = error.info();
         let (context, problem) = info.split_once(", ").unwrap_or(("", info));
-        // The parser counts lines from one, go-yaml from zero, and says nothing about the first. It
-        // adds one to what its scanner reports, but not to what its parser does.
+        // The parser counts lines from one, go-yaml from zero and omits the line if it is the
+        // first. go-yaml adds one to lines from its scanner, but not to those from its parser.
         let mut line = error.marker().line();
         let mut in_parser = context.starts_with("while parsing a")
             && !context.contains("quoted")
@@ -197,7 +197,7 @@ impl Loader<'_> {
         YamlError::YamlLine { line, message }
     }
 
-    /// The name of the anchor or alias at a place.
+    /// The name of the anchor or alias at an offset.
     fn name_at(&self, place: Marker) -> String {
         let line = self.text.lines().nth(place.line().saturating_sub(1)).unwrap_or_default();
         let name = line.chars().skip(place.col()).skip_while(|c| *c == '*');

@@ -1,19 +1,19 @@
-//! Flow collections and quoted texts may go on in the next lines. YAML 1.2, which the parser speaks,
-//! wants those lines indented more than what they belong to; go-yaml doesn't care:
+//! Flow collections and quoted scalars may span several lines. YAML 1.2, which the parser
+//! implements, requires those lines to be indented more than their parent; go-yaml does not:
 //!
 //! ```yaml
 //! args: [
 //! ]
 //! ```
 //!
-//! What the parser refuses for its indentation is therefore given to it once more, with such lines
-//! indented. The white space at their start means nothing, and line numbers stay the same.
+//! Documents that the parser rejects for their indentation are therefore parsed again with such
+//! lines indented. Leading white space has no meaning there, and line numbers stay the same.
 
 /// Deeper than anything that is really written.
 const INDENT: usize = 128;
 
-/// Texts that would grow beyond this, and beyond four times their size, are left alone: many short
-/// lines would turn into a lot of white space.
+/// Documents that would grow beyond this, and beyond four times their size, are left unchanged:
+/// many short lines would turn into a lot of white space.
 const BYTES_MAX: usize = 256 * 1024;
 
 /// Indents every line that begins inside of a flow collection or a quoted text.

@@ -1,4 +1,4 @@
-//! What a plain scalar is: YAML 1.1 as go-yaml 2 understands it.
+//! The type of a plain scalar: YAML 1.1 as go-yaml 2 resolves it.
 
 /// The type and value of a scalar.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_scalars_are_what_go_yaml_says() {
+    fn plain_scalars_resolve_as_in_go_yaml() {
         use Resolved::{Bool, Float, Int, Null, Text, Timestamp, Uint};
         let cases = [
             ("", Null),

@@ -27,7 +27,7 @@ fn errors_are_worded_as_in_go() {
 
 /// A space before it sends a text by the long way.
 #[test]
-fn json_is_read_alike_on_the_short_way_and_on_the_long_one() {
+fn json_fast_path_and_yaml_parser_agree() {
     let long_key = format!(r#"{{"{}":1}}"#, "k".repeat(1_100));
     let texts = [
         r#"{"a":1,"b":[true,null,"x",{"c":-3}],"d":{}}"#,
@@ -59,7 +59,7 @@ fn values_are_printed_as_in_go() {
         let options = DecodeOptions::default();
         let value = crate::json::decode_any(json.as_bytes(), options).unwrap().value;
         assert_eq!(emit(&value), *expected, "{json}");
-        // What is printed is read back.
+        // Printed YAML parses back to the same value.
         let again = load(expected.as_bytes()).unwrap().value;
         assert_eq!(meta::json::to_string(&again), meta::json::to_string(&value), "{expected}");
     }
@@ -97,7 +97,7 @@ fn wrong_types_are_named_as_in_json() {
 }
 
 #[test]
-fn aliases_cannot_blow_up_a_document() {
+fn alias_expansion_is_bounded() {
     let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
     for level in 1..10 {
         let below = vec![format!("*a{}", level - 1); 9].join(", ");
@@ -108,7 +108,7 @@ fn aliases_cannot_blow_up_a_document() {
 }
 
 #[test]
-fn lines_are_not_indented_without_bound() {
+fn reindenting_is_bounded() {
     let text = format!("a: [\n{}]\n", "x,\n".repeat(100_000));
     assert!(load(text.as_bytes()).is_err());
     let text = format!("a: [\n{}]\n", "x,\n".repeat(100));
@@ -133,7 +133,7 @@ fn depth_is_bounded() {
 
 proptest! {
     #[test]
-    fn texts_survive(text in "\\PC{0,40}|[ a:#'\"\\n\\-?|>]{0,12}|[a-z ]{60,200}") {
+    fn strings_round_trip(text in "\\PC{0,40}|[ a:#'\"\\n\\-?|>]{0,12}|[a-z ]{60,200}") {
         let value = meta::value!({"k": (text.clone()), "l": [(text)]});
         let printed = emit(&value);
         let again = load(printed.as_bytes()).unwrap_or_else(|error| panic!("{printed}: {error}"));
@@ -277,7 +277,7 @@ const READ: &[(&str, &str)] = &[
     ("a: |\n  x\n   \n  y\n", "{\"a\":\"x\\n \\ny\\n\"}"),
 ];
 
-/// YAML, and what is wrong with it.
+/// YAML documents with their errors.
 const REFUSED: &[(&str, &str)] = &[
     ("a: .inf\n", "json: unsupported value: +Inf"),
     ("a: .nan\n", "json: unsupported value: NaN"),
@@ -330,7 +330,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("'a", "yaml: found unexpected end of stream"),
 ];
 
-/// YAML, and what strictness says about it.
+/// YAML documents with their strict decoding errors.
 const DUPLICATES: &[(&str, &str)] = &[
     (
         "a: &x {k: 1, l: 2}\nb: *x\nc:\n  <<: *x\n  l: 3\n",

@@ -100,7 +100,7 @@ fn validate_namespace(namespace: &str, namespaced: bool, at: &FieldPath, errors:
     }
 }
 
-/// What is checked in the same way on create and on update.
+/// The checks common to create and update.
 fn validate_common(meta: &Value, at: &FieldPath, errors: &mut FieldErrors) {
     validate_labels(meta.get("labels"), &at.child("labels"), errors);
     validate_annotations(meta.get("annotations"), &at.child("annotations"), errors);
@@ -282,7 +282,7 @@ pub fn validate_label_selector(selector: Option<&Value>, at: &FieldPath, errors:
     }
 }
 
-/// One requirement of a selector of labels, whose operator may be one that nobody knows.
+/// One requirement of a label selector, whose operator may be unknown.
 pub fn validate_label_requirement(requirement: &Value, at: &FieldPath, errors: &mut FieldErrors) {
     validate_operand(requirement, at, errors);
     let key = requirement.str_at(&["key"]);
@@ -298,7 +298,7 @@ pub fn validate_label_requirement(requirement: &Value, at: &FieldPath, errors: &
 /// The values of a label selector's requirement are label values.
 pub const LABEL_SELECTOR_VALUE: RuleId = RuleId::new("label selector value");
 
-/// One requirement of a selector of fields, whose operator may be one that nobody knows.
+/// One requirement of a selector of fields, whose operator may be unknown.
 pub fn validate_field_requirement(requirement: &Value, at: &FieldPath, errors: &mut FieldErrors) {
     if requirement.str_at(&["key"]).is_empty() {
         errors.required(at.child("key"), "must be specified");
@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn printable_is_what_go_prints() {
+    fn printable_matches_go() {
         for (c, printable) in [
             ('a', true),
             (' ', true),

@@ -73,7 +73,7 @@ fn validate_url_path(path: &str, at: &FieldPath, errors: &mut FieldErrors) {
     if !path.starts_with('/') {
         errors.invalid(at, path, "must start with a '/'");
     }
-    // Compat: the first byte is taken for the slash, whatever it is.
+    // Compat: the first byte is assumed to be the slash without a check.
     let rest = String::from_utf8_lossy(&path.as_bytes()[1..]);
     let rest = rest.strip_suffix('/').unwrap_or(&rest);
     for (index, step) in rest.split('/').enumerate() {

@@ -83,7 +83,7 @@ fn quantities_are_printed_in_canonical_form() {
 }
 
 #[test]
-fn what_is_no_quantity_is_refused_in_the_words_of_kubernetes() {
+fn invalid_quantities_get_kubernetes_error_messages() {
     let format = "quantities must match the regular expression \
                   '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
     let suffix = "unable to parse quantity's suffix";
@@ -195,7 +195,7 @@ fn rounding_and_multiplying() {
 }
 
 #[test]
-fn floats_are_as_near_as_in_go() {
+fn float_conversion_matches_go() {
     let cases = [("0.5", 0.5), ("12E", 1.2e19), ("4n", 4e-9), ("-1.5Gi", -1_610_612_736.0)];
     for (text, expected) in cases {
         let float = Quantity::parse(text).unwrap().as_f64();
@@ -214,7 +214,7 @@ proptest! {
     }
 
     #[test]
-    fn sums_can_be_taken_back(
+    fn subtracting_undoes_adding(
         a in -1_000_000_000_000_000i64..1_000_000_000_000_000, a_scale in -9..9i32,
         b in any::<i64>(), b_scale in -9..9i32,
     ) {

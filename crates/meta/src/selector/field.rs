@@ -75,15 +75,6 @@ impl FieldSelector {
     pub fn exact_namespace(&self) -> Option<&str> {
         self.exact_value("metadata.namespace")
     }
-
-    /// Renames fields and values, or refuses a requirement (a field that a kind can't select by).
-    pub fn try_map<E>(
-        self,
-        change: impl FnMut(FieldRequirement) -> Result<FieldRequirement, E>,
-    ) -> Result<Self, E> {
-        let requirements = self.requirements.into_iter().map(change);
-        Ok(Self { requirements: requirements.collect::<Result<_, _>>()? })
-    }
 }
 
 /// At commas that are not escaped.

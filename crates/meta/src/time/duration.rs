@@ -59,11 +59,6 @@ impl Duration {
         self.nanos / SECOND as i64
     }
 
-    /// As a standard duration; negative ones are zero.
-    pub fn to_std(self) -> std::time::Duration {
-        std::time::Duration::from_nanos(u64::try_from(self.nanos).unwrap_or(0))
-    }
-
     /// Two or three significant figures, as `kubectl get` shows ages: `5s`, `3m2s`, `47h`, `2d`.
     pub fn human(self) -> String {
         let seconds = self.as_secs();
@@ -239,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_duration_is_refused_in_the_words_of_go() {
+    fn invalid_durations_get_go_error_messages() {
         let cases = [
             ("", "time: invalid duration \"\""),
             ("abc", "time: invalid duration \"abc\""),

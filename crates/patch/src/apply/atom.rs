@@ -1,28 +1,28 @@
-//! The schema as server-side apply sees it: at each place a scalar, a list or an object, and whether
-//! that has one owner as a whole or one for each of its parts.
+//! The schema as structured-merge-diff sees it: each type resolves to an atom (scalar, list or map)
+//! that is either atomic (one owner) or granular (an owner per item or field).
 
 use meta::{Map, Number, Str, Value};
 use schema::{Field, ListType, Node, NodeType, Presence, Schema, Type, TypeId};
 
 use super::path::PathElement;
 
-/// A place in the schema.
+/// A reference to a type in the schema; [`TypeRef::resolve`] gives its atom.
 #[derive(Clone, Copy)]
-pub(super) enum Place<'a> {
+pub(super) enum TypeRef<'a> {
     Type(TypeId),
     Node(&'a Node),
-    /// Any JSON that has one owner as a whole.
+    /// Any JSON, atomic.
     Opaque,
-    /// Any JSON: objects have an owner for each member, lists one owner.
+    /// structured-merge-diff's `__untyped_deduced_`: any JSON, objects are granular, lists atomic.
     Deduced,
 }
 
-/// What may stand at a place. Where anything may, all three are there.
+/// The alternatives that a type allows. For an untyped value all three are set.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Atom<'a> {
     pub(super) scalar: Option<Scalar>,
-    pub(super) list: Option<List<'a>>,
-    pub(super) map: Option<Object<'a>>,
+    pub(super) list: Option<ListSchema<'a>>,
+    pub(super) map: Option<MapSchema<'a>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -34,47 +34,47 @@ pub(super) enum Scalar {
 }
 
 #[derive(Clone, Copy)]
-pub(super) struct List<'a> {
-    pub(super) item: Place<'a>,
-    pub(super) kind: Items<'a>,
+pub(super) struct ListSchema<'a> {
+    pub(super) item: TypeRef<'a>,
+    pub(super) kind: ElementRelationship<'a>,
 }
 
 #[derive(Clone, Copy)]
-pub(super) enum Items<'a> {
+pub(super) enum ElementRelationship<'a> {
     Atomic,
     Set,
     Keyed(&'a [Str]),
 }
 
 #[derive(Clone, Copy)]
-pub(super) struct Object<'a> {
+pub(super) struct MapSchema<'a> {
     pub(super) ty: Option<&'a Type>,
-    /// Members that are no known fields; None where there must be none.
-    pub(super) others: Option<Place<'a>>,
+    /// The type of fields that are not declared; None if there must be none.
+    pub(super) others: Option<TypeRef<'a>>,
     pub(super) atomic: bool,
 }
 
-/// What is to be done with the one that stands there.
+/// The alternative of an [`Atom`] that applies to a value.
 #[derive(Clone, Copy)]
-pub(super) enum Shape<'a> {
+pub(super) enum DeducedAtom<'a> {
     Scalar(Scalar),
-    List(List<'a>),
-    Map(Object<'a>),
+    List(ListSchema<'a>),
+    Map(MapSchema<'a>),
 }
 
-impl<'a> Place<'a> {
-    pub(super) fn atom(self, schema: &'a Schema) -> Atom<'a> {
+impl<'a> TypeRef<'a> {
+    pub(super) fn resolve(self, schema: &'a Schema) -> Atom<'a> {
         let scalar = |scalar| Atom { scalar: Some(scalar), ..Atom::default() };
         let object = |object| Atom { map: Some(object), ..Atom::default() };
         let any = |others, atomic| Atom {
             scalar: Some(Scalar::Any),
-            list: Some(List { item: Place::Opaque, kind: Items::Atomic }),
-            map: Some(Object { ty: None, others: Some(others), atomic }),
+            list: Some(ListSchema { item: TypeRef::Opaque, kind: ElementRelationship::Atomic }),
+            map: Some(MapSchema { ty: None, others: Some(others), atomic }),
         };
         let node = match self {
             Self::Type(id) => {
                 let ty = schema.get(id);
-                return object(Object::of(ty, ty.atomic));
+                return object(MapSchema::of(ty, ty.atomic));
             }
             Self::Opaque => return any(Self::Opaque, true),
             Self::Deduced => return any(Self::Deduced, false),
@@ -87,7 +87,7 @@ impl<'a> Place<'a> {
             | NodeType::SchemaOrArray(_)
             | NodeType::SchemaOrStringArray(_) => any(Self::Deduced, node.atomic),
             NodeType::AnyObject => {
-                object(Object { ty: None, others: Some(Self::Deduced), atomic: node.atomic })
+                object(MapSchema { ty: None, others: Some(Self::Deduced), atomic: node.atomic })
             }
             NodeType::Bool => scalar(Scalar::Bool),
             NodeType::Int32 | NodeType::Int64 | NodeType::Double => scalar(Scalar::Number),
@@ -103,18 +103,18 @@ impl<'a> Place<'a> {
             | NodeType::IntOrString => scalar(Scalar::Any),
             NodeType::Object(id) => {
                 let ty = schema.get(*id);
-                object(Object::of(ty, node.atomic || ty.atomic && !node.granular))
+                object(MapSchema::of(ty, node.atomic || ty.atomic && !node.granular))
             }
             NodeType::Map(item) => {
-                object(Object { ty: None, others: Some(Self::Node(item)), atomic: node.atomic })
+                object(MapSchema { ty: None, others: Some(Self::Node(item)), atomic: node.atomic })
             }
             NodeType::List(item, kind) => {
                 let kind = match kind {
-                    ListType::Atomic | ListType::Undeclared => Items::Atomic,
-                    ListType::Set => Items::Set,
-                    ListType::Map(keys) => Items::Keyed(keys),
+                    ListType::Atomic | ListType::Undeclared => ElementRelationship::Atomic,
+                    ListType::Set => ElementRelationship::Set,
+                    ListType::Map(keys) => ElementRelationship::Keyed(keys),
                 };
-                Atom { list: Some(List { item: Self::Node(item), kind }), ..Atom::default() }
+                Atom { list: Some(ListSchema { item: Self::Node(item), kind }), ..Atom::default() }
             }
         }
     }
@@ -124,11 +124,11 @@ fn is_raw_extension(node: &Node) -> bool {
     node.definition.as_deref().is_some_and(|name| name.ends_with(".RawExtension"))
 }
 
-impl<'a> Object<'a> {
+impl<'a> MapSchema<'a> {
     fn of(ty: &'a Type, atomic: bool) -> Self {
-        // An object without known fields is a free one.
+        // An object without declared fields accepts any field.
         let open = ty.preserve_unknown || ty.fields.is_empty();
-        let others = open.then_some(Place::Deduced);
+        let others = open.then_some(TypeRef::Deduced);
         Self { ty: Some(ty), others, atomic }
     }
 
@@ -136,73 +136,76 @@ impl<'a> Object<'a> {
         self.ty?.field(name)
     }
 
-    /// The fields of a built-in type that are there even if nobody wrote them.
-    pub(super) fn always_there(&self) -> impl Iterator<Item = &'a str> {
+    /// The fields of a built-in type that Go writes even if no client set them.
+    pub(super) fn always_present(&self) -> impl Iterator<Item = &'a str> {
         let fields = self.ty.map_or(&[][..], |ty| &ty.fields);
         fields.iter().filter(|field| field_value(field, None).is_some()).map(|field| &*field.name)
     }
 
-    /// The place of a member. What is not declared is deduced.
-    pub(super) fn member(&self, name: &str) -> Place<'a> {
+    /// The type of a field. Undeclared fields are deduced.
+    pub(super) fn member(&self, name: &str) -> TypeRef<'a> {
         match self.field(name) {
-            Some(field) => Place::Node(&field.node),
-            None => self.others.unwrap_or(Place::Deduced),
+            Some(field) => TypeRef::Node(&field.node),
+            None => self.others.unwrap_or(TypeRef::Deduced),
         }
     }
 }
 
 impl<'a> Atom<'a> {
-    /// What a value is here. One that doesn't fit is handled as what should be there.
-    pub(super) fn shape(&self, value: Option<&Value>) -> Shape<'a> {
+    /// Chooses the alternative for a value. A value of the wrong type is handled as the expected
+    /// type.
+    pub(super) fn deduce(&self, value: Option<&Value>) -> DeducedAtom<'a> {
         let fitting = match value {
-            Some(Value::Object(_)) => self.map.map(Shape::Map),
-            Some(Value::Array(_)) => self.list.map(Shape::List),
+            Some(Value::Object(_)) => self.map.map(DeducedAtom::Map),
+            Some(Value::Array(_)) => self.list.map(DeducedAtom::List),
             None | Some(Value::Null) => None,
-            Some(_) => self.scalar.map(Shape::Scalar),
+            Some(_) => self.scalar.map(DeducedAtom::Scalar),
         };
         let expected = || {
-            let map = self.map.map(Shape::Map);
-            let scalar = self.scalar.map(Shape::Scalar);
-            map.or(scalar).or(self.list.map(Shape::List)).unwrap_or(Shape::Scalar(Scalar::Any))
+            let map = self.map.map(DeducedAtom::Map);
+            let scalar = self.scalar.map(DeducedAtom::Scalar);
+            map.or(scalar)
+                .or(self.list.map(DeducedAtom::List))
+                .unwrap_or(DeducedAtom::Scalar(Scalar::Any))
         };
         fitting.unwrap_or_else(expected)
     }
 }
 
-impl Shape<'_> {
+impl DeducedAtom<'_> {
     pub(super) fn same_kind(&self, other: &Self) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
     }
 }
 
-impl List<'_> {
-    /// The step that leads to an item of a list that has an owner for each item.
+impl ListSchema<'_> {
+    /// The path element of an item of an associative list.
     pub(super) fn element(&self, schema: &Schema, item: &Value) -> Result<PathElement, String> {
         let fail = |why: &str| Err(why.to_owned());
         match (self.kind, item) {
-            (Items::Atomic, _) => fail("invalid indexing of non-associative list"),
-            (Items::Set, Value::Object(_)) => {
+            (ElementRelationship::Atomic, _) => fail("invalid indexing of non-associative list"),
+            (ElementRelationship::Set, Value::Object(_)) => {
                 fail("associative list without keys has an element that's a map type")
             }
-            (Items::Set, Value::Array(_)) => {
+            (ElementRelationship::Set, Value::Array(_)) => {
                 fail("not supported: associative list with lists as elements")
             }
-            (Items::Set, Value::Null) => {
+            (ElementRelationship::Set, Value::Null) => {
                 fail("associative list without keys has an element that's an explicit null")
             }
-            (Items::Set, scalar) => Ok(PathElement::Value(scalar.clone())),
-            (Items::Keyed(_), Value::Null) => {
+            (ElementRelationship::Set, scalar) => Ok(PathElement::Value(scalar.clone())),
+            (ElementRelationship::Keyed(_), Value::Null) => {
                 fail("associative list with keys may not have a null element")
             }
-            (Items::Keyed(keys), Value::Object(item)) => self.key(schema, keys, item),
-            (Items::Keyed(_), _) => {
+            (ElementRelationship::Keyed(keys), Value::Object(item)) => self.key(schema, keys, item),
+            (ElementRelationship::Keyed(_), _) => {
                 fail("associative list with keys may not have non-map elements")
             }
         }
     }
 
     fn key(&self, schema: &Schema, keys: &[Str], item: &Map) -> Result<PathElement, String> {
-        let object = self.item.atom(schema).map;
+        let object = self.item.resolve(schema).map;
         let default = |name: &str| default_of(object?.field(name)?);
         let fields: Vec<(Str, Value)> = keys
             .iter()
@@ -222,8 +225,8 @@ impl List<'_> {
     }
 }
 
-/// A member as the Go struct of a built-in type shows it: what `omitempty` leaves out is not there, and
-/// what is always written is there even if nobody set it.
+/// A field as the Go struct of a built-in type would serialize it: `omitempty` drops zero values,
+/// other fields are present even if no client set them.
 pub(super) fn field_value<'v>(field: &Field, value: Option<&'v Value>) -> Option<&'v Value> {
     let is_struct = matches!(field.node.kind, NodeType::Object(_)) && !field.pointer;
     let given = value.filter(|value| !value.is_null());
@@ -236,28 +239,28 @@ pub(super) fn field_value<'v>(field: &Field, value: Option<&'v Value>) -> Option
     }
 }
 
-/// The value of a key that an item leaves out: the one that is declared, or the one that Go always
-/// writes.
+/// The value of a list map key that an item omits: the declared default, or the zero value that Go
+/// always writes.
 fn default_of(field: &Field) -> Option<&Value> {
     let always = field.presence == Presence::Always && !field.pointer;
     let zero = always.then(|| zero_of(field, false)).filter(|zero| !zero.is_null());
     field.node.default.as_ref().or(zero)
 }
 
-/// A whole value as Go's structs show it, for comparing what has one owner.
-pub(super) fn normal(schema: &Schema, place: Place<'_>, value: &Value) -> Value {
-    match (place.atom(schema).shape(Some(value)), value) {
-        (Shape::List(list), Value::Array(items)) => {
-            Value::Array(items.iter().map(|item| normal(schema, list.item, item)).collect())
+/// A value as Go's structs would serialize it, for comparing atomic values.
+pub(super) fn normalize(schema: &Schema, type_ref: TypeRef<'_>, value: &Value) -> Value {
+    match (type_ref.resolve(schema).deduce(Some(value)), value) {
+        (DeducedAtom::List(list), Value::Array(items)) => {
+            Value::Array(items.iter().map(|item| normalize(schema, list.item, item)).collect())
         }
-        (Shape::Map(object), Value::Object(map)) => {
+        (DeducedAtom::Map(object), Value::Object(map)) => {
             let mut members = Map::new();
-            let names = map.keys().map(Str::as_str).chain(object.always_there());
+            let names = map.keys().map(Str::as_str).chain(object.always_present());
             for name in names {
                 let value = map.get(name);
                 let value = object.field(name).map_or(value, |field| field_value(field, value));
                 if let Some(value) = value {
-                    members.insert(name, normal(schema, object.member(name), value));
+                    members.insert(name, normalize(schema, object.member(name), value));
                 }
             }
             members.into()

@@ -1,15 +1,17 @@
-//! What changed between two versions of an object.
+//! Compares two states of an object: structured-merge-diff's `typed.Comparison`.
 
 use std::collections::BTreeMap;
 
 use meta::{Map, Str, Value};
 use schema::Schema;
 
-use super::atom::{Items, List, Object, Place, Shape, field_value, normal};
+use super::atom::{
+    DeducedAtom, ElementRelationship, ListSchema, MapSchema, TypeRef, field_value, normalize,
+};
 use super::path::{Path, PathElement, same_value};
 use super::set::Set;
 
-/// No field is in more than one of these.
+/// The sets are disjoint.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Comparison {
     pub(super) removed: Set,
@@ -30,49 +32,49 @@ impl Comparison {
     }
 }
 
-/// What the newer object is.
+/// Where the newer object comes from.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum New {
-    /// An object as a client wrote it: its Go struct can't tell zero values from missing ones.
+pub(super) enum NewObject {
+    /// A complete object from a client: its Go struct cannot tell zero values from missing ones.
     Whole,
-    /// The older one with a configuration merged into it, where every value counts.
+    /// The older object with a configuration merged into it; explicit zero values count.
     Merged,
 }
 
 pub(super) fn compare(
     schema: &Schema,
-    place: Place<'_>,
+    type_ref: TypeRef<'_>,
     old: &Value,
     new: &Value,
-    kind: New,
+    kind: NewObject,
 ) -> Comparison {
     let mut walker = Walker { schema, kind, path: Vec::new(), found: Comparison::default() };
-    walker.compare(place, Some(old), Some(new));
+    walker.compare(type_ref, Some(old), Some(new));
     walker.found
 }
 
 struct Walker<'a> {
     schema: &'a Schema,
-    kind: New,
+    kind: NewObject,
     path: Path,
     found: Comparison,
 }
 
 impl Walker<'_> {
-    fn compare(&mut self, place: Place<'_>, old: Option<&Value>, new: Option<&Value>) {
+    fn compare(&mut self, type_ref: TypeRef<'_>, old: Option<&Value>, new: Option<&Value>) {
         if old == new {
             return;
         }
-        let atom = place.atom(self.schema);
-        let (was, is) = (atom.shape(old), atom.shape(new));
+        let atom = type_ref.resolve(self.schema);
+        let (was, is) = (atom.deduce(old), atom.deduce(new));
         let leaf = match (old, new) {
-            (_, None) => self.compare_as(place, was, old, new),
-            // Something else stands there now: the parts of the old one are gone, too.
+            (_, None) => self.compare_as(type_ref, was, old, new),
+            // The type of the value changed: the fields of the old value are removed as well.
             (Some(_), Some(_)) if !was.same_kind(&is) => {
-                self.compare_as(place, was, old, new);
-                self.compare_as(place, is, old, new)
+                self.compare_as(type_ref, was, old, new);
+                self.compare_as(type_ref, is, old, new)
             }
-            _ => self.compare_as(place, is, old, new),
+            _ => self.compare_as(type_ref, is, old, new),
         };
         if !leaf {
             match (old, new) {
@@ -83,30 +85,30 @@ impl Walker<'_> {
         }
     }
 
-    /// Returns whether this was a leaf, which is then already dealt with.
+    /// Returns whether the value was a leaf, which is then already recorded.
     fn compare_as(
         &mut self,
-        place: Place<'_>,
-        shape: Shape<'_>,
+        type_ref: TypeRef<'_>,
+        shape: DeducedAtom<'_>,
         old: Option<&Value>,
         new: Option<&Value>,
     ) -> bool {
         match shape {
-            Shape::Scalar(_) => self.compare_leaf(place, old, new),
-            Shape::List(list) => {
+            DeducedAtom::Scalar(_) => self.compare_leaf(type_ref, old, new),
+            DeducedAtom::List(list) => {
                 let (was, is) = (items(old), items(new));
                 let empty = was.is_empty() && is.is_empty();
-                if matches!(list.kind, Items::Atomic) || empty {
-                    return self.compare_leaf(place, old, new);
+                if matches!(list.kind, ElementRelationship::Atomic) || empty {
+                    return self.compare_leaf(type_ref, old, new);
                 }
                 self.compare_items(list, was, is);
                 false
             }
-            Shape::Map(object) => {
+            DeducedAtom::Map(object) => {
                 let (was, is) = (members(old), members(new));
                 let is_empty = |map: Option<&Map>| map.is_none_or(Map::is_empty);
                 if object.atomic || is_empty(was) && is_empty(is) {
-                    return self.compare_leaf(place, old, new);
+                    return self.compare_leaf(type_ref, old, new);
                 }
                 self.compare_members(object, was, is);
                 false
@@ -114,11 +116,16 @@ impl Walker<'_> {
         }
     }
 
-    fn compare_leaf(&mut self, place: Place<'_>, old: Option<&Value>, new: Option<&Value>) -> bool {
+    fn compare_leaf(
+        &mut self,
+        type_ref: TypeRef<'_>,
+        old: Option<&Value>,
+        new: Option<&Value>,
+    ) -> bool {
         match (old, new) {
             (None, _) => self.found.added.insert(&self.path),
             (_, None) => self.found.removed.insert(&self.path),
-            (Some(old), Some(new)) if !self.same(place, old, new) => {
+            (Some(old), Some(new)) if !self.same(type_ref, old, new) => {
                 self.found.modified.insert(&self.path);
             }
             _ => {}
@@ -126,13 +133,15 @@ impl Walker<'_> {
         true
     }
 
-    fn same(&self, place: Place<'_>, old: &Value, new: &Value) -> bool {
-        let normal = |value: &Value| normal(self.schema, place, value);
+    fn same(&self, type_ref: TypeRef<'_>, old: &Value, new: &Value) -> bool {
+        let normalized = |value: &Value| normalize(self.schema, type_ref, value);
         same_value(old, new)
             || match (old, self.kind) {
-                (Value::Array(_) | Value::Object(_), New::Merged) => same_value(&normal(old), new),
-                (Value::Array(_) | Value::Object(_), New::Whole) => {
-                    same_value(&normal(old), &normal(new))
+                (Value::Array(_) | Value::Object(_), NewObject::Merged) => {
+                    same_value(&normalized(old), new)
+                }
+                (Value::Array(_) | Value::Object(_), NewObject::Whole) => {
+                    same_value(&normalized(old), &normalized(new))
                 }
                 _ => false,
             }
@@ -140,14 +149,14 @@ impl Walker<'_> {
 
     fn compare_members<'v>(
         &mut self,
-        object: Object<'_>,
+        object: MapSchema<'_>,
         old: Option<&'v Map>,
         new: Option<&'v Map>,
     ) {
         let mut names: Vec<&str> =
             [old, new].into_iter().flatten().flat_map(Map::keys).map(Str::as_str).collect();
         if old.is_none() || new.is_none() {
-            names.extend(object.always_there());
+            names.extend(object.always_present());
         }
         names.sort_unstable();
         names.dedup();
@@ -158,10 +167,11 @@ impl Walker<'_> {
                 let raw = was;
                 was = old.and_then(|_| field_value(field, raw));
                 is = match (self.kind, is) {
-                    (New::Whole, is) => new.and_then(|_| field_value(field, is)),
-                    // What the old one has without writing it, the merged one has too.
-                    (New::Merged, None) if raw.is_none() => new.and(was),
-                    (New::Merged, is) => is,
+                    (NewObject::Whole, is) => new.and_then(|_| field_value(field, is)),
+                    // A field that the old object has implicitly is also implicit in the merged
+                    // one.
+                    (NewObject::Merged, None) if raw.is_none() => new.and(was),
+                    (NewObject::Merged, is) => is,
                 };
             }
             if was.is_some() || is.is_some() {
@@ -172,7 +182,7 @@ impl Walker<'_> {
         }
     }
 
-    fn compare_items(&mut self, list: List<'_>, old: &[Value], new: &[Value]) {
+    fn compare_items(&mut self, list: ListSchema<'_>, old: &[Value], new: &[Value]) {
         let mut by_element: BTreeMap<PathElement, (Vec<&Value>, Vec<&Value>)> = BTreeMap::new();
         for item in old {
             if let Ok(element) = list.element(self.schema, item) {
@@ -190,7 +200,7 @@ impl Walker<'_> {
                 ([] | [_], [] | [_]) => {
                     self.compare(list.item, was.first().copied(), is.first().copied());
                 }
-                // Several with one key are one leaf, before and after.
+                // Items with duplicate keys are one leaf, before and after.
                 ([_, _, ..], [_, _, ..]) => {
                     let same = was.len() == is.len()
                         && was.iter().zip(&is).all(|(was, is)| same_value(was, is));

@@ -1,15 +1,16 @@
-//! The way from client-side to server-side apply: `kubectl apply` kept what it applied in an annotation.
+//! Upgrade from client-side to server-side apply: client-side `kubectl apply` kept its
+//! configuration in an annotation.
 
 use meta::{Value, json, names::ANNOTATIONS_BYTES_MAX};
 
-use super::atom::Place;
-use super::compare::{New, compare};
+use super::atom::TypeRef;
+use super::compare::{NewObject, compare};
 use super::set::Set;
 use super::typed::{check, field_set};
-use super::{Manager, Typing};
+use super::{Manager, TypeContext};
 use crate::json_text;
 
-/// Only this one is upgraded: the name that kubectl applies under.
+/// Only kubectl's default field manager is upgraded.
 pub(super) const MANAGER: &str = "kubectl";
 
 const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -17,7 +18,7 @@ const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// The fields that client-side apply set and that still have the value it set.
 pub(super) fn owned_fields(
     live: &Value,
-    typing: &Typing<'_>,
+    types: &TypeContext<'_>,
     manager: &Manager<'_>,
 ) -> Option<Set> {
     let text = live.at(&["metadata", "annotations", ANNOTATION])?.as_str()?;
@@ -25,12 +26,12 @@ pub(super) fn owned_fields(
     if last.str_at(&["apiVersion"]) != manager.api_version {
         return None;
     }
-    let root = Place::Type(typing.ty);
-    // Where one of them doesn't fit the schema (duplicates in an old list), nothing is known.
-    check(typing.schema, root, &last).ok()?;
-    check(typing.schema, root, live).ok()?;
-    let changed = compare(typing.schema, root, &last, live, New::Whole);
-    let fields = field_set(typing.schema, root, &last);
+    let root = TypeRef::Type(types.ty);
+    // If either object does not match the schema (duplicates in an old list), ownership is unknown.
+    check(types.schema, root, &last).ok()?;
+    check(types.schema, root, live).ok()?;
+    let changed = compare(types.schema, root, &last, live, NewObject::Whole);
+    let fields = field_set(types.schema, root, &last);
     Some(
         fields
             .difference(&changed.modified)
@@ -39,7 +40,7 @@ pub(super) fn owned_fields(
     )
 }
 
-/// Keeps the annotation up to date, so that one may go back to client-side apply.
+/// Keeps the annotation up to date, so that users can go back to client-side apply.
 pub(super) fn refresh(object: &mut Value, config: &Value) {
     let Some(annotations) = object.at_mut(&["metadata", "annotations"]) else { return };
     let Some(annotations) = annotations.as_object_mut() else { return };

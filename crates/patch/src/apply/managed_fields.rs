@@ -1,4 +1,4 @@
-//! `metadata.managedFields`: who owns which fields, since when, and how they got them.
+//! Decodes, encodes and caps `metadata.managedFields`: which manager owns which fields.
 
 use std::collections::BTreeMap;
 
@@ -6,25 +6,25 @@ use meta::{Map, Value, field::quote, json};
 
 use super::set::Set;
 
-/// Everyone who owns something, by [`Owner::id`].
-pub(super) type Owners = BTreeMap<String, Owner>;
+/// All entries by [`ManagedFieldsEntry::id`].
+pub(super) type ManagedFields = BTreeMap<String, ManagedFieldsEntry>;
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Owner {
+pub(super) struct ManagedFieldsEntry {
     pub(super) manager: String,
-    /// By server-side apply, instead of by an update of any kind.
+    /// The operation is `Apply`, not `Update`.
     pub(super) applied: bool,
     /// The version in which the set is written.
     pub(super) api_version: String,
     pub(super) subresource: String,
-    /// RFC 3339 in UTC; empty where it is not known.
+    /// RFC 3339 in UTC; empty if unknown.
     pub(super) time: String,
     pub(super) set: Set,
 }
 
-impl Owner {
-    /// What tells owners apart. An applier is the same one in every version; an updater is not. The
-    /// form is upstream's, since conflicts are listed in its order.
+impl ManagedFieldsEntry {
+    /// The manager identifier. Entries of `Apply` are shared between versions, entries of `Update`
+    /// are not. Compat: the text is upstream's, because conflicts are listed in its order.
     pub(super) fn id(&self) -> String {
         let text = |name: &str, value: &str| match value {
             "" => String::new(),
@@ -38,7 +38,7 @@ impl Owner {
         format!("{{{}}}", members.trim_start_matches(','))
     }
 
-    /// As it is called in the message of a conflict.
+    /// The manager's name in the message of a conflict.
     pub(super) fn show(&self) -> String {
         let mut shown = vec![quote(&self.manager)];
         if !self.subresource.is_empty() {
@@ -99,30 +99,31 @@ impl Owner {
     }
 }
 
-pub(super) fn decode(object: &Value) -> Result<Owners, String> {
+pub(super) fn decode(object: &Value) -> Result<ManagedFields, String> {
     let entries = object.items_at(&["metadata", "managedFields"]);
-    let owners = entries.iter().enumerate().map(|(at, entry)| {
-        let owner = Owner::decode(entry, at)?;
+    let managed_fields = entries.iter().enumerate().map(|(at, entry)| {
+        let owner = ManagedFieldsEntry::decode(entry, at)?;
         Ok((owner.id(), owner))
     });
-    owners.collect()
+    managed_fields.collect()
 }
 
-/// Writes the owners into an object: appliers first, then by time, name, version and subresource.
-pub(super) fn encode(object: &mut Value, owners: &Owners) {
-    if owners.is_empty() {
+/// Writes the entries into an object: `Apply` first, then by time, manager, version and
+/// subresource.
+pub(super) fn encode(object: &mut Value, managed_fields: &ManagedFields) {
+    if managed_fields.is_empty() {
         object.remove_at(&["metadata", "managedFields"]);
         return;
     }
-    let mut sorted: Vec<&Owner> = owners.values().collect();
+    let mut sorted: Vec<&ManagedFieldsEntry> = managed_fields.values().collect();
     sorted.sort_by_key(|owner| {
         (!owner.applied, &owner.time, &owner.manager, &owner.api_version, &owner.subresource)
     });
-    let entries: Vec<Value> = sorted.into_iter().map(Owner::encode).collect();
+    let entries: Vec<Value> = sorted.into_iter().map(ManagedFieldsEntry::encode).collect();
     object.set_at(&["metadata", "managedFields"], Value::Array(entries));
 }
 
-/// A client asks to forget everything: `managedFields` is `[]` or `[{}]`.
+/// A client resets managedFields by setting it to `[]` or `[{}]`.
 pub(super) fn is_reset(object: &Value) -> bool {
     match object.at(&["metadata", "managedFields"]).and_then(Value::as_array) {
         Some([]) => true,
@@ -131,9 +132,10 @@ pub(super) fn is_reset(object: &Value) -> bool {
     }
 }
 
-/// Owners by update are bounded; the oldest of each version become one, under a name of their own.
-pub(super) fn cap_updaters(owners: &mut Owners) {
-    let mut updaters: Vec<(String, String)> = owners
+/// Caps the number of `Update` entries: the oldest of each version are merged into the manager
+/// `ancient-changes`.
+pub(super) fn cap_update_managers(managed_fields: &mut ManagedFields) {
+    let mut updaters: Vec<(String, String)> = managed_fields
         .iter()
         .filter(|(_, owner)| !owner.applied)
         .map(|(id, owner)| (owner.time.clone(), id.clone()))
@@ -142,32 +144,32 @@ pub(super) fn cap_updaters(owners: &mut Owners) {
     let mut count = updaters.len();
     let mut first_of_version: BTreeMap<String, String> = BTreeMap::new();
     for (_, id) in updaters {
-        if count <= UPDATERS_MAX {
+        if count <= UPDATE_MANAGERS_MAX {
             return;
         }
-        let Some(owner) = owners.get(&id).cloned() else { continue };
+        let Some(owner) = managed_fields.get(&id).cloned() else { continue };
         let Some(first) = first_of_version.get(&owner.api_version) else {
             first_of_version.insert(owner.api_version.clone(), id);
             continue;
         };
-        let bucket = Owner {
+        let bucket = ManagedFieldsEntry {
             manager: "ancient-changes".to_owned(),
             api_version: owner.api_version.clone(),
-            ..Owner::default()
+            ..ManagedFieldsEntry::default()
         };
         let bucket_id = bucket.id();
-        if !owners.contains_key(&bucket_id) {
-            let set = owners.remove(first).map(|first| first.set).unwrap_or_default();
-            owners.insert(bucket_id.clone(), Owner { set, ..bucket });
+        if !managed_fields.contains_key(&bucket_id) {
+            let set = managed_fields.remove(first).map(|first| first.set).unwrap_or_default();
+            managed_fields.insert(bucket_id.clone(), ManagedFieldsEntry { set, ..bucket });
         }
-        owners.remove(&id);
+        managed_fields.remove(&id);
         count -= 1;
-        if let Some(bucket) = owners.get_mut(&bucket_id) {
+        if let Some(bucket) = managed_fields.get_mut(&bucket_id) {
             bucket.set = std::mem::take(&mut bucket.set).union(owner.set);
-            // The younger of the two.
+            // The later of the two times.
             bucket.time = owner.time;
         }
     }
 }
 
-const UPDATERS_MAX: usize = 10;
+const UPDATE_MANAGERS_MAX: usize = 10;

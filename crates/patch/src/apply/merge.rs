@@ -6,19 +6,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use meta::{Map, Str, Value};
 use schema::Schema;
 
-use super::atom::{Items, List, Object, Place, Shape};
+use super::atom::{DeducedAtom, ElementRelationship, ListSchema, MapSchema, TypeRef};
 use super::path::PathElement;
 
 pub(super) fn merge(
     schema: &Schema,
-    place: Place<'_>,
+    type_ref: TypeRef<'_>,
     live: &Value,
     config: &Value,
 ) -> Result<Value, String> {
-    Ok(Merger { schema }.merge(place, Some(live), Some(config))?.unwrap_or_default())
+    Ok(Merger { schema }.merge(type_ref, Some(live), Some(config))?.unwrap_or_default())
 }
 
-/// None: there are several, and nobody can say which one is meant.
+/// None: the list has several items with this path element, and none of them can be chosen.
 type ByElement<'v> = BTreeMap<PathElement, Option<&'v Value>>;
 
 struct Merger<'a> {
@@ -28,21 +28,21 @@ struct Merger<'a> {
 impl Merger<'_> {
     fn merge(
         &self,
-        place: Place<'_>,
+        type_ref: TypeRef<'_>,
         live: Option<&Value>,
         config: Option<&Value>,
     ) -> Result<Option<Value>, String> {
         let Some(config) = config else { return Ok(live.cloned()) };
-        match place.atom(self.schema).shape(Some(config)) {
-            Shape::Scalar(_) => Ok(Some(config.clone())),
-            Shape::List(list) => self.merge_lists(list, live, config),
-            Shape::Map(object) => self.merge_maps(object, live, config),
+        match type_ref.resolve(self.schema).deduce(Some(config)) {
+            DeducedAtom::Scalar(_) => Ok(Some(config.clone())),
+            DeducedAtom::List(list) => self.merge_lists(list, live, config),
+            DeducedAtom::Map(object) => self.merge_maps(object, live, config),
         }
     }
 
     fn merge_maps<'v>(
         &self,
-        object: Object<'_>,
+        object: MapSchema<'_>,
         live: Option<&'v Value>,
         config: &'v Value,
     ) -> Result<Option<Value>, String> {
@@ -67,24 +67,24 @@ impl Merger<'_> {
 
     fn merge_lists(
         &self,
-        list: List<'_>,
+        list: ListSchema<'_>,
         live: Option<&Value>,
         config: &Value,
     ) -> Result<Option<Value>, String> {
         let was = live.and_then(Value::as_array).unwrap_or_default();
         let is = config.as_array().unwrap_or_default();
-        if matches!(list.kind, Items::Atomic) || was.is_empty() && is.is_empty() {
+        if matches!(list.kind, ElementRelationship::Atomic) || was.is_empty() && is.is_empty() {
             return Ok(Some(config.clone()));
         }
         let merged = self.merge_items(list, was, is)?;
         Ok((!merged.is_empty()).then_some(Value::Array(merged)))
     }
 
-    /// Items keep the order of the configuration; those that only the live list has stay between the
-    /// neighbours that they had.
+    /// Items keep the order of the configuration; items that are only in the live list stay between
+    /// their former neighbours.
     fn merge_items(
         &self,
-        list: List<'_>,
+        list: ListSchema<'_>,
         live: &[Value],
         config: &[Value],
     ) -> Result<Vec<Value>, String> {
@@ -109,7 +109,7 @@ impl Merger<'_> {
                     continue;
                 }
                 if by.contains_key(old) && next_shared.is_some_and(|next| next != old) {
-                    // The configuration has it too, but later.
+                    // The configuration contains this item as well, further down.
                     l += 1;
                     continue;
                 }
@@ -136,11 +136,11 @@ impl Merger<'_> {
         Ok(merged)
     }
 
-    /// The steps to the items of a list, and the items by step. In a live list there may be duplicates,
-    /// left over from before there were rules; those are not merged with anything.
+    /// The path elements of the items of a list, and the items by path element. A live list may
+    /// contain duplicates from before the list was associative; those are not merged.
     fn index<'v>(
         &self,
-        list: List<'_>,
+        list: ListSchema<'_>,
         items: &'v [Value],
         duplicates: bool,
     ) -> Result<(Vec<PathElement>, ByElement<'v>), String> {

@@ -1,5 +1,4 @@
-//! One step of a path into an object, as `managedFields` writes it: `f:name`, `k:{"name":"a"}`,
-//! `v:"a"`, `i:0`.
+//! A path element as `managedFields` writes it: `f:name`, `k:{"name":"a"}`, `v:"a"`, `i:0`.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -32,7 +31,7 @@ impl PathElement {
         Self::Key(fields)
     }
 
-    /// The text that stands for it in a `FieldsV1`.
+    /// The element as a key of `FieldsV1`.
     pub fn encode(&self) -> String {
         match self {
             Self::Field(name) => format!("f:{name}"),
@@ -45,7 +44,7 @@ impl PathElement {
         }
     }
 
-    /// `Ok(None)` is a kind of step that is not known yet; those are left out.
+    /// `Ok(None)` is a path element type that is not known yet; those are skipped.
     pub fn decode(text: &str) -> Result<Option<Self>, String> {
         if text.len() < 2 {
             return Err("key must be 2 characters long:".to_owned());
@@ -138,7 +137,7 @@ pub(super) fn compare_values(a: &Value, b: &Value) -> Ordering {
     }
 }
 
-/// Equal as server-side apply sees it: `1` is `1.0`.
+/// Equality of structured-merge-diff: `1` equals `1.0`.
 pub(super) fn same_value(a: &Value, b: &Value) -> bool {
     a == b || compare_values(a, b).is_eq()
 }
@@ -146,7 +145,7 @@ pub(super) fn same_value(a: &Value, b: &Value) -> bool {
 fn as_float(number: Number) -> f64 {
     match number {
         Number::Int(number) => number as f64,
-        // Zero has two signs, but is one number.
+        // `0.0` and `-0.0` are the same number.
         Number::Float(number) => number + 0.0,
     }
 }
@@ -204,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_are_written_and_read() {
+    fn path_elements_round_trip() {
         let cases = [
             (PathElement::field("a.b/c"), "f:a.b/c", ".a.b/c"),
             (
@@ -231,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_have_an_order() {
+    fn path_elements_are_ordered() {
         let port = |port: i64| PathElement::key(vec![("port".into(), port.into())]);
         let sorted = [
             PathElement::field("a"),

@@ -1,39 +1,38 @@
-//! Owners of `spec.replicas` through the scale subresource, which shows one field of its parent under
-//! another path and version.
+//! Maps managedFields of `spec.replicas` between an object and its scale subresource, which has the
+//! field under another path and version.
 
 use std::collections::BTreeMap;
 
 use meta::Value;
 
-use super::managed_fields::{self, Owner, Owners};
+use super::managed_fields::{self, ManagedFields, ManagedFieldsEntry};
 use super::path::{Path, PathElement};
 use super::set::Set;
 
-/// Where each version of the parent has its number of replicas. None: a version without scale.
+/// The path of the replicas field in each version of the parent. None: a version without scale.
 pub type ReplicasPaths = BTreeMap<String, Option<Path>>;
 
 const SCALE_VERSION: &str = "autoscaling/v1";
 
-/// Writes the owners of the replicas of `parent` into its scale.
+/// Copies the managedFields entries for the replicas of `parent` to its scale.
 pub fn scale_to_subresource(
     parent: &Value,
     scale: &mut Value,
     paths: &ReplicasPaths,
 ) -> Result<(), String> {
-    let mut owners = Owners::new();
+    let mut managed_fields = ManagedFields::new();
     for (id, owner) in managed_fields::decode(parent)? {
         let path = paths.get(&owner.api_version).and_then(Option::as_ref);
         if path.is_some_and(|path| owner.set.has(path)) {
             let (api_version, set) = (SCALE_VERSION.to_owned(), Set::of(&[REPLICAS]));
-            owners.insert(id, Owner { api_version, set, ..owner });
+            managed_fields.insert(id, ManagedFieldsEntry { api_version, set, ..owner });
         }
     }
-    managed_fields::encode(scale, &owners);
+    managed_fields::encode(scale, &managed_fields);
     Ok(())
 }
 
-/// Brings the owners that a write to the scale left behind into `parent`, whose version is
-/// `api_version`.
+/// Merges the managedFields of a written scale back into `parent`, whose version is `api_version`.
 pub fn scale_to_parent(
     scale: &Value,
     parent: &mut Value,
@@ -42,7 +41,7 @@ pub fn scale_to_parent(
 ) -> Result<(), String> {
     let parent_owners = managed_fields::decode(parent)?;
     let mut scale_owners = managed_fields::decode(scale)?;
-    let mut owners = Owners::new();
+    let mut managed_fields = ManagedFields::new();
     for (id, owner) in &parent_owners {
         let Some(path) = paths.get(&owner.api_version) else { continue };
         let owned = path.as_ref().filter(|path| owner.set.has(path));
@@ -50,11 +49,11 @@ pub fn scale_to_parent(
         if let Some(path) = owned
             && scale_owners.remove(id).is_none()
         {
-            // Somebody else set the replicas.
+            // Another manager set the replicas.
             owner.set = std::mem::take(&mut owner.set).difference(&single(path));
         }
         if !owner.set.is_empty() {
-            owners.insert(id.clone(), owner);
+            managed_fields.insert(id.clone(), owner);
         }
     }
     let replicas: Path = REPLICAS.iter().map(|name| PathElement::field(name)).collect();
@@ -63,10 +62,11 @@ pub fn scale_to_parent(
         if owner.set.has(&replicas) {
             let time = parent_owners.get(&id).map(|owner| owner.time.clone()).unwrap_or_default();
             let api_version = api_version.to_owned();
-            owners.insert(id, Owner { api_version, set: single(&path), time, ..owner });
+            managed_fields
+                .insert(id, ManagedFieldsEntry { api_version, set: single(&path), time, ..owner });
         }
     }
-    managed_fields::encode(parent, &owners);
+    managed_fields::encode(parent, &managed_fields);
     Ok(())
 }
 

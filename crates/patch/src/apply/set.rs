@@ -1,4 +1,5 @@
-//! A set of fields: what a manager owns. `FieldsV1` is its text form.
+//! A set of field paths (structured-merge-diff's `fieldpath.Set`). `FieldsV1` is its serialized
+//! form.
 
 use std::cmp::Ordering;
 
@@ -24,7 +25,7 @@ impl Set {
         set
     }
 
-    /// The root is never in a set: nobody owns a whole object.
+    /// The root is never in a set: no manager owns a whole object.
     pub fn insert(&mut self, path: &[PathElement]) {
         match path {
             [] => {}
@@ -122,7 +123,7 @@ impl Set {
         Self { members: members.cloned().collect(), children: children.collect() }
     }
 
-    /// Without the members of the other set. What is below one of them stays.
+    /// Without the members of the other set. Paths below them remain.
     #[must_use]
     pub fn difference(mut self, other: &Self) -> Self {
         self.take_out(other, false);
@@ -150,7 +151,7 @@ impl Set {
         });
     }
 
-    /// Only members that nothing is below of.
+    /// Only the leaves: members that have no children.
     #[must_use]
     pub fn leaves(&self) -> Self {
         let members = self.members.iter().filter(|element| self.find_child(element).is_err());
@@ -159,7 +160,8 @@ impl Set {
         Self { members: members.cloned().collect(), children: children.collect() }
     }
 
-    /// Only what begins with one of these patterns; in a pattern, `None` stands for any step.
+    /// Only paths that start with one of these patterns; in a pattern, `None` matches any path
+    /// element.
     #[must_use]
     pub fn including(&self, patterns: &[&[Option<PathElement>]]) -> Self {
         if patterns.iter().any(|pattern| pattern.is_empty()) {
@@ -179,7 +181,7 @@ impl Set {
         Self { members: members.cloned().collect(), children: children.collect() }
     }
 
-    /// Every path, members of a level before what is below them.
+    /// Every path; the members of a level come before their children.
     pub fn paths(&self) -> Vec<Path> {
         let mut paths = Vec::new();
         self.collect_paths(&mut Vec::new(), &mut paths);
@@ -197,7 +199,7 @@ impl Set {
         }
     }
 
-    /// The tree of a `FieldsV1`.
+    /// The set as the JSON tree of a `FieldsV1`.
     pub fn to_value(&self) -> Value {
         self.value_of_level(false)
     }
@@ -214,8 +216,8 @@ impl Set {
         Map::from_pairs(pairs).into()
     }
 
-    /// The bytes of a `FieldsV1` in upstream's order, which is that of the steps (port 80 before port
-    /// 443) and not that of their texts.
+    /// The bytes of a `FieldsV1` in upstream's order, which sorts by path element (port 80 before
+    /// port 443) and not by key text.
     pub fn to_json(&self) -> Vec<u8> {
         let mut out = Vec::new();
         self.write_level(&mut out, false);
@@ -241,7 +243,7 @@ impl Set {
         out.push(b'}');
     }
 
-    /// Steps in order: whether each is a member, and what is below it.
+    /// Path elements in order: whether each is a member, and its children.
     fn entries(&self) -> Vec<(&PathElement, bool, Option<&Self>)> {
         let mut entries: Vec<_> = self
             .children
@@ -254,12 +256,12 @@ impl Set {
         entries
     }
 
-    /// Reads a `FieldsV1`. Unknown kinds of steps are left out.
+    /// Parses a `FieldsV1`. Unknown path element types are skipped.
     pub fn from_value(fields: &Value) -> Result<Self, String> {
         Ok(Self::read_level(fields, 0)?.0.unwrap_or_default())
     }
 
-    /// What is below, and whether this level itself is a member.
+    /// The children, and whether this level itself is a member.
     fn read_level(fields: &Value, depth: usize) -> Result<(Option<Self>, bool), String> {
         if depth > DEPTH_MAX {
             return Err("too deep".to_owned());
@@ -290,7 +292,7 @@ impl Set {
             set.members.sort();
             set.members.dedup();
             set.children.sort_by(|a, b| a.0.cmp(&b.0));
-            // Of two texts for one step the later one wins, as it does upstream.
+            // Compat: if two keys denote the same path element, the later one wins, as upstream.
             set.children.reverse();
             set.children.dedup_by(|a, b| a.0 == b.0);
             set.children.reverse();
@@ -300,7 +302,8 @@ impl Set {
     }
 }
 
-/// Where an element is or belongs in a sorted list. Objects are walked in this order, so it is mostly the end.
+/// The index at which an element is or has to be inserted. Objects are walked in this order, so it
+/// is mostly the end.
 fn search<T>(
     sorted: &[T],
     element: &PathElement,
@@ -313,7 +316,7 @@ fn search<T>(
     }
 }
 
-/// Bounds the recursion over what a client may have written.
+/// Bounds the recursion over `FieldsV1` that a client wrote.
 const DEPTH_MAX: usize = 256;
 
 type Child = (PathElement, Set);
@@ -421,7 +424,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn sets_obey_the_laws_of_sets(a in any_set(), b in any_set()) {
+        fn set_algebra_holds(a in any_set(), b in any_set()) {
             prop_assert_eq!(&a.clone().union(b.clone()), &b.clone().union(a.clone()));
             prop_assert_eq!(&a.intersection(&b), &b.intersection(&a));
             // What is not in b, together with what is in both, is a.

@@ -4,7 +4,7 @@ use schema::{Field, ListType, Node, NodeType, Schema, Type, TypeId};
 use super::*;
 use crate::json_text::parse;
 
-/// A custom kind with a list of every sort.
+/// A custom kind with a list of every list type.
 fn foo_schema() -> (Schema, TypeId) {
     let mut schema = Schema::default();
     let add = |schema: &mut Schema, fields: Vec<(&str, Node)>| {
@@ -79,7 +79,8 @@ fn foo_schema() -> (Schema, TypeId) {
     (schema, root)
 }
 
-/// A step of a story: who does what with which body, and what managedFields and object come out.
+/// One request of a scenario: manager, operation and body, and the expected managedFields and
+/// object.
 struct World {
     schema: Schema,
     ty: TypeId,
@@ -103,34 +104,38 @@ impl World {
     fn with<T>(
         &mut self,
         name: &str,
-        act: impl FnOnce(&Typing<'_>, &Manager<'_>, &mut Option<Value>) -> T,
+        act: impl FnOnce(&TypeContext<'_>, &Manager<'_>, &mut Option<Value>) -> T,
     ) -> T {
         self.clock += 1;
         let now = format!("2030-01-01T00:00:{:02}Z", self.clock);
         let fields = Filter::Except(Set::of(&[&["status"]]));
-        let typing =
-            Typing { schema: &self.schema, ty: self.ty, fields: &fields, versions: &OneVersion };
+        let types = TypeContext {
+            schema: &self.schema,
+            ty: self.ty,
+            fields: &fields,
+            versions: &SingleVersion,
+        };
         let manager = Manager { name, api_version: "ex.com/v1", subresource: "", now: &now };
-        act(&typing, &manager, &mut self.live)
+        act(&types, &manager, &mut self.live)
     }
 
     fn apply(&mut self, name: &str, spec: &str, force: bool) -> Result<(), ApplyError> {
         let body = Self::body(spec);
-        self.with(name, |typing, manager, live| {
-            *live = Some(apply(live.as_ref(), &body, typing, manager, force)?);
+        self.with(name, |types, manager, live| {
+            *live = Some(apply(live.as_ref(), &body, types, manager, force)?);
             Ok(())
         })
     }
 
     fn update(&mut self, name: &str, spec: &str) {
         let mut body = Self::body(spec);
-        self.with(name, |typing, manager, live| {
+        self.with(name, |types, manager, live| {
             if let Some(old) = live {
                 body.set_at(&["metadata", "uid"], old.str_at(&["metadata", "uid"]));
             } else {
                 body.set_at(&["metadata", "uid"], "1");
             }
-            update(live.as_ref(), &mut body, typing, manager);
+            update(live.as_ref(), &mut body, types, manager);
             *live = Some(body);
         });
     }
@@ -143,8 +148,8 @@ impl World {
             .unwrap_or_default()
     }
 
-    /// `manager operation seconds fields`, one line for each owner.
-    fn owners(&self) -> String {
+    /// `manager operation seconds fields`, one line per entry.
+    fn managed_fields(&self) -> String {
         let entries = self
             .live
             .as_ref()
@@ -165,11 +170,11 @@ impl World {
 
 #[track_caller]
 fn check_owners(world: &World, expected: &[&str]) {
-    assert_eq!(world.owners(), expected.join("\n"));
+    assert_eq!(world.managed_fields(), expected.join("\n"));
 }
 
 #[test]
-fn an_applier_owns_what_it_mentions_and_gives_up_the_rest() {
+fn an_applier_owns_the_fields_of_its_configuration_only() {
     let mut world = World::new();
     world
         .apply(
@@ -185,7 +190,7 @@ fn an_applier_owns_what_it_mentions_and_gives_up_the_rest() {
         ],
     );
     world.apply("b", r#"{"list":[{"name":"y"}]}"#, false).unwrap();
-    // b applied what was there: nothing changed, so its entry has no time.
+    // b applied the existing value: nothing changed, so its entry has no time.
     world.apply("a", r#"{"list":[{"name":"x"}]}"#, false).unwrap();
     assert_eq!(world.spec(), r#"{"list":[{"name":"x"},{"name":"y"}]}"#);
     check_owners(
@@ -198,7 +203,7 @@ fn an_applier_owns_what_it_mentions_and_gives_up_the_rest() {
 }
 
 #[test]
-fn whoever_updates_a_field_owns_it() {
+fn an_update_takes_ownership_of_changed_fields() {
     let mut world = World::new();
     world.update("a", r#"{"num":1,"str":"s","set":["p"]}"#);
     check_owners(
@@ -213,14 +218,14 @@ fn whoever_updates_a_field_owns_it() {
             r#"b Update 02 {"f:spec":{"f:num":{},"f:set":{"v:\"q\"":{}}}}"#,
         ],
     );
-    // The same again is no change.
+    // Applying the same configuration again changes nothing.
     let before = world.live.clone();
     world.update("c", r#"{"num":2,"set":["p","q"]}"#);
     assert_eq!(world.live, before);
 }
 
 #[test]
-fn conflicts_are_told_or_forced() {
+fn conflicts_are_reported_unless_forced() {
     let mut world = World::new();
     world.apply("a", r#"{"num":1,"list":[{"name":"x","value":"1"}]}"#, false).unwrap();
     let error = world.apply("b", r#"{"num":2}"#, false).unwrap_err();
@@ -250,7 +255,7 @@ fn conflicts_are_told_or_forced() {
 }
 
 #[test]
-fn what_has_one_owner_changes_hands_as_a_whole() {
+fn atomic_values_change_owner_as_a_whole() {
     let mut world = World::new();
     world.apply("a", r#"{"atomicMap":{"x":"1"},"atomicList":[{"name":"p"}]}"#, false).unwrap();
     let error = world.apply("b", r#"{"atomicMap":{"y":"1"}}"#, false).unwrap_err();
@@ -263,7 +268,7 @@ fn what_has_one_owner_changes_hands_as_a_whole() {
 }
 
 #[test]
-fn what_was_there_before_the_first_apply_has_an_owner_of_its_own() {
+fn fields_before_the_first_apply_get_a_manager_of_their_own() {
     let mut world = World::new();
     world.update("u", r#"{"num":1}"#);
     if let Some(live) = &mut world.live {
@@ -277,7 +282,7 @@ fn what_was_there_before_the_first_apply_has_an_owner_of_its_own() {
 }
 
 #[test]
-fn owners_are_forgotten_on_demand_only() {
+fn managed_fields_are_reset_on_request_only() {
     let mut world = World::new();
     world.apply("a", r#"{"num":1}"#, false).unwrap();
     let live = world.live.clone().unwrap();
@@ -291,22 +296,22 @@ fn owners_are_forgotten_on_demand_only() {
             old.set_at(&["metadata", "uid"], "1");
             old
         };
-        world.with("u", |typing, manager, _| update(Some(&old), &mut new, typing, manager));
+        world.with("u", |types, manager, _| update(Some(&old), &mut new, types, manager));
         assert_eq!(new.items_at(&["metadata", "managedFields"]).len(), expected, "{given}");
     }
 }
 
 #[test]
-fn old_updaters_become_one() {
+fn old_update_entries_are_merged() {
     let mut world = World::new();
     for number in 0..13 {
         let members: Vec<String> = (0..=number).map(|k| format!(r#""k{k:02}":"v""#)).collect();
         world.update(&format!("u{number:02}"), &format!(r#"{{"map":{{{}}}}}"#, members.join(",")));
     }
-    let owners = world.owners();
-    assert_eq!(owners.lines().count(), 10);
+    let managed_fields = world.managed_fields();
+    assert_eq!(managed_fields.lines().count(), 10);
     assert_eq!(
-        owners.lines().next(),
+        managed_fields.lines().next(),
         Some(
             r#"ancient-changes Update 04 {"f:spec":{".":{},"f:map":{".":{},"f:k00":{},"f:k01":{},"f:k02":{},"f:k03":{}}}}"#
         )
@@ -340,21 +345,22 @@ fn configurations_must_fit_the_schema() {
     }
     let mut body = World::body("{}");
     body.set_at(&["metadata", "managedFields"], Value::Array(Vec::new()));
-    let error = world.with("a", |typing, manager, _| apply(None, &body, typing, manager, false));
+    let error = world.with("a", |types, manager, _| apply(None, &body, types, manager, false));
     assert_eq!(error.unwrap_err().to_string(), "metadata.managedFields must be nil");
     body.set_at(&["apiVersion"], "ex.com/v2");
-    let error = world.with("a", |typing, manager, _| apply(None, &body, typing, manager, false));
+    let error = world.with("a", |types, manager, _| apply(None, &body, types, manager, false));
     assert_eq!(error.unwrap_err().to_string(), "invalid object type: ex.com/v2, Kind=Foo");
 }
 
 #[test]
-fn kubectl_moves_on_from_client_side_apply() {
+fn kubectl_upgrades_from_client_side_apply() {
     let annotation = "kubectl.kubernetes.io/last-applied-configuration";
     let mut world = World::new();
     world.update("kubectl-client-side-apply", r#"{"num":1,"str":"s"}"#);
     let last = json::to_string(&World::body(r#"{"num":1,"str":"old"}"#));
     world.live.as_mut().unwrap().set_at(&["metadata", "annotations", annotation], last);
-    // It set num and nobody changed it since; str is somebody else's by now.
+    // The client-side applier set num and no manager changed it since; str was changed by another
+    // manager.
     let error = world.apply("kubectl", r#"{"num":2,"str":"t"}"#, false).unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -373,15 +379,15 @@ fn kubectl_moves_on_from_client_side_apply() {
 fn times_alone_are_no_change() {
     let object = |time: &str, number: i64| value!({"metadata": {"managedFields": [{"manager": "a", "time": time}]}, "spec": {"num": number}});
     let mut new = object("2030-01-01T00:00:02Z", 1);
-    keep_times_of_unchanged(&object("2030-01-01T00:00:01Z", 1), &mut new);
+    keep_times_if_unchanged(&object("2030-01-01T00:00:01Z", 1), &mut new);
     assert_eq!(new, object("2030-01-01T00:00:01Z", 1));
     let mut new = object("2030-01-01T00:00:02Z", 2);
-    keep_times_of_unchanged(&object("2030-01-01T00:00:01Z", 1), &mut new);
+    keep_times_if_unchanged(&object("2030-01-01T00:00:01Z", 1), &mut new);
     assert_eq!(new, object("2030-01-01T00:00:02Z", 2));
 }
 
 #[test]
-fn replicas_change_hands_through_scale() {
+fn scale_updates_transfer_ownership_of_replicas() {
     let path = vec![PathElement::field("spec"), PathElement::field("replicas")];
     let paths = ReplicasPaths::from([("apps/v1".to_owned(), Some(path))]);
     let entry = |manager: &str, version: &str, fields: &str| {
@@ -406,8 +412,8 @@ fn replicas_change_hands_through_scale() {
     );
 }
 
-/// The bones of a built-in kind: a struct that is always there, an optional one, an always written
-/// list, and values that are left out when they are zero.
+/// A minimal built-in kind: a struct that is always present, an optional one, a list that is always
+/// written, and fields with `omitempty`.
 fn built_in_schema() -> (Schema, TypeId) {
     use schema::Presence::{Always, OmitEmpty};
     let mut schema = Schema::default();
@@ -462,10 +468,10 @@ fn built_in_schema() -> (Schema, TypeId) {
 }
 
 #[test]
-fn built_in_types_are_seen_as_their_structs() {
+fn built_in_types_compare_like_go_structs() {
     let (schema, ty) = built_in_schema();
     let fields = Filter::All;
-    let typing = Typing { schema: &schema, ty, fields: &fields, versions: &OneVersion };
+    let types = TypeContext { schema: &schema, ty, fields: &fields, versions: &SingleVersion };
     let manager =
         Manager { name: "u", api_version: "v1", subresource: "", now: "2030-01-01T00:00:00Z" };
     let owned = |live: Option<&str>, new: &str| {
@@ -476,13 +482,13 @@ fn built_in_types_are_seen_as_their_structs() {
         };
         let mut live = live.map(body);
         if let Some(live) = &mut live {
-            // Somebody owns something, or nothing would be tracked.
+            // Without any entry in managedFields an update would not be tracked.
             let entry = value!({"manager": "a", "operation": "Update", "apiVersion": "v1",
                 "fieldsType": "FieldsV1", "fieldsV1": {"f:x": {}}});
             live.set_at(&["metadata", "managedFields"], Value::Array(vec![entry]));
         }
         let mut new = body(new);
-        update(live.as_ref(), &mut new, &typing, &manager);
+        update(live.as_ref(), &mut new, &types, &manager);
         let entries = new.items_at(&["metadata", "managedFields"]);
         let own = entries.iter().find(|entry| entry.str_at(&["manager"]) == "u");
         own.and_then(|entry| entry.get("fieldsV1")).map(json::to_string).unwrap_or_default()

@@ -1,20 +1,21 @@
-//! Objects under their schema: checked, turned into the set of their fields, and with parts removed.
+//! Typed objects (structured-merge-diff's `typed` package): validation, conversion to a field set,
+//! removal of items.
 
 use std::fmt;
 
 use meta::{Map, Value};
 use schema::Schema;
 
-use super::atom::{Atom, Items, List, Object, Place, Scalar, Shape};
+use super::atom::{Atom, DeducedAtom, ElementRelationship, ListSchema, MapSchema, Scalar, TypeRef};
 use super::path::PathElement;
 use super::set::Set;
 use crate::go_text;
 
-/// Checks that an object fits its schema: no unknown fields, the right types, no duplicates in lists that
-/// tell their items apart. The error text names every violation.
-pub(super) fn check(schema: &Schema, place: Place<'_>, value: &Value) -> Result<(), String> {
+/// Checks that an object matches its schema: no unknown fields, the right types, no duplicates in
+/// associative lists. The error lists every violation.
+pub(super) fn check(schema: &Schema, type_ref: TypeRef<'_>, value: &Value) -> Result<(), String> {
     let mut violations = Vec::new();
-    Checker { schema, violations: &mut violations }.check(place, value, Trail::ROOT, false);
+    Checker { schema, violations: &mut violations }.check(type_ref, value, FieldTrail::ROOT, false);
     match violations.as_slice() {
         [] => Ok(()),
         [one] => Err(one.clone()),
@@ -22,10 +23,10 @@ pub(super) fn check(schema: &Schema, place: Place<'_>, value: &Value) -> Result<
     }
 }
 
-/// How the check got to where it is; only written out when there is something to say about it.
+/// The path from the root to the value being checked; formatted only when there is an error.
 #[derive(Clone, Copy)]
-struct Trail<'a> {
-    to: Option<&'a Trail<'a>>,
+struct FieldTrail<'a> {
+    to: Option<&'a FieldTrail<'a>>,
     step: Step<'a>,
 }
 
@@ -36,11 +37,11 @@ enum Step<'a> {
     Item(&'a PathElement),
 }
 
-impl Trail<'_> {
+impl FieldTrail<'_> {
     const ROOT: Self = Self { to: None, step: Step::Root };
 }
 
-impl fmt::Display for Trail<'_> {
+impl fmt::Display for FieldTrail<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(to) = self.to {
             to.fmt(f)?;
@@ -59,24 +60,25 @@ struct Checker<'a> {
 }
 
 impl Checker<'_> {
-    /// `open` is inherited: below a place that keeps unknown fields, they are kept everywhere.
-    fn check(&mut self, place: Place<'_>, value: &Value, path: Trail<'_>, open: bool) {
+    /// `open` is inherited: below a node that preserves unknown fields, they are preserved at every
+    /// level.
+    fn check(&mut self, type_ref: TypeRef<'_>, value: &Value, path: FieldTrail<'_>, open: bool) {
         let schema = self.schema;
-        match place.atom(schema).shape(Some(value)) {
+        match type_ref.resolve(schema).deduce(Some(value)) {
             _ if value.is_null() => {}
-            Shape::Scalar(scalar) => self.check_scalar(scalar, value, path),
-            Shape::List(list) => match value {
+            DeducedAtom::Scalar(scalar) => self.check_scalar(scalar, value, path),
+            DeducedAtom::List(list) => match value {
                 Value::Array(items) => self.check_items(list, items, path, open),
                 other => self.say(path, &format!("expected list, got {}", show(other))),
             },
-            Shape::Map(object) => match value {
+            DeducedAtom::Map(object) => match value {
                 Value::Object(map) => self.check_members(object, map, path, open),
                 other => self.say(path, &format!("expected map, got {}", show(other))),
             },
         }
     }
 
-    fn check_scalar(&mut self, scalar: Scalar, value: &Value, path: Trail<'_>) {
+    fn check_scalar(&mut self, scalar: Scalar, value: &Value, path: FieldTrail<'_>) {
         let fits = match scalar {
             Scalar::Number => matches!(value, Value::Number(_)),
             Scalar::String => matches!(value, Value::String(_)),
@@ -100,10 +102,16 @@ impl Checker<'_> {
         self.say(path, &why);
     }
 
-    fn check_items(&mut self, list: List<'_>, items: &[Value], path: Trail<'_>, open: bool) {
+    fn check_items(
+        &mut self,
+        list: ListSchema<'_>,
+        items: &[Value],
+        path: FieldTrail<'_>,
+        open: bool,
+    ) {
         let mut seen = Set::default();
         for (at, item) in items.iter().enumerate() {
-            let element = if matches!(list.kind, Items::Atomic) {
+            let element = if matches!(list.kind, ElementRelationship::Atomic) {
                 PathElement::Index(at as i64)
             } else {
                 match list.element(self.schema, item) {
@@ -118,25 +126,31 @@ impl Checker<'_> {
             self.check(
                 list.item,
                 item,
-                Trail { to: Some(&path), step: Step::Item(&element) },
+                FieldTrail { to: Some(&path), step: Step::Item(&element) },
                 open,
             );
         }
     }
 
-    fn check_members(&mut self, object: Object<'_>, map: &Map, path: Trail<'_>, open: bool) {
+    fn check_members(
+        &mut self,
+        object: MapSchema<'_>,
+        map: &Map,
+        path: FieldTrail<'_>,
+        open: bool,
+    ) {
         let open = open || object.ty.is_some_and(|ty| ty.preserve_unknown);
         for (name, value) in map.iter() {
-            let path = Trail { to: Some(&path), step: Step::Member(name) };
+            let path = FieldTrail { to: Some(&path), step: Step::Member(name) };
             if object.field(name).is_none() && object.others.is_none() && !open {
-                // Upstream stops at the first one, so there is only ever one of these in an object.
+                // Compat: upstream stops at the first duplicate, so an object reports at most one.
                 return self.say(path, "field not declared in schema");
             }
             self.check(object.member(name), value, path, open);
         }
     }
 
-    fn say(&mut self, path: Trail<'_>, why: &str) {
+    fn say(&mut self, path: FieldTrail<'_>, why: &str) {
         let path = path.to_string();
         self.violations.push(if path.is_empty() {
             why.to_owned()
@@ -150,27 +164,29 @@ fn show(value: &Value) -> String {
     format!("&{{{}}}", go_text::show(value))
 }
 
-/// Every leaf, every item and every member of a free map.
-pub(super) fn field_set(schema: &Schema, place: Place<'_>, value: &Value) -> Set {
-    build(schema, place, value).0
+/// The field set of a value: every leaf, every list item and every map key.
+pub(super) fn field_set(schema: &Schema, type_ref: TypeRef<'_>, value: &Value) -> Set {
+    build(schema, type_ref, value).0
 }
 
-/// What is below a value, and whether the value itself is a leaf.
-fn build(schema: &Schema, place: Place<'_>, value: &Value) -> (Set, bool) {
-    match (place.atom(schema).shape(Some(value)), value) {
+/// The field set below a value, and whether the value itself is a leaf.
+fn build(schema: &Schema, type_ref: TypeRef<'_>, value: &Value) -> (Set, bool) {
+    match (type_ref.resolve(schema).deduce(Some(value)), value) {
         (
-            Shape::Scalar(_)
-            | Shape::List(List { kind: Items::Atomic, .. })
-            | Shape::Map(Object { atomic: true, .. }),
+            DeducedAtom::Scalar(_)
+            | DeducedAtom::List(ListSchema { kind: ElementRelationship::Atomic, .. })
+            | DeducedAtom::Map(MapSchema { atomic: true, .. }),
             _,
         ) => (Set::default(), true),
-        (Shape::List(list), Value::Array(items)) => (build_items(schema, list, items), false),
-        (Shape::Map(object), Value::Object(map)) => (build_members(schema, object, map), false),
+        (DeducedAtom::List(list), Value::Array(items)) => (build_items(schema, list, items), false),
+        (DeducedAtom::Map(object), Value::Object(map)) => {
+            (build_members(schema, object, map), false)
+        }
         _ => (Set::default(), false),
     }
 }
 
-fn build_members(schema: &Schema, object: Object<'_>, map: &Map) -> Set {
+fn build_members(schema: &Schema, object: MapSchema<'_>, map: &Map) -> Set {
     let mut set = Set::default();
     for (name, value) in map.iter() {
         let (below, leaf) = build(schema, object.member(name), value);
@@ -187,9 +203,9 @@ fn build_members(schema: &Schema, object: Object<'_>, map: &Map) -> Set {
     set
 }
 
-fn build_items(schema: &Schema, list: List<'_>, items: &[Value]) -> Set {
+fn build_items(schema: &Schema, list: ListSchema<'_>, items: &[Value]) -> Set {
     let mut set = Set::default();
-    // An item that lost its key while fields were removed still counts as one.
+    // An item whose key was removed together with other fields still counts as an item.
     let element =
         |item| list.element(schema, item).unwrap_or_else(|_| PathElement::Key(Vec::new()));
     let elements: Vec<PathElement> = items.iter().map(element).collect();
@@ -201,7 +217,7 @@ fn build_items(schema: &Schema, list: List<'_>, items: &[Value]) -> Set {
     };
     for (element, item) in elements.iter().zip(items) {
         set.members.push(element.clone());
-        // Nobody can say which of several items with one key is meant, so they are one leaf.
+        // Items with duplicate keys cannot be told apart, so they are treated as one leaf.
         if count(element) == 1 {
             let below = build(schema, list.item, item).0;
             if !below.is_empty() {
@@ -215,16 +231,16 @@ fn build_items(schema: &Schema, list: List<'_>, items: &[Value]) -> Set {
     set
 }
 
-/// The value without the fields and items of a set. None where nothing is left of it.
+/// The value without the fields and items of a set. None if nothing remains.
 pub(super) fn remove_items(
     schema: &Schema,
-    place: Place<'_>,
+    type_ref: TypeRef<'_>,
     value: &Value,
     removed: &Set,
 ) -> Option<Value> {
-    match (place.atom(schema).shape(Some(value)), value) {
-        (Shape::List(list), Value::Array(items)) => {
-            if matches!(list.kind, Items::Atomic) {
+    match (type_ref.resolve(schema).deduce(Some(value)), value) {
+        (DeducedAtom::List(list), Value::Array(items)) => {
+            if matches!(list.kind, ElementRelationship::Atomic) {
                 return None;
             }
             let keep = |item: &Value| -> Option<Value> {
@@ -240,7 +256,7 @@ pub(super) fn remove_items(
             let kept: Vec<Value> = items.iter().filter_map(keep).collect();
             (!kept.is_empty()).then_some(Value::Array(kept))
         }
-        (Shape::Map(object), Value::Object(map)) => {
+        (DeducedAtom::Map(object), Value::Object(map)) => {
             if object.atomic {
                 return None;
             }
@@ -260,15 +276,20 @@ pub(super) fn remove_items(
             }
             (!kept.is_empty()).then_some(kept.into())
         }
-        (Shape::Scalar(_), value) => Some(value.clone()),
+        (DeducedAtom::Scalar(_), value) => Some(value.clone()),
         _ => None,
     }
 }
 
-/// The set with all known fields that lead to a member as members themselves: a struct that holds
-/// nothing but removed fields is removed with them.
-pub(super) fn with_named_fields(schema: &Schema, place: Option<Place<'_>>, set: &Set) -> Set {
-    let atom = place.map_or_else(Atom::default, |place| place.atom(schema));
+/// structured-merge-diff's `EnsureNamedFieldsAreMembers`: struct fields on the path to a member
+/// become members themselves, so that a struct that holds nothing but removed fields is removed
+/// with them.
+pub(super) fn ensure_named_fields_are_members(
+    schema: &Schema,
+    type_ref: Option<TypeRef<'_>>,
+    set: &Set,
+) -> Set {
+    let atom = type_ref.map_or_else(Atom::default, |type_ref| type_ref.resolve(schema));
     let mut result = Set { members: set.members.clone(), children: Vec::new() };
     for (element, child) in &set.children {
         let mut below = None;
@@ -282,31 +303,33 @@ pub(super) fn with_named_fields(schema: &Schema, place: Option<Place<'_>>, set: 
             (PathElement::Key(_), _, Some(list)) => below = Some(list.item),
             _ => {}
         }
-        result.children.push((element.clone(), with_named_fields(schema, below, child)));
+        result
+            .children
+            .push((element.clone(), ensure_named_fields_are_members(schema, below, child)));
     }
     result
 }
 
-/// A set that was written under an older schema, brought to the current one: what has one owner now is
-/// owned as a whole by whoever owned a part of it.
-pub(super) fn reconcile(schema: &Schema, place: Place<'_>, set: &Set) -> Option<Set> {
+/// structured-merge-diff's `ReconcileFieldSetWithSchema`: adapts a set that was written under an
+/// older schema. A manager of part of a value that is atomic now owns the whole value.
+pub(super) fn reconcile(schema: &Schema, type_ref: TypeRef<'_>, set: &Set) -> Option<Set> {
     let mut whole = Set::default();
-    find_whole(schema, place, Some(set), true, &mut Vec::new(), &mut whole);
+    find_whole(schema, type_ref, Some(set), true, &mut Vec::new(), &mut whole);
     (!whole.is_empty()).then(|| set.clone().recursive_difference(&whole).union(whole))
 }
 
 fn find_whole<'s>(
     schema: &Schema,
-    place: Place<'_>,
+    type_ref: TypeRef<'_>,
     set: Option<&'s Set>,
     leaf: bool,
     path: &mut Vec<&'s PathElement>,
     whole: &mut Set,
 ) {
-    let atom = place.atom(schema);
-    match atom.shape(None) {
-        Shape::Map(object) => {
-            if matches!((object.ty, object.others), (None, Some(Place::Deduced))) {
+    let atom = type_ref.resolve(schema);
+    match atom.deduce(None) {
+        DeducedAtom::Map(object) => {
+            if matches!((object.ty, object.others), (None, Some(TypeRef::Deduced))) {
                 return;
             }
             if object.atomic && !leaf {
@@ -316,21 +339,21 @@ fn find_whole<'s>(
                 return;
             }
             each_step(set, |element, below, leaf| {
-                let place = match element {
+                let type_ref = match element {
                     PathElement::Field(name) => {
-                        object.field(name).map(|field| Place::Node(&field.node)).or(object.others)
+                        object.field(name).map(|field| TypeRef::Node(&field.node)).or(object.others)
                     }
                     _ => object.others,
                 };
-                if let Some(place) = place {
+                if let Some(type_ref) = type_ref {
                     path.push(element);
-                    find_whole(schema, place, below, leaf, path, whole);
+                    find_whole(schema, type_ref, below, leaf, path, whole);
                     path.pop();
                 }
             });
         }
-        Shape::List(list) => {
-            if matches!(list.kind, Items::Atomic) && !leaf {
+        DeducedAtom::List(list) => {
+            if matches!(list.kind, ElementRelationship::Atomic) && !leaf {
                 whole.insert(&path.iter().copied().cloned().collect::<Vec<_>>());
                 return;
             }
@@ -340,11 +363,12 @@ fn find_whole<'s>(
                 path.pop();
             });
         }
-        Shape::Scalar(_) => {}
+        DeducedAtom::Scalar(_) => {}
     }
 }
 
-/// Every step of a level, what is below it, and whether it is a member with nothing below.
+/// The path elements of one level, the set below each, and whether the element is a member without
+/// children.
 fn each_step<'s>(
     set: Option<&'s Set>,
     mut visit: impl FnMut(&'s PathElement, Option<&'s Set>, bool),

@@ -1,115 +1,119 @@
-//! Who owns what after a write: the heart of server-side apply.
+//! Computes managedFields after a write, and the merged object of an apply: structured-merge-diff's
+//! `merge.Updater`.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
 use meta::Value;
 use schema::{Schema, TypeId};
 
-use super::atom::{Place, normal};
-use super::compare::{Comparison, New, compare};
-use super::managed_fields::{Owner, Owners, cap_updaters};
+use super::atom::{TypeRef, normalize};
+use super::compare::{Comparison, NewObject, compare};
+use super::managed_fields::{ManagedFields, ManagedFieldsEntry, cap_update_managers};
 use super::merge::merge;
 use super::path::same_value;
 use super::set::Set;
-use super::typed::{field_set, reconcile, remove_items, with_named_fields};
-use super::{ApplyError, Conflict, Manager, Typing, conflict};
+use super::typed::{ensure_named_fields_are_members, field_set, reconcile, remove_items};
+use super::{ApplyError, Conflict, Manager, TypeContext, conflict};
 
-/// The writer takes what it changed from everyone else.
+/// The manager of an update takes ownership of the fields that it changed, away from all other
+/// managers.
 pub(super) fn update(
     live: &Value,
     new: &Value,
-    owners: &mut Owners,
-    typing: &Typing<'_>,
+    managed_fields: &mut ManagedFields,
+    types: &TypeContext<'_>,
     manager: &Manager<'_>,
 ) {
-    reconcile_all(owners, typing, manager);
-    let (comparison, _) = take_over(live, new, owners, None, typing, manager);
-    let set = strip(typing.fields.apply(comparison.changed()));
+    reconcile_all(managed_fields, types, manager);
+    let (comparison, _) = take_over(live, new, managed_fields, None, types, manager);
+    let set = strip(types.fields.apply(comparison.changed()));
     if !set.is_empty() {
         let writer = manager.owner(false);
-        let owner = owners.entry(writer.id()).or_insert(writer);
+        let owner = managed_fields.entry(writer.id()).or_insert(writer);
         owner.set = std::mem::take(&mut owner.set).union(set);
         manager.now.clone_into(&mut owner.time);
     }
-    cap_updaters(owners);
+    cap_update_managers(managed_fields);
 }
 
-/// The merged object and its owners. Where nothing changed the object is the live one and times stay.
+/// The merged object and its managedFields. If nothing changed, the object is the live one and
+/// entries keep their times.
 pub(super) fn apply(
     live: &Value,
     config: &Value,
-    mut owners: Owners,
-    typing: &Typing<'_>,
+    mut managed_fields: ManagedFields,
+    types: &TypeContext<'_>,
     manager: &Manager<'_>,
     force: bool,
-) -> Result<(Value, Owners), ApplyError> {
-    let (schema, root) = (typing.schema, Place::Type(typing.ty));
-    reconcile_all(&mut owners, typing, manager);
+) -> Result<(Value, ManagedFields), ApplyError> {
+    let (schema, root) = (types.schema, TypeRef::Type(types.ty));
+    reconcile_all(&mut managed_fields, types, manager);
     let merged = merge(schema, root, live, config)
         .map_err(|why| ApplyError::Untyped(format!("failed to merge config: {why}")))?;
 
     let applier = manager.owner(true);
     let id = applier.id();
-    let last = owners.get(&id).cloned();
-    let set = typing.fields.apply(field_set(schema, root, config));
+    let last = managed_fields.get(&id).cloned();
+    let set = types.fields.apply(field_set(schema, root, config));
     let time = last.as_ref().map(|last| last.time.clone()).unwrap_or_default();
-    owners.insert(id.clone(), Owner { time, set, ..applier });
+    managed_fields.insert(id.clone(), ManagedFieldsEntry { time, set, ..applier });
 
-    let new = prune(merged, &owners, last.as_ref(), &id, typing, manager);
+    let new = prune(merged, &managed_fields, last.as_ref(), &id, types, manager);
     let unchanged = same_value(live, &new);
-    // Where nothing changed there is nothing to be taken from anyone.
+    // If the object did not change, no manager loses a field.
     if !unchanged {
         let (_, conflicts) =
-            take_over(live, &new, &mut owners, Some((&id, force)), typing, manager);
+            take_over(live, &new, &mut managed_fields, Some((&id, force)), types, manager);
         if !conflicts.is_empty() {
             return Err(ApplyError::Conflicts(conflicts));
         }
     }
-    if let Some(owner) = owners.get_mut(&id) {
+    if let Some(owner) = managed_fields.get_mut(&id) {
         owner.set = strip(std::mem::take(&mut owner.set));
     }
-    owners.retain(|_, owner| !owner.set.is_empty());
+    managed_fields.retain(|_, owner| !owner.set.is_empty());
     if unchanged {
-        return Ok((live.clone(), owners));
+        return Ok((live.clone(), managed_fields));
     }
-    if let Some(owner) = owners.get_mut(&id) {
+    if let Some(owner) = managed_fields.get_mut(&id) {
         manager.now.clone_into(&mut owner.time);
     }
-    Ok((new, owners))
+    Ok((new, managed_fields))
 }
 
-/// Takes changed and removed fields from everyone but the applier. Without force, an applier gets the
-/// conflicts instead and nothing is taken.
+/// Removes changed and removed fields from the entries of all managers but the applier. Without
+/// `force`, an apply returns the conflicts instead and changes no entry.
 fn take_over(
     live: &Value,
     new: &Value,
-    owners: &mut Owners,
+    managed_fields: &mut ManagedFields,
     applier: Option<(&str, bool)>,
-    typing: &Typing<'_>,
+    types: &TypeContext<'_>,
     manager: &Manager<'_>,
 ) -> (Comparison, Vec<Conflict>) {
-    let kind = if applier.is_some() { New::Merged } else { New::Whole };
-    let mut comparison = compare(typing.schema, Place::Type(typing.ty), live, new, kind);
-    comparison.filter(|set| typing.fields.apply(set));
+    let kind = if applier.is_some() { NewObject::Merged } else { NewObject::Whole };
+    let mut comparison = compare(types.schema, TypeRef::Type(types.ty), live, new, kind);
+    comparison.filter(|set| types.fields.apply(set));
     let is_applier = |id: &str| applier.is_some_and(|(applier, _)| applier == id);
-    if owners.keys().all(|id| is_applier(id)) {
+    if managed_fields.keys().all(|id| is_applier(id)) {
         return (comparison, Vec::new());
     }
     let mut versions = BTreeMap::from([(manager.api_version.to_owned(), Some(comparison.clone()))]);
 
     let mut conflicts = Vec::new();
     let mut losses: Vec<(String, Option<Set>)> = Vec::new();
-    for (id, owner) in owners.iter().filter(|(id, _)| !is_applier(id)) {
+    for (id, owner) in managed_fields.iter().filter(|(id, _)| !is_applier(id)) {
         let compared = versions.entry(owner.api_version.clone()).or_insert_with(|| {
-            let (old, ty) = typing.versions.convert(live, &owner.api_version)?;
-            let (new, _) = typing.versions.convert(new, &owner.api_version)?;
-            // What was converted went through Go's structs.
-            let mut compared = compare(typing.schema, Place::Type(ty), &old, &new, New::Whole);
-            compared.filter(|set| typing.fields.apply(set));
+            let (old, ty) = types.versions.convert(live, &owner.api_version)?;
+            let (new, _) = types.versions.convert(new, &owner.api_version)?;
+            // Converted objects went through Go's structs, so they compare as whole objects.
+            let mut compared =
+                compare(types.schema, TypeRef::Type(ty), &old, &new, NewObject::Whole);
+            compared.filter(|set| types.fields.apply(set));
             Some(compared)
         });
         let Some(compared) = compared else {
-            // A version that is not served any more has no owners.
+            // Entries in a version that is no longer served are dropped.
             losses.push((id.clone(), None));
             continue;
         };
@@ -126,111 +130,115 @@ fn take_over(
         _ => conflicts.clear(),
     }
     for (id, left) in losses {
-        match (owners.get_mut(&id), left) {
+        match (managed_fields.get_mut(&id), left) {
             (Some(owner), Some(left)) => owner.set = left,
-            _ => drop(owners.remove(&id)),
+            _ => drop(managed_fields.remove(&id)),
         }
     }
-    owners.retain(|_, owner| !owner.set.is_empty());
+    managed_fields.retain(|_, owner| !owner.set.is_empty());
     (comparison, conflicts)
 }
 
-/// Removes what the applier mentioned last time, doesn't mention now, and nobody else owns.
+/// Removes the fields that the applier's last configuration had, this one does not have, and no
+/// other manager owns.
 fn prune(
     merged: Value,
-    owners: &Owners,
-    last: Option<&Owner>,
+    managed_fields: &ManagedFields,
+    last: Option<&ManagedFieldsEntry>,
     applier: &str,
-    typing: &Typing<'_>,
+    types: &TypeContext<'_>,
     manager: &Manager<'_>,
 ) -> Value {
     let Some(last) = last.filter(|last| !last.set.is_empty()) else { return merged };
-    // Mostly an applier mentions again what it mentioned before, and gives nothing up.
+    // Common case: the new configuration contains all fields of the last one, so nothing is
+    // removed.
     if last.api_version == manager.api_version
-        && owners.get(applier).is_some_and(|applier| applier.set.includes(&last.set))
+        && managed_fields.get(applier).is_some_and(|applier| applier.set.includes(&last.set))
     {
         return merged;
     }
-    let Some(at_last) = Version::of(&merged, &last.api_version, typing, manager) else {
+    let Some(at_last) = VersionedObject::of(&merged, &last.api_version, types, manager) else {
         return merged;
     };
     let mut pruned = at_last.without(&at_last.named(&last.set));
 
     let mut owned_by_version: BTreeMap<&str, Set> = BTreeMap::new();
-    for owner in owners.values() {
+    for owner in managed_fields.values() {
         let owned = owned_by_version.entry(&owner.api_version).or_default();
         *owned = std::mem::take(owned).union(owner.set.clone());
     }
-    // The version of the last apply goes first: conversion may need what it gives back.
+    // The version of the last apply comes first: conversion may need the fields that this adds
+    // back.
     let first = owned_by_version.remove_entry(last.api_version.as_str());
     for (version, owned) in first.into_iter().chain(owned_by_version) {
-        pruned = add_back_owned(&at_last, pruned, version, &owned, typing);
+        pruned = add_back_owned(&at_last, pruned, version, &owned, types);
     }
 
-    // What was removed must have been the applier's: the rest belongs to nobody and stays.
+    // Only fields that the applier owned may be removed; fields without an owner stay.
     let kept = at_last.named(&at_last.fields_of(&pruned));
     let removed = at_last.named(&at_last.fields()).difference(&kept);
     let pruned = at_last.without(&removed.intersection(&at_last.named(&last.set)));
-    Version::of_object(pruned, &last.api_version, manager.api_version, typing)
+    VersionedObject::of_object(pruned, &last.api_version, manager.api_version, types)
 }
 
-/// Gives back what somebody owns of what was removed.
+/// Adds back removed fields that a manager owns in `version`.
 fn add_back_owned(
-    merged: &Version<'_>,
+    merged: &VersionedObject<'_>,
     pruned: Value,
     version: &str,
     owned: &Set,
-    typing: &Typing<'_>,
+    types: &TypeContext<'_>,
 ) -> Value {
     if version == merged.name {
         return merged.keeping(&pruned, owned);
     }
-    let Some((object, ty)) = converted(&merged.object, version, typing) else { return pruned };
-    let Some((pruned_there, _)) = converted(&pruned, version, typing) else { return pruned };
-    let at = Version { schema: typing.schema, ty, object, name: version };
+    let Some((object, ty)) = converted(&merged.object, version, types) else { return pruned };
+    let Some((pruned_there, _)) = converted(&pruned, version, types) else { return pruned };
+    let at = VersionedObject { schema: types.schema, ty, object, name: version };
     let kept = at.keeping(&pruned_there, owned);
-    Version::of_object(kept, version, merged.name, typing)
+    VersionedObject::of_object(kept, version, merged.name, types)
 }
 
-/// An object in another version. Conversion goes through Go's structs, which always have some fields.
-fn converted(object: &Value, version: &str, typing: &Typing<'_>) -> Option<(Value, TypeId)> {
-    let (object, ty) = typing.versions.convert(object, version)?;
-    Some((normal(typing.schema, Place::Type(ty), &object), ty))
+/// Converts an object to another version. Conversion goes through Go's structs, which always have
+/// some fields.
+fn converted(object: &Value, version: &str, types: &TypeContext<'_>) -> Option<(Value, TypeId)> {
+    let (object, ty) = types.versions.convert(object, version)?;
+    Some((normalize(types.schema, TypeRef::Type(ty), &object), ty))
 }
 
-/// An object in one of its versions.
-struct Version<'a> {
+/// An object converted to one of the versions of its kind.
+struct VersionedObject<'a> {
     schema: &'a Schema,
     ty: TypeId,
     object: Value,
     name: &'a str,
 }
 
-impl<'a> Version<'a> {
+impl<'a> VersionedObject<'a> {
     fn of(
         object: &Value,
         name: &'a str,
-        typing: &Typing<'a>,
+        types: &TypeContext<'a>,
         manager: &Manager<'_>,
     ) -> Option<Self> {
-        let schema = typing.schema;
+        let schema = types.schema;
         if name == manager.api_version {
-            return Some(Self { schema, ty: typing.ty, object: object.clone(), name });
+            return Some(Self { schema, ty: types.ty, object: object.clone(), name });
         }
-        let (object, ty) = converted(object, name, typing)?;
+        let (object, ty) = converted(object, name, types)?;
         Some(Self { schema, ty, object, name })
     }
 
-    /// Converts an object that is in one version into another. What can't be converted stays as it is.
-    fn of_object(object: Value, from: &str, to: &str, typing: &Typing<'_>) -> Value {
+    /// Converts an object between versions. If conversion fails, the object is returned unchanged.
+    fn of_object(object: Value, from: &str, to: &str, types: &TypeContext<'_>) -> Value {
         if from == to {
             return object;
         }
-        converted(&object, to, typing).map_or(object, |(object, _)| object)
+        converted(&object, to, types).map_or(object, |(object, _)| object)
     }
 
-    fn place(&self) -> Place<'_> {
-        Place::Type(self.ty)
+    fn type_ref(&self) -> TypeRef<'_> {
+        TypeRef::Type(self.ty)
     }
 
     fn fields(&self) -> Set {
@@ -238,26 +246,26 @@ impl<'a> Version<'a> {
     }
 
     fn fields_of(&self, object: &Value) -> Set {
-        field_set(self.schema, self.place(), object)
+        field_set(self.schema, self.type_ref(), object)
     }
 
     fn named(&self, set: &Set) -> Set {
-        with_named_fields(self.schema, Some(self.place()), set)
+        ensure_named_fields_are_members(self.schema, Some(self.type_ref()), set)
     }
 
-    /// This object with what is in the pruned one or owned, and nothing else.
+    /// This object reduced to the fields that are in the pruned one or owned.
     fn keeping(&self, pruned: &Value, owned: &Set) -> Value {
         let kept = self.named(&self.fields_of(pruned)).union(self.named(owned));
         self.without(&self.named(&self.fields()).difference(&kept))
     }
 
     fn without(&self, removed: &Set) -> Value {
-        let left = remove_items(self.schema, self.place(), &self.object, removed);
+        let left = remove_items(self.schema, self.type_ref(), &self.object, removed);
         left.unwrap_or_else(Value::object)
     }
 }
 
-impl Typing<'_> {
+impl TypeContext<'_> {
     fn type_in(&self, version: &str, manager: &Manager<'_>) -> Option<TypeId> {
         if version == manager.api_version {
             return Some(self.ty);
@@ -266,20 +274,25 @@ impl Typing<'_> {
     }
 }
 
-/// Sets may have been written before a list or an object got one owner.
-fn reconcile_all(owners: &mut Owners, typing: &Typing<'_>, manager: &Manager<'_>) {
-    owners.retain(|_, owner| {
-        let Some(ty) = typing.type_in(&owner.api_version, manager) else { return false };
-        if let Some(set) = reconcile(typing.schema, Place::Type(ty), &owner.set) {
+/// Adapts all sets to the current schema: they may have been written before a list or object became
+/// atomic.
+fn reconcile_all(
+    managed_fields: &mut ManagedFields,
+    types: &TypeContext<'_>,
+    manager: &Manager<'_>,
+) {
+    managed_fields.retain(|_, owner| {
+        let Some(ty) = types.type_in(&owner.api_version, manager) else { return false };
+        if let Some(set) = reconcile(types.schema, TypeRef::Type(ty), &owner.set) {
             owner.set = set;
         }
         true
     });
 }
 
-/// Without what nobody owns: the identity of an object and what the server writes itself.
+/// Removes the fields that are never owned: the object's identity and what the server sets itself.
 fn strip(set: Set) -> Set {
-    static NOBODYS: LazyLock<Set> = LazyLock::new(|| {
+    static STRIPPED: LazyLock<Set> = LazyLock::new(|| {
         Set::of(&[
             &["apiVersion"],
             &["kind"],
@@ -295,5 +308,5 @@ fn strip(set: Set) -> Set {
             &["metadata", "resourceVersion"],
         ])
     });
-    set.difference(&NOBODYS)
+    set.difference(&STRIPPED)
 }

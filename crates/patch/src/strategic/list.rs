@@ -1,4 +1,4 @@
-//! Lists that are merged item by item, and the order that comes out.
+//! Merging of lists item by item, and the order of the result.
 
 use std::collections::{HashMap, HashSet};
 use std::mem::discriminant;
@@ -6,14 +6,14 @@ use std::mem::discriminant;
 use meta::{Number, Str, Value, json};
 
 use super::{DELETE, DIRECTIVE, MAP, MERGE, REPLACE, SET_ELEMENT_ORDER};
-use super::{lookup::Field, merge_map, unknown_directive, without_directives, wrong_type};
+use super::{lookup::PatchMeta, merge_map, unknown_directive, without_directives, wrong_type};
 use crate::{PatchError, go_text};
 
-/// Merges the list of a field as its strategy says: replaced as a whole, unless it is `merge`.
+/// Merges a list field: replaced as a whole, unless its patch strategy is `merge`.
 pub(super) fn merge_field(
     old: Vec<Value>,
     new: Vec<Value>,
-    field: &Field<'_>,
+    field: &PatchMeta<'_>,
 ) -> Result<Vec<Value>, PatchError> {
     if !field.patch.merge || old.is_empty() && new.is_empty() {
         return Ok(new);
@@ -25,7 +25,7 @@ pub(super) fn merge_field(
     let Some(key) = field.merge_key() else {
         return Err(contradiction(format!(
             "cannot merge lists without merge key for {}",
-            field.place.go_kind()
+            field.lookup.go_kind()
         )));
     };
     let (old, new) = take_directives(old, new, key)?;
@@ -33,11 +33,11 @@ pub(super) fn merge_field(
     in_order(merged, &new, &old, Some(key))
 }
 
-/// `$deleteFromPrimitiveList`: works whatever the strategy is.
+/// `$deleteFromPrimitiveList`: independent of the patch strategy.
 pub(super) fn delete(
     old: Vec<Value>,
     deleted: &[Value],
-    field: &Field<'_>,
+    field: &PatchMeta<'_>,
 ) -> Result<Vec<Value>, PatchError> {
     if old.is_empty() && deleted.is_empty() {
         return Ok(old);
@@ -49,12 +49,13 @@ pub(super) fn delete(
     Ok(old.into_iter().filter(|item| !deleted.contains(&identity(item))).collect())
 }
 
-/// Merges and then orders: items in `order` as there, the rest as in the old list and between them.
+/// Merges, then sorts: items in `order` come in that order, the rest keep their relative order of
+/// the old list.
 pub(super) fn merge_ordered(
     old: Option<&[Value]>,
     new: Option<&[Value]>,
     order: &[Value],
-    field: &Field<'_>,
+    field: &PatchMeta<'_>,
 ) -> Result<Vec<Value>, PatchError> {
     let key = field.merge_key().map(Str::as_str);
     check_order(new.unwrap_or_default(), order, key)?;
@@ -77,7 +78,7 @@ pub(super) fn merge_ordered(
     in_order(merged, order, old, key)
 }
 
-/// Every item is looked for in the order, up to the first thing there that is no object.
+/// Every item must be in the order; the check ends at the first entry that is not an object.
 fn check_order_is_of_maps(items: &[Value], order: &[Value], key: &str) -> Result<(), PatchError> {
     for item in items {
         let wanted = key_of(item, Some(key))?;
@@ -126,7 +127,7 @@ fn check_order(new: &[Value], order: &[Value], key: Option<&str>) -> Result<(), 
     Ok(())
 }
 
-/// Carries out `$patch: delete` and `$patch: replace` items. Returns what is left of both lists.
+/// Applies `$patch: delete` and `$patch: replace` items. Returns what remains of both lists.
 fn take_directives(
     mut old: Vec<Value>,
     new: Vec<Value>,
@@ -164,7 +165,7 @@ fn merge_items(
     mut merged: Vec<Value>,
     new: Vec<Value>,
     key: &str,
-    field: &Field<'_>,
+    field: &PatchMeta<'_>,
 ) -> Result<Vec<Value>, PatchError> {
     let mut places = HashMap::new();
     for (at, item) in merged.iter().enumerate() {
@@ -180,7 +181,7 @@ fn merge_items(
                     Value::Object(old) => old,
                     _ => meta::Map::new(),
                 };
-                merged[at] = merge_map(old, new, &field.place)?.into();
+                merged[at] = merge_map(old, new, &field.lookup)?.into();
             }
             (_, item) => {
                 places.insert(wanted, merged.len());
@@ -191,8 +192,8 @@ fn merge_items(
     Ok(merged)
 }
 
-/// Items that stand in `order` come in that order; the others keep the order of the old list and
-/// are put before the first item that they stood before there.
+/// Items in `order` come in that order; the others keep the order of the old list and are inserted
+/// before the first item that they preceded there.
 fn in_order(
     merged: Vec<Value>,
     order: &[Value],
@@ -235,7 +236,7 @@ fn places(items: &[Value], key: Option<&str>) -> Result<HashMap<String, usize>, 
     Ok(places)
 }
 
-/// What tells an item from others: the value of its merge key, or itself.
+/// The identity of an item: the value of its merge key, or the item itself.
 fn key_of(item: &Value, key: Option<&str>) -> Result<String, PatchError> {
     let Some(key) = key else { return Ok(identity(item)) };
     let map = item.as_object().ok_or_else(|| wrong_type(MAP, item))?;

@@ -1,51 +1,52 @@
-//! What the schema says about a field on the way down, worded as upstream's reflection words it.
+//! Patch strategies and merge keys from the schema (Go's `LookupPatchMeta`), with the error texts
+//! of upstream's reflection.
 
 use meta::{Str, field::quote};
 use schema::{Node, NodeType, PatchStrategy, Schema, TypeId};
 
 use crate::PatchError;
 
-/// Where in the schema an object is.
+/// Looks up patch metadata for the fields of one schema node.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'a> {
+pub(super) struct PatchMetaLookup<'a> {
     schema: &'a Schema,
-    shape: Shape<'a>,
+    target: LookupTarget<'a>,
 }
 
 #[derive(Clone, Copy)]
-enum Shape<'a> {
+enum LookupTarget<'a> {
     Type(TypeId),
-    /// An object without known fields: its name.
+    /// An object without declared fields: its definition name.
     Opaque(&'a str),
-    /// Anything that is not an object with fields: what Go calls it.
+    /// Not a struct: the name of its `reflect.Kind`.
     Other(&'static str),
 }
 
-/// A field and what is in it: for a list, its items.
-pub(super) struct Field<'a> {
+/// The patch metadata of a field, and the lookup for its value (for a list: its items).
+pub(super) struct PatchMeta<'a> {
     pub(super) patch: &'a PatchStrategy,
-    pub(super) place: Place<'a>,
+    pub(super) lookup: PatchMetaLookup<'a>,
 }
 
-impl Field<'_> {
+impl PatchMeta<'_> {
     pub(super) fn merge_key(&self) -> Option<&Str> {
         self.patch.merge_key.as_ref()
     }
 }
 
-impl<'a> Place<'a> {
+impl<'a> PatchMetaLookup<'a> {
     pub(super) fn of_type(schema: &'a Schema, ty: TypeId) -> Self {
-        Self { schema, shape: Shape::Type(ty) }
+        Self { schema, target: LookupTarget::Type(ty) }
     }
 
     /// A field that is an object.
-    pub(super) fn field(&self, name: &str) -> Result<Field<'a>, PatchError> {
+    pub(super) fn field(&self, name: &str) -> Result<PatchMeta<'a>, PatchError> {
         let (node, patch) = self.find(name)?;
-        Ok(Field { patch, place: self.of_node(node) })
+        Ok(PatchMeta { patch, lookup: self.of_node(node) })
     }
 
     /// A field that is a list.
-    pub(super) fn list(&self, name: &str) -> Result<Field<'a>, PatchError> {
+    pub(super) fn list(&self, name: &str) -> Result<PatchMeta<'a>, PatchError> {
         let (node, patch) = self.find(name)?;
         let NodeType::List(item, _) = &node.kind else {
             let found = self.go_kind();
@@ -54,14 +55,14 @@ impl<'a> Place<'a> {
         if matches!(item.kind, NodeType::List(..) | NodeType::Bytes) {
             return Err(contradiction("unexpected slice of slice".to_owned()));
         }
-        Ok(Field { patch, place: self.of_node(item) })
+        Ok(PatchMeta { patch, lookup: self.of_node(item) })
     }
 
-    /// What Go calls this kind of type.
+    /// The name of the type's `reflect.Kind`.
     pub(super) fn go_kind(&self) -> &'static str {
-        match self.shape {
-            Shape::Type(_) | Shape::Opaque(_) => "struct",
-            Shape::Other(kind) => kind,
+        match self.target {
+            LookupTarget::Type(_) | LookupTarget::Opaque(_) => "struct",
+            LookupTarget::Other(kind) => kind,
         }
     }
 
@@ -72,27 +73,27 @@ impl<'a> Place<'a> {
                 "unable to find api field in struct {ty} for the json field {name}"
             ))
         };
-        match self.shape {
-            Shape::Type(id) => {
+        match self.target {
+            LookupTarget::Type(id) => {
                 let ty = self.schema.get(id);
                 // Compat: Go's lookup falls back to a field that only differs in case.
                 let folded = || ty.fields.iter().find(|f| f.name.eq_ignore_ascii_case(name));
                 let field = ty.field(name).or_else(folded).ok_or_else(|| unknown(&ty.name))?;
                 Ok((&field.node, &field.patch))
             }
-            Shape::Opaque(ty) => Err(unknown(ty)),
-            Shape::Other(kind) => Err(contradiction(format!(
+            LookupTarget::Opaque(ty) => Err(unknown(ty)),
+            LookupTarget::Other(kind) => Err(contradiction(format!(
                 "merging an object in json but data type is not struct, instead is: {kind}"
             ))),
         }
     }
 
     fn of_node(&self, node: &'a Node) -> Self {
-        let shape = match &node.kind {
+        let target = match &node.kind {
             NodeType::Object(ty)
             | NodeType::SchemaOrBool(ty)
             | NodeType::SchemaOrArray(ty)
-            | NodeType::SchemaOrStringArray(ty) => Shape::Type(*ty),
+            | NodeType::SchemaOrStringArray(ty) => LookupTarget::Type(*ty),
             NodeType::Any
             | NodeType::AnyObject
             | NodeType::Time
@@ -100,17 +101,17 @@ impl<'a> Place<'a> {
             | NodeType::Duration
             | NodeType::Quantity
             | NodeType::IntOrString => {
-                Shape::Opaque(node.definition.as_deref().unwrap_or_default())
+                LookupTarget::Opaque(node.definition.as_deref().unwrap_or_default())
             }
-            NodeType::Map(_) => Shape::Other("map"),
-            NodeType::List(..) | NodeType::Bytes => Shape::Other("slice"),
-            NodeType::Bool => Shape::Other("bool"),
-            NodeType::Int32 => Shape::Other("int32"),
-            NodeType::Int64 => Shape::Other("int64"),
-            NodeType::Double => Shape::Other("float64"),
-            NodeType::String => Shape::Other("string"),
+            NodeType::Map(_) => LookupTarget::Other("map"),
+            NodeType::List(..) | NodeType::Bytes => LookupTarget::Other("slice"),
+            NodeType::Bool => LookupTarget::Other("bool"),
+            NodeType::Int32 => LookupTarget::Other("int32"),
+            NodeType::Int64 => LookupTarget::Other("int64"),
+            NodeType::Double => LookupTarget::Other("float64"),
+            NodeType::String => LookupTarget::Other("string"),
         };
-        Self { schema: self.schema, shape }
+        Self { schema: self.schema, target }
     }
 }
 

@@ -5,7 +5,7 @@ use schema::{Field, ListType, Node, NodeType, PatchStrategy, Schema, Type, TypeI
 use super::apply;
 use crate::{PatchError, json_text::parse};
 
-/// A type with one field of each strategy, which contains itself.
+/// A recursive type with one field of each patch strategy.
 fn item_schema() -> (Schema, TypeId) {
     let mut schema = Schema::default();
     let id = schema.add(Type::default());
@@ -130,7 +130,7 @@ fn lists_are_merged_by_their_key() {
             r#"{"mergingList":[{"name":"1","mergingList":[{"name":"a","other":"2"},{"name":"b"}]}]}"#,
             r#"{"mergingList":[{"mergingList":[{"name":"a","other":"2","value":"1"},{"name":"b"}],"name":"1"}]}"#,
         ),
-        // What is new in a list is taken as it is, nulls included; decoding drops them.
+        // New list items are taken as they are, nulls included; decoding drops the nulls.
         (
             r#"{"mergingList":[{"name":"1"}]}"#,
             r#"{"mergingList":[{"name":"2","value":null}]}"#,

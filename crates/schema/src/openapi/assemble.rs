@@ -1,25 +1,25 @@
-//! Puts documents together from pieces that are encoded as soon as they are made: a document is some
-//! megabytes of bytes, but would be many times as much as a tree.
+//! Assembles documents from members that are encoded as soon as they are built: a document is a few
+//! megabytes of bytes, but many times as much as a tree.
 
 use std::collections::BTreeMap;
 
 use meta::{Str, Value, json};
 
-use super::protobuf::{self, Message, Shape};
+use super::protobuf::{self, FieldEncoding, Message};
 
-/// What a document is written as.
+/// The encoding of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum DocumentEncoding {
     Json,
     /// The binary form of gnostic.
     Protobuf,
 }
 
 /// Encoded values by name: paths, definitions, parameters.
-pub(super) type Pieces = BTreeMap<Str, Vec<u8>>;
+pub(super) type EncodedMembers = BTreeMap<Str, Vec<u8>>;
 
-impl Form {
-    /// A piece; `message` is what it is in the binary form.
+impl DocumentEncoding {
+    /// A member; `message` is what it is in the binary form.
     pub(super) fn encode(self, value: &Value, message: &Message) -> Vec<u8> {
         match self {
             Self::Json => {
@@ -35,38 +35,54 @@ impl Form {
 /// A document, or an object in one, that is written member by member. The numbers are those of the
 /// binary form, the names those of JSON.
 pub(super) struct Assembler {
-    form: Form,
+    encoding: DocumentEncoding,
     out: Vec<u8>,
 }
 
 impl Assembler {
-    pub(super) fn new(form: Form) -> Self {
-        let out = if form == Form::Json { vec![b'{'] } else { Vec::new() };
-        Self { form, out }
+    pub(super) fn new(encoding: DocumentEncoding) -> Self {
+        let out = if encoding == DocumentEncoding::Json { vec![b'{'] } else { Vec::new() };
+        Self { encoding, out }
     }
 
-    pub(super) fn value(&mut self, name: &str, number: u32, value: &Value, shape: &Shape) {
-        match self.form {
-            Form::Json => {
+    pub(super) fn value(
+        &mut self,
+        name: &str,
+        number: u32,
+        value: &Value,
+        encoding: &FieldEncoding,
+    ) {
+        match self.encoding {
+            DocumentEncoding::Json => {
                 self.key(name);
                 json::write_value(&mut self.out, value);
             }
-            Form::Protobuf => protobuf::write(&mut self.out, number, value, shape),
+            DocumentEncoding::Protobuf => protobuf::write(&mut self.out, number, value, encoding),
         }
     }
 
     /// An object with free keys. In the binary form it is a message that repeats one field.
-    pub(super) fn pieces(&mut self, name: &str, number: u32, repeated: u32, pieces: Pieces) {
-        let mut inner = Self::new(self.form);
+    pub(super) fn encoded_members(
+        &mut self,
+        name: &str,
+        number: u32,
+        repeated: u32,
+        members: EncodedMembers,
+    ) {
+        let mut inner = Self::new(self.encoding);
         // Documents are large: growing step by step would cost as much again.
-        inner.out.reserve(pieces.iter().map(|(name, piece)| name.len() + piece.len() + 16).sum());
-        for (name, piece) in pieces {
-            match inner.form {
-                Form::Json => {
+        inner
+            .out
+            .reserve(members.iter().map(|(name, member)| name.len() + member.len() + 16).sum());
+        for (name, member) in members {
+            match inner.encoding {
+                DocumentEncoding::Json => {
                     inner.key(&name);
-                    inner.out.extend_from_slice(&piece);
+                    inner.out.extend_from_slice(&member);
                 }
-                Form::Protobuf => protobuf::write_pair(&mut inner.out, repeated, &name, &piece),
+                DocumentEncoding::Protobuf => {
+                    protobuf::write_pair(&mut inner.out, repeated, &name, &member)
+                }
             }
         }
         self.object(name, number, inner);
@@ -75,12 +91,12 @@ impl Assembler {
     pub(super) fn object(&mut self, name: &str, number: u32, object: Self) {
         let bytes = object.finish();
         self.out.reserve(name.len() + bytes.len() + 16);
-        match self.form {
-            Form::Json => {
+        match self.encoding {
+            DocumentEncoding::Json => {
                 self.key(name);
                 self.out.extend_from_slice(&bytes);
             }
-            Form::Protobuf => protobuf::write_bytes(&mut self.out, number, &bytes),
+            DocumentEncoding::Protobuf => protobuf::write_bytes(&mut self.out, number, &bytes),
         }
     }
 
@@ -93,10 +109,10 @@ impl Assembler {
     }
 
     pub(super) fn finish(mut self) -> Vec<u8> {
-        if self.form == Form::Json {
+        if self.encoding == DocumentEncoding::Json {
             self.out.push(b'}');
         }
-        // It may be kept for as long as the server runs.
+        // The document may be cached for the lifetime of the server.
         self.out.shrink_to_fit();
         self.out
     }

@@ -14,7 +14,8 @@ use crate::ResourceFacts;
 #[derive(Debug)]
 pub struct CustomResource {
     pub facts: ResourceFacts,
-    /// `openAPIV3Schema` as JSON, because a tree takes ten times the room; empty where there is none.
+    /// `openAPIV3Schema` as JSON, because a tree takes ten times the memory; empty if there is
+    /// none.
     pub schema: Arc<str>,
     /// Reads it.
     pub read: fn(&str) -> Value,
@@ -157,7 +158,8 @@ impl Writer<'_> {
         }
     }
 
-    /// A schema of a definition, without what is for its validation only, or what v2 can't say.
+    /// A schema of a definition, without keywords that are for validation only or that v2 does not
+    /// support.
     fn node(&self, schema: &Value) -> Map {
         let Some(schema) = schema.as_object() else { return Map::new() };
         let v2 = self.dialect == Dialect::V2;
@@ -210,7 +212,7 @@ impl Writer<'_> {
 
 const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
 
-/// Clients of v2 can't say "or null" and "and more": a place that may be so is left open.
+/// v2 cannot express nullable and additional fields: such nodes are left open.
 fn loosen(written: &mut Map, nullable: bool, preserve: bool, schema: &Map) {
     if nullable {
         written.remove("type");
@@ -247,10 +249,10 @@ fn add_selectable(written: &mut Map, resource: &CustomResource) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::openapi::Undescribed;
+    use crate::openapi::NoDescriptions;
 
     #[test]
-    fn v2_leaves_open_what_it_cannot_say() {
+    fn v2_leaves_nullable_and_open_nodes_untyped() {
         let schema = value!({"type": "object", "required": ["a", "b"], "properties": {
             "a": {"type": "object", "nullable": true, "properties": {"x": {"type": "string"}}},
             "b": {"type": "string", "default": "y", "anyOf": [{"pattern": "z"}]},
@@ -268,7 +270,7 @@ mod tests {
             ),
         ];
         for (dialect, expected) in cases {
-            let written = Writer { dialect, describe: &Undescribed }.node(&schema);
+            let written = Writer { dialect, describe: &NoDescriptions }.node(&schema);
             assert_eq!(meta::json::to_string(&Value::Object(written)), expected);
         }
     }

@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use meta::{GroupVersion, GroupVersionKind, Map, Str, Value, value};
 
-use super::Source;
-use super::assemble::Pieces;
+use super::DocumentSource;
+use super::assemble::EncodedMembers;
 use crate::{Field, ListType, Node, NodeType, Presence, Type, TypeId};
 
 /// What v2 and v3 write differently.
@@ -17,7 +17,7 @@ pub(super) enum Dialect {
 
 /// Writes definitions.
 pub(super) struct Definitions<'a> {
-    source: Source<'a>,
+    source: DocumentSource<'a>,
     dialect: Dialect,
     /// The group version that the document is about.
     home: Option<&'a GroupVersion>,
@@ -31,7 +31,7 @@ pub(super) struct Definitions<'a> {
 
 impl<'a> Definitions<'a> {
     pub(super) fn new(
-        source: Source<'a>,
+        source: DocumentSource<'a>,
         dialect: Dialect,
         home: Option<&'a GroupVersion>,
     ) -> Self {
@@ -58,17 +58,17 @@ impl<'a> Definitions<'a> {
     }
 
     /// Writes all definitions that were referred to.
-    pub(super) fn finish(mut self, encode: impl Fn(&Value) -> Vec<u8>) -> Pieces {
-        let mut pieces = Pieces::new();
+    pub(super) fn finish(mut self, encode: impl Fn(&Value) -> Vec<u8>) -> EncodedMembers {
+        let mut members = EncodedMembers::new();
         while let Some(name) = self.open.pop() {
             let definition = match self.custom(&name) {
                 Some(definition) => definition,
                 None => self.known(&name),
             };
-            let piece = encode(&definition.into());
-            pieces.insert(name, piece);
+            let member = encode(&definition.into());
+            members.insert(name, member);
         }
-        pieces
+        members
     }
 
     fn known(&mut self, name: &Str) -> Map {
@@ -83,7 +83,7 @@ impl<'a> Definitions<'a> {
 
     /// The definition of a custom resource, with references to what it needs.
     fn custom(&mut self, name: &str) -> Option<Map> {
-        let Source { custom, describe, .. } = self.source;
+        let DocumentSource { custom, describe, .. } = self.source;
         let written = custom.write(name, self.dialect, describe)?;
         let Value::Object(written) = self.resolve(Value::Object(written)) else { return None };
         Some(written)
@@ -213,7 +213,7 @@ impl<'a> Definitions<'a> {
         }
     }
 
-    /// In v3 nothing may stand beside a reference.
+    /// In v3 a reference must not have siblings.
     fn wrap_reference(&self, mut written: Map) -> Value {
         if self.dialect == Dialect::V3
             && written.len() > 1
@@ -305,7 +305,7 @@ impl<'a> Definitions<'a> {
         }
     }
 
-    /// Two types in one. v2 can't say it, and tells what clients mostly send.
+    /// A union of two types. v2 cannot express it and documents the one that clients mostly send.
     fn either(&self, types: [&str; 2], format: Option<&str>) -> Map {
         if self.dialect == Dialect::V2 {
             return typed("string", format);
@@ -389,7 +389,7 @@ mod tests {
     use std::cell::RefCell;
 
     use super::*;
-    use crate::openapi::{CustomDefinitions, Undescribed};
+    use crate::openapi::{CustomDefinitions, NoDescriptions};
     use crate::{PatchStrategy, Schema};
 
     fn field(name: &str, kind: NodeType) -> Field {
@@ -432,26 +432,26 @@ mod tests {
     fn check(dialect: Dialect, expected: &[(&str, &str)]) {
         let schema = schema();
         let custom = CustomDefinitions::default();
-        let (describe, version) = (&Undescribed, "1");
-        let source = Source { schema: &schema, describe, custom: &custom, version };
+        let (describe, version) = (&NoDescriptions, "1");
+        let source = DocumentSource { schema: &schema, describe, custom: &custom, version };
         let mut definitions = Definitions::new(source, dialect, None);
         definitions.reference(&"Root".into());
         let written = RefCell::new(Vec::new());
-        let pieces = definitions.finish(|definition| {
+        let members = definitions.finish(|definition| {
             written.borrow_mut().push(definition.clone());
             vec![written.borrow().len() as u8 - 1]
         });
         for (path, expected) in expected {
             let (name, path) = path.split_once('/').unwrap_or((path, ""));
             let path: Vec<&str> = path.split('/').filter(|step| !step.is_empty()).collect();
-            let definition = &written.borrow()[usize::from(pieces[name][0])];
+            let definition = &written.borrow()[usize::from(members[name][0])];
             let found = definition.at(&path).map(meta::json::to_string);
             assert_eq!(found.as_deref(), Some(*expected), "{name} {path:?}");
         }
     }
 
     #[test]
-    fn v2_refers_to_definitions_beside_other_things() {
+    fn v2_references_may_have_siblings() {
         check(
             Dialect::V2,
             &[
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn v3_wraps_references_and_tells_defaults() {
+    fn v3_wraps_references_and_publishes_defaults() {
         check(
             Dialect::V3,
             &[

@@ -9,14 +9,14 @@ use crate::{Node, NodeType};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Param {
     pub name: Str,
-    pub place: Place,
+    pub location: ParamLocation,
     /// `string`, `integer` or `boolean`.
     pub kind: &'static str,
     pub description: Cow<'static, str>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
+pub enum ParamLocation {
     Path,
     Query,
 }
@@ -25,7 +25,7 @@ impl Param {
     pub(super) fn path(name: &'static str, description: impl Into<Cow<'static, str>>) -> Self {
         Self {
             name: Str::new_static(name),
-            place: Place::Path,
+            location: ParamLocation::Path,
             kind: "string",
             description: description.into(),
         }
@@ -37,7 +37,7 @@ impl Param {
             COMMON.iter().find(|(known, ..)| *known == name).expect("a parameter of the table");
         Self {
             name: Str::new_static(name),
-            place: Place::Query,
+            location: ParamLocation::Query,
             kind,
             description: Cow::Borrowed(description),
         }
@@ -55,11 +55,11 @@ impl Param {
         };
         let described = OPTIONS.iter().find(|(known, _)| known == name);
         let description = Cow::Borrowed(described.map_or("", |(_, description)| *description));
-        Some(Self { name: name.clone(), place: Place::Query, kind, description })
+        Some(Self { name: name.clone(), location: ParamLocation::Query, kind, description })
     }
 
     pub fn required(&self) -> bool {
-        self.place == Place::Path
+        self.location == ParamLocation::Path
     }
 }
 
@@ -89,7 +89,7 @@ pub(super) const LIST: [&str; 11] = [
     "watch",
 ];
 
-/// What of [`LIST`] makes sense when the listed objects are deleted at once.
+/// The parameters of [`LIST`] that apply to deletecollection.
 pub(super) fn select() -> impl Iterator<Item = &'static str> {
     LIST.into_iter().filter(|name| !["allowWatchBookmarks", "watch"].contains(name))
 }

@@ -6,30 +6,30 @@ mod yaml;
 
 use meta::{Map, Number, Value};
 
-/// What becomes of a value.
-pub(super) enum Shape {
-    Text,
-    Texts,
-    Flag,
-    One(&'static Message),
-    Many(&'static Message),
+/// How a value is encoded.
+pub(super) enum FieldEncoding {
+    String,
+    RepeatedString,
+    Bool,
+    SubMessage(&'static Message),
+    RepeatedMessage(&'static Message),
     /// Arbitrary data, as YAML in a message of its own.
     Any,
-    Anys,
-    /// A scalar that says its type by the number of its field.
+    RepeatedAny,
+    /// A scalar whose type is given by its field number.
     Scalar,
 }
 
 pub(super) enum Message {
     /// An object with known members; what begins with `x-` goes to the field `extensions`.
-    Object { members: &'static [(&'static str, u32, Shape)], extensions: u32 },
+    Object { members: &'static [(&'static str, u32, FieldEncoding)], extensions: u32 },
     /// An object with free keys: a field that repeats pairs of a name and a value.
-    Named(u32, &'static Message),
+    NamedValues(u32, &'static Message),
     /// A reference, or else what is referred to.
     OrReference(&'static Message),
-    /// A message that only holds another.
-    Holding(u32, &'static Shape),
-    /// Parameters have a message of their own for each place that they may be in.
+    /// A message that only wraps a field.
+    Wrapper(u32, &'static FieldEncoding),
+    /// Parameters have a message per location.
     Parameter,
 }
 
@@ -39,7 +39,7 @@ pub(super) fn encode(value: &Value, message: &Message) -> Vec<u8> {
         (Message::Object { members, extensions }, Value::Object(map)) => {
             write_members(map, members, *extensions, &mut out);
         }
-        (Message::Named(number, message), Value::Object(map)) => {
+        (Message::NamedValues(number, message), Value::Object(map)) => {
             for (name, value) in map.iter() {
                 write_pair(&mut out, *number, name, &encode(value, message));
             }
@@ -51,17 +51,22 @@ pub(super) fn encode(value: &Value, message: &Message) -> Vec<u8> {
                 write_bytes(&mut out, 1, &encode(value, message));
             }
         }
-        (Message::Holding(number, shape), value) => write(&mut out, *number, value, shape),
+        (Message::Wrapper(number, encoding), value) => write(&mut out, *number, value, encoding),
         (Message::Parameter, value) => write_parameter(&mut out, value),
         _ => {}
     }
     out
 }
 
-fn write_members(map: &Map, members: &[(&str, u32, Shape)], extensions: u32, out: &mut Vec<u8>) {
-    for (name, number, shape) in members {
+fn write_members(
+    map: &Map,
+    members: &[(&str, u32, FieldEncoding)],
+    extensions: u32,
+    out: &mut Vec<u8>,
+) {
+    for (name, number, encoding) in members {
         if let Some(value) = map.get(name) {
-            write(out, *number, value, shape);
+            write(out, *number, value, encoding);
         }
     }
     for (name, value) in map.iter().filter(|(name, _)| name.starts_with("x-")) {
@@ -84,31 +89,33 @@ fn write_parameter(out: &mut Vec<u8>, value: &Value) {
     write_bytes(out, 2, &inner);
 }
 
-pub(super) fn write(out: &mut Vec<u8>, number: u32, value: &Value, shape: &Shape) {
+pub(super) fn write(out: &mut Vec<u8>, number: u32, value: &Value, encoding: &FieldEncoding) {
     let items = value.as_array().unwrap_or_default();
-    match (shape, value) {
-        (Shape::Text, Value::String(text)) => write_bytes(out, number, text.as_bytes()),
-        (Shape::Texts, _) => {
+    match (encoding, value) {
+        (FieldEncoding::String, Value::String(text)) => write_bytes(out, number, text.as_bytes()),
+        (FieldEncoding::RepeatedString, _) => {
             let texts = items.iter().filter_map(Value::as_str);
             texts.for_each(|text| write_bytes(out, number, text.as_bytes()));
         }
-        (Shape::Flag, Value::Bool(flag)) => {
+        (FieldEncoding::Bool, Value::Bool(flag)) => {
             write_tag(out, number, VARINT);
             out.push(u8::from(*flag));
         }
-        (Shape::One(message), value) => write_bytes(out, number, &encode(value, message)),
-        (Shape::Many(message), _) => {
+        (FieldEncoding::SubMessage(message), value) => {
+            write_bytes(out, number, &encode(value, message))
+        }
+        (FieldEncoding::RepeatedMessage(message), _) => {
             for item in items {
                 write_bytes(out, number, &encode(item, message));
             }
         }
-        (Shape::Any, value) => write_bytes(out, number, &any(value)),
-        (Shape::Anys, _) => {
+        (FieldEncoding::Any, value) => write_bytes(out, number, &any(value)),
+        (FieldEncoding::RepeatedAny, _) => {
             for item in items {
                 write_bytes(out, number, &any(item));
             }
         }
-        (Shape::Scalar, value) => write_bytes(out, number, &scalar(value)),
+        (FieldEncoding::Scalar, value) => write_bytes(out, number, &scalar(value)),
         _ => {}
     }
 }
@@ -190,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parameter_says_its_place_by_its_field() {
+    fn parameter_location_selects_the_field_number() {
         let path = |parameter: &Value| encode(parameter, &Message::Parameter);
         let required = value!({"in": "path", "name": "a", "required": true});
         let expected = [&[1 << 3, 1][..], &field(2, b"path"), &field(4, b"a")].concat();
@@ -211,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_say_their_type_by_their_field() {
+    fn default_type_selects_the_field_number() {
         let cases = [
             (value!("a"), field(3, b"a")),
             (value!(true), vec![2 << 3, 1]),

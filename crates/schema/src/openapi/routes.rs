@@ -4,9 +4,9 @@ mod resource;
 
 use meta::{GroupVersion, GroupVersionKind, Str};
 
-use super::{CustomResource, Kinds, Param, meta_v1};
+use super::{CustomResource, Param, TypesByKind, meta_v1};
 use crate::{ResourceFacts, Schema};
-use resource::Maker;
+use resource::PathBuilder;
 
 /// A path and what can be done there.
 #[derive(Debug, Default)]
@@ -55,7 +55,7 @@ pub enum Content {
 /// Makes routes of resources.
 pub struct Routes<'a> {
     pub schema: &'a Schema,
-    pub kinds: &'a Kinds<'a>,
+    pub kinds: &'a TypesByKind<'a>,
 }
 
 impl Routes<'_> {
@@ -69,10 +69,10 @@ impl Routes<'_> {
         let mut paths = vec![names.discovery()];
         for resource in resources {
             let resource = resource.as_ref();
-            let maker = Maker { routes: self, names: &names, resource, custom: None };
-            maker.resource(&mut paths);
+            let builder = PathBuilder { routes: self, names: &names, resource, custom: None };
+            builder.resource(&mut paths);
             for subresource in &resource.subresources {
-                maker.subresource(subresource, &mut paths);
+                builder.subresource(subresource, &mut paths);
             }
         }
         paths.retain(|path| !path.operations.is_empty());
@@ -89,15 +89,15 @@ impl Routes<'_> {
         let names = Names::of(group_version);
         let mut paths = Vec::new();
         for custom in resources {
-            let maker = Maker {
+            let builder = PathBuilder {
                 routes: self,
                 names: &names,
                 resource: &custom.facts,
                 custom: Some(custom),
             };
-            maker.resource(&mut paths);
+            builder.resource(&mut paths);
             for subresource in &custom.facts.subresources {
-                maker.subresource(subresource, &mut paths);
+                builder.subresource(subresource, &mut paths);
             }
         }
         paths.iter_mut().for_each(Path::share_params);
@@ -199,7 +199,7 @@ fn discovery(path: &str, id: String, tag: String, description: &str, kind: &str)
     )
 }
 
-/// What is said in operation ids, tags and paths about a group version.
+/// The names of a group version in operation ids, tags and paths.
 struct Names {
     /// `/apis/apps/v1`
     root: String,
@@ -260,7 +260,7 @@ impl Path {
 }
 
 fn sort(params: &mut [Param]) {
-    params.sort_by(|a, b| a.name.cmp(&b.name).then(a.place.cmp(&b.place)));
+    params.sort_by(|a, b| a.name.cmp(&b.name).then(a.location.cmp(&b.location)));
 }
 
 fn ok(content: Content) -> Response {

@@ -2,33 +2,42 @@
 
 use meta::{Map, Str, Value, json, value};
 
-use super::assemble::{Assembler, Pieces};
+use super::assemble::{Assembler, EncodedMembers};
 use super::definitions::{Definitions, Dialect, group_version_kind};
-use super::protobuf::{Message, Shape, tables};
+use super::protobuf::{FieldEncoding, Message, tables};
 use super::v3::reason;
-use super::{Content, Form, Operation, Param, Path, Place, Source};
+use super::{Content, DocumentEncoding, DocumentSource, Operation, Param, ParamLocation, Path};
 
 /// The document about all paths.
-pub fn v2_document(source: Source<'_>, paths: &[Path], form: Form) -> Vec<u8> {
+pub fn v2_document(
+    source: DocumentSource<'_>,
+    paths: &[Path],
+    encoding: DocumentEncoding,
+) -> Vec<u8> {
     let definitions = Definitions::new(source, Dialect::V2, None);
-    let mut writer = Writer { definitions, form, shared: Pieces::new() };
-    let piece = |path: &Path| {
-        let written = form.encode(&writer.path(path), &tables::V2_PATH);
+    let mut writer = Writer { definitions, encoding, shared: EncodedMembers::new() };
+    let member = |path: &Path| {
+        let written = encoding.encode(&writer.path(path), &tables::V2_PATH);
         (Str::from(path.path.as_str()), written)
     };
-    let paths: Pieces = paths.iter().map(piece).collect();
+    let paths: EncodedMembers = paths.iter().map(member).collect();
     let definitions =
-        writer.definitions.finish(|definition| form.encode(definition, &tables::V2_SCHEMA));
+        writer.definitions.finish(|definition| encoding.encode(definition, &tables::V2_SCHEMA));
 
-    let mut document = Assembler::new(form);
-    document.value("swagger", 1, &value!("2.0"), &Shape::Text);
+    let mut document = Assembler::new(encoding);
+    document.value("swagger", 1, &value!("2.0"), &FieldEncoding::String);
     let info = value!({"title": "Kubernetes", "version": (source.version)});
-    document.value("info", 2, &info, &Shape::One(&tables::V2_INFO));
-    document.pieces("paths", 8, 2, paths);
-    document.pieces("definitions", 9, 1, definitions);
-    document.pieces("parameters", 10, 1, writer.shared);
+    document.value("info", 2, &info, &FieldEncoding::SubMessage(&tables::V2_INFO));
+    document.encoded_members("paths", 8, 2, paths);
+    document.encoded_members("definitions", 9, 1, definitions);
+    document.encoded_members("parameters", 10, 1, writer.shared);
     let security = value!([{"BearerToken": []}]);
-    document.value("security", 12, &security, &Shape::Many(&tables::V2_SECURITY));
+    document.value(
+        "security",
+        12,
+        &security,
+        &FieldEncoding::RepeatedMessage(&tables::V2_SECURITY),
+    );
     let bearer = value!({
         "BearerToken": {
             "description": "Bearer Token authentication",
@@ -37,16 +46,16 @@ pub fn v2_document(source: Source<'_>, paths: &[Path], form: Form) -> Vec<u8> {
             "in": "header",
         },
     });
-    let shape = Shape::One(&tables::V2_SECURITY_DEFINITIONS);
-    document.value("securityDefinitions", 13, &bearer, &shape);
+    let encoding = FieldEncoding::SubMessage(&tables::V2_SECURITY_DEFINITIONS);
+    document.value("securityDefinitions", 13, &bearer, &encoding);
     document.finish()
 }
 
 struct Writer<'a> {
     definitions: Definitions<'a>,
-    form: Form,
+    encoding: DocumentEncoding,
     /// Parameters that are written once and referred to, by their name in the document.
-    shared: Pieces,
+    shared: EncodedMembers,
 }
 
 impl Writer<'_> {
@@ -118,7 +127,7 @@ impl Writer<'_> {
     fn param(&mut self, param: &Param) -> Value {
         let mut written = Map::new();
         written.insert("name", param.name.clone());
-        written.insert("in", if param.place == Place::Path { "path" } else { "query" });
+        written.insert("in", if param.location == ParamLocation::Path { "path" } else { "query" });
         written.insert("description", param.description.as_ref());
         written.insert("type", param.kind);
         written.insert("uniqueItems", true);
@@ -138,7 +147,7 @@ impl Writer<'_> {
     fn share(&mut self, name: &str, param: &Value) -> Value {
         let key = format!("{name}-{}", hash(json::to_string(param).as_bytes()));
         let reference = value!({"$ref": (format!("#/parameters/{key}"))});
-        let encode = || self.form.encode(param, &Message::Parameter);
+        let encode = || self.encoding.encode(param, &Message::Parameter);
         self.shared.entry(Str::from(key)).or_insert_with(encode);
         reference
     }

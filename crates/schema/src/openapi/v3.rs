@@ -2,33 +2,33 @@
 
 use meta::{GroupVersion, Map, Str, Value, value};
 
-use super::assemble::{Assembler, Pieces};
+use super::assemble::{Assembler, EncodedMembers};
 use super::definitions::{Definitions, Dialect, group_version_kind};
-use super::protobuf::{Shape, tables};
-use super::{Content, Form, Operation, Param, Path, Place, Source};
+use super::protobuf::{FieldEncoding, tables};
+use super::{Content, DocumentEncoding, DocumentSource, Operation, Param, ParamLocation, Path};
 
 /// A document about some paths. `home` is the group version that they belong to, if it is one.
 pub fn v3_document(
-    source: Source<'_>,
+    source: DocumentSource<'_>,
     home: Option<&GroupVersion>,
     paths: &[Path],
-    form: Form,
+    encoding: DocumentEncoding,
 ) -> Vec<u8> {
     let mut writer = Writer { definitions: Definitions::new(source, Dialect::V3, home) };
-    let piece = |path: &Path| {
-        let written = form.encode(&writer.path(path), &tables::V3_PATH);
+    let member = |path: &Path| {
+        let written = encoding.encode(&writer.path(path), &tables::V3_PATH);
         (Str::from(path.path.as_str()), written)
     };
-    let paths: Pieces = paths.iter().map(piece).collect();
+    let paths: EncodedMembers = paths.iter().map(member).collect();
     let schemas = writer
         .definitions
-        .finish(|definition| form.encode(definition, &tables::V3_SCHEMA_OR_REFERENCE));
+        .finish(|definition| encoding.encode(definition, &tables::V3_SCHEMA_OR_REFERENCE));
 
-    let mut components = Assembler::new(form);
+    let mut components = Assembler::new(encoding);
     if !schemas.is_empty() {
-        components.pieces("schemas", 1, 1, schemas);
+        components.encoded_members("schemas", 1, 1, schemas);
     }
-    // Compat: custom resources are published apart from everything else, and say less.
+    // Compat: custom resources are published in documents of their own, with less detail.
     let custom = !source.custom.is_empty();
     let bearer = value!({
         "BearerToken": {
@@ -39,16 +39,21 @@ pub fn v3_document(
         },
     });
     if !custom {
-        components.value("securitySchemes", 7, &bearer, &Shape::One(&tables::V3_SECURITY));
+        components.value(
+            "securitySchemes",
+            7,
+            &bearer,
+            &FieldEncoding::SubMessage(&tables::V3_SECURITY),
+        );
     }
 
-    let mut document = Assembler::new(form);
-    document.value("openapi", 1, &value!("3.0.0"), &Shape::Text);
+    let mut document = Assembler::new(encoding);
+    document.value("openapi", 1, &value!("3.0.0"), &FieldEncoding::String);
     let (title, version) =
         if custom { ("Kubernetes CRD Swagger", "v0.1.0") } else { ("Kubernetes", source.version) };
     let info = value!({"title": (title), "version": (version)});
-    document.value("info", 2, &info, &Shape::One(&tables::V3_INFO));
-    document.pieces("paths", 4, 1, paths);
+    document.value("info", 2, &info, &FieldEncoding::SubMessage(&tables::V3_INFO));
+    document.encoded_members("paths", 4, 1, paths);
     document.object("components", 5, components);
     document.finish()
 }
@@ -128,7 +133,7 @@ fn content(media: &[&str], schema: &Value) -> Value {
 fn param(param: &Param) -> Value {
     let mut written = Map::new();
     written.insert("name", param.name.clone());
-    written.insert("in", if param.place == Place::Path { "path" } else { "query" });
+    written.insert("in", if param.location == ParamLocation::Path { "path" } else { "query" });
     written.insert("description", param.description.as_ref());
     if param.required() {
         written.insert("required", true);

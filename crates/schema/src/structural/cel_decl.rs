@@ -1,61 +1,72 @@
-//! What expressions may know about objects: a schema as CEL declares it.
+//! The CEL declarations of a structural schema.
 
 use std::sync::Arc;
 
 use cel::{Decl, ListType};
 use meta::Value;
 
-use super::node::{Additional, Checks, Node, Type};
+use super::node::{AdditionalProperties, JsonType, StructuralNode, ValueValidation};
 
-/// The declaration of a node, unless it says too little to be seen by expressions. `resource`: the
-/// root of an object, whose name and type are always there.
-pub(super) fn declare(node: &Node, resource: bool) -> Option<Arc<Decl>> {
-    let checks = node.checks.as_deref();
-    let max_length = checks.and_then(|checks| checks.max_length).map(non_negative);
+/// The declaration of a node; None if the schema is too unspecific for CEL. `resource`: the root of
+/// an object, which always has its name and type.
+pub(super) fn declare(node: &StructuralNode, resource: bool) -> Option<Arc<Decl>> {
+    let value_validation = node.value_validation.as_deref();
+    let max_length =
+        value_validation.and_then(|value_validation| value_validation.max_length).map(non_negative);
     if node.int_or_string {
         return Some(Arc::new(Decl::int_or_string(max_length).nullable(node.nullable)));
     }
     let decl = match node.ty {
-        Type::Array => {
+        JsonType::Array => {
             let items = node.items.as_deref()?;
             let items = declare(items, items.embedded_resource)?;
-            let max = checks.and_then(|checks| checks.max_items).map(non_negative);
+            let max = value_validation
+                .and_then(|value_validation| value_validation.max_items)
+                .map(non_negative);
             Decl::list(items, list_kind(node), max)
         }
-        Type::Object => match &node.additional {
-            Additional::Schema(values) => {
+        JsonType::Object => match &node.additional_properties {
+            AdditionalProperties::Schema(values) => {
                 let values = declare(values, values.embedded_resource)?;
-                let max = checks.and_then(|checks| checks.max_properties).map(non_negative);
+                let max = value_validation
+                    .and_then(|value_validation| value_validation.max_properties)
+                    .map(non_negative);
                 Decl::map(values, max)
             }
-            _ => declare_object(node, checks, resource),
+            _ => declare_object(node, value_validation, resource),
         },
-        Type::String => declare_string(checks, max_length),
-        Type::Boolean => Decl::bool(),
-        Type::Number => Decl::double(),
-        Type::Integer => Decl::int(),
-        Type::None | Type::Other(_) => return None,
+        JsonType::String => declare_string(value_validation, max_length),
+        JsonType::Boolean => Decl::bool(),
+        JsonType::Number => Decl::double(),
+        JsonType::Integer => Decl::int(),
+        JsonType::None | JsonType::Other(_) => return None,
     };
     Some(Arc::new(decl.nullable(node.nullable)))
 }
 
-fn declare_string(checks: Option<&Checks>, max_length: Option<u64>) -> Decl {
-    match checks.map_or("", |checks| &checks.format) {
+fn declare_string(value_validation: Option<&ValueValidation>, max_length: Option<u64>) -> Decl {
+    match value_validation.map_or("", |value_validation| &value_validation.format) {
         "byte" => Decl::bytes(max_length),
         "duration" => Decl::duration(),
         "date" => Decl::date(),
         "date-time" => Decl::date_time(),
-        _ => match checks.filter(|checks| !checks.enumeration.is_empty()) {
-            Some(checks) if max_length.is_none() => {
-                Decl::string_enum(checks.enumeration.iter().filter_map(Value::as_str))
+        _ => match value_validation
+            .filter(|value_validation| !value_validation.enumeration.is_empty())
+        {
+            Some(value_validation) if max_length.is_none() => {
+                Decl::string_enum(value_validation.enumeration.iter().filter_map(Value::as_str))
             }
             _ => Decl::string(max_length),
         },
     }
 }
 
-fn declare_object(node: &Node, checks: Option<&Checks>, resource: bool) -> Decl {
-    let required = checks.map_or(&[][..], |checks| &checks.required);
+fn declare_object(
+    node: &StructuralNode,
+    value_validation: Option<&ValueValidation>,
+    resource: bool,
+) -> Decl {
+    let required = value_validation.map_or(&[][..], |value_validation| &value_validation.required);
     let replaces = |name: &str| resource && IMPLICIT.contains(&name) && !has_type_and_meta(node);
     let own = node.properties.iter().filter(|(name, _)| !replaces(name));
     let mut fields: Vec<(&str, Arc<Decl>, bool)> = Vec::new();
@@ -77,18 +88,20 @@ fn declare_object(node: &Node, checks: Option<&Checks>, resource: bool) -> Decl 
 
 const IMPLICIT: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
-/// Whether a schema itself says all that is implied about a resource.
-fn has_type_and_meta(node: &Node) -> bool {
-    let is = |node: &Node, name: &str, ty: Type| node.property(name).is_some_and(|p| p.ty == ty);
-    is(node, "kind", Type::String)
-        && is(node, "apiVersion", Type::String)
-        && is(node, "metadata", Type::Object)
+/// Whether a schema specifies all that is implied for a resource.
+fn has_type_and_meta(node: &StructuralNode) -> bool {
+    let is = |node: &StructuralNode, name: &str, ty: JsonType| {
+        node.property(name).is_some_and(|p| p.ty == ty)
+    };
+    is(node, "kind", JsonType::String)
+        && is(node, "apiVersion", JsonType::String)
+        && is(node, "metadata", JsonType::Object)
         && node.property("metadata").is_some_and(|metadata| {
-            is(metadata, "name", Type::String) && is(metadata, "generateName", Type::String)
+            is(metadata, "name", JsonType::String) && is(metadata, "generateName", JsonType::String)
         })
 }
 
-fn list_kind(node: &Node) -> ListType {
+fn list_kind(node: &StructuralNode) -> ListType {
     match node.list_type.as_deref() {
         Some("set") => ListType::Set,
         Some("map") => ListType::Map(node.list_map_keys.to_vec()),

@@ -10,26 +10,26 @@ use meta::{Str, Value, json};
 
 use super::{
     cel_decl::declare,
-    node::{Node, Rule},
+    node::{StructuralNode, ValidationRule},
 };
 
 pub use self::check::RuleOptions;
 pub(super) use self::{check::check, run::Rules};
 
-/// A rule that is ready to run. What doesn't compile keeps the reason.
+/// A compiled rule. A rule that does not compile keeps its error.
 #[derive(Debug)]
 struct Compiled {
-    rule: Rule,
+    rule: ValidationRule,
     /// None: the rule is empty.
     program: Option<Result<Program, String>>,
     message: Option<Result<Program, String>>,
     uses_old_self: bool,
-    /// Where errors are told, below the place of the rule.
+    /// The `fieldPath` of errors, relative to the rule's node.
     field_path: Option<String>,
 }
 
 impl Compiled {
-    fn new(rule: &Rule, node: &Node, decl: &Arc<Decl>) -> Self {
+    fn new(rule: &ValidationRule, node: &StructuralNode, decl: &Arc<Decl>) -> Self {
         let env = Env::new().data("self", decl);
         let env = match rule.optional_old_self {
             Some(true) => env.optional_data("oldSelf", decl),
@@ -54,7 +54,7 @@ impl Compiled {
         }
     }
 
-    /// What stands for the rule in messages.
+    /// The text of the rule in messages.
     fn shown(&self) -> &str {
         if self.rule.message.is_empty() { self.rule.rule.trim() } else { self.rule.message.trim() }
     }
@@ -78,9 +78,13 @@ fn compile(
     }
 }
 
-/// What a child of a declared place is declared as. Names that no expression can say, and places whose
-/// surroundings are not declared, are declared on their own.
-fn child_decl(parent: Option<&Arc<Decl>>, name: Option<&str>, child: &Node) -> Option<Arc<Decl>> {
+/// The declaration of a child of a declared node. Children whose names cannot be used in
+/// expressions, or whose parents are not declared, get a declaration of their own.
+fn child_decl(
+    parent: Option<&Arc<Decl>>,
+    name: Option<&str>,
+    child: &StructuralNode,
+) -> Option<Arc<Decl>> {
     let known = parent.and_then(|parent| match (&parent.kind, name) {
         (DeclKind::List { items, .. }, None) => Some(items.clone()),
         (DeclKind::Map { values, .. }, None) => Some(values.clone()),
@@ -94,7 +98,7 @@ fn child_decl(parent: Option<&Arc<Decl>>, name: Option<&str>, child: &Node) -> O
     known.or_else(|| declare(child, child.embedded_resource))
 }
 
-impl Rule {
+impl ValidationRule {
     /// Reads one item of `x-kubernetes-validations`.
     pub fn read(rule: &Value) -> Self {
         let text = |name: &str| Str::from(rule.str_at(&[name]));

@@ -5,13 +5,13 @@ use std::{cell::OnceCell, collections::HashMap};
 
 use meta::{Str, Value};
 
-use super::node::{Node, Type};
+use super::node::{JsonType, StructuralNode};
 
 #[derive(Clone, Copy)]
 pub(super) struct Correlated<'a> {
     pub new: &'a Value,
     pub old: &'a Value,
-    pub node: &'a Node,
+    pub node: &'a StructuralNode,
 }
 
 impl<'a> Correlated<'a> {
@@ -21,7 +21,7 @@ impl<'a> Correlated<'a> {
         Some(Correlated { new, old, node: self.node.member(name)? })
     }
 
-    /// The items, if the schema says what tells them apart.
+    /// The items by key, if the list is a map.
     pub(super) fn items(&self) -> Option<OldItems<'a>> {
         let items = self.node.items.as_deref()?;
         Some(OldItems { old: OldList::of(self.old, self.node)?, node: items })
@@ -54,7 +54,7 @@ impl<'a> Correlated<'a> {
 /// The old items of a list-map.
 pub(super) struct OldItems<'a> {
     old: OldList<'a>,
-    node: &'a Node,
+    node: &'a StructuralNode,
 }
 
 impl<'a> OldItems<'a> {
@@ -75,8 +75,8 @@ pub(super) struct OldList<'a> {
 const SEARCHED_MAX: usize = 16;
 
 impl<'a> OldList<'a> {
-    pub(super) fn of(list: &'a Value, node: &'a Node) -> Option<Self> {
-        let is_map = node.ty == Type::Array && node.list_type.as_deref() == Some("map");
+    pub(super) fn of(list: &'a Value, node: &'a StructuralNode) -> Option<Self> {
+        let is_map = node.ty == JsonType::Array && node.list_type.as_deref() == Some("map");
         let items = list.as_array()?;
         let keyed = is_map && !node.list_map_keys.is_empty() && !items.is_empty();
         keyed.then(|| Self { items, keys: &node.list_map_keys, index: OnceCell::new() })

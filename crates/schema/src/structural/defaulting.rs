@@ -1,12 +1,12 @@
-//! Fills in defaults, and drops the nulls that stand for nothing.
+//! Defaulting, and removal of nulls that are not allowed.
 
 use meta::Value;
 
-use super::node::Node;
+use super::node::StructuralNode;
 
-/// Fills in what is missing below `value`. What a default brings may get defaults of its own.
-pub(super) fn default(value: &mut Value, node: &Node) {
-    if !node.below.defaults {
+/// Applies defaults to missing fields below `value`, recursively into the defaults themselves.
+pub(super) fn default(value: &mut Value, node: &StructuralNode) {
+    if !node.subtree.defaults {
         return;
     }
     match value {
@@ -24,7 +24,7 @@ pub(super) fn default(value: &mut Value, node: &Node) {
             for (key, value) in map.iter_mut() {
                 if let Some(property) = node.property(key) {
                     self::default(value, property);
-                } else if let Some(additional) = node.additional.schema() {
+                } else if let Some(additional) = node.additional_properties.schema() {
                     replace_null(value, additional);
                     self::default(value, additional);
                 }
@@ -41,7 +41,7 @@ pub(super) fn default(value: &mut Value, node: &Node) {
     }
 }
 
-fn replace_null(value: &mut Value, node: &Node) {
+fn replace_null(value: &mut Value, node: &StructuralNode) {
     if value.is_null()
         && !node.nullable
         && let Some(default) = &node.default
@@ -50,8 +50,8 @@ fn replace_null(value: &mut Value, node: &Node) {
     }
 }
 
-/// Drops members that are null where null is no value and no default will replace it.
-pub(super) fn drop_nulls(value: &mut Value, node: Option<&Node>) {
+/// Removes null fields that are not nullable and have no default.
+pub(super) fn drop_nulls(value: &mut Value, node: Option<&StructuralNode>) {
     let Some(node) = node else { return };
     match value {
         Value::Object(map) => map.retain(|key, value| {

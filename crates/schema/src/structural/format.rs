@@ -1,11 +1,11 @@
-//! The `format` keyword: what texts of each known format look like. Unknown formats say nothing.
+//! The `format` keyword: checks of each known format. Unknown formats are ignored.
 
 mod address;
 mod uri;
 
 use meta::time::Duration;
 
-use super::node::{Checks, Node};
+use super::node::{StructuralNode, ValueValidation};
 
 /// A format that is checked.
 #[derive(Clone, Copy, Debug)]
@@ -17,22 +17,22 @@ impl Format {
     }
 }
 
-/// The format that texts at a node are checked by.
-pub(super) fn of(node: &Node, checks: &Checks) -> Option<Format> {
-    *checks.checked_format.get_or_init(|| match kept(node, checks) {
+/// The format that strings at a node are checked against.
+pub(super) fn of(node: &StructuralNode, value_validation: &ValueValidation) -> Option<Format> {
+    *value_validation.checked_format.get_or_init(|| match kept(node, value_validation) {
         "" => None,
         name => by_name(name),
     })
 }
 
 /// The name of the format, if it is one that a node of its type may have.
-pub(super) fn kept<'a>(node: &Node, checks: &'a Checks) -> &'a str {
+pub(super) fn kept<'a>(node: &StructuralNode, value_validation: &'a ValueValidation) -> &'a str {
     let ty = if node.int_or_string { "" } else { node.ty.as_str() };
-    let name = checks.format.as_str();
+    let name = value_validation.format.as_str();
     if !name.is_empty() && is_recognized(ty, name) { name } else { "" }
 }
 
-/// Whether texts, or numbers, of a type are checked by a format. No type says nothing.
+/// Whether a format applies to the type. A missing type matches any.
 pub fn is_recognized(ty: &str, format: &str) -> bool {
     match ty {
         "" | "string" => by_name(format).is_some(),
@@ -42,7 +42,7 @@ pub fn is_recognized(ty: &str, format: &str) -> bool {
     }
 }
 
-/// Dashes in a name don't count.
+/// Dashes in a format name are ignored.
 fn by_name(name: &str) -> Option<Format> {
     let fits: fn(&str) -> bool = match name.replace('-', "").as_str() {
         "bsonobjectid" => |text| text.len() == 24 && all_hex(text),
@@ -192,7 +192,7 @@ fn is_credit_card(text: &str) -> bool {
     known && digits.iter().rev().enumerate().map(weigh).sum::<u32>().is_multiple_of(10)
 }
 
-/// Upstream wants 11 characters, so both separators must be there.
+/// Compat: upstream requires 11 characters, so both separators must be present.
 fn is_social_security_number(text: &str) -> bool {
     let bytes = text.as_bytes();
     bytes.len() == 11
@@ -232,7 +232,8 @@ fn is_date(text: &str) -> bool {
     text.len() == 10 && meta::time::Time::parse(&format!("{text}T00:00:00Z")).is_ok()
 }
 
-/// A date, then a time of day with an offset. Upstream compares texts, and looks at no more than this.
+/// A date and a time of day with an offset. Compat: upstream compares texts and checks no more than
+/// this.
 fn is_date_time(text: &str) -> bool {
     let text = text.to_lowercase();
     let mut parts = text.split('t');

@@ -2,12 +2,16 @@
 
 use meta::FieldPath;
 
-use super::node::Node;
+use super::node::StructuralNode;
 
-impl Node {
-    /// The place that a path leads to, and how errors name it. `brackets`: whether `['key']` may be
-    /// used.
-    pub fn find(&self, json_path: &str, brackets: bool) -> Result<(FieldPath, &Node), String> {
+impl StructuralNode {
+    /// The schema node that a path refers to, and the path as errors print it. `brackets`: whether
+    /// `['key']` is allowed.
+    pub fn find(
+        &self,
+        json_path: &str,
+        brackets: bool,
+    ) -> Result<(FieldPath, &StructuralNode), String> {
         let (mut path, mut node) = (FieldPath::root(), self);
         let mut tokens = Tokens(json_path);
         while let Some(token) = tokens.next() {
@@ -38,9 +42,13 @@ impl Node {
     }
 }
 
-fn step<'a>(path: &FieldPath, node: &'a Node, name: &str) -> Result<(FieldPath, &'a Node), String> {
+fn step<'a>(
+    path: &FieldPath,
+    node: &'a StructuralNode,
+    name: &str,
+) -> Result<(FieldPath, &'a StructuralNode), String> {
     let found = if node.properties.is_empty() {
-        node.additional.schema().map(|node| (path.key(name), node))
+        node.additional_properties.schema().map(|node| (path.key(name), node))
     } else {
         node.property(name).map(|node| (path.child(name), node))
     };
@@ -73,7 +81,7 @@ fn unescape(text: &str) -> Result<String, String> {
     Ok(out)
 }
 
-/// Dots and brackets, and what is between them.
+/// Tokenizer: dots, brackets and the names between them.
 struct Tokens<'a>(&'a str);
 
 impl<'a> Iterator for Tokens<'a> {

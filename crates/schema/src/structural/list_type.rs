@@ -1,19 +1,24 @@
-//! Lists that are sets or maps hold nothing twice.
+//! Lists of type `set` and `map` must not contain duplicates.
 
 use std::collections::HashMap;
 
 use meta::{FieldErrors, Map, Number, Str, Value};
 
-use super::{node::Node, value_path::At};
+use super::{node::StructuralNode, value_path::ValuePath};
 
-pub(super) fn validate(value: &Value, node: &Node, at: &At<'_>, errors: &mut FieldErrors) {
-    if !node.below.list_types && node.list_type.is_none() {
+pub(super) fn validate(
+    value: &Value,
+    node: &StructuralNode,
+    at: &ValuePath<'_>,
+    errors: &mut FieldErrors,
+) {
+    if !node.subtree.list_types && node.list_type.is_none() {
         return;
     }
     match value {
         Value::Object(map) => {
             for (key, value) in map.iter() {
-                if let Some(additional) = node.additional.schema() {
+                if let Some(additional) = node.additional_properties.schema() {
                     validate(value, additional, &at.key(key), errors);
                 }
                 if let Some(property) = node.property(key) {
@@ -40,7 +45,7 @@ pub(super) fn validate(value: &Value, node: &Node, at: &At<'_>, errors: &mut Fie
     }
 }
 
-fn validate_map(items: &[Value], keys: &[Str], at: &At<'_>, errors: &mut FieldErrors) {
+fn validate_map(items: &[Value], keys: &[Str], at: &ValuePath<'_>, errors: &mut FieldErrors) {
     let stranger = items.iter().position(|item| !matches!(item, Value::Null | Value::Object(_)));
     if let Some(index) = stranger {
         let why = "must be an object for an array of list-type map";
@@ -61,13 +66,13 @@ fn validate_map(items: &[Value], keys: &[Str], at: &At<'_>, errors: &mut FieldEr
     }
 }
 
-/// The members that tell items apart.
+/// The key fields of an item.
 fn key_of(item: &Value, keys: &[Str]) -> Value {
     let member = |key: &Str| Some((key.clone(), item.get(key)?.clone()));
     Value::Object(keys.iter().filter_map(member).collect::<Map>())
 }
 
-/// Where values come up for the second time. A third time is not told again.
+/// The indexes of duplicates. A third occurrence is not reported again.
 fn repeated<'a>(values: impl ExactSizeIterator<Item = Option<&'a Value>>) -> Vec<usize> {
     if values.len() <= 1 {
         return Vec::new();

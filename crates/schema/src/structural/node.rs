@@ -1,4 +1,4 @@
-//! One node of a structural schema: what may stand at a place of an object.
+//! One node of a structural schema.
 
 use std::sync::OnceLock;
 
@@ -6,13 +6,13 @@ use meta::{Str, Value};
 
 use super::{format::Format, pattern::Pattern};
 
-/// What a CRD says about one place of its objects. The alternatives of `allOf`, `anyOf`, `oneOf` and
-/// `not` are nodes as well; that they say less is one of the rules of structural schemas.
+/// The schema of one value. The subschemas of `allOf`, `anyOf`, `oneOf` and `not` are nodes as
+/// well, with fewer keywords allowed by the structural rules.
 ///
-/// A platform has hundreds of thousands of these, so what most of them lack is kept small.
+/// A cluster may have hundreds of thousands of nodes, so rarely used keywords are boxed.
 #[derive(Debug, Default)]
-pub struct Node {
-    pub ty: Type,
+pub struct StructuralNode {
+    pub ty: JsonType,
     pub nullable: bool,
     pub default: Option<Box<Value>>,
     /// `x-kubernetes-preserve-unknown-fields`.
@@ -28,20 +28,20 @@ pub struct Node {
     /// `x-kubernetes-map-type`: `atomic` or `granular`.
     pub map_type: Option<Box<str>>,
     /// `x-kubernetes-validations`.
-    pub validations: Box<[Rule]>,
-    pub items: Option<Box<Node>>,
+    pub validations: Box<[ValidationRule]>,
+    pub items: Option<Box<StructuralNode>>,
     /// Sorted by name.
-    pub properties: Box<[(Str, Node)]>,
-    pub additional: Additional,
+    pub properties: Box<[(Str, StructuralNode)]>,
+    pub additional_properties: AdditionalProperties,
     /// The keywords that only restrict values; most nodes have none.
-    pub checks: Option<Box<Checks>>,
-    pub(super) texts: Texts,
-    pub(super) below: Below,
+    pub value_validation: Option<Box<ValueValidation>>,
+    pub(super) doc_keywords: DocKeywords,
+    pub(super) subtree: SubtreeFlags,
 }
 
 /// The `type` keyword.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Type {
+pub enum JsonType {
     #[default]
     None,
     Array,
@@ -50,25 +50,25 @@ pub enum Type {
     Number,
     Object,
     String,
-    /// Nothing that a CRD may say.
+    /// Any other text; invalid in a CRD.
     Other(Str),
 }
 
 /// The `additionalProperties` keyword.
 #[derive(Debug, Default)]
-pub enum Additional {
+pub enum AdditionalProperties {
     #[default]
     None,
     /// `false`.
     Forbidden,
     /// `true`.
     Any,
-    Schema(Box<Node>),
+    Schema(Box<StructuralNode>),
 }
 
-/// Keywords that restrict values and nothing else.
+/// Keywords that only restrict values (`ValueValidation` in apiextensions-apiserver).
 #[derive(Debug, Default)]
-pub struct Checks {
+pub struct ValueValidation {
     pub format: Str,
     pub maximum: Option<f64>,
     pub exclusive_maximum: bool,
@@ -85,19 +85,19 @@ pub struct Checks {
     pub max_properties: Option<i64>,
     pub min_properties: Option<i64>,
     pub required: Vec<Str>,
-    /// `required: []`, which is something else than nothing to Go.
+    /// `required: []`, which Go distinguishes from an absent list.
     pub(super) requires_nothing: bool,
-    pub all_of: Vec<Node>,
-    pub any_of: Vec<Node>,
-    pub one_of: Vec<Node>,
-    pub not: Option<Box<Node>>,
-    /// The format as far as it is checked, worked out when first asked for.
+    pub all_of: Vec<StructuralNode>,
+    pub any_of: Vec<StructuralNode>,
+    pub one_of: Vec<StructuralNode>,
+    pub not: Option<Box<StructuralNode>>,
+    /// The format if it is one that is checked; computed on first use.
     pub(super) checked_format: OnceLock<Option<Format>>,
 }
 
 /// One of `x-kubernetes-validations`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rule {
+pub struct ValidationRule {
     pub rule: Str,
     pub message: Str,
     pub message_expression: Str,
@@ -107,51 +107,52 @@ pub struct Rule {
     pub optional_old_self: Option<bool>,
 }
 
-/// Which keywords for readers are there. Their texts stay in the CRD.
+/// Which documentation keywords are present. Their texts stay in the CRD.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Texts {
+pub(super) struct DocKeywords {
     pub title: bool,
     pub description: bool,
     /// `example` or `externalDocs`.
     pub others: bool,
 }
 
-/// What is to be found somewhere below a node, so that walks can stop early.
+/// What the subtree below a node contains, so that walks can stop early.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Below {
+pub(super) struct SubtreeFlags {
     pub defaults: bool,
     pub embedded: bool,
     pub list_types: bool,
     pub rules: bool,
 }
 
-impl Node {
-    /// Looks at the children and notes what is below. Children come first.
-    pub(super) fn note_below(&mut self) {
+impl StructuralNode {
+    /// Sets the flags from the children, whose flags must be set already.
+    pub(super) fn set_subtree_flags(&mut self) {
         let properties = self.properties.iter().map(|(_, node)| node);
-        let children = properties.chain(self.items.as_deref()).chain(self.additional.schema());
-        let mut below = Below::default();
+        let children =
+            properties.chain(self.items.as_deref()).chain(self.additional_properties.schema());
+        let mut below = SubtreeFlags::default();
         for child in children {
-            below.defaults |= child.below.defaults || child.default.is_some();
-            below.embedded |= child.below.embedded || child.embedded_resource;
-            below.list_types |= child.below.list_types || child.list_type.is_some();
-            below.rules |= child.below.rules || !child.validations.is_empty();
+            below.defaults |= child.subtree.defaults || child.default.is_some();
+            below.embedded |= child.subtree.embedded || child.embedded_resource;
+            below.list_types |= child.subtree.list_types || child.list_type.is_some();
+            below.rules |= child.subtree.rules || !child.validations.is_empty();
         }
-        self.below = below;
+        self.subtree = below;
     }
 
-    pub fn property(&self, name: &str) -> Option<&Node> {
+    pub fn property(&self, name: &str) -> Option<&StructuralNode> {
         let at = self.properties.binary_search_by(|(own, _)| own.as_str().cmp(name)).ok()?;
         Some(&self.properties[at].1)
     }
 
-    /// What holds for the member `name`: its own schema or that of additional properties.
-    pub fn member(&self, name: &str) -> Option<&Node> {
-        self.property(name).or_else(|| self.additional.schema())
+    /// The schema of the field `name`: its property or `additionalProperties`.
+    pub fn member(&self, name: &str) -> Option<&StructuralNode> {
+        self.property(name).or_else(|| self.additional_properties.schema())
     }
 }
 
-impl Node {
+impl StructuralNode {
     /// Whether there is no keyword but `type`, `default` and `properties`.
     pub(super) fn says_nothing_of_its_own(&self) -> bool {
         !self.nullable
@@ -163,13 +164,13 @@ impl Node {
             && self.map_type.is_none()
             && self.validations.is_empty()
             && self.items.is_none()
-            && !self.additional.is_given()
-            && self.checks.as_deref().is_none_or(Checks::is_empty)
-            && self.texts == Texts::default()
+            && !self.additional_properties.is_given()
+            && self.value_validation.as_deref().is_none_or(ValueValidation::is_empty)
+            && self.doc_keywords == DocKeywords::default()
     }
 }
 
-impl Checks {
+impl ValueValidation {
     pub(super) fn is_empty(&self) -> bool {
         self.format.is_empty()
             && self.maximum.is_none()
@@ -195,7 +196,7 @@ impl Checks {
     }
 }
 
-impl Type {
+impl JsonType {
     /// As a schema says it; empty for none.
     pub fn as_str(&self) -> &str {
         match self {
@@ -211,7 +212,7 @@ impl Type {
     }
 }
 
-impl From<&str> for Type {
+impl From<&str> for JsonType {
     fn from(name: &str) -> Self {
         match name {
             "" => Self::None,
@@ -226,8 +227,8 @@ impl From<&str> for Type {
     }
 }
 
-impl Additional {
-    pub fn schema(&self) -> Option<&Node> {
+impl AdditionalProperties {
+    pub fn schema(&self) -> Option<&StructuralNode> {
         match self {
             Self::Schema(node) => Some(node),
             _ => None,

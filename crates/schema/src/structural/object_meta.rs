@@ -1,4 +1,5 @@
-//! Embedded resources: their `apiVersion`, `kind` and `metadata` are typed, whatever the schema says.
+//! Embedded resources: their `apiVersion`, `kind` and `metadata` are typed regardless of the
+//! schema.
 
 use meta::{
     FieldError, FieldErrors, FieldPath, Map, Value,
@@ -6,23 +7,23 @@ use meta::{
     names::{is_dns1035_label, name_is_path_segment, validate_object_meta},
 };
 
-use super::{node::Node, typed_object_meta, value_path::At};
+use super::{node::StructuralNode, typed_object_meta, value_path::ValuePath};
 
 /// How embedded metadata is read.
 pub(super) struct Coercion<'a> {
-    /// Drop what has the wrong type instead of refusing it (objects from storage).
+    /// Drop fields of the wrong type instead of rejecting them (objects from storage).
     pub drop_invalid: bool,
     /// Collects the unknown fields of `metadata`.
     pub unknown: Option<&'a mut Vec<String>>,
 }
 
-/// Brings the metadata of embedded resources into its typed form. `embedded` says whether this value
-/// is one of them.
+/// Coerces the metadata of embedded resources to its typed form. `embedded` says whether this value
+/// is an embedded resource.
 pub(super) fn coerce(
     value: &mut Value,
-    node: &Node,
+    node: &StructuralNode,
     embedded: bool,
-    at: &At<'_>,
+    at: &ValuePath<'_>,
     how: &mut Coercion<'_>,
 ) -> Result<(), FieldErrors> {
     match value {
@@ -30,20 +31,20 @@ pub(super) fn coerce(
             if embedded {
                 coerce_resource(map, at, how)?;
             }
-            if !node.below.embedded {
+            if !node.subtree.embedded {
                 return Ok(());
             }
             for (key, value) in map.iter_mut() {
                 if let Some(property) = node.property(key) {
                     let at = at.field(key);
                     coerce(value, property, property.embedded_resource, &at, how)?;
-                } else if let Some(additional) = node.additional.schema() {
+                } else if let Some(additional) = node.additional_properties.schema() {
                     coerce(value, additional, additional.embedded_resource, &at.key(key), how)?;
                 }
             }
         }
         Value::Array(items) => {
-            let Some(node) = node.items.as_deref().filter(|_| node.below.embedded) else {
+            let Some(node) = node.items.as_deref().filter(|_| node.subtree.embedded) else {
                 return Ok(());
             };
             for (index, item) in items.iter_mut().enumerate() {
@@ -55,7 +56,11 @@ pub(super) fn coerce(
     Ok(())
 }
 
-fn coerce_resource(map: &mut Map, at: &At<'_>, how: &mut Coercion<'_>) -> Result<(), FieldErrors> {
+fn coerce_resource(
+    map: &mut Map,
+    at: &ValuePath<'_>,
+    how: &mut Coercion<'_>,
+) -> Result<(), FieldErrors> {
     let refuse = |name: &str, value: &Value, why: &str| {
         let mut errors = FieldErrors::default();
         errors.invalid(at.path().child(name), value.clone(), why);
@@ -73,7 +78,7 @@ fn coerce_resource(map: &mut Map, at: &At<'_>, how: &mut Coercion<'_>) -> Result
         if !how.drop_invalid {
             return refuse("metadata", metadata, &why);
         }
-        // What is no object at all is left to validation.
+        // A value that is not an object is reported by validation.
         let Some(fields) = metadata.as_object_mut() else { return Ok(()) };
         typed_object_meta::drop_malformed(fields);
     }
@@ -89,9 +94,9 @@ fn coerce_resource(map: &mut Map, at: &At<'_>, how: &mut Coercion<'_>) -> Result
 /// Checks embedded resources as if they were objects of their own.
 pub(super) fn validate(
     value: &Value,
-    node: &Node,
+    node: &StructuralNode,
     embedded: bool,
-    at: &At<'_>,
+    at: &ValuePath<'_>,
     errors: &mut FieldErrors,
 ) {
     match value {
@@ -99,21 +104,23 @@ pub(super) fn validate(
             if embedded {
                 validate_resource(map, &at.path(), errors);
             }
-            if !node.below.embedded {
+            if !node.subtree.embedded {
                 return;
             }
             for (key, value) in map.iter() {
                 if let Some(property) = node.property(key) {
                     let at = at.field(key);
                     validate(value, property, property.embedded_resource, &at, errors);
-                } else if let Some(additional) = node.additional.schema() {
+                } else if let Some(additional) = node.additional_properties.schema() {
                     let at = at.key(key);
                     validate(value, additional, additional.embedded_resource, &at, errors);
                 }
             }
         }
         Value::Array(items) => {
-            let Some(node) = node.items.as_deref().filter(|_| node.below.embedded) else { return };
+            let Some(node) = node.items.as_deref().filter(|_| node.subtree.embedded) else {
+                return;
+            };
             for (index, item) in items.iter().enumerate() {
                 validate(item, node, node.embedded_resource, &at.index(index), errors);
             }

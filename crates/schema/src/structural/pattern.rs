@@ -5,8 +5,8 @@ use std::sync::OnceLock;
 use cel::regex::Regex;
 use meta::Str;
 
-/// Compiled when it is first used: a platform's CRDs hold thousands of patterns, and most are never
-/// asked.
+/// Compiled on first use: a cluster's CRDs contain thousands of patterns, and most are never
+/// evaluated.
 #[derive(Debug)]
 pub struct Pattern {
     text: Str,
@@ -22,7 +22,7 @@ impl Pattern {
         &self.text
     }
 
-    /// Whether some part of the text matches; an error if the pattern is none, in Go's words.
+    /// Whether some part of the text matches; the error of Go's regexp if the pattern is invalid.
     pub(super) fn matches(&self, text: &str) -> Result<bool, &str> {
         self.regex().map(|regex| regex.is_match(text))
     }

@@ -1,10 +1,10 @@
-//! Drops what a schema doesn't know.
+//! Pruning: removes the fields that a schema does not specify.
 
 use meta::Value;
 
-use super::node::{Additional, Node};
+use super::node::{AdditionalProperties, StructuralNode};
 
-/// Where unknown fields were found, in upstream's spelling: `spec.list[0].field`.
+/// Paths of unknown fields, in upstream's spelling: `spec.list[0].field`.
 pub(super) struct Unknown<'a> {
     found: Option<&'a mut Vec<String>>,
     here: String,
@@ -47,10 +47,10 @@ impl<'a> Unknown<'a> {
     }
 }
 
-/// `embedded`: `apiVersion`, `kind` and `metadata` are looked after elsewhere.
+/// `embedded`: `apiVersion`, `kind` and `metadata` are handled by the caller.
 pub(super) fn prune(
     value: &mut Value,
-    node: Option<&Node>,
+    node: Option<&StructuralNode>,
     embedded: bool,
     unknown: &mut Unknown<'_>,
 ) {
@@ -64,14 +64,15 @@ pub(super) fn prune(
             }
             let below = match node {
                 None => None,
-                Some(node) => match (node.property(key), &node.additional) {
+                Some(node) => match (node.property(key), &node.additional_properties) {
                     (Some(property), _) => Some(Some(property)),
-                    (None, Additional::None) => None,
+                    (None, AdditionalProperties::None) => None,
                     (None, additional) => Some(additional.schema()),
                 },
             };
             let Some(below) = below else {
-                // Upstream names a root's metadata nowhere, not even where no schema is.
+                // Compat: upstream never reports the metadata of the root, not even without a
+                // schema.
                 if node.is_none() || !is_type_or_object_meta(key) || !unknown.here.is_empty() {
                     unknown.record(key);
                 }
@@ -94,17 +95,22 @@ pub(super) fn prune(
     }
 }
 
-/// Everything is kept here, but what the schema does specify is pruned below.
-fn below_preserved(value: &mut Value, node: &Node, embedded: bool, unknown: &mut Unknown<'_>) {
+/// Unknown fields are preserved here; specified fields are pruned recursively.
+fn below_preserved(
+    value: &mut Value,
+    node: &StructuralNode,
+    embedded: bool,
+    unknown: &mut Unknown<'_>,
+) {
     match value {
         Value::Object(map) => {
             for (key, value) in map.iter_mut() {
                 if embedded && is_type_or_object_meta(key) {
                     continue;
                 }
-                let below = match (node.property(key), &node.additional) {
+                let below = match (node.property(key), &node.additional_properties) {
                     (Some(property), _) => Some(property),
-                    (None, Additional::None) => continue,
+                    (None, AdditionalProperties::None) => continue,
                     (None, additional) => additional.schema(),
                 };
                 let back = unknown.key(key);
@@ -124,7 +130,7 @@ fn below_preserved(value: &mut Value, node: &Node, embedded: bool, unknown: &mut
     }
 }
 
-fn is_embedded(node: Option<&Node>) -> bool {
+fn is_embedded(node: Option<&StructuralNode>) -> bool {
     node.is_some_and(|node| node.embedded_resource)
 }
 

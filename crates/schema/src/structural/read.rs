@@ -1,28 +1,31 @@
-//! Reads a schema as a CRD has it (`openAPIV3Schema`). What structural schemas have no place for at
-//! all is an error here; what they forbid is found by the rules.
+//! Parses `openAPIV3Schema`. Keywords that structural schemas do not support at all are an error
+//! here; forbidden combinations are found by the structural rules.
 
 use meta::{Map, Number, Str, Value};
 
 use super::{
-    node::{Additional, Checks, Node, Rule, Texts, Type},
+    node::{
+        AdditionalProperties, DocKeywords, JsonType, StructuralNode, ValidationRule,
+        ValueValidation,
+    },
     pattern::Pattern,
 };
 
 /// Schemas deeper than this are refused. JSON that comes from clients is never that deep.
 const DEPTH_MAX: usize = 1000;
 
-pub(super) fn read(schema: &Value) -> Result<Node, String> {
+pub(super) fn read(schema: &Value) -> Result<StructuralNode, String> {
     read_node(schema, DEPTH_MAX)
 }
 
-fn read_node(schema: &Value, depth: usize) -> Result<Node, String> {
+fn read_node(schema: &Value, depth: usize) -> Result<StructuralNode, String> {
     static NOTHING: Map = Map::new();
     let Some(depth) = depth.checked_sub(1) else {
         return Err("OpenAPIV3Schema is nested too deeply".to_owned());
     };
     let schema = schema.as_object().unwrap_or(&NOTHING);
     unsupported(schema)?;
-    let checks = read_checks(schema, depth)?;
+    let value_validation = read_checks(schema, depth)?;
     let preserve_unknown = match schema.get("x-kubernetes-preserve-unknown-fields") {
         Some(Value::Bool(false)) => {
             let why = "internal error: 'x-kubernetes-preserve-unknown-fields' must be true or \
@@ -31,8 +34,8 @@ fn read_node(schema: &Value, depth: usize) -> Result<Node, String> {
         }
         given => given == Some(&Value::Bool(true)),
     };
-    let mut node = Node {
-        ty: Type::from(text(schema, "type")),
+    let mut node = StructuralNode {
+        ty: JsonType::from(text(schema, "type")),
         nullable: flag(schema, "nullable"),
         default: schema.get("default").filter(|default| !default.is_null()).cloned().map(Box::new),
         preserve_unknown,
@@ -41,14 +44,17 @@ fn read_node(schema: &Value, depth: usize) -> Result<Node, String> {
         list_type: boxed(schema, "x-kubernetes-list-type"),
         list_map_keys: strings(schema, "x-kubernetes-list-map-keys").into(),
         map_type: boxed(schema, "x-kubernetes-map-type"),
-        validations: list(schema, "x-kubernetes-validations").iter().map(Rule::read).collect(),
-        checks,
-        texts: Texts {
+        validations: list(schema, "x-kubernetes-validations")
+            .iter()
+            .map(ValidationRule::read)
+            .collect(),
+        value_validation,
+        doc_keywords: DocKeywords {
             title: !text(schema, "title").is_empty(),
             description: !text(schema, "description").is_empty(),
             others: is_given(schema, "example") || is_given(schema, "externalDocs"),
         },
-        ..Node::default()
+        ..StructuralNode::default()
     };
     match schema.get("items") {
         Some(Value::Array(items)) if !items.is_empty() => {
@@ -62,27 +68,27 @@ fn read_node(schema: &Value, depth: usize) -> Result<Node, String> {
     node.properties = properties
         .map(|(name, property)| Ok((name.clone(), read_node(property, depth)?)))
         .collect::<Result<_, String>>()?;
-    node.additional = match schema.get("additionalProperties") {
-        Some(Value::Bool(false)) => Additional::Forbidden,
-        Some(Value::Bool(true)) => Additional::Any,
+    node.additional_properties = match schema.get("additionalProperties") {
+        Some(Value::Bool(false)) => AdditionalProperties::Forbidden,
+        Some(Value::Bool(true)) => AdditionalProperties::Any,
         Some(additional @ Value::Object(_)) => {
-            Additional::Schema(Box::new(read_node(additional, depth)?))
+            AdditionalProperties::Schema(Box::new(read_node(additional, depth)?))
         }
-        _ => Additional::None,
+        _ => AdditionalProperties::None,
     };
-    node.note_below();
+    node.set_subtree_flags();
     Ok(node)
 }
 
-fn read_checks(schema: &Map, depth: usize) -> Result<Option<Box<Checks>>, String> {
+fn read_checks(schema: &Map, depth: usize) -> Result<Option<Box<ValueValidation>>, String> {
     if !schema.keys().any(|key| CHECKS.contains(&key.as_str())) {
         return Ok(None);
     }
-    let alternatives = |name: &str| -> Result<Vec<Node>, String> {
+    let alternatives = |name: &str| -> Result<Vec<StructuralNode>, String> {
         list(schema, name).iter().map(|alternative| read_node(alternative, depth)).collect()
     };
     let not = schema.get("not").filter(|not| !not.is_null());
-    Ok(Some(Box::new(Checks {
+    Ok(Some(Box::new(ValueValidation {
         format: text(schema, "format").into(),
         maximum: float(schema, "maximum"),
         exclusive_maximum: flag(schema, "exclusiveMaximum"),
@@ -106,11 +112,11 @@ fn read_checks(schema: &Map, depth: usize) -> Result<Option<Box<Checks>>, String
         any_of: alternatives("anyOf")?,
         one_of: alternatives("oneOf")?,
         not: not.map(|not| read_node(not, depth)).transpose()?.map(Box::new),
-        ..Checks::default()
+        ..ValueValidation::default()
     })))
 }
 
-/// The keywords that [`Checks`] holds.
+/// The keywords that [`ValueValidation`] holds.
 const CHECKS: [&str; 20] = [
     "allOf",
     "anyOf",

@@ -1,11 +1,11 @@
-//! `ObjectMeta` as Go's decoder reads it, for the metadata inside custom resources, which no type
-//! of ours describes.
+//! `ObjectMeta` as Go decodes it, for the metadata inside custom resources, which has no schema
+//! type.
 
 use meta::{Map, Number, Value, time::Time};
 
 /// What a field of `ObjectMeta` holds.
 #[derive(Clone, Copy)]
-enum Shape {
+enum MetaFieldType {
     String,
     Bool,
     Int,
@@ -14,47 +14,47 @@ enum Shape {
     StringList,
     Any,
     /// A list of structs: Go's name of the struct, its fields.
-    Structs(&'static str, &'static [(&'static str, Shape)]),
+    Structs(&'static str, &'static [(&'static str, MetaFieldType)]),
 }
 
-const OBJECT_META: &[(&str, Shape)] = &[
-    ("annotations", Shape::StringMap),
-    ("creationTimestamp", Shape::Time),
-    ("deletionGracePeriodSeconds", Shape::Int),
-    ("deletionTimestamp", Shape::Time),
-    ("finalizers", Shape::StringList),
-    ("generateName", Shape::String),
-    ("generation", Shape::Int),
-    ("labels", Shape::StringMap),
-    ("managedFields", Shape::Structs("ManagedFieldsEntry", MANAGED_FIELDS)),
-    ("name", Shape::String),
-    ("namespace", Shape::String),
-    ("ownerReferences", Shape::Structs("OwnerReference", OWNER_REFERENCE)),
-    ("resourceVersion", Shape::String),
-    ("selfLink", Shape::String),
-    ("uid", Shape::String),
+const OBJECT_META: &[(&str, MetaFieldType)] = &[
+    ("annotations", MetaFieldType::StringMap),
+    ("creationTimestamp", MetaFieldType::Time),
+    ("deletionGracePeriodSeconds", MetaFieldType::Int),
+    ("deletionTimestamp", MetaFieldType::Time),
+    ("finalizers", MetaFieldType::StringList),
+    ("generateName", MetaFieldType::String),
+    ("generation", MetaFieldType::Int),
+    ("labels", MetaFieldType::StringMap),
+    ("managedFields", MetaFieldType::Structs("ManagedFieldsEntry", MANAGED_FIELDS)),
+    ("name", MetaFieldType::String),
+    ("namespace", MetaFieldType::String),
+    ("ownerReferences", MetaFieldType::Structs("OwnerReference", OWNER_REFERENCE)),
+    ("resourceVersion", MetaFieldType::String),
+    ("selfLink", MetaFieldType::String),
+    ("uid", MetaFieldType::String),
 ];
 
-const OWNER_REFERENCE: &[(&str, Shape)] = &[
-    ("apiVersion", Shape::String),
-    ("blockOwnerDeletion", Shape::Bool),
-    ("controller", Shape::Bool),
-    ("kind", Shape::String),
-    ("name", Shape::String),
-    ("uid", Shape::String),
+const OWNER_REFERENCE: &[(&str, MetaFieldType)] = &[
+    ("apiVersion", MetaFieldType::String),
+    ("blockOwnerDeletion", MetaFieldType::Bool),
+    ("controller", MetaFieldType::Bool),
+    ("kind", MetaFieldType::String),
+    ("name", MetaFieldType::String),
+    ("uid", MetaFieldType::String),
 ];
 
-const MANAGED_FIELDS: &[(&str, Shape)] = &[
-    ("apiVersion", Shape::String),
-    ("fieldsType", Shape::String),
-    ("fieldsV1", Shape::Any),
-    ("manager", Shape::String),
-    ("operation", Shape::String),
-    ("subresource", Shape::String),
-    ("time", Shape::Time),
+const MANAGED_FIELDS: &[(&str, MetaFieldType)] = &[
+    ("apiVersion", MetaFieldType::String),
+    ("fieldsType", MetaFieldType::String),
+    ("fieldsV1", MetaFieldType::Any),
+    ("manager", MetaFieldType::String),
+    ("operation", MetaFieldType::String),
+    ("subresource", MetaFieldType::String),
+    ("time", MetaFieldType::Time),
 ];
 
-/// What Go's decoder says about the first field that it cannot read.
+/// The error of Go's decoder for the first field that it cannot decode.
 pub(super) fn check(metadata: &Value) -> Result<(), String> {
     match metadata {
         Value::Null => Ok(()),
@@ -69,119 +69,128 @@ pub(super) fn check(metadata: &Value) -> Result<(), String> {
 /// Removes the fields that Go's decoder cannot read.
 pub(super) fn drop_malformed(metadata: &mut Map) {
     metadata.retain(|name, value| {
-        shape_of(OBJECT_META, name)
-            .is_none_or(|shape| check_field(value, shape, "ObjectMeta", name).is_ok())
+        field_type(OBJECT_META, name)
+            .is_none_or(|field_type| check_field(value, field_type, "ObjectMeta", name).is_ok())
     });
 }
 
-/// What comes out when Go reads metadata and writes it again: unknown fields are gone (and reported),
-/// and so is what is empty. The metadata has passed [`check`].
+/// Round-trips metadata as Go would: unknown fields are removed (and reported), and so are empty
+/// ones. The metadata has passed [`check`].
 pub(super) fn normalize(metadata: &mut Value, mut unknown: Option<&mut Vec<String>>) {
     let Some(map) = metadata.as_object_mut() else {
-        // Null reads as nothing at all.
+        // Null decodes to an absent value.
         *metadata = Value::object();
         return;
     };
     normalize_struct(map, OBJECT_META, "", &mut unknown);
 }
 
-fn shape_of(fields: &[(&str, Shape)], name: &str) -> Option<Shape> {
+fn field_type(fields: &[(&str, MetaFieldType)], name: &str) -> Option<MetaFieldType> {
     let at = fields.binary_search_by(|(own, _)| (*own).cmp(name)).ok()?;
     Some(fields[at].1)
 }
 
 fn check_struct(
     map: &Map,
-    fields: &[(&str, Shape)],
+    fields: &[(&str, MetaFieldType)],
     go_name: &str,
     path: &str,
 ) -> Result<(), String> {
-    map.iter().try_for_each(|(name, value)| match shape_of(fields, name) {
-        Some(shape) => check_field(value, shape, go_name, &format!("{path}{name}")),
+    map.iter().try_for_each(|(name, value)| match field_type(fields, name) {
+        Some(field_type) => check_field(value, field_type, go_name, &format!("{path}{name}")),
         None => Ok(()),
     })
 }
 
-fn check_field(value: &Value, shape: Shape, go_name: &str, path: &str) -> Result<(), String> {
+fn check_field(
+    value: &Value,
+    field_type: MetaFieldType,
+    go_name: &str,
+    path: &str,
+) -> Result<(), String> {
     let mismatch = |value: &Value, go_type: &str| {
         let shown = shown(value);
         Err(format!(
             "json: cannot unmarshal {shown} into Go struct field {go_name}.{path} of type {go_type}"
         ))
     };
-    match (shape, value) {
+    match (field_type, value) {
         (_, Value::Null)
-        | (Shape::Any, _)
-        | (Shape::String, Value::String(_))
-        | (Shape::Bool, Value::Bool(_))
-        | (Shape::Int, Value::Number(Number::Int(_))) => Ok(()),
-        (Shape::String, other) => mismatch(other, "string"),
-        (Shape::Bool, other) => mismatch(other, "bool"),
-        (Shape::Int, Value::Number(Number::Float(float))) => Err(format!(
+        | (MetaFieldType::Any, _)
+        | (MetaFieldType::String, Value::String(_))
+        | (MetaFieldType::Bool, Value::Bool(_))
+        | (MetaFieldType::Int, Value::Number(Number::Int(_))) => Ok(()),
+        (MetaFieldType::String, other) => mismatch(other, "string"),
+        (MetaFieldType::Bool, other) => mismatch(other, "bool"),
+        (MetaFieldType::Int, Value::Number(Number::Float(float))) => Err(format!(
             "json: cannot unmarshal number {float} into Go struct field {go_name}.{path} of type \
              int64"
         )),
-        (Shape::Int, other) => mismatch(other, "int64"),
-        (Shape::Time, Value::String(text)) => {
+        (MetaFieldType::Int, other) => mismatch(other, "int64"),
+        (MetaFieldType::Time, Value::String(text)) => {
             Time::parse(text).map(|_| ()).map_err(|error| error.to_string())
         }
-        (Shape::Time, other) => {
+        (MetaFieldType::Time, other) => {
             Err(format!("json: cannot unmarshal {} into Go value of type string", shown(other)))
         }
-        (Shape::StringMap, Value::Object(map)) => map.values().try_for_each(|value| match value {
-            Value::Null | Value::String(_) => Ok(()),
-            other => mismatch(other, "string"),
-        }),
-        (Shape::StringMap, other) => mismatch(other, "map[string]string"),
-        (Shape::StringList, Value::Array(items)) => items.iter().try_for_each(|item| match item {
-            Value::Null | Value::String(_) => Ok(()),
-            other => mismatch(other, "string"),
-        }),
-        (Shape::StringList, other) => mismatch(other, "[]string"),
-        (Shape::Structs(name, fields), Value::Array(items)) => {
+        (MetaFieldType::StringMap, Value::Object(map)) => {
+            map.values().try_for_each(|value| match value {
+                Value::Null | Value::String(_) => Ok(()),
+                other => mismatch(other, "string"),
+            })
+        }
+        (MetaFieldType::StringMap, other) => mismatch(other, "map[string]string"),
+        (MetaFieldType::StringList, Value::Array(items)) => {
+            items.iter().try_for_each(|item| match item {
+                Value::Null | Value::String(_) => Ok(()),
+                other => mismatch(other, "string"),
+            })
+        }
+        (MetaFieldType::StringList, other) => mismatch(other, "[]string"),
+        (MetaFieldType::Structs(name, fields), Value::Array(items)) => {
             items.iter().try_for_each(|item| match item {
                 Value::Null => Ok(()),
                 Value::Object(map) => check_struct(map, fields, name, &format!("{path}.")),
                 other => mismatch(other, &format!("v1.{name}")),
             })
         }
-        (Shape::Structs(name, _), other) => mismatch(other, &format!("[]v1.{name}")),
+        (MetaFieldType::Structs(name, _), other) => mismatch(other, &format!("[]v1.{name}")),
     }
 }
 
 fn normalize_struct(
     map: &mut Map,
-    fields: &[(&str, Shape)],
+    fields: &[(&str, MetaFieldType)],
     path: &str,
     unknown: &mut Option<&mut Vec<String>>,
 ) {
     map.retain(|name, value| {
-        let Some(shape) = shape_of(fields, name) else {
+        let Some(field_type) = field_type(fields, name) else {
             if let Some(unknown) = unknown {
                 unknown.push(format!("{path}{name}"));
             }
             return false;
         };
-        match (shape, value) {
-            (Shape::Any, value) => !value.is_null(),
+        match (field_type, value) {
+            (MetaFieldType::Any, value) => !value.is_null(),
             // Pointers: their zero is a value.
             (_, Value::Bool(_)) => true,
-            (Shape::Int, Value::Number(Number::Int(0))) => name != "generation",
-            (Shape::Time, value @ Value::String(_)) => {
+            (MetaFieldType::Int, Value::Number(Number::Int(0))) => name != "generation",
+            (MetaFieldType::Time, value @ Value::String(_)) => {
                 let time = value.as_str().and_then(|text| Time::parse(text).ok());
                 *value = Value::from(time.unwrap_or(Time::ZERO).to_rfc3339());
                 time.is_some_and(|time| !time.is_zero())
             }
             (_, Value::String(text)) => !text.is_empty(),
-            (Shape::StringMap, Value::Object(map)) => {
+            (MetaFieldType::StringMap, Value::Object(map)) => {
                 map.iter_mut().for_each(|(_, value)| null_to_empty(value));
                 !map.is_empty()
             }
-            (Shape::StringList, Value::Array(items)) => {
+            (MetaFieldType::StringList, Value::Array(items)) => {
                 items.iter_mut().for_each(null_to_empty);
                 !items.is_empty()
             }
-            (Shape::Structs(struct_name, fields), Value::Array(items)) => {
+            (MetaFieldType::Structs(struct_name, fields), Value::Array(items)) => {
                 for (at, item) in items.iter_mut().enumerate() {
                     let item = item.object_at_mut(&[]);
                     normalize_struct(item, fields, &format!("{path}{name}[{at}]."), unknown);

@@ -1,7 +1,7 @@
-//! The keywords of OpenAPI v3, with the words of kube-apiserver.
+//! Validation of the OpenAPI v3 keywords, with kube-apiserver's error messages.
 //!
-//! A valid object costs one walk and no allocation. What is wrong is collected bottom-up, because
-//! `anyOf` and `oneOf` only tell on the alternative that came closest.
+//! A valid object costs one walk and no allocation. Errors are collected bottom-up, because `anyOf`
+//! and `oneOf` only report the alternative that matched best.
 
 mod number;
 
@@ -12,22 +12,22 @@ use meta::{
 
 use super::{
     correlate::Correlated,
-    node::{Additional, Checks, Node, Type},
-    value_path::At,
+    node::{AdditionalProperties, JsonType, StructuralNode, ValueValidation},
+    value_path::ValuePath,
 };
 
-/// Checks a value; `old` is what stood there before: errors of what hasn't changed are forgiven.
+/// Validates a value; errors at values that are unchanged from `old` are ratcheted (ignored).
 pub(super) fn validate(
     value: &Value,
     old: Option<&Value>,
-    node: &Node,
+    node: &StructuralNode,
     at: &FieldPath,
     errors: &mut FieldErrors,
 ) {
-    let root = At::root(at);
+    let root = ValuePath::root(at);
     let mut outcome = check(value, node, &root, None);
     if let (false, Some(old)) = (outcome.failures.is_empty(), old) {
-        // Few objects are invalid, so the old one is only looked at for those.
+        // Most objects are valid, so the old one is only compared for invalid ones.
         let correlated = Correlated { new: value, old, node };
         outcome = check_correlated(node, &root, &correlated);
     }
@@ -37,29 +37,29 @@ pub(super) fn validate(
 /// Checks a default of a schema.
 pub(super) fn validate_default(
     default: &Value,
-    node: &Node,
+    node: &StructuralNode,
     at: &FieldPath,
     errors: &mut FieldErrors,
 ) {
-    let outcome = check(default, node, &At::root_of_default(at), None);
+    let outcome = check(default, node, &ValuePath::root_of_default(at), None);
     errors.0.extend(outcome.failures.into_iter().map(|failure| failure.into_error(at)));
 }
 
-/// What is wrong with a value, and how much of it was fine.
+/// The errors of a value, and the number of checks that passed.
 #[derive(Default)]
 struct Outcome {
     failures: Vec<Failure>,
-    /// How many checks were gone through: tells which alternative came closest.
+    /// The number of checks that were evaluated; selects the alternative that matched best.
     matches: u32,
 }
 
 struct Failure {
-    /// The place in the object, dotted; empty for the root.
+    /// The path in the object, dotted; empty for the root.
     name: String,
     reason: FieldReason,
-    /// What the error says behind the field.
+    /// The error text after the field.
     message: String,
-    /// Failures of equal text are told once.
+    /// Failures with equal text are reported once.
     text: String,
 }
 
@@ -83,15 +83,15 @@ impl Outcome {
 }
 
 impl Failure {
-    /// Shows the value and says what it should be.
-    fn invalid(at: &At<'_>, value: &Value, should: &str) -> Self {
+    /// An invalid value error: the value and what is expected.
+    fn invalid(at: &ValuePath<'_>, value: &Value, should: &str) -> Self {
         let name = at.dotted();
         let text = format!("{name} in body {should}");
         let message = format!("Invalid value: {}: {text}", show(value));
         Self { name, reason: FieldReason::Invalid, message, text }
     }
 
-    fn wrong_type(at: &At<'_>, expected: &str, found: &str) -> Self {
+    fn wrong_type(at: &ValuePath<'_>, expected: &str, found: &str) -> Self {
         let name = at.dotted();
         let found = quote(found);
         let text = format!("{name} in body must be of type {expected}: {found}");
@@ -105,7 +105,7 @@ impl Failure {
         Self { name: String::new(), reason: FieldReason::Invalid, message, text }
     }
 
-    fn too_many(at: &At<'_>, count: usize, max: i64, of: &str) -> Self {
+    fn too_many(at: &ValuePath<'_>, count: usize, max: i64, of: &str) -> Self {
         let name = at.dotted();
         let items = if max == 1 { "item" } else { "items" };
         Self {
@@ -123,8 +123,12 @@ impl Failure {
     }
 }
 
-/// A value with its predecessor: what is wrong but unchanged is forgiven.
-fn check_correlated(node: &Node, at: &At<'_>, correlated: &Correlated<'_>) -> Outcome {
+/// Validates a value with its old value: errors at unchanged values are ratcheted.
+fn check_correlated(
+    node: &StructuralNode,
+    at: &ValuePath<'_>,
+    correlated: &Correlated<'_>,
+) -> Outcome {
     let mut outcome = check(correlated.new, node, at, Some(correlated));
     if !outcome.is_valid() && correlated.is_unchanged() {
         outcome.failures.clear();
@@ -134,13 +138,13 @@ fn check_correlated(node: &Node, at: &At<'_>, correlated: &Correlated<'_>) -> Ou
 
 fn check_member(
     value: &Value,
-    node: &Node,
-    at: &At<'_>,
-    parent: &At<'_>,
+    node: &StructuralNode,
+    at: &ValuePath<'_>,
+    parent: &ValuePath<'_>,
     name: &str,
     correlated: Option<&Correlated<'_>>,
 ) -> Outcome {
-    // The version of an object is converted on the way, so a change of it isn't seen.
+    // `apiVersion` is converted on the way, so a change of it is not visible here.
     let is_type = parent.is_root() && matches!(name, "apiVersion" | "kind");
     match correlated.filter(|_| !is_type).and_then(|correlated| correlated.key(name)) {
         Some(child) => check_correlated(node, at, &child),
@@ -148,38 +152,43 @@ fn check_member(
     }
 }
 
-fn check(value: &Value, node: &Node, at: &At<'_>, correlated: Option<&Correlated<'_>>) -> Outcome {
+fn check(
+    value: &Value,
+    node: &StructuralNode,
+    at: &ValuePath<'_>,
+    correlated: Option<&Correlated<'_>>,
+) -> Outcome {
     let mut outcome = Outcome::default();
-    let checks = node.checks.as_deref();
-    check_type(value, node, checks, at, &mut outcome);
+    let value_validation = node.value_validation.as_deref();
+    check_type(value, node, value_validation, at, &mut outcome);
     if value.is_null() {
-        check_enum(value, checks, at, &mut outcome);
+        check_enum(value, value_validation, at, &mut outcome);
         return outcome;
     }
-    if let Some(checks) = checks {
-        check_alternatives(value, checks, at, &mut outcome);
+    if let Some(value_validation) = value_validation {
+        check_alternatives(value, value_validation, at, &mut outcome);
     }
     outcome.matches += 2;
     match value {
         Value::String(text) => {
             outcome.matches += 1;
-            if let Some(checks) = checks {
-                check_text(text, node, checks, at, &mut outcome);
+            if let Some(value_validation) = value_validation {
+                check_text(text, node, value_validation, at, &mut outcome);
             }
         }
         Value::Number(number) => {
-            number::check(*number, node, checks, at, &mut outcome);
+            number::check(*number, node, value_validation, at, &mut outcome);
             outcome.matches += 2;
         }
         Value::Array(items) => {
-            check_items(items, node, checks, at, correlated, &mut outcome);
+            check_items(items, node, value_validation, at, correlated, &mut outcome);
             outcome.matches += 2;
         }
         _ => {}
     }
-    check_enum(value, checks, at, &mut outcome);
+    check_enum(value, value_validation, at, &mut outcome);
     if let Value::Object(map) = value {
-        check_members(map, node, checks, at, correlated, &mut outcome);
+        check_members(map, node, value_validation, at, correlated, &mut outcome);
         outcome.matches += 1;
     }
     outcome.matches += 2;
@@ -188,20 +197,21 @@ fn check(value: &Value, node: &Node, at: &At<'_>, correlated: Option<&Correlated
 
 fn check_type(
     value: &Value,
-    node: &Node,
-    checks: Option<&Checks>,
-    at: &At<'_>,
+    node: &StructuralNode,
+    value_validation: Option<&ValueValidation>,
+    at: &ValuePath<'_>,
     outcome: &mut Outcome,
 ) {
-    // Compat: defaults are checked by the schema as it is written, objects by one that is put right.
+    // Compat: defaults are validated against the schema as written, objects against a corrected
+    // one.
     let int_or_string = node.int_or_string && !at.is_default();
-    let written = |checks| super::format::kept(node, checks);
-    let format = match checks {
-        Some(checks) if at.is_default() => checks.format.as_str(),
-        checks => checks.map_or("", written),
+    let written = |value_validation| super::format::kept(node, value_validation);
+    let format = match value_validation {
+        Some(value_validation) if at.is_default() => value_validation.format.as_str(),
+        value_validation => value_validation.map_or("", written),
     };
     let expected = if int_or_string { "integer,string" } else { node.ty.as_str() };
-    let untyped = node.ty == Type::None && !int_or_string;
+    let untyped = node.ty == JsonType::None && !int_or_string;
     if value.is_null() {
         if untyped || node.nullable || expected == "null" {
             outcome.matches += 1;
@@ -214,8 +224,8 @@ fn check_type(
         return;
     }
     outcome.matches += 1;
-    let integer = int_or_string || node.ty == Type::Integer;
-    let number = !int_or_string && node.ty == Type::Number;
+    let integer = int_or_string || node.ty == JsonType::Integer;
+    let number = !int_or_string && node.ty == JsonType::Number;
     let (found, found_format) = match value {
         Value::Null => ("null", ""),
         Value::Bool(_) => ("boolean", ""),
@@ -242,17 +252,24 @@ fn check_type(
     }
 }
 
-fn check_alternatives(value: &Value, checks: &Checks, at: &At<'_>, outcome: &mut Outcome) {
-    if !checks.any_of.is_empty() {
+fn check_alternatives(
+    value: &Value,
+    value_validation: &ValueValidation,
+    at: &ValuePath<'_>,
+    outcome: &mut Outcome,
+) {
+    if !value_validation.any_of.is_empty() {
         let mut best: Option<Outcome> = None;
         let fitting =
-            checks.any_of.iter().map(|node| check(value, node, at, None)).find_map(|one| {
-                if one.is_valid() {
-                    return Some(one);
-                }
-                keep_closest(&mut best, one);
-                None
-            });
+            value_validation.any_of.iter().map(|node| check(value, node, at, None)).find_map(
+                |one| {
+                    if one.is_valid() {
+                        return Some(one);
+                    }
+                    keep_closest(&mut best, one);
+                    None
+                },
+            );
         if fitting.is_none() {
             let name = quote(&at.dotted());
             let text = format!("{name} must validate at least one schema (anyOf)");
@@ -260,9 +277,9 @@ fn check_alternatives(value: &Value, checks: &Checks, at: &At<'_>, outcome: &mut
         }
         outcome.merge(fitting.or(best).unwrap_or_default());
     }
-    if !checks.one_of.is_empty() {
+    if !value_validation.one_of.is_empty() {
         let (mut best, mut fitting, mut count) = (None, None, 0);
-        for node in &checks.one_of {
+        for node in &value_validation.one_of {
             let one = check(value, node, at, None);
             if one.is_valid() {
                 count += 1;
@@ -285,18 +302,18 @@ fn check_alternatives(value: &Value, checks: &Checks, at: &At<'_>, outcome: &mut
         }
     }
     let mut valid = 0;
-    for node in &checks.all_of {
+    for node in &value_validation.all_of {
         let one = check(value, node, at, None);
         valid += usize::from(one.is_valid());
         outcome.merge(one);
     }
-    if valid != checks.all_of.len() {
+    if valid != value_validation.all_of.len() {
         let none = if valid == 0 { ". None validated" } else { "" };
         let name = quote(&at.dotted());
         let text = format!("{name} must validate all the schemas (allOf){none}");
         outcome.fail(Failure::unplaced(text));
     }
-    if let Some(not) = &checks.not
+    if let Some(not) = &value_validation.not
         && check(value, not, at, None).is_valid()
     {
         let name = quote(&at.dotted());
@@ -304,30 +321,41 @@ fn check_alternatives(value: &Value, checks: &Checks, at: &At<'_>, outcome: &mut
     }
 }
 
-/// Of alternatives that all fail, the first that got furthest is told about.
+/// If all alternatives fail, the first of those that matched best is reported.
 fn keep_closest(best: &mut Option<Outcome>, one: Outcome) {
     if best.as_ref().is_none_or(|best| one.matches > best.matches) {
         *best = Some(one);
     }
 }
 
-fn check_text(text: &str, node: &Node, checks: &Checks, at: &At<'_>, outcome: &mut Outcome) {
-    if let Some(failure) = wrong_text(text, checks, at) {
+fn check_text(
+    text: &str,
+    node: &StructuralNode,
+    value_validation: &ValueValidation,
+    at: &ValuePath<'_>,
+    outcome: &mut Outcome,
+) {
+    if let Some(failure) = wrong_text(text, value_validation, at) {
         outcome.fail(failure);
     }
-    if let Some(format) = super::format::of(node, checks) {
+    if let Some(format) = super::format::of(node, value_validation) {
         outcome.matches += 1;
         if !format.fits(text) {
-            outcome.fail(Failure::wrong_type(at, &checks.format, text));
+            outcome.fail(Failure::wrong_type(at, &value_validation.format, text));
         }
     }
 }
 
-/// Only the first of these is told.
-fn wrong_text(text: &str, checks: &Checks, at: &At<'_>) -> Option<Failure> {
-    let is_measured = checks.max_length.is_some() || checks.min_length.is_some();
+/// Only the first of these errors is reported.
+fn wrong_text(
+    text: &str,
+    value_validation: &ValueValidation,
+    at: &ValuePath<'_>,
+) -> Option<Failure> {
+    let is_measured =
+        value_validation.max_length.is_some() || value_validation.min_length.is_some();
     let length = if is_measured { text.chars().count() as i64 } else { 0 };
-    if let Some(max) = checks.max_length.filter(|max| length > *max) {
+    if let Some(max) = value_validation.max_length.filter(|max| length > *max) {
         let name = at.dotted();
         let bytes = if max == 1 { "byte" } else { "bytes" };
         return Some(Failure {
@@ -337,11 +365,11 @@ fn wrong_text(text: &str, checks: &Checks, at: &At<'_>) -> Option<Failure> {
             name,
         });
     }
-    if let Some(min) = checks.min_length.filter(|min| length < *min) {
+    if let Some(min) = value_validation.min_length.filter(|min| length < *min) {
         let should = format!("should be at least {min} chars long");
         return Some(Failure::invalid(at, &Value::from(text), &should));
     }
-    let pattern = checks.pattern.as_ref()?;
+    let pattern = value_validation.pattern.as_ref()?;
     let should = match pattern.matches(text) {
         Ok(true) => return None,
         Ok(false) => format!("should match '{}'", pattern.as_str()),
@@ -352,9 +380,9 @@ fn wrong_text(text: &str, checks: &Checks, at: &At<'_>) -> Option<Failure> {
 
 fn check_items(
     items: &[Value],
-    node: &Node,
-    checks: Option<&Checks>,
-    at: &At<'_>,
+    node: &StructuralNode,
+    value_validation: Option<&ValueValidation>,
+    at: &ValuePath<'_>,
     correlated: Option<&Correlated<'_>>,
     outcome: &mut Outcome,
 ) {
@@ -369,22 +397,29 @@ fn check_items(
             });
         }
     }
-    let Some(checks) = checks else { return };
+    let Some(value_validation) = value_validation else { return };
     let count = items.len() as i64;
-    if let Some(min) = checks.min_items.filter(|min| count < *min) {
+    if let Some(min) = value_validation.min_items.filter(|min| count < *min) {
         let should = format!("should have at least {min} items");
         outcome.fail(Failure::invalid(at, &Value::from(count), &should));
     }
-    if let Some(max) = checks.max_items.filter(|max| count > *max) {
+    if let Some(max) = value_validation.max_items.filter(|max| count > *max) {
         outcome.fail(Failure::too_many(at, items.len(), max, "items"));
     }
-    if checks.unique_items && (1..items.len()).any(|at| items[..at].contains(&items[at])) {
+    if value_validation.unique_items && (1..items.len()).any(|at| items[..at].contains(&items[at]))
+    {
         outcome.fail(Failure::invalid(at, &Value::from(""), "shouldn't contain duplicates"));
     }
 }
 
-fn check_enum(value: &Value, checks: Option<&Checks>, at: &At<'_>, outcome: &mut Outcome) {
-    let Some(Checks { enumeration, .. }) = checks.filter(|checks| !checks.enumeration.is_empty())
+fn check_enum(
+    value: &Value,
+    value_validation: Option<&ValueValidation>,
+    at: &ValuePath<'_>,
+    outcome: &mut Outcome,
+) {
+    let Some(ValueValidation { enumeration, .. }) =
+        value_validation.filter(|value_validation| !value_validation.enumeration.is_empty())
     else {
         return;
     };
@@ -405,7 +440,7 @@ fn check_enum(value: &Value, checks: Option<&Checks>, at: &At<'_>, outcome: &mut
     });
 }
 
-/// Null is never one of them; numbers are compared in the type of the allowed one.
+/// Null is never in an enum; numbers are compared in the type of the allowed value.
 fn is_allowed(value: &Value, allowed: &Value) -> bool {
     match (value, allowed) {
         (Value::Null, _) => false,
@@ -421,19 +456,19 @@ fn is_allowed(value: &Value, allowed: &Value) -> bool {
 
 fn check_members(
     map: &Map,
-    node: &Node,
-    checks: Option<&Checks>,
-    at: &At<'_>,
+    node: &StructuralNode,
+    value_validation: Option<&ValueValidation>,
+    at: &ValuePath<'_>,
     correlated: Option<&Correlated<'_>>,
     outcome: &mut Outcome,
 ) {
     let count = map.len() as i64;
-    if let Some(checks) = checks {
-        if let Some(min) = checks.min_properties.filter(|min| count < *min) {
+    if let Some(value_validation) = value_validation {
+        if let Some(min) = value_validation.min_properties.filter(|min| count < *min) {
             let should = format!("should have at least {min} properties");
             outcome.fail(Failure::invalid(at, &Value::from(count), &should));
         }
-        if let Some(max) = checks.max_properties.filter(|max| count > *max) {
+        if let Some(max) = value_validation.max_properties.filter(|max| count > *max) {
             outcome.fail(Failure::too_many(at, map.len(), max, "properties"));
         }
     }
@@ -442,11 +477,11 @@ fn check_members(
             outcome.merge(check_member(value, property, &at.field(key), at, key, correlated));
             continue;
         }
-        match &node.additional {
-            Additional::Schema(additional) => {
+        match &node.additional_properties {
+            AdditionalProperties::Schema(additional) => {
                 outcome.merge(check_member(value, additional, &at.key(key), at, key, correlated));
             }
-            Additional::Forbidden => {
+            AdditionalProperties::Forbidden => {
                 let text = format!("{} in body is a forbidden property", at.key(key).dotted());
                 outcome.fail(Failure {
                     name: at.dotted(),
@@ -455,10 +490,10 @@ fn check_members(
                     text,
                 });
             }
-            Additional::None | Additional::Any => {}
+            AdditionalProperties::None | AdditionalProperties::Any => {}
         }
     }
-    let required = checks.map_or(&[][..], |checks| &checks.required);
+    let required = value_validation.map_or(&[][..], |value_validation| &value_validation.required);
     for name in required.iter().filter(|name| !map.contains_key(name)) {
         let name = format!("{}.{name}", at.dotted());
         outcome.fail(Failure {

@@ -4,10 +4,10 @@ use meta::{FieldErrors, FieldPath, Map, Str, Value};
 
 use super::{
     cel_rules::Rules,
-    node::Node,
+    node::StructuralNode,
     object_meta::{self, Coercion},
     prune, validate,
-    value_path::At,
+    value_path::ValuePath,
 };
 
 /// The way from a resource down into its metadata.
@@ -18,14 +18,19 @@ enum Step {
 }
 
 /// Checks all defaults of a schema that is found at `path`.
-pub(super) fn check(root: &Node, path: &FieldPath, require_pruned: bool, errors: &mut FieldErrors) {
+pub(super) fn check(
+    root: &StructuralNode,
+    path: &FieldPath,
+    require_pruned: bool,
+    errors: &mut FieldErrors,
+) {
     check_node(root, true, None, path, require_pruned, errors);
 }
 
 /// `resource`: a resource begins here. `meta`: the way here from the resource around, if it leads
 /// through its metadata.
 fn check_node(
-    node: &Node,
+    node: &StructuralNode,
     resource: bool,
     meta: Option<Vec<Step>>,
     path: &FieldPath,
@@ -39,7 +44,7 @@ fn check_node(
             None => check_default(default, node, resource, path, require_pruned, errors),
         }
     }
-    if !node.below.defaults {
+    if !node.subtree.defaults {
         return;
     }
     if let Some(items) = &node.items {
@@ -47,7 +52,7 @@ fn check_node(
         let path = path.child("items");
         check_node(items, items.embedded_resource, steps, &path, require_pruned, errors);
     }
-    // Defaults have no place inside additional properties.
+    // Defaults are not allowed inside additional properties.
     for (name, property) in &node.properties {
         let begins = resource && matches!(name.as_str(), "metadata" | "apiVersion" | "kind");
         let steps = meta.clone().or_else(|| begins.then(Vec::new));
@@ -64,7 +69,7 @@ fn with(mut steps: Vec<Step>, step: Step) -> Vec<Step> {
 
 fn check_default(
     default: &Value,
-    node: &Node,
+    node: &StructuralNode,
     resource: bool,
     path: &FieldPath,
     require_pruned: bool,
@@ -77,7 +82,7 @@ fn check_default(
     let before = errors.0.len();
     let mut coerced = default.clone();
     let mut how = Coercion { drop_invalid: false, unknown: None };
-    let root = At::root(&at);
+    let root = ValuePath::root(&at);
     if let Err(wrong) = object_meta::coerce(&mut coerced, node, resource, &root, &mut how) {
         return errors.extend(wrong);
     }
@@ -90,7 +95,7 @@ fn check_default(
 /// By keywords, and by rules if those hold.
 fn check_values(
     default: &Value,
-    node: &Node,
+    node: &StructuralNode,
     resource: bool,
     at: &FieldPath,
     errors: &mut FieldErrors,
@@ -102,7 +107,7 @@ fn check_values(
     }
 }
 
-fn pruned(default: &Value, node: &Node, resource: bool) -> Value {
+fn pruned(default: &Value, node: &StructuralNode, resource: bool) -> Value {
     let mut pruned = default.clone();
     prune::prune(&mut pruned, Some(node), resource, &mut prune::Unknown::new(None));
     pruned
@@ -111,7 +116,7 @@ fn pruned(default: &Value, node: &Node, resource: bool) -> Value {
 /// A default inside of metadata: the metadata must stay what metadata is.
 fn check_in_meta(
     default: &Value,
-    node: &Node,
+    node: &StructuralNode,
     steps: &[Step],
     path: &FieldPath,
     errors: &mut FieldErrors,
@@ -124,7 +129,7 @@ fn check_in_meta(
         }
     }
     let nowhere = FieldPath::root();
-    let (root, plain) = (At::root(&nowhere), Node::default());
+    let (root, plain) = (ValuePath::root(&nowhere), StructuralNode::default());
     let mut how = Coercion { drop_invalid: false, unknown: None };
     let mut wrong = FieldErrors::default();
     match object_meta::coerce(&mut resource, &plain, true, &root, &mut how) {
@@ -146,11 +151,11 @@ fn surround(value: Value, steps: &[Step]) -> Value {
 }
 
 /// Drops from defaults what the schema doesn't know. True if there was something.
-pub(super) fn prune_all(root: &mut Node) -> bool {
+pub(super) fn prune_all(root: &mut StructuralNode) -> bool {
     prune_node(root, true, None)
 }
 
-fn prune_node(node: &mut Node, resource: bool, meta: Option<Vec<Step>>) -> bool {
+fn prune_node(node: &mut StructuralNode, resource: bool, meta: Option<Vec<Step>>) -> bool {
     let meta = meta.filter(|_| !resource);
     let mut changed = false;
     if let Some(default) = node.default.take() {
@@ -161,18 +166,23 @@ fn prune_node(node: &mut Node, resource: bool, meta: Option<Vec<Step>>) -> bool 
                 let mut how = Coercion { drop_invalid: true, unknown: None };
                 let nowhere = FieldPath::root();
                 // Nothing is refused where what is invalid is dropped.
-                let _ =
-                    object_meta::coerce(&mut pruned, node, resource, &At::root(&nowhere), &mut how);
+                let _ = object_meta::coerce(
+                    &mut pruned,
+                    node,
+                    resource,
+                    &ValuePath::root(&nowhere),
+                    &mut how,
+                );
                 prune::prune(&mut pruned, Some(node), resource, &mut prune::Unknown::new(None));
                 Some(Box::new(pruned))
             }
         };
         changed = node.default.as_ref() != Some(&default);
     }
-    if !node.below.defaults {
+    if !node.subtree.defaults {
         return changed;
     }
-    if let super::node::Additional::Schema(additional) = &mut node.additional {
+    if let super::node::AdditionalProperties::Schema(additional) = &mut node.additional_properties {
         let steps = meta.clone().map(|steps| with(steps, Step::Child(Str::new_static("*"))));
         let embedded = additional.embedded_resource;
         changed |= prune_node(additional, embedded, steps);
@@ -197,8 +207,8 @@ fn prune_in_meta(default: Value, steps: &[Step]) -> Option<Value> {
     let mut resource = surround(default, steps);
     let nowhere = FieldPath::root();
     let mut how = Coercion { drop_invalid: true, unknown: None };
-    let plain = Node::default();
-    let _ = object_meta::coerce(&mut resource, &plain, true, &At::root(&nowhere), &mut how);
+    let plain = StructuralNode::default();
+    let _ = object_meta::coerce(&mut resource, &plain, true, &ValuePath::root(&nowhere), &mut how);
     steps.iter().try_fold(resource, |mut value, step| match step {
         Step::Child(name) => value.as_object_mut()?.remove(name),
         Step::Item => value.as_array_mut()?.pop(),

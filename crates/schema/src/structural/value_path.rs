@@ -1,13 +1,13 @@
-//! Where a walk through an object is. Kept on the stack, one step per level, and only written out
-//! when something is wrong.
+//! The path to the current value of a walk through an object. Kept on the stack, one element per
+//! level, and formatted only for errors.
 
 use meta::FieldPath;
 
 #[derive(Clone, Copy)]
-pub(super) struct At<'a> {
-    parent: Option<&'a At<'a>>,
+pub(super) struct ValuePath<'a> {
+    parent: Option<&'a ValuePath<'a>>,
     step: Step<'a>,
-    /// What is walked through is no object but a default.
+    /// The value is a default of the schema, not an object.
     is_default: bool,
 }
 
@@ -15,13 +15,13 @@ pub(super) struct At<'a> {
 enum Step<'a> {
     Root(&'a FieldPath),
     Field(&'a str),
-    /// A member that only `additionalProperties` knows.
+    /// A key that is matched by `additionalProperties` only.
     Key(&'a str),
     Index(usize),
 }
 
-impl<'a> At<'a> {
-    /// `above` is where the object itself is found, and part of field paths only.
+impl<'a> ValuePath<'a> {
+    /// `above` is the path to the object itself; it is part of field paths only.
     pub(super) fn root(above: &'a FieldPath) -> Self {
         Self { parent: None, step: Step::Root(above), is_default: false }
     }
@@ -56,7 +56,7 @@ impl<'a> At<'a> {
 
     /// `above.field[key][0]`.
     pub(super) fn path(&self) -> FieldPath {
-        let parent = self.parent.map(At::path);
+        let parent = self.parent.map(ValuePath::path);
         match (self.step, parent.unwrap_or_default()) {
             (Step::Root(above), _) => above.clone(),
             (Step::Field(name), parent) => parent.child(name),
@@ -65,10 +65,10 @@ impl<'a> At<'a> {
         }
     }
 
-    /// The place as the messages of schema validation name it: `field.key[0]`, from the root of the
-    /// object. A key at the root has a dot before it.
+    /// The path as messages of schema validation print it: `field.key[0]`, from the root of the
+    /// object. A key at the root has a leading dot.
     pub(super) fn dotted(&self) -> String {
-        let mut text = self.parent.map(At::dotted).unwrap_or_default();
+        let mut text = self.parent.map(ValuePath::dotted).unwrap_or_default();
         match self.step {
             Step::Root(_) => {}
             Step::Field(name) => {

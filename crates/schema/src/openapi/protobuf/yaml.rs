@@ -67,7 +67,7 @@ fn pad(out: &mut String, indent: usize) {
     out.extend(std::iter::repeat_n(' ', indent));
 }
 
-/// Words stand for themselves, everything else is quoted as in JSON.
+/// Plain words are written as they are, everything else is quoted as in JSON.
 fn write_text(out: &mut String, text: &str) {
     let are_words = text.starts_with(|first: char| first.is_ascii_alphabetic())
         && text.ends_with(|last: char| last.is_ascii_alphanumeric())

@@ -1,4 +1,4 @@
-//! The requests that one resource answers.
+//! The operations of one resource.
 
 use meta::{GroupVersionKind, Str};
 
@@ -7,8 +7,8 @@ use crate::openapi::params::{CREATE, DELETE, LIST, PATCH, select};
 use crate::openapi::{CustomResource, Param, meta_v1};
 use crate::{ResourceFacts, SubresourceFacts, TypeId};
 
-/// Makes the paths of one resource.
-pub(super) struct Maker<'a> {
+/// Builds the OpenAPI paths of one resource.
+pub(super) struct PathBuilder<'a> {
     pub(super) routes: &'a Routes<'a>,
     pub(super) names: &'a Names,
     pub(super) resource: &'a ResourceFacts,
@@ -16,7 +16,7 @@ pub(super) struct Maker<'a> {
     pub(super) custom: Option<&'a CustomResource>,
 }
 
-impl Maker<'_> {
+impl PathBuilder<'_> {
     pub(super) fn resource(&self, paths: &mut Vec<Path>) {
         let ResourceFacts { kind, plural, namespaced, .. } = self.resource;
         let verb = |name: &str| self.resource.verbs.iter().any(|verb| verb == name);
@@ -85,7 +85,8 @@ impl Maker<'_> {
             (Some(custom), None) => custom.definition(),
             (None, None) => return,
         };
-        // Compat: what is done with the scale of a custom resource is told of as done with itself.
+        // Compat: operations on the scale of a custom resource are documented as operations on the
+        // resource.
         let kind = if self.custom.is_some() { &self.resource.kind } else { kind };
         let verb = |name: &str| verbs.iter().any(|verb| verb == name);
         let mut operations = Vec::new();
@@ -108,7 +109,7 @@ impl Maker<'_> {
         self.add(paths, path, name, operations);
     }
 
-    /// Requests that are passed on to a node, a pod or a service.
+    /// The proxy and streaming requests of nodes, pods and services.
     fn connect(
         &self,
         subresource: &SubresourceFacts,
@@ -233,7 +234,7 @@ impl Maker<'_> {
             params: query(PATCH),
             body: Some((meta_v1("Patch"), true)),
             consumes: &PATCHES,
-            // Compat: an apply may create a custom resource as well; nobody says so.
+            // Compat: an apply may also create a custom resource, but the 201 is not documented.
             responses: responses(if self.custom.is_some() { &[200] } else { &[200, 201] }, object),
             ..operation("patch", kind)
         }
@@ -254,7 +255,7 @@ impl Maker<'_> {
     }
 
     fn delete_collection(&self) -> Operation {
-        // Compat: custom resources tell of the options of a list instead of those of a deletion.
+        // Compat: custom resources document the options of a list instead of those of a deletion.
         let (params, body) = match self.custom {
             Some(_) => (query(LIST), None),
             None => {
@@ -346,7 +347,7 @@ impl Maker<'_> {
     }
 }
 
-/// What all operations on objects have in common.
+/// The common part of all operations on objects.
 fn operation(action: &'static str, kind: &GroupVersionKind) -> Operation {
     Operation {
         action: Some(Action { name: action, kind: kind.clone() }),
@@ -380,7 +381,7 @@ const PATCHES: [&str; 4] = [
     "application/apply-patch+yaml",
 ];
 
-/// What custom resources are read and written in.
+/// The media types of custom resources.
 const CUSTOM: [&str; 2] = ["application/json", "application/yaml"];
 
 const CUSTOM_PATCHES: [&str; 3] =

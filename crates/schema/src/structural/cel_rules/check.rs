@@ -8,7 +8,7 @@ use meta::{FieldErrors, FieldPath, field::FieldReason};
 use super::{Compiled, child_decl};
 use crate::structural::{
     cel_decl::declare,
-    node::{Additional, Node, Type},
+    node::{AdditionalProperties, JsonType, StructuralNode},
 };
 
 /// How rules are checked.
@@ -16,7 +16,7 @@ use crate::structural::{
 pub struct RuleOptions<'a> {
     /// The schema is as it was: its rules may cost what they cost.
     pub suppress_cost: bool,
-    /// What is wrong with the schema: rules of places that have errors below are not compiled.
+    /// The errors of the schema: rules of nodes with errors in their subtree are not compiled.
     pub broken: &'a FieldErrors,
 }
 
@@ -26,16 +26,16 @@ const COST_MAX: u64 = 10_000_000;
 const TOTAL_COST_MAX: u64 = 100_000_000;
 
 pub(in crate::structural) fn check(
-    root: &Node,
+    root: &StructuralNode,
     path: &FieldPath,
     how: &RuleOptions<'_>,
     errors: &mut FieldErrors,
 ) {
-    if root.validations.is_empty() && !root.below.rules {
+    if root.validations.is_empty() && !root.subtree.rules {
         return;
     }
-    let mut walk = Walk { how, total: 0, expensive: Vec::new(), errors };
-    let place = Place {
+    let mut walk = RuleChecker { how, total: 0, expensive: Vec::new(), errors };
+    let place = SchemaLocation {
         node: root,
         path: path.clone(),
         decl: None,
@@ -56,7 +56,7 @@ pub(in crate::structural) fn check(
     }
 }
 
-struct Walk<'a> {
+struct RuleChecker<'a> {
     how: &'a RuleOptions<'a>,
     total: u64,
     /// The four most expensive rules, those first.
@@ -64,28 +64,35 @@ struct Walk<'a> {
     errors: &'a mut FieldErrors,
 }
 
-struct Place<'a> {
-    node: &'a Node,
+struct SchemaLocation<'a> {
+    node: &'a StructuralNode,
     path: FieldPath,
-    /// The declaration, if a place above has one.
+    /// The declaration, if an ancestor has one.
     decl: Option<Arc<Decl>>,
-    /// How often the place can be there; none: the schema sets no bound.
+    /// The maximum number of occurrences of the node; none: unbounded.
     cardinality: Option<u64>,
-    /// The first place above whose items can't be told apart.
+    /// The closest ancestor whose items cannot be correlated.
     uncorrelatable: Option<FieldPath>,
     is_root: bool,
 }
 
-impl Place<'_> {
-    fn child<'a>(&self, node: &'a Node, name: Option<&str>, path: FieldPath) -> Place<'a> {
+impl SchemaLocation<'_> {
+    fn child<'a>(
+        &self,
+        node: &'a StructuralNode,
+        name: Option<&str>,
+        path: FieldPath,
+    ) -> SchemaLocation<'a> {
         let most = most_elements(self.node);
         let uncorrelated = match name {
-            // Of another kind of map nobody knows how it is merged.
+            // The merge semantics of any other map type are unknown.
             Some(_) => !matches!(self.node.map_type.as_deref(), None | Some("granular" | "atomic")),
-            None => self.node.ty == Type::Array && self.node.list_type.as_deref() != Some("map"),
+            None => {
+                self.node.ty == JsonType::Array && self.node.list_type.as_deref() != Some("map")
+            }
         };
         let here = uncorrelated.then(|| self.path.clone());
-        Place {
+        SchemaLocation {
             node,
             path,
             decl: self.decl.as_ref().and_then(|decl| child_decl(Some(decl), name, node)),
@@ -96,26 +103,31 @@ impl Place<'_> {
     }
 }
 
-/// By how much a place multiplies what is below it.
-fn most_elements(node: &Node) -> Option<u64> {
-    let checks = node.checks.as_deref();
+/// The factor by which a node multiplies the occurrences of its children.
+fn most_elements(node: &StructuralNode) -> Option<u64> {
+    let value_validation = node.value_validation.as_deref();
     let bound = |max: Option<i64>| max.map(|max| u64::try_from(max).unwrap_or_default());
-    match (&node.ty, &node.additional) {
-        (Type::Object, Additional::None) => Some(1),
-        (Type::Object, _) => bound(checks.and_then(|checks| checks.max_properties)),
-        (Type::Array, _) => bound(checks.and_then(|checks| checks.max_items)),
+    match (&node.ty, &node.additional_properties) {
+        (JsonType::Object, AdditionalProperties::None) => Some(1),
+        (JsonType::Object, _) => {
+            bound(value_validation.and_then(|value_validation| value_validation.max_properties))
+        }
+        (JsonType::Array, _) => {
+            bound(value_validation.and_then(|value_validation| value_validation.max_items))
+        }
         _ => Some(1),
     }
 }
 
-impl Walk<'_> {
-    fn visit(&mut self, mut place: Place<'_>) {
+impl RuleChecker<'_> {
+    fn visit(&mut self, mut place: SchemaLocation<'_>) {
         let node = place.node;
         if !node.validations.is_empty() && place.decl.is_none() {
             place.decl = declare(node, place.is_root || node.embedded_resource);
         }
-        let has_rules = |node: &Node| node.below.rules || !node.validations.is_empty();
-        if let Some(additional) = node.additional.schema().filter(|node| has_rules(node)) {
+        let has_rules = |node: &StructuralNode| node.subtree.rules || !node.validations.is_empty();
+        if let Some(additional) = node.additional_properties.schema().filter(|node| has_rules(node))
+        {
             let path = place.path.child("additionalProperties");
             self.visit(place.child(additional, None, path));
         }
@@ -152,7 +164,7 @@ impl Walk<'_> {
         &mut self,
         compiled: &Compiled,
         decl: &Decl,
-        place: &Place<'_>,
+        place: &SchemaLocation<'_>,
         path: &FieldPath,
     ) {
         let rule_path = path.child("rule");

@@ -9,53 +9,53 @@ use super::{Compiled, child_decl};
 use crate::structural::{
     cel_decl::declare,
     correlate::{Correlated, OldList},
-    node::{Additional, Node, Type},
-    value_path::At,
+    node::{AdditionalProperties, JsonType, StructuralNode},
+    value_path::ValuePath,
 };
 
-/// The rules of a place and of all places below it that have some.
+/// The rules of a node and of its subtree.
 #[derive(Debug)]
 pub(in crate::structural) struct Rules {
     here: Vec<Compiled>,
-    /// None: the schema says too little for expressions.
+    /// None: the schema is too unspecific for CEL.
     decl: Option<Arc<Decl>>,
     items: Option<Box<Rules>>,
-    additional: Option<Box<Rules>>,
+    additional_properties: Option<Box<Rules>>,
     properties: Vec<(Str, Rules)>,
 }
 
-/// A value, what it replaces, and how far up that is known.
+/// A value with its old value, as far as it can be correlated.
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct ValueWithOld<'a> {
     value: &'a Value,
-    /// The value before, where there is one to compare with.
+    /// The old value, if it can be correlated.
     old: Option<&'a Value>,
-    /// The closest place above whose old value is known.
+    /// The closest ancestor whose old value is known.
     above: Option<Correlated<'a>>,
-    /// Whether what hasn't changed may be invalid.
-    forgive: bool,
+    /// Whether errors of unchanged values are ratcheted.
+    ratchet: bool,
 }
 
-/// The rules cost more than an object may cost; nothing more is checked.
+/// The cost budget of the object is exceeded; no further rules are evaluated.
 struct OutOfBudget;
 
 impl Rules {
     /// Compiles the rules of an object's schema; none if there are none.
-    pub(in crate::structural) fn compile(root: &Node) -> Option<Self> {
+    pub(in crate::structural) fn compile(root: &StructuralNode) -> Option<Self> {
         Self::of(root, declare(root, true))
     }
 
-    fn of(node: &Node, decl: Option<Arc<Decl>>) -> Option<Self> {
-        if node.validations.is_empty() && !node.below.rules {
+    fn of(node: &StructuralNode, decl: Option<Arc<Decl>>) -> Option<Self> {
+        if node.validations.is_empty() && !node.subtree.rules {
             return None;
         }
-        let below = |name: Option<&str>, child: &Node| {
-            // Most places have no rules below, and need no declaration.
-            let has_rules = child.below.rules || !child.validations.is_empty();
+        let below = |name: Option<&str>, child: &StructuralNode| {
+            // Most nodes have no rules in their subtree and need no declaration.
+            let has_rules = child.subtree.rules || !child.validations.is_empty();
             has_rules.then(|| Self::of(child, child_decl(decl.as_ref(), name, child))).flatten()
         };
         let items = node.items.as_deref().and_then(|items| below(None, items));
-        let additional = node.additional.schema().and_then(|schema| below(None, schema));
+        let additional = node.additional_properties.schema().and_then(|schema| below(None, schema));
         let properties = node
             .properties
             .iter()
@@ -69,42 +69,43 @@ impl Rules {
             here: decl.as_ref().map(compile).unwrap_or_default(),
             decl,
             items: items.map(Box::new),
-            additional: additional.map(Box::new),
+            additional_properties: additional.map(Box::new),
             properties,
         })
     }
 
-    /// Checks an object against all rules, within one budget. What hasn't changed is forgiven.
+    /// Evaluates all rules on an object within one cost budget. Errors of unchanged values are
+    /// ratcheted.
     pub(in crate::structural) fn validate(
         &self,
         object: &Value,
         old: Option<&Value>,
-        node: &Node,
+        node: &StructuralNode,
         path: &FieldPath,
         errors: &mut FieldErrors,
     ) {
         let mut budget = cel::PER_OBJECT_BUDGET;
-        let place = Place { value: object, old, above: None, forgive: true };
-        // Whoever runs out of budget has said so.
-        let _ = self.visit(place, node, &At::root(path), &mut budget, errors);
+        let place = ValueWithOld { value: object, old, above: None, ratchet: true };
+        // The exceeded budget has been reported where it was detected.
+        let _ = self.visit(place, node, &ValuePath::root(path), &mut budget, errors);
     }
 
     /// Checks a default: as an object that stays as it is, and as one that is new.
     pub(in crate::structural) fn validate_default(
         default: &Value,
-        node: &Node,
+        node: &StructuralNode,
         resource: bool,
         path: &FieldPath,
         errors: &mut FieldErrors,
     ) {
-        let has_rules = node.below.rules || !node.validations.is_empty();
+        let has_rules = node.subtree.rules || !node.validations.is_empty();
         let rules = has_rules.then(|| Self::of(node, declare(node, resource))).flatten();
         let Some(rules) = rules else { return };
         let before = errors.0.len();
         for old in [Some(default), None] {
             let mut budget = cel::PER_OBJECT_BUDGET;
-            let place = Place { value: default, old, above: None, forgive: false };
-            let _ = rules.visit(place, node, &At::root(path), &mut budget, errors);
+            let place = ValueWithOld { value: default, old, above: None, ratchet: false };
+            let _ = rules.visit(place, node, &ValuePath::root(path), &mut budget, errors);
             if errors.0.len() > before {
                 return;
             }
@@ -113,9 +114,9 @@ impl Rules {
 
     fn visit(
         &self,
-        place: Place<'_>,
-        node: &Node,
-        at: &At<'_>,
+        place: ValueWithOld<'_>,
+        node: &StructuralNode,
+        at: &ValuePath<'_>,
         budget: &mut u64,
         errors: &mut FieldErrors,
     ) -> Result<(), OutOfBudget> {
@@ -131,12 +132,12 @@ impl Rules {
         };
         match place.value {
             Value::Object(map) => {
-                if let (Some(rules), Additional::Schema(node)) =
-                    (&self.additional, &node.additional)
+                if let (Some(rules), AdditionalProperties::Schema(node)) =
+                    (&self.additional_properties, &node.additional_properties)
                 {
                     for (key, value) in map.iter() {
                         let old = place.old.and_then(|old| old.get(key));
-                        let place = Place { value, old, above, ..place };
+                        let place = ValueWithOld { value, old, above, ..place };
                         rules.visit(place, node, &at.key(key), budget, errors)?;
                     }
                 }
@@ -145,10 +146,10 @@ impl Rules {
                         continue;
                     };
                     let old = place.old.and_then(|old| old.get(name));
-                    // A change of the type isn't seen, so nothing about it is forgiven.
+                    // A change of the type is not visible here, so nothing is ratcheted.
                     let is_type = at.is_root() && matches!(name.as_str(), "apiVersion" | "kind");
                     let above = above.filter(|_| !is_type);
-                    let place = Place { value, old, above, ..place };
+                    let place = ValueWithOld { value, old, above, ..place };
                     rules.visit(place, node, &at.field(name), budget, errors)?;
                 }
             }
@@ -160,7 +161,7 @@ impl Rules {
                 let old_items = place.old.and_then(|old| OldList::of(old, node));
                 for (index, value) in items.iter().enumerate() {
                     let old = old_items.as_ref().and_then(|old| old.get(value));
-                    let place = Place { value, old, above, ..place };
+                    let place = ValueWithOld { value, old, above, ..place };
                     rules.visit(place, node_of_items, &at.index(index), budget, errors)?;
                 }
             }
@@ -171,9 +172,9 @@ impl Rules {
 
     fn run(
         &self,
-        place: Place<'_>,
-        node: &Node,
-        at: &At<'_>,
+        place: ValueWithOld<'_>,
+        node: &StructuralNode,
+        at: &ValuePath<'_>,
         budget: &mut u64,
         errors: &mut FieldErrors,
     ) -> Result<(), OutOfBudget> {
@@ -221,12 +222,12 @@ impl Rules {
     }
 }
 
-/// A rule said no.
+/// A rule evaluated to false.
 fn tell(
     compiled: &Compiled,
-    place: Place<'_>,
-    node: &Node,
-    at: &At<'_>,
+    place: ValueWithOld<'_>,
+    node: &StructuralNode,
+    at: &ValuePath<'_>,
     variables: &[Bound<'_>],
     budget: &mut u64,
     errors: &mut FieldErrors,
@@ -236,7 +237,7 @@ fn tell(
         None => place.above.is_some_and(|above| above.is_unchanged()),
     };
     // Upstream runs the expression of the message all the same; only its cost could tell.
-    let forgiven = place.forgive && !compiled.uses_old_self && unchanged();
+    let ratcheted = place.ratchet && !compiled.uses_old_self && unchanged();
     let path = match &compiled.field_path {
         Some(below) => at.path().child(below),
         None => at.path(),
@@ -244,17 +245,17 @@ fn tell(
     let message = match message_of(compiled, variables, budget) {
         Ok(message) => message,
         Err(why) => {
-            if !forgiven {
+            if !ratcheted {
                 errors.invalid(path, node.ty.as_str(), &why);
             }
             return Err(OutOfBudget);
         }
     };
-    if forgiven {
+    if ratcheted {
         return Ok(());
     }
     let shown = match node.ty {
-        Type::Object | Type::Array => String::new(),
+        JsonType::Object | JsonType::Array => String::new(),
         _ => format!(": {}", show(place.value)),
     };
     let (reason, message) = match compiled.rule.reason.as_str() {
@@ -271,7 +272,7 @@ fn tell_fault(
     compiled: &Compiled,
     fault: &EvalError,
     ty: &str,
-    at: &At<'_>,
+    at: &ValuePath<'_>,
     errors: &mut FieldErrors,
 ) -> Result<(), OutOfBudget> {
     let shown = compiled.shown();

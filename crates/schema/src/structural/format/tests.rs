@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn texts_fit_the_formats_that_they_fit_upstream() {
+fn formats_match_upstream() {
     let cases: &[(&str, &[&str], &[&str])] = &[
         ("bsonobjectid", &["507f1f77bcf86cd799439011"], &["", "507f1f77bcf86cd79943901x"]),
         (

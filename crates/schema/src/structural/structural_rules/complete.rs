@@ -1,29 +1,32 @@
-//! What alternatives restrict must be specified outside of them as well.
+//! Fields that are restricted in `allOf`, `anyOf`, `oneOf` or `not` must be specified outside of
+//! them as well.
 
 use meta::{FieldErrors, FieldPath};
 
-use crate::structural::node::{Checks, Node};
+use crate::structural::node::{StructuralNode, ValueValidation};
 
-pub(super) fn check(root: &Node, path: &FieldPath, errors: &mut FieldErrors) {
-    if let Some(checks) = &root.checks {
-        check_values(checks, root, path, path, errors);
+pub(super) fn check(root: &StructuralNode, path: &FieldPath, errors: &mut FieldErrors) {
+    if let Some(value_validation) = &root.value_validation {
+        check_values(value_validation, root, path, path, errors);
     }
 }
 
 /// `path` is where the node is, `inside` where the alternatives are.
 fn check_values(
-    checks: &Checks,
-    node: &Node,
+    value_validation: &ValueValidation,
+    node: &StructuralNode,
     path: &FieldPath,
     inside: &FieldPath,
     errors: &mut FieldErrors,
 ) {
-    if let Some(not) = &checks.not {
+    if let Some(not) = &value_validation.not {
         check_nested(not, Some(node), path, &inside.child("not"), errors);
     }
-    for (name, alternatives) in
-        [("allOf", &checks.all_of), ("anyOf", &checks.any_of), ("oneOf", &checks.one_of)]
-    {
+    for (name, alternatives) in [
+        ("allOf", &value_validation.all_of),
+        ("anyOf", &value_validation.any_of),
+        ("oneOf", &value_validation.one_of),
+    ] {
         for (at, alternative) in alternatives.iter().enumerate() {
             check_nested(alternative, Some(node), path, &inside.child(name).index(at), errors);
         }
@@ -31,8 +34,8 @@ fn check_values(
 }
 
 fn check_nested(
-    nested: &Node,
-    node: Option<&Node>,
+    nested: &StructuralNode,
+    node: Option<&StructuralNode>,
     path: &FieldPath,
     inside: &FieldPath,
     errors: &mut FieldErrors,
@@ -40,8 +43,8 @@ fn check_nested(
     let Some(node) = node else {
         return errors.required(path, &format!("because it is defined in {inside}"));
     };
-    if let Some(checks) = &nested.checks {
-        check_values(checks, node, path, inside, errors);
+    if let Some(value_validation) = &nested.value_validation {
+        check_values(value_validation, node, path, inside, errors);
     }
     if let Some(items) = &nested.items {
         let own = node.items.as_deref();

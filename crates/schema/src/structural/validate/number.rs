@@ -4,29 +4,29 @@ use meta::{Number, Value, field::show};
 
 use super::{Failure, Outcome};
 use crate::structural::{
-    node::{Checks, Node, Type},
-    value_path::At,
+    node::{JsonType, StructuralNode, ValueValidation},
+    value_path::ValuePath,
 };
 
 pub(super) fn check(
     number: Number,
-    node: &Node,
-    checks: Option<&Checks>,
-    at: &At<'_>,
+    node: &StructuralNode,
+    value_validation: Option<&ValueValidation>,
+    at: &ValuePath<'_>,
     outcome: &mut Outcome,
 ) {
-    let range = Range::of(node, checks);
+    let range = Range::of(node, value_validation);
     range.check(number, "Checked", at, outcome);
-    let Some(checks) = checks else { return };
-    if let Some(factor) = checks.multiple_of {
+    let Some(value_validation) = value_validation else { return };
+    if let Some(factor) = value_validation.multiple_of {
         // A factor that is no value of the type itself is compared as a float.
         let fits = range.check(Number::Float(factor), "MultipleOf", at, outcome);
         check_factor(if fits { number } else { as_float(number) }, factor, at, outcome);
     }
-    if let Some(min) = checks.minimum {
+    if let Some(min) = value_validation.minimum {
         let fits = range.check(Number::Float(min), "Minimum boundary", at, outcome);
         let number = if fits { number } else { as_float(number) };
-        let exclusive = checks.exclusive_minimum;
+        let exclusive = value_validation.exclusive_minimum;
         let (below, bound) = match number {
             Number::Int(value) => {
                 let min = min as i64;
@@ -40,10 +40,10 @@ pub(super) fn check(
             outcome.fail(Failure::invalid(at, &Value::Number(number), &should));
         }
     }
-    if let Some(max) = checks.maximum {
+    if let Some(max) = value_validation.maximum {
         let fits = range.check(Number::Float(max), "Maximum boundary", at, outcome);
         let number = if fits { number } else { as_float(number) };
-        let exclusive = checks.exclusive_maximum;
+        let exclusive = value_validation.exclusive_maximum;
         let (above, bound) = match number {
             Number::Int(value) => {
                 let max = max as i64;
@@ -59,7 +59,7 @@ pub(super) fn check(
     }
 }
 
-fn check_factor(number: Number, factor: f64, at: &At<'_>, outcome: &mut Outcome) {
+fn check_factor(number: Number, factor: f64, at: &ValuePath<'_>, outcome: &mut Outcome) {
     let (positive, multiple, factor) = match number {
         Number::Int(value) => {
             let factor = factor as i64;
@@ -93,18 +93,18 @@ struct Range<'a> {
 }
 
 impl<'a> Range<'a> {
-    fn of(node: &'a Node, checks: Option<&'a Checks>) -> Self {
+    fn of(node: &'a StructuralNode, value_validation: Option<&'a ValueValidation>) -> Self {
         let (ty, formats): (_, &[&str]) = match node.ty {
             _ if node.int_or_string => ("", &[]),
-            Type::Integer => ("integer", &["int32", "int64"]),
-            Type::Number => ("number", &["float", "double"]),
+            JsonType::Integer => ("integer", &["int32", "int64"]),
+            JsonType::Number => ("number", &["float", "double"]),
             _ => ("", &[]),
         };
-        let format = checks.map_or("", |checks| &checks.format);
+        let format = value_validation.map_or("", |value_validation| &value_validation.format);
         Self { ty, format: if formats.contains(&format) { format } else { "" } }
     }
 
-    fn check(&self, number: Number, what: &str, at: &At<'_>, outcome: &mut Outcome) -> bool {
+    fn check(&self, number: Number, what: &str, at: &ValuePath<'_>, outcome: &mut Outcome) -> bool {
         let fits = match (self.ty, self.format, number) {
             ("integer", "int32", Number::Int(value)) => i32::try_from(value).is_ok(),
             ("integer", "int32", Number::Float(value)) => {
