@@ -264,7 +264,7 @@ impl Fields {
             };
             if let Some(gate) = gate_of(type_id, &field.name, definitions) {
                 self.gated.push((gate.to_owned(), path));
-            } else if let Some((inner, suffix)) = inner(&field.node, &definitions.schema) {
+            } else if let Some((inner, suffix)) = inner(&field.node) {
                 self.walk(inner, &format!("{path}{suffix}"), definitions, above);
             }
         }
@@ -279,12 +279,10 @@ fn gate_of<'a>(type_id: TypeId, field: &Str, definitions: &'a Definitions) -> Op
     gated.iter().find(|(name, _)| name == field).map(|(_, gate)| gate.as_str())
 }
 
-fn inner(node: &Node, schema: &Schema) -> Option<(TypeId, &'static str)> {
+fn inner(node: &Node) -> Option<(TypeId, &'static str)> {
     match &node.kind {
         NodeType::Object(id) => Some((*id, "")),
-        NodeType::List(item, _) | NodeType::Map(item) => {
-            inner(item, schema).map(|(id, _)| (id, "[]"))
-        }
+        NodeType::List(item, _) | NodeType::Map(item) => inner(item).map(|(id, _)| (id, "[]")),
         _ => None,
     }
 }

@@ -137,7 +137,7 @@ fn zero(bytes: &mut Vec<u8>, tag: u32, node: &Node, schema: &Schema) {
         NodeType::Bool | NodeType::Int32 | NodeType::Int64 => integer(bytes, tag, 0),
         NodeType::Double => double(bytes, tag, 0.0),
         NodeType::String | NodeType::Time | NodeType::MicroTime | NodeType::Any => {
-            delimited(bytes, tag, &[])
+            delimited(bytes, tag, &[]);
         }
         NodeType::Duration => delimited(bytes, tag, &[0x08, 0]),
         NodeType::Quantity => delimited(bytes, tag, b"\x0a\x010"),

@@ -90,7 +90,7 @@ impl Strategy for Pod {
     ) {
         match subresource {
             "ephemeralcontainers" => {
-                validation::validate_ephemeral_containers(pod, old, self.0, errors)
+                validation::validate_ephemeral_containers(pod, old, self.0, errors);
             }
             "resize" => validation::resize::validate(pod, old, self.0, errors),
             _ => validation::validate_status(pod, old, errors),

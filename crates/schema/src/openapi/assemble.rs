@@ -81,7 +81,7 @@ impl Assembler {
                     inner.out.extend_from_slice(&member);
                 }
                 DocumentEncoding::Protobuf => {
-                    protobuf::write_pair(&mut inner.out, repeated, &name, &member)
+                    protobuf::write_pair(&mut inner.out, repeated, &name, &member);
                 }
             }
         }

@@ -102,7 +102,7 @@ pub(super) fn write(out: &mut Vec<u8>, number: u32, value: &Value, encoding: &Fi
             out.push(u8::from(*flag));
         }
         (FieldEncoding::SubMessage(message), value) => {
-            write_bytes(out, number, &encode(value, message))
+            write_bytes(out, number, &encode(value, message));
         }
         (FieldEncoding::RepeatedMessage(message), _) => {
             for item in items {

@@ -28,7 +28,7 @@ fn check_node(node: &StructuralNode, level: Level, path: &FieldPath, errors: &mu
     match &node.items {
         Some(items) => check_node(items, Level::Item, &path.child("items"), errors),
         None if node.ty == JsonType::Array => {
-            errors.required(path.child("items"), "must be specified")
+            errors.required(path.child("items"), "must be specified");
         }
         None => {}
     }

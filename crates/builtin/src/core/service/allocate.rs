@@ -581,6 +581,10 @@ mod tests {
         assert_eq!(operation.allocated.len(), 2);
     }
 
+    #[expect(
+        clippy::unnecessary_box_returns,
+        reason = "its methods take a box, as the trait has it"
+    )]
     fn reservation(ports: PortOperation) -> Box<ServiceReservation> {
         let supply = Arc::new(Addresses { ranges: Vec::new(), server: std::sync::OnceLock::new() });
         let released = Released::default();

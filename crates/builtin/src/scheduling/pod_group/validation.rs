@@ -30,7 +30,7 @@ pub(crate) fn validate(object: &Value, old: Option<&Value>, errors: &mut FieldEr
                 value if value == before => {}
                 // Compat: what came or went is not shown.
                 Some(_) if before.is_some() => {
-                    field.invalid(errors, crate::validation::cursor::IMMUTABLE)
+                    field.invalid(errors, crate::validation::cursor::IMMUTABLE);
                 }
                 _ => field.with(None).invalid(errors, crate::validation::cursor::IMMUTABLE),
             }
