@@ -233,7 +233,7 @@ pub(crate) fn patched(
     let mut decoded = decoded.map_err(PatchedError::Decode)?;
     match of_custom(request, expected) {
         Some(custom) if context.applied => {
-            custom.prune_and_default.prune_and_default_applied(&mut decoded.value)
+            custom.prune_and_default.prune_and_default_applied(&mut decoded.value);
         }
         Some(custom) => prune_and_default(custom, &mut decoded, options.strict)?,
         None => {}

@@ -151,9 +151,9 @@ enum DeletePlan {
     /// Removes the object; this is its last state.
     Remove(Value),
     /// Marks the object; this is its next state.
-    Wait(Value),
+    Mark(Value),
     /// The object is being deleted already.
-    Nothing,
+    Unchanged,
 }
 
 async fn delete_object(

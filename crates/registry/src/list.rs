@@ -167,8 +167,8 @@ pub(crate) async fn find(
         return Ok(page(options, &snapshot, &prefix, walk, &selection, continued));
     }
     let ready = first.into_iter().filter(|entry| selection.matches(entry)).collect();
-    let request = Some(Cursor { snapshot, prefix, after, selection });
-    Ok(ListResult { items: Items { ready, request }, head })
+    let rest = Some(Cursor { snapshot, prefix, after, selection });
+    Ok(ListResult { items: Items { ready, rest }, head })
 }
 
 /// Fails if a listed range after `after` has an object that cannot be read: a client would take it

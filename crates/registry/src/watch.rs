@@ -67,7 +67,7 @@ pub(crate) async fn watch(request: &ResourceRequest<'_>) -> Result<ResourceRespo
 }
 
 enum Start {
-    WatchResponse { initial: Option<Arc<Snapshot>>, watcher: Watcher },
+    Watching { initial: Option<Arc<Snapshot>>, watcher: Watcher },
     Refused(ApiError),
 }
 
