@@ -164,7 +164,7 @@ mod tests {
         server
     }
 
-    const NOT_ENCODED: &str = "500 : spec.replicas: not an integer";
+    const NOT_ENCODED: &str = "500 : replicas: expected integer, found string";
 
     /// It was cached as empty bytes and answered as a 200.
     #[tokio::test]
@@ -194,7 +194,7 @@ mod tests {
             }
             let all = all.escape_ascii().to_string();
             assert!(all.contains(r"\x05ERROR"), "{all}");
-            assert!(all.contains("spec.replicas: not an integer"), "{all}");
+            assert!(all.contains("replicas: expected integer, found string"), "{all}");
         }
     }
 

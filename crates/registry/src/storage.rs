@@ -260,7 +260,8 @@ impl Storage {
         let Some(found) = self.backend.get(key).await.map_err(store_error)? else {
             return Ok(false);
         };
-        if found.problem.is_none() && self.codec.decode(&found.value).is_ok() {
+        let json = self.codec.decode(&found.value).ok().filter(|_| found.problem.is_none());
+        if json.is_some_and(|json| self.at_revision(&json, found.mod_revision).is_ok()) {
             return Ok(false);
         }
         match self.write(key.clone(), Expect::At(found.mod_revision), None).await {

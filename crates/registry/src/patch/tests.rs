@@ -2,11 +2,11 @@ use crate::testing::TestServer;
 
 const A: &str = "/v1/namespaces/ns/widgets/a";
 
-/// A widget `a` with parts x and y, at revision 1.
+/// A widget `a` with parts x and q, at revision 2.
 async fn server() -> TestServer {
     let server = TestServer::start().await;
     let body = "{metadata: {name: a, labels: {k: v}}, spec: {color: red, replicas: 1, \
-                parts: [{name: x, value: '1'}, {name: y, value: '2'}], tags: [t]}}";
+                parts: [{name: x, value: '1'}, {name: q, value: '2'}], tags: [t]}}";
     server.check("POST /v1/namespaces/ns/widgets", body, "201").await;
     server
 }
@@ -20,7 +20,7 @@ async fn a_json_patch_goes_step_by_step() {
     let body = "[{op: test, path: /spec/color, value: red}, \
                 {op: replace, path: /spec/color, value: blue}, {op: remove, path: /spec/parts/0}, \
                 {op: add, path: /metadata/labels/n, value: m}]";
-    let expected = r#"200 spec.color=blue spec.parts=[{"name":"y","value":"2"}] metadata.labels={"k":"v","n":"m"}"#;
+    let expected = r#"200 spec.color=blue spec.parts=[{"name":"q","value":"2"}] metadata.labels={"k":"v","n":"m"}"#;
     check("JSON-PATCH", body, expected).await;
 }
 
@@ -31,7 +31,7 @@ async fn a_json_patch_whose_test_fails_changes_nothing() {
     let server = server().await;
     let answer = server.send(&format!("JSON-PATCH {A}"), body).await;
     assert_eq!(answer.code, 422);
-    server.check(&format!("GET {A}"), "", "200 spec.color=red metadata.resourceVersion=1").await;
+    server.check(&format!("GET {A}"), "", "200 spec.color=red metadata.resourceVersion=2").await;
 }
 
 #[tokio::test]
@@ -44,11 +44,11 @@ async fn a_merge_patch_replaces_lists_and_removes_with_null() {
 
 #[tokio::test]
 async fn a_strategic_patch_merges_lists_by_their_key() {
-    let body = "{spec: {parts: [{name: y, value: '3'}, {name: z}, {name: x, $patch: delete}]}}";
+    let body = "{spec: {parts: [{name: q, value: '3'}, {name: z}, {name: x, $patch: delete}]}}";
     let answer = server().await.send(&format!("STRATEGIC-PATCH {A}"), body).await;
     assert_eq!(answer.code, 200, "{:?}", answer.body);
     let parts = answer.at("spec.parts");
-    assert!(parts.contains(r#"{"name":"y","value":"3"}"#), "{parts}");
+    assert!(parts.contains(r#"{"name":"q","value":"3"}"#), "{parts}");
     assert!(parts.contains(r#"{"name":"z"}"#) && !parts.contains(r#""x""#), "{parts}");
     assert_eq!(answer.at("spec.tags"), r#"["t"]"#);
 }
@@ -56,9 +56,9 @@ async fn a_strategic_patch_merges_lists_by_their_key() {
 #[tokio::test]
 async fn a_patch_that_changes_nothing_is_not_written() {
     for patch in ["MERGE-PATCH", "STRATEGIC-PATCH"] {
-        check(patch, "{spec: {color: red}}", "200 metadata.resourceVersion=1").await;
+        check(patch, "{spec: {color: red}}", "200 metadata.resourceVersion=2").await;
     }
-    check("JSON-PATCH", "[]", "200 metadata.resourceVersion=1").await;
+    check("JSON-PATCH", "[]", "200 metadata.resourceVersion=2").await;
 }
 
 #[tokio::test]
@@ -79,8 +79,8 @@ async fn a_patch_needs_its_object() {
 async fn a_patch_can_ask_for_a_version() {
     let server = server().await;
     let line = format!("MERGE-PATCH {A}");
-    let body = "{metadata: {resourceVersion: '1'}, spec: {color: blue}}";
-    server.check(&line, body, "200 metadata.resourceVersion=2").await;
+    let body = "{metadata: {resourceVersion: '2'}, spec: {color: blue}}";
+    server.check(&line, body, "200 metadata.resourceVersion=3").await;
     assert_eq!(server.send(&line, body).await.code, 409);
 }
 
@@ -169,17 +169,17 @@ async fn an_apply_creates_what_is_missing() {
     let expected = "201 spec.color=red metadata.managedFields.0.manager=m \
                     metadata.managedFields.0.operation=Apply";
     server.check(&line, &config("{color: red}"), expected).await;
-    server.check(&line, &config("{color: red}"), "200 metadata.resourceVersion=1").await;
+    server.check(&line, &config("{color: red}"), "200 metadata.resourceVersion=2").await;
 }
 
 #[tokio::test]
 async fn an_apply_removes_what_its_manager_no_longer_says() {
     let server = TestServer::start().await;
     let line = format!("{APPLY}?fieldManager=m");
-    let first = config("{color: red, parts: [{name: x}, {name: y}], tags: [t, u]}");
+    let first = config("{color: red, parts: [{name: x}, {name: q}], tags: [t, u]}");
     server.check(&line, &first, "201").await;
-    let second = config("{parts: [{name: y}], tags: [u]}");
-    let expected = r#"200 spec.color= spec.parts=[{"name":"y"}] spec.tags=["u"]"#;
+    let second = config("{parts: [{name: q}], tags: [u]}");
+    let expected = r#"200 spec.color= spec.parts=[{"name":"q"}] spec.tags=["u"]"#;
     server.check(&line, &second, expected).await;
 }
 

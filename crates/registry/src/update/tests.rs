@@ -4,11 +4,11 @@ const PUT: &str = "PUT /v1/namespaces/ns/widgets/a";
 const MODIFIED: &str = "the object has been modified; please apply your changes to the latest \
                         version and try again";
 
-/// A widget `a` at revision 1.
+/// A widget `a` at revision 2.
 async fn server() -> TestServer {
     let server = TestServer::start().await;
     let body = "{metadata: {name: a}, spec: {color: red}, frozen: yes-it-is}";
-    server.check("POST /v1/namespaces/ns/widgets", body, "201 metadata.resourceVersion=1").await;
+    server.check("POST /v1/namespaces/ns/widgets", body, "201 metadata.resourceVersion=2").await;
     server
 }
 
@@ -20,12 +20,12 @@ async fn a_put_with_a_stale_version_conflicts() {
             "{{metadata: {{name: a, resourceVersion: '{version}'}}, spec: {{color: {color}}}, frozen: yes-it-is}}"
         )
     };
-    server.check(PUT, &body("1", "blue"), "200 metadata.resourceVersion=2").await;
+    server.check(PUT, &body("2", "blue"), "200 metadata.resourceVersion=3").await;
     let conflict = format!(
         "409 Conflict: Operation cannot be fulfilled on widgets.example.com \"a\": {MODIFIED}"
     );
-    server.check(PUT, &body("1", "green"), &conflict).await;
-    server.check(PUT, &body("", "green"), "200 metadata.resourceVersion=3").await;
+    server.check(PUT, &body("2", "green"), &conflict).await;
+    server.check(PUT, &body("", "green"), "200 metadata.resourceVersion=4").await;
     let bad = "500 : strconv.ParseUint: parsing \"x\": invalid syntax";
     server.check(PUT, &body("x", "green"), bad).await;
 }
@@ -43,21 +43,21 @@ async fn a_put_with_the_uid_of_another_object_conflicts() {
     );
     server.check(PUT, body, &conflict).await;
     let body = format!("{{metadata: {{name: a, uid: {uid}}}, frozen: yes-it-is}}");
-    server.check(PUT, &body, "200 metadata.resourceVersion=2").await;
+    server.check(PUT, &body, "200 metadata.resourceVersion=3").await;
 }
 
 #[tokio::test]
 async fn a_put_that_changes_nothing_is_not_written() {
     let server = server().await;
     let body = "{metadata: {name: a}, spec: {color: red}, frozen: yes-it-is}";
-    server.check(PUT, body, "200 metadata.resourceVersion=1 metadata.generation=1").await;
-    assert_eq!(server.revision().await, 1);
+    server.check(PUT, body, "200 metadata.resourceVersion=2 metadata.generation=1").await;
+    assert_eq!(server.revision().await, 2);
 }
 
 #[tokio::test]
 async fn generation_counts_changes_of_the_spec() {
     let server = server().await;
-    let labels = "{metadata: {name: a, labels: {x: y}}, spec: {color: red}, frozen: yes-it-is}";
+    let labels = "{metadata: {name: a, labels: {x: z}}, spec: {color: red}, frozen: yes-it-is}";
     server.check(PUT, labels, "200 metadata.generation=1").await;
     let spec = "{metadata: {name: a}, spec: {color: blue}, frozen: yes-it-is}";
     server.check(PUT, spec, "200 metadata.generation=2").await;
@@ -67,7 +67,7 @@ async fn generation_counts_changes_of_the_spec() {
 async fn a_dry_run_of_a_put_writes_nothing() {
     let server = server().await;
     let body = "{metadata: {name: a}, spec: {color: blue}, frozen: yes-it-is}";
-    let expected = "200 spec.color=blue metadata.resourceVersion=1";
+    let expected = "200 spec.color=blue metadata.resourceVersion=2";
     server.check(&format!("{PUT}?dryRun=All"), body, expected).await;
     server.check("GET /v1/namespaces/ns/widgets/a", "", "200 spec.color=red").await;
 }
@@ -101,18 +101,18 @@ async fn a_put_creates_where_the_kind_allows_it() {
     let server = TestServer::start().await;
     let put = "PUT /v1/gadgets/g";
     let cases = [
-        (put, "{metadata: {name: g}, data: {k: v}}", "201 metadata.resourceVersion=1"),
+        (put, "{metadata: {name: g}, data: {k: v}}", "201 metadata.resourceVersion=2"),
         (
             put,
             "{metadata: {name: g}, data: {k: w}}",
             "422 Invalid: gadgets.example.com \"g\" is invalid: metadata.resourceVersion: Invalid \
              value: 0: must be specified for an update",
         ),
-        (put, "{metadata: {name: g, resourceVersion: '1'}, data: {k: w}}", "200 data.k=w"),
+        (put, "{metadata: {name: g, resourceVersion: '2'}, data: {k: w}}", "200 data.k=w"),
         // It was there when the client saw it.
         (
             "PUT /v1/gadgets/h",
-            "{metadata: {name: h, resourceVersion: '1'}}",
+            "{metadata: {name: h, resourceVersion: '2'}}",
             r#"404 NotFound: gadgets.example.com "h" not found"#,
         ),
     ];
@@ -193,5 +193,5 @@ async fn a_write_whose_answer_is_lost_is_an_error_and_not_made_twice() {
     server.backend.fail_next_write(crate::testing::WriteFault::AnswerLost);
     let body = "{metadata: {name: a}, spec: {color: blue}, frozen: yes-it-is}";
     server.check(PUT, body, "500 : request timed out").await;
-    assert_eq!(server.revision().await, 2);
+    assert_eq!(server.revision().await, 3);
 }

@@ -2,7 +2,7 @@ use crate::testing::TestServer;
 
 const PATH: &str = "/v1/namespaces/ns/widgets";
 
-/// Widgets a and b in `ns`, at revisions 1 and 2.
+/// Widgets a and b in `ns`, at revisions 2 and 3.
 async fn server() -> TestServer {
     let server = TestServer::start().await;
     for name in ["a", "b"] {
@@ -26,19 +26,19 @@ async fn paint(server: &TestServer, name: &str, color: &str) {
 async fn a_watch_without_a_version_begins_with_the_state() {
     let server = server().await;
     let mut watch = server.watch(PATH).await.unwrap();
-    watch.check(&["ADDED a 1", "ADDED b 2"]).await;
+    watch.check(&["ADDED a 2", "ADDED b 3"]).await;
     create(&server, "c", "red").await;
     paint(&server, "a", "blue").await;
     server.check(&format!("DELETE {PATH}/b"), "", "200").await;
-    watch.check(&["ADDED c 3", "MODIFIED a 4", "DELETED b 5"]).await;
+    watch.check(&["ADDED c 4", "MODIFIED a 5", "DELETED b 6"]).await;
 }
 
 #[tokio::test]
 async fn a_watch_goes_on_behind_its_version() {
     let server = server().await;
     paint(&server, "a", "blue").await;
-    let mut watch = server.watch(&format!("{PATH}?resourceVersion=1")).await.unwrap();
-    watch.check(&["ADDED b 2", "MODIFIED a 3"]).await;
+    let mut watch = server.watch(&format!("{PATH}?resourceVersion=2")).await.unwrap();
+    watch.check(&["ADDED b 3", "MODIFIED a 4"]).await;
 }
 
 #[tokio::test]
@@ -47,15 +47,15 @@ async fn initial_events_end_with_a_bookmark_for_clients_that_know_bookmarks() {
     let query = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
     let path = format!("{PATH}?{query}&allowWatchBookmarks=true");
     let mut watch = server.watch(&path).await.unwrap();
-    watch.check(&["ADDED a 1", "ADDED b 2"]).await;
+    watch.check(&["ADDED a 2", "ADDED b 3"]).await;
     let bookmark = watch.next_event().await.unwrap();
     assert_eq!(bookmark.str_at(&["type"]), "BOOKMARK");
     let end = ["object", "metadata", "annotations", "k8s.io/initial-events-end"];
     assert_eq!(bookmark.str_at(&end), "true");
-    assert_eq!(bookmark.str_at(&["object", "metadata", "resourceVersion"]), "2");
+    assert_eq!(bookmark.str_at(&["object", "metadata", "resourceVersion"]), "3");
     let mut without = server.watch(&format!("{PATH}?{query}")).await.unwrap();
     create(&server, "c", "red").await;
-    without.check(&["ADDED a 1", "ADDED b 2", "ADDED c 3"]).await;
+    without.check(&["ADDED a 2", "ADDED b 3", "ADDED c 4"]).await;
 }
 
 #[tokio::test]
@@ -64,7 +64,7 @@ async fn a_watch_without_initial_events_begins_with_what_comes_next() {
     let query = "sendInitialEvents=false&resourceVersionMatch=NotOlderThan";
     let mut watch = server.watch(&format!("{PATH}?{query}")).await.unwrap();
     create(&server, "c", "red").await;
-    watch.check(&["ADDED c 3"]).await;
+    watch.check(&["ADDED c 4"]).await;
 }
 
 #[tokio::test]
@@ -86,20 +86,20 @@ async fn what_stops_matching_a_selector_is_deleted_for_its_watcher() {
 #[tokio::test]
 async fn a_watch_of_one_object_hears_of_no_other() {
     let server = server().await;
-    let path = format!("{PATH}?resourceVersion=2&fieldSelector=metadata.name%3Db");
+    let path = format!("{PATH}?resourceVersion=3&fieldSelector=metadata.name%3Db");
     let mut watch = server.watch(&path).await.unwrap();
     paint(&server, "a", "blue").await;
     paint(&server, "b", "blue").await;
-    watch.check(&["MODIFIED b 4"]).await;
+    watch.check(&["MODIFIED b 5"]).await;
 }
 
 #[tokio::test]
 async fn a_watch_of_a_namespace_hears_of_no_other() {
     let server = server().await;
-    let mut watch = server.watch(&format!("{PATH}?resourceVersion=2")).await.unwrap();
+    let mut watch = server.watch(&format!("{PATH}?resourceVersion=3")).await.unwrap();
     server.check("POST /v1/namespaces/other/widgets", "{metadata: {name: z}}", "201").await;
     create(&server, "c", "red").await;
-    watch.check(&["ADDED c 4"]).await;
+    watch.check(&["ADDED c 5"]).await;
 }
 
 #[tokio::test]
@@ -114,7 +114,7 @@ async fn a_watch_shows_the_version_that_is_asked_for() {
 #[tokio::test]
 async fn a_watch_ends_after_its_timeout() {
     let server = server().await;
-    let path = format!("{PATH}?resourceVersion=2&timeoutSeconds=1");
+    let path = format!("{PATH}?resourceVersion=3&timeoutSeconds=1");
     let mut watch = server.watch(&path).await.unwrap();
     watch.check(&["end"]).await;
 }
@@ -122,11 +122,11 @@ async fn a_watch_ends_after_its_timeout() {
 #[tokio::test]
 async fn a_watch_from_before_the_history_gets_an_expired_error() {
     let server = server().await;
-    store::Backend::compact(&*server.backend, 2).await.unwrap();
+    store::Backend::compact(&*server.backend, 3).await.unwrap();
     // A cache that starts now has no history.
     let again = server.restarted().await;
-    let mut watch = again.watch(&format!("{PATH}?resourceVersion=1")).await.unwrap();
-    watch.check(&["ERROR 410 too old resource version: 1 (2)", "end"]).await;
+    let mut watch = again.watch(&format!("{PATH}?resourceVersion=2")).await.unwrap();
+    watch.check(&["ERROR 410 too old resource version: 2 (3)", "end"]).await;
 }
 
 #[tokio::test]
