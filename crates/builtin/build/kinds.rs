@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use meta::{GroupVersionKind, Str};
-use schema::{Node, NodeType, Schema, TypeId};
+use schema::{Node, NodeType, TypeId};
 
 use crate::{Definitions, options::Options};
 
