@@ -1,12 +1,12 @@
 //! What depends on how the server was started: fields of features that are off, and privileged
 //! containers.
 
-use meta::{FieldErrors, GroupVersionKind, Value};
+use meta::{FieldErrors, Value};
 use registry::{FeatureGatedFields, FieldPattern};
 
 use crate::{
     feature_gates::FeatureGates,
-    kind_facts::{self, KindFacts},
+    kind_facts::{KINDS, KindFacts},
     validation::{cursor::Field, pod_spec::each_container},
 };
 
@@ -27,10 +27,10 @@ pub(crate) fn of(
 /// Without `--allow-privileged`.
 fn no_privileged_containers(object: &Value, errors: &mut FieldErrors) {
     let root = Field::root(object);
-    let api_version = root.get("apiVersion").str();
-    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    let kind = GroupVersionKind::new(group, version, root.get("kind").str());
-    let Some(path) = kind_facts::of(&kind).pod_spec else { return };
+    // A patch may have removed the kind or changed it to anything.
+    let kind = root.get("kind");
+    let path = KINDS.iter().filter(|facts| kind.is(facts.kind)).find_map(|facts| facts.pod_spec);
+    let Some(path) = path else { return };
     below(&root, path, &mut |spec| {
         each_container(spec, |container| {
             let security = container.get("securityContext");
@@ -54,5 +54,31 @@ fn below(field: &Field<'_>, path: &str, visit: &mut dyn FnMut(&Field<'_>)) {
     match path.split_once('.') {
         Some((step, rest)) => below(&field.get(step), rest, visit),
         None => visit(&field.get(path)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use meta::value;
+
+    use super::*;
+
+    #[test]
+    fn privileged_containers_are_found_by_kind_and_an_unknown_kind_is_no_panic() {
+        let check = |kind: &str, spec: &str| {
+            let containers = value!([{"securityContext": {"privileged": true}}]);
+            let mut object = value!({"kind": (kind)});
+            let path: Vec<&str> = spec.split('.').chain(["containers"]).collect();
+            object.set_at(&path, containers);
+            let mut errors = FieldErrors::default();
+            no_privileged_containers(&object, &mut errors);
+            errors.0.len()
+        };
+        assert_eq!(check("Pod", "spec"), 1);
+        assert_eq!(check("CronJob", "spec.jobTemplate.spec.template.spec"), 1);
+        assert_eq!(
+            (check("", "spec"), check("Nothing", "spec"), check("Secret", "spec")),
+            (0, 0, 0)
+        );
     }
 }
