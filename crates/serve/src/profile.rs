@@ -3,7 +3,7 @@
 //! Only in builds with the feature `cpu-profiler`. The crate behind it unwinds stacks in a signal
 //! handler, which may deadlock in the dynamic linker's lock, and needs older versions of four crates. A
 //! sampler without signals would need `perf_event_open`, which the default seccomp profile of containers
-//! denies: there, as everywhere, `perf record -p` from the host works with the default build.
+//! denies. `perf record -p` from the host needs no feature, only the symbols of `--profile profiling`.
 
 #[cfg(feature = "cpu-profiler")]
 pub(crate) use self::sampled::{INDEX, cpu};
@@ -67,7 +67,7 @@ mod unsupported {
 
     /// What `/debug/pprof/` says, and with the code 501 each profile.
     pub(crate) const INDEX: &str = "CPU profiles are not part of this build: build with \
-        `--features cpu-profiler`, or sample the process from outside with `perf record`.\n";
+        `--features cpu-profiler`, or build with `--profile profiling` and use `perf record`.\n";
 
     pub(crate) fn cpu(_seconds: i64) -> Ready<Result<Response<Body>, ApiError>> {
         ready(Ok(health::text(StatusCode::NOT_IMPLEMENTED, INDEX)))
