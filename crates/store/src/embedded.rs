@@ -129,7 +129,7 @@ impl Embedded {
 
     fn start(disk: Box<dyn Disk>, tuning: Tuning) -> Result<Self, StoreError> {
         let recovered = recover::recover(&*disk)?;
-        recovered.make_durable(&*disk)?;
+        let allocated = recovered.make_durable(&*disk)?;
         let published = AtomicU64::new(recovered.index.revision);
         let index = RwLock::new(recovered.index);
         let store = Arc::new(Store { disk, index, watchers: Mutex::default(), published });
@@ -140,6 +140,7 @@ impl Embedded {
             received,
             recovered.active,
             recovered.hint,
+            allocated,
             recovered.expirations,
         );
         let thread = std::thread::Builder::new()

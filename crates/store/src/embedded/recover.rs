@@ -69,27 +69,34 @@ pub(crate) fn recover(disk: &dyn Disk) -> Result<Recovered, StoreError> {
 impl Recovered {
     /// Makes the recovered log durable, which has to happen before it is served: after a process
     /// crash the last batch may be in the page cache only, and a revision that a client has read
-    /// must survive a power loss. Also truncates the log after the last record, so that the rest of
-    /// a torn batch cannot be taken for records later.
+    /// must survive a power loss. Also truncates the log after the last record if a torn batch
+    /// follows, so that it cannot be taken for records later. Returns the end of the allocated space:
+    /// zeros that were preallocated are kept, because a disk that is full by now may have no others.
     ///
     /// The last batch is written again and not only synced: if its first sync failed, the kernel
     /// may have marked its pages as clean without having stored them, and another sync would
     /// succeed without doing anything. Batches before it were synced before it was written.
-    pub(crate) fn make_durable(&self, disk: &dyn Disk) -> Result<(), StoreError> {
-        let Some(tail) = &self.tail else { return Ok(()) };
+    pub(crate) fn make_durable(&self, disk: &dyn Disk) -> Result<u64, StoreError> {
+        let Some(tail) = &self.tail else { return Ok(HEADER_BYTES as u64) };
         let name = segment::file_name(self.active.number);
         let failed = |error: std::io::Error| {
             StoreError::Unavailable(format!("cannot make {name} durable: {error}"))
         };
-        if !is_zero_behind(&self.active, tail.end)? {
+        let file = self.active.file();
+        let mut allocated = file.len().map_err(failed)?;
+        if allocated < tail.end {
+            // The padding of the last record is missing.
+            file.set_len(tail.end).map_err(failed)?;
+            allocated = tail.end;
+        } else if !is_zero_behind(&self.active, tail.end)? {
             tracing::warn!(
                 segment = self.active.number,
                 end = tail.end,
                 "discarding an incomplete write at the end of the log"
             );
+            file.set_len(tail.end).map_err(failed)?;
+            allocated = tail.end;
         }
-        let file = self.active.file();
-        file.set_len(tail.end).map_err(failed)?;
         let mut bytes = vec![0; (tail.end - tail.start) as usize];
         let n = file.read_at(&mut bytes, tail.start).map_err(failed)?;
         if n < bytes.len() {
@@ -99,7 +106,8 @@ impl Recovered {
         failpoint!("recover.rewritten");
         file.sync().map_err(failed)?;
         // The directory entries of a new segment and of deleted ones may not be durable either.
-        disk.sync().map_err(failed)
+        disk.sync().map_err(failed)?;
+        Ok(allocated)
     }
 }
 

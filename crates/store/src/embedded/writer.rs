@@ -96,6 +96,7 @@ impl Writer {
         requests: Receiver<Request>,
         active: Arc<Segment>,
         hint: HintBuilder,
+        allocated: u64,
         expirations: Vec<(u64, u64, Str)>,
     ) -> Self {
         let (end, revision) = {
@@ -111,7 +112,7 @@ impl Writer {
             active,
             hint,
             end,
-            allocated: end,
+            allocated: allocated.max(end),
             expirations: expirations.into_iter().collect(),
             compact_due,
             reclaim: None,
