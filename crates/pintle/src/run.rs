@@ -91,7 +91,9 @@ async fn serve(
     let tls = prepare_tls(options, &pki)?;
 
     let auth_stack = AuthStack::new(options, &pki)?;
-    let servers = Servers::build(options, definitions, &backend, overrides, &auth_stack);
+    let gates = &options.feature_gates;
+    let plugins = options.admission_plugins.build(&|gate| gates.enabled(gate))?;
+    let servers = Servers::build(options, definitions, &backend, overrides, &auth_stack, plugins);
     servers.ready().await?;
     auth_stack.roles.follow(&servers.kinds);
     auth_stack.nodes.connect(&servers.kinds);
@@ -110,6 +112,7 @@ async fn serve(
     storage_metrics::register(&metrics.registry, options, &servers.kinds, &servers.extensions);
     storage_metrics::measure(&metrics.registry, options.size_metric_interval, &stores);
     servers.publisher.register(&metrics.registry);
+    servers.admission_metrics.register(&metrics.registry);
     build_metrics::register(&metrics.registry, &options.version, &options.feature_gates);
     let in_flight = Arc::new(InFlight::default());
     let server = chain(options, &servers, &auth_stack, &health, &metrics, &in_flight, verbosity)?;
@@ -304,6 +307,20 @@ pub(crate) struct Servers {
     pub(crate) extensions: Arc<Resources>,
     pub(crate) kinds: Vec<Arc<Kind>>,
     pub(crate) wiring: Wiring,
+    admission_metrics: admission::Metrics,
+}
+
+/// Compat: in the words of kube-apiserver, which scripts look for.
+fn log_plugins(chain: &admission::Chain) {
+    for (phase, names) in ["mutating", "validating"].into_iter().zip(chain.names()) {
+        if !names.is_empty() {
+            tracing::info!(
+                "Loaded {} {phase} admission controller(s) successfully in the following order: {}.",
+                names.len(),
+                names.join(",")
+            );
+        }
+    }
 }
 
 pub(crate) const REGISTRATION_GROUP: &str = "apiregistration.k8s.io";
@@ -315,6 +332,7 @@ impl Servers {
         backend: &Arc<dyn Backend>,
         overrides: Vec<(meta::GroupResource, Arc<dyn Backend>)>,
         auth_stack: &AuthStack,
+        plugins: Vec<Box<dyn admission::Plugin>>,
     ) -> Self {
         let schema = Arc::new(std::mem::take(&mut definitions.schema));
         let served = |facts: &ResourceFacts| {
@@ -353,13 +371,14 @@ impl Servers {
         };
         let (kinds, wiring) =
             builtin::kinds(&definitions, &schema, &served, backend, &kind_options);
-        let plugins = admission::order::plugins(&|name| options.admission_plugins.is_on(name));
         let custom = Arc::new(OnceLock::new());
         let cluster = admission::Cluster {
             objects: Box::new(Objects::new(&kinds, custom.clone())),
             authorizer: auth_stack.authorizer.clone(),
         };
         let admission = admission::Chain::new(plugins, cluster);
+        log_plugins(&admission);
+        let admission_metrics = admission.metrics().clone();
         let words = Box::new(field_descriptions);
         let engine = Engine::new(
             admission,
@@ -394,6 +413,7 @@ impl Servers {
             extensions,
             kinds,
             wiring,
+            admission_metrics,
         }
     }
 

@@ -115,10 +115,11 @@ pub(super) const ADMISSION: &[Flag] = &[
             "Use --enable-admission-plugins or --disable-admission-plugins instead. Will be \
              removed in a future version.",
         ),
-    refused("admission-control-config-file", Text, "").help("Settings of the admission plugins."),
-    harmless("default-not-ready-toleration-seconds", Int, "300")
+    done("admission-control-config-file", Text, "")
+        .help("AdmissionConfiguration file: the configuration of admission plugins."),
+    done("default-not-ready-toleration-seconds", Int, "300")
         .help("Default toleration of pods for not-ready nodes."),
-    harmless("default-unreachable-toleration-seconds", Int, "300")
+    done("default-unreachable-toleration-seconds", Int, "300")
         .help("Default toleration of pods for unreachable nodes."),
     done("disable-admission-plugins", Texts, "")
         .help("Admission plugins to leave out of the default set."),
