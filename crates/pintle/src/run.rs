@@ -11,7 +11,7 @@ use aggregator::{Aggregator, ServedGroupVersion};
 use apiextensions::CrdController;
 use auth::{
     Authenticator, Authorizer,
-    authn::token_file::TokenFile,
+    authn::{Anonymous, BootstrapTokens, TokenWebhook, token_file::TokenFile},
     authz::{AlwaysAllow, AlwaysDeny, PrivilegedGroup, Union, node::NodeAuthorizer, rbac::Rbac},
 };
 use builtin::{Definitions, StorageFormat, Wiring};
@@ -42,6 +42,7 @@ use crate::{
     access::{BearerTokens, RoleRules},
     build_metrics,
     discovery_publisher::DiscoveryPublisher,
+    egress,
     in_process::{Api, Objects},
     logging::Verbosity,
     node_relations::NodeRelations,
@@ -160,7 +161,7 @@ async fn serve(
 /// Compat: what kube-apiserver gives the other servers to serve a new definition.
 const ESTABLISH_AFTER: std::time::Duration = std::time::Duration::from_secs(5);
 /// How often certificate files are looked at.
-const RELOAD_INTERVAL: std::time::Duration = std::time::Duration::from_mins(1);
+pub(crate) const RELOAD_INTERVAL: std::time::Duration = std::time::Duration::from_secs(10);
 /// How often the encryption configuration is looked at.
 const ENCRYPTION_INTERVAL: std::time::Duration = std::time::Duration::from_secs(2);
 /// How often the generated certificates are looked at: they are renewed months before they run out.
@@ -219,15 +220,23 @@ fn prepare_tls(options: &Options, pki: &Pki) -> Result<Arc<Tls>, String> {
         cert_file,
         key_file,
         sni: options.sni_certs.iter().map(sni).collect(),
-        // The admin of `admin.kubeconfig` is known by the own CA unless another one is given.
-        client_ca_file: Some(options.client_ca_file.clone().unwrap_or_else(|| pki.ca_cert.clone())),
-        request_header_ca_file: None,
+        client_ca_file: Some(client_ca_file(options, pki).to_owned()),
+        request_header_ca_file: options
+            .authentication
+            .request_header
+            .as_ref()
+            .map(|front| front.client_ca_file.clone()),
         min_version: options.tls_min_version.name().to_owned(),
         cipher_suites: options.tls_cipher_suites.iter().map(|name| (*name).to_owned()).collect(),
         curve_preferences: options.tls_key_exchanges.iter().map(|kx| kx.id()).collect(),
         disable_http2: !options.http2,
     };
     Tls::new(&tls).map_err(|error| error.to_string())
+}
+
+/// The admin of `admin.kubeconfig` is known by the own CA unless another one is given.
+pub(crate) fn client_ca_file<'a>(options: &'a Options, pki: &'a Pki) -> &'a Path {
+    options.authentication.client_ca_file.as_ref().unwrap_or(&pki.ca_cert)
 }
 
 fn sni(given: &crate::flags::NamedCertKey) -> NamedCertKey {
@@ -253,7 +262,9 @@ struct AuthStack {
 
 impl AuthStack {
     fn new(options: &Options, pki: &Pki) -> Result<Self, String> {
-        let file = match &options.token_auth_file {
+        let authentication = &options.authentication;
+        check_client_files(options)?;
+        let file = match &authentication.token_auth_file {
             None => None,
             Some(file) => {
                 let text = std::fs::read_to_string(file)
@@ -264,11 +275,31 @@ impl AuthStack {
         let tokens = Tokens::load(&options.service_accounts, pki)?;
         let token_objects = Arc::new(TokenObjects::default());
         let accounts = tokens.authenticator(&options.service_accounts, token_objects.clone());
+        let webhook =
+            match &authentication.token_webhook {
+                None => None,
+                Some(webhook) => {
+                    let audiences = tokens.audiences().to_vec();
+                    let (file, version) = (&webhook.config_file, &webhook.version);
+                    let made = TokenWebhook::load(file, version, audiences, webhook.cache_ttl);
+                    Some(made.map_err(|why| {
+                        format!("--authentication-token-webhook-config-file: {why}")
+                    })?)
+                }
+            };
         let authenticator = Authenticator {
+            request_header: authentication
+                .request_header
+                .as_ref()
+                .map(|front| front.headers.clone()),
             tokens: file,
             service_accounts: Some(accounts),
+            bootstrap_tokens: authentication
+                .bootstrap_tokens
+                .then(|| BootstrapTokens::new(token_objects.clone())),
+            webhook,
             audiences: tokens.audiences().to_vec(),
-            anonymous: options.anonymous_auth,
+            anonymous: Anonymous { enabled: authentication.anonymous, paths: Vec::new() },
         };
         let roles = Arc::new(RoleIndex::default());
         let nodes = Arc::new(NodeRelations::default());
@@ -292,6 +323,35 @@ impl AuthStack {
             open_id: Arc::default(),
         })
     }
+}
+
+/// Reads the files of flags for outgoing connections, so that a wrong one stops the start and not a
+/// later call.
+fn check_client_files(options: &Options) -> Result<(), String> {
+    let check = |flag: &str, tls: client::Tls| {
+        let config = client::Config { tls, ..client::Config::default() };
+        client::Client::new(config).map_err(|error| format!("--{flag}: {error}"))
+    };
+    for (flag, pair) in &options.authentication.client_pairs {
+        let identity = client::Identity {
+            certificate: client::Pem::File(pair.cert_file.clone()),
+            key: client::Pem::File(pair.key_file.clone()),
+        };
+        check(flag, client::Tls { identity: Some(identity), ..client::Tls::default() })?;
+    }
+    if let Some(file) = &options.kubelet_ca_file {
+        let trust = client::Trust::File(file.clone());
+        check("kubelet-certificate-authority", client::Tls { trust, ..client::Tls::default() })?;
+    }
+    if let Some(file) = &options.egress_selector_config {
+        let flag = "--egress-selector-config-file";
+        let warnings =
+            egress::check(file).map_err(|why| format!("{flag} {}: {why}", file.display()))?;
+        for warning in warnings {
+            tracing::warn!("{flag}: {warning}");
+        }
+    }
+    Ok(())
 }
 
 /// The three servers of the chain.

@@ -159,7 +159,8 @@ async fn walk(
     }
     let peer = cx.peer.clone();
     let began = Instant::now();
-    let user = authenticate(&server.authenticator, request.headers_mut(), &peer).await;
+    let (headers, path) = (request.headers_mut(), &cx.info.path);
+    let user = authenticate(&server.authenticator, headers, &peer, path).await;
     server.metrics.authenticated(user.as_ref().ok(), cx, began);
     cx.user = user?;
     // Not built yet, here, in this order: tracing spans, audit.

@@ -55,6 +55,8 @@ pub struct Peer {
     /// What the handshake agreed on; absent in processes and tests.
     pub tls: Option<TlsSession>,
     client: Option<ClientCert>,
+    /// The same certificate, verified against the CAs of front proxies.
+    front_proxy: Option<ClientCert>,
     close: Arc<Closer>,
 }
 
@@ -72,13 +74,21 @@ impl Peer {
     /// A peer without a connection: the server talking to itself, or a test.
     pub fn detached(address: SocketAddr) -> Self {
         let close = Arc::new(Closer::default());
-        Self { address, local_address: address, tls: None, client: None, close }
+        Self { address, local_address: address, tls: None, client: None, front_proxy: None, close }
     }
 
     /// Who the client certificate says this is, as of now: the answer changes when the certificate expires or the CA bundle
     /// is replaced, even on an open connection. Cheap to ask with every request.
     pub fn identity(&self) -> Arc<PeerIdentity> {
         match &self.client {
+            Some(client) => client.identity(SystemTime::now()),
+            None => Arc::default(),
+        }
+    }
+
+    /// The same for the CAs of front proxies: whether this client may name users in headers.
+    pub fn front_proxy_identity(&self) -> Arc<PeerIdentity> {
+        match &self.front_proxy {
             Some(client) => client.identity(SystemTime::now()),
             None => Arc::default(),
         }
@@ -108,6 +118,8 @@ impl Peer {
                 server_name: session.server_name().map(str::to_owned),
                 http2: session.alpn_protocol() == Some(b"h2"),
             }),
+            front_proxy: (!chain.is_empty() && tls.has_request_header_ca())
+                .then(|| ClientCert::new(chain.clone(), tls.request_header_roots().clone())),
             client: (!chain.is_empty()).then(|| ClientCert::new(chain, roots)),
             close,
         })
