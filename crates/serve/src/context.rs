@@ -22,6 +22,9 @@ pub struct Context {
     /// None for long-running requests.
     pub deadline: Option<tokio::time::Instant>,
     pub peer: Arc<Peer>,
+    /// Whether the resource and verb are served, and the user is allowed to use them: the names are
+    /// labels of metrics then.
+    pub(crate) served: bool,
     /// Whether browsers are told not to guess what a refusal is.
     pub(crate) no_sniff: bool,
     /// Released when the response body has been sent.
@@ -40,6 +43,7 @@ impl Context {
             seat: None,
             deadline: None,
             peer,
+            served: false,
             no_sniff: false,
             held: Vec::new(),
         }
