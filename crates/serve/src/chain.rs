@@ -50,6 +50,8 @@ pub struct Server {
     pub authorizer: Arc<dyn Authorizer>,
     /// Feature gate `ConstrainedImpersonation`.
     pub constrained_impersonation: bool,
+    /// Feature gate `UnauthenticatedHTTP2DOSMitigation`.
+    pub unauthenticated_http2_dos_mitigation: bool,
     pub delegates: Arc<Delegates>,
     pub in_flight: Arc<InFlight>,
     pub metrics: Arc<Metrics>,
@@ -113,14 +115,19 @@ async fn handle(server: &Server, request: Request<Incoming>, peer: Arc<Peer>) ->
     server.metrics.answered(&cx, &counted, &mut response);
     let mut response =
         if head_only { without_body(response) } else { gzip::compress(gzip_wanted, response) };
-    if let Some(seat) = cx.seat.take() {
-        response.body_mut().hold(seat);
+    // Ready to be sent: how long that takes is up to the client, which must not keep others out.
+    drop(cx.seat.take());
+    if let Some(deadline) = cx.deadline {
+        response.body_mut().set_send_by(deadline + SEND_GRACE);
     }
     for guard in cx.take_held() {
         response.body_mut().hold(guard);
     }
     response
 }
+
+/// How long a client may go on reading after the request's deadline.
+const SEND_GRACE: Duration = Duration::from_secs(30);
 
 /// The answer to a HEAD. HTTP/1.1 would leave the body out by itself, HTTP/2 doesn't.
 fn without_body(response: Response<Body>) -> Response<Body> {
@@ -164,7 +171,8 @@ async fn walk(
     }
     let peer = cx.peer.clone();
     let began = Instant::now();
-    let user = authenticate(&server.authenticator, request.headers_mut(), &peer).await;
+    let mitigation = server.unauthenticated_http2_dos_mitigation;
+    let user = authenticate(&server.authenticator, request.headers_mut(), &peer, mitigation).await;
     server.metrics.authenticated(user.as_ref().ok(), cx, began);
     cx.user = user?;
     // Not built yet, here, in this order: tracing spans, audit.

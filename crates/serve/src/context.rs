@@ -16,8 +16,8 @@ pub struct Context {
     pub audit: AuditEvent,
     pub warnings: Arc<Warnings>,
     pub received: Instant,
-    /// The request's place in flow control, held until the answer is sent. A handler may drop it
-    /// earlier, when what is left costs the server nothing.
+    /// The request's place in flow control, held until the answer is ready to be sent. A handler may
+    /// drop it earlier, when what is left costs the server nothing.
     pub seat: Option<Seat>,
     /// None for long-running requests.
     pub deadline: Option<tokio::time::Instant>,

@@ -16,6 +16,7 @@ pub(crate) async fn authenticate(
     authenticator: &Authenticator,
     headers: &mut HeaderMap,
     peer: &Peer,
+    http2_dos_mitigation: bool,
 ) -> Result<User, ApiError> {
     let authorization = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
     // Browsers can give a WebSocket no header but a subprotocol.
@@ -41,11 +42,13 @@ pub(crate) async fn authenticate(
     if let Ok(Some(found)) = protocol {
         found.remove_from(headers);
     }
-    user.ok_or_else(|| {
-        // An HTTP/2 connection without a user is not kept open for a flood of streams.
+    let unknown = user.as_ref().is_none_or(|user| user.name == User::ANONYMOUS);
+    if http2_dos_mitigation && unknown && peer.tls.as_ref().is_some_and(|tls| tls.http2) {
+        // Compat: an HTTP/2 connection without a user is not kept open for a flood of streams. It
+        // ends after this request.
         peer.close();
-        ApiError::Unauthorized
-    })
+    }
+    user.ok_or(ApiError::Unauthorized)
 }
 
 fn bearer_token(authorization: &str) -> Option<&str> {
