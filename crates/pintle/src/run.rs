@@ -600,6 +600,9 @@ fn chain(
         authenticator: auth_stack.authenticator.clone(),
         authorizer: auth_stack.authorizer.clone(),
         constrained_impersonation: options.feature_gates.enabled("ConstrainedImpersonation"),
+        unauthenticated_http2_dos_mitigation: options
+            .feature_gates
+            .enabled("UnauthenticatedHTTP2DOSMitigation"),
         delegates,
         in_flight: in_flight.clone(),
         metrics: metrics.clone(),

@@ -5,6 +5,7 @@
 
 mod activity;
 mod gather;
+pub(crate) mod sending;
 mod streams;
 mod wire;
 
@@ -31,7 +32,8 @@ use tokio_rustls::server::TlsStream;
 
 use self::activity::{Activity, Deadline};
 use self::gather::{Outgoing, gather};
-use self::streams::Streams;
+use self::sending::Sending;
+use self::streams::{Spawner, Streams};
 use self::wire::Wire;
 use crate::body::Body;
 use crate::tls::{ClientCert, PeerIdentity, Tls};
@@ -171,7 +173,7 @@ pub struct Limits {
     pub idle_timeout: Duration,
     /// How long a closing connection waits for the client to agree.
     pub linger_timeout: Duration,
-    /// An HTTP/2 client that reads nothing for this long is gone: a live one reads even when a stream of it is stopped.
+    /// A connection, and a stream of HTTP/2, whose client reads nothing for this long is ended.
     pub stall_timeout: Duration,
     /// Pings find out about HTTP/2 clients that went away without a word.
     pub ping_interval: Duration,
@@ -223,11 +225,15 @@ pub(crate) async fn serve(
     let activity = Arc::new(Activity::new(http2));
     let limits = &service.limits;
 
+    let (timer, streams) = (TokioTimer::new(), Streams::new(limits.stall_timeout));
     let requests = service_fn({
         let (service, peer, activity) = (service.clone(), peer.clone(), activity.clone());
-        move |request| answer(service.clone(), request, peer.clone(), activity.clone(), http2)
+        let spawner = http2.then(|| streams.spawner());
+        move |request| {
+            let sending = spawner.as_ref().map(Spawner::begin);
+            answer(service.clone(), request, peer.clone(), activity.clone(), sending)
+        }
     });
-    let (timer, streams) = (TokioTimer::new(), Streams::default());
     if http2 {
         let (stream, outgoing) = gather(stream, activity.clone());
         let io = TokioIo::new(Wire::new(stream, activity.clone()));
@@ -273,7 +279,8 @@ async fn answer(
     request: Request<Incoming>,
     peer: Arc<Peer>,
     activity: Arc<Activity>,
-    http2: bool,
+    // Of HTTP/2, where each stream is given up by itself.
+    sending: Option<Arc<Sending>>,
 ) -> Result<Response<Body>, Infallible> {
     let active = activity.begin();
     if let Some(refused) = refuse_bad_host(&request) {
@@ -281,8 +288,18 @@ async fn answer(
     }
     let mut response = service.handler.handle(request, peer.clone()).await;
     // HTTP/2 has no such header; Go's library, and so the filters of kube-apiserver, mean GOAWAY by it.
-    if http2 && response.headers_mut().remove(CONNECTION).is_some_and(|value| value == "close") {
+    if sending.is_some()
+        && response.headers_mut().remove(CONNECTION).is_some_and(|value| value == "close")
+    {
         peer.close();
+    }
+    let send_by = response.body().send_by();
+    match sending {
+        Some(sending) => {
+            sending.begin(send_by);
+            response.body_mut().tell(sending);
+        }
+        None => active.send_by(send_by.map(Into::into)),
     }
     response.body_mut().hold(active);
     Ok(websocket::change_over(response, service.limits.stall_timeout))

@@ -20,6 +20,7 @@ pub(crate) async fn authenticate(
     headers: &mut HeaderMap,
     peer: &Peer,
     path: &str,
+    http2_dos_mitigation: bool,
 ) -> Result<User, ApiError> {
     let authorization = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
     // Browsers can give a WebSocket no header but a subprotocol.
@@ -50,10 +51,14 @@ pub(crate) async fn authenticate(
     if let Ok(Some(found)) = protocol {
         found.remove_from(headers);
     }
+    let unknown = user.as_ref().map_or(true, |user| user.name == User::ANONYMOUS);
+    if http2_dos_mitigation && unknown && peer.tls.as_ref().is_some_and(|tls| tls.http2) {
+        // Compat: an HTTP/2 connection without a user is not kept open for a flood of streams. It
+        // ends after this request.
+        peer.close();
+    }
     user.map_err(|Unauthenticated(why)| {
         tracing::warn!(why, "Unable to authenticate the request");
-        // An HTTP/2 connection without a user is not kept open for a flood of streams.
-        peer.close();
         ApiError::Unauthorized
     })
 }
