@@ -12,6 +12,7 @@ mod harness;
 mod metrics;
 pub mod order;
 pub mod plugins;
+pub mod quota;
 mod served_objects;
 pub mod testing;
 

@@ -1,11 +1,14 @@
 //! All admission plugins of kube-apiserver, in the order in which they run.
 
+use std::sync::Arc;
+
 use crate::{
     Configurations, Plugin,
     plugins::{
         certificates, namespace_lifecycle::NamespaceLifecycle, node_restriction::NodeRestriction,
         service_account::ServiceAccount,
     },
+    quota::{Evaluators, QuotaAccessor, ResourceQuota},
 };
 
 /// A plugin of kube-apiserver.
@@ -24,6 +27,8 @@ pub struct Settings<'a> {
     pub feature: &'a dyn Fn(&str) -> bool,
     pub not_ready_toleration_seconds: i64,
     pub unreachable_toleration_seconds: i64,
+    pub quota_evaluators: Arc<Evaluators>,
+    pub quotas: Arc<dyn QuotaAccessor>,
 }
 
 type Build = fn(&Settings<'_>) -> Result<Box<dyn Plugin>, String>;
@@ -81,7 +86,12 @@ pub static PLUGINS: [KnownPlugin; 41] = [
     missing("ValidatingAdmissionPolicy"),
     missing("ValidatingAdmissionWebhook").configured(),
     // Last of those that are on by default: only what every other plugin accepted counts.
-    missing("ResourceQuota").configured(),
+    built("ResourceQuota", |settings| {
+        let (evaluators, quotas) = (settings.quota_evaluators.clone(), settings.quotas.clone());
+        let configuration = settings.configurations.of("ResourceQuota");
+        Ok(Box::new(ResourceQuota::new(evaluators, quotas, configuration)?))
+    })
+    .configured(),
     missing("AlwaysDeny").off(),
 ];
 
@@ -123,6 +133,7 @@ pub fn plugins(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::quota::testing::NoQuotas;
 
     #[test]
     fn plugins_are_built_under_their_names_in_order() {
@@ -132,6 +143,8 @@ mod tests {
             feature: &|_| true,
             not_ready_toleration_seconds: 300,
             unreachable_toleration_seconds: 300,
+            quota_evaluators: Arc::default(),
+            quotas: Arc::new(NoQuotas),
         };
         // EventRateLimit and ImagePolicyWebhook do not work without a configuration.
         let is_on = |name: &str| !matches!(name, "EventRateLimit" | "ImagePolicyWebhook");

@@ -17,6 +17,7 @@ mod kubernetes_service;
 mod legacy_service_account_token_cleaner;
 mod namespace_controller;
 mod pv_pvc_protection;
+mod resource_quota_controller;
 mod root_ca;
 mod service_cidr_controller;
 mod system_namespaces;
@@ -47,6 +48,7 @@ pub use kubernetes_service::{EndpointReconciler, KubernetesService, MasterLeases
 pub use legacy_service_account_token_cleaner::LegacyServiceAccountTokenCleaner;
 pub use namespace_controller::NamespaceController;
 pub use pv_pvc_protection::{PvProtectionController, PvcProtectionController};
+pub use resource_quota_controller::{QuotaUsage, ResourceQuotaController};
 pub use root_ca::RootCaPublisher;
 pub use service_cidr_controller::ServiceCidrController;
 pub use system_namespaces::SystemNamespaces;

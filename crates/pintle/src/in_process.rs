@@ -11,7 +11,8 @@ use controllers::{Discovered, Resource, Target};
 use endpoints::{Kinds, LoopbackClient, Resources};
 use memchr::memmem;
 use meta::{
-    ApiError, GroupVersion, GroupVersionKind, GroupVersionResource, Value, selector::LabelSelector,
+    ApiError, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource, Value,
+    selector::LabelSelector,
 };
 use registry::Kind;
 use store::Entry;
@@ -26,6 +27,17 @@ pub(crate) struct Objects {
 impl Objects {
     pub(crate) fn new(kinds: &[Arc<Kind>], extensions: Arc<OnceLock<Arc<Resources>>>) -> Self {
         Self { builtin: Kinds::new(kinds.iter().cloned()), extensions }
+    }
+
+    /// A kind of a resource, in any of its served versions.
+    pub(crate) fn any_version(&self, resource: &GroupResource) -> Option<Arc<Kind>> {
+        let is_it = |kind: &&Arc<Kind>| {
+            kind.facts.plural == resource.resource && kind.gvk().group == resource.group
+        };
+        if let Some(kind) = self.builtin.iter().find(is_it) {
+            return Some(kind.clone());
+        }
+        self.extensions.get()?.kinds().iter().find(is_it).cloned()
     }
 
     fn kind_of(&self, resource: &GroupVersionResource) -> Option<Arc<Kind>> {

@@ -16,6 +16,7 @@ mod migrate;
 mod node_relations;
 mod options;
 mod post_start_hooks;
+mod quotas;
 mod roles;
 mod run;
 mod standalone_controllers;

@@ -48,6 +48,7 @@ use crate::{
     node_relations::NodeRelations,
     options::{AuthorizationMode, Options},
     post_start_hooks::PostStartHooks,
+    quotas::{CountedUsage, Quotas},
     roles::RoleIndex,
     storage_metrics,
     stores::Stores,
@@ -93,13 +94,15 @@ async fn serve(
 
     let auth_stack = AuthStack::new(options, &pki)?;
     let gates = &options.feature_gates;
-    let plugins = options.admission_plugins.build(&|gate| gates.enabled(gate))?;
+    let quotas = Arc::new(Quotas::default());
+    let plugins = options.admission_plugins.build(&|gate| gates.enabled(gate), quotas.clone())?;
     let servers = Servers::build(options, definitions, &backend, overrides, &auth_stack, plugins);
     servers.ready().await?;
     auth_stack.roles.follow(&servers.kinds);
     auth_stack.nodes.connect(&servers.kinds);
     auth_stack.token_objects.connect(&servers.kinds, Arc::new(servers.api()));
     servers.connect().await?;
+    quotas.connect(&servers.kinds, servers.local());
     let crd_controller = servers.crd_controller(options, &backend).await;
 
     let lifecycle = Arc::new(Lifecycle::default());
@@ -525,6 +528,16 @@ impl Servers {
     pub(crate) fn api(&self) -> Api {
         let (kinds, extensions) = (self.kinds.clone(), self.extensions.clone());
         Api { local: self.local(), kinds, extensions }
+    }
+
+    /// What the quota controller counts.
+    pub(crate) fn quota_usage(&self, options: &Options) -> Arc<CountedUsage> {
+        let gates = &options.feature_gates;
+        let custom = Arc::new(OnceLock::from(self.extensions.clone()));
+        Arc::new(CountedUsage {
+            evaluators: Arc::new(builtin::quota_evaluators(&|gate| gates.enabled(gate))),
+            objects: Arc::new(Objects::new(&self.kinds, custom)),
+        })
     }
 
     fn local(&self) -> LoopbackClient {

@@ -5,15 +5,16 @@ use std::{collections::HashSet, sync::Arc};
 
 use controllers::{
     ClusterRoleAggregation, CsrCleaner, GarbageCollector, LegacyServiceAccountTokenCleaner,
-    NamespaceController, PvProtectionController, PvcProtectionController, RootCaPublisher,
-    ServiceAccountController, ServiceCidrController, TokensController,
+    NamespaceController, PvProtectionController, PvcProtectionController, ResourceQuotaController,
+    RootCaPublisher, ServiceAccountController, ServiceCidrController, TokensController,
 };
 use registry::Kind;
 use serve::pki::Pki;
 use tokio::sync::mpsc;
 
 use crate::{
-    cache_informer::CacheInformer, in_process::Api, options::StandaloneControllers, tokens::Tokens,
+    cache_informer::CacheInformer, in_process::Api, options::StandaloneControllers,
+    quotas::CountedUsage, tokens::Tokens,
 };
 
 /// What the controllers need.
@@ -24,6 +25,7 @@ pub(crate) struct ControllerContext<'a> {
     pub(crate) started: Option<mpsc::UnboundedReceiver<Arc<Kind>>>,
     pub(crate) pki: &'a Pki,
     pub(crate) tokens: &'a Arc<Tokens>,
+    pub(crate) quota_usage: Arc<CountedUsage>,
 }
 
 impl ControllerContext<'_> {
@@ -60,6 +62,16 @@ impl ControllerContext<'_> {
             let events =
                 CacheInformer::start(&self.core(&["PersistentVolume"]), |event| !event.deleted);
             tokio::spawn(PvProtectionController { api: api.clone() }.run(events));
+        }
+        if is_enabled(ResourceQuotaController::NAME) {
+            let events = CacheInformer::start(&stored_once(self.kinds), |event| {
+                event.resource.namespaced
+                    && (event.deleted
+                        || event.resource.gvr.resource == "resourcequotas"
+                        || event.frees_quota())
+            });
+            let usage = self.quota_usage.clone();
+            tokio::spawn(ResourceQuotaController { api: api.clone(), usage }.run(events));
         }
         if is_enabled("garbage-collector-controller") {
             let kinds = stored_once(self.kinds);

@@ -1,10 +1,11 @@
 //! The admission plugins that are on, and their configuration.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use admission::{
     Configurations, Plugin,
     order::{self, KnownPlugin, PLUGINS, Settings},
+    quota::QuotaAccessor,
 };
 
 use crate::flags::{Parsed, quote};
@@ -27,12 +28,15 @@ impl AdmissionPlugins {
     pub(crate) fn build(
         &self,
         feature: &dyn Fn(&str) -> bool,
+        quotas: Arc<dyn QuotaAccessor>,
     ) -> Result<Vec<Box<dyn Plugin>>, String> {
         let settings = Settings {
             configurations: &self.configurations,
             feature,
             not_ready_toleration_seconds: self.not_ready_toleration_seconds,
             unreachable_toleration_seconds: self.unreachable_toleration_seconds,
+            quota_evaluators: Arc::new(builtin::quota_evaluators(feature)),
+            quotas,
         };
         order::plugins(&|name| self.on.contains(&name), &settings)
     }

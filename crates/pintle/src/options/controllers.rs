@@ -3,7 +3,7 @@
 use crate::flags::{Parsed, quote};
 
 /// The implemented controllers, under kube-controller-manager's names.
-pub(crate) const CONTROLLERS: [&str; 11] = [
+pub(crate) const CONTROLLERS: [&str; 12] = [
     "certificatesigningrequest-cleaner-controller",
     "clusterrole-aggregation-controller",
     "garbage-collector-controller",
@@ -11,6 +11,7 @@ pub(crate) const CONTROLLERS: [&str; 11] = [
     "namespace-controller",
     "persistentvolume-protection-controller",
     "persistentvolumeclaim-protection-controller",
+    "resourcequota-controller",
     "root-ca-certificate-publisher-controller",
     "service-cidr-controller",
     "serviceaccount-controller",
