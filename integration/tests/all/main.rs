@@ -1,6 +1,7 @@
 //! The tests over HTTP, in one binary so that they share one server. A module is a way to talk to
 //! the server; each test works in a namespace of its own. No test sleeps: they wait for events.
 
+mod abuse;
 mod access_walk;
 mod bad_input;
 mod bootstrap;
@@ -25,6 +26,7 @@ mod nodes;
 mod on_etcd;
 mod proof;
 mod published;
+mod quota;
 mod races;
 mod raw;
 mod rbac;
