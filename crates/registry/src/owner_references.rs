@@ -1,20 +1,23 @@
 //! Removes duplicate ownerReferences.
 
+use std::collections::HashSet;
+
 use meta::{Value, Warnings};
 
 /// Drops duplicate owner references with a warning.
 pub(crate) fn deduplicate(object: &mut Value, after_admission: bool, warnings: &Warnings) {
     let owners = object.at_mut(&["metadata", "ownerReferences"]).and_then(Value::as_array_mut);
     let Some(owners) = owners.filter(|owners| owners.len() > 1) else { return };
-    let (mut kept, mut dropped): (Vec<Value>, Vec<String>) = (Vec::new(), Vec::new());
-    for owner in owners.drain(..) {
-        if kept.contains(&owner) {
+    // Equal references have the same JSON.
+    let mut seen = HashSet::new();
+    let mut dropped: Vec<String> = Vec::new();
+    owners.retain(|owner| {
+        let is_new = seen.insert(meta::json::to_string(owner));
+        if !is_new {
             dropped.push(owner.str_at(&["uid"]).to_owned());
-        } else {
-            kept.push(owner);
         }
-    }
-    *owners = kept;
+        is_new
+    });
     if !dropped.is_empty() {
         let when = if after_admission { " after mutating admission happens" } else { "" };
         warnings.add(format!(

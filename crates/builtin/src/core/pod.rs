@@ -230,7 +230,7 @@ fn status_addresses(pod: &Value) -> Vec<String> {
     for list in ["podIPs", "hostIPs"] {
         for item in status.get(list).items() {
             let ip = item.get("ip");
-            texts.extend(warnings::ip(ip.path().as_str(), ip.str()));
+            texts.extend(warnings::ip(&ip.path().to_string(), ip.str()));
         }
     }
     texts
