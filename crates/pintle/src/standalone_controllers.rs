@@ -6,7 +6,7 @@ use std::{collections::HashSet, sync::Arc};
 use controllers::{
     ClusterRoleAggregation, CsrCleaner, GarbageCollector, LegacyServiceAccountTokenCleaner,
     NamespaceController, PvProtectionController, PvcProtectionController, RootCaPublisher,
-    ServiceAccountController, ServiceCidrController, TokensController,
+    ServiceAccountController, ServiceCidrController, TokensController, VacProtectionController,
 };
 use registry::Kind;
 use serve::pki::Pki;
@@ -60,6 +60,12 @@ impl ControllerContext<'_> {
             let events =
                 CacheInformer::start(&self.core(&["PersistentVolume"]), |event| !event.deleted);
             tokio::spawn(PvProtectionController { api: api.clone() }.run(events));
+        }
+        if is_enabled("volumeattributesclass-protection-controller") {
+            let mut kinds = self.core(&["PersistentVolume", "PersistentVolumeClaim"]);
+            kinds.extend(self.kinds_of("storage.k8s.io", &["VolumeAttributesClass"]));
+            let events = CacheInformer::start(&kinds, |_| true);
+            tokio::spawn(VacProtectionController { api: api.clone() }.run(events));
         }
         if is_enabled("garbage-collector-controller") {
             let kinds = stored_once(self.kinds);
