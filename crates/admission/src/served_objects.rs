@@ -44,6 +44,11 @@ pub trait ServedObjects: Send + Sync + 'static {
         resource: &GroupVersionResource,
     ) -> Vec<(GroupVersionResource, GroupVersionKind)>;
 
+    /// Creates a namespace in the name of the server.
+    fn create_namespace<'a>(&'a self, name: &'a str) -> Pinned<'a, Result<(), ApiError>> {
+        Box::pin(std::future::ready(Err(ApiError::internal(name))))
+    }
+
     /// An object of one served version in another one.
     fn convert<'a>(
         &'a self,
@@ -88,6 +93,20 @@ pub mod resources {
         resource("certificates.k8s.io", "v1", "certificatesigningrequests");
     pub static CLUSTER_TRUST_BUNDLES: GroupVersionResource =
         resource("certificates.k8s.io", "v1beta1", "clustertrustbundles");
+    pub static EVENTS: GroupVersionResource = resource("", "v1", "events");
+    pub static SERVICES: GroupVersionResource = resource("", "v1", "services");
+    pub static LIMIT_RANGES: GroupVersionResource = resource("", "v1", "limitranges");
+    pub static INGRESSES: GroupVersionResource = resource("networking.k8s.io", "v1", "ingresses");
+    pub static INGRESS_CLASSES: GroupVersionResource =
+        resource("networking.k8s.io", "v1", "ingressclasses");
+    pub static PRIORITY_CLASSES: GroupVersionResource =
+        resource("scheduling.k8s.io", "v1", "priorityclasses");
+    pub static RUNTIME_CLASSES: GroupVersionResource =
+        resource("node.k8s.io", "v1", "runtimeclasses");
+    pub static STORAGE_CLASSES: GroupVersionResource =
+        resource("storage.k8s.io", "v1", "storageclasses");
+    pub static VOLUME_ATTRIBUTES_CLASSES: GroupVersionResource =
+        resource("storage.k8s.io", "v1", "volumeattributesclasses");
     pub static CSI_DRIVERS: GroupVersionResource = resource("storage.k8s.io", "v1", "csidrivers");
     pub static RESOURCE_SLICES: GroupVersionResource =
         resource("resource.k8s.io", "v1", "resourceslices");

@@ -47,7 +47,9 @@ pub use informer::{Informer, InformerEvent, ObjectEvent, Resource};
 pub use kubernetes_service::{EndpointReconciler, KubernetesService, MasterLeases};
 pub use legacy_service_account_token_cleaner::LegacyServiceAccountTokenCleaner;
 pub use namespace_controller::NamespaceController;
-pub use pv_pvc_protection::{PvProtectionController, PvcProtectionController};
+pub use pv_pvc_protection::{
+    PvProtectionController, PvcProtectionController, VacProtectionController,
+};
 pub use resource_quota_controller::{QuotaUsage, ResourceQuotaController};
 pub use root_ca::RootCaPublisher;
 pub use service_cidr_controller::ServiceCidrController;

@@ -22,11 +22,17 @@ pub(crate) struct Objects {
     builtin: Kinds,
     /// Set once the servers are put together; custom kinds come and go in it.
     extensions: Arc<OnceLock<Arc<Resources>>>,
+    /// Set together with them, for plugins that write.
+    local: Arc<OnceLock<LoopbackClient>>,
 }
 
 impl Objects {
-    pub(crate) fn new(kinds: &[Arc<Kind>], extensions: Arc<OnceLock<Arc<Resources>>>) -> Self {
-        Self { builtin: Kinds::new(kinds.iter().cloned()), extensions }
+    pub(crate) fn new(
+        kinds: &[Arc<Kind>],
+        extensions: Arc<OnceLock<Arc<Resources>>>,
+        local: Arc<OnceLock<LoopbackClient>>,
+    ) -> Self {
+        Self { builtin: Kinds::new(kinds.iter().cloned()), extensions, local }
     }
 
     /// A kind of a resource, in any of its served versions.
@@ -103,6 +109,21 @@ impl ServedObjects for Objects {
         others.sort();
         others.dedup();
         others
+    }
+
+    fn create_namespace<'a>(&'a self, name: &'a str) -> Pinned<'a, Result<(), ApiError>> {
+        Box::pin(async move {
+            let Some(local) = self.local.get() else {
+                return Err(ApiError::internal("the server is not complete yet"));
+            };
+            let target = endpoints::Target::from(&admission::resources::NAMESPACES);
+            let namespace = meta::value!({
+                "apiVersion": "v1",
+                "kind": "Namespace",
+                "metadata": {"name": name},
+            });
+            local.create(&target, &namespace).await.map(drop)
+        })
     }
 
     fn convert<'a>(

@@ -434,9 +434,9 @@ impl Servers {
         };
         let (kinds, wiring) =
             builtin::kinds(&definitions, &schema, &served, backend, &kind_options);
-        let custom = Arc::new(OnceLock::new());
+        let (custom, local) = (Arc::new(OnceLock::new()), Arc::new(OnceLock::new()));
         let cluster = admission::Cluster {
-            objects: Box::new(Objects::new(&kinds, custom.clone())),
+            objects: Box::new(Objects::new(&kinds, custom.clone(), local.clone())),
             authorizer: auth_stack.authorizer.clone(),
         };
         let admission = admission::Chain::new(plugins, cluster);
@@ -461,6 +461,11 @@ impl Servers {
         let builtin = resources("kube-apiserver", &|group| {
             group != REGISTRATION_GROUP && group != apiextensions::GROUP
         });
+        drop(local.set(LoopbackClient::new(vec![
+            registration.clone(),
+            builtin.clone(),
+            extensions.clone(),
+        ])));
         let aggregator = Arc::new(Aggregator::default());
         let served = served_built_in(&definitions, &kinds);
         let (publisher, started) =

@@ -7,6 +7,7 @@ use controllers::{
     ClusterRoleAggregation, CsrCleaner, GarbageCollector, LegacyServiceAccountTokenCleaner,
     NamespaceController, PvProtectionController, PvcProtectionController, ResourceQuotaController,
     RootCaPublisher, ServiceAccountController, ServiceCidrController, TokensController,
+    VacProtectionController,
 };
 use registry::Kind;
 use serve::pki::Pki;
@@ -72,6 +73,12 @@ impl ControllerContext<'_> {
             });
             let usage = self.quota_usage.clone();
             tokio::spawn(ResourceQuotaController { api: api.clone(), usage }.run(events));
+        }
+        if is_enabled("volumeattributesclass-protection-controller") {
+            let mut kinds = self.core(&["PersistentVolume", "PersistentVolumeClaim"]);
+            kinds.extend(self.kinds_of("storage.k8s.io", &["VolumeAttributesClass"]));
+            let events = CacheInformer::start(&kinds, |_| true);
+            tokio::spawn(VacProtectionController { api: api.clone() }.run(events));
         }
         if is_enabled("garbage-collector-controller") {
             let kinds = stored_once(self.kinds);

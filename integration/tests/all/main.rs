@@ -3,6 +3,7 @@
 
 mod abuse;
 mod access_walk;
+mod admission_plugins;
 mod bad_input;
 mod bootstrap;
 mod compaction;

@@ -93,6 +93,12 @@ pub(super) fn plugins(
         ));
     }
     let on: Vec<&str> = built.iter().map(|known| known.name).collect();
+    for name in on.iter().filter(|name| ["AlwaysAdmit", "AlwaysDeny"].contains(name)) {
+        warnings.push(format!(
+            "{name} admission controller is deprecated. Please remove this controller from your \
+             configuration files and scripts."
+        ));
+    }
     let file = parsed.text("admission-control-config-file");
     let configurations = configurations(&file, &on, errors, warnings);
     AdmissionPlugins {

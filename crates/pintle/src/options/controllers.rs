@@ -16,6 +16,7 @@ pub(crate) const CONTROLLERS: [&str; 12] = [
     "service-cidr-controller",
     "serviceaccount-controller",
     "serviceaccount-token-controller",
+    "volumeattributesclass-protection-controller",
 ];
 
 /// The enabled controllers.
