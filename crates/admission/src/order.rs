@@ -1,7 +1,7 @@
 //! The admission plugins that are built, in the order in which they run. kube-apiserver's other
 //! plugins take their places here as they come.
 
-use crate::{Plugin, plugins};
+use crate::{Plugin, plugins, policy, webhook};
 
 /// Those that are on.
 pub fn plugins(is_on: &dyn Fn(&str) -> bool) -> Vec<Box<dyn Plugin>> {
@@ -15,5 +15,9 @@ fn all() -> Vec<Box<dyn Plugin>> {
         Box::new(plugins::namespace_lifecycle::NamespaceLifecycle),
         Box::new(plugins::service_account::ServiceAccount),
         Box::new(plugins::node_restriction::NodeRestriction),
+        Box::new(policy::MutatingAdmissionPolicy),
+        Box::new(webhook::MutatingAdmissionWebhook),
+        Box::new(policy::ValidatingAdmissionPolicy),
+        Box::new(webhook::ValidatingAdmissionWebhook),
     ]
 }

@@ -7,6 +7,7 @@ use std::{
     time::SystemTime,
 };
 
+use admission::{DynamicAdmission, webhook::AuthInfos};
 use aggregator::{Aggregator, ServedGroupVersion};
 use apiextensions::CrdController;
 use auth::{
@@ -42,6 +43,7 @@ use crate::{
     access::{BearerTokens, RoleRules},
     build_metrics,
     discovery_publisher::DiscoveryPublisher,
+    dynamic_admission,
     in_process::{Api, Objects},
     logging::Verbosity,
     node_relations::NodeRelations,
@@ -94,6 +96,7 @@ async fn serve(
     let servers = Servers::build(options, definitions, &backend, overrides, &auth_stack);
     servers.ready().await?;
     auth_stack.roles.follow(&servers.kinds);
+    dynamic_admission::follow(&servers.dynamic_admission, &servers.kinds);
     auth_stack.nodes.connect(&servers.kinds);
     auth_stack.token_objects.connect(&servers.kinds, Arc::new(servers.api()));
     servers.connect().await?;
@@ -110,6 +113,7 @@ async fn serve(
     storage_metrics::register(&metrics.registry, options, &servers.kinds, &servers.extensions);
     storage_metrics::measure(&metrics.registry, options.size_metric_interval, &stores);
     servers.publisher.register(&metrics.registry);
+    servers.dynamic_admission.register_metrics(&metrics.registry);
     build_metrics::register(&metrics.registry, &options.version, &options.feature_gates);
     let in_flight = Arc::new(InFlight::default());
     let server = chain(options, &servers, &auth_stack, &health, &metrics, &in_flight, verbosity)?;
@@ -304,6 +308,8 @@ pub(crate) struct Servers {
     pub(crate) extensions: Arc<Resources>,
     pub(crate) kinds: Vec<Arc<Kind>>,
     pub(crate) wiring: Wiring,
+    /// Webhooks and policies.
+    dynamic_admission: Arc<DynamicAdmission>,
 }
 
 pub(crate) const REGISTRATION_GROUP: &str = "apiregistration.k8s.io";
@@ -355,9 +361,12 @@ impl Servers {
             builtin::kinds(&definitions, &schema, &served, backend, &kind_options);
         let plugins = admission::order::plugins(&|name| options.admission_plugins.is_on(name));
         let custom = Arc::new(OnceLock::new());
+        let dynamic_admission =
+            Arc::new(DynamicAdmission::new(AuthInfos::default(), AuthInfos::default()));
         let cluster = admission::Cluster {
-            objects: Box::new(Objects::new(&kinds, custom.clone())),
+            objects: Box::new(Objects::new(&kinds, custom.clone(), schema.clone())),
             authorizer: auth_stack.authorizer.clone(),
+            dynamic_admission: dynamic_admission.clone(),
         };
         let admission = admission::Chain::new(plugins, cluster);
         let words = Box::new(field_descriptions);
@@ -394,6 +403,7 @@ impl Servers {
             extensions,
             kinds,
             wiring,
+            dynamic_admission,
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::flags::{Parsed, quote};
 
 /// The implemented controllers, under kube-controller-manager's names.
-pub(crate) const CONTROLLERS: [&str; 11] = [
+pub(crate) const CONTROLLERS: [&str; 12] = [
     "certificatesigningrequest-cleaner-controller",
     "clusterrole-aggregation-controller",
     "garbage-collector-controller",
@@ -15,6 +15,7 @@ pub(crate) const CONTROLLERS: [&str; 11] = [
     "service-cidr-controller",
     "serviceaccount-controller",
     "serviceaccount-token-controller",
+    "validatingadmissionpolicy-status-controller",
 ];
 
 /// The enabled controllers.
