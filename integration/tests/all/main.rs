@@ -2,6 +2,8 @@
 //! the server; each test works in a namespace of its own. No test sleeps: they wait for events.
 
 mod access_walk;
+mod admission_policies;
+mod admission_webhooks;
 mod bad_input;
 mod bootstrap;
 mod compaction;
