@@ -215,7 +215,8 @@ fn parameters_by_name_by_selector_and_missing() {
         param["metadata"]["labels"] = json!({"kind": "limit"});
         param
     };
-    let cases: [(Value, &[(&str, &str)], u32, u16, &str); 6] = [
+    type Case<'a> = (Value, &'a [(&'a str, &'a str)], u32, u16, &'a str);
+    let cases: [Case<'_>; 6] = [
         (json!({"name": "limit"}), &[("limit", "3")], 4, 422, "at most 3"),
         (json!({"name": "limit"}), &[("limit", "3")], 3, 201, ""),
         (

@@ -65,14 +65,14 @@ impl Place {
         format!("/api/v1/namespaces/{}/configmaps", self.namespace)
     }
 
-    fn config_map(&self) -> Value {
+    fn config_map() -> Value {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name = format!("c{}", COUNT.fetch_add(1, Ordering::Relaxed));
         json!({"metadata": {"name": name}, "data": {"a": "b"}})
     }
 
     fn create(&self) -> Answer {
-        self.http.post(&self.path(), &self.config_map())
+        self.http.post(&self.path(), &Self::config_map())
     }
 
     /// Creates until the answer is this: kube-apiserver takes a moment to see a configuration.
@@ -149,7 +149,7 @@ fn a_webhook_refuses_with_its_own_code_reason_and_message() {
             // Other namespaces are not concerned.
             let other = place.server.namespace("not-concerned");
             let other = format!("/api/v1/namespaces/{other}/configmaps");
-            place.http.post(&other, &place.config_map()).expect(201);
+            place.http.post(&other, &Place::config_map()).expect(201);
         }
     }
 }
@@ -411,7 +411,7 @@ fn dry_runs_reach_only_webhooks_without_side_effects() {
         place.create().expect(201);
         (webhook.calls() > 0).then_some(())
     });
-    place.http.post(&format!("{}?dryRun=All", place.path()), &place.config_map()).expect(201);
+    place.http.post(&format!("{}?dryRun=All", place.path()), &Place::config_map()).expect(201);
     assert_eq!(seen.lock().expect("no panic").last(), Some(&json!(true)));
 }
 
@@ -565,7 +565,7 @@ fn every_way_to_write_passes_the_webhooks() {
     let deployments = format!("/apis/apps/v1/namespaces/{namespace}/deployments");
     http.post(&deployments, &deployment).expect(201);
     place.create().expect(201);
-    let kept = place.config_map();
+    let kept = Place::config_map();
     let kept_name = kept["metadata"]["name"].as_str().expect("a name").to_owned();
     http.post(&place.path(), &kept).expect(201);
     let seen: Arc<Mutex<Vec<Value>>> = Arc::default();

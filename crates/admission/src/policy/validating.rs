@@ -1,7 +1,7 @@
 //! The plugin ValidatingAdmissionPolicy.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, hash_map::Entry},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -198,13 +198,15 @@ async fn dispatch(
             if params.is_empty() {
                 continue;
             }
-            if !versions.contains_key(&matched) {
+            if let Entry::Vacant(vacant) = versions.entry(matched) {
                 let (resource, kind) = cx.resource(matched);
                 let request = request_value(attributes, resource, kind);
                 let objects =
                     VersionedObjects::new(attributes, cluster, object, (resource, kind)).await;
                 match objects {
-                    Ok(objects) => drop(versions.insert(matched, (objects, request))),
+                    Ok(objects) => {
+                        vacant.insert((objects, request));
+                    }
                     Err(error) => {
                         let why = format!("failed to convert object version: {}", plain(&error));
                         denials.extend(misconfigured(why, Some(binding)));

@@ -1,7 +1,11 @@
 //! The plugin ValidatingAdmissionWebhook: all matching webhooks are called at the same time, and one
 //! refusal is enough.
 
-use std::{collections::HashMap, sync::Arc, time::Instant};
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    sync::Arc,
+    time::Instant,
+};
 
 use bytes::Bytes;
 use futures_util::future::join_all;
@@ -62,10 +66,10 @@ async fn dispatch(
     let mut relevant = Vec::new();
     for (_, webhook) in &candidates {
         let Some(matched) = matches(webhook, &mut cx, object).await? else { continue };
-        if !versions.contains_key(&matched) {
+        if let Entry::Vacant(vacant) = versions.entry(matched) {
             let resource = cx.resource(matched);
             let objects = VersionedObjects::new(attributes, cluster, object, resource).await;
-            versions.insert(matched, objects.map_err(ApiError::internal)?);
+            vacant.insert(objects.map_err(ApiError::internal)?);
         }
         if meets_conditions(webhook, &cx, matched, &versions[&matched], "validating").await? {
             relevant.push((webhook, matched));
