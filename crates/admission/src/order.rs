@@ -34,7 +34,9 @@ use crate::{
         storage_object_in_use_protection::StorageObjectInUseProtection,
         taint_nodes_by_condition::TaintNodesByCondition,
     },
+    policy::{MutatingAdmissionPolicy, ValidatingAdmissionPolicy},
     quota::{Evaluators, QuotaAccessor, ResourceQuota},
+    webhook::{MutatingAdmissionWebhook, ValidatingAdmissionWebhook},
 };
 
 /// A plugin of kube-apiserver.
@@ -163,10 +165,10 @@ pub static PLUGINS: [KnownPlugin; 41] = [
     built("PodResizeValidator", |_| Ok(Box::new(PodResizeValidator))),
     // Policies and webhooks run after the plugins above, so that they see what these made of an
     // object.
-    missing("MutatingAdmissionPolicy"),
-    missing("MutatingAdmissionWebhook").configured(),
-    missing("ValidatingAdmissionPolicy"),
-    missing("ValidatingAdmissionWebhook").configured(),
+    built("MutatingAdmissionPolicy", |_| Ok(Box::new(MutatingAdmissionPolicy))),
+    built("MutatingAdmissionWebhook", |_| Ok(Box::new(MutatingAdmissionWebhook))).configured(),
+    built("ValidatingAdmissionPolicy", |_| Ok(Box::new(ValidatingAdmissionPolicy))),
+    built("ValidatingAdmissionWebhook", |_| Ok(Box::new(ValidatingAdmissionWebhook))).configured(),
     // Last of those that are on by default: only what every other plugin accepted counts.
     built("ResourceQuota", |settings| {
         let (evaluators, quotas) = (settings.quota_evaluators.clone(), settings.quotas.clone());

@@ -7,12 +7,16 @@ use meta::{
     selector::LabelSelector,
 };
 
+use crate::DynamicAdmission;
+
 pub type Pinned<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Given to every plugin with every request.
 pub struct Cluster {
     pub objects: Box<dyn ServedObjects>,
     pub authorizer: Arc<dyn Authorizer>,
+    /// Webhooks and policies, kept current.
+    pub dynamic_admission: Arc<DynamicAdmission>,
 }
 
 /// The objects of every served resource, built-in and custom, from the watch caches.
@@ -56,6 +60,34 @@ pub trait ServedObjects: Send + Sync + 'static {
         from: &'a GroupVersionResource,
         to: &'a GroupVersionResource,
     ) -> Pinned<'a, Result<Value, ApiError>>;
+
+    /// The JSON that clients get of an object. `kind` is the resource's own or that of a subresource
+    /// (`Scale`, `Eviction`).
+    fn encode(
+        &self,
+        resource: &GroupVersionResource,
+        kind: &GroupVersionKind,
+        object: &Value,
+    ) -> Vec<u8>;
+
+    /// An object that admission has changed, read as if a client had sent it: what does not fit the
+    /// types of its kind is an error, unknown fields are dropped, defaults are filled in.
+    fn decode_changed(
+        &self,
+        resource: &GroupVersionResource,
+        kind: &GroupVersionKind,
+        json: &[u8],
+    ) -> Result<Value, ApiError>;
+
+    /// Merges a configuration into an object as server-side apply does, without owners. Err: why the
+    /// configuration does not fit the kind.
+    fn merge_applied(
+        &self,
+        resource: &GroupVersionResource,
+        kind: &GroupVersionKind,
+        live: &Value,
+        configuration: &Value,
+    ) -> Result<Value, String>;
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +115,9 @@ pub mod resources {
     use super::{GroupVersionResource, resource};
 
     pub static NAMESPACES: GroupVersionResource = resource("", "v1", "namespaces");
+    pub static SERVICES: GroupVersionResource = resource("", "v1", "services");
+    pub static ENDPOINT_SLICES: GroupVersionResource =
+        resource("discovery.k8s.io", "v1", "endpointslices");
     pub static NODES: GroupVersionResource = resource("", "v1", "nodes");
     pub static PODS: GroupVersionResource = resource("", "v1", "pods");
     pub static SERVICE_ACCOUNTS: GroupVersionResource = resource("", "v1", "serviceaccounts");

@@ -24,6 +24,7 @@ mod system_namespaces;
 #[cfg(test)]
 mod testing;
 mod tokens_controller;
+mod validating_admission_policy_status;
 mod workqueue;
 
 pub use bootstrap::{
@@ -55,6 +56,7 @@ pub use root_ca::RootCaPublisher;
 pub use service_cidr_controller::ServiceCidrController;
 pub use system_namespaces::SystemNamespaces;
 pub use tokens_controller::{TokenGenerator, TokensController};
+pub use validating_admission_policy_status::{PolicyTypeChecker, ValidatingAdmissionPolicyStatus};
 
 use std::{future::Future, pin::Pin, sync::Arc};
 

@@ -7,6 +7,7 @@ use std::{
     time::SystemTime,
 };
 
+use admission::DynamicAdmission;
 use aggregator::{Aggregator, ServedGroupVersion};
 use apiextensions::CrdController;
 use auth::{
@@ -42,7 +43,7 @@ use crate::{
     access::{BearerTokens, RoleRules},
     build_metrics,
     discovery_publisher::DiscoveryPublisher,
-    egress,
+    dynamic_admission, egress,
     in_process::{Api, Objects},
     logging::Verbosity,
     node_relations::NodeRelations,
@@ -96,9 +97,23 @@ async fn serve(
     let gates = &options.feature_gates;
     let quotas = Arc::new(Quotas::default());
     let plugins = options.admission_plugins.build(&|gate| gates.enabled(gate), quotas.clone())?;
-    let servers = Servers::build(options, definitions, &backend, overrides, &auth_stack, plugins);
+    let credentials = |plugin| options.admission_plugins.webhook_credentials(plugin);
+    let dynamic_admission = Arc::new(DynamicAdmission::new(
+        credentials("MutatingAdmissionWebhook")?,
+        credentials("ValidatingAdmissionWebhook")?,
+    ));
+    let servers = Servers::build(
+        options,
+        definitions,
+        &backend,
+        overrides,
+        &auth_stack,
+        plugins,
+        dynamic_admission,
+    );
     servers.ready().await?;
     auth_stack.roles.follow(&servers.kinds);
+    dynamic_admission::follow(&servers.dynamic_admission, &servers.kinds);
     auth_stack.nodes.connect(&servers.kinds);
     auth_stack.token_objects.connect(&servers.kinds, Arc::new(servers.api()));
     servers.connect().await?;
@@ -117,6 +132,7 @@ async fn serve(
     storage_metrics::measure(&metrics.registry, options.size_metric_interval, &stores);
     servers.publisher.register(&metrics.registry);
     servers.admission_metrics.register(&metrics.registry);
+    servers.dynamic_admission.register_metrics(&metrics.registry);
     build_metrics::register(&metrics.registry, &options.version, &options.feature_gates);
     let in_flight = Arc::new(InFlight::default());
     let server = chain(options, &servers, &auth_stack, &health, &metrics, &in_flight, verbosity)?;
@@ -371,6 +387,8 @@ pub(crate) struct Servers {
     pub(crate) kinds: Vec<Arc<Kind>>,
     pub(crate) wiring: Wiring,
     admission_metrics: admission::Metrics,
+    /// Webhooks and policies.
+    dynamic_admission: Arc<DynamicAdmission>,
 }
 
 /// Compat: in the words of kube-apiserver, which scripts look for.
@@ -396,6 +414,7 @@ impl Servers {
         overrides: Vec<(meta::GroupResource, Arc<dyn Backend>)>,
         auth_stack: &AuthStack,
         plugins: Vec<Box<dyn admission::Plugin>>,
+        dynamic_admission: Arc<DynamicAdmission>,
     ) -> Self {
         let schema = Arc::new(std::mem::take(&mut definitions.schema));
         let served = |facts: &ResourceFacts| {
@@ -436,8 +455,9 @@ impl Servers {
             builtin::kinds(&definitions, &schema, &served, backend, &kind_options);
         let (custom, local) = (Arc::new(OnceLock::new()), Arc::new(OnceLock::new()));
         let cluster = admission::Cluster {
-            objects: Box::new(Objects::new(&kinds, custom.clone(), local.clone())),
+            objects: Box::new(Objects::new(&kinds, custom.clone(), local.clone(), schema.clone())),
             authorizer: auth_stack.authorizer.clone(),
+            dynamic_admission: dynamic_admission.clone(),
         };
         let admission = admission::Chain::new(plugins, cluster);
         log_plugins(&admission);
@@ -482,6 +502,7 @@ impl Servers {
             kinds,
             wiring,
             admission_metrics,
+            dynamic_admission,
         }
     }
 
@@ -541,7 +562,12 @@ impl Servers {
         let custom = Arc::new(OnceLock::from(self.extensions.clone()));
         Arc::new(CountedUsage {
             evaluators: Arc::new(builtin::quota_evaluators(&|gate| gates.enabled(gate))),
-            objects: Arc::new(Objects::new(&self.kinds, custom)),
+            objects: Arc::new(Objects::new(
+                &self.kinds,
+                custom,
+                Arc::default(),
+                self.schema.clone(),
+            )),
         })
     }
 

@@ -7,15 +7,18 @@ use controllers::{
     ClusterRoleAggregation, CsrCleaner, GarbageCollector, LegacyServiceAccountTokenCleaner,
     NamespaceController, PvProtectionController, PvcProtectionController, ResourceQuotaController,
     RootCaPublisher, ServiceAccountController, ServiceCidrController, TokensController,
-    VacProtectionController,
+    VacProtectionController, ValidatingAdmissionPolicyStatus,
 };
 use registry::Kind;
 use serve::pki::Pki;
 use tokio::sync::mpsc;
 
 use crate::{
-    cache_informer::CacheInformer, in_process::Api, options::StandaloneControllers,
-    quotas::CountedUsage, tokens::Tokens,
+    cache_informer::CacheInformer,
+    in_process::{Api, TypeChecker},
+    options::StandaloneControllers,
+    quotas::CountedUsage,
+    tokens::Tokens,
 };
 
 /// What the controllers need.
@@ -46,6 +49,14 @@ impl ControllerContext<'_> {
         }
         if is_enabled("certificatesigningrequest-cleaner-controller") {
             tokio::spawn(CsrCleaner { api: api.clone() }.run());
+        }
+        if is_enabled("validatingadmissionpolicy-status-controller") {
+            let kinds =
+                self.kinds_of("admissionregistration.k8s.io", &["ValidatingAdmissionPolicy"]);
+            let events = CacheInformer::start(&kinds, |event| !event.deleted);
+            let type_checker = Arc::new(TypeChecker(api.clone()));
+            let controller = ValidatingAdmissionPolicyStatus { api: api.clone(), type_checker };
+            tokio::spawn(controller.run(events));
         }
         if is_enabled("service-cidr-controller") {
             let kinds = self.kinds_of("networking.k8s.io", &["ServiceCIDR", "IPAddress"]);

@@ -4,6 +4,8 @@
 mod abuse;
 mod access_walk;
 mod admission_plugins;
+mod admission_policies;
+mod admission_webhooks;
 mod bad_input;
 mod bootstrap;
 mod compaction;

@@ -6,6 +6,7 @@ use admission::{
     Configurations, Plugin,
     order::{self, KnownPlugin, PLUGINS, Settings},
     quota::QuotaAccessor,
+    webhook::AuthInfos,
 };
 
 use crate::flags::{Parsed, quote};
@@ -39,6 +40,16 @@ impl AdmissionPlugins {
             quotas,
         };
         order::plugins(&|name| self.on.contains(&name), &settings)
+    }
+}
+
+impl AdmissionPlugins {
+    /// The credentials that a webhook plugin's calls are made with.
+    pub(crate) fn webhook_credentials(&self, plugin: &str) -> Result<AuthInfos, String> {
+        self.configurations.of(plugin).map_or_else(
+            || Ok(AuthInfos::default()),
+            |given| AuthInfos::of_configuration(&given.value).map_err(|why| given.wrong(&why)),
+        )
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::flags::{Parsed, quote};
 
 /// The implemented controllers, under kube-controller-manager's names.
-pub(crate) const CONTROLLERS: [&str; 12] = [
+pub(crate) const CONTROLLERS: [&str; 14] = [
     "certificatesigningrequest-cleaner-controller",
     "clusterrole-aggregation-controller",
     "garbage-collector-controller",
@@ -16,6 +16,7 @@ pub(crate) const CONTROLLERS: [&str; 12] = [
     "service-cidr-controller",
     "serviceaccount-controller",
     "serviceaccount-token-controller",
+    "validatingadmissionpolicy-status-controller",
     "volumeattributesclass-protection-controller",
 ];
 
