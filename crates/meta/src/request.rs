@@ -97,20 +97,40 @@ impl RequestInfo {
 
 /// Texts for `Warning` headers, collected while a request is handled.
 #[derive(Debug, Default)]
-pub struct Warnings(Mutex<Vec<String>>);
+pub struct Warnings(Mutex<WarningTexts>);
+
+#[derive(Debug, Default)]
+struct WarningTexts {
+    texts: Vec<String>,
+    /// Texts that are not kept.
+    more: usize,
+}
+
+/// Texts that are kept for one request; the rest is counted. Clients print every one of them.
+const WARNINGS_MAX: usize = 256;
 
 impl Warnings {
     /// Adds a text; the same one is said once.
     pub fn add(&self, text: impl Into<String>) {
-        let (mut texts, text) =
-            (self.0.lock().unwrap_or_else(PoisonError::into_inner), text.into());
-        if !texts.contains(&text) {
-            texts.push(text);
+        let mut warnings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if warnings.texts.len() >= WARNINGS_MAX {
+            warnings.more += 1;
+            return;
+        }
+        let text = text.into();
+        if !warnings.texts.contains(&text) {
+            warnings.texts.push(text);
         }
     }
 
+    /// All texts; the last one says how many more there were.
     pub fn take(&self) -> Vec<String> {
-        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        let mut warnings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let WarningTexts { mut texts, more } = std::mem::take(&mut *warnings);
+        if more > 0 {
+            texts.push(format!("and {more} more warnings"));
+        }
+        texts
     }
 }
 
@@ -139,5 +159,20 @@ impl AuditAnnotations {
 
     fn lock(&self) -> Option<MutexGuard<'_, BTreeMap<String, String>>> {
         self.0.as_ref().map(|lock| lock.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[cfg(test)]
+mod warning_tests {
+    use super::*;
+
+    #[test]
+    fn warnings_beyond_the_bound_are_counted() {
+        let warnings = Warnings::default();
+        (0..WARNINGS_MAX + 7).for_each(|at| warnings.add(format!("{}", at.min(WARNINGS_MAX))));
+        let texts = warnings.take();
+        assert_eq!(texts.len(), WARNINGS_MAX + 1);
+        assert_eq!(texts.last().map(String::as_str), Some("and 7 more warnings"));
+        assert_eq!(warnings.take(), [""; 0]);
     }
 }
