@@ -9,6 +9,7 @@ pub mod error;
 pub mod field;
 pub mod gvk;
 pub mod json;
+pub mod limits;
 pub mod names;
 pub mod quantity;
 pub mod query;

@@ -124,6 +124,7 @@ impl Warnings {
         }
     }
 
+    /// All texts; the last one says how many more there were.
     pub fn take(&self) -> Vec<String> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner)).texts
     }

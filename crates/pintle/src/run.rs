@@ -64,6 +64,7 @@ pub(crate) fn run(
 ) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
+        .thread_stack_size(meta::limits::THREAD_STACK_BYTES)
         .build()
         .map_err(|error| format!("cannot start the runtime: {error}"))?;
     runtime.block_on(serve(options, definitions, verbosity))
