@@ -9,7 +9,9 @@ use std::{
     },
 };
 
-use meta::{AuditAnnotations, GroupVersionKind, GroupVersionResource, User, Value, Warnings};
+use meta::{
+    ApiError, AuditAnnotations, GroupVersionKind, GroupVersionResource, User, Value, Warnings,
+};
 
 /// kube-apiserver's `admission.Attributes`. The object itself is handed to the plugins beside it: it
 /// changes on the way.
@@ -35,6 +37,29 @@ pub struct Attributes<'a> {
 impl Attributes<'_> {
     pub fn is_dry_run(&self) -> bool {
         self.options.is_dry_run()
+    }
+
+    /// Whether this is about a resource, in any of its versions, or a subresource of it.
+    pub fn is(&self, group: &str, resource: &str, subresource: &str) -> bool {
+        self.gvr.resource == resource && self.gvr.group == group && self.subresource == subresource
+    }
+
+    /// Whether this is about pods themselves.
+    pub fn is_pod(&self) -> bool {
+        self.is("", "pods", "")
+    }
+
+    /// A 403: `{resource} "{name}" is forbidden: {why}`.
+    pub fn forbidden(&self, object: Option<&Value>, why: impl Into<String>) -> ApiError {
+        let of_object = |field| object.map_or("", |object| object.str_at(&["metadata", field]));
+        let names = [self.name, of_object("name"), of_object("generateName"), "Unknown"];
+        let name = names.into_iter().find(|name| !name.is_empty()).unwrap_or_default();
+        ApiError::Forbidden {
+            resource: self.gvr.group_resource(),
+            name: name.to_owned(),
+            why: why.into(),
+            causes: Vec::new(),
+        }
     }
 
     /// Sends the client a `Warning` header.

@@ -1,10 +1,15 @@
 //! What decides about a write after the client was authorized and before the object is stored: a chain
 //! of plugins that may change the object (`admit`) and then may only refuse it (`validate`).
 //!
-//! `order.rs` is the list, as it runs. Webhooks and policies join it there.
+//! `order.rs` is the list of all plugins, as they run; `chain.rs` runs those that are on.
 
 mod attributes;
 mod authorizer_checks;
+mod chain;
+pub mod configuration;
+#[cfg(test)]
+mod harness;
+mod metrics;
 pub mod order;
 pub mod plugins;
 mod served_objects;
@@ -12,6 +17,9 @@ pub mod testing;
 
 pub use attributes::{Attributes, Operation, Reinvocation, RequestOptions};
 pub use authorizer_checks::evaluate_with_authorizer;
+pub use chain::Chain;
+pub use configuration::Configurations;
+pub use metrics::Metrics;
 pub use served_objects::{Cluster, Freshness, Pinned, ServedObjects, resources};
 
 use meta::{ApiError, GroupVersionResource, Value};
@@ -21,6 +29,17 @@ pub trait Plugin: Send + Sync + 'static {
     fn name(&self) -> &'static str;
 
     fn handles(&self, operation: Operation) -> bool;
+
+    /// Whether the plugin looks at this request at all. It is called for every write, so it must not
+    /// allocate: what it refuses costs nothing else.
+    fn concerns(&self, _attributes: &Attributes<'_>) -> bool {
+        true
+    }
+
+    /// Whether `admit`, `validate` or both do something.
+    fn phases(&self) -> Phases {
+        Phases::Both
+    }
 
     /// Before the strategy prepares and validates: may change the object.
     fn admit<'a>(
@@ -43,43 +62,21 @@ pub trait Plugin: Send + Sync + 'static {
     }
 }
 
-/// The plugins in their order.
-pub struct Chain {
-    plugins: Vec<Box<dyn Plugin>>,
-    cluster: Cluster,
+/// kube-apiserver's `MutationInterface` and `ValidationInterface`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phases {
+    Mutating,
+    Validating,
+    Both,
 }
 
-impl Chain {
-    pub fn new(plugins: Vec<Box<dyn Plugin>>, cluster: Cluster) -> Self {
-        Self { plugins, cluster }
+impl Phases {
+    pub fn mutates(self) -> bool {
+        self != Self::Validating
     }
 
-    /// Runs the mutating plugins, a second time if one of them asks for it.
-    pub async fn admit(
-        &self,
-        attributes: &Attributes<'_>,
-        mut object: Option<&mut Value>,
-    ) -> Result<(), ApiError> {
-        loop {
-            for plugin in self.plugins.iter().filter(|plugin| plugin.handles(attributes.operation))
-            {
-                plugin.admit(attributes, object.as_deref_mut(), &self.cluster).await?;
-            }
-            if !attributes.reinvocation.begin_if_requested() {
-                return Ok(());
-            }
-        }
-    }
-
-    pub async fn validate(
-        &self,
-        attributes: &Attributes<'_>,
-        object: Option<&Value>,
-    ) -> Result<(), ApiError> {
-        for plugin in self.plugins.iter().filter(|plugin| plugin.handles(attributes.operation)) {
-            plugin.validate(attributes, object, &self.cluster).await?;
-        }
-        Ok(())
+    pub fn validates(self) -> bool {
+        self != Self::Mutating
     }
 }
 

@@ -1,5 +1,6 @@
-//! One file each.
+//! kube-apiserver's admission plugins.
 
+pub mod certificates;
 pub mod namespace_lifecycle;
 pub mod node_restriction;
 pub mod service_account;

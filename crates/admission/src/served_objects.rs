@@ -84,6 +84,10 @@ pub mod resources {
     pub static PERSISTENT_VOLUMES: GroupVersionResource = resource("", "v1", "persistentvolumes");
     pub static PERSISTENT_VOLUME_CLAIMS: GroupVersionResource =
         resource("", "v1", "persistentvolumeclaims");
+    pub static CERTIFICATE_SIGNING_REQUESTS: GroupVersionResource =
+        resource("certificates.k8s.io", "v1", "certificatesigningrequests");
+    pub static CLUSTER_TRUST_BUNDLES: GroupVersionResource =
+        resource("certificates.k8s.io", "v1beta1", "clustertrustbundles");
     pub static CSI_DRIVERS: GroupVersionResource = resource("storage.k8s.io", "v1", "csidrivers");
     pub static RESOURCE_SLICES: GroupVersionResource =
         resource("resource.k8s.io", "v1", "resourceslices");

@@ -40,8 +40,19 @@ pub enum Bound<'a> {
     /// For a variable declared as an optional of data.
     Optional(Option<(&'a Value, &'a Decl)>),
     Val(Val<'a>),
+    /// An object whose fields are computed when an expression reads them.
+    Lazy(&'a dyn LazyFields),
     /// Unknown; an expression that reads it fails.
     Missing,
+}
+
+/// The fields of a [`Bound::Lazy`] object: the variables of an admission policy.
+pub trait LazyFields: std::fmt::Debug + Sync {
+    /// Whether there is such a field; nothing is computed.
+    fn has(&self, name: &str) -> bool;
+
+    /// Computed on the first call. None: there is no such field.
+    fn field<'a>(&'a self, name: &str) -> Option<EvalResult<'a>>;
 }
 
 /// The result of an evaluation, and its cost.
@@ -103,7 +114,7 @@ pub(crate) enum Node {
     },
     Map(Vec<MapEntry>),
     /// An object by the name of its type.
-    Object(Vec<MapEntry>),
+    Object(Str, Vec<MapEntry>),
     Fold(Box<FoldNode>),
     /// `accu + [item]`
     Append {
@@ -295,7 +306,14 @@ impl<'a> Evaluator<'a> {
             Node::Call(call) => self.call(call),
             Node::List { items, optional } => self.list(items, optional),
             Node::Map(entries) => self.map(entries, cost::MAP),
-            Node::Object(fields) => self.map(fields, cost::STRUCT),
+            Node::Object(name, fields) => match self.map(fields, cost::STRUCT)? {
+                Val::Map(Map::Own(entries)) => {
+                    let mut entries = Arc::unwrap_or_clone(entries);
+                    entries.made = Some(name.clone());
+                    Ok(Val::Map(Map::Own(Arc::new(entries))))
+                }
+                other => Ok(other),
+            },
             Node::Fold(fold) => self.fold(fold),
             Node::Append { slot, item } => self.append(*slot, item),
             Node::Insert { slot, args, cost } => self.insert(*slot, args, *cost),
@@ -624,6 +642,11 @@ impl<'a> Evaluator<'a> {
     }
 
     fn resolve(&mut self, attribute: &'a Attribute) -> EvalResult<'a> {
+        if let Base::Variable(slot, _) = &attribute.base
+            && let Some(Bound::Lazy(fields)) = self.variables.get(*slot)
+        {
+            return self.qualify_lazy(*fields, &attribute.qualifiers);
+        }
         let base = match &attribute.base {
             Base::Variable(slot, name) => self.variable(*slot, name)?,
             Base::Local(slot) => match &self.locals[*slot] {
@@ -649,13 +672,45 @@ impl<'a> Evaluator<'a> {
         self.qualify(base, &attribute.qualifiers)
     }
 
+    /// The steps from an object whose fields are computed.
+    fn qualify_lazy(
+        &mut self,
+        fields: &'a dyn LazyFields,
+        qualifiers: &'a [Arc<Qualifier>],
+    ) -> EvalResult<'a> {
+        let Some((first, others)) = qualifiers.split_first() else {
+            return fail("the variables as a whole cannot be used");
+        };
+        let name = match &first.kind {
+            QualifierKind::Field((name, _)) => Some(name.as_str()),
+            QualifierKind::Test((name, _)) => {
+                self.charge(1)?;
+                return Ok(Val::Bool(fields.has(name)));
+            }
+            QualifierKind::Const(index) => index.as_str(),
+            _ => None,
+        };
+        let Some(name) = name else { return Err(NO_SUCH_OVERLOAD) };
+        let value = match fields.field(name) {
+            Some(value) => limited(value)?,
+            None if first.optional => return Ok(Val::Optional(None)),
+            None => return fail(format!("no such key: {name}")),
+        };
+        self.charge(1)?;
+        let value = value?;
+        let value = if first.optional { Val::some(value) } else { value };
+        if others.is_empty() { Ok(value) } else { self.qualify(value, others) }
+    }
+
     fn variable(&self, slot: usize, name: &str) -> EvalResult<'a> {
         match self.variables.get(slot) {
             Some(Bound::Data(value, decl)) => Val::of(value, decl),
             Some(Bound::Optional(None)) => Ok(Val::Optional(None)),
             Some(Bound::Optional(Some((value, decl)))) => Val::of(value, decl).map(Val::some),
             Some(Bound::Val(value)) => Ok(value.clone()),
-            Some(Bound::Missing) | None => fail(format!("no such attribute(s): {name}")),
+            Some(Bound::Lazy(_) | Bound::Missing) | None => {
+                fail(format!("no such attribute(s): {name}"))
+            }
         }
     }
 

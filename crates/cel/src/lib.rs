@@ -38,6 +38,7 @@
 //! A policy binds the variable `authorizer` to a [`KubernetesValue::Authorizer`]; [`AuthorizerChecks`] says
 //! how a synchronous evaluation uses an asynchronous authorizer.
 
+pub mod admission;
 mod ast;
 mod check;
 mod cost;
@@ -47,6 +48,7 @@ pub mod escape;
 pub mod eval;
 mod functions;
 mod go_text;
+mod json_value;
 mod kubernetes_value;
 mod lex;
 mod library;
@@ -65,7 +67,7 @@ pub mod value;
 pub use cost::{CostEstimate, MATCH_CONDITIONS_BUDGET, PER_CALL_LIMIT, PER_OBJECT_BUDGET};
 pub use decl::{Decl, DeclKind, Field, ListType, ObjectDecl};
 pub use env::{CompileError, Env};
-pub use eval::{Bound, Outcome, Program};
+pub use eval::{Bound, LazyFields, Outcome, Program};
 pub use kubernetes_value::KubernetesValue;
 pub use library::{
     AuthorizerBinding, AuthorizerCheck, AuthorizerChecks, Check, Format, Prefix, Url, Version,

@@ -41,7 +41,7 @@ impl Planner<'_> {
     fn plan(&mut self, expr: &Expr) -> Planned {
         match &expr.kind {
             ExprKind::Invalid => Err("unsupported expression".into()),
-            ExprKind::Struct { fields, .. } => self.structure(fields),
+            ExprKind::Struct { name, fields } => self.structure(name, fields),
             ExprKind::Literal(literal) => Ok(Node::Const(constant(literal))),
             ExprKind::Ident(name) => self.ident(expr, name),
             ExprKind::Select { operand, field, test } => {
@@ -290,14 +290,14 @@ impl Planner<'_> {
         Ok(Node::Map(entries))
     }
 
-    /// Only the fields of an object remain at run time: its type was checked before.
-    fn structure(&mut self, fields: &[StructField]) -> Planned {
+    fn structure(&mut self, name: &str, fields: &[StructField]) -> Planned {
         let entry = |field: &StructField| {
             let key = Node::Const(Val::String(Text::Own(field.name.clone())));
             let value = self.plan(&field.value)?;
             Ok(MapEntry { key, value, optional: field.optional })
         };
-        Ok(Node::Object(fields.iter().map(entry).collect::<Result<_, String>>()?))
+        let name = Str::new(name.strip_prefix('.').unwrap_or(name));
+        Ok(Node::Object(name, fields.iter().map(entry).collect::<Result<_, String>>()?))
     }
 
     fn fold(&mut self, fold: &Comprehension) -> Planned {

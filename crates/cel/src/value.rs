@@ -117,6 +117,8 @@ pub enum Map<'a> {
 pub struct Entries<'a> {
     pub(crate) map: BTreeMap<Key<'a>, Val<'a>>,
     weight: u64,
+    /// The type of an object that the expression made by its name (`Object.spec{…}`).
+    pub(crate) made: Option<Str>,
 }
 
 /// A key of a map that an expression made.
@@ -339,7 +341,7 @@ impl<'a> Items<'a> {
 impl<'a> Entries<'a> {
     pub(crate) fn new(map: BTreeMap<Key<'a>, Val<'a>>) -> Self {
         let weight = map.values().fold(1, |sum: u64, value| sum.saturating_add(value.weight()));
-        Self { map, weight }
+        Self { map, weight, made: None }
     }
 
     pub(crate) fn insert(&mut self, key: Key<'a>, value: Val<'a>) {

@@ -7,6 +7,7 @@
 mod convert;
 mod emit;
 mod key_order;
+mod line;
 mod load;
 mod reindent;
 mod resolve;
@@ -18,6 +19,7 @@ use schema::{Schema, TypeId};
 use thiserror::Error;
 
 pub use emit::emit;
+pub use line::line_of;
 
 use crate::json::{self, DecodeError, DecodeOptions, Decoded, StrictError};
 

@@ -3,6 +3,7 @@
 
 mod bootstrap;
 mod bootstrap_roles;
+mod cluster_authentication_trust;
 mod cluster_role_aggregation;
 mod csr_cleaner;
 mod default_service_account;
@@ -28,6 +29,9 @@ pub use bootstrap::{
     SYSTEM_NAMESPACES, config_map, get_or_create, namespace, priority_classes, reconcile_fields,
 };
 pub use bootstrap_roles::reconcile_bootstrap_roles;
+pub use cluster_authentication_trust::{
+    AuthenticationInfo, ClusterAuthenticationTrust, RequestHeaderInfo,
+};
 pub use cluster_role_aggregation::ClusterRoleAggregation;
 pub use csr_cleaner::CsrCleaner;
 pub use default_service_account::ServiceAccountController;

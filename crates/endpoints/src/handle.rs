@@ -149,6 +149,18 @@ impl Delegate for Resources {
     fn serve<'a>(&'a self, cx: &'a mut Context, request: Request<Incoming>) -> Serving<'a> {
         Box::pin(self.answer(cx, request))
     }
+
+    fn serves(&self, info: &RequestInfo) -> bool {
+        let kinds = self.kinds.load();
+        let resources = kinds.group_version(&info.group, &info.version);
+        let Some(kind) = resources.and_then(|kinds| kinds.get(&info.resource)) else {
+            return false;
+        };
+        match info.subresource.as_str() {
+            "" => kind.has_verb(&info.verb),
+            name => kind.facts.subresource(name).is_some_and(|own| own.verbs.contains(&info.verb)),
+        }
+    }
 }
 
 /// Paths that look right but are not there: a namespaced object without its namespace, a

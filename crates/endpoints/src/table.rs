@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use meta::{GroupVersion, Str};
+use meta::{GroupVersion, GroupVersionResource, Str};
 use registry::Kind;
 
 /// The served kinds by group-version and plural. Immutable: a change makes a new table.
@@ -36,6 +36,11 @@ impl Kinds {
 
     pub fn get(&self, group: &str, version: &str, resource: &str) -> Option<&Arc<Kind>> {
         self.by_group_version.get(&GroupVersion::new(group, version))?.get(resource)
+    }
+
+    pub fn get_resource(&self, resource: &GroupVersionResource) -> Option<&Arc<Kind>> {
+        let GroupVersionResource { group, version, resource } = resource;
+        self.group_version(group, version)?.get(resource)
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Kind>> {

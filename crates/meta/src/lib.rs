@@ -3,6 +3,7 @@
 //!
 //! Nothing here does I/O or knows async: value in, value out.
 
+pub mod audit;
 pub mod authorization;
 pub mod error;
 pub mod field;
@@ -17,10 +18,11 @@ pub mod time;
 pub mod value;
 mod version_order;
 
+pub use audit::{AuditAnnotations, AuditLevel, AuditRecord, LatencyLayer};
 pub use error::{ApiError, Cause, Details, Status};
 pub use field::{FieldError, FieldErrors, FieldPath};
 pub use gvk::{GroupKind, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource};
 pub use query::Query;
-pub use request::{AuditAnnotations, RequestInfo, User, Warnings};
+pub use request::{RequestInfo, User, Warnings};
 pub use value::{Map, Number, Str, Value};
 pub use version_order::compare_versions;

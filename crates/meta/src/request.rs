@@ -1,9 +1,6 @@
 //! The user of a request, the parsed request, and what is collected while it is handled.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::sync::{Mutex, PoisonError};
 
 use crate::{GroupResource, Str};
 
@@ -111,33 +108,5 @@ impl Warnings {
 
     pub fn take(&self) -> Vec<String> {
         std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-/// Annotations of a request's audit event, added by authentication, authorization and admission.
-///
-/// By default nothing is kept: a request that is not audited pays nothing for them.
-#[derive(Debug, Default)]
-pub struct AuditAnnotations(Option<Mutex<BTreeMap<String, String>>>);
-
-impl AuditAnnotations {
-    /// Annotations of a request that is audited.
-    pub fn recorded() -> Self {
-        Self(Some(Mutex::default()))
-    }
-
-    /// Adds an annotation. Compat: the first value of a key stays.
-    pub fn add(&self, key: impl Into<String>, value: impl Into<String>) {
-        if let Some(mut annotations) = self.lock() {
-            annotations.entry(key.into()).or_insert_with(|| value.into());
-        }
-    }
-
-    pub fn take(&self) -> BTreeMap<String, String> {
-        self.lock().map(|mut annotations| std::mem::take(&mut *annotations)).unwrap_or_default()
-    }
-
-    fn lock(&self) -> Option<MutexGuard<'_, BTreeMap<String, String>>> {
-        self.0.as_ref().map(|lock| lock.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

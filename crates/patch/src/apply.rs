@@ -131,6 +131,29 @@ pub struct Conflict {
     path: Path,
 }
 
+/// Merges a configuration that no manager owns: what a mutating admission policy applies.
+pub fn merge_unowned(
+    schema: &Schema,
+    ty: TypeId,
+    live: &Value,
+    configuration: &Value,
+) -> Result<Value, String> {
+    let type_ref = TypeRef::Type(ty);
+    typed::check(schema, type_ref, configuration)
+        .map_err(|why| format!("failed to convert patch object to typed object: {why}"))?;
+    let mut atomics = Vec::new();
+    typed::find_atomics(schema, type_ref, configuration, "", &mut atomics);
+    if !atomics.is_empty() {
+        // They would be replaced as a whole, with what others have set in them.
+        return Err(format!(
+            "invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {}",
+            atomics.join(", ")
+        ));
+    }
+    merge::merge(schema, type_ref, live, configuration)
+        .map_err(|why| format!("failed to merge patch: {why}"))
+}
+
 /// Tracks a write that is not an apply: sets `metadata.managedFields` of `new`. `live` is the
 /// object before the write, None on create.
 pub fn update(

@@ -8,7 +8,7 @@ use std::{
 
 use admission::{Freshness, Pinned, ServedObjects};
 use controllers::{Discovered, Resource, Target};
-use endpoints::{LoopbackClient, Resources};
+use endpoints::{Kinds, LoopbackClient, Resources};
 use memchr::memmem;
 use meta::{
     ApiError, GroupVersion, GroupVersionKind, GroupVersionResource, Value, selector::LabelSelector,
@@ -18,26 +18,21 @@ use store::Entry;
 
 /// What admission looks up: built-in and custom objects alike.
 pub(crate) struct Objects {
-    builtin: Vec<Arc<Kind>>,
+    builtin: Kinds,
     /// Set once the servers are put together; custom kinds come and go in it.
     extensions: Arc<OnceLock<Arc<Resources>>>,
 }
 
 impl Objects {
     pub(crate) fn new(kinds: &[Arc<Kind>], extensions: Arc<OnceLock<Arc<Resources>>>) -> Self {
-        Self { builtin: kinds.to_vec(), extensions }
-    }
-
-    fn find(&self, wanted: impl Fn(&Kind) -> bool) -> Option<Arc<Kind>> {
-        if let Some(kind) = self.builtin.iter().find(|kind| wanted(kind)) {
-            return Some(kind.clone());
-        }
-        let custom = self.extensions.get()?.kinds();
-        custom.iter().find(|kind| wanted(kind)).cloned()
+        Self { builtin: Kinds::new(kinds.iter().cloned()), extensions }
     }
 
     fn kind_of(&self, resource: &GroupVersionResource) -> Option<Arc<Kind>> {
-        self.find(|kind| serves(kind, resource))
+        if let Some(kind) = self.builtin.get_resource(resource) {
+            return Some(kind.clone());
+        }
+        self.extensions.get()?.kinds().get_resource(resource).cloned()
     }
 }
 
@@ -75,7 +70,9 @@ impl ServedObjects for Objects {
     }
 
     fn resource_of(&self, kind: &GroupVersionKind) -> Option<(GroupVersionResource, bool)> {
-        let found = self.find(|served| served.gvk() == kind)?;
+        let custom = self.extensions.get().map(|extensions| extensions.kinds());
+        let mut served = self.builtin.iter().chain(custom.iter().flat_map(|custom| custom.iter()));
+        let found = served.find(|served| served.gvk() == kind)?;
         Some((found.facts.group_version_resource(), found.namespaced()))
     }
 

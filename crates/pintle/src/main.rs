@@ -6,6 +6,7 @@ mod build_metrics;
 mod cache_informer;
 mod commands;
 mod discovery_publisher;
+mod egress;
 mod feature_gates;
 mod flags;
 mod help;

@@ -1,6 +1,7 @@
 //! The options of the server: the flags with their final types, completed and validated.
 
 mod admission;
+mod authentication;
 mod authorization;
 mod cidr;
 mod controllers;
@@ -21,6 +22,7 @@ use crate::logging;
 use crate::version;
 
 pub(crate) use admission::AdmissionPlugins;
+pub(crate) use authentication::{AuthenticationOptions, RequestHeaderOptions};
 pub(crate) use authorization::AuthorizationMode;
 pub(crate) use cidr::Cidr;
 pub(crate) use controllers::StandaloneControllers;
@@ -73,6 +75,9 @@ pub(crate) struct Options {
     pub(crate) delete_collection_workers: usize,
     pub(crate) profiling: bool,
 
+    pub(crate) egress_selector_config: Option<PathBuf>,
+    pub(crate) kubelet_ca_file: Option<PathBuf>,
+
     // Shutdown.
     pub(crate) livez_grace_period: Duration,
     pub(crate) shutdown_delay_duration: Duration,
@@ -80,9 +85,7 @@ pub(crate) struct Options {
     pub(crate) shutdown_watch_termination_grace_period: Duration,
 
     // Authentication and authorization.
-    pub(crate) anonymous_auth: bool,
-    pub(crate) client_ca_file: Option<PathBuf>,
-    pub(crate) token_auth_file: Option<PathBuf>,
+    pub(crate) authentication: AuthenticationOptions,
     pub(crate) service_accounts: ServiceAccountOptions,
     /// In this order, after `system:masters`.
     pub(crate) authorization_modes: Vec<AuthorizationMode>,
@@ -191,6 +194,7 @@ impl Options {
         let service_cluster_ip_ranges =
             cidr::service_ranges(&parsed.text("service-cluster-ip-range"), errors);
         let tls = tls::Tls::from_flags(parsed, errors, &mut warnings);
+        let authorization_modes = authorization::modes(parsed, errors);
 
         let data_dir = PathBuf::from(parsed.text("data-dir"));
         let bind_address = parsed.ip("bind-address").expect("an address that has a default");
@@ -241,6 +245,9 @@ impl Options {
             min_request_timeout: Duration::from_secs(count(parsed, "min-request-timeout") as u64),
             profiling: parsed.bool("profiling"),
 
+            egress_selector_config: path(parsed, "egress-selector-config-file"),
+            kubelet_ca_file: path(parsed, "kubelet-certificate-authority"),
+
             livez_grace_period: duration(parsed, "livez-grace-period"),
             shutdown_delay_duration: duration(parsed, "shutdown-delay-duration"),
             shutdown_send_retry_after: parsed.bool("shutdown-send-retry-after"),
@@ -249,12 +256,15 @@ impl Options {
                 "shutdown-watch-termination-grace-period",
             ),
 
-            anonymous_auth: parsed.bool("anonymous-auth"),
-            client_ca_file: path(parsed, "client-ca-file"),
-            token_auth_file: path(parsed, "token-auth-file"),
+            authentication: AuthenticationOptions::from_flags(
+                parsed,
+                &authorization_modes,
+                errors,
+                &mut warnings,
+            ),
             service_accounts: ServiceAccountOptions::from_flags(parsed, errors),
             admission_plugins: admission::plugins(parsed, errors, &mut warnings),
-            authorization_modes: authorization::modes(parsed, errors),
+            authorization_modes,
 
             allow_privileged: parsed.bool("allow-privileged"),
             servers: parsed.int("apiserver-count"),
@@ -361,5 +371,7 @@ fn count(parsed: &Parsed, name: &str) -> usize {
 
 #[cfg(test)]
 mod access_tests;
+#[cfg(test)]
+mod flag_sets;
 #[cfg(test)]
 mod tests;

@@ -3,15 +3,17 @@
 
 use std::{
     net::IpAddr,
+    path::Path,
     sync::{Arc, OnceLock},
     time::{Duration, Instant},
 };
 
 use controllers::{
-    DefaultServiceCidr, EndpointReconciler, FlowControlBootstrap, FlowSchemaStatusController,
-    IdentityLease, KubernetesService, SystemNamespaces, Target, config_map,
-    ensure_flow_control_defaults, flow_schemas, get_or_create, namespace, priority_classes,
-    priority_levels, reconcile_bootstrap_roles, reconcile_fields,
+    AuthenticationInfo, ClusterAuthenticationTrust, DefaultServiceCidr, EndpointReconciler,
+    FlowControlBootstrap, FlowSchemaStatusController, IdentityLease, KubernetesService,
+    RequestHeaderInfo, SystemNamespaces, Target, config_map, ensure_flow_control_defaults,
+    flow_schemas, get_or_create, namespace, priority_classes, priority_levels,
+    reconcile_bootstrap_roles,
 };
 use futures_util::future::{try_join, try_join_all, try_join3};
 use meta::ApiError;
@@ -24,8 +26,13 @@ use serve::{
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    apiservice_autoregistration::sync_api_services, cache_informer::CacheInformer, in_process::Api,
-    options::Options, run::Servers, standalone_controllers::ControllerContext, tokens::Tokens,
+    apiservice_autoregistration::sync_api_services,
+    cache_informer::CacheInformer,
+    in_process::Api,
+    options::{Options, RequestHeaderOptions},
+    run::{RELOAD_INTERVAL, Servers, client_ca_file},
+    standalone_controllers::ControllerContext,
+    tokens::Tokens,
 };
 
 /// The implemented hooks of kube-apiserver.
@@ -375,15 +382,23 @@ impl Bootstrap<'_> {
         Ok(())
     }
 
-    /// ConfigMap `extension-apiserver-authentication`: the client CA for aggregated apiservers.
+    /// Creates ConfigMap `extension-apiserver-authentication`, and starts the controller that keeps it
+    /// current.
     async fn authentication_info(&self) -> Result<(), ApiError> {
-        let target = Target::cluster("", "v1", "configmaps").in_namespace("kube-system");
-        let file = self.options.client_ca_file.as_ref().unwrap_or(&self.pki.ca_cert);
-        let client_ca = std::fs::read_to_string(file)
-            .map_err(|error| ApiError::internal(format!("{}: {error}", file.display())))?;
-        let object =
-            config_map("extension-apiserver-authentication", &[("client-ca-file", client_ca)]);
-        reconcile_fields(&*self.api, &target, &object, &[&["data", "client-ca-file"]]).await
+        let client_ca = client_ca_file(self.options, self.pki).to_owned();
+        let front = self.options.authentication.request_header.clone();
+        let read = Box::new(move || authentication_info(&client_ca, front.as_ref()));
+        let trust = ClusterAuthenticationTrust { api: self.api.clone(), read };
+        trust.sync().await?;
+        let kinds = self.servers.kinds.iter();
+        let kinds =
+            kinds.filter(|kind| kind.gvk().group.is_empty() && kind.gvk().kind == "ConfigMap");
+        let events = CacheInformer::start(&kinds.cloned().collect::<Vec<_>>(), |event| {
+            event.entry.namespace == "kube-system"
+                && event.entry.name == ClusterAuthenticationTrust::NAME
+        });
+        tokio::spawn(trust.run(events, RELOAD_INTERVAL));
+        Ok(())
     }
 
     /// ConfigMap with the date since which uses of legacy service account tokens are tracked.
@@ -402,6 +417,31 @@ impl Bootstrap<'_> {
         tokio::spawn(lease.run());
         Ok(())
     }
+}
+
+/// What aggregated API servers need to know, from the files of now.
+fn authentication_info(
+    client_ca: &Path,
+    front: Option<&RequestHeaderOptions>,
+) -> Result<AuthenticationInfo, String> {
+    let read = |file: &Path| {
+        std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))
+    };
+    let request_header = front.map(|front| {
+        let headers = front.published.clone();
+        Ok::<_, String>(RequestHeaderInfo {
+            client_ca: read(&front.client_ca_file)?,
+            allowed_names: headers.allowed_names,
+            username_headers: headers.username_headers,
+            uid_headers: headers.uid_headers,
+            group_headers: headers.group_headers,
+            extra_headers_prefix: headers.extra_headers_prefix,
+        })
+    });
+    Ok(AuthenticationInfo {
+        client_ca: read(client_ca)?,
+        request_header: request_header.transpose()?,
+    })
 }
 
 /// The name of the identity lease: `apiserver-` and a hash of the hostname. It is kube-apiserver's hash,

@@ -11,7 +11,7 @@ use aggregator::{Aggregator, ServedGroupVersion};
 use apiextensions::CrdController;
 use auth::{
     Authenticator, Authorizer,
-    authn::token_file::TokenFile,
+    authn::{Anonymous, BootstrapTokens, TokenWebhook, token_file::TokenFile},
     authz::{AlwaysAllow, AlwaysDeny, PrivilegedGroup, Union, node::NodeAuthorizer, rbac::Rbac},
 };
 use builtin::{Definitions, StorageFormat, Wiring};
@@ -42,6 +42,7 @@ use crate::{
     access::{BearerTokens, RoleRules},
     build_metrics,
     discovery_publisher::DiscoveryPublisher,
+    egress,
     in_process::{Api, Objects},
     logging::Verbosity,
     node_relations::NodeRelations,
@@ -91,7 +92,9 @@ async fn serve(
     let tls = prepare_tls(options, &pki)?;
 
     let auth_stack = AuthStack::new(options, &pki)?;
-    let servers = Servers::build(options, definitions, &backend, overrides, &auth_stack);
+    let gates = &options.feature_gates;
+    let plugins = options.admission_plugins.build(&|gate| gates.enabled(gate))?;
+    let servers = Servers::build(options, definitions, &backend, overrides, &auth_stack, plugins);
     servers.ready().await?;
     auth_stack.roles.follow(&servers.kinds);
     auth_stack.nodes.connect(&servers.kinds);
@@ -110,6 +113,7 @@ async fn serve(
     storage_metrics::register(&metrics.registry, options, &servers.kinds, &servers.extensions);
     storage_metrics::measure(&metrics.registry, options.size_metric_interval, &stores);
     servers.publisher.register(&metrics.registry);
+    servers.admission_metrics.register(&metrics.registry);
     build_metrics::register(&metrics.registry, &options.version, &options.feature_gates);
     let in_flight = Arc::new(InFlight::default());
     let server = chain(options, &servers, &auth_stack, &health, &metrics, &in_flight, verbosity)?;
@@ -157,7 +161,7 @@ async fn serve(
 /// Compat: what kube-apiserver gives the other servers to serve a new definition.
 const ESTABLISH_AFTER: std::time::Duration = std::time::Duration::from_secs(5);
 /// How often certificate files are looked at.
-const RELOAD_INTERVAL: std::time::Duration = std::time::Duration::from_mins(1);
+pub(crate) const RELOAD_INTERVAL: std::time::Duration = std::time::Duration::from_secs(10);
 /// How often the encryption configuration is looked at.
 const ENCRYPTION_INTERVAL: std::time::Duration = std::time::Duration::from_secs(2);
 /// How often the generated certificates are looked at: they are renewed months before they run out.
@@ -216,15 +220,23 @@ fn prepare_tls(options: &Options, pki: &Pki) -> Result<Arc<Tls>, String> {
         cert_file,
         key_file,
         sni: options.sni_certs.iter().map(sni).collect(),
-        // The admin of `admin.kubeconfig` is known by the own CA unless another one is given.
-        client_ca_file: Some(options.client_ca_file.clone().unwrap_or_else(|| pki.ca_cert.clone())),
-        request_header_ca_file: None,
+        client_ca_file: Some(client_ca_file(options, pki).to_owned()),
+        request_header_ca_file: options
+            .authentication
+            .request_header
+            .as_ref()
+            .map(|front| front.client_ca_file.clone()),
         min_version: options.tls_min_version.name().to_owned(),
         cipher_suites: options.tls_cipher_suites.iter().map(|name| (*name).to_owned()).collect(),
         curve_preferences: options.tls_key_exchanges.iter().map(|kx| kx.id()).collect(),
         disable_http2: !options.http2,
     };
     Tls::new(&tls).map_err(|error| error.to_string())
+}
+
+/// The admin of `admin.kubeconfig` is known by the own CA unless another one is given.
+pub(crate) fn client_ca_file<'a>(options: &'a Options, pki: &'a Pki) -> &'a Path {
+    options.authentication.client_ca_file.as_ref().unwrap_or(&pki.ca_cert)
 }
 
 fn sni(given: &crate::flags::NamedCertKey) -> NamedCertKey {
@@ -250,7 +262,9 @@ struct AuthStack {
 
 impl AuthStack {
     fn new(options: &Options, pki: &Pki) -> Result<Self, String> {
-        let file = match &options.token_auth_file {
+        let authentication = &options.authentication;
+        check_client_files(options)?;
+        let file = match &authentication.token_auth_file {
             None => None,
             Some(file) => {
                 let text = std::fs::read_to_string(file)
@@ -261,11 +275,31 @@ impl AuthStack {
         let tokens = Tokens::load(&options.service_accounts, pki)?;
         let token_objects = Arc::new(TokenObjects::default());
         let accounts = tokens.authenticator(&options.service_accounts, token_objects.clone());
+        let webhook =
+            match &authentication.token_webhook {
+                None => None,
+                Some(webhook) => {
+                    let audiences = tokens.audiences().to_vec();
+                    let (file, version) = (&webhook.config_file, &webhook.version);
+                    let made = TokenWebhook::load(file, version, audiences, webhook.cache_ttl);
+                    Some(made.map_err(|why| {
+                        format!("--authentication-token-webhook-config-file: {why}")
+                    })?)
+                }
+            };
         let authenticator = Authenticator {
+            request_header: authentication
+                .request_header
+                .as_ref()
+                .map(|front| front.headers.clone()),
             tokens: file,
             service_accounts: Some(accounts),
+            bootstrap_tokens: authentication
+                .bootstrap_tokens
+                .then(|| BootstrapTokens::new(token_objects.clone())),
+            webhook,
             audiences: tokens.audiences().to_vec(),
-            anonymous: options.anonymous_auth,
+            anonymous: Anonymous { enabled: authentication.anonymous, paths: Vec::new() },
         };
         let roles = Arc::new(RoleIndex::default());
         let nodes = Arc::new(NodeRelations::default());
@@ -291,6 +325,35 @@ impl AuthStack {
     }
 }
 
+/// Reads the files of flags for outgoing connections, so that a wrong one stops the start and not a
+/// later call.
+fn check_client_files(options: &Options) -> Result<(), String> {
+    let check = |flag: &str, tls: client::Tls| {
+        let config = client::Config { tls, ..client::Config::default() };
+        client::Client::new(config).map_err(|error| format!("--{flag}: {error}"))
+    };
+    for (flag, pair) in &options.authentication.client_pairs {
+        let identity = client::Identity {
+            certificate: client::Pem::File(pair.cert_file.clone()),
+            key: client::Pem::File(pair.key_file.clone()),
+        };
+        check(flag, client::Tls { identity: Some(identity), ..client::Tls::default() })?;
+    }
+    if let Some(file) = &options.kubelet_ca_file {
+        let trust = client::Trust::File(file.clone());
+        check("kubelet-certificate-authority", client::Tls { trust, ..client::Tls::default() })?;
+    }
+    if let Some(file) = &options.egress_selector_config {
+        let flag = "--egress-selector-config-file";
+        let warnings =
+            egress::check(file).map_err(|why| format!("{flag} {}: {why}", file.display()))?;
+        for warning in warnings {
+            tracing::warn!("{flag}: {warning}");
+        }
+    }
+    Ok(())
+}
+
 /// The three servers of the chain.
 pub(crate) struct Servers {
     schema: Arc<schema::Schema>,
@@ -304,6 +367,20 @@ pub(crate) struct Servers {
     pub(crate) extensions: Arc<Resources>,
     pub(crate) kinds: Vec<Arc<Kind>>,
     pub(crate) wiring: Wiring,
+    admission_metrics: admission::Metrics,
+}
+
+/// Compat: in the words of kube-apiserver, which scripts look for.
+fn log_plugins(chain: &admission::Chain) {
+    for (phase, names) in ["mutating", "validating"].into_iter().zip(chain.names()) {
+        if !names.is_empty() {
+            tracing::info!(
+                "Loaded {} {phase} admission controller(s) successfully in the following order: {}.",
+                names.len(),
+                names.join(",")
+            );
+        }
+    }
 }
 
 pub(crate) const REGISTRATION_GROUP: &str = "apiregistration.k8s.io";
@@ -315,6 +392,7 @@ impl Servers {
         backend: &Arc<dyn Backend>,
         overrides: Vec<(meta::GroupResource, Arc<dyn Backend>)>,
         auth_stack: &AuthStack,
+        plugins: Vec<Box<dyn admission::Plugin>>,
     ) -> Self {
         let schema = Arc::new(std::mem::take(&mut definitions.schema));
         let served = |facts: &ResourceFacts| {
@@ -353,13 +431,14 @@ impl Servers {
         };
         let (kinds, wiring) =
             builtin::kinds(&definitions, &schema, &served, backend, &kind_options);
-        let plugins = admission::order::plugins(&|name| options.admission_plugins.is_on(name));
         let custom = Arc::new(OnceLock::new());
         let cluster = admission::Cluster {
             objects: Box::new(Objects::new(&kinds, custom.clone())),
             authorizer: auth_stack.authorizer.clone(),
         };
         let admission = admission::Chain::new(plugins, cluster);
+        log_plugins(&admission);
+        let admission_metrics = admission.metrics().clone();
         let words = Box::new(field_descriptions);
         let engine = Engine::new(
             admission,
@@ -394,6 +473,7 @@ impl Servers {
             extensions,
             kinds,
             wiring,
+            admission_metrics,
         }
     }
 
@@ -520,6 +600,9 @@ fn chain(
         authenticator: auth_stack.authenticator.clone(),
         authorizer: auth_stack.authorizer.clone(),
         constrained_impersonation: options.feature_gates.enabled("ConstrainedImpersonation"),
+        unauthenticated_http2_dos_mitigation: options
+            .feature_gates
+            .enabled("UnauthenticatedHTTP2DOSMitigation"),
         delegates,
         in_flight: in_flight.clone(),
         metrics: metrics.clone(),

@@ -104,7 +104,10 @@ pub(crate) async fn act(
     action.default(&mut object);
     managed_fields::track_sent(request, &options, ty, &mut object);
     let gvr = gvr(request.kind);
-    let attributes = attributes(request, &gvr, Operation::Create, cx.name(), &options, None);
+    let gvk = gvk_of(&object).unwrap_or_else(|| action.accepts()[0].clone());
+    let mut attributes = attributes(request, &gvr, Operation::Create, cx.name(), &options, None);
+    // Plugins see what was sent (an Eviction), not what it is sent to.
+    attributes.gvk = &gvk;
     request.engine.admission.admit(&attributes, Some(&mut object)).await?;
     request.engine.admission.validate(&attributes, Some(&object)).await?;
     match action.act(object, &cx).await? {

@@ -78,7 +78,11 @@ async fn try_create(
     let cx = WriteContext { kind, user: request.user, now: meta::time::Time::now() };
     let name = object.str_at(&["metadata", "name"]).to_owned();
     let gvr = gvr(kind);
-    let attributes = attributes(request, &gvr, Operation::Create, &name, options, None);
+    let mut attributes = attributes(request, &gvr, Operation::Create, &name, options, None);
+    // Compat: a namespace is in itself, also when it is created.
+    if gvr.group.is_empty() && gvr.resource == "namespaces" && attributes.namespace.is_empty() {
+        attributes.namespace = &name;
+    }
 
     if kind.custom.as_ref().is_some_and(|custom| custom.terminating) {
         return Err(ApiError::Forbidden {

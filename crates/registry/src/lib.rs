@@ -4,6 +4,7 @@
 //! Reads serve bytes of the watch cache. Writes decode an object once and encode it once.
 
 mod action;
+mod admitted_object;
 mod allocation;
 mod columns;
 mod computed_resource;
@@ -43,6 +44,7 @@ mod write_authorizer;
 
 pub use action::{Action, ActionContext, Outcome, admit_connect};
 pub use admission::Pinned;
+pub use admitted_object::merge_unowned;
 pub use allocation::{Allocation, Allocator, Reservation};
 pub use columns::{Cell, CellOf, Column, FieldDescriptions, ReadCell, since};
 pub use computed_resource::{ComputeContext, ComputedResource};

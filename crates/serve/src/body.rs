@@ -2,14 +2,18 @@
 
 use std::any::Any;
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures_core::Stream;
 use http_body::{Frame, SizeHint};
 use prometheus::Histogram;
+use tokio::time::Instant;
 
+use crate::connection::sending::Sending;
 use crate::gzip::GzipChunks;
 
 /// What may go wrong while a body is sent; the client then sees a reset stream or a cut connection.
@@ -21,6 +25,10 @@ pub struct Body {
     source: Source,
     /// What must live as long as the response is being sent: seats, counters, snapshots.
     guards: Vec<Box<dyn Any + Send>>,
+    /// When the last byte has to be sent, if there is such a time.
+    send_by: Option<Instant>,
+    /// Is told how far the client has got.
+    sending: Option<Arc<Sending>>,
     /// Who wants to know how long it was, and how long it is so far.
     measured: Option<(Histogram, u64)>,
 }
@@ -109,7 +117,21 @@ impl Body {
     }
 
     pub(crate) fn of(source: Source) -> Self {
-        Self { source, guards: Vec::new(), measured: None }
+        Self { source, guards: Vec::new(), send_by: None, sending: None, measured: None }
+    }
+
+    /// Gives the client until then to read it all; the response is cut off otherwise.
+    pub(crate) fn set_send_by(&mut self, send_by: Instant) {
+        self.send_by = Some(send_by);
+    }
+
+    pub(crate) fn send_by(&self) -> Option<Instant> {
+        self.send_by
+    }
+
+    /// Tells `sending` of every chunk.
+    pub(crate) fn tell(&mut self, sending: Arc<Sending>) {
+        self.sending = Some(sending);
     }
 
     /// Tells `histogram` how many bytes were handed over, when there are no more.
@@ -195,7 +217,17 @@ impl http_body::Body for Body {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let frame = std::task::ready!(self.poll_source(cx));
+        // A chunk is made long after the handler has returned, so its panic is caught here: it costs
+        // this response and not the connection's task, which serves others too.
+        let polled = catch_unwind(AssertUnwindSafe(|| self.poll_source(cx)));
+        let polled = polled.unwrap_or_else(|_| {
+            tracing::error!("a response panicked while it was sent");
+            Poll::Ready(Some(Err("panicked".into())))
+        });
+        if let Some(sending) = &self.sending {
+            sending.asked(polled.is_ready());
+        }
+        let frame = std::task::ready!(polled);
         if let (Some((_, bytes)), Some(Ok(frame))) = (&mut self.measured, &frame) {
             *bytes += frame.data_ref().map_or(0, Bytes::len) as u64;
         }

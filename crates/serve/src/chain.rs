@@ -20,7 +20,7 @@ use http::{
     },
 };
 use hyper::body::{Body as _, Incoming};
-use meta::{ApiError, Query};
+use meta::{ApiError, Query, User};
 
 use crate::{
     Body,
@@ -50,6 +50,8 @@ pub struct Server {
     pub authorizer: Arc<dyn Authorizer>,
     /// Feature gate `ConstrainedImpersonation`.
     pub constrained_impersonation: bool,
+    /// Feature gate `UnauthenticatedHTTP2DOSMitigation`.
+    pub unauthenticated_http2_dos_mitigation: bool,
     pub delegates: Arc<Delegates>,
     pub in_flight: Arc<InFlight>,
     pub metrics: Arc<Metrics>,
@@ -113,14 +115,19 @@ async fn handle(server: &Server, request: Request<Incoming>, peer: Arc<Peer>) ->
     server.metrics.answered(&cx, &counted, &mut response);
     let mut response =
         if head_only { without_body(response) } else { gzip::compress(gzip_wanted, response) };
-    if let Some(seat) = cx.seat.take() {
-        response.body_mut().hold(seat);
+    // Ready to be sent: how long that takes is up to the client, which must not keep others out.
+    drop(cx.seat.take());
+    if let Some(deadline) = cx.deadline {
+        response.body_mut().set_send_by(deadline + SEND_GRACE);
     }
     for guard in cx.take_held() {
         response.body_mut().hold(guard);
     }
     response
 }
+
+/// How long a client may go on reading after the request's deadline.
+const SEND_GRACE: Duration = Duration::from_secs(30);
 
 /// The answer to a HEAD. HTTP/1.1 would leave the body out by itself, HTTP/2 doesn't.
 fn without_body(response: Response<Body>) -> Response<Body> {
@@ -146,11 +153,16 @@ async fn walk(
     if server.goaway_chance > 0.0 && chance() < server.goaway_chance {
         cx.peer.close();
     }
+    // Aggregator, then built-in kinds, then custom kinds, then 404.
+    let delegate = server.delegates.find(&cx.info);
+    let served = delegate.serves(&cx.info);
     // Shutdown waits for the requests inside; watches have a count of their own.
     let entered = server.in_flight.enter(cx.info.is_long_running()).map_err(draining)?;
     let ending = entered.ending();
     cx.hold(entered);
-    cx.hold(server.metrics.enter(cx));
+    if !cx.info.is_long_running() {
+        cx.hold(server.metrics.enter(cx));
+    }
     set_deadline(cx, request.uri().query().unwrap_or_default(), server.request_timeout)?;
     if server.cors.origin(request.headers()).is_some()
         && let Some(answer) = Cors::preflight(request.method())
@@ -159,7 +171,9 @@ async fn walk(
     }
     let peer = cx.peer.clone();
     let began = Instant::now();
-    let user = authenticate(&server.authenticator, request.headers_mut(), &peer).await;
+    let mitigation = server.unauthenticated_http2_dos_mitigation;
+    let (headers, path) = (request.headers_mut(), &cx.info.path);
+    let user = authenticate(&server.authenticator, headers, &peer, path, mitigation).await;
     server.metrics.authenticated(user.as_ref().ok(), cx, began);
     cx.user = user?;
     // Not built yet, here, in this order: tracing spans, audit.
@@ -168,24 +182,29 @@ async fn walk(
         impersonate(&*server.authorizer, cx, request.headers_mut(), constrained).await;
     cx.no_sniff = impersonated.is_err();
     impersonated?;
+    // So that requests that find no seat are counted by resource, except for anonymous clients.
+    cx.served = served && cx.user.name != User::ANONYMOUS;
     // Before authorization, so that a flood of forbidden requests waits in line as well.
     cx.seat = take_seat(&server.seats, cx).await?;
     let began = Instant::now();
     let allowed = authorize(&*server.authorizer, cx).await;
     server.metrics.authorized(allowed.as_ref().copied(), began);
+    cx.served = served && allowed.is_ok();
     allowed?;
+    if cx.info.is_long_running() {
+        cx.hold(server.metrics.enter(cx));
+    }
     // Compat: a path is taken apart without its first slashes, but looked up with them.
     if cx.info.path.starts_with("//") {
         return Err(ApiError::UnknownPath);
     }
-    // Aggregator, then built-in kinds, then custom kinds, then 404.
     match cx.deadline {
         None => {
-            let response = server.delegates.serve(cx, request).await?;
+            let response = delegate.serve(cx, request).await?;
             Ok(response.map(|body| body.until(ending)))
         }
         Some(deadline) => {
-            let served = tokio::time::timeout_at(deadline, server.delegates.serve(cx, request));
+            let served = tokio::time::timeout_at(deadline, delegate.serve(cx, request));
             served.await.unwrap_or_else(|_| Err(timed_out()))
         }
     }

@@ -5,6 +5,7 @@
 
 mod activity;
 mod gather;
+pub(crate) mod sending;
 mod streams;
 mod wire;
 
@@ -31,7 +32,8 @@ use tokio_rustls::server::TlsStream;
 
 use self::activity::{Activity, Deadline};
 use self::gather::{Outgoing, gather};
-use self::streams::Streams;
+use self::sending::Sending;
+use self::streams::{Spawner, Streams};
 use self::wire::Wire;
 use crate::body::Body;
 use crate::tls::{ClientCert, PeerIdentity, Tls};
@@ -55,6 +57,8 @@ pub struct Peer {
     /// What the handshake agreed on; absent in processes and tests.
     pub tls: Option<TlsSession>,
     client: Option<ClientCert>,
+    /// The same certificate, verified against the CAs of front proxies.
+    front_proxy: Option<ClientCert>,
     close: Arc<Closer>,
 }
 
@@ -72,13 +76,21 @@ impl Peer {
     /// A peer without a connection: the server talking to itself, or a test.
     pub fn detached(address: SocketAddr) -> Self {
         let close = Arc::new(Closer::default());
-        Self { address, local_address: address, tls: None, client: None, close }
+        Self { address, local_address: address, tls: None, client: None, front_proxy: None, close }
     }
 
     /// Who the client certificate says this is, as of now: the answer changes when the certificate expires or the CA bundle
     /// is replaced, even on an open connection. Cheap to ask with every request.
     pub fn identity(&self) -> Arc<PeerIdentity> {
         match &self.client {
+            Some(client) => client.identity(SystemTime::now()),
+            None => Arc::default(),
+        }
+    }
+
+    /// The same for the CAs of front proxies: whether this client may name users in headers.
+    pub fn front_proxy_identity(&self) -> Arc<PeerIdentity> {
+        match &self.front_proxy {
             Some(client) => client.identity(SystemTime::now()),
             None => Arc::default(),
         }
@@ -108,6 +120,8 @@ impl Peer {
                 server_name: session.server_name().map(str::to_owned),
                 http2: session.alpn_protocol() == Some(b"h2"),
             }),
+            front_proxy: (!chain.is_empty() && tls.has_request_header_ca())
+                .then(|| ClientCert::new(chain.clone(), tls.request_header_roots().clone())),
             client: (!chain.is_empty()).then(|| ClientCert::new(chain, roots)),
             close,
         })
@@ -159,7 +173,7 @@ pub struct Limits {
     pub idle_timeout: Duration,
     /// How long a closing connection waits for the client to agree.
     pub linger_timeout: Duration,
-    /// An HTTP/2 client that reads nothing for this long is gone: a live one reads even when a stream of it is stopped.
+    /// A connection, and a stream of HTTP/2, whose client reads nothing for this long is ended.
     pub stall_timeout: Duration,
     /// Pings find out about HTTP/2 clients that went away without a word.
     pub ping_interval: Duration,
@@ -211,11 +225,15 @@ pub(crate) async fn serve(
     let activity = Arc::new(Activity::new(http2));
     let limits = &service.limits;
 
+    let (timer, streams) = (TokioTimer::new(), Streams::new(limits.stall_timeout));
     let requests = service_fn({
         let (service, peer, activity) = (service.clone(), peer.clone(), activity.clone());
-        move |request| answer(service.clone(), request, peer.clone(), activity.clone(), http2)
+        let spawner = http2.then(|| streams.spawner());
+        move |request| {
+            let sending = spawner.as_ref().map(Spawner::begin);
+            answer(service.clone(), request, peer.clone(), activity.clone(), sending)
+        }
     });
-    let (timer, streams) = (TokioTimer::new(), Streams::default());
     if http2 {
         let (stream, outgoing) = gather(stream, activity.clone());
         let io = TokioIo::new(Wire::new(stream, activity.clone()));
@@ -261,7 +279,8 @@ async fn answer(
     request: Request<Incoming>,
     peer: Arc<Peer>,
     activity: Arc<Activity>,
-    http2: bool,
+    // Of HTTP/2, where each stream is given up by itself.
+    sending: Option<Arc<Sending>>,
 ) -> Result<Response<Body>, Infallible> {
     let active = activity.begin();
     if let Some(refused) = refuse_bad_host(&request) {
@@ -269,8 +288,18 @@ async fn answer(
     }
     let mut response = service.handler.handle(request, peer.clone()).await;
     // HTTP/2 has no such header; Go's library, and so the filters of kube-apiserver, mean GOAWAY by it.
-    if http2 && response.headers_mut().remove(CONNECTION).is_some_and(|value| value == "close") {
+    if sending.is_some()
+        && response.headers_mut().remove(CONNECTION).is_some_and(|value| value == "close")
+    {
         peer.close();
+    }
+    let send_by = response.body().send_by();
+    match sending {
+        Some(sending) => {
+            sending.begin(send_by);
+            response.body_mut().tell(sending);
+        }
+        None => active.send_by(send_by.map(Into::into)),
     }
     response.body_mut().hold(active);
     Ok(websocket::change_over(response, service.limits.stall_timeout))

@@ -16,12 +16,15 @@ pub struct Context {
     pub audit: AuditEvent,
     pub warnings: Arc<Warnings>,
     pub received: Instant,
-    /// The request's place in flow control, held until the answer is sent. A handler may drop it
-    /// earlier, when what is left costs the server nothing.
+    /// The request's place in flow control, held until the answer is ready to be sent. A handler may
+    /// drop it earlier, when what is left costs the server nothing.
     pub seat: Option<Seat>,
     /// None for long-running requests.
     pub deadline: Option<tokio::time::Instant>,
     pub peer: Arc<Peer>,
+    /// Whether the resource and verb are served, and the user is allowed to use them: the names are
+    /// labels of metrics then.
+    pub(crate) served: bool,
     /// Whether browsers are told not to guess what a refusal is.
     pub(crate) no_sniff: bool,
     /// Released when the response body has been sent.
@@ -40,6 +43,7 @@ impl Context {
             seat: None,
             deadline: None,
             peer,
+            served: false,
             no_sniff: false,
             held: Vec::new(),
         }

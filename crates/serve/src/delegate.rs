@@ -16,6 +16,12 @@ pub trait Delegate: Send + Sync + 'static {
     fn name(&self) -> &'static str;
 
     fn serve<'a>(&'a self, cx: &'a mut Context, request: Request<Incoming>) -> Serving<'a>;
+
+    /// Whether it has this resource with this verb and subresource. Only then are they labels of
+    /// metrics: names that clients make up would fill the memory.
+    fn serves(&self, _info: &RequestInfo) -> bool {
+        false
+    }
 }
 
 pub type Serving<'a> = Pin<Box<dyn Future<Output = Result<Response<Body>, ApiError>> + Send + 'a>>;
@@ -72,13 +78,9 @@ impl Delegates {
         self.table.store(Arc::new(Table::new(&servers)));
     }
 
-    pub(crate) async fn serve(
-        &self,
-        cx: &mut Context,
-        request: Request<Incoming>,
-    ) -> Result<Response<Body>, ApiError> {
-        let owner = self.table.load().find(&cx.info).cloned();
-        owner.as_ref().unwrap_or(&self.not_found).serve(cx, request).await
+    /// The server that answers a request.
+    pub(crate) fn find(&self, info: &RequestInfo) -> Arc<dyn Delegate> {
+        self.table.load().find(info).unwrap_or(&self.not_found).clone()
     }
 }
 

@@ -187,6 +187,10 @@ impl Tls {
         &self.client_roots
     }
 
+    pub(crate) fn has_request_header_ca(&self) -> bool {
+        self.files.lock().request_header_ca.is_some()
+    }
+
     /// The CAs of front proxies, as of the last reload.
     pub fn request_header_roots(&self) -> &Arc<ArcSwap<Roots>> {
         &self.request_header_roots

@@ -4,7 +4,7 @@
 use meta::{ApiError, Cause, GroupResource, Value};
 
 use crate::{
-    Attributes, Cluster, Freshness, Operation, Pinned, Plugin, is_namespace, namespace_of,
+    Attributes, Cluster, Freshness, Operation, Phases, Pinned, Plugin, is_namespace, namespace_of,
     resources,
 };
 
@@ -20,6 +20,17 @@ impl Plugin for NamespaceLifecycle {
 
     fn handles(&self, operation: Operation) -> bool {
         matches!(operation, Operation::Create | Operation::Update | Operation::Delete)
+    }
+
+    fn concerns(&self, attributes: &Attributes<'_>) -> bool {
+        match attributes.operation {
+            Operation::Create => !attributes.namespace.is_empty(),
+            _ => is_namespace(attributes.gvr),
+        }
+    }
+
+    fn phases(&self) -> Phases {
+        Phases::Mutating
     }
 
     fn admit<'a>(

@@ -7,7 +7,10 @@ use meta::{
     ApiError, GroupResource, GroupVersionResource, Str, Value, authorization::Attributes as Asked,
 };
 
-use crate::{Attributes, Cluster, Freshness, Operation, Pinned, Plugin, resources};
+use x509_parser::x509::X509Name;
+
+use super::certificates::with_subject;
+use crate::{Attributes, Cluster, Freshness, Operation, Phases, Pinned, Plugin, resources};
 
 pub struct NodeRestriction;
 
@@ -20,6 +23,14 @@ impl Plugin for NodeRestriction {
 
     fn handles(&self, operation: Operation) -> bool {
         operation != Operation::Connect
+    }
+
+    fn concerns(&self, attributes: &Attributes<'_>) -> bool {
+        node_name(attributes.user).is_some()
+    }
+
+    fn phases(&self) -> Phases {
+        Phases::Mutating
     }
 
     fn admit<'a>(
@@ -487,15 +498,11 @@ impl Write<'_> {
 
 /// The common name in a certificate request: PEM, in base64.
 fn common_name(request: &str) -> Option<String> {
-    use base64::{Engine as _, engine::general_purpose::STANDARD};
-    use rustls_pki_types::{CertificateSigningRequestDer, pem::PemObject as _};
-    use x509_parser::{certification_request::X509CertificationRequest, prelude::FromDer as _};
-    let pem = STANDARD.decode(request).ok()?;
-    let der = CertificateSigningRequestDer::from_pem_slice(&pem).ok()?;
-    let (_, request) = X509CertificationRequest::from_der(&der).ok()?;
-    let subject = &request.certification_request_info.subject;
-    let name = subject.iter_common_name().next()?.as_str().ok()?;
-    Some(name.to_owned())
+    let name = |subject: &X509Name<'_>| {
+        let name = subject.iter_common_name().next()?.as_str().ok()?;
+        Some(name.to_owned())
+    };
+    with_subject(request, name)?
 }
 
 fn is_on(object: &Value, node: &str) -> bool {

@@ -33,6 +33,10 @@ impl Plugin for ServiceAccount {
         matches!(operation, Operation::Create | Operation::Update)
     }
 
+    fn concerns(&self, attributes: &Attributes<'_>) -> bool {
+        is_pod(attributes) && matches!(attributes.subresource, "" | "ephemeralcontainers")
+    }
+
     fn admit<'a>(
         &'a self,
         attributes: &'a Attributes<'a>,

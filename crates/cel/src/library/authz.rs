@@ -30,6 +30,15 @@ pub struct AuthorizerBinding {
     pub user: Arc<User>,
 }
 
+impl AuthorizerBinding {
+    /// The value of the variable `authorizer.requestResource`.
+    pub fn resource_check(&self, check: AuthorizerCheck) -> KubernetesValue {
+        let asked = AuthorizerCheck { user: self.user.clone(), ..check };
+        let checks = self.checks.clone();
+        KubernetesValue::Check(Check { checks, kind: CheckKind::Resource, asked })
+    }
+}
+
 /// An authorizer, and what it has decided so far for one evaluation.
 pub struct AuthorizerChecks {
     authorizer: Arc<dyn Authorizer>,

@@ -23,6 +23,39 @@ pub(super) fn check(schema: &Schema, type_ref: TypeRef<'_>, value: &Value) -> Re
     }
 }
 
+/// The paths of atomic lists, maps and structs in a value.
+pub(super) fn find_atomics(
+    schema: &Schema,
+    type_ref: TypeRef<'_>,
+    value: &Value,
+    path: &str,
+    atomics: &mut Vec<String>,
+) {
+    let atom = type_ref.resolve(schema);
+    match (value, atom.map, atom.list) {
+        (Value::Object(map), Some(object), _) => {
+            if object.atomic {
+                atomics.push(path.to_owned());
+            }
+            for (name, member) in map.iter() {
+                if let Some(field) = object.ty.and_then(|ty| ty.field(name)) {
+                    let path = format!("{path}.{name}");
+                    find_atomics(schema, TypeRef::Node(&field.node), member, &path, atomics);
+                }
+            }
+        }
+        (Value::Array(items), _, Some(list)) => {
+            if matches!(list.kind, ElementRelationship::Atomic) {
+                atomics.push(path.to_owned());
+            }
+            for (at, item) in items.iter().enumerate() {
+                find_atomics(schema, list.item, item, &format!("{path}[{at}]"), atomics);
+            }
+        }
+        _ => {}
+    }
+}
+
 /// The path from the root to the value being checked; formatted only when there is an error.
 #[derive(Clone, Copy)]
 struct FieldTrail<'a> {

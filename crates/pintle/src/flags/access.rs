@@ -24,17 +24,17 @@ pub(super) const AUTHENTICATION: &[Flag] = &[
         .help("Audiences of which a service account token must name one. Unset: the issuers."),
     refused("authentication-config", Text, "")
         .help("AuthenticationConfiguration file: token issuers, claim rules, anonymous access."),
-    refused("authentication-token-webhook-cache-ttl", Duration, "2m0s")
+    done("authentication-token-webhook-cache-ttl", Duration, "2m0s")
         .help("How long answers of the token webhook are remembered."),
-    refused("authentication-token-webhook-config-file", Text, "")
+    done("authentication-token-webhook-config-file", Text, "")
         .help("Kubeconfig of a server that checks bearer tokens."),
-    refused("authentication-token-webhook-version", Text, "v1beta1")
-        .help("Version of the TokenReview sent to that server."),
+    done("authentication-token-webhook-version", Text, "v1beta1")
+        .help("Version of the TokenReview sent to that server: v1 or v1beta1."),
     done("client-ca-file", Text, "").help(
         "Authorities whose client certificates are accepted: common name is the user, \
          organizations are the groups.",
     ),
-    refused("enable-bootstrap-token-auth", Bool, "false")
+    done("enable-bootstrap-token-auth", Bool, "false")
         .help("Accept bootstrap tokens kept as secrets in kube-system."),
     refused("oidc-ca-file", Text, "").help("Authority of the OpenID issuer's certificate."),
     refused("oidc-client-id", Text, "").help("Client id that an OpenID token must be meant for."),
@@ -48,17 +48,17 @@ pub(super) const AUTHENTICATION: &[Flag] = &[
         .help("Signature algorithms accepted in OpenID tokens."),
     refused("oidc-username-claim", Text, "sub").help("Claim that holds the user name."),
     refused("oidc-username-prefix", Text, "").help("Prefix put before the user name; - is none."),
-    refused("requestheader-allowed-names", Texts, "")
+    done("requestheader-allowed-names", Texts, "")
         .help("Common names of front proxies that may name a user in headers. Unset: any."),
-    refused("requestheader-client-ca-file", Text, "")
+    done("requestheader-client-ca-file", Text, "")
         .help("Authorities of the front proxies that may name a user in headers."),
-    refused("requestheader-extra-headers-prefix", Texts, "")
+    done("requestheader-extra-headers-prefix", Texts, "")
         .help("Prefixes of headers with extra user information, usually X-Remote-Extra-."),
-    refused("requestheader-group-headers", Texts, "")
+    done("requestheader-group-headers", Texts, "")
         .help("Headers with the groups, usually X-Remote-Group."),
-    refused("requestheader-uid-headers", Texts, "")
+    done("requestheader-uid-headers", Texts, "")
         .help("Headers with the user's uid, usually X-Remote-Uid."),
-    refused("requestheader-username-headers", Texts, "")
+    done("requestheader-username-headers", Texts, "")
         .help("Headers with the user name, usually X-Remote-User."),
     done("service-account-extend-token-expiration", Bool, "true").help(
         "Extend tokens of pods to a year, and record uses after their expiry in the audit log.",
@@ -105,8 +105,10 @@ pub(super) const API_ENABLEMENT: &[Flag] = &[done("runtime-config", Configuratio
      group, or api/all, api/ga, api/beta, api/alpha.",
 )];
 
-pub(super) const EGRESS_SELECTOR: &[Flag] = &[refused("egress-selector-config-file", Text, "")
-    .help("EgressSelectorConfiguration: proxies for connections to nodes, etcd and webhooks.")];
+pub(super) const EGRESS_SELECTOR: &[Flag] = &[done("egress-selector-config-file", Text, "").help(
+    "EgressSelectorConfiguration. Connections are direct: proxies for etcd and the control plane are \
+     refused, one for the cluster has no effect yet.",
+)];
 
 pub(super) const ADMISSION: &[Flag] = &[
     refused("admission-control", Texts, "")
@@ -115,10 +117,11 @@ pub(super) const ADMISSION: &[Flag] = &[
             "Use --enable-admission-plugins or --disable-admission-plugins instead. Will be \
              removed in a future version.",
         ),
-    refused("admission-control-config-file", Text, "").help("Settings of the admission plugins."),
-    harmless("default-not-ready-toleration-seconds", Int, "300")
+    done("admission-control-config-file", Text, "")
+        .help("AdmissionConfiguration file: the configuration of admission plugins."),
+    done("default-not-ready-toleration-seconds", Int, "300")
         .help("Default toleration of pods for not-ready nodes."),
-    harmless("default-unreachable-toleration-seconds", Int, "300")
+    done("default-unreachable-toleration-seconds", Int, "300")
         .help("Default toleration of pods for unreachable nodes."),
     done("disable-admission-plugins", Texts, "")
         .help("Admission plugins to leave out of the default set."),

@@ -27,10 +27,11 @@ pub(super) const FLAGS: &[Flag] = &[
          which is treated as lease.",
     ),
     done("event-ttl", Duration, "1h0m0s").help("How long events are kept."),
-    refused("kubelet-certificate-authority", Text, "")
-        .help("Authority of the kubelets' certificates."),
-    refused("kubelet-client-certificate", Text, "").help("Client certificate shown to kubelets."),
-    refused("kubelet-client-key", Text, "").help("Private key of --kubelet-client-certificate."),
+    done("kubelet-certificate-authority", Text, "")
+        .help("Authority of the kubelets' certificates. Checked at start, and not used yet."),
+    done("kubelet-client-certificate", Text, "")
+        .help("Client certificate shown to kubelets. Checked at start, and not used yet."),
+    done("kubelet-client-key", Text, "").help("Private key of --kubelet-client-certificate."),
     harmless("kubelet-port", Uint, "10250")
         .help("Port of the kubelets.")
         .deprecated("kubelet-port is deprecated and will be removed.")
@@ -55,9 +56,11 @@ pub(super) const FLAGS: &[Flag] = &[
     harmless("peer-advertise-port", Text, "")
         .help("Port under which other API servers reach this one."),
     refused("peer-ca-file", Text, "").help("Authority of the other API servers' certificates."),
-    refused("proxy-client-cert-file", Text, "")
-        .help("Client certificate shown to aggregated servers and webhooks."),
-    refused("proxy-client-key-file", Text, "").help("Private key of --proxy-client-cert-file."),
+    done("proxy-client-cert-file", Text, "").help(
+        "Client certificate shown to aggregated servers and webhooks. Checked at start, and not \
+         used yet.",
+    ),
+    done("proxy-client-key-file", Text, "").help("Private key of --proxy-client-cert-file."),
     refused("service-account-signing-endpoint", Text, "")
         .help("Unix socket of a program that signs service account tokens."),
     done("service-account-signing-key-file", Text, "").help(

@@ -26,22 +26,22 @@ enum Rendered {
 impl Visit for Fields {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         if field.name() == "message" {
-            let _ = write!(self.message, "{value:?}");
+            self.message = cut(format!("{value:?}"));
         } else {
-            self.others.push((field.name(), Rendered::Text(format!("{value:?}"))));
+            self.others.push((field.name(), Rendered::Text(cut(format!("{value:?}")))));
         }
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
         if field.name() == "message" {
-            value.clone_into(&mut self.message);
+            self.message = cut(value.to_owned());
         } else {
-            self.others.push((field.name(), Rendered::Text(value.to_owned())));
+            self.others.push((field.name(), Rendered::Text(cut(value.to_owned()))));
         }
     }
 
     fn record_error(&mut self, field: &Field, value: &(dyn std::error::Error + 'static)) {
-        self.others.push((field.name(), Rendered::Text(value.to_string())));
+        self.others.push((field.name(), Rendered::Text(cut(value.to_string()))));
     }
 
     fn record_u64(&mut self, field: &Field, value: u64) {
@@ -70,6 +70,19 @@ impl Visit for Fields {
         self.others.push((field.name(), rendered));
     }
 }
+
+/// A message or value, as long as it may be: paths, names and errors are made by clients, and a flood
+/// of long ones must not fill the disk.
+fn cut(mut text: String) -> String {
+    if text.len() > VALUE_BYTES_MAX {
+        text.truncate(text.floor_char_boundary(VALUE_BYTES_MAX));
+        text.push('…');
+    }
+    text
+}
+
+/// Long enough for the errors of this server itself.
+const VALUE_BYTES_MAX: usize = 2048;
 
 /// `I1115 21:00:00.000000   15293 chain.rs:71] "Served" verb="GET" code=200`.
 pub(super) fn text(

@@ -112,3 +112,14 @@ fn a_file_can_have_its_own_verbosity() {
         logged(&Settings { vmodule, ..settings(Format::Text, 0) }, |_| one_event_per_level());
     assert_eq!(messages(&lines), "E W I");
 }
+
+#[test]
+fn a_long_value_of_a_client_is_cut() {
+    let path = "é".repeat(30_000);
+    let lines = logged(&settings(Format::Text, 0), |_| {
+        tracing::info!(path = path.as_str(), "{path}");
+        tracing::info!("{path}");
+    });
+    assert!(lines.lines().all(|line| line.len() < 5_000 && line.contains('…')), "{lines:.100}");
+    assert_eq!(lines.lines().count(), 2);
+}

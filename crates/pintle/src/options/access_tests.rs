@@ -74,8 +74,8 @@ fn unimplemented_modes_are_refused() {
             "disable-admission-plugins plugin \"Nothing\" is unknown",
         ),
         (
-            &["--enable-admission-plugins=AlwaysPullImages"],
-            "admission plugin AlwaysPullImages is not available in Pintle yet, and security may \
+            &["--enable-admission-plugins=JobValidation"],
+            "admission plugin JobValidation is not available in Pintle yet, and security may \
              depend on it",
         ),
         (
@@ -83,7 +83,7 @@ fn unimplemented_modes_are_refused() {
                 "--enable-admission-plugins=ServiceAccount",
                 "--disable-admission-plugins=ServiceAccount",
             ],
-            "\"ServiceAccount\" in enable-admission-plugins and disable-admission-plugins overlapped",
+            "[ServiceAccount] in enable-admission-plugins and disable-admission-plugins overlapped",
         ),
     ];
     for (args, expected) in cases {

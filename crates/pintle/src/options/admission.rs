@@ -1,79 +1,41 @@
-//! `--enable-admission-plugins` and `--disable-admission-plugins`.
+//! The admission plugins that are on, and their configuration.
+
+use std::path::Path;
+
+use admission::{
+    Configurations, Plugin,
+    order::{self, KnownPlugin, PLUGINS, Settings},
+};
 
 use crate::flags::{Parsed, quote};
 
-/// How Pintle treats an admission plugin of kube-apiserver.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Plugin {
-    /// Enabled by default.
-    On,
-    /// Enabled by default in kube-apiserver, not implemented here; disabling it has no effect.
-    MissingDefault,
-    /// Disabled by default in kube-apiserver, not implemented here; enabling it is an error.
-    MissingOptional,
-}
-
-use Plugin::{MissingDefault, MissingOptional, On};
-
-const PLUGINS: [(&str, Plugin); 41] = [
-    ("AlwaysAdmit", MissingOptional),
-    ("NamespaceAutoProvision", MissingOptional),
-    ("NamespaceLifecycle", On),
-    ("NamespaceExists", MissingOptional),
-    ("LimitPodHardAntiAffinityTopology", MissingOptional),
-    ("LimitRanger", MissingDefault),
-    ("ServiceAccount", On),
-    // Disabled by default in kube-apiserver; without it, mode Node trusts kubelets too much.
-    ("NodeRestriction", On),
-    ("TaintNodesByCondition", MissingDefault),
-    ("AlwaysPullImages", MissingOptional),
-    ("ImagePolicyWebhook", MissingOptional),
-    ("PodSecurity", MissingDefault),
-    ("PodNodeSelector", MissingOptional),
-    ("Priority", MissingDefault),
-    ("DefaultTolerationSeconds", MissingDefault),
-    ("PodTolerationRestriction", MissingOptional),
-    ("EventRateLimit", MissingOptional),
-    ("ExtendedResourceToleration", MissingOptional),
-    ("DefaultStorageClass", MissingDefault),
-    ("StorageObjectInUseProtection", MissingDefault),
-    ("PodGroupProtection", MissingDefault),
-    ("OwnerReferencesPermissionEnforcement", MissingOptional),
-    ("PersistentVolumeClaimResize", MissingDefault),
-    ("RuntimeClass", MissingDefault),
-    ("CertificateApproval", MissingDefault),
-    ("CertificateSigning", MissingDefault),
-    ("ClusterTrustBundleAttest", MissingDefault),
-    ("CertificateSubjectRestriction", MissingDefault),
-    ("DefaultIngressClass", MissingDefault),
-    ("DenyServiceExternalIPs", MissingOptional),
-    ("PodTopologyLabels", MissingDefault),
-    ("PodGroupWorkloadExists", MissingDefault),
-    ("NodeDeclaredFeatureValidator", MissingDefault),
-    ("JobValidation", MissingDefault),
-    ("PodResizeValidator", MissingDefault),
-    ("MutatingAdmissionPolicy", MissingDefault),
-    ("MutatingAdmissionWebhook", MissingDefault),
-    ("ValidatingAdmissionPolicy", MissingDefault),
-    ("ValidatingAdmissionWebhook", MissingDefault),
-    ("ResourceQuota", MissingDefault),
-    ("AlwaysDeny", MissingOptional),
-];
-
-/// The disabled plugins.
+/// Which plugins are on, and what they are built from.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AdmissionPlugins {
-    off: Vec<String>,
+    on: Vec<&'static str>,
+    configurations: Configurations,
+    not_ready_toleration_seconds: i64,
+    unreachable_toleration_seconds: i64,
 }
 
 impl AdmissionPlugins {
+    #[cfg(test)]
     pub(crate) fn is_on(&self, name: &str) -> bool {
-        !self.off.iter().any(|named| named == name)
+        self.on.contains(&name)
     }
-}
 
-fn state(name: &str) -> Option<Plugin> {
-    PLUGINS.iter().find(|(known, _)| *known == name).map(|(_, state)| *state)
+    pub(crate) fn build(
+        &self,
+        feature: &dyn Fn(&str) -> bool,
+    ) -> Result<Vec<Box<dyn Plugin>>, String> {
+        let settings = Settings {
+            configurations: &self.configurations,
+            feature,
+            not_ready_toleration_seconds: self.not_ready_toleration_seconds,
+            unreachable_toleration_seconds: self.unreachable_toleration_seconds,
+        };
+        order::plugins(&|name| self.on.contains(&name), &settings)
+    }
 }
 
 pub(super) fn plugins(
@@ -81,32 +43,95 @@ pub(super) fn plugins(
     errors: &mut Vec<String>,
     warnings: &mut Vec<String>,
 ) -> AdmissionPlugins {
-    let (on, off) =
+    let (enabled, disabled) =
         (parsed.texts("enable-admission-plugins"), parsed.texts("disable-admission-plugins"));
-    for (flag, names) in [("enable", &on), ("disable", &off)] {
-        for name in names.iter().filter(|name| state(name).is_none()) {
+    for (flag, names) in [("enable", &enabled), ("disable", &disabled)] {
+        for name in names.iter().filter(|name| order::find(name).is_none()) {
             let name = quote(name);
             errors.push(format!("{flag}-admission-plugins plugin {name} is unknown"));
         }
     }
-    for name in on.iter().filter(|name| off.contains(name)) {
+    let mut overlapped: Vec<&str> =
+        enabled.iter().filter(|name| disabled.contains(name)).map(String::as_str).collect();
+    if !overlapped.is_empty() {
+        overlapped.sort_unstable();
+        overlapped.dedup();
+        let names = overlapped.join(" ");
         errors.push(format!(
-            "{} in enable-admission-plugins and disable-admission-plugins overlapped",
-            quote(name)
+            "[{names}] in enable-admission-plugins and disable-admission-plugins overlapped"
         ));
     }
-    for name in &on {
-        match state(name) {
-            Some(MissingOptional) => errors.push(format!(
+    for name in &enabled {
+        if order::find(name).is_some_and(|known| !known.is_built()) {
+            errors.push(format!(
                 "admission plugin {name} is not available in Pintle yet, and security may depend \
                  on it"
-            )),
-            // Enabled by default: nothing to do.
-            Some(MissingDefault) => {
-                warnings.push(format!("admission plugin {name} has no effect in Pintle yet"));
-            }
-            Some(On) | None => {}
+            ));
         }
     }
-    AdmissionPlugins { off }
+    let is_on = |known: &&KnownPlugin| {
+        let named = |names: &[String]| names.iter().any(|name| name == known.name);
+        (known.on_by_default || named(&enabled)) && !named(&disabled)
+    };
+    let (built, missing): (Vec<_>, Vec<_>) =
+        PLUGINS.iter().filter(is_on).partition(|known| known.is_built());
+    // Those of alpha gates do nothing in kube-apiserver either.
+    let missing: Vec<_> = missing
+        .iter()
+        .map(|known| known.name)
+        .filter(|name| !OF_ALPHA_GATES.contains(name))
+        .collect();
+    if !missing.is_empty() {
+        warnings.push(format!(
+            "admission plugins that are on by default in kube-apiserver and not available in Pintle \
+             yet: {}",
+            missing.join(", ")
+        ));
+    }
+    let on: Vec<&str> = built.iter().map(|known| known.name).collect();
+    let file = parsed.text("admission-control-config-file");
+    let configurations = configurations(&file, &on, errors, warnings);
+    AdmissionPlugins {
+        on,
+        configurations,
+        not_ready_toleration_seconds: parsed.int("default-not-ready-toleration-seconds"),
+        unreachable_toleration_seconds: parsed.int("default-unreachable-toleration-seconds"),
+    }
+}
+
+const OF_ALPHA_GATES: [&str; 3] = ["PodGroupProtection", "PodGroupWorkloadExists", "JobValidation"];
+
+fn configurations(
+    file: &str,
+    on: &[&str],
+    errors: &mut Vec<String>,
+    warnings: &mut Vec<String>,
+) -> Configurations {
+    if file.is_empty() {
+        return Configurations::default();
+    }
+    let configurations = match Configurations::read(Path::new(file)) {
+        Ok(configurations) => configurations,
+        Err(why) => {
+            errors.push(why);
+            return Configurations::default();
+        }
+    };
+    for name in configurations.names() {
+        let quoted = quote(name);
+        match order::find(name) {
+            None => errors.push(format!("{file}: unknown admission plugin: {name}")),
+            Some(known) if !known.takes_configuration => {
+                errors.push(format!("{file}: admission plugin {quoted} takes no configuration"));
+            }
+            Some(known) if !known.is_built() => errors
+                .push(format!("{file}: admission plugin {quoted} is not available in Pintle yet")),
+            Some(_) if !on.contains(&name) => warnings.push(format!(
+                "{file}: the configuration of admission plugin {quoted} has no effect: the plugin \
+                 is off"
+            )),
+            Some(_) => {}
+        }
+    }
+    configurations
 }

@@ -20,6 +20,8 @@ pub(super) struct Activity {
     header_since: AtomicU64,
     /// Since when the client does not take what is written.
     stalled_since: AtomicU64,
+    /// HTTP/1.1: when the response has to be sent at last.
+    send_by: AtomicU64,
 }
 
 /// What to do, and when.
@@ -41,6 +43,7 @@ impl Activity {
             idle_since: AtomicU64::new(0),
             header_since: AtomicU64::new(0),
             stalled_since: AtomicU64::new(0),
+            send_by: AtomicU64::new(0),
         }
     }
 
@@ -99,8 +102,9 @@ impl Activity {
                 }
                 _ => Deadline::None,
             }
-        } else if !idle || stalled.is_some() {
-            // A client may take its time to read, as long as it is there; TCP finds out if it is not.
+        } else if let Some(at) = self.since(&self.send_by).into_iter().chain(stalled).min() {
+            Deadline::Drop(at)
+        } else if !idle {
             Deadline::None
         } else if let Some(since) = self.since(&self.header_since) {
             Deadline::Drop(since + limits.header_timeout)
@@ -124,8 +128,19 @@ impl Activity {
 /// Held while a request is answered.
 pub(super) struct ActiveRequest(Arc<Activity>);
 
+impl ActiveRequest {
+    /// The response is ready and has to be sent by then. Only for HTTP/1.1, where there is one
+    /// request at a time.
+    pub(super) fn send_by(&self, at: Option<Instant>) {
+        let Some(at) = at else { return };
+        let milliseconds = at.saturating_duration_since(self.0.start).as_millis() as u64 + 1;
+        self.0.send_by.store(milliseconds, Ordering::Relaxed);
+    }
+}
+
 impl Drop for ActiveRequest {
     fn drop(&mut self) {
+        self.0.send_by.store(0, Ordering::Relaxed);
         if self.0.active.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.0.idle_since.store(self.0.now(), Ordering::Relaxed);
         }

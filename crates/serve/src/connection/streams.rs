@@ -1,42 +1,54 @@
 //! The streams of one HTTP/2 connection, driven by the connection's own task.
 
-use std::future::Future;
-use std::panic::AssertUnwindSafe;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 
+use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use futures_util::task::AtomicWaker;
-use futures_util::{FutureExt, StreamExt};
 use parking_lot::Mutex;
+
+use super::sending::Sending;
 
 type Stream = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 pub(super) struct Streams {
     running: FuturesUnordered<Stream>,
-    new: Arc<Mutex<Vec<Stream>>>,
+    new: Arc<New>,
     bell: Arc<Bell>,
     /// Rings the bell.
     waker: Waker,
 }
 
-impl Default for Streams {
-    fn default() -> Self {
-        let bell = Arc::<Bell>::default();
-        let waker = bell.clone().into();
-        Self { running: FuturesUnordered::new(), new: Arc::default(), bell, waker }
-    }
+/// Streams that the library has started and the connection has not polled yet.
+#[derive(Default)]
+struct New {
+    streams: Mutex<Vec<Stream>>,
+    /// Of the stream that the library starts next: it calls the service, then the executor.
+    sending: Mutex<Option<Arc<Sending>>>,
+    /// A stream whose client takes nothing for so long is reset.
+    stall_timeout: Duration,
 }
 
 impl Streams {
+    pub(super) fn new(stall_timeout: Duration) -> Self {
+        let bell = Arc::<Bell>::default();
+        let waker = bell.clone().into();
+        let new = Arc::new(New { stall_timeout, ..New::default() });
+        Self { running: FuturesUnordered::new(), new, bell, waker }
+    }
+
     pub(super) fn spawner(&self) -> Spawner {
         Spawner(self.new.clone())
     }
 
     pub(super) fn has_new(&self) -> bool {
-        !self.new.lock().is_empty()
+        !self.new.streams.lock().is_empty()
     }
 
     /// Polls every stream that has something to do, once or a little more often.
@@ -44,7 +56,7 @@ impl Streams {
     /// A stream that has sent something has woken itself by that, and the set of streams makes a pause when two of them
     /// did. An event for a hundred watches would leave in fifty turns of the connection, so the pause is not made here.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) {
-        self.running.extend(self.new.lock().drain(..));
+        self.running.extend(self.new.streams.lock().drain(..));
         for _ in 0..=self.running.len() {
             self.bell.listen();
             let mut within = Context::from_waker(&self.waker);
@@ -91,17 +103,40 @@ impl Wake for Bell {
 
 /// What the HTTP/2 library starts its streams with. They wait here until the connection was polled.
 #[derive(Clone)]
-pub(super) struct Spawner(Arc<Mutex<Vec<Stream>>>);
+pub(super) struct Spawner(Arc<New>);
+
+impl Spawner {
+    /// To be called for each request, before its stream is started.
+    pub(super) fn begin(&self) -> Arc<Sending> {
+        let sending = Arc::<Sending>::default();
+        *self.0.sending.lock() = Some(sending.clone());
+        sending
+    }
+}
 
 impl<F: Future<Output = ()> + Send + 'static> hyper::rt::Executor<F> for Spawner {
     fn execute(&self, stream: F) {
-        // One stream's panic must not take its neighbours with it. The library resets a stream that is dropped.
-        let stream = AssertUnwindSafe(stream).catch_unwind().map(|ended| {
-            if ended.is_err() {
-                tracing::error!("a request panicked");
-            }
-        });
-        self.0.lock().push(Box::pin(stream));
+        let sending = self.0.sending.lock().take().unwrap_or_default();
+        let stall_timeout = self.0.stall_timeout;
+        // The library resets a stream that is dropped.
+        let stream = async move {
+            let (mut stream, mut clock) = (pin!(stream), None);
+            poll_fn(|cx| {
+                // One stream's panic must not take its neighbours with it.
+                let polled = catch_unwind(AssertUnwindSafe(|| stream.as_mut().poll(cx)));
+                let Ok(polled) = polled else {
+                    tracing::error!("a request panicked");
+                    return Poll::Ready(());
+                };
+                if polled.is_pending() && sending.poll_given_up(cx, &mut clock, stall_timeout) {
+                    tracing::debug!("reset a stream whose client does not read");
+                    return Poll::Ready(());
+                }
+                polled
+            })
+            .await;
+        };
+        self.0.streams.lock().push(Box::pin(stream));
     }
 }
 
@@ -117,7 +152,7 @@ mod tests {
     /// Fifty turns were needed where one is enough.
     #[tokio::test]
     async fn streams_that_wake_themselves_all_have_their_turn_at_once() {
-        let mut streams = Streams::default();
+        let mut streams = Streams::new(Duration::from_secs(60));
         let sent = Arc::new(AtomicUsize::new(0));
         for _ in 0..100 {
             let sent = sent.clone();
@@ -140,7 +175,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_stream_that_is_woken_wakes_the_connection() {
-        let mut streams = Streams::default();
+        let mut streams = Streams::new(Duration::from_secs(60));
         let (sender, receiver) = tokio::sync::oneshot::channel::<()>();
         let done = Arc::new(AtomicBool::new(false));
         let seen = done.clone();
@@ -162,7 +197,7 @@ mod tests {
     /// One that never has enough leaves the connection its turn.
     #[tokio::test]
     async fn a_stream_that_wakes_itself_for_ever_does_not_keep_the_connection() {
-        let mut streams = Streams::default();
+        let mut streams = Streams::new(Duration::from_secs(60));
         streams.spawner().execute(poll_fn(|cx: &mut Context<'_>| {
             cx.waker().wake_by_ref();
             Poll::<()>::Pending

@@ -1,6 +1,9 @@
 //! Authentication: the user that sent the request.
 
-use auth::{Authenticator, Credentials, authn::x509::Certificate};
+use auth::{
+    Authenticator, Credentials,
+    authn::{RequestHeader, Unauthenticated, request_header::remove_headers, x509::Certificate},
+};
 use http::{HeaderMap, header::AUTHORIZATION};
 use meta::{ApiError, User};
 
@@ -10,12 +13,14 @@ use crate::{
     websocket::{ProtocolToken, TokenError},
 };
 
-/// The user behind a request. The credential is taken out of the headers: nothing further down may
-/// see or log it, let alone send it on to another server.
+/// The user behind a request. Credentials and the headers of front proxies are taken out of the
+/// headers: nothing further down may see or log them, let alone send them on to another server.
 pub(crate) async fn authenticate(
     authenticator: &Authenticator,
     headers: &mut HeaderMap,
     peer: &Peer,
+    path: &str,
+    http2_dos_mitigation: bool,
 ) -> Result<User, ApiError> {
     let authorization = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
     // Browsers can give a WebSocket no header but a subprotocol.
@@ -31,21 +36,50 @@ pub(crate) async fn authenticate(
         uid: verified.uid.as_deref().unwrap_or_default(),
         credential_id: &credential_id,
     });
-    let known = certificate.is_some() || bearer.is_some();
+    let front = authenticator.request_header.as_ref();
+    let front_proxy = front.and_then(|front| proxied_user(front, headers, peer));
+    let known = certificate.is_some() || bearer.is_some() || front_proxy.is_some();
+    let certificate_error = identity.error.as_deref();
+    let credentials = Credentials { front_proxy, certificate, certificate_error, bearer, path };
     let user = match protocol {
         // A credential that cannot be read is a 401, not an anonymous request.
-        Err(TokenError) if !known => None,
-        _ => authenticator.authenticate(&Credentials { certificate, bearer }).await.ok(),
+        Err(TokenError) if !known => Err(Unauthenticated("unreadable protocol token".to_owned())),
+        _ => authenticator.authenticate(credentials).await,
     };
     headers.remove(AUTHORIZATION);
+    remove_headers(headers, front);
     if let Ok(Some(found)) = protocol {
         found.remove_from(headers);
     }
-    user.ok_or_else(|| {
-        // An HTTP/2 connection without a user is not kept open for a flood of streams.
+    let unknown = user.as_ref().map_or(true, |user| user.name == User::ANONYMOUS);
+    if http2_dos_mitigation && unknown && peer.tls.as_ref().is_some_and(|tls| tls.http2) {
+        // Compat: an HTTP/2 connection without a user is not kept open for a flood of streams. It
+        // ends after this request.
         peer.close();
+    }
+    user.map_err(|Unauthenticated(why)| {
+        tracing::warn!(why, "Unable to authenticate the request");
         ApiError::Unauthorized
     })
+}
+
+/// The user that a front proxy names in headers; None: the request names none there. The headers of
+/// any other client are ignored, and removed.
+fn proxied_user(
+    front: &RequestHeader,
+    headers: &HeaderMap,
+    peer: &Peer,
+) -> Option<Result<User, String>> {
+    if !front.is_in(headers) {
+        return None;
+    }
+    let identity = peer.front_proxy_identity();
+    match (&identity.verified, &identity.error) {
+        (Some(verified), _) => Some(front.user(&verified.common_name, headers)),
+        (None, Some(why)) => Some(Err(why.clone())),
+        // Compat: without a certificate the headers are not even wrong.
+        (None, None) => None,
+    }
 }
 
 fn bearer_token(authorization: &str) -> Option<&str> {

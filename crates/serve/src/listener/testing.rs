@@ -182,6 +182,21 @@ impl Handler for TestHandler {
                     let chunk = |i: usize| Ok(Bytes::from(vec![i as u8; 64 << 10]));
                     Response::new(Body::chunks((0..128).map(chunk)))
                 }
+                "/events" => {
+                    let event = Bytes::from(vec![b'x'; 1 << 10]);
+                    Response::new(Body::events(futures_util::stream::repeat(event)))
+                }
+                "/quiet" => Response::new(Body::events(futures_util::stream::pending())),
+                "/send-by" => {
+                    let chunk = |i: usize| Ok(Bytes::from(vec![i as u8; 64 << 10]));
+                    let mut body = Body::chunks((0..1024).map(chunk));
+                    body.set_send_by(tokio::time::Instant::now() + Duration::from_millis(200));
+                    Response::new(body)
+                }
+                "/body-panic" => Response::new(Body::chunks((0..2).map(|at| match at {
+                    0 => Ok(Bytes::from_static(b"good")),
+                    _ => panic!("asked for"),
+                }))),
                 "/upgrade" => {
                     let upgrade = hyper::upgrade::on(&mut request);
                     tokio::spawn(async move {
@@ -400,6 +415,11 @@ impl Http2Frames {
         let setting = [&4_u16.to_be_bytes()[..], &window].concat();
         self.write(SETTINGS, 0, 0, &setting).await;
         self.write(WINDOW_UPDATE, 0, 0, &0x7000_0000_u32.to_be_bytes()).await;
+    }
+
+    /// Lets the server send no data on any stream.
+    pub(crate) async fn close_windows(&mut self) {
+        self.write(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]).await;
     }
 
     pub(crate) async fn reset(&mut self, stream: u32) {

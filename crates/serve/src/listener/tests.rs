@@ -219,6 +219,41 @@ async fn a_client_that_reads_nothing_is_cut_off() {
     server.eventually(|server| server.server.connections() == 0).await;
 }
 
+/// The connection is alive, so its own time limit never runs out.
+#[tokio::test]
+async fn a_stream_whose_client_reads_nothing_is_reset() {
+    let limits = quick(|limits| limits.stall_timeout = SOON);
+    let server = TestServer::start(Setup { limits, ..Setup::default() });
+    let mut frames = Http2Frames::connect(&server).await;
+    frames.close_windows().await;
+    frames.ping().await;
+    frames.open(1, "/quiet").await;
+    for (stream, path) in [(3, "/events"), (5, "/list"), (7, "/send-by"), (9, "/whoami")] {
+        frames.open(stream, path).await;
+        let (reset, code) = frames.until_reset().await;
+        assert_eq!((reset, code), (stream, 8), "{path} is cancelled");
+    }
+    frames.ping().await;
+    assert_eq!(server.server.connections(), 1, "the others go on");
+}
+
+#[tokio::test]
+async fn an_http1_client_that_reads_nothing_is_cut_off() {
+    for (path, stall) in [("/list", SOON), ("/events", SOON), ("/send-by", Duration::from_mins(1))]
+    {
+        let limits = quick(|limits| {
+            limits.stall_timeout = stall;
+            limits.header_timeout = SOON;
+        });
+        let server = TestServer::start(Setup { limits, ..Setup::default() });
+        let mut stream = server.client().tls().await;
+        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.expect("written");
+        server.eventually(|server| server.handler.running() == 0).await;
+        server.eventually(|server| server.server.connections() == 0).await;
+    }
+}
+
 #[tokio::test]
 async fn a_connection_can_be_closed_by_its_requests() {
     let server = TestServer::start(Setup::default());
@@ -245,8 +280,22 @@ async fn one_streams_panic_leaves_the_others_alone() {
     let waiting = tokio::spawn(async move { other.get("/wait").await.status });
     server.eventually(|server| server.handler.running() == 1).await;
     assert!(connection.send(Method::GET, "/panic").await.is_err());
+    assert!(connection.send(Method::GET, "/body-panic").await.is_err());
     server.handler.release();
     assert_eq!(waiting.await.expect("no panic here"), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_panic_in_an_http1_body_ends_its_response() {
+    let server = TestServer::start(Setup::default());
+    let mut stream = server.client().tls().await;
+    stream.write_all(b"GET /body-panic HTTP/1.1\r\nHost: x\r\n\r\n").await.expect("written");
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer).await;
+    let answer = String::from_utf8_lossy(&answer);
+    assert!(!answer.ends_with("0\r\n\r\n"), "cut off: {answer}");
+    server.eventually(|server| server.server.connections() == 0).await;
+    assert_eq!(server.client().connect().await.get("/whoami").await.status, StatusCode::OK);
 }
 
 #[tokio::test]

@@ -1,0 +1,229 @@
+//! The flags about authentication, but for those of service account tokens.
+
+use std::{path::PathBuf, time::Duration};
+
+use auth::authn::RequestHeader;
+use http::HeaderName;
+use rustls_pki_types::{CertificateDer, pem::PemObject as _};
+
+use super::{AuthorizationMode, CertKey, duration, path};
+use crate::flags::{Parsed, quote};
+
+#[derive(Clone, Debug)]
+pub(crate) struct AuthenticationOptions {
+    pub(crate) anonymous: bool,
+    pub(crate) client_ca_file: Option<PathBuf>,
+    pub(crate) token_auth_file: Option<PathBuf>,
+    pub(crate) bootstrap_tokens: bool,
+    pub(crate) request_header: Option<RequestHeaderOptions>,
+    pub(crate) token_webhook: Option<TokenWebhookOptions>,
+    /// Certificates that this server shows as a client: read at start, so that a wrong one is found.
+    pub(crate) client_pairs: Vec<(&'static str, CertKey)>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct RequestHeaderOptions {
+    pub(crate) client_ca_file: PathBuf,
+    pub(crate) headers: RequestHeader,
+    /// As the flags spell them, for aggregated API servers.
+    pub(crate) published: PublishedHeaders,
+}
+
+/// The values of the `--requestheader-*` flags.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PublishedHeaders {
+    pub(crate) allowed_names: Vec<String>,
+    pub(crate) username_headers: Vec<String>,
+    pub(crate) uid_headers: Vec<String>,
+    pub(crate) group_headers: Vec<String>,
+    pub(crate) extra_headers_prefix: Vec<String>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct TokenWebhookOptions {
+    pub(crate) config_file: PathBuf,
+    pub(crate) version: String,
+    pub(crate) cache_ttl: Duration,
+}
+
+impl AuthenticationOptions {
+    pub(super) fn from_flags(
+        parsed: &Parsed,
+        modes: &[AuthorizationMode],
+        errors: &mut Vec<String>,
+        warnings: &mut Vec<String>,
+    ) -> Self {
+        let mut anonymous = parsed.bool("anonymous-auth");
+        // Compat: anonymous users would be allowed everything.
+        if anonymous && modes.contains(&AuthorizationMode::AlwaysAllow) {
+            anonymous = false;
+            warnings.push(
+                "AnonymousAuth is not allowed with the AlwaysAllow authorizer. Resetting \
+                 AnonymousAuth to false. You should use a different authorizer"
+                    .to_owned(),
+            );
+        }
+        let client_ca_file = path(parsed, "client-ca-file");
+        let request_header = RequestHeaderOptions::from_flags(parsed, errors, warnings);
+        if let (Some(client_ca), Some(front)) = (&client_ca_file, &request_header) {
+            overlap(client_ca, front, errors, warnings);
+        }
+        Self {
+            anonymous,
+            client_ca_file,
+            token_auth_file: path(parsed, "token-auth-file"),
+            bootstrap_tokens: parsed.bool("enable-bootstrap-token-auth"),
+            request_header,
+            token_webhook: path(parsed, "authentication-token-webhook-config-file").map(
+                |config_file| TokenWebhookOptions {
+                    config_file,
+                    version: parsed.text("authentication-token-webhook-version"),
+                    cache_ttl: duration(parsed, "authentication-token-webhook-cache-ttl"),
+                },
+            ),
+            client_pairs: client_pairs(parsed, errors, warnings),
+        }
+    }
+}
+
+const FLAGS: [&str; 5] = [
+    "requestheader-username-headers",
+    "requestheader-group-headers",
+    "requestheader-extra-headers-prefix",
+    "requestheader-allowed-names",
+    "requestheader-uid-headers",
+];
+
+impl RequestHeaderOptions {
+    fn from_flags(
+        parsed: &Parsed,
+        errors: &mut Vec<String>,
+        warnings: &mut Vec<String>,
+    ) -> Option<Self> {
+        let mut values = FLAGS.map(|flag| {
+            let values = parsed.texts(flag);
+            if values.iter().any(|value| value.trim().is_empty()) {
+                errors.push(format!("empty value in {}", quote(flag)));
+            }
+            values
+        });
+        // Compat: kube-apiserver's words; the last one was added later and is an error.
+        let standard = ["X-Remote-User", "X-Remote-Group", "X-Remote-Extra-", "", "X-Remote-Uid"];
+        for ((flag, name), values) in FLAGS.iter().zip(standard).zip(&values) {
+            let has_it = values.iter().any(|value| value.eq_ignore_ascii_case(name));
+            if name.is_empty() || values.is_empty() || has_it {
+                continue;
+            }
+            let what = if name.ends_with('-') { "header prefix" } else { "header" };
+            let text = format!(
+                "--{flag} is set without specifying the standard {name} {what} - API aggregation \
+                 will not work"
+            );
+            if name == "X-Remote-Uid" { errors.push(text) } else { warnings.push(text) }
+        }
+        let Some(client_ca_file) = path(parsed, "requestheader-client-ca-file") else {
+            for flag in FLAGS.iter().filter(|flag| parsed.is_changed(flag)) {
+                warnings
+                    .push(format!("--{flag} has no effect without --requestheader-client-ca-file"));
+            }
+            return None;
+        };
+        let mut names = |flag: &str, values: &[String]| -> Vec<HeaderName> {
+            let mut names = Vec::new();
+            for value in values.iter().map(|value| value.trim()) {
+                match HeaderName::from_bytes(value.as_bytes()) {
+                    Ok(name) => names.push(name),
+                    Err(_) if value.is_empty() => {}
+                    Err(_) => errors.push(format!("--{flag}: {} is not a header", quote(value))),
+                }
+            }
+            names
+        };
+        let headers = RequestHeader {
+            allowed_names: values[3].clone(),
+            username_headers: names(FLAGS[0], &values[0]),
+            group_headers: names(FLAGS[1], &values[1]),
+            uid_headers: names(FLAGS[4], &values[4]),
+            extra_prefixes: values[2].iter().map(|prefix| prefix.to_ascii_lowercase()).collect(),
+        };
+        let mut take = |at: usize| std::mem::take(&mut values[at]);
+        let published = PublishedHeaders {
+            username_headers: take(0),
+            group_headers: take(1),
+            extra_headers_prefix: take(2),
+            allowed_names: take(3),
+            uid_headers: take(4),
+        };
+        Some(Self { client_ca_file, headers, published })
+    }
+}
+
+/// If a CA signs both users and front proxies, only its allowed names keep a user from naming another
+/// one in headers.
+fn overlap(
+    client_ca: &PathBuf,
+    front: &RequestHeaderOptions,
+    errors: &mut Vec<String>,
+    warnings: &mut Vec<String>,
+) {
+    // A file that cannot be read is reported when it is loaded.
+    let certificates = |file: &PathBuf| -> Vec<CertificateDer<'static>> {
+        let pem = std::fs::read(file).unwrap_or_default();
+        CertificateDer::pem_slice_iter(&pem).filter_map(Result::ok).collect()
+    };
+    let (clients, proxies) = (certificates(client_ca), certificates(&front.client_ca_file));
+    if !clients.iter().any(|certificate| proxies.contains(certificate)) {
+        return;
+    }
+    if front.headers.allowed_names.is_empty() {
+        errors.push(
+            "--requestheader-client-ca-file and --client-ca-file contain overlapping \
+             certificates; --requestheader-allowed-names must be specified to ensure regular \
+             client certificates cannot set authenticating proxy headers for arbitrary users"
+                .to_owned(),
+        );
+    } else {
+        warnings.push(
+            "--requestheader-client-ca-file and --client-ca-file contain overlapping certificates: \
+             every client certificate with a name of --requestheader-allowed-names can act as any \
+             user"
+                .to_owned(),
+        );
+    }
+}
+
+/// Client certificates of flags whose calls are not made yet.
+fn client_pairs(
+    parsed: &Parsed,
+    errors: &mut Vec<String>,
+    warnings: &mut Vec<String>,
+) -> Vec<(&'static str, CertKey)> {
+    let flags = [
+        (
+            "kubelet-client-certificate",
+            "kubelet-client-key",
+            "Pintle does not connect to kubelets yet",
+        ),
+        (
+            "proxy-client-cert-file",
+            "proxy-client-key-file",
+            "Pintle does not connect to aggregated API servers yet",
+        ),
+    ];
+    if parsed.is_changed("kubelet-certificate-authority") {
+        let why = flags[0].2;
+        warnings.push(format!("--kubelet-certificate-authority is checked but not used: {why}"));
+    }
+    let mut pairs = Vec::new();
+    for (cert, key, why) in flags {
+        match (path(parsed, cert), path(parsed, key)) {
+            (None, None) => {}
+            (Some(cert_file), Some(key_file)) => {
+                warnings.push(format!("--{cert} and --{key} are checked but not used: {why}"));
+                pairs.push((cert, CertKey { cert_file, key_file }));
+            }
+            _ => errors.push(format!("--{cert} and --{key} go together")),
+        }
+    }
+    pairs
+}

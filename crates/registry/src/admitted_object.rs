@@ -1,0 +1,47 @@
+//! What admission does with objects of a kind whose schema it does not know.
+
+use bytes::Bytes;
+use codec::json::DecodeOptions;
+use meta::{ApiError, Value};
+use schema::{Schema, TypeId};
+
+use crate::Kind;
+
+impl Kind {
+    /// The JSON that clients get of an object of this version.
+    pub fn json_of(&self, object: &Value) -> Bytes {
+        self.encode(object)
+    }
+
+    /// An object that admission has changed, read as if a client had sent it: typed, without unknown
+    /// fields, with defaults.
+    pub fn decode_changed(&self, json: &[u8]) -> Result<Value, ApiError> {
+        let options = DecodeOptions { strict: false };
+        let decoded = codec::json::decode(json, &self.schema, self.ty(), options);
+        let mut object = decoded.map_err(ApiError::internal)?.value;
+        object.set_at(&["kind"], self.gvk().kind.clone());
+        object.set_at(&["apiVersion"], self.group_version().to_string());
+        if let Some(custom) = &self.custom {
+            let pruned = custom.prune_and_default.prune_and_default(&mut object, None);
+            pruned.map_err(ApiError::internal)?;
+        }
+        self.apply_defaults(&mut object);
+        Ok(object)
+    }
+
+    /// Merges a configuration into an object without owners. Err: why it does not fit the kind.
+    pub fn merge_unowned(&self, live: &Value, configuration: &Value) -> Result<Value, String> {
+        let (schema, ty) = self.apply_type();
+        merge_unowned(schema, ty, live, configuration)
+    }
+}
+
+/// The same for an object of any type.
+pub fn merge_unowned(
+    schema: &Schema,
+    ty: TypeId,
+    live: &Value,
+    configuration: &Value,
+) -> Result<Value, String> {
+    ::patch::apply::merge_unowned(schema, ty, live, configuration)
+}
