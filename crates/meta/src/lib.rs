@@ -4,6 +4,7 @@
 //! Nothing here does I/O or knows async: value in, value out.
 
 pub mod authorization;
+pub mod cancel;
 pub mod error;
 pub mod field;
 pub mod gvk;
