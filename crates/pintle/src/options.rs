@@ -249,7 +249,7 @@ impl Options {
                 "shutdown-watch-termination-grace-period",
             ),
 
-            anonymous_auth: parsed.bool("anonymous-auth"),
+            anonymous_auth: authorization::anonymous_auth(parsed, &mut warnings),
             client_ca_file: path(parsed, "client-ca-file"),
             token_auth_file: path(parsed, "token-auth-file"),
             service_accounts: ServiceAccountOptions::from_flags(parsed, errors),
@@ -262,7 +262,7 @@ impl Options {
             runtime_config,
             // Compat: values below 1 count as 1.
             event_ttl: duration(parsed, "event-ttl"),
-            etcd: Etcd::from_flags(parsed),
+            etcd: Etcd::from_flags(parsed, &mut warnings),
             storage_prefix: storage_prefix(parsed),
             watch_cache: WatchCache::from_flags(parsed, errors, &mut warnings),
             count_metric: !duration(parsed, "etcd-count-metric-poll-period").is_zero(),

@@ -47,3 +47,17 @@ pub(super) fn modes(parsed: &Parsed, errors: &mut Vec<String>) -> Vec<Authorizat
     }
     modes
 }
+/// `--anonymous-auth`. Compat: never with AlwaysAllow, where a client without a credential could do
+/// everything.
+pub(super) fn anonymous_auth(parsed: &Parsed, warnings: &mut Vec<String>) -> bool {
+    let asked = parsed.bool("anonymous-auth");
+    let always_allow = parsed.texts("authorization-mode").iter().any(|mode| mode == "AlwaysAllow");
+    if asked && always_allow {
+        warnings.push(
+            "AnonymousAuth is not allowed with the AlwaysAllow authorizer. Resetting AnonymousAuth to \
+             false. You should use a different authorizer"
+                .to_owned(),
+        );
+    }
+    asked && !always_allow
+}
