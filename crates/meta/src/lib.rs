@@ -5,6 +5,7 @@
 
 pub mod audit;
 pub mod authorization;
+pub mod cancel;
 pub mod error;
 pub mod field;
 pub mod gvk;

@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 use registry::{Engine, Kind, Tuning};
 use schema::{ResourceFacts, openapi::Describe as _};
 use serve::{
-    Chain, Claims, Cors, Delegate, Delegates, Seats,
+    Chain, Claims, Cors, CpuPool, Delegate, Delegates, Seats,
     connection::Limits,
     generic::Generic,
     health::{Check, Health},
@@ -67,16 +67,29 @@ pub(crate) fn run(
         .thread_stack_size(meta::limits::THREAD_STACK_BYTES)
         .build()
         .map_err(|error| format!("cannot start the runtime: {error}"))?;
-    runtime.block_on(serve(options, definitions, verbosity))
+    let served = runtime.block_on(serve(options, definitions, verbosity));
+    // A thread that still computes is not waited for: the process ends all the same.
+    runtime.shutdown_timeout(RUNTIME_GRACE);
+    served
 }
+
+/// For tasks to end that are in the midst of something when the server has stopped.
+const RUNTIME_GRACE: std::time::Duration = std::time::Duration::from_secs(5);
 
 async fn serve(
     options: &Options,
     definitions: Definitions,
     verbosity: Verbosity,
 ) -> Result<(), String> {
+    let shutdown = ShutdownOptions {
+        delay: options.shutdown_delay_duration,
+        send_retry_after: options.shutdown_send_retry_after,
+        watch_grace_period: options.shutdown_watch_termination_grace_period,
+        request_timeout: options.request_timeout,
+    };
     // Asked for first: a signal that comes while starting is not lost.
-    let stop = stop_signal().map_err(|error| format!("cannot listen to signals: {error}"))?;
+    let stop = stop_signal(shutdown.longest())
+        .map_err(|error| format!("cannot listen to signals: {error}"))?;
     let stores = Stores::open(options)?;
     stores.reachable(options).await?;
     let file = options.encryption.as_ref().map(|config| config.file.as_path());
@@ -95,6 +108,8 @@ async fn serve(
     let tls = prepare_tls(options, &pki)?;
 
     let auth_stack = AuthStack::new(options, &pki)?;
+    let cpu_pool = CpuPool::start(CpuPool::threads())
+        .map_err(|error| format!("cannot start threads: {error}"))?;
     let gates = &options.feature_gates;
     let quotas = Arc::new(Quotas::default());
     let plugins = options.admission_plugins.build(&|gate| gates.enabled(gate), quotas.clone())?;
@@ -109,8 +124,8 @@ async fn serve(
         &backend,
         overrides,
         &auth_stack,
-        plugins,
-        dynamic_admission,
+        (plugins, dynamic_admission),
+        cpu_pool,
     );
     servers.ready().await?;
     auth_stack.roles.follow(&servers.kinds);
@@ -164,12 +179,6 @@ async fn serve(
     tokio::spawn(crd_controller.run());
     announce(options, &pki, bound)?;
 
-    let shutdown = ShutdownOptions {
-        delay: options.shutdown_delay_duration,
-        send_retry_after: options.shutdown_send_retry_after,
-        watch_grace_period: options.shutdown_watch_termination_grace_period,
-        request_timeout: options.request_timeout,
-    };
     let before = hooks.before_shutdown();
     lifecycle.run(&listening, &in_flight, &shutdown, stop, before, async {}).await;
     // Caches first, so that none of them takes the end of the store for a failure.
@@ -390,6 +399,7 @@ pub(crate) struct Servers {
     admission_metrics: admission::Metrics,
     /// Webhooks and policies.
     dynamic_admission: Arc<DynamicAdmission>,
+    cpu_pool: CpuPool,
 }
 
 /// Compat: in the words of kube-apiserver, which scripts look for.
@@ -414,8 +424,8 @@ impl Servers {
         backend: &Arc<dyn Backend>,
         overrides: Vec<(meta::GroupResource, Arc<dyn Backend>)>,
         auth_stack: &AuthStack,
-        plugins: Vec<Box<dyn admission::Plugin>>,
-        dynamic_admission: Arc<DynamicAdmission>,
+        (plugins, dynamic_admission): (Vec<Box<dyn admission::Plugin>>, Arc<DynamicAdmission>),
+        cpu_pool: CpuPool,
     ) -> Self {
         let schema = Arc::new(std::mem::take(&mut definitions.schema));
         let served = |facts: &ResourceFacts| {
@@ -473,7 +483,8 @@ impl Servers {
         );
         let resources = |name, wanted: &dyn Fn(&str) -> bool| {
             let kinds = kinds.iter().filter(|kind| wanted(&kind.gvk().group)).cloned();
-            Arc::new(Resources::new(name, engine.clone(), Kinds::new(kinds)))
+            let resources = Resources::new(name, engine.clone(), Kinds::new(kinds));
+            Arc::new(resources.with_cpu_pool(cpu_pool.clone()))
         };
         let registration = resources("kube-aggregator", &|group| group == REGISTRATION_GROUP);
         let extensions =
@@ -504,6 +515,7 @@ impl Servers {
             wiring,
             admission_metrics,
             dynamic_admission,
+            cpu_pool,
         }
     }
 
@@ -651,6 +663,7 @@ fn chain(
         delegates,
         in_flight: in_flight.clone(),
         metrics: metrics.clone(),
+        cpu_pool: servers.cpu_pool.clone(),
         seats: Seats::new(
             options.max_requests_inflight,
             options.max_mutating_requests_inflight,

@@ -1,5 +1,7 @@
 //! The audit event of a request.
 
+use std::sync::Arc;
+
 use meta::AuditAnnotations;
 
 /// Filled in while the request walks down the chain; who asked for what is in the request's
@@ -8,5 +10,5 @@ use meta::AuditAnnotations;
 pub struct AuditEvent {
     /// `Audit-Id`: given by the client or made here, sent back on every answer.
     pub id: String,
-    pub annotations: AuditAnnotations,
+    pub annotations: Arc<AuditAnnotations>,
 }

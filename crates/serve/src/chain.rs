@@ -26,6 +26,7 @@ use crate::{
     Body,
     connection::{Handler, HandlerFuture, Peer},
     context::Context,
+    cpu_pool::CpuPool,
     delegate::Delegates,
     filters::{
         audit_id::audit_id,
@@ -56,6 +57,8 @@ pub struct Server {
     pub in_flight: Arc<InFlight>,
     pub metrics: Arc<Metrics>,
     pub seats: Seats,
+    /// Where responses are compressed.
+    pub cpu_pool: CpuPool,
     pub request_timeout: Duration,
     pub cors: Cors,
     /// The formats that answers can have.
@@ -113,8 +116,11 @@ async fn handle(server: &Server, request: Request<Incoming>, peer: Arc<Peer>) ->
         cors::add_headers(response.headers_mut(), origin);
     }
     server.metrics.answered(&cx, &counted, &mut response);
-    let mut response =
-        if head_only { without_body(response) } else { gzip::compress(gzip_wanted, response) };
+    let mut response = if head_only {
+        without_body(response)
+    } else {
+        gzip::compress(gzip_wanted, response, &server.cpu_pool).await
+    };
     // Ready to be sent: how long that takes is up to the client, which must not keep others out.
     drop(cx.seat.take());
     if let Some(deadline) = cx.deadline {

@@ -291,3 +291,41 @@ fn standalone_controllers_default_to_all_with_the_embedded_store() {
         "{errors:?}"
     );
 }
+
+#[test]
+fn always_allow_lets_no_anonymous_client_in() {
+    let cases: [(&[&str], bool, usize); 5] = [
+        (&[], true, 0),
+        (&["--anonymous-auth=false"], false, 0),
+        (&["--authorization-mode=AlwaysAllow"], false, 1),
+        (&["--authorization-mode=RBAC,AlwaysAllow", "--anonymous-auth"], false, 1),
+        (&["--authorization-mode=AlwaysAllow", "--anonymous-auth=false"], false, 0),
+    ];
+    for (args, expected, warnings) in cases {
+        let options = read(args).unwrap();
+        assert_eq!(
+            (options.anonymous_auth, options.warnings.len()),
+            (expected, warnings),
+            "{args:?}"
+        );
+    }
+}
+
+#[test]
+fn a_remote_etcd_without_tls_is_warned_about() {
+    let cases = [
+        ("https://10.0.0.1:2379", 0),
+        ("http://127.0.0.1:2379", 0),
+        ("http://[::1]:2379", 0),
+        ("http://localhost:2379", 0),
+        ("http://10.0.0.1:2379", 1),
+        ("http://[fd00::1]:2379", 1),
+        ("http://etcd.example", 1),
+        ("http://localhost.example:2379,https://10.0.0.1:2379,http://10.0.0.2:2379", 2),
+    ];
+    for (servers, expected) in cases {
+        let options = read(&[&format!("--etcd-servers={servers}")]).unwrap();
+        let about_tls = options.warnings.iter().filter(|warning| warning.contains("without TLS"));
+        assert_eq!(about_tls.count(), expected, "{servers}");
+    }
+}
