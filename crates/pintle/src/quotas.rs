@@ -118,7 +118,8 @@ impl QuotaUsage for CountedUsage {
                 add(&mut used, &counted);
             }
             let named = names
-                .filter_map(|name| Some((name.into(), Value::from(used.get(name)?.to_string()))));
+                .into_iter()
+                .filter_map(|name| Some((Str::from(name), Value::from(used.get(name)?.to_string()))));
             Ok(named.collect())
         })
     }

@@ -112,7 +112,10 @@ fn admission_plugins_are_kube_apiservers_default_set() {
                       from your configuration files and scripts.";
     assert!(options.warnings.iter().any(|text| text == deprecated), "{:?}", options.warnings);
     let gates = |_: &str| false;
-    let built = options.admission_plugins.build(&gates).unwrap();
+    let built = options
+        .admission_plugins
+        .build(&gates, std::sync::Arc::new(crate::quotas::Quotas::default()))
+        .unwrap();
     let names: Vec<_> = built.iter().map(|plugin| plugin.name()).collect();
     assert!(
         names.starts_with(&["NamespaceLifecycle", "LimitRanger", "ServiceAccount"]),

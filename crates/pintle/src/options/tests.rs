@@ -304,7 +304,7 @@ fn always_allow_lets_no_anonymous_client_in() {
     for (args, expected, warnings) in cases {
         let options = read(args).unwrap();
         assert_eq!(
-            (options.anonymous_auth, options.warnings.len()),
+            (options.authentication.anonymous, options.warnings.len()),
             (expected, warnings),
             "{args:?}"
         );
