@@ -1,8 +1,9 @@
 //! Roles and bindings, indexed by their subjects. An index is never changed while a request reads
 //! it: a change makes a new one that shares all that is the same.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
+use imbl::HashMap;
 use meta::{Str, User, Value};
 
 use super::rule::Rule;
@@ -11,10 +12,11 @@ use super::rule::Rule;
 #[derive(Clone, Debug, Default)]
 pub struct Index {
     /// By namespace; the empty one has the cluster roles and their bindings.
-    scopes: imbl::HashMap<Str, Arc<Scope>>,
+    scopes: HashMap<Str, Scope>,
 }
 
-/// The roles and bindings of a namespace, or of the cluster.
+/// The roles and bindings of a namespace, or of the cluster. Its maps share what is the same with those
+/// of the index before: a change among ten thousand bindings copies a few nodes.
 #[derive(Clone, Debug, Default)]
 struct Scope {
     roles: HashMap<Str, Arc<[Rule]>>,
@@ -75,7 +77,7 @@ impl Index {
 
     fn change(&mut self, namespace: &str, change: impl FnOnce(&mut Scope)) {
         let mut scope = self.scopes.remove(namespace).unwrap_or_default();
-        change(Arc::make_mut(&mut scope));
+        change(&mut scope);
         if !(scope.roles.is_empty() && scope.bindings.is_empty()) {
             self.scopes.insert(Str::new(namespace), scope);
         }
@@ -126,29 +128,36 @@ impl Scope {
     }
 
     fn note(&mut self, binding: &Arc<Binding>) {
-        self.each_place(binding, |place| {
-            if !place.iter().any(|have| have.name == binding.name) {
+        for subject in &binding.subjects {
+            let Some((places, name)) = self.place(binding, subject) else { continue };
+            let place = places.entry(name).or_default();
+            // A subject may be named twice.
+            if !place.last().is_some_and(|last| Arc::ptr_eq(last, binding)) {
                 place.push(binding.clone());
             }
-        });
+        }
     }
 
     fn forget(&mut self, binding: &Arc<Binding>) {
-        self.each_place(binding, |place| place.retain(|have| have.name != binding.name));
-        self.users.retain(|_, bindings| !bindings.is_empty());
-        self.groups.retain(|_, bindings| !bindings.is_empty());
+        for subject in &binding.subjects {
+            let Some((places, name)) = self.place(binding, subject) else { continue };
+            let Some(place) = places.get_mut(&name) else { continue };
+            place.retain(|have| have.name != binding.name);
+            if place.is_empty() {
+                places.remove(&name);
+            }
+        }
     }
 
-    fn each_place(&mut self, binding: &Binding, mut visit: impl FnMut(&mut Vec<Arc<Binding>>)) {
-        for subject in &binding.subjects {
-            match subject.kind.as_str() {
-                "Group" => visit(self.groups.entry(subject.name.clone()).or_default()),
-                _ => {
-                    if let Some(user) = binding.user_name(subject) {
-                        visit(self.users.entry(user).or_default());
-                    }
-                }
-            }
+    /// Where the bindings of a subject are, and under which name.
+    fn place(
+        &mut self,
+        binding: &Binding,
+        subject: &Subject,
+    ) -> Option<(&mut HashMap<Str, Vec<Arc<Binding>>>, Str)> {
+        match subject.kind.as_str() {
+            "Group" => Some((&mut self.groups, subject.name.clone())),
+            _ => Some((&mut self.users, binding.user_name(subject)?)),
         }
     }
 }
