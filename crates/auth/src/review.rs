@@ -94,7 +94,7 @@ impl ReviewClient {
         let review = value!({
             "kind": (self.kind),
             "apiVersion": (self.api_version.as_str()),
-            "metadata": {"creationTimestamp": (Value::Null)},
+            "metadata": {},
             "spec": (spec.clone()),
             "status": {},
         });
