@@ -2,6 +2,8 @@
 //! the server; each test works in a namespace of its own. No test sleeps: they wait for events.
 
 mod access_walk;
+mod authentication;
+mod authorization;
 mod bad_input;
 mod bootstrap;
 mod compaction;
