@@ -20,6 +20,10 @@ pub struct Metrics {
     jwt_latency: HistogramVec,
     jwks_fetched: GaugeVec,
     jwks_info: IntGaugeVec,
+    pub(crate) token_requests: IntCounterVec,
+    pub(crate) token_request_duration: HistogramVec,
+    pub(crate) token_fetches: IntCounterVec,
+    pub(crate) token_fetches_active: IntGaugeVec,
     pub(crate) decisions: IntCounterVec,
     pub(crate) webhook_evaluations: IntCounterVec,
     pub(crate) webhook_duration: HistogramVec,
@@ -82,6 +86,29 @@ impl Metrics {
                 &["apiserver_id_hash", "hash", "jwt_issuer_hash"],
             )
             .expect("a valid name"),
+            token_requests: counter(
+                "authentication_token_cache_request_total",
+                "Requests for the user of a token, by whether it was remembered.",
+                &["status"],
+            ),
+            token_request_duration: histogram(
+                "authentication_token_cache_request_duration_seconds",
+                "Time to find the user of a token.",
+                &["status"],
+            ),
+            token_fetches: counter(
+                "authentication_token_cache_fetch_total",
+                "Look-ups of tokens that were not remembered.",
+                &["status"],
+            ),
+            token_fetches_active: IntGaugeVec::new(
+                Opts::new(
+                    "authentication_token_cache_active_fetch_count",
+                    "Look-ups under way, and requests that wait for one.",
+                ),
+                &["status"],
+            )
+            .expect("a valid name"),
             decisions: counter(
                 "apiserver_authorization_decisions_total",
                 "Total number of terminal decisions made by an authorizer.",
@@ -125,6 +152,10 @@ impl Metrics {
             Box::new(self.jwt_latency.clone()),
             Box::new(self.jwks_fetched.clone()),
             Box::new(self.jwks_info.clone()),
+            Box::new(self.token_requests.clone()),
+            Box::new(self.token_request_duration.clone()),
+            Box::new(self.token_fetches.clone()),
+            Box::new(self.token_fetches_active.clone()),
             Box::new(self.decisions.clone()),
             Box::new(self.webhook_evaluations.clone()),
             Box::new(self.webhook_duration.clone()),

@@ -199,8 +199,6 @@ impl Options {
         let authorization = AuthorizationOptions::from_flags(parsed, errors);
         let service_accounts = ServiceAccountOptions::from_flags(parsed, errors);
 
-        let etcd = Etcd::from_flags(parsed);
-        warnings.extend(etcd.iter().flat_map(etcd::plain_text_warnings));
         let data_dir = PathBuf::from(parsed.text("data-dir"));
         let bind_address = parsed.ip("bind-address").expect("an address that has a default");
         let advertise_address =
@@ -278,7 +276,7 @@ impl Options {
             runtime_config,
             // Compat: values below 1 count as 1.
             event_ttl: duration(parsed, "event-ttl"),
-            etcd,
+            etcd: Etcd::from_flags(parsed),
             storage_prefix: storage_prefix(parsed),
             watch_cache: WatchCache::from_flags(parsed, errors, &mut warnings),
             count_metric: !duration(parsed, "etcd-count-metric-poll-period").is_zero(),

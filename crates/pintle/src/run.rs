@@ -278,18 +278,19 @@ impl AuthStack {
         let tokens = Tokens::load(&options.service_accounts, pki)?;
         let token_objects = Arc::new(TokenObjects::default());
         let accounts = tokens.authenticator(&options.service_accounts, token_objects.clone());
-        let webhook =
-            match &authentication.token_webhook {
-                None => None,
-                Some(webhook) => {
-                    let audiences = tokens.audiences().to_vec();
-                    let (file, version) = (&webhook.config_file, &webhook.version);
-                    let made = TokenWebhook::load(file, version, audiences, webhook.cache_ttl);
-                    Some(made.map_err(|why| {
+        let webhook = match &authentication.token_webhook {
+            None => None,
+            Some(webhook) => {
+                let audiences = tokens.audiences().to_vec();
+                let (file, version) = (&webhook.config_file, &webhook.version);
+                let made = TokenWebhook::load(file, version, audiences, webhook.cache_ttl, metrics);
+                Some(
+                    made.map_err(|why| {
                         format!("--authentication-token-webhook-config-file: {why}")
-                    })?)
-                }
-            };
+                    })?,
+                )
+            }
+        };
         let authenticator = Authenticator {
             request_header: authentication
                 .request_header

@@ -143,7 +143,7 @@ impl Generation {
             }))
         };
         let issuers = config.jwt.iter().map(issuer).collect::<Result<_, String>>()?;
-        Ok(Self { issuers, cache: TokenCache::new(SUCCESS_TTL, Duration::ZERO) })
+        Ok(Self { issuers, cache: TokenCache::new(SUCCESS_TTL, Duration::ZERO, metrics) })
     }
 
     /// The issuer that a token names decides about it.

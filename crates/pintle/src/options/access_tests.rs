@@ -135,18 +135,3 @@ fn what_makes_no_sense_is_refused() {
         assert_eq!(read(args).unwrap_err(), [expected], "{args:?}");
     }
 }
-
-/// Security case I14.
-#[test]
-fn an_etcd_without_tls_on_another_machine_is_warned_about() {
-    let cases = [
-        ("http://127.0.0.1:2379,http://localhost:1,http://[::1]:1,https://10.0.0.1:2379", 0),
-        ("http://10.0.0.1:2379", 1),
-        ("http://etcd.example.com:2379,http://127.0.0.1:1,http://[2001:db8::1]:2379", 2),
-    ];
-    for (servers, expected) in cases {
-        let options = read(&[&format!("--etcd-servers={servers}")]).unwrap();
-        let plain = options.warnings.iter().filter(|warning| warning.contains("without TLS"));
-        assert_eq!(plain.count(), expected, "{servers}");
-    }
-}

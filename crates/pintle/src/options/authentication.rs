@@ -91,7 +91,7 @@ impl AuthenticationOptions {
         if !wrong.is_empty() {
             errors.push(format!("invalid authentication configuration: {wrong}"));
         }
-        if config.anonymous.is_some() && parsed.is_changed("anonymous-auth") {
+        if config.anonymous.is_some() && parsed.is_set("anonymous-auth") {
             errors.push(
                 "anonymous: Forbidden: --anonymous-auth flag cannot be set when anonymous field is \
                  configured in authentication configuration file"
@@ -137,7 +137,7 @@ fn jwt_authenticators(
     parsed: &Parsed,
     errors: &mut Vec<String>,
 ) -> (AuthenticationConfig, Option<(PathBuf, Vec<u8>)>) {
-    let flags_set = OIDC_FLAGS.iter().any(|flag| parsed.is_changed(flag));
+    let flags_set = OIDC_FLAGS.iter().any(|flag| parsed.is_set(flag));
     if let Some(file) = path(parsed, "authentication-config") {
         if flags_set {
             let why = "authentication-config file and oidc-* flags are mutually exclusive";

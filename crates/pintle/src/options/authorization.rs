@@ -39,7 +39,7 @@ impl AuthorizationOptions {
             let config = AuthorizationConfig { authorizers };
             return Self { config, file: None, policy_file };
         };
-        if REPLACED.iter().any(|flag| parsed.is_changed(flag)) {
+        if REPLACED.iter().any(|flag| parsed.is_set(flag)) {
             errors.push(
                 "--authorization-config can not be specified when --authorization-mode or \
                  --authorization-webhook-* flags are defined"

@@ -50,22 +50,6 @@ impl Etcd {
     }
 }
 
-/// A warning for each server that is reached without TLS over a network: who can read along sees every
-/// Secret, and who can write owns the cluster.
-pub(super) fn plain_text_warnings(etcd: &Etcd) -> Vec<String> {
-    let overrides = etcd.overrides.iter().flat_map(|one| &one.servers);
-    let plain = etcd.servers.iter().chain(overrides).filter_map(|url| {
-        let authority = url.strip_prefix("http://")?.split('/').next().unwrap_or_default();
-        let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
-        let host = host.trim_start_matches('[').trim_end_matches(']');
-        let is_loopback = host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
-        (!is_loopback && host != "localhost").then_some(url)
-    });
-    plain
-        .map(|url| format!("--etcd-servers: {url} is not on this machine and without TLS"))
-        .collect()
-}
-
 impl Override {
     fn parse(text: &str) -> Option<Self> {
         let (resource, servers) = text.split_once('#')?;

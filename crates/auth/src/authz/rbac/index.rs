@@ -1,7 +1,7 @@
 //! Roles and bindings, indexed by their subjects. An index is never changed while a request reads
 //! it: a change makes a new one that shares all that is the same.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use imbl::HashMap;
 use meta::{Str, User, Value};
@@ -128,19 +128,14 @@ impl Scope {
     }
 
     fn note(&mut self, binding: &Arc<Binding>) {
-        for subject in &binding.subjects {
-            let Some((places, name)) = self.place(binding, subject) else { continue };
-            let place = places.entry(name).or_default();
-            // A subject may be named twice.
-            if !place.last().is_some_and(|last| Arc::ptr_eq(last, binding)) {
-                place.push(binding.clone());
-            }
+        for (is_group, name) in binding.places() {
+            self.places(is_group).entry(name).or_default().push(binding.clone());
         }
     }
 
     fn forget(&mut self, binding: &Arc<Binding>) {
-        for subject in &binding.subjects {
-            let Some((places, name)) = self.place(binding, subject) else { continue };
+        for (is_group, name) in binding.places() {
+            let places = self.places(is_group);
             let Some(place) = places.get_mut(&name) else { continue };
             place.retain(|have| have.name != binding.name);
             if place.is_empty() {
@@ -149,16 +144,8 @@ impl Scope {
         }
     }
 
-    /// Where the bindings of a subject are, and under which name.
-    fn place(
-        &mut self,
-        binding: &Binding,
-        subject: &Subject,
-    ) -> Option<(&mut HashMap<Str, Vec<Arc<Binding>>>, Str)> {
-        match subject.kind.as_str() {
-            "Group" => Some((&mut self.groups, subject.name.clone())),
-            _ => Some((&mut self.users, binding.user_name(subject)?)),
-        }
+    fn places(&mut self, of_groups: bool) -> &mut HashMap<Str, Vec<Arc<Binding>>> {
+        if of_groups { &mut self.groups } else { &mut self.users }
     }
 }
 
@@ -175,6 +162,15 @@ impl Binding {
             role: RoleRef::of(object),
             subjects: object.items_at(&["subjects"]).iter().map(subject).collect(),
         }
+    }
+
+    /// The users and groups (true) of a binding, each once however often the binding names it.
+    fn places(&self) -> HashSet<(bool, Str)> {
+        let place = |subject: &Subject| match subject.kind.as_str() {
+            "Group" => Some((true, subject.name.clone())),
+            _ => Some((false, self.user_name(subject)?)),
+        };
+        self.subjects.iter().filter_map(place).collect()
     }
 
     /// Who a subject is when it sends a request. A service account without a namespace lives in the
