@@ -412,8 +412,7 @@ impl Bootstrap<'_> {
     }
 
     async fn identity_lease(&self) -> Result<(), ApiError> {
-        let hostname = serve::pki::hostname().unwrap_or_else(|| "localhost".to_owned());
-        let lease = IdentityLease::new(self.api.clone(), identity(&hostname), hostname);
+        let lease = IdentityLease::new(self.api.clone(), server_identity(), hostname());
         lease.renew().await?;
         tokio::spawn(lease.run());
         Ok(())
@@ -443,6 +442,15 @@ fn authentication_info(
         client_ca: read(client_ca)?,
         request_header: request_header.transpose()?,
     })
+}
+
+fn hostname() -> String {
+    serve::pki::hostname().unwrap_or_else(|| "localhost".to_owned())
+}
+
+/// The identity of this API server, as leases and metrics have it.
+pub(crate) fn server_identity() -> String {
+    identity(&hostname())
 }
 
 /// The name of the identity lease: `apiserver-` and a hash of the hostname. It is kube-apiserver's hash,

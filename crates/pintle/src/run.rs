@@ -12,8 +12,11 @@ use aggregator::{Aggregator, ServedGroupVersion};
 use apiextensions::CrdController;
 use auth::{
     Authenticator, Authorizer,
-    authn::{Anonymous, BootstrapTokens, TokenWebhook, token_file::TokenFile},
-    authz::{AlwaysAllow, AlwaysDeny, PrivilegedGroup, Union, node::NodeAuthorizer, rbac::Rbac},
+    authn::{Anonymous, BootstrapTokens, JwtAuthenticators, TokenWebhook, token_file::TokenFile},
+    authz::{
+        Abac, AuthorizerChain, FixedAuthorizers, config::AuthorizerType, node::NodeAuthorizer,
+        rbac::Rbac,
+    },
 };
 use builtin::{Definitions, StorageFormat, Wiring};
 use codec::negotiate::{OFFERED, OFFERED_WITH_CBOR, Offered};
@@ -47,8 +50,8 @@ use crate::{
     in_process::{Api, Objects},
     logging::Verbosity,
     node_relations::NodeRelations,
-    options::{AuthorizationMode, Options},
-    post_start_hooks::PostStartHooks,
+    options::Options,
+    post_start_hooks::{PostStartHooks, server_identity},
     quotas::{CountedUsage, Quotas},
     roles::RoleIndex,
     storage_metrics,
@@ -107,7 +110,8 @@ async fn serve(
     let pki = prepare_pki(options)?;
     let tls = prepare_tls(options, &pki)?;
 
-    let auth_stack = AuthStack::new(options, &pki)?;
+    let auth_metrics = auth::Metrics::new(&server_identity());
+    let auth_stack = AuthStack::new(options, &pki, &auth_metrics)?;
     let cpu_pool = CpuPool::start(CpuPool::threads())
         .map_err(|error| format!("cannot start threads: {error}"))?;
     let gates = &options.feature_gates;
@@ -146,6 +150,7 @@ async fn serve(
     let metrics = Metrics::new();
     storage_metrics::register(&metrics.registry, options, &servers.kinds, &servers.extensions);
     storage_metrics::measure(&metrics.registry, options.size_metric_interval, &stores);
+    auth_metrics.register(&metrics.registry)?;
     servers.publisher.register(&metrics.registry);
     servers.admission_metrics.register(&metrics.registry);
     servers.dynamic_admission.register_metrics(&metrics.registry);
@@ -168,6 +173,7 @@ async fn serve(
     let failed = Box::new(listening.handshake_errors().clone());
     metrics.registry.register(failed).map_err(|error| error.to_string())?;
     tokio::spawn(tls.follow_files(RELOAD_INTERVAL));
+    auth_stack.follow_files(options);
     if let Some(config) = options.encryption.as_ref().filter(|config| config.reload) {
         let connect = Box::new(kms::connect);
         tokio::spawn(encryption.clone().follow(config.file.clone(), ENCRYPTION_INTERVAL, connect));
@@ -279,7 +285,7 @@ fn sni(given: &crate::flags::NamedCertKey) -> NamedCertKey {
 /// Authentication and authorization, as the flags put them together; reviews use the same.
 struct AuthStack {
     authenticator: Arc<Authenticator>,
-    authorizer: Arc<dyn Authorizer>,
+    authorizer: Arc<AuthorizerChain>,
     /// What RBAC decides by; empty until there is something to follow.
     roles: Arc<RoleIndex>,
     /// What nodes are allowed by.
@@ -290,7 +296,7 @@ struct AuthStack {
 }
 
 impl AuthStack {
-    fn new(options: &Options, pki: &Pki) -> Result<Self, String> {
+    fn new(options: &Options, pki: &Pki, metrics: &auth::Metrics) -> Result<Self, String> {
         let authentication = &options.authentication;
         check_client_files(options)?;
         let file = match &authentication.token_auth_file {
@@ -304,18 +310,19 @@ impl AuthStack {
         let tokens = Tokens::load(&options.service_accounts, pki)?;
         let token_objects = Arc::new(TokenObjects::default());
         let accounts = tokens.authenticator(&options.service_accounts, token_objects.clone());
-        let webhook =
-            match &authentication.token_webhook {
-                None => None,
-                Some(webhook) => {
-                    let audiences = tokens.audiences().to_vec();
-                    let (file, version) = (&webhook.config_file, &webhook.version);
-                    let made = TokenWebhook::load(file, version, audiences, webhook.cache_ttl);
-                    Some(made.map_err(|why| {
+        let webhook = match &authentication.token_webhook {
+            None => None,
+            Some(webhook) => {
+                let audiences = tokens.audiences().to_vec();
+                let (file, version) = (&webhook.config_file, &webhook.version);
+                let made = TokenWebhook::load(file, version, audiences, webhook.cache_ttl, metrics);
+                Some(
+                    made.map_err(|why| {
                         format!("--authentication-token-webhook-config-file: {why}")
-                    })?)
-                }
-            };
+                    })?,
+                )
+            }
+        };
         let authenticator = Authenticator {
             request_header: authentication
                 .request_header
@@ -326,22 +333,28 @@ impl AuthStack {
             bootstrap_tokens: authentication
                 .bootstrap_tokens
                 .then(|| BootstrapTokens::new(token_objects.clone())),
+            jwt: jwt_authenticators(options, metrics)?,
             webhook,
             audiences: tokens.audiences().to_vec(),
-            anonymous: Anonymous { enabled: authentication.anonymous, paths: Vec::new() },
+            anonymous: authentication
+                .config
+                .anonymous
+                .clone()
+                .unwrap_or(Anonymous { enabled: authentication.anonymous, paths: Vec::new() }),
         };
         let roles = Arc::new(RoleIndex::default());
         let nodes = Arc::new(NodeRelations::default());
-        let mut authorizers: Vec<Arc<dyn Authorizer>> = vec![Arc::new(PrivilegedGroup)];
-        authorizers.extend(options.authorization_modes.iter().map(|mode| -> Arc<dyn Authorizer> {
-            match mode {
-                AuthorizationMode::AlwaysAllow => Arc::new(AlwaysAllow),
-                AuthorizationMode::AlwaysDeny => Arc::new(AlwaysDeny),
-                AuthorizationMode::Node => Arc::new(NodeAuthorizer::new(nodes.clone())),
-                AuthorizationMode::Rbac => Arc::new(Rbac(roles.clone())),
-            }
-        }));
-        let authorizer = Arc::new(Union(authorizers));
+        let modes = &options.authorization.config;
+        let fixed = FixedAuthorizers {
+            node: modes
+                .has(AuthorizerType::Node)
+                .then(|| Arc::new(NodeAuthorizer::new(nodes.clone())) as Arc<dyn Authorizer>),
+            rbac: modes
+                .has(AuthorizerType::Rbac)
+                .then(|| Arc::new(Rbac(roles.clone())) as Arc<dyn Authorizer>),
+            abac: abac(options)?,
+        };
+        let authorizer = Arc::new(AuthorizerChain::new(modes, fixed, metrics)?);
         Ok(Self {
             authenticator: Arc::new(authenticator),
             authorizer,
@@ -352,6 +365,44 @@ impl AuthStack {
             open_id: Arc::default(),
         })
     }
+}
+
+impl AuthStack {
+    /// Reloads the configuration files of authentication and authorization when they change.
+    fn follow_files(&self, options: &Options) {
+        let issuers = options.service_accounts.issuers.clone();
+        let file = options.authentication.config_file.clone();
+        if let (Some(jwt), Some((file, content))) = (&self.authenticator.jwt, file) {
+            tokio::spawn(jwt.clone().follow(file, content, issuers, RELOAD_INTERVAL));
+        }
+        if let Some((file, content)) = options.authorization.file.clone() {
+            tokio::spawn(self.authorizer.clone().follow(file, content, RELOAD_INTERVAL));
+        }
+    }
+}
+
+fn jwt_authenticators(
+    options: &Options,
+    metrics: &auth::Metrics,
+) -> Result<Option<Arc<JwtAuthenticators>>, String> {
+    let authentication = &options.authentication;
+    // A file without issuers may get some.
+    if authentication.config.jwt.is_empty() && authentication.config_file.is_none() {
+        return Ok(None);
+    }
+    let algorithms = authentication.signing_algorithms.clone();
+    let made = JwtAuthenticators::new(&authentication.config, algorithms, metrics)?;
+    Ok(Some(Arc::new(made)))
+}
+
+/// The policies of mode ABAC, if it is one of the modes.
+fn abac(options: &Options) -> Result<Option<Arc<dyn Authorizer>>, String> {
+    let modes = &options.authorization.config;
+    let file = options.authorization.policy_file.as_ref();
+    let Some(file) = file.filter(|_| modes.has(AuthorizerType::Abac)) else { return Ok(None) };
+    let named = |why: String| format!("--authorization-policy-file {}: {why}", file.display());
+    let text = std::fs::read_to_string(file).map_err(|error| named(error.to_string()))?;
+    Ok(Some(Arc::new(Abac::parse(&text).map_err(named)?)))
 }
 
 /// Reads the files of flags for outgoing connections, so that a wrong one stops the start and not a

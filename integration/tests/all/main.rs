@@ -6,6 +6,8 @@ mod access_walk;
 mod admission_plugins;
 mod admission_policies;
 mod admission_webhooks;
+mod authentication;
+mod authorization;
 mod bad_input;
 mod bootstrap;
 mod compaction;
