@@ -18,11 +18,10 @@ use builtin::{Definitions, StorageFormat, Wiring};
 use codec::negotiate::{OFFERED, OFFERED_WITH_CBOR, Offered};
 use endpoints::{Kinds, LoopbackClient, Resources};
 use http::HeaderValue;
-use parking_lot::Mutex;
 use registry::{Engine, Kind, Tuning};
 use schema::{ResourceFacts, openapi::Describe as _};
 use serve::{
-    Chain, Claims, Cors, CpuPool, Delegate, Delegates, Seats,
+    Chain, Claims, Cors, CpuPool, Delegate, Delegates, Seats, Tasks,
     connection::Limits,
     generic::Generic,
     health::{Check, Health},
@@ -36,7 +35,7 @@ use store::{
     Backend,
     encrypt::{Encrypted, Encryption, EncryptionConfig},
 };
-use tokio::sync::mpsc;
+use tokio::sync::watch;
 
 use crate::{
     access::{BearerTokens, RoleRules},
@@ -108,7 +107,7 @@ async fn serve(
         .map_err(|error| format!("cannot start threads: {error}"))?;
     let servers = Servers::build(options, definitions, &backend, overrides, &auth_stack, cpu_pool);
     servers.ready().await?;
-    auth_stack.roles.follow(&servers.kinds);
+    auth_stack.roles.follow(&servers.kinds, &servers.tasks);
     auth_stack.nodes.connect(&servers.kinds);
     auth_stack.token_objects.connect(&servers.kinds, Arc::new(servers.api()));
     servers.connect().await?;
@@ -123,7 +122,9 @@ async fn serve(
     let health = Arc::new(Health::new(checks, options.livez_grace_period));
     let metrics = Metrics::new();
     storage_metrics::register(&metrics.registry, options, &servers.kinds, &servers.extensions);
-    storage_metrics::measure(&metrics.registry, options.size_metric_interval, &stores);
+    let tasks = &servers.tasks;
+    tasks.register(&metrics.registry)?;
+    storage_metrics::measure(&metrics.registry, options.size_metric_interval, &stores, tasks);
     servers.publisher.register(&metrics.registry);
     build_metrics::register(&metrics.registry, &options.version, &options.feature_gates);
     let in_flight = Arc::new(InFlight::default());
@@ -143,26 +144,42 @@ async fn serve(
     let listening = listener.serve(tls.clone(), Arc::new(Chain(server)), limits);
     let failed = Box::new(listening.handshake_errors().clone());
     metrics.registry.register(failed).map_err(|error| error.to_string())?;
-    tokio::spawn(tls.follow_files(RELOAD_INTERVAL));
+    tasks.restarting("tls-files", move || tls.clone().follow_files(RELOAD_INTERVAL));
     if let Some(config) = options.encryption.as_ref().filter(|config| config.reload) {
-        let connect = Box::new(kms::connect);
-        tokio::spawn(encryption.clone().follow(config.file.clone(), ENCRYPTION_INTERVAL, connect));
+        let (encryption, file) = (encryption.clone(), config.file.clone());
+        tasks.restarting("encryption-config", move || {
+            let connect = Box::new(kms::connect);
+            encryption.clone().follow(file.clone(), ENCRYPTION_INTERVAL, connect)
+        });
     }
-    tokio::spawn(Pki::keep_renewed(pki_paths(options), server_names(options), RENEWAL_INTERVAL));
+    let (paths, names) = (pki_paths(options), server_names(options));
+    tasks.restarting("certificate-renewal", move || {
+        Pki::keep_renewed(paths.clone(), names.clone(), RENEWAL_INTERVAL)
+    });
 
     hooks.start(options, &servers, &pki, &auth_stack.tokens, bound.port()).await?;
-    tokio::spawn(servers.publisher.clone().run(servers.api()));
-    tokio::spawn(crd_controller.run());
+    let (publisher, api) = (servers.publisher.clone(), Arc::new(servers.api()));
+    tasks.restarting("discovery-publisher", move || {
+        let (publisher, api) = (publisher.clone(), api.clone());
+        async move { publisher.run(&api).await }
+    });
+    tasks.critical("crd-controller", crd_controller.run());
     announce(options, &pki, bound)?;
 
     let before = hooks.before_shutdown();
     lifecycle.run(&listening, &in_flight, &shutdown, stop, before, async {}).await;
+    let left = tasks.stop(TASKS_GRACE).await;
+    if left > 0 {
+        tracing::warn!(tasks = left, "background tasks did not stop");
+    }
     // Caches first, so that none of them takes the end of the store for a failure.
     servers.close();
     stores.close();
     Ok(())
 }
 
+/// For background tasks to stop when all requests have ended.
+const TASKS_GRACE: std::time::Duration = std::time::Duration::from_secs(5);
 /// Compat: what kube-apiserver gives the other servers to serve a new definition.
 const ESTABLISH_AFTER: std::time::Duration = std::time::Duration::from_secs(5);
 /// How often certificate files are looked at.
@@ -305,8 +322,9 @@ pub(crate) struct Servers {
     schema: Arc<schema::Schema>,
     aggregator: Arc<Aggregator>,
     pub(crate) publisher: Arc<DiscoveryPublisher>,
-    /// New caches of custom resources, for the garbage collector.
-    pub(crate) started: Mutex<Option<mpsc::UnboundedReceiver<Arc<Kind>>>>,
+    /// Custom resources that have a cache, for the garbage collector.
+    pub(crate) started: watch::Receiver<Arc<[Arc<Kind>]>>,
+    pub(crate) tasks: Tasks,
     /// The aggregator's own resources.
     registration: Arc<Resources>,
     builtin: Arc<Resources>,
@@ -395,12 +413,12 @@ impl Servers {
         let served = served_built_in(&definitions, &kinds);
         let (publisher, started) =
             DiscoveryPublisher::new(aggregator.clone(), schema.clone(), served, extensions.clone());
-        let started = Mutex::new(Some(started));
         Self {
             schema,
             aggregator,
             publisher,
             started,
+            tasks: Tasks::default(),
             registration,
             builtin,
             extensions,

@@ -41,9 +41,10 @@ pub(crate) async fn authenticate(
     // is good makes up for it. Compat: kube-apiserver takes a certificate without a common name, and an
     // Authorization header that is not ASCII, for none.
     let refused = unusable || unreadable || matches!(protocol, Err(TokenError));
-    let user = match refused && !known {
-        true => None,
-        false => authenticator.authenticate(&Credentials { certificate, bearer }).await.ok(),
+    let user = if refused && !known {
+        None
+    } else {
+        authenticator.authenticate(&Credentials { certificate, bearer }).await.ok()
     };
     if let (None, Some(why)) = (&user, &identity.error) {
         tracing::debug!(peer = %peer.address, why, "Unable to authenticate the request");
