@@ -22,11 +22,10 @@ use builtin::{Definitions, StorageFormat, Wiring};
 use codec::negotiate::{OFFERED, OFFERED_WITH_CBOR, Offered};
 use endpoints::{Kinds, LoopbackClient, Resources};
 use http::HeaderValue;
-use parking_lot::Mutex;
 use registry::{Engine, Kind, Tuning};
 use schema::{ResourceFacts, openapi::Describe as _};
 use serve::{
-    Chain, Claims, Cors, CpuPool, Delegate, Delegates, Seats,
+    Chain, Claims, Cors, CpuPool, Delegate, Delegates, Seats, Tasks,
     connection::Limits,
     generic::Generic,
     health::{Check, Health},
@@ -40,7 +39,7 @@ use store::{
     Backend,
     encrypt::{Encrypted, Encryption, EncryptionConfig},
 };
-use tokio::sync::mpsc;
+use tokio::sync::watch;
 
 use crate::{
     access::{BearerTokens, RoleRules},
@@ -132,8 +131,8 @@ async fn serve(
         cpu_pool,
     );
     servers.ready().await?;
-    auth_stack.roles.follow(&servers.kinds);
-    dynamic_admission::follow(&servers.dynamic_admission, &servers.kinds);
+    auth_stack.roles.follow(&servers.kinds, &servers.tasks);
+    dynamic_admission::follow(&servers.dynamic_admission, &servers.kinds, &servers.tasks);
     auth_stack.nodes.connect(&servers.kinds);
     auth_stack.token_objects.connect(&servers.kinds, Arc::new(servers.api()));
     servers.connect().await?;
@@ -149,7 +148,9 @@ async fn serve(
     let health = Arc::new(Health::new(checks, options.livez_grace_period));
     let metrics = Metrics::new();
     storage_metrics::register(&metrics.registry, options, &servers.kinds, &servers.extensions);
-    storage_metrics::measure(&metrics.registry, options.size_metric_interval, &stores);
+    let tasks = &servers.tasks;
+    tasks.register(&metrics.registry)?;
+    storage_metrics::measure(&metrics.registry, options.size_metric_interval, &stores, tasks);
     auth_metrics.register(&metrics.registry)?;
     servers.publisher.register(&metrics.registry);
     servers.admission_metrics.register(&metrics.registry);
@@ -172,27 +173,43 @@ async fn serve(
     let listening = listener.serve(tls.clone(), Arc::new(Chain(server)), limits);
     let failed = Box::new(listening.handshake_errors().clone());
     metrics.registry.register(failed).map_err(|error| error.to_string())?;
-    tokio::spawn(tls.follow_files(RELOAD_INTERVAL));
-    auth_stack.follow_files(options);
+    tasks.restarting("tls-files", move || tls.clone().follow_files(RELOAD_INTERVAL));
+    auth_stack.follow_files(options, tasks);
     if let Some(config) = options.encryption.as_ref().filter(|config| config.reload) {
-        let connect = Box::new(kms::connect);
-        tokio::spawn(encryption.clone().follow(config.file.clone(), ENCRYPTION_INTERVAL, connect));
+        let (encryption, file) = (encryption.clone(), config.file.clone());
+        tasks.restarting("encryption-config", move || {
+            let connect = Box::new(kms::connect);
+            encryption.clone().follow(file.clone(), ENCRYPTION_INTERVAL, connect)
+        });
     }
-    tokio::spawn(Pki::keep_renewed(pki_paths(options), server_names(options), RENEWAL_INTERVAL));
+    let (paths, names) = (pki_paths(options), server_names(options));
+    tasks.restarting("certificate-renewal", move || {
+        Pki::keep_renewed(paths.clone(), names.clone(), RENEWAL_INTERVAL)
+    });
 
     hooks.start(options, &servers, &pki, &auth_stack.tokens, bound.port()).await?;
-    tokio::spawn(servers.publisher.clone().run(servers.api()));
-    tokio::spawn(crd_controller.run());
+    let (publisher, api) = (servers.publisher.clone(), Arc::new(servers.api()));
+    tasks.restarting("discovery-publisher", move || {
+        let (publisher, api) = (publisher.clone(), api.clone());
+        async move { publisher.run(&api).await }
+    });
+    tasks.critical("crd-controller", crd_controller.run());
     announce(options, &pki, bound)?;
 
     let before = hooks.before_shutdown();
     lifecycle.run(&listening, &in_flight, &shutdown, stop, before, async {}).await;
+    let left = tasks.stop(TASKS_GRACE).await;
+    if left > 0 {
+        tracing::warn!(tasks = left, "background tasks did not stop");
+    }
     // Caches first, so that none of them takes the end of the store for a failure.
     servers.close();
     stores.close();
     Ok(())
 }
 
+/// For background tasks to stop when all requests have ended.
+const TASKS_GRACE: std::time::Duration = std::time::Duration::from_secs(5);
 /// Compat: what kube-apiserver gives the other servers to serve a new definition.
 const ESTABLISH_AFTER: std::time::Duration = std::time::Duration::from_secs(5);
 /// How often certificate files are looked at.
@@ -369,14 +386,16 @@ impl AuthStack {
 
 impl AuthStack {
     /// Reloads the configuration files of authentication and authorization when they change.
-    fn follow_files(&self, options: &Options) {
+    fn follow_files(&self, options: &Options, tasks: &Tasks) {
         let issuers = options.service_accounts.issuers.clone();
         let file = options.authentication.config_file.clone();
         if let (Some(jwt), Some((file, content))) = (&self.authenticator.jwt, file) {
-            tokio::spawn(jwt.clone().follow(file, content, issuers, RELOAD_INTERVAL));
+            let follow = jwt.clone().follow(file, content, issuers, RELOAD_INTERVAL);
+            tasks.critical("authentication-config", follow);
         }
         if let Some((file, content)) = options.authorization.file.clone() {
-            tokio::spawn(self.authorizer.clone().follow(file, content, RELOAD_INTERVAL));
+            let follow = self.authorizer.clone().follow(file, content, RELOAD_INTERVAL);
+            tasks.critical("authorization-config", follow);
         }
     }
 }
@@ -439,8 +458,9 @@ pub(crate) struct Servers {
     schema: Arc<schema::Schema>,
     aggregator: Arc<Aggregator>,
     pub(crate) publisher: Arc<DiscoveryPublisher>,
-    /// New caches of custom resources, for the garbage collector.
-    pub(crate) started: Mutex<Option<mpsc::UnboundedReceiver<Arc<Kind>>>>,
+    /// Custom resources that have a cache, for the garbage collector.
+    pub(crate) started: watch::Receiver<Arc<[Arc<Kind>]>>,
+    pub(crate) tasks: Tasks,
     /// The aggregator's own resources.
     registration: Arc<Resources>,
     builtin: Arc<Resources>,
@@ -553,12 +573,12 @@ impl Servers {
         let served = served_built_in(&definitions, &kinds);
         let (publisher, started) =
             DiscoveryPublisher::new(aggregator.clone(), schema.clone(), served, extensions.clone());
-        let started = Mutex::new(Some(started));
         Self {
             schema,
             aggregator,
             publisher,
             started,
+            tasks: Tasks::default(),
             registration,
             builtin,
             extensions,
