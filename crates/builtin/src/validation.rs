@@ -9,6 +9,8 @@ pub(crate) mod cursor;
 pub(crate) mod data;
 pub(crate) mod duration;
 pub(crate) mod endpoints;
+#[cfg(test)]
+mod growth_tests;
 pub(crate) mod ip;
 pub(crate) mod names;
 pub(crate) mod pod_spec;
