@@ -1,6 +1,7 @@
 //! The tests over HTTP, in one binary so that they share one server. A module is a way to talk to
 //! the server; each test works in a namespace of its own. No test sleeps: they wait for events.
 
+mod abuse_serving;
 mod access_walk;
 mod bad_input;
 mod bootstrap;
