@@ -22,6 +22,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use rustls_pki_types::ServerName;
 use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 use tokio::task::AbortHandle;
@@ -178,6 +179,13 @@ impl Http {
         Ok(Stream { code: parts.status.as_u16(), headers: parts.headers, lines, reader })
     }
 
+    /// Opens a connection for bytes that no client sends.
+    pub fn raw(&self) -> anyhow::Result<RawConnection> {
+        let this = self.clone();
+        let stream = block_on(async move { Ok(this.transport().await?.into_inner()) })?;
+        Ok(RawConnection { stream: Some(stream) })
+    }
+
     /// Opens a connection for many requests, as clients under load have one.
     pub fn connect(&self) -> anyhow::Result<Connection> {
         let this = self.clone();
@@ -264,6 +272,37 @@ impl Http {
         let name = ServerName::try_from(authority.host().to_owned())?;
         let tls = TlsConnector::from(Arc::clone(&self.tls)).connect(name, tcp).await?;
         Ok(TokioIo::new(tls))
+    }
+}
+
+/// A TLS connection, byte by byte.
+pub struct RawConnection {
+    stream: Option<TlsStream<TcpStream>>,
+}
+
+impl RawConnection {
+    pub fn write(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
+        let (mut stream, bytes) = (self.stream.take().context("broken before")?, bytes.to_vec());
+        let stream = block_on(async move {
+            stream.write_all(&bytes).await?;
+            stream.flush().await?;
+            Ok(stream)
+        })?;
+        self.stream = Some(stream);
+        Ok(())
+    }
+
+    /// What the server sends until `enough` says so or it closes the connection.
+    pub fn read_until(&mut self, enough: fn(&[u8]) -> bool) -> anyhow::Result<Vec<u8>> {
+        let mut stream = self.stream.take().context("broken before")?;
+        let (stream, read) = block_on(async move {
+            let mut read = Vec::new();
+            // An end without a goodbye is an end too.
+            while !enough(&read) && matches!(stream.read_buf(&mut read).await, Ok(1..)) {}
+            Ok((stream, read))
+        })?;
+        self.stream = Some(stream);
+        Ok(read)
     }
 }
 

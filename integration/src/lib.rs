@@ -31,7 +31,7 @@ pub mod websocket;
 pub use self::certificates::{Authority, Pair};
 pub use self::etcd::{Etcd, TlsEtcd, etcd_url};
 pub use self::eventually::eventually;
-pub use self::http::{Answer, Connection, Http, Protocol, Stream};
+pub use self::http::{Answer, Connection, Http, Protocol, RawConnection, Stream};
 pub use self::kms::KmsPlugin;
 pub use self::kubectl::{Kubectl, Version};
 pub use self::programs::{

@@ -1,0 +1,162 @@
+//! Clients that want to bring the server down: streams that are not read, made-up paths, ambiguous
+//! framing, long computations, bad credentials.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::Request;
+use integration::{Flavour, Http, Protocol, RawConnection, Server, shared};
+use serde_json::json;
+
+const SETTINGS: u8 = 4;
+const GOAWAY: u8 = 7;
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let mut frame = (payload.len() as u32).to_be_bytes()[1..].to_vec();
+    frame.extend([kind, flags]);
+    frame.extend(stream.to_be_bytes());
+    frame.extend(payload);
+    frame
+}
+
+/// An HTTP/2 connection whose client lets the server send no data, with GETs of a path.
+fn closed_windows(http: &Http, path: &str, gets: u32) -> RawConnection {
+    let mut connection = http.clone().over(Protocol::Http2).raw().expect("connected");
+    let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    bytes.extend(frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]));
+    for get in 0..gets {
+        // Method GET and scheme https from the static table, path and authority as literals.
+        let mut block = vec![0x82, 0x87, 0x44, path.len() as u8];
+        block.extend(path.as_bytes());
+        block.extend(b"\x41\x09localhost");
+        bytes.extend(frame(1, 5, 2 * get + 1, &block));
+    }
+    connection.write(&bytes).expect("written");
+    connection
+}
+
+/// The kinds of the frames in `bytes`.
+fn kinds(mut bytes: &[u8]) -> Vec<u8> {
+    let mut kinds = Vec::new();
+    while bytes.len() >= 9 {
+        let length = u32::from_be_bytes([0, bytes[0], bytes[1], bytes[2]]) as usize;
+        kinds.push(bytes[3]);
+        bytes = bytes.get(9 + length..).unwrap_or_default();
+    }
+    kinds
+}
+
+/// Each of them held a seat until it was read, so that 400 kept all other reads out.
+#[test]
+fn clients_that_do_not_read_keep_nobody_out() {
+    let server = shared();
+    let anonymous = server.http().anonymous();
+    let _unread: Vec<_> = (0..8).map(|_| closed_windows(&anonymous, "/version", 100)).collect();
+    for path in ["/version", "/readyz", "/livez"] {
+        let began = Instant::now();
+        assert_eq!(anonymous.get(path).code, 200);
+        assert!(began.elapsed() < Duration::from_secs(10), "{path} took {:?}", began.elapsed());
+    }
+}
+
+#[test]
+fn an_anonymous_http2_connection_ends_after_its_request() {
+    let server = shared();
+    let mut connection = closed_windows(&server.http().anonymous(), "/livez", 1);
+    let read = connection.read_until(|read| kinds(read).contains(&GOAWAY)).expect("read");
+    assert!(kinds(&read).contains(&GOAWAY), "{:?}", kinds(&read));
+}
+
+/// A thousand of them raised the memory by 255 MB for good.
+#[test]
+fn made_up_paths_leave_nothing_behind() {
+    let server = Server::with(Flavour::from_env(), &[]);
+    let (admin, anonymous) = (server.http(), server.http().anonymous());
+    let memory = || {
+        let text = admin.get("/metrics").text();
+        let line = text.lines().find(|line| line.starts_with("process_resident_memory_bytes "));
+        let bytes = line.and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+        (bytes.expect("the metric"), text)
+    };
+    let mut connection = anonymous.connect().expect("connected");
+    let mut send = |at: usize| {
+        let made_up = format!("madeup{at}{}", "x".repeat(15_000));
+        let path = format!("/apis/{made_up}/{made_up}/{made_up}/name/{made_up}");
+        let request = Request::get(path).body(Bytes::new()).expect("a request");
+        assert_eq!(connection.request(request).expect("an answer").code, 403);
+    };
+    (0..50).for_each(&mut send);
+    let (before, _) = memory();
+    (50..500).for_each(&mut send);
+    let (after, text) = memory();
+    assert!(!text.contains("madeup"), "made-up names are labels");
+    assert!(after - before < 20e6, "from {before} to {after} bytes");
+    assert!(text.contains(r#"pintle_background_task_up{task="role-index"} 4"#), "{text}");
+}
+
+#[test]
+fn ambiguous_requests_are_refused() {
+    let server = shared();
+    let cases = [
+        ("Content-Length: 5\r\nTransfer-Encoding: chunked", "HTTP/1.1 400 "),
+        ("Transfer-Encoding: chunked\r\nContent-Length: 5", "HTTP/1.1 400 "),
+        ("Transfer-Encoding: gzip, chunked", "HTTP/1.1 501 "),
+        ("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked", "HTTP/1.1 501 "),
+        ("Content-Length: 5\r\nContent-Length: 6", "HTTP/1.1 400 "),
+    ];
+    for (lengths, expected) in cases {
+        let mut connection = server.http().raw().expect("connected");
+        let smuggled = "GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        let request = format!(
+            "POST /version HTTP/1.1\r\nHost: localhost\r\n{lengths}\r\n\r\n0\r\n\r\n{smuggled}"
+        );
+        connection.write(request.as_bytes()).expect("written");
+        let answer = connection.read_until(|_| false).expect("closed");
+        let answer = String::from_utf8_lossy(&answer);
+        assert!(answer.starts_with(expected), "{lengths}: {answer}");
+        assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "one answer, then the end: {answer}");
+    }
+}
+
+/// Large YAML bodies took seconds on the threads that poll connections.
+#[test]
+fn long_computations_hold_up_no_probe_and_no_shutdown() {
+    let mut server = Server::with(Flavour::from_env(), &[]);
+    let http = server.http();
+    let lines: String = (0..60_000).map(|at| format!("  key-{at}: value\n")).collect();
+    let body = format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: long}}\ndata:\n{lines}");
+    let create = {
+        let (http, body) = (http.clone(), Bytes::from(body));
+        move || {
+            let request = Request::post("/api/v1/namespaces/default/configmaps?dryRun=All")
+                .header("content-type", "application/yaml")
+                .body(body.clone());
+            // The last ones meet a server that is stopping.
+            let _ = http.try_request(request.expect("a request"));
+        }
+    };
+    let busy: Vec<_> = (0..6).map(|_| std::thread::spawn(create.clone())).collect();
+    let mut slowest = Duration::ZERO;
+    while !busy.iter().all(std::thread::JoinHandle::is_finished) {
+        let began = Instant::now();
+        assert_eq!(http.get("/livez").code, 200);
+        slowest = slowest.max(began.elapsed());
+    }
+    // A debug build on a busy machine; on its own a probe takes a millisecond.
+    assert!(slowest < Duration::from_secs(2), "a probe took {slowest:?}");
+
+    let busy: Vec<_> = (0..6).map(|_| std::thread::spawn(create.clone())).collect();
+    let began = Instant::now();
+    assert!(server.stop().success());
+    assert!(began.elapsed() < Duration::from_secs(100), "{:?}", began.elapsed());
+    busy.into_iter().for_each(|thread| thread.join().expect("no panic"));
+}
+
+#[test]
+fn always_allow_has_no_anonymous_client() {
+    let server = Server::with(Flavour::from_env(), &["--authorization-mode=AlwaysAllow"]);
+    assert_eq!(server.http().anonymous().get("/api/v1/secrets").code, 401);
+    assert_eq!(server.http().get("/api/v1/secrets").code, 200);
+    let object = json!({"metadata": {"name": "anonymous"}});
+    assert_eq!(server.http().anonymous().post("/api/v1/namespaces", &object).code, 401);
+}
