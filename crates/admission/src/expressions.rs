@@ -376,10 +376,6 @@ impl<'x> Composition<'x> {
 }
 
 impl LazyFields for Composition<'_> {
-    fn has(&self, name: &str) -> bool {
-        self.variables.iter().any(|(known, _)| known == name)
-    }
-
     fn field<'a>(&'a self, name: &str) -> Option<EvalResult<'a>> {
         let at = self.variables.iter().rposition(|(known, _)| known == name)?;
         let (name, expression) = &self.variables[at];

@@ -71,12 +71,14 @@ pub trait ServedObjects: Send + Sync + 'static {
     ) -> Vec<u8>;
 
     /// An object that admission has changed, read as if a client had sent it: what does not fit the
-    /// types of its kind is an error, unknown fields are dropped, defaults are filled in.
+    /// types of its kind is an error, unknown fields are dropped or, if `strict`, an error, defaults are
+    /// filled in.
     fn decode_changed(
         &self,
         resource: &GroupVersionResource,
         kind: &GroupVersionKind,
         json: &[u8],
+        strict: bool,
     ) -> Result<Value, ApiError>;
 
     /// Merges a configuration into an object as server-side apply does, without owners. Err: why the

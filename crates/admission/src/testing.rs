@@ -73,6 +73,7 @@ impl ServedObjects for NoObjects {
         _resource: &GroupVersionResource,
         _kind: &GroupVersionKind,
         json: &[u8],
+        _strict: bool,
     ) -> Result<Value, ApiError> {
         crate::versioned::decode(json)
     }

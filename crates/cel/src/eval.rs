@@ -50,9 +50,6 @@ pub enum Bound<'a> {
 
 /// The fields of a [`Bound::Lazy`] object: the variables of an admission policy.
 pub trait LazyFields: std::fmt::Debug + Sync {
-    /// Whether there is such a field; nothing is computed.
-    fn has(&self, name: &str) -> bool;
-
     /// Computed on the first call. None: there is no such field.
     fn field<'a>(&'a self, name: &str) -> Option<EvalResult<'a>>;
 }
@@ -693,7 +690,11 @@ impl<'a> Evaluator<'a> {
             QualifierKind::Field((name, _)) => Some(name.as_str()),
             QualifierKind::Test((name, _)) => {
                 self.charge(1)?;
-                return Ok(Val::Bool(fields.has(name)));
+                // Compat: the field is computed, and why it cannot be is the outcome.
+                return match fields.field(name) {
+                    Some(value) => limited(value)?.map(|_| Val::Bool(true)),
+                    None => Ok(Val::Bool(false)),
+                };
             }
             QualifierKind::Const(index) => index.as_str(),
             _ => None,

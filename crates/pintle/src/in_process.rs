@@ -188,14 +188,13 @@ impl ServedObjects for Objects {
         resource: &GroupVersionResource,
         kind: &GroupVersionKind,
         json: &[u8],
+        strict: bool,
     ) -> Result<Value, ApiError> {
         if let Some(own) = self.kind_of_object(resource, kind) {
-            return own.decode_changed(json);
+            return own.decode_changed(json, strict);
         }
         let ty = self.type_of(kind).ok_or_else(|| unknown(kind))?;
-        let options = codec::json::DecodeOptions { strict: false };
-        let decoded = codec::json::decode(json, &self.schema, ty, options);
-        let mut object = decoded.map_err(ApiError::internal)?.value;
+        let mut object = registry::decode_typed(json, &self.schema, ty, strict)?;
         object.set_at(&["kind"], kind.kind.clone());
         object.set_at(&["apiVersion"], kind.group_version().to_string());
         self.schema.apply_defaults(ty, &mut object);

@@ -100,6 +100,13 @@ pub(crate) async fn act(
                    request";
         return Err(ApiError::bad_request(why));
     }
+    // What is sent to a subresource is in the namespace of its object.
+    if !cx.namespace().is_empty() {
+        object.set_at(&["metadata", "namespace"], cx.namespace());
+    }
+    if object.str_at(&["kind"]) == "TokenRequest" {
+        object.set_at(&["metadata", "name"], cx.name());
+    }
     let ty = type_of(request, &action.accepts()[0])?;
     action.default(&mut object);
     managed_fields::track_sent(request, &options, ty, &mut object);

@@ -19,11 +19,9 @@ impl Kind {
     }
 
     /// An object that admission has changed, read as if a client had sent it: typed, without unknown
-    /// fields, with defaults.
-    pub fn decode_changed(&self, json: &[u8]) -> Result<Value, ApiError> {
-        let options = DecodeOptions { strict: false };
-        let decoded = codec::json::decode(json, &self.schema, self.ty(), options);
-        let mut object = decoded.map_err(ApiError::internal)?.value;
+    /// fields, with defaults. `strict`: unknown fields of built-in kinds are an error.
+    pub fn decode_changed(&self, json: &[u8], strict: bool) -> Result<Value, ApiError> {
+        let mut object = decode_typed(json, &self.schema, self.ty(), strict && !self.is_custom())?;
         object.set_at(&["kind"], self.gvk().kind.clone());
         object.set_at(&["apiVersion"], self.group_version().to_string());
         if let Some(custom) = &self.custom {
@@ -47,7 +45,23 @@ impl Kind {
     }
 }
 
-/// The same for an object of any type.
+/// An object of any type, decoded. `strict`: unknown fields are an error.
+pub fn decode_typed(
+    json: &[u8],
+    schema: &Schema,
+    ty: TypeId,
+    strict: bool,
+) -> Result<Value, ApiError> {
+    let decoded = codec::json::decode(json, schema, ty, DecodeOptions { strict });
+    let decoded = decoded.map_err(ApiError::internal)?;
+    if !decoded.strict.is_empty() {
+        let texts: Vec<String> = decoded.strict.iter().map(ToString::to_string).collect();
+        return Err(ApiError::internal(format!("strict decoding error: {}", texts.join(", "))));
+    }
+    Ok(decoded.value)
+}
+
+/// Merges a configuration into an object of any type.
 pub fn merge_unowned(
     schema: &Schema,
     ty: TypeId,

@@ -45,7 +45,7 @@ mod write_authorizer;
 
 pub use action::{Action, ActionContext, Outcome, admit_connect};
 pub use admission::Pinned;
-pub use admitted_object::merge_unowned;
+pub use admitted_object::{decode_typed, merge_unowned};
 pub use allocation::{Allocation, Allocator, Reservation};
 pub use columns::{Cell, CellOf, Column, FieldDescriptions, ReadCell, since};
 pub use computed_resource::{ComputeContext, ComputedResource};

@@ -83,6 +83,7 @@ impl ServedObjects for Widgets {
         _resource: &GroupVersionResource,
         _kind: &GroupVersionKind,
         json: &[u8],
+        _strict: bool,
     ) -> Result<Value, ApiError> {
         crate::versioned::decode(json)
     }

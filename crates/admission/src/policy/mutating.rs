@@ -329,13 +329,19 @@ async fn mutate(
             let started = Instant::now();
             let inputs = Inputs { object: Some(&current.value), ..inputs };
             let patched = evaluate(policy, mutation, cx, &inputs).await;
+            let patched = patched.map_err(Failure::Refused);
             let patched = patched.and_then(|patch| apply(patch, &current, resource, cluster));
             let metrics = &cluster.dynamic_admission.policy_metrics;
-            let error = patched.as_ref().err().map_or("no_error", |why| error_type(why));
+            let error = match &patched {
+                Ok(_) => "no_error",
+                Err(Failure::Refused(why)) => error_type(why),
+                Err(Failure::Internal(_)) => "invalid_error",
+            };
             metrics.mutated(&common.name, &invocation.binding.name, error, started.elapsed());
             match patched {
                 Ok(next) => current = next,
-                Err(why) => refused(why),
+                Err(Failure::Refused(why)) => refused(why),
+                Err(Failure::Internal(error)) => return Err(error),
             }
         }
         let mutated = before.object.as_ref().map(|was| &was.value) != Some(&current.value);
@@ -420,14 +426,28 @@ fn operations(value: &Val<'_>) -> Result<Vec<Value>, String> {
         {
             return Err(format!("type mismatch: {why}"));
         }
-        let operation = operation.to_json().map_err(|why| {
+        let mut operation = operation.to_json().map_err(|why| {
             format!(
                 "JSONPath valueExpression evaluated to a type that could not marshal to JSON: {why}"
             )
         })?;
+        // Compat: what is not given is empty, and not absent.
+        for field in ["op", "path"] {
+            if operation.get(field).is_none() {
+                operation.set_at(&[field], "");
+            }
+        }
         operations.push(operation);
     }
     Ok(operations)
+}
+
+/// Why a mutation could not be made.
+enum Failure {
+    /// `failurePolicy` decides what that means.
+    Refused(String),
+    /// Compat: what is no object of its kind any more ends the request, whatever `failurePolicy` is.
+    Internal(ApiError),
 }
 
 /// The object with a patch applied, checked against the types of its kind and with defaults.
@@ -436,8 +456,9 @@ fn apply(
     current: &VersionedObject,
     resource: (&meta::GroupVersionResource, &meta::GroupVersionKind),
     cluster: &Cluster,
-) -> Result<VersionedObject, String> {
+) -> Result<VersionedObject, Failure> {
     let (gvr, gvk) = resource;
+    let strict = matches!(patch, Patch::Json(_));
     let mut patched = match patch {
         Patch::Json(operations) => {
             let patch = JsonPatch::decode(&Value::Array(operations));
@@ -448,21 +469,21 @@ fn apply(
                 Err(PatchError::DoesNotApply(why)) if is_failed_test(&why) => {
                     return Ok(current.clone());
                 }
-                Err(error) => return Err(format!("JSON Patch: {error}")),
+                Err(error) => return Err(Failure::Refused(format!("JSON Patch: {error}"))),
             }
         }
         Patch::Apply(mut configuration) => {
             configuration.set_at(&["kind"], gvk.kind.clone());
             configuration.set_at(&["apiVersion"], gvk.group_version().to_string());
             let merged = cluster.objects.merge_applied(gvr, gvk, &current.value, &configuration);
-            merged.map_err(|why| format!("error applying patch: {why}"))?
+            merged.map_err(|why| Failure::Refused(format!("error applying patch: {why}")))?
         }
     };
-    keep_identity(&current.value, &mut patched)?;
+    keep_identity(&current.value, &mut patched).map_err(Failure::Refused)?;
     let json = json::to_string(&patched);
-    let object = cluster.objects.decode_changed(gvr, gvk, json.as_bytes());
-    let object = object.map_err(|error| plain(&error))?;
-    VersionedObject::new(cluster, resource, &object).map_err(|error| plain(&error))
+    let object = cluster.objects.decode_changed(gvr, gvk, json.as_bytes(), strict);
+    let object = object.map_err(Failure::Internal)?;
+    VersionedObject::new(cluster, resource, &object).map_err(Failure::Internal)
 }
 
 fn is_failed_test(why: &str) -> bool {

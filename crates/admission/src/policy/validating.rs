@@ -506,3 +506,6 @@ fn failure_annotation(
     ]);
     format!("[{told}]")
 }
+
+#[cfg(test)]
+mod tests;

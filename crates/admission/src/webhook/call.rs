@@ -8,7 +8,7 @@ use std::{
 
 use bytes::Bytes;
 use client::{
-    Call, Client, ClusterIp, Config, Error, HostPort, LookupError, ServiceLookup,
+    Call, Client, ClusterIp, Config, ConfigError, Error, HostPort, LookupError, ServiceLookup,
     ServiceResolver as _, Tls, Trust, generic_message, go_text, successful_body, url_error,
 };
 use http::{HeaderMap, HeaderValue, Method, Uri, header};
@@ -70,7 +70,13 @@ fn new_client(ca_bundle: &str, auth_info: Option<&AuthInfo>) -> SharedClient {
         config.tls.identity.clone_from(&auth_info.identity);
         config.credentials = auth_info.credentials.clone();
     }
-    Client::new(config).map_err(|error| go_text(&error.into()))
+    Client::new(config).map_err(|error| match error {
+        // Compat: upstream's words.
+        ConfigError::NoCertificates { .. } | ConfigError::Roots { .. } => {
+            "unable to load root certificates: unable to parse bytes as PEM block".to_owned()
+        }
+        other => go_text(&other.into()),
+    })
 }
 
 /// Where a webhook is.
@@ -112,8 +118,8 @@ impl Endpoint {
         let address = self.address.as_ref().map_err(|why| CallError::internal(why))?;
         let deadline = Instant::now() + timeout;
         let url = address.url(timeout);
-        let unreachable = |why: &str| CallError::unavailable(url_error(&Method::POST, &url, why));
-        let client = self.client.as_ref().as_ref().map_err(|why| unreachable(why))?;
+        let unreachable = |why: &str| CallError::of_call(503, url_error(&Method::POST, &url, why));
+        let client = self.client.as_ref().as_ref().map_err(|why| CallError::internal(why))?;
         let connect_to = match &address.service {
             None => None,
             Some(service) => {
@@ -135,11 +141,11 @@ impl Endpoint {
         };
         match client.call(call).await {
             Ok(response) => successful_body(response)
-                .map_err(|error| CallError { code: error.code, message: error.message }),
-            Err(Error::Redirect { status, .. }) => Err(CallError {
-                code: status.as_u16(),
-                message: generic_message(status.as_u16(), ""),
-            }),
+                .map_err(|error| CallError::of_call(error.code, error.message)),
+            Err(Error::Redirect { status, .. }) => {
+                let code = status.as_u16();
+                Err(CallError::of_call(code, generic_message(code, "")))
+            }
             Err(error) => Err(unreachable(&go_text(&error))),
         }
     }
@@ -153,12 +159,12 @@ pub(super) struct CallError {
 }
 
 impl CallError {
-    fn internal(message: &str) -> Self {
-        Self { code: 500, message: message.to_owned() }
+    fn internal(why: &str) -> Self {
+        Self { code: 500, message: format!("could not get REST client: {why}") }
     }
 
-    fn unavailable(message: String) -> Self {
-        Self { code: 503, message }
+    fn of_call(code: u16, message: String) -> Self {
+        Self { code, message: format!("failed to call webhook: {message}") }
     }
 }
 

@@ -176,6 +176,7 @@ fn mutate(
         |why: String| calling(format!("received undecodable patch in webhook response: {why}"));
     let decoded = versioned::decode(&response.patch);
     let operations = decoded.map_err(|error| undecodable(plain(&error)))?;
+    check_operations(&operations).map_err(undecodable)?;
     let patch = JsonPatch::decode(&operations).map_err(|error| match error {
         PatchError::Malformed(why) => undecodable(why),
         other => Refusal::Internal(ApiError::internal(other)),
@@ -211,6 +212,24 @@ fn mutate(
     Ok(Some(changed))
 }
 
+/// Compat: the words of Go's decoder of patches.
+fn check_operations(operations: &Value) -> Result<(), String> {
+    let unfit = |value: &Value, ty: &str| {
+        let found = value.type_name();
+        Err(format!("json: cannot unmarshal {found} into Go value of type jsonpatch.{ty}"))
+    };
+    let operations = match operations {
+        Value::Null => return Ok(()),
+        Value::Array(operations) => operations,
+        other => return unfit(other, "Patch"),
+    };
+    let is_operation = |own: &&Value| matches!(own, Value::Object(_) | Value::Null);
+    match operations.iter().find(|own| !is_operation(own)) {
+        Some(other) => unfit(other, "Operation"),
+        None => Ok(()),
+    }
+}
+
 fn plain(error: &ApiError) -> String {
     match error {
         ApiError::Internal(why) => why.clone(),
@@ -225,7 +244,7 @@ fn decode_patched(
     patched: &Value,
 ) -> Result<VersionedObject, ApiError> {
     let json = json::to_string(patched);
-    let object = cluster.objects.decode_changed(resource, kind, json.as_bytes())?;
+    let object = cluster.objects.decode_changed(resource, kind, json.as_bytes(), false)?;
     VersionedObject::new(cluster, (resource, kind), &object)
 }
 
@@ -236,13 +255,15 @@ fn keep_identity(
     patched: &mut Value,
     invocation: &Invocation<'_>,
 ) -> Result<(), Refusal> {
-    const IDENTITY: [&[&str]; 5] = [
-        &["kind"],
-        &["apiVersion"],
-        &["metadata", "name"],
-        &["metadata", "namespace"],
-        &["metadata", "uid"],
-    ];
+    const IDENTITY: [&[&str]; 4] =
+        [&["kind"], &["apiVersion"], &["metadata", "name"], &["metadata", "uid"]];
+    let namespace = ["metadata", "namespace"];
+    if was.str_at(&namespace) != patched.str_at(&namespace) {
+        // Compat: as if the client had sent it.
+        let why = "the namespace of the provided object does not match the namespace sent on the \
+                   request";
+        return Err(Refusal::Internal(ApiError::bad_request(why)));
+    }
     if let Some(path) = IDENTITY.iter().find(|path| was.str_at(path) != patched.str_at(path)) {
         return Err(Refusal::Internal(ApiError::Internal(format!(
             "admission webhook {} attempted to change {}, which is not supported",

@@ -112,11 +112,27 @@ pub(super) fn response(
     uid: &str,
     mutating: bool,
 ) -> Result<Response, InvalidAnswer> {
-    let options = codec::json::DecodeOptions { strict: false };
-    let answer = codec::json::decode_any(answer, options)
-        .map_err(|error| InvalidAnswer::Undecodable(error.to_string()))?
-        .value;
-    verify(&answer, version, uid, mutating)
+    let answer = parse(answer).map_err(InvalidAnswer::Undecodable)?;
+    check_kind(&answer, version).map_err(InvalidAnswer::Undecodable)?;
+    let response = match answer.get("response") {
+        None | Some(Value::Null) => None,
+        Some(Value::Object(fields)) => {
+            Some(Fields(fields).decode().map_err(InvalidAnswer::Undecodable)?)
+        }
+        Some(other) => {
+            return Err(InvalidAnswer::Undecodable(format!(
+                "json: cannot unmarshal {} into Go struct field AdmissionReview.response of type \
+                 {}.AdmissionResponse",
+                other.type_name(),
+                version.as_str(),
+            )));
+        }
+    };
+    let verified = match response {
+        None => Err("webhook response was absent".to_owned()),
+        Some(response) => verify(response, &answer, version, uid, mutating),
+    };
+    verified.map_err(InvalidAnswer::Invalid)
 }
 
 #[derive(Debug, PartialEq)]
@@ -127,114 +143,183 @@ pub(super) enum InvalidAnswer {
     Invalid(String),
 }
 
+/// Compat: YAML is read as well.
+fn parse(answer: &[u8]) -> Result<Value, String> {
+    let options = codec::json::DecodeOptions { strict: false };
+    let no_kind = |why: String| format!("couldn't get version/kind; json parse error: {why}");
+    let value = match codec::json::decode_any(answer, options) {
+        Ok(decoded) => decoded.value,
+        Err(error) => match codec::yaml::decode_any(answer, options) {
+            Ok(decoded) => decoded.value,
+            Err(_) => return Err(no_kind(error.to_string())),
+        },
+    };
+    match value {
+        Value::Null => Ok(Value::object()),
+        Value::Object(_) => Ok(value),
+        other => Err(no_kind(format!(
+            "json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \
+             \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
+            other.type_name()
+        ))),
+    }
+}
+
+/// What says that it is something else cannot be decoded as a review. Compat: upstream's words.
+fn check_kind(answer: &Value, version: ReviewVersion) -> Result<(), String> {
+    let (api_version, kind) = (answer.str_at(&["apiVersion"]), answer.str_at(&["kind"]));
+    if api_version.is_empty() || kind.is_empty() {
+        return Ok(());
+    }
+    let given = match api_version {
+        "admission.k8s.io/v1" => Some(ReviewVersion::V1),
+        "admission.k8s.io/v1beta1" => Some(ReviewVersion::V1beta1),
+        _ => None,
+    };
+    match given {
+        Some(given) if kind == "AdmissionReview" && given == version => Ok(()),
+        Some(given) if kind == "AdmissionReview" => Err(format!(
+            "converting ({}.AdmissionReview) to ({}.AdmissionReview): unknown conversion",
+            given.as_str(),
+            version.as_str()
+        )),
+        _ => Err(format!(
+            "no kind {} is registered for version {} in scheme \"pkg/runtime/scheme.go:111\"",
+            quote(kind),
+            quote(api_version)
+        )),
+    }
+}
+
+/// The fields of a response before they are checked against the question.
+struct Decoded {
+    uid: Str,
+    patch_type: Option<Str>,
+    response: Response,
+}
+
+struct Fields<'a>(&'a Map);
+
+impl Fields<'_> {
+    fn decode(&self) -> Result<Decoded, String> {
+        let patch = match self.text("patch", "[]uint8")? {
+            None => Vec::new(),
+            Some(text) => codec::base64::decode(&text).map_err(|error| error.to_string())?,
+        };
+        // Only `true` lets a request through.
+        let allowed = match self.given("allowed") {
+            None => false,
+            Some(Value::Bool(allowed)) => *allowed,
+            Some(other) => return Err(Self::mistyped("allowed", other, "bool")),
+        };
+        let status = match self.given("status") {
+            None => None,
+            Some(status @ Value::Object(_)) => Some(status.clone()),
+            Some(other) => return Err(Self::mistyped("status", other, "v1.Status")),
+        };
+        let mut audit_annotations = Vec::new();
+        match self.given("auditAnnotations") {
+            None => {}
+            Some(Value::Object(annotations)) => {
+                for (key, value) in annotations.iter() {
+                    let text = Self::string("auditAnnotations", value, "string")?;
+                    audit_annotations.push((key.clone(), text));
+                }
+            }
+            Some(other) => {
+                return Err(Self::mistyped("auditAnnotations", other, "map[string]string"));
+            }
+        }
+        let mut warnings = Vec::new();
+        match self.given("warnings") {
+            None => {}
+            Some(Value::Array(texts)) => {
+                for text in texts {
+                    warnings.push(Self::string("warnings", text, "string")?);
+                }
+            }
+            Some(other) => return Err(Self::mistyped("warnings", other, "[]string")),
+        }
+        Ok(Decoded {
+            uid: self.text("uid", "types.UID")?.unwrap_or_default(),
+            patch_type: self.text("patchType", "v1.PatchType")?,
+            response: Response {
+                allowed,
+                patch,
+                patch_type: String::new(),
+                status,
+                audit_annotations,
+                warnings,
+            },
+        })
+    }
+
+    fn given(&self, field: &str) -> Option<&Value> {
+        self.0.get(field).filter(|value| !value.is_null())
+    }
+
+    fn text(&self, field: &str, ty: &str) -> Result<Option<Str>, String> {
+        self.given(field).map(|value| Self::string(field, value, ty)).transpose()
+    }
+
+    fn string(field: &str, value: &Value, ty: &str) -> Result<Str, String> {
+        match value {
+            Value::String(text) => Ok(text.clone()),
+            Value::Null => Ok(Str::default()),
+            other => Err(Self::mistyped(field, other, ty)),
+        }
+    }
+
+    fn mistyped(field: &str, value: &Value, ty: &str) -> String {
+        format!(
+            "json: cannot unmarshal {} into Go struct field AdmissionResponse.response.{field} of \
+             type {ty}",
+            value.type_name()
+        )
+    }
+}
+
 fn verify(
+    decoded: Decoded,
     answer: &Value,
     version: ReviewVersion,
     uid: &str,
     mutating: bool,
-) -> Result<Response, InvalidAnswer> {
-    let undecodable = |why: String| Err(InvalidAnswer::Undecodable(why));
-    let invalid = |why: String| Err(InvalidAnswer::Invalid(why));
-    let expected = format!("admission.k8s.io/{}", version.as_str());
+) -> Result<Response, String> {
+    let Decoded { uid: got, patch_type, mut response } = decoded;
+    if version == ReviewVersion::V1beta1 {
+        // v1beta1 checked neither the uid nor the kind, and had one type of patch.
+        if mutating && !response.patch.is_empty() {
+            JSON_PATCH.clone_into(&mut response.patch_type);
+        }
+        return Ok(response);
+    }
+    if got != uid {
+        return Err(format!("expected response.uid={}, got {}", quote(uid), quote(&got)));
+    }
     let (api_version, kind) = (answer.str_at(&["apiVersion"]), answer.str_at(&["kind"]));
-    // Compat: Go's decoder finds the type by what the answer says of itself.
-    if answer.as_object().is_none() {
-        return undecodable(format!(
-            "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value \
-             of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \
-             \"json:\\\"kind,omitempty\\\"\" }}",
-            answer.type_name()
+    if api_version != "admission.k8s.io/v1" || kind != "AdmissionReview" {
+        // Compat: of what names neither group nor version, a slash is left.
+        let got = if api_version.is_empty() { "/" } else { api_version };
+        return Err(format!(
+            "expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got {got}, \
+             Kind={kind}"
         ));
     }
-    let response = match answer.get("response") {
-        None | Some(Value::Null) => return invalid("webhook response was absent".to_owned()),
-        Some(response @ Value::Object(_)) => response,
-        Some(other) => {
-            return undecodable(format!(
-                "json: cannot unmarshal {} into Go struct field AdmissionReview.response of type \
-                 {}.AdmissionResponse",
-                other.type_name(),
-                version.as_str(),
-            ));
+    let has_patch = !response.patch.is_empty();
+    let why = match (mutating, has_patch, patch_type.as_deref()) {
+        (true, true, None) => "webhook returned response.patch but not response.patchType",
+        (true, false, Some(_)) => "webhook returned response.patchType but not response.patch",
+        (true, true, Some("")) => "webhook returned invalid response.patchType of \"\"",
+        (false, true, _) => "validating webhook may not return response.patch",
+        (false, false, Some(_)) => "validating webhook may not return response.patchType",
+        (true, _, given) => {
+            given.unwrap_or_default().clone_into(&mut response.patch_type);
+            return Ok(response);
         }
+        (false, false, None) => return Ok(response),
     };
-    if version == ReviewVersion::V1 {
-        let got = response.str_at(&["uid"]);
-        if got != uid {
-            return invalid(format!("expected response.uid={}, got {}", quote(uid), quote(got)));
-        }
-        if api_version != expected || kind != "AdmissionReview" {
-            // Compat: of what names neither group nor version, a slash is left.
-            let got = if api_version.is_empty() { "/" } else { api_version };
-            return invalid(format!(
-                "expected webhook response of {expected}, Kind=AdmissionReview, got {got}, \
-                 Kind={kind}"
-            ));
-        }
-    }
-    let patch = match response.get("patch") {
-        None | Some(Value::Null) => Vec::new(),
-        Some(Value::String(text)) => match codec::base64::decode(text) {
-            Ok(patch) => patch,
-            Err(error) => return undecodable(error.to_string()),
-        },
-        Some(other) => {
-            return undecodable(format!(
-                "json: cannot unmarshal {} into Go struct field \
-                 AdmissionResponse.response.patch of type []uint8",
-                other.type_name()
-            ));
-        }
-    };
-    let given_type = response.get("patchType").and_then(Value::as_str);
-    let patch_type = match version {
-        ReviewVersion::V1 if mutating => match (patch.is_empty(), given_type) {
-            (false, None) => {
-                let why = "webhook returned response.patch but not response.patchType";
-                return invalid(why.to_owned());
-            }
-            (true, Some(_)) => {
-                let why = "webhook returned response.patchType but not response.patch";
-                return invalid(why.to_owned());
-            }
-            (_, Some("")) => {
-                return invalid("webhook returned invalid response.patchType of \"\"".to_owned());
-            }
-            (_, given) => given.unwrap_or_default(),
-        },
-        ReviewVersion::V1 if !patch.is_empty() => {
-            return invalid("validating webhook may not return response.patch".to_owned());
-        }
-        ReviewVersion::V1 if given_type.is_some() => {
-            return invalid("validating webhook may not return response.patchType".to_owned());
-        }
-        ReviewVersion::V1beta1 if mutating && !patch.is_empty() => JSON_PATCH,
-        _ => "",
-    };
-    // Only `true` lets a request through: anything else is a refusal or an error.
-    let allowed = match response.get("allowed") {
-        Some(Value::Bool(allowed)) => *allowed,
-        None | Some(Value::Null) => false,
-        Some(other) => {
-            return undecodable(format!(
-                "json: cannot unmarshal {} into Go struct field \
-                 AdmissionResponse.response.allowed of type bool",
-                other.type_name()
-            ));
-        }
-    };
-    let annotations = response.get("auditAnnotations").and_then(Value::as_object);
-    let annotations = annotations.into_iter().flat_map(Map::iter);
-    Ok(Response {
-        allowed,
-        patch: if mutating { patch } else { Vec::new() },
-        patch_type: patch_type.to_owned(),
-        status: response.get("status").filter(|status| status.as_object().is_some()).cloned(),
-        audit_annotations: annotations
-            .filter_map(|(key, text)| Some((key.clone(), Str::new(text.as_str()?))))
-            .collect(),
-        warnings: crate::matching::texts(response, "warnings"),
-    })
+    Err(why.to_owned())
 }
 
 pub(super) const JSON_PATCH: &str = "JSONPatch";
@@ -341,8 +426,7 @@ mod tests {
             let read = response(text(&answer).as_bytes(), version, "u", mutating);
             assert_eq!(read.map(|read| read.allowed), expected, "{}", text(&answer));
         }
-        for broken in
-            ["", "nonsense", "[]", r#"{"response":[]}"#, r#"{"response":{"allowed":"yes"}}"#]
+        for broken in ["nonsense", "[]", r#"{"response":[]}"#, r#"{"response":{"allowed":"yes"}}"#]
         {
             let read = response(broken.as_bytes(), V1beta1, "u", false);
             assert!(matches!(read, Err(InvalidAnswer::Undecodable(_))), "{broken}: {read:?}");

@@ -148,9 +148,7 @@ impl Invocation<'_> {
         let body =
             review::request(attributes, self.resource, self.objects, self.options, version, &uid);
         let answer = webhook.endpoint.post(body, webhook.timeout, &*self.cluster.objects).await;
-        let answer = answer.map_err(|error| {
-            calling(format!("failed to call webhook: {}", error.message), error.code)
-        })?;
+        let answer = answer.map_err(|error| calling(error.message, error.code))?;
         let response = review::response(&answer, version, &uid, mutating);
         let response = response.map_err(|why| match why {
             InvalidAnswer::Undecodable(why) => {
