@@ -10,13 +10,14 @@ use std::{
 
 use controllers::{
     AuthenticationInfo, ClusterAuthenticationTrust, DefaultServiceCidr, EndpointReconciler,
-    FlowControlBootstrap, FlowSchemaStatusController, IdentityLease, KubernetesService,
+    FlowControlBootstrap, FlowControlConfigConsumer, IdentityLease, KubernetesService,
     RequestHeaderInfo, SystemNamespaces, Target, config_map, ensure_flow_control_defaults,
     flow_schemas, get_or_create, namespace, priority_classes, priority_levels,
     reconcile_bootstrap_roles,
 };
+use flowcontrol::FlowController;
 use futures_util::future::{try_join, try_join_all, try_join3};
-use meta::ApiError;
+use meta::{ApiError, Value};
 use registry::Kind;
 use serve::{
     health::{Check, Hook},
@@ -53,6 +54,7 @@ pub(crate) struct PostStartHooks {
     roles: Hook,
     priority_classes: Hook,
     flow_control: Hook,
+    flow_control_consumer: Hook,
     bootstrap: Hook,
     service_cidr: Hook,
     autoregistration: Hook,
@@ -81,6 +83,16 @@ impl PostStartHooks {
             Check::new("informer-sync", caches_synced(kinds.to_vec())).ready_only(),
             self.informers.check("start-apiserver-admission-initializer"),
             self.informers.check("generic-apiserver-start-informers"),
+        ];
+        if options.priority_and_fairness {
+            checks.extend([
+                self.flow_control_consumer.check("priority-and-fairness-config-consumer"),
+                self.informers.check("priority-and-fairness-filter"),
+            ]);
+        } else {
+            checks.push(self.informers.check("max-in-flight-filter"));
+        }
+        checks.extend([
             self.extensions.check("start-apiextensions-informers"),
             self.extensions.check("start-apiextensions-controllers"),
             Check::new("poststarthook/crd-informer-synced", caches_synced(custom)),
@@ -92,7 +104,7 @@ impl PostStartHooks {
             Check::new("poststarthook/storage-readiness", caches_synced(kinds.to_vec())),
             self.token_tracking.check("start-legacy-token-tracking-controller"),
             self.service_repair.check("start-service-ip-repair-controllers"),
-        ];
+        ]);
         checks.extend(roles);
         checks.extend([
             self.priority_classes.check("scheduling/bootstrap-system-priority-classes"),
@@ -137,6 +149,7 @@ impl PostStartHooks {
         pki: &Pki,
         tokens: &Arc<Tokens>,
         port: u16,
+        flow_controller: Option<Arc<FlowController>>,
     ) -> Result<(), String> {
         // Started with the servers; if one had failed, the process would have exited.
         for hook in [&self.informers, &self.extensions, &self.aggregation] {
@@ -146,7 +159,8 @@ impl PostStartHooks {
         let bootstrap = Bootstrap { api: api.clone(), options, servers, pki, port };
         bootstrap.retry_until_deadline(self).await?;
 
-        start_apiserver_controllers(&api, &servers.kinds);
+        let configured = self.flow_control_consumer.clone();
+        start_apiserver_controllers(&api, &servers.kinds, flow_controller, configured);
         tokio::spawn(servers.wiring.keep_repairing(&servers.kinds));
         let started = servers.started.lock().take();
         ControllerContext { api: &api, kinds: &servers.kinds, started, pki, tokens }
@@ -176,7 +190,12 @@ impl controllers::MasterLeases for Leases {
 }
 
 /// The controllers that kube-apiserver runs itself, with or without a kube-controller-manager.
-fn start_apiserver_controllers(api: &Arc<Api>, kinds: &[Arc<Kind>]) {
+fn start_apiserver_controllers(
+    api: &Arc<Api>,
+    kinds: &[Arc<Kind>],
+    flow_controller: Option<Arc<FlowController>>,
+    configured: Hook,
+) {
     let of = |wanted: &dyn Fn(&Kind) -> bool| -> Vec<Arc<Kind>> {
         kinds.iter().filter(|kind| wanted(kind)).cloned().collect()
     };
@@ -192,7 +211,16 @@ fn start_apiserver_controllers(api: &Arc<Api>, kinds: &[Arc<Kind>]) {
     if !flow_control.is_empty() {
         tokio::spawn(FlowControlBootstrap { api: api.clone() }.run());
     }
-    tokio::spawn(FlowSchemaStatusController { api: api.clone() }.run(events));
+    if let Some(controller) = flow_controller.clone() {
+        tokio::spawn(async move { controller.run().await });
+    }
+    let configure = Box::new(move |levels: &[Value], schemas: &[Value]| {
+        if let Some(controller) = &flow_controller {
+            controller.configure(levels, schemas);
+        }
+        configured.done();
+    });
+    tokio::spawn(FlowControlConfigConsumer { api: api.clone(), configure }.run(events));
 }
 
 /// A check that all watch caches are filled.

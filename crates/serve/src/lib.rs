@@ -25,4 +25,4 @@ pub use chain::{Chain, Server};
 pub use context::Context;
 pub use delegate::{Claims, Delegate, Delegates, Serving};
 pub use filters::cors::Cors;
-pub use filters::seats::Seats;
+pub use filters::seats::{FlowControl, MaxInFlight};
