@@ -126,12 +126,15 @@ impl FlowControlBootstrap {
     }
 }
 
-/// Sets the condition `Dangling` of each FlowSchema: whether its priority level exists.
-pub struct FlowSchemaStatusController {
+/// Hands priority levels and flow schemas to flow control whenever they change, and sets the
+/// condition `Dangling` of each FlowSchema: whether its priority level exists.
+pub struct FlowControlConfigConsumer {
     pub api: Arc<dyn Api>,
+    /// Gets all PriorityLevelConfigurations and FlowSchemas.
+    pub configure: Box<dyn Fn(&[Value], &[Value]) + Send + Sync>,
 }
 
-impl FlowSchemaStatusController {
+impl FlowControlConfigConsumer {
     /// Runs until the server stops. `events` are events of flow schemas and priority levels.
     pub async fn run(self, mut events: impl Informer) {
         while events.next().await.is_some()
@@ -148,7 +151,9 @@ impl FlowSchemaStatusController {
 
     async fn sync_all(&self) -> Result<(), ApiError> {
         let levels = self.api.list(&priority_levels()).await?;
-        for schema in self.api.list(&flow_schemas()).await? {
+        let schemas = self.api.list(&flow_schemas()).await?;
+        (self.configure)(&levels, &schemas);
+        for schema in schemas {
             let level = schema.str_at(&["spec", "priorityLevelConfiguration", "name"]).to_owned();
             let exists = levels.iter().any(|found| found.str_at(&["metadata", "name"]) == level);
             let Some(condition) = dangling_condition(&schema, &level, exists) else { continue };

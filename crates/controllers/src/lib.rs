@@ -39,7 +39,7 @@ pub use csr_cleaner::CsrCleaner;
 pub use default_service_account::ServiceAccountController;
 pub use default_service_cidr::DefaultServiceCidr;
 pub use flow_control_bootstrap::{
-    FlowControlBootstrap, FlowSchemaStatusController, ensure_flow_control_defaults, flow_schemas,
+    FlowControlBootstrap, FlowControlConfigConsumer, ensure_flow_control_defaults, flow_schemas,
     priority_levels,
 };
 pub use garbage_collector::GarbageCollector;

@@ -41,7 +41,7 @@ pub struct ObjectStatistics {
 /// Knows how many objects a resource has.
 pub trait ObjectCounts: Send + Sync {
     /// None for a resource that this server does not store, e.g. an aggregated one.
-    fn statistics(&self, group: &str, resource: &str) -> Option<ObjectStatistics>;
+    fn statistics(&self, info: &RequestInfo) -> Option<ObjectStatistics>;
 }
 
 const SEATS_MIN: u32 = 1;
@@ -96,7 +96,7 @@ impl Estimator<'_> {
             return SEATS_MIN;
         }
         // An aggregated server does the work, or there is none to do.
-        let Some(objects) = self.counts.statistics(&info.group, &info.resource) else {
+        let Some(objects) = self.counts.statistics(info) else {
             return SEATS_MIN;
         };
         let from_cache = watch || options.is_from_cache();
@@ -240,7 +240,7 @@ mod tests {
     struct Fixed(Option<ObjectStatistics>);
 
     impl ObjectCounts for Fixed {
-        fn statistics(&self, _: &str, _: &str) -> Option<ObjectStatistics> {
+        fn statistics(&self, _: &RequestInfo) -> Option<ObjectStatistics> {
             self.0
         }
     }

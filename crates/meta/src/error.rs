@@ -68,7 +68,7 @@ pub enum ApiError {
     TooManyRequests { message: String, retry_after_seconds: u32, causes: Vec<Cause> },
     /// No seat got free in time. The one error besides an unknown path that clients get as plain text.
     #[error("Too many requests, please try again later.")]
-    Overloaded,
+    Overloaded { retry_after_seconds: u32 },
     #[error("{0}")]
     TooLarge(String),
     #[error("{0}")]
@@ -215,11 +215,11 @@ impl ApiError {
                 let details = Details { retry_after_seconds, ..Details::default() };
                 (429, "TooManyRequests", Some(details.with_causes(causes)))
             }
-            Self::Overloaded => (
-                429,
-                "TooManyRequests",
-                Some(Details { retry_after_seconds: 1, ..Details::default() }),
-            ),
+            Self::Overloaded { retry_after_seconds } => {
+                let retry_after_seconds = *retry_after_seconds;
+                let details = Details { retry_after_seconds, ..Details::default() };
+                (429, "TooManyRequests", Some(details))
+            }
             Self::TooLarge(_) => (413, "RequestEntityTooLarge", None),
             Self::UnsupportedMediaType(_) => (415, "UnsupportedMediaType", None),
             Self::NotAcceptable(_) => (406, "NotAcceptable", None),

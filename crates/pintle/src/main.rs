@@ -15,6 +15,7 @@ mod in_process;
 mod logging;
 mod migrate;
 mod node_relations;
+mod object_counts;
 mod options;
 mod post_start_hooks;
 mod quotas;

@@ -69,6 +69,7 @@ pub(crate) struct Options {
     pub(crate) cors_allowed_origins: Vec<String>,
     pub(crate) request_timeout: Duration,
     /// Concurrent requests; 0 without limit.
+    pub(crate) priority_and_fairness: bool,
     pub(crate) max_requests_inflight: usize,
     pub(crate) max_mutating_requests_inflight: usize,
     /// A watch without `timeoutSeconds` lasts between this and twice as long.
@@ -242,6 +243,7 @@ impl Options {
                 .texts("strict-transport-security-directives"),
             cors_allowed_origins: parsed.texts("cors-allowed-origins"),
             request_timeout: duration(parsed, "request-timeout"),
+            priority_and_fairness: parsed.bool("enable-priority-and-fairness"),
             max_requests_inflight: count(parsed, "max-requests-inflight"),
             max_mutating_requests_inflight: count(parsed, "max-mutating-requests-inflight"),
             delete_collection_workers: count(parsed, "delete-collection-workers").max(1),

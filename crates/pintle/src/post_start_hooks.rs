@@ -10,13 +10,14 @@ use std::{
 
 use controllers::{
     AuthenticationInfo, ClusterAuthenticationTrust, DefaultServiceCidr, EndpointReconciler,
-    FlowControlBootstrap, FlowSchemaStatusController, IdentityLease, KubernetesService,
+    FlowControlBootstrap, FlowControlConfigConsumer, IdentityLease, KubernetesService,
     RequestHeaderInfo, SystemNamespaces, Target, config_map, ensure_flow_control_defaults,
     flow_schemas, get_or_create, namespace, priority_classes, priority_levels,
     reconcile_bootstrap_roles,
 };
+use flowcontrol::FlowController;
 use futures_util::future::{try_join, try_join_all, try_join3};
-use meta::ApiError;
+use meta::{ApiError, Value};
 use registry::Kind;
 use serve::{
     Tasks,
@@ -54,6 +55,7 @@ pub(crate) struct PostStartHooks {
     roles: Hook,
     priority_classes: Hook,
     flow_control: Hook,
+    flow_control_consumer: Hook,
     bootstrap: Hook,
     service_cidr: Hook,
     autoregistration: Hook,
@@ -82,6 +84,16 @@ impl PostStartHooks {
             Check::new("informer-sync", caches_synced(kinds.to_vec())).ready_only(),
             self.informers.check("start-apiserver-admission-initializer"),
             self.informers.check("generic-apiserver-start-informers"),
+        ];
+        if options.priority_and_fairness {
+            checks.extend([
+                self.flow_control_consumer.check("priority-and-fairness-config-consumer"),
+                self.informers.check("priority-and-fairness-filter"),
+            ]);
+        } else {
+            checks.push(self.informers.check("max-in-flight-filter"));
+        }
+        checks.extend([
             self.extensions.check("start-apiextensions-informers"),
             self.extensions.check("start-apiextensions-controllers"),
             Check::new("poststarthook/crd-informer-synced", caches_synced(custom)),
@@ -93,7 +105,7 @@ impl PostStartHooks {
             Check::new("poststarthook/storage-readiness", caches_synced(kinds.to_vec())),
             self.token_tracking.check("start-legacy-token-tracking-controller"),
             self.service_repair.check("start-service-ip-repair-controllers"),
-        ];
+        ]);
         checks.extend(roles);
         checks.extend([
             self.priority_classes.check("scheduling/bootstrap-system-priority-classes"),
@@ -138,6 +150,7 @@ impl PostStartHooks {
         pki: &Pki,
         tokens: &Arc<Tokens>,
         port: u16,
+        flow_controller: Option<Arc<FlowController>>,
     ) -> Result<(), String> {
         // Started with the servers; if one had failed, the process would have exited.
         for hook in [&self.informers, &self.extensions, &self.aggregation] {
@@ -148,7 +161,8 @@ impl PostStartHooks {
         bootstrap.retry_until_deadline(self).await?;
 
         let tasks = &servers.tasks;
-        start_apiserver_controllers(&api, &servers.kinds, tasks);
+        let configured = self.flow_control_consumer.clone();
+        start_apiserver_controllers(&api, &servers.kinds, tasks, flow_controller, configured);
         tasks.critical("allocation-repair", servers.wiring.keep_repairing(&servers.kinds));
         let (kinds, custom) = (&servers.kinds[..], servers.started.clone());
         let quota_usage = servers.quota_usage(options);
@@ -179,7 +193,13 @@ impl controllers::MasterLeases for Leases {
 }
 
 /// The controllers that kube-apiserver runs itself, with or without a kube-controller-manager.
-fn start_apiserver_controllers(api: &Arc<Api>, kinds: &[Arc<Kind>], tasks: &Tasks) {
+fn start_apiserver_controllers(
+    api: &Arc<Api>,
+    kinds: &[Arc<Kind>],
+    tasks: &Tasks,
+    flow_controller: Option<Arc<FlowController>>,
+    configured: Hook,
+) {
     let of = |wanted: &dyn Fn(&Kind) -> bool| -> Vec<Arc<Kind>> {
         kinds.iter().filter(|kind| wanted(kind)).cloned().collect()
     };
@@ -200,11 +220,21 @@ fn start_apiserver_controllers(api: &Arc<Api>, kinds: &[Arc<Kind>], tasks: &Task
             FlowControlBootstrap { api: own.clone() }.run()
         });
     }
-    let own = api.clone();
-    tasks.restarting("flow-schema-status-controller", move || {
-        let events = CacheInformer::start(&flow_control, |_| true);
-        FlowSchemaStatusController { api: own.clone() }.run(events)
+    if let Some(controller) = flow_controller.clone() {
+        tasks.restarting("priority-and-fairness-controller", move || {
+            let controller = controller.clone();
+            async move { controller.run().await }
+        });
+    }
+    let configure = Box::new(move |levels: &[Value], schemas: &[Value]| {
+        if let Some(controller) = &flow_controller {
+            controller.configure(levels, schemas);
+        }
+        configured.done();
     });
+    let events = CacheInformer::start(&flow_control, |_| true);
+    let consumer = FlowControlConfigConsumer { api: api.clone(), configure };
+    tasks.critical("priority-and-fairness-config-consumer", consumer.run(events));
 }
 
 /// A check that all watch caches are filled.

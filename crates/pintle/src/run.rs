@@ -21,11 +21,12 @@ use auth::{
 use builtin::{Definitions, StorageFormat, Wiring};
 use codec::negotiate::{OFFERED, OFFERED_WITH_CBOR, Offered};
 use endpoints::{Kinds, LoopbackClient, Resources};
+use flowcontrol::FlowController;
 use http::HeaderValue;
 use registry::{Engine, Kind, Tuning};
 use schema::{ResourceFacts, openapi::Describe as _};
 use serve::{
-    Chain, Claims, Cors, CpuPool, Delegate, Delegates, Seats, Tasks,
+    Chain, Claims, Cors, CpuPool, Delegate, Delegates, FlowControl, MaxInFlight, Tasks,
     connection::Limits,
     generic::Generic,
     health::{Check, Health},
@@ -49,6 +50,7 @@ use crate::{
     in_process::{Api, Objects},
     logging::Verbosity,
     node_relations::NodeRelations,
+    object_counts::CacheCounts,
     options::Options,
     post_start_hooks::{PostStartHooks, server_identity},
     quotas::{CountedUsage, Quotas},
@@ -157,7 +159,20 @@ async fn serve(
     servers.dynamic_admission.register_metrics(&metrics.registry);
     build_metrics::register(&metrics.registry, &options.version, &options.feature_gates);
     let in_flight = Arc::new(InFlight::default());
-    let server = chain(options, &servers, &auth_stack, &health, &metrics, &in_flight, verbosity)?;
+    let flow_controller = flow_controller(options, &servers);
+    if let Some(controller) = &flow_controller {
+        metrics.add_flow_control(controller.clone());
+    }
+    let server = chain(
+        options,
+        &servers,
+        &auth_stack,
+        &health,
+        &metrics,
+        &in_flight,
+        flow_controller.clone(),
+        verbosity,
+    )?;
 
     let address = std::net::SocketAddr::new(options.bind_address, options.secure_port);
     let sharing =
@@ -187,7 +202,8 @@ async fn serve(
         Pki::keep_renewed(paths.clone(), names.clone(), RENEWAL_INTERVAL)
     });
 
-    hooks.start(options, &servers, &pki, &auth_stack.tokens, bound.port()).await?;
+    let port = bound.port();
+    hooks.start(options, &servers, &pki, &auth_stack.tokens, port, flow_controller).await?;
     let (publisher, api) = (servers.publisher.clone(), Arc::new(servers.api()));
     tasks.restarting("discovery-publisher", move || {
         let (publisher, api) = (publisher.clone(), api.clone());
@@ -673,6 +689,18 @@ fn served_built_in(definitions: &Definitions, kinds: &[Arc<Kind>]) -> Vec<Served
     served.filter(|served| !served.resources.is_empty()).collect()
 }
 
+/// None: `--enable-priority-and-fairness=false`.
+fn flow_controller(options: &Options, servers: &Servers) -> Option<Arc<FlowController>> {
+    let seats = options.max_requests_inflight + options.max_mutating_requests_inflight;
+    let resources = [&servers.builtin, &servers.extensions, &servers.registration];
+    let options = options.priority_and_fairness.then(|| flowcontrol::Options {
+        seats: u32::try_from(seats).unwrap_or(u32::MAX),
+        lists_by_size: options.feature_gates.enabled("SizeBasedListCostEstimate"),
+        counts: Arc::new(CacheCounts::new(resources.map(Arc::clone).to_vec())),
+    })?;
+    Some(Arc::new(FlowController::new(options)))
+}
+
 fn chain(
     options: &Options,
     servers: &Servers,
@@ -680,6 +708,7 @@ fn chain(
     health: &Arc<Health>,
     metrics: &Arc<Metrics>,
     in_flight: &Arc<InFlight>,
+    flow_controller: Option<Arc<FlowController>>,
     verbosity: Verbosity,
 ) -> Result<Arc<serve::Server>, String> {
     let aggregator = servers.aggregator.clone();
@@ -697,6 +726,7 @@ fn chain(
         metrics: metrics.clone(),
         version: options.version.json().into(),
         index: Box::new(index),
+        flow_control: flow_controller.clone(),
         profiling: options.profiling,
         set_verbosity: Box::new(move |level| verbosity.set(level.unsigned_abs())),
     };
@@ -735,11 +765,13 @@ fn chain(
         in_flight: in_flight.clone(),
         metrics: metrics.clone(),
         cpu_pool: servers.cpu_pool.clone(),
-        seats: Seats::new(
-            options.max_requests_inflight,
-            options.max_mutating_requests_inflight,
-            options.request_timeout,
-        ),
+        flow_control: match flow_controller {
+            Some(controller) => FlowControl::PriorityAndFairness(controller),
+            None => FlowControl::MaxInFlight(MaxInFlight::new(
+                options.max_requests_inflight,
+                options.max_mutating_requests_inflight,
+            )),
+        },
         request_timeout: options.request_timeout,
         cors: Cors::new(&options.cors_allowed_origins)?,
         hsts,

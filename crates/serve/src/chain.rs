@@ -37,7 +37,7 @@ use crate::{
         impersonate::impersonate,
         request_info::request_info,
         response_headers,
-        seats::{Seats, take_seat},
+        seats::{FlowControl, take_seat},
     },
     gzip,
     health::text,
@@ -56,7 +56,7 @@ pub struct Server {
     pub delegates: Arc<Delegates>,
     pub in_flight: Arc<InFlight>,
     pub metrics: Arc<Metrics>,
-    pub seats: Seats,
+    pub flow_control: FlowControl,
     /// Where responses are compressed.
     pub cpu_pool: CpuPool,
     pub request_timeout: Duration,
@@ -92,7 +92,7 @@ async fn handle(server: &Server, request: Request<Incoming>, peer: Arc<Peer>) ->
     let mut response = match walked {
         Ok(Ok(response)) => response,
         Ok(Err(error)) => {
-            if matches!(error, ApiError::Overloaded | ApiError::Timeout(_)) {
+            if matches!(error, ApiError::Overloaded { .. } | ApiError::Timeout(_)) {
                 server.metrics.cut_off(&cx, error.status().code);
             }
             let mut response = error_response(&error, &asked, server.offered);
@@ -191,7 +191,8 @@ async fn walk(
     // So that requests that find no seat are counted by resource, except for anonymous clients.
     cx.served = served && cx.user.name != User::ANONYMOUS;
     // Before authorization, so that a flood of forbidden requests waits in line as well.
-    cx.seat = take_seat(&server.seats, cx).await?;
+    let query = request.uri().query().unwrap_or_default();
+    cx.seat = take_seat(&server.flow_control, cx, query, server.request_timeout).await?;
     let began = Instant::now();
     let allowed = authorize(&*server.authorizer, cx).await;
     server.metrics.authorized(allowed.as_ref().copied(), began);
@@ -266,7 +267,7 @@ fn error_response(error: &ApiError, asked: &Asked, offered: Offered) -> Response
     let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = match error {
         ApiError::UnknownPath => text(code, "404 page not found\n"),
-        ApiError::Overloaded => text(code, format!("{error}\n")),
+        ApiError::Overloaded { .. } => text(code, format!("{error}\n")),
         _ => {
             let encoded = status::encode(&status, asked.accept(), asked.is_pretty(), offered);
             let mut response = Response::new(Body::full(encoded.body));

@@ -1,7 +1,12 @@
 //! What is known about a request while it is handled.
 
-use std::{any::Any, sync::Arc, time::Instant};
+use std::{
+    any::Any,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
+use flowcontrol::FlowSchema;
 use meta::{RequestInfo, User, Warnings};
 
 use crate::{audit::AuditEvent, connection::Peer, filters::seats::Seat};
@@ -19,6 +24,10 @@ pub struct Context {
     /// The request's place in flow control, held until the answer is ready to be sent. A handler may
     /// drop it earlier, when what is left costs the server nothing.
     pub seat: Option<Seat>,
+    /// The flow schema that the request was classified by.
+    pub flow_schema: Option<Arc<FlowSchema>>,
+    /// Not the server's fault, so not part of its service level.
+    pub waited_for_seat: Duration,
     /// None for long-running requests.
     pub deadline: Option<tokio::time::Instant>,
     pub peer: Arc<Peer>,
@@ -41,6 +50,8 @@ impl Context {
             warnings: Arc::default(),
             received: Instant::now(),
             seat: None,
+            flow_schema: None,
+            waited_for_seat: Duration::ZERO,
             deadline: None,
             peer,
             served: false,

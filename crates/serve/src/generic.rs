@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use flowcontrol::FlowController;
 use http::{
     HeaderValue, Method, Request, Response, StatusCode,
     header::{CONTENT_TYPE, LOCATION},
@@ -26,7 +27,9 @@ pub struct Generic {
     pub version: Bytes,
     /// All paths of the whole chain, sorted.
     pub index: Box<dyn Fn() -> Vec<String> + Send + Sync>,
-    /// `--profiling`: `/debug/*` is served.
+    /// Priority and fairness, unless it is off.
+    pub flow_control: Option<Arc<FlowController>>,
+    /// `--profiling`: the other paths below `/debug/` are served.
     pub profiling: bool,
     /// Sets the verbosity of the log.
     pub set_verbosity: Box<dyn Fn(i32) + Send + Sync>,
@@ -80,6 +83,12 @@ impl Generic {
             "/version" | "/version/" => json(self.version.clone()),
             "/metrics" => text(METRICS, self.metrics.render()),
             "/metrics/slis" => text(METRICS, self.health.slis()),
+            "/debug/api_priority_and_fairness/dump_priority_levels"
+            | "/debug/api_priority_and_fairness/dump_queues"
+            | "/debug/api_priority_and_fairness/dump_requests" => match &self.flow_control {
+                Some(controller) => dump_flow_control(controller, path, &query),
+                None => return Err(ApiError::UnknownPath),
+            },
             "/debug/flags/v" if self.profiling => return Ok(self.verbosity(request).await),
             "/debug/pprof/profile" if self.profiling => {
                 let seconds = query.integer("seconds").ok().flatten().unwrap_or(30);
@@ -140,6 +149,16 @@ impl Generic {
 }
 
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
+
+/// Compat: kube-apiserver serves them without `--profiling` too, and lets Go name the content type.
+fn dump_flow_control(controller: &FlowController, path: &str, query: &Query) -> Response<Body> {
+    let dump = match path.rsplit('/').next() {
+        Some("dump_priority_levels") => controller.dump_priority_levels(),
+        Some("dump_queues") => controller.dump_queues(),
+        _ => controller.dump_requests(!query.text("includeRequestDetails").is_empty()),
+    };
+    text("text/plain; charset=utf-8", dump)
+}
 
 fn redirect(to: &'static str) -> Response<Body> {
     let page = format!("<a href=\"{to}\">Found</a>.\n\n");

@@ -28,5 +28,5 @@ pub use context::Context;
 pub use cpu_pool::CpuPool;
 pub use delegate::{Claims, Delegate, Delegates, Serving};
 pub use filters::cors::Cors;
-pub use filters::seats::Seats;
+pub use filters::seats::{FlowControl, MaxInFlight};
 pub use tasks::Tasks;

@@ -1,5 +1,6 @@
 //! `/metrics`: kube-apiserver's names, so that its dashboards and alerts work.
 
+mod flow_control;
 mod process;
 
 use std::{
@@ -7,6 +8,7 @@ use std::{
     time::{Instant, SystemTime},
 };
 
+use flowcontrol::FlowController;
 use http::{
     HeaderMap, Request, Response,
     header::{CONTENT_LENGTH, CONTENT_TYPE},
@@ -219,7 +221,8 @@ impl Metrics {
             let seconds = Instant::now().duration_since(cx.received).as_secs_f64();
             self.durations.with_label_values(&labels[1..]).observe(seconds);
             let subject = [COMPONENT, group, resource, scope, subresource, verb, version];
-            self.sli_durations.with_label_values(&subject).observe(seconds);
+            let seconds = seconds - cx.waited_for_seat.as_secs_f64();
+            self.sli_durations.with_label_values(&subject).observe(seconds.max(0.0));
             if matches!(verb, "GET" | "LIST") {
                 let sizes = self.response_sizes.with_label_values(&subject);
                 match response.headers().get(CONTENT_LENGTH) {
@@ -228,6 +231,12 @@ impl Metrics {
                 }
             }
         }
+    }
+
+    /// Adds the metrics of priority and fairness.
+    pub fn add_flow_control(&self, controller: Arc<FlowController>) {
+        let collector = flow_control::FlowControlMetrics::new(controller);
+        self.registry.register(Box::new(collector)).expect("registered once");
     }
 
     /// Counts a request that was not served to its end.

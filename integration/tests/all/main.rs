@@ -18,6 +18,7 @@ mod custom_resources;
 mod definitions;
 mod derived;
 mod exchanges;
+mod flow_control;
 mod informers;
 mod kube_rs;
 mod kubectl_apply;

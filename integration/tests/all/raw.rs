@@ -74,7 +74,6 @@ fn has_headers(answer: &Answer, headers: &[&str]) {
 }
 
 #[test]
-#[ignore = "flow control is not built yet"]
 fn responses_have_flow_schema_and_priority_level_headers() {
     let (_server, http, path) = filled("flow", 1);
     let headers = ["x-kubernetes-pf-flowschema-uid", "x-kubernetes-pf-prioritylevel-uid"];

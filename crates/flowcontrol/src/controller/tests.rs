@@ -12,8 +12,8 @@ use crate::work_estimate::ObjectStatistics;
 struct Counts;
 
 impl ObjectCounts for Counts {
-    fn statistics(&self, _: &str, resource: &str) -> Option<ObjectStatistics> {
-        (resource == "pods").then_some(ObjectStatistics { count: 1000, average_bytes: 1000 })
+    fn statistics(&self, info: &RequestInfo) -> Option<ObjectStatistics> {
+        (info.resource == "pods").then_some(ObjectStatistics { count: 1000, average_bytes: 1000 })
     }
 }
 

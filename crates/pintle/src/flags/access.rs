@@ -7,8 +7,10 @@ pub(super) const FEATURES: &[Flag] = &[
     harmless("contention-profiling", Bool, "false").help("Profile lock contention as well."),
     harmless("debug-socket-path", Text, "")
         .help("Unix socket with unprotected profiling endpoints."),
-    harmless("enable-priority-and-fairness", Bool, "true")
-        .help("Queue requests by priority instead of only counting them."),
+    done("enable-priority-and-fairness", Bool, "true").help(
+        "Queue requests by priority levels and flows. Without it, requests above the limits get a \
+         429 at once.",
+    ),
     done("profiling", Bool, "true").help(
         "Serve /debug/flags/v and /debug/pprof. CPU profiles need a build with the feature \
          cpu-profiler.",

@@ -7,13 +7,24 @@ use http::{
 
 use crate::context::Context;
 
-/// `Audit-Id`, `Cache-Control` (unless the handler set one), `Warning`s and, where asked for, HSTS.
+/// `Audit-Id`, flow control, `Cache-Control` (unless the handler set one), `Warning`s and, where asked for, HSTS.
 pub(crate) fn add_headers(headers: &mut HeaderMap, cx: &Context, hsts: Option<&HeaderValue>) {
     if let Ok(id) = HeaderValue::from_str(&cx.audit.id) {
         headers.insert("audit-id", id);
     }
     if !headers.contains_key(CACHE_CONTROL) {
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    }
+    // Compat: UIDs and not names, so that clients do not learn how they are classified.
+    if let Some(schema) = &cx.flow_schema {
+        for (name, uid) in [
+            ("x-kubernetes-pf-flowschema-uid", &schema.uid),
+            ("x-kubernetes-pf-prioritylevel-uid", schema.level_uid()),
+        ] {
+            if let Ok(uid) = HeaderValue::from_str(uid) {
+                headers.insert(name, uid);
+            }
+        }
     }
     if let Some(hsts) = hsts {
         headers.insert(STRICT_TRANSPORT_SECURITY, hsts.clone());

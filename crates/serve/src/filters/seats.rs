@@ -1,79 +1,48 @@
-//! How many requests are served at the same time. The others wait for a seat, in the order they
-//! came; a request that would wait too long, or find too many before it, gets a 429.
-//!
-//! There is one queue for reads and one for writes. Priority and fairness will decide here which
-//! queue a request waits in and how many seats it takes; [`Seat`] stays.
+//! How many requests are served at the same time: by priority and fairness, or by two plain limits
+//! with `--enable-priority-and-fairness=false`.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::sync::Arc;
+use std::time::Duration;
 
-use meta::{ApiError, RequestInfo, User};
+use flowcontrol::FlowController;
+use meta::{ApiError, User};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
 use crate::context::Context;
 
-/// The seats of a server.
-pub struct Seats {
-    reading: Option<Queue>,
-    mutating: Option<Queue>,
-    wait_max: Duration,
+/// What decides whether a request is served now, later or not at all.
+pub enum FlowControl {
+    PriorityAndFairness(Arc<FlowController>),
+    MaxInFlight(MaxInFlight),
 }
 
-/// One limit and the requests that wait for it.
-struct Queue {
-    seats: Arc<Semaphore>,
-    waiters: AtomicUsize,
+/// Plain limits for reads and writes. A request that finds no seat gets a 429 at once.
+pub struct MaxInFlight {
+    reading: Option<Arc<Semaphore>>,
+    mutating: Option<Arc<Semaphore>>,
 }
 
-/// Requests that wait in one queue; the next one gets a 429 at once. Each holds its header, which a
-/// client makes as long as it likes, so they are not more than a busy server needs.
-const WAITERS_MAX: usize = 1024;
-
-impl Seats {
-    /// So many reads and writes at a time; 0 is no limit. A request waits for a quarter of its time
-    /// at most.
-    pub fn new(reading: usize, mutating: usize, request_timeout: Duration) -> Self {
-        let queue = |count: usize| {
-            let seats = Arc::new(Semaphore::new(count.min(Semaphore::MAX_PERMITS)));
-            (count > 0).then(|| Queue { seats, waiters: AtomicUsize::new(0) })
+impl MaxInFlight {
+    /// So many reads and writes at a time; 0 is no limit.
+    pub fn new(reading: usize, mutating: usize) -> Self {
+        let seats = |count: usize| {
+            (count > 0).then(|| Arc::new(Semaphore::new(count.min(Semaphore::MAX_PERMITS))))
         };
-        Self { reading: queue(reading), mutating: queue(mutating), wait_max: request_timeout / 4 }
+        Self { reading: seats(reading), mutating: seats(mutating) }
     }
-}
 
-impl Queue {
-    /// Takes `width` seats at once, or none.
-    async fn seat(&self, width: u32, give_up: tokio::time::Instant) -> Result<Seat, ApiError> {
-        if let Ok(permit) = self.seats.clone().try_acquire_many_owned(width) {
-            return Ok(Seat { _permit: permit });
+    fn seat(&self, cx: &Context) -> Result<Option<Seat>, ApiError> {
+        let seats = if cx.info.is_read_only() { &self.reading } else { &self.mutating };
+        let Some(seats) = seats.as_ref().filter(|_| !cx.info.is_long_running()) else {
+            return Ok(None);
+        };
+        match seats.clone().try_acquire_owned() {
+            Ok(permit) => Ok(Some(Seat(Kind::Plain { _permit: permit }))),
+            // An admin can repair an overloaded server.
+            Err(_) if cx.user.is_in(User::MASTERS) => Ok(None),
+            Err(_) => Err(ApiError::Overloaded { retry_after_seconds: 1 }),
         }
-        let _waiting = Waiting::enter(&self.waiters).ok_or(ApiError::Overloaded)?;
-        let permit = self.seats.clone().acquire_many_owned(width);
-        match tokio::time::timeout_at(give_up, permit).await {
-            Ok(Ok(permit)) => Ok(Seat { _permit: permit }),
-            _ => Err(ApiError::Overloaded),
-        }
-    }
-}
-
-/// One of the bounded number of waiters.
-struct Waiting<'a>(&'a AtomicUsize);
-
-impl<'a> Waiting<'a> {
-    fn enter(waiters: &'a AtomicUsize) -> Option<Self> {
-        let waiting = Self(waiters);
-        (waiters.fetch_add(1, Ordering::Relaxed) < WAITERS_MAX).then_some(waiting)
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -83,38 +52,72 @@ impl Drop for Waiting<'_> {
 /// sent, and the request's deadline drops it with the handler: a client that reads nothing would
 /// keep all others out.
 #[derive(Debug)]
-pub struct Seat {
-    _permit: OwnedSemaphorePermit,
+pub struct Seat(#[expect(dead_code, reason = "held, never read")] Kind);
+
+#[derive(Debug)]
+enum Kind {
+    Plain { _permit: OwnedSemaphorePermit },
+    Fair { _seat: flowcontrol::Seat },
 }
 
-/// Takes a seat for the time in which the request is handled.
-pub(crate) async fn take_seat(seats: &Seats, cx: &Context) -> Result<Option<Seat>, ApiError> {
-    let read_only = cx.info.is_read_only() || cx.info.verb == "head";
-    let Some(queue) = (if read_only { &seats.reading } else { &seats.mutating }) else {
-        return Ok(None);
+/// Takes a seat for the time in which the request is handled; a watch holds it until it is
+/// registered with the cache. Other long-running requests take none: they would never give it back.
+pub(crate) async fn take_seat(
+    flow_control: &FlowControl,
+    cx: &mut Context,
+    query: &str,
+    request_timeout: Duration,
+) -> Result<Option<Seat>, ApiError> {
+    let controller = match flow_control {
+        FlowControl::MaxInFlight(limits) => return limits.seat(cx),
+        FlowControl::PriorityAndFairness(controller) => controller,
     };
-    if is_exempt(&cx.info, &cx.user) {
+    let watch = cx.info.is_resource && cx.info.verb == "watch";
+    if cx.info.is_long_running() && !watch {
         return Ok(None);
     }
-    let latest = tokio::time::Instant::now() + seats.wait_max;
-    let give_up = cx.deadline.map_or(latest, |deadline| deadline.min(latest));
-    queue.seat(1, give_up).await.map(Some)
+    let request = flowcontrol::Request { info: &cx.info, user: &cx.user, query };
+    let schema = controller.classify(&request);
+    let began = Instant::now();
+    let seat = controller.seat(&schema, &request, wait_until(cx, request_timeout)).await;
+    let waited = began.elapsed();
+    let registered = seat.is_ok() && watch;
+    let registered = registered.then(|| controller.register_watch(&cx.info, query)).flatten();
+    tracing::trace!(
+        v = 6,
+        audit_id = cx.audit.id,
+        apf_pl = %schema.level_name(),
+        apf_fs = %schema.name,
+        rejected = seat.as_ref().err().map(|rejection| rejection.reason.as_str()),
+        "flow control"
+    );
+    if let Some(registered) = registered {
+        cx.hold(registered);
+    }
+    cx.flow_schema = Some(schema);
+    cx.waited_for_seat = waited;
+    match seat {
+        Ok(seat) => Ok(Some(Seat(Kind::Fair { _seat: seat }))),
+        Err(rejection) => Err(ApiError::Overloaded { retry_after_seconds: rejection.retry_after }),
+    }
 }
 
-/// Watches and the like need no seat: they would never give it back. `system:masters` needs none, so
-/// that an admin can repair an overloaded server; a probe needs none, so that the server is not
-/// restarted for being busy.
-fn is_exempt(info: &RequestInfo, user: &User) -> bool {
-    // Compat: what kube-apiserver's flow schemas `exempt` and `probes` let pass.
-    let probe = !info.is_resource
-        && info.verb == "get"
-        && matches!(info.path.as_str(), "/healthz" | "/livez" | "/readyz");
-    probe || info.is_long_running() || user.is_in(User::MASTERS)
+/// A request waits for a quarter of the time that it has, a minute at most. A watch has no deadline.
+fn wait_until(cx: &Context, request_timeout: Duration) -> Instant {
+    let received = Instant::from_std(cx.received);
+    let allowed = cx
+        .deadline
+        .map_or(request_timeout, |deadline| deadline.saturating_duration_since(received));
+    received + (allowed / 4).min(WAIT_MAX)
 }
+
+const WAIT_MAX: Duration = Duration::from_mins(1);
 
 #[cfg(test)]
 mod tests {
     use std::net::{Ipv4Addr, SocketAddr};
+
+    use flowcontrol::{ObjectCounts, ObjectStatistics, Options};
 
     use super::*;
     use crate::connection::Peer;
@@ -129,60 +132,80 @@ mod tests {
         cx
     }
 
+    const PODS: &str = "/api/v1/pods";
+    const TIMEOUT: Duration = Duration::from_mins(1);
+
     #[tokio::test(start_paused = true)]
-    async fn who_finds_no_seat_waits_and_then_is_sent_away() {
-        const PODS: &str = "/api/v1/pods";
-        let seats = Seats::new(1, 1, Duration::from_mins(1));
-        let first = take_seat(&seats, &request("list", PODS, &[])).await.expect("a free seat");
+    async fn without_priority_and_fairness_a_request_without_seat_is_rejected_at_once() {
+        let limits = FlowControl::MaxInFlight(MaxInFlight::new(1, 1));
+        let take = async |mut cx: Context| {
+            let taken = take_seat(&limits, &mut cx, "", TIMEOUT).await;
+            taken.map_err(|error| error.to_string())
+        };
+        let first = take(request("list", PODS, &[])).await.expect("a free seat");
         assert!(first.is_some());
         let overloaded = || Err("Too many requests, please try again later.".to_owned());
         for (verb, path, groups, expected) in [
             ("get", PODS, &[] as &[&str], overloaded()),
             ("get", "/version", &[], overloaded()),
-            ("get", "/readyz/ping", &[], overloaded()),
-            ("get", "/readyz", &[], Ok(false)),
-            ("get", "/livez", &["system:unauthenticated"], Ok(false)),
-            ("get", "/healthz", &[], Ok(false)),
             ("create", PODS, &[], Ok(true)),
             ("watch", PODS, &[], Ok(false)),
             ("get", PODS, &["system:masters"], Ok(false)),
         ] {
-            let began = tokio::time::Instant::now();
-            let taken = take_seat(&seats, &request(verb, path, groups)).await;
-            let waited = if taken.is_err() { 15 } else { 0 };
-            assert_eq!(began.elapsed(), Duration::from_secs(waited), "{verb} {path} {groups:?}");
-            let taken = taken.map(|seat| seat.is_some()).map_err(|error| error.to_string());
+            let taken = take(request(verb, path, groups)).await.map(|seat| seat.is_some());
             assert_eq!(taken, expected, "{verb} {path} {groups:?}");
+        }
+        drop(first);
+        let unlimited = FlowControl::MaxInFlight(MaxInFlight::new(0, 0));
+        let mut cx = request("get", PODS, &[]);
+        assert!(take_seat(&unlimited, &mut cx, "", TIMEOUT).await.expect("no limit").is_none());
+    }
+
+    struct NoObjects;
+
+    impl ObjectCounts for NoObjects {
+        fn statistics(&self, _: &meta::RequestInfo) -> Option<ObjectStatistics> {
+            None
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_seat_that_gets_free_goes_to_who_waited() {
-        let seats = Seats::new(1, 0, Duration::from_mins(1));
-        let cx = request("get", "/version", &[]);
-        let first = take_seat(&seats, &cx).await.expect("a free seat");
-        let (second, ()) = tokio::join!(take_seat(&seats, &cx), async { drop(first) });
-        assert!(second.expect("waited for").is_some());
-        let unlimited = take_seat(&seats, &request("update", "/api/v1/pods", &[])).await;
-        assert!(unlimited.expect("no limit").is_none());
+    async fn with_it_requests_take_the_seats_of_their_level() {
+        // One seat for catch-all, which has no queues.
+        let options = Options { seats: 1, lists_by_size: true, counts: Arc::new(NoObjects) };
+        let controller = Arc::new(FlowController::new(options));
+        let flow_control = FlowControl::PriorityAndFairness(controller.clone());
+        let authenticated: &[&str] = &["system:authenticated"];
+        let mut first = request("get", PODS, authenticated);
+        let held = take_seat(&flow_control, &mut first, "", TIMEOUT).await.expect("a free seat");
+        assert!(held.is_some());
+        assert_eq!(first.flow_schema.expect("classified").name, "catch-all");
+        for (verb, path, groups, expected) in [
+            ("get", PODS, authenticated, Err(())),
+            ("watch", PODS, authenticated, Err(())),
+            ("proxy", PODS, authenticated, Ok(false)),
+            ("get", PODS, &["system:masters"], Ok(true)),
+            ("watch", PODS, &["system:masters"], Ok(true)),
+        ] {
+            let mut cx = request(verb, path, groups);
+            let taken = take_seat(&flow_control, &mut cx, "", TIMEOUT).await;
+            let taken = taken.map(|seat| seat.is_some()).map_err(|_| ());
+            assert_eq!(taken, expected, "{verb} {path} {groups:?}");
+            assert_eq!(cx.flow_schema.is_some(), verb != "proxy", "{verb}: named in a header");
+        }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_queue_has_an_end_and_nobody_waits_beyond_the_deadline() {
-        let seats = Seats::new(1, 0, Duration::from_mins(1));
-        let mut cx = request("get", "/version", &[]);
-        cx.deadline = Some(tokio::time::Instant::now() + Duration::from_secs(3));
-        let _first = take_seat(&seats, &cx).await.expect("a free seat");
-        let began = tokio::time::Instant::now();
-        let waiting = (0..WAITERS_MAX).map(|_| take_seat(&seats, &cx));
-        let waiting = futures_util::future::join_all(waiting);
-        let (waited, beyond) = tokio::join!(waiting, async {
-            let beyond = take_seat(&seats, &cx).await;
-            assert_eq!(began.elapsed(), Duration::ZERO, "it does not wait");
-            beyond
-        });
-        assert!(matches!(beyond, Err(ApiError::Overloaded)));
-        assert!(waited.iter().all(|waited| matches!(waited, Err(ApiError::Overloaded))));
-        assert_eq!(began.elapsed(), Duration::from_secs(3));
+    async fn a_request_waits_for_a_quarter_of_its_time() {
+        // Deadline and request timeout in seconds; wait.
+        for (deadline, timeout, expected) in
+            [(Some(40), 60, 10), (None, 60, 15), (Some(3600), 60, 60), (None, 3600, 60)]
+        {
+            let mut cx = request("get", PODS, &[]);
+            let received = Instant::from_std(cx.received);
+            cx.deadline = deadline.map(|seconds| received + Duration::from_secs(seconds));
+            let until = wait_until(&cx, Duration::from_secs(timeout));
+            assert_eq!(until - received, Duration::from_secs(expected), "{deadline:?} {timeout}");
+        }
     }
 }
