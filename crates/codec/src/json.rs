@@ -5,6 +5,7 @@
 //! changes nothing.
 
 mod decode;
+mod edit;
 mod encode;
 mod error;
 mod go_type;
@@ -15,6 +16,7 @@ pub(crate) mod lexer;
 mod tests;
 
 pub use decode::{DecodeOptions, Decoded, decode, decode_any};
+pub use edit::{Edit, compact, edit};
 pub use encode::{encode, encode_any, encode_node, normalize, remove_empty_fields};
 pub use error::{DecodeError, Found, GoKind, GoType, Step, StrictError, TypeError};
 pub use indent::indent;

@@ -122,7 +122,7 @@ impl Resources {
             headers: &head.headers,
             body,
             warnings: &cx.warnings,
-            audit: &cx.audit.annotations,
+            audit: &cx.audit.record,
             websocket,
         };
         let answer = registry::serve(&rest).await?;

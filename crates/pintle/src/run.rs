@@ -9,6 +9,7 @@ use std::{
 
 use aggregator::{Aggregator, ServedGroupVersion};
 use apiextensions::CrdController;
+use audit::{AuditMetrics, Auditor};
 use auth::{
     Authenticator, Authorizer,
     authn::{Anonymous, BootstrapTokens, TokenWebhook, token_file::TokenFile},
@@ -116,7 +117,10 @@ async fn serve(
     servers.admission_metrics.register(&metrics.registry);
     build_metrics::register(&metrics.registry, &options.version, &options.feature_gates);
     let in_flight = Arc::new(InFlight::default());
-    let server = chain(options, &servers, &auth_stack, &health, &metrics, &in_flight, verbosity)?;
+    let auditor = Auditor::start(&options.audit, AuditMetrics::register(&metrics.registry))?;
+    let audit = auditor.clone();
+    let server =
+        chain(options, &servers, &auth_stack, &health, &metrics, &in_flight, audit, verbosity)?;
 
     let address = std::net::SocketAddr::new(options.bind_address, options.secure_port);
     let sharing =
@@ -151,7 +155,12 @@ async fn serve(
         request_timeout: options.request_timeout,
     };
     let before = hooks.before_shutdown();
-    lifecycle.run(&listening, &in_flight, &shutdown, stop, before, async {}).await;
+    let flush = async {
+        if let Some(auditor) = auditor {
+            auditor.flush(AUDIT_FLUSH_MAX).await;
+        }
+    };
+    lifecycle.run(&listening, &in_flight, &shutdown, stop, before, flush).await;
     // Caches first, so that none of them takes the end of the store for a failure.
     servers.close();
     stores.close();
@@ -160,6 +169,8 @@ async fn serve(
 
 /// Compat: what kube-apiserver gives the other servers to serve a new definition.
 const ESTABLISH_AFTER: std::time::Duration = std::time::Duration::from_secs(5);
+/// What audit backends get to send queued events at shutdown; the rest is lost, and counted.
+const AUDIT_FLUSH_MAX: std::time::Duration = std::time::Duration::from_secs(15);
 /// How often certificate files are looked at.
 pub(crate) const RELOAD_INTERVAL: std::time::Duration = std::time::Duration::from_secs(10);
 /// How often the encryption configuration is looked at.
@@ -552,6 +563,7 @@ fn chain(
     health: &Arc<Health>,
     metrics: &Arc<Metrics>,
     in_flight: &Arc<InFlight>,
+    audit: Option<Arc<Auditor>>,
     verbosity: Verbosity,
 ) -> Result<Arc<serve::Server>, String> {
     let aggregator = servers.aggregator.clone();
@@ -599,6 +611,7 @@ fn chain(
     Ok(Arc::new(serve::Server {
         authenticator: auth_stack.authenticator.clone(),
         authorizer: auth_stack.authorizer.clone(),
+        audit,
         constrained_impersonation: options.feature_gates.enabled("ConstrainedImpersonation"),
         unauthenticated_http2_dos_mitigation: options
             .feature_gates
