@@ -73,6 +73,12 @@ prove: tools ## the proofs of the store at length: kills, crashes, failing disks
 	PINTLE_PROVE=$(PROVE) cargo test --package store --package etcd --quiet
 	PINTLE_PROVE=$(PROVE) cargo test --workspace --test all proof:: -- --test-threads 1 --nocapture
 
+.PHONY: abuse
+abuse: ## hostile requests at full size against the release binary, each with its bounds
+	cargo build --release
+	PINTLE_ABUSE=full PINTLE_BIN=$(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/release/pintle \
+	    cargo test --workspace --test all abuse -- --test-threads 1 --nocapture
+
 .PHONY: unit
 unit: ## the tests beside the code
 	cargo test --workspace --lib --bins

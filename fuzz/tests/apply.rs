@@ -204,7 +204,7 @@ fn owners_of(pod: &Value) -> Owners {
     for entry in pod.items_at(&["metadata", "managedFields"]) {
         let set = Set::from_value(entry.get("fieldsV1").expect("fields")).expect("a set");
         let mut places = BTreeSet::new();
-        for path in set.paths() {
+        for path in set.paths(usize::MAX) {
             let text = String::from_utf8(Set::to_json(&only(&path))).expect("JSON");
             places.extend(place_of(&text));
         }

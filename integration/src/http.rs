@@ -4,9 +4,11 @@
 //! plain tests and from async ones. Every request has a connection of its own.
 
 use std::future::Future;
+use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, channel, sync_channel};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use anyhow::Context;
 use bytes::Bytes;
@@ -17,7 +19,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use rustls::ClientConfig;
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use rustls_pki_types::ServerName;
 use serde_json::Value;
 use tokio::net::TcpStream;
@@ -177,6 +179,30 @@ impl Http {
             Ok(sender)
         })?;
         Ok(Connection { http: self.clone(), sender: Some(sender) })
+    }
+
+    /// A TLS connection for bytes that no HTTP client would send. A read gives up after `patience`.
+    pub fn raw(&self, patience: Duration) -> anyhow::Result<impl Read + Write + use<>> {
+        let authority = self.authority()?;
+        let port = authority.port_u16().unwrap_or(443);
+        let tcp = std::net::TcpStream::connect((authority.host(), port))?;
+        tcp.set_read_timeout(Some(patience))?;
+        tcp.set_write_timeout(Some(patience))?;
+        let name = ServerName::try_from(authority.host().to_owned())?;
+        let tls = ClientConnection::new(Arc::clone(&self.tls), name)?;
+        Ok(StreamOwned::new(tls, tcp))
+    }
+
+    /// `host:port` of the server.
+    pub fn host(&self) -> String {
+        self.authority().map(|authority| authority.to_string()).unwrap_or_default()
+    }
+
+    /// The header line that authenticates this user in a raw request.
+    pub fn authorization(&self) -> String {
+        self.token
+            .as_ref()
+            .map_or_else(String::new, |token| format!("Authorization: Bearer {token}\r\n"))
     }
 
     pub(crate) async fn exchange(

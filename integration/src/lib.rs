@@ -36,4 +36,4 @@ pub use self::programs::{
     informer, peer as peer_program, pintle as pintle_program, published_definitions,
 };
 pub use self::server::{Flavour, Server, Shared, shared};
-pub use self::webhook::Webhook;
+pub use self::webhook::{Reply, Webhook};

@@ -308,6 +308,11 @@ impl Server {
         self.controllers.as_ref().map_or_else(String::new, |process| process.log_since(0))
     }
 
+    /// The process of the running server.
+    pub fn id(&self) -> u32 {
+        self.process.as_ref().expect("the server is running").id()
+    }
+
     /// Stops the server with SIGTERM and returns its exit status.
     pub fn stop(&mut self) -> ExitStatus {
         self.process.take().expect("the server is running").stop()

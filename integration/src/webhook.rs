@@ -39,11 +39,25 @@ struct Counts {
     connections: AtomicUsize,
 }
 
-type Respond = Arc<dyn Fn(Value) -> Value + Send + Sync>;
+/// What it answers.
+pub enum Reply {
+    Json(Value),
+    /// Any status, headers and body.
+    Raw(Response<Bytes>),
+    /// Nothing, until the caller gives up.
+    Never,
+}
+
+type Respond = Arc<dyn Fn(Value) -> Reply + Send + Sync>;
 
 impl Webhook {
     /// Starts one that makes of each JSON body the JSON that it answers.
     pub fn start(respond: impl Fn(Value) -> Value + Send + Sync + 'static) -> Self {
+        Self::start_with(move |asked| Reply::Json(respond(asked)))
+    }
+
+    /// Starts one that may misbehave.
+    pub fn start_with(respond: impl Fn(Value) -> Reply + Send + Sync + 'static) -> Self {
         let own = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]);
         let own = own.expect("a certificate can be made");
         let ca_bundle = STANDARD.encode(own.cert.pem());
@@ -111,7 +125,11 @@ async fn answer(
     counts.calls.fetch_add(1, Ordering::SeqCst);
     let body = request.into_body().collect().await.map(http_body_util::Collected::to_bytes);
     let asked = body.ok().and_then(|body| serde_json::from_slice(&body).ok()).unwrap_or_default();
-    let answer = respond(asked).to_string();
+    let answer = match respond(asked) {
+        Reply::Json(answer) => answer.to_string(),
+        Reply::Raw(response) => return Ok(response.map(Full::new)),
+        Reply::Never => std::future::pending().await,
+    };
     let response = Response::builder().header("content-type", "application/json");
     Ok(response.body(Full::new(answer.into())).expect("a plain response"))
 }

@@ -69,6 +69,13 @@ impl ServedObjects for Objects {
         }
     }
 
+    fn create_namespace<'a>(&'a self, name: &'a str) -> Pinned<'a, Result<(), ApiError>> {
+        let resource = crate::resources::NAMESPACES.group_resource();
+        let exists = ApiError::AlreadyExists { resource, name: name.to_owned(), deleting: false };
+        let result = if name == "raced" { Err(exists) } else { Err(ApiError::internal(name)) };
+        Box::pin(std::future::ready(result))
+    }
+
     fn equivalents(
         &self,
         _resource: &GroupVersionResource,
@@ -248,5 +255,5 @@ impl Outcome {
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     let mut builder = tokio::runtime::Builder::new_current_thread();
-    builder.enable_time().build().expect("a runtime").block_on(future)
+    builder.enable_all().build().expect("a runtime").block_on(future)
 }

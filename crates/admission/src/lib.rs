@@ -1,24 +1,35 @@
 //! What decides about a write after the client was authorized and before the object is stored: a chain
 //! of plugins that may change the object (`admit`) and then may only refuse it (`validate`).
 //!
-//! `order.rs` is the list of all plugins, as they run; `chain.rs` runs those that are on.
+//! `order.rs` is the list of all plugins, as they run; `chain.rs` runs those that are on. `webhook` and
+//! `policy` are the plugins that the cluster's own configurations extend; `matching` decides which requests
+//! these are for.
 
 mod attributes;
 mod authorizer_checks;
 mod chain;
+mod changed_object;
 pub mod configuration;
+mod dynamic_admission;
+mod expressions;
 #[cfg(test)]
 mod harness;
+mod matching;
 mod metrics;
 pub mod order;
 pub mod plugins;
+pub mod policy;
+pub mod quota;
 mod served_objects;
 pub mod testing;
+mod versioned;
+pub mod webhook;
 
 pub use attributes::{Attributes, Operation, Reinvocation, RequestOptions};
 pub use authorizer_checks::evaluate_with_authorizer;
 pub use chain::Chain;
 pub use configuration::Configurations;
+pub use dynamic_admission::{DynamicAdmission, DynamicChange, DynamicKind};
 pub use metrics::Metrics;
 pub use served_objects::{Cluster, Freshness, Pinned, ServedObjects, resources};
 
@@ -87,4 +98,19 @@ pub(crate) fn namespace_of<'a>(attributes: &Attributes<'a>) -> Option<&'a str> {
 
 pub(crate) fn is_namespace(gvr: &GroupVersionResource) -> bool {
     gvr.group.is_empty() && gvr.resource == "namespaces"
+}
+
+/// JSON with its keys in this order, as Go writes a struct.
+pub(crate) fn ordered_json(fields: &[(&str, Value)]) -> String {
+    let mut out = vec![b'{'];
+    for (at, (key, value)) in fields.iter().enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        meta::json::write_string(&mut out, key);
+        out.push(b':');
+        meta::json::write_value(&mut out, value);
+    }
+    out.push(b'}');
+    String::from_utf8_lossy(&out).into_owned()
 }

@@ -7,12 +7,16 @@ use meta::{
     selector::LabelSelector,
 };
 
+use crate::DynamicAdmission;
+
 pub type Pinned<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Given to every plugin with every request.
 pub struct Cluster {
     pub objects: Box<dyn ServedObjects>,
     pub authorizer: Arc<dyn Authorizer>,
+    /// Webhooks and policies, kept current.
+    pub dynamic_admission: Arc<DynamicAdmission>,
 }
 
 /// The objects of every served resource, built-in and custom, from the watch caches.
@@ -44,6 +48,11 @@ pub trait ServedObjects: Send + Sync + 'static {
         resource: &GroupVersionResource,
     ) -> Vec<(GroupVersionResource, GroupVersionKind)>;
 
+    /// Creates a namespace in the name of the server.
+    fn create_namespace<'a>(&'a self, name: &'a str) -> Pinned<'a, Result<(), ApiError>> {
+        Box::pin(std::future::ready(Err(ApiError::internal(name))))
+    }
+
     /// An object of one served version in another one.
     fn convert<'a>(
         &'a self,
@@ -51,6 +60,34 @@ pub trait ServedObjects: Send + Sync + 'static {
         from: &'a GroupVersionResource,
         to: &'a GroupVersionResource,
     ) -> Pinned<'a, Result<Value, ApiError>>;
+
+    /// The JSON that clients get of an object. `kind` is the resource's own or that of a subresource
+    /// (`Scale`, `Eviction`).
+    fn encode(
+        &self,
+        resource: &GroupVersionResource,
+        kind: &GroupVersionKind,
+        object: &Value,
+    ) -> Vec<u8>;
+
+    /// An object that admission has changed, read as if a client had sent it: what does not fit the
+    /// types of its kind is an error, unknown fields are dropped, defaults are filled in.
+    fn decode_changed(
+        &self,
+        resource: &GroupVersionResource,
+        kind: &GroupVersionKind,
+        json: &[u8],
+    ) -> Result<Value, ApiError>;
+
+    /// Merges a configuration into an object as server-side apply does, without owners. Err: why the
+    /// configuration does not fit the kind.
+    fn merge_applied(
+        &self,
+        resource: &GroupVersionResource,
+        kind: &GroupVersionKind,
+        live: &Value,
+        configuration: &Value,
+    ) -> Result<Value, String>;
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +115,9 @@ pub mod resources {
     use super::{GroupVersionResource, resource};
 
     pub static NAMESPACES: GroupVersionResource = resource("", "v1", "namespaces");
+    pub static SERVICES: GroupVersionResource = resource("", "v1", "services");
+    pub static ENDPOINT_SLICES: GroupVersionResource =
+        resource("discovery.k8s.io", "v1", "endpointslices");
     pub static NODES: GroupVersionResource = resource("", "v1", "nodes");
     pub static PODS: GroupVersionResource = resource("", "v1", "pods");
     pub static SERVICE_ACCOUNTS: GroupVersionResource = resource("", "v1", "serviceaccounts");
@@ -88,6 +128,20 @@ pub mod resources {
         resource("certificates.k8s.io", "v1", "certificatesigningrequests");
     pub static CLUSTER_TRUST_BUNDLES: GroupVersionResource =
         resource("certificates.k8s.io", "v1beta1", "clustertrustbundles");
+    pub static EVENTS: GroupVersionResource = resource("", "v1", "events");
+    pub static SERVICES: GroupVersionResource = resource("", "v1", "services");
+    pub static LIMIT_RANGES: GroupVersionResource = resource("", "v1", "limitranges");
+    pub static INGRESSES: GroupVersionResource = resource("networking.k8s.io", "v1", "ingresses");
+    pub static INGRESS_CLASSES: GroupVersionResource =
+        resource("networking.k8s.io", "v1", "ingressclasses");
+    pub static PRIORITY_CLASSES: GroupVersionResource =
+        resource("scheduling.k8s.io", "v1", "priorityclasses");
+    pub static RUNTIME_CLASSES: GroupVersionResource =
+        resource("node.k8s.io", "v1", "runtimeclasses");
+    pub static STORAGE_CLASSES: GroupVersionResource =
+        resource("storage.k8s.io", "v1", "storageclasses");
+    pub static VOLUME_ATTRIBUTES_CLASSES: GroupVersionResource =
+        resource("storage.k8s.io", "v1", "volumeattributesclasses");
     pub static CSI_DRIVERS: GroupVersionResource = resource("storage.k8s.io", "v1", "csidrivers");
     pub static RESOURCE_SLICES: GroupVersionResource =
         resource("resource.k8s.io", "v1", "resourceslices");

@@ -9,7 +9,11 @@ use crate::{Cluster, Freshness, Pinned, ServedObjects};
 
 /// A cluster without objects, where every user may do everything.
 pub fn empty_cluster() -> Cluster {
-    Cluster { objects: Box::new(NoObjects), authorizer: Arc::new(AlwaysAllow) }
+    Cluster {
+        objects: Box::new(NoObjects),
+        authorizer: Arc::new(AlwaysAllow),
+        dynamic_admission: Arc::default(),
+    }
 }
 
 struct NoObjects;
@@ -53,5 +57,33 @@ impl ServedObjects for NoObjects {
     ) -> Pinned<'a, Result<Value, ApiError>> {
         let unknown = ApiError::internal(format!("{} is not served", to.resource));
         Box::pin(std::future::ready(Err(unknown)))
+    }
+
+    fn encode(
+        &self,
+        _resource: &GroupVersionResource,
+        _kind: &GroupVersionKind,
+        object: &Value,
+    ) -> Vec<u8> {
+        meta::json::to_string(object).into_bytes()
+    }
+
+    fn decode_changed(
+        &self,
+        _resource: &GroupVersionResource,
+        _kind: &GroupVersionKind,
+        json: &[u8],
+    ) -> Result<Value, ApiError> {
+        crate::versioned::decode(json)
+    }
+
+    fn merge_applied(
+        &self,
+        _resource: &GroupVersionResource,
+        kind: &GroupVersionKind,
+        _live: &Value,
+        _configuration: &Value,
+    ) -> Result<Value, String> {
+        Err(format!("{} is not served", kind.kind))
     }
 }

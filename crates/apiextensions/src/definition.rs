@@ -9,10 +9,14 @@ mod spec;
 mod validation_options;
 mod version_fields;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
-use meta::{FieldErrors, Map, Value, field::path, field::quote};
+use meta::{
+    FieldErrors, FieldPath, Map, Value,
+    field::{path, quote},
+};
 use registry::{Strategy, WriteContext};
+use schema::structural::{SCHEMA_DEPTH_MAX, is_too_deep};
 
 pub(crate) use self::approval::{Approval, approval, is_protected};
 pub(crate) use self::conversion::ca_bundle_error;
@@ -62,6 +66,9 @@ impl Strategy for CustomResourceDefinition {
     }
 
     fn validate(&self, definition: &Value, errors: &mut FieldErrors) {
+        if has_too_deep_schema(definition, errors) {
+            return;
+        }
         let name = definition.str_at(&["metadata", "name"]);
         let plural = definition.str_at(&["spec", "names", "plural"]);
         // A missing name is reported with the other metadata.
@@ -78,6 +85,9 @@ impl Strategy for CustomResourceDefinition {
     }
 
     fn validate_update(&self, definition: &Value, old: &Value, errors: &mut FieldErrors) {
+        if has_too_deep_schema(definition, errors) {
+            return;
+        }
         let options = ValidationOptions::for_update(definition, old);
         spec::check_update(definition, old, &options, &path("spec"), errors);
         check_status(definition, errors);
@@ -97,11 +107,31 @@ impl Strategy for CustomResourceDefinition {
     }
 
     fn warnings(&self, _subresource: &str, definition: &Value, old: Option<&Value>) -> Vec<String> {
-        let known = old.map(unrecognized_formats).unwrap_or_default();
+        let known: HashSet<String> =
+            old.map(unrecognized_formats).unwrap_or_default().into_iter().collect();
         let mut formats = unrecognized_formats(definition);
         formats.retain(|format| !known.contains(format));
         formats.iter().map(|format| format!("unrecognized format {}", quote(format))).collect()
     }
+}
+
+/// Refuses schemas that are nested too deeply, before anything recurses into them.
+fn has_too_deep_schema(definition: &Value, errors: &mut FieldErrors) -> bool {
+    let before = errors.count();
+    let why = format!("must not be nested more than {SCHEMA_DEPTH_MAX} levels deep");
+    let mut check = |schema: Option<&Value>, at: FieldPath| {
+        if schema.is_some_and(is_too_deep) {
+            errors.invalid(at.child("openAPIV3Schema"), "", &why);
+        }
+    };
+    let spec = path("spec");
+    let shared = definition.at(&["spec", "validation", "openAPIV3Schema"]);
+    check(shared, spec.child("validation"));
+    for (at, version) in definition.items_at(&["spec", "versions"]).iter().enumerate() {
+        let at = spec.child("versions").index(at).child("schema");
+        check(version.at(&["schema", "openAPIV3Schema"]), at);
+    }
+    errors.count() > before
 }
 
 /// Neither `clientConfig` nor `conversionReviewVersions` is set.
@@ -188,7 +218,8 @@ fn check_preserve_unknown(definition: &Value, old: Option<&Value>, errors: &mut 
 /// Formats that validation does not know, in the order of the schemas.
 fn unrecognized_formats(definition: &Value) -> Vec<String> {
     let mut formats = Vec::new();
-    for schema in internal_version::InternalSpec::of(definition).schemas() {
+    let schemas = internal_version::InternalSpec::of(definition).schemas();
+    for schema in schemas.into_iter().filter(|schema| !is_too_deep(schema)) {
         schema_rules::any(schema, &mut |node| {
             let (ty, format) = (node.str_at(&["type"]), node.str_at(&["format"]));
             if !format.is_empty() && !schema::structural::is_recognized_format(ty, format) {

@@ -72,7 +72,7 @@ mod tests {
             object.set_at(&path, containers);
             let mut errors = FieldErrors::default();
             no_privileged_containers(&object, &mut errors);
-            errors.0.len()
+            errors.count()
         };
         assert_eq!(check("Pod", "spec"), 1);
         assert_eq!(check("CronJob", "spec.jobTemplate.spec.template.spec"), 1);

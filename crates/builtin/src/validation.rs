@@ -24,8 +24,8 @@ use meta::{
     FieldErrors, Value,
     field::RuleId,
     names::{
-        LABEL_SELECTOR_VALUE, is_qualified_name, regex_error, validate_annotations,
-        validate_label_selector, validate_labels,
+        is_qualified_name, regex_error, validate_annotations, validate_label_selector_values,
+        validate_labels,
     },
 };
 
@@ -102,13 +102,7 @@ fn is_condition_reason(text: &str) -> Vec<String> {
 
 /// A label selector whose values may break `values` if they broke it before an update.
 pub(crate) fn label_selector(selector: &Field<'_>, values: RuleId, errors: &mut FieldErrors) {
-    let before = errors.0.len();
-    validate_label_selector(selector.value(), &selector.path(), errors);
-    for error in &mut errors.0[before..] {
-        if error.rule == Some(LABEL_SELECTOR_VALUE) {
-            error.rule = Some(values);
-        }
-    }
+    validate_label_selector_values(selector.value(), values, &selector.path(), errors);
 }
 
 /// Counts in a status, none of which may be negative.

@@ -65,7 +65,7 @@ pub(crate) fn load_balancer(object: &Value) -> Vec<String> {
     let mut texts = Vec::new();
     for point in ingress.items().filter(|point| !point.get("ip").is_empty()) {
         // Compat: upstream names the item, not its field.
-        texts.extend(ip(point.path().as_str(), point.str_at(&["ip"])));
+        texts.extend(ip(&point.path().to_string(), point.str_at(&["ip"])));
     }
     texts
 }

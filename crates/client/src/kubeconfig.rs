@@ -131,6 +131,51 @@ impl Kubeconfig {
     }
 }
 
+/// The users of a kubeconfig file that has no server: what to say to which host.
+#[derive(Clone, Debug, Default)]
+pub struct KubeconfigUsers {
+    pub users: Vec<(String, KubeconfigUser)>,
+    /// The user of the current context.
+    pub current: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+pub struct KubeconfigUser {
+    pub identity: Option<Identity>,
+    pub credentials: Credentials,
+}
+
+impl KubeconfigUsers {
+    pub fn load(path: &Path) -> Result<Self, KubeconfigError> {
+        let bytes = reload::read(path).map_err(|error| KubeconfigError::new(path, "", error))?;
+        let loaded =
+            codec::yaml::load(&bytes).map_err(|error| KubeconfigError::new(path, "", error))?;
+        if let Some(duplicate) = loaded.duplicates.into_iter().next() {
+            let problem = KubeconfigProblem::DuplicateKey(duplicate);
+            return Err(KubeconfigError::new(path, "", problem));
+        }
+        let top = Section { file: path, at: String::new(), value: &loaded.value };
+        top.check(&TOP)?;
+        let mut users = Vec::new();
+        for entry in loaded.value.items_at(&["users"]) {
+            let name = entry.str_at(&["name"]);
+            let user = top.named("users", "user", name, "users")?;
+            user.check(&USER)?;
+            let user =
+                KubeconfigUser { identity: user.identity()?, credentials: user.credentials()? };
+            users.push((name.to_owned(), user));
+        }
+        let current = match top.text("current-context")? {
+            None => None,
+            Some(context) => {
+                let context = top.named("contexts", "context", context, "current-context")?;
+                context.text("user")?.map(str::to_owned)
+            }
+        };
+        Ok(Self { users, current })
+    }
+}
+
 /// The fields of a part of the file.
 struct Fields {
     known: &'static [&'static str],

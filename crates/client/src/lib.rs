@@ -1,5 +1,5 @@
-//! Outgoing calls over HTTP: conversion webhooks, and later webhooks for authentication,
-//! authorization, admission and audit, OIDC key sets, aggregated API servers and kubelets.
+//! Outgoing calls over HTTP: conversion and admission webhooks, and later webhooks for
+//! authentication, authorization and audit, OIDC key sets, aggregated API servers and kubelets.
 //!
 //! A [`Client`] is built from a [`Config`], often read from a [`Kubeconfig`], and keeps connections.
 //! [`Client::call`] exchanges whole bodies within one deadline and one bound on the size;
@@ -53,7 +53,7 @@ pub use self::{
     dial::{Dial, Stream, TcpDial},
     error::{ConfigError, DialError, Error, PemOrigin, Phase, UrlProblem},
     go_text::{go_text, url_error},
-    kubeconfig::{Kubeconfig, KubeconfigError, KubeconfigProblem},
+    kubeconfig::{Kubeconfig, KubeconfigError, KubeconfigProblem, KubeconfigUser, KubeconfigUsers},
     limits::Limits,
     origin::HostPort,
     response::{ResponseError, generic_message, successful_body},

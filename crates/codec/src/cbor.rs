@@ -5,7 +5,10 @@
 
 use std::borrow::Cow;
 
-use meta::{Map, Number, Str, Value};
+use meta::{
+    Map, Number, Str, Value,
+    limits::{FIELD_PATH_BYTES_MAX, OBJECT_DEPTH_MAX, TREE_NODES_MAX, cut},
+};
 use schema::{Node, NodeType, Schema, TypeId};
 use thiserror::Error;
 
@@ -14,8 +17,8 @@ use crate::base64;
 /// Every document begins with this: the self-described CBOR tag.
 const SELF_DESCRIBED: [u8; 3] = [0xd9, 0xd9, 0xf7];
 
-/// Deeper documents are refused, as JSON is.
-const DEPTH_MAX: usize = 1000;
+/// Deeper documents are refused, as JSON is. A tag counts as a level.
+const DEPTH_MAX: usize = OBJECT_DEPTH_MAX;
 
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum CborError {
@@ -25,6 +28,8 @@ pub enum CborError {
     Extraneous(usize, usize),
     #[error("cbor: exceeded max nested level {DEPTH_MAX}")]
     TooDeep,
+    #[error("cbor: exceeded max number of values of {TREE_NODES_MAX}")]
+    TooMany,
     #[error("cbor: found duplicate map key {0:?}")]
     DuplicateKey(String),
     #[error("cbor: map key is of type {0} and cannot be used as a name")]
@@ -44,8 +49,8 @@ pub enum CborError {
 /// Reads one document; anything behind it is an error.
 pub fn decode(bytes: &[u8]) -> Result<Value, CborError> {
     let start = if bytes.starts_with(&SELF_DESCRIBED) { SELF_DESCRIBED.len() } else { 0 };
-    let mut reader = Reader { bytes, at: start };
-    let value = reader.value(0)?;
+    let mut reader = Reader { bytes, at: start, nodes: 0 };
+    let value = reader.document()?;
     match bytes.len() - reader.at {
         0 => Ok(value),
         more => Err(CborError::Extraneous(more, reader.at)),
@@ -86,20 +91,112 @@ const ARRAY: u8 = 4;
 const MAP: u8 = 5;
 const TAG: u8 = 6;
 
+/// Members that memory is reserved for before they are read.
+const CAPACITY_MAX: u64 = 4;
+
 /// Bytes that are base64 where they become text.
 const TAG_LATER_BASE64: u64 = 22;
 
 struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
+    /// Values so far.
+    nodes: usize,
+}
+
+/// A container whose members are being read: nesting costs heap and not the thread's stack.
+struct Frame {
+    /// How many are to come; none if a break ends them.
+    left: Option<u64>,
+    container: Container,
+}
+
+enum Container {
+    List(Vec<Value>),
+    /// The last member is the one whose value comes next; until then its value is null.
+    Map(Vec<(Str, Value)>),
+}
+
+impl Frame {
+    fn add(&mut self, value: Value) {
+        match &mut self.container {
+            Container::List(items) => items.push(value),
+            Container::Map(members) => {
+                if let Some((_, place)) = members.last_mut() {
+                    *place = value;
+                }
+            }
+        }
+    }
+
+    fn close(self) -> Result<Value, CborError> {
+        match self.container {
+            Container::List(mut items) => {
+                items.shrink_to_fit();
+                Ok(Value::Array(items))
+            }
+            Container::Map(mut members) => {
+                members.shrink_to_fit();
+                // Sorted once: members that are inserted one by one would move all later ones each
+                // time.
+                members.sort_by(|a, b| a.0.cmp(&b.0));
+                if let Some([(key, _), _]) = members.array_windows().find(|[a, b]| a.0 == b.0) {
+                    let key = cut(key, FIELD_PATH_BYTES_MAX).into_owned();
+                    return Err(CborError::DuplicateKey(key));
+                }
+                Ok(Value::Object(Map::from_pairs(members)))
+            }
+        }
+    }
 }
 
 impl<'a> Reader<'a> {
-    fn value(&mut self, depth: usize) -> Result<Value, CborError> {
-        if depth > DEPTH_MAX {
-            return Err(CborError::TooDeep);
+    fn document(&mut self) -> Result<Value, CborError> {
+        let mut frames: Vec<Frame> = Vec::new();
+        // In a row.
+        let mut tags = 0;
+        loop {
+            let (major, info) = self.initial()?;
+            if frames.len() + tags >= DEPTH_MAX && matches!(major, ARRAY | MAP | TAG) {
+                return Err(CborError::TooDeep);
+            }
+            let mut value = match major {
+                TAG => match self.argument(major, info)? {
+                    TAG_LATER_BASE64 => Some(self.base64()?),
+                    // Times may have tag 0; no other tag carries information.
+                    _ => {
+                        tags += 1;
+                        continue;
+                    }
+                },
+                ARRAY | MAP => {
+                    frames.push(self.open(major, info)?);
+                    None
+                }
+                _ => Some(self.leaf(major, info)?),
+            };
+            tags = 0;
+            self.nodes += 1;
+            if self.nodes > TREE_NODES_MAX {
+                return Err(CborError::TooMany);
+            }
+            // The value may be the last of its container, which then is the last of its own …
+            loop {
+                let Some(frame) = frames.last_mut() else {
+                    return Ok(value.unwrap_or_default());
+                };
+                if let Some(value) = value.take() {
+                    frame.add(value);
+                }
+                if self.next_member(frame)? {
+                    break;
+                }
+                value = frames.pop().map(Frame::close).transpose()?;
+            }
         }
-        let (major, info) = self.initial()?;
+    }
+
+    fn leaf(&mut self, major: u8, info: u8) -> Result<Value, CborError> {
         match major {
             UNSIGNED => {
                 let number = self.argument(major, info)?;
@@ -115,21 +212,12 @@ impl<'a> Reader<'a> {
                 let bytes = self.string(major, info)?;
                 Ok(Value::from(Str::new(utf8(&bytes)?)))
             }
-            ARRAY => self.array(info, depth),
-            MAP => self.map(info, depth),
-            TAG => {
-                let tag = self.argument(major, info)?;
-                self.tagged(tag, depth)
-            }
             _ => self.simple(info),
         }
     }
 
-    fn tagged(&mut self, tag: u64, depth: usize) -> Result<Value, CborError> {
-        if tag != TAG_LATER_BASE64 {
-            // Times may have tag 0; no other tag carries information.
-            return self.value(depth + 1);
-        }
+    /// Bytes that are base64 where they become text.
+    fn base64(&mut self) -> Result<Value, CborError> {
         let (major, info) = self.initial()?;
         if major != BYTES {
             return Err(CborError::Reserved(info, major));
@@ -137,39 +225,34 @@ impl<'a> Reader<'a> {
         Ok(Value::from(base64::encode(&self.string(major, info)?)))
     }
 
-    fn array(&mut self, info: u8, depth: usize) -> Result<Value, CborError> {
-        let mut items = Vec::new();
-        if info == INDEFINITE {
-            while !self.is_break()? {
-                items.push(self.value(depth + 1)?);
-            }
-            return Ok(Value::Array(items));
-        }
-        for _ in 0..self.argument(ARRAY, info)? {
-            items.push(self.value(depth + 1)?);
-        }
-        Ok(Value::Array(items))
+    fn open(&mut self, major: u8, info: u8) -> Result<Frame, CborError> {
+        let left = if info == INDEFINITE { None } else { Some(self.argument(major, info)?) };
+        // The bytes that announce many members may be all that there is.
+        let capacity = left.map_or(0, |left| left.min(CAPACITY_MAX) as usize);
+        let container = match major {
+            ARRAY => Container::List(Vec::with_capacity(capacity)),
+            _ => Container::Map(Vec::with_capacity(capacity)),
+        };
+        Ok(Frame { left, container })
     }
 
-    fn map(&mut self, info: u8, depth: usize) -> Result<Value, CborError> {
-        let mut map = Map::default();
-        let count = if info == INDEFINITE { u64::MAX } else { self.argument(MAP, info)? };
-        for _ in 0..count {
-            if info == INDEFINITE && self.is_break()? {
-                break;
-            }
-            let (major, key_info) = self.initial()?;
+    /// Whether another member follows; reads its key.
+    fn next_member(&mut self, frame: &mut Frame) -> Result<bool, CborError> {
+        match &mut frame.left {
+            Some(0) => return Ok(false),
+            Some(left) => *left -= 1,
+            None if self.is_break()? => return Ok(false),
+            None => {}
+        }
+        if let Container::Map(members) = &mut frame.container {
+            let (major, info) = self.initial()?;
             if major != BYTES && major != TEXT {
                 return Err(CborError::Key(MAJOR_NAMES[usize::from(major)]));
             }
-            let key = self.string(major, key_info)?;
-            let key = utf8(&key)?;
-            let value = self.value(depth + 1)?;
-            if map.insert(key, value).is_some() {
-                return Err(CborError::DuplicateKey(key.to_owned()));
-            }
+            let key = self.string(major, info)?;
+            members.push((Str::new(utf8(&key)?), Value::Null));
         }
-        Ok(Value::Object(map))
+        Ok(true)
     }
 
     /// A string, its pieces put together.
@@ -461,5 +544,30 @@ mod tests {
         }
         assert_eq!(decode(&[0x81; 2000]), Err(CborError::TooDeep));
         assert_eq!(decode(&[0xc1; 2000]), Err(CborError::TooDeep));
+    }
+
+    #[test]
+    fn depth_and_number_of_values_are_bounded() {
+        let nested = |levels: usize| [vec![0x81; levels], vec![0xf6]].concat();
+        let check = move || {
+            let tree = decode(&nested(DEPTH_MAX)).unwrap();
+            assert_eq!(meta::limits::check_depth(&tree), Ok(()));
+            assert_eq!(decode(&encode(&tree)), Ok(tree));
+            assert_eq!(decode(&nested(DEPTH_MAX + 1)), Err(CborError::TooDeep));
+        };
+        // Debug builds take several times the stack.
+        let stack_bytes = if cfg!(debug_assertions) { 2 << 20 } else { 512 << 10 };
+        std::thread::Builder::new().stack_size(stack_bytes).spawn(check).unwrap().join().unwrap();
+
+        let list = |items: usize| {
+            let mut bytes = vec![0x9a];
+            bytes.extend_from_slice(&u32::try_from(items).unwrap().to_be_bytes());
+            bytes.resize(bytes.len() + items, 0x80);
+            bytes
+        };
+        assert!(decode(&list(TREE_NODES_MAX - 1)).is_ok());
+        assert_eq!(decode(&list(TREE_NODES_MAX)), Err(CborError::TooMany));
+        // A length alone reserves nothing.
+        assert_eq!(decode(b"\x9b\x7f\xff\xff\xff\xff\xff\xff\xff"), Err(CborError::UnexpectedEnd));
     }
 }

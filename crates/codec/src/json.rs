@@ -15,7 +15,9 @@ pub(crate) mod lexer;
 #[cfg(test)]
 mod tests;
 
-pub use decode::{DecodeOptions, Decoded, decode, decode_any};
+pub use decode::{
+    DecodeOptions, Decoded, decode, decode_any, decode_any_body, decode_body, list_strict_errors,
+};
 pub use edit::{Edit, compact, edit};
 pub use encode::{encode, encode_any, encode_node, normalize, remove_empty_fields};
 pub use error::{DecodeError, Found, GoKind, GoType, Step, StrictError, TypeError};
@@ -26,6 +28,5 @@ pub use lexer::quote_byte;
 pub const DEPTH_MAX: usize = 10_000;
 
 /// Deeper nesting is rejected in values that are kept, with the same message. Go has no such second
-/// limit; here every later walk over the tree (copy, compare, prune, drop) recurses on a thread's
-/// stack, and no real object comes near.
-pub const TREE_DEPTH_MAX: usize = 1_000;
+/// limit.
+pub use meta::limits::TREE_DEPTH_MAX;

@@ -11,7 +11,7 @@ mod tables;
 mod tests;
 mod wire;
 
-use meta::{Str, Value};
+use meta::{Str, Value, limits::TREE_NODES_MAX};
 use schema::{Schema, TypeId};
 use thiserror::Error;
 
@@ -40,6 +40,8 @@ pub enum ProtobufError {
     WrongWireType { field: String, wire_type: u8 },
     #[error("proto: exceeded max depth of {DEPTH_MAX}")]
     TooDeep,
+    #[error("proto: exceeded max number of values of {TREE_NODES_MAX}")]
+    TooMany,
     #[error("empty data")]
     EmptyData,
     #[error("empty body")]
@@ -148,7 +150,7 @@ pub fn decode(
     schema: &Schema,
     ty: TypeId,
 ) -> Result<Value, ProtobufError> {
-    decode::Decoder { tables, schema }.object(message, ty, 0)
+    decode::Decoder::new(tables, schema).object(message, ty, 0)
 }
 
 /// Writes a message of a type.

@@ -40,7 +40,8 @@ pub enum YamlError {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Converted {
     pub value: Value,
-    /// `line 3: key "a" already set in map`. The last one counts.
+    /// `line 3: key "a" already set in map`, at most 100 and one line that counts the rest. Of equal
+    /// keys the last one counts.
     pub duplicates: Vec<String>,
 }
 
@@ -49,9 +50,7 @@ const DEPTH_MAX: usize = 10_000;
 
 /// Reads the first document of a text as JSON; an empty text is null.
 pub fn load(bytes: &[u8]) -> Result<Converted, YamlError> {
-    let text = load::readable(bytes)?;
-    let tree = load::Tree::load(text)?;
-    convert::convert(&tree)
+    load::Tree::load(load::readable(bytes)?, convert::convert)
 }
 
 /// Reads an object of a type.
@@ -61,12 +60,12 @@ pub fn decode(
     ty: TypeId,
     options: DecodeOptions,
 ) -> Result<Decoded, DecodeError> {
-    decode_with(bytes, options, |bytes| json::decode(bytes, schema, ty, options))
+    decode_with(bytes, options, |bytes| json::decode_body(bytes, schema, ty, options))
 }
 
 /// Reads anything and keeps all of it.
 pub fn decode_any(bytes: &[u8], options: DecodeOptions) -> Result<Decoded, DecodeError> {
-    decode_with(bytes, options, |bytes| json::decode_any(bytes, options))
+    decode_with(bytes, options, |bytes| json::decode_any_body(bytes, options))
 }
 
 fn decode_with(
@@ -81,12 +80,15 @@ fn decode_with(
         YamlError::Yaml(_) | YamlError::YamlLine { .. } => DecodeError::Yaml(error.to_string()),
         YamlError::Json(text) => DecodeError::Value(text),
     })?;
+    let Converted { value, duplicates } = converted;
     let mut json = Vec::with_capacity(bytes.len());
-    json::encode_any(&converted.value, &mut json);
+    json::encode_any(&value, &mut json);
+    // Two trees at a time would be twice the memory.
+    drop(value);
     let mut decoded = decode(&json)?;
-    if options.strict && !converted.duplicates.is_empty() {
+    if options.strict && !duplicates.is_empty() {
         // Go reports them as one error, before all others.
-        decoded.strict.insert(0, StrictError::YamlDuplicates(converted.duplicates));
+        decoded.strict.insert(0, StrictError::YamlDuplicates(duplicates));
     }
     Ok(decoded)
 }
@@ -98,7 +100,10 @@ fn read_as_json(
     decode: impl Fn(&[u8]) -> Result<Decoded, DecodeError>,
 ) -> Option<Decoded> {
     let suspicious = |pattern: &[u8]| memchr::memmem::find(bytes, pattern).is_some();
-    if !bytes.starts_with(b"{") || [&b"\\u"[..], b"<<", b"\t"].into_iter().any(suspicious) {
+    // YAML knows no pairs of surrogates.
+    let surrogates = [&b"\\ud"[..], b"\\uD"];
+    let patterns = [&b"<<"[..], b"\t"].into_iter().chain(surrogates);
+    if !bytes.starts_with(b"{") || patterns.into_iter().any(suspicious) {
         return None;
     }
     load::readable(bytes).ok()?;

@@ -17,12 +17,14 @@ mod kubernetes_service;
 mod legacy_service_account_token_cleaner;
 mod namespace_controller;
 mod pv_pvc_protection;
+mod resource_quota_controller;
 mod root_ca;
 mod service_cidr_controller;
 mod system_namespaces;
 #[cfg(test)]
 mod testing;
 mod tokens_controller;
+mod validating_admission_policy_status;
 mod workqueue;
 
 pub use bootstrap::{
@@ -46,11 +48,15 @@ pub use informer::{Informer, InformerEvent, ObjectEvent, Resource};
 pub use kubernetes_service::{EndpointReconciler, KubernetesService, MasterLeases};
 pub use legacy_service_account_token_cleaner::LegacyServiceAccountTokenCleaner;
 pub use namespace_controller::NamespaceController;
-pub use pv_pvc_protection::{PvProtectionController, PvcProtectionController};
+pub use pv_pvc_protection::{
+    PvProtectionController, PvcProtectionController, VacProtectionController,
+};
+pub use resource_quota_controller::{QuotaUsage, ResourceQuotaController};
 pub use root_ca::RootCaPublisher;
 pub use service_cidr_controller::ServiceCidrController;
 pub use system_namespaces::SystemNamespaces;
 pub use tokens_controller::{TokenGenerator, TokensController};
+pub use validating_admission_policy_status::{PolicyTypeChecker, ValidatingAdmissionPolicyStatus};
 
 use std::{future::Future, pin::Pin, sync::Arc};
 

@@ -1,5 +1,6 @@
-//! kube-controller-manager's persistentvolume- and persistentvolumeclaim-protection-controller: volumes
-//! and claims get a finalizer, which is removed once a deleted one is no longer in use.
+//! kube-controller-manager's persistentvolume-, persistentvolumeclaim- and
+//! volumeattributesclass-protection-controller: volumes, claims and volume attributes classes get a
+//! finalizer, which is removed once a deleted one is no longer in use.
 
 use std::sync::Arc;
 
@@ -21,6 +22,12 @@ pub struct PvProtectionController {
     pub api: Arc<dyn Api>,
 }
 
+/// Keeps volume attributes classes while a volume or claim names them.
+pub struct VacProtectionController {
+    pub api: Arc<dyn Api>,
+}
+
+const VAC_FINALIZER: &str = "kubernetes.io/vac-protection";
 const PVC_FINALIZER: &str = "kubernetes.io/pvc-protection";
 const PV_FINALIZER: &str = "kubernetes.io/pv-protection";
 
@@ -95,6 +102,70 @@ impl PvProtectionController {
 impl Reconciler for PvProtectionController {
     fn keys_for(&self, event: &ObjectEvent) -> Vec<Key> {
         if event.deleted { Vec::new() } else { vec![("".into(), event.name.clone())] }
+    }
+
+    fn reconcile<'a>(
+        &'a self,
+        (_, name): &'a Key,
+    ) -> Pinned<'a, Result<ReconcileResult, ApiError>> {
+        Box::pin(self.sync(name))
+    }
+}
+
+impl VacProtectionController {
+    /// Runs until the server stops. `events` are events of classes, claims and volumes.
+    pub async fn run(self, events: impl Informer) {
+        workqueue::run(self, events).await;
+    }
+
+    async fn sync(&self, name: &str) -> Result<ReconcileResult, ApiError> {
+        let classes = Target::cluster("storage.k8s.io", "v1", "volumeattributesclasses");
+        // A claim or volume has changed: every class that is being deleted may be free now.
+        let classes: Vec<(Target, Value)> = if name.is_empty() {
+            let all = self.api.list(&classes).await?;
+            let named = |class: &Value| classes.clone().named(class.str_at(&["metadata", "name"]));
+            all.into_iter().filter(is_being_deleted).map(|class| (named(&class), class)).collect()
+        } else {
+            let target = classes.named(name);
+            vec![(target.clone(), self.api.get(&target).await?)]
+        };
+        for (target, class) in classes {
+            if !is_being_deleted(&class) {
+                add_finalizer(&*self.api, &target, class, VAC_FINALIZER).await?;
+            } else if has_finalizer(&class, VAC_FINALIZER)
+                && !self.is_in_use(class.str_at(&["metadata", "name"])).await?
+            {
+                remove_finalizer(&*self.api, &target, class, VAC_FINALIZER).await?;
+            }
+        }
+        Ok(ReconcileResult::Done)
+    }
+
+    async fn is_in_use(&self, class: &str) -> Result<bool, ApiError> {
+        let volumes = self.api.list(&Target::cluster("", "v1", "persistentvolumes")).await?;
+        let of_spec = ["spec", "volumeAttributesClassName"];
+        if volumes.iter().any(|volume| volume.str_at(&of_spec) == class) {
+            return Ok(true);
+        }
+        let claims = self.api.list(&Target::cluster("", "v1", "persistentvolumeclaims")).await?;
+        let names = |claim: &Value| {
+            let target = ["status", "modifyVolumeStatus", "targetVolumeAttributesClassName"];
+            claim.str_at(&of_spec) == class
+                || claim.str_at(&["status", "currentVolumeAttributesClassName"]) == class
+                || claim.str_at(&target) == class
+        };
+        Ok(claims.iter().any(names))
+    }
+}
+
+impl Reconciler for VacProtectionController {
+    fn keys_for(&self, event: &ObjectEvent) -> Vec<Key> {
+        let is_class = event.resource.gvr.resource == "volumeattributesclasses";
+        match (is_class, event.deleted) {
+            (true, true) => Vec::new(),
+            (true, false) => vec![("".into(), event.name.clone())],
+            (false, _) => vec![("".into(), "".into())],
+        }
     }
 
     fn reconcile<'a>(
@@ -233,6 +304,36 @@ mod tests {
                 .unwrap();
             let left = fake.object("persistentvolumes", "", "v");
             assert_eq!(has_finalizer(&left, PV_FINALIZER), protected, "{phase}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_class_stays_while_a_claim_or_volume_names_it() {
+        let named = |value: Value| Some(value);
+        let cases = [
+            (None, None, false),
+            (named(value!({"spec": {"volumeAttributesClassName": "gold"}})), None, true),
+            (named(value!({"status": {"currentVolumeAttributesClassName": "gold"}})), None, true),
+            (named(value!({"spec": {"volumeAttributesClassName": "other"}})), None, false),
+            (None, named(value!({"spec": {"volumeAttributesClassName": "gold"}})), true),
+        ];
+        for (claim, volume, stays) in cases {
+            let class = value!({"metadata": {"name": "gold", "finalizers": [(VAC_FINALIZER)],
+                "deletionTimestamp": "2026-01-01T00:00:00Z"}});
+            let mut objects = vec![("volumeattributesclasses", class)];
+            if let Some(mut claim) = claim {
+                claim.set_at(&["metadata"], value!({"name": "c", "namespace": "n"}));
+                objects.push(("persistentvolumeclaims", claim));
+            }
+            if let Some(mut volume) = volume {
+                volume.set_at(&["metadata"], value!({"name": "v"}));
+                objects.push(("persistentvolumes", volume));
+            }
+            let fake = FakeApi::new(objects);
+            let controller = VacProtectionController { api: fake.clone() };
+            controller.reconcile(&("".into(), "".into())).await.unwrap();
+            let left = fake.object("volumeattributesclasses", "", "gold");
+            assert_eq!(has_finalizer(&left, VAC_FINALIZER), stays);
         }
     }
 }

@@ -4,13 +4,13 @@ use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, StatusCode, header::CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header::CONTENT_TYPE};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
-use meta::{ApiError, Query, RequestInfo};
+use meta::{ApiError, AuditRecord, Query, RequestInfo, User, Warnings};
 use registry::{Engine, Kind, Payload, ResourceRequest, ResourceResponse};
 use serve::{
-    Body, Claims, Context, Delegate, Delegates, Serving,
+    Body, Claims, Context, CpuPool, Delegate, Delegates, Serving,
     websocket::{self, Message, Upgrade},
 };
 
@@ -26,6 +26,8 @@ pub struct Resources {
     pub engine: Arc<Engine>,
     kinds: ArcSwap<Kinds>,
     connecters: Connecters,
+    /// Where requests that take long are served; without it they are served where they arrive.
+    cpu_pool: Option<CpuPool>,
     /// Where the group-versions of these kinds are claimed, once the chain is put together.
     delegates: OnceLock<Arc<Delegates>>,
 }
@@ -37,6 +39,7 @@ impl Resources {
             engine,
             kinds: ArcSwap::from_pointee(kinds),
             connecters: Connecters::default(),
+            cpu_pool: None,
             delegates: OnceLock::new(),
         }
     }
@@ -68,6 +71,13 @@ impl Resources {
     #[must_use]
     pub fn with_connecters(mut self, connecters: Connecters) -> Self {
         self.connecters = connecters;
+        self
+    }
+
+    /// The same server, with threads for requests that take long.
+    #[must_use]
+    pub fn with_cpu_pool(mut self, cpu_pool: CpuPool) -> Self {
+        self.cpu_pool = Some(cpu_pool);
         self
     }
 
@@ -125,7 +135,13 @@ impl Resources {
             audit: &cx.audit.record,
             websocket,
         };
-        let answer = registry::serve(&rest).await?;
+        let answer = match &self.cpu_pool {
+            Some(pool) if registry::is_costly(&rest) => {
+                pool.request(OwnedRequest::new(cx, &rest).serve())?.await?
+            }
+            _ => registry::serve(&rest).await?,
+        };
+        let response = |answer| response(answer, self.cpu_pool.as_ref());
         // What is wrong with the request itself is said first, and over plain HTTP.
         Ok(match upgrade {
             None => response(answer),
@@ -233,10 +249,67 @@ const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 /// closes doesn't see the answer.
 const DRAIN_BYTES_MAX: usize = 2 * BODY_BYTES_MAX;
 
-fn response(answer: ResourceResponse) -> Response<Body> {
+/// A request that does not borrow from its connection, so that another thread can serve it.
+struct OwnedRequest {
+    engine: Arc<Engine>,
+    kind: Arc<Kind>,
+    info: RequestInfo,
+    user: User,
+    authenticated_user: Option<User>,
+    query: Query,
+    headers: HeaderMap,
+    body: Bytes,
+    warnings: Arc<Warnings>,
+    audit: Arc<AuditRecord>,
+    websocket: bool,
+}
+
+impl OwnedRequest {
+    fn new(cx: &Context, request: &ResourceRequest<'_>) -> Self {
+        Self {
+            engine: request.engine.clone(),
+            kind: request.kind.clone(),
+            info: request.info.clone(),
+            user: request.user.clone(),
+            authenticated_user: cx.authenticated_user.clone(),
+            query: request.query.clone(),
+            headers: request.headers.clone(),
+            body: request.body.clone(),
+            warnings: cx.warnings.clone(),
+            audit: cx.audit.record.clone(),
+            websocket: request.websocket,
+        }
+    }
+
+    async fn serve(self) -> Result<ResourceResponse, ApiError> {
+        let request = ResourceRequest {
+            engine: &self.engine,
+            kind: &self.kind,
+            info: &self.info,
+            user: &self.user,
+            authenticated_user: self.authenticated_user.as_ref().unwrap_or(&self.user),
+            query: &self.query,
+            headers: &self.headers,
+            body: self.body,
+            warnings: &self.warnings,
+            audit: &self.audit,
+            websocket: self.websocket,
+        };
+        registry::serve(&request).await
+    }
+}
+
+fn response(answer: ResourceResponse, pool: Option<&CpuPool>) -> Response<Body> {
     let body = match answer.payload {
         Payload::Bytes(bytes) => Body::full(bytes),
         Payload::Chunks(chunks) => Body::chunks(chunks.map(|chunk| chunk.map_err(Into::into))),
+        Payload::CostlyChunks(chunks) => {
+            let chunks = chunks.map(|chunk| chunk.map_err(Into::into));
+            match pool {
+                Some(pool) => Body::pooled_chunks(chunks, pool.clone()),
+                None => Body::chunks(chunks),
+            }
+        }
         Payload::Stream(stream) => Body::events(stream),
     };
     let mut response = Response::new(body);

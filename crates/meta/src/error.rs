@@ -2,7 +2,12 @@
 
 use thiserror::Error;
 
-use crate::{FieldErrors, GroupKind, GroupResource, authorization::Attributes, field::quote, json};
+use crate::{
+    FieldErrors, GroupKind, GroupResource,
+    authorization::Attributes,
+    field::{cut, quote},
+    json,
+};
 
 /// A failed request, in the words that Kubernetes clients know.
 #[derive(Clone, Debug, Error)]
@@ -227,19 +232,14 @@ impl ApiError {
                 (500, "InternalError", Some(details))
             }
             Self::Storage(_) => (500, "", None),
-            Self::Status(status) => return (**status).clone(),
+            Self::Status(status) => return (**status).clone().within_bounds(),
         };
         let continue_token = match self {
             Self::Expired { continue_token, .. } => continue_token.clone(),
             _ => String::new(),
         };
-        Status {
-            code,
-            reason: reason.to_owned(),
-            message: self.to_string(),
-            details,
-            continue_token,
-        }
+        let (reason, message) = (reason.to_owned(), self.to_string());
+        Status { code, reason, message, details, continue_token }.within_bounds()
     }
 
     fn cause_text(&self) -> String {
@@ -270,11 +270,12 @@ impl Details {
             message: error.message.clone(),
             field: error.field.clone(),
         };
+        let omitted = errors.omitted_text().map(|message| Cause { message, ..Cause::default() });
         Self {
             name: name.to_owned(),
             group: kind.group.to_string(),
             kind: kind.kind.to_string(),
-            causes: errors.0.iter().map(cause).collect(),
+            causes: errors.iter().map(cause).chain(omitted).collect(),
             ..Self::default()
         }
     }
@@ -304,6 +305,30 @@ impl Status {
         self.code >= 400
     }
 
+    /// Cuts what a client could make arbitrarily long, so that the answer to a bad request is below 2 MB
+    /// however its texts are escaped.
+    fn within_bounds(mut self) -> Self {
+        cut(&mut self.message, STATUS_PART_BYTES_MAX);
+        let Some(details) = &mut self.details else { return self };
+        for text in [&mut details.name, &mut details.group, &mut details.kind, &mut details.uid] {
+            cut(text, STATUS_NAME_BYTES_MAX);
+        }
+        let (mut bytes, all) = (0, details.causes.len());
+        let fits = details.causes.iter_mut().take_while(|cause| {
+            let texts = [&cause.reason, &cause.message, &cause.field];
+            bytes += CAUSE_FRAME_BYTES
+                + texts.map(|text| json::escaped_bytes(text)).iter().sum::<usize>();
+            bytes <= STATUS_PART_BYTES_MAX
+        });
+        let kept = fits.count();
+        if kept < all {
+            details.causes.truncate(kept);
+            let message = format!("{} more causes", all - kept);
+            details.causes.push(Cause { message, ..Cause::default() });
+        }
+        self
+    }
+
     /// Compact JSON in the field order of the Go type, without a final newline.
     pub fn to_json(&self) -> Vec<u8> {
         let mut out = Writer::new(br#"{"kind":"Status","apiVersion":"v1","metadata":{"#);
@@ -325,6 +350,15 @@ impl Status {
         out.0
     }
 }
+
+/// The message of a `Status`, and all its causes together, as they are written in JSON; the rest is cut.
+pub const STATUS_PART_BYTES_MAX: usize = 900 * 1024;
+
+/// The name of the object that a `Status` is about. A valid one has at most 253 characters.
+pub const STATUS_NAME_BYTES_MAX: usize = 16 * 1024;
+
+/// The JSON around the texts of a cause.
+const CAUSE_FRAME_BYTES: usize = 40;
 
 impl Details {
     fn write(&self, out: &mut Writer) {
@@ -425,6 +459,42 @@ mod tests {
             &ApiError::MethodNotAllowed,
             r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"the server does not allow this method on the requested resource","reason":"MethodNotAllowed","details":{},"code":405}"#,
         );
+    }
+
+    #[test]
+    fn the_answer_to_a_bad_request_is_below_2_megabytes() {
+        for text in ["x", "\u{1}", "\"", "<", "\u{fffd}"] {
+            let long = text.repeat(1 << 20);
+            let mut many = FieldErrors::default();
+            for at in 0..3_000 {
+                many.invalid(
+                    path("spec").key(&format!("{text}{at}")),
+                    text.repeat(200),
+                    &text.repeat(50),
+                );
+            }
+            let mut huge = FieldErrors::default();
+            huge.invalid(path(&long), long.as_str(), &long);
+            let resource = GroupResource::new("", "pods");
+            let cause = Cause { message: long.clone(), ..Cause::default() };
+            let kind = GroupKind::new("", &long);
+            for error in [
+                ApiError::Invalid { kind: kind.clone(), name: long.clone(), errors: many },
+                ApiError::Invalid { kind, name: long.clone(), errors: huge },
+                ApiError::BadRequest(long.clone()),
+                ApiError::Internal(long.clone()),
+                ApiError::not_found(resource.clone(), long.as_str()),
+                ApiError::Forbidden {
+                    resource,
+                    name: long.clone(),
+                    why: long.clone(),
+                    causes: vec![cause; 9],
+                },
+            ] {
+                let bytes = error.status().to_json().len();
+                assert!(bytes < 2_000_000, "{bytes}: {text:?}");
+            }
+        }
     }
 
     #[test]

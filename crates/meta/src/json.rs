@@ -48,6 +48,35 @@ pub fn write_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
 }
 
+/// How many bytes a text has between the quotes of [`write_string`].
+pub fn escaped_bytes(text: &str) -> usize {
+    text.chars().map(escaped_char_bytes).sum()
+}
+
+/// Where to cut a text that has more than `bytes_max` bytes in JSON; None: it has not.
+pub fn escaped_prefix(text: &str, bytes_max: usize) -> Option<usize> {
+    // The common case, without a look at each character: none becomes longer than this.
+    if text.len() <= bytes_max / ESCAPED_BYTES_MAX {
+        return None;
+    }
+    let mut bytes = 0;
+    let cut = text.char_indices().find(|(_, c)| {
+        bytes += escaped_char_bytes(*c);
+        bytes > bytes_max
+    });
+    cut.map(|(at, _)| at)
+}
+
+const ESCAPED_BYTES_MAX: usize = 6;
+
+fn escaped_char_bytes(c: char) -> usize {
+    match c {
+        '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
+        '<' | '>' | '&' | '\0'..' ' | '\u{2028}' | '\u{2029}' => ESCAPED_BYTES_MAX,
+        c => c.len_utf8(),
+    }
+}
+
 /// The first byte from `at` on that may have to be escaped, or the end. Eight bytes at a time: nearly
 /// all text that is printed has none.
 fn find_escaped(bytes: &[u8], mut at: usize) -> usize {

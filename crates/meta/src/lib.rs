@@ -5,10 +5,12 @@
 
 pub mod audit;
 pub mod authorization;
+pub mod cancel;
 pub mod error;
 pub mod field;
 pub mod gvk;
 pub mod json;
+pub mod limits;
 pub mod names;
 pub mod quantity;
 pub mod query;

@@ -1,6 +1,9 @@
 //! The user of a request, the parsed request, and what is collected while it is handled.
 
-use std::sync::{Mutex, PoisonError};
+use std::{
+    collections::HashSet,
+    sync::{Mutex, PoisonError},
+};
 
 use crate::{GroupResource, Str};
 
@@ -92,21 +95,42 @@ impl RequestInfo {
     }
 }
 
-/// Texts for `Warning` headers, collected while a request is handled.
+/// What a client is told besides the answer: `Warning` headers.
 #[derive(Debug, Default)]
-pub struct Warnings(Mutex<Vec<String>>);
+pub struct Warnings(Mutex<CollectedWarnings>);
+
+#[derive(Debug, Default)]
+struct CollectedWarnings {
+    texts: Vec<String>,
+    seen: HashSet<String>,
+    /// Of all texts, each counted as if it were cut.
+    chars: usize,
+}
 
 impl Warnings {
-    /// Adds a text; the same one is said once.
+    /// Adds a text; the same one is said once. Texts that could not be in the answer are dropped.
     pub fn add(&self, text: impl Into<String>) {
-        let (mut texts, text) =
-            (self.0.lock().unwrap_or_else(PoisonError::into_inner), text.into());
-        if !texts.contains(&text) {
-            texts.push(text);
+        let mut collected = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if collected.chars > WARNINGS_CHARS_MAX {
+            return;
+        }
+        let mut text = text.into();
+        if let Some((end, _)) = text.char_indices().nth(WARNINGS_CHARS_MAX + 1) {
+            text.truncate(end);
+        }
+        if !text.is_empty() && collected.seen.insert(text.clone()) {
+            collected.chars += text.chars().count().min(WARNING_CHARS_MAX);
+            collected.texts.push(text);
         }
     }
 
+    /// All texts; the last one says how many more there were.
     pub fn take(&self) -> Vec<String> {
-        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner)).texts
     }
 }
+
+/// Compat: once all warnings of a request together pass this, each is cut to [`WARNING_CHARS_MAX`], and those
+/// that pass it then are dropped.
+pub const WARNINGS_CHARS_MAX: usize = 4096;
+pub const WARNING_CHARS_MAX: usize = 256;

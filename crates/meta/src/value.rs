@@ -269,6 +269,12 @@ impl Map {
         self.entries.iter().map(|(_, value)| value)
     }
 
+    /// The place of a key among the sorted keys, or the place where it would be inserted: an insertion
+    /// or removal there moves all later members.
+    pub fn position(&self, key: &str) -> Result<usize, usize> {
+        self.find(key)
+    }
+
     fn find(&self, key: &str) -> Result<usize, usize> {
         self.entries.binary_search_by(|(probe, _)| probe.as_str().cmp(key))
     }

@@ -18,7 +18,10 @@ mod tests;
 mod typed;
 mod updater;
 
-use meta::{ApiError, Cause, Value};
+use meta::{
+    ApiError, Cause, Value,
+    limits::{FIELD_PATH_BYTES_MAX, cut},
+};
 use schema::{Schema, TypeId};
 
 use atom::TypeRef;
@@ -114,21 +117,59 @@ impl Manager<'_> {
 /// Why an apply was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ApplyError {
-    /// Other managers own fields that would change. Sorted by manager.
-    Conflicts(Vec<Conflict>),
+    /// Other managers own fields that would change.
+    Conflicts(Conflicts),
     /// The request is invalid.
     Malformed(String),
     /// The configuration does not match the schema. Compat: upstream answers 500.
     Untyped(String),
 }
 
+/// The fields of other managers that an apply would change. Sorted by manager.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Conflicts(Vec<ManagerConflicts>);
+
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Conflict {
+struct ManagerConflicts {
     /// `"kubectl-edit" using apps/v1`.
-    pub manager: String,
-    /// `.spec.replicas`.
-    pub field: String,
-    path: Path,
+    manager: String,
+    // Invariant: not empty.
+    fields: Set,
+}
+
+/// Conflicts that are listed; the rest is counted.
+const CONFLICTS_MAX: usize = 500;
+
+impl Conflicts {
+    pub fn len(&self) -> usize {
+        self.0.iter().map(|manager| manager.fields.len()).sum()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The conflicts about other fields than these.
+    fn without(&self, fields: &Set) -> Self {
+        let left = self.0.iter().map(|ManagerConflicts { manager, fields: all }| {
+            let fields = all.clone().difference(fields);
+            ManagerConflicts { manager: manager.clone(), fields }
+        });
+        Self(left.filter(|manager| !manager.fields.is_empty()).collect())
+    }
+
+    /// The first of them: the manager, and the field as `.spec.replicas`.
+    fn listed(&self) -> Vec<(&str, String)> {
+        let mut listed = Vec::new();
+        for ManagerConflicts { manager, fields } in &self.0 {
+            let paths = fields.paths(CONFLICTS_MAX - listed.len());
+            let shown = paths.iter().map(|path| {
+                (manager.as_str(), cut(&show_path(path), FIELD_PATH_BYTES_MAX).into_owned())
+            });
+            listed.extend(shown);
+        }
+        listed
+    }
 }
 
 /// Merges a configuration that no manager owns: what a mutating admission policy applies.
@@ -221,8 +262,7 @@ pub fn apply(
         && let Some(allowed) = last_applied::owned_fields(&live, types, manager)
     {
         // Client-side `kubectl apply` owned these fields; server-side apply takes them over.
-        let (_, real): (Vec<_>, Vec<_>) =
-            conflicts.iter().cloned().partition(|conflict| allowed.has(&conflict.path));
+        let real = conflicts.without(&allowed);
         applied = if real.is_empty() {
             updater::apply(&live, config, managed_fields, types, manager, true)
         } else {
@@ -297,19 +337,23 @@ impl std::fmt::Display for ApplyError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Malformed(why) | Self::Untyped(why) => f.write_str(why),
-            Self::Conflicts(conflicts) => match conflicts.as_slice() {
-                [Conflict { manager, field, .. }] => {
+            Self::Conflicts(conflicts) => match conflicts.listed().as_slice() {
+                [(manager, field)] => {
                     write!(f, "Apply failed with 1 conflict: conflict with {manager}: {field}")
                 }
-                several => {
-                    write!(f, "Apply failed with {} conflicts:", several.len())?;
+                listed => {
+                    let count = conflicts.len();
+                    write!(f, "Apply failed with {count} conflicts:")?;
                     let mut separator = " ";
-                    for group in several.chunk_by(|a, b| a.manager == b.manager) {
-                        write!(f, "{separator}conflicts with {}:", group[0].manager)?;
+                    for group in listed.chunk_by(|a, b| a.0 == b.0) {
+                        write!(f, "{separator}conflicts with {}:", group[0].0)?;
                         separator = "\n";
-                        for conflict in group {
-                            write!(f, "\n- {}", conflict.field)?;
+                        for (_, field) in group {
+                            write!(f, "\n- {field}")?;
                         }
+                    }
+                    if count > listed.len() {
+                        write!(f, "\nand {} more", count - listed.len())?;
                     }
                     Ok(())
                 }
@@ -327,17 +371,14 @@ impl From<ApplyError> for ApiError {
             ApplyError::Malformed(why) => Self::BadRequest(why),
             ApplyError::Untyped(why) => Self::Storage(why),
             ApplyError::Conflicts(conflicts) => {
-                let cause = |conflict: Conflict| Cause {
+                let cause = |(manager, field): (&str, String)| Cause {
                     reason: "FieldManagerConflict".to_owned(),
-                    message: format!("conflict with {}", conflict.manager),
-                    field: conflict.field,
+                    message: format!("conflict with {manager}"),
+                    field,
                 };
-                Self::ApplyConflict { message, causes: conflicts.into_iter().map(cause).collect() }
+                let causes = conflicts.listed().into_iter().map(cause).collect();
+                Self::ApplyConflict { message, causes }
             }
         }
     }
-}
-
-fn conflict(owner: &ManagedFieldsEntry, path: Path) -> Conflict {
-    Conflict { manager: owner.show(), field: show_path(&path), path }
 }

@@ -1,7 +1,15 @@
 //! JSON patch (RFC 6902) with the extensions that Kubernetes accepts: negative indexes count from
 //! the end, `replace` adds a missing member, `copy` of a missing one is null.
 
-use meta::{Map, Number, Value, field::quote, json};
+use meta::{
+    Map, Number, Value,
+    field::quote,
+    json,
+    limits::{
+        FIELD_PATH_BYTES_MAX, OBJECT_DEPTH_MAX, QUOTED_BYTES_MAX, STRICT_ERRORS_MAX, TooDeep, cut,
+        fits,
+    },
+};
 
 use crate::PatchError;
 
@@ -10,6 +18,11 @@ pub const OPERATIONS_MAX: usize = 10_000;
 
 /// `copy` can double a document each time, so the total size that copies add is bounded.
 pub const COPIED_BYTES_MAX: usize = 3 * 1024 * 1024;
+
+/// List items and members that the operations of one patch may move: each insertion into a list or
+/// object moves what comes behind it. Some 0.1 s; 10 000 insertions at the front of a list of 2 000 are
+/// within it.
+pub const MOVED_VALUES_MAX: usize = 20_000_000;
 
 /// A decoded patch.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -29,6 +42,7 @@ impl JsonPatch {
             return Err(PatchError::TooManyOperations(operations.len()));
         }
         let mut decoded = Self::default();
+        let mut more = 0;
         for (at, operation) in operations.iter().enumerate() {
             let operation = match operation {
                 Value::Null => Map::new(),
@@ -42,13 +56,20 @@ impl JsonPatch {
                         let what = format!("struct field jsonPatchOp.{name} of type string");
                         return Err(cannot_decode(other, &what));
                     }
-                    _ => decoded.strict_errors.push(format!(
-                        "json patch unknown field {}",
-                        quote(&format!("[{at}].{name}"))
-                    )),
+                    _ if decoded.strict_errors.len() == STRICT_ERRORS_MAX => more += 1,
+                    _ => {
+                        let name = cut(name, FIELD_PATH_BYTES_MAX);
+                        decoded.strict_errors.push(format!(
+                            "json patch unknown field {}",
+                            quote(&format!("[{at}].{name}"))
+                        ));
+                    }
                 }
             }
             decoded.operations.push(operation);
+        }
+        if more > 0 {
+            decoded.strict_errors.push(format!("and {more} more json patch unknown fields"));
         }
         Ok(decoded)
     }
@@ -61,12 +82,62 @@ impl JsonPatch {
     /// Applies all operations or none.
     pub fn apply(&self, object: &Value) -> Result<Value, PatchError> {
         let mut object = object.clone();
-        let mut copied_bytes = 0;
+        let mut work = Work::default();
         for operation in &self.operations {
-            apply(operation, &mut object, &mut copied_bytes).map_err(PatchError::DoesNotApply)?;
+            apply(operation, &mut object, &mut work).map_err(|failure| match failure {
+                Failure::DoesNotApply(why) if why.len() > QUOTED_BYTES_MAX => {
+                    PatchError::DoesNotApply(cut(&why, QUOTED_BYTES_MAX).into_owned())
+                }
+                Failure::DoesNotApply(why) => PatchError::DoesNotApply(why),
+                Failure::TooDeep => PatchError::TooDeep(TooDeep),
+                Failure::TooMuchWork => PatchError::TooMuchWork,
+            })?;
         }
         Ok(object)
     }
+}
+
+/// What the operations of a patch have cost so far.
+#[derive(Default)]
+struct Work {
+    copied_bytes: usize,
+    moved: usize,
+}
+
+impl Work {
+    fn moves(&mut self, values: usize) -> Result<(), Failure> {
+        self.moved = self.moved.saturating_add(values);
+        if self.moved > MOVED_VALUES_MAX { Err(Failure::TooMuchWork) } else { Ok(()) }
+    }
+}
+
+enum Failure {
+    DoesNotApply(String),
+    TooDeep,
+    TooMuchWork,
+}
+
+impl From<String> for Failure {
+    fn from(why: String) -> Self {
+        Self::DoesNotApply(why)
+    }
+}
+
+type Result<T, E = Failure> = std::result::Result<T, E>;
+
+/// Checks that a value is not too deep for its new place. Without this, a value copied into itself
+/// again and again would overflow the stack of every later walk.
+fn check_depth(value: &Value, path: &str, work: &mut Work) -> Result<()> {
+    let levels = OBJECT_DEPTH_MAX.checked_sub(depth_of(path)).ok_or(Failure::TooDeep)?;
+    let mut visited = 0;
+    let fits = fits(value, levels, &mut visited);
+    work.moves(visited)?;
+    if fits { Ok(()) } else { Err(Failure::TooDeep) }
+}
+
+/// The containers around a path.
+fn depth_of(path: &str) -> usize {
+    path.matches('/').count()
 }
 
 fn cannot_decode(value: &Value, what: &str) -> PatchError {
@@ -76,12 +147,12 @@ fn cannot_decode(value: &Value, what: &str) -> PatchError {
     ))
 }
 
-fn apply(operation: &Map, object: &mut Value, copied_bytes: &mut usize) -> Result<(), String> {
+fn apply(operation: &Map, object: &mut Value, work: &mut Work) -> Result<()> {
     let value = || operation.get("value").cloned().unwrap_or_default();
     let text = |name: &str| operation.get(name).and_then(Value::as_str);
     let kind = text("op").unwrap_or("unknown");
     if !matches!(kind, "add" | "remove" | "replace" | "move" | "test" | "copy") {
-        return Err(format!("Unexpected kind: {kind}"));
+        return Err(format!("Unexpected kind: {kind}").into());
     }
     let path = || {
         let why = match kind {
@@ -97,30 +168,49 @@ fn apply(operation: &Map, object: &mut Value, copied_bytes: &mut usize) -> Resul
             .ok_or_else(|| format!("{kind} operation failed to decode from: {why}: {MISSING}"))
     };
     match kind {
-        "add" => add(object, path()?, value(), kind),
+        "add" => {
+            let (path, value) = (path()?, value());
+            check_depth(&value, path, work)?;
+            add(object, path, value, kind, work)
+        }
         "remove" => {
             let path = path()?;
-            let removed = remove_at(object, path, kind)?;
-            removed.map(drop).map_err(|why| format!("error in remove for path: '{path}': {why}"))
+            let removed = remove_at(object, path, kind, work)?;
+            removed.map_err(|why| format!("error in remove for path: '{path}': {why}"))?;
+            Ok(())
         }
-        "replace" => replace(object, path()?, value()),
+        "replace" => {
+            let (path, value) = (path()?, value());
+            check_depth(&value, path, work)?;
+            replace(object, path, value, work)
+        }
         "move" => {
             let from = from()?;
             let key = unescape(from.rsplit('/').next().unwrap_or_default());
-            let moved = remove_at(object, from, kind)?
+            let moved = remove_at(object, from, kind, work)?
                 .map_err(|why| format!("error in move for path: '{key}': {why}"))?;
-            add(object, path()?, moved, kind)
+            let path = path()?;
+            // Upwards, nothing gets deeper.
+            if depth_of(path) > depth_of(from) {
+                check_depth(&moved, path, work)?;
+            }
+            add(object, path, moved, kind, work)
         }
-        "test" => test(object, path()?, &value()),
+        "test" => Ok(test(object, path()?, &value())?),
         _ => {
-            let copy = copy_of(object, from()?, copied_bytes, path)?;
-            add(object, path()?, copy, kind)
+            let copy = copy_of(object, from()?, work, path)?;
+            add(object, path()?, copy, kind, work)
         }
     }
 }
 
 /// Removes a value. The inner error is that of the last path segment.
-fn remove_at(object: &mut Value, path: &str, kind: &str) -> Result<Result<Value, String>, String> {
+fn remove_at(
+    object: &mut Value,
+    path: &str,
+    kind: &str,
+    work: &mut Work,
+) -> Result<Result<Value, String>> {
     let Some((parent, key)) = find(object, path) else {
         return Err(match kind {
             "move" => format!(
@@ -129,22 +219,24 @@ fn remove_at(object: &mut Value, path: &str, kind: &str) -> Result<Result<Value,
             _ => format!(
                 "{kind} operation does not apply: doc is missing path: \"{path}\": {MISSING}"
             ),
-        });
+        }
+        .into());
     };
-    Ok(remove(parent, &key))
+    remove(parent, &key, work)
 }
 
 /// The value to copy. What is missing is copied as null, and costs nothing.
 fn copy_of<'a>(
     object: &mut Value,
     from: &str,
-    copied_bytes: &mut usize,
+    work: &mut Work,
     path: impl Fn() -> Result<&'a str, String>,
-) -> Result<Value, String> {
+) -> Result<Value> {
     let Some((parent, key)) = find(object, from) else {
         return Err(format!(
             "copy operation does not apply: doc is missing from path: {from}: {MISSING}"
-        ));
+        )
+        .into());
     };
     let copy = member(parent, &key)
         .map_err(|why| format!("error in copy for from: '{from}': {why}"))?
@@ -153,20 +245,26 @@ fn copy_of<'a>(
     if find(object, path).is_none() {
         return Err(format!(
             "copy operation does not apply: doc is missing destination path: {path}: {MISSING}"
-        ));
+        )
+        .into());
     }
-    *copied_bytes +=
-        copy.as_ref().filter(|copy| !copy.is_null()).map_or(0, |copy| json::to_string(copy).len());
-    if *copied_bytes > COPIED_BYTES_MAX {
+    let copy = copy.unwrap_or_default();
+    if !copy.is_null() {
+        work.copied_bytes += json::to_string(&copy).len();
+    }
+    let copied_bytes = work.copied_bytes;
+    if copied_bytes > COPIED_BYTES_MAX {
         return Err(format!(
             "Unable to complete the copy, the accumulated size increase of copy is \
              {copied_bytes}, exceeding the limit {COPIED_BYTES_MAX}"
-        ));
+        )
+        .into());
     }
-    Ok(copy.unwrap_or_default())
+    check_depth(&copy, path, work)?;
+    Ok(copy)
 }
 
-fn add(object: &mut Value, path: &str, value: Value, kind: &str) -> Result<(), String> {
+fn add(object: &mut Value, path: &str, value: Value, kind: &str, work: &mut Work) -> Result<()> {
     let Some((parent, key)) = find(object, path) else {
         return Err(match kind {
             "add" => {
@@ -175,47 +273,52 @@ fn add(object: &mut Value, path: &str, value: Value, kind: &str) -> Result<(), S
             _ => format!(
                 "{kind} operation does not apply: doc is missing destination path: {path}: {MISSING}"
             ),
-        });
+        }
+        .into());
     };
     let place = match kind {
         "copy" => "error while adding value during copy".to_owned(),
         _ => format!("error in {kind} for path: '{path}'"),
     };
     match parent {
-        Value::Object(map) => {
-            map.insert(&key, value);
-        }
+        Value::Object(map) => insert(map, &key, value, work)?,
         Value::Array(items) if key == "-" => items.push(value),
         Value::Array(items) => {
             let at = index(&key, items.len() + 1).map_err(|why| match key.parse::<i64>() {
                 Ok(_) => format!("{place}: {why}"),
                 Err(_) => format!("{place}: value was not a proper array index: '{key}': {why}"),
             })?;
+            work.moves(items.len() - at)?;
             items.insert(at, value);
         }
-        _ => return Err(format!("{place}: {INVALID_STATE}")),
+        _ => return Err(format!("{place}: {INVALID_STATE}").into()),
     }
     Ok(())
 }
 
-fn replace(object: &mut Value, path: &str, value: Value) -> Result<(), String> {
+fn insert(map: &mut Map, key: &str, value: Value, work: &mut Work) -> Result<()> {
+    if let Err(at) = map.position(key) {
+        work.moves(map.len() - at)?;
+    }
+    map.insert(key, value);
+    Ok(())
+}
+
+fn replace(object: &mut Value, path: &str, value: Value, work: &mut Work) -> Result<()> {
     if path.is_empty() {
         if !matches!(value, Value::Object(_) | Value::Array(_)) {
-            return Err("replace operation value must be object or array".to_owned());
+            return Err("replace operation value must be object or array".to_owned().into());
         }
         *object = value;
         return Ok(());
     }
     let Some((parent, key)) = find(object, path) else {
-        return Err(format!(
-            "replace operation does not apply: doc is missing path: {path}: {MISSING}"
-        ));
+        let why =
+            format!("replace operation does not apply: doc is missing path: {path}: {MISSING}");
+        return Err(why.into());
     };
     match parent {
-        Value::Object(map) => {
-            map.insert(&key, value);
-            Ok(())
-        }
+        Value::Object(map) => insert(map, &key, value, work),
         Value::Array(items) => match index(&key, items.len()) {
             Ok(at) => {
                 items[at] = value;
@@ -223,9 +326,10 @@ fn replace(object: &mut Value, path: &str, value: Value) -> Result<(), String> {
             }
             Err(_) => Err(format!(
                 "replace operation does not apply: doc is missing key: {path}: {MISSING}"
-            )),
+            )
+            .into()),
         },
-        _ => Err(INVALID_STATE.to_owned()),
+        _ => Err(INVALID_STATE.to_owned().into()),
     }
 }
 
@@ -287,17 +391,25 @@ fn member<'a>(parent: &'a Value, key: &str) -> Result<Option<&'a Value>, String>
     }
 }
 
-fn remove(parent: &mut Value, key: &str) -> Result<Value, String> {
-    match parent {
-        Value::Object(map) => map
-            .remove(key)
-            .ok_or_else(|| format!("Unable to remove nonexistent key: {key}: {MISSING}")),
-        Value::Array(items) => {
-            let at = index(key, items.len())?;
-            Ok(items.remove(at))
+/// The inner error is that of the operation.
+fn remove(parent: &mut Value, key: &str, work: &mut Work) -> Result<Result<Value, String>> {
+    let missing = || format!("Unable to remove nonexistent key: {key}: {MISSING}");
+    Ok(match parent {
+        Value::Object(map) => {
+            if let Ok(at) = map.position(key) {
+                work.moves(map.len() - at)?;
+            }
+            map.remove(key).ok_or_else(missing)
         }
+        Value::Array(items) => match index(key, items.len()) {
+            Ok(at) => {
+                work.moves(items.len() - at)?;
+                Ok(items.remove(at))
+            }
+            Err(why) => Err(why),
+        },
         _ => Err(INVALID_STATE.to_owned()),
-    }
+    })
 }
 
 /// An index into `len` items; a negative one counts from the end.
@@ -337,6 +449,8 @@ const INVALID_STATE: &str = "invalid state detected";
 
 #[cfg(test)]
 mod tests {
+    use meta::value;
+
     use super::*;
     use crate::json_text::parse;
 
@@ -507,9 +621,85 @@ mod tests {
     }
 
     #[test]
+    fn a_value_cannot_be_copied_or_moved_into_itself_without_end() {
+        let nest = |op: &str, operations: usize| -> String {
+            // `/a` becomes `{"a": …}` around a copy of itself, one level deeper each time.
+            let step = |at: usize| {
+                let path = "/a".repeat(at + 2);
+                match op {
+                    "copy" => format!(r#"{{"op":"copy","from":"/a","path":"{path}"}}"#),
+                    "add" => format!(r#"{{"op":"add","path":"{path}","value":{{}}}}"#),
+                    _ => format!(
+                        r#"{{"op":"add","path":"/b","value":{{}}}},{{"op":"move","from":"/a","path":"/b/a"}},{{"op":"move","from":"/b","path":"/a"}}"#
+                    ),
+                }
+            };
+            format!("[{}]", (0..operations).map(step).collect::<Vec<_>>().join(","))
+        };
+        let run = move || {
+            let object = value_of(r#"{"a":{}}"#);
+            // The copies add more levels each time, the others one.
+            for (op, fitting, too_deep) in [("copy", 44, 45), ("add", 998, 999), ("move", 998, 999)]
+            {
+                let fits = JsonPatch::decode(&value_of(&nest(op, fitting))).unwrap();
+                let patched = fits.apply(&object).unwrap();
+                assert_eq!(meta::limits::check_depth(&patched), Ok(()), "{op}");
+                let deeper = JsonPatch::decode(&value_of(&nest(op, too_deep))).unwrap();
+                assert_eq!(deeper.apply(&object), Err(PatchError::TooDeep(TooDeep)), "{op}");
+            }
+        };
+        // Debug builds take several times the stack.
+        let stack_bytes = if cfg!(debug_assertions) { 2 << 20 } else { 512 << 10 };
+        std::thread::Builder::new().stack_size(stack_bytes).spawn(run).unwrap().join().unwrap();
+    }
+
+    #[test]
+    fn the_values_that_a_patch_moves_are_bounded() {
+        let list = value!({"a": (Value::Array(vec![Value::Null; 100_000]))});
+        let map = (0..100_000).map(|at| (format!("k{at:06}"), Value::Null)).collect::<Map>();
+        let map = value!({"a": (map)});
+        let too_much = Err(PatchError::TooMuchWork);
+        for (object, operation, times, fits) in [
+            (&list, r#"{"op":"add","path":"/a/0","value":1}"#, 2_000, false),
+            (&list, r#"{"op":"add","path":"/a/0","value":1}"#, 150, true),
+            (&list, r#"{"op":"add","path":"/a/-","value":1}"#, 9_999, true),
+            (&list, r#"{"op":"remove","path":"/a/0"}"#, 2_000, false),
+            (&list, r#"{"op":"move","from":"/a/0","path":"/a/5"}"#, 2_000, false),
+            (
+                &list,
+                r#"{"op":"move","from":"/a","path":"/b"},{"op":"move","from":"/b","path":"/c/d/a"},{"op":"move","from":"/c/d/a","path":"/a"}"#,
+                1_000,
+                false,
+            ),
+            (
+                &map,
+                r#"{"op":"add","path":"/a/a","value":1},{"op":"remove","path":"/a/a"}"#,
+                1_000,
+                false,
+            ),
+            (
+                &map,
+                r#"{"op":"add","path":"/a/z","value":1},{"op":"remove","path":"/a/z"}"#,
+                1_000,
+                true,
+            ),
+        ] {
+            let setup = r#"{"op":"add","path":"/c","value":{"d":{}}}"#;
+            let patch = format!("[{setup},{}]", vec![operation; times].join(","));
+            let patched = JsonPatch::decode(&value_of(&patch)).unwrap().apply(object);
+            assert_eq!(patched.is_ok(), fits, "{operation}");
+            assert!(fits || patched == too_much, "{operation}");
+        }
+    }
+
+    #[test]
     fn unknown_members_are_reported() {
         let patch = JsonPatch::decode(&value_of(r#"[{},{"op":"test","foo":1}]"#)).unwrap();
         assert_eq!(patch.strict_errors(), [r#"json patch unknown field "[1].foo""#]);
+        let many = format!("[{}]", vec![r#"{"foo":1}"#; 300].join(","));
+        let patch = JsonPatch::decode(&value_of(&many)).unwrap();
+        assert_eq!(patch.strict_errors().len(), 101);
+        assert_eq!(patch.strict_errors()[100], "and 200 more json patch unknown fields");
     }
 
     fn value_of(text: &str) -> Value {

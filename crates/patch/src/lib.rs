@@ -8,6 +8,7 @@ mod error;
 pub mod go_text;
 pub mod json_patch;
 mod json_text;
+mod map_edit;
 pub mod merge;
 pub mod strategic;
 

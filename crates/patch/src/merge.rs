@@ -2,15 +2,14 @@
 
 use meta::{Map, Value};
 
-use crate::PatchError;
+use crate::{PatchError, map_edit::MapEdit};
 
 /// Members of the patch replace those of the object, null removes them, objects are merged.
 pub fn apply(object: &Value, patch: &Value) -> Result<Value, PatchError> {
     match patch {
         Value::Object(patch) => {
-            let mut merged = object.as_object().cloned().unwrap_or_default();
-            merge(&mut merged, patch);
-            Ok(merged.into())
+            let object = object.as_object().cloned().unwrap_or_default();
+            Ok(merge(object, patch).into())
         }
         Value::Null => Err(PatchError::Malformed("Invalid JSON Patch".to_owned())),
         other => Err(PatchError::Malformed(format!(
@@ -21,22 +20,19 @@ pub fn apply(object: &Value, patch: &Value) -> Result<Value, PatchError> {
     }
 }
 
-fn merge(object: &mut Map, patch: &Map) {
+fn merge(object: Map, patch: &Map) -> Map {
+    let mut object = MapEdit::new(object);
     for (key, new) in patch.iter() {
-        match (object.get_mut(key), new) {
-            (_, Value::Null) => {
-                object.remove(key);
-            }
-            (Some(Value::Object(old)), Value::Object(new)) => merge(old, new),
+        let merged = match (object.take(key), new) {
+            (_, Value::Null) => continue,
+            (Some(Value::Object(old)), Value::Object(new)) => merge(old, new).into(),
             // Compat: a list that replaces an object is the only new value that keeps its nulls.
-            (Some(Value::Object(_)), new @ Value::Array(_)) => {
-                object.insert(key, new.clone());
-            }
-            (_, new) => {
-                object.insert(key, without_nulls(new));
-            }
-        }
+            (Some(Value::Object(_)), new @ Value::Array(_)) => new.clone(),
+            (_, new) => without_nulls(new),
+        };
+        object.set(key, merged);
     }
+    object.finish()
 }
 
 /// A null in a new value has nothing to remove and is dropped. In lists it stays.

@@ -7,10 +7,12 @@ mod lookup;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashSet;
+
 use meta::{Map, Value};
 use schema::{Schema, TypeId};
 
-use crate::{PatchError, go_text};
+use crate::{PatchError, go_text, map_edit::MapEdit};
 use lookup::PatchMetaLookup;
 
 /// Applies `patch` to an object of type `ty`.
@@ -53,6 +55,7 @@ fn merge_map(
     }
     retain_keys(&mut original, &mut patch)?;
     merge_ordered_lists(&mut original, &mut patch, lookup)?;
+    let mut original = MapEdit::new(original);
     for (key, new) in patch {
         let deletes = key.starts_with(DELETE_FROM_LIST);
         let key = if deletes {
@@ -61,16 +64,16 @@ fn merge_map(
         } else {
             key
         };
+        let old = original.take(&key);
         if new.is_null() {
-            original.remove(&key);
             continue;
         }
-        match (original.remove(&key), new) {
+        match (old, new) {
             (Some(Value::Object(old)), Value::Object(new)) => {
                 let field = lookup.field(&key)?;
                 let merged =
                     if field.patch.replace { new } else { merge_map(old, new, &field.lookup)? };
-                original.insert(&key, merged);
+                original.set(&key, merged.into());
             }
             (Some(Value::Array(old)), Value::Array(new)) => {
                 let field = lookup.list(&key)?;
@@ -79,21 +82,19 @@ fn merge_map(
                 } else {
                     list::merge_field(old, new, &field)?
                 };
-                original.insert(&key, Value::Array(merged));
+                original.set(&key, Value::Array(merged));
             }
             // There is nothing to delete from.
-            (Some(old), _) if deletes => {
-                original.insert(&key, old);
-            }
+            (Some(old), _) if deletes => original.set(&key, old),
             (None, _) if deletes => {}
             (_, new) => {
                 if let Some(new) = without_directives(discard_nulls(new)) {
-                    original.insert(&key, new);
+                    original.set(&key, new);
                 }
             }
         }
     }
-    Ok(original)
+    Ok(original.finish())
 }
 
 /// `$retainKeys` lists the only members that may stay; the patch itself may set no others.
@@ -101,7 +102,8 @@ fn retain_keys(original: &mut Map, patch: &mut Map) -> Result<(), PatchError> {
     let Some(retained) = patch.remove(RETAIN_KEYS) else { return Ok(()) };
     let bad = || malformed("invalid patch format of retainKeys");
     let retained = retained.as_array().ok_or_else(bad)?;
-    let retains = |key: &str| retained.iter().any(|name| name.as_str() == Some(key));
+    let retained: HashSet<&str> = retained.iter().filter_map(Value::as_str).collect();
+    let retains = |key: &str| retained.contains(key);
     let is_directive =
         |key: &str| key.starts_with(DELETE_FROM_LIST) || key.starts_with(SET_ELEMENT_ORDER);
     for (key, value) in patch.iter() {

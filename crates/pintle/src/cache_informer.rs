@@ -32,6 +32,24 @@ impl CacheEvent<'_> {
         memmem::find(&self.entry.json, br#""type":"kubernetes.io/service-account-token""#).is_some()
     }
 
+    /// Whether it now uses less of what quotas limit although it still exists: a pod that has ended, a
+    /// service or claim that was changed. By a search of its bytes.
+    pub(crate) fn frees_quota(&self) -> bool {
+        let Some(previous) = self.previous else { return false };
+        match self.resource.gvr.resource.as_str() {
+            "pods" => {
+                let has_ended = |entry: &Entry| {
+                    [&br#""phase":"Succeeded""#[..], br#""phase":"Failed""#]
+                        .iter()
+                        .any(|phase| memmem::find(&entry.json, phase).is_some())
+                };
+                has_ended(self.entry) && !has_ended(previous)
+            }
+            "services" | "persistentvolumeclaims" => self.resource.gvr.group.is_empty(),
+            _ => false,
+        }
+    }
+
     /// Whether it has or had owners or is being deleted, by a search of its bytes.
     pub(crate) fn has_owner_or_is_deleting(&self) -> bool {
         let matches = |entry: &Entry| {

@@ -9,7 +9,9 @@ use table::GATES;
 
 /// Whether a gate changes anything in Pintle. Setting any other is accepted with a warning.
 fn is_effective(name: &str) -> bool {
-    EFFECTIVE.contains(&name) || builtin::FeatureGate::ALL.iter().any(|gate| gate.name() == name)
+    EFFECTIVE.contains(&name)
+        || admission::order::FEATURE_GATES.contains(&name)
+        || builtin::FeatureGate::ALL.iter().any(|gate| gate.name() == name)
 }
 
 /// The gates that the wiring asks for by name.

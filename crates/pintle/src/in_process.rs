@@ -6,14 +6,19 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use admission::{Freshness, Pinned, ServedObjects};
-use controllers::{Discovered, Resource, Target};
+use admission::{
+    Freshness, Pinned, ServedObjects,
+    policy::{KindTypes, check_types},
+};
+use controllers::{Discovered, PolicyTypeChecker, Resource, Target};
 use endpoints::{Kinds, LoopbackClient, Resources};
 use memchr::memmem;
 use meta::{
-    ApiError, GroupVersion, GroupVersionKind, GroupVersionResource, Value, selector::LabelSelector,
+    ApiError, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource, Value,
+    selector::LabelSelector,
 };
 use registry::Kind;
+use schema::{Schema, TypeId, cel_decl::Decl};
 use store::Entry;
 
 /// What admission looks up: built-in and custom objects alike.
@@ -21,11 +26,45 @@ pub(crate) struct Objects {
     builtin: Kinds,
     /// Set once the servers are put together; custom kinds come and go in it.
     extensions: Arc<OnceLock<Arc<Resources>>>,
+    /// Set together with them, for plugins that write.
+    local: Arc<OnceLock<LoopbackClient>>,
+    /// Of the kinds that only subresources have.
+    schema: Arc<Schema>,
 }
 
 impl Objects {
-    pub(crate) fn new(kinds: &[Arc<Kind>], extensions: Arc<OnceLock<Arc<Resources>>>) -> Self {
-        Self { builtin: Kinds::new(kinds.iter().cloned()), extensions }
+    pub(crate) fn new(
+        kinds: &[Arc<Kind>],
+        extensions: Arc<OnceLock<Arc<Resources>>>,
+        local: Arc<OnceLock<LoopbackClient>>,
+        schema: Arc<Schema>,
+    ) -> Self {
+        Self { builtin: Kinds::new(kinds.iter().cloned()), extensions, local, schema }
+    }
+
+    /// The kind of a resource, unless the object is of another kind (`Scale`, `Eviction`).
+    fn kind_of_object(
+        &self,
+        resource: &GroupVersionResource,
+        kind: &GroupVersionKind,
+    ) -> Option<Arc<Kind>> {
+        self.kind_of(resource).filter(|own| own.gvk() == kind)
+    }
+
+    fn type_of(&self, kind: &GroupVersionKind) -> Option<TypeId> {
+        let mut types = self.schema.types();
+        types.find(|(_, ty)| ty.kinds.contains(kind)).map(|(id, _)| id)
+    }
+
+    /// A kind of a resource, in any of its served versions.
+    pub(crate) fn any_version(&self, resource: &GroupResource) -> Option<Arc<Kind>> {
+        let is_it = |kind: &&Arc<Kind>| {
+            kind.facts.plural == resource.resource && kind.gvk().group == resource.group
+        };
+        if let Some(kind) = self.builtin.iter().find(is_it) {
+            return Some(kind.clone());
+        }
+        self.extensions.get()?.kinds().iter().find(is_it).cloned()
     }
 
     fn kind_of(&self, resource: &GroupVersionResource) -> Option<Arc<Kind>> {
@@ -93,6 +132,21 @@ impl ServedObjects for Objects {
         others
     }
 
+    fn create_namespace<'a>(&'a self, name: &'a str) -> Pinned<'a, Result<(), ApiError>> {
+        Box::pin(async move {
+            let Some(local) = self.local.get() else {
+                return Err(ApiError::internal("the server is not complete yet"));
+            };
+            let target = endpoints::Target::from(&admission::resources::NAMESPACES);
+            let namespace = meta::value!({
+                "apiVersion": "v1",
+                "kind": "Namespace",
+                "metadata": {"name": name},
+            });
+            local.create(&target, &namespace).await.map(drop)
+        })
+    }
+
     fn convert<'a>(
         &'a self,
         object: Value,
@@ -111,6 +165,60 @@ impl ServedObjects for Objects {
             }
         })
     }
+
+    fn encode(
+        &self,
+        resource: &GroupVersionResource,
+        kind: &GroupVersionKind,
+        object: &Value,
+    ) -> Vec<u8> {
+        if let Some(own) = self.kind_of_object(resource, kind) {
+            return own.json_of(object).into();
+        }
+        let mut json = Vec::with_capacity(1024);
+        match self.type_of(kind) {
+            Some(ty) => codec::json::encode(object, &self.schema, ty, &mut json),
+            None => meta::json::write_value(&mut json, object),
+        }
+        json
+    }
+
+    fn decode_changed(
+        &self,
+        resource: &GroupVersionResource,
+        kind: &GroupVersionKind,
+        json: &[u8],
+    ) -> Result<Value, ApiError> {
+        if let Some(own) = self.kind_of_object(resource, kind) {
+            return own.decode_changed(json);
+        }
+        let ty = self.type_of(kind).ok_or_else(|| unknown(kind))?;
+        let options = codec::json::DecodeOptions { strict: false };
+        let decoded = codec::json::decode(json, &self.schema, ty, options);
+        let mut object = decoded.map_err(ApiError::internal)?.value;
+        object.set_at(&["kind"], kind.kind.clone());
+        object.set_at(&["apiVersion"], kind.group_version().to_string());
+        self.schema.apply_defaults(ty, &mut object);
+        Ok(object)
+    }
+
+    fn merge_applied(
+        &self,
+        resource: &GroupVersionResource,
+        kind: &GroupVersionKind,
+        live: &Value,
+        configuration: &Value,
+    ) -> Result<Value, String> {
+        if let Some(own) = self.kind_of_object(resource, kind) {
+            return own.merge_unowned(live, configuration);
+        }
+        let ty = self.type_of(kind).ok_or_else(|| unknown(kind).to_string())?;
+        registry::merge_unowned(&self.schema, ty, live, configuration)
+    }
+}
+
+fn unknown(kind: &GroupVersionKind) -> ApiError {
+    ApiError::internal(format!("no schema for {}", kind.kind))
 }
 
 pub(crate) fn tree(entry: &Entry) -> Result<Value, ApiError> {
@@ -263,5 +371,34 @@ impl builtin::Client for Api {
             let target = endpoints::Target { namespace, name, ..endpoints::Target::from(&gvr) };
             self.local.delete(&target, &Value::object()).await.map(drop)
         })
+    }
+}
+
+/// Checks the expressions of admission policies against the kinds that are served.
+pub(crate) struct TypeChecker(pub(crate) Arc<Api>);
+
+impl TypeChecker {
+    fn find(&self, wanted: impl Fn(&Kind) -> bool) -> Option<Arc<Kind>> {
+        if let Some(kind) = self.0.kinds.iter().find(|kind| wanted(kind)) {
+            return Some(kind.clone());
+        }
+        self.0.extensions.kinds().iter().find(|kind| wanted(kind)).cloned()
+    }
+}
+
+impl KindTypes for TypeChecker {
+    fn kind_of(&self, resource: &GroupVersionResource) -> Option<GroupVersionKind> {
+        self.find(|kind| serves(kind, resource)).map(|kind| kind.gvk().clone())
+    }
+
+    fn decl_of(&self, kind: &GroupVersionKind) -> Option<Arc<Decl>> {
+        self.find(|own| own.gvk() == kind).map(|own| own.cel_decl())
+    }
+}
+
+impl PolicyTypeChecker for TypeChecker {
+    fn check(&self, policy: &Value) -> Vec<(String, String)> {
+        let warnings = check_types(policy, self).into_iter();
+        warnings.map(|own| (own.field_ref, own.warning)).collect()
     }
 }

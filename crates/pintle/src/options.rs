@@ -274,7 +274,7 @@ impl Options {
             runtime_config,
             // Compat: values below 1 count as 1.
             event_ttl: duration(parsed, "event-ttl"),
-            etcd: Etcd::from_flags(parsed),
+            etcd: Etcd::from_flags(parsed, &mut warnings),
             storage_prefix: storage_prefix(parsed),
             watch_cache: WatchCache::from_flags(parsed, errors, &mut warnings),
             count_metric: !duration(parsed, "etcd-count-metric-poll-period").is_zero(),

@@ -149,7 +149,8 @@ impl PostStartHooks {
         start_apiserver_controllers(&api, &servers.kinds);
         tokio::spawn(servers.wiring.keep_repairing(&servers.kinds));
         let started = servers.started.lock().take();
-        ControllerContext { api: &api, kinds: &servers.kinds, started, pki, tokens }
+        let quota_usage = servers.quota_usage(options);
+        ControllerContext { api: &api, kinds: &servers.kinds, started, pki, tokens, quota_usage }
             .start(&options.standalone_controllers)
             .map_err(|error| error.to_string())
     }

@@ -7,6 +7,7 @@ use std::{
     time::SystemTime,
 };
 
+use admission::DynamicAdmission;
 use aggregator::{Aggregator, ServedGroupVersion};
 use apiextensions::CrdController;
 use audit::{AuditMetrics, Auditor};
@@ -23,7 +24,7 @@ use parking_lot::Mutex;
 use registry::{Engine, Kind, Tuning};
 use schema::{ResourceFacts, openapi::Describe as _};
 use serve::{
-    Chain, Claims, Cors, Delegate, Delegates, Seats,
+    Chain, Claims, Cors, CpuPool, Delegate, Delegates, Seats,
     connection::Limits,
     generic::Generic,
     health::{Check, Health},
@@ -43,12 +44,13 @@ use crate::{
     access::{BearerTokens, RoleRules},
     build_metrics,
     discovery_publisher::DiscoveryPublisher,
-    egress,
+    dynamic_admission, egress,
     in_process::{Api, Objects},
     logging::Verbosity,
     node_relations::NodeRelations,
     options::{AuthorizationMode, Options},
     post_start_hooks::PostStartHooks,
+    quotas::{CountedUsage, Quotas},
     roles::RoleIndex,
     storage_metrics,
     stores::Stores,
@@ -63,18 +65,32 @@ pub(crate) fn run(
 ) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
+        .thread_stack_size(meta::limits::THREAD_STACK_BYTES)
         .build()
         .map_err(|error| format!("cannot start the runtime: {error}"))?;
-    runtime.block_on(serve(options, definitions, verbosity))
+    let served = runtime.block_on(serve(options, definitions, verbosity));
+    // A thread that still computes is not waited for: the process ends all the same.
+    runtime.shutdown_timeout(RUNTIME_GRACE);
+    served
 }
+
+/// For tasks to end that are in the midst of something when the server has stopped.
+const RUNTIME_GRACE: std::time::Duration = std::time::Duration::from_secs(5);
 
 async fn serve(
     options: &Options,
     definitions: Definitions,
     verbosity: Verbosity,
 ) -> Result<(), String> {
+    let shutdown = ShutdownOptions {
+        delay: options.shutdown_delay_duration,
+        send_retry_after: options.shutdown_send_retry_after,
+        watch_grace_period: options.shutdown_watch_termination_grace_period,
+        request_timeout: options.request_timeout,
+    };
     // Asked for first: a signal that comes while starting is not lost.
-    let stop = stop_signal().map_err(|error| format!("cannot listen to signals: {error}"))?;
+    let stop = stop_signal(shutdown.longest())
+        .map_err(|error| format!("cannot listen to signals: {error}"))?;
     let stores = Stores::open(options)?;
     stores.reachable(options).await?;
     let file = options.encryption.as_ref().map(|config| config.file.as_path());
@@ -93,14 +109,32 @@ async fn serve(
     let tls = prepare_tls(options, &pki)?;
 
     let auth_stack = AuthStack::new(options, &pki)?;
+    let cpu_pool = CpuPool::start(CpuPool::threads())
+        .map_err(|error| format!("cannot start threads: {error}"))?;
     let gates = &options.feature_gates;
-    let plugins = options.admission_plugins.build(&|gate| gates.enabled(gate))?;
-    let servers = Servers::build(options, definitions, &backend, overrides, &auth_stack, plugins);
+    let quotas = Arc::new(Quotas::default());
+    let plugins = options.admission_plugins.build(&|gate| gates.enabled(gate), quotas.clone())?;
+    let credentials = |plugin| options.admission_plugins.webhook_credentials(plugin);
+    let dynamic_admission = Arc::new(DynamicAdmission::new(
+        credentials("MutatingAdmissionWebhook")?,
+        credentials("ValidatingAdmissionWebhook")?,
+    ));
+    let servers = Servers::build(
+        options,
+        definitions,
+        &backend,
+        overrides,
+        &auth_stack,
+        (plugins, dynamic_admission),
+        cpu_pool,
+    );
     servers.ready().await?;
     auth_stack.roles.follow(&servers.kinds);
+    dynamic_admission::follow(&servers.dynamic_admission, &servers.kinds);
     auth_stack.nodes.connect(&servers.kinds);
     auth_stack.token_objects.connect(&servers.kinds, Arc::new(servers.api()));
     servers.connect().await?;
+    quotas.connect(&servers.kinds, servers.local());
     let crd_controller = servers.crd_controller(options, &backend).await;
 
     let lifecycle = Arc::new(Lifecycle::default());
@@ -115,6 +149,7 @@ async fn serve(
     storage_metrics::measure(&metrics.registry, options.size_metric_interval, &stores);
     servers.publisher.register(&metrics.registry);
     servers.admission_metrics.register(&metrics.registry);
+    servers.dynamic_admission.register_metrics(&metrics.registry);
     build_metrics::register(&metrics.registry, &options.version, &options.feature_gates);
     let in_flight = Arc::new(InFlight::default());
     let auditor = Auditor::start(&options.audit, AuditMetrics::register(&metrics.registry))?;
@@ -148,12 +183,6 @@ async fn serve(
     tokio::spawn(crd_controller.run());
     announce(options, &pki, bound)?;
 
-    let shutdown = ShutdownOptions {
-        delay: options.shutdown_delay_duration,
-        send_retry_after: options.shutdown_send_retry_after,
-        watch_grace_period: options.shutdown_watch_termination_grace_period,
-        request_timeout: options.request_timeout,
-    };
     let before = hooks.before_shutdown();
     let flush = async {
         if let Some(auditor) = auditor {
@@ -379,6 +408,9 @@ pub(crate) struct Servers {
     pub(crate) kinds: Vec<Arc<Kind>>,
     pub(crate) wiring: Wiring,
     admission_metrics: admission::Metrics,
+    /// Webhooks and policies.
+    dynamic_admission: Arc<DynamicAdmission>,
+    cpu_pool: CpuPool,
 }
 
 /// Compat: in the words of kube-apiserver, which scripts look for.
@@ -403,7 +435,8 @@ impl Servers {
         backend: &Arc<dyn Backend>,
         overrides: Vec<(meta::GroupResource, Arc<dyn Backend>)>,
         auth_stack: &AuthStack,
-        plugins: Vec<Box<dyn admission::Plugin>>,
+        (plugins, dynamic_admission): (Vec<Box<dyn admission::Plugin>>, Arc<DynamicAdmission>),
+        cpu_pool: CpuPool,
     ) -> Self {
         let schema = Arc::new(std::mem::take(&mut definitions.schema));
         let served = |facts: &ResourceFacts| {
@@ -442,10 +475,11 @@ impl Servers {
         };
         let (kinds, wiring) =
             builtin::kinds(&definitions, &schema, &served, backend, &kind_options);
-        let custom = Arc::new(OnceLock::new());
+        let (custom, local) = (Arc::new(OnceLock::new()), Arc::new(OnceLock::new()));
         let cluster = admission::Cluster {
-            objects: Box::new(Objects::new(&kinds, custom.clone())),
+            objects: Box::new(Objects::new(&kinds, custom.clone(), local.clone(), schema.clone())),
             authorizer: auth_stack.authorizer.clone(),
+            dynamic_admission: dynamic_admission.clone(),
         };
         let admission = admission::Chain::new(plugins, cluster);
         log_plugins(&admission);
@@ -460,7 +494,8 @@ impl Servers {
         );
         let resources = |name, wanted: &dyn Fn(&str) -> bool| {
             let kinds = kinds.iter().filter(|kind| wanted(&kind.gvk().group)).cloned();
-            Arc::new(Resources::new(name, engine.clone(), Kinds::new(kinds)))
+            let resources = Resources::new(name, engine.clone(), Kinds::new(kinds));
+            Arc::new(resources.with_cpu_pool(cpu_pool.clone()))
         };
         let registration = resources("kube-aggregator", &|group| group == REGISTRATION_GROUP);
         let extensions =
@@ -469,6 +504,11 @@ impl Servers {
         let builtin = resources("kube-apiserver", &|group| {
             group != REGISTRATION_GROUP && group != apiextensions::GROUP
         });
+        drop(local.set(LoopbackClient::new(vec![
+            registration.clone(),
+            builtin.clone(),
+            extensions.clone(),
+        ])));
         let aggregator = Arc::new(Aggregator::default());
         let served = served_built_in(&definitions, &kinds);
         let (publisher, started) =
@@ -485,6 +525,8 @@ impl Servers {
             kinds,
             wiring,
             admission_metrics,
+            dynamic_admission,
+            cpu_pool,
         }
     }
 
@@ -536,6 +578,21 @@ impl Servers {
     pub(crate) fn api(&self) -> Api {
         let (kinds, extensions) = (self.kinds.clone(), self.extensions.clone());
         Api { local: self.local(), kinds, extensions }
+    }
+
+    /// What the quota controller counts.
+    pub(crate) fn quota_usage(&self, options: &Options) -> Arc<CountedUsage> {
+        let gates = &options.feature_gates;
+        let custom = Arc::new(OnceLock::from(self.extensions.clone()));
+        Arc::new(CountedUsage {
+            evaluators: Arc::new(builtin::quota_evaluators(&|gate| gates.enabled(gate))),
+            objects: Arc::new(Objects::new(
+                &self.kinds,
+                custom,
+                Arc::default(),
+                self.schema.clone(),
+            )),
+        })
     }
 
     fn local(&self) -> LoopbackClient {
@@ -619,6 +676,7 @@ fn chain(
         delegates,
         in_flight: in_flight.clone(),
         metrics: metrics.clone(),
+        cpu_pool: servers.cpu_pool.clone(),
         seats: Seats::new(
             options.max_requests_inflight,
             options.max_mutating_requests_inflight,

@@ -5,15 +5,20 @@ use std::{collections::HashSet, sync::Arc};
 
 use controllers::{
     ClusterRoleAggregation, CsrCleaner, GarbageCollector, LegacyServiceAccountTokenCleaner,
-    NamespaceController, PvProtectionController, PvcProtectionController, RootCaPublisher,
-    ServiceAccountController, ServiceCidrController, TokensController,
+    NamespaceController, PvProtectionController, PvcProtectionController, ResourceQuotaController,
+    RootCaPublisher, ServiceAccountController, ServiceCidrController, TokensController,
+    VacProtectionController, ValidatingAdmissionPolicyStatus,
 };
 use registry::Kind;
 use serve::pki::Pki;
 use tokio::sync::mpsc;
 
 use crate::{
-    cache_informer::CacheInformer, in_process::Api, options::StandaloneControllers, tokens::Tokens,
+    cache_informer::CacheInformer,
+    in_process::{Api, TypeChecker},
+    options::StandaloneControllers,
+    quotas::CountedUsage,
+    tokens::Tokens,
 };
 
 /// What the controllers need.
@@ -24,6 +29,7 @@ pub(crate) struct ControllerContext<'a> {
     pub(crate) started: Option<mpsc::UnboundedReceiver<Arc<Kind>>>,
     pub(crate) pki: &'a Pki,
     pub(crate) tokens: &'a Arc<Tokens>,
+    pub(crate) quota_usage: Arc<CountedUsage>,
 }
 
 impl ControllerContext<'_> {
@@ -44,6 +50,14 @@ impl ControllerContext<'_> {
         if is_enabled("certificatesigningrequest-cleaner-controller") {
             tokio::spawn(CsrCleaner { api: api.clone() }.run());
         }
+        if is_enabled("validatingadmissionpolicy-status-controller") {
+            let kinds =
+                self.kinds_of("admissionregistration.k8s.io", &["ValidatingAdmissionPolicy"]);
+            let events = CacheInformer::start(&kinds, |event| !event.deleted);
+            let type_checker = Arc::new(TypeChecker(api.clone()));
+            let controller = ValidatingAdmissionPolicyStatus { api: api.clone(), type_checker };
+            tokio::spawn(controller.run(events));
+        }
         if is_enabled("service-cidr-controller") {
             let kinds = self.kinds_of("networking.k8s.io", &["ServiceCIDR", "IPAddress"]);
             let events = CacheInformer::start(&kinds, |_| true);
@@ -60,6 +74,22 @@ impl ControllerContext<'_> {
             let events =
                 CacheInformer::start(&self.core(&["PersistentVolume"]), |event| !event.deleted);
             tokio::spawn(PvProtectionController { api: api.clone() }.run(events));
+        }
+        if is_enabled(ResourceQuotaController::NAME) {
+            let events = CacheInformer::start(&stored_once(self.kinds), |event| {
+                event.resource.namespaced
+                    && (event.deleted
+                        || event.resource.gvr.resource == "resourcequotas"
+                        || event.frees_quota())
+            });
+            let usage = self.quota_usage.clone();
+            tokio::spawn(ResourceQuotaController { api: api.clone(), usage }.run(events));
+        }
+        if is_enabled("volumeattributesclass-protection-controller") {
+            let mut kinds = self.core(&["PersistentVolume", "PersistentVolumeClaim"]);
+            kinds.extend(self.kinds_of("storage.k8s.io", &["VolumeAttributesClass"]));
+            let events = CacheInformer::start(&kinds, |_| true);
+            tokio::spawn(VacProtectionController { api: api.clone() }.run(events));
         }
         if is_enabled("garbage-collector-controller") {
             let kinds = stored_once(self.kinds);

@@ -1,9 +1,14 @@
 //! What admission does with objects of a kind whose schema it does not know.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use codec::json::DecodeOptions;
 use meta::{ApiError, Value};
-use schema::{Schema, TypeId};
+use schema::{
+    Schema, TypeId,
+    cel_decl::{self, Decl},
+};
 
 use crate::Kind;
 
@@ -27,6 +32,12 @@ impl Kind {
         }
         self.apply_defaults(&mut object);
         Ok(object)
+    }
+
+    /// What is known of objects in the expressions of admission policies.
+    pub fn cel_decl(&self) -> Arc<Decl> {
+        let (schema, ty) = self.apply_type();
+        cel_decl::declare(schema, ty)
     }
 
     /// Merges a configuration into an object without owners. Err: why it does not fit the kind.

@@ -3,12 +3,16 @@
 use std::sync::Arc;
 
 use codec::{
-    json::{DecodeError, DecodeOptions, Decoded, StrictError},
+    json::{DecodeError, DecodeOptions, Decoded, StrictError, list_strict_errors},
     negotiate::{self, MediaType},
     protobuf,
 };
 use http::header::CONTENT_TYPE;
-use meta::{ApiError, GroupVersion, GroupVersionKind, Value, field::quote};
+use meta::{
+    ApiError, GroupVersion, GroupVersionKind, Value,
+    field::quote,
+    limits::{QUOTED_BYTES_MAX, check_depth, cut},
+};
 use schema::{Schema, TypeId};
 
 use crate::{CustomKind, options::FieldValidation, resource_request::ResourceRequest};
@@ -34,7 +38,7 @@ pub(crate) fn body(
 pub(crate) fn stated_kind(request: &ResourceRequest<'_>) -> Option<GroupVersionKind> {
     let lenient = DecodeOptions { strict: false };
     let tree = match media_type(request).ok()? {
-        MediaType::Json => codec::json::decode_any(&request.body, lenient).ok()?.value,
+        MediaType::Json => codec::json::decode_any_body(&request.body, lenient).ok()?.value,
         MediaType::Yaml => codec::yaml::decode_any(&request.body, lenient).ok()?.value,
         MediaType::Cbor => codec::cbor::decode(&request.body).ok()?,
         MediaType::Protobuf => {
@@ -115,6 +119,7 @@ fn check_type_meta(
                 _ => String::from_utf8_lossy(bytes).into_owned(),
             };
             let (kind, summary) = (&expected.gvk.kind, summarize(bytes));
+            let json = cut(&json, QUOTED_BYTES_MAX);
             return Err(ApiError::BadRequest(format!(
                 "the object provided is unrecognized (must be of type {kind}): Object '{shown}' is \
                  missing in '{json}' ({summary})"
@@ -147,6 +152,7 @@ fn prune_and_default(
         .prune_and_default
         .prune_and_default(&mut decoded.value, strict.then_some(&mut unknown))?;
     decoded.strict.extend(unknown.into_iter().map(StrictError::UnknownField));
+    decoded.strict = list_strict_errors(std::mem::take(&mut decoded.strict));
     Ok(())
 }
 
@@ -229,7 +235,7 @@ pub(crate) fn patched(
 ) -> Result<Value, PatchedError> {
     let validation = expected.validation;
     let options = DecodeOptions { strict: validation != FieldValidation::Ignore };
-    let decoded = codec::json::decode(json, expected.schema, expected.ty, options);
+    let decoded = codec::json::decode_body(json, expected.schema, expected.ty, options);
     let mut decoded = decoded.map_err(PatchedError::Decode)?;
     match of_custom(request, expected) {
         Some(custom) if context.applied => {
@@ -239,6 +245,7 @@ pub(crate) fn patched(
         None => {}
     }
     let strict: Vec<StrictError> = context.strict.iter().cloned().chain(decoded.strict).collect();
+    let strict = list_strict_errors(strict);
     check_strict(request, &strict, validation)?;
     Ok(decoded.value)
 }
@@ -250,10 +257,22 @@ fn read(
     expected: &Expected<'_>,
     options: DecodeOptions,
 ) -> Result<Decoded, Unreadable> {
+    let decoded = read_tree(request, media_type, bytes, expected, options)?;
+    check_depth(&decoded.value).map_err(|error| Unreadable::no_kind(error.to_string()))?;
+    Ok(decoded)
+}
+
+fn read_tree(
+    request: &ResourceRequest<'_>,
+    media_type: MediaType,
+    bytes: &[u8],
+    expected: &Expected<'_>,
+    options: DecodeOptions,
+) -> Result<Decoded, Unreadable> {
     let (schema, ty) = (expected.schema, expected.ty);
     let failed = |error| Unreadable::new(error, of_custom(request, expected).is_some());
     match media_type {
-        MediaType::Json => codec::json::decode(bytes, schema, ty, options).map_err(failed),
+        MediaType::Json => codec::json::decode_body(bytes, schema, ty, options).map_err(failed),
         MediaType::Yaml => codec::yaml::decode(bytes, schema, ty, options).map_err(failed),
         MediaType::Protobuf => {
             let tables = request.engine.tables();
@@ -269,7 +288,9 @@ fn read(
                 .map_err(|error| Unreadable::no_kind(error.to_string()))?;
             // The tree has every number and text in the form that JSON has them in.
             let json = meta::json::to_string(&tree);
-            codec::json::decode(json.as_bytes(), schema, ty, options).map_err(failed)
+            // Two trees at a time would be twice the memory.
+            drop(tree);
+            codec::json::decode_body(json.as_bytes(), schema, ty, options).map_err(failed)
         }
     }
 }
@@ -329,7 +350,7 @@ fn is_object(bytes: &[u8]) -> bool {
 fn untyped(bytes: &[u8], media_type: MediaType) -> Option<Value> {
     let lenient = DecodeOptions { strict: false };
     match media_type {
-        MediaType::Json => Some(codec::json::decode_any(bytes, lenient).ok()?.value),
+        MediaType::Json => Some(codec::json::decode_any_body(bytes, lenient).ok()?.value),
         MediaType::Yaml => Some(codec::yaml::decode_any(bytes, lenient).ok()?.value),
         MediaType::Protobuf | MediaType::Cbor => None,
     }
@@ -376,14 +397,14 @@ fn unreadable(
     expected: &Expected<'_>,
     unreadable: &Unreadable,
 ) -> ApiError {
-    let why = &unreadable.why;
+    let why = &*cut(&unreadable.why, QUOTED_BYTES_MAX);
     if unreadable.stage == Stage::Value {
         return cannot_be_handled(expected.gvk, expected, why);
     }
     let (kind, summary) = (&expected.gvk.kind, summarize(bytes));
     let why = match media_type {
-        MediaType::Protobuf | MediaType::Cbor => why.clone(),
-        MediaType::Yaml if unreadable.stage == Stage::Yaml => why.clone(),
+        MediaType::Protobuf | MediaType::Cbor => why.to_owned(),
+        MediaType::Yaml if unreadable.stage == Stage::Yaml => why.to_owned(),
         _ => format!("{NO_KIND}: {why}"),
     };
     ApiError::BadRequest(format!(
@@ -391,8 +412,12 @@ fn unreadable(
     ))
 }
 
+/// Bytes of the reason in an error: all listed strict errors fit.
+const STRICT_TEXT_BYTES_MAX: usize = 256 * 1024;
+
 fn cannot_be_handled(given: &GroupVersionKind, expected: &Expected<'_>, why: &str) -> ApiError {
     let (version, kind) = (quote(&given.version), &expected.gvk.kind);
+    let why = cut(why, STRICT_TEXT_BYTES_MAX);
     ApiError::BadRequest(format!(
         "{} in version {version} cannot be handled as a {kind}: {why}",
         given.kind

@@ -97,6 +97,18 @@ impl Items {
     }
 }
 
+impl Items {
+    /// Whether many entries may be looked at for one that matches.
+    fn are_searched(&self) -> bool {
+        self.rest.as_ref().is_some_and(|cursor| {
+            !cursor.selection.is_everything() && cursor.snapshot.len() > SEARCHED_ENTRIES
+        })
+    }
+}
+
+/// So many entries are searched in a fraction of a millisecond.
+const SEARCHED_ENTRIES: usize = 5_000;
+
 impl Iterator for Items {
     type Item = Arc<Entry>;
 
@@ -327,7 +339,9 @@ const CHUNK_BYTES: usize = 128 * 1024;
 
 impl Chunks {
     pub(crate) fn payload(items: Items, writer: Box<dyn ItemWriter>) -> Payload {
-        Payload::Chunks(Box::new(Self { items, writer, state: State::Head }))
+        let costly = writer.is_costly() || items.are_searched();
+        let chunks = Box::new(Self { items, writer, state: State::Head });
+        if costly { Payload::CostlyChunks(chunks) } else { Payload::Chunks(chunks) }
     }
 }
 
@@ -353,7 +367,9 @@ impl Iterator for Chunks {
             if chunk.capacity() < CHUNK_BYTES {
                 chunk.reserve(CHUNK_BYTES + entry.json.len());
             }
-            if let Err(error) = self.writer.item(&entry, first, &mut chunk) {
+            let written =
+                meta::cancel::check().and_then(|()| self.writer.item(&entry, first, &mut chunk));
+            if let Err(error) = written {
                 self.state = State::Done;
                 return Some(Err(error));
             }

@@ -2,16 +2,23 @@
 
 use ::patch::json_patch::JsonPatch;
 use codec::{
-    json::{DecodeError, DecodeOptions, Decoded, Found, GoKind, Step, StrictError, TypeError},
+    json::{
+        DecodeError, DecodeOptions, Decoded, Found, GoKind, Step, StrictError, TypeError,
+        list_strict_errors,
+    },
     negotiate::MediaType,
 };
 use http::header::CONTENT_TYPE;
-use meta::{ApiError, FieldErrors, GroupKind, Number, Value, field::path};
+use meta::{
+    ApiError, FieldErrors, GroupKind, Number, Value,
+    field::path,
+    limits::{QUOTED_BYTES_MAX, check_depth, cut},
+};
 
 use crate::{
     ResourceResponse, audit, decode, get as read, managed_fields, object_meta,
     options::WriteOptions,
-    patch_errors,
+    patch_errors::{self, redact},
     resource_request::ResourceRequest,
     response_format::{self, ResponseFormat},
     update::guaranteed_update,
@@ -128,12 +135,13 @@ impl Patch {
                 let why = format!("error decoding YAML: error converting YAML to JSON: {error}");
                 ApiError::BadRequest(why)
             }),
-            PatchType::Strategic => codec::json::decode_any(body, options)
+            PatchType::Strategic => codec::json::decode_any_body(body, options)
                 .map_err(|error| ApiError::BadRequest(error.to_string())),
-            PatchType::Json | PatchType::Merge => codec::json::decode_any(body, options)
+            PatchType::Json | PatchType::Merge => codec::json::decode_any_body(body, options)
                 .map_err(|error| ApiError::BadRequest(format!("error decoding patch: {error}"))),
         };
         let Decoded { value: tree, mut strict } = decoded?;
+        check_depth(&tree).map_err(|error| ApiError::BadRequest(error.to_string()))?;
         let change = match patch_type {
             PatchType::Json => {
                 let patch = JsonPatch::decode(&tree)?;
@@ -141,6 +149,7 @@ impl Patch {
                     *error = StrictError::Other(format!("json patch {error}"));
                 }
                 strict.extend(patch.strict_errors().iter().cloned().map(StrictError::Other));
+                strict = list_strict_errors(strict);
                 Self::Json(patch)
             }
             PatchType::Merge => Self::Merge(tree),
@@ -224,19 +233,18 @@ pub(crate) fn decode_patched(
             }
             (error, _) => error.to_string(),
         };
-        let mut errors = FieldErrors::default();
-        match change {
+        let shown = match change {
             // Compat: strategic patches are shown as Go prints maps.
-            Patch::Strategic(patch) => {
-                errors.invalid(path("patch"), ::patch::go_text::show(patch), &why);
-            }
+            Patch::Strategic(patch) => ::patch::go_text::show(&redact(patch, expected.gvk)),
             Patch::Json(_) | Patch::Merge(_) if decode::of_custom(request, expected).is_none() => {
-                let current = current.unwrap_or(&Value::Null);
-                let shown = patch_errors::show(current, patched, expected.schema, expected.ty);
-                errors.invalid(path("patch"), shown.as_str(), &why);
+                let current = redact(current.unwrap_or(&Value::Null), expected.gvk);
+                let patched = redact(patched, expected.gvk);
+                patch_errors::show(&current, &patched, expected.schema, expected.ty)
             }
-            _ => errors.invalid(path("patch"), json.as_str(), &why),
-        }
+            _ => meta::json::to_string(&redact(patched, expected.gvk)),
+        };
+        let mut errors = FieldErrors::default();
+        errors.invalid(path("patch"), &*cut(&shown, QUOTED_BYTES_MAX), &why);
         ApiError::Invalid { kind: GroupKind::default(), name: String::new(), errors }
     })
 }

@@ -1,8 +1,35 @@
 //! A patched object as error messages quote it. Go's patch libraries sort the keys of the objects
 //! that a patch goes through, and leave everything else as it was written.
 
-use meta::{Value, json::write_value};
+use std::borrow::Cow;
+
+use meta::{GroupVersionKind, Value, json::write_value};
 use schema::{Node, NodeType, Schema, TypeId};
+
+/// An object or patch without what a secret holds. Errors end up in logs and audit events, and a client
+/// may have the right to patch a secret without that to read it.
+pub(crate) fn redact<'a>(object: &'a Value, gvk: &GroupVersionKind) -> Cow<'a, Value> {
+    const REDACTED: &str = "[redacted]";
+    const LAST_APPLIED: [&str; 3] =
+        ["metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration"];
+    if !gvk.group.is_empty() || gvk.kind != "Secret" {
+        return Cow::Borrowed(object);
+    }
+    let mut object = object.clone();
+    for field in ["data", "stringData"] {
+        match object.get_mut(field) {
+            Some(Value::Object(values)) => {
+                values.iter_mut().for_each(|(_, value)| *value = REDACTED.into());
+            }
+            Some(other) => *other = REDACTED.into(),
+            None => {}
+        }
+    }
+    if let Some(annotation) = object.at_mut(&LAST_APPLIED) {
+        *annotation = REDACTED.into();
+    }
+    Cow::Owned(object)
+}
 
 /// The text of a patched object.
 pub(crate) fn show(current: &Value, patched: &Value, schema: &Schema, ty: TypeId) -> String {
@@ -114,5 +141,25 @@ mod tests {
             show(&current, &patched, &schema, outer),
             r#"{"list":[{"z":"1","a":"2"},{"a":"3","z":"1"}],"one":{"a":"2","z":"3"},"two":{"z":"1","a":"2"}}"#
         );
+    }
+
+    #[test]
+    fn what_a_secret_holds_is_cut_out() {
+        let secret = value!({
+            "data": {"a": "c2VjcmV0", "b": 1i64},
+            "stringData": "secret",
+            "metadata": {"annotations": {"kubectl.kubernetes.io/last-applied-configuration": "secret", "x": "y"}}
+        });
+        let shown = |group: &str, kind: &str| {
+            let gvk = GroupVersionKind::new(group, "v1", kind);
+            meta::json::to_string(&redact(&secret, &gvk))
+        };
+        assert_eq!(
+            shown("", "Secret"),
+            r#"{"data":{"a":"[redacted]","b":"[redacted]"},"metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"[redacted]","x":"y"}},"stringData":"[redacted]"}"#
+        );
+        for (group, kind) in [("", "ConfigMap"), ("example.com", "Secret")] {
+            assert_eq!(shown(group, kind), meta::json::to_string(&secret));
+        }
     }
 }

@@ -18,6 +18,9 @@ pub enum Payload {
     /// A list: a chunk is made when the previous one is being sent, so that a list of any size
     /// costs one chunk of memory. An error ends the response abruptly.
     Chunks(Box<dyn Iterator<Item = Result<Bytes, ApiError>> + Send + Sync>),
+    /// The same, where making a chunk takes milliseconds: not to be made on a thread that polls
+    /// connections.
+    CostlyChunks(Box<dyn Iterator<Item = Result<Bytes, ApiError>> + Send + Sync>),
     /// A watch: every item is to be flushed.
     Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
 }
@@ -32,10 +35,11 @@ impl ResourceResponse {
     pub fn into_bytes(self) -> Result<Bytes, ApiError> {
         match self.payload {
             Payload::Bytes(bytes) => Ok(bytes),
-            Payload::Chunks(chunks) => {
+            Payload::Chunks(chunks) | Payload::CostlyChunks(chunks) => {
                 let mut all = Vec::new();
                 for chunk in chunks {
                     all.extend_from_slice(&chunk?);
+                    meta::cancel::check()?;
                 }
                 Ok(all.into())
             }

@@ -236,7 +236,7 @@ pub(crate) async fn list(
         let mut messages = Vec::new();
         for entry in found.items {
             messages.push(protobuf_response::message(request.engine, kind, &entry)?);
-            yield_after(messages.len()).await;
+            yield_after(messages.len()).await?;
         }
         let gvk = kind.group_version().with_kind(&kind.facts.list_kind);
         return Ok(format.answer(200, protobuf_response::list(&gvk, &head, messages)));
@@ -311,16 +311,18 @@ async fn prepared(writer: &dyn ItemWriter, items: Items) -> Result<Items, ApiErr
     let entries: Vec<Arc<Entry>> = items.collect();
     for (at, entry) in entries.iter().enumerate() {
         writer.prepare(entry)?;
-        yield_after(at + 1).await;
+        yield_after(at + 1).await?;
     }
     Ok(Items::of(entries))
 }
 
-/// Lets the connection's other streams run while a long list is converted or encoded.
-async fn yield_after(items: usize) {
+/// Lets other requests run while a long list is converted or encoded, and stops when it is not wanted
+/// any longer.
+async fn yield_after(items: usize) -> Result<(), ApiError> {
     if items.is_multiple_of(YIELD_ITEMS) {
         tokio::task::yield_now().await;
     }
+    meta::cancel::check()
 }
 
 const YIELD_ITEMS: usize = 64;
@@ -357,6 +359,11 @@ pub(crate) trait ItemWriter: Send + Sync {
 
     /// Makes what `item` writes and keeps it with the entry.
     fn prepare(&self, entry: &Entry) -> Result<(), ApiError>;
+
+    /// Whether an item has to be decoded or encoded.
+    fn is_costly(&self) -> bool {
+        false
+    }
 
     fn head(&self, out: &mut Vec<u8>);
     fn item(&self, entry: &Entry, first: bool, out: &mut Vec<u8>) -> Result<(), ApiError>;

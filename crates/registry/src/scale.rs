@@ -85,10 +85,7 @@ async fn write(
         if replicas < 0 && !request.kind.is_custom() {
             return Err(negative(&scale, replicas));
         }
-        match scale_paths(request) {
-            None => object.set_at(&["spec", "replicas"], replicas),
-            Some(paths) => object.set_at(&steps(&paths.spec_replicas), replicas),
-        }
+        set_replicas(request, &mut object, replicas);
         for field in ["resourceVersion", "uid"] {
             let at = ["metadata", field];
             let given = scale.str_at(&at);
@@ -106,6 +103,37 @@ async fn write(
     .await?;
     let object = decode::tree(&written.json)?;
     answer(request, format, &scale_of(request, &object))
+}
+
+fn set_replicas(request: &ResourceRequest<'_>, object: &mut Value, replicas: i64) {
+    match scale_paths(request) {
+        None => object.set_at(&["spec", "replicas"], replicas),
+        Some(paths) => object.set_at(&steps(&paths.spec_replicas), replicas),
+    }
+}
+
+/// A write to a scale as admission sees it: its kind, and the scale of the current object. None: it is
+/// no such write.
+pub(crate) fn admitted(
+    request: &ResourceRequest<'_>,
+    current: &Value,
+) -> Option<(GroupVersionKind, Value)> {
+    let gvk = || GroupVersionKind::new("autoscaling", "v1", "Scale");
+    (request.info.subresource == "scale").then(|| (gvk(), scale_of(request, current)))
+}
+
+/// Takes over what mutating admission has made of a scale.
+pub(crate) fn take_admitted(
+    request: &ResourceRequest<'_>,
+    object: &mut Value,
+    scale: &Value,
+) -> Result<(), ApiError> {
+    let replicas = scale.i64_at(&["spec", "replicas"]).unwrap_or_default();
+    if replicas < 0 && !request.kind.is_custom() {
+        return Err(negative(scale, replicas));
+    }
+    set_replicas(request, object, replicas);
+    Ok(())
 }
 
 /// The scale of an object, with the managedFields of its replicas.
@@ -196,7 +224,7 @@ impl ReplicaCounts {
     }
 }
 
-fn scale_of(request: &ResourceRequest<'_>, object: &Value) -> Value {
+pub(crate) fn scale_of(request: &ResourceRequest<'_>, object: &Value) -> Value {
     let numbers = match scale_paths(request) {
         Some(paths) => ReplicaCounts::of_custom(paths, object),
         None => ReplicaCounts::of_builtin(object),

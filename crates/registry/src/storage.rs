@@ -121,6 +121,11 @@ impl Storage {
     }
 
     /// The key prefix of a namespace, or of the resource when it is empty.
+    /// How many objects a namespace has ("": all namespaces), as the watch cache knows it.
+    pub fn count(&self, namespace: &str) -> usize {
+        self.cache.snapshot().range(&self.key_prefix(namespace), None).count()
+    }
+
     pub(crate) fn key_prefix(&self, namespace: &str) -> Str {
         if self.namespaced && !namespace.is_empty() {
             format!("{}{namespace}/", self.prefix).into()

@@ -52,7 +52,7 @@ pub trait Strategy: Send + Sync + 'static {
         let mut all = FieldErrors::default();
         self.validate_update(object, old, &mut all);
         if subresource == "status" {
-            all.0.retain(|error| error.root_field != "spec");
+            all.drop_spec();
         }
         errors.extend(all);
     }

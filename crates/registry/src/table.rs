@@ -67,6 +67,10 @@ impl ItemWriter for TableWriter {
         self.kind.view(entry).map(drop)
     }
 
+    fn is_costly(&self) -> bool {
+        true
+    }
+
     fn head(&self, out: &mut Vec<u8>) {
         write_head(out, "Table", META_V1, &self.head);
         out.extend_from_slice(&self.columns);

@@ -72,6 +72,12 @@ impl TestServer {
         self.send_accepting("application/json", line, body).await
     }
 
+    /// Whether a request would be served on the CPU pool.
+    pub(crate) fn is_costly(&self, accept: &str, line: &str, body: &str) -> bool {
+        let parts = Parts::read(line, accept, to_json(body));
+        crate::is_costly(&parts.request(self, &Warnings::default()))
+    }
+
     pub(crate) async fn send_accepting(&self, accept: &str, line: &str, body: &str) -> Answer {
         let parts = Parts::read(line, accept, to_json(body));
         let warnings = Warnings::default();

@@ -22,6 +22,7 @@ use crate::{
     owner_references,
     resource_request::ResourceRequest,
     response_format::{self, ResponseFormat},
+    scale,
     storage::{may_come_from_a_stale_cache, store_error},
     strategy::WriteContext,
 };
@@ -193,8 +194,16 @@ async fn try_update(
         }
     };
     let (gvr, name) = (gvr(kind), request.info.name.as_str());
-    let attributes = attributes(request, &gvr, Operation::Update, name, options, Some(old));
-    request.engine.admission.admit(&attributes, Some(&mut object)).await?;
+    let scale = scale::admitted(request, old);
+    let mut attributes = attributes(request, &gvr, Operation::Update, name, options, Some(old));
+    if let Some((gvk, old)) = &scale {
+        (attributes.gvk, attributes.old) = (gvk, Some(old));
+        let mut scale = scale::scale_of(request, &object);
+        request.engine.admission.admit(&attributes, Some(&mut scale)).await?;
+        scale::take_admitted(request, &mut object, &scale)?;
+    } else {
+        request.engine.admission.admit(&attributes, Some(&mut object)).await?;
+    }
     owner_references::deduplicate(&mut object, true, request.warnings);
     authorize_write(request, &object, Some(old)).await?;
     check_version(request, &mut object, current)?;
@@ -231,7 +240,12 @@ async fn commit_update(
         request.warnings.add(text);
     }
     ::patch::apply::keep_times_if_unchanged(old, &mut object);
-    request.engine.admission.validate(attributes, Some(&object)).await?;
+    if request.info.subresource == "scale" {
+        let scale = scale::scale_of(request, &object);
+        request.engine.admission.validate(attributes, Some(&scale)).await?;
+    } else {
+        request.engine.admission.validate(attributes, Some(&object)).await?;
+    }
 
     let key = storage.key(&request.info.namespace, name);
     if is_last_finalizer_gone(kind, &object, old) {

@@ -188,6 +188,7 @@ impl Stream for WatchResponse {
     type Item = Bytes;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let mut pages = 0;
         loop {
             if let Some(bytes) = self.take_ready() {
                 return Poll::Ready(Some(bytes));
@@ -200,6 +201,12 @@ impl Stream for WatchResponse {
                 self.preparing = None;
                 self.resume(work);
             } else if self.initial.is_some() {
+                pages += 1;
+                if pages > INITIAL_PAGES {
+                    // Nothing matched so far: the connection's other streams go on meanwhile.
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
                 self.send_initial();
             } else if let Poll::Ready(item) = self.watcher.poll_next(cx) {
                 self.receive(item);
@@ -335,8 +342,17 @@ impl WatchResponse {
     /// Sends the next part of the initial events, and the bookmark after the last one.
     fn send_initial(&mut self) {
         let Some(initial) = &mut self.initial else { return };
-        let page = initial.snapshot.page(&self.prefix, initial.after.as_deref(), INITIAL_ENTRIES);
+        let mut page =
+            initial.snapshot.page(&self.prefix, initial.after.as_deref(), INITIAL_ENTRIES);
         let revision = initial.snapshot.revision;
+        // Encoding is made here, so a page of large objects is cut short.
+        let mut bytes = 0;
+        let fits = page.iter().take_while(|entry| {
+            let fits = bytes < INITIAL_BYTES;
+            bytes += entry.json.len();
+            fits
+        });
+        page.truncate(fits.count());
         if let Some(last) = page.last() {
             initial.after = Some(last.key.clone());
         } else {
@@ -377,6 +393,10 @@ const SHORT_WATCH: Duration = Duration::from_secs(2);
 const PIECE_BYTES: usize = 16 * 1024;
 const SHORT_BYTES: usize = 2 * 1024;
 const INITIAL_ENTRIES: usize = 64;
+/// About what is encoded as protobuf or as a table in a millisecond; at least one object is sent.
+const INITIAL_BYTES: usize = 128 * 1024;
+/// How many pages without a match are searched at a time.
+const INITIAL_PAGES: usize = 16;
 
 #[cfg(test)]
 mod tests;

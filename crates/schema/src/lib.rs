@@ -4,6 +4,7 @@
 //!
 //! Nothing here does I/O or knows async.
 
+pub mod cel_decl;
 mod default;
 mod field_index;
 pub mod openapi;

@@ -28,8 +28,10 @@ use meta::{FieldErrors, FieldPath, Value, field::FieldReason};
 pub use self::{
     cel_rules::RuleOptions,
     format::is_recognized as is_recognized_format,
+    json_path::has_path,
     node::{AdditionalProperties, JsonType, StructuralNode, ValidationRule, ValueValidation},
     pattern::Pattern,
+    read::{SCHEMA_DEPTH_MAX, is_too_deep},
 };
 
 /// The schema of one version of a custom resource.
@@ -191,7 +193,7 @@ impl Structural {
             use FieldReason::{NotSupported, Required, TooLong, TooMany, TypeInvalid};
             matches!(reason, NotSupported | Required | TooLong | TooMany | TypeInvalid)
         };
-        if errors.0.iter().any(|error| blocks(error.reason)) {
+        if errors.iter().any(|error| blocks(error.reason)) {
             let why = "some validation rules were not checked because the object was invalid; \
                        correct the existing errors to complete validation";
             return errors.invalid(root, Value::Null, why);

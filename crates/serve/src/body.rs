@@ -14,7 +14,7 @@ use prometheus::Histogram;
 use tokio::time::Instant;
 
 use crate::connection::sending::Sending;
-use crate::gzip::GzipChunks;
+use crate::cpu_pool::{CpuPool, Pooled};
 
 /// What may go wrong while a body is sent; the client then sees a reset stream or a cut connection.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -47,7 +47,8 @@ pub(crate) enum Source {
     Empty,
     Full(Bytes),
     Chunks(Chunks),
-    Gzip(Box<GzipChunks>),
+    /// Chunks that take long to make.
+    Pooled(PooledChunks),
     Events(Events),
     Foreign(Pin<Box<dyn http_body::Body<Data = Bytes, Error = BoxError> + Send>>),
 }
@@ -97,6 +98,17 @@ impl Body {
     {
         let (ready, rest) = (VecDeque::new(), Box::new(chunks.into_iter()));
         Self::of(Source::Chunks(Chunks { ready, rest }))
+    }
+
+    /// The same for chunks that take long to make (tables, compression): each is made on the pool, so
+    /// that the other streams of the connection go on meanwhile.
+    pub fn pooled_chunks<I>(chunks: I, pool: CpuPool) -> Self
+    where
+        I: IntoIterator<Item = Result<Bytes, BoxError>>,
+        I::IntoIter: Send + 'static,
+    {
+        let chunks = Chunks { ready: VecDeque::new(), rest: Box::new(chunks.into_iter()) };
+        Self::of(Source::Pooled(PooledChunks::new(Box::new(chunks), pool)))
     }
 
     /// Events sent as they come (WATCH, logs): each item is flushed at once and never compressed.
@@ -161,14 +173,13 @@ impl Body {
         self
     }
 
-    pub(crate) fn source(&self) -> &Source {
-        &self.source
+    pub(crate) fn take_source(&mut self) -> Source {
+        std::mem::take(&mut self.source)
     }
 
     /// The same guards around another source.
-    pub(crate) fn map_source(mut self, map: impl FnOnce(Source) -> Source) -> Self {
-        self.source = map(std::mem::take(&mut self.source));
-        self
+    pub(crate) fn set_source(&mut self, source: Source) {
+        self.source = source;
     }
 
     fn poll_source(
@@ -183,11 +194,64 @@ impl Body {
                 Some(Ok(bytes))
             }
             Source::Chunks(chunks) => chunks.next(),
-            Source::Gzip(chunks) => chunks.next(),
+            Source::Pooled(chunks) => std::task::ready!(chunks.poll_next(cx)),
             Source::Events(events) => std::task::ready!(events.poll_next(cx)).map(Ok),
             Source::Foreign(body) => return body.as_mut().poll_frame(cx),
         };
         Poll::Ready(next.map(|chunk| chunk.map(Frame::data)))
+    }
+}
+
+/// Chunks that are made on the pool, one at a time. Dropping it stops the one that is being made.
+pub(crate) struct PooledChunks {
+    pool: CpuPool,
+    state: Making,
+}
+
+type BoxChunks = Box<dyn Iterator<Item = Result<Bytes, BoxError>> + Send>;
+
+enum Making {
+    Idle(BoxChunks),
+    Running(Pooled<(BoxChunks, Option<Result<Bytes, BoxError>>)>),
+    Done,
+}
+
+impl PooledChunks {
+    pub(crate) fn new(chunks: BoxChunks, pool: CpuPool) -> Self {
+        Self { pool, state: Making::Idle(chunks) }
+    }
+
+    /// The chunks, unless one is being made.
+    pub(crate) fn into_chunks(self) -> Option<BoxChunks> {
+        match self.state {
+            Making::Idle(chunks) => Some(chunks),
+            Making::Running(_) | Making::Done => None,
+        }
+    }
+
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BoxError>>> {
+        loop {
+            match std::mem::replace(&mut self.state, Making::Done) {
+                Making::Done => return Poll::Ready(None),
+                Making::Idle(mut chunks) => {
+                    let running = self.pool.compute(move || {
+                        let chunk = chunks.next();
+                        (chunks, chunk)
+                    });
+                    self.state = Making::Running(running);
+                }
+                Making::Running(mut running) => {
+                    let Poll::Ready((chunks, chunk)) = Pin::new(&mut running).poll(cx) else {
+                        self.state = Making::Running(running);
+                        return Poll::Pending;
+                    };
+                    if matches!(chunk, Some(Ok(_))) {
+                        self.state = Making::Idle(chunks);
+                    }
+                    return Poll::Ready(chunk);
+                }
+            }
+        }
     }
 }
 
@@ -252,7 +316,7 @@ impl http_body::Body for Body {
             Source::Empty => SizeHint::with_exact(0),
             Source::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Source::Foreign(body) => body.size_hint(),
-            Source::Chunks(_) | Source::Gzip(_) | Source::Events(_) => SizeHint::default(),
+            Source::Chunks(_) | Source::Pooled(_) | Source::Events(_) => SizeHint::default(),
         }
     }
 }
@@ -339,6 +403,21 @@ mod tests {
         body.frame().await.expect("ten chunks").expect("no error");
         body.frame().await.expect("ten chunks").expect("no error");
         assert_eq!(made.load(Ordering::Relaxed), 2);
+    }
+
+    #[tokio::test]
+    async fn long_chunks_are_made_on_the_pool() {
+        let pool = CpuPool::start(1).expect("a thread");
+        let thread = || std::thread::current().name().unwrap_or_default().to_owned();
+        let chunks = (0..3).map(move |_| Ok(Bytes::from(format!("{} ", thread()))));
+        let body = Body::pooled_chunks(chunks, pool.clone());
+        assert_eq!(text(body).await, "pintle-cpu-0 pintle-cpu-0 pintle-cpu-0 ");
+        let broken =
+            Body::pooled_chunks([chunk("a"), Err("gone".into()), chunk("b")], pool.clone());
+        assert!(broken.collect().await.is_err());
+        let mut panicking = Body::pooled_chunks((0..1).map(|_| panic!("asked for")), pool);
+        assert!(panicking.frame().await.expect("an error").is_err());
+        assert!(panicking.frame().await.is_none());
     }
 
     #[tokio::test]

@@ -29,6 +29,7 @@ use crate::{
     audit::{self as request_audit, Outcome, RequestAudit},
     connection::{Handler, HandlerFuture, Peer},
     context::Context,
+    cpu_pool::CpuPool,
     delegate::Delegates,
     filters::{
         audit_id::audit_id,
@@ -61,6 +62,8 @@ pub struct Server {
     pub in_flight: Arc<InFlight>,
     pub metrics: Arc<Metrics>,
     pub seats: Seats,
+    /// Where responses are compressed.
+    pub cpu_pool: CpuPool,
     pub request_timeout: Duration,
     pub cors: Cors,
     /// The formats that answers can have.
@@ -120,8 +123,11 @@ async fn handle(server: &Server, request: Request<Incoming>, peer: Arc<Peer>) ->
     }
     server.metrics.answered(&cx, &counted, &mut response);
     request_audit::finish(&mut cx, &mut response, outcome).await;
-    let mut response =
-        if head_only { without_body(response) } else { gzip::compress(gzip_wanted, response) };
+    let mut response = if head_only {
+        without_body(response)
+    } else {
+        gzip::compress(gzip_wanted, response, &server.cpu_pool).await
+    };
     // Ready to be sent: how long that takes is up to the client, which must not keep others out.
     drop(cx.seat.take());
     if let Some(deadline) = cx.deadline {

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use futures_util::future::BoxFuture;
 use futures_util::task::AtomicWaker;
-use http::header::{CONNECTION, CONTENT_TYPE, HOST};
+use http::header::{CONNECTION, CONTENT_TYPE, HOST, TRANSFER_ENCODING};
 use http::{HeaderValue, Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
@@ -77,6 +77,17 @@ impl Peer {
     pub fn detached(address: SocketAddr) -> Self {
         let close = Arc::new(Closer::default());
         Self { address, local_address: address, tls: None, client: None, front_proxy: None, close }
+    }
+
+    /// A peer that has shown these certificates.
+    #[cfg(test)]
+    pub(crate) fn with_certificates(
+        chain: Vec<CertificateDer<'static>>,
+        roots: crate::tls::Roots,
+    ) -> Self {
+        let roots = Arc::new(arc_swap::ArcSwap::from_pointee(roots));
+        let client = Some(ClientCert::new(chain, roots));
+        Self { client, ..Self::detached(SocketAddr::from(([127, 0, 0, 1], 1))) }
     }
 
     /// Who the client certificate says this is, as of now: the answer changes when the certificate expires or the CA bundle
@@ -180,6 +191,11 @@ pub struct Limits {
     pub ping_timeout: Duration,
     /// Streams of one HTTP/2 connection at a time (`--http2-max-streams-per-connection`); the next one is refused.
     pub streams_max: u32,
+    /// Open connections, those in their handshake included; the next one is closed at once.
+    pub connections_max: usize,
+    /// Streams of one HTTP/2 connection that the client has reset before they were accepted, and that were reset for a
+    /// client's errors: more end the connection.
+    pub resets_max: usize,
     /// Bytes of a request header, the request line included; more is answered with 431.
     pub header_bytes_max: usize,
     /// Lines of an HTTP/1.1 request header; more is answered with 431.
@@ -200,6 +216,8 @@ impl Default for Limits {
             ping_interval: Duration::from_secs(30),
             ping_timeout: Duration::from_secs(20),
             streams_max: 100,
+            connections_max: 32_768,
+            resets_max: 400,
             header_bytes_max: 1 << 20,
             header_lines_max: 1000,
             send_buffer_bytes: 64 << 10,
@@ -240,7 +258,8 @@ pub(crate) async fn serve(
         let connection = http2::Builder::new(streams.spawner())
             .timer(timer)
             .max_concurrent_streams(limits.streams_max)
-            .max_pending_accept_reset_streams(4 * limits.streams_max as usize)
+            .max_pending_accept_reset_streams(limits.resets_max)
+            .max_local_error_reset_streams(limits.resets_max)
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
             .initial_connection_window_size(STREAM_WINDOW_BYTES.saturating_mul(limits.streams_max))
             .max_frame_size(STREAM_WINDOW_BYTES)
@@ -251,7 +270,8 @@ pub(crate) async fn serve(
             .serve_connection(io, requests);
         drive(connection, streams, Some(outgoing), &peer, &activity, limits).await;
     } else {
-        let io = TokioIo::new(Wire::new(stream, activity.clone()));
+        let wire = Wire::new(stream, activity.clone()).checking_heads(limits.header_bytes_max);
+        let io = TokioIo::new(wire);
         let connection = http1::Builder::new()
             .timer(timer)
             // Compat: Go writes them so, and scripts look for them with their eyes.
@@ -283,7 +303,7 @@ async fn answer(
     sending: Option<Arc<Sending>>,
 ) -> Result<Response<Body>, Infallible> {
     let active = activity.begin();
-    if let Some(refused) = refuse_bad_host(&request) {
+    if let Some(refused) = refuse_malformed(&request) {
         return Ok(refused);
     }
     let mut response = service.handler.handle(request, peer.clone()).await;
@@ -305,18 +325,25 @@ async fn answer(
     Ok(websocket::change_over(response, service.limits.stall_timeout))
 }
 
-/// An HTTP/1.1 request must say once which host it is for; two hosts are how a proxy in front is fooled.
-fn refuse_bad_host(request: &Request<Incoming>) -> Option<Response<Body>> {
+/// An HTTP/1.1 request must say once which host it is for, and how long it is in a way that everybody understands; two
+/// hosts or an unknown encoding are how a proxy in front is fooled.
+fn refuse_malformed(request: &Request<Incoming>) -> Option<Response<Body>> {
     if request.version() != Version::HTTP_11 {
         return None;
     }
-    let problem = match request.headers().get_all(HOST).iter().count() {
-        0 => "missing required Host header",
+    let mut encodings = request.headers().get_all(TRANSFER_ENCODING).iter();
+    let chunked =
+        |value: &HeaderValue| value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked");
+    let understood =
+        encodings.next().is_none_or(|first| chunked(first) && encodings.next().is_none());
+    let (code, problem) = match request.headers().get_all(HOST).iter().count() {
+        _ if !understood => (StatusCode::NOT_IMPLEMENTED, "Unsupported transfer encoding"),
+        0 => (StatusCode::BAD_REQUEST, "400 Bad Request: missing required Host header"),
         1 => return None,
-        _ => "too many Host headers",
+        _ => (StatusCode::BAD_REQUEST, "400 Bad Request: too many Host headers"),
     };
-    let mut response = Response::new(Body::from(format!("400 Bad Request: {problem}")));
-    *response.status_mut() = StatusCode::BAD_REQUEST;
+    let mut response = Response::new(Body::from(problem));
+    *response.status_mut() = code;
     let text = HeaderValue::from_static("text/plain; charset=utf-8");
     response.headers_mut().insert(CONTENT_TYPE, text);
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));

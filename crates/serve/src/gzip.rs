@@ -9,17 +9,21 @@ use flate2::write::GzEncoder;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, VARY};
 use http::{HeaderMap, HeaderValue, Response};
 
-use crate::body::{Body, BoxError, Chunks, Source};
+use crate::body::{Body, BoxError, Chunks, PooledChunks, Source};
+use crate::cpu_pool::CpuPool;
 
 /// Compresses `response` if the client accepts it and the body is long enough. A watch never is: its events have to leave one
 /// by one. A list whose size is unknown is looked at until it passes the threshold.
-pub fn compress(accepted: bool, response: Response<Body>) -> Response<Body> {
+///
+/// The work is done on the pool: a megabyte takes as long as a thousand small requests.
+pub async fn compress(accepted: bool, response: Response<Body>, pool: &CpuPool) -> Response<Body> {
     if !accepted || response.headers().contains_key(CONTENT_ENCODING) {
         return response;
     }
-    let (mut head, body) = response.into_parts();
-    let body = body.map_source(compress_source);
-    if body.is_gzip() {
+    let (mut head, mut body) = response.into_parts();
+    let (source, compressed) = compress_source(body.take_source(), pool).await;
+    body.set_source(source);
+    if compressed {
         head.headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
         head.headers.append(VARY, HeaderValue::from_static("Accept-Encoding"));
         head.headers.remove(CONTENT_LENGTH);
@@ -35,19 +39,30 @@ pub fn is_accepted(request: &HeaderMap) -> bool {
     encodings.as_bytes().split(|byte| *byte == b',').any(|token| token.trim_ascii() == b"gzip")
 }
 
-fn compress_source(source: Source) -> Source {
-    match source {
+/// The source of the response, and whether it is compressed.
+async fn compress_source(source: Source, pool: &CpuPool) -> (Source, bool) {
+    let chunks = match source {
         Source::Full(bytes) if bytes.len() > THRESHOLD_BYTES => {
             let pieces = Pieces(bytes);
-            let chunks = Chunks { ready: VecDeque::new(), rest: Box::new(pieces.map(Ok)) };
-            Source::Gzip(Box::new(GzipChunks::new(chunks)))
+            Chunks { ready: VecDeque::new(), rest: Box::new(pieces.map(Ok)) }
         }
+        // Chunks that are copied are looked at here, those that take long on the pool.
         Source::Chunks(chunks) => match beginning(chunks) {
-            Beginning::Large(chunks) => Source::Gzip(Box::new(GzipChunks::new(chunks))),
-            Beginning::Small(source) => source,
+            Beginning::Large(chunks) => chunks,
+            Beginning::Small(source) => return (source, false),
         },
-        other => other,
-    }
+        Source::Pooled(chunks) => {
+            let Some(rest) = chunks.into_chunks() else { return (Source::Empty, false) };
+            let chunks = Chunks { ready: VecDeque::new(), rest };
+            match pool.compute(|| beginning(chunks)).await {
+                Beginning::Large(chunks) => chunks,
+                Beginning::Small(source) => return (source, false),
+            }
+        }
+        other => return (other, false),
+    };
+    let chunks = Box::new(GzipChunks::new(chunks));
+    (Source::Pooled(PooledChunks::new(chunks, pool.clone())), true)
 }
 
 enum Beginning {
@@ -119,13 +134,20 @@ impl GzipChunks {
         let output = Vec::with_capacity(OUTPUT_BYTES);
         Self { chunks, encoder: Some(GzEncoder::new(output, Compression::new(LEVEL))) }
     }
+}
+
+impl Iterator for GzipChunks {
+    type Item = Result<Bytes, BoxError>;
 
     /// Feeds the encoder until it has given enough for a frame; `None` when the body is complete.
-    pub(crate) fn next(&mut self) -> Option<Result<Bytes, BoxError>> {
+    fn next(&mut self) -> Option<Self::Item> {
         let mut encoder = self.encoder.take()?;
         for chunk in self.chunks.by_ref() {
             if let Err(error) = chunk.and_then(|chunk| Ok(encoder.write_all(&chunk)?)) {
                 return Some(Err(error));
+            }
+            if meta::cancel::requested() {
+                return Some(Err("cancelled".into()));
             }
             if encoder.get_ref().len() >= OUTPUT_BYTES / 2 {
                 let output = std::mem::replace(encoder.get_mut(), Vec::with_capacity(OUTPUT_BYTES));
@@ -146,12 +168,6 @@ const LEVEL: u32 = 1;
 /// A frame of compressed output is between half of this and somewhat more than this.
 const OUTPUT_BYTES: usize = 32 * 1024;
 
-impl Body {
-    fn is_gzip(&self) -> bool {
-        matches!(self.source(), Source::Gzip(_))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::Read;
@@ -159,6 +175,11 @@ mod tests {
     use http_body_util::BodyExt;
 
     use super::*;
+
+    async fn compressed(accepted: bool, response: Response<Body>) -> Response<Body> {
+        let pool = CpuPool::start(1).expect("a thread");
+        compress(accepted, response, &pool).await
+    }
 
     fn request(accept_encoding: &str) -> HeaderMap {
         let mut headers = HeaderMap::new();
@@ -182,6 +203,8 @@ mod tests {
         const KIB_128: usize = 128 * 1024;
         let full = |length| Body::full(text(length));
         let list = |length| Body::chunks(chunks(&text(length), 10_000));
+        let pool = CpuPool::start(1).expect("a thread");
+        let table = |length| Body::pooled_chunks(chunks(&text(length), 10_000), pool.clone());
         let watch = |length| {
             let events = chunks(&text(length), 10_000).into_iter().map(Result::unwrap_or_default);
             Body::events(futures_util::stream::iter(events.collect::<Vec<_>>()))
@@ -199,10 +222,13 @@ mod tests {
             ("gzip", list(KIB_128), KIB_128, false),
             ("gzip", list(KIB_128 + 1), KIB_128 + 1, true),
             ("gzip", list(1_000_000), 1_000_000, true),
+            ("gzip", table(KIB_128), KIB_128, false),
+            ("gzip", table(1_000_000), 1_000_000, true),
             ("gzip", watch(200_000), 200_000, false),
         ];
         for (index, (accept, body, length, compressed)) in cases.into_iter().enumerate() {
-            let response = compress(is_accepted(&request(accept)), Response::new(body));
+            let response =
+                compress(is_accepted(&request(accept)), Response::new(body), &pool).await;
             let headers = response.headers().clone();
             let bytes = response.into_body().collect().await.expect("no error").to_bytes();
             assert_eq!(headers.contains_key(CONTENT_ENCODING), compressed, "case {index}");
@@ -229,7 +255,8 @@ mod tests {
     async fn an_already_encoded_answer_stays_as_it_is() {
         let response =
             Response::builder().header(CONTENT_ENCODING, "br").body(Body::full(text(200_000)));
-        let response = compress(is_accepted(&request("gzip")), response.expect("valid response"));
+        let response = response.expect("valid response");
+        let response = compressed(is_accepted(&request("gzip")), response).await;
         assert_eq!(response.headers()[CONTENT_ENCODING], "br");
         assert!(!response.headers().contains_key(VARY));
     }
@@ -240,7 +267,7 @@ mod tests {
             let mut all = chunks(&text(good_bytes), 10_000);
             all.push(Err("compacted".into()));
             let response =
-                compress(is_accepted(&request("gzip")), Response::new(Body::chunks(all)));
+                compressed(is_accepted(&request("gzip")), Response::new(Body::chunks(all))).await;
             let error = response.into_body().collect().await.expect_err("the list broke off");
             assert_eq!(error.to_string(), "compacted", "after {good_bytes} bytes");
         }

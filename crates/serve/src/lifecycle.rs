@@ -91,6 +91,17 @@ impl Default for ShutdownOptions {
     }
 }
 
+impl ShutdownOptions {
+    /// How long a shutdown takes at most; a process that is still there after it hangs.
+    pub fn longest(&self) -> Duration {
+        let drain = self.request_timeout.max(self.watch_grace_period);
+        self.delay + drain + HTTP_TIMEOUT + SHUTDOWN_MARGIN
+    }
+}
+
+/// For what has no time limit of its own: hooks, the store's last writes.
+const SHUTDOWN_MARGIN: Duration = Duration::from_secs(30);
+
 impl Lifecycle {
     /// Waits for `stop`, then walks through the phases; returns when the last connection is closed. `pre_shutdown_hooks` runs
     /// beside the delay, while requests are still served; `flush_audit` when the last one was answered.
@@ -169,27 +180,31 @@ const HTTP_TIMEOUT: Duration = Duration::from_mins(1);
 const RETRY_AFTER_HTTP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Resolves at the first SIGTERM or SIGINT. A second one ends the process at once, with code 1: the operator does not
-/// want to wait. To be called once, inside the runtime.
-pub fn stop_signal() -> io::Result<impl Future<Output = ()>> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
+/// want to wait. So does a shutdown that takes longer than `longest`. To be called once.
+///
+/// Signals have a thread and a runtime of their own, so that they are heard even when all other threads are busy.
+pub fn stop_signal(longest: Duration) -> io::Result<impl Future<Output = ()>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (mut terminate, mut interrupt) = {
+        let _inside = runtime.enter();
+        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?)
+    };
     let (first, received) = oneshot::channel();
-    tokio::spawn(async move {
-        let mut first = Some(first);
-        loop {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
+    std::thread::Builder::new().name("pintle-signals".to_owned()).spawn(move || {
+        runtime.block_on(async {
+            let mut next =
+                async || tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} };
+            next().await;
+            // The receiver may not be waiting yet.
+            let _ = first.send(());
+            if tokio::time::timeout(longest, next()).await.is_err() {
+                tracing::error!(after = ?longest, "shutdown did not end; leaving at once");
             }
-            match first.take() {
-                // The receiver may not be waiting yet.
-                Some(first) => drop(first.send(())),
-                None => leave_at_once(),
-            }
-        }
-    });
+            leave_at_once();
+        });
+    })?;
     Ok(async move {
-        // Without its task there is no runtime any more, which is a reason to stop as well.
+        // Without its thread nothing would hear a signal any more, which is a reason to stop as well.
         let _ = received.await;
     })
 }

@@ -215,8 +215,12 @@ async fn accept(listener: TcpListener, service: Arc<Service>, connections: Arc<C
     let mut pause = ACCEPT_PAUSE_MIN;
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => {
+            Ok((stream, address)) => {
                 pause = ACCEPT_PAUSE_MIN;
+                if connections.open.lock().len() >= service.limits.connections_max {
+                    tracing::debug!(peer = %address, "too many connections");
+                    continue;
+                }
                 let registration = connections.register();
                 let id = registration.id;
                 let task = tokio::spawn(connection(service.clone(), stream, registration));

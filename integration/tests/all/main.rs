@@ -1,7 +1,11 @@
 //! The tests over HTTP, in one binary so that they share one server. A module is a way to talk to
 //! the server; each test works in a namespace of its own. No test sleeps: they wait for events.
 
+mod abuse;
 mod access_walk;
+mod admission_plugins;
+mod admission_policies;
+mod admission_webhooks;
 mod bad_input;
 mod bootstrap;
 mod compaction;
@@ -25,6 +29,7 @@ mod nodes;
 mod on_etcd;
 mod proof;
 mod published;
+mod quota;
 mod races;
 mod raw;
 mod rbac;

@@ -47,7 +47,7 @@ impl Plugin for ServiceAccount {
             let Some(pod) = object.filter(|_| is_new_pod(attributes)) else { return Ok(()) };
             // Their spec is the kubelet's.
             if is_mirror(pod) {
-                return Ok(());
+                return check_mirror(pod).map_err(|why| forbidden(attributes, why.to_owned()));
             }
             if account_name(pod).is_empty() {
                 pod.set_at(&["spec", "serviceAccountName"], DEFAULT);
@@ -61,6 +61,9 @@ impl Plugin for ServiceAccount {
             let pull = account.items_at(&["imagePullSecrets"]);
             if pod.items_at(&["spec", "imagePullSecrets"]).is_empty() && !pull.is_empty() {
                 pod.set_at(&["spec", "imagePullSecrets"], pull.to_vec());
+            }
+            if limits_secrets(&account) {
+                check_secrets(pod, &account).map_err(|why| forbidden(attributes, why))?;
             }
             Ok(())
         })
@@ -90,18 +93,28 @@ impl Plugin for ServiceAccount {
                 return Err(forbidden(attributes, why));
             }
             let account = find(attributes, name, cluster).await?;
-            let enforced = account.str_at(&["metadata", "annotations", ENFORCE]);
-            if !matches!(enforced, "1" | "t" | "T" | "TRUE" | "true" | "True") {
+            if !limits_secrets(&account) {
                 return Ok(());
             }
-            let checked = if ephemeral {
-                check_containers(pod, "ephemeralContainers", "ephemeral container", &account)
-            } else {
-                check_secrets(pod, &account)
-            };
-            checked.map_err(|why| forbidden(attributes, why))
+            if ephemeral {
+                // Compat: a plain error of upstream, which is a 500.
+                return check_containers(
+                    pod,
+                    "ephemeralContainers",
+                    "ephemeral container",
+                    &account,
+                )
+                .map_err(ApiError::Storage);
+            }
+            check_secrets(pod, &account).map_err(|why| forbidden(attributes, why))
         })
     }
+}
+
+/// Whether the pods of an account may use only the secrets that it names.
+fn limits_secrets(account: &Value) -> bool {
+    let enforced = account.str_at(&["metadata", "annotations", ENFORCE]);
+    matches!(enforced, "1" | "t" | "T" | "TRUE" | "true" | "True")
 }
 
 const TOKEN_WANTED: &str = "automountServiceAccountToken";
@@ -367,5 +380,83 @@ mod tests {
         for (pod, expected) in cases {
             assert_eq!(check_secrets(&pod, &account).err().unwrap_or_default(), expected);
         }
+    }
+
+    #[test]
+    fn pods_get_the_account_and_its_secrets() {
+        use crate::harness::{cluster, create, update, yaml};
+        let accounts = [
+            (
+                &resources::SERVICE_ACCOUNTS,
+                "{metadata: {name: default, namespace: ns}, imagePullSecrets: [{name: pull}], automountServiceAccountToken: false}",
+            ),
+            (
+                &resources::SERVICE_ACCOUNTS,
+                "{metadata: {name: strict, namespace: ns, annotations: {kubernetes.io/enforce-mountable-secrets: 'true'}}, secrets: [{name: s}]}",
+            ),
+        ];
+        let cluster = cluster(&accounts, &[]);
+        let pod = |annotations: &str, spec: &str| {
+            yaml(&format!(
+                "{{metadata: {{name: p, namespace: ns, annotations: {{{annotations}}}}}, spec: {{{spec}}}}}"
+            ))
+        };
+        let mirror = "kubernetes.io/config.mirror: x";
+        let forbidden = |why: &str| format!("pods \"p\" is forbidden: {why}");
+        let not_mountable = "volume with secret.secretName=\"t\" is not allowed because service \
+                             account strict does not reference that secret";
+        let cases = [
+            (
+                "",
+                "containers: []",
+                "serviceAccountName: default, imagePullSecrets: [{name: pull}], containers: []",
+                String::new(),
+            ),
+            (
+                "",
+                "imagePullSecrets: [{name: own}]",
+                "serviceAccountName: default, imagePullSecrets: [{name: own}]",
+                String::new(),
+            ),
+            (
+                "",
+                "serviceAccountName: gone",
+                "",
+                forbidden(
+                    "error looking up service account ns/gone: serviceaccount \"gone\" not found",
+                ),
+            ),
+            (mirror, "containers: []", "containers: []", String::new()),
+            (
+                mirror,
+                "serviceAccountName: default",
+                "",
+                forbidden("a mirror pod may not reference service accounts"),
+            ),
+            (
+                "",
+                "serviceAccountName: strict, automountServiceAccountToken: false, volumes: [{secret: {secretName: t}}]",
+                "",
+                forbidden(not_mountable),
+            ),
+        ];
+        for (annotations, spec, expected, message) in cases {
+            let mut object = pod(annotations, spec);
+            let outcome = create(&resources::PODS).admit(&ServiceAccount, &mut object, &cluster);
+            assert_eq!(outcome.message(), message, "{spec}");
+            if message.is_empty() {
+                assert_eq!(object, pod(annotations, expected));
+            }
+        }
+        let ephemeral = "serviceAccountName: strict, ephemeralContainers: [{name: e, envFrom: [{secretRef: {name: t}}]}]";
+        let request = update(&resources::PODS, pod("", "serviceAccountName: strict"));
+        let request = request.subresource("ephemeralcontainers");
+        let outcome = request.validate(&ServiceAccount, &pod("", ephemeral), &cluster);
+        assert_eq!(
+            outcome.message(),
+            "ephemeral container e with envFrom referencing secret.secretName=\"t\" is not allowed \
+             because service account strict does not reference that secret"
+        );
+        assert_eq!(outcome.error.unwrap().status().code, 500);
     }
 }

@@ -284,7 +284,7 @@ impl Schemas {
             return;
         };
         let at = path.child("openAPIV3Schema");
-        let before = errors.0.len();
+        let before = errors.count();
         if self.status {
             check_root_with_status(schema, path, errors);
         }
@@ -299,12 +299,12 @@ impl Schemas {
             match Structural::new(schema) {
                 Err(why) => unreadable = Some(why),
                 Ok(structural) => {
-                    let before = errors.0.len();
+                    let before = errors.count();
                     structural.check(&at, errors);
-                    if errors.0.len() == before {
+                    if errors.count() == before {
                         structural.check_defaults(&at, options.require_pruned_defaults, errors);
                     }
-                    compilable = (errors.0.len() == before).then_some(structural);
+                    compilable = (errors.count() == before).then_some(structural);
                 }
             }
         }
@@ -317,7 +317,7 @@ impl Schemas {
             wrong.extend(rules);
         }
         errors.extend(wrong);
-        if let (Some(why), true) = (unreadable, errors.0.len() == before) {
+        if let (Some(why), true) = (unreadable, errors.count() == before) {
             errors.invalid(at, "", &why);
         }
     }

@@ -1,9 +1,9 @@
 //! Ratcheting: what is wrong in the stored definition may stay wrong in an update.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use meta::{FieldErrors, FieldPath, Value};
-use schema::structural::Structural;
+use schema::structural::{Structural, is_too_deep};
 
 use super::{
     conversion::{ca_bundle_error, has_recognized_version},
@@ -47,7 +47,9 @@ impl ValidationOptions {
 
     pub(super) fn for_update(new: &Value, old: &Value) -> Self {
         let (spec, old_spec) = (InternalSpec::of(new), InternalSpec::of(old));
-        let schemas = old_spec.schemas();
+        // A schema that was stored although it is too deep counts as one without errors.
+        let mut schemas = old_spec.schemas();
+        schemas.retain(|schema| !is_too_deep(schema));
         let none_has = |wrong: fn(&Value) -> bool| {
             !schemas.iter().any(|schema| schema_rules::any(schema, &mut |node| wrong(node)))
         };
@@ -102,8 +104,9 @@ fn allow_invalid_ca_bundle(old: &Value) -> bool {
 }
 
 fn unchanged_schemas(spec: &InternalSpec<'_>, old: &InternalSpec<'_>) -> BTreeSet<String> {
+    let by_name = versions_by_name(old);
     let same = |version: &&Value| {
-        let before = version_named(old, version.str_at(&["name"]));
+        let before = by_name.get(version.str_at(&["name"]));
         before.is_some_and(|before| before.get("schema") == version.get("schema"))
     };
     spec.versions.iter().filter(same).map(|v| v.str_at(&["name"]).to_owned()).collect()
@@ -119,9 +122,10 @@ fn too_many_selectable(spec: &InternalSpec<'_>, old: &InternalSpec<'_>) -> BTree
     if too_many(shared) && shared == spec.top_level(PerVersionField::SelectableFields) {
         names.insert(String::new());
     }
+    let by_name = versions_by_name(old);
     for version in spec.versions {
         let name = version.str_at(&["name"]);
-        let Some(before) = version_named(old, name) else { continue };
+        let Some(before) = by_name.get(name) else { continue };
         let fields = before.get("selectableFields");
         if too_many(fields) && fields == version.get("selectableFields") {
             names.insert(name.to_owned());
@@ -130,6 +134,7 @@ fn too_many_selectable(spec: &InternalSpec<'_>, old: &InternalSpec<'_>) -> BTree
     names
 }
 
-fn version_named<'a>(spec: &InternalSpec<'a>, name: &str) -> Option<&'a Value> {
-    spec.versions.iter().find(|version| version.str_at(&["name"]) == name)
+/// The first version of each name.
+fn versions_by_name<'a>(spec: &InternalSpec<'a>) -> HashMap<&'a str, &'a Value> {
+    spec.versions.iter().rev().map(|version| (version.str_at(&["name"]), version)).collect()
 }

@@ -85,7 +85,7 @@ pub(super) fn check_selectable_fields(
                 continue;
             }
         };
-        if place.as_str() == "metadata" || place.as_str().starts_with("metadata.") {
+        if place.root_field() == "metadata" {
             errors.invalid(&at, json_path, "must not point to fields in metadata");
         }
         if !matches!(node.ty, JsonType::String | JsonType::Boolean | JsonType::Integer) {

@@ -1,6 +1,7 @@
 //! Mode `RBAC`: what the roles allow that are bound to a user, to the user's groups or service
 //! account, in the cluster and in the request's namespace.
 
+mod escalation;
 mod index;
 mod rule;
 #[cfg(test)]
@@ -90,14 +91,22 @@ impl Rbac {
         wanted: &[Rule],
     ) -> Result<(), String> {
         let (held, errors) = self.held(user, namespace);
-        let lacking = missing(&held, wanted);
-        if lacking.is_empty() {
+        let Ok(lacking) = escalation::missing(&held, wanted) else {
+            return Err(format!(
+                "user {} is attempting to grant RBAC permissions that are too many to be compared \
+                 with those currently held; use fewer or simpler rules",
+                meta::field::quote(&user.name),
+            ));
+        };
+        if lacking.rules.is_empty() {
             return Ok(());
         }
-        let mut texts: Vec<String> =
-            rule::compact(lacking).iter().map(Rule::compact_text).collect();
+        let mut texts: Vec<String> = lacking.rules.iter().map(Rule::compact_text).collect();
         texts.sort();
         texts.dedup();
+        if lacking.more > 0 {
+            texts.push(format!("... and {} more", lacking.more));
+        }
         let mut message = format!(
             "user {} (groups={}) is attempting to grant RBAC permissions not currently held:\n{}",
             meta::field::quote(&user.name),

@@ -42,7 +42,7 @@ impl Strategy for Endpoints {
             for list in ["addresses", "notReadyAddresses"] {
                 for address in subset.get(list).items() {
                     let ip = address.get("ip");
-                    texts.extend(warnings::ip(ip.path().as_str(), ip.str()));
+                    texts.extend(warnings::ip(&ip.path().to_string(), ip.str()));
                 }
             }
         }

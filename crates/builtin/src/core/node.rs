@@ -75,7 +75,7 @@ impl Strategy for Node {
             );
         }
         for cidr in Field::root(node).get("spec").get("podCIDRs").items() {
-            texts.extend(warnings::cidr(cidr.path().as_str(), cidr.str()));
+            texts.extend(warnings::cidr(&cidr.path().to_string(), cidr.str()));
         }
         texts
     }

@@ -4,6 +4,7 @@ pub(crate) mod binding;
 mod condition;
 mod defaults;
 pub(crate) mod eviction;
+mod label_keys;
 pub(crate) mod qos;
 mod summary;
 pub(crate) mod validation;
@@ -36,6 +37,7 @@ impl Strategy for Pod {
             }]);
             pod.set_at(&["status", "conditions"], gated);
         }
+        label_keys::merge_into_selectors(pod);
     }
 
     fn prepare_for_subresource(
@@ -230,7 +232,7 @@ fn status_addresses(pod: &Value) -> Vec<String> {
     for list in ["podIPs", "hostIPs"] {
         for item in status.get(list).items() {
             let ip = item.get("ip");
-            texts.extend(warnings::ip(ip.path().as_str(), ip.str()));
+            texts.extend(warnings::ip(&ip.path().to_string(), ip.str()));
         }
     }
     texts

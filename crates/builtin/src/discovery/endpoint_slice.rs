@@ -72,7 +72,7 @@ impl Strategy for EndpointSlice {
         }
         for endpoint in Field::root(slice).get("endpoints").items() {
             for address in endpoint.get("addresses").items() {
-                texts.extend(warnings::ip(address.path().as_str(), address.str()));
+                texts.extend(warnings::ip(&address.path().to_string(), address.str()));
             }
         }
         texts

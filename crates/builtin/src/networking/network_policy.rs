@@ -42,9 +42,9 @@ impl Strategy for NetworkPolicy {
                 for peer in rule.get(peers).items() {
                     let block = peer.get("ipBlock");
                     let cidr = block.get("cidr");
-                    texts.extend(warnings::cidr(cidr.path().as_str(), cidr.str()));
+                    texts.extend(warnings::cidr(&cidr.path().to_string(), cidr.str()));
                     for except in block.get("except").items() {
-                        texts.extend(warnings::cidr(except.path().as_str(), except.str()));
+                        texts.extend(warnings::cidr(&except.path().to_string(), except.str()));
                     }
                 }
             }

@@ -192,7 +192,6 @@ mod tests {
         let (value, mut errors) = (Value::from(text), FieldErrors::default());
         rule(&Field::root(&value), &mut errors);
         let why: Vec<&str> = errors
-            .0
             .iter()
             .map(|error| error.message.splitn(3, ": ").nth(2).unwrap_or_default())
             .collect();

@@ -24,14 +24,14 @@ pub(crate) fn ratchet(
     validate: impl FnOnce(&Value, &mut FieldErrors),
     errors: &mut FieldErrors,
 ) {
-    let ratcheted = |rule: Option<RuleId>| rule.filter(|rule| RATCHETED_RULES.contains(rule));
-    if !errors.0.iter().any(|error| ratcheted(error.rule).is_some()) {
+    if !errors.broken_rules().any(|rule| RATCHETED_RULES.contains(&rule)) {
         return;
     }
     let mut before = FieldErrors::default();
     validate(old, &mut before);
-    let broken: Vec<RuleId> = before.0.iter().filter_map(|error| ratcheted(error.rule)).collect();
-    errors.0.retain(|error| !error.rule.is_some_and(|rule| broken.contains(&rule)));
+    let is_broken = |known: &&RuleId| before.broken_rules().any(|rule| rule == **known);
+    let broken: Vec<RuleId> = RATCHETED_RULES.iter().filter(is_broken).copied().collect();
+    errors.retain_rules(|rule| !broken.contains(&rule));
 }
 
 const RATCHETED_RULES: [RuleId; 17] = [
@@ -103,7 +103,7 @@ mod tests {
         let (fits, odd) = (pod("2Mi", "a"), pod("3Mi", "A b"));
         let scrambled = |object: &Value, errors: &mut FieldErrors| {
             validate(object, errors);
-            for error in &mut errors.0 {
+            for error in errors.iter_mut() {
                 error.message = error.message.chars().rev().collect();
                 error.field = "elsewhere".to_owned();
             }
@@ -115,8 +115,8 @@ mod tests {
             let mut plain = FieldErrors::default();
             validate(&odd, &mut plain);
             ratchet(old, validate, &mut plain);
-            assert_eq!(errors.0.len(), plain.0.len());
-            errors.0.len()
+            assert_eq!(errors.count(), plain.count());
+            errors.count()
         };
         // Two sizes and a name are wrong; the name is no ratcheted rule.
         assert_eq!((left(&fits), left(&odd)), (3, 1));

@@ -50,7 +50,7 @@ fn spec_and_meta(object: &Field<'_>, is_template: bool, texts: &mut Vec<String>)
         let claim = ephemeral.get("volumeClaimTemplate");
         let claim = claim.get("spec");
         if claim.is_set() {
-            texts.extend(volume::claim_spec(claim.path().as_str(), claim.value()));
+            texts.extend(volume::claim_spec(&claim.path().to_string(), claim.value()));
         }
     }
     virtual_path::overlaps(&volumes, texts);
@@ -80,10 +80,10 @@ fn spec_and_meta(object: &Field<'_>, is_template: bool, texts: &mut Vec<String>)
     pod_affinity(&spec.get("affinity"), texts);
     let dns = spec.get("dnsConfig");
     for server in dns.get("nameservers").items() {
-        texts.extend(address::ip(server.path().as_str(), server.str()));
+        texts.extend(address::ip(&server.path().to_string(), server.str()));
     }
     for alias in spec.get("hostAliases").items() {
-        texts.extend(address::ip(alias.get("ip").path().as_str(), alias.str_at(&["ip"])));
+        texts.extend(address::ip(&alias.get("ip").path().to_string(), alias.str_at(&["ip"])));
     }
 }
 
@@ -177,7 +177,7 @@ fn pull_secrets(secrets: &Field<'_>, texts: &mut Vec<String>) {
 fn fractions(resources: &Field<'_>, texts: &mut Vec<String>) {
     for name in ["memory", "ephemeral-storage"] {
         let entry = resources.key(name);
-        texts.extend(volume::fraction(entry.path().as_str(), entry.value()));
+        texts.extend(volume::fraction(&entry.path().to_string(), entry.value()));
     }
 }
 
@@ -187,7 +187,7 @@ fn container_resources(container: &Field<'_>, texts: &mut Vec<String>) {
         for list in ["limits", "requests"] {
             let list = resources.get(list);
             let entry = list.key(name);
-            texts.extend(volume::fraction(entry.path().as_str(), entry.value()));
+            texts.extend(volume::fraction(&entry.path().to_string(), entry.value()));
         }
     }
 }

@@ -36,10 +36,10 @@ pub(crate) fn service(service: &Value) -> Vec<String> {
         );
     }
     if !balancer.is_empty() {
-        texts.extend(ip(balancer.path().as_str(), balancer.str()));
+        texts.extend(ip(&balancer.path().to_string(), balancer.str()));
     }
     for range in spec.get("loadBalancerSourceRanges").items() {
-        texts.extend(cidr(range.path().as_str(), range.str()));
+        texts.extend(cidr(&range.path().to_string(), range.str()));
     }
     if is_external && !external.is_empty() {
         texts.push("spec.externalIPs is ignored when spec.type is \"ExternalName\"".to_owned());
@@ -64,6 +64,6 @@ const MODE: &str = "service.kubernetes.io/topology-mode";
 
 fn each_ip(ips: &Field<'_>, texts: &mut Vec<String>) {
     for item in ips.items() {
-        texts.extend(ip(item.path().as_str(), item.str()));
+        texts.extend(ip(&item.path().to_string(), item.str()));
     }
 }

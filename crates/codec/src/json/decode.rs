@@ -8,7 +8,10 @@
 
 use std::{borrow::Cow, collections::HashSet, fmt::Write as _};
 
-use meta::{Map, Str, Value};
+use meta::{
+    Map, Str, Value,
+    limits::{FIELD_PATH_BYTES_MAX, STRICT_ERRORS_MAX, TREE_NODES_MAX},
+};
 use schema::{NodeType, Schema, Type, TypeId};
 
 use super::{
@@ -34,12 +37,24 @@ impl Default for DecodeOptions {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decoded {
     pub value: Value,
-    /// In the order of the document, each once, at most 100.
+    /// In the order of the document, each once, at most 100. The last one counts the rest.
     pub strict: Vec<StrictError>,
 }
 
-/// More is not reported.
-pub(super) const STRICT_ERRORS_MAX: usize = 100;
+/// Strict errors that are compared with those that are listed already; later ones are only counted.
+/// Otherwise the same unknown field a million times would be a million comparisons of long paths.
+const STRICT_ERRORS_COMPARED_MAX: usize = 10 * STRICT_ERRORS_MAX;
+
+/// The first strict errors, and how many more there were.
+pub fn list_strict_errors(mut errors: Vec<StrictError>) -> Vec<StrictError> {
+    if errors.len() > STRICT_ERRORS_MAX + 1 {
+        let rest = errors.drain(STRICT_ERRORS_MAX..);
+        let more = rest.map(|error| if let StrictError::More(count) = error { count } else { 1 });
+        let more = more.sum();
+        errors.push(StrictError::More(more));
+    }
+    errors
+}
 
 /// Reads an object of a type. What the type doesn't know is dropped.
 pub fn decode(
@@ -48,9 +63,30 @@ pub fn decode(
     ty: TypeId,
     options: DecodeOptions,
 ) -> Result<Decoded, DecodeError> {
+    decode_up_to(bytes, schema, ty, options, usize::MAX)
+}
+
+/// Reads a request body: as [`decode`], with a bound on the memory that the tree takes.
+pub fn decode_body(
+    bytes: &[u8],
+    schema: &Schema,
+    ty: TypeId,
+    options: DecodeOptions,
+) -> Result<Decoded, DecodeError> {
+    decode_up_to(bytes, schema, ty, options, TREE_NODES_MAX)
+}
+
+fn decode_up_to(
+    bytes: &[u8],
+    schema: &Schema,
+    ty: TypeId,
+    options: DecodeOptions,
+    nodes_max: usize,
+) -> Result<Decoded, DecodeError> {
     let text = well_formed(bytes);
     let root = NodeType::Object(ty);
-    let mut decoded = Decoder::new(&text, Some(schema), options).run(Target::plain(&root))?;
+    let decoder = Decoder::new(&text, Some(schema), options, nodes_max);
+    let mut decoded = decoder.run(Target::plain(&root))?;
     if decoded.value.is_null() {
         // Go leaves the struct as it is.
         decoded.value = Value::object();
@@ -61,7 +97,13 @@ pub fn decode(
 /// Reads any JSON and keeps all of it, as Kubernetes reads custom resources.
 pub fn decode_any(bytes: &[u8], options: DecodeOptions) -> Result<Decoded, DecodeError> {
     let text = well_formed(bytes);
-    Decoder::new(&text, None, options).run(Target::REPORTED)
+    Decoder::new(&text, None, options, usize::MAX).run(Target::REPORTED)
+}
+
+/// Reads a request body: as [`decode_any`], with a bound on the memory that the tree takes.
+pub fn decode_any_body(bytes: &[u8], options: DecodeOptions) -> Result<Decoded, DecodeError> {
+    let text = well_formed(bytes);
+    Decoder::new(&text, None, options, TREE_NODES_MAX).run(Target::REPORTED)
 }
 
 /// What the next value should be. Two words that stay in registers; an enum here doubled the time.
@@ -102,6 +144,8 @@ enum Frame<'a> {
         field: Option<usize>,
         /// One bit per field.
         seen: u128,
+        /// The unknown keys that are kept.
+        keys: Keys,
     },
     Map {
         of: Target<'a>,
@@ -121,6 +165,16 @@ struct Decoder<'a> {
     frames: Vec<Frame<'a>>,
     root: Value,
     strict_errors: Vec<StrictError>,
+    /// Strict errors so far, and those of them that are not listed.
+    strict_count: usize,
+    strict_more: usize,
+    /// Values so far, and how many there may be.
+    nodes: usize,
+    nodes_max: usize,
+    /// Buffers of closed containers. A container is copied out of its buffer when its length is known:
+    /// grown one by one, a list of one item would take the memory of four.
+    member_buffers: Vec<Vec<(Str, Value)>>,
+    item_buffers: Vec<Vec<Value>>,
     saved: Option<DecodeError>,
     fatal: Option<DecodeError>,
     /// From this depth on nothing is reported: Go reads these values with a plain decoder.
@@ -128,7 +182,12 @@ struct Decoder<'a> {
 }
 
 impl<'a> Decoder<'a> {
-    fn new(text: &'a str, schema: Option<&'a Schema>, options: DecodeOptions) -> Self {
+    fn new(
+        text: &'a str,
+        schema: Option<&'a Schema>,
+        options: DecodeOptions,
+        nodes_max: usize,
+    ) -> Self {
         Self {
             lexer: Lexer::new(text),
             schema,
@@ -136,6 +195,12 @@ impl<'a> Decoder<'a> {
             frames: Vec::with_capacity(8),
             root: Value::Null,
             strict_errors: Vec::new(),
+            strict_count: 0,
+            strict_more: 0,
+            nodes: 0,
+            nodes_max,
+            member_buffers: Vec::new(),
+            item_buffers: Vec::new(),
             saved: None,
             fatal: None,
             quiet_from: None,
@@ -145,6 +210,9 @@ impl<'a> Decoder<'a> {
     fn run(mut self, target: Target<'a>) -> Result<Decoded, DecodeError> {
         self.document(target)?;
         self.lexer.end()?;
+        if self.strict_more > 0 {
+            self.strict_errors.push(StrictError::More(self.strict_more));
+        }
         match self.fatal.or(self.saved) {
             Some(error) => Err(error),
             None => Ok(Decoded { value: self.root, strict: self.strict_errors }),
@@ -173,6 +241,10 @@ impl<'a> Decoder<'a> {
     /// Reads a value and puts it where it belongs, unless it is a container with members: then says
     /// what the first one should be.
     fn begin(&mut self, target: Target<'a>) -> Result<Option<Target<'a>>, DecodeError> {
+        self.nodes += 1;
+        if self.nodes > self.nodes_max {
+            return Err(self.lexer.too_many());
+        }
         match self.lexer.next_token()? {
             b'{' => self.begin_object(target),
             b'[' => self.begin_array(target),
@@ -190,9 +262,9 @@ impl<'a> Decoder<'a> {
                 self.quiet_from.get_or_insert(self.frames.len());
                 self.begin_struct(*id)
             }
-            NodeType::Map(item) => Frame::map(Target::plain(&item.kind)),
-            NodeType::Any => Frame::map(target),
-            NodeType::AnyObject => Frame::map(Target::plain(&NodeType::Any)),
+            NodeType::Map(item) => self.begin_map(Target::plain(&item.kind)),
+            NodeType::Any => self.begin_map(target),
+            NodeType::AnyObject => self.begin_map(Target::plain(&NodeType::Any)),
             _ => return self.wrong_container(target, Found::Object),
         };
         self.push(frame)?;
@@ -208,10 +280,15 @@ impl<'a> Decoder<'a> {
         Ok(first)
     }
 
-    fn begin_struct(&self, id: TypeId) -> Frame<'a> {
+    fn begin_struct(&mut self, id: TypeId) -> Frame<'a> {
         let ty = self.schema.expect("types come out of a schema").get(id);
-        let members = Vec::with_capacity(ty.fields.len().min(8));
-        Frame::Struct { ty, members, field: None, seen: 0 }
+        let members = self.member_buffers.pop().unwrap_or_default();
+        Frame::Struct { ty, members, field: None, seen: 0, keys: Keys::UNSORTED }
+    }
+
+    fn begin_map(&mut self, of: Target<'a>) -> Frame<'a> {
+        let members = self.member_buffers.pop().unwrap_or_default();
+        Frame::Map { of, members, keys: Keys::SORTED }
     }
 
     fn begin_array(&mut self, target: Target<'a>) -> Result<Option<Target<'a>>, DecodeError> {
@@ -226,7 +303,8 @@ impl<'a> Decoder<'a> {
             NodeType::Bytes => Target::BYTE,
             _ => return self.wrong_container(target, Found::Array),
         };
-        self.push(Frame::List { of, items: Vec::new() })?;
+        let items = self.item_buffers.pop().unwrap_or_default();
+        self.push(Frame::List { of, items })?;
         if self.lexer.next_token()? == b']' {
             self.lexer.at += 1;
             self.close();
@@ -299,13 +377,12 @@ impl<'a> Decoder<'a> {
     fn enter(&mut self, key: Cow<'a, str>) -> Option<Target<'a>> {
         let strict = self.strict;
         match self.frames.last_mut().expect("keys are inside of objects") {
-            Frame::Struct { ty, field, seen, members } => {
+            Frame::Struct { ty, field, seen, members, keys } => {
                 let ty = *ty;
                 *field = field_index(ty, &key, *field);
                 let Some(index) = *field else {
                     if ty.preserve_unknown {
-                        let repeated =
-                            strict && members.iter().any(|(name, _)| name.as_str() == key);
+                        let repeated = strict && keys.repeats(members, &key);
                         members.push((leaf::to_str(key), Value::Null));
                         if repeated {
                             self.duplicate();
@@ -357,11 +434,15 @@ impl<'a> Decoder<'a> {
                 if seen.count_ones() as usize == members.len() {
                     members.sort_unstable_by(|a, b| a.0.cmp(&b.0));
                 }
+                let members = take_exact(members, &mut self.member_buffers);
                 Value::Object(Map::from_pairs(members))
             }
-            Frame::Map { members, .. } => Value::Object(Map::from_pairs(members)),
+            Frame::Map { members, .. } => {
+                let members = take_exact(members, &mut self.member_buffers);
+                Value::Object(Map::from_pairs(members))
+            }
             Frame::List { items, of } if of.mode == Mode::Byte => leaf::bytes(&items),
-            Frame::List { items, .. } => Value::Array(items),
+            Frame::List { items, .. } => Value::Array(take_exact(items, &mut self.item_buffers)),
         };
         self.attach(value);
     }
@@ -401,6 +482,15 @@ impl<'a> Decoder<'a> {
 
     #[cold]
     fn report(&mut self, error: LeafError, target: Target<'a>) {
+        // Only the first error of a kind counts, and its path may be long.
+        let known = match error {
+            LeafError::Type { .. } | LeafError::Other(_) => self.saved.is_some(),
+            LeafError::FatalType { .. } | LeafError::Fatal(_) => self.fatal.is_some(),
+            LeafError::Ignored => true,
+        };
+        if known {
+            return;
+        }
         match error {
             LeafError::Type { found, expected } => {
                 let expected = match (expected, self.schema) {
@@ -450,26 +540,39 @@ impl<'a> Decoder<'a> {
 
     #[cold]
     fn unknown(&mut self, key: &str) {
-        let mut path = self.path_above();
-        push_step(&mut path, key);
-        self.save(StrictError::UnknownField(path));
+        if self.is_listed() {
+            let mut path = self.path_above();
+            push_step(&mut path, key);
+            self.save(StrictError::UnknownField(shortened(path)));
+        }
     }
 
     /// The key that was just entered was there before.
     #[cold]
     fn duplicate(&mut self) {
-        let mut path = self.path_above();
-        if let Some(frame) = self.frames.last() {
-            frame.push_step_to(&mut path);
+        if self.is_listed() {
+            let mut path = self.path_above();
+            if let Some(frame) = self.frames.last() {
+                frame.push_step_to(&mut path);
+            }
+            self.save(StrictError::DuplicateField(shortened(path)));
         }
-        self.save(StrictError::DuplicateField(path));
+    }
+
+    /// Whether another strict error is listed; otherwise it is counted.
+    fn is_listed(&mut self) -> bool {
+        if self.quiet_from.is_some() {
+            return false;
+        }
+        self.strict_count += 1;
+        let listed = self.strict_errors.len() < STRICT_ERRORS_MAX
+            && self.strict_count <= STRICT_ERRORS_COMPARED_MAX;
+        self.strict_more += usize::from(!listed);
+        listed
     }
 
     fn save(&mut self, error: StrictError) {
-        if self.quiet_from.is_some() {
-            return;
-        }
-        if self.strict_errors.len() < STRICT_ERRORS_MAX && !self.strict_errors.contains(&error) {
+        if !self.strict_errors.contains(&error) {
             self.strict_errors.push(error);
         }
     }
@@ -479,17 +582,41 @@ impl<'a> Decoder<'a> {
         let mut path = String::new();
         let parents = &self.frames[..self.frames.len().saturating_sub(1)];
         for frame in parents {
+            if path.len() > FIELD_PATH_BYTES_MAX {
+                break;
+            }
             frame.push_step_to(&mut path);
         }
         path
     }
 }
 
-impl<'a> Frame<'a> {
-    fn map(of: Target<'a>) -> Self {
-        Self::Map { of, members: Vec::new(), keys: Keys::new() }
+/// A path of some thousand long keys is cut: there may be a hundred of them in one answer.
+fn shortened(path: String) -> String {
+    if path.len() <= FIELD_PATH_BYTES_MAX {
+        return path;
     }
+    let end = path.floor_char_boundary(FIELD_PATH_BYTES_MAX);
+    format!("{}...", &path[..end])
+}
 
+/// The content of a buffer in a vector of exactly its size; the buffer is used again. A long one is
+/// given away instead, as copying it would double the memory for a moment.
+fn take_exact<T>(mut buffer: Vec<T>, buffers: &mut Vec<Vec<T>>) -> Vec<T> {
+    if buffer.len() > BUFFER_LEN_MAX {
+        buffer.shrink_to_fit();
+        return buffer;
+    }
+    let mut exact = Vec::with_capacity(buffer.len());
+    exact.append(&mut buffer);
+    buffers.push(buffer);
+    exact
+}
+
+/// Longer buffers are not used again.
+const BUFFER_LEN_MAX: usize = 256;
+
+impl Frame<'_> {
     /// The step to the member that is being read.
     fn step(&self) -> Option<Step> {
         match self {
@@ -519,7 +646,7 @@ fn push_step(path: &mut String, key: &str) {
     if !path.is_empty() {
         path.push('.');
     }
-    path.push_str(key);
+    path.push_str(&key[..key.floor_char_boundary(FIELD_PATH_BYTES_MAX + 1)]);
 }
 
 fn set_last(members: &mut [(Str, Value)], value: Value) {
@@ -561,9 +688,9 @@ struct Keys {
 const KEYS_LINEAR_MAX: usize = 16;
 
 impl Keys {
-    const fn new() -> Self {
-        Self { sorted: true, seen: None }
-    }
+    const SORTED: Self = Self { sorted: true, seen: None };
+    /// For an object whose known members come in any order.
+    const UNSORTED: Self = Self { sorted: false, seen: None };
 
     /// Is `key` among the keys of `members`, or was it before?
     fn repeats(&mut self, members: &[(Str, Value)], key: &str) -> bool {

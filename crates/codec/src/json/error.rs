@@ -2,7 +2,11 @@
 
 use std::fmt;
 
-use meta::{Str, field::quote};
+use meta::{
+    Str,
+    field::quote,
+    limits::{FIELD_PATH_BYTES_MAX, cut},
+};
 use thiserror::Error;
 
 /// The document cannot be read as what it should be.
@@ -90,7 +94,9 @@ impl fmt::Display for Found {
         match self {
             Self::String => f.write_str("string"),
             Self::Number(None) => f.write_str("number"),
-            Self::Number(Some(text)) => write!(f, "number {text}"),
+            Self::Number(Some(text)) => {
+                write!(f, "number {}", cut(text, FIELD_PATH_BYTES_MAX))
+            }
             Self::Bool => f.write_str("bool"),
             Self::Object => f.write_str("object"),
             Self::Array => f.write_str("array"),
@@ -108,6 +114,8 @@ pub enum StrictError {
     YamlDuplicates(Vec<String>),
     /// Text of another parser (JSON patch).
     Other(String),
+    /// So many more were found and are not listed.
+    More(usize),
 }
 
 impl StrictError {
@@ -129,6 +137,7 @@ impl fmt::Display for StrictError {
                 write!(f, "yaml: unmarshal errors:\n  {}", lines.join("\n  "))
             }
             Self::Other(text) => f.write_str(text),
+            Self::More(count) => write!(f, "and {count} more unknown or duplicate fields"),
         }
     }
 }

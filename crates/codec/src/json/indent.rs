@@ -43,9 +43,13 @@ pub fn indent(compact: &[u8]) -> Vec<u8> {
     out
 }
 
+/// Deeper lines are indented as far as these: a list of short items a thousand levels down would become
+/// a thousand times its size.
+const INDENTED_DEPTH_MAX: usize = 50;
+
 fn new_line(out: &mut Vec<u8>, depth: usize) {
     out.push(b'\n');
-    out.resize(out.len() + depth * 2, b' ');
+    out.resize(out.len() + depth.min(INDENTED_DEPTH_MAX) * 2, b' ');
 }
 
 /// Behind the closing quote of the string that begins at `start`.
@@ -83,5 +87,12 @@ mod tests {
         for (compact, expected) in cases {
             assert_eq!(String::from_utf8(indent(compact.as_bytes())).unwrap(), expected);
         }
+    }
+
+    #[test]
+    fn deep_documents_do_not_become_white_space() {
+        let compact = ["[".repeat(900), "0,".repeat(10_000), "0".to_owned(), "]".repeat(900)];
+        let compact = compact.concat();
+        assert!(indent(compact.as_bytes()).len() < 60 * compact.len());
     }
 }

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use meta::limits::TREE_NODES_MAX;
+
 use super::{DEPTH_MAX, DecodeError};
 
 /// A position in a JSON text. All methods leave it after what they read.
@@ -297,6 +299,12 @@ impl<'a> Lexer<'a> {
 
     pub(crate) fn too_deep(&self) -> DecodeError {
         self.unexpected("exceeded max depth")
+    }
+
+    #[cold]
+    pub(crate) fn too_many(&self) -> DecodeError {
+        let message = format!("exceeded max number of values of {TREE_NODES_MAX}");
+        DecodeError::Syntax { message, offset: self.at + 1 }
     }
 
     /// The error for an unexpected byte at the current position. Inside a token Go treats the end

@@ -339,7 +339,18 @@ fn at_most_a_hundred_strict_errors_are_kept() {
     let members: Vec<String> = (0..200).map(|n| format!("\"x{n}\":0")).collect();
     let text = format!("{{{}}}", members.join(","));
     let (_, strict) = round_trip(&types, types.pod, text.as_bytes());
-    assert_eq!(strict.len(), 100);
+    assert_eq!(strict.len(), 101);
+    assert_eq!(strict[99], r#"unknown field "x99""#);
+    assert_eq!(strict[100], "and 100 more unknown or duplicate fields");
+
+    // Neither many equal errors nor long paths are expensive.
+    let key = "k".repeat(100_000);
+    let text = format!(r#"{{"spec":{{"volumes":[{{"{key}":[{}]}}]}}}}"#, "0,".repeat(9) + "0");
+    let (_, strict) = round_trip(&types, types.pod, text.as_bytes());
+    assert_eq!(strict, [format!("unknown field \"spec.volumes[0].{}...\"", "k".repeat(1024 - 16))]);
+    let text = format!("{{{}}}", [r#""x":0"#; 5000].join(","));
+    let (_, strict) = round_trip(&types, types.pod, text.as_bytes());
+    assert_eq!(strict, [r#"unknown field "x""#, "and 4000 more unknown or duplicate fields"]);
 
     let twice: Vec<String> = (0..40).rev().chain(0..40).map(|n| format!("\"x{n}\":0")).collect();
     let text = format!("{{{}}}", twice.join(","));

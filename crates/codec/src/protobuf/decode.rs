@@ -1,8 +1,11 @@
 //! Wire to tree. What Go's JSON would leave out is left out here as well, so that an object is the
 //! same tree whichever way it came.
 
+use std::cell::Cell;
+
 use meta::{
     Map, Str, Value,
+    limits::TREE_NODES_MAX,
     quantity::Quantity,
     time::{Duration, Time},
 };
@@ -16,8 +19,10 @@ use super::{
 use crate::{base64, json};
 
 pub(super) struct Decoder<'a> {
-    pub(super) tables: &'a Tables,
-    pub(super) schema: &'a Schema,
+    tables: &'a Tables,
+    schema: &'a Schema,
+    /// Values so far.
+    nodes: Cell<usize>,
 }
 
 /// A field under construction.
@@ -32,12 +37,25 @@ enum Slot {
 
 type Result<T> = std::result::Result<T, ProtobufError>;
 
-impl Decoder<'_> {
+impl<'a> Decoder<'a> {
+    pub(super) fn new(tables: &'a Tables, schema: &'a Schema) -> Self {
+        Self { tables, schema, nodes: Cell::new(0) }
+    }
+
+    /// Counts another value. An empty message takes two bytes on the wire, and much more in memory.
+    fn count(&self) -> Result<()> {
+        self.nodes.update(|nodes| nodes + 1);
+        if self.nodes.get() > TREE_NODES_MAX { Err(ProtobufError::TooMany) } else { Ok(()) }
+    }
+
     pub(super) fn object(&self, message: &[u8], ty: TypeId, depth: usize) -> Result<Value> {
         if depth > DEPTH_MAX {
             return Err(ProtobufError::TooDeep);
         }
         let Type { name, fields, .. } = self.schema.get(ty);
+        if message.is_empty() {
+            return Ok(Value::object());
+        }
         let name = name.rsplit('.').next().unwrap_or_default();
         let mut slots = vec![Slot::Absent; fields.len()];
         self.message(message, name, self.tables.get(ty), fields, &mut slots, depth)?;
@@ -162,6 +180,7 @@ impl Decoder<'_> {
         name: &str,
         depth: usize,
     ) -> Result<Value> {
+        self.count()?;
         match &node.kind {
             NodeType::Object(ty) => self.object(reader.bytes(key, name)?, *ty, depth + 1),
             NodeType::List(item, _) => {
@@ -222,8 +241,14 @@ impl Decoder<'_> {
         while let Some(key) = reader.key("JSONSchemaPropsOrArray")? {
             match key.tag {
                 1 => schema = self.object(reader.bytes(key, "schema")?, ty, depth + 1)?,
-                2 if texts => items.push(Value::String(reader.text(key, "property")?)),
-                2 => items.push(self.object(reader.bytes(key, "schemas")?, ty, depth + 1)?),
+                2 => {
+                    self.count()?;
+                    items.push(if texts {
+                        Value::String(reader.text(key, "property")?)
+                    } else {
+                        self.object(reader.bytes(key, "schemas")?, ty, depth + 1)?
+                    });
+                }
                 _ => reader.skip(key)?,
             }
         }
@@ -280,7 +305,7 @@ fn leaf(kind: &NodeType, key: Key, reader: &mut Reader<'_>, name: &str) -> Resul
             match single_bytes(reader.bytes(key, name)?, name)? {
                 None | Some([]) => Value::Null,
                 Some(raw) => {
-                    let decoded = json::decode_any(raw, json::DecodeOptions { strict: false });
+                    let decoded = json::decode_any_body(raw, json::DecodeOptions { strict: false });
                     decoded.map_err(|error| invalid(error.to_string()))?.value
                 }
             }

@@ -1,16 +1,21 @@
 //! Converts YAML nodes to JSON: aliases and merges are resolved, keys become strings.
 //!
-//! Aliases can expand a small document to a huge one. The expansion is bounded by go-yaml's rule:
-//! the larger a document gets, the smaller the share of it that may come from aliases.
+//! Aliases can expand a small document to a huge one. The expansion is bounded by go-yaml's rule (the
+//! larger a document gets, the smaller the share of it that may come from aliases), and by the bytes
+//! that come from aliases, which go-yaml does not count.
 
 use std::collections::HashMap;
 
-use meta::{Map, Str, Value, field::quote};
+use meta::{
+    Map, Str, Value,
+    field::quote,
+    limits::{FIELD_PATH_BYTES_MAX, QUOTED_BYTES_MAX, STRICT_ERRORS_MAX, TREE_NODES_MAX, cut},
+};
 
 use super::{
     Converted, YamlError,
     emit::general_form,
-    load::{Node, NodeKind, Tree, too_deep},
+    load::{Node, NodeIndex, NodeKind, Tree, too_deep, too_many},
     resolve::{Resolved, resolve},
 };
 use crate::base64;
@@ -19,27 +24,39 @@ use crate::base64;
 /// collections (`[`, `{`).
 const TREE_DEPTH_MAX: usize = 250;
 
-pub(super) fn convert(tree: &Tree) -> Result<Converted, YamlError> {
+/// Bytes of scalars that come from aliases. A request body has no more without aliases.
+const ALIAS_BYTES_MAX: usize = 3 * 1024 * 1024;
+
+pub(super) fn convert(tree: &Tree<'_>) -> Result<Converted, YamlError> {
     let Some(root) = tree.root else { return Ok(Converted::default()) };
     // The document counts as a node of its own.
-    let count = Count { all: 1, from_aliases: 0 };
-    let mut converter = Converter { tree, duplicates: Vec::new(), count, inside: Vec::new() };
+    let count = Count { all: 1, ..Count::default() };
+    let mut converter =
+        Converter { tree, duplicates: Vec::new(), more_duplicates: 0, count, aliases: 0 };
     let value = converter.node(root, 0)?;
-    Ok(Converted { value, duplicates: converter.duplicates })
+    let Converter { mut duplicates, more_duplicates, .. } = converter;
+    if more_duplicates > 0 {
+        duplicates.push(format!("and {more_duplicates} more keys already set in map"));
+    }
+    Ok(Converted { value, duplicates })
 }
 
 struct Converter<'a> {
-    tree: &'a Tree,
+    tree: &'a Tree<'a>,
     duplicates: Vec<String>,
+    /// Duplicates that are not listed.
+    more_duplicates: usize,
     count: Count,
-    /// The aliases that are being followed.
-    inside: Vec<usize>,
+    /// How many aliases are being followed.
+    aliases: usize,
 }
 
 /// How much has been converted, and how much of it because of aliases.
+#[derive(Default)]
 struct Count {
     all: u32,
     from_aliases: u32,
+    bytes_from_aliases: usize,
 }
 
 /// What a key is before it becomes a text. Keys that differ here may become the same text.
@@ -51,23 +68,39 @@ enum Key {
     Bool(bool),
 }
 
+/// A [`Key`] that can be looked up.
+#[derive(PartialEq, Eq, Hash)]
+enum KeyIdentity {
+    Text(Str),
+    Int(i64),
+    /// The bits of a float that is neither NaN, which equals nothing, nor `-0.0`.
+    Float(u64),
+    Bool(bool),
+}
+
 /// A mapping under construction.
 #[derive(Default)]
 struct Members {
     pairs: Vec<(Key, Value)>,
-    /// Where the keys with a text are.
-    index: HashMap<Str, Vec<usize>>,
+    /// The places of the keys, once there are many.
+    index: HashMap<KeyIdentity, u32>,
 }
 
+/// Up to here a look at every key is cheaper than an index.
+const KEYS_LINEAR_MAX: usize = 12;
+
 impl Converter<'_> {
-    fn node(&mut self, at: usize, depth: usize) -> Result<Value, YamlError> {
+    fn node(&mut self, at: NodeIndex, depth: usize) -> Result<Value, YamlError> {
         self.count()?;
         if depth > TREE_DEPTH_MAX {
             return Err(too_deep());
         }
-        let node = &self.tree.nodes[at];
+        let node = &self.tree.nodes[at as usize];
         match &node.kind {
-            NodeKind::Scalar { text, tag, plain } => scalar_value(text, tag, *plain),
+            NodeKind::Scalar { text, tag, plain } => {
+                self.count_bytes(text)?;
+                scalar_value(text, tag, *plain)
+            }
             NodeKind::Sequence(children) => {
                 // A plain loop, because this recurses: adapters would take stack on every level.
                 let mut items = Vec::with_capacity(children.len());
@@ -81,10 +114,10 @@ impl Converter<'_> {
                 self.mapping(children, &mut members, depth)?;
                 Ok(Value::Object(members.into_map()))
             }
-            NodeKind::Alias { name, target } => {
-                self.enter_alias(at, name)?;
+            NodeKind::Alias(target) => {
+                self.aliases += 1;
                 let value = self.node(*target, depth)?;
-                self.inside.pop();
+                self.aliases -= 1;
                 Ok(value)
             }
         }
@@ -92,12 +125,12 @@ impl Converter<'_> {
 
     fn mapping(
         &mut self,
-        children: &[usize],
+        children: &[NodeIndex],
         members: &mut Members,
         depth: usize,
     ) -> Result<(), YamlError> {
         for pair in children.chunks_exact(2) {
-            let (key_node, value_node) = (&self.tree.nodes[pair[0]], pair[1]);
+            let (key_node, value_node) = (&self.tree.nodes[pair[0] as usize], pair[1]);
             if is_merge(key_node) {
                 self.merge(value_node, members, depth)?;
                 continue;
@@ -105,7 +138,12 @@ impl Converter<'_> {
             let key = self.key(pair[0], value_node, depth)?;
             let value = self.node(value_node, depth + 1)?;
             if let Some(key) = members.set(key, value) {
-                let line = self.tree.nodes[value_node].line;
+                if self.duplicates.len() == STRICT_ERRORS_MAX {
+                    self.more_duplicates += 1;
+                    continue;
+                }
+                let line = self.tree.nodes[value_node as usize].line;
+                let key = key.shown();
                 self.duplicates.push(format!("line {line}: key {key} already set in map"));
             }
         }
@@ -113,12 +151,17 @@ impl Converter<'_> {
     }
 
     /// `<<`: the members of one or several other mappings. They overwrite existing ones.
-    fn merge(&mut self, at: usize, members: &mut Members, depth: usize) -> Result<(), YamlError> {
-        match &self.tree.nodes[at].kind {
+    fn merge(
+        &mut self,
+        at: NodeIndex,
+        members: &mut Members,
+        depth: usize,
+    ) -> Result<(), YamlError> {
+        match &self.tree.nodes[at as usize].kind {
             NodeKind::Sequence(children) => {
                 // Backwards, because the earlier ones win.
                 for child in children.iter().rev() {
-                    if matches!(self.tree.nodes[*child].kind, NodeKind::Sequence(_)) {
+                    if matches!(self.tree.nodes[*child as usize].kind, NodeKind::Sequence(_)) {
                         return Err(want_map());
                     }
                     self.merge_one(*child, members, depth)?;
@@ -131,7 +174,7 @@ impl Converter<'_> {
 
     fn merge_one(
         &mut self,
-        at: usize,
+        at: NodeIndex,
         members: &mut Members,
         depth: usize,
     ) -> Result<(), YamlError> {
@@ -139,37 +182,34 @@ impl Converter<'_> {
         if depth > TREE_DEPTH_MAX {
             return Err(too_deep());
         }
-        match &self.tree.nodes[at].kind {
+        match &self.tree.nodes[at as usize].kind {
             NodeKind::Mapping(children) => self.mapping(children, members, depth + 1),
-            NodeKind::Alias { name, target } => {
-                let NodeKind::Mapping(children) = &self.tree.nodes[*target].kind else {
+            NodeKind::Alias(target) => {
+                let NodeKind::Mapping(children) = &self.tree.nodes[*target as usize].kind else {
                     return Err(want_map());
                 };
-                self.enter_alias(at, name)?;
+                self.aliases += 1;
                 self.count()?;
                 self.mapping(children, members, depth + 1)?;
-                self.inside.pop();
+                self.aliases -= 1;
                 Ok(())
             }
             _ => Err(want_map()),
         }
     }
 
-    fn enter_alias(&mut self, at: usize, name: &str) -> Result<(), YamlError> {
-        if self.inside.contains(&at) {
-            return Err(YamlError::Yaml(format!("anchor '{name}' value contains itself")));
-        }
-        self.inside.push(at);
-        Ok(())
-    }
-
-    fn key(&mut self, at: usize, value: usize, depth: usize) -> Result<Key, YamlError> {
-        let mut node = &self.tree.nodes[at];
-        while let NodeKind::Alias { target, .. } = &node.kind {
-            node = &self.tree.nodes[*target];
+    fn key(&mut self, at: NodeIndex, value: NodeIndex, depth: usize) -> Result<Key, YamlError> {
+        let mut node = &self.tree.nodes[at as usize];
+        let mut aliases = self.aliases;
+        while let NodeKind::Alias(target) = &node.kind {
+            aliases += 1;
+            node = &self.tree.nodes[*target as usize];
         }
         if let NodeKind::Scalar { text, tag, plain } = &node.kind {
             self.count()?;
+            if aliases > 0 {
+                self.count_alias_bytes(text)?;
+            }
             return match scalar(text, tag, *plain)? {
                 Scalar::Text(text) => Ok(Key::Text(text)),
                 Scalar::Int(number) => Ok(Key::Int(number)),
@@ -185,7 +225,13 @@ impl Converter<'_> {
         Err(YamlError::Yaml(format!("invalid map key: {}", go_syntax(&key))))
     }
 
-    fn unsupported_key(&mut self, ty: &str, key: &str, value: usize, depth: usize) -> YamlError {
+    fn unsupported_key(
+        &mut self,
+        ty: &str,
+        key: &str,
+        value: NodeIndex,
+        depth: usize,
+    ) -> YamlError {
         match self.node(value, depth + 1) {
             Ok(value) => {
                 let value = match &value {
@@ -201,17 +247,36 @@ impl Converter<'_> {
     }
 
     fn count(&mut self) -> Result<(), YamlError> {
-        let Count { all, from_aliases } = &mut self.count;
+        let Count { all, from_aliases, .. } = &mut self.count;
         *all += 1;
-        if !self.inside.is_empty() {
+        if self.aliases > 0 {
             *from_aliases += 1;
         }
         let share = f64::from(*from_aliases) / f64::from(*all);
         if *from_aliases > 100 && *all > 1000 && share > allowed_share(*all) {
-            return Err(YamlError::Yaml("document contains excessive aliasing".to_owned()));
+            return Err(excessive_aliasing());
+        }
+        if *all as usize > TREE_NODES_MAX {
+            return Err(too_many(TREE_NODES_MAX, "values"));
         }
         Ok(())
     }
+
+    fn count_bytes(&mut self, text: &str) -> Result<(), YamlError> {
+        if self.aliases > 0 { self.count_alias_bytes(text) } else { Ok(()) }
+    }
+
+    fn count_alias_bytes(&mut self, text: &str) -> Result<(), YamlError> {
+        self.count.bytes_from_aliases += text.len();
+        if self.count.bytes_from_aliases > ALIAS_BYTES_MAX {
+            return Err(excessive_aliasing());
+        }
+        Ok(())
+    }
+}
+
+fn excessive_aliasing() -> YamlError {
+    YamlError::Yaml("document contains excessive aliasing".to_owned())
 }
 
 /// From 99 % of a small document down to 10 % of a large one.
@@ -255,6 +320,7 @@ fn scalar(text: &str, tag: &str, plain: bool) -> Result<Scalar, YamlError> {
     };
     if !fits {
         let found = resolved.tag();
+        let text = cut(text, QUOTED_BYTES_MAX);
         return Err(YamlError::Yaml(format!("cannot decode {found} `{text}` as a {tag}")));
     }
     Ok(match resolved {
@@ -292,28 +358,46 @@ fn not_finite(number: f64) -> &'static str {
     }
 }
 
-/// A value as a Go program would write it.
+/// A value as a Go program would write it; a long text is cut.
 fn go_syntax(value: &Value) -> String {
+    let mut out = String::new();
+    write_go_syntax(value, &mut out);
+    cut(&out, QUOTED_BYTES_MAX).into_owned()
+}
+
+fn write_go_syntax(value: &Value, out: &mut String) {
+    // Enough to be cut by the caller.
+    if out.len() > QUOTED_BYTES_MAX {
+        return;
+    }
     match value {
-        Value::Null => "interface {}(nil)".to_owned(),
-        Value::String(text) => quote(text),
+        Value::Null => out.push_str("interface {}(nil)"),
+        Value::String(text) => out.push_str(&quote(text)),
         Value::Array(items) => {
-            let items: Vec<String> = items.iter().map(go_syntax).collect();
-            format!("[]interface {{}}{{{}}}", items.join(", "))
+            out.push_str("[]interface {}{");
+            for (at, item) in items.iter().enumerate() {
+                out.push_str(if at > 0 { ", " } else { "" });
+                write_go_syntax(item, out);
+            }
+            out.push('}');
         }
         Value::Object(map) => {
-            let member =
-                |(key, value): (&Str, &Value)| format!("{}:{}", quote(key), go_syntax(value));
-            let members: Vec<String> = map.iter().map(member).collect();
-            format!("map[interface {{}}]interface {{}}{{{}}}", members.join(", "))
+            out.push_str("map[interface {}]interface {}{");
+            for (at, (key, value)) in map.iter().enumerate() {
+                out.push_str(if at > 0 { ", " } else { "" });
+                out.push_str(&quote(key));
+                out.push(':');
+                write_go_syntax(value, out);
+            }
+            out.push('}');
         }
-        Value::Bool(_) | Value::Number(_) => meta::json::to_string(value),
+        Value::Bool(_) | Value::Number(_) => out.push_str(&meta::json::to_string(value)),
     }
 }
 
-fn is_merge(node: &Node) -> bool {
+fn is_merge(node: &Node<'_>) -> bool {
     match &node.kind {
-        NodeKind::Scalar { text, tag, plain } => text == "<<" && (*plain || tag == "!!merge"),
+        NodeKind::Scalar { text, tag, plain } => text == "<<" && (*plain || **tag == *"!!merge"),
         _ => false,
     }
 }
@@ -323,17 +407,29 @@ fn want_map() -> YamlError {
 }
 
 impl Members {
-    /// Sets a member; what was set before is returned as it is named in an error.
-    fn set(&mut self, key: Key, value: Value) -> Option<String> {
-        let text = key.text();
-        let places = self.index.entry(text).or_default();
-        if let Some(&place) = places.iter().find(|place| self.pairs[**place].0 == key) {
+    /// Sets a member; returns the key if it was set before.
+    fn set(&mut self, key: Key, value: Value) -> Option<Key> {
+        if let Some(place) = self.find(&key) {
             self.pairs[place].1 = value;
-            return Some(key.shown());
+            return Some(key);
         }
-        places.push(self.pairs.len());
         self.pairs.push((key, value));
         None
+    }
+
+    /// The place of a key. Otherwise remembers that it comes next.
+    fn find(&mut self, key: &Key) -> Option<usize> {
+        if self.pairs.len() < KEYS_LINEAR_MAX {
+            return self.pairs.iter().position(|(known, _)| known == key);
+        }
+        if self.index.is_empty() {
+            let places = self.pairs.iter().zip(0..);
+            self.index =
+                places.filter_map(|((key, _), place)| Some((key.identity()?, place))).collect();
+        }
+        let next = self.pairs.len() as u32;
+        let place = *self.index.entry(key.identity()?).or_insert(next);
+        (place != next).then_some(place as usize)
     }
 
     fn into_map(self) -> Map {
@@ -342,6 +438,18 @@ impl Members {
 }
 
 impl Key {
+    /// None for a key that equals no other, not even itself.
+    fn identity(&self) -> Option<KeyIdentity> {
+        Some(match self {
+            Self::Text(text) => KeyIdentity::Text(text.clone()),
+            Self::Int(number) => KeyIdentity::Int(*number),
+            Self::Float(number) if number.is_nan() => return None,
+            // `-0.0` is `0.0`.
+            Self::Float(number) => KeyIdentity::Float((number + 0.0).to_bits()),
+            Self::Bool(value) => KeyIdentity::Bool(*value),
+        })
+    }
+
     /// As a key of JSON.
     fn text(&self) -> Str {
         match self {
@@ -356,7 +464,7 @@ impl Key {
     /// As Go shows it.
     fn shown(&self) -> String {
         match self {
-            Self::Text(text) => quote(text),
+            Self::Text(text) => quote(&cut(text, FIELD_PATH_BYTES_MAX)),
             other => other.text().to_string(),
         }
     }

@@ -22,6 +22,9 @@ pub fn emit(value: &Value) -> String {
 /// Where lines are folded.
 const WIDTH: usize = 80;
 const INDENT: usize = 2;
+/// Deeper values are written as JSON, on one line: a list of short items a thousand levels down would
+/// become a thousand times its size.
+const INDENT_MAX: usize = 100 * INDENT;
 /// Longer keys are written with a `?`.
 const SIMPLE_KEY_BYTES_MAX: usize = 128;
 
@@ -52,6 +55,7 @@ impl Emitter {
             Value::Bool(false) => self.plain("false", false),
             Value::Number(number) => self.plain(&number_text(*number), false),
             Value::String(text) => self.text(text, place),
+            Value::Array(_) | Value::Object(_) if self.indent >= INDENT_MAX => self.json(value),
             Value::Array(items) if items.is_empty() => {
                 self.indicator("[", true, true, false);
                 self.indicator("]", false, false, false);
@@ -86,6 +90,16 @@ impl Emitter {
                 self.indent = indent;
             }
         }
+    }
+
+    fn json(&mut self, value: &Value) {
+        if !self.after_space {
+            self.put(' ');
+        }
+        let text = meta::json::to_string(value);
+        self.column += text.len();
+        self.out.push_str(&text);
+        (self.after_space, self.only_indent) = (false, false);
     }
 
     fn member(&mut self, key: &str, value: &Value) {

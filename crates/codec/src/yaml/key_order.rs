@@ -29,11 +29,10 @@ pub(super) fn sorted<T: Copy>(members: Vec<(&str, T)>) -> Vec<(&str, T)> {
 }
 
 fn compare(a: &str, b: &str) -> Ordering {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    let Some(at) = a.iter().zip(&b).position(|(a, b)| a != b) else {
+    let differs = |((_, a), b): &((usize, char), char)| a != b;
+    let Some(((at, x), y)) = a.char_indices().zip(b.chars()).find(differs) else {
         return a.len().cmp(&b.len());
     };
-    let (x, y) = (a[at], b[at]);
     match (x.is_alphabetic(), y.is_alphabetic()) {
         (true, true) => return x.cmp(&y),
         (true, false) => return Ordering::Greater,
@@ -42,20 +41,19 @@ fn compare(a: &str, b: &str) -> Ordering {
     }
     // Zeros count if they stand behind another digit of the same number.
     let behind_digit = (x == '0' || y == '0')
-        && a[..at].iter().rev().take_while(|c| c.is_numeric()).any(|c| *c != '0');
+        && a[..at].chars().rev().take_while(|c| c.is_numeric()).any(|c| c != '0');
     let (x_value, x_digits) = number(&a[at..], behind_digit);
     let (y_value, y_digits) = number(&b[at..], behind_digit);
     x_value.cmp(&y_value).then(x_digits.cmp(&y_digits)).then(x.cmp(&y))
 }
 
 /// The number at the start, and how many digits it has.
-fn number(text: &[char], behind_digit: bool) -> (i64, usize) {
-    let digits = text.iter().take_while(|c| c.is_numeric()).count();
-    let value = text[..digits].iter().fold(i64::from(behind_digit), |value, c| {
-        let digit = i64::from(u32::from(*c)) - i64::from(u32::from('0'));
-        value.wrapping_mul(10).wrapping_add(digit)
-    });
-    (value, digits)
+fn number(text: &str, behind_digit: bool) -> (i64, usize) {
+    let digits = text.chars().take_while(|c| c.is_numeric());
+    digits.fold((i64::from(behind_digit), 0), |(value, count), c| {
+        let digit = i64::from(u32::from(c)) - i64::from(u32::from('0'));
+        (value.wrapping_mul(10).wrapping_add(digit), count + 1)
+    })
 }
 
 #[cfg(test)]

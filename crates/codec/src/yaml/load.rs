@@ -1,43 +1,56 @@
 //! Text to a tree of nodes, aliases still unresolved.
 
-use std::collections::HashMap;
+use std::{borrow::Cow, collections::HashMap};
 
+use meta::limits::TREE_NODES_MAX;
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Span, Tag};
 
-use super::{DEPTH_MAX, YamlError, reindent::reindent};
+use super::{
+    DEPTH_MAX, YamlError,
+    reindent::{flow_entries, reindent},
+};
 
 /// The nodes of one document. They refer to each other by index.
 #[derive(Debug, Default)]
-pub(super) struct Tree {
-    pub(super) nodes: Vec<Node>,
+pub(super) struct Tree<'a> {
+    pub(super) nodes: Vec<Node<'a>>,
     /// None for a text without a document.
-    pub(super) root: Option<usize>,
+    pub(super) root: Option<NodeIndex>,
 }
 
+/// An index into [`Tree::nodes`].
+pub(super) type NodeIndex = u32;
+
 #[derive(Debug)]
-pub(super) struct Node {
+pub(super) struct Node<'a> {
     /// Counted from one.
-    pub(super) line: usize,
-    pub(super) kind: NodeKind,
+    pub(super) line: u32,
+    pub(super) kind: NodeKind<'a>,
 }
 
 #[derive(Debug)]
-pub(super) enum NodeKind {
+pub(super) enum NodeKind<'a> {
     Scalar {
-        text: String,
+        text: Cow<'a, str>,
         /// `!!int`, `!local` …; empty if there is none.
-        tag: String,
+        tag: Box<str>,
         /// Not quoted: its type follows from its text.
         plain: bool,
     },
-    Sequence(Vec<usize>),
+    Sequence(Vec<NodeIndex>),
     /// Key, value, key, value …
-    Mapping(Vec<usize>),
-    Alias {
-        name: String,
-        target: usize,
-    },
+    Mapping(Vec<NodeIndex>),
+    /// Another node, which this one is not a part of.
+    Alias(NodeIndex),
 }
+
+/// Entries of flow collections in one document. The parser keeps the tokens of a flow collection until
+/// its end, some 200 bytes for each entry.
+pub(super) const FLOW_ENTRIES_MAX: usize = 200_000;
+
+/// Nodes of one document, keys included. A document of 3 MiB has some 250 000 where a line has an
+/// ordinary length.
+pub(super) const NODES_MAX: usize = TREE_NODES_MAX / 2;
 
 /// The text, if go-yaml's reader lets all of its characters through.
 pub(super) fn readable(bytes: &[u8]) -> Result<&str, YamlError> {
@@ -50,21 +63,36 @@ pub(super) fn readable(bytes: &[u8]) -> Result<&str, YamlError> {
     Ok(text)
 }
 
-impl Tree {
-    /// Reads the first document. What follows it is not looked at.
-    pub(super) fn load(text: &str) -> Result<Self, YamlError> {
-        match Self::load_once(text) {
-            Err(error) if error.to_string().contains("invalid indentation") => {
-                let again = reindent(text).and_then(|text| Self::load_once(&text).ok());
-                again.ok_or(error)
-            }
-            loaded => loaded,
+impl Tree<'_> {
+    /// Reads the first document of a text and hands it to `read`. What follows it is not looked at.
+    pub(super) fn load<T>(
+        text: &str,
+        read: impl Fn(&Tree<'_>) -> Result<T, YamlError>,
+    ) -> Result<T, YamlError> {
+        if flow_entries(text) > FLOW_ENTRIES_MAX {
+            return Err(too_many(FLOW_ENTRIES_MAX, "flow entries"));
         }
+        let tree = match Tree::load_once(text) {
+            Err(error) if error.to_string().contains("invalid indentation") => {
+                let reindented = reindent(text);
+                let again = reindented.as_deref().and_then(|text| Tree::load_once(text).ok());
+                return again.map_or(Err(error), |tree| read(&tree));
+            }
+            loaded => loaded?,
+        };
+        read(&tree)
     }
+}
 
-    fn load_once(text: &str) -> Result<Self, YamlError> {
-        let mut loader =
-            Loader { text, tree: Self::default(), open: Vec::new(), anchors: HashMap::new() };
+impl<'a> Tree<'a> {
+    fn load_once(text: &'a str) -> Result<Self, YamlError> {
+        let mut loader = Loader {
+            text,
+            tree: Self::default(),
+            open: Vec::new(),
+            anchors: HashMap::new(),
+            cycle: None,
+        };
         let mut parser = Parser::new_from_str(text);
         while let Some(event) = parser.next_event() {
             let (event, span) = event.map_err(|error| loader.words_of(&error))?;
@@ -73,35 +101,45 @@ impl Tree {
             }
             loader.event(event, span)?;
         }
-        Ok(loader.tree)
+        loader.cycle.map_or(Ok(loader.tree), Err)
     }
 }
 
 struct Loader<'a> {
     text: &'a str,
-    tree: Tree,
+    tree: Tree<'a>,
     /// Containers that are not closed yet.
-    open: Vec<usize>,
+    open: Vec<NodeIndex>,
     /// By the parser's number for an anchor.
-    anchors: HashMap<usize, usize>,
+    anchors: HashMap<usize, NodeIndex>,
+    /// The first alias inside of what it stands for. Errors of the parser come first.
+    cycle: Option<YamlError>,
 }
 
-impl Loader<'_> {
-    fn event(&mut self, event: Event<'_>, span: Span) -> Result<(), YamlError> {
-        let line = span.start.line();
+impl<'a> Loader<'a> {
+    fn event(&mut self, event: Event<'a>, span: Span) -> Result<(), YamlError> {
+        if self.tree.nodes.len() >= NODES_MAX {
+            return Err(too_many(NODES_MAX, "nodes"));
+        }
+        let line = span.start.line() as u32;
         match event {
             Event::Scalar(text, style, anchor, tag) => {
-                let tag = tag.map(|tag| tag_name(&tag)).unwrap_or_default();
+                let tag = tag.map(|tag| tag_name(&tag).into_boxed_str()).unwrap_or_default();
                 let plain = style == ScalarStyle::Plain && tag.is_empty();
-                let kind = NodeKind::Scalar { text: text.into_owned(), tag, plain };
-                self.add(line, kind, anchor);
+                self.add(line, NodeKind::Scalar { text, tag, plain }, anchor);
             }
             Event::Alias(anchor) => {
-                let name = self.name_at(span.start);
+                // The name is only looked for where it is needed: for each alias of a long line, that
+                // would be a walk over the text before it.
                 let Some(&target) = self.anchors.get(&anchor) else {
-                    return Err(unknown_anchor(&name));
+                    return Err(unknown_anchor(&self.name_at(span.start)));
                 };
-                self.add(line, NodeKind::Alias { name, target }, 0);
+                if self.cycle.is_none() && self.open.contains(&target) {
+                    let name = self.name_at(span.start);
+                    let why = format!("anchor '{name}' value contains itself");
+                    self.cycle = Some(YamlError::Yaml(why));
+                }
+                self.add(line, NodeKind::Alias(target), 0);
             }
             Event::SequenceStart(anchor, _) => {
                 let node = self.add(line, NodeKind::Sequence(Vec::new()), anchor);
@@ -123,15 +161,15 @@ impl Loader<'_> {
         Ok(())
     }
 
-    fn add(&mut self, line: usize, kind: NodeKind, anchor: usize) -> usize {
-        let node = self.tree.nodes.len();
+    fn add(&mut self, line: u32, kind: NodeKind<'a>, anchor: usize) -> NodeIndex {
+        let node = self.tree.nodes.len() as NodeIndex;
         self.tree.nodes.push(Node { line, kind });
         if anchor != 0 {
             self.anchors.insert(anchor, node);
         }
         match self.open.last() {
             None => self.tree.root = Some(node),
-            Some(&parent) => match &mut self.tree.nodes[parent].kind {
+            Some(&parent) => match &mut self.tree.nodes[parent as usize].kind {
                 NodeKind::Sequence(children) | NodeKind::Mapping(children) => children.push(node),
                 _ => {}
             },
@@ -139,7 +177,7 @@ impl Loader<'_> {
         node
     }
 
-    fn enter(&mut self, node: usize) -> Result<(), YamlError> {
+    fn enter(&mut self, node: NodeIndex) -> Result<(), YamlError> {
         self.open.push(node);
         if self.open.len() > DEPTH_MAX { Err(too_deep()) } else { Ok(()) }
     }
@@ -207,6 +245,10 @@ impl Loader<'_> {
 
 fn unknown_anchor(name: &str) -> YamlError {
     YamlError::Yaml(format!("unknown anchor '{name}' referenced"))
+}
+
+pub(super) fn too_many(most: usize, what: &str) -> YamlError {
+    YamlError::Yaml(format!("exceeded max number of {what} of {most}"))
 }
 
 pub(super) fn too_deep() -> YamlError {

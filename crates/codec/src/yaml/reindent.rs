@@ -33,6 +33,18 @@ pub(super) fn reindent(text: &str) -> Option<String> {
     Some(out)
 }
 
+/// How many entries the flow collections of a text have, as far as its lines tell.
+pub(super) fn flow_entries(text: &str) -> usize {
+    let mut state = State::default();
+    // Every entry but the first of a collection has a comma before it or a bracket around it.
+    let separators = memchr::memchr3_iter(b',', b'[', b'{', text.as_bytes());
+    if separators.count() <= super::load::FLOW_ENTRIES_MAX {
+        return 0;
+    }
+    text.split_inclusive('\n').for_each(|line| state.read(line));
+    state.entries
+}
+
 #[derive(Default)]
 struct State {
     /// Open brackets.
@@ -40,6 +52,8 @@ struct State {
     quote: Option<char>,
     /// Inside of a block text (`|`, `>`): the indentation of what it is the value of.
     block: Option<usize>,
+    /// Commas and brackets of flow collections so far.
+    entries: usize,
 }
 
 impl State {
@@ -82,6 +96,7 @@ impl State {
                 (None, '"' | '\'') if at_start => self.quote = Some(c),
                 (None, '[' | '{') if at_start || self.depth > 0 => {
                     self.depth += 1;
+                    self.entries += 1;
                     at_start = true;
                 }
                 (None, ']' | '}') if self.depth > 0 => {
@@ -94,7 +109,10 @@ impl State {
                     self.block = Some(if of_item { inner - 2 } else { inner });
                     return;
                 }
-                (None, ',') if self.depth > 0 => at_start = true,
+                (None, ',') if self.depth > 0 => {
+                    self.entries += 1;
+                    at_start = true;
+                }
                 (None, ' ' | '\t') => at_start |= matches!(previous, ':' | '-' | '?'),
                 // An anchor or a tag: the value comes behind it.
                 (None, '&' | '!') if at_start => {

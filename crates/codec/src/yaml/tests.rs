@@ -1,5 +1,6 @@
 //! Expected answers are those of `sigs.k8s.io/yaml`.
 
+use meta::value;
 use proptest::prelude::*;
 
 use super::*;
@@ -105,6 +106,67 @@ fn alias_expansion_is_bounded() {
     }
     let error = load(text.as_bytes()).unwrap_err();
     assert_eq!(error.to_string(), "yaml: document contains excessive aliasing");
+}
+
+#[test]
+fn bytes_from_aliases_are_bounded() {
+    let document = |aliases: usize, bytes: usize| {
+        let text = "x".repeat(bytes);
+        let aliases: String = (0..aliases).map(|at| format!("k{at}: *a\n")).collect();
+        format!("a: &a {text}\n{aliases}")
+    };
+    assert!(load(document(15, 200_000).as_bytes()).is_ok());
+    for (aliases, bytes) in [(16, 200_000), (900, 200_000), (50_000, 80)] {
+        let error = load(document(aliases, bytes).as_bytes()).unwrap_err();
+        assert_eq!(error.to_string(), "yaml: document contains excessive aliasing");
+    }
+    // As keys.
+    let keys: String = (0..900).map(|at| format!("k{at}: {{*a : 1}}\n")).collect();
+    let error = load(format!("a: &a {}\n{keys}", "x".repeat(200_000)).as_bytes()).unwrap_err();
+    assert_eq!(error.to_string(), "yaml: document contains excessive aliasing");
+}
+
+#[test]
+fn numbers_of_nodes_and_flow_entries_are_bounded() {
+    let list = |items: usize| format!("a: [{}]\n", "1,".repeat(items));
+    assert!(load(list(1_000).as_bytes()).is_ok());
+    let error = load(list(load::FLOW_ENTRIES_MAX).as_bytes()).unwrap_err();
+    assert_eq!(error.to_string(), "yaml: exceeded max number of flow entries of 200000");
+    let error = load("- 1\n".repeat(load::NODES_MAX).as_bytes()).unwrap_err();
+    assert_eq!(error.to_string(), "yaml: exceeded max number of nodes of 500000");
+    // Commas in texts are no entries.
+    let commas = ",[".repeat(load::FLOW_ENTRIES_MAX);
+    for text in
+        [format!("a: |\n  {commas}\n"), format!("a: '{commas}'\n"), format!("a: b{commas}\n")]
+    {
+        assert!(load(text.as_bytes()).is_ok());
+    }
+}
+
+#[test]
+fn at_most_a_hundred_duplicate_keys_are_listed() {
+    let duplicates = load("a: 1\n".repeat(300).as_bytes()).unwrap().duplicates;
+    assert_eq!(duplicates.len(), 101);
+    assert_eq!(duplicates[99], r#"line 101: key "a" already set in map"#);
+    assert_eq!(duplicates[100], "and 199 more keys already set in map");
+    // Float keys that differ, but not in single precision, and NaN, which differs from itself.
+    let keys: String = (0..40).map(|at| format!("1.000000000{at:02}: {at}\n")).collect();
+    let converted = load(format!("{keys}.nan: 1\n.nan: 2\n-0.0: 1\n0.0: 2\n").as_bytes()).unwrap();
+    assert_eq!(converted.duplicates, ["line 44: key 0 already set in map"]);
+    assert_eq!(meta::json::to_string(&converted.value), r#"{"-0":2,".nan":2,"1":39}"#);
+}
+
+#[test]
+fn deep_values_are_printed_as_json() {
+    let nested =
+        |levels| (0..levels).fold(value!([1i64, "x: y"]), |inner, _| value!({"a": (inner)}));
+    for levels in [99, 100, 101, 150] {
+        let text = emit(&nested(levels));
+        assert_eq!(load(text.as_bytes()).unwrap().value, nested(levels), "{levels}");
+    }
+    let wide = Value::Array(vec![Value::from(1i64); 10_000]);
+    let wide = (0..240).fold(wide, |inner, _| value!({"a": (inner)}));
+    assert!(emit(&wide).len() < 100_000);
 }
 
 #[test]

@@ -130,27 +130,58 @@ pub fn validate_annotations(annotations: Option<&Value>, at: &FieldPath, errors:
     }
 }
 
+/// How many owner references of one object are validated one by one. Controllers set one or two; kube-apiserver
+/// has no bound, but the garbage collector looks up each of them.
+pub const OWNER_REFERENCES_MAX: usize = 10_000;
+
 pub fn validate_owner_references(owners: &[Value], at: &FieldPath, errors: &mut FieldErrors) {
-    let mut controller: Option<String> = None;
+    if owners.len() > OWNER_REFERENCES_MAX {
+        return errors.too_many(at, owners.len(), OWNER_REFERENCES_MAX);
+    }
+    let mut controller: Option<&Value> = None;
+    // Each error about a second controller shows all owners: they are written out once.
+    let mut shown: Option<String> = None;
     for owner in owners {
         validate_owner_reference(owner, at, errors);
         if !owner.bool_at(&["controller"]) {
             continue;
         }
-        let this = format!("{}/{}", owner.str_at(&["kind"]), owner.str_at(&["name"]));
-        let Some(first) = &controller else {
-            controller = Some(this);
+        let Some(first) = controller else {
+            controller = Some(owner);
             continue;
         };
-        let all: Vec<String> = owners.iter().map(show_owner).collect();
-        let message = format!(
-            "Invalid value: [{}]: Only one reference can have Controller set to true. Found \
-             \"true\" in references for {first} and {this}",
-            all.join(","),
-        );
-        errors.push(FieldReason::Invalid, at, message);
+        errors.push_with(FieldReason::Invalid, at, || {
+            let shown = shown.get_or_insert_with(|| show_owners(owners));
+            let name = |owner: &Value| {
+                format!("{}/{}", owner.str_at(&["kind"]), owner.str_at(&["name"]))
+            };
+            format!(
+                "Invalid value: [{shown}]: Only one reference can have Controller set to true. Found \
+                 \"true\" in references for {} and {}",
+                name(first),
+                name(owner),
+            )
+        });
     }
 }
+
+/// Cut at [`OWNERS_SHOWN_BYTES_MAX`], so that the names that follow it in the message are never cut.
+fn show_owners(owners: &[Value]) -> String {
+    let mut shown = String::new();
+    for (at, owner) in owners.iter().enumerate() {
+        if shown.len() > OWNERS_SHOWN_BYTES_MAX {
+            shown.push_str(&format!(",... ({} more)", owners.len() - at));
+            break;
+        }
+        if at > 0 {
+            shown.push(',');
+        }
+        shown.push_str(&show_owner(owner));
+    }
+    shown
+}
+
+const OWNERS_SHOWN_BYTES_MAX: usize = 16 * 1024;
 
 fn validate_owner_reference(owner: &Value, at: &FieldPath, errors: &mut FieldErrors) {
     let api_version = owner.str_at(&["apiVersion"]);
@@ -169,8 +200,8 @@ fn validate_owner_reference(owner: &Value, at: &FieldPath, errors: &mut FieldErr
     }
     if api_version == "v1" && owner.str_at(&["kind"]) == "Event" {
         let why = "/v1, Kind=Event is disallowed from being an owner";
-        let message = format!("Invalid value: {}: {why}", show_owner(owner));
-        errors.push(FieldReason::Invalid, at, message);
+        let message = || format!("Invalid value: {}: {why}", show_owner(owner));
+        errors.push_with(FieldReason::Invalid, at, message);
     }
 }
 
@@ -252,6 +283,9 @@ pub fn validate_field_manager(manager: &str, at: &FieldPath, errors: &mut FieldE
         errors.too_long(at, FIELD_MANAGER_BYTES_MAX);
     }
     for (position, c) in manager.char_indices().filter(|(_, c)| !is_printable(*c)) {
+        if errors.stop_early() {
+            break;
+        }
         let why = format!("invalid character U+{:04X} (at position {position})", c as u32);
         errors.invalid(at, manager, &why);
     }
@@ -270,6 +304,16 @@ pub(crate) fn is_printable(c: char) -> bool {
 
 /// A `LabelSelector` object.
 pub fn validate_label_selector(selector: Option<&Value>, at: &FieldPath, errors: &mut FieldErrors) {
+    validate_label_selector_values(selector, LABEL_SELECTOR_VALUE, at, errors);
+}
+
+/// The same; `values` is the rule that its values are label values.
+pub fn validate_label_selector_values(
+    selector: Option<&Value>,
+    values: RuleId,
+    at: &FieldPath,
+    errors: &mut FieldErrors,
+) {
     let Some(selector) = selector else { return };
     validate_labels(selector.get("matchLabels"), &at.child("matchLabels"), errors);
     for (index, expression) in selector.items_at(&["matchExpressions"]).iter().enumerate() {
@@ -278,18 +322,27 @@ pub fn validate_label_selector(selector: Option<&Value>, at: &FieldPath, errors:
             "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
             other => errors.invalid(at.child("operator"), other, "not a valid selector operator"),
         }
-        validate_label_requirement(expression, &at, errors);
+        validate_requirement(expression, values, &at, errors);
     }
 }
 
 /// One requirement of a label selector, whose operator may be unknown.
 pub fn validate_label_requirement(requirement: &Value, at: &FieldPath, errors: &mut FieldErrors) {
+    validate_requirement(requirement, LABEL_SELECTOR_VALUE, at, errors);
+}
+
+fn validate_requirement(
+    requirement: &Value,
+    values: RuleId,
+    at: &FieldPath,
+    errors: &mut FieldErrors,
+) {
     validate_operand(requirement, at, errors);
     let key = requirement.str_at(&["key"]);
     invalid_each(errors, &at.child("key"), key, is_qualified_name(key));
     for (index, value) in requirement.items_at(&["values"]).iter().enumerate() {
         let value = value.as_str().unwrap_or_default();
-        errors.with_rule(LABEL_SELECTOR_VALUE, |errors| {
+        errors.with_rule(values, |errors| {
             invalid_each(errors, &at.child("values").index(index), value, is_label_value(value));
         });
     }
@@ -325,7 +378,9 @@ fn validate_operand(requirement: &Value, at: &FieldPath, errors: &mut FieldError
 /// One `Invalid value` for each thing that a rule found.
 pub fn invalid_each(errors: &mut FieldErrors, at: &FieldPath, text: &str, wrong: Vec<String>) {
     for why in wrong {
-        errors.invalid(at, text, &why);
+        errors.push_with(FieldReason::Invalid, at, || {
+            format!("Invalid value: {}: {why}", quote(text))
+        });
     }
 }
 
@@ -483,7 +538,7 @@ mod tests {
             {"key": "a", "operator": "Has"}, {"key": "a", "operator": "NotIn", "values": ["x"]}]});
         let mut errors = FieldErrors::default();
         validate_label_selector(Some(&selector), &path("spec"), &mut errors);
-        let fields: Vec<&str> = errors.0.iter().map(|error| error.field.as_str()).collect();
+        let fields: Vec<&str> = errors.iter().map(|error| error.field.as_str()).collect();
         assert_eq!(
             fields,
             [

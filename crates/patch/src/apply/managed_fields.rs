@@ -143,18 +143,23 @@ pub(super) fn cap_update_managers(managed_fields: &mut ManagedFields) {
     updaters.sort();
     let mut count = updaters.len();
     let mut first_of_version: BTreeMap<String, String> = BTreeMap::new();
+    // The sets that go into each bucket.
+    let mut merged: BTreeMap<String, Vec<Set>> = BTreeMap::new();
     for (_, id) in updaters {
         if count <= UPDATE_MANAGERS_MAX {
-            return;
+            break;
         }
-        let Some(owner) = managed_fields.get(&id).cloned() else { continue };
-        let Some(first) = first_of_version.get(&owner.api_version) else {
-            first_of_version.insert(owner.api_version.clone(), id);
+        let Some(api_version) = managed_fields.get(&id).map(|owner| owner.api_version.clone())
+        else {
+            continue;
+        };
+        let Some(first) = first_of_version.get(&api_version) else {
+            first_of_version.insert(api_version, id);
             continue;
         };
         let bucket = ManagedFieldsEntry {
             manager: "ancient-changes".to_owned(),
-            api_version: owner.api_version.clone(),
+            api_version,
             ..ManagedFieldsEntry::default()
         };
         let bucket_id = bucket.id();
@@ -162,12 +167,22 @@ pub(super) fn cap_update_managers(managed_fields: &mut ManagedFields) {
             let set = managed_fields.remove(first).map(|first| first.set).unwrap_or_default();
             managed_fields.insert(bucket_id.clone(), ManagedFieldsEntry { set, ..bucket });
         }
-        managed_fields.remove(&id);
+        let Some(owner) = managed_fields.remove(&id) else { continue };
         count -= 1;
+        match managed_fields.get_mut(&bucket_id) {
+            Some(bucket) => {
+                // The later of the two times.
+                bucket.time = owner.time;
+                merged.entry(bucket_id).or_default().push(owner.set);
+            }
+            // Compat: a bucket that is not the oldest entry of its version is dropped, as upstream.
+            None => drop(merged.remove(&bucket_id)),
+        }
+    }
+    for (bucket_id, mut sets) in merged {
         if let Some(bucket) = managed_fields.get_mut(&bucket_id) {
-            bucket.set = std::mem::take(&mut bucket.set).union(owner.set);
-            // The later of the two times.
-            bucket.time = owner.time;
+            sets.push(std::mem::take(&mut bucket.set));
+            bucket.set = Set::union_all(sets);
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::cmp::Ordering;
 
-use meta::{Map, Str, Value, json};
+use meta::{Map, Str, Value, json, limits::TREE_DEPTH_MAX};
 
 use super::path::{Path, PathElement};
 
@@ -82,45 +82,62 @@ impl Set {
             })
     }
 
-    #[must_use]
-    pub fn union(mut self, other: Self) -> Self {
-        if self.members.is_empty() && self.children.is_empty() {
-            return other;
-        }
-        let known = self.members.len();
-        for element in other.members {
-            if self.members[..known].binary_search(&element).is_err() {
-                self.members.push(element);
-            }
-        }
-        if self.members.len() > known {
-            self.members.sort();
-        }
-        let known = self.children.len();
-        for (element, theirs) in other.children {
-            match self.children[..known].binary_search_by(|(mine, _)| mine.cmp(&element)) {
-                Ok(at) => {
-                    let mine = &mut self.children[at].1;
-                    *mine = std::mem::take(mine).union(theirs);
-                }
-                Err(_) => self.children.push((element, theirs)),
-            }
-        }
-        if self.children.len() > known {
-            self.children.sort_by(|a, b| a.0.cmp(&b.0));
-        }
-        self
+    /// How many members there are.
+    pub fn len(&self) -> usize {
+        self.members.len() + self.children.iter().map(|(_, child)| child.len()).sum::<usize>()
     }
 
     #[must_use]
+    pub fn union(self, other: Self) -> Self {
+        if self.members.is_empty() && self.children.is_empty() {
+            return other;
+        }
+        if other.members.is_empty() && other.children.is_empty() {
+            return self;
+        }
+        let members = merge_sorted(self.members, other.members, Ord::cmp, |mine, _| mine);
+        let children = merge_sorted(
+            self.children,
+            other.children,
+            |a, b| a.0.cmp(&b.0),
+            |(element, mine), (_, theirs)| (element, mine.union(theirs)),
+        );
+        Self { members, children }
+    }
+
+    /// The union of many sets, in pairs: added to one set one after another, the first ones would be
+    /// copied as often as there are sets.
+    #[must_use]
+    pub fn union_all(mut sets: Vec<Self>) -> Self {
+        while sets.len() > 1 {
+            let mut rest = sets.into_iter();
+            let mut pairs = Vec::with_capacity(rest.len().div_ceil(2));
+            while let Some(first) = rest.next() {
+                pairs.push(match rest.next() {
+                    Some(second) => first.union(second),
+                    None => first,
+                });
+            }
+            sets = pairs;
+        }
+        sets.pop().unwrap_or_default()
+    }
+
+    /// Walks over the smaller set and looks up in the larger one: many managers with a few fields each
+    /// are compared with all fields that changed.
+    #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
-        let members = self.members.iter().filter(|element| other.has_member(element));
-        let both = zip(&self.children, &other.children).into_iter();
-        let children = both.filter_map(|(element, mine, theirs)| {
-            let child = mine?.intersection(theirs?);
+        let (few, many) =
+            if self.members.len() <= other.members.len() { (self, other) } else { (other, self) };
+        let members = few.members.iter().filter(|element| many.has_member(element));
+        let members = members.cloned().collect();
+        let (few, many) =
+            if self.children.len() <= other.children.len() { (self, other) } else { (other, self) };
+        let children = few.children.iter().filter_map(|(element, child)| {
+            let child = child.intersection(many.child(element)?);
             (!child.is_empty()).then(|| (element.clone(), child))
         });
-        Self { members: members.cloned().collect(), children: children.collect() }
+        Self { members, children: children.collect() }
     }
 
     /// Without the members of the other set. Paths below them remain.
@@ -181,20 +198,26 @@ impl Set {
         Self { members: members.cloned().collect(), children: children.collect() }
     }
 
-    /// Every path; the members of a level come before their children.
-    pub fn paths(&self) -> Vec<Path> {
+    /// The first paths; the members of a level come before their children.
+    pub fn paths(&self, most: usize) -> Vec<Path> {
         let mut paths = Vec::new();
-        self.collect_paths(&mut Vec::new(), &mut paths);
+        self.collect_paths(most, &mut Vec::new(), &mut paths);
         paths
     }
 
-    fn collect_paths(&self, prefix: &mut Path, paths: &mut Vec<Path>) {
+    fn collect_paths(&self, most: usize, prefix: &mut Path, paths: &mut Vec<Path>) {
         for element in &self.members {
+            if paths.len() == most {
+                return;
+            }
             paths.push(prefix.iter().chain([element]).cloned().collect());
         }
         for (element, child) in &self.children {
+            if paths.len() == most {
+                return;
+            }
             prefix.push(element.clone());
-            child.collect_paths(prefix, paths);
+            child.collect_paths(most, prefix, paths);
             prefix.pop();
         }
     }
@@ -263,7 +286,7 @@ impl Set {
 
     /// The children, and whether this level itself is a member.
     fn read_level(fields: &Value, depth: usize) -> Result<(Option<Self>, bool), String> {
-        if depth > DEPTH_MAX {
+        if depth > TREE_DEPTH_MAX {
             return Err("too deep".to_owned());
         }
         let fields = match fields {
@@ -316,31 +339,27 @@ fn search<T>(
     }
 }
 
-/// Bounds the recursion over `FieldsV1` that a client wrote.
-const DEPTH_MAX: usize = 256;
-
-type Child = (PathElement, Set);
-
-/// Walks two sorted lists of children side by side.
-fn zip<'a>(
-    mine: &'a [Child],
-    theirs: &'a [Child],
-) -> Vec<(&'a PathElement, Option<&'a Set>, Option<&'a Set>)> {
-    let (mut mine, mut theirs) = (mine.iter().peekable(), theirs.iter().peekable());
-    let mut pairs = Vec::new();
-    loop {
-        let order = match (mine.peek(), theirs.peek()) {
-            (Some(a), Some(b)) => a.0.cmp(&b.0),
-            (Some(_), None) => Ordering::Less,
-            (None, Some(_)) => Ordering::Greater,
-            (None, None) => return pairs,
-        };
+/// Merges two sorted lists without duplicates; `join` makes one of two that are equal.
+fn merge_sorted<T>(
+    mine: Vec<T>,
+    theirs: Vec<T>,
+    compare: impl Fn(&T, &T) -> Ordering,
+    join: impl Fn(T, T) -> T,
+) -> Vec<T> {
+    let mut merged = Vec::with_capacity(mine.len().max(theirs.len()));
+    let (mut mine, mut theirs) = (mine.into_iter().peekable(), theirs.into_iter().peekable());
+    while let (Some(a), Some(b)) = (mine.peek(), theirs.peek()) {
+        let order = compare(a, b);
         let a = if order.is_le() { mine.next() } else { None };
         let b = if order.is_ge() { theirs.next() } else { None };
-        if let Some((element, _)) = a.or(b) {
-            pairs.push((element, a.map(|(_, set)| set), b.map(|(_, set)| set)));
-        }
+        merged.extend(match (a, b) {
+            (Some(a), Some(b)) => Some(join(a, b)),
+            (a, b) => a.or(b),
+        });
     }
+    merged.extend(mine);
+    merged.extend(theirs);
+    merged
 }
 
 #[cfg(test)]
@@ -432,8 +451,12 @@ mod tests {
             prop_assert!(a.clone().difference(&b).intersection(&b).is_empty());
             prop_assert_eq!(a.includes(&b), b.clone().difference(&a).is_empty());
             prop_assert!(a.clone().union(b.clone()).includes(&a));
+            let all = vec![a.clone(), b.clone(), a.intersection(&b)];
+            prop_assert_eq!(Set::union_all(all), a.clone().union(b.clone()));
+            prop_assert_eq!(a.len(), a.paths(usize::MAX).len());
+            prop_assert_eq!(a.paths(2).len(), a.len().min(2));
             prop_assert!(a.clone().recursive_difference(&b).difference(&a.clone().difference(&b)).is_empty());
-            for path in a.paths() {
+            for path in a.paths(usize::MAX) {
                 prop_assert_eq!(a.intersection(&b).has(&path), b.has(&path));
                 prop_assert_eq!(a.clone().difference(&b).has(&path), !b.has(&path));
             }

@@ -1,4 +1,4 @@
-use meta::{Value, json, value};
+use meta::{Value, json, limits::THREAD_STACK_BYTES, value};
 use schema::{Field, ListType, Node, NodeType, Schema, Type, TypeId};
 
 use super::*;
@@ -511,4 +511,34 @@ fn built_in_types_compare_like_go_structs() {
     for (live, new, expected) in cases {
         assert_eq!(owned(live, new), expected, "{new}");
     }
+}
+
+#[test]
+fn the_deepest_object_is_applied_twice_on_a_small_stack() {
+    let run = || {
+        let (schema, ty) = foo_schema();
+        let types =
+            TypeContext { schema: &schema, ty, fields: &Filter::All, versions: &SingleVersion };
+        let manager = Manager { name: "m", api_version: "v1", subresource: "", now: "" };
+        let config = |text: &str| {
+            // The object, its `spec` and `free` are levels too.
+            let levels = meta::limits::OBJECT_DEPTH_MAX - 2;
+            let free = (0..levels).fold(Value::from(text), |inner, _| value!({"a": (inner)}));
+            value!({"apiVersion": "v1", "kind": "Foo", "spec": {"free": (free)}})
+        };
+        let live = apply(None, &config("x"), &types, &manager, false).unwrap();
+        let again = apply(Some(&live), &config("y"), &types, &manager, false).unwrap();
+        assert!(json::to_string(&again).contains("\"y\""));
+        let other = Manager { name: "o", ..manager };
+        let error = apply(Some(&live), &config("z"), &types, &other, false).unwrap_err();
+        assert!(error.to_string().starts_with("Apply failed with 1 conflict"));
+        let forced = apply(Some(&live), &config("z"), &types, &other, true).unwrap();
+        let mut updated = config("w");
+        update(Some(&forced), &mut updated, &types, &manager);
+        let less = value!({"apiVersion": "v1", "kind": "Foo", "spec": {}});
+        apply(Some(&updated), &less, &types, &other, true).unwrap();
+    };
+    // Debug builds take several times the stack.
+    let stack_bytes = if cfg!(debug_assertions) { THREAD_STACK_BYTES } else { 1 << 20 };
+    std::thread::Builder::new().stack_size(stack_bytes).spawn(run).unwrap().join().unwrap();
 }

@@ -1,9 +1,10 @@
 //! Typed objects (structured-merge-diff's `typed` package): validation, conversion to a field set,
 //! removal of items.
 
-use std::fmt;
+use std::collections::BTreeSet;
+use std::fmt::{self, Write as _};
 
-use meta::{Map, Value};
+use meta::{Map, Str, Value, limits::FIELD_PATH_BYTES_MAX};
 use schema::Schema;
 
 use super::atom::{Atom, DeducedAtom, ElementRelationship, ListSchema, MapSchema, Scalar, TypeRef};
@@ -14,8 +15,12 @@ use crate::go_text;
 /// Checks that an object matches its schema: no unknown fields, the right types, no duplicates in
 /// associative lists. The error lists every violation.
 pub(super) fn check(schema: &Schema, type_ref: TypeRef<'_>, value: &Value) -> Result<(), String> {
-    let mut violations = Vec::new();
-    Checker { schema, violations: &mut violations }.check(type_ref, value, FieldTrail::ROOT, false);
+    let mut checker = Checker { schema, violations: Vec::new(), more: 0 };
+    checker.check(type_ref, value, FieldTrail::ROOT, false);
+    let Checker { mut violations, more, .. } = checker;
+    if more > 0 {
+        violations.push(format!("and {more} more"));
+    }
     match violations.as_slice() {
         [] => Ok(()),
         [one] => Err(one.clone()),
@@ -89,8 +94,13 @@ impl fmt::Display for FieldTrail<'_> {
 
 struct Checker<'a> {
     schema: &'a Schema,
-    violations: &'a mut Vec<String>,
+    violations: Vec<String>,
+    /// Violations that are not listed.
+    more: usize,
 }
+
+/// Violations that are listed; the rest is counted.
+const VIOLATIONS_MAX: usize = 100;
 
 impl Checker<'_> {
     /// `open` is inherited: below a node that preserves unknown fields, they are preserved at every
@@ -142,26 +152,26 @@ impl Checker<'_> {
         path: FieldTrail<'_>,
         open: bool,
     ) {
-        let mut seen = Set::default();
+        if matches!(list.kind, ElementRelationship::Atomic) {
+            for (at, item) in items.iter().enumerate() {
+                let element = PathElement::Index(at as i64);
+                let path = FieldTrail { to: Some(&path), step: Step::Item(&element) };
+                self.check(list.item, item, path, open);
+            }
+            return;
+        }
+        let mut seen = BTreeSet::new();
         for (at, item) in items.iter().enumerate() {
-            let element = if matches!(list.kind, ElementRelationship::Atomic) {
-                PathElement::Index(at as i64)
-            } else {
-                match list.element(self.schema, item) {
-                    Ok(element) => element,
-                    Err(why) => return self.say(path, &format!("element {at}: {why}")),
-                }
+            let element = match list.element(self.schema, item) {
+                Ok(element) => element,
+                Err(why) => return self.say(path, &format!("element {at}: {why}")),
             };
-            if seen.has_member(&element) {
+            if seen.contains(&element) {
                 self.say(path, &format!("duplicate entries for key {element}"));
             }
-            seen.insert(std::slice::from_ref(&element));
-            self.check(
-                list.item,
-                item,
-                FieldTrail { to: Some(&path), step: Step::Item(&element) },
-                open,
-            );
+            let at = FieldTrail { to: Some(&path), step: Step::Item(&element) };
+            self.check(list.item, item, at, open);
+            seen.insert(element);
         }
     }
 
@@ -184,12 +194,31 @@ impl Checker<'_> {
     }
 
     fn say(&mut self, path: FieldTrail<'_>, why: &str) {
-        let path = path.to_string();
+        if self.violations.len() == VIOLATIONS_MAX {
+            self.more += 1;
+            return;
+        }
+        let mut shown = BoundedText(String::new());
+        // An error says that the path is cut.
+        let suffix = if write!(shown, "{path}").is_err() { "..." } else { "" };
+        let path = shown.0 + suffix;
         self.violations.push(if path.is_empty() {
             why.to_owned()
         } else {
             format!("{path}: {why}")
         });
+    }
+}
+
+/// A text that takes no more than a path may have.
+struct BoundedText(String);
+
+impl fmt::Write for BoundedText {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = FIELD_PATH_BYTES_MAX.saturating_sub(self.0.len());
+        let end = text.floor_char_boundary(room);
+        self.0.push_str(&text[..end]);
+        if end < text.len() { Err(fmt::Error) } else { Ok(()) }
     }
 }
 
@@ -244,14 +273,14 @@ fn build_items(schema: &Schema, list: ListSchema<'_>, items: &[Value]) -> Set {
     let elements: Vec<PathElement> = items.iter().map(element).collect();
     let mut sorted: Vec<&PathElement> = elements.iter().collect();
     sorted.sort();
-    let count = |element: &PathElement| {
+    let is_single = |element: &PathElement| {
         let start = sorted.partition_point(|other| *other < element);
-        sorted[start..].iter().take_while(|other| **other == element).count()
+        sorted.get(start + 1) != Some(&element)
     };
     for (element, item) in elements.iter().zip(items) {
         set.members.push(element.clone());
         // Items with duplicate keys cannot be told apart, so they are treated as one leaf.
-        if count(element) == 1 {
+        if is_single(element) {
             let below = build(schema, list.item, item).0;
             if !below.is_empty() {
                 set.children.push((element.clone(), below));
@@ -293,7 +322,7 @@ pub(super) fn remove_items(
             if object.atomic {
                 return None;
             }
-            let mut kept = Map::new();
+            let mut kept: Vec<(Str, Value)> = Vec::new();
             for (name, value) in map.iter() {
                 let element = PathElement::Field(name.clone());
                 if removed.has_member(&element) {
@@ -305,9 +334,9 @@ pub(super) fn remove_items(
                     }
                     None => value.clone(),
                 };
-                kept.insert(name, value);
+                kept.push((name.clone(), value));
             }
-            (!kept.is_empty()).then_some(kept.into())
+            (!kept.is_empty()).then(|| Map::from_pairs(kept).into())
         }
         (DeducedAtom::Scalar(_), value) => Some(value.clone()),
         _ => None,

@@ -13,7 +13,7 @@ use super::merge::merge;
 use super::path::same_value;
 use super::set::Set;
 use super::typed::{ensure_named_fields_are_members, field_set, reconcile, remove_items};
-use super::{ApplyError, Conflict, Manager, TypeContext, conflict};
+use super::{ApplyError, Conflicts, Manager, ManagerConflicts, TypeContext};
 
 /// The manager of an update takes ownership of the fields that it changed, away from all other
 /// managers.
@@ -90,17 +90,17 @@ fn take_over(
     applier: Option<(&str, bool)>,
     types: &TypeContext<'_>,
     manager: &Manager<'_>,
-) -> (Comparison, Vec<Conflict>) {
+) -> (Comparison, Conflicts) {
     let kind = if applier.is_some() { NewObject::Merged } else { NewObject::Whole };
     let mut comparison = compare(types.schema, TypeRef::Type(types.ty), live, new, kind);
     comparison.filter(|set| types.fields.apply(set));
     let is_applier = |id: &str| applier.is_some_and(|(applier, _)| applier == id);
     if managed_fields.keys().all(|id| is_applier(id)) {
-        return (comparison, Vec::new());
+        return (comparison, Conflicts::default());
     }
     let mut versions = BTreeMap::from([(manager.api_version.to_owned(), Some(comparison.clone()))]);
 
-    let mut conflicts = Vec::new();
+    let mut conflicts = Conflicts::default();
     let mut losses: Vec<(String, Option<Set>)> = Vec::new();
     for (id, owner) in managed_fields.iter().filter(|(id, _)| !is_applier(id)) {
         let compared = versions.entry(owner.api_version.clone()).or_insert_with(|| {
@@ -119,15 +119,17 @@ fn take_over(
         };
         let taken = owner.set.intersection(&compared.modified);
         let taken = taken.union(owner.set.intersection(&compared.added));
-        conflicts.extend(taken.paths().into_iter().map(|path| conflict(owner, path)));
         if !taken.is_empty() || !owner.set.intersection(&compared.removed).is_empty() {
             let left = owner.set.clone().difference(&taken).difference(&compared.removed);
             losses.push((id.clone(), Some(left)));
         }
+        if !taken.is_empty() {
+            conflicts.0.push(ManagerConflicts { manager: owner.show(), fields: taken });
+        }
     }
     match applier {
         Some((_, false)) if !conflicts.is_empty() => return (comparison, conflicts),
-        _ => conflicts.clear(),
+        _ => conflicts.0.clear(),
     }
     for (id, left) in losses {
         match (managed_fields.get_mut(&id), left) {
@@ -162,15 +164,15 @@ fn prune(
     };
     let mut pruned = at_last.without(&at_last.named(&last.set));
 
-    let mut owned_by_version: BTreeMap<&str, Set> = BTreeMap::new();
+    let mut owned_by_version: BTreeMap<&str, Vec<Set>> = BTreeMap::new();
     for owner in managed_fields.values() {
-        let owned = owned_by_version.entry(&owner.api_version).or_default();
-        *owned = std::mem::take(owned).union(owner.set.clone());
+        owned_by_version.entry(&owner.api_version).or_default().push(owner.set.clone());
     }
     // The version of the last apply comes first: conversion may need the fields that this adds
     // back.
     let first = owned_by_version.remove_entry(last.api_version.as_str());
     for (version, owned) in first.into_iter().chain(owned_by_version) {
+        let owned = Set::union_all(owned);
         pruned = add_back_owned(&at_last, pruned, version, &owned, types);
     }
 

@@ -78,17 +78,16 @@ pub(super) fn merge_ordered(
     in_order(merged, order, old, key)
 }
 
-/// Every item must be in the order; the check ends at the first entry that is not an object.
+/// Every item is looked for in the order; the search ends at the first entry that is not an object.
 fn check_order_is_of_maps(items: &[Value], order: &[Value], key: &str) -> Result<(), PatchError> {
+    let end = order.iter().position(|entry| entry.as_object().is_none());
+    let maps = &order[..end.unwrap_or(order.len())];
+    let known: HashSet<String> =
+        maps.iter().filter_map(|entry| entry.get(key).map(identity)).collect();
     for item in items {
         let wanted = key_of(item, Some(key))?;
-        for (at, next) in order.iter().enumerate() {
-            let next = next.as_object();
-            let next =
-                next.ok_or_else(|| contradiction(format!("value for key {at} is not a map")))?;
-            if next.get(key).is_some_and(|value| identity(value) == wanted) {
-                break;
-            }
+        if let Some(end) = end.filter(|_| !known.contains(&wanted)) {
+            return Err(contradiction(format!("value for key {end} is not a map")));
         }
     }
     Ok(())
@@ -101,6 +100,8 @@ fn check_order(new: &[Value], order: &[Value], key: Option<&str>) -> Result<(), 
     }
     let mut rest = order.iter();
     let mut items = new.iter().peekable();
+    // The key of the next item, once it is needed.
+    let mut wanted = None;
     while let Some(item) = items.peek() {
         if key.is_some() {
             let item = item.as_object().ok_or_else(|| wrong_type(MAP, item))?;
@@ -116,12 +117,18 @@ fn check_order(new: &[Value], order: &[Value], key: Option<&str>) -> Result<(), 
         let Some(next) = rest.next() else {
             return Err(contradiction(format!(
                 "The order in patch list:\n{}\n doesn't match {SET_ELEMENT_ORDER} list:\n{}\n",
-                go_text::show(&Value::Array(new.to_vec())),
-                go_text::show(&Value::Array(order.to_vec())),
+                go_text::show_list(new),
+                go_text::show_list(order),
             )));
         };
-        if key_of(item, key)? == key_of(next, key)? {
+        let of_item = match wanted.take() {
+            Some(of_item) => of_item,
+            None => key_of(item, key)?,
+        };
+        if of_item == key_of(next, key)? {
             items.next();
+        } else {
+            wanted = Some(of_item);
         }
     }
     Ok(())
@@ -270,8 +277,7 @@ fn items_are_maps(lists: &[&[Value]]) -> Result<bool, PatchError> {
         _ => (discriminant(value), None),
     };
     if items.any(|item| kind(item) != kind(first)) {
-        let lists: Vec<String> =
-            lists.iter().map(|list| go_text::show(&Value::Array(list.to_vec()))).collect();
+        let lists: Vec<String> = lists.iter().map(|list| go_text::show_list(list)).collect();
         let lists = lists.join(" ");
         return Err(contradiction(format!("list element types are not identical: [{lists}]")));
     }

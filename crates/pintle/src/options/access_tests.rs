@@ -90,3 +90,64 @@ fn unimplemented_modes_are_refused() {
         assert_eq!(read(args).unwrap_err(), [expected], "{args:?}");
     }
 }
+
+#[test]
+fn admission_plugins_are_kube_apiservers_default_set() {
+    let options = read(&[
+        "--enable-admission-plugins=AlwaysPullImages,AlwaysDeny",
+        "--disable-admission-plugins=PodSecurity",
+    ])
+    .unwrap();
+    let cases = [
+        ("LimitRanger", true),
+        ("CertificateSubjectRestriction", true),
+        ("PodSecurity", false),
+        ("AlwaysPullImages", true),
+        ("EventRateLimit", false),
+    ];
+    for (plugin, on) in cases {
+        assert_eq!(options.admission_plugins.is_on(plugin), on, "{plugin}");
+    }
+    let deprecated = "AlwaysDeny admission controller is deprecated. Please remove this controller \
+                      from your configuration files and scripts.";
+    assert!(options.warnings.iter().any(|text| text == deprecated), "{:?}", options.warnings);
+    let gates = |_: &str| false;
+    let built = options.admission_plugins.build(&gates).unwrap();
+    let names: Vec<_> = built.iter().map(|plugin| plugin.name()).collect();
+    assert!(
+        names.starts_with(&["NamespaceLifecycle", "LimitRanger", "ServiceAccount"]),
+        "{names:?}"
+    );
+    assert_eq!(names.last(), Some(&"AlwaysDeny"));
+}
+
+#[test]
+fn admission_configurations_are_for_plugins_that_take_one() {
+    let name = format!("pintle-options-admission-{}", std::process::id());
+    let file = std::env::temp_dir().join(name);
+    let flag = format!("--admission-control-config-file={}", file.display());
+    let cases = [
+        ("PodSecurity", Ok(0)),
+        ("PodNodeSelector", Ok(1)),
+        ("Priority", Err("admission plugin \"Priority\" takes no configuration")),
+        ("Nothing", Err("unknown admission plugin: Nothing")),
+    ];
+    for (plugin, expected) in cases {
+        let text = format!(
+            "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n- name: \
+             {plugin}\n  configuration: {{}}\n"
+        );
+        std::fs::write(&file, text).unwrap();
+        match (read(&[&flag]), expected) {
+            (Ok(options), Ok(warnings)) => {
+                let off = |text: &&String| text.contains("has no effect: the plugin is off");
+                assert_eq!(options.warnings.iter().filter(off).count(), warnings, "{plugin}");
+            }
+            (Err(errors), Err(expected)) => {
+                assert!(errors.len() == 1 && errors[0].ends_with(expected), "{errors:?}");
+            }
+            (read, _) => panic!("{plugin}: {:?}", read.err()),
+        }
+    }
+    std::fs::remove_file(&file).unwrap();
+}

@@ -1,10 +1,12 @@
 //! The admission plugins that are on, and their configuration.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use admission::{
     Configurations, Plugin,
     order::{self, KnownPlugin, PLUGINS, Settings},
+    quota::QuotaAccessor,
+    webhook::AuthInfos,
 };
 
 use crate::flags::{Parsed, quote};
@@ -27,14 +29,27 @@ impl AdmissionPlugins {
     pub(crate) fn build(
         &self,
         feature: &dyn Fn(&str) -> bool,
+        quotas: Arc<dyn QuotaAccessor>,
     ) -> Result<Vec<Box<dyn Plugin>>, String> {
         let settings = Settings {
             configurations: &self.configurations,
             feature,
             not_ready_toleration_seconds: self.not_ready_toleration_seconds,
             unreachable_toleration_seconds: self.unreachable_toleration_seconds,
+            quota_evaluators: Arc::new(builtin::quota_evaluators(feature)),
+            quotas,
         };
         order::plugins(&|name| self.on.contains(&name), &settings)
+    }
+}
+
+impl AdmissionPlugins {
+    /// The credentials that a webhook plugin's calls are made with.
+    pub(crate) fn webhook_credentials(&self, plugin: &str) -> Result<AuthInfos, String> {
+        self.configurations.of(plugin).map_or_else(
+            || Ok(AuthInfos::default()),
+            |given| AuthInfos::of_configuration(&given.value).map_err(|why| given.wrong(&why)),
+        )
     }
 }
 
@@ -89,6 +104,12 @@ pub(super) fn plugins(
         ));
     }
     let on: Vec<&str> = built.iter().map(|known| known.name).collect();
+    for name in on.iter().filter(|name| ["AlwaysAdmit", "AlwaysDeny"].contains(name)) {
+        warnings.push(format!(
+            "{name} admission controller is deprecated. Please remove this controller from your \
+             configuration files and scripts."
+        ));
+    }
     let file = parsed.text("admission-control-config-file");
     let configurations = configurations(&file, &on, errors, warnings);
     AdmissionPlugins {

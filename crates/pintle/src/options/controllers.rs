@@ -3,7 +3,7 @@
 use crate::flags::{Parsed, quote};
 
 /// The implemented controllers, under kube-controller-manager's names.
-pub(crate) const CONTROLLERS: [&str; 11] = [
+pub(crate) const CONTROLLERS: [&str; 14] = [
     "certificatesigningrequest-cleaner-controller",
     "clusterrole-aggregation-controller",
     "garbage-collector-controller",
@@ -11,10 +11,13 @@ pub(crate) const CONTROLLERS: [&str; 11] = [
     "namespace-controller",
     "persistentvolume-protection-controller",
     "persistentvolumeclaim-protection-controller",
+    "resourcequota-controller",
     "root-ca-certificate-publisher-controller",
     "service-cidr-controller",
     "serviceaccount-controller",
     "serviceaccount-token-controller",
+    "validatingadmissionpolicy-status-controller",
+    "volumeattributesclass-protection-controller",
 ];
 
 /// The enabled controllers.

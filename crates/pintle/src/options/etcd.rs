@@ -31,16 +31,26 @@ pub(crate) struct Override {
 
 impl Etcd {
     /// None without `--etcd-servers`: the embedded store is used.
-    pub(super) fn from_flags(parsed: &Parsed) -> Option<Self> {
+    pub(super) fn from_flags(parsed: &Parsed, warnings: &mut Vec<String>) -> Option<Self> {
         let servers = parsed.texts("etcd-servers");
         if servers.is_empty() {
             return None;
         }
         let overrides = parsed.texts("etcd-servers-overrides");
+        let overrides: Vec<Override> =
+            overrides.iter().filter_map(|text| Override::parse(text)).collect();
+        for server in servers.iter().chain(overrides.iter().flat_map(|own| &own.servers)) {
+            if is_plain_and_remote(server) {
+                warnings.push(format!(
+                    "etcd at {server} is reached without TLS: all objects, Secrets among them, can be \
+                     read and changed on the way"
+                ));
+            }
+        }
         Some(Self {
             servers,
             tls: tls(parsed),
-            overrides: overrides.iter().filter_map(|text| Override::parse(text)).collect(),
+            overrides,
             form: form(parsed),
             healthcheck_timeout: duration(parsed, "etcd-healthcheck-timeout"),
             readycheck_timeout: duration(parsed, "etcd-readycheck-timeout"),
@@ -48,6 +58,18 @@ impl Etcd {
                 .unwrap_or(0),
         })
     }
+}
+
+/// Whether a URL has no TLS and leaves this machine.
+fn is_plain_and_remote(url: &str) -> bool {
+    let Some(rest) = url.strip_prefix("http://") else { return false };
+    let host = rest.split('/').next().unwrap_or_default();
+    let host = match host.strip_prefix('[').and_then(|host| host.split_once(']')) {
+        Some((address, _port)) => address,
+        None => host.rsplit_once(':').map_or(host, |(host, _port)| host),
+    };
+    let address = host.parse::<std::net::IpAddr>();
+    host != "localhost" && !address.is_ok_and(|address| address.is_loopback())
 }
 
 impl Override {

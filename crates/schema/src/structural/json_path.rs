@@ -1,6 +1,8 @@
 //! Paths like `.spec.map['key'].field`, as far as they name fields and keys that a schema knows.
 
-use meta::FieldPath;
+use std::borrow::Cow;
+
+use meta::{FieldPath, Value};
 
 use super::node::StructuralNode;
 
@@ -12,47 +14,66 @@ impl StructuralNode {
         json_path: &str,
         brackets: bool,
     ) -> Result<(FieldPath, &StructuralNode), String> {
-        let (mut path, mut node) = (FieldPath::root(), self);
-        let mut tokens = Tokens(json_path);
-        while let Some(token) = tokens.next() {
-            let end = || "unexpected end of JSON path".to_owned();
-            match token {
-                "[" if !brackets => return Err("array notation is not allowed".to_owned()),
-                "[" => {
-                    let quoted = tokens.next().ok_or_else(end)?;
-                    let name = quoted.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\''));
-                    let Some(name) = name.filter(|_| quoted.len() >= 2) else {
-                        return Err(format!("expected single quoted string but got {quoted}"));
-                    };
-                    let name = unescape(name)?;
-                    (path, node) = step(&path, node, &name)?;
-                    match tokens.next().ok_or_else(end)? {
-                        "]" => {}
-                        other => return Err(format!("expected ] but got {other}")),
-                    }
-                }
-                "." => {
-                    let name = tokens.next().ok_or_else(end)?;
-                    (path, node) = step(&path, node, name)?;
-                }
-                other => return Err(format!("expected [ or . but got: {other}")),
+        walk(self, json_path, brackets, |node, name| {
+            if node.properties.is_empty() {
+                Some((false, node.additional_properties.schema()?))
+            } else {
+                Some((true, node.property(name)?))
             }
-        }
-        Ok((path, node))
+        })
     }
 }
 
-fn step<'a>(
-    path: &FieldPath,
-    node: &'a StructuralNode,
-    name: &str,
-) -> Result<(FieldPath, &'a StructuralNode), String> {
-    let found = if node.properties.is_empty() {
-        node.additional_properties.schema().map(|node| (path.key(name), node))
-    } else {
-        node.property(name).map(|node| (path.child(name), node))
-    };
-    found.ok_or_else(|| "does not refer to a valid field".to_owned())
+/// Whether a path leads to a field that a schema knows, as it is written in a definition.
+pub fn has_path(schema: &Value, json_path: &str) -> bool {
+    let found = walk(schema, json_path, true, |schema, name| {
+        match schema.get("properties").and_then(Value::as_object) {
+            Some(properties) if !properties.is_empty() => Some((true, properties.get(name)?)),
+            _ => {
+                let additional = schema.get("additionalProperties")?;
+                additional.as_object().map(|_| (false, additional))
+            }
+        }
+    });
+    found.is_ok()
+}
+
+/// `step` goes down to the schema of a name, and says whether it is a property.
+fn walk<'a, S>(
+    root: &'a S,
+    json_path: &str,
+    brackets: bool,
+    step: impl Fn(&'a S, &str) -> Option<(bool, &'a S)>,
+) -> Result<(FieldPath, &'a S), String> {
+    let (mut path, mut schema) = (FieldPath::root(), root);
+    let mut tokens = Tokens(json_path);
+    while let Some(token) = tokens.next() {
+        let end = || "unexpected end of JSON path".to_owned();
+        let name = match token {
+            "[" if !brackets => return Err("array notation is not allowed".to_owned()),
+            "[" => {
+                let quoted = tokens.next().ok_or_else(end)?;
+                let name = quoted.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\''));
+                let Some(name) = name.filter(|_| quoted.len() >= 2) else {
+                    return Err(format!("expected single quoted string but got {quoted}"));
+                };
+                Cow::Owned(unescape(name)?)
+            }
+            "." => Cow::Borrowed(tokens.next().ok_or_else(end)?),
+            other => return Err(format!("expected [ or . but got: {other}")),
+        };
+        let (is_property, below) =
+            step(schema, &name).ok_or_else(|| "does not refer to a valid field".to_owned())?;
+        path = if is_property { path.child(&name) } else { path.key(&name) };
+        schema = below;
+        if token == "[" {
+            match tokens.next().ok_or_else(end)? {
+                "]" => {}
+                other => return Err(format!("expected ] but got {other}")),
+            }
+        }
+    }
+    Ok((path, schema))
 }
 
 fn unescape(text: &str) -> Result<String, String> {

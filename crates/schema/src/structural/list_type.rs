@@ -93,3 +93,8 @@ fn repeated<'a>(values: impl ExactSizeIterator<Item = Option<&'a Value>>) -> Vec
     }
     again
 }
+
+/// Whether no value is in the list twice. Compat: 1 and 1.0 are two values.
+pub(super) fn all_unique(items: &[Value]) -> bool {
+    repeated(items.iter().map(Some)).is_empty()
+}

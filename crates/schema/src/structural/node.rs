@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use meta::{Str, Value};
 
-use super::{format::Format, pattern::Pattern};
+use super::{format::Format, pattern::Pattern, validate::EnumIndex};
 
 /// The schema of one value. The subschemas of `allOf`, `anyOf`, `oneOf` and `not` are nodes as
 /// well, with fewer keywords allowed by the structural rules.
@@ -93,6 +93,8 @@ pub struct ValueValidation {
     pub not: Option<Box<StructuralNode>>,
     /// The format if it is one that is checked; computed on first use.
     pub(super) checked_format: OnceLock<Option<Format>>,
+    /// Of a long `enum`; made on first use.
+    pub(super) enum_index: OnceLock<EnumIndex>,
 }
 
 /// One of `x-kubernetes-validations`.

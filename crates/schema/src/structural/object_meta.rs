@@ -2,7 +2,7 @@
 //! schema.
 
 use meta::{
-    FieldError, FieldErrors, FieldPath, Map, Value,
+    FieldErrors, FieldPath, Map, Value,
     field::FieldReason,
     names::{is_dns1035_label, name_is_path_segment, validate_object_meta},
 };
@@ -153,12 +153,12 @@ fn validate_resource(map: &Map, path: &FieldPath, errors: &mut FieldErrors) {
     let mut wrong = FieldErrors::default();
     let namespaced = !metadata.str_at(&["namespace"]).is_empty();
     validate_object_meta(metadata, namespaced, name_is_path_segment, &mut wrong);
-    for error in wrong.0 {
+    for error in wrong.iter() {
         // A template need not have a name.
         if error.reason == FieldReason::Required && error.field == "metadata.name" {
             continue;
         }
-        errors.0.push(FieldError::new(error.reason, &path.child(&error.field), error.message));
+        errors.push(error.reason, path.child(&error.field), error.message.clone());
     }
 }
 

@@ -11,17 +11,49 @@ use super::{
     pattern::Pattern,
 };
 
-/// Schemas deeper than this are refused. JSON that comes from clients is never that deep.
-const DEPTH_MAX: usize = 1000;
+/// How many schemas may be nested in one another. Everything that walks a schema recurses once for each, so
+/// that a deeper one could exhaust the stack; the schemas of known projects have less than 40 levels.
+pub const SCHEMA_DEPTH_MAX: usize = 128;
 
 pub(super) fn read(schema: &Value) -> Result<StructuralNode, String> {
-    read_node(schema, DEPTH_MAX)
+    read_node(schema, SCHEMA_DEPTH_MAX)
+}
+
+/// Whether a schema as it is written in a definition is nested too deeply. Without recursion: it runs before
+/// anything else looks at the schema.
+pub fn is_too_deep(schema: &Value) -> bool {
+    let mut rest = vec![(schema, 1)];
+    while let Some((schema, depth)) = rest.pop() {
+        let Some(schema) = schema.as_object() else { continue };
+        if depth > SCHEMA_DEPTH_MAX {
+            return true;
+        }
+        for (keyword, value) in schema.iter() {
+            match (keyword.as_str(), value) {
+                (
+                    "items" | "additionalItems" | "additionalProperties" | "not",
+                    Value::Object(_),
+                ) => {
+                    rest.push((value, depth + 1));
+                }
+                ("allOf" | "anyOf" | "oneOf" | "items", Value::Array(schemas)) => {
+                    rest.extend(schemas.iter().map(|schema| (schema, depth + 1)));
+                }
+                (
+                    "properties" | "patternProperties" | "definitions" | "dependencies",
+                    Value::Object(schemas),
+                ) => rest.extend(schemas.values().map(|schema| (schema, depth + 1))),
+                _ => {}
+            }
+        }
+    }
+    false
 }
 
 fn read_node(schema: &Value, depth: usize) -> Result<StructuralNode, String> {
     static NOTHING: Map = Map::new();
     let Some(depth) = depth.checked_sub(1) else {
-        return Err("OpenAPIV3Schema is nested too deeply".to_owned());
+        return Err(format!("must not be nested more than {SCHEMA_DEPTH_MAX} levels deep"));
     };
     let schema = schema.as_object().unwrap_or(&NOTHING);
     unsupported(schema)?;

@@ -20,7 +20,7 @@ pub(super) fn check(root: &StructuralNode, path: &FieldPath, errors: &mut FieldE
     let mut found = FieldErrors::default();
     check_node(root, Level::Root, path, &mut found);
     complete::check(root, path, &mut found);
-    found.0.sort_by_cached_key(ToString::to_string);
+    found.sort();
     errors.extend(found);
 }
 

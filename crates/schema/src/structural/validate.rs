@@ -3,16 +3,22 @@
 //! A valid object costs one walk and no allocation. Errors are collected bottom-up, because `anyOf`
 //! and `oneOf` only report the alternative that matched best.
 
+mod enumeration;
 mod number;
 
+use std::collections::HashSet;
+
 use meta::{
-    FieldError, FieldErrors, FieldPath, Map, Number, Value,
-    field::{FieldReason, quote, show},
+    FieldError, FieldErrors, FieldPath, Map, Number, Str, Value,
+    field::{FIELD_ERRORS_BYTES_MAX, FIELD_ERRORS_MAX, FieldReason, quote, show},
 };
 
+pub(super) use self::enumeration::EnumIndex;
 use super::{
     correlate::Correlated,
+    list_type,
     node::{AdditionalProperties, JsonType, StructuralNode, ValueValidation},
+    pattern::Pattern,
     value_path::ValuePath,
 };
 
@@ -31,7 +37,7 @@ pub(super) fn validate(
         let correlated = Correlated { new: value, old, node };
         outcome = check_correlated(node, &root, &correlated);
     }
-    errors.0.extend(outcome.failures.into_iter().map(|failure| failure.into_error(at)));
+    outcome.report(at, errors);
 }
 
 /// Checks a default of a schema.
@@ -42,13 +48,19 @@ pub(super) fn validate_default(
     errors: &mut FieldErrors,
 ) {
     let outcome = check(default, node, &ValuePath::root_of_default(at), None);
-    errors.0.extend(outcome.failures.into_iter().map(|failure| failure.into_error(at)));
+    outcome.report(at, errors);
 }
 
 /// The errors of a value, and the number of checks that passed.
 #[derive(Default)]
 struct Outcome {
     failures: Vec<Failure>,
+    /// The texts of the failures: of those with equal text the first is reported.
+    texts: HashSet<Str>,
+    /// The bytes of all messages and texts.
+    bytes: usize,
+    /// Failures that were not kept.
+    omitted: usize,
     /// The number of checks that were evaluated; selects the alternative that matched best.
     matches: u32,
 }
@@ -60,25 +72,48 @@ struct Failure {
     /// The error text after the field.
     message: String,
     /// Failures with equal text are reported once.
-    text: String,
+    text: Str,
 }
 
 impl Outcome {
-    fn fail(&mut self, failure: Failure) {
-        if !self.failures.iter().any(|known| known.text == failure.text) {
+    /// Adds a failure that is only made if there is room for it.
+    fn fail(&mut self, failure: impl FnOnce() -> Failure) {
+        if self.failures.len() >= FIELD_ERRORS_MAX || self.bytes >= FIELD_ERRORS_BYTES_MAX {
+            self.omitted += 1;
+            return;
+        }
+        self.keep(failure());
+    }
+
+    fn keep(&mut self, failure: Failure) {
+        if self.texts.insert(failure.text.clone()) {
+            self.bytes += failure.name.len() + failure.message.len();
             self.failures.push(failure);
         }
     }
 
     fn merge(&mut self, other: Outcome) {
         self.matches += other.matches;
+        self.omitted += other.omitted;
+        if self.failures.is_empty() {
+            (self.failures, self.texts, self.bytes) = (other.failures, other.texts, other.bytes);
+            return;
+        }
         for failure in other.failures {
-            self.fail(failure);
+            self.fail(|| failure);
         }
     }
 
     fn is_valid(&self) -> bool {
         self.failures.is_empty()
+    }
+
+    fn report(self, at: &FieldPath, errors: &mut FieldErrors) {
+        for failure in self.failures {
+            errors.add(failure.into_error(at));
+        }
+        // Whether these are about the spec makes no difference to custom resources.
+        errors.omit(at, self.omitted);
     }
 }
 
@@ -88,21 +123,21 @@ impl Failure {
         let name = at.dotted();
         let text = format!("{name} in body {should}");
         let message = format!("Invalid value: {}: {text}", show(value));
-        Self { name, reason: FieldReason::Invalid, message, text }
+        Self { name, reason: FieldReason::Invalid, message, text: text.into() }
     }
 
     fn wrong_type(at: &ValuePath<'_>, expected: &str, found: &str) -> Self {
         let name = at.dotted();
-        let found = quote(found);
+        let found = show(&Value::from(found));
         let text = format!("{name} in body must be of type {expected}: {found}");
         let message = format!("Invalid value: {found}: {text}");
-        Self { name, reason: FieldReason::TypeInvalid, message, text }
+        Self { name, reason: FieldReason::TypeInvalid, message, text: text.into() }
     }
 
     /// An error that upstream reports without a field.
     fn unplaced(text: String) -> Self {
         let message = format!("Invalid value: \"\": {text}");
-        Self { name: String::new(), reason: FieldReason::Invalid, message, text }
+        Self { name: String::new(), reason: FieldReason::Invalid, message, text: text.into() }
     }
 
     fn too_many(at: &ValuePath<'_>, count: usize, max: i64, of: &str) -> Self {
@@ -111,7 +146,7 @@ impl Failure {
         Self {
             reason: FieldReason::TooMany,
             message: format!("Too many: {count}: must have at most {max} {items}"),
-            text: format!("{name} in body should have at most {max} {of}"),
+            text: format!("{name} in body should have at most {max} {of}").into(),
             name,
         }
     }
@@ -131,7 +166,7 @@ fn check_correlated(
 ) -> Outcome {
     let mut outcome = check(correlated.new, node, at, Some(correlated));
     if !outcome.is_valid() && correlated.is_unchanged() {
-        outcome.failures.clear();
+        outcome = Outcome { matches: outcome.matches, ..Outcome::default() };
     }
     outcome
 }
@@ -216,7 +251,7 @@ fn check_type(
         if untyped || node.nullable || expected == "null" {
             outcome.matches += 1;
         } else {
-            outcome.fail(Failure::wrong_type(at, expected, "null"));
+            outcome.fail(|| Failure::wrong_type(at, expected, "null"));
         }
         return;
     }
@@ -244,11 +279,11 @@ fn check_type(
     };
     let textual = matches!(value, Value::String(_) | Value::Array(_));
     if !format.is_empty() && !textual && !fits && found_format != format {
-        outcome.fail(Failure::wrong_type(at, format, found_format));
+        outcome.fail(|| Failure::wrong_type(at, format, found_format));
     } else if fits || (!format.is_empty() && textual && !integer && !number) {
         outcome.matches += 1;
     } else {
-        outcome.fail(Failure::wrong_type(at, expected, found));
+        outcome.fail(|| Failure::wrong_type(at, expected, found));
     }
 }
 
@@ -271,9 +306,10 @@ fn check_alternatives(
                 },
             );
         if fitting.is_none() {
-            let name = quote(&at.dotted());
-            let text = format!("{name} must validate at least one schema (anyOf)");
-            outcome.fail(Failure::unplaced(text));
+            outcome.fail(|| {
+                let name = quote(&at.dotted());
+                Failure::unplaced(format!("{name} must validate at least one schema (anyOf)"))
+            });
         }
         outcome.merge(fitting.or(best).unwrap_or_default());
     }
@@ -295,9 +331,11 @@ fn check_alternatives(
                 0 => "Found none valid".to_owned(),
                 _ => format!("Found {count} valid alternatives"),
             };
-            let name = quote(&at.dotted());
-            let text = format!("{name} must validate one and only one schema (oneOf). {found}");
-            outcome.fail(Failure::unplaced(text));
+            outcome.fail(|| {
+                let name = quote(&at.dotted());
+                let why = "must validate one and only one schema (oneOf)";
+                Failure::unplaced(format!("{name} {why}. {found}"))
+            });
             outcome.merge(best.filter(|_| count == 0).unwrap_or_default());
         }
     }
@@ -309,15 +347,18 @@ fn check_alternatives(
     }
     if valid != value_validation.all_of.len() {
         let none = if valid == 0 { ". None validated" } else { "" };
-        let name = quote(&at.dotted());
-        let text = format!("{name} must validate all the schemas (allOf){none}");
-        outcome.fail(Failure::unplaced(text));
+        outcome.fail(|| {
+            let name = quote(&at.dotted());
+            Failure::unplaced(format!("{name} must validate all the schemas (allOf){none}"))
+        });
     }
     if let Some(not) = &value_validation.not
         && check(value, not, at, None).is_valid()
     {
-        let name = quote(&at.dotted());
-        outcome.fail(Failure::unplaced(format!("{name} must not validate the schema (not)")));
+        outcome.fail(|| {
+            let name = quote(&at.dotted());
+            Failure::unplaced(format!("{name} must not validate the schema (not)"))
+        });
     }
 }
 
@@ -335,47 +376,62 @@ fn check_text(
     at: &ValuePath<'_>,
     outcome: &mut Outcome,
 ) {
-    if let Some(failure) = wrong_text(text, value_validation, at) {
-        outcome.fail(failure);
+    if let Some(wrong) = wrong_text(text, value_validation) {
+        outcome.fail(|| wrong.into_failure(text, at));
     }
     if let Some(format) = super::format::of(node, value_validation) {
         outcome.matches += 1;
         if !format.fits(text) {
-            outcome.fail(Failure::wrong_type(at, &value_validation.format, text));
+            outcome.fail(|| Failure::wrong_type(at, &value_validation.format, text));
         }
     }
 }
 
+enum WrongText<'a> {
+    TooLong(i64),
+    TooShort(i64),
+    Pattern(&'a Pattern, Option<&'a str>),
+}
+
 /// Only the first of these errors is reported.
-fn wrong_text(
-    text: &str,
-    value_validation: &ValueValidation,
-    at: &ValuePath<'_>,
-) -> Option<Failure> {
+fn wrong_text<'a>(text: &str, value_validation: &'a ValueValidation) -> Option<WrongText<'a>> {
     let is_measured =
         value_validation.max_length.is_some() || value_validation.min_length.is_some();
     let length = if is_measured { text.chars().count() as i64 } else { 0 };
     if let Some(max) = value_validation.max_length.filter(|max| length > *max) {
-        let name = at.dotted();
-        let bytes = if max == 1 { "byte" } else { "bytes" };
-        return Some(Failure {
-            reason: FieldReason::TooLong,
-            message: format!("Too long: may not be more than {max} {bytes}"),
-            text: format!("{name} in body should be at most {max} chars long"),
-            name,
-        });
+        return Some(WrongText::TooLong(max));
     }
     if let Some(min) = value_validation.min_length.filter(|min| length < *min) {
-        let should = format!("should be at least {min} chars long");
-        return Some(Failure::invalid(at, &Value::from(text), &should));
+        return Some(WrongText::TooShort(min));
     }
     let pattern = value_validation.pattern.as_ref()?;
-    let should = match pattern.matches(text) {
-        Ok(true) => return None,
-        Ok(false) => format!("should match '{}'", pattern.as_str()),
-        Err(why) => format!("should match '{}, but pattern is invalid: {why}'", pattern.as_str()),
-    };
-    Some(Failure::invalid(at, &Value::from(text), &should))
+    match pattern.matches(text) {
+        Ok(true) => None,
+        Ok(false) => Some(WrongText::Pattern(pattern, None)),
+        Err(why) => Some(WrongText::Pattern(pattern, Some(why))),
+    }
+}
+
+impl WrongText<'_> {
+    fn into_failure(self, text: &str, at: &ValuePath<'_>) -> Failure {
+        let should = match self {
+            Self::TooLong(max) => {
+                let (name, bytes) = (at.dotted(), if max == 1 { "byte" } else { "bytes" });
+                return Failure {
+                    reason: FieldReason::TooLong,
+                    message: format!("Too long: may not be more than {max} {bytes}"),
+                    text: format!("{name} in body should be at most {max} chars long").into(),
+                    name,
+                };
+            }
+            Self::TooShort(min) => format!("should be at least {min} chars long"),
+            Self::Pattern(pattern, None) => format!("should match '{}'", pattern.as_str()),
+            Self::Pattern(pattern, Some(why)) => {
+                format!("should match '{}, but pattern is invalid: {why}'", pattern.as_str())
+            }
+        };
+        Failure::invalid(at, &Value::from(text), &should)
+    }
 }
 
 fn check_items(
@@ -400,15 +456,14 @@ fn check_items(
     let Some(value_validation) = value_validation else { return };
     let count = items.len() as i64;
     if let Some(min) = value_validation.min_items.filter(|min| count < *min) {
-        let should = format!("should have at least {min} items");
-        outcome.fail(Failure::invalid(at, &Value::from(count), &should));
+        let should = || format!("should have at least {min} items");
+        outcome.fail(|| Failure::invalid(at, &Value::from(count), &should()));
     }
     if let Some(max) = value_validation.max_items.filter(|max| count > *max) {
-        outcome.fail(Failure::too_many(at, items.len(), max, "items"));
+        outcome.fail(|| Failure::too_many(at, items.len(), max, "items"));
     }
-    if value_validation.unique_items && (1..items.len()).any(|at| items[..at].contains(&items[at]))
-    {
-        outcome.fail(Failure::invalid(at, &Value::from(""), "shouldn't contain duplicates"));
+    if value_validation.unique_items && !list_type::all_unique(items) {
+        outcome.fail(|| Failure::invalid(at, &Value::from(""), "shouldn't contain duplicates"));
     }
 }
 
@@ -418,40 +473,29 @@ fn check_enum(
     at: &ValuePath<'_>,
     outcome: &mut Outcome,
 ) {
-    let Some(ValueValidation { enumeration, .. }) =
+    let Some(value_validation) =
         value_validation.filter(|value_validation| !value_validation.enumeration.is_empty())
     else {
         return;
     };
-    if enumeration.iter().any(|allowed| is_allowed(value, allowed)) {
+    if enumeration::allows(value_validation, value) {
         return;
     }
-    let allowed = enumeration.iter().map(|allowed| match allowed {
-        Value::String(text) => quote(text),
-        other => quote(&meta::json::to_string(other)),
-    });
-    let allowed = allowed.collect::<Vec<_>>().join(", ");
-    let name = at.dotted();
-    outcome.fail(Failure {
-        reason: FieldReason::NotSupported,
-        message: format!("Unsupported value: {}: supported values: {allowed}", show(value)),
-        text: format!("{name} in body should be one of {allowed}"),
-        name,
-    });
-}
-
-/// Null is never in an enum; numbers are compared in the type of the allowed value.
-fn is_allowed(value: &Value, allowed: &Value) -> bool {
-    match (value, allowed) {
-        (Value::Null, _) => false,
-        (Value::Number(Number::Int(value)), Value::Number(Number::Float(allowed))) => {
-            (*value as f64 - *allowed) == 0.0
+    let enumeration = &value_validation.enumeration;
+    outcome.fail(|| {
+        let allowed = enumeration.iter().map(|allowed| match allowed {
+            Value::String(text) => quote(text),
+            other => quote(&meta::json::to_string(other)),
+        });
+        let allowed = allowed.collect::<Vec<_>>().join(", ");
+        let name = at.dotted();
+        Failure {
+            reason: FieldReason::NotSupported,
+            message: format!("Unsupported value: {}: supported values: {allowed}", show(value)),
+            text: format!("{name} in body should be one of {allowed}").into(),
+            name,
         }
-        (Value::Number(Number::Float(value)), Value::Number(Number::Int(allowed))) => {
-            *value as i64 == *allowed
-        }
-        _ => value == allowed,
-    }
+    });
 }
 
 fn check_members(
@@ -465,11 +509,11 @@ fn check_members(
     let count = map.len() as i64;
     if let Some(value_validation) = value_validation {
         if let Some(min) = value_validation.min_properties.filter(|min| count < *min) {
-            let should = format!("should have at least {min} properties");
-            outcome.fail(Failure::invalid(at, &Value::from(count), &should));
+            let should = || format!("should have at least {min} properties");
+            outcome.fail(|| Failure::invalid(at, &Value::from(count), &should()));
         }
         if let Some(max) = value_validation.max_properties.filter(|max| count > *max) {
-            outcome.fail(Failure::too_many(at, map.len(), max, "properties"));
+            outcome.fail(|| Failure::too_many(at, map.len(), max, "properties"));
         }
     }
     for (key, value) in map.iter() {
@@ -481,26 +525,28 @@ fn check_members(
             AdditionalProperties::Schema(additional) => {
                 outcome.merge(check_member(value, additional, &at.key(key), at, key, correlated));
             }
-            AdditionalProperties::Forbidden => {
+            AdditionalProperties::Forbidden => outcome.fail(|| {
                 let text = format!("{} in body is a forbidden property", at.key(key).dotted());
-                outcome.fail(Failure {
+                Failure {
                     name: at.dotted(),
                     reason: FieldReason::Invalid,
                     message: format!("Invalid value: {}: {text}", quote(key)),
-                    text,
-                });
-            }
+                    text: text.into(),
+                }
+            }),
             AdditionalProperties::None | AdditionalProperties::Any => {}
         }
     }
     let required = value_validation.map_or(&[][..], |value_validation| &value_validation.required);
     for name in required.iter().filter(|name| !map.contains_key(name)) {
-        let name = format!("{}.{name}", at.dotted());
-        outcome.fail(Failure {
-            reason: FieldReason::Required,
-            message: "Required value".to_owned(),
-            text: format!("{name} in body is required"),
-            name,
+        outcome.fail(|| {
+            let name = format!("{}.{name}", at.dotted());
+            Failure {
+                reason: FieldReason::Required,
+                message: "Required value".to_owned(),
+                text: format!("{name} in body is required").into(),
+                name,
+            }
         });
     }
 }

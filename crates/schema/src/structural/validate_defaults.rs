@@ -79,7 +79,7 @@ fn check_default(
     if require_pruned && pruned(default, node, resource) != *default {
         errors.invalid(&at, default.clone(), "must not have unknown fields");
     }
-    let before = errors.0.len();
+    let before = errors.count();
     let mut coerced = default.clone();
     let mut how = Coercion { drop_invalid: false, unknown: None };
     let root = ValuePath::root(&at);
@@ -87,7 +87,7 @@ fn check_default(
         return errors.extend(wrong);
     }
     object_meta::validate(&coerced, node, resource, &root, errors);
-    if errors.0.len() == before {
+    if errors.count() == before {
         check_values(&coerced, node, resource, &at, errors);
     }
 }
@@ -100,9 +100,9 @@ fn check_values(
     at: &FieldPath,
     errors: &mut FieldErrors,
 ) {
-    let before = errors.0.len();
+    let before = errors.count();
     validate::validate_default(default, node, at, errors);
-    if errors.0.len() == before {
+    if errors.count() == before {
         Rules::validate_default(default, node, resource, at, errors);
     }
 }

@@ -17,11 +17,24 @@ pub(super) struct Wire<T> {
     instead: Vec<u8>,
     /// How many requests there had been when bytes of the next one came in.
     requests_before: Option<u64>,
+    heads: Option<Heads>,
 }
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Wire<T> {
     pub(super) fn new(inner: T, activity: Arc<Activity>) -> Self {
-        Self { inner, activity, instead: Vec::new(), requests_before: None }
+        Self { inner, activity, instead: Vec::new(), requests_before: None, heads: None }
+    }
+
+    /// Refuses requests of HTTP/1.1 that have two lengths.
+    pub(super) fn checking_heads(self, bytes_max: usize) -> Self {
+        Self { heads: Some(Heads::new(bytes_max)), ..self }
+    }
+
+    /// Answers a request that has two lengths, and ends the connection.
+    fn poll_refuse(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_instead(cx))?;
+        ready!(Pin::new(&mut self.inner).poll_shutdown(cx))?;
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, "a request with two lengths")))
     }
 
     /// A request that cannot be parsed is answered by the HTTP library, with a status and nothing to read. Compat: Go's
@@ -31,8 +44,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Wire<T> {
             return false;
         }
         let Some(text) = error_text(head) else { return false };
-        let header = "Content-Type: text/plain; charset=utf-8\r\nConnection: close";
-        self.instead = format!("HTTP/1.1 {text}\r\n{header}\r\n\r\n{text}").into_bytes();
+        self.instead = response(text);
         true
     }
 
@@ -47,6 +59,70 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Wire<T> {
     fn wrote<R>(&self, result: &Poll<R>) {
         self.activity.wrote(result.is_pending());
     }
+}
+
+/// An answer whose text is its status.
+fn response(status: &str) -> Vec<u8> {
+    let header = "Content-Type: text/plain; charset=utf-8\r\nConnection: close";
+    format!("HTTP/1.1 {status}\r\n{header}\r\n\r\n{status}").into_bytes()
+}
+
+const TWO_LENGTHS: &str = "400 Bad Request";
+
+/// Looks for requests that have both a `Content-Length` and a `Transfer-Encoding`. Which of the two counts is understood in
+/// different ways, and so where the next request begins: behind a proxy it could be another user's. The HTTP library drops
+/// the length without a word, so that no later stage sees it.
+struct Heads {
+    bytes_max: usize,
+    /// A head whose end has not arrived yet.
+    begun: Vec<u8>,
+    /// How many requests there had been when the head of the next one was complete.
+    checked: Option<u64>,
+    refused: bool,
+}
+
+impl Heads {
+    fn new(bytes_max: usize) -> Self {
+        Self { bytes_max, begun: Vec::new(), checked: None, refused: false }
+    }
+
+    /// Bytes that came in while no request was running.
+    fn read(&mut self, bytes: &[u8], requests: u64) {
+        if self.checked == Some(requests) {
+            return;
+        }
+        if self.begun.is_empty() && end_of_head(bytes).is_some() {
+            self.refused = has_two_lengths(bytes);
+            self.checked = Some(requests);
+            return;
+        }
+        // From a little before: the end may have been cut in two.
+        let from = self.begun.len().saturating_sub(3);
+        self.begun.extend_from_slice(bytes);
+        let complete = end_of_head(&self.begun[from..]).is_some();
+        if complete || self.begun.len() > self.bytes_max + super::HEADER_SLACK_BYTES {
+            // A head that is too long is refused by the library.
+            self.refused = has_two_lengths(&self.begun);
+            self.begun = Vec::new();
+            self.checked = Some(requests);
+        }
+    }
+}
+
+fn end_of_head(bytes: &[u8]) -> Option<usize> {
+    let crlf = bytes.windows(4).position(|window| window == b"\r\n\r\n");
+    crlf.or_else(|| bytes.windows(2).position(|window| window == b"\n\n"))
+}
+
+fn has_two_lengths(head: &[u8]) -> bool {
+    let end = end_of_head(head).unwrap_or(head.len());
+    let (mut length, mut encoding) = (false, false);
+    for line in head[..end].split(|byte| *byte == b'\n') {
+        let name = line.split(|byte| *byte == b':').next().unwrap_or_default().trim_ascii();
+        length |= name.eq_ignore_ascii_case(b"content-length");
+        encoding |= name.eq_ignore_ascii_case(b"transfer-encoding");
+    }
+    length && encoding
 }
 
 /// The status with its reason, if `head` is one of the library's own answers: complete, without a body, not of success.
@@ -83,12 +159,24 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for Wire<T> {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if self.heads.as_ref().is_some_and(|heads| heads.refused) {
+            return self.poll_refuse(cx);
+        }
         let before = buffer.filled().len();
         let result = Pin::new(&mut self.inner).poll_read(cx, buffer);
         if buffer.filled().len() > before {
             self.activity.read();
             if !self.activity.is_active() {
-                self.requests_before = Some(self.activity.requests());
+                let requests = self.activity.requests();
+                self.requests_before = Some(requests);
+                if let Some(heads) = &mut self.heads {
+                    heads.read(&buffer.filled()[before..], requests);
+                    if heads.refused {
+                        buffer.set_filled(before);
+                        self.instead = response(TWO_LENGTHS);
+                        return self.poll_refuse(cx);
+                    }
+                }
             }
         }
         result
@@ -147,6 +235,24 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_request_with_two_lengths_is_found_however_it_arrives() {
+        let both =
+            "POST / HTTP/1.1\r\ncontent-LENGTH: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
+        let one =
+            "POST / HTTP/1.1\r\nContent-Length: 60\r\n\r\nx\nTransfer-Encoding: chunked\r\n\r\n";
+        for (text, expected) in [(both, true), (one, false), ("GET / HTTP/1.1\n\n", false)] {
+            for size in [1, 7, text.len()] {
+                let mut heads = Heads::new(1 << 10);
+                text.as_bytes().chunks(size).for_each(|bytes| heads.read(bytes, 0));
+                assert_eq!(heads.refused, expected, "{text} by {size}");
+            }
+        }
+        let mut heads = Heads::new(1 << 10);
+        (0..100).for_each(|_| heads.read(&[b'x'; 100], 0));
+        assert!(heads.begun.is_empty() && !heads.refused, "bounded");
+    }
 
     #[test]
     fn only_the_librarys_own_answers_get_a_text() {

@@ -4,7 +4,7 @@ use auth::{
     Authenticator, Credentials,
     authn::{RequestHeader, Unauthenticated, request_header::remove_headers, x509::Certificate},
 };
-use http::{HeaderMap, header::AUTHORIZATION};
+use http::{HeaderMap, HeaderValue, header::AUTHORIZATION};
 use meta::{ApiError, User};
 
 use crate::{
@@ -22,13 +22,17 @@ pub(crate) async fn authenticate(
     path: &str,
     http2_dos_mitigation: bool,
 ) -> Result<User, ApiError> {
-    let authorization = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let authorization = headers.get(AUTHORIZATION).map(HeaderValue::to_str);
+    let unreadable = matches!(authorization, Some(Err(_)));
+    let authorization = authorization.and_then(Result::ok);
     // Browsers can give a WebSocket no header but a subprotocol.
     let protocol = ProtocolToken::read(headers);
     let spoken = protocol.as_ref().ok().and_then(Option::as_ref).map(|found| &*found.token);
     let bearer = authorization.and_then(bearer_token).or(spoken);
     let identity = peer.identity();
-    let verified = identity.verified.as_ref();
+    // A certificate without a common name names no user, whatever groups it names.
+    let verified = identity.verified.as_ref().filter(|cert| !cert.common_name.is_empty());
+    let unusable = verified.is_none() && !peer.certificates().is_empty();
     let credential_id = verified.map(VerifiedCert::credential_id).unwrap_or_default();
     let certificate = verified.map(|verified| Certificate {
         common_name: &verified.common_name,
@@ -39,12 +43,17 @@ pub(crate) async fn authenticate(
     let front = authenticator.request_header.as_ref();
     let front_proxy = front.and_then(|front| proxied_user(front, headers, peer));
     let known = certificate.is_some() || bearer.is_some() || front_proxy.is_some();
+    // A credential that cannot be read or verified is a 401, not an anonymous request. Another one that
+    // is good makes up for it. Compat: kube-apiserver takes a certificate without a common name, and an
+    // Authorization header that is not ASCII, for none.
+    let refused = unusable || unreadable || matches!(protocol, Err(TokenError));
     let certificate_error = identity.error.as_deref();
-    let credentials = Credentials { front_proxy, certificate, certificate_error, bearer, path };
-    let user = match protocol {
-        // A credential that cannot be read is a 401, not an anonymous request.
-        Err(TokenError) if !known => Err(Unauthenticated("unreadable protocol token".to_owned())),
-        _ => authenticator.authenticate(credentials).await,
+    let user = if refused && !known {
+        let why = certificate_error.unwrap_or("a credential cannot be read");
+        Err(Unauthenticated(why.to_owned()))
+    } else {
+        let credentials = Credentials { front_proxy, certificate, certificate_error, bearer, path };
+        authenticator.authenticate(credentials).await
     };
     headers.remove(AUTHORIZATION);
     remove_headers(headers, front);
@@ -90,7 +99,64 @@ fn bearer_token(authorization: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use auth::authn::token_file::TokenFile;
+
     use super::*;
+    use crate::tls::{
+        Roots,
+        testing::{Leaf, TestCa},
+    };
+
+    /// The user of a request with this certificate and these headers; an error is a 401.
+    async fn user(leaf: Option<(&TestCa, Leaf)>, authorization: &[u8]) -> Result<String, u16> {
+        let peer = match leaf {
+            None => Peer::detached(([127, 0, 0, 1], 1).into()),
+            Some((signer, leaf)) => {
+                let roots = Roots::from_pem(signer.pem().as_bytes()).expect("a bundle");
+                Peer::with_certificates(vec![signer.sign(&leaf).der], roots)
+            }
+        };
+        let tokens = TokenFile::parse("secret,joe,1").expect("a token file");
+        let authenticator =
+            Authenticator { tokens: Some(tokens), anonymous: true, ..Authenticator::default() };
+        let mut headers = HeaderMap::new();
+        if !authorization.is_empty() {
+            let value = HeaderValue::from_bytes(authorization).expect("a header");
+            headers.insert(AUTHORIZATION, value);
+        }
+        let user = authenticate(&authenticator, &mut headers, &peer, true).await;
+        assert!(headers.is_empty(), "the credential is gone");
+        user.map(|user| user.name.to_string()).map_err(|error| error.status().code)
+    }
+
+    #[tokio::test]
+    async fn a_credential_that_is_no_good_is_not_anonymous() {
+        let ca = TestCa::new("ca");
+        let jane = || Leaf::client("jane", "system:masters");
+        let expired = Leaf { not_after: SystemTime::now() - Duration::from_secs(5), ..jane() };
+        let nameless = Leaf { subject: jane().subject.split_off(1), ..jane() };
+        let token = b"Bearer secret";
+        let cases: [(&str, Option<Leaf>, &[u8], Result<&str, u16>); 12] = [
+            ("nothing", None, b"", Ok("system:anonymous")),
+            ("a certificate", Some(jane()), b"", Ok("jane")),
+            ("a certificate and a bad token", Some(jane()), b"Bearer bad", Ok("jane")),
+            ("without a common name", Some(nameless), b"", Err(401)),
+            ("expired", Some(expired), b"", Err(401)),
+            ("for servers", Some(Leaf::server("jane", &[])), b"", Err(401)),
+            ("for servers, and a token", Some(Leaf::server("jane", &[])), token, Ok("joe")),
+            ("a token", None, token, Ok("joe")),
+            ("a bad token", None, b"Bearer bad", Err(401)),
+            ("a token that is no text", None, b"Bearer \xff", Err(401)),
+            ("another scheme", None, b"Basic c2VjcmV0", Ok("system:anonymous")),
+            ("no token", None, b"Bearer ", Ok("system:anonymous")),
+        ];
+        for (what, leaf, authorization, expected) in cases {
+            let user = user(leaf.map(|leaf| (&ca, leaf)), authorization).await;
+            assert_eq!(user, expected.map(str::to_owned), "{what}");
+        }
+    }
 
     #[test]
     fn a_bearer_token_is_found_whatever_the_case_of_its_scheme() {

@@ -113,7 +113,7 @@ async fn a_request_that_does_not_end_holds_nothing_up_after_its_timeout() {
 
 #[tokio::test]
 async fn a_signal_asks_to_stop() {
-    let mut stop = Box::pin(stop_signal().expect("signals can be received"));
+    let mut stop = Box::pin(stop_signal(Duration::from_hours(1)).expect("signals can be received"));
     let early = tokio::time::timeout(Duration::from_millis(1), &mut stop).await;
     assert!(early.is_err(), "nobody asked yet");
     let pid = std::process::id().to_string();

@@ -153,11 +153,35 @@ async fn broken_requests_are_refused_in_words() {
         let text = format!("\r\n\r\n400 Bad Request: {expected} Host header");
         assert!(answer.ends_with(&text) || answer.ends_with(&format!("{text}s")), "{answer}");
     }
+    let lengths =
+        ["Content-Length: 3\r\nTransfer-Encoding: chunked", "Transfer-Encoding: gzip, chunked"];
+    for (lengths, expected) in lengths.iter().zip(["400 Bad Request", "501 Not Implemented"]) {
+        let mut stream = server.client().tls().await;
+        let request = format!("POST /whoami HTTP/1.1\r\nHost: x\r\n{lengths}\r\n\r\n0\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.expect("written");
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer).await;
+        let answer = String::from_utf8_lossy(&answer);
+        assert!(answer.starts_with(&format!("HTTP/1.1 {expected}\r\n")), "{lengths}: {answer}");
+    }
     // An empty 400 of the handler is left alone.
     let mut connection = server.client().connect().await;
     let answer = connection.get("/empty-400").await;
     assert_eq!((answer.status, answer.text()), (StatusCode::BAD_REQUEST, String::new()));
     assert_eq!(connection.get("/whoami").await.status, StatusCode::OK, "and so is the connection");
+}
+
+#[tokio::test]
+async fn connections_beyond_the_limit_are_closed() {
+    let limits = quick(|limits| limits.connections_max = 2);
+    let server = TestServer::start(Setup { limits, ..Setup::default() });
+    let mut first = server.client().connect().await;
+    let second = server.client().connect().await;
+    assert!(server.client().try_tls().await.is_err());
+    assert_eq!(first.get("/whoami").await.status, StatusCode::OK, "those inside stay");
+    drop(second);
+    server.eventually(|server| server.server.connections() == 1).await;
+    assert_eq!(server.client().connect().await.get("/whoami").await.status, StatusCode::OK);
 }
 
 #[tokio::test]

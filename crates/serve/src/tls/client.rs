@@ -16,8 +16,10 @@ use rustls::{
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, UnixTime};
 use sha2::{Digest, Sha256};
+use x509_parser::asn1_rs::ToDer as _;
 use x509_parser::oid_registry::{Oid, asn1_rs::oid};
-use x509_parser::prelude::{FromDer, ParsedExtension, X509Certificate};
+use x509_parser::prelude::{FromDer, ParsedExtension, X509Certificate, X509Version};
+use x509_parser::x509::AlgorithmIdentifier;
 
 /// What a client certificate says, once its chain was found good.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,7 +98,11 @@ pub fn verify_chain(
     let verifier = roots.verifier.as_ref().ok_or_else(|| failed(UNKNOWN_AUTHORITY.to_owned()))?;
     // Compat: a certificate that is itself in the bundle is good, even a CA; webpki only knows chains that end in one.
     if roots.certificates.contains(leaf) {
-        trusted_itself(&parsed, since_epoch).map_err(failed)?;
+        usable(&parsed, since_epoch).map_err(failed)?;
+    } else if parsed.version() == X509Version::V1 {
+        // Compat: webpki knows version 3 only, Go any.
+        signed_by_root(roots, &parsed).map_err(failed)?;
+        usable(&parsed, since_epoch).map_err(failed)?;
     } else {
         let now = UnixTime::since_unix_epoch(since_epoch);
         let verified = verifier.verify_client_cert(leaf, intermediates, now);
@@ -112,7 +118,49 @@ pub fn verify_chain(
     })
 }
 
-fn trusted_itself(certificate: &X509Certificate<'_>, now: Duration) -> Result<(), String> {
+/// Checks that a certificate of the bundle has signed this one. Version 1 has no extensions, so that
+/// there is nothing that could name a usage or an intermediate.
+fn signed_by_root(roots: &Roots, certificate: &X509Certificate<'_>) -> Result<(), String> {
+    let signature = certificate.signature_value.as_ref();
+    let signed = certificate.tbs_certificate.as_ref();
+    let algorithm = algorithm_bytes(&certificate.signature_algorithm);
+    let known = rustls::crypto::ring::default_provider().signature_verification_algorithms;
+    for root in &roots.certificates {
+        let Ok((_, root)) = X509Certificate::from_der(root) else { continue };
+        if root.subject().as_raw() != certificate.issuer().as_raw() || !may_sign(&root) {
+            continue;
+        }
+        let key = root.public_key();
+        let key_algorithm = algorithm_bytes(&key.algorithm);
+        let good = known.all.iter().any(|known| {
+            Some(known.signature_alg_id().as_ref()) == algorithm.as_deref()
+                && Some(known.public_key_alg_id().as_ref()) == key_algorithm.as_deref()
+                && known.verify_signature(&key.subject_public_key.data, signed, signature).is_ok()
+        });
+        if good {
+            return Ok(());
+        }
+    }
+    Err(UNKNOWN_AUTHORITY.to_owned())
+}
+
+/// Whether a certificate is a CA's and may sign others.
+fn may_sign(root: &X509Certificate<'_>) -> bool {
+    let is_ca = root.version() == X509Version::V1 || root.is_ca();
+    is_ca && !matches!(root.key_usage(), Ok(Some(usage)) if !usage.value.key_cert_sign())
+}
+
+/// The identifier of an algorithm with its parameters, as `AlgorithmIdentifier` without its tag.
+fn algorithm_bytes(algorithm: &AlgorithmIdentifier<'_>) -> Option<Vec<u8>> {
+    let mut bytes = algorithm.algorithm.to_der_vec().ok()?;
+    if let Some(parameters) = &algorithm.parameters {
+        bytes.extend(parameters.to_der_vec().ok()?);
+    }
+    Some(bytes)
+}
+
+/// Whether a certificate, however it is trusted, is valid now and for clients.
+fn usable(certificate: &X509Certificate<'_>, now: Duration) -> Result<(), String> {
     let validity = certificate.validity();
     let now = now.as_secs() as i64;
     if now < validity.not_before.timestamp() || now > validity.not_after.timestamp() {

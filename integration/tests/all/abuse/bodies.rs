@@ -57,7 +57,8 @@ fn json_cases() -> Vec<Case> {
         let keys: String = (0..n).map(|i| format!(r#""{i}":0,"#)).collect();
         review("0").replace(r#""x":0"#, &format!(r#"{keys}"y":0"#))
     };
-    let duplicates = |n: usize| review("0").replace(r#""x":0"#, &format!(r#"{}"x":0"#, r#""x":0,"#.repeat(n)));
+    let duplicates =
+        |n: usize| review("0").replace(r#""x":0"#, &format!(r#"{}"x":0"#, r#""x":0,"#.repeat(n)));
     vec![
         json("json: arrays nested to the limit", &[201], "", || review(&nested("[", "]", 9_990))),
         json("json: arrays nested beyond the limit", &[400], "", || {
@@ -70,9 +71,12 @@ fn json_cases() -> Vec<Case> {
         json("json: a million empty arrays", &[201], "", empties),
         json("json: 390 000 small objects", &[201], "", objects),
         json("json: 250 000 unknown fields", &[201], "", move || keys(sized(250_000))),
-        json("json: 250 000 unknown fields, strict", &[400], "?fieldValidation=Strict", move || {
-            keys(sized(250_000))
-        }),
+        json(
+            "json: 250 000 unknown fields, strict",
+            &[400],
+            "?fieldValidation=Strict",
+            move || keys(sized(250_000)),
+        ),
         json("json: 400 000 times the same field", &[201], "", move || duplicates(sized(400_000))),
         json(
             "json: 400 000 times the same field, strict",
@@ -161,7 +165,9 @@ fn yaml_cases() -> Vec<Case> {
         yaml("yaml: 300 000 anchors", &[400], || {
             (0..sized(200_000)).map(|i| format!("- &a{i} b\n")).collect()
         }),
-        yaml("yaml: a tag of 3 MB", &[400], || format!("x: !{} a", "t".repeat(sized(LARGEST) - 100))),
+        yaml("yaml: a tag of 3 MB", &[400], || {
+            format!("x: !{} a", "t".repeat(sized(LARGEST) - 100))
+        }),
         yaml("yaml: 3 MB of comments", &[400], || "#\n".repeat(sized(LARGEST) / 2 - 10)),
         yaml("yaml: quoted scalars with escapes", &[400], || {
             format!("x: \"{}\"", r"\x41".repeat(sized(LARGEST) / 4 - 10))
@@ -182,7 +188,11 @@ fn binary_cases() -> Vec<Case> {
     // The envelope: type meta, then the object's bytes.
     let envelope = |raw: &[u8]| {
         let mut body = b"k8s\0".to_vec();
-        let type_meta = message(1, b"authorization.k8s.io/v1", message(2, b"SelfSubjectAccessReview", Vec::new()));
+        let type_meta = message(
+            1,
+            b"authorization.k8s.io/v1",
+            message(2, b"SelfSubjectAccessReview", Vec::new()),
+        );
         field(&mut body, 1, &type_meta);
         field(&mut body, 2, raw);
         body
@@ -220,7 +230,9 @@ fn binary_cases() -> Vec<Case> {
         }),
         bytes("protobuf: no envelope", PROTOBUF, &[400], || vec![0x0a; sized(LARGEST)]),
         bytes("cbor: arrays nested", CBOR, &[400, 415], || vec![0x81; sized(LARGEST)]),
-        bytes("cbor: maps nested", CBOR, &[400, 415], || [0xa1, 0x61, 0x61].repeat(sized(LARGEST) / 3)),
+        bytes("cbor: maps nested", CBOR, &[400, 415], || {
+            [0xa1, 0x61, 0x61].repeat(sized(LARGEST) / 3)
+        }),
         bytes("cbor: an array of 2^60", CBOR, &[400, 415], || {
             vec![0x9b, 0x10, 0, 0, 0, 0, 0, 0, 0]
         }),

@@ -65,7 +65,11 @@ pub(super) fn install(admin: &Http) {
 }
 
 /// Creates a definition as the administrator, and deletes it if it was accepted.
-fn define(name: &'static str, codes: &'static [u16], schema: impl Fn() -> String + 'static) -> Case {
+fn define(
+    name: &'static str,
+    codes: &'static [u16],
+    schema: impl Fn() -> String + 'static,
+) -> Case {
     Case::new(name, Client::ClusterAdmin, codes, move |http| {
         let definition = definition("hostiles", json!("SCHEMA")).to_string();
         let body = definition.replace("\"SCHEMA\"", &schema());
@@ -150,10 +154,15 @@ pub(super) fn cases() -> Vec<Case> {
                 .to_owned()
         }),
         define("definition: a pattern of 100 000 groups", &[201, 422], || {
-            format!(r#"{{"type":"string","pattern":"{}{}"}}"#, "(".repeat(sized(100_000)), ")".repeat(sized(100_000)))
+            format!(
+                r#"{{"type":"string","pattern":"{}{}"}}"#,
+                "(".repeat(sized(100_000)),
+                ")".repeat(sized(100_000))
+            )
         }),
         define("definition: 10 000 rules", &[201, 422], || {
-            let rules: Vec<_> = (0..sized(10_000)).map(|i| format!(r#"{{"rule":"self == {i}"}}"#)).collect();
+            let rules: Vec<_> =
+                (0..sized(10_000)).map(|i| format!(r#"{{"rule":"self == {i}"}}"#)).collect();
             format!(r#"{{"type":"integer","x-kubernetes-validations":[{}]}}"#, rules.join(","))
         }),
         define("definition: a rule of nested parentheses", &[422], || {
@@ -171,11 +180,15 @@ pub(super) fn cases() -> Vec<Case> {
         define("definition: nested comprehensions over unbounded lists", &[422], || {
             let list = r#"{"type":"array","items":{"type":"string"}}"#;
             let rule = "self.a.all(x, self.a.all(y, self.a.all(z, self.a.all(w, x+y+z+w != ''))))";
-            format!(r#"{{"type":"object","properties":{{"a":{list}}},"x-kubernetes-validations":[{{"rule":"{rule}"}}]}}"#)
+            format!(
+                r#"{{"type":"object","properties":{{"a":{list}}},"x-kubernetes-validations":[{{"rule":"{rule}"}}]}}"#
+            )
         }),
         define("definition: a default nested 900 levels", &[201, 400, 422], || {
             let default = nested(r#""a":"#, "1", 900);
-            format!(r#"{{"type":"object","x-kubernetes-preserve-unknown-fields":true,"default":{default}}}"#)
+            format!(
+                r#"{{"type":"object","x-kubernetes-preserve-unknown-fields":true,"default":{default}}}"#
+            )
         }),
         define_whole("definition: 3 000 versions", &[422], |definition| {
             let version = definition["spec"]["versions"][0].clone();

@@ -67,15 +67,17 @@ fn metadata_cases() -> Vec<Case> {
     };
     vec![
         create("metadata: 2 000 owners that are controllers", &[422], "v1/configmaps", || {
-            let owners = many(2_000 * 8 / 8, |i| {
-                json!({"apiVersion": "v1", "kind": "Node", "name": "n", "uid": format!("u{i}"), "controller": true})
-            });
+            let owners = many(
+                2_000 * 8 / 8,
+                |i| json!({"apiVersion": "v1", "kind": "Node", "name": "n", "uid": format!("u{i}"), "controller": true}),
+            );
             json!({"metadata": {"ownerReferences": owners}})
         }),
         create("metadata: 30 000 owners that are controllers", &[422], "v1/configmaps", || {
-            let owners = many(30_000, |i| {
-                json!({"apiVersion": "v1", "kind": "Node", "name": "n", "uid": format!("u{i}"), "controller": true})
-            });
+            let owners = many(
+                30_000,
+                |i| json!({"apiVersion": "v1", "kind": "Node", "name": "n", "uid": format!("u{i}"), "controller": true}),
+            );
             json!({"metadata": {"ownerReferences": owners}})
         }),
         create(
@@ -161,15 +163,21 @@ fn pod_cases() -> Vec<Case> {
         pods("pod: 50 000 host aliases", "hostAliases", || {
             many(50_000, |_| json!({"ip": "x", "hostnames": ["-"]}))
         }),
-        pods("pod: 100 000 pull secrets", "imagePullSecrets", || many(100_000, |_| json!({"name": ""}))),
+        pods("pod: 100 000 pull secrets", "imagePullSecrets", || {
+            many(100_000, |_| json!({"name": ""}))
+        }),
         pods("pod: 60 000 spread constraints", "topologySpreadConstraints", || {
-            many(30_000, |_| json!({"maxSkew": 1, "topologyKey": "a", "whenUnsatisfiable": "DoNotSchedule"}))
+            many(
+                30_000,
+                |_| json!({"maxSkew": 1, "topologyKey": "a", "whenUnsatisfiable": "DoNotSchedule"}),
+            )
         }),
         pods("pod: 40 000 resource claims", "resourceClaims", || {
             many(40_000, |_| json!({"name": "c", "resourceClaimName": "d"}))
         }),
         pods("pod: node affinity of 30 000 terms", "affinity", || {
-            let terms = many(30_000, |_| json!({"matchExpressions": [{"key": "a b", "operator": "In"}]}));
+            let terms =
+                many(30_000, |_| json!({"matchExpressions": [{"key": "a b", "operator": "In"}]}));
             json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
                 "nodeSelectorTerms": terms}}})
         }),
@@ -185,14 +193,17 @@ fn pod_cases() -> Vec<Case> {
             let limits = (0..sized(30_000)).map(|i| (format!("r{i}"), json!("1x")));
             json!({"limits": Value::Object(limits.collect())})
         }),
-        containers("pod: a quantity of 1 MB", "resources", || {
-            json!({"limits": {"cpu": "9".repeat(1_000_000)}})
-        }),
+        containers(
+            "pod: a quantity of 1 MB",
+            "resources",
+            || json!({"limits": {"cpu": "9".repeat(1_000_000)}}),
+        ),
     ]
 }
 
 fn other_cases() -> Vec<Case> {
-    let words = |count: usize| move || -> Vec<String> { (0..count).map(|i| format!("w{i}")).collect() };
+    let words =
+        |count: usize| move || -> Vec<String> { (0..count).map(|i| format!("w{i}")).collect() };
     let eighty = words(80);
     let rbac = "rbac.authorization.k8s.io/v1/roles";
     vec![
@@ -209,42 +220,74 @@ fn other_cases() -> Vec<Case> {
             let rule = json!({"verbs": ["x"], "apiGroups": ["y"], "resources": ["z"]});
             json!({"metadata": {}, "rules": many(40_000, |_| rule.clone())})
         }),
-        create("role: 100 000 empty rules", &[422, 403], rbac, || {
-            json!({"metadata": {}, "rules": many(100_000, |_| json!({}))})
-        }),
-        create("role binding: 60 000 wrong subjects", &[422, 403], "rbac.authorization.k8s.io/v1/rolebindings", || {
-            json!({"metadata": {}, "subjects": many(60_000, |_| json!({"kind": "x"})),
+        create(
+            "role: 100 000 empty rules",
+            &[422, 403],
+            rbac,
+            || json!({"metadata": {}, "rules": many(100_000, |_| json!({}))}),
+        ),
+        create(
+            "role binding: 60 000 wrong subjects",
+            &[422, 403],
+            "rbac.authorization.k8s.io/v1/rolebindings",
+            || {
+                json!({"metadata": {}, "subjects": many(60_000, |_| json!({"kind": "x"})),
                 "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "custom"}})
-        }),
-        create("service: 40 000 ports", &[422], "v1/services", || {
-            json!({"metadata": {}, "spec": {"ports": many(40_000, |_| json!({"port": 80}))}})
-        }),
-        create("service: 60 000 wrong ports", &[422], "v1/services", || {
-            json!({"metadata": {}, "spec": {"ports": many(60_000, |i| json!({"port": 0, "name": format!("-{i}")}))}})
-        }),
+            },
+        ),
+        create(
+            "service: 40 000 ports",
+            &[422],
+            "v1/services",
+            || json!({"metadata": {}, "spec": {"ports": many(40_000, |_| json!({"port": 80}))}}),
+        ),
+        create(
+            "service: 60 000 wrong ports",
+            &[422],
+            "v1/services",
+            || json!({"metadata": {}, "spec": {"ports": many(60_000, |i| json!({"port": 0, "name": format!("-{i}")}))}}),
+        ),
         create("endpoints: 60 000 wrong addresses", &[422, 403], "v1/endpoints", || {
             json!({"metadata": {}, "subsets": [{"addresses": many(60_000, |_| json!({"ip": "x"})),
                 "ports": [{"port": 80}]}]})
         }),
-        create("endpoint slice: 40 000 endpoints", &[422, 403], "discovery.k8s.io/v1/endpointslices", || {
-            json!({"metadata": {}, "addressType": "IPv4", "ports": [],
+        create(
+            "endpoint slice: 40 000 endpoints",
+            &[422, 403],
+            "discovery.k8s.io/v1/endpointslices",
+            || {
+                json!({"metadata": {}, "addressType": "IPv4", "ports": [],
                 "endpoints": many(40_000, |_| json!({"addresses": ["x"]}))})
-        }),
+            },
+        ),
         create("ingress: 20 000 rules", &[422], "networking.k8s.io/v1/ingresses", || {
             json!({"metadata": {}, "spec": {"rules": many(20_000, |_| json!({
                 "host": "a", "http": {"paths": [{"path": "x"}]}}))}})
         }),
-        create("network policy: 40 000 peers", &[422], "networking.k8s.io/v1/networkpolicies", || {
-            json!({"metadata": {}, "spec": {"podSelector": {}, "ingress": [
+        create(
+            "network policy: 40 000 peers",
+            &[422],
+            "networking.k8s.io/v1/networkpolicies",
+            || {
+                json!({"metadata": {}, "spec": {"podSelector": {}, "ingress": [
                 {"from": many(40_000, |_| json!({"ipBlock": {"cidr": "x", "except": ["y"]}}))}]}})
-        }),
-        create("limit range: 40 000 limits", &[422, 403], "v1/limitranges", || {
-            json!({"metadata": {}, "spec": {"limits": many(40_000, |_| json!({"type": "Pod", "max": {"cpu": "x"}}))}})
-        }),
-        create("horizontal autoscaler: 40 000 metrics", &[422], "autoscaling/v2/horizontalpodautoscalers", || {
-            json!({"metadata": {}, "spec": {"maxReplicas": 1, "scaleTargetRef": {"kind": "a", "name": "b"},
+            },
+        ),
+        create(
+            "limit range: 40 000 limits",
+            &[422, 403],
+            "v1/limitranges",
+            || json!({"metadata": {}, "spec": {"limits": many(40_000, |_| json!({"type": "Pod", "max": {"cpu": "x"}}))}}),
+        ),
+        create(
+            "horizontal autoscaler: 40 000 metrics",
+            &[422],
+            "autoscaling/v2/horizontalpodautoscalers",
+            || {
+                json!({"metadata": {}, "spec": {"maxReplicas": 1, "scaleTargetRef": {"kind": "a", "name": "b"},
                 "metrics": many(40_000, |_| json!({"type": "x"}))}})
-        }),
+            },
+        ),
         create("cron job: a schedule of 1 MB", &[422], "batch/v1/cronjobs", || {
             json!({"metadata": {}, "spec": {"schedule": "1,".repeat(500_000), "jobTemplate": {"spec": {
                 "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "a", "image": "b"}]}}}}}})
@@ -259,9 +302,12 @@ fn other_cases() -> Vec<Case> {
             let data = (0..sized(150_000)).map(|i| (format!("/{i}"), json!("v")));
             json!({"metadata": {}, "data": Value::Object(data.collect())})
         }),
-        create("secret: 3 MB of data", &[422, 413], "v1/secrets", || {
-            json!({"metadata": {}, "stringData": {"a": "b".repeat(2_900_000)}})
-        }),
+        create(
+            "secret: 3 MB of data",
+            &[422, 413],
+            "v1/secrets",
+            || json!({"metadata": {}, "stringData": {"a": "b".repeat(2_900_000)}}),
+        ),
         Case::send(
             "review: 50 000 requirements",
             Client::User,

@@ -124,7 +124,10 @@ pub(super) fn cases() -> Vec<Case> {
             &[422],
             (config_map("quoted"), "", JSON_PATCH),
             || json!({"metadata": {}, "data": {"a": "s".repeat(900_000)}}),
-            || r#"[{"op":"test","path":"/data/a","value":"x"},{"op":"remove","path":"/q"}]"#.to_owned(),
+            || {
+                r#"[{"op":"test","path":"/data/a","value":"x"},{"op":"remove","path":"/q"}]"#
+                    .to_owned()
+            },
         ),
         patch(
             "merge patch: 20 000 keys into 60 000",
@@ -132,8 +135,7 @@ pub(super) fn cases() -> Vec<Case> {
             (config_map("merged"), "", MERGE_PATCH),
             || data(sized(60_000)),
             || {
-                let keys: Vec<_> =
-                    (0..sized(20_000)).map(|i| format!(r#""z{i}":"v""#)).collect();
+                let keys: Vec<_> = (0..sized(20_000)).map(|i| format!(r#""z{i}":"v""#)).collect();
                 format!(r#"{{"data":{{{}}}}}"#, keys.join(","))
             },
         ),
@@ -142,7 +144,13 @@ pub(super) fn cases() -> Vec<Case> {
             &[400, 413, 422],
             (widgets("deep"), "", MERGE_PATCH),
             tree,
-            || format!(r#"{{"spec":{{"free":{}1{}}}}}"#, r#"{"a":"#.repeat(9_000), "}".repeat(9_000)),
+            || {
+                format!(
+                    r#"{{"spec":{{"free":{}1{}}}}}"#,
+                    r#"{"a":"#.repeat(9_000),
+                    "}".repeat(9_000)
+                )
+            },
         ),
         patch(
             "merge patch: nested deeper than JSON may be",
@@ -187,7 +195,9 @@ pub(super) fn cases() -> Vec<Case> {
                 let order: Vec<_> =
                     (0..sized(50_000)).map(|i| format!(r#""example.com/f{i}""#)).collect();
                 let order = order.join(",");
-                format!(r#"{{"metadata":{{"$setElementOrder/finalizers":[{order}],"finalizers":[]}}}}"#)
+                format!(
+                    r#"{{"metadata":{{"$setElementOrder/finalizers":[{order}],"finalizers":[]}}}}"#
+                )
             },
         ),
         patch(
@@ -222,7 +232,10 @@ pub(super) fn cases() -> Vec<Case> {
             small,
             || {
                 let aliases: String = "  - *a\n".repeat(900);
-                format!("apiVersion: v1\nkind: ConfigMap\na: &a {}\nx:\n{aliases}", "s".repeat(200_000))
+                format!(
+                    "apiVersion: v1\nkind: ConfigMap\na: &a {}\nx:\n{aliases}",
+                    "s".repeat(200_000)
+                )
             },
         ),
         deep_apply(),
@@ -246,9 +259,8 @@ fn deep_apply() -> Case {
             )
         };
         let query = "?fieldManager=m&force=true";
-        let apply = |body: String| {
-            http.send(Method::PATCH, &format!("{path}{query}"), Some(APPLY), body)
-        };
+        let apply =
+            |body: String| http.send(Method::PATCH, &format!("{path}{query}"), Some(APPLY), body);
         let first = apply(object("1"));
         assert_eq!(first.code, 201, "{}", first.text());
         let second = apply(object("2"));

@@ -1,7 +1,10 @@
 //! Roles and bindings, indexed by their subjects. An index is never changed while a request reads
 //! it: a change makes a new one that shares all that is the same.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use meta::{Str, User, Value};
 
@@ -126,11 +129,7 @@ impl Scope {
     }
 
     fn note(&mut self, binding: &Arc<Binding>) {
-        self.each_place(binding, |place| {
-            if !place.iter().any(|have| have.name == binding.name) {
-                place.push(binding.clone());
-            }
-        });
+        self.each_place(binding, |place| place.push(binding.clone()));
     }
 
     fn forget(&mut self, binding: &Arc<Binding>) {
@@ -139,16 +138,20 @@ impl Scope {
         self.groups.retain(|_, bindings| !bindings.is_empty());
     }
 
+    /// The lists of a binding's users and groups, each once however often the binding names it.
     fn each_place(&mut self, binding: &Binding, mut visit: impl FnMut(&mut Vec<Arc<Binding>>)) {
+        let (mut users, mut groups) = (HashSet::new(), HashSet::new());
         for subject in &binding.subjects {
             match subject.kind.as_str() {
-                "Group" => visit(self.groups.entry(subject.name.clone()).or_default()),
-                _ => {
-                    if let Some(user) = binding.user_name(subject) {
-                        visit(self.users.entry(user).or_default());
-                    }
-                }
+                "Group" => _ = groups.insert(subject.name.clone()),
+                _ => users.extend(binding.user_name(subject)),
             }
+        }
+        for user in users {
+            visit(self.users.entry(user).or_default());
+        }
+        for group in groups {
+            visit(self.groups.entry(group).or_default());
         }
     }
 }

@@ -25,8 +25,8 @@ pub(crate) fn validate_update(claim: &Value, old: &Value, errors: &mut FieldErro
     crate::validation::ratcheting::ratchet(old, validate, errors);
     // Claims that name a group were made before there was a rule for it.
     if SOURCES.iter().any(|source| old.at(&["spec", source, "apiGroup"]).is_some()) {
-        errors.0.retain(|error| {
-            !matches!(error.rule, Some(DATA_SOURCE_API_GROUP | DATA_SOURCE_REF_API_GROUP))
+        errors.retain_rules(|rule| {
+            !matches!(rule, DATA_SOURCE_API_GROUP | DATA_SOURCE_REF_API_GROUP)
         });
     }
     if claim.get("status") != old.get("status") {
@@ -137,10 +137,10 @@ fn resize_status(status: &Field<'_>, errors: &mut FieldErrors) {
     }
     let amounts = status.get("allocatedResources");
     for (name, amount) in amounts.entries() {
-        let before = errors.0.len();
+        let before = errors.count();
         if claim_resource_name(name, &amounts, errors) {
             basic_resource(&amount, errors);
-            if errors.0.len() == before {
+            if errors.count() == before {
                 quantity_value("storage", &amount, errors);
             }
         }

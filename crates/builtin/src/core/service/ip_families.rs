@@ -349,7 +349,7 @@ fn validate_list_change(
 ) {
     let shown = || Value::from(new.to_vec());
     if new.is_empty() && !old.is_empty() {
-        let what = if field.as_str().ends_with("IPs") { "clusterIP" } else { "ipFamily" };
+        let what = if field.to_string().ends_with("IPs") { "clusterIP" } else { "ipFamily" };
         errors.invalid(field.index(0), shown(), &format!("primary {what} can not be unset"));
     }
     let compared = if new.len() == old.len() { new.len() } else { 1 };

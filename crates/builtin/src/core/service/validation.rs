@@ -71,9 +71,9 @@ fn service_rules(service: &Field<'_>, old: Option<&Field<'_>>, errors: &mut Fiel
     session_affinity(&spec, errors);
     let before = texts(old, &["spec", "externalIPs"]);
     for ip in spec.get("externalIPs").items() {
-        let count = errors.0.len();
+        let count = errors.count();
         legacy_ip(&ip, &before, errors);
-        if errors.0.len() == count {
+        if errors.count() == count {
             endpoint_ip(&ip, errors);
         }
     }

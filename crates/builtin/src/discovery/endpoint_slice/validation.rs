@@ -70,13 +70,13 @@ fn slice_endpoints(slice: &Field<'_>, errors: &mut FieldErrors) {
 fn slice_address(address: &Field<'_>, list: &Field<'_>, kind: &str, errors: &mut FieldErrors) {
     match kind {
         "IPv4" | "IPv6" => {
-            let count = errors.0.len();
+            let count = errors.count();
             if kind == "IPv4" {
                 legacy_ip(address, &[], errors);
             } else {
                 canonical_ip(address, errors);
             }
-            if errors.0.len() > count {
+            if errors.count() > count {
                 return;
             }
             if parse_sloppy(address.str()).is_some_and(|ip| ip.is_ipv4() != (kind == "IPv4")) {

@@ -26,7 +26,7 @@ pub(crate) fn validate<'a>(
     };
     let mut good = Volumes::new();
     for (volume, value) in volumes.items().zip(values) {
-        let before = errors.0.len();
+        let before = errors.count();
         source(&volume, owner, errors);
         let name = volume.get("name");
         name.require_rule(errors, is_dns1123_label);
@@ -34,7 +34,7 @@ pub(crate) fn validate<'a>(
         if good.contains_key(text) {
             name.duplicate(errors);
         }
-        if errors.0.len() == before {
+        if errors.count() == before {
             good.insert(text, value);
         }
         let claim = volume.get("persistentVolumeClaim");

@@ -154,8 +154,12 @@ impl RuleChecker<'_> {
     }
 
     fn is_broken(&self, path: &FieldPath) -> bool {
-        self.how.broken.0.iter().any(|error| {
-            let rest = error.field.strip_prefix(path.as_str());
+        if self.how.broken.is_empty() {
+            return false;
+        }
+        let path = path.to_string();
+        self.how.broken.iter().any(|error| {
+            let rest = error.field.strip_prefix(&path);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
         })
     }

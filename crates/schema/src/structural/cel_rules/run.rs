@@ -101,12 +101,12 @@ impl Rules {
         let has_rules = node.subtree.rules || !node.validations.is_empty();
         let rules = has_rules.then(|| Self::of(node, declare(node, resource))).flatten();
         let Some(rules) = rules else { return };
-        let before = errors.0.len();
+        let before = errors.count();
         for old in [Some(default), None] {
             let mut budget = cel::PER_OBJECT_BUDGET;
             let place = ValueWithOld { value: default, old, above: None, ratchet: false };
             let _ = rules.visit(place, node, &ValuePath::root(path), &mut budget, errors);
-            if errors.0.len() > before {
+            if errors.count() > before {
                 return;
             }
         }

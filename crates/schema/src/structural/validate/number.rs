@@ -36,8 +36,8 @@ pub(super) fn check(
         };
         if below {
             let or_equal = if exclusive { "" } else { " or equal to" };
-            let should = format!("should be greater than{or_equal} {}", show(&bound));
-            outcome.fail(Failure::invalid(at, &Value::Number(number), &should));
+            let should = || format!("should be greater than{or_equal} {}", show(&bound));
+            outcome.fail(|| Failure::invalid(at, &Value::Number(number), &should()));
         }
     }
     if let Some(max) = value_validation.maximum {
@@ -53,8 +53,8 @@ pub(super) fn check(
         };
         if above {
             let or_equal = if exclusive { "" } else { " or equal to" };
-            let should = format!("should be less than{or_equal} {}", show(&bound));
-            outcome.fail(Failure::invalid(at, &Value::Number(number), &should));
+            let should = || format!("should be less than{or_equal} {}", show(&bound));
+            outcome.fail(|| Failure::invalid(at, &Value::Number(number), &should()));
         }
     }
 }
@@ -71,18 +71,20 @@ fn check_factor(number: Number, factor: f64, at: &ValuePath<'_>, outcome: &mut O
         }
     };
     if !positive {
-        let name = at.dotted();
-        let factor = show(&factor);
-        let text = format!("factor MultipleOf declared for {name} must be positive: {factor}");
-        outcome.fail(Failure {
-            name,
-            reason: meta::field::FieldReason::Invalid,
-            message: format!("Invalid value: {factor}: {text}"),
-            text,
+        outcome.fail(|| {
+            let name = at.dotted();
+            let factor = show(&factor);
+            let text = format!("factor MultipleOf declared for {name} must be positive: {factor}");
+            Failure {
+                name,
+                reason: meta::field::FieldReason::Invalid,
+                message: format!("Invalid value: {factor}: {text}"),
+                text: text.into(),
+            }
         });
     } else if !multiple {
-        let should = format!("should be a multiple of {}", show(&factor));
-        outcome.fail(Failure::invalid(at, &Value::Number(number), &should));
+        let should = || format!("should be a multiple of {}", show(&factor));
+        outcome.fail(|| Failure::invalid(at, &Value::Number(number), &should()));
     }
 }
 
@@ -118,13 +120,14 @@ impl<'a> Range<'a> {
             _ => true,
         };
         if !fits {
-            let format = match self.format {
-                "" => "(default format)".to_owned(),
-                format => format!("with format {format}"),
-            };
-            let (ty, name) = (self.ty, at.dotted());
-            let text = format!("{what} value must be of type {ty} {format} in {name}");
-            outcome.fail(Failure::unplaced(text));
+            outcome.fail(|| {
+                let format = match self.format {
+                    "" => "(default format)".to_owned(),
+                    format => format!("with format {format}"),
+                };
+                let (ty, name) = (self.ty, at.dotted());
+                Failure::unplaced(format!("{what} value must be of type {ty} {format} in {name}"))
+            });
         }
         fits
     }

@@ -117,3 +117,47 @@ fn a_bundle_without_certificates_is_an_error() {
         assert_eq!(Roots::from_pem(pem.as_bytes()).expect_err(pem), "no CA certificate found");
     }
 }
+
+/// Compat: `openssl x509 -req` without extensions makes version 1, which kube-apiserver accepts.
+#[test]
+fn a_version_1_certificate_counts_if_a_root_has_signed_it() {
+    let leaf = CertificateDer::pem_slice_iter(V1_LEAF.as_bytes()).next();
+    let chain = [leaf.expect("one certificate").expect("PEM")];
+    let bundle = Roots::from_pem(V1_CA.as_bytes()).expect("one certificate");
+    let cert = verify_chain(&bundle, &chain, SystemTime::now()).expect("signed by the CA");
+    assert_eq!(
+        (cert.common_name.as_str(), &cert.organizations[..]),
+        ("jane", &["dev".to_owned()][..])
+    );
+    let later = SystemTime::now() + Duration::from_hours(24 * 365 * 200);
+    assert!(verify_chain(&bundle, &chain, later).expect_err("expired").ends_with(EXPIRED));
+    // Of the same name, but not the one that has signed it.
+    let other = roots(&TestCa::new("ca"));
+    let error = verify_chain(&other, &chain, SystemTime::now()).expect_err("another CA");
+    assert!(error.ends_with(UNKNOWN_AUTHORITY), "{error}");
+    let mut forged = chain[0].to_vec();
+    *forged.last_mut().expect("not empty") ^= 1;
+    assert!(verify_chain(&bundle, &[forged.into()], SystemTime::now()).is_err());
+}
+
+const V1_CA: &str = "-----BEGIN CERTIFICATE-----
+MIIBcjCCARegAwIBAgIULQoN8YTsKiBOSp0HxAZL6zwAMXswCgYIKoZIzj0EAwIw
+DTELMAkGA1UEAwwCY2EwIBcNMjYxMTE3MTAxMzQwWhgPMjEyNjEwMjQxMDEzNDBa
+MA0xCzAJBgNVBAMMAmNhMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEgsEI1LVm
+7jaVbUoU+Zunu54NGuLCcCYfstTzbiyIgQMPi9HCAhQYH20pJeIgVZI/ELY5dlVy
+RW3Be+L9XmPQtqNTMFEwHQYDVR0OBBYEFHMJBThmG6CC6bK3Eta5eRHoBpZOMB8G
+A1UdIwQYMBaAFHMJBThmG6CC6bK3Eta5eRHoBpZOMA8GA1UdEwEB/wQFMAMBAf8w
+CgYIKoZIzj0EAwIDSQAwRgIhAOGXuce+7opCEWXspRn8MF1prxDHEECrpVDGMLKC
+3EozAiEA8YYwtVEgvC0HpPsrbQYz/Zgplsx3oQayZbdAxpYYIb8=
+-----END CERTIFICATE-----
+";
+const V1_LEAF: &str = "-----BEGIN CERTIFICATE-----
+MIIBJjCBzQIUakBJcFGyBGhAj/EXv43BFom7kCUwCgYIKoZIzj0EAwIwDTELMAkG
+A1UEAwwCY2EwIBcNMjYxMTE3MTAxMzQwWhgPMjEyNjEwMjQxMDEzNDBaMB0xDTAL
+BgNVBAMMBGphbmUxDDAKBgNVBAoMA2RldjBZMBMGByqGSM49AgEGCCqGSM49AwEH
+A0IABOtZRW10wK2Rv1E2ptht0lNb6piTfgmrB6pZ4Uu264b34SI5vAph8rD9VTz7
+mklk0B7P3gHqMdJwCl189s5l4ikwCgYIKoZIzj0EAwIDSAAwRQIgbIEwaB89XiWP
+z0wrWoy6iqBHadxvPzUGaehPLpYdkA4CIQD/oPmW90i7wG1dOWlroV1036GOXnCJ
+B0c7/bJ/i0y7ow==
+-----END CERTIFICATE-----
+";

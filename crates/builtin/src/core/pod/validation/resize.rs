@@ -35,9 +35,9 @@ pub(crate) fn validate(
         spec.forbidden(errors, "Pod running on node without support for resize");
     }
     whole(&spec, old, errors);
-    let before = errors.0.len();
+    let before = errors.count();
     same_containers(&spec, old, errors);
-    if errors.0.len() > before {
+    if errors.count() > before {
         return;
     }
     for list in ["initContainers", "containers"] {

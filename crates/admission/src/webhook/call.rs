@@ -1,0 +1,288 @@
+//! Calls a webhook: where it is, what it may cost, and how a failure is told.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError, Weak},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use client::{
+    Call, Client, ClusterIp, Config, Error, HostPort, LookupError, ServiceLookup,
+    ServiceResolver as _, Tls, Trust, generic_message, go_text, successful_body, url_error,
+};
+use http::{HeaderMap, HeaderValue, Method, Uri, header};
+use meta::{Str, Value, selector::LabelSelector};
+use tokio::time::Instant;
+
+use super::credentials::{AuthInfo, AuthInfos};
+use crate::{Freshness, ServedObjects, resources};
+
+/// A longer answer is not read to its end. Upstream has no bound; an object and a patch of it are far
+/// below this one.
+const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// The clients of all webhooks. Those that trust the same certificates and say the same about who
+/// calls share connections, also across changes of their configurations.
+#[derive(Default)]
+pub(crate) struct Clients {
+    by_key: Mutex<HashMap<ClientKey, Weak<SharedClient>>>,
+    auth_infos: AuthInfos,
+}
+
+/// Err: the bundle or the credentials cannot be used; each call says so.
+type SharedClient = Result<Client, String>;
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct ClientKey {
+    ca_bundle: Str,
+    /// The user of the kubeconfig file whose credentials are sent.
+    auth_info: Option<Str>,
+}
+
+impl Clients {
+    pub(crate) fn new(auth_infos: AuthInfos) -> Self {
+        Self { by_key: Mutex::default(), auth_infos }
+    }
+
+    fn get(&self, ca_bundle: &str, authority: &str) -> Arc<SharedClient> {
+        let auth_info = self.auth_infos.find(authority);
+        let key = ClientKey {
+            ca_bundle: Str::new(ca_bundle),
+            auth_info: auth_info.map(|(name, _)| name.clone()),
+        };
+        let mut by_key = self.by_key.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = by_key.get(&key).and_then(Weak::upgrade) {
+            return client;
+        }
+        by_key.retain(|_, client| client.strong_count() > 0);
+        let client = Arc::new(new_client(ca_bundle, auth_info.map(|(_, info)| info)));
+        by_key.insert(key, Arc::downgrade(&client));
+        client
+    }
+}
+
+fn new_client(ca_bundle: &str, auth_info: Option<&AuthInfo>) -> SharedClient {
+    let pem = codec::base64::decode(ca_bundle).map_err(|error| error.to_string())?;
+    let trust = if pem.trim_ascii().is_empty() { Trust::System } else { Trust::Bundle(pem) };
+    let mut config = Config { tls: Tls { trust, ..Tls::default() }, ..Config::default() };
+    if let Some(auth_info) = auth_info {
+        config.tls.identity.clone_from(&auth_info.identity);
+        config.credentials = auth_info.credentials.clone();
+    }
+    Client::new(config).map_err(|error| go_text(&error.into()))
+}
+
+/// Where a webhook is.
+pub(super) struct Endpoint {
+    client: Arc<SharedClient>,
+    /// Err: the configuration has no usable address; each call says so.
+    address: Result<Address, String>,
+}
+
+struct Address {
+    /// The host, and the port where it was given.
+    authority: String,
+    path: String,
+    /// None: the host itself.
+    service: Option<ServiceReference>,
+}
+
+struct ServiceReference {
+    namespace: String,
+    name: String,
+    port: u16,
+}
+
+impl Endpoint {
+    pub(super) fn read(config: &Value, clients: &Clients) -> Self {
+        let address = Address::read(config);
+        let authority = address.as_ref().map_or("", |address| address.authority.as_str());
+        let client = clients.get(config.str_at(&["caBundle"]), authority);
+        Self { client, address }
+    }
+
+    /// Posts a review and returns the answer. Err: why there is none, and the code for metrics.
+    pub(super) async fn post(
+        &self,
+        body: Bytes,
+        timeout: Duration,
+        objects: &dyn ServedObjects,
+    ) -> Result<Bytes, CallError> {
+        let address = self.address.as_ref().map_err(|why| CallError::internal(why))?;
+        let deadline = Instant::now() + timeout;
+        let url = address.url(timeout);
+        let unreachable = |why: &str| CallError::unavailable(url_error(&Method::POST, &url, why));
+        let client = self.client.as_ref().as_ref().map_err(|why| unreachable(why))?;
+        let connect_to = match &address.service {
+            None => None,
+            Some(service) => {
+                let resolver = ClusterIp(ObjectLookup(objects));
+                let found = resolver.resolve(&service.namespace, &service.name, service.port);
+                let found = tokio::time::timeout_at(deadline, found).await;
+                let found = found.map_err(|_| unreachable("context deadline exceeded"))?;
+                Some(found.map_err(|why| unreachable(&why.to_string()))?)
+            }
+        };
+        let call = Call {
+            method: Method::POST,
+            url: url.parse::<Uri>().map_err(|why| unreachable(&why.to_string()))?,
+            headers: headers(),
+            body,
+            connect_to,
+            deadline,
+            response_bytes_max: ANSWER_BYTES_MAX,
+        };
+        match client.call(call).await {
+            Ok(response) => successful_body(response)
+                .map_err(|error| CallError { code: error.code, message: error.message }),
+            Err(Error::Redirect { status, .. }) => Err(CallError {
+                code: status.as_u16(),
+                message: generic_message(status.as_u16(), ""),
+            }),
+            Err(error) => Err(unreachable(&go_text(&error))),
+        }
+    }
+}
+
+/// Why a webhook gave no answer.
+#[derive(Debug)]
+pub(super) struct CallError {
+    pub(super) code: u16,
+    pub(super) message: String,
+}
+
+impl CallError {
+    fn internal(message: &str) -> Self {
+        Self { code: 500, message: message.to_owned() }
+    }
+
+    fn unavailable(message: String) -> Self {
+        Self { code: 503, message }
+    }
+}
+
+fn headers() -> HeaderMap {
+    HeaderMap::from_iter([
+        (header::USER_AGENT, HeaderValue::from_static("kube-apiserver-admission")),
+        (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
+        (header::ACCEPT, HeaderValue::from_static("application/json, */*")),
+    ])
+}
+
+impl Address {
+    fn read(config: &Value) -> Result<Self, String> {
+        if let Some(service) = config.get("service").filter(|service| !service.is_null()) {
+            let text = |field: &str| service.str_at(&[field]).to_owned();
+            let port = service.i64_at(&["port"]).unwrap_or(443);
+            let port = u16::try_from(port).map_err(|error| error.to_string())?;
+            let (namespace, name) = (text("namespace"), text("name"));
+            // Its certificate must be for this name, whatever its address is.
+            let authority = format!("{name}.{namespace}.svc:{port}");
+            let service = Some(ServiceReference { namespace, name, port });
+            return Ok(Self { authority, path: text("path"), service });
+        }
+        let url = config.str_at(&["url"]);
+        if url.is_empty() {
+            return Err("webhook configuration must have either service or URL".to_owned());
+        }
+        let uri: Uri = url.parse().map_err(|error| format!("Unparsable URL: {error}"))?;
+        // Validation lets no other one in: a review in plain text could be answered by anyone.
+        if uri.scheme_str() != Some("https") {
+            return Err(format!("{url}: the scheme must be https"));
+        }
+        let authority = uri.authority().map(ToString::to_string).unwrap_or_default();
+        Ok(Self { authority, path: uri.path().to_owned(), service: None })
+    }
+
+    /// The webhook is told how long it has, in whole seconds.
+    fn url(&self, timeout: Duration) -> String {
+        let path = if self.path.is_empty() { "/" } else { &self.path };
+        format!("https://{}{path}?timeout={}s", self.authority, timeout.as_secs())
+    }
+}
+
+/// Services and their endpoints from the watch caches.
+struct ObjectLookup<'a>(&'a dyn ServedObjects);
+
+impl ServiceLookup for ObjectLookup<'_> {
+    fn service<'a>(
+        &'a self,
+        namespace: &'a str,
+        name: &'a str,
+    ) -> client::Pinned<'a, Result<Option<Value>, LookupError>> {
+        Box::pin(async move {
+            let found = self.0.get(&resources::SERVICES, namespace, name, Freshness::Cached);
+            found.await.map_err(|error| LookupError(error.into()))
+        })
+    }
+
+    fn endpoint_slices<'a>(
+        &'a self,
+        namespace: &'a str,
+        service: &'a str,
+    ) -> client::Pinned<'a, Result<Vec<Value>, LookupError>> {
+        Box::pin(async move {
+            let selector = LabelSelector::parse(&format!("kubernetes.io/service-name={service}"))
+                .map_err(|error| LookupError(error.into()))?;
+            let found = self.0.list(&resources::ENDPOINT_SLICES, namespace, &selector);
+            found.await.map_err(|error| LookupError(error.into()))
+        })
+    }
+}
+
+/// The host of an authority, and its port.
+pub(super) fn host_port(authority: &str) -> HostPort {
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if !port.contains(']') => (host, port.parse().unwrap_or(443)),
+        _ => (authority, 443),
+    };
+    HostPort { host: host.to_owned(), port }
+}
+
+#[cfg(test)]
+mod tests {
+    use meta::value;
+
+    use super::*;
+
+    #[test]
+    fn a_webhook_is_told_its_timeout_in_the_url() {
+        let cases = [
+            (value!({"url": "https://a.b/x"}), "https://a.b/x?timeout=5s"),
+            (value!({"url": "https://127.0.0.1:8443"}), "https://127.0.0.1:8443/?timeout=5s"),
+            (
+                value!({"service": {"namespace": "n", "name": "s"}}),
+                "https://s.n.svc:443/?timeout=5s",
+            ),
+            (
+                value!({"service": {"namespace": "n", "name": "s", "port": 8443i64, "path": "/p"}}),
+                "https://s.n.svc:8443/p?timeout=5s",
+            ),
+        ];
+        for (config, expected) in cases {
+            let address = Address::read(&config).expect("an address");
+            assert_eq!(address.url(Duration::from_secs(5)), expected);
+        }
+        let refused = [
+            (value!({}), "webhook configuration must have either service or URL"),
+            (value!({"url": "http://a"}), "http://a: the scheme must be https"),
+        ];
+        for (config, expected) in refused {
+            assert_eq!(Address::read(&config).err().as_deref(), Some(expected));
+        }
+    }
+
+    #[test]
+    fn webhooks_that_trust_the_same_certificates_share_a_client() {
+        let clients = Clients::default();
+        let client = |bundle: &str| clients.get(bundle, "a:443");
+        let (first, second) = (client(""), client(""));
+        assert!(Arc::ptr_eq(&first, &second));
+        let other = client("%");
+        assert!(other.is_err() && !Arc::ptr_eq(&first, &other));
+        drop((first, second, other));
+        drop(client(""));
+        assert_eq!(clients.by_key.lock().expect("no panic").len(), 1);
+    }
+}

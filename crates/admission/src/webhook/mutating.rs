@@ -1,0 +1,263 @@
+//! The plugin MutatingAdmissionWebhook: webhooks are called one after the other, each with what those
+//! before it have made of the object, and a second time if they ask for it.
+
+use std::{collections::BTreeSet, sync::Arc, time::Instant};
+
+use meta::{ApiError, GroupVersionKind, GroupVersionResource, Map, Str, Value, field::quote, json};
+use patch::{PatchError, json_patch::JsonPatch};
+
+use super::{
+    configuration::Webhook,
+    matches, meets_conditions,
+    review::{JSON_PATCH, Response},
+    validating::{Invocation, Refusal, options_json},
+};
+use crate::{
+    Attributes, Cluster, Operation, Pinned, Plugin,
+    changed_object::ChangedObject,
+    matching::{MatchContext, is_exempt},
+    ordered_json,
+    versioned::{self, VersionedObject},
+};
+
+pub struct MutatingAdmissionWebhook;
+
+const NAME: &str = "MutatingAdmissionWebhook";
+const STAGE: &str = "admit";
+
+impl Plugin for MutatingAdmissionWebhook {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn handles(&self, _operation: Operation) -> bool {
+        true
+    }
+
+    fn admit<'a>(
+        &'a self,
+        attributes: &'a Attributes<'a>,
+        object: Option<&'a mut Value>,
+        cluster: &'a Cluster,
+    ) -> Pinned<'a, Result<(), ApiError>> {
+        let dynamic = &cluster.dynamic_admission;
+        let webhooks = &dynamic.mutating_webhooks;
+        let resource = &attributes.gvr.resource;
+        if is_exempt(attributes.gvk) || dynamic.are_synced() && webhooks.are_idle(resource) {
+            return Box::pin(std::future::ready(Ok(())));
+        }
+        Box::pin(async move {
+            dynamic.wait_until_synced(attributes).await?;
+            dispatch(webhooks.of_resource(resource), attributes, object, cluster).await
+        })
+    }
+}
+
+/// What is remembered between the two runs.
+#[derive(Default)]
+struct ReinvocationState {
+    last_output: Option<Value>,
+    /// Webhooks with `reinvocationPolicy: IfNeeded` that were called and are not to be called again
+    /// yet.
+    invoked: BTreeSet<Str>,
+    /// Those that are called again in the second run.
+    reinvoked: BTreeSet<Str>,
+}
+
+impl ReinvocationState {
+    /// The object has changed: what was called before is to see it.
+    fn require_reinvocation(&mut self) {
+        self.reinvoked.append(&mut self.invoked);
+    }
+}
+
+async fn dispatch(
+    candidates: Vec<(usize, Arc<Webhook>)>,
+    attributes: &Attributes<'_>,
+    object: Option<&mut Value>,
+    cluster: &Cluster,
+) -> Result<(), ApiError> {
+    let second_run = attributes.reinvocation.is_reinvocation();
+    let state = |run: &mut dyn FnMut(&mut ReinvocationState)| {
+        attributes.reinvocation.with_value(NAME, |state: &mut ReinvocationState| run(state));
+    };
+    if second_run {
+        state(&mut |state| {
+            if state.last_output.as_ref() != object.as_deref() {
+                state.require_reinvocation();
+            }
+        });
+    }
+    let mut changed = ChangedObject::new(attributes, cluster, object);
+    let mut cx = MatchContext::new(attributes, cluster);
+    let options = options_json(attributes);
+    for (index, webhook) in &candidates {
+        let Some(matched) = matches(webhook, &mut cx, changed.current()).await? else { continue };
+        let resource = cx.resource(matched);
+        let objects = changed.in_version(resource).await.map_err(ApiError::internal)?;
+        if !meets_conditions(webhook, &cx, matched, &objects, "admit").await? {
+            continue;
+        }
+        if second_run {
+            let mut wanted = false;
+            state(&mut |state| wanted = state.reinvoked.contains(&webhook.uid));
+            if !wanted {
+                continue;
+            }
+        }
+        let invocation = Invocation {
+            webhook,
+            attributes,
+            resource,
+            objects: &objects,
+            options: &options,
+            cluster,
+        };
+        let started = Instant::now();
+        let round = u8::from(second_run);
+        let key = |prefix: &str| {
+            format!("{prefix}mutation.webhook.admission.k8s.io/round_{round}_index_{index}")
+        };
+        let called = match invocation.call(true).await {
+            Ok(response) => mutate(&invocation, &response, round, *index),
+            Err(refusal) => Err(refusal),
+        };
+        let (mutated, refusal) = match called {
+            Ok(None) => (false, None),
+            Ok(Some(patched)) => {
+                let is_new = objects.object.as_ref().map(|was| &was.value) != Some(&patched.value);
+                changed.replace(resource, patched);
+                (is_new, None)
+            }
+            Err(refusal) => (false, Some(refusal)),
+        };
+        let told = ordered_json(&[
+            ("configuration", webhook.configuration.clone().into()),
+            ("webhook", webhook.name.clone().into()),
+            ("mutated", mutated.into()),
+        ]);
+        attributes.annotate(key(""), told);
+        state(&mut |state| {
+            if mutated {
+                state.require_reinvocation();
+            }
+            if webhook.reinvoked_if_needed {
+                state.invoked.insert(webhook.uid.clone());
+            }
+        });
+        if mutated {
+            attributes.reinvocation.request();
+        }
+        invocation.settle(refusal, started, STAGE, || key("failed-open."))?;
+    }
+    changed.finish().await?;
+    let output = changed.current().cloned();
+    state(&mut |state| state.last_output.clone_from(&output));
+    Ok(())
+}
+
+/// Applies the patch of an answer. None: there is none.
+fn mutate(
+    invocation: &Invocation<'_>,
+    response: &Response,
+    round: u8,
+    index: usize,
+) -> Result<Option<VersionedObject>, Refusal> {
+    let webhook = invocation.webhook;
+    let name = quote(&webhook.name);
+    if response.patch.is_empty() {
+        return Ok(None);
+    }
+    let calling = |why: String| Refusal::Calling {
+        message: format!("failed calling webhook {name}: {why}"),
+        code: 503,
+    };
+    let undecodable =
+        |why: String| calling(format!("received undecodable patch in webhook response: {why}"));
+    let decoded = versioned::decode(&response.patch);
+    let operations = decoded.map_err(|error| undecodable(plain(&error)))?;
+    let patch = JsonPatch::decode(&operations).map_err(|error| match error {
+        PatchError::Malformed(why) => undecodable(why),
+        other => Refusal::Internal(ApiError::internal(other)),
+    })?;
+    if operations.as_array().is_none_or(<[Value]>::is_empty) {
+        return Ok(None);
+    }
+    let Some(object) = &invocation.objects.object else {
+        return Err(Refusal::Internal(ApiError::Internal(format!(
+            "admission webhook {name} attempted to modify the object, which is not supported for \
+             this operation"
+        ))));
+    };
+    if response.patch_type != JSON_PATCH {
+        return Err(calling(format!("unsupported patch type {}", quote(&response.patch_type))));
+    }
+    let internal = |why: String| Refusal::Internal(ApiError::Internal(why));
+    let mut patched = patch.apply(&object.value).map_err(|error| internal(error.to_string()))?;
+    keep_identity(&object.value, &mut patched, invocation)?;
+    let (resource, kind) = invocation.resource;
+    let changed = decode_patched(invocation.cluster, resource, kind, &patched)
+        .map_err(|error| Refusal::Internal(ApiError::Internal(plain(&error))))?;
+    let told = ordered_json(&[
+        ("configuration", webhook.configuration.clone().into()),
+        ("webhook", webhook.name.clone().into()),
+        ("patch", operations),
+        ("patchType", JSON_PATCH.into()),
+    ]);
+    // Compat: only audit events of level Request and above have this one.
+    invocation
+        .attributes
+        .annotate(format!("patch.webhook.admission.k8s.io/round_{round}_index_{index}"), told);
+    Ok(Some(changed))
+}
+
+fn plain(error: &ApiError) -> String {
+    match error {
+        ApiError::Internal(why) => why.clone(),
+        other => other.to_string(),
+    }
+}
+
+fn decode_patched(
+    cluster: &Cluster,
+    resource: &GroupVersionResource,
+    kind: &GroupVersionKind,
+    patched: &Value,
+) -> Result<VersionedObject, ApiError> {
+    let json = json::to_string(patched);
+    let object = cluster.objects.decode_changed(resource, kind, json.as_bytes())?;
+    VersionedObject::new(cluster, (resource, kind), &object)
+}
+
+/// What a webhook changes stays the object that the client wrote: its kind, its name, its namespace
+/// and its uid decide under which key it is stored. managedFields are the server's to write.
+fn keep_identity(
+    was: &Value,
+    patched: &mut Value,
+    invocation: &Invocation<'_>,
+) -> Result<(), Refusal> {
+    const IDENTITY: [&[&str]; 5] = [
+        &["kind"],
+        &["apiVersion"],
+        &["metadata", "name"],
+        &["metadata", "namespace"],
+        &["metadata", "uid"],
+    ];
+    if let Some(path) = IDENTITY.iter().find(|path| was.str_at(path) != patched.str_at(path)) {
+        return Err(Refusal::Internal(ApiError::Internal(format!(
+            "admission webhook {} attempted to change {}, which is not supported",
+            quote(&invocation.webhook.name),
+            path.join(".")
+        ))));
+    }
+    let managed = ["metadata", "managedFields"];
+    match was.at(&managed) {
+        Some(fields) => patched.set_at(&managed, fields.clone()),
+        None => {
+            if let Some(metadata) = patched.get_mut("metadata").and_then(Value::as_object_mut) {
+                let _: Option<Value> = Map::remove(metadata, "managedFields");
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,218 @@
+//! The plugin ValidatingAdmissionWebhook: all matching webhooks are called at the same time, and one
+//! refusal is enough.
+
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    sync::Arc,
+    time::Instant,
+};
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use meta::{ApiError, Value, json};
+
+use super::{
+    configuration::Webhook,
+    matches, meets_conditions,
+    metrics::Observed,
+    review::{self, InvalidAnswer, Response},
+};
+use crate::{
+    Attributes, Cluster, Operation, Pinned, Plugin,
+    matching::{MatchContext, MatchedResource, is_exempt},
+    versioned::VersionedObjects,
+};
+
+pub struct ValidatingAdmissionWebhook;
+
+const STAGE: &str = "validating";
+
+impl Plugin for ValidatingAdmissionWebhook {
+    fn name(&self) -> &'static str {
+        "ValidatingAdmissionWebhook"
+    }
+
+    fn handles(&self, _operation: Operation) -> bool {
+        true
+    }
+
+    fn validate<'a>(
+        &'a self,
+        attributes: &'a Attributes<'a>,
+        object: Option<&'a Value>,
+        cluster: &'a Cluster,
+    ) -> Pinned<'a, Result<(), ApiError>> {
+        let dynamic = &cluster.dynamic_admission;
+        let webhooks = &dynamic.validating_webhooks;
+        let resource = &attributes.gvr.resource;
+        if is_exempt(attributes.gvk) || dynamic.are_synced() && webhooks.are_idle(resource) {
+            return Box::pin(std::future::ready(Ok(())));
+        }
+        Box::pin(async move {
+            dynamic.wait_until_synced(attributes).await?;
+            dispatch(webhooks.of_resource(resource), attributes, object, cluster).await
+        })
+    }
+}
+
+async fn dispatch(
+    candidates: Vec<(usize, Arc<Webhook>)>,
+    attributes: &Attributes<'_>,
+    object: Option<&Value>,
+    cluster: &Cluster,
+) -> Result<(), ApiError> {
+    let mut cx = MatchContext::new(attributes, cluster);
+    let mut versions: HashMap<MatchedResource, VersionedObjects> = HashMap::new();
+    let mut relevant = Vec::new();
+    for (_, webhook) in &candidates {
+        let Some(matched) = matches(webhook, &mut cx, object).await? else { continue };
+        if let Entry::Vacant(vacant) = versions.entry(matched) {
+            let resource = cx.resource(matched);
+            let objects = VersionedObjects::new(attributes, cluster, object, resource).await;
+            vacant.insert(objects.map_err(ApiError::internal)?);
+        }
+        if meets_conditions(webhook, &cx, matched, &versions[&matched], "validating").await? {
+            relevant.push((webhook, matched));
+        }
+    }
+    if relevant.is_empty() {
+        return Ok(());
+    }
+    let options = options_json(attributes);
+    let calls = relevant.iter().enumerate().map(|(index, (webhook, matched))| {
+        let invocation = Invocation {
+            webhook,
+            attributes,
+            resource: cx.resource(*matched),
+            objects: &versions[matched],
+            options: &options,
+            cluster,
+        };
+        invoke(invocation, index)
+    });
+    join_all(calls).await.into_iter().collect()
+}
+
+/// One call that is to be made.
+pub(super) struct Invocation<'a> {
+    pub(super) webhook: &'a Webhook,
+    pub(super) attributes: &'a Attributes<'a>,
+    pub(super) resource: (&'a meta::GroupVersionResource, &'a meta::GroupVersionKind),
+    pub(super) objects: &'a VersionedObjects,
+    pub(super) options: &'a Bytes,
+    pub(super) cluster: &'a Cluster,
+}
+
+/// The options of the request as JSON, for all reviews.
+pub(super) fn options_json(attributes: &Attributes<'_>) -> Bytes {
+    json::to_string(&attributes.options.to_object(attributes.operation)).into()
+}
+
+/// Why a webhook did not let a request through.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    /// It could not be asked, or its answer was none; `failurePolicy` decides what that means.
+    Calling { message: String, code: u16 },
+    /// It said no.
+    Rejected(ApiError),
+    /// The server itself cannot go on.
+    Internal(ApiError),
+}
+
+impl Invocation<'_> {
+    /// Asks the webhook; its warnings and audit annotations are taken over.
+    pub(super) async fn call(&self, mutating: bool) -> Result<Response, Refusal> {
+        let (webhook, attributes) = (self.webhook, self.attributes);
+        let calling = |why: String, code: u16| {
+            let name = meta::field::quote(&webhook.name);
+            Refusal::Calling { message: format!("failed calling webhook {name}: {why}"), code }
+        };
+        if attributes.is_dry_run() {
+            match webhook.side_effects.as_str() {
+                "None" | "NoneOnDryRun" => {}
+                "" => return Err(calling("Webhook SideEffects is nil".to_owned(), 400)),
+                _ => {
+                    return Err(Refusal::Internal(ApiError::BadRequest(format!(
+                        "admission webhook {} does not support dry run",
+                        meta::field::quote(&webhook.name)
+                    ))));
+                }
+            }
+        }
+        let Some(version) = webhook.review_version else {
+            let why = "could not create admission objects: webhook does not accept known \
+                       AdmissionReview versions (v1, v1beta1)";
+            return Err(calling(why.to_owned(), 400));
+        };
+        let uid = uuid::Uuid::new_v4().to_string();
+        let body =
+            review::request(attributes, self.resource, self.objects, self.options, version, &uid);
+        let answer = webhook.endpoint.post(body, webhook.timeout, &*self.cluster.objects).await;
+        let answer = answer.map_err(|error| {
+            calling(format!("failed to call webhook: {}", error.message), error.code)
+        })?;
+        let response = review::response(&answer, version, &uid, mutating);
+        let response = response.map_err(|why| match why {
+            InvalidAnswer::Undecodable(why) => {
+                calling(format!("failed to call webhook: {why}"), 503)
+            }
+            InvalidAnswer::Invalid(why) => {
+                calling(format!("received invalid webhook response: {why}"), 503)
+            }
+        })?;
+        for (key, text) in &response.audit_annotations {
+            attributes.annotate(format!("{}/{key}", webhook.name), text.as_str());
+        }
+        for warning in &response.warnings {
+            attributes.warn(warning.as_str());
+        }
+        if response.allowed {
+            return Ok(response);
+        }
+        Err(Refusal::Rejected(review::denial(webhook, response.status.as_ref())))
+    }
+
+    /// Counts a call, and decides what a refusal means: Ok lets the request through.
+    pub(super) fn settle(
+        &self,
+        refusal: Option<Refusal>,
+        started: Instant,
+        stage: &'static str,
+        failed_open_key: impl FnOnce() -> String,
+    ) -> Result<(), ApiError> {
+        let (webhook, attributes) = (self.webhook, self.attributes);
+        let metrics = &self.cluster.dynamic_admission.metrics;
+        let (code, rejected, outcome) = match refusal {
+            None => (200, None, Ok(())),
+            Some(Refusal::Calling { message, code }) if webhook.fails_open => {
+                tracing::warn!(webhook = %webhook.name, "failed calling webhook, failing open: {message}");
+                metrics.failed_open(&webhook.name, stage);
+                attributes.annotate(failed_open_key(), webhook.name.as_str());
+                (code, None, Ok(()))
+            }
+            Some(Refusal::Calling { message, code }) => {
+                tracing::warn!(webhook = %webhook.name, "failed calling webhook, failing closed: {message}");
+                (code, Some("calling_webhook_error"), Err(ApiError::Internal(message)))
+            }
+            Some(Refusal::Rejected(error)) => (error.status().code, Some("no_error"), Err(error)),
+            Some(Refusal::Internal(error)) => (0, Some("apiserver_internal_error"), Err(error)),
+        };
+        metrics.observe(&Observed {
+            name: &webhook.name,
+            stage,
+            operation: attributes.operation,
+            elapsed: started.elapsed(),
+            code,
+            rejected,
+        });
+        outcome
+    }
+}
+
+async fn invoke(invocation: Invocation<'_>, index: usize) -> Result<(), ApiError> {
+    let started = Instant::now();
+    let refusal = invocation.call(false).await.err();
+    invocation.settle(refusal, started, STAGE, || {
+        format!("failed-open.validating.webhook.admission.k8s.io/round_0_index_{index}")
+    })
+}
