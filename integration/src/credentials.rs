@@ -13,6 +13,8 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::Value;
 
+use crate::certificates::Pair;
+
 pub(crate) struct Credentials {
     /// `https://host:port`
     pub(crate) url: String,
@@ -35,6 +37,16 @@ impl Credentials {
         let token = user["token"].as_str().map(str::to_owned);
         let url = cluster["server"].as_str().expect("the kubeconfig names a server").to_owned();
         Self { url, authority, identity, token }
+    }
+
+    /// The same server, with another client certificate.
+    pub(crate) fn with_identity(&self, pair: &Pair) -> Self {
+        Self {
+            url: self.url.clone(),
+            authority: self.authority.clone(),
+            identity: Some((pair.certificate.clone().into(), pair.key.clone().into())),
+            token: None,
+        }
     }
 
     /// A TLS configuration that trusts the server; `identified` decides whether the client shows

@@ -28,6 +28,7 @@ use tokio::task::AbortHandle;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use crate::certificates::Pair;
 use crate::credentials::Credentials;
 use crate::eventually::PATIENCE;
 
@@ -72,6 +73,13 @@ impl Http {
     #[must_use]
     pub fn with_token(self, token: &str) -> Self {
         Self::build(self.credentials, self.protocol, false, Some(token.to_owned()))
+    }
+
+    /// With this client certificate instead of the administrator's.
+    #[must_use]
+    pub fn with_certificate(self, pair: &Pair) -> Self {
+        let credentials = Arc::new(self.credentials.with_identity(pair));
+        Self::build(credentials, self.protocol, true, None)
     }
 
     fn build(

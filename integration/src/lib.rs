@@ -13,6 +13,7 @@
 //! Everything here is blocking, and safe to call from an async test as well: the one client that is
 //! async by nature, kube-rs, is made by [`Server::kube`].
 
+mod certificates;
 mod credentials;
 mod etcd;
 pub mod eventually;
@@ -27,6 +28,7 @@ mod server;
 mod webhook;
 pub mod websocket;
 
+pub use self::certificates::{Authority, Pair};
 pub use self::etcd::{Etcd, TlsEtcd, etcd_url};
 pub use self::eventually::eventually;
 pub use self::http::{Answer, Connection, Http, Protocol, Stream};

@@ -303,6 +303,11 @@ impl Server {
         Some(())
     }
 
+    /// What the server has logged so far.
+    pub fn log(&self) -> String {
+        self.process.as_ref().map_or_else(String::new, |process| process.log_since(0))
+    }
+
     /// What the controller manager printed so far.
     pub fn controllers_log(&self) -> String {
         self.controllers.as_ref().map_or_else(String::new, |process| process.log_since(0))

@@ -48,16 +48,25 @@ pub enum Reply {
     Never,
 }
 
-type Respond = Arc<dyn Fn(Value) -> Reply + Send + Sync>;
+type Respond = Arc<dyn Fn(&str, Value) -> Reply + Send + Sync>;
 
 impl Webhook {
     /// Starts one that makes of each JSON body the JSON that it answers.
     pub fn start(respond: impl Fn(Value) -> Value + Send + Sync + 'static) -> Self {
-        Self::start_with(move |asked| Reply::Json(respond(asked)))
+        Self::by_path(move |_, asked| respond(asked))
+    }
+
+    /// The same, by the path of the request.
+    pub fn by_path(respond: impl Fn(&str, Value) -> Value + Send + Sync + 'static) -> Self {
+        Self::serve(move |path, asked| Reply::Json(respond(path, asked)))
     }
 
     /// Starts one that may misbehave.
     pub fn start_with(respond: impl Fn(Value) -> Reply + Send + Sync + 'static) -> Self {
+        Self::serve(move |_, asked| respond(asked))
+    }
+
+    fn serve(respond: impl Fn(&str, Value) -> Reply + Send + Sync + 'static) -> Self {
         let own = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]);
         let own = own.expect("a certificate can be made");
         let ca_bundle = STANDARD.encode(own.cert.pem());
@@ -75,6 +84,21 @@ impl Webhook {
         let counts = Arc::new(Counts::default());
         let server = runtime().spawn(serve(listener, acceptor, Arc::new(respond), counts.clone()));
         Self { address, ca_bundle, counts, server: server.abort_handle() }
+    }
+
+    /// A kubeconfig that leads here, for flags that name one.
+    pub fn kubeconfig(&self, path: &str) -> String {
+        serde_json::json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "hook", "cluster": {
+                "server": self.url(path),
+                "certificate-authority-data": self.ca_bundle,
+            }}],
+            "contexts": [{"name": "hook", "context": {"cluster": "hook"}}],
+            "current-context": "hook",
+        })
+        .to_string()
     }
 
     pub fn url(&self, path: &str) -> String {
@@ -123,9 +147,10 @@ async fn answer(
     counts: &Counts,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     counts.calls.fetch_add(1, Ordering::SeqCst);
+    let path = request.uri().path().to_owned();
     let body = request.into_body().collect().await.map(http_body_util::Collected::to_bytes);
     let asked = body.ok().and_then(|body| serde_json::from_slice(&body).ok()).unwrap_or_default();
-    let answer = match respond(asked) {
+    let answer = match respond(&path, asked) {
         Reply::Json(answer) => answer.to_string(),
         Reply::Raw(response) => return Ok(response.map(Full::new)),
         Reply::Never => std::future::pending().await,

@@ -224,7 +224,7 @@ fn check(
                 match fields.iter().find(|(known, _)| known == name) {
                     Some((_, schema)) => check(value, schema, &at, unknown),
                     None => {
-                        unknown.push(format!("unknown field {}", quote(at.as_str())));
+                        unknown.push(format!("unknown field {}", quote(&at.to_string())));
                         Ok(())
                     }
                 }

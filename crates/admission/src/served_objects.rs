@@ -129,7 +129,6 @@ pub mod resources {
     pub static CLUSTER_TRUST_BUNDLES: GroupVersionResource =
         resource("certificates.k8s.io", "v1beta1", "clustertrustbundles");
     pub static EVENTS: GroupVersionResource = resource("", "v1", "events");
-    pub static SERVICES: GroupVersionResource = resource("", "v1", "services");
     pub static LIMIT_RANGES: GroupVersionResource = resource("", "v1", "limitranges");
     pub static INGRESSES: GroupVersionResource = resource("networking.k8s.io", "v1", "ingresses");
     pub static INGRESS_CLASSES: GroupVersionResource =

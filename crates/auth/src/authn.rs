@@ -3,6 +3,7 @@
 
 pub mod bootstrap;
 pub mod jwt;
+pub mod oidc;
 pub mod request_header;
 pub mod service_account;
 mod token_cache;
@@ -10,10 +11,13 @@ pub mod token_file;
 pub mod webhook;
 pub mod x509;
 
+use std::sync::Arc;
+
 use meta::{Str, User};
 
 pub use self::{
     bootstrap::BootstrapTokens,
+    oidc::JwtAuthenticators,
     request_header::RequestHeader,
     service_account::{ServiceAccounts, TokenUser},
     webhook::TokenWebhook,
@@ -49,6 +53,7 @@ pub struct Authenticator {
     pub tokens: Option<token_file::TokenFile>,
     pub service_accounts: Option<ServiceAccounts>,
     pub bootstrap_tokens: Option<BootstrapTokens>,
+    pub jwt: Option<Arc<JwtAuthenticators>>,
     pub webhook: Option<TokenWebhook>,
     /// Who this server is, for tokens.
     pub audiences: Vec<Str>,
@@ -116,6 +121,11 @@ impl Authenticator {
             && let Some(user) = bootstrap.user(token).await
         {
             found = self.for_this_server(user, audiences);
+        }
+        // Behind service accounts: a token of theirs must not make an issuer be asked for keys.
+        if let (None, Some(jwt)) = (&found, &self.jwt) {
+            let user = known(jwt.user(token).await, &mut errors).map(|found| found.user);
+            found = user.and_then(|user| self.for_this_server(user, audiences));
         }
         if let (None, Some(webhook)) = (&found, &self.webhook) {
             found = known(webhook.user(token, audiences).await, &mut errors);

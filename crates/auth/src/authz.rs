@@ -1,15 +1,21 @@
 //! Authorization: may this user do this? Each authorizer allows, denies, or has no opinion; a union
 //! asks them in turn.
 
+pub mod abac;
 pub mod always;
+pub mod chain;
+pub mod config;
 pub mod node;
 pub mod rbac;
 pub mod union;
+pub mod webhook;
 
 pub use meta::authorization::{Attributes, Authorize, Authorizer, Decision, Rules, Verdict};
 
 pub use self::{
+    abac::Abac,
     always::{AlwaysAllow, AlwaysDeny, PrivilegedGroup},
+    chain::{AuthorizerChain, FixedAuthorizers},
     union::Union,
 };
 

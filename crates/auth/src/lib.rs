@@ -4,10 +4,13 @@
 
 pub mod authn;
 pub mod authz;
+mod config_file;
 mod expiring_cache;
+mod metrics;
 mod review;
 #[cfg(test)]
 mod testing;
 
 pub use authn::{Authenticator, Credentials};
 pub use authz::{Attributes, Authorize, Authorizer, Decision, Verdict};
+pub use metrics::Metrics;

@@ -76,7 +76,8 @@ impl ReviewClient {
     ) -> Result<Self, String> {
         let config = Kubeconfig::load(kubeconfig).map_err(|error| error.to_string())?;
         let client = Client::new(config.config()).map_err(|error| error.to_string())?;
-        Ok(Self { client, url: config.server, api_version, kind, timeout, backoff: BACKOFF })
+        let url = with_timeout(&config.server, timeout)?;
+        Ok(Self { client, url, api_version, kind, timeout, backoff: BACKOFF })
     }
 
     #[cfg(test)]
@@ -94,9 +95,9 @@ impl ReviewClient {
         let review = value!({
             "kind": (self.kind),
             "apiVersion": (self.api_version.as_str()),
-            "metadata": {"creationTimestamp": (Value::Null)},
+            "metadata": {},
             "spec": (spec.clone()),
-            "status": {},
+            "status": (self.empty_status()),
         });
         let body = Bytes::from(meta::json::to_string(&review));
         let mut pause = self.backoff.first;
@@ -118,6 +119,14 @@ impl ReviewClient {
             }
         }
         unreachable!("the last call is not repeated")
+    }
+
+    /// Compat: what kube-apiserver sends for a status that is not there yet.
+    fn empty_status(&self) -> Value {
+        match self.kind {
+            "TokenReview" => value!({"user": {}}),
+            _ => value!({"allowed": false}),
+        }
     }
 
     async fn call(&self, body: Bytes, deadline: Instant) -> Result<Value, ReviewError> {
@@ -180,6 +189,17 @@ impl ReviewClient {
         }
         Ok(status)
     }
+}
+
+/// Compat: client-go tells the server how long it waits.
+fn with_timeout(url: &Uri, timeout: Duration) -> Result<Uri, String> {
+    let text = match timeout.as_millis() {
+        whole if whole % 1000 == 0 => format!("{}s", whole / 1000),
+        millis => format!("{millis}ms"),
+    };
+    let separator = if url.query().is_some() { '&' } else { '?' };
+    let url = format!("{url}{separator}timeout={text}");
+    url.parse().map_err(|_| format!("{url} is not a URL"))
 }
 
 /// A field that must be true or false, if it is there at all.

@@ -2,11 +2,11 @@
 //! containers.
 
 use meta::{FieldErrors, Value};
-use registry::{FeatureGatedFields, FieldPattern};
+use registry::{FeatureGatedFields, FieldPattern, GatedRule};
 
 use crate::{
     feature_gates::FeatureGates,
-    kind_facts::{KINDS, KindFacts},
+    kind_facts::KindFacts,
     validation::{cursor::Field, pod_spec::each_container},
 };
 
@@ -17,20 +17,18 @@ pub(crate) fn of(
     features: FeatureGates,
 ) -> FeatureGatedFields {
     let off = facts.gated_fields.iter().filter(|(gate, _)| !features.enabled(*gate));
-    let rule: fn(&Value, &mut FieldErrors) = no_privileged_containers;
+    let pod_spec = facts.pod_spec.filter(|_| !allow_privileged);
+    let rule = |path| GatedRule { check: no_privileged_containers, path };
     FeatureGatedFields {
         dropped: off.map(|(_, field)| FieldPattern::new(*field)).collect(),
-        rule: (facts.pod_spec.is_some() && !allow_privileged).then_some(rule),
+        rule: pod_spec.map(rule),
     }
 }
 
-/// Without `--allow-privileged`.
-fn no_privileged_containers(object: &Value, errors: &mut FieldErrors) {
+/// Without `--allow-privileged`. Where the pod spec is, the kind that is written says: the object's own `kind`
+/// can be removed by a patch.
+fn no_privileged_containers(object: &Value, path: &str, errors: &mut FieldErrors) {
     let root = Field::root(object);
-    // A patch may have removed the kind or changed it to anything.
-    let kind = root.get("kind");
-    let path = KINDS.iter().filter(|facts| kind.is(facts.kind)).find_map(|facts| facts.pod_spec);
-    let Some(path) = path else { return };
     below(&root, path, &mut |spec| {
         each_container(spec, |container| {
             let security = container.get("securityContext");
@@ -62,23 +60,29 @@ mod tests {
     use meta::value;
 
     use super::*;
+    use crate::kind_facts::KINDS;
 
+    /// The rule looked for the object's own kind, which a patch could remove: a privileged container was let in.
     #[test]
-    fn privileged_containers_are_found_by_kind_and_an_unknown_kind_is_no_panic() {
-        let check = |kind: &str, spec: &str| {
-            let containers = value!([{"securityContext": {"privileged": true}}]);
-            let mut object = value!({"kind": (kind)});
-            let path: Vec<&str> = spec.split('.').chain(["containers"]).collect();
-            object.set_at(&path, containers);
-            let mut errors = FieldErrors::default();
-            no_privileged_containers(&object, &mut errors);
-            errors.count()
-        };
-        assert_eq!(check("Pod", "spec"), 1);
-        assert_eq!(check("CronJob", "spec.jobTemplate.spec.template.spec"), 1);
-        assert_eq!(
-            (check("", "spec"), check("Nothing", "spec"), check("Secret", "spec")),
-            (0, 0, 0)
-        );
+    fn privileged_containers_are_refused_whatever_kind_the_object_names() {
+        for (kind, spec) in [("Pod", "spec"), ("CronJob", "spec.jobTemplate.spec.template.spec")] {
+            let facts = KINDS.iter().find(|facts| facts.kind == kind).expect("a kind");
+            for named in [Some(kind), None, Some("Secret"), Some("Nothing")] {
+                let mut object = value!({});
+                if let Some(named) = named {
+                    object.set_at(&["kind"], named);
+                }
+                let path: Vec<&str> = spec.split('.').chain(["containers"]).collect();
+                object.set_at(&path, value!([{"securityContext": {"privileged": true}}]));
+                for (allowed, expected) in [(false, 1), (true, 0)] {
+                    let gated = of(facts, allowed, FeatureGates::default());
+                    let mut errors = FieldErrors::default();
+                    if let Some(GatedRule { check, path }) = gated.rule {
+                        check(&object, path, &mut errors);
+                    }
+                    assert_eq!(errors.count(), expected, "{kind} {named:?} {allowed}");
+                }
+            }
+        }
     }
 }

@@ -105,6 +105,13 @@ pub(crate) fn label_selector(selector: &Field<'_>, values: RuleId, errors: &mut 
     validate_label_selector_values(selector.value(), values, &selector.path(), errors);
 }
 
+/// Items by name; of several with one name the first.
+pub(crate) fn by_name<'a>(
+    items: impl IntoIterator<Item = &'a Value, IntoIter: DoubleEndedIterator>,
+) -> std::collections::HashMap<&'a str, &'a Value> {
+    items.into_iter().rev().map(|item| (item.str_at(&["name"]), item)).collect()
+}
+
 /// Counts in a status, none of which may be negative.
 pub(crate) fn counts(status: &Field<'_>, names: &[&str], errors: &mut FieldErrors) {
     for name in names {

@@ -109,6 +109,46 @@ pub(crate) mod op {
 }
 
 impl Expr {
+    /// Adds the pairs of `name.field` and `name.?field` in this tree.
+    pub(crate) fn selections(&self, found: &mut Vec<(Str, Str)>) {
+        match &self.kind {
+            ExprKind::Invalid | ExprKind::Literal(_) | ExprKind::Ident(_) => {}
+            ExprKind::Select { operand, field, .. } => {
+                if let ExprKind::Ident(name) = &operand.kind {
+                    found.push((name.clone(), field.clone()));
+                }
+                operand.selections(found);
+            }
+            ExprKind::Call { function, target, args } => {
+                if let (op::OPT_SELECT, [operand, field]) = (function.as_str(), args.as_slice())
+                    && let ExprKind::Ident(name) = &operand.kind
+                    && let ExprKind::Literal(Literal::String(field)) = &field.kind
+                {
+                    found.push((name.clone(), field.clone()));
+                }
+                for part in target.iter().map(|target| &**target).chain(args) {
+                    part.selections(found);
+                }
+            }
+            ExprKind::List { items, .. } => {
+                items.iter().for_each(|item| item.selections(found));
+            }
+            ExprKind::Map(entries) => {
+                for entry in entries {
+                    entry.key.selections(found);
+                    entry.value.selections(found);
+                }
+            }
+            ExprKind::Struct { fields, .. } => {
+                fields.iter().for_each(|field| field.value.selections(found));
+            }
+            ExprKind::Comprehension(fold) => {
+                let parts = [&fold.range, &fold.init, &fold.condition, &fold.step, &fold.result];
+                parts.iter().for_each(|part| part.selections(found));
+            }
+        }
+    }
+
     /// `a.b.c` as one name, if it is nothing but identifiers.
     pub(crate) fn qualified_name(&self) -> Option<String> {
         match &self.kind {

@@ -113,6 +113,8 @@ impl Env {
             self.check(expression).map_err(|issues| CompileError::Invalid(issues.into()))?;
         let cost = self.estimate(&checked);
         let uses = self.uses(&checked);
+        let mut selects = Vec::new();
+        checked.parsed.expr.selections(&mut selects);
         let output = checked.type_of(&checked.parsed.expr).clone();
         let (root, locals) = match plan(&checked, self) {
             Ok(planned) => planned,
@@ -120,7 +122,7 @@ impl Env {
                 return Err(CompileError::Unusable { output, estimate: cost, message });
             }
         };
-        Ok(Program { root, locals, output, cost, uses })
+        Ok(Program { root, locals, output, cost, uses, selects })
     }
 
     fn check(&self, expression: &str) -> Result<Checked, Issues> {

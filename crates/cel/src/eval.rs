@@ -30,6 +30,8 @@ pub struct Program {
     pub(crate) output: Type,
     pub(crate) cost: CostEstimate,
     pub(crate) uses: Vec<Str>,
+    /// Fields that are read from a name, as in `name.field`.
+    pub(crate) selects: Vec<(Str, Str)>,
 }
 
 /// The value of a variable, in the order of [`Env`](crate::Env)'s declarations.
@@ -75,6 +77,12 @@ impl Program {
     /// Does the expression mention this variable?
     pub fn uses(&self, variable: &str) -> bool {
         self.uses.iter().any(|used| used == variable)
+    }
+
+    /// Does the expression read this field of this variable: `variable.field`, `has(variable.field)` or
+    /// `variable.?field`?
+    pub fn selects(&self, variable: &str, field: &str) -> bool {
+        self.selects.iter().any(|(name, selected)| name == variable && selected == field)
     }
 
     /// Runs the expression. It is cancelled when it costs more than `limit`.

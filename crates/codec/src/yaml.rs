@@ -114,7 +114,8 @@ fn read_as_json(
 fn is_same_in_yaml(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(_) | Value::String(_) | Value::Number(Number::Int(_)) => true,
-        Value::Number(Number::Float(_)) => false,
+        // `1.0` and `1e3` are integers there.
+        Value::Number(Number::Float(number)) => number.fract() != 0.0,
         Value::Array(items) => items.iter().all(is_same_in_yaml),
         Value::Object(map) => {
             map.iter().all(|(key, value)| key.len() <= KEY_BYTES_MAX && is_same_in_yaml(value))

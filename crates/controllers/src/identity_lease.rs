@@ -71,7 +71,7 @@ impl IdentityLease {
     }
 
     /// Renews until the server stops.
-    pub async fn run(self) {
+    pub async fn run(&self) {
         let mut renewals: u32 = 0;
         loop {
             if renewals.is_multiple_of(RENEWALS_PER_GC) {

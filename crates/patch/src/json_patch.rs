@@ -629,9 +629,12 @@ mod tests {
                 match op {
                     "copy" => format!(r#"{{"op":"copy","from":"/a","path":"{path}"}}"#),
                     "add" => format!(r#"{{"op":"add","path":"{path}","value":{{}}}}"#),
-                    _ => format!(
-                        r#"{{"op":"add","path":"/b","value":{{}}}},{{"op":"move","from":"/a","path":"/b/a"}},{{"op":"move","from":"/b","path":"/a"}}"#
-                    ),
+                    _ => concat!(
+                        r#"{"op":"add","path":"/b","value":{}},"#,
+                        r#"{"op":"move","from":"/a","path":"/b/a"},"#,
+                        r#"{"op":"move","from":"/b","path":"/a"}"#
+                    )
+                    .to_owned(),
                 }
             };
             format!("[{}]", (0..operations).map(step).collect::<Vec<_>>().join(","))

@@ -1,13 +1,19 @@
 //! Informers over the watch caches. Only events that pass the filter are decoded.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use controllers::{Informer, InformerEvent, ObjectEvent, Pinned, Resource};
 use memchr::memmem;
 use meta::Value;
 use registry::{Kind, Storage};
 use store::{Entry, EventKind, WatchItem};
-use tokio::sync::mpsc;
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinSet,
+};
 
 use crate::in_process::resource;
 
@@ -16,6 +22,43 @@ pub(crate) struct CacheInformer {
     receiver: mpsc::Receiver<InformerEvent>,
     sender: mpsc::Sender<InformerEvent>,
     filter: Arc<EventFilter>,
+    /// They end with the informer.
+    reflectors: JoinSet<()>,
+    custom: Option<CustomKinds>,
+}
+
+/// The kinds of custom resources that have a cache, as they come and go.
+pub(crate) struct CustomKinds {
+    changes: watch::Receiver<Arc<[Arc<Kind>]>>,
+    /// The caches that have a reflector.
+    known: Vec<Weak<Storage>>,
+}
+
+impl CustomKinds {
+    pub(crate) fn new(mut changes: watch::Receiver<Arc<[Arc<Kind>]>>) -> Self {
+        changes.mark_changed();
+        Self { changes, known: Vec::new() }
+    }
+
+    /// The kinds with a new cache.
+    async fn next(&mut self) -> Vec<Arc<Kind>> {
+        if self.changes.changed().await.is_err() {
+            // The server stops.
+            return std::future::pending().await;
+        }
+        let kinds = self.changes.borrow_and_update().clone();
+        self.known.retain(|known| known.strong_count() > 0);
+        let mut new = Vec::new();
+        for kind in kinds.iter() {
+            let Some(storage) = &kind.storage else { continue };
+            let storage = Arc::downgrade(storage);
+            if !self.known.iter().any(|known| known.ptr_eq(&storage)) {
+                self.known.push(storage);
+                new.push(kind.clone());
+            }
+        }
+        new
+    }
 }
 
 /// An event before its object is decoded.
@@ -77,44 +120,61 @@ impl CacheInformer {
     ) -> Self {
         let (sender, receiver) = mpsc::channel(EVENTS_MAX);
         let filter: Arc<EventFilter> = Arc::new(filter);
-        let informer = Self { receiver, sender, filter };
+        let mut informer =
+            Self { receiver, sender, filter, reflectors: JoinSet::new(), custom: None };
         for kind in kinds {
-            start_reflector(kind, &informer.sender, &informer.filter);
+            informer.start_reflector(kind);
         }
         informer
     }
 
     /// Custom kinds as well, as they are served. Each is watched until its cache is closed.
-    pub(crate) fn with_custom_kinds(
-        self,
-        kinds: Option<mpsc::UnboundedReceiver<Arc<Kind>>>,
-    ) -> Self {
-        let (sender, filter) = (self.sender.clone(), self.filter.clone());
-        if let Some(mut kinds) = kinds {
-            tokio::spawn(async move {
-                while let Some(kind) = kinds.recv().await {
-                    start_reflector(&kind, &sender, &filter);
+    pub(crate) fn with_custom_kinds(self, kinds: CustomKinds) -> Self {
+        Self { custom: Some(kinds), ..self }
+    }
+
+    fn start_reflector(&mut self, kind: &Kind) {
+        let Some(storage) = kind.storage.clone() else { return };
+        let reflector = Reflector {
+            resource: Arc::new(resource(kind)),
+            filter: self.filter.clone(),
+            sender: self.sender.clone(),
+        };
+        self.reflectors.spawn(reflector.run(storage));
+    }
+
+    async fn next_event(&mut self) -> Option<InformerEvent> {
+        loop {
+            let custom = async {
+                match &mut self.custom {
+                    Some(custom) => custom.next().await,
+                    None => std::future::pending().await,
                 }
-            });
+            };
+            tokio::select! {
+                biased;
+                Some(ended) = self.reflectors.join_next() => {
+                    // A controller that misses events is wrong without knowing it: it panics too, and
+                    // is started again with new reflectors.
+                    if let Err(error) = ended && error.is_panic() {
+                        std::panic::resume_unwind(error.into_panic());
+                    }
+                }
+                kinds = custom => {
+                    for kind in kinds {
+                        self.start_reflector(&kind);
+                    }
+                }
+                event = self.receiver.recv() => return event,
+            }
         }
-        self
     }
 }
 
 impl Informer for CacheInformer {
     fn next(&mut self) -> Pinned<'_, Option<InformerEvent>> {
-        Box::pin(self.receiver.recv())
+        Box::pin(self.next_event())
     }
-}
-
-fn start_reflector(kind: &Kind, sender: &mpsc::Sender<InformerEvent>, filter: &Arc<EventFilter>) {
-    let Some(storage) = kind.storage.clone() else { return };
-    let reflector = Reflector {
-        resource: Arc::new(resource(kind)),
-        filter: filter.clone(),
-        sender: sender.clone(),
-    };
-    tokio::spawn(reflector.run(storage));
 }
 
 type EventFilter = dyn Fn(&CacheEvent<'_>) -> bool + Send + Sync;

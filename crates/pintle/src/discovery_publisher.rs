@@ -1,7 +1,7 @@
 //! Updates discovery, OpenAPI and APIServices when the served kinds change.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     sync::{Arc, OnceLock},
     time::{Duration, SystemTime},
 };
@@ -9,12 +9,12 @@ use std::{
 use aggregator::{Aggregator, DiscoveryDocuments, OpenApi, ServedGroupVersion};
 use descriptions::Descriptions;
 use endpoints::Resources;
-use meta::GroupVersion;
+use meta::{GroupResource, GroupVersion};
 use prometheus::{IntCounter, Registry};
 use registry::{CustomKind, Kind};
 use schema::{Schema, openapi::Describe};
 use tokio::{
-    sync::{Notify, mpsc},
+    sync::{Notify, watch},
     time::Instant,
 };
 
@@ -32,8 +32,8 @@ pub(crate) struct DiscoveryPublisher {
     changes: Debounce,
     /// Number of publications.
     published: IntCounter,
-    /// Receives the storage version of every new cache of custom resources.
-    cache_started: mpsc::UnboundedSender<Arc<Kind>>,
+    /// The storage version of every custom resource that has a cache: one per definition.
+    caches: watch::Sender<Arc<[Arc<Kind>]>>,
 }
 
 impl DiscoveryPublisher {
@@ -42,12 +42,8 @@ impl DiscoveryPublisher {
         schema: Arc<Schema>,
         built_in: Vec<ServedGroupVersion>,
         extensions: Arc<Resources>,
-    ) -> (Arc<Self>, mpsc::UnboundedReceiver<Arc<Kind>>) {
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "the sender cannot wait; bounded by the number of definitions in the store"
-        )]
-        let (cache_started, starts) = mpsc::unbounded_channel();
+    ) -> (Arc<Self>, watch::Receiver<Arc<[Arc<Kind>]>>) {
+        let (caches, starts) = watch::channel(Arc::default());
         let name = "aggregator_discovery_aggregation_count_total";
         let published = IntCounter::new(name, "How often discovery and OpenAPI were rendered.");
         let publisher = Self {
@@ -58,7 +54,7 @@ impl DiscoveryPublisher {
             address: OnceLock::new(),
             changes: Debounce::default(),
             published: published.expect("a valid name"),
-            cache_started,
+            caches,
         };
         (Arc::new(publisher), starts)
     }
@@ -93,14 +89,14 @@ impl DiscoveryPublisher {
     }
 
     /// Runs until the server stops. A burst of changes is published once.
-    pub(crate) async fn run(self: Arc<Self>, api: Api) {
+    pub(crate) async fn run(self: Arc<Self>, api: &Api) {
         loop {
             self.changes.next().await;
             let publisher = self.clone();
             if tokio::task::spawn_blocking(move || publisher.publish()).await.is_err() {
                 tracing::error!("rendering discovery and OpenAPI panicked");
             }
-            if let Err(error) = sync_api_services(&api, &self.served()).await {
+            if let Err(error) = sync_api_services(api, &self.served()).await {
                 tracing::warn!("cannot update the APIServices: {error}");
             }
         }
@@ -138,11 +134,26 @@ const BURST_MAX: Duration = Duration::from_secs(2);
 impl apiextensions::CrdEventHandler for DiscoveryPublisher {
     fn on_kinds_changed(&self) {
         self.changes.change();
+        let kinds = self.extensions.kinds();
+        let served: HashSet<GroupResource> =
+            kinds.iter().map(|kind| kind.group_resource()).collect();
+        // A definition that is gone must not keep its objects in memory.
+        self.caches.send_if_modified(|caches| {
+            let before = caches.len();
+            let left = caches.iter().filter(|kind| served.contains(&kind.group_resource()));
+            let left: Arc<[Arc<Kind>]> = left.cloned().collect();
+            let changed = left.len() != before;
+            *caches = left;
+            changed
+        });
     }
 
     fn on_cache_started(&self, stored: &Arc<Kind>) {
-        // The receiver is dropped only when the server stops.
-        let _ = self.cache_started.send(stored.clone());
+        self.caches.send_modify(|caches| {
+            let resource = stored.group_resource();
+            let others = caches.iter().filter(|kind| kind.group_resource() != resource);
+            *caches = others.chain([stored]).cloned().collect();
+        });
     }
 }
 

@@ -6,6 +6,7 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 use admission::{DynamicAdmission, DynamicChange, DynamicKind};
 use meta::Str;
 use registry::{Follower, Kind, Pinned, Storage};
+use serve::Tasks;
 use store::{Entry, EventKind, WatchItem};
 use tokio::sync::watch;
 
@@ -14,7 +15,7 @@ use crate::in_process::tree;
 const GROUP: &str = "admissionregistration.k8s.io";
 
 /// Reads what there is, and follows it from then on. The caches are filled.
-pub(crate) fn follow(dynamic: &Arc<DynamicAdmission>, kinds: &[Arc<Kind>]) {
+pub(crate) fn follow(dynamic: &Arc<DynamicAdmission>, kinds: &[Arc<Kind>], tasks: &Tasks) {
     for kind in DynamicKind::ALL {
         let mut served = kinds.iter();
         let served = served.find(|own| own.gvk().group == GROUP && own.gvk().kind == kind.as_str());
@@ -27,7 +28,8 @@ pub(crate) fn follow(dynamic: &Arc<DynamicAdmission>, kinds: &[Arc<Kind>]) {
         storage.follow(Arc::new(Reached(reached.clone())));
         let mut part = Part { dynamic: dynamic.clone(), kind, known: HashSet::new(), reached };
         part.read(&storage);
-        tokio::spawn(part.run(storage));
+        // Frozen rules would let pass what they are there to refuse.
+        tasks.critical("dynamic-admission", part.run(storage));
     }
 }
 

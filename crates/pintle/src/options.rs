@@ -17,6 +17,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use auth::authz::config::AuthorizerType;
+
 use crate::feature_gates::FeatureGates;
 use crate::flags::{Effect, NamedCertKey, Parsed, PortRange, VersionFlag};
 use crate::logging;
@@ -24,7 +26,7 @@ use crate::version;
 
 pub(crate) use admission::AdmissionPlugins;
 pub(crate) use authentication::{AuthenticationOptions, RequestHeaderOptions};
-pub(crate) use authorization::AuthorizationMode;
+pub(crate) use authorization::AuthorizationOptions;
 pub(crate) use cidr::Cidr;
 pub(crate) use controllers::StandaloneControllers;
 pub(crate) use etcd::{Etcd, form as storage_form, prefix as storage_prefix, tls as etcd_tls};
@@ -89,7 +91,7 @@ pub(crate) struct Options {
     pub(crate) authentication: AuthenticationOptions,
     pub(crate) service_accounts: ServiceAccountOptions,
     /// In this order, after `system:masters`.
-    pub(crate) authorization_modes: Vec<AuthorizationMode>,
+    pub(crate) authorization: AuthorizationOptions,
 
     // Admission.
     pub(crate) admission_plugins: AdmissionPlugins,
@@ -166,7 +168,7 @@ impl Options {
 
     /// Whether RBAC is among the authorization modes.
     pub(crate) fn has_rbac(&self) -> bool {
-        self.authorization_modes.contains(&AuthorizationMode::Rbac)
+        self.authorization.config.has(AuthorizerType::Rbac)
     }
 
     /// Gives every flag its final type and derives defaults. A value out of range is replaced by a
@@ -196,7 +198,8 @@ impl Options {
         let service_cluster_ip_ranges =
             cidr::service_ranges(&parsed.text("service-cluster-ip-range"), errors);
         let tls = tls::Tls::from_flags(parsed, errors, &mut warnings);
-        let authorization_modes = authorization::modes(parsed, errors);
+        let authorization = AuthorizationOptions::from_flags(parsed, errors);
+        let service_accounts = ServiceAccountOptions::from_flags(parsed, errors);
 
         let data_dir = PathBuf::from(parsed.text("data-dir"));
         let bind_address = parsed.ip("bind-address").expect("an address that has a default");
@@ -260,13 +263,14 @@ impl Options {
 
             authentication: AuthenticationOptions::from_flags(
                 parsed,
-                &authorization_modes,
+                &authorization.config,
+                &service_accounts.issuers,
                 errors,
                 &mut warnings,
             ),
-            service_accounts: ServiceAccountOptions::from_flags(parsed, errors),
+            service_accounts,
             admission_plugins: admission::plugins(parsed, errors, &mut warnings),
-            authorization_modes,
+            authorization,
 
             allow_privileged: parsed.bool("allow-privileged"),
             servers: parsed.int("apiserver-count"),

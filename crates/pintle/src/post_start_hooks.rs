@@ -19,6 +19,7 @@ use futures_util::future::{try_join, try_join_all, try_join3};
 use meta::ApiError;
 use registry::Kind;
 use serve::{
+    Tasks,
     health::{Check, Hook},
     lifecycle::Lifecycle,
     pki::Pki,
@@ -146,11 +147,12 @@ impl PostStartHooks {
         let bootstrap = Bootstrap { api: api.clone(), options, servers, pki, port };
         bootstrap.retry_until_deadline(self).await?;
 
-        start_apiserver_controllers(&api, &servers.kinds);
-        tokio::spawn(servers.wiring.keep_repairing(&servers.kinds));
-        let started = servers.started.lock().take();
+        let tasks = &servers.tasks;
+        start_apiserver_controllers(&api, &servers.kinds, tasks);
+        tasks.critical("allocation-repair", servers.wiring.keep_repairing(&servers.kinds));
+        let (kinds, custom) = (&servers.kinds[..], servers.started.clone());
         let quota_usage = servers.quota_usage(options);
-        ControllerContext { api: &api, kinds: &servers.kinds, started, pki, tokens, quota_usage }
+        ControllerContext { api: &api, kinds, custom, tasks, pki, tokens, quota_usage }
             .start(&options.standalone_controllers)
             .map_err(|error| error.to_string())
     }
@@ -177,23 +179,32 @@ impl controllers::MasterLeases for Leases {
 }
 
 /// The controllers that kube-apiserver runs itself, with or without a kube-controller-manager.
-fn start_apiserver_controllers(api: &Arc<Api>, kinds: &[Arc<Kind>]) {
+fn start_apiserver_controllers(api: &Arc<Api>, kinds: &[Arc<Kind>], tasks: &Tasks) {
     let of = |wanted: &dyn Fn(&Kind) -> bool| -> Vec<Arc<Kind>> {
         kinds.iter().filter(|kind| wanted(kind)).cloned().collect()
     };
     let namespaces = of(&|kind| kind.gvk().group.is_empty() && kind.gvk().kind == "Namespace");
-    let events = CacheInformer::start(&namespaces, |event| event.deleted);
-    tokio::spawn(SystemNamespaces { api: api.clone() }.run(events));
+    let own = api.clone();
+    tasks.restarting("system-namespaces-controller", move || {
+        let events = CacheInformer::start(&namespaces, |event| event.deleted);
+        SystemNamespaces { api: own.clone() }.run(events)
+    });
 
     let flow_control = of(&|kind| {
         let gvr = kind.facts.group_version_resource();
         gvr == flow_schemas().gvr || gvr == priority_levels().gvr
     });
-    let events = CacheInformer::start(&flow_control, |_| true);
     if !flow_control.is_empty() {
-        tokio::spawn(FlowControlBootstrap { api: api.clone() }.run());
+        let own = api.clone();
+        tasks.restarting("priority-and-fairness-config-producer", move || {
+            FlowControlBootstrap { api: own.clone() }.run()
+        });
     }
-    tokio::spawn(FlowSchemaStatusController { api: api.clone() }.run(events));
+    let own = api.clone();
+    tasks.restarting("flow-schema-status-controller", move || {
+        let events = CacheInformer::start(&flow_control, |_| true);
+        FlowSchemaStatusController { api: own.clone() }.run(events)
+    });
 }
 
 /// A check that all watch caches are filled.
@@ -345,12 +356,14 @@ impl Bootstrap<'_> {
         }
         let ranges = self.options.service_cluster_ip_ranges.iter();
         let ranges = ranges.map(ToString::to_string).collect();
-        let cidr = DefaultServiceCidr { api: self.api.clone(), ranges };
-        cidr.sync().await?;
-        let events = CacheInformer::start(&served, |event| {
-            event.deleted && event.entry.name == DefaultServiceCidr::NAME
+        let (api, ranges): (_, Vec<String>) = (self.api.clone(), ranges);
+        let cidr = move || DefaultServiceCidr { api: api.clone(), ranges: ranges.clone() };
+        cidr().sync().await?;
+        self.servers.tasks.restarting("default-service-cidr-controller", move || {
+            cidr().run(CacheInformer::start(&served, |event| {
+                event.deleted && event.entry.name == DefaultServiceCidr::NAME
+            }))
         });
-        tokio::spawn(cidr.run(events));
         Ok(())
     }
 
@@ -376,10 +389,15 @@ impl Bootstrap<'_> {
         let wanted = ["Service", "Endpoints", "EndpointSlice"];
         let kinds = self.servers.kinds.iter();
         let kinds = kinds.filter(|kind| wanted.contains(&kind.gvk().kind.as_str()));
-        let events = CacheInformer::start(&kinds.cloned().collect::<Vec<_>>(), |event| {
-            event.deleted && event.entry.namespace == "default" && event.entry.name == "kubernetes"
+        let kinds: Vec<Arc<Kind>> = kinds.cloned().collect();
+        self.servers.tasks.restarting("kubernetes-service-controller", move || {
+            let events = CacheInformer::start(&kinds, |event| {
+                let named = event.entry.name == "kubernetes";
+                event.deleted && event.entry.namespace == "default" && named
+            });
+            let service = service.clone();
+            async move { service.run(events).await }
         });
-        tokio::spawn(async move { service.run(events).await });
         Ok(())
     }
 
@@ -398,7 +416,8 @@ impl Bootstrap<'_> {
             event.entry.namespace == "kube-system"
                 && event.entry.name == ClusterAuthenticationTrust::NAME
         });
-        tokio::spawn(trust.run(events, RELOAD_INTERVAL));
+        let tasks = &self.servers.tasks;
+        tasks.critical("cluster-authentication-trust", trust.run(events, RELOAD_INTERVAL));
         Ok(())
     }
 
@@ -412,10 +431,13 @@ impl Bootstrap<'_> {
     }
 
     async fn identity_lease(&self) -> Result<(), ApiError> {
-        let hostname = serve::pki::hostname().unwrap_or_else(|| "localhost".to_owned());
-        let lease = IdentityLease::new(self.api.clone(), identity(&hostname), hostname);
+        let lease = IdentityLease::new(self.api.clone(), server_identity(), hostname());
         lease.renew().await?;
-        tokio::spawn(lease.run());
+        let lease = Arc::new(lease);
+        self.servers.tasks.restarting("apiserver-identity-lease", move || {
+            let lease = lease.clone();
+            async move { lease.run().await }
+        });
         Ok(())
     }
 }
@@ -443,6 +465,15 @@ fn authentication_info(
         client_ca: read(client_ca)?,
         request_header: request_header.transpose()?,
     })
+}
+
+fn hostname() -> String {
+    serve::pki::hostname().unwrap_or_else(|| "localhost".to_owned())
+}
+
+/// The identity of this API server, as leases and metrics have it.
+pub(crate) fn server_identity() -> String {
+    identity(&hostname())
 }
 
 /// The name of the identity lease: `apiserver-` and a hash of the hostname. It is kube-apiserver's hash,

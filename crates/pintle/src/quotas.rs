@@ -117,8 +117,9 @@ impl QuotaUsage for CountedUsage {
                 }
                 add(&mut used, &counted);
             }
-            let named = names
-                .filter_map(|name| Some((name.into(), Value::from(used.get(name)?.to_string()))));
+            let named = names.into_iter().filter_map(|name| {
+                Some((Str::from(name), Value::from(used.get(name)?.to_string())))
+            });
             Ok(named.collect())
         })
     }

@@ -9,6 +9,7 @@ use auth::authz::rbac::{Index, Roles, Rule};
 use meta::Str;
 use parking_lot::Mutex;
 use registry::{Follower, Kind, Pinned, Storage};
+use serve::Tasks;
 use store::{Entry, EventKind, WatchItem};
 use tokio::sync::watch;
 
@@ -31,7 +32,7 @@ impl Roles for RoleIndex {
 
 impl RoleIndex {
     /// Reads what there is, and follows it from then on. The caches are filled.
-    pub(crate) fn follow(self: &Arc<Self>, kinds: &[Arc<Kind>]) {
+    pub(crate) fn follow(self: &Arc<Self>, kinds: &[Arc<Kind>], tasks: &Tasks) {
         for kind in kinds.iter().filter(|kind| kind.gvk().group == GROUP) {
             let Some(storage) = kind.storage.clone() else { continue };
             let is_binding = kind.gvk().kind.ends_with("Binding");
@@ -39,7 +40,8 @@ impl RoleIndex {
             storage.follow(Arc::new(Reached(reached.clone())));
             let mut part = Part { roles: self.clone(), is_binding, known: HashSet::new(), reached };
             part.read(&storage);
-            tokio::spawn(part.run(storage));
+            // It ends with the process only: a frozen index grants rights that were taken away.
+            tasks.critical("role-index", part.run(storage));
         }
     }
 

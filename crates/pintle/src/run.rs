@@ -13,18 +13,20 @@ use apiextensions::CrdController;
 use audit::{AuditMetrics, Auditor};
 use auth::{
     Authenticator, Authorizer,
-    authn::{Anonymous, BootstrapTokens, TokenWebhook, token_file::TokenFile},
-    authz::{AlwaysAllow, AlwaysDeny, PrivilegedGroup, Union, node::NodeAuthorizer, rbac::Rbac},
+    authn::{Anonymous, BootstrapTokens, JwtAuthenticators, TokenWebhook, token_file::TokenFile},
+    authz::{
+        Abac, AuthorizerChain, FixedAuthorizers, config::AuthorizerType, node::NodeAuthorizer,
+        rbac::Rbac,
+    },
 };
 use builtin::{Definitions, StorageFormat, Wiring};
 use codec::negotiate::{OFFERED, OFFERED_WITH_CBOR, Offered};
 use endpoints::{Kinds, LoopbackClient, Resources};
 use http::HeaderValue;
-use parking_lot::Mutex;
 use registry::{Engine, Kind, Tuning};
 use schema::{ResourceFacts, openapi::Describe as _};
 use serve::{
-    Chain, Claims, Cors, CpuPool, Delegate, Delegates, Seats,
+    Chain, Claims, Cors, CpuPool, Delegate, Delegates, Seats, Tasks,
     connection::Limits,
     generic::Generic,
     health::{Check, Health},
@@ -38,7 +40,7 @@ use store::{
     Backend,
     encrypt::{Encrypted, Encryption, EncryptionConfig},
 };
-use tokio::sync::mpsc;
+use tokio::sync::watch;
 
 use crate::{
     access::{BearerTokens, RoleRules},
@@ -48,8 +50,8 @@ use crate::{
     in_process::{Api, Objects},
     logging::Verbosity,
     node_relations::NodeRelations,
-    options::{AuthorizationMode, Options},
-    post_start_hooks::PostStartHooks,
+    options::Options,
+    post_start_hooks::{PostStartHooks, server_identity},
     quotas::{CountedUsage, Quotas},
     roles::RoleIndex,
     storage_metrics,
@@ -108,7 +110,8 @@ async fn serve(
     let pki = prepare_pki(options)?;
     let tls = prepare_tls(options, &pki)?;
 
-    let auth_stack = AuthStack::new(options, &pki)?;
+    let auth_metrics = auth::Metrics::new(&server_identity());
+    let auth_stack = AuthStack::new(options, &pki, &auth_metrics)?;
     let cpu_pool = CpuPool::start(CpuPool::threads())
         .map_err(|error| format!("cannot start threads: {error}"))?;
     let gates = &options.feature_gates;
@@ -129,8 +132,8 @@ async fn serve(
         cpu_pool,
     );
     servers.ready().await?;
-    auth_stack.roles.follow(&servers.kinds);
-    dynamic_admission::follow(&servers.dynamic_admission, &servers.kinds);
+    auth_stack.roles.follow(&servers.kinds, &servers.tasks);
+    dynamic_admission::follow(&servers.dynamic_admission, &servers.kinds, &servers.tasks);
     auth_stack.nodes.connect(&servers.kinds);
     auth_stack.token_objects.connect(&servers.kinds, Arc::new(servers.api()));
     servers.connect().await?;
@@ -146,7 +149,10 @@ async fn serve(
     let health = Arc::new(Health::new(checks, options.livez_grace_period));
     let metrics = Metrics::new();
     storage_metrics::register(&metrics.registry, options, &servers.kinds, &servers.extensions);
-    storage_metrics::measure(&metrics.registry, options.size_metric_interval, &stores);
+    let tasks = &servers.tasks;
+    tasks.register(&metrics.registry)?;
+    storage_metrics::measure(&metrics.registry, options.size_metric_interval, &stores, tasks);
+    auth_metrics.register(&metrics.registry)?;
     servers.publisher.register(&metrics.registry);
     servers.admission_metrics.register(&metrics.registry);
     servers.dynamic_admission.register_metrics(&metrics.registry);
@@ -171,16 +177,27 @@ async fn serve(
     let listening = listener.serve(tls.clone(), Arc::new(Chain(server)), limits);
     let failed = Box::new(listening.handshake_errors().clone());
     metrics.registry.register(failed).map_err(|error| error.to_string())?;
-    tokio::spawn(tls.follow_files(RELOAD_INTERVAL));
+    tasks.restarting("tls-files", move || tls.clone().follow_files(RELOAD_INTERVAL));
+    auth_stack.follow_files(options, tasks);
     if let Some(config) = options.encryption.as_ref().filter(|config| config.reload) {
-        let connect = Box::new(kms::connect);
-        tokio::spawn(encryption.clone().follow(config.file.clone(), ENCRYPTION_INTERVAL, connect));
+        let (encryption, file) = (encryption.clone(), config.file.clone());
+        tasks.restarting("encryption-config", move || {
+            let connect = Box::new(kms::connect);
+            encryption.clone().follow(file.clone(), ENCRYPTION_INTERVAL, connect)
+        });
     }
-    tokio::spawn(Pki::keep_renewed(pki_paths(options), server_names(options), RENEWAL_INTERVAL));
+    let (paths, names) = (pki_paths(options), server_names(options));
+    tasks.restarting("certificate-renewal", move || {
+        Pki::keep_renewed(paths.clone(), names.clone(), RENEWAL_INTERVAL)
+    });
 
     hooks.start(options, &servers, &pki, &auth_stack.tokens, bound.port()).await?;
-    tokio::spawn(servers.publisher.clone().run(servers.api()));
-    tokio::spawn(crd_controller.run());
+    let (publisher, api) = (servers.publisher.clone(), Arc::new(servers.api()));
+    tasks.restarting("discovery-publisher", move || {
+        let (publisher, api) = (publisher.clone(), api.clone());
+        async move { publisher.run(&api).await }
+    });
+    tasks.critical("crd-controller", crd_controller.run());
     announce(options, &pki, bound)?;
 
     let before = hooks.before_shutdown();
@@ -190,12 +207,18 @@ async fn serve(
         }
     };
     lifecycle.run(&listening, &in_flight, &shutdown, stop, before, flush).await;
+    let left = tasks.stop(TASKS_GRACE).await;
+    if left > 0 {
+        tracing::warn!(tasks = left, "background tasks did not stop");
+    }
     // Caches first, so that none of them takes the end of the store for a failure.
     servers.close();
     stores.close();
     Ok(())
 }
 
+/// For background tasks to stop when all requests have ended.
+const TASKS_GRACE: std::time::Duration = std::time::Duration::from_secs(5);
 /// Compat: what kube-apiserver gives the other servers to serve a new definition.
 const ESTABLISH_AFTER: std::time::Duration = std::time::Duration::from_secs(5);
 /// What audit backends get to send queued events at shutdown; the rest is lost, and counted.
@@ -290,7 +313,7 @@ fn sni(given: &crate::flags::NamedCertKey) -> NamedCertKey {
 /// Authentication and authorization, as the flags put them together; reviews use the same.
 struct AuthStack {
     authenticator: Arc<Authenticator>,
-    authorizer: Arc<dyn Authorizer>,
+    authorizer: Arc<AuthorizerChain>,
     /// What RBAC decides by; empty until there is something to follow.
     roles: Arc<RoleIndex>,
     /// What nodes are allowed by.
@@ -301,7 +324,7 @@ struct AuthStack {
 }
 
 impl AuthStack {
-    fn new(options: &Options, pki: &Pki) -> Result<Self, String> {
+    fn new(options: &Options, pki: &Pki, metrics: &auth::Metrics) -> Result<Self, String> {
         let authentication = &options.authentication;
         check_client_files(options)?;
         let file = match &authentication.token_auth_file {
@@ -315,18 +338,19 @@ impl AuthStack {
         let tokens = Tokens::load(&options.service_accounts, pki)?;
         let token_objects = Arc::new(TokenObjects::default());
         let accounts = tokens.authenticator(&options.service_accounts, token_objects.clone());
-        let webhook =
-            match &authentication.token_webhook {
-                None => None,
-                Some(webhook) => {
-                    let audiences = tokens.audiences().to_vec();
-                    let (file, version) = (&webhook.config_file, &webhook.version);
-                    let made = TokenWebhook::load(file, version, audiences, webhook.cache_ttl);
-                    Some(made.map_err(|why| {
+        let webhook = match &authentication.token_webhook {
+            None => None,
+            Some(webhook) => {
+                let audiences = tokens.audiences().to_vec();
+                let (file, version) = (&webhook.config_file, &webhook.version);
+                let made = TokenWebhook::load(file, version, audiences, webhook.cache_ttl, metrics);
+                Some(
+                    made.map_err(|why| {
                         format!("--authentication-token-webhook-config-file: {why}")
-                    })?)
-                }
-            };
+                    })?,
+                )
+            }
+        };
         let authenticator = Authenticator {
             request_header: authentication
                 .request_header
@@ -337,22 +361,28 @@ impl AuthStack {
             bootstrap_tokens: authentication
                 .bootstrap_tokens
                 .then(|| BootstrapTokens::new(token_objects.clone())),
+            jwt: jwt_authenticators(options, metrics)?,
             webhook,
             audiences: tokens.audiences().to_vec(),
-            anonymous: Anonymous { enabled: authentication.anonymous, paths: Vec::new() },
+            anonymous: authentication
+                .config
+                .anonymous
+                .clone()
+                .unwrap_or(Anonymous { enabled: authentication.anonymous, paths: Vec::new() }),
         };
         let roles = Arc::new(RoleIndex::default());
         let nodes = Arc::new(NodeRelations::default());
-        let mut authorizers: Vec<Arc<dyn Authorizer>> = vec![Arc::new(PrivilegedGroup)];
-        authorizers.extend(options.authorization_modes.iter().map(|mode| -> Arc<dyn Authorizer> {
-            match mode {
-                AuthorizationMode::AlwaysAllow => Arc::new(AlwaysAllow),
-                AuthorizationMode::AlwaysDeny => Arc::new(AlwaysDeny),
-                AuthorizationMode::Node => Arc::new(NodeAuthorizer::new(nodes.clone())),
-                AuthorizationMode::Rbac => Arc::new(Rbac(roles.clone())),
-            }
-        }));
-        let authorizer = Arc::new(Union(authorizers));
+        let modes = &options.authorization.config;
+        let fixed = FixedAuthorizers {
+            node: modes
+                .has(AuthorizerType::Node)
+                .then(|| Arc::new(NodeAuthorizer::new(nodes.clone())) as Arc<dyn Authorizer>),
+            rbac: modes
+                .has(AuthorizerType::Rbac)
+                .then(|| Arc::new(Rbac(roles.clone())) as Arc<dyn Authorizer>),
+            abac: abac(options)?,
+        };
+        let authorizer = Arc::new(AuthorizerChain::new(modes, fixed, metrics)?);
         Ok(Self {
             authenticator: Arc::new(authenticator),
             authorizer,
@@ -363,6 +393,46 @@ impl AuthStack {
             open_id: Arc::default(),
         })
     }
+}
+
+impl AuthStack {
+    /// Reloads the configuration files of authentication and authorization when they change.
+    fn follow_files(&self, options: &Options, tasks: &Tasks) {
+        let issuers = options.service_accounts.issuers.clone();
+        let file = options.authentication.config_file.clone();
+        if let (Some(jwt), Some((file, content))) = (&self.authenticator.jwt, file) {
+            let follow = jwt.clone().follow(file, content, issuers, RELOAD_INTERVAL);
+            tasks.critical("authentication-config", follow);
+        }
+        if let Some((file, content)) = options.authorization.file.clone() {
+            let follow = self.authorizer.clone().follow(file, content, RELOAD_INTERVAL);
+            tasks.critical("authorization-config", follow);
+        }
+    }
+}
+
+fn jwt_authenticators(
+    options: &Options,
+    metrics: &auth::Metrics,
+) -> Result<Option<Arc<JwtAuthenticators>>, String> {
+    let authentication = &options.authentication;
+    // A file without issuers may get some.
+    if authentication.config.jwt.is_empty() && authentication.config_file.is_none() {
+        return Ok(None);
+    }
+    let algorithms = authentication.signing_algorithms.clone();
+    let made = JwtAuthenticators::new(&authentication.config, algorithms, metrics)?;
+    Ok(Some(Arc::new(made)))
+}
+
+/// The policies of mode ABAC, if it is one of the modes.
+fn abac(options: &Options) -> Result<Option<Arc<dyn Authorizer>>, String> {
+    let modes = &options.authorization.config;
+    let file = options.authorization.policy_file.as_ref();
+    let Some(file) = file.filter(|_| modes.has(AuthorizerType::Abac)) else { return Ok(None) };
+    let named = |why: String| format!("--authorization-policy-file {}: {why}", file.display());
+    let text = std::fs::read_to_string(file).map_err(|error| named(error.to_string()))?;
+    Ok(Some(Arc::new(Abac::parse(&text).map_err(named)?)))
 }
 
 /// Reads the files of flags for outgoing connections, so that a wrong one stops the start and not a
@@ -399,8 +469,9 @@ pub(crate) struct Servers {
     schema: Arc<schema::Schema>,
     aggregator: Arc<Aggregator>,
     pub(crate) publisher: Arc<DiscoveryPublisher>,
-    /// New caches of custom resources, for the garbage collector.
-    pub(crate) started: Mutex<Option<mpsc::UnboundedReceiver<Arc<Kind>>>>,
+    /// Custom resources that have a cache, for the garbage collector.
+    pub(crate) started: watch::Receiver<Arc<[Arc<Kind>]>>,
+    pub(crate) tasks: Tasks,
     /// The aggregator's own resources.
     registration: Arc<Resources>,
     builtin: Arc<Resources>,
@@ -513,12 +584,12 @@ impl Servers {
         let served = served_built_in(&definitions, &kinds);
         let (publisher, started) =
             DiscoveryPublisher::new(aggregator.clone(), schema.clone(), served, extensions.clone());
-        let started = Mutex::new(Some(started));
         Self {
             schema,
             aggregator,
             publisher,
             started,
+            tasks: Tasks::default(),
             registration,
             builtin,
             extensions,
@@ -613,6 +684,7 @@ fn served_built_in(definitions: &Definitions, kinds: &[Arc<Kind>]) -> Vec<Served
     served.filter(|served| !served.resources.is_empty()).collect()
 }
 
+#[allow(clippy::too_many_arguments)] // All that the chain is put together from.
 fn chain(
     options: &Options,
     servers: &Servers,

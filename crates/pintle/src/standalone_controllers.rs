@@ -10,11 +10,11 @@ use controllers::{
     VacProtectionController, ValidatingAdmissionPolicyStatus,
 };
 use registry::Kind;
-use serve::pki::Pki;
-use tokio::sync::mpsc;
+use serve::{Tasks, pki::Pki};
+use tokio::sync::watch;
 
 use crate::{
-    cache_informer::CacheInformer,
+    cache_informer::{CacheInformer, CustomKinds},
     in_process::{Api, TypeChecker},
     options::StandaloneControllers,
     quotas::CountedUsage,
@@ -25,8 +25,9 @@ use crate::{
 pub(crate) struct ControllerContext<'a> {
     pub(crate) api: &'a Arc<Api>,
     pub(crate) kinds: &'a [Arc<Kind>],
-    /// New caches of custom resources.
-    pub(crate) started: Option<mpsc::UnboundedReceiver<Arc<Kind>>>,
+    /// Custom resources that have a cache.
+    pub(crate) custom: watch::Receiver<Arc<[Arc<Kind>]>>,
+    pub(crate) tasks: &'a Tasks,
     pub(crate) pki: &'a Pki,
     pub(crate) tokens: &'a Arc<Tokens>,
     pub(crate) quota_usage: Arc<CountedUsage>,
@@ -35,70 +36,104 @@ pub(crate) struct ControllerContext<'a> {
 impl ControllerContext<'_> {
     /// Starts the enabled controllers.
     pub(crate) fn start(self, wanted: &StandaloneControllers) -> Result<(), std::io::Error> {
-        let api = self.api.clone();
         let is_enabled = |name: &str| wanted.has(name);
         if is_enabled("namespace-controller") {
-            let events = CacheInformer::start(&self.core(&["Namespace"]), |event| !event.deleted);
-            tokio::spawn(NamespaceController { api: api.clone() }.run(events));
+            let (api, kinds) = (self.api.clone(), self.core(&["Namespace"]));
+            self.tasks.restarting("namespace-controller", move || {
+                let events = CacheInformer::start(&kinds, |event| !event.deleted);
+                NamespaceController { api: api.clone() }.run(events)
+            });
         }
         self.start_service_accounts(&is_enabled)?;
         if is_enabled("clusterrole-aggregation-controller") {
             let roles = self.kinds_of("rbac.authorization.k8s.io", &["ClusterRole"]);
-            let events = CacheInformer::start(&roles, |_| true);
-            tokio::spawn(ClusterRoleAggregation { api: api.clone() }.run(events));
+            let api = self.api.clone();
+            self.tasks.restarting("clusterrole-aggregation-controller", move || {
+                let events = CacheInformer::start(&roles, |_| true);
+                ClusterRoleAggregation { api: api.clone() }.run(events)
+            });
         }
         if is_enabled("certificatesigningrequest-cleaner-controller") {
-            tokio::spawn(CsrCleaner { api: api.clone() }.run());
+            let api = self.api.clone();
+            self.tasks.restarting("certificatesigningrequest-cleaner-controller", move || {
+                CsrCleaner { api: api.clone() }.run()
+            });
         }
         if is_enabled("validatingadmissionpolicy-status-controller") {
             let kinds =
                 self.kinds_of("admissionregistration.k8s.io", &["ValidatingAdmissionPolicy"]);
-            let events = CacheInformer::start(&kinds, |event| !event.deleted);
-            let type_checker = Arc::new(TypeChecker(api.clone()));
-            let controller = ValidatingAdmissionPolicyStatus { api: api.clone(), type_checker };
-            tokio::spawn(controller.run(events));
+            let api = self.api.clone();
+            self.tasks.restarting("validatingadmissionpolicy-status-controller", move || {
+                let events = CacheInformer::start(&kinds, |event| !event.deleted);
+                let type_checker = Arc::new(TypeChecker(api.clone()));
+                ValidatingAdmissionPolicyStatus { api: api.clone(), type_checker }.run(events)
+            });
         }
         if is_enabled("service-cidr-controller") {
             let kinds = self.kinds_of("networking.k8s.io", &["ServiceCIDR", "IPAddress"]);
-            let events = CacheInformer::start(&kinds, |_| true);
-            tokio::spawn(ServiceCidrController { api: api.clone() }.run(events));
-        }
-        if is_enabled("persistentvolumeclaim-protection-controller") {
-            let kinds = self.core(&["PersistentVolumeClaim", "Pod"]);
-            let events = CacheInformer::start(&kinds, |event| {
-                event.deleted || event.resource.gvr.resource != "pods"
+            let api = self.api.clone();
+            self.tasks.restarting("service-cidr-controller", move || {
+                let events = CacheInformer::start(&kinds, |_| true);
+                ServiceCidrController { api: api.clone() }.run(events)
             });
-            tokio::spawn(PvcProtectionController { api: api.clone() }.run(events));
-        }
-        if is_enabled("persistentvolume-protection-controller") {
-            let events =
-                CacheInformer::start(&self.core(&["PersistentVolume"]), |event| !event.deleted);
-            tokio::spawn(PvProtectionController { api: api.clone() }.run(events));
         }
         if is_enabled(ResourceQuotaController::NAME) {
-            let events = CacheInformer::start(&stored_once(self.kinds), |event| {
-                event.resource.namespaced
-                    && (event.deleted
-                        || event.resource.gvr.resource == "resourcequotas"
-                        || event.frees_quota())
-            });
+            let (api, kinds, custom) =
+                (self.api.clone(), stored_once(self.kinds), self.custom.clone());
             let usage = self.quota_usage.clone();
-            tokio::spawn(ResourceQuotaController { api: api.clone(), usage }.run(events));
+            self.tasks.restarting(ResourceQuotaController::NAME, move || {
+                let events = CacheInformer::start(&kinds, |event| {
+                    event.resource.namespaced
+                        && (event.deleted
+                            || event.resource.gvr.resource == "resourcequotas"
+                            || event.frees_quota())
+                });
+                let events = events.with_custom_kinds(CustomKinds::new(custom.clone()));
+                ResourceQuotaController { api: api.clone(), usage: usage.clone() }.run(events)
+            });
+        }
+        self.start_volumes(&is_enabled);
+        if is_enabled("garbage-collector-controller") {
+            let (api, kinds, custom) =
+                (self.api.clone(), stored_once(self.kinds), self.custom.clone());
+            self.tasks.restarting("garbage-collector-controller", move || {
+                let events = CacheInformer::start(&kinds, |event| {
+                    event.deleted || event.has_owner_or_is_deleting()
+                });
+                let events = events.with_custom_kinds(CustomKinds::new(custom.clone()));
+                GarbageCollector { api: api.clone() }.run(events)
+            });
+        }
+        Ok(())
+    }
+
+    fn start_volumes(&self, is_enabled: &dyn Fn(&str) -> bool) {
+        if is_enabled("persistentvolumeclaim-protection-controller") {
+            let kinds = self.core(&["PersistentVolumeClaim", "Pod"]);
+            let api = self.api.clone();
+            self.tasks.restarting("persistentvolumeclaim-protection-controller", move || {
+                let events = CacheInformer::start(&kinds, |event| {
+                    event.deleted || event.resource.gvr.resource != "pods"
+                });
+                PvcProtectionController { api: api.clone() }.run(events)
+            });
+        }
+        if is_enabled("persistentvolume-protection-controller") {
+            let (api, kinds) = (self.api.clone(), self.core(&["PersistentVolume"]));
+            self.tasks.restarting("persistentvolume-protection-controller", move || {
+                let events = CacheInformer::start(&kinds, |event| !event.deleted);
+                PvProtectionController { api: api.clone() }.run(events)
+            });
         }
         if is_enabled("volumeattributesclass-protection-controller") {
             let mut kinds = self.core(&["PersistentVolume", "PersistentVolumeClaim"]);
             kinds.extend(self.kinds_of("storage.k8s.io", &["VolumeAttributesClass"]));
-            let events = CacheInformer::start(&kinds, |_| true);
-            tokio::spawn(VacProtectionController { api: api.clone() }.run(events));
-        }
-        if is_enabled("garbage-collector-controller") {
-            let kinds = stored_once(self.kinds);
-            let events = CacheInformer::start(&kinds, |event| {
-                event.deleted || event.has_owner_or_is_deleting()
+            let api = self.api.clone();
+            self.tasks.restarting("volumeattributesclass-protection-controller", move || {
+                let events = CacheInformer::start(&kinds, |_| true);
+                VacProtectionController { api: api.clone() }.run(events)
             });
-            tokio::spawn(GarbageCollector { api }.run(events.with_custom_kinds(self.started)));
         }
-        Ok(())
     }
 
     /// The controllers of service accounts, their tokens and the root CA.
@@ -106,35 +141,39 @@ impl ControllerContext<'_> {
         &self,
         is_enabled: &dyn Fn(&str) -> bool,
     ) -> Result<(), std::io::Error> {
-        let api = self.api;
         let ca = std::fs::read_to_string(&self.pki.ca_cert)?;
         if is_enabled("serviceaccount-token-controller") {
-            let (tokens, ca) = (self.tokens.clone(), ca.clone());
-            let controller = TokensController { api: api.clone(), tokens, ca };
-            let events = CacheInformer::start(&self.core(&["Secret", "ServiceAccount"]), |event| {
-                event.resource.gvr.resource == "serviceaccounts" || event.is_token_secret()
+            let (api, tokens, ca) = (self.api.clone(), self.tokens.clone(), ca.clone());
+            let kinds = self.core(&["Secret", "ServiceAccount"]);
+            self.tasks.restarting("serviceaccount-token-controller", move || {
+                let (tokens, ca) = (tokens.clone(), ca.clone());
+                let controller = TokensController { api: api.clone(), tokens, ca };
+                controller.run(CacheInformer::start(&kinds, |event| {
+                    event.resource.gvr.resource == "serviceaccounts" || event.is_token_secret()
+                }))
             });
-            tokio::spawn(controller.run(events));
         }
         if is_enabled("legacy-serviceaccount-token-cleaner-controller") {
-            tokio::spawn(LegacyServiceAccountTokenCleaner { api: api.clone() }.run());
+            let api = self.api.clone();
+            self.tasks.restarting("legacy-serviceaccount-token-cleaner-controller", move || {
+                LegacyServiceAccountTokenCleaner { api: api.clone() }.run()
+            });
         }
         if is_enabled("serviceaccount-controller") {
-            let events = self.namespaces_and("ServiceAccount", ServiceAccountController::NAME);
-            tokio::spawn(ServiceAccountController { api: api.clone() }.run(events));
+            let (api, kinds) = (self.api.clone(), self.core(&["Namespace", "ServiceAccount"]));
+            self.tasks.restarting("serviceaccount-controller", move || {
+                let events = namespaces_and(&kinds, ServiceAccountController::NAME);
+                ServiceAccountController { api: api.clone() }.run(events)
+            });
         }
         if is_enabled("root-ca-certificate-publisher-controller") {
-            let events = self.namespaces_and("ConfigMap", RootCaPublisher::NAME);
-            tokio::spawn(RootCaPublisher { api: api.clone(), ca }.run(events));
+            let (api, kinds) = (self.api.clone(), self.core(&["Namespace", "ConfigMap"]));
+            self.tasks.restarting("root-ca-certificate-publisher-controller", move || {
+                let events = namespaces_and(&kinds, RootCaPublisher::NAME);
+                RootCaPublisher { api: api.clone(), ca: ca.clone() }.run(events)
+            });
         }
         Ok(())
-    }
-
-    /// Events of namespaces, and of the objects of a core kind that have this name.
-    fn namespaces_and(&self, kind: &str, name: &'static str) -> CacheInformer {
-        CacheInformer::start(&self.core(&["Namespace", kind]), move |event| {
-            event.resource.gvr.resource == "namespaces" || event.entry.name == name
-        })
     }
 
     fn core(&self, names: &[&str]) -> Vec<Arc<Kind>> {
@@ -149,6 +188,13 @@ impl ControllerContext<'_> {
         };
         names.iter().filter_map(find).collect()
     }
+}
+
+/// Events of namespaces, and of the objects of the other kind that have this name.
+fn namespaces_and(kinds: &[Arc<Kind>], name: &'static str) -> CacheInformer {
+    CacheInformer::start(kinds, move |event| {
+        event.resource.gvr.resource == "namespaces" || event.entry.name == name
+    })
 }
 
 /// The kinds that the garbage collector watches, each resource in one version. Events are excluded: they

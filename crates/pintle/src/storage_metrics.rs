@@ -11,6 +11,7 @@ use prometheus::{
     proto::{Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType},
 };
 use registry::{Kind, WATCH_EVENT_SIZES};
+use serve::Tasks;
 
 use crate::{options::Options, stores::Stores};
 
@@ -33,7 +34,12 @@ pub(crate) fn register(
 const COUNTS: [&str; 2] = ["apiserver_resource_objects", "apiserver_storage_objects"];
 
 /// Measures the size of the stores periodically; `None` for never.
-pub(crate) fn measure(registry: &Registry, every: Option<Duration>, stores: &Stores) {
+pub(crate) fn measure(
+    registry: &Registry,
+    every: Option<Duration>,
+    stores: &Stores,
+    tasks: &Tasks,
+) {
     let Some(every) = every else { return };
     let help = "Bytes that the storage takes on disk.";
     let sizes =
@@ -41,12 +47,15 @@ pub(crate) fn measure(registry: &Registry, every: Option<Duration>, stores: &Sto
             .expect("valid names");
     registry.register(Box::new(sizes.clone())).expect("registered once");
     let stores = stores.clone();
-    tokio::spawn(async move {
-        loop {
-            for (id, bytes) in stores.sizes().await {
-                sizes.with_label_values(&[&id]).set(bytes as f64);
+    tasks.restarting("storage-size", move || {
+        let (stores, sizes) = (stores.clone(), sizes.clone());
+        async move {
+            loop {
+                for (id, bytes) in stores.sizes().await {
+                    sizes.with_label_values(&[&id]).set(bytes as f64);
+                }
+                tokio::time::sleep(every).await;
             }
-            tokio::time::sleep(every).await;
         }
     });
 }

@@ -9,7 +9,16 @@ pub struct FeatureGatedFields {
     /// Fields that are dropped, unless the old object has them already.
     pub dropped: Vec<FieldPattern>,
     /// Validation in addition to the strategy's.
-    pub rule: Option<fn(&Value, &mut FieldErrors)>,
+    pub rule: Option<GatedRule>,
+}
+
+/// A rule about the part of an object at a path. The path belongs to the kind: the object's own `kind` can be
+/// removed by a patch.
+#[derive(Clone, Copy, Debug)]
+pub struct GatedRule {
+    pub check: fn(&Value, &str, &mut FieldErrors),
+    /// `spec.template.spec`.
+    pub path: &'static str,
 }
 
 impl FeatureGatedFields {
@@ -22,8 +31,8 @@ impl FeatureGatedFields {
     }
 
     pub(crate) fn validate(&self, object: &Value, errors: &mut FieldErrors) {
-        if let Some(rule) = self.rule {
-            rule(object, errors);
+        if let Some(GatedRule { check, path }) = self.rule {
+            check(object, path, errors);
         }
     }
 }

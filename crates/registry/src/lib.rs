@@ -54,7 +54,7 @@ pub use continue_token::Continue;
 pub use cost::is_costly;
 pub use create::prepare_create;
 pub use custom_kind::{ApplyTypes, CustomKind, LazyApplyTypes, PruneAndDefault, ScalePaths};
-pub use feature_gated_fields::{FeatureGatedFields, FieldPattern};
+pub use feature_gated_fields::{FeatureGatedFields, FieldPattern, GatedRule};
 pub use kind::{Conversion, Kind, RemoteConverter, SelectableSource};
 pub use options::DeleteOptions;
 pub use resource_request::{Engine, ResourceRequest, Tuning, serve};

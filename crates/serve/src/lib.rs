@@ -17,6 +17,7 @@ pub mod listener;
 pub mod metrics;
 pub mod pki;
 mod profile;
+pub mod tasks;
 pub mod tls;
 pub mod websocket;
 
@@ -28,3 +29,4 @@ pub use cpu_pool::CpuPool;
 pub use delegate::{Claims, Delegate, Delegates, Serving};
 pub use filters::cors::Cors;
 pub use filters::seats::Seats;
+pub use tasks::Tasks;

@@ -1,8 +1,13 @@
 //! Keeps a cache up to date with its backend: list once, then watch; list again when events were
 //! lost.
 
+use std::convert::Infallible;
+use std::future::{Future as _, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, sleep_until};
@@ -11,16 +16,30 @@ use crate::cache::Shared;
 use crate::failpoint::failpoint;
 use crate::{Batch, Event, EventKind, Snapshot, StoreError, Watch, WatchStream};
 
-/// Runs until it is aborted.
+/// Runs until it is aborted. A panic, of a codec for example, must not freeze the cache: what was deleted
+/// or forbidden since would still be served. It lists again, as after lost events.
 pub(crate) async fn run(shared: Arc<Shared>) {
+    loop {
+        let mut following = pin!(follow(&shared));
+        poll_fn(|cx| {
+            let polled = catch_unwind(AssertUnwindSafe(|| following.as_mut().poll(cx)));
+            if polled.is_err() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        tracing::error!(prefix = %shared.options.prefix, "a watch cache's reflector panicked");
+        sleep(RETRY_MAX).await;
+    }
+}
+
+async fn follow(shared: &Arc<Shared>) -> Infallible {
     let mut pause = RETRY_MIN;
     let mut from_history = true;
     loop {
-        let error = match relist(&shared, from_history).await {
+        let error = match relist(shared, from_history).await {
             Ok(stream) => {
                 pause = RETRY_MIN;
                 from_history = true;
-                watch(&shared, stream).await
+                watch(shared, stream).await
             }
             Err(error) => error,
         };

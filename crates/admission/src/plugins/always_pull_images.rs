@@ -45,9 +45,9 @@ impl Plugin for AlwaysPullImages {
     ) -> Pinned<'a, Result<(), ApiError>> {
         let pod = object.filter(|pod| !has_only_old_images(pod, attributes));
         let errors = pod.map(check).unwrap_or_default();
-        let errors = errors.0.iter().map(|error| {
+        let errors = errors.iter().map(|error| {
             let mut one = FieldErrors::default();
-            one.0.push(error.clone());
+            one.add(error.clone());
             attributes.forbidden(object, one.to_string()).to_string()
         });
         // Compat: upstream's error is a list of errors, which is a 500.

@@ -39,10 +39,9 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Policy, String> {
     if !errors.is_empty() {
         let at = |field: &str| yaml::line_of(bytes, field).map_or(0, |line| line);
         let mut texts = errors
-            .0
             .iter()
             .map(|error| format!("{}: {} (line {})", error.field, error.message, at(&error.field)));
-        return Err(match errors.0.len() {
+        return Err(match errors.count() {
             1 => texts.next().unwrap_or_default(),
             _ => format!("[{}]", texts.collect::<Vec<_>>().join(", ")),
         });
@@ -134,7 +133,7 @@ fn check(
     at: &FieldPath,
     unknown: &mut Vec<String>,
 ) -> Result<(), String> {
-    let line = |at: &FieldPath| match yaml::line_of(bytes, at.as_str()) {
+    let line = |at: &FieldPath| match yaml::line_of(bytes, &at.to_string()) {
         Some(line) => format!("line {line}: "),
         None => String::new(),
     };
@@ -164,7 +163,7 @@ fn check(
                 match fields.iter().find(|(known, _)| known == name) {
                     Some((_, ty)) => check(bytes, value, ty, &at, unknown)?,
                     None => {
-                        let field = quote(at.as_str());
+                        let field = quote(&at.to_string());
                         unknown.push(format!("{}unknown field {field}", line(&at)));
                     }
                 }

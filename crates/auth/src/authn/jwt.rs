@@ -1,5 +1,6 @@
-//! JSON Web Tokens: made with one key, read with several. Only what service accounts need: RS256,
-//! ES256, ES384 and ES512, in the compact form. The algorithm is the key's, never the token's choice.
+//! JSON Web Tokens in the compact form: made with one key, read with several. The algorithm of a service
+//! account token is its key's, never the token's choice; tokens of OpenID issuers may use any signature
+//! that fits the type of the key. What is not a signature (`none`, HS256, encryption) is not known.
 
 mod der;
 mod keys;
@@ -54,6 +55,29 @@ impl<'a> Unverified<'a> {
     /// The issuer that the token claims; unverified, so only good for choosing the verifier.
     pub fn issuer(&self) -> &str {
         self.claims.str_at(&["iss"])
+    }
+
+    pub(crate) fn claims(&self) -> &Value {
+        &self.claims
+    }
+
+    pub(crate) fn algorithm(&self) -> &str {
+        self.header.str_at(&["alg"])
+    }
+
+    pub(crate) fn key_id(&self) -> &str {
+        self.header.str_at(&["kid"])
+    }
+
+    /// Whether one of these keys has signed the token, with the token's algorithm.
+    pub(crate) fn is_signed_by_any(&self, keys: &[PublicKey]) -> bool {
+        let (id, algorithm) = (self.key_id(), self.algorithm());
+        let mut fitting = keys.iter().filter(|key| id.is_empty() || key.id() == id);
+        fitting.any(|key| key.verifies_as(algorithm, self.message.as_bytes(), &self.signature))
+    }
+
+    pub(crate) fn into_claims(self) -> Value {
+        self.claims
     }
 
     /// The claims, if one of these keys has signed them.

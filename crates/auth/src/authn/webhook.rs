@@ -5,7 +5,10 @@ use std::{path::Path, sync::Arc, time::Duration};
 use meta::{Str, User, Value};
 
 use super::{TokenResult, TokenUser, token_cache::TokenCache};
-use crate::review::{CALL_TIMEOUT, ReviewClient, flag};
+use crate::{
+    metrics::Metrics,
+    review::{CALL_TIMEOUT, ReviewClient, flag},
+};
 
 pub struct TokenWebhook {
     inner: Arc<Inner>,
@@ -25,6 +28,7 @@ impl TokenWebhook {
         version: &str,
         audiences: Vec<Str>,
         cache_ttl: Duration,
+        metrics: &Metrics,
     ) -> Result<Self, String> {
         if !matches!(version, "v1" | "v1beta1") {
             return Err(format!(
@@ -35,12 +39,17 @@ impl TokenWebhook {
         }
         let version = format!("authentication.k8s.io/{version}");
         let reviews = ReviewClient::load(kubeconfig, version, "TokenReview", CALL_TIMEOUT)?;
-        Ok(Self::new(reviews, audiences, cache_ttl))
+        Ok(Self::new(reviews, audiences, cache_ttl, metrics))
     }
 
-    fn new(reviews: ReviewClient, implicit_audiences: Vec<Str>, cache_ttl: Duration) -> Self {
+    fn new(
+        reviews: ReviewClient,
+        implicit_audiences: Vec<Str>,
+        cache_ttl: Duration,
+        metrics: &Metrics,
+    ) -> Self {
         let inner = Arc::new(Inner { reviews, implicit_audiences });
-        Self { inner, cache: TokenCache::new(cache_ttl, cache_ttl) }
+        Self { inner, cache: TokenCache::new(cache_ttl, cache_ttl, metrics) }
     }
 
     pub(super) async fn user(&self, token: &str, audiences: &[Str]) -> TokenResult {

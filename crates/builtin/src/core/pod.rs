@@ -9,6 +9,8 @@ pub(crate) mod qos;
 mod summary;
 pub(crate) mod validation;
 
+use std::collections::{HashMap, VecDeque};
+
 use meta::{FieldErrors, Value, value};
 use registry::{Cell, Column, Strategy, WriteContext, keep_all_but_status};
 
@@ -210,12 +212,15 @@ fn keep_status_fields(pod: &mut Value, old: &Value) {
             pod.set_at(&path, before.clone());
         }
     }
-    let mut before: Vec<&Value> = old.items_at(&["status", "conditions"]).iter().collect();
+    let mut before: HashMap<&str, VecDeque<&Value>> = HashMap::new();
+    for condition in old.items_at(&["status", "conditions"]) {
+        before.entry(condition.str_at(&["type"])).or_default().push_back(condition);
+    }
     let conditions = pod.at_mut(&["status", "conditions"]).and_then(Value::as_array_mut);
     for condition in conditions.into_iter().flatten() {
         // Several of one type are allowed: each takes from the next of the old ones.
-        let at = before.iter().position(|old| old.get("type") == condition.get("type"));
-        let Some(old) = at.map(|at| before.remove(at)) else { continue };
+        let of_type = before.get_mut(condition.str_at(&["type"]));
+        let Some(old) = of_type.and_then(VecDeque::pop_front) else { continue };
         if condition.get("observedGeneration").is_none()
             && let Some(generation) = old.get("observedGeneration")
         {

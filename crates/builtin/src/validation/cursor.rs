@@ -150,7 +150,28 @@ impl<'a> Field<'a> {
 
 /// What may be wrong with a field. Messages are word for word those of Kubernetes.
 impl Field<'_> {
+    /// Counts an error if there is no room for its text: then neither path nor value are written out.
+    fn is_omitted(&self, errors: &mut FieldErrors) -> bool {
+        let full = errors.is_full();
+        if full {
+            errors.omit(&FieldPath::new(self.root_name()), 1);
+        }
+        full
+    }
+
+    fn root_name(&self) -> &str {
+        let fields = std::iter::successors(Some(self), |field| field.parent);
+        let names = fields.filter_map(|field| match field.step {
+            Step::Name(name) => Some(name),
+            _ => None,
+        });
+        names.last().unwrap_or_default()
+    }
+
     pub(crate) fn required(&self, errors: &mut FieldErrors, why: &str) {
+        if self.is_omitted(errors) {
+            return;
+        }
         errors.required(self.path(), why);
     }
 
@@ -163,6 +184,9 @@ impl Field<'_> {
     }
 
     pub(crate) fn invalid(&self, errors: &mut FieldErrors, why: &str) {
+        if self.is_omitted(errors) {
+            return;
+        }
         errors.invalid(self.path(), self.value.cloned().unwrap_or_default(), why);
     }
 
@@ -173,28 +197,46 @@ impl Field<'_> {
         value: impl Into<Value>,
         why: &str,
     ) {
+        if self.is_omitted(errors) {
+            return;
+        }
         errors.invalid(self.path(), value, why);
     }
 
     /// The error shows text that is not JSON of ours: a Go struct.
     pub(crate) fn invalid_shown(&self, errors: &mut FieldErrors, shown: &str, why: &str) {
+        if self.is_omitted(errors) {
+            return;
+        }
         let why = if why.is_empty() { String::new() } else { format!(": {why}") };
         errors.push(FieldReason::Invalid, self.path(), format!("Invalid value: {shown}{why}"));
     }
 
     pub(crate) fn not_supported(&self, errors: &mut FieldErrors, supported: &[&str]) {
+        if self.is_omitted(errors) {
+            return;
+        }
         errors.not_supported(self.path(), self.str(), supported);
     }
 
     pub(crate) fn duplicate(&self, errors: &mut FieldErrors) {
+        if self.is_omitted(errors) {
+            return;
+        }
         errors.duplicate(self.path(), self.value.cloned().unwrap_or_default());
     }
 
     pub(crate) fn forbidden(&self, errors: &mut FieldErrors, why: &str) {
+        if self.is_omitted(errors) {
+            return;
+        }
         errors.forbidden(self.path(), why);
     }
 
     pub(crate) fn not_found(&self, errors: &mut FieldErrors) {
+        if self.is_omitted(errors) {
+            return;
+        }
         errors.not_found(self.path(), self.str());
     }
 

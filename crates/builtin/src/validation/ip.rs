@@ -10,10 +10,12 @@ use super::cursor::Field;
 /// refused unless the old object had them.
 pub(crate) fn legacy_ip(field: &Field<'_>, old: &[&str], errors: &mut FieldErrors) {
     let text = field.str();
-    if old.contains(&text) {
+    let wrong = ip_errors(text);
+    // The old ones are searched for a wrong address only, and not for thousands of them.
+    if wrong.is_empty() || (!errors.is_full() && old.contains(&text)) {
         return;
     }
-    for why in ip_errors(text) {
+    for why in wrong {
         field.invalid_value(errors, text, why);
     }
 }
@@ -76,10 +78,11 @@ pub(crate) fn interface_address(field: &Field<'_>, errors: &mut FieldErrors) {
 
 /// A CIDR in a field that has always been there.
 pub(crate) fn legacy_cidr(field: &Field<'_>, old: &[&str], errors: &mut FieldErrors) {
-    if old.contains(&field.str()) {
+    let wrong = cidr_errors(field.str());
+    if wrong.is_empty() || (!errors.is_full() && old.contains(&field.str())) {
         return;
     }
-    for why in cidr_errors(field.str()) {
+    for why in wrong {
         field.invalid_value(errors, field.str(), why);
     }
 }

@@ -77,7 +77,7 @@ fn one_change_leads_to_the_errors_of_kube_apiserver() {
 }
 
 /// By kind and name.
-fn bases() -> HashMap<String, Value> {
+pub(crate) fn bases() -> HashMap<String, Value> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tools/hunt/bases");
     let mut bases = HashMap::new();
     for file in fs::read_dir(directory).expect("the bases are there") {

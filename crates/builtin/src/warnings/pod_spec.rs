@@ -255,6 +255,12 @@ fn hidden_variables(variables: &Field<'_>, texts: &mut Vec<String>) {
     }
 }
 
+/// A response has room for fewer warnings than this.
+const TEXTS_MAX: usize = meta::request::WARNINGS_CHARS_MAX;
+
+/// A port is compared with at most this many others that have the same number and protocol.
+const PORTS_COMPARED_MAX: usize = 256;
+
 struct Defined {
     path: String,
     host_ip: String,
@@ -284,11 +290,16 @@ fn ports(spec: &Field<'_>, texts: &mut Vec<String>) {
             }
             let others = seen.entry((number, protocol.to_owned())).or_default();
             for other in &*others {
+                if texts.len() >= TEXTS_MAX {
+                    break;
+                }
                 if let Some(how) = conflict(&this, other) {
                     texts.push(format!("{}: {how} port definition with {}", this.path, other.path));
                 }
             }
-            others.push(this);
+            if others.len() < PORTS_COMPARED_MAX {
+                others.push(this);
+            }
         }
     });
 }

@@ -1,34 +1,38 @@
 //! Where a field of a YAML text is, for errors about configuration files.
 
-use super::load::{self, NodeKind, Tree};
+use super::load::{self, NodeIndex, NodeKind, Tree};
 
 /// The line, counted from one, of the field at a path such as `rules[2].level`. A field that is not
 /// there has the line of the nearest part of its path. None: the text is no YAML.
 pub fn line_of(bytes: &[u8], path: &str) -> Option<usize> {
-    let tree = Tree::load(load::readable(bytes).ok()?).ok()?;
+    Tree::load(load::readable(bytes).ok()?, |tree| Ok(line_in(tree, path))).ok()?
+}
+
+fn line_in(tree: &Tree<'_>, path: &str) -> Option<usize> {
+    let node_at = |index: NodeIndex| &tree.nodes[index as usize];
     let mut node = tree.root?;
-    let mut line = tree.nodes[node].line;
+    let mut line = node_at(node).line;
     for step in path.split(['.', '[']) {
-        while let NodeKind::Alias { target, .. } = &tree.nodes[node].kind {
-            node = *target;
+        while let NodeKind::Alias(target) = node_at(node).kind {
+            node = target;
         }
-        let found = match &tree.nodes[node].kind {
+        let found = match &node_at(node).kind {
             NodeKind::Sequence(items) => {
                 let at = step.strip_suffix(']').and_then(|index| index.parse::<usize>().ok());
                 at.and_then(|at| items.get(at)).map(|&item| (item, item))
             }
             NodeKind::Mapping(pairs) => pairs.chunks_exact(2).find_map(|pair| {
-                let is_key = matches!(&tree.nodes[pair[0]].kind,
+                let is_key = matches!(&node_at(pair[0]).kind,
                     NodeKind::Scalar { text, .. } if text == step);
                 is_key.then_some((pair[0], pair[1]))
             }),
             _ => None,
         };
         let Some((shown, next)) = found else { break };
-        line = tree.nodes[shown].line;
+        line = node_at(shown).line;
         node = next;
     }
-    Some(line)
+    Some(line as usize)
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 
 use std::{borrow::Cow, collections::HashMap};
 
-use meta::limits::TREE_NODES_MAX;
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Span, Tag};
 
 use super::{
@@ -45,12 +44,12 @@ pub(super) enum NodeKind<'a> {
 }
 
 /// Entries of flow collections in one document. The parser keeps the tokens of a flow collection until
-/// its end, some 200 bytes for each entry.
-pub(super) const FLOW_ENTRIES_MAX: usize = 200_000;
+/// its end, some 500 bytes for each entry.
+pub(super) const FLOW_ENTRIES_MAX: usize = 100_000;
 
-/// Nodes of one document, keys included. A document of 3 MiB has some 250 000 where a line has an
-/// ordinary length.
-pub(super) const NODES_MAX: usize = TREE_NODES_MAX / 2;
+/// Nodes of one document, keys included: some 250 bytes each until they are converted. The largest
+/// objects that can be stored have some 180 000 where a line has an ordinary length.
+pub(super) const NODES_MAX: usize = 250_000;
 
 /// The text, if go-yaml's reader lets all of its characters through.
 pub(super) fn readable(bytes: &[u8]) -> Result<&str, YamlError> {

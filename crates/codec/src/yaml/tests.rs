@@ -33,6 +33,8 @@ fn json_fast_path_and_yaml_parser_agree() {
     let texts = [
         r#"{"a":1,"b":[true,null,"x",{"c":-3}],"d":{}}"#,
         r#"{"a":1.0,"b":1e3,"c":2.5,"d":-0,"e":123456789012345678901234567890}"#,
+        r#"{"a":2.5,"b":-1e-7,"c":123456789.123456789}"#,
+        r#"{"a":"\u003ca\u0026b\u0000"}"#,
         r#"{"a":"\u00e9\ud83d\ude00","b":"\/\n\"\\","c":"é"}"#,
         "{\"a\":\t1}",
         "{\"a\":\n  [1,\n 2]\n}\n",
@@ -131,9 +133,9 @@ fn numbers_of_nodes_and_flow_entries_are_bounded() {
     let list = |items: usize| format!("a: [{}]\n", "1,".repeat(items));
     assert!(load(list(1_000).as_bytes()).is_ok());
     let error = load(list(load::FLOW_ENTRIES_MAX).as_bytes()).unwrap_err();
-    assert_eq!(error.to_string(), "yaml: exceeded max number of flow entries of 200000");
+    assert_eq!(error.to_string(), "yaml: exceeded max number of flow entries of 100000");
     let error = load("- 1\n".repeat(load::NODES_MAX).as_bytes()).unwrap_err();
-    assert_eq!(error.to_string(), "yaml: exceeded max number of nodes of 500000");
+    assert_eq!(error.to_string(), "yaml: exceeded max number of nodes of 250000");
     // Commas in texts are no entries.
     let commas = ",[".repeat(load::FLOW_ENTRIES_MAX);
     for text in

@@ -22,8 +22,10 @@ pub(super) const AUTHENTICATION: &[Flag] = &[
     ),
     done("api-audiences", Texts, "")
         .help("Audiences of which a service account token must name one. Unset: the issuers."),
-    refused("authentication-config", Text, "")
-        .help("AuthenticationConfiguration file: token issuers, claim rules, anonymous access."),
+    done("authentication-config", Text, "").help(
+        "AuthenticationConfiguration file: token issuers, claim rules, anonymous access. Token \
+             issuers are reloaded when it changes.",
+    ),
     done("authentication-token-webhook-cache-ttl", Duration, "2m0s")
         .help("How long answers of the token webhook are remembered."),
     done("authentication-token-webhook-config-file", Text, "")
@@ -36,18 +38,18 @@ pub(super) const AUTHENTICATION: &[Flag] = &[
     ),
     done("enable-bootstrap-token-auth", Bool, "false")
         .help("Accept bootstrap tokens kept as secrets in kube-system."),
-    refused("oidc-ca-file", Text, "").help("Authority of the OpenID issuer's certificate."),
-    refused("oidc-client-id", Text, "").help("Client id that an OpenID token must be meant for."),
-    refused("oidc-groups-claim", Text, "").help("Claim that holds the groups."),
-    refused("oidc-groups-prefix", Text, "").help("Prefix put before each group."),
-    refused("oidc-issuer-url", Text, "")
+    done("oidc-ca-file", Text, "").help("Authority of the OpenID issuer's certificate."),
+    done("oidc-client-id", Text, "").help("Client id that an OpenID token must be meant for."),
+    done("oidc-groups-claim", Text, "").help("Claim that holds the groups."),
+    done("oidc-groups-prefix", Text, "").help("Prefix put before each group."),
+    done("oidc-issuer-url", Text, "")
         .help("URL (https) of the OpenID issuer whose tokens are accepted."),
-    refused("oidc-required-claim", Pair, "")
+    done("oidc-required-claim", Pair, "")
         .help("Claim that a token must carry, as key=value. Repeatable."),
-    refused("oidc-signing-algs", Texts, "RS256")
+    done("oidc-signing-algs", Texts, "RS256")
         .help("Signature algorithms accepted in OpenID tokens."),
-    refused("oidc-username-claim", Text, "sub").help("Claim that holds the user name."),
-    refused("oidc-username-prefix", Text, "").help("Prefix put before the user name; - is none."),
+    done("oidc-username-claim", Text, "sub").help("Claim that holds the user name."),
+    done("oidc-username-prefix", Text, "").help("Prefix put before the user name; - is none."),
     done("requestheader-allowed-names", Texts, "")
         .help("Common names of front proxies that may name a user in headers. Unset: any."),
     done("requestheader-client-ca-file", Text, "")
@@ -81,22 +83,21 @@ pub(super) const AUTHENTICATION: &[Flag] = &[
 ];
 
 pub(super) const AUTHORIZATION: &[Flag] = &[
-    refused("authorization-config", Text, "")
-        .help("AuthorizationConfiguration file: a chain of authorizers."),
+    done("authorization-config", Text, "")
+        .help("AuthorizationConfiguration file: a chain of authorizers, reloaded when it changes."),
     done("authorization-mode", Texts, "").help(
-        "Authorizers in order: AlwaysAllow, AlwaysDeny, Node, RBAC. Unset: Node,RBAC \
-         (kube-apiserver: AlwaysAllow). ABAC and Webhook are not available yet. Group \
-         system:masters may always do everything.",
+        "Authorizers in order: AlwaysAllow, AlwaysDeny, ABAC, Webhook, RBAC, Node. Unset: \
+         Node,RBAC (kube-apiserver: AlwaysAllow). Group system:masters may always do everything.",
     ),
-    refused("authorization-policy-file", Text, "")
+    done("authorization-policy-file", Text, "")
         .help("Policy of mode ABAC, one JSON object a line."),
-    refused("authorization-webhook-cache-authorized-ttl", Duration, "5m0s")
+    done("authorization-webhook-cache-authorized-ttl", Duration, "5m0s")
         .help("How long a yes of the authorization webhook is remembered."),
-    refused("authorization-webhook-cache-unauthorized-ttl", Duration, "30s")
+    done("authorization-webhook-cache-unauthorized-ttl", Duration, "30s")
         .help("How long a no of the authorization webhook is remembered."),
-    refused("authorization-webhook-config-file", Text, "")
+    done("authorization-webhook-config-file", Text, "")
         .help("Kubeconfig of the authorization webhook of mode Webhook."),
-    refused("authorization-webhook-version", Text, "v1beta1")
+    done("authorization-webhook-version", Text, "v1beta1")
         .help("Version of the SubjectAccessReview sent to that server."),
 ];
 

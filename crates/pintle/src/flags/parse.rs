@@ -151,6 +151,11 @@ impl Parsed {
             && find(name).is_some_and(|flag| self.values[name] != flag.default_value())
     }
 
+    /// Whether the flag was given at all, even with its default.
+    pub(crate) fn is_set(&self, name: &str) -> bool {
+        self.values.contains_key(name)
+    }
+
     /// The flags of that effect that were given another value than their default.
     pub(crate) fn changed(&self, effect: Effect) -> impl Iterator<Item = &'static Flag> {
         all().filter(move |flag| flag.effect == effect && self.is_changed(flag.name))

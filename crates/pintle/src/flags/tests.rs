@@ -303,14 +303,14 @@ fn changed_flags_are_listed_by_effect() {
     let args = [
         "--etcd-prefix=/registry",
         "--etcd-servers=x",
-        "--oidc-issuer-url=x",
+        "--peer-ca-file=x",
         "--watch-cache=true",
         "--contention-profiling=true",
         "--v=1",
     ];
     let parsed = read(&args).unwrap();
     let names = |effect| parsed.changed(effect).map(|flag| flag.name).collect::<Vec<_>>();
-    assert_eq!(names(Effect::Refused), ["oidc-issuer-url"]);
+    assert_eq!(names(Effect::Refused), ["peer-ca-file"]);
     assert_eq!(names(Effect::Harmless), ["contention-profiling"]);
     assert_eq!(names(Effect::Done), ["etcd-servers", "v"]);
 }

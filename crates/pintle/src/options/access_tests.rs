@@ -2,10 +2,14 @@
 
 use super::{tests::read, *};
 
+fn modes(options: &Options) -> Vec<&str> {
+    options.authorization.config.authorizers.iter().map(|mode| mode.name.as_str()).collect()
+}
+
 #[test]
 fn defaults_are_node_and_rbac_and_generated_token_keys() {
     let options = read(&[]).unwrap();
-    assert_eq!(options.authorization_modes, [AuthorizationMode::Node, AuthorizationMode::Rbac]);
+    assert_eq!(modes(&options), ["node", "rbac"]);
     assert!(options.has_rbac());
     let accounts = &options.service_accounts;
     assert_eq!(accounts.issuers, ["https://kubernetes.default.svc.cluster.local"]);
@@ -31,9 +35,8 @@ fn authorization_and_service_account_flags_reach_their_options() {
         "--enable-admission-plugins=NodeRestriction",
     ])
     .unwrap();
-    let modes =
-        [AuthorizationMode::AlwaysDeny, AuthorizationMode::Rbac, AuthorizationMode::AlwaysAllow];
-    assert_eq!(options.authorization_modes, modes);
+    assert_eq!(modes(&options), ["alwaysdeny", "rbac", "alwaysallow"]);
+    assert!(!options.authentication.anonymous, "everybody would be allowed everything");
     let accounts = &options.service_accounts;
     assert_eq!(accounts.issuers, ["https://a", "https://b"]);
     assert_eq!(accounts.audiences, ["x", "y"]);
@@ -44,14 +47,56 @@ fn authorization_and_service_account_flags_reach_their_options() {
 }
 
 #[test]
-fn unimplemented_modes_are_refused() {
-    let cases: [(&[&str], &str); 11] = [
+fn what_makes_no_sense_is_refused() {
+    let cases: [(&[&str], &str); 19] = [
         (&["--authorization-mode=Nobody"], "authorization-mode \"Nobody\" is not a valid mode"),
         (
             &["--authorization-mode=RBAC,RBAC"],
             "authorization-mode [\"RBAC\" \"RBAC\"] has mode specified more than once",
         ),
-        (&["--authorization-mode=ABAC"], "authorization-mode ABAC is not available in Pintle yet"),
+        (
+            &["--authorization-mode=ABAC"],
+            "authorization-mode ABAC's authorization policy file not passed",
+        ),
+        (
+            &["--authorization-mode=Webhook"],
+            "authorization-mode Webhook's authorization config file not passed",
+        ),
+        (
+            &["--authorization-policy-file=x"],
+            "cannot specify --authorization-policy-file without mode ABAC",
+        ),
+        (
+            &["--authorization-webhook-config-file=x"],
+            "cannot specify --authorization-webhook-config-file without mode Webhook",
+        ),
+        (
+            &["--oidc-issuer-url=https://a"],
+            "oidc-issuer-url and oidc-client-id must be specified together when any oidc-* flags are \
+             set",
+        ),
+        (
+            &["--oidc-issuer-url=http://a", "--oidc-client-id=b"],
+            "invalid authentication configuration: jwt[0].issuer.url: Invalid value: \"http://a\": \
+             URL scheme must be https",
+        ),
+        (
+            &[
+                "--oidc-issuer-url=https://a",
+                "--oidc-client-id=b",
+                "--oidc-signing-algs=RS256,HS256",
+            ],
+            "oidc: unsupported signing alg: \"HS256\"",
+        ),
+        (
+            &["--requestheader-uid-headers=X-Uid", "--requestheader-client-ca-file=x"],
+            "--requestheader-uid-headers is set without specifying the standard X-Remote-Uid header - \
+             API aggregation will not work",
+        ),
+        (
+            &["--kubelet-client-key=x"],
+            "--kubelet-client-certificate and --kubelet-client-key go together",
+        ),
         (
             &["--service-account-issuer=a", "--service-account-issuer=a"],
             "service-account-issuer \"a\" is already specified",
@@ -112,7 +157,10 @@ fn admission_plugins_are_kube_apiservers_default_set() {
                       from your configuration files and scripts.";
     assert!(options.warnings.iter().any(|text| text == deprecated), "{:?}", options.warnings);
     let gates = |_: &str| false;
-    let built = options.admission_plugins.build(&gates).unwrap();
+    let built = options
+        .admission_plugins
+        .build(&gates, std::sync::Arc::new(crate::quotas::Quotas::default()))
+        .unwrap();
     let names: Vec<_> = built.iter().map(|plugin| plugin.name()).collect();
     assert!(
         names.starts_with(&["NamespaceLifecycle", "LimitRanger", "ServiceAccount"]),

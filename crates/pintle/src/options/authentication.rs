@@ -2,16 +2,33 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use auth::authn::RequestHeader;
+use auth::{
+    authn::{
+        RequestHeader,
+        oidc::{
+            SIGNING_ALGORITHMS,
+            config::{self, AuthenticationConfig, ClaimOrExpression, ClaimRule, JwtConfig},
+        },
+    },
+    authz::config::{AuthorizationConfig, AuthorizerType},
+};
 use http::HeaderName;
+use meta::Str;
 use rustls_pki_types::{CertificateDer, pem::PemObject as _};
 
-use super::{AuthorizationMode, CertKey, duration, path};
+use super::{CertKey, duration, path};
 use crate::flags::{Parsed, quote};
 
 #[derive(Clone, Debug)]
 pub(crate) struct AuthenticationOptions {
+    /// As the flag says, unless the file does.
     pub(crate) anonymous: bool,
+    /// From `--authentication-config` or the `--oidc-*` flags.
+    pub(crate) config: AuthenticationConfig,
+    /// The file of the former with its content; followed while the server runs.
+    pub(crate) config_file: Option<(PathBuf, Vec<u8>)>,
+    /// The algorithms of JWTs.
+    pub(crate) signing_algorithms: Vec<String>,
     pub(crate) client_ca_file: Option<PathBuf>,
     pub(crate) token_auth_file: Option<PathBuf>,
     pub(crate) bootstrap_tokens: bool,
@@ -49,13 +66,14 @@ pub(crate) struct TokenWebhookOptions {
 impl AuthenticationOptions {
     pub(super) fn from_flags(
         parsed: &Parsed,
-        modes: &[AuthorizationMode],
+        authorization: &AuthorizationConfig,
+        service_account_issuers: &[Str],
         errors: &mut Vec<String>,
         warnings: &mut Vec<String>,
     ) -> Self {
         let mut anonymous = parsed.bool("anonymous-auth");
         // Compat: anonymous users would be allowed everything.
-        if anonymous && modes.contains(&AuthorizationMode::AlwaysAllow) {
+        if anonymous && authorization.has(AuthorizerType::AlwaysAllow) {
             anonymous = false;
             warnings.push(
                 "AnonymousAuth is not allowed with the AlwaysAllow authorizer. Resetting \
@@ -68,8 +86,24 @@ impl AuthenticationOptions {
         if let (Some(client_ca), Some(front)) = (&client_ca_file, &request_header) {
             overlap(client_ca, front, errors, warnings);
         }
+        let (config, config_file) = jwt_authenticators(parsed, errors);
+        let wrong = config.validate(service_account_issuers);
+        if !wrong.is_empty() {
+            errors.push(format!("invalid authentication configuration: {wrong}"));
+        }
+        if config.anonymous.is_some() && parsed.is_set("anonymous-auth") {
+            errors.push(
+                "anonymous: Forbidden: --anonymous-auth flag cannot be set when anonymous field is \
+                 configured in authentication configuration file"
+                    .to_owned(),
+            );
+        }
+        let signing_algorithms = signing_algorithms(parsed, config_file.is_some(), errors);
         Self {
             anonymous,
+            config,
+            config_file,
+            signing_algorithms,
             client_ca_file,
             token_auth_file: path(parsed, "token-auth-file"),
             bootstrap_tokens: parsed.bool("enable-bootstrap-token-auth"),
@@ -84,6 +118,105 @@ impl AuthenticationOptions {
             client_pairs: client_pairs(parsed, errors, warnings),
         }
     }
+}
+
+const OIDC_FLAGS: [&str; 9] = [
+    "oidc-ca-file",
+    "oidc-client-id",
+    "oidc-groups-claim",
+    "oidc-groups-prefix",
+    "oidc-issuer-url",
+    "oidc-required-claim",
+    "oidc-signing-algs",
+    "oidc-username-claim",
+    "oidc-username-prefix",
+];
+
+/// The JWT authenticators of the file, or of the flags.
+fn jwt_authenticators(
+    parsed: &Parsed,
+    errors: &mut Vec<String>,
+) -> (AuthenticationConfig, Option<(PathBuf, Vec<u8>)>) {
+    let flags_set = OIDC_FLAGS.iter().any(|flag| parsed.is_set(flag));
+    if let Some(file) = path(parsed, "authentication-config") {
+        if flags_set {
+            let why = "authentication-config file and oidc-* flags are mutually exclusive";
+            errors.push(why.to_owned());
+        }
+        return match config::load(&file) {
+            Ok((content, config)) => (config, Some((file, content))),
+            Err(why) => {
+                errors.push(format!(
+                    "failed to load authentication configuration from file {}: {why}",
+                    quote(&file.display().to_string())
+                ));
+                Default::default()
+            }
+        };
+    }
+    let (issuer, client) = (parsed.text("oidc-issuer-url"), parsed.text("oidc-client-id"));
+    if !flags_set {
+        return Default::default();
+    }
+    if issuer.is_empty() || client.is_empty() {
+        errors.push(
+            "oidc-issuer-url and oidc-client-id must be specified together when any oidc-* flags \
+             are set"
+                .to_owned(),
+        );
+        return Default::default();
+    }
+    let claim = parsed.text("oidc-username-claim");
+    // Compat: names that are not e-mail addresses could be those of another issuer.
+    let prefix = match parsed.text("oidc-username-prefix").as_str() {
+        "" if claim != "email" => format!("{issuer}#"),
+        "-" => String::new(),
+        given => given.to_owned(),
+    };
+    let username = ClaimOrExpression { claim, prefix: Some(prefix), expression: String::new() };
+    let groups = match parsed.text("oidc-groups-claim") {
+        none if none.is_empty() => ClaimOrExpression::default(),
+        claim => ClaimOrExpression {
+            claim,
+            prefix: Some(parsed.text("oidc-groups-prefix")),
+            expression: String::new(),
+        },
+    };
+    let certificate_authority = match path(parsed, "oidc-ca-file") {
+        None => String::new(),
+        Some(file) => std::fs::read_to_string(&file).unwrap_or_else(|error| {
+            errors.push(format!("--oidc-ca-file {}: {error}", file.display()));
+            String::new()
+        }),
+    };
+    let required = parsed.map("oidc-required-claim").into_iter();
+    let rule = |(claim, required_value): (String, String)| ClaimRule {
+        claim,
+        required_value,
+        ..ClaimRule::default()
+    };
+    let jwt = JwtConfig {
+        url: issuer,
+        audiences: vec![client],
+        certificate_authority,
+        username,
+        groups,
+        claim_rules: required.map(rule).collect(),
+        ..JwtConfig::default()
+    };
+    (AuthenticationConfig { jwt: vec![jwt], anonymous: None }, None)
+}
+
+/// A file allows every algorithm that fits a key of the issuer.
+fn signing_algorithms(parsed: &Parsed, has_file: bool, errors: &mut Vec<String>) -> Vec<String> {
+    if has_file {
+        return SIGNING_ALGORITHMS.map(str::to_owned).to_vec();
+    }
+    let given = parsed.texts("oidc-signing-algs");
+    for unknown in given.iter().filter(|name| !SIGNING_ALGORITHMS.contains(&name.as_str())) {
+        errors.push(format!("oidc: unsupported signing alg: {}", quote(unknown)));
+    }
+    given
 }
 
 const FLAGS: [&str; 5] = [

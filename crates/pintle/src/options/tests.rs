@@ -99,11 +99,11 @@ fn every_broken_rule_is_reported() {
                 "--secure-port=70000",
                 "--goaway-chance=0.5",
                 "--min-request-timeout=-1",
-                "--oidc-issuer-url=e",
+                "--peer-ca-file=e",
                 "--feature-gates=Foo=true",
             ],
             &[
-                "--oidc-issuer-url is not available in Pintle yet, and security or data may depend on it: leave it at its default",
+                "--peer-ca-file is not available in Pintle yet, and security or data may depend on it: leave it at its default",
                 "unrecognized feature gate: Foo",
                 "--min-request-timeout can not be negative value",
                 "--goaway-chance can not be less than 0 or greater than 0.02",
@@ -304,7 +304,7 @@ fn always_allow_lets_no_anonymous_client_in() {
     for (args, expected, warnings) in cases {
         let options = read(args).unwrap();
         assert_eq!(
-            (options.anonymous_auth, options.warnings.len()),
+            (options.authentication.anonymous, options.warnings.len()),
             (expected, warnings),
             "{args:?}"
         );

@@ -1,5 +1,7 @@
 use crate::testing::TestServer;
 
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
 #[tokio::test]
 async fn long_requests_are_told_by_their_sizes() {
     let server = TestServer::start().await;
@@ -13,7 +15,6 @@ async fn long_requests_are_told_by_their_sizes() {
     }
     // A consistent list: the cache has them now.
     server.check("GET /v1/widgets", "", "200 names=large,small").await;
-    const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
     let cases = [
         ("POST", "", "", &small, false),
         ("POST", "", "", &large, true),
@@ -42,7 +43,7 @@ async fn long_requests_are_told_by_their_sizes() {
 #[tokio::test]
 async fn a_list_is_long_where_its_items_have_to_be_made() {
     let server = TestServer::start().await;
-    for at in 0..super::LIST_ITEMS + 1 {
+    for at in 0..=super::LIST_ITEMS {
         let body = format!("{{metadata: {{name: w{at}}}}}");
         server.check("POST /v1/namespaces/ns/widgets", &body, "201").await;
     }

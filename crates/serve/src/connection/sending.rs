@@ -101,9 +101,9 @@ mod tests {
         sending.begin(send_by.map(|seconds| began + Duration::from_secs(seconds)));
         let mut clock = None;
         let stream = async {
-            poll_fn(|cx| match sending.poll_given_up(cx, &mut clock, STALL) {
-                true => Poll::Ready(()),
-                false => Poll::Pending,
+            poll_fn(|cx| {
+                let given_up = sending.poll_given_up(cx, &mut clock, STALL);
+                if given_up { Poll::Ready(()) } else { Poll::Pending }
             })
             .await;
         };

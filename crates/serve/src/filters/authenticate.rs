@@ -126,7 +126,7 @@ mod tests {
             let value = HeaderValue::from_bytes(authorization).expect("a header");
             headers.insert(AUTHORIZATION, value);
         }
-        let user = authenticate(&authenticator, &mut headers, &peer, true).await;
+        let user = authenticate(&authenticator, &mut headers, &peer, "/version", true).await;
         assert!(headers.is_empty(), "the credential is gone");
         user.map(|user| user.name.to_string()).map_err(|error| error.status().code)
     }

@@ -464,3 +464,32 @@ async fn an_unreadable_object_does_not_hide_the_others() {
     let (objects, events) = cache.bytes();
     assert!(objects > 100 && events < 1000, "{objects} {events}");
 }
+
+/// A cache whose reflector had panicked served the state of that moment for ever, to RBAC as well.
+#[tokio::test(start_paused = true)]
+async fn a_reflector_that_panics_lists_again() {
+    struct PanicsOnce(AtomicBool);
+
+    impl Materialize for PanicsOnce {
+        fn entry(&self, key: &Str, value: &Bytes, revision: u64) -> Result<Entry, String> {
+            let panics = &value[..] == b"panic" && !self.0.swap(true, Ordering::Relaxed);
+            assert!(!panics, "asked for");
+            Nodes.entry(key, value, revision)
+        }
+    }
+
+    let materialize = Arc::new(PanicsOnce(AtomicBool::new(false)));
+    let (backend, cache) = start(CacheOptions::new(PODS, materialize).index(Some(0))).await;
+    put(&backend, "ns/a", "n1").await;
+    cache.fresh().await.expect("reads");
+    let mut watcher = cache.watch(cache.revision(), None).expect("starts");
+    put(&backend, "ns/b", "panic").await;
+    delete(&backend, "ns/a").await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let snapshot = cache.fresh().await.expect("goes on");
+    assert_eq!(snapshot.len(), 1);
+    assert!(
+        cache.get("/registry/pods/ns/a").is_none() && cache.get("/registry/pods/ns/b").is_some()
+    );
+    assert!(matches!(watcher.next().await, WatchItem::Expired | WatchItem::Events(_)));
+}

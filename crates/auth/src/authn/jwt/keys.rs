@@ -4,13 +4,16 @@
 mod p521;
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
+use meta::Value;
 use ring::{
     rand::SystemRandom,
     rsa,
     signature::{
         ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED,
         ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair, EcdsaSigningAlgorithm, KeyPair as _,
-        RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_SHA256, UnparsedPublicKey, VerificationAlgorithm,
+        RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_2048_8192_SHA384, RSA_PKCS1_2048_8192_SHA512,
+        RSA_PKCS1_SHA256, RSA_PSS_2048_8192_SHA256, RSA_PSS_2048_8192_SHA384,
+        RSA_PSS_2048_8192_SHA512, UnparsedPublicKey, VerificationAlgorithm,
     },
 };
 use rustls_pki_types::pem::{PemObject as _, SectionKind};
@@ -126,6 +129,61 @@ impl PublicKey {
 
     pub(super) fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
         self.family.verify(&self.material, message, signature)
+    }
+
+    /// By an algorithm of RFC 7518 that the token names: it has to fit the type of the key.
+    pub(super) fn verifies_as(&self, algorithm: &str, message: &[u8], signature: &[u8]) -> bool {
+        let verification: &'static dyn VerificationAlgorithm = match (self.family, algorithm) {
+            (Family::Rsa, "RS256") => &RSA_PKCS1_2048_8192_SHA256,
+            (Family::Rsa, "RS384") => &RSA_PKCS1_2048_8192_SHA384,
+            (Family::Rsa, "RS512") => &RSA_PKCS1_2048_8192_SHA512,
+            (Family::Rsa, "PS256") => &RSA_PSS_2048_8192_SHA256,
+            (Family::Rsa, "PS384") => &RSA_PSS_2048_8192_SHA384,
+            (Family::Rsa, "PS512") => &RSA_PSS_2048_8192_SHA512,
+            (Family::P256 | Family::P384 | Family::P521, _) if algorithm == self.algorithm() => {
+                return self.verifies(message, signature);
+            }
+            _ => return false,
+        };
+        UnparsedPublicKey::new(verification, &self.material).verify(message, signature).is_ok()
+    }
+
+    /// From a JSON Web Key. None: it is of a type that signs no tokens (or is meant for encryption).
+    pub(crate) fn from_jwk(jwk: &Value) -> Option<Self> {
+        if jwk.str_at(&["use"]) == "enc" {
+            return None;
+        }
+        let bytes = |name: &str| BASE64URL.decode(jwk.str_at(&[name]).trim_end_matches('=')).ok();
+        let key = match jwk.str_at(&["kty"]) {
+            "RSA" => {
+                let number = |bytes: Vec<u8>| {
+                    let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
+                    // A leading zero keeps a number positive.
+                    write(
+                        INTEGER,
+                        &[&[0], &bytes[zeros..]].concat()
+                            [usize::from(bytes.get(zeros).is_some_and(|first| *first < 0x80))..],
+                    )
+                };
+                let numbers = [number(bytes("n")?), number(bytes("e")?)].concat();
+                Self::new(Family::Rsa, &write(SEQUENCE, &numbers)).ok()?
+            }
+            "EC" => {
+                let (family, length) = match jwk.str_at(&["crv"]) {
+                    "P-256" => (Family::P256, 32),
+                    "P-384" => (Family::P384, 48),
+                    "P-521" => (Family::P521, 66),
+                    _ => return None,
+                };
+                let (x, y) = (bytes("x")?, bytes("y")?);
+                if x.len() != length || y.len() != length {
+                    return None;
+                }
+                Self::new(family, &[&[4], x.as_slice(), &y].concat()).ok()?
+            }
+            _ => return None,
+        };
+        Some(Self { id: jwk.str_at(&["kid"]).to_owned(), ..key })
     }
 
     /// The `SubjectPublicKeyInfo`.

@@ -12,7 +12,8 @@ fn review(status: &str) -> String {
 fn webhook(server: &TestServer, ttl: Duration) -> TokenWebhook {
     let reviews =
         ReviewClient::load(&server.kubeconfig(), VERSION.to_owned(), "TokenReview", CALL_TIMEOUT);
-    TokenWebhook::new(reviews.unwrap().without_pauses(), vec![Str::new("https://this")], ttl)
+    let (reviews, own) = (reviews.unwrap().without_pauses(), vec![Str::new("https://this")]);
+    TokenWebhook::new(reviews, own, ttl, &Metrics::new("test"))
 }
 
 async fn ask(server: &TestServer, audiences: &[&str]) -> Result<Option<String>, String> {

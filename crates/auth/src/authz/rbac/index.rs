@@ -1,11 +1,9 @@
 //! Roles and bindings, indexed by their subjects. An index is never changed while a request reads
 //! it: a change makes a new one that shares all that is the same.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-};
+use std::{collections::HashSet, sync::Arc};
 
+use imbl::HashMap;
 use meta::{Str, User, Value};
 
 use super::rule::Rule;
@@ -14,10 +12,11 @@ use super::rule::Rule;
 #[derive(Clone, Debug, Default)]
 pub struct Index {
     /// By namespace; the empty one has the cluster roles and their bindings.
-    scopes: imbl::HashMap<Str, Arc<Scope>>,
+    scopes: HashMap<Str, Scope>,
 }
 
-/// The roles and bindings of a namespace, or of the cluster.
+/// The roles and bindings of a namespace, or of the cluster. Its maps share what is the same with those
+/// of the index before: a change among ten thousand bindings copies a few nodes.
 #[derive(Clone, Debug, Default)]
 struct Scope {
     roles: HashMap<Str, Arc<[Rule]>>,
@@ -78,7 +77,7 @@ impl Index {
 
     fn change(&mut self, namespace: &str, change: impl FnOnce(&mut Scope)) {
         let mut scope = self.scopes.remove(namespace).unwrap_or_default();
-        change(Arc::make_mut(&mut scope));
+        change(&mut scope);
         if !(scope.roles.is_empty() && scope.bindings.is_empty()) {
             self.scopes.insert(Str::new(namespace), scope);
         }
@@ -129,30 +128,24 @@ impl Scope {
     }
 
     fn note(&mut self, binding: &Arc<Binding>) {
-        self.each_place(binding, |place| place.push(binding.clone()));
+        for (is_group, name) in binding.places() {
+            self.places(is_group).entry(name).or_default().push(binding.clone());
+        }
     }
 
     fn forget(&mut self, binding: &Arc<Binding>) {
-        self.each_place(binding, |place| place.retain(|have| have.name != binding.name));
-        self.users.retain(|_, bindings| !bindings.is_empty());
-        self.groups.retain(|_, bindings| !bindings.is_empty());
-    }
-
-    /// The lists of a binding's users and groups, each once however often the binding names it.
-    fn each_place(&mut self, binding: &Binding, mut visit: impl FnMut(&mut Vec<Arc<Binding>>)) {
-        let (mut users, mut groups) = (HashSet::new(), HashSet::new());
-        for subject in &binding.subjects {
-            match subject.kind.as_str() {
-                "Group" => _ = groups.insert(subject.name.clone()),
-                _ => users.extend(binding.user_name(subject)),
+        for (is_group, name) in binding.places() {
+            let places = self.places(is_group);
+            let Some(place) = places.get_mut(&name) else { continue };
+            place.retain(|have| have.name != binding.name);
+            if place.is_empty() {
+                places.remove(&name);
             }
         }
-        for user in users {
-            visit(self.users.entry(user).or_default());
-        }
-        for group in groups {
-            visit(self.groups.entry(group).or_default());
-        }
+    }
+
+    fn places(&mut self, of_groups: bool) -> &mut HashMap<Str, Vec<Arc<Binding>>> {
+        if of_groups { &mut self.groups } else { &mut self.users }
     }
 }
 
@@ -169,6 +162,15 @@ impl Binding {
             role: RoleRef::of(object),
             subjects: object.items_at(&["subjects"]).iter().map(subject).collect(),
         }
+    }
+
+    /// The users and groups (true) of a binding, each once however often the binding names it.
+    fn places(&self) -> HashSet<(bool, Str)> {
+        let place = |subject: &Subject| match subject.kind.as_str() {
+            "Group" => Some((true, subject.name.clone())),
+            _ => Some((false, self.user_name(subject)?)),
+        };
+        self.subjects.iter().filter_map(place).collect()
     }
 
     /// Who a subject is when it sends a request. A service account without a namespace lives in the

@@ -261,3 +261,61 @@ fn nobody_hands_out_what_he_does_not_have() {
         assert_eq!(answer, expected);
     }
 }
+
+/// The cheapest of several rounds of a hundred decisions.
+fn round(index: &Arc<Index>, user: &User) -> std::time::Duration {
+    let rbac = Rbac(Arc::new(Fixed(index.clone())));
+    let attributes =
+        Attributes { namespace: "ns", ..Attributes::of_resource(user, "get", "", "pods") };
+    let rounds = (0..20).map(|_| {
+        let began = std::time::Instant::now();
+        for _ in 0..100 {
+            let Authorize::Ready(verdict) = rbac.authorize(&attributes) else { panic!("it waits") };
+            assert!(verdict.is_allowed());
+        }
+        began.elapsed()
+    });
+    rounds.min().expect("there are rounds")
+}
+
+/// Roles and bindings in the cluster and in a namespace, one user each.
+fn filled(count: usize) -> Index {
+    let mut index = Index::default();
+    for at in 0..count {
+        let namespace = if at % 2 == 0 { "" } else { "ns" };
+        let kind = if namespace.is_empty() { "ClusterRole" } else { "Role" };
+        let name = format!("role-{at}");
+        let rule =
+            value!({"rules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]});
+        index.set_role(namespace, &name, Some(Rule::all_of(&rule)));
+        let binding = value!({
+            "roleRef": {"kind": (kind), "name": (name.as_str())},
+            "subjects": [{"kind": "User", "name": (format!("user-{at}"))}],
+        });
+        index.set_binding(namespace, &name, Some(&binding));
+    }
+    index
+}
+
+/// A decision does not depend on the roles and bindings of others, nor does a change.
+#[test]
+fn ten_thousand_roles_and_bindings_cost_what_a_hundred_do() {
+    let (small, mut large) = (filled(100), filled(10_000));
+    for at in [50, 51] {
+        let user = User { name: format!("user-{at}").into(), ..User::default() };
+        let (few, many) =
+            (round(&Arc::new(small.clone()), &user), round(&Arc::new(large.clone()), &user));
+        let bound = few * 10 + std::time::Duration::from_millis(2);
+        assert!(many < bound, "{few:?} per hundred decisions became {many:?}");
+    }
+    // With an index in use, as in the server.
+    let used = large.clone();
+    let began = std::time::Instant::now();
+    for _ in 0..100 {
+        large.set_binding("", "role-0", None);
+    }
+    let took = began.elapsed();
+    assert!(took < std::time::Duration::from_millis(500), "a hundred changes took {took:?}");
+    let user = User { name: "user-0".into(), ..User::default() };
+    assert_eq!((used.granted(&user, "").count(), large.granted(&user, "").count()), (1, 0));
+}

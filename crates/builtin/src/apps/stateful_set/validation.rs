@@ -80,7 +80,9 @@ fn stateful_set_template(spec: &Field<'_>, options: PodSpecOptions, errors: &mut
             .map(|name| meta::value!({"name": (*name), "persistentVolumeClaim": {"claimName": (*name)}}))
             .collect();
         let own = value.items_at(&["spec", "volumes"]).iter();
-        volumes.extend(own.filter(|own| !claims.contains(&own.str_at(&["name"]))).cloned());
+        volumes.extend(
+            own.filter(|own| claims.binary_search(&own.str_at(&["name"])).is_err()).cloned(),
+        );
         value.set_at(&["spec", "volumes"], volumes);
     }
     let template = template.with(Some(&value));

@@ -136,7 +136,7 @@ fn conditions(conditions: &Field<'_>, old: Option<&Value>, errors: &mut FieldErr
     let mut seen: BTreeSet<&str> = BTreeSet::new();
     for condition in conditions.items() {
         let (name, status) = (condition.get("type"), condition.get("status"));
-        if !before.contains(&"") {
+        if !distinct.contains("") {
             name.require(errors);
         }
         let values: &[&str] = match name.str() {

@@ -112,9 +112,10 @@ fn update(object: &Value, old: &Value, cidrs: PodCidrs, errors: &mut FieldErrors
     declared_features(&root, errors);
     let status = root.get("status");
     let addresses = object.items_at(&["status", "addresses"]);
+    let mut seen = std::collections::HashSet::new();
     for (at, address) in status.get("addresses").items().enumerate() {
         let value = &addresses[at];
-        if addresses[..at].contains(value) {
+        if !seen.insert(meta::json::to_string(value)) {
             let text = |name: &str| meta::json::to_string(&value.str_at(&[name]).into());
             let message = format!(
                 "Duplicate value: {{\"Type\":{},\"Address\":{}}}",

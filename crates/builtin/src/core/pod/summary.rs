@@ -60,12 +60,11 @@ impl<'a> Walk<'a> {
 
     /// Walks until an init container that is not done; tells whether there is one.
     fn init_containers(&mut self) -> bool {
-        let specs = self.pod.items_at(&["spec", "initContainers"]);
+        let specs = crate::validation::by_name(self.pod.items_at(&["spec", "initContainers"]));
         let statuses = self.pod.items_at(&["status", "initContainerStatuses"]);
         for (at, container) in statuses.iter().enumerate() {
             let name = container.str_at(&["name"]);
-            let spec = specs.iter().find(|spec| spec.str_at(&["name"]) == name);
-            let sidecar = spec.is_some_and(is_sidecar);
+            let sidecar = specs.get(name).is_some_and(|spec| is_sidecar(spec));
             self.restarts.add(container);
             if sidecar {
                 self.sidecar_restarts.add(container);

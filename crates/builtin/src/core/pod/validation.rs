@@ -7,6 +7,7 @@ mod status;
 use meta::{FieldErrors, Value};
 
 use crate::validation::{
+    by_name,
     cursor::Field,
     pod_spec::{
         self, Owner, PodSpecOptions, added_tolerations_only, image_whitespace, removed_gates_only,
@@ -98,10 +99,11 @@ pub(crate) fn validate_ephemeral_containers(
     }
     let spec = root.get("spec");
     let containers = spec.get("ephemeralContainers");
+    let by_name =
+        by_name(spec.value().map_or(&[][..], |spec| spec.items_at(&["ephemeralContainers"])));
     for before in old.items_at(&["spec", "ephemeralContainers"]) {
         let name = meta::field::quote(before.str_at(&["name"]));
-        let now = containers.items().find(|now| now.str_at(&["name"]) == before.str_at(&["name"]));
-        match now.and_then(|now| now.value()) {
+        match by_name.get(before.str_at(&["name"])).copied() {
             None => {
                 let why = format!("existing ephemeral containers {name} may not be removed\n");
                 containers.forbidden(errors, &why);

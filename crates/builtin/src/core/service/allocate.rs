@@ -1,7 +1,11 @@
 //! What a service takes when it is written, and gives back when it goes: cluster addresses and node
 //! ports.
 
-use std::{collections::HashMap, net::IpAddr, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    net::IpAddr,
+    sync::Arc,
+};
 
 use meta::{
     ApiError, FieldErrors, GroupKind, GroupVersionResource, Str, Value,
@@ -420,7 +424,13 @@ async fn create_ports(service: &mut Value, operation: &mut PortOperation) -> Res
         return Ok(());
     }
     let allocates = needs_node_ports(service);
-    let mut by_port: Vec<(i64, i64)> = Vec::new();
+    let mut by_port: HashMap<i64, i64> = HashMap::new();
+    // The first node port that is given for each port.
+    let given = service.items_at(&["spec", "ports"]).iter().rev().filter_map(|port| {
+        let own = port.i64_at(&["nodePort"]).filter(|own| *own != 0)?;
+        Some((port.i64_at(&["port"]).unwrap_or_default(), own))
+    });
+    let given: HashMap<i64, i64> = given.collect();
     for at in 0..service.items_at(&["spec", "ports"]).len() {
         let ports = service.items_at(&["spec", "ports"]);
         let number = |port: &Value, field: &str| port.i64_at(&[field]).unwrap_or_default();
@@ -428,7 +438,7 @@ async fn create_ports(service: &mut Value, operation: &mut PortOperation) -> Res
         if own == 0 && !allocates {
             continue;
         }
-        let shared = by_port.iter().find(|(known, _)| *known == port).map(|(_, node)| *node);
+        let shared = by_port.get(&port).copied();
         let refused = |wanted: i64, why: String| {
             one_error(service, &port_field(at), Value::from(wanted), &why)
         };
@@ -439,16 +449,14 @@ async fn create_ports(service: &mut Value, operation: &mut PortOperation) -> Res
                 own
             }
             None => {
-                let mut same = ports.iter().filter(|other| number(other, "port") == port);
-                let wanted = same.find(|other| number(other, "nodePort") != 0);
-                let node_port = match wanted.map(|wanted| number(wanted, "nodePort")) {
+                let node_port = match given.get(&port).copied() {
                     Some(wanted) => {
                         operation.allocate(wanted).await.map_err(|why| refused(wanted, why))?;
                         wanted
                     }
                     None => operation.allocate_next().await.map_err(no_port)?,
                 };
-                by_port.push((port, node_port));
+                by_port.insert(port, node_port);
                 node_port
             }
         };
@@ -468,15 +476,19 @@ fn set_node_port(service: &mut Value, at: usize, node_port: i64) {
 fn keep_ports(service: &mut Value, old: &Value) {
     if needs_node_ports(old) && needs_node_ports(service) {
         let (before, now) = (node_ports(old), node_ports(service));
-        let used: Vec<i64> = before.into_iter().filter(|port| now.contains(port)).collect();
+        let now: HashSet<i64> = now.into_iter().collect();
+        let used: HashSet<i64> = before.into_iter().filter(|port| now.contains(port)).collect();
+        // Of several with one name the last.
+        let old_ports = old.items_at(&["spec", "ports"]).iter();
+        let by_name: HashMap<&str, &Value> =
+            old_ports.map(|port| (port.str_at(&["name"]), port)).collect();
         for at in 0..service.items_at(&["spec", "ports"]).len() {
             let port = &service.items_at(&["spec", "ports"])[at];
             if port.i64_at(&["nodePort"]).unwrap_or_default() != 0 {
                 continue;
             }
             let name = port.str_at(&["name"]);
-            let mut known = old.items_at(&["spec", "ports"]).iter().rev();
-            let known = known.find(|known| known.str_at(&["name"]) == name);
+            let known = by_name.get(name);
             let known = known.and_then(|known| known.i64_at(&["nodePort"])).unwrap_or_default();
             if known != 0 && !used.contains(&known) {
                 set_node_port(service, at, known);
@@ -499,10 +511,10 @@ async fn update_ports(
     old: &Value,
     operation: &mut PortOperation,
 ) -> Result<Vec<u16>, ApiError> {
-    let before = node_ports(old);
+    let before: HashSet<i64> = node_ports(old).into_iter().collect();
     if is_exposed(service) {
         let allocates = needs_node_ports(service);
-        let mut seen = Vec::new();
+        let mut seen = HashSet::new();
         for at in 0..service.items_at(&["spec", "ports"]).len() {
             let own = service.items_at(&["spec", "ports"])[at].i64_at(&["nodePort"]);
             match own.unwrap_or_default() {
@@ -521,17 +533,17 @@ async fn update_ports(
             let port = &service.items_at(&["spec", "ports"])[at];
             let taken = (port.str_at(&["protocol"]), port.i64_at(&["nodePort"]));
             let taken = format!("{{{} {}}}", taken.0, taken.1.unwrap_or_default());
-            if seen.contains(&taken) {
+            if let Some(taken) = seen.replace(taken) {
                 // Compat: a 500, because upstream gets to it before it validates.
                 return Err(ApiError::Storage(format!("duplicate nodePort: {taken}")));
             }
-            seen.push(taken);
         }
     }
     if needs_health_check_port(service) && !needs_health_check_port(old) {
         take_health_check_port(service, operation).await?;
     }
-    let kept = if is_exposed(service) { all_ports(service) } else { Vec::new() };
+    let kept: HashSet<u16> =
+        if is_exposed(service) { all_ports(service).into_iter().collect() } else { HashSet::new() };
     let was_exposed = is_exposed(old);
     Ok(all_ports(old).into_iter().filter(|port| was_exposed && !kept.contains(port)).collect())
 }

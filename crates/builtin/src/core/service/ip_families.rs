@@ -258,11 +258,12 @@ impl Addressing {
             }
             _ => {}
         }
+        let mut seen = std::collections::HashSet::new();
         for (at, family) in self.families.iter().enumerate() {
             if !matches!(family.as_str(), IPV4 | IPV6) {
                 errors.not_supported(families.index(at), family, &[IPV4, IPV6]);
             }
-            if self.families[..at].contains(family) {
+            if !seen.insert(family.as_str()) {
                 errors.duplicate(families.index(at), family.as_str());
             }
         }

@@ -27,8 +27,9 @@ pub(crate) fn validate(object: &Value, errors: &mut FieldErrors) {
     let key = |toleration: &Value| {
         ["key", "operator", "value", "effect"].map(|part| toleration.str_at(&[part]).to_owned())
     };
+    let mut seen = std::collections::HashSet::new();
     for (at, toleration) in list.items().enumerate() {
-        if items[..at].iter().any(|other| key(other) == key(&items[at])) {
+        if !seen.insert(key(&items[at])) {
             let part = |name: &str| meta::json::to_string(&items[at].str_at(&[name]).into());
             let seconds = items[at].i64_at(&["tolerationSeconds"]);
             let message = format!(

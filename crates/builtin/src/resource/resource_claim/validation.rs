@@ -1,5 +1,7 @@
 //! What has been given out: the status of a claim.
 
+use std::collections::HashSet;
+
 use meta::{FieldErrors, Value, names::is_dns1123_label};
 
 use crate::resource::resource_slice::validation::binding_conditions;
@@ -87,8 +89,8 @@ fn shared_id(device: &Value) -> String {
 fn device_statuses(status: &Field<'_>, errors: &mut FieldErrors) {
     let results = status.value_at(&["allocation", "devices"]);
     let results = results.map_or(&[][..], |devices| devices.items_at(&["results"]));
-    let allocated: Vec<String> = results.iter().map(shared_id).collect();
-    let mut seen = Vec::new();
+    let allocated: HashSet<String> = results.iter().map(shared_id).collect();
+    let mut seen = HashSet::new();
     let devices = status.get("devices");
     for device in devices.items() {
         device_id(&device, errors);
@@ -111,11 +113,10 @@ fn device_statuses(status: &Field<'_>, errors: &mut FieldErrors) {
     }
     for device in devices.items() {
         let id = device.value().map(shared_id).unwrap_or_default();
-        if seen.contains(&id) {
+        if !seen.insert(id) {
             let message = format!("Duplicate value: {}", shown(device.value()));
             errors.push(meta::field::FieldReason::Duplicate, device.path(), message);
         }
-        seen.push(id);
     }
 }
 

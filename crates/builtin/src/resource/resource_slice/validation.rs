@@ -354,7 +354,14 @@ pub(crate) fn binding_conditions(owner: &Field<'_>, errors: &mut FieldErrors) {
     for list in [&good, &bad] {
         each(list, 4, errors, |item, errors| item.rule(errors, is_qualified_name));
     }
-    let is_good = |text: &str| good.items().any(|item| item.is(text));
+    let good_texts: std::collections::HashSet<&str> = good
+        .value()
+        .and_then(Value::as_array)
+        .unwrap_or_default()
+        .iter()
+        .map(|item| item.as_str().unwrap_or_default())
+        .collect();
+    let is_good = |text: &str| good_texts.contains(text);
     for list in [&good, &bad] {
         let mut seen = std::collections::BTreeSet::new();
         for item in list.items() {

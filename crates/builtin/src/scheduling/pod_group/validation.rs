@@ -103,11 +103,13 @@ pub(crate) fn validate_status(object: &Value, errors: &mut FieldErrors) {
     let root = Field::root(object);
     let status = root.get("status");
     conditions(&status.get("conditions"), errors);
-    let claims = object.items_at(&["spec", "resourceClaims"]);
+    let claims = object.items_at(&["spec", "resourceClaims"]).iter();
+    let claims: std::collections::HashSet<&str> =
+        claims.map(|claim| claim.str_at(&["name"])).collect();
     let statuses = status.get("resourceClaimStatuses");
     for item in statuses.items() {
         let name = item.get("name");
-        if !claims.iter().any(|claim| name.is(claim.str_at(&["name"]))) {
+        if !claims.contains(name.str()) {
             let why = "must match the name of an entry in `spec.resourceClaims`";
             name.invalid_value(errors, name.str(), why);
         }

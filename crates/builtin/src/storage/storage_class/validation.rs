@@ -1,6 +1,6 @@
 //! Validation of storage classes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use meta::{FieldErrors, Value, names::is_qualified_name};
 
@@ -49,9 +49,11 @@ pub(crate) fn parameters(parameters: &Field<'_>, errors: &mut FieldErrors) {
 }
 
 fn topologies(terms: &Field<'_>, errors: &mut FieldErrors) {
-    let mut seen: Vec<Vec<(String, BTreeSet<String>)>> = Vec::new();
+    let mut seen: HashMap<Vec<(String, BTreeSet<String>)>, usize> = HashMap::new();
+    let mut checked = 0;
     for term in terms.items() {
         let mut expressions: Vec<(String, BTreeSet<String>)> = Vec::new();
+        let mut keys = HashSet::new();
         for expression in term.get("matchLabelExpressions").items() {
             let (key, values) = (expression.get("key"), expression.get("values"));
             values.require(errors);
@@ -62,18 +64,22 @@ fn topologies(terms: &Field<'_>, errors: &mut FieldErrors) {
                 }
             }
             key.rule(errors, is_qualified_name);
-            if expressions.iter().any(|(known, _)| known == key.str()) {
+            if !keys.insert(key.str().to_owned()) {
                 key.duplicate(errors);
             }
             expressions.push((key.str().to_owned(), set));
         }
         expressions.sort();
         // Compat: upstream compares with the terms to come too, which are still empty then.
-        let to_come = if expressions.is_empty() { terms.len() - seen.len() } else { 0 };
-        let same = seen.iter().filter(|other| **other == expressions).count();
-        for _ in 0..same + to_come {
+        let to_come = if expressions.is_empty() { terms.len() - checked } else { 0 };
+        checked += 1;
+        let same = seen.entry(expressions).or_insert(0);
+        for _ in 0..*same + to_come {
+            if errors.stop_early() {
+                return;
+            }
             errors.duplicate(term.get("matchLabelExpressions").path(), "");
         }
-        seen.push(expressions);
+        *same += 1;
     }
 }

@@ -1,5 +1,7 @@
 //! Where a pod wants to be: node selectors, and the pods it wants to be near to or far from.
 
+use std::collections::{HashMap, HashSet};
+
 use meta::{
     FieldErrors, Value,
     field::RuleId,
@@ -160,26 +162,35 @@ pub(crate) fn label_keys(term: &Field<'_>, errors: &mut FieldErrors) {
         }
     }
     if let Some(selector) = selector {
-        let mut seen: Vec<&str> = Vec::new();
+        let mut seen: HashSet<&str> = HashSet::new();
+        let last: HashMap<&str, usize> =
+            texts(&matching).enumerate().map(|(at, key)| (key, at)).collect();
         if let Some(labels) = selector.get("matchLabels").and_then(Value::as_object) {
             seen.extend(labels.keys().map(meta::Str::as_str));
         }
         for expression in selector.items_at(&["matchExpressions"]) {
             let key = expression.str_at(&["key"]);
-            let at = matching.items().rposition(|matching| matching.is(key));
+            let at = last.get(key).copied();
             if let Some(at) = at.filter(|_| seen.contains(&key)) {
                 // Compat: the index is that of the term, not of the list.
                 let why = "exists in both matchLabelKeys and labelSelector";
                 term.index(at).invalid_value(errors, key, why);
             }
-            seen.push(key);
+            seen.insert(key);
         }
     }
+    let mismatching: HashSet<&str> = texts(&mismatching).collect();
     for key in matching.items() {
-        if mismatching.items().any(|mismatching| mismatching.is(key.str())) {
+        if mismatching.contains(key.str()) {
             key.invalid(errors, "exists in both matchLabelKeys and mismatchLabelKeys");
         }
     }
+}
+
+/// The texts of a list; what is no text counts as empty.
+fn texts<'a>(list: &Field<'a>) -> impl Iterator<Item = &'a str> {
+    let items = list.value().and_then(Value::as_array).unwrap_or_default().iter();
+    items.map(|item| item.as_str().unwrap_or_default())
 }
 
 pub(crate) fn taint_effect(effect: &Field<'_>, errors: &mut FieldErrors) {

@@ -43,6 +43,9 @@ pub(crate) fn regular(scope: &Scope<'_>, errors: &mut FieldErrors) {
     }
     let mut names = BTreeSet::new();
     for container in containers.items() {
+        if errors.stop_early() {
+            break;
+        }
         common(&container, scope, errors);
         let name = container.get("name");
         if !names.insert(name.str().to_owned()) {
@@ -59,6 +62,9 @@ pub(crate) fn init(scope: &Scope<'_>, errors: &mut FieldErrors) {
     let mut names: BTreeSet<String> =
         scope.names("containers").into_iter().map(str::to_owned).collect();
     for container in containers.items() {
+        if errors.stop_early() {
+            break;
+        }
         common(&container, scope, errors);
         restart_policy(&container, errors);
         let name = container.get("name");
@@ -100,6 +106,9 @@ pub(crate) fn ephemeral(scope: &Scope<'_>, errors: &mut FieldErrors) {
     let others = &scope.names("containers") | &scope.names("initContainers");
     let mut names: BTreeSet<String> = others.iter().map(|&name| name.to_owned()).collect();
     for container in scope.spec.get("ephemeralContainers").items() {
+        if errors.stop_early() {
+            break;
+        }
         common(&container, scope, errors);
         image_whitespace(&container, errors);
         let name = container.get("name");

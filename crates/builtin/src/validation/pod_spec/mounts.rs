@@ -30,6 +30,7 @@ fn validate_mounts(
     errors: &mut FieldErrors,
 ) {
     let mut seen = BTreeSet::new();
+    let device_paths: BTreeSet<&str> = devices.values().copied().collect();
     for mount in mounts.items() {
         let (name, path) = (mount.get("name"), mount.get("mountPath"));
         name.require(errors);
@@ -43,7 +44,7 @@ fn validate_mounts(
         if devices.contains_key(name.str()) {
             name.invalid(errors, "must not already exist in volumeDevices");
         }
-        if devices.values().any(|device| *device == path.str()) {
+        if device_paths.contains(path.str()) {
             path.invalid(errors, "must not already exist as a path in volumeDevices");
         }
         // Compat: for the rest, upstream doesn't say which of the mounts it is about.
@@ -91,6 +92,7 @@ fn validate_devices(
     errors: &mut FieldErrors,
 ) {
     let (mut paths, mut names) = (BTreeSet::new(), BTreeSet::new());
+    let mount_paths: BTreeSet<&str> = mounts.values().copied().collect();
     for device in devices.items() {
         let (name, path) = (device.get("name"), device.get("devicePath"));
         name.require(errors);
@@ -121,7 +123,7 @@ fn validate_devices(
         if mounts.contains_key(name.str()) {
             name.invalid(errors, "must not already exist in volumeMounts");
         }
-        if mounts.values().any(|mount| *mount == path.str()) {
+        if mount_paths.contains(path.str()) {
             path.invalid(errors, "must not already exist as a path in volumeMounts");
         }
         if !name.is_empty() {

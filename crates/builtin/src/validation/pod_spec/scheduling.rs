@@ -1,6 +1,6 @@
 //! Tolerations, topology spread and scheduling gates.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use meta::{
     FieldErrors, Value,
@@ -52,9 +52,10 @@ pub(crate) fn added_tolerations_only(new: &Field<'_>, old: &Field<'_>, errors: &
     let without_seconds = |toleration: &Value| {
         let mut toleration = toleration.clone();
         toleration.remove_at(&["tolerationSeconds"]);
-        toleration
+        meta::json::to_string(&toleration)
     };
-    let kept: Vec<Value> = new.items().filter_map(|t| t.value()).map(without_seconds).collect();
+    let kept: HashSet<String> =
+        new.items().filter_map(|t| t.value()).map(without_seconds).collect();
     for toleration in old.items().filter_map(|toleration| toleration.value()) {
         if !kept.contains(&without_seconds(toleration)) {
             let why = "existing toleration can not be modified except its tolerationSeconds";
@@ -79,12 +80,13 @@ pub(crate) fn gates(gates: &Field<'_>, errors: &mut FieldErrors) {
 
 /// Gates are opened, never put up again.
 pub(crate) fn removed_gates_only(new: &Field<'_>, old: &Field<'_>, errors: &mut FieldErrors) {
+    let before: HashSet<&str> = old.items().map(|gate| gate.str_at(&["name"])).collect();
+    let names = new.items().map(|gate| gate.str_at(&["name"])).enumerate();
+    // Of two with one name the last is told of.
+    let last: HashMap<&str, usize> = names.map(|(at, name)| (name, at)).collect();
     for (at, gate) in new.items().enumerate() {
         let name = gate.get("name");
-        let named = |other: &Field<'_>| other.str_at(&["name"]) == name.str();
-        // Of two with one name the last is told of.
-        let is_last = !new.items().skip(at + 1).any(|later| named(&later));
-        if is_last && !old.items().any(|old| named(&old)) {
+        if last.get(name.str()) == Some(&at) && !before.contains(name.str()) {
             let why =
                 format!("only deletion is allowed, but found new scheduling gate '{}'", name.str());
             name.forbidden(errors, &why);
@@ -93,7 +95,11 @@ pub(crate) fn removed_gates_only(new: &Field<'_>, old: &Field<'_>, errors: &mut 
 }
 
 pub(crate) fn topology_spread(constraints: &Field<'_>, errors: &mut FieldErrors) {
-    let all = constraints.value().and_then(Value::as_array).unwrap_or_default();
+    let pair = |constraint: &Field<'_>| {
+        ["topologyKey", "whenUnsatisfiable"].map(|part| constraint.str_at(&[part]).to_owned())
+    };
+    let last: HashMap<[String; 2], usize> =
+        constraints.items().enumerate().map(|(at, constraint)| (pair(&constraint), at)).collect();
     for (at, constraint) in constraints.items().enumerate() {
         constraint.get("maxSkew").positive(errors);
         let key = constraint.get("topologyKey");
@@ -105,11 +111,7 @@ pub(crate) fn topology_spread(constraints: &Field<'_>, errors: &mut FieldErrors)
         if !actions.contains(&action.str()) {
             action.not_supported(errors, &actions);
         }
-        let repeats = |other: &Value| {
-            other.str_at(&["topologyKey"]) == key.str()
-                && other.str_at(&["whenUnsatisfiable"]) == action.str()
-        };
-        if all[at + 1..].iter().any(repeats) {
+        if last.get(&pair(&constraint)).is_some_and(|last| *last > at) {
             let pair = constraint.get("{topologyKey, whenUnsatisfiable}");
             errors.duplicate(pair.path(), format!("{{{}, {}}}", key.str(), action.str()));
         }

@@ -26,6 +26,9 @@ pub(crate) fn validate<'a>(
     };
     let mut good = Volumes::new();
     for (volume, value) in volumes.items().zip(values) {
+        if errors.stop_early() {
+            break;
+        }
         let before = errors.count();
         source(&volume, owner, errors);
         let name = volume.get("name");

@@ -1,6 +1,6 @@
 //! The status of pods, as kubelets and the scheduler write it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use meta::{
     FieldErrors, Value,
@@ -9,6 +9,7 @@ use meta::{
 };
 
 use crate::validation::{
+    by_name,
     cursor::Field,
     ip::{legacy_ip, parse_sloppy},
 };
@@ -75,20 +76,28 @@ const STATUSES: [(&str, Option<&str>); 3] = [
 /// How the devices of containers are.
 fn allocated_resources(pod: &Field<'_>, status: &Field<'_>, errors: &mut FieldErrors) {
     for (list, containers) in STATUSES {
+        let spec = containers.map(|list| pod.value_at(&["spec", list]));
+        let spec = spec.flatten().and_then(Value::as_array).unwrap_or_default();
+        let specs = by_name(spec);
         for own in status.get(list).items() {
             let resources = own.get("allocatedResourcesStatus");
-            let Some(containers) = containers else {
+            if containers.is_none() {
                 if !resources.is_empty() {
                     resources.forbidden(errors, "must not be specified in container status");
                 }
                 continue;
-            };
-            let spec = pod.value().map_or(&[][..], |pod| pod.items_at(&["spec", containers]));
-            let container =
-                spec.iter().find(|spec| spec.str_at(&["name"]) == own.str_at(&["name"]));
+            }
+            let container = specs.get(own.str_at(&["name"])).map(|container| {
+                let claims = container.items_at(&["resources", "claims"]).iter();
+                let claims = claims.map(|claim| match claim.str_at(&["request"]) {
+                    "" => claim.str_at(&["name"]).to_owned(),
+                    request => format!("{}/{request}", claim.str_at(&["name"])),
+                });
+                (*container, claims.collect::<HashSet<_>>())
+            });
             for resource in resources.items() {
-                if let Some(container) = container {
-                    allocated_name(&resource.get("name"), container, errors);
+                if let Some((container, claims)) = &container {
+                    allocated_name(&resource.get("name"), container, claims, errors);
                 }
                 health(&resource.get("resources"), errors);
             }
@@ -96,13 +105,14 @@ fn allocated_resources(pod: &Field<'_>, status: &Field<'_>, errors: &mut FieldEr
     }
 }
 
-fn allocated_name(name: &Field<'_>, container: &Value, errors: &mut FieldErrors) {
+fn allocated_name(
+    name: &Field<'_>,
+    container: &Value,
+    claims: &HashSet<String>,
+    errors: &mut FieldErrors,
+) {
     let (known, why) = if let Some(claimed) = name.str().strip_prefix("claim:") {
-        let mut claims = container.items_at(&["resources", "claims"]).iter();
-        let known = claims.any(|claim| match claim.str_at(&["request"]) {
-            "" => claim.str_at(&["name"]) == claimed,
-            request => format!("{}/{request}", claim.str_at(&["name"])) == claimed,
-        });
+        let known = claims.contains(claimed);
         let why = "must match one of the container's resource claims in a format \
                    'claim:<claimName>/<request>' or 'claim:<claimName>' if request is empty";
         (known, why)
@@ -137,12 +147,13 @@ fn health(resources: &Field<'_>, errors: &mut FieldErrors) {
 }
 
 fn claim_statuses(pod: &Field<'_>, errors: &mut FieldErrors) {
-    let claims = pod.value().map_or(&[][..], |pod| pod.items_at(&["spec", "resourceClaims"]));
+    let claims =
+        by_name(pod.value().map_or(&[][..], |pod| pod.items_at(&["spec", "resourceClaims"])));
     let mut seen = BTreeSet::new();
     let status = pod.get("status");
     for claim in status.get("resourceClaimStatuses").items() {
         let name = claim.get("name");
-        if !claims.iter().any(|known| known.str_at(&["name"]) == name.str()) {
+        if !claims.contains_key(name.str()) {
             let why = "must match the name of an entry in `spec.resourceClaims`";
             name.invalid_value(errors, name.str(), why);
         }
@@ -167,16 +178,16 @@ fn extended_claim(pod: &Field<'_>, errors: &mut FieldErrors) {
         mappings.required(errors, "at least one request mapping is required");
     }
     let lists = ["initContainers", "containers"];
-    let containers: Vec<&Value> = pod
-        .value()
-        .into_iter()
-        .flat_map(|pod| lists.iter().flat_map(|list| pod.items_at(&["spec", list])))
-        .collect();
+    let containers = by_name(
+        pod.value()
+            .into_iter()
+            .flat_map(|pod| lists.iter().flat_map(|list| pod.items_at(&["spec", list]))),
+    );
     let mut seen = BTreeSet::new();
     for mapping in mappings.items() {
         let [container, resource, request] =
             ["containerName", "resourceName", "requestName"].map(|part| mapping.get(part));
-        match containers.iter().find(|other| other.str_at(&["name"]) == container.str()) {
+        match containers.get(container.str()) {
             None => {
                 let why = "must match the name of an entry in spec.initContainers.name or \
                            spec.containers.name";
@@ -222,19 +233,18 @@ fn state_transitions(pod: &Field<'_>, old: &Field<'_>, errors: &mut FieldErrors)
             continue;
         }
         let (statuses, before) = (status.get(list), before.get(list));
+        let now_by_name = by_name(values(&statuses));
+        let containers = containers.map(|list| by_name(values(&spec.get(list))));
         for (at, old) in before.items().enumerate() {
             let Some(ended) = old.value_at(&["state", "terminated"]) else { continue };
             let name = old.str_at(&["name"]);
-            let Some(now) = statuses.items().find(|now| now.str_at(&["name"]) == name) else {
-                continue;
-            };
-            if now.value_at(&["state", "terminated"]).is_some() {
+            let Some(now) = now_by_name.get(name) else { continue };
+            if now.at(&["state", "terminated"]).is_some_and(|state| !state.is_null()) {
                 continue;
             }
             let exit_code = ended.i64_at(&["exitCode"]).unwrap_or_default();
-            let may_restart = containers.is_some_and(|list| {
-                let containers = spec.value().map_or(&[][..], |spec| spec.items_at(&[list]));
-                let container = containers.iter().find(|other| other.str_at(&["name"]) == name);
+            let may_restart = containers.as_ref().is_some_and(|containers| {
+                let container = containers.get(name);
                 let policy = spec.str_at(&["restartPolicy"]);
                 container.is_some_and(|container| restarts(container, policy, exit_code))
             });
@@ -244,6 +254,10 @@ fn state_transitions(pod: &Field<'_>, old: &Field<'_>, errors: &mut FieldErrors)
             }
         }
     }
+}
+
+fn values<'a>(list: &Field<'a>) -> &'a [Value] {
+    list.value().and_then(Value::as_array).unwrap_or_default()
 }
 
 /// Whether a container starts again after this exit code: its own rules first, then its policy, then
