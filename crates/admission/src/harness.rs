@@ -25,7 +25,11 @@ pub(crate) fn cluster(
     rights: &'static [&'static str],
 ) -> Cluster {
     let objects = objects.iter().map(|(resource, text)| (*resource, yaml(text))).collect();
-    Cluster { objects: Box::new(Objects(objects)), authorizer: Arc::new(Rights(rights)) }
+    Cluster {
+        objects: Box::new(Objects(objects)),
+        authorizer: Arc::new(Rights(rights)),
+        dynamic_admission: Arc::default(),
+    }
 }
 
 struct Objects(Vec<(&'static GroupVersionResource, Value)>);
@@ -90,6 +94,34 @@ impl ServedObjects for Objects {
         _to: &'a GroupVersionResource,
     ) -> Pinned<'a, Result<Value, ApiError>> {
         Box::pin(std::future::ready(Ok(object)))
+    }
+
+    fn encode(
+        &self,
+        _resource: &GroupVersionResource,
+        _kind: &GroupVersionKind,
+        object: &Value,
+    ) -> Vec<u8> {
+        meta::json::to_string(object).into_bytes()
+    }
+
+    fn decode_changed(
+        &self,
+        _resource: &GroupVersionResource,
+        _kind: &GroupVersionKind,
+        json: &[u8],
+    ) -> Result<Value, ApiError> {
+        crate::versioned::decode(json)
+    }
+
+    fn merge_applied(
+        &self,
+        _resource: &GroupVersionResource,
+        kind: &GroupVersionKind,
+        _live: &Value,
+        _configuration: &Value,
+    ) -> Result<Value, String> {
+        Err(format!("{} is not served", kind.kind))
     }
 }
 

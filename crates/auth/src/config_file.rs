@@ -101,7 +101,7 @@ fn check(
                 let at = at.child(name);
                 match fields.iter().find(|(known, _)| known == name) {
                     Some((_, shape)) => check(value, shape, &at, unknown)?,
-                    None => unknown.push(format!("unknown field {}", quote(at.as_str()))),
+                    None => unknown.push(format!("unknown field {}", quote(&at.to_string()))),
                 }
             }
             Ok(())

@@ -113,7 +113,7 @@ mod tests {
             type_checker: Arc::new(Complains),
         };
         controller.check_all().await.unwrap();
-        let applied = fake.applied.lock().unwrap();
+        let applied = fake.applied();
         let statuses: Vec<(&str, &Value)> = applied
             .iter()
             .map(|policy| (policy.str_at(&["metadata", "name"]), policy.get("status").unwrap()))

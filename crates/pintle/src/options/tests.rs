@@ -324,7 +324,7 @@ fn a_remote_etcd_without_tls_is_warned_about() {
         ("http://localhost.example:2379,https://10.0.0.1:2379,http://10.0.0.2:2379", 2),
     ];
     for (servers, expected) in cases {
-        let options = read(&[&format!("--etcd-servers={servers}")]).unwrap();
+        let options = read(&[&format!("--etcd-servers={servers}"), "--etcd-cafile=/ca"]).unwrap();
         let about_tls = options.warnings.iter().filter(|warning| warning.contains("without TLS"));
         assert_eq!(about_tls.count(), expected, "{servers}");
     }

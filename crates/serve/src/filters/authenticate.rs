@@ -101,7 +101,7 @@ fn bearer_token(authorization: &str) -> Option<&str> {
 mod tests {
     use std::time::{Duration, SystemTime};
 
-    use auth::authn::token_file::TokenFile;
+    use auth::authn::{Anonymous, token_file::TokenFile};
 
     use super::*;
     use crate::tls::{
@@ -119,8 +119,9 @@ mod tests {
             }
         };
         let tokens = TokenFile::parse("secret,joe,1").expect("a token file");
+        let anonymous = Anonymous { enabled: true, paths: Vec::new() };
         let authenticator =
-            Authenticator { tokens: Some(tokens), anonymous: true, ..Authenticator::default() };
+            Authenticator { tokens: Some(tokens), anonymous, ..Authenticator::default() };
         let mut headers = HeaderMap::new();
         if !authorization.is_empty() {
             let value = HeaderValue::from_bytes(authorization).expect("a header");
