@@ -108,6 +108,17 @@ impl Processed {
         stored
     }
 
+    /// The same, but not beyond `deadline`: after that the event is sent in the background, and
+    /// counts as not stored.
+    pub async fn stored_by(self, deadline: Option<tokio::time::Instant>) -> bool {
+        let Some(deadline) = deadline.filter(|_| !self.waiting.is_empty()) else {
+            return self.stored().await;
+        };
+        // A task of its own, which the deadline does not end.
+        let sending = tokio::spawn(self.stored());
+        matches!(tokio::time::timeout_at(deadline, sending).await, Ok(Ok(true)))
+    }
+
     /// For the end of a stream, where nothing waits: backends get the event in the background.
     pub fn detach(self) {
         if self.waiting.is_empty() {

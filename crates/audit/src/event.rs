@@ -8,11 +8,8 @@ mod tests;
 use std::{collections::BTreeMap, net::IpAddr};
 
 use meta::{
-    AuditLevel, Details, RequestInfo, Status, Str, User,
-    audit::ObjectIdentity,
-    field::quote,
-    json::{write_string, write_value},
-    time::Time,
+    AuditLevel, Details, RequestInfo, Status, Str, User, audit::ObjectIdentity, field::quote,
+    json::write_string, time::Time,
 };
 
 pub use source_ips::source_ips;
@@ -420,50 +417,4 @@ fn write_details(out: &mut Vec<u8>, details: &Details) {
         writer.number("retryAfterSeconds", details.retry_after_seconds);
     }
     out.push(b'}');
-}
-
-/// JSON from a client as an event carries it: without whitespace, and escaped as Go does. What is no
-/// JSON becomes a string, where kube-apiserver loses the event.
-pub fn compact_json(given: &[u8]) -> Vec<u8> {
-    let options = codec::json::DecodeOptions { strict: false };
-    if codec::json::decode_any(given, options).is_err() {
-        let mut out = Vec::with_capacity(given.len() + 2);
-        write_string(&mut out, &String::from_utf8_lossy(given));
-        return out;
-    }
-    let mut out = Vec::with_capacity(given.len());
-    let (mut in_string, mut escaped) = (false, false);
-    let mut at = 0;
-    while let Some(&byte) = given.get(at) {
-        at += 1;
-        if !in_string && matches!(byte, b' ' | b'\n' | b'\r' | b'\t') {
-            continue;
-        }
-        match byte {
-            b'<' => out.extend_from_slice(b"\\u003c"),
-            b'>' => out.extend_from_slice(b"\\u003e"),
-            b'&' => out.extend_from_slice(b"\\u0026"),
-            // U+2028 and U+2029.
-            0xE2 if matches!(given.get(at..at + 2), Some([0x80, 0xA8 | 0xA9])) => {
-                out.extend_from_slice(if given[at + 1] == 0xA8 { b"\\u2028" } else { b"\\u2029" });
-                at += 2;
-            }
-            _ => out.push(byte),
-        }
-        in_string ^= byte == b'"' && !escaped;
-        escaped = in_string && byte == b'\\' && !escaped;
-    }
-    out
-}
-
-/// A patch in YAML as JSON; what cannot be read becomes a string.
-pub fn yaml_to_json(given: &[u8]) -> Vec<u8> {
-    match codec::yaml::load(given) {
-        Ok(loaded) => {
-            let mut out = Vec::with_capacity(given.len());
-            write_value(&mut out, &loaded.value);
-            out
-        }
-        Err(_) => compact_json(given),
-    }
 }

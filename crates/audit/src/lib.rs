@@ -21,10 +21,7 @@ mod webhook;
 
 pub use self::{
     auditor::{Auditor, Processed},
-    event::{
-        Event, ObjectReference, ResponseStatus, Stage, compact_json, source_ips, user_agent,
-        yaml_to_json,
-    },
+    event::{Event, ObjectReference, ResponseStatus, Stage, source_ips, user_agent},
     metrics::AuditMetrics,
     options::{DeliveryOptions, LogOptions, Options, TruncateOptions, WebhookOptions},
     policy::{Policy, RequestPolicy, StageSet},

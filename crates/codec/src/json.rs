@@ -5,6 +5,7 @@
 //! changes nothing.
 
 mod decode;
+mod edit;
 mod encode;
 mod error;
 mod go_type;
@@ -17,6 +18,7 @@ mod tests;
 pub use decode::{
     DecodeOptions, Decoded, decode, decode_any, decode_any_body, decode_body, list_strict_errors,
 };
+pub use edit::{Edit, compact, edit};
 pub use encode::{encode, encode_any, encode_node, normalize, remove_empty_fields};
 pub use error::{DecodeError, Found, GoKind, GoType, Step, StrictError, TypeError};
 pub use indent::indent;

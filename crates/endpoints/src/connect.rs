@@ -76,7 +76,7 @@ pub(crate) async fn connect(
         headers: request.headers(),
         body: Bytes::new(),
         warnings: &cx.warnings,
-        audit: &cx.audit.annotations,
+        audit: &cx.audit.record,
         websocket: false,
     };
     registry::admit_connect(&admitted, &mut options).await?;

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header::CONTENT_TYPE};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
-use meta::{ApiError, AuditAnnotations, Query, RequestInfo, User, Warnings};
+use meta::{ApiError, AuditRecord, Query, RequestInfo, User, Warnings};
 use registry::{Engine, Kind, Payload, ResourceRequest, ResourceResponse};
 use serve::{
     Body, Claims, Context, CpuPool, Delegate, Delegates, Serving,
@@ -132,7 +132,7 @@ impl Resources {
             headers: &head.headers,
             body,
             warnings: &cx.warnings,
-            audit: &cx.audit.annotations,
+            audit: &cx.audit.record,
             websocket,
         };
         let answer = match &self.cpu_pool {
@@ -260,7 +260,7 @@ struct OwnedRequest {
     headers: HeaderMap,
     body: Bytes,
     warnings: Arc<Warnings>,
-    audit: Arc<AuditAnnotations>,
+    audit: Arc<AuditRecord>,
     websocket: bool,
 }
 
@@ -276,7 +276,7 @@ impl OwnedRequest {
             headers: request.headers.clone(),
             body: request.body.clone(),
             warnings: cx.warnings.clone(),
-            audit: cx.audit.annotations.clone(),
+            audit: cx.audit.record.clone(),
             websocket: request.websocket,
         }
     }

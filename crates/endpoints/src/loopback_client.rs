@@ -9,8 +9,7 @@ use http::{
     header::{CONTENT_TYPE, USER_AGENT},
 };
 use meta::{
-    ApiError, AuditAnnotations, GroupVersionResource, Query, RequestInfo, Str, User, Value,
-    Warnings,
+    ApiError, AuditRecord, GroupVersionResource, Query, RequestInfo, Str, User, Value, Warnings,
 };
 use registry::ResourceRequest;
 
@@ -147,7 +146,7 @@ impl LoopbackClient {
             headers: &headers,
             body: body.unwrap_or_default(),
             warnings: &Warnings::default(),
-            audit: &AuditAnnotations::default(),
+            audit: &AuditRecord::default(),
             websocket: false,
         };
         let answer = registry::serve(&rest).await?;

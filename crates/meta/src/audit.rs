@@ -114,6 +114,14 @@ impl ObjectIdentity {
 }
 
 impl AuditRecord {
+    pub fn new(
+        level: AuditLevel,
+        omit_managed_fields: bool,
+        annotations: AuditAnnotations,
+    ) -> Self {
+        Self { level, omit_managed_fields, annotations, ..Self::default() }
+    }
+
     pub fn is_on(&self) -> bool {
         self.level > AuditLevel::None
     }
@@ -229,7 +237,7 @@ mod tests {
     use super::*;
 
     fn record(level: AuditLevel) -> AuditRecord {
-        AuditRecord { level, annotations: AuditAnnotations::recorded(), ..AuditRecord::default() }
+        AuditRecord::new(level, false, AuditAnnotations::recorded())
     }
 
     #[test]

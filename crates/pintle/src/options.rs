@@ -1,6 +1,7 @@
 //! The options of the server: the flags with their final types, completed and validated.
 
 mod admission;
+mod auditing;
 mod authentication;
 mod authorization;
 mod cidr;
@@ -128,6 +129,7 @@ pub(crate) struct Options {
     /// The controllers of kube-controller-manager that this server runs.
     pub(crate) standalone_controllers: StandaloneControllers,
 
+    pub(crate) audit: audit::Options,
     pub(crate) logging: logging::Settings,
     /// Warnings that are logged at the start, one line each.
     pub(crate) warnings: Vec<String>,
@@ -304,6 +306,7 @@ impl Options {
                 errors,
             ),
 
+            audit: auditing::from_flags(parsed, errors),
             logging: logging::Settings {
                 format: match parsed.text("logging-format").as_str() {
                     "json" => logging::Format::Json,

@@ -10,6 +10,7 @@ use std::{
 use admission::DynamicAdmission;
 use aggregator::{Aggregator, ServedGroupVersion};
 use apiextensions::CrdController;
+use audit::{AuditMetrics, Auditor};
 use auth::{
     Authenticator, Authorizer,
     authn::{Anonymous, BootstrapTokens, JwtAuthenticators, TokenWebhook, token_file::TokenFile},
@@ -163,6 +164,7 @@ async fn serve(
     if let Some(controller) = &flow_controller {
         metrics.add_flow_control(controller.clone());
     }
+    let auditor = Auditor::start(&options.audit, AuditMetrics::register(&metrics.registry))?;
     let server = chain(
         options,
         &servers,
@@ -171,6 +173,7 @@ async fn serve(
         &metrics,
         &in_flight,
         flow_controller.clone(),
+        auditor.clone(),
         verbosity,
     )?;
 
@@ -213,7 +216,12 @@ async fn serve(
     announce(options, &pki, bound)?;
 
     let before = hooks.before_shutdown();
-    lifecycle.run(&listening, &in_flight, &shutdown, stop, before, async {}).await;
+    let flush = async {
+        if let Some(auditor) = auditor {
+            auditor.flush(AUDIT_FLUSH_MAX).await;
+        }
+    };
+    lifecycle.run(&listening, &in_flight, &shutdown, stop, before, flush).await;
     let left = tasks.stop(TASKS_GRACE).await;
     if left > 0 {
         tracing::warn!(tasks = left, "background tasks did not stop");
@@ -228,6 +236,8 @@ async fn serve(
 const TASKS_GRACE: std::time::Duration = std::time::Duration::from_secs(5);
 /// Compat: what kube-apiserver gives the other servers to serve a new definition.
 const ESTABLISH_AFTER: std::time::Duration = std::time::Duration::from_secs(5);
+/// What audit backends get to send queued events at shutdown; the rest is lost, and counted.
+const AUDIT_FLUSH_MAX: std::time::Duration = std::time::Duration::from_secs(15);
 /// How often certificate files are looked at.
 pub(crate) const RELOAD_INTERVAL: std::time::Duration = std::time::Duration::from_secs(10);
 /// How often the encryption configuration is looked at.
@@ -701,6 +711,7 @@ fn flow_controller(options: &Options, servers: &Servers) -> Option<Arc<FlowContr
     Some(Arc::new(FlowController::new(options)))
 }
 
+#[expect(clippy::too_many_arguments, reason = "all that the chain is put together from")]
 fn chain(
     options: &Options,
     servers: &Servers,
@@ -709,6 +720,7 @@ fn chain(
     metrics: &Arc<Metrics>,
     in_flight: &Arc<InFlight>,
     flow_controller: Option<Arc<FlowController>>,
+    audit: Option<Arc<Auditor>>,
     verbosity: Verbosity,
 ) -> Result<Arc<serve::Server>, String> {
     let aggregator = servers.aggregator.clone();
@@ -757,6 +769,7 @@ fn chain(
     Ok(Arc::new(serve::Server {
         authenticator: auth_stack.authenticator.clone(),
         authorizer: auth_stack.authorizer.clone(),
+        audit,
         constrained_impersonation: options.feature_gates.enabled("ConstrainedImpersonation"),
         unauthenticated_http2_dos_mitigation: options
             .feature_gates

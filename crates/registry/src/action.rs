@@ -8,7 +8,7 @@ use meta::{ApiError, GroupVersionKind, Status, User, Value, selector::LabelSelec
 use store::{Expect, StoreError};
 
 use crate::{
-    Kind, ResourceResponse,
+    Kind, ResourceResponse, audit,
     create::{attributes, gvr},
     decode::{self, tree},
     delete,
@@ -73,6 +73,11 @@ impl<'a> ActionContext<'a> {
         self.request.warnings.add(text);
     }
 
+    /// Adds an annotation to the audit event.
+    pub fn annotate(&self, key: &str, value: &str) {
+        self.request.audit.annotations.add(key, value);
+    }
+
     /// The object as it is now.
     pub async fn object(&self) -> Result<Value, ApiError> {
         let entry = entry(self.request, "").await?;
@@ -93,6 +98,10 @@ pub(crate) async fn act(
     let format = ResponseFormat::negotiate(request)?;
     let options = WriteOptions::read(request.query, "CreateOptions", false)?;
     let mut object = decode_body(request, action, &options)?;
+    let ty = type_of(request, &action.accepts()[0])?;
+    audit::typed_request_object(request, &object, (&request.engine.schema, ty), |object| {
+        action.default(object);
+    });
     let cx = ActionContext { request, dry_run: options.dry_run };
     let namespace = object.str_at(&["metadata", "namespace"]);
     if !namespace.is_empty() && namespace != cx.namespace() {
@@ -107,7 +116,6 @@ pub(crate) async fn act(
     if object.str_at(&["kind"]) == "TokenRequest" {
         object.set_at(&["metadata", "name"], cx.name());
     }
-    let ty = type_of(request, &action.accepts()[0])?;
     action.default(&mut object);
     managed_fields::track_sent(request, &options, ty, &mut object);
     let gvr = gvr(request.kind);
@@ -118,7 +126,7 @@ pub(crate) async fn act(
     request.engine.admission.admit(&attributes, Some(&mut object)).await?;
     request.engine.admission.validate(&attributes, Some(&object)).await?;
     match action.act(object, &cx).await? {
-        Outcome::Done => Ok(response_format::status(&format, &done())),
+        Outcome::Done => Ok(response_format::status(request, &format, &done())),
         Outcome::Object(object) => {
             let gvk = gvk_of(&object).unwrap_or_else(|| action.accepts()[0].clone());
             let (schema, ty) = (&request.engine.schema, type_of(request, &gvk)?);

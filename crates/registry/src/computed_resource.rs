@@ -78,7 +78,7 @@ pub(crate) async fn create(
         Outcome::Object(answer) => {
             response_format::json(request, format, 201, encode(kind, answer))
         }
-        Outcome::Done => Ok(response_format::status(format, &action::done())),
+        Outcome::Done => Ok(response_format::status(request, format, &action::done())),
     }
 }
 

@@ -7,7 +7,7 @@ use meta::{ApiError, GroupVersionResource, Value};
 use store::{Expect, StoreError};
 
 use crate::{
-    Allocation, Kind, ResourceResponse, Storage, computed_resource, decode,
+    Allocation, Kind, ResourceResponse, Storage, audit, computed_resource, decode,
     get::storage,
     managed_fields, object_meta,
     options::WriteOptions,
@@ -31,6 +31,7 @@ pub(crate) async fn create(request: &ResourceRequest<'_>) -> Result<ResourceResp
         validation: options.field_validation,
     };
     let mut object = decode::body(request, &expected)?;
+    audit::request_object(request, &object);
     object_meta::ensure_namespace_matches(kind, &request.info.namespace, &mut object)?;
     if let Some(computed) = &kind.computed {
         return computed_resource::create(request, &format, &options, &**computed, object).await;
@@ -165,7 +166,8 @@ async fn commit_create(
         }
         return Ok(WrittenObject { json, created: true, stored: false });
     }
-    match allocation.write(storage, key, Expect::Absent, &stored).await {
+    let write = allocation.write(storage, key, Expect::Absent, &stored);
+    match audit::storage_latency(request, write).await {
         Ok(revision) => {
             let json = storage.at_revision(&stored.json, revision)?;
             let json = kind.view_of_stored(&json).await?;
@@ -262,7 +264,7 @@ pub(crate) fn attributes<'a>(
         options,
         old,
         warnings: request.warnings,
-        audit: request.audit,
+        audit: &request.audit.annotations,
         reinvocation: Reinvocation::default(),
     }
 }

@@ -12,7 +12,7 @@ use meta::{
 use store::{Expect, StoreError};
 
 use crate::{
-    Dependents, Kind, ResourceResponse, Storage,
+    Dependents, Kind, ResourceResponse, Storage, audit,
     create::{attributes, gvr},
     get::{check_name, storage},
     list,
@@ -41,7 +41,9 @@ pub(crate) async fn delete(request: &ResourceRequest<'_>) -> Result<ResourceResp
     check_name(request)?;
     match delete_object(request, &options, &request.info.namespace, &request.info.name).await? {
         Deleted::Object(json) => response_format::json(request, &format, 200, json),
-        Deleted::Gone(details) => Ok(response_format::status(&format, &Status::success(details))),
+        Deleted::Gone(details) => {
+            Ok(response_format::status(request, &format, &Status::success(details)))
+        }
     }
 }
 
@@ -52,6 +54,7 @@ async fn delete_unreadable(
     format: &ResponseFormat,
     options: &DeleteOptions,
 ) -> Result<ResourceResponse, ApiError> {
+    request.audit.annotations.add("apiserver.k8s.io/unsafe-delete-ignore-read-error", "");
     options.check_unsafe()?;
     let storage = storage(request)?;
     let delete =
@@ -75,7 +78,7 @@ async fn delete_unreadable(
         kind: request.kind.facts.plural.to_string(),
         ..Details::default()
     };
-    Ok(response_format::status(format, &Status::success(gone)))
+    Ok(response_format::status(request, format, &Status::success(gone)))
 }
 
 /// Compat: this verb must be allowed, in addition to `delete`.
@@ -139,6 +142,7 @@ fn options(request: &ResourceRequest<'_>) -> Result<DeleteOptions, ApiError> {
         return DeleteOptions::read(request.query, None);
     }
     let body = crate::decode::delete_options(request)?;
+    audit::delete_options(request, &body)?;
     DeleteOptions::read(request.query, Some(&body))
 }
 
@@ -235,7 +239,8 @@ async fn step(
             kind.view_of_stored(&storage.at_revision(&stored.json, revision)?).await?,
         )));
     }
-    match storage.write(key, Expect::At(revision), waiting.as_ref()).await {
+    let write = storage.write(key, Expect::At(revision), waiting.as_ref());
+    match audit::storage_latency(request, write).await {
         Ok(at) => Ok(Some(if let Some(stored) = waiting {
             Deleted::Object(kind.view_of_stored(&storage.at_revision(&stored.json, at)?).await?)
         } else {

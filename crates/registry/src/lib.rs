@@ -6,6 +6,7 @@
 mod action;
 mod admitted_object;
 mod allocation;
+mod audit;
 mod columns;
 mod computed_resource;
 mod continue_token;

@@ -16,7 +16,7 @@ use meta::{
 };
 
 use crate::{
-    ResourceResponse, decode, get as read, managed_fields, object_meta,
+    ResourceResponse, audit, decode, get as read, managed_fields, object_meta,
     options::WriteOptions,
     patch_errors::{self, redact},
     resource_request::ResourceRequest,
@@ -29,6 +29,7 @@ pub(crate) async fn patch(request: &ResourceRequest<'_>) -> Result<ResourceRespo
     let format = ResponseFormat::negotiate(request)?;
     let apply = patch_type.is_apply();
     let options = WriteOptions::read(request.query, "PatchOptions", apply)?;
+    audit::request_patch(request, patch_type);
     let parsed = Patch::parse_strictly(patch_type, &request.body);
     if parsed.is_err() && !apply {
         // A missing object is a 404, even if the patch is invalid.

@@ -9,14 +9,14 @@ use bytes::Bytes;
 use codec::{negotiate::Offered, protobuf::Tables};
 use http::HeaderMap;
 use meta::{
-    ApiError, AuditAnnotations, GroupVersionKind, Query, RequestInfo, User, Warnings,
+    ApiError, AuditRecord, GroupVersionKind, Query, RequestInfo, User, Warnings,
     authorization::Authorizer,
 };
 use schema::{Schema, TypeId};
 
 use crate::{
-    FieldDescriptions, Kind, ResourceResponse, action, create, delete, get, list, patch, scale,
-    update, watch,
+    FieldDescriptions, Kind, ResourceResponse, action, audit, create, delete, get, list, patch,
+    scale, update, watch,
 };
 
 /// What all requests share.
@@ -91,7 +91,7 @@ pub struct ResourceRequest<'a> {
     pub headers: &'a HeaderMap,
     pub body: Bytes,
     pub warnings: &'a Warnings,
-    pub audit: &'a AuditAnnotations,
+    pub audit: &'a AuditRecord,
     /// The events of a watch are messages of a WebSocket.
     pub websocket: bool,
 }
@@ -101,6 +101,7 @@ pub async fn serve(request: &ResourceRequest<'_>) -> Result<ResourceResponse, Ap
     let info = request.info;
     if let Some(warning) = request.kind.custom.as_ref().and_then(|own| own.deprecation.as_ref()) {
         request.warnings.add(warning.clone());
+        audit::deprecated(request, warning);
     }
     if !info.subresource.is_empty() {
         return serve_subresource(request).await;
@@ -134,6 +135,7 @@ pub async fn serve(request: &ResourceRequest<'_>) -> Result<ResourceResponse, Ap
 fn warn_of_deprecation(request: &ResourceRequest<'_>) {
     if let Some(text) = request.kind.behaviour.deprecation {
         request.warnings.add(text.to_owned());
+        audit::deprecated(request, text);
     }
 }
 

@@ -15,7 +15,7 @@ use meta::{ApiError, Status, Value};
 use store::Entry;
 
 use crate::{
-    Kind, Payload, ResourceResponse,
+    Kind, Payload, ResourceResponse, audit,
     decode::tree,
     list::{Chunks, Items, ListHead, ListResult},
     protobuf_response,
@@ -160,6 +160,9 @@ pub(crate) fn entry(
 ) -> Result<ResourceResponse, ApiError> {
     let kind = request.kind;
     if format.media_type == MediaType::Protobuf && format.projection == Projection::Object {
+        if request.audit.wants_response_object() {
+            audit::response_object(request, &kind.view(entry)?);
+        }
         let message = protobuf_response::message(request.engine, kind, entry)?;
         return Ok(
             format.answer(code, Payload::Bytes(protobuf_response::seal(kind.gvk(), &message)))
@@ -198,6 +201,7 @@ pub(crate) fn typed(
     json: Bytes,
     (schema, ty): (&schema::Schema, schema::TypeId),
 ) -> Result<ResourceResponse, ApiError> {
+    audit::response_object(request, &json);
     let bytes = match format.media_type {
         MediaType::Json => finish_json(json, format.pretty),
         MediaType::Cbor => cbor::encode_typed(&tree(&json)?, schema, ty).into(),
@@ -208,7 +212,12 @@ pub(crate) fn typed(
 }
 
 /// A `Status` as the response to a successful request.
-pub(crate) fn status(format: &ResponseFormat, status: &Status) -> ResourceResponse {
+pub(crate) fn status(
+    request: &ResourceRequest<'_>,
+    format: &ResponseFormat,
+    status: &Status,
+) -> ResourceResponse {
+    audit::response_status(request, status);
     let encoded = codec::status::encode_as(status, format.media_type, format.pretty);
     format.answer(status.code, Payload::Bytes(encoded.body.into()))
 }
@@ -219,8 +228,10 @@ pub(crate) async fn list(
     format: &ResponseFormat,
     found: ListResult,
 ) -> Result<ResourceResponse, ApiError> {
-    let (kind, head) = (request.kind, found.head);
+    let kind = request.kind;
     format.check_transform(kind, true)?;
+    let found = recorded(request, format, found).await?;
+    let head = found.head;
     if format.media_type == MediaType::Protobuf && format.projection == Projection::Object {
         let mut messages = Vec::new();
         for entry in found.items {
@@ -230,16 +241,7 @@ pub(crate) async fn list(
         let gvk = kind.group_version().with_kind(&kind.facts.list_kind);
         return Ok(format.answer(200, protobuf_response::list(&gvk, &head, messages)));
     }
-    let writer: Box<dyn ItemWriter> = match &format.projection {
-        Projection::Object if kind.is_custom() => {
-            Box::new(CustomItems { kind: kind.clone(), head })
-        }
-        Projection::Object => Box::new(TypedItems { kind: kind.clone(), head }),
-        Projection::Metadata => Box::new(MetadataItems { kind: kind.clone(), head }),
-        Projection::Table(include) => {
-            Box::new(TableWriter::new(request.engine, kind.clone(), *include, head))
-        }
-    };
+    let writer = writer(request, format, head);
     let items = match (&format.projection, kind.strategy.row_order()) {
         (Projection::Table(_), Some(order)) => in_order(found.items, order)?,
         _ => found.items,
@@ -266,6 +268,41 @@ pub(crate) async fn list(
         MediaType::Cbor => cbor_list(request, format, &json)?,
     };
     Ok(format.answer(200, Payload::Bytes(bytes)))
+}
+
+fn writer(
+    request: &ResourceRequest<'_>,
+    format: &ResponseFormat,
+    head: ListHead,
+) -> Box<dyn ItemWriter> {
+    let kind = request.kind.clone();
+    match &format.projection {
+        Projection::Object if kind.is_custom() => Box::new(CustomItems { kind, head }),
+        Projection::Object => Box::new(TypedItems { kind, head }),
+        Projection::Metadata => Box::new(MetadataItems { kind, head }),
+        Projection::Table(include) => {
+            Box::new(TableWriter::new(request.engine, kind, *include, head))
+        }
+    }
+}
+
+/// Records a list in the audit event, where the policy asks for responses. Only then the whole list
+/// is in memory at once.
+async fn recorded(
+    request: &ResourceRequest<'_>,
+    format: &ResponseFormat,
+    found: ListResult,
+) -> Result<ListResult, ApiError> {
+    if !request.audit.wants_response_object() {
+        return Ok(found);
+    }
+    let ListResult { items, head } = found;
+    let writer = writer(request, format, head.clone());
+    let entries: Vec<Arc<Entry>> = prepared(&*writer, items).await?.collect();
+    let chunks = Chunks::payload(Items::of(entries.iter().cloned()), writer);
+    let json = format.in_version(format.answer(200, chunks).into_bytes()?);
+    audit::response_object(request, &json);
+    Ok(ListResult { items: Items::of(entries), head })
 }
 
 /// Prepares all items before the first byte is sent: an item that fails later could only break off

@@ -4,7 +4,7 @@ use ::patch::apply::{PathElement, ReplicasPaths, scale_to_parent, scale_to_subre
 use meta::{ApiError, GroupVersionKind, Value, selector::LabelSelector, value};
 
 use crate::{
-    ResourceResponse, ScalePaths, decode, get as read, managed_fields,
+    ResourceResponse, ScalePaths, audit, decode, get as read, managed_fields,
     options::WriteOptions,
     patch::{Patch, PatchType, decode_patched},
     resource_request::ResourceRequest,
@@ -32,6 +32,8 @@ pub(crate) async fn update(request: &ResourceRequest<'_>) -> Result<ResourceResp
     let mut options = WriteOptions::read(request.query, "UpdateOptions", false)?;
     options.managed_fields_tracked = true;
     let scale = decode_scale(request, &options, None)?;
+    let (schema, ty, _) = scale_type(request)?;
+    audit::typed_request_object(request, &scale, (schema, ty), |_| {});
     crate::object_meta::check_name(&scale, &request.info.name)?;
     write(request, &format, &options, &mut |current| {
         let mut scale = scale.clone();
@@ -46,6 +48,7 @@ pub(crate) async fn patch(request: &ResourceRequest<'_>) -> Result<ResourceRespo
     let format = ResponseFormat::negotiate(request)?;
     let mut options = WriteOptions::read(request.query, "PatchOptions", patch_type.is_apply())?;
     options.managed_fields_tracked = true;
+    audit::request_patch(request, patch_type);
     let (patch, strict) = Patch::parse_strictly(patch_type, &request.body)?;
     let (schema, ty, gvk) = scale_type(request)?;
     let validation = options.field_validation;

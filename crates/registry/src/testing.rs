@@ -15,7 +15,7 @@ use bytes::Bytes;
 use codec::json::DecodeOptions;
 use futures_util::StreamExt as _;
 use http::{HeaderMap, HeaderValue, header};
-use meta::{ApiError, AuditAnnotations, Query, RequestInfo, Str, User, Value, Warnings};
+use meta::{ApiError, AuditRecord, Query, RequestInfo, Str, User, Value, Warnings};
 
 pub(crate) use self::backend::{FaultyBackend, WriteFault};
 use crate::{Kind, Payload, ResourceRequest, Storage, serve};
@@ -88,6 +88,23 @@ impl TestServer {
             (status.code, status.to_json().into())
         });
         Answer { code, body, warnings: warnings.take() }
+    }
+
+    /// Sends a request, and returns what is left in its audit record.
+    pub(crate) async fn record(
+        &self,
+        audit: AuditRecord,
+        accept: &str,
+        line: &str,
+        body: &str,
+    ) -> AuditRecord {
+        let body = if line.starts_with("APPLY") { body.to_owned().into() } else { to_json(body) };
+        let mut parts = Parts::read(line, accept, body);
+        parts.audit = audit;
+        let warnings = Warnings::default();
+        let answer = serve(&parts.request(self, &warnings)).await;
+        answer.and_then(crate::ResourceResponse::into_bytes).expect(line);
+        parts.audit
     }
 
     /// Sends a request and compares its answer, see [`Answer::check`].
@@ -210,17 +227,17 @@ impl TestWatch {
 }
 
 /// A request taken apart.
-struct Parts {
-    info: RequestInfo,
+pub(crate) struct Parts {
+    pub(crate) info: RequestInfo,
     query: Query,
     headers: HeaderMap,
     user: User,
-    audit: AuditAnnotations,
+    pub(crate) audit: AuditRecord,
     body: Bytes,
 }
 
 impl Parts {
-    fn read(line: &str, accept: &str, body: Bytes) -> Self {
+    pub(crate) fn read(line: &str, accept: &str, body: Bytes) -> Self {
         let (method, target) = line.split_once(' ').expect("a method and a path");
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let mut steps = path.trim_start_matches('/').split('/').map(Str::new).peekable();
@@ -268,12 +285,12 @@ impl Parts {
             query: Query::parse(&query).expect("a query"),
             headers,
             user: User { name: "alice".into(), ..User::default() },
-            audit: AuditAnnotations::default(),
+            audit: AuditRecord::default(),
             body,
         }
     }
 
-    fn request<'a>(
+    pub(crate) fn request<'a>(
         &'a self,
         server: &'a TestServer,
         warnings: &'a Warnings,

@@ -13,7 +13,7 @@ use meta::{
 use store::{Expect, StoreError};
 
 use crate::{
-    Allocation, Kind, ResourceResponse, Storage,
+    Allocation, Kind, ResourceResponse, Storage, audit,
     create::{attributes, authorize_write, create_object, gvr, invalid},
     decode,
     get::{check_name, storage},
@@ -38,6 +38,7 @@ pub(crate) async fn update(request: &ResourceRequest<'_>) -> Result<ResourceResp
         validation: options.field_validation,
     };
     let mut object = decode::body(request, &expected)?;
+    audit::request_object(request, &object);
     object_meta::ensure_namespace_matches(kind, &request.info.namespace, &mut object)?;
     object_meta::check_name(&object, &request.info.name)?;
     let allow_create = request.info.subresource.is_empty() && kind.behaviour.create_on_update;
@@ -257,7 +258,8 @@ async fn commit_update(
     if options.dry_run || (at_old == current.json && !storage.needs_rewrite(&key, &stored).await?) {
         return Ok(Some(WrittenObject { json: at_old, created: false, stored: false }));
     }
-    match allocation.write(storage, key, Expect::At(current.revision), &stored).await {
+    let write = allocation.write(storage, key, Expect::At(current.revision), &stored);
+    match audit::storage_latency(request, write).await {
         Ok(revision) => {
             let json = kind.view_of_stored(&storage.at_revision(&stored.json, revision)?).await?;
             Ok(Some(WrittenObject { json, created: false, stored: true }))

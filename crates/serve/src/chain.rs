@@ -2,11 +2,13 @@
 //! kube-apiserver's; what is not built yet has its line.
 
 use std::{
+    any::Any,
     panic::AssertUnwindSafe,
     sync::Arc,
     time::{Duration, Instant},
 };
 
+use audit::Auditor;
 use auth::{Authenticator, Authorizer};
 use codec::{
     negotiate::{self, Offered},
@@ -20,10 +22,11 @@ use http::{
     },
 };
 use hyper::body::{Body as _, Incoming};
-use meta::{ApiError, Query, User};
+use meta::{ApiError, LatencyLayer, Query, User};
 
 use crate::{
     Body,
+    audit::{self as request_audit, Outcome, RequestAudit},
     connection::{Handler, HandlerFuture, Peer},
     context::Context,
     cpu_pool::CpuPool,
@@ -49,6 +52,8 @@ use crate::{
 pub struct Server {
     pub authenticator: Arc<Authenticator>,
     pub authorizer: Arc<dyn Authorizer>,
+    /// None: nothing is audited.
+    pub audit: Option<Arc<Auditor>>,
     /// Feature gate `ConstrainedImpersonation`.
     pub constrained_impersonation: bool,
     /// Feature gate `UnauthenticatedHTTP2DOSMitigation`.
@@ -82,15 +87,15 @@ impl Handler for Chain {
 /// metrics. What decides about it is in `walk`.
 async fn handle(server: &Server, request: Request<Incoming>, peer: Arc<Peer>) -> Response<Body> {
     let mut cx = Context::new(peer);
-    cx.audit.id = audit_id(request.headers());
+    cx.audit = RequestAudit::new(audit_id(request.headers()), server.audit.as_ref());
     let origin = server.cors.origin(request.headers());
     let asked = Asked::of(&request);
     let counted = metrics::Asked::of(&request);
     let gzip_wanted = gzip::is_accepted(request.headers());
     let head_only = request.method() == Method::HEAD;
     let walked = AssertUnwindSafe(walk(server, &mut cx, request)).catch_unwind().await;
-    let mut response = match walked {
-        Ok(Ok(response)) => response,
+    let (mut response, outcome) = match walked {
+        Ok(Ok(response)) => (response, Outcome::Answered(None)),
         Ok(Err(error)) => {
             if matches!(error, ApiError::Overloaded { .. } | ApiError::Timeout(_)) {
                 server.metrics.cut_off(&cx, error.status().code);
@@ -99,16 +104,17 @@ async fn handle(server: &Server, request: Request<Incoming>, peer: Arc<Peer>) ->
             if cx.no_sniff {
                 response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, NO_SNIFF);
             }
-            response
+            let status = (!is_plain_text(&error)).then(|| error.status());
+            (response, Outcome::Answered(status))
         }
-        Err(_) => {
+        Err(panic) => {
             tracing::error!(
                 audit_id = cx.audit.id,
                 path = cx.info.path,
                 "request handler panicked"
             );
             server.metrics.panics.inc();
-            panicked()
+            (panicked(), Outcome::Panicked(panic_message(&*panic)))
         }
     };
     response_headers::add_headers(response.headers_mut(), &cx, server.hsts.as_ref());
@@ -116,6 +122,7 @@ async fn handle(server: &Server, request: Request<Incoming>, peer: Arc<Peer>) ->
         cors::add_headers(response.headers_mut(), origin);
     }
     server.metrics.answered(&cx, &counted, &mut response);
+    request_audit::finish(&mut cx, &mut response, outcome).await;
     let mut response = if head_only {
         without_body(response)
     } else {
@@ -152,7 +159,10 @@ async fn walk(
 ) -> Result<Response<Body>, ApiError> {
     // Not needed: mux-and-discovery-complete. The listener opens when all is registered.
     cx.info = match request_info(request.method(), request.uri()) {
-        Err(ApiError::Internal(why)) => return Ok(unreadable(request.uri(), &why)),
+        Err(ApiError::Internal(why)) => {
+            let why = format!("failed to create RequestInfo: {why}");
+            return Ok(internal_error(request.uri(), &why));
+        }
         info => info?,
     };
     tracing::trace!(v = 6, verb = %cx.info.verb, path = cx.info.path, audit_id = cx.audit.id, "HTTP");
@@ -169,7 +179,11 @@ async fn walk(
     if !cx.info.is_long_running() {
         cx.hold(server.metrics.enter(cx));
     }
-    set_deadline(cx, request.uri().query().unwrap_or_default(), server.request_timeout)?;
+    let query = request.uri().query().unwrap_or_default();
+    if let Err(error) = set_deadline(cx, query, server.request_timeout) {
+        request_audit::refused(server.audit.as_ref(), cx, &request);
+        return Err(error);
+    }
     if server.cors.origin(request.headers()).is_some()
         && let Some(answer) = Cors::preflight(request.method())
     {
@@ -181,21 +195,34 @@ async fn walk(
     let (headers, path) = (request.headers_mut(), &cx.info.path);
     let user = authenticate(&server.authenticator, headers, &peer, path, mitigation).await;
     server.metrics.authenticated(user.as_ref().ok(), cx, began);
+    let authenticated_in = began.elapsed();
+    if user.is_err() {
+        request_audit::refused(server.audit.as_ref(), cx, &request);
+    }
     cx.user = user?;
-    // Not built yet, here, in this order: tracing spans, audit.
+    // Not built yet, here: tracing spans.
+    if !request_audit::begin(server.audit.as_ref(), cx, &request).await {
+        return Ok(internal_error(request.uri(), "failed to store audit event"));
+    }
+    cx.audit.record.track(LatencyLayer::Authentication, authenticated_in);
+    let began = Instant::now();
     let constrained = server.constrained_impersonation;
     let impersonated =
         impersonate(&*server.authorizer, cx, request.headers_mut(), constrained).await;
+    cx.audit.record.track(LatencyLayer::Impersonation, began.elapsed());
     cx.no_sniff = impersonated.is_err();
     impersonated?;
     // So that requests that find no seat are counted by resource, except for anonymous clients.
     cx.served = served && cx.user.name != User::ANONYMOUS;
     // Before authorization, so that a flood of forbidden requests waits in line as well.
     let query = request.uri().query().unwrap_or_default();
+    let began = Instant::now();
     cx.seat = take_seat(&server.flow_control, cx, query, server.request_timeout).await?;
+    cx.audit.record.track(LatencyLayer::QueueWait, began.elapsed());
     let began = Instant::now();
     let allowed = authorize(&*server.authorizer, cx).await;
     server.metrics.authorized(allowed.as_ref().copied(), began);
+    cx.audit.record.track(LatencyLayer::Authorization, began.elapsed());
     cx.served = served && allowed.is_ok();
     allowed?;
     if cx.info.is_long_running() {
@@ -225,9 +252,9 @@ fn draining(_: crate::lifecycle::Draining) -> ApiError {
     ApiError::ServiceUnavailable("apiserver is shutting down".to_owned())
 }
 
-/// A path that cannot be parsed.
-fn unreadable(uri: &Uri, why: &str) -> Response<Body> {
-    let why = format!("Internal Server Error: \"{uri}\": failed to create RequestInfo: {why}\n");
+/// A failure of the chain itself, in kube-apiserver's words.
+fn internal_error(uri: &Uri, why: &str) -> Response<Body> {
+    let why = format!("Internal Server Error: \"{uri}\": {why}\n");
     let why = why.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     text(StatusCode::INTERNAL_SERVER_ERROR, why)
 }
@@ -235,6 +262,16 @@ fn unreadable(uri: &Uri, why: &str) -> Response<Body> {
 fn panicked() -> Response<Body> {
     let why = "This request caused apiserver to panic. Look in the logs for details.\n";
     text(StatusCode::INTERNAL_SERVER_ERROR, why)
+}
+
+fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
+}
+
+/// Errors that clients do not get as a `Status`.
+fn is_plain_text(error: &ApiError) -> bool {
+    matches!(error, ApiError::UnknownPath | ApiError::Overloaded)
 }
 
 /// How a client wants to hear of an error. Taken before the request goes down the chain.

@@ -9,7 +9,7 @@ use std::{
 use flowcontrol::FlowSchema;
 use meta::{RequestInfo, User, Warnings};
 
-use crate::{audit::AuditEvent, connection::Peer, filters::seats::Seat};
+use crate::{audit::RequestAudit, connection::Peer, filters::seats::Seat};
 
 /// One request's companion through the chain.
 pub struct Context {
@@ -18,7 +18,7 @@ pub struct Context {
     pub user: User,
     /// The user that sent it, where that is another one (impersonation).
     pub authenticated_user: Option<User>,
-    pub audit: AuditEvent,
+    pub audit: RequestAudit,
     pub warnings: Arc<Warnings>,
     pub received: Instant,
     /// The request's place in flow control, held until the answer is ready to be sent. A handler may
@@ -46,7 +46,7 @@ impl Context {
             info: RequestInfo::default(),
             user: User::default(),
             authenticated_user: None,
-            audit: AuditEvent::default(),
+            audit: RequestAudit::default(),
             warnings: Arc::default(),
             received: Instant::now(),
             seat: None,

@@ -21,7 +21,7 @@ pub mod tasks;
 pub mod tls;
 pub mod websocket;
 
-pub use audit::AuditEvent;
+pub use self::audit::RequestAudit;
 pub use body::Body;
 pub use chain::{Chain, Server};
 pub use context::Context;

@@ -7,6 +7,7 @@ mod access_walk;
 mod admission_plugins;
 mod admission_policies;
 mod admission_webhooks;
+mod audit;
 mod authentication;
 mod authorization;
 mod bad_input;

@@ -134,22 +134,6 @@ fn legacy_lines_are_those_of_kube_apiserver() {
 }
 
 #[test]
-fn bodies_become_compact_json() {
-    let cases = [
-        (r#"{ "data":  {"a": "<x> y\" z"}}"#, r#"{"data":{"a":"\u003cx\u003e y\" z"}}"#),
-        ("[1, 2,\n\t3]\n", "[1,2,3]"),
-        (r#"{"a\\": " b "}"#, r#"{"a\\":" b "}"#),
-        ("{\"a\":\"\u{2028}\u{e9}\"}", "{\"a\":\"\\u2028\u{e9}\"}"),
-        (r#"{ "data": "#, r#""{ \"data\": ""#),
-        ("", r#""""#),
-    ];
-    for (given, expected) in cases {
-        assert_eq!(String::from_utf8(compact_json(given.as_bytes())).unwrap(), expected);
-    }
-    assert_eq!(yaml_to_json(b"b: 1\na: [x]"), br#"{"a":["x"],"b":1}"#);
-}
-
-#[test]
 fn a_long_user_agent_is_cut() {
     assert_eq!(user_agent(&[b'a'; 1024]), "a".repeat(1024));
     assert_eq!(user_agent(&[b'a'; 1025]), "a".repeat(1024) + "...TRUNCATED");

@@ -8,8 +8,16 @@ use crate::context::Context;
 pub(crate) async fn authorize(authorizer: &dyn Authorizer, cx: &Context) -> Result<(), ApiError> {
     let attributes = Attributes::of_request(&cx.user, &cx.info);
     let verdict = authorizer.authorize(&attributes).await;
-    let decision = if verdict.is_allowed() { "allow" } else { "forbid" };
-    cx.audit.annotations.add("authorization.k8s.io/decision", decision);
-    cx.audit.annotations.add("authorization.k8s.io/reason", verdict.reason.as_str());
+    if cx.audit.record.is_on() {
+        let annotations = &cx.audit.record.annotations;
+        // Compat: an authorizer that failed has made no decision.
+        if verdict.is_allowed() || verdict.error.is_none() {
+            let decision = if verdict.is_allowed() { "allow" } else { "forbid" };
+            annotations.add("authorization.k8s.io/decision", decision);
+            annotations.add("authorization.k8s.io/reason", verdict.reason.as_str());
+        } else {
+            annotations.add("authorization.k8s.io/reason", "internal error");
+        }
+    }
     verdict.into_result(&attributes)
 }

@@ -33,9 +33,10 @@ pub(crate) async fn impersonate(
     let other = if constrained {
         requested.constrained(authorizer, &cx.user, &cx.info).await?
     } else {
-        requested.user(authorizer, &cx.user).await?
+        requested.user(authorizer, &cx.user).await?.map(|user| (user, Str::default()))
     };
-    if let Some(other) = other {
+    if let Some((other, constraint)) = other {
+        cx.audit.impersonated(&other, &constraint);
         tracing::debug!(user = %cx.user.name, acts_as = %other.name, "impersonation");
         cx.authenticated_user = Some(std::mem::replace(&mut cx.user, other));
     }

@@ -55,6 +55,8 @@ impl Action for TokenRequests {
 
 const GROUP: &str = "authentication.k8s.io";
 const KIND: &str = "TokenRequest";
+/// The audit annotation by which the uses of a token are traced back to its request.
+const ISSUED_CREDENTIAL_ID: &str = "authentication.kubernetes.io/issued-credential-id";
 const EXPIRATION_SECONDS_DEFAULT: i64 = 3600;
 const EXPIRATION_SECONDS_MIN: i64 = 600;
 const EXPIRATION_SECONDS_MAX: i64 = 1 << 32;
@@ -74,14 +76,13 @@ impl TokenRequests {
         let uid = account.str_at(&["metadata", "uid"]);
         let given = request.str_at(&["metadata", "uid"]);
         if !given.is_empty() && given != uid {
-            return Err(ApiError::Conflict {
-                resource: GroupResource::new(GROUP, KIND),
-                name: cx.name().to_owned(),
-                why: format!(
-                    "the UID in the token request ({given}) does not match the UID of the service \
-                     account ({uid})"
-                ),
-            });
+            let why = format!(
+                "the UID in the token request ({given}) does not match the UID of the service \
+                 account ({uid})"
+            );
+            cx.annotate("authentication.k8s.io/token-request-uid-mismatch", &why);
+            let resource = GroupResource::new(GROUP, KIND);
+            return Err(ApiError::Conflict { resource, name: cx.name().to_owned(), why });
         }
         let now = Time::now();
         complete(&mut request, &account, self.tokens.audiences(), now);
@@ -107,12 +108,13 @@ impl TokenRequests {
             && for_server;
         let life = if extended { EXTENDED_EXPIRATION_SECONDS } else { seconds };
         let unix = now.unix_seconds();
+        let id = uuid::Uuid::new_v4().to_string();
         let mut claims = value!({
             "aud": (audiences),
             "exp": (unix + life),
             "iat": (unix),
             "nbf": (unix),
-            "jti": (uuid::Uuid::new_v4().to_string()),
+            "jti": (id.as_str()),
             "sub": (format!("system:serviceaccount:{}:{}", cx.namespace(), cx.name())),
             "kubernetes.io": (bound),
         });
@@ -125,6 +127,7 @@ impl TokenRequests {
         let token = self.tokens.sign(claims);
         let token = token
             .map_err(|error| ApiError::internal(format!("failed to generate token: {error}")))?;
+        cx.annotate(ISSUED_CREDENTIAL_ID, &format!("JTI={id}"));
         let end = now.plus(Duration { nanos: seconds.saturating_mul(1_000_000_000) });
         let status = value!({"token": (token), "expirationTimestamp": (end.to_rfc3339())});
         request.set_at(&["status"], status);

@@ -77,13 +77,14 @@ fn own_node(sender: &User) -> Option<&str> {
 }
 
 impl RequestedIdentity {
-    /// The user to act as; None: the request impersonates no user. `info` is what it does.
+    /// The user to act as, and the verb of the mode that allows it (empty for `impersonate` itself);
+    /// None: the request impersonates no user. `info` is what it does.
     pub(super) async fn constrained(
         self,
         authorizer: &dyn Authorizer,
         sender: &User,
         info: &RequestInfo,
-    ) -> Result<Option<User>, ApiError> {
+    ) -> Result<Option<(User, Str)>, ApiError> {
         if self.name.is_empty() {
             if self.groups.is_empty() && self.extra.is_empty() && self.uid.is_empty() {
                 return Ok(None);
@@ -95,7 +96,11 @@ impl RequestedIdentity {
         let mut first = None;
         for mode in MODES.into_iter().filter(|mode| mode.applies(&self, sender)) {
             match self.check_mode(mode, authorizer, sender, info).await {
-                Ok(()) => return Ok(Some(self.become_user(mode))),
+                Ok(()) => {
+                    let constraint =
+                        if mode == Mode::Legacy { Str::default() } else { mode.verb() };
+                    return Ok(Some((self.become_user(mode), constraint)));
+                }
                 Err(error) => drop(first.get_or_insert(error)),
             }
         }
@@ -297,7 +302,7 @@ mod tests {
         let listed = Listed(rules);
         let user = requested.constrained(&listed, sender, &info).now_or_never();
         let user = user.expect("decided from memory");
-        user.map(|user| user.unwrap().groups).map_err(|error| error.to_string())
+        user.map(|user| user.unwrap().0.groups).map_err(|error| error.to_string())
     }
 
     #[test]
