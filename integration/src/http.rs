@@ -198,7 +198,7 @@ impl Http {
     }
 
     /// A TLS connection for bytes that no HTTP client would send. A read gives up after `patience`.
-    pub fn raw(&self, patience: Duration) -> anyhow::Result<impl Read + Write + use<>> {
+    pub fn raw_blocking(&self, patience: Duration) -> anyhow::Result<impl Read + Write + use<>> {
         let authority = self.authority()?;
         let port = authority.port_u16().unwrap_or(443);
         let tcp = std::net::TcpStream::connect((authority.host(), port))?;

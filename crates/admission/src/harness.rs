@@ -110,6 +110,7 @@ impl ServedObjects for Objects {
         _resource: &GroupVersionResource,
         _kind: &GroupVersionKind,
         json: &[u8],
+        _strict: bool,
     ) -> Result<Value, ApiError> {
         crate::versioned::decode(json)
     }

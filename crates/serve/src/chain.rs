@@ -271,7 +271,7 @@ fn panic_message(panic: &(dyn Any + Send)) -> String {
 
 /// Errors that clients do not get as a `Status`.
 fn is_plain_text(error: &ApiError) -> bool {
-    matches!(error, ApiError::UnknownPath | ApiError::Overloaded)
+    matches!(error, ApiError::UnknownPath | ApiError::Overloaded { .. })
 }
 
 /// How a client wants to hear of an error. Taken before the request goes down the chain.

@@ -66,7 +66,9 @@ impl CpuPool {
         let owner = Owner { shared: shared.clone(), requests: Arc::default() };
         for number in 0..threads.max(1) {
             let (shared, runtime) = (shared.clone(), Handle::current());
-            let thread = thread::Builder::new().name(format!("pintle-cpu-{number}"));
+            let thread = thread::Builder::new()
+                .name(format!("pintle-cpu-{number}"))
+                .stack_size(meta::limits::THREAD_STACK_BYTES);
             thread.spawn(move || {
                 let _runtime = runtime.enter();
                 // Where it is not allowed, the threads compete with the others.
@@ -88,7 +90,7 @@ impl CpuPool {
         &self,
         future: impl Future<Output = T> + Send + 'static,
     ) -> Result<Pooled<T>, ApiError> {
-        let place = Place::take(&self.0.requests).ok_or(ApiError::Overloaded)?;
+        let place = Place::take(&self.0.requests).ok_or(ApiError::Overloaded { retry_after_seconds: 1 })?;
         Ok(self.run(async move {
             let _place = place;
             future.await
@@ -348,7 +350,7 @@ mod tests {
         let blocking = pool.compute(move || drop(inside.wait()));
         let all: Vec<_> = (0..REQUESTS_MAX).map(|_| pool.request(async {})).collect();
         assert!(all.iter().all(Result::is_ok));
-        assert!(matches!(pool.request(async {}), Err(ApiError::Overloaded)));
+        assert!(matches!(pool.request(async {}), Err(ApiError::Overloaded { .. })));
         gate.wait();
         blocking.await;
         for request in all {

@@ -19,7 +19,7 @@ fn raw(
 }
 
 fn exchange(http: &Http, bytes: &[u8]) -> Outcome {
-    let mut stream = http.raw(Duration::from_secs(2)).expect("the server accepts");
+    let mut stream = http.raw_blocking(Duration::from_secs(2)).expect("the server accepts");
     // The server may close before it has read everything.
     let _ = stream.write_all(bytes);
     let _ = stream.flush();
@@ -115,7 +115,7 @@ fn stalled_uploads() -> Case {
         );
         let mut open = Vec::new();
         for _ in 0..sized(300) {
-            let mut stream = http.raw(Duration::from_secs(5)).expect("the server accepts");
+            let mut stream = http.raw_blocking(Duration::from_secs(5)).expect("the server accepts");
             stream.write_all(head.as_bytes()).expect("the server reads");
             open.push(stream);
         }
@@ -143,7 +143,7 @@ fn watches_that_are_not_read() -> Case {
             );
             let mut open = Vec::new();
             for _ in 0..sized(200) {
-                let mut stream = http.raw(Duration::from_secs(5)).expect("the server accepts");
+                let mut stream = http.raw_blocking(Duration::from_secs(5)).expect("the server accepts");
                 stream.write_all(head.as_bytes()).expect("the server reads");
                 open.push(stream);
             }
