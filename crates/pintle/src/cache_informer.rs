@@ -15,7 +15,7 @@ use tokio::{
     task::JoinSet,
 };
 
-use crate::in_process::resource;
+use crate::{discovery_publisher::CachedKinds, in_process::resource};
 
 /// The events of several resources in one stream.
 pub(crate) struct CacheInformer {
@@ -29,13 +29,13 @@ pub(crate) struct CacheInformer {
 
 /// The kinds of custom resources that have a cache, as they come and go.
 pub(crate) struct CustomKinds {
-    changes: watch::Receiver<Arc<[Arc<Kind>]>>,
+    changes: watch::Receiver<CachedKinds>,
     /// The caches that have a reflector.
     known: Vec<Weak<Storage>>,
 }
 
 impl CustomKinds {
-    pub(crate) fn new(mut changes: watch::Receiver<Arc<[Arc<Kind>]>>) -> Self {
+    pub(crate) fn new(mut changes: watch::Receiver<CachedKinds>) -> Self {
         changes.mark_changed();
         Self { changes, known: Vec::new() }
     }

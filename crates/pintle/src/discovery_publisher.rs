@@ -33,8 +33,11 @@ pub(crate) struct DiscoveryPublisher {
     /// Number of publications.
     published: IntCounter,
     /// The storage version of every custom resource that has a cache: one per definition.
-    caches: watch::Sender<Arc<[Arc<Kind>]>>,
+    caches: watch::Sender<CachedKinds>,
 }
+
+/// Custom resources that have a cache, each in its storage version.
+pub(crate) type CachedKinds = Arc<[Arc<Kind>]>;
 
 impl DiscoveryPublisher {
     pub(crate) fn new(
@@ -42,7 +45,7 @@ impl DiscoveryPublisher {
         schema: Arc<Schema>,
         built_in: Vec<ServedGroupVersion>,
         extensions: Arc<Resources>,
-    ) -> (Arc<Self>, watch::Receiver<Arc<[Arc<Kind>]>>) {
+    ) -> (Arc<Self>, watch::Receiver<CachedKinds>) {
         let (caches, starts) = watch::channel(Arc::default());
         let name = "aggregator_discovery_aggregation_count_total";
         let published = IntCounter::new(name, "How often discovery and OpenAPI were rendered.");
@@ -141,7 +144,7 @@ impl apiextensions::CrdEventHandler for DiscoveryPublisher {
         self.caches.send_if_modified(|caches| {
             let before = caches.len();
             let left = caches.iter().filter(|kind| served.contains(&kind.group_resource()));
-            let left: Arc<[Arc<Kind>]> = left.cloned().collect();
+            let left: CachedKinds = left.cloned().collect();
             let changed = left.len() != before;
             *caches = left;
             changed

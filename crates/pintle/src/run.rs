@@ -46,7 +46,7 @@ use tokio::sync::watch;
 use crate::{
     access::{BearerTokens, RoleRules},
     build_metrics,
-    discovery_publisher::DiscoveryPublisher,
+    discovery_publisher::{CachedKinds, DiscoveryPublisher},
     dynamic_admission, egress,
     in_process::{Api, Objects},
     logging::Verbosity,
@@ -485,7 +485,7 @@ pub(crate) struct Servers {
     aggregator: Arc<Aggregator>,
     pub(crate) publisher: Arc<DiscoveryPublisher>,
     /// Custom resources that have a cache, for the garbage collector.
-    pub(crate) started: watch::Receiver<Arc<[Arc<Kind>]>>,
+    pub(crate) started: watch::Receiver<CachedKinds>,
     pub(crate) tasks: Tasks,
     /// The aggregator's own resources.
     registration: Arc<Resources>,

@@ -15,6 +15,7 @@ use tokio::sync::watch;
 
 use crate::{
     cache_informer::{CacheInformer, CustomKinds},
+    discovery_publisher::CachedKinds,
     in_process::{Api, TypeChecker},
     options::StandaloneControllers,
     quotas::CountedUsage,
@@ -26,7 +27,7 @@ pub(crate) struct ControllerContext<'a> {
     pub(crate) api: &'a Arc<Api>,
     pub(crate) kinds: &'a [Arc<Kind>],
     /// Custom resources that have a cache.
-    pub(crate) custom: watch::Receiver<Arc<[Arc<Kind>]>>,
+    pub(crate) custom: watch::Receiver<CachedKinds>,
     pub(crate) tasks: &'a Tasks,
     pub(crate) pki: &'a Pki,
     pub(crate) tokens: &'a Arc<Tokens>,

@@ -312,8 +312,8 @@ mod tests {
         let (ended, ends) = mpsc::channel();
         let guard = held.clone();
         let waiting = pool.run(async move {
-            let _guard = guard;
             std::future::pending::<()>().await;
+            drop(guard);
         });
         let computing = pool.compute(move || {
             begun.send(()).expect("waited for");
@@ -347,7 +347,9 @@ mod tests {
         let pool = CpuPool::start(1).expect("threads");
         let gate = Arc::new(Barrier::new(2));
         let inside = gate.clone();
-        let blocking = pool.compute(move || drop(inside.wait()));
+        let blocking = pool.compute(move || {
+            inside.wait();
+        });
         let all: Vec<_> = (0..REQUESTS_MAX).map(|_| pool.request(async {})).collect();
         assert!(all.iter().all(Result::is_ok));
         assert!(matches!(pool.request(async {}), Err(ApiError::Overloaded { .. })));

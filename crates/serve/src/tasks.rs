@@ -175,7 +175,9 @@ mod tests {
             let done = (start == 3).then(|| done.take()).flatten();
             async move {
                 assert!(start == 3, "asked for");
-                drop(done.map(|done| done.send(())));
+                if let Some(done) = done {
+                    done.send(()).expect("waited for");
+                }
             }
         });
         ends.await.expect("it ends at last");

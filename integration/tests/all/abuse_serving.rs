@@ -149,7 +149,9 @@ fn long_computations_hold_up_no_probe_and_no_shutdown() {
     let began = Instant::now();
     assert!(server.stop().success());
     assert!(began.elapsed() < Duration::from_secs(100), "{:?}", began.elapsed());
-    busy.into_iter().for_each(|thread| thread.join().expect("no panic"));
+    for thread in busy {
+        thread.join().expect("no panic");
+    }
 }
 
 #[test]

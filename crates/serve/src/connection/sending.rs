@@ -91,7 +91,7 @@ mod tests {
 
     use super::*;
 
-    const STALL: Duration = Duration::from_secs(60);
+    const STALL: Duration = Duration::from_mins(1);
 
     /// When a stream is given up, `None`: not within an hour. `steps` are what the body does, and
     /// after how many seconds.
@@ -118,13 +118,14 @@ mod tests {
         let both = async {
             tokio::select! { biased; () = body => {}, () = stream => {} }
         };
-        let ended = tokio::time::timeout(Duration::from_secs(3600), both).await;
+        let ended = tokio::time::timeout(Duration::from_hours(1), both).await;
         ended.ok().map(|()| began.elapsed().as_secs())
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_reads_nothing_is_given_up() {
-        let cases: [(&str, Option<u64>, &[(u64, bool)], Option<u64>); 6] = [
+        type Case<'a> = (&'a str, Option<u64>, &'a [(u64, bool)], Option<u64>);
+        let cases: [Case<'_>; 6] = [
             ("nothing is read", None, &[], Some(60)),
             ("nothing is read, and the time is up before", Some(20), &[], Some(20)),
             ("a watch without events", None, &[(0, false)], None),

@@ -152,7 +152,7 @@ mod tests {
     /// Fifty turns were needed where one is enough.
     #[tokio::test]
     async fn streams_that_wake_themselves_all_have_their_turn_at_once() {
-        let mut streams = Streams::new(Duration::from_secs(60));
+        let mut streams = Streams::new(Duration::from_mins(1));
         let sent = Arc::new(AtomicUsize::new(0));
         for _ in 0..100 {
             let sent = sent.clone();
@@ -175,7 +175,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_stream_that_is_woken_wakes_the_connection() {
-        let mut streams = Streams::new(Duration::from_secs(60));
+        let mut streams = Streams::new(Duration::from_mins(1));
         let (sender, receiver) = tokio::sync::oneshot::channel::<()>();
         let done = Arc::new(AtomicBool::new(false));
         let seen = done.clone();
@@ -197,7 +197,7 @@ mod tests {
     /// One that never has enough leaves the connection its turn.
     #[tokio::test]
     async fn a_stream_that_wakes_itself_for_ever_does_not_keep_the_connection() {
-        let mut streams = Streams::new(Duration::from_secs(60));
+        let mut streams = Streams::new(Duration::from_mins(1));
         streams.spawner().execute(poll_fn(|cx: &mut Context<'_>| {
             cx.waker().wake_by_ref();
             Poll::<()>::Pending

@@ -132,6 +132,8 @@ mod tests {
         user.map(|user| user.name.to_string()).map_err(|error| error.status().code)
     }
 
+    type Case<'a> = (&'a str, Option<Leaf>, &'a [u8], Result<&'a str, u16>);
+
     #[tokio::test]
     async fn a_credential_that_is_no_good_is_not_anonymous() {
         let ca = TestCa::new("ca");
@@ -139,7 +141,7 @@ mod tests {
         let expired = Leaf { not_after: SystemTime::now() - Duration::from_secs(5), ..jane() };
         let nameless = Leaf { subject: jane().subject.split_off(1), ..jane() };
         let token = b"Bearer secret";
-        let cases: [(&str, Option<Leaf>, &[u8], Result<&str, u16>); 12] = [
+        let cases: [Case<'_>; 12] = [
             ("nothing", None, b"", Ok("system:anonymous")),
             ("a certificate", Some(jane()), b"", Ok("jane")),
             ("a certificate and a bad token", Some(jane()), b"Bearer bad", Ok("jane")),
