@@ -23,7 +23,8 @@ struct Timed {
 
 impl Chain {
     pub fn new(plugins: Vec<Box<dyn Plugin>>, cluster: Cluster) -> Self {
-        let metrics = Metrics::new();
+        let counters = plugins.iter().flat_map(|plugin| plugin.counters()).collect();
+        let metrics = Metrics::new(counters);
         let timed = |plugin: Box<dyn Plugin>| {
             let timers = metrics.of_plugin(plugin.name());
             Timed { plugin, timers }

@@ -34,6 +34,7 @@ pub use metrics::Metrics;
 pub use served_objects::{Cluster, Freshness, Pinned, ServedObjects, resources};
 
 use meta::{ApiError, GroupVersionResource, Value};
+use prometheus::IntCounterVec;
 
 /// One plugin. `object` is None on delete; on connect it is the options (`PodExecOptions`).
 pub trait Plugin: Send + Sync + 'static {
@@ -50,6 +51,11 @@ pub trait Plugin: Send + Sync + 'static {
     /// Whether `admit`, `validate` or both do something.
     fn phases(&self) -> Phases {
         Phases::Both
+    }
+
+    /// The plugin's own counters.
+    fn counters(&self) -> Vec<IntCounterVec> {
+        Vec::new()
     }
 
     /// Before the strategy prepares and validates: may change the object.

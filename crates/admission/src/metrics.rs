@@ -2,7 +2,7 @@
 
 use std::{sync::OnceLock, time::Instant};
 
-use prometheus::{Histogram, HistogramOpts, HistogramVec, Registry};
+use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounterVec, Registry};
 
 use crate::Operation;
 
@@ -21,18 +21,20 @@ impl Phase {
     }
 }
 
-/// The histograms of a chain. They count from the start, and are shown once they are registered.
+/// The metrics of a chain. They count from the start, and are shown once they are registered.
 #[derive(Clone)]
 pub struct Metrics {
     steps: HistogramVec,
     plugins: HistogramVec,
+    /// Of the plugins themselves.
+    counters: Vec<IntCounterVec>,
 }
 
 /// As upstream.
 const BUCKETS: [f64; 6] = [0.005, 0.025, 0.1, 0.5, 1.0, 2.5];
 
 impl Metrics {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(counters: Vec<IntCounterVec>) -> Self {
         let histogram = |name: &str, help: &str, labels: &[&str]| {
             let options = HistogramOpts::new(name, help).buckets(BUCKETS.to_vec());
             HistogramVec::new(options, labels).expect("valid names")
@@ -48,12 +50,16 @@ impl Metrics {
                 "Time of one admission plugin for a request that concerns it.",
                 &["operation", "rejected", "type", "name"],
             ),
+            counters,
         }
     }
 
     pub fn register(&self, registry: &Registry) {
         for histogram in [&self.steps, &self.plugins] {
             registry.register(Box::new(histogram.clone())).expect("registered once");
+        }
+        for counter in &self.counters {
+            registry.register(Box::new(counter.clone())).expect("registered once");
         }
     }
 

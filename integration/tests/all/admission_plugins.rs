@@ -77,10 +77,9 @@ fn certificates_are_approved_and_signed_with_a_right_on_the_signer() {
         let refused = kubectl.fail(&approve);
         refused.contains("user not permitted to approve requests with signerName").then_some(())
     });
-    let certificate = STANDARD.encode("x");
     let sign = format!(
         "patch csr {name} --subresource=status --type=merge --as={role} -p \
-         '{{\"status\":{{\"certificate\":\"{certificate}\"}}}}'"
+         '{{\"status\":{{\"conditions\":[{{\"type\":\"Failed\",\"status\":\"True\"}}]}}}}'"
     );
     assert_contains(&kubectl.fail(&sign), &["user not permitted to sign requests with signerName"]);
     kubectl.ok(&format!(
@@ -230,8 +229,15 @@ fn storage_objects_are_protected_and_have_a_class() {
     });
     assert_contains(&shown, &["kubernetes.io/pvc-protection"]);
     kubectl.ok_with_yaml("create -f -", claim);
-    let grow = "patch pvc c --type=merge -p '{\"spec\":{\"resources\":{\"requests\":{\"storage\":\"2Gi\"}}}}'";
-    assert_contains(&kubectl.fail(grow), &["is forbidden"]);
+    let bind =
+        "patch pvc c --subresource=status --type=merge -p '{\"status\":{\"phase\":\"Bound\"}}'";
+    kubectl.ok(bind);
+    let grow = "patch pvc c --type=merge -p \
+                '{\"spec\":{\"resources\":{\"requests\":{\"storage\":\"2Gi\"}}}}'";
+    assert_contains(
+        &kubectl.fail(grow),
+        &["only dynamically provisioned pvc can be resized and the storageclass that provisions"],
+    );
     kubectl.ok("delete pvc c");
     kubectl.ok(&format!("delete storageclass {class}"));
 }

@@ -2,6 +2,7 @@
 //! `warn` note violations, also those of the pods that a workload would make.
 
 mod configuration;
+mod metrics;
 mod policy;
 mod standards;
 
@@ -11,9 +12,11 @@ use std::{
 };
 
 use meta::{ApiError, FieldErrors, Value, field::quote, selector::LabelSelector};
+use prometheus::IntCounterVec;
 
 use self::{
     configuration::Configuration,
+    metrics::Metrics,
     policy::{LABEL_PREFIX, Level, LevelVersion, Policy},
     standards::{details, evaluate, reasons},
 };
@@ -24,6 +27,7 @@ use crate::{
 
 pub struct PodSecurity {
     configuration: Configuration,
+    metrics: Metrics,
 }
 
 /// A changed namespace is checked against this many of its pods, for this long.
@@ -32,7 +36,7 @@ const PODS_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl PodSecurity {
     pub(crate) fn new(configuration: Option<&PluginConfiguration>) -> Result<Self, String> {
-        Ok(Self { configuration: Configuration::read(configuration)? })
+        Ok(Self { configuration: Configuration::read(configuration)?, metrics: Metrics::new() })
     }
 }
 
@@ -56,6 +60,10 @@ impl Plugin for PodSecurity {
 
     fn phases(&self) -> Phases {
         Phases::Validating
+    }
+
+    fn counters(&self) -> Vec<IntCounterVec> {
+        self.metrics.counters()
     }
 
     fn validate<'a>(
@@ -240,6 +248,7 @@ impl PodSecurity {
             return false;
         };
         annotate(attributes, "exempt", exempt);
+        self.metrics.exempted(attributes);
         true
     }
 
@@ -257,11 +266,13 @@ impl PodSecurity {
             let namespace = quote(attributes.namespace);
             let error = ApiError::internal(format!("failed to lookup namespace {namespace}"));
             annotate(attributes, "error", error.to_string());
+            self.metrics.failed(attributes, true);
             return Err(error);
         };
         let (policy, errors) = Policy::of_namespace(&namespace, &self.configuration.defaults);
         if errors.is_empty() && policy.is_fully_privileged() {
             annotate(attributes, "enforce-policy", LevelVersion::PRIVILEGED.to_string());
+            self.metrics.evaluated(attributes, "enforce", policy.enforce, true);
             return Ok(());
         }
         if attributes.old.is_some_and(|old| !is_significant(pod, old)) {
@@ -284,6 +295,7 @@ impl PodSecurity {
         let Some(namespace) = namespace else {
             let text = format!("failed to lookup namespace {}", quote(attributes.namespace));
             annotate(attributes, "error", text);
+            self.metrics.failed(attributes, true);
             return Ok(());
         };
         let (policy, errors) = Policy::of_namespace(&namespace, &self.configuration.defaults);
@@ -310,15 +322,18 @@ impl PodSecurity {
     ) -> Result<(), ApiError> {
         if self.is_exempt_class(spec) {
             annotate(attributes, "exempt", "runtimeClass");
+            self.metrics.exempted(attributes);
             return Ok(());
         }
         if !errors.is_empty() {
             annotate(attributes, "error", format!("Failed to parse policy: {errors}"));
+            self.metrics.failed(attributes, false);
         }
         let violations = |mode: LevelVersion| details(&evaluate(mode, metadata, spec));
         let enforced = if enforce { violations(policy.enforce) } else { String::new() };
         if enforce {
             annotate(attributes, "enforce-policy", policy.enforce.to_string());
+            self.metrics.evaluated(attributes, "enforce", policy.enforce, enforced.is_empty());
         }
         let would = |mode: LevelVersion, violations: &str| {
             format!("would violate PodSecurity {}: {violations}", quote(&mode.to_string()))
@@ -326,6 +341,7 @@ impl PodSecurity {
         let audited = violations(policy.audit);
         if !audited.is_empty() {
             annotate(attributes, "audit-violations", would(policy.audit, &audited));
+            self.metrics.evaluated(attributes, "audit", policy.audit, false);
         }
         if !enforced.is_empty() {
             let policy = quote(&policy.enforce.to_string());
@@ -339,6 +355,7 @@ impl PodSecurity {
         let warned = violations(policy.warn);
         if !warned.is_empty() {
             attributes.warn(would(policy.warn, &warned));
+            self.metrics.evaluated(attributes, "warn", policy.warn, false);
         }
         Ok(())
     }

@@ -42,6 +42,14 @@ impl Level {
             _ => Err("must be one of privileged, baseline, restricted"),
         }
     }
+
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Privileged => "privileged",
+            Self::Baseline => "baseline",
+            Self::Restricted => "restricted",
+        }
+    }
 }
 
 impl Version {
@@ -166,11 +174,7 @@ impl Labels<'_> {
 
 impl fmt::Display for LevelVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let level = match self.level {
-            Level::Privileged => "privileged",
-            Level::Baseline => "baseline",
-            Level::Restricted => "restricted",
-        };
+        let level = self.level.as_str();
         match self.version {
             Version::Minor(minor) => write!(f, "{level}:v1.{minor}"),
             Version::Latest => write!(f, "{level}:latest"),
