@@ -21,7 +21,7 @@ use super::{Attributes, Authorize, Authorizer, Decision, Rules, Verdict};
 use crate::{
     expiring_cache::{ExpiringCache, Key, key},
     metrics::Metrics,
-    review::{ReviewClient, flag},
+    review::{Outcome, ReviewClient, flag},
 };
 
 /// A webhook of `--authorization-mode` or of an `AuthorizationConfiguration`.
@@ -95,8 +95,8 @@ impl WebhookAuthorizer {
 
     async fn ask(&self, spec: Value, key: Key, remembers: bool) -> Verdict {
         let spec = if self.config.version == "v1beta1" { of_v1beta1(spec) } else { spec };
-        let counted = |took: Duration, outcome: Option<crate::review::Outcome>| {
-            let labels = [self.name.as_str(), outcome.map_or("success", |outcome| outcome.name())];
+        let counted = |took: Duration, outcome: Option<Outcome>| {
+            let labels = [self.name.as_str(), outcome.map_or("success", Outcome::name)];
             self.metrics.webhook_evaluations.with_label_values(&labels).inc();
             self.metrics.webhook_duration.with_label_values(&labels).observe(took.as_secs_f64());
         };

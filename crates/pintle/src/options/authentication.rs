@@ -1,6 +1,9 @@
 //! The flags about authentication, but for those of service account tokens.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use auth::{
     authn::{
@@ -294,13 +297,13 @@ impl RequestHeaderOptions {
 /// If a CA signs both users and front proxies, only its allowed names keep a user from naming another
 /// one in headers.
 fn overlap(
-    client_ca: &PathBuf,
+    client_ca: &Path,
     front: &RequestHeaderOptions,
     errors: &mut Vec<String>,
     warnings: &mut Vec<String>,
 ) {
     // A file that cannot be read is reported when it is loaded.
-    let certificates = |file: &PathBuf| -> Vec<CertificateDer<'static>> {
+    let certificates = |file: &Path| -> Vec<CertificateDer<'static>> {
         let pem = std::fs::read(file).unwrap_or_default();
         CertificateDer::pem_slice_iter(&pem).filter_map(Result::ok).collect()
     };

@@ -433,7 +433,7 @@ fn validate_url(url: &str, disallowed: &[Str], field: &FieldPath, errors: &mut F
     let Ok(parsed) = url.parse::<http::Uri>() else {
         return errors.invalid(field, url, "not a URL");
     };
-    let authority = parsed.authority().map(|all| all.as_str()).unwrap_or_default();
+    let authority = parsed.authority().map_or("", http::uri::Authority::as_str);
     let wrong = [
         (parsed.scheme_str() != Some("https"), "URL scheme must be https"),
         (authority.contains('@'), "URL must not contain a username or password"),

@@ -19,6 +19,8 @@ fn key() -> SigningKey {
     SigningKey::from_pem(pair.serialize_pem().as_bytes()).expect("a P-256 key")
 }
 
+type Edit = Box<dyn Fn(&mut Value)>;
+
 /// An issuer whose keys can be replaced.
 struct Issuer {
     server: TestServer,
@@ -84,7 +86,8 @@ impl Issuer {
         let algorithms = SIGNING_ALGORITHMS.map(str::to_owned).to_vec();
         let made = JwtAuthenticators::new(&config, algorithms, &Metrics::new("test")).unwrap();
         let deadline = Instant::now() + Duration::from_secs(10);
-        made.current.load().issuers[0].provider.ready_before(deadline).await.unwrap();
+        let provider = made.current.load_full().issuers[0].provider.clone();
+        provider.ready_before(deadline).await.unwrap();
         made
     }
 }
@@ -288,7 +291,6 @@ jwt:
     assert_eq!((user.name.as_str(), user.uid.as_str()), ("u:jane@example.com", "1"));
     assert_eq!(user.groups, ["dev", "ops"]);
     assert_eq!(user.extra, [("example.com/all".into(), vec!["a".into(), "b".into()])]);
-    type Edit = Box<dyn Fn(&mut Value)>;
     let set = |name: &'static str, value: Value| -> Edit {
         Box::new(move |claims| claims.set_at(&[name], value.clone()))
     };
