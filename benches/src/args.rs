@@ -20,6 +20,13 @@ pintle-bench: the same work on any Kubernetes API server, and what it cost
       --watchers N      watchers of the fan-out scenarios (default 500)
       --json FILE       write the results
 
+  pintle-bench fairness --server NAME=URL [credentials] [--pid P]... [options]
+      One client floods the server with full lists; prints what a second client, a node's heartbeats
+      and a leader election notice. The credentials must be allowed to impersonate.
+      --pods N          objects of 2 KB in the list (default 10000, at least 1000)
+      --connections N   of the flooding client (default 500)
+      --seconds N       time of each phase (default 10)
+
   pintle-bench start --server 'CMD ARGS...' [--name NAME] (--url URL | --kubeconfig FILE) [options]
       Launch the command again and again and measure the time to /readyz. {n} in the command is
       replaced by the number of the launch, so that each one can have its own data directory.
@@ -43,6 +50,8 @@ pub(crate) struct RunArgs {
     pub(crate) pods: usize,
     pub(crate) seconds: u64,
     pub(crate) watchers: usize,
+    /// Of the flooding client of `fairness`.
+    pub(crate) connections: usize,
     pub(crate) json: Option<PathBuf>,
 }
 
@@ -87,6 +96,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<RunArgs> {
         pods: 10_000,
         seconds: 10,
         watchers: 500,
+        connections: 500,
         json: None,
     };
     for flag in flags(arguments) {
@@ -104,6 +114,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<RunArgs> {
             "scenario" => parsed.scenarios.extend(value.split(',').map(str::to_owned)),
             "pods" => parsed.pods = number(&name, &value)?,
             "seconds" => parsed.seconds = number(&name, &value)?,
+            "connections" => parsed.connections = number(&name, &value)?,
             "watchers" => parsed.watchers = number(&name, &value)?,
             "json" => parsed.json = Some(value.into()),
             _ => {

@@ -50,6 +50,14 @@ pub(crate) struct Call {
     content_type: &'static str,
     gzip: bool,
     body: Bytes,
+    identity: Option<Identity>,
+}
+
+/// Whom a request impersonates.
+#[derive(Clone, Copy)]
+pub(crate) struct Identity {
+    pub(crate) user: &'static str,
+    pub(crate) group: &'static str,
 }
 
 /// A finished answer. The body is counted, and kept as far as the caller asked for.
@@ -96,11 +104,17 @@ impl Call {
             content_type,
             gzip: false,
             body: body.into(),
+            identity: None,
         }
     }
 
     pub(crate) fn accept(mut self, accept: &'static str) -> Self {
         self.accept = accept;
+        self
+    }
+
+    pub(crate) fn identity(mut self, identity: Identity) -> Self {
+        self.identity = Some(identity);
         self
     }
 
@@ -235,6 +249,10 @@ impl Target {
         }
         if call.gzip {
             request = request.header(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
+        }
+        if let Some(identity) = call.identity {
+            request = request.header("impersonate-user", HeaderValue::from_static(identity.user));
+            request = request.header("impersonate-group", HeaderValue::from_static(identity.group));
         }
         if let Some(authorization) = &self.authorization {
             request = request.header(AUTHORIZATION, authorization);

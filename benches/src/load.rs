@@ -52,7 +52,7 @@ pub(crate) async fn closed_loop(
 }
 
 impl Measured {
-    fn note(&mut self, latency: Duration, outcome: Result<u64, Failure>) {
+    pub(crate) fn note(&mut self, latency: Duration, outcome: Result<u64, Failure>) {
         match outcome {
             Ok(bytes) => {
                 self.done += 1;

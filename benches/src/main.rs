@@ -11,6 +11,7 @@
 mod args;
 mod bodies;
 mod client;
+mod fairness;
 mod kubeconfig;
 mod load;
 mod proc;
@@ -42,6 +43,7 @@ fn dispatch(arguments: &[String]) -> Result<()> {
     };
     match command.as_str() {
         "run" => block_on(run::run(&args::run(rest)?)),
+        "fairness" => fairness::run(&args::run(rest)?),
         "start" => block_on(start::start(&args::start(rest)?)),
         "compare" => compare(rest),
         "scenarios" => {
@@ -57,7 +59,7 @@ fn dispatch(arguments: &[String]) -> Result<()> {
 }
 
 /// One thread: the generator can never take more than one core from the server, and needs no locks.
-fn block_on(work: impl Future<Output = Result<()>>) -> Result<()> {
+fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -51,6 +51,14 @@ fn schema(name: &str, level: &str, user: &str) -> Value {
 /// A list that takes three seconds: it waits for a version that is not there yet.
 const SLOW: &str = "/api/v1/namespaces?resourceVersion=9007199254740991";
 
+/// Sends the slow list until it gets the only seat, which the other requests of a test want too.
+fn take_the_seat(http: &Http, user: &str) -> Answer {
+    eventually("the slow list gets the seat", || {
+        let answer = get_as(http, user, SLOW);
+        (answer.code != 429).then_some(answer)
+    })
+}
+
 fn allow_everything(http: &Http, user: &str) {
     let binding = json!({
         "metadata": {"name": user},
@@ -119,7 +127,7 @@ fn a_new_level_limits_its_requests_at_once() {
     });
 
     let rejected = thread::scope(|scope| {
-        let slow = scope.spawn(|| get_as(&http, user, SLOW));
+        let slow = scope.spawn(|| take_the_seat(&http, user));
         let rejected = eventually("a second request finds no seat", || {
             let answer = get_as(&http, user, "/api/v1/namespaces/default");
             (answer.code == 429).then_some(answer)
@@ -127,7 +135,7 @@ fn a_new_level_limits_its_requests_at_once() {
         // Others are not affected, and probes and admins never are.
         let stranger = get_as(&http, "stranger", "/version");
         assert_ne!(stranger.code, 429);
-        http.get("/readyz").text();
+        assert_eq!(http.clone().anonymous().get("/livez").code, 200);
         let requests = http.get(&format!("{DUMPS}/dump_requests?includeRequestDetails=1")).text();
         let row = requests.lines().find(|line| line.starts_with(name.as_str()));
         let row = row.unwrap_or_else(|| panic!("no row of {name} in {requests}"));
@@ -245,7 +253,7 @@ fn without_priority_and_fairness_there_are_plain_limits() {
     let user = "limited";
     allow_everything(&http, user);
     thread::scope(|scope| {
-        let slow = scope.spawn(|| get_as(&http, user, SLOW));
+        let slow = scope.spawn(|| take_the_seat(&http, user));
         let rejected = eventually("a second read finds no seat", || {
             let answer = get_as(&http, user, "/api/v1/namespaces/default");
             (answer.code == 429).then_some(answer)
