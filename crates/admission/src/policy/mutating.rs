@@ -16,7 +16,7 @@ use super::{
     set::{Binding, BoundPolicy, Policy, PolicySet},
 };
 use crate::{
-    Attributes, Cluster, DynamicChange, Operation, Pinned, Plugin,
+    Attributes, Cluster, DynamicChange, Operation, Phases, Pinned, Plugin,
     changed_object::ChangedObject,
     expressions::{AuthorizerValues, Composition, Expression, Inputs, OutOfBudget, request_value},
     matching::{MatchContext, MatchedResource, is_exempt},
@@ -91,6 +91,10 @@ impl Plugin for MutatingAdmissionPolicy {
 
     fn handles(&self, _operation: Operation) -> bool {
         true
+    }
+
+    fn phases(&self) -> Phases {
+        Phases::Mutating
     }
 
     fn admit<'a>(

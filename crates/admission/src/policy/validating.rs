@@ -18,7 +18,7 @@ use super::{
     set::{Binding, BoundPolicy, Policy, PolicySet},
 };
 use crate::{
-    Attributes, Cluster, DynamicChange, Operation, Pinned, Plugin,
+    Attributes, Cluster, DynamicChange, Operation, Phases, Pinned, Plugin,
     expressions::{AuthorizerValues, Composition, Expression, Inputs, OutOfBudget, request_value},
     matching::{MatchContext, MatchedResource, is_exempt},
     ordered_json,
@@ -101,6 +101,10 @@ impl Plugin for ValidatingAdmissionPolicy {
 
     fn handles(&self, _operation: Operation) -> bool {
         true
+    }
+
+    fn phases(&self) -> Phases {
+        Phases::Validating
     }
 
     fn validate<'a>(

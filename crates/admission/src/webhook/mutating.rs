@@ -13,7 +13,7 @@ use super::{
     validating::{Invocation, Refusal, options_json},
 };
 use crate::{
-    Attributes, Cluster, Operation, Pinned, Plugin,
+    Attributes, Cluster, Operation, Phases, Pinned, Plugin,
     changed_object::ChangedObject,
     matching::{MatchContext, is_exempt},
     ordered_json,
@@ -32,6 +32,10 @@ impl Plugin for MutatingAdmissionWebhook {
 
     fn handles(&self, _operation: Operation) -> bool {
         true
+    }
+
+    fn phases(&self) -> Phases {
+        Phases::Mutating
     }
 
     fn admit<'a>(

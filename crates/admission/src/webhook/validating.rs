@@ -18,7 +18,7 @@ use super::{
     review::{self, InvalidAnswer, Response},
 };
 use crate::{
-    Attributes, Cluster, Operation, Pinned, Plugin,
+    Attributes, Cluster, Operation, Phases, Pinned, Plugin,
     matching::{MatchContext, MatchedResource, is_exempt},
     versioned::VersionedObjects,
 };
@@ -34,6 +34,10 @@ impl Plugin for ValidatingAdmissionWebhook {
 
     fn handles(&self, _operation: Operation) -> bool {
         true
+    }
+
+    fn phases(&self) -> Phases {
+        Phases::Validating
     }
 
     fn validate<'a>(
