@@ -131,7 +131,9 @@ impl Expr {
                 }
             }
             ExprKind::List { items, .. } => {
-                items.iter().for_each(|item| item.selections(found));
+                for item in items {
+                    item.selections(found);
+                }
             }
             ExprKind::Map(entries) => {
                 for entry in entries {
@@ -140,11 +142,15 @@ impl Expr {
                 }
             }
             ExprKind::Struct { fields, .. } => {
-                fields.iter().for_each(|field| field.value.selections(found));
+                for field in fields {
+                    field.value.selections(found);
+                }
             }
             ExprKind::Comprehension(fold) => {
                 let parts = [&fold.range, &fold.init, &fold.condition, &fold.step, &fold.result];
-                parts.iter().for_each(|part| part.selections(found));
+                for part in parts {
+                    part.selections(found);
+                }
             }
         }
     }

@@ -213,7 +213,9 @@ fn review_spec(attributes: &Attributes<'_>) -> Value {
             ("subresource", attributes.subresource),
             ("name", attributes.name),
         ];
-        fields.iter().for_each(|(name, text)| set(&mut asked, name, text));
+        for (name, text) in fields {
+            set(&mut asked, name, text);
+        }
         let selectors = [
             ("fieldSelector", field_requirements(attributes.field_selector)),
             ("labelSelector", label_requirements(attributes.label_selector)),
