@@ -118,20 +118,11 @@ async fn serve(
     servers.admission_metrics.register(&metrics.registry);
     build_metrics::register(&metrics.registry, &options.version, &options.feature_gates);
     let in_flight = Arc::new(InFlight::default());
-    let flow_controller = flow_controller(options, &servers);
-    if let Some(controller) = &flow_controller {
-        metrics.add_flow_control(controller.clone());
-    }
-    let server = chain(
-        options,
-        &servers,
-        &auth_stack,
-        &health,
-        &metrics,
-        &in_flight,
-        flow_controller.clone(),
-        verbosity,
-    )?;
+    let server = chain(options, &servers, &auth_stack, &health, &metrics, &in_flight, verbosity)?;
+    let flow_controller = match &server.flow_control {
+        FlowControl::PriorityAndFairness(controller) => Some(controller.clone()),
+        FlowControl::MaxInFlight(_) => None,
+    };
 
     let address = std::net::SocketAddr::new(options.bind_address, options.secure_port);
     let sharing =
@@ -580,9 +571,12 @@ fn chain(
     health: &Arc<Health>,
     metrics: &Arc<Metrics>,
     in_flight: &Arc<InFlight>,
-    flow_controller: Option<Arc<FlowController>>,
     verbosity: Verbosity,
 ) -> Result<Arc<serve::Server>, String> {
+    let flow_controller = flow_controller(options, servers);
+    if let Some(controller) = &flow_controller {
+        metrics.add_flow_control(controller.clone());
+    }
     let aggregator = servers.aggregator.clone();
     let health_paths = health.paths();
     let index = move || {
