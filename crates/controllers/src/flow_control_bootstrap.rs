@@ -131,8 +131,10 @@ impl FlowControlBootstrap {
 pub struct FlowControlConfigConsumer {
     pub api: Arc<dyn Api>,
     /// Gets all PriorityLevelConfigurations and FlowSchemas.
-    pub configure: Box<dyn Fn(&[Value], &[Value]) + Send + Sync>,
+    pub configure: Box<Configure>,
 }
+
+type Configure = dyn Fn(&[Value], &[Value]) + Send + Sync;
 
 impl FlowControlConfigConsumer {
     /// Runs until the server stops. `events` are events of flow schemas and priority levels.

@@ -160,10 +160,6 @@ async fn serve(
     servers.dynamic_admission.register_metrics(&metrics.registry);
     build_metrics::register(&metrics.registry, &options.version, &options.feature_gates);
     let in_flight = Arc::new(InFlight::default());
-    let flow_controller = flow_controller(options, &servers);
-    if let Some(controller) = &flow_controller {
-        metrics.add_flow_control(controller.clone());
-    }
     let auditor = Auditor::start(&options.audit, AuditMetrics::register(&metrics.registry))?;
     let server = chain(
         options,
@@ -172,10 +168,13 @@ async fn serve(
         &health,
         &metrics,
         &in_flight,
-        flow_controller.clone(),
         auditor.clone(),
         verbosity,
     )?;
+    let flow_controller = match &server.flow_control {
+        FlowControl::PriorityAndFairness(controller) => Some(controller.clone()),
+        FlowControl::MaxInFlight(_) => None,
+    };
 
     let address = std::net::SocketAddr::new(options.bind_address, options.secure_port);
     let sharing =
@@ -719,10 +718,13 @@ fn chain(
     health: &Arc<Health>,
     metrics: &Arc<Metrics>,
     in_flight: &Arc<InFlight>,
-    flow_controller: Option<Arc<FlowController>>,
     audit: Option<Arc<Auditor>>,
     verbosity: Verbosity,
 ) -> Result<Arc<serve::Server>, String> {
+    let flow_controller = flow_controller(options, servers);
+    if let Some(controller) = &flow_controller {
+        metrics.add_flow_control(controller.clone());
+    }
     let aggregator = servers.aggregator.clone();
     let health_paths = health.paths();
     let index = move || {
