@@ -15,11 +15,13 @@ fn is_effective(name: &str) -> bool {
 }
 
 /// The gates that the wiring asks for by name.
-const EFFECTIVE: [&str; 4] = [
+const EFFECTIVE: [&str; 6] = [
     "AllowUnsafeMalformedObjectDeletion",
     "CBORServingAndStorage",
     "ConstrainedImpersonation",
     "LoggingAlphaOptions",
+    "SizeBasedListCostEstimate",
+    "UnauthenticatedHTTP2DOSMitigation",
 ];
 
 /// The maturity of a feature.
