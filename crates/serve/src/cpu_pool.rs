@@ -90,7 +90,8 @@ impl CpuPool {
         &self,
         future: impl Future<Output = T> + Send + 'static,
     ) -> Result<Pooled<T>, ApiError> {
-        let place = Place::take(&self.0.requests).ok_or(ApiError::Overloaded { retry_after_seconds: 1 })?;
+        let place =
+            Place::take(&self.0.requests).ok_or(ApiError::Overloaded { retry_after_seconds: 1 })?;
         Ok(self.run(async move {
             let _place = place;
             future.await

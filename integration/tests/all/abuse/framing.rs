@@ -143,7 +143,8 @@ fn watches_that_are_not_read() -> Case {
             );
             let mut open = Vec::new();
             for _ in 0..sized(200) {
-                let mut stream = http.raw_blocking(Duration::from_secs(5)).expect("the server accepts");
+                let mut stream =
+                    http.raw_blocking(Duration::from_secs(5)).expect("the server accepts");
                 stream.write_all(head.as_bytes()).expect("the server reads");
                 open.push(stream);
             }
