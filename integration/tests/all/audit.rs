@@ -126,7 +126,7 @@ fn every_verb_has_its_events() {
     let audited = Audited::with_log(&format!("rules:\n{QUIET}- {{level: RequestResponse}}\n"));
     let (server, kubectl) = (&audited.server, audited.kubectl());
     kubectl.ok("create configmap cm --from-literal=a=1");
-    kubectl.ok("patch configmap cm --type=merge -p {\"data\":{\"a\":\"2\"}}");
+    kubectl.ok("patch configmap cm --type=merge -p '{\"data\":{\"a\":\"2\"}}'");
     let patched = audited.completed("/configmaps/cm", "patch");
     assert_eq!(patched["requestObject"], json!({"data": {"a": "2"}}));
     assert_eq!(patched["responseObject"]["data"], json!({"a": "2"}));
