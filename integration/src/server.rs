@@ -230,13 +230,13 @@ impl Server {
         command
             .arg(format!("--data-dir={}", self.data_directory().display()))
             .arg(format!("--secure-port={port}"))
-            .args(&self.flags)
             .envs(self.dies_at.as_ref().map(|point| ("PINTLE_DIE_AT", point)));
         if let Some(etcd) = &self.etcd {
             command.arg(format!("--etcd-servers={}", etcd.etcd.url));
             command.arg(format!("--etcd-prefix={}", etcd.prefix));
             command.arg("--standalone-controllers=*");
         }
+        command.args(&self.flags);
         command
     }
 

@@ -38,7 +38,7 @@ pub enum ApiError {
     #[error("{message}")]
     ApplyConflict { message: String, causes: Vec<Cause> },
     #[error("{kind} {} is invalid: {errors}", quote(.name))]
-    Invalid { kind: GroupKind, name: String, errors: FieldErrors },
+    Invalid { kind: GroupKind, name: String, errors: Box<FieldErrors> },
     /// A patch that is well-formed but doesn't apply.
     #[error("the server rejected our request due to an error in our request")]
     Unprocessable,
@@ -451,7 +451,7 @@ mod tests {
             &ApiError::Invalid {
                 kind: GroupKind::new("", "ConfigMap"),
                 name: String::new(),
-                errors,
+                errors: Box::new(errors),
             },
             r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"ConfigMap \"\" is invalid: metadata.name: Required value: name or generateName is required","reason":"Invalid","details":{"kind":"ConfigMap","causes":[{"reason":"FieldValueRequired","message":"Required value: name or generateName is required","field":"metadata.name"}]},"code":422}"#,
         );
@@ -479,8 +479,12 @@ mod tests {
             let cause = Cause { message: long.clone(), ..Cause::default() };
             let kind = GroupKind::new("", &long);
             for error in [
-                ApiError::Invalid { kind: kind.clone(), name: long.clone(), errors: many },
-                ApiError::Invalid { kind, name: long.clone(), errors: huge },
+                ApiError::Invalid {
+                    kind: kind.clone(),
+                    name: long.clone(),
+                    errors: Box::new(many),
+                },
+                ApiError::Invalid { kind, name: long.clone(), errors: Box::new(huge) },
                 ApiError::BadRequest(long.clone()),
                 ApiError::Internal(long.clone()),
                 ApiError::not_found(resource.clone(), long.as_str()),

@@ -232,6 +232,24 @@ struct Omitted {
     of_spec: bool,
 }
 
+impl<'a> IntoIterator for &'a FieldErrors {
+    type Item = &'a FieldError;
+    type IntoIter = std::slice::Iter<'a, FieldError>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a mut FieldErrors {
+    type Item = &'a mut FieldError;
+    type IntoIter = std::slice::IterMut<'a, FieldError>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter_mut()
+    }
+}
+
 impl FieldErrors {
     pub fn is_empty(&self) -> bool {
         self.kept.is_empty() && self.omitted.is_empty()

@@ -23,8 +23,9 @@ pub const THREAD_STACK_BYTES: usize = 8 * 1024 * 1024;
 /// body; more is refused, so that a body of 3 MiB takes some 60 MB at most.
 pub const TREE_NODES_MAX: usize = 1_000_000;
 
-/// Unknown and duplicate fields that are listed for one request; the rest is counted.
-pub const STRICT_ERRORS_MAX: usize = 100;
+/// Unknown and duplicate fields that are listed for one request; the rest is counted. Each may be a
+/// `Warning` header, and there are clients that read no more than 100 headers.
+pub const STRICT_ERRORS_MAX: usize = 64;
 
 /// Bytes of a value or path that an error message quotes; longer text is cut by [`cut`].
 pub const QUOTED_BYTES_MAX: usize = 16 * 1024;

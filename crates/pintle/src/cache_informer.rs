@@ -15,7 +15,10 @@ use tokio::{
     task::JoinSet,
 };
 
-use crate::{discovery_publisher::CachedKinds, in_process::resource};
+use crate::{
+    discovery_publisher::CachedKinds,
+    in_process::{resource, tree},
+};
 
 /// The events of several resources in one stream.
 pub(crate) struct CacheInformer {
@@ -73,6 +76,15 @@ impl CacheEvent<'_> {
     /// Whether it is a secret of the service account token type, by a search of its bytes.
     pub(crate) fn is_token_secret(&self) -> bool {
         memmem::find(&self.entry.json, br#""type":"kubernetes.io/service-account-token""#).is_some()
+    }
+
+    /// Whether it is a quota that is new or whose limits were changed. Its status changes with every object
+    /// that admission charges for: to count then would miss the objects that are being created.
+    pub(crate) fn changes_quota(&self) -> bool {
+        let is_quota =
+            self.resource.gvr.resource == "resourcequotas" && self.resource.gvr.group.is_empty();
+        let spec = |entry: &Entry| tree(entry).ok().and_then(|quota| quota.get("spec").cloned());
+        is_quota && self.previous.is_none_or(|previous| spec(previous) != spec(self.entry))
     }
 
     /// Whether it now uses less of what quotas limit although it still exists: a pod that has ended, a

@@ -85,9 +85,7 @@ impl ControllerContext<'_> {
             self.tasks.restarting(ResourceQuotaController::NAME, move || {
                 let events = CacheInformer::start(&kinds, |event| {
                     event.resource.namespaced
-                        && (event.deleted
-                            || event.resource.gvr.resource == "resourcequotas"
-                            || event.frees_quota())
+                        && (event.deleted || event.changes_quota() || event.frees_quota())
                 });
                 let events = events.with_custom_kinds(CustomKinds::new(custom.clone()));
                 ResourceQuotaController { api: api.clone(), usage: usage.clone() }.run(events)

@@ -113,7 +113,9 @@ pub(crate) async fn act(
     if !cx.namespace().is_empty() {
         object.set_at(&["metadata", "namespace"], cx.namespace());
     }
-    if object.str_at(&["kind"]) == "TokenRequest" {
+    // Another name is for the action to refuse.
+    if object.str_at(&["kind"]) == "TokenRequest" && object.str_at(&["metadata", "name"]).is_empty()
+    {
         object.set_at(&["metadata", "name"], cx.name());
     }
     action.default(&mut object);

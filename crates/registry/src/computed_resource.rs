@@ -70,7 +70,7 @@ pub(crate) async fn create(
     if !errors.is_empty() {
         // Compat: the error has no name, even if the metadata has one.
         let kind = computed.kind_in_errors(kind);
-        return Err(ApiError::Invalid { kind, name: String::new(), errors });
+        return Err(ApiError::Invalid { kind, name: String::new(), errors: Box::new(errors) });
     }
     request.engine.admission.validate(&attributes, Some(&object)).await?;
     let cx = ComputeContext { user: request.user, info: request.info, dry_run: options.dry_run };

@@ -233,7 +233,7 @@ pub(crate) fn invalid(
         // The kind in the object may be wrong; that is what the error is about.
         group_kind.kind = object.str_at(&["kind"]).into();
     }
-    Err(ApiError::Invalid { kind: group_kind, name, errors })
+    Err(ApiError::Invalid { kind: group_kind, name, errors: Box::new(errors) })
 }
 
 pub(crate) fn gvr(kind: &Kind) -> GroupVersionResource {

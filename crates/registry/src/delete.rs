@@ -70,7 +70,7 @@ async fn delete_unreadable(
             "is exclusively used to delete corrupt object(s), try again by removing this option",
         );
         let kind = meta::GroupKind::new(&resource.group, &resource.resource);
-        return Err(ApiError::Invalid { kind, name: name.to_owned(), errors });
+        return Err(ApiError::Invalid { kind, name: name.to_owned(), errors: Box::new(errors) });
     }
     let gone = Details {
         name: name.to_owned(),

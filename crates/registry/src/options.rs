@@ -379,7 +379,7 @@ fn invalid_options(kind: &str, errors: FieldErrors) -> Result<(), ApiError> {
         return Ok(());
     }
     let kind = GroupKind::new("meta.k8s.io", kind);
-    Err(ApiError::Invalid { kind, name: String::new(), errors })
+    Err(ApiError::Invalid { kind, name: String::new(), errors: Box::new(errors) })
 }
 
 #[cfg(test)]

@@ -245,7 +245,11 @@ pub(crate) fn decode_patched(
         };
         let mut errors = FieldErrors::default();
         errors.invalid(path("patch"), &*cut(&shown, QUOTED_BYTES_MAX), &why);
-        ApiError::Invalid { kind: GroupKind::default(), name: String::new(), errors }
+        ApiError::Invalid {
+            kind: GroupKind::default(),
+            name: String::new(),
+            errors: Box::new(errors),
+        }
     })
 }
 

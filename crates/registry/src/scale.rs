@@ -176,7 +176,11 @@ fn negative(scale: &Value, replicas: i64) -> ApiError {
     let field = meta::field::path("spec").child("replicas");
     errors.invalid(field, replicas, "must be greater than or equal to 0");
     let name = scale.str_at(&["metadata", "name"]).to_owned();
-    ApiError::Invalid { kind: meta::GroupKind::new("autoscaling", "Scale"), name, errors }
+    ApiError::Invalid {
+        kind: meta::GroupKind::new("autoscaling", "Scale"),
+        name,
+        errors: Box::new(errors),
+    }
 }
 
 fn scale_paths<'a>(request: &'a ResourceRequest<'_>) -> Option<&'a ScalePaths> {

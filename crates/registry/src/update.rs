@@ -293,7 +293,7 @@ fn check_version(
             group: kind.facts.kind.group.clone(),
             kind: kind.facts.plural.clone(),
         };
-        return Err(ApiError::Invalid { kind, name: name.to_owned(), errors });
+        return Err(ApiError::Invalid { kind, name: name.to_owned(), errors: Box::new(errors) });
     }
     if given != 0 && given != current.revision {
         return Err(ApiError::modified(kind.group_resource(), name));

@@ -82,10 +82,14 @@ fn certificates_are_approved_and_signed_with_a_right_on_the_signer() {
          '{{\"status\":{{\"conditions\":[{{\"type\":\"Failed\",\"status\":\"True\"}}]}}}}'"
     );
     assert_contains(&kubectl.fail(&sign), &["user not permitted to sign requests with signerName"]);
-    kubectl.ok(&format!(
-        "create clusterrole {role}-signers --verb=approve --resource=signers.certificates.k8s.io \
-         --resource-name=kubernetes.io/*"
-    ));
+    kubectl.ok_with_yaml(
+        "apply -f -",
+        &format!(
+            "{{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {{name: \
+             {role}-signers}}, rules: [{{apiGroups: [certificates.k8s.io], resources: [signers], \
+             resourceNames: ['kubernetes.io/*'], verbs: [approve]}}]}}"
+        ),
+    );
     kubectl.ok(&format!(
         "create clusterrolebinding {role}-signers --clusterrole={role}-signers --user={role}"
     ));

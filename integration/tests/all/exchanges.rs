@@ -19,11 +19,11 @@
 //! `repeat:<n>:<text>` is text over and over.
 //! Run with `PINTLE_RECORD=1` and `PINTLE_PEER=…` to write the answers anew.
 
-use std::{collections::BTreeMap, env, fmt::Write as _, fs, path::PathBuf};
+use std::{collections::BTreeMap, env, fmt::Write as _, fs, path::PathBuf, sync::LazyLock};
 
 use bytes::Bytes;
 use http::Request;
-use integration::{Answer, Flavour, Http, eventually, shared};
+use integration::{Answer, Flavour, Http, Server, eventually};
 use regex::Regex;
 
 /// One test for each topic, so that they run side by side and fail by name.
@@ -75,10 +75,24 @@ fn directory() -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "exchanges"].iter().collect()
 }
 
+/// A server of their own: a request may be about what the server has kept since its start, and no
+/// controller of quotas may have a hand in what was recorded without one.
+fn server() -> &'static Server {
+    static SERVER: LazyLock<Server> = LazyLock::new(|| {
+        let flavour = Flavour::from_env();
+        let flags: &[&str] = match flavour {
+            Flavour::Peer(_) => &[],
+            _ => &["--standalone-controllers=*,-resourcequota-controller"],
+        };
+        Server::with(flavour, flags)
+    });
+    &SERVER
+}
+
 fn play(topic: &str) {
     let file = |ending: &str| directory().join(format!("{topic}.{ending}"));
     let requests = fs::read_to_string(file("http")).expect("a file of requests");
-    let server = shared();
+    let server = server();
     let is_peer = matches!(server.flavour(), Flavour::Peer(_));
     let namespace = server.namespace(&topic.replace('_', "-"));
     let mut variables = BTreeMap::from([("ns".to_owned(), namespace)]);

@@ -117,7 +117,7 @@ impl PodSecurity {
         let (policy, errors) = Policy::of_namespace(namespace, defaults);
         let invalid = |errors: FieldErrors| {
             let (kind, name) = (attributes.gvk.group_kind(), attributes.name.to_owned());
-            Err(ApiError::Invalid { kind, name, errors })
+            Err(ApiError::Invalid { kind, name, errors: Box::new(errors) })
         };
         let Some(old) = attributes.old else {
             return if errors.is_empty() { Ok(()) } else { invalid(errors) };

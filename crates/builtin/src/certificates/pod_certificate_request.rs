@@ -93,7 +93,7 @@ impl WriteAuthorizer for SignWriteAuthorizer {
                 kind: Str::new_static("PodCertificateRequest"),
             };
             let name = write.object.str_at(&["metadata", "name"]).to_owned();
-            Err(ApiError::Invalid { kind, name, errors })
+            Err(ApiError::Invalid { kind, name, errors: Box::new(errors) })
         })
     }
 }

@@ -43,7 +43,7 @@ impl WriteAuthorizer for ClaimWriteAuthorizer {
                 kind: Str::new(write.object.str_at(&["kind"])),
             };
             let name = write.object.str_at(&["metadata", "name"]).to_owned();
-            Err(ApiError::Invalid { kind, name, errors })
+            Err(ApiError::Invalid { kind, name, errors: Box::new(errors) })
         })
     }
 }

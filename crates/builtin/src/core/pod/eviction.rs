@@ -129,7 +129,7 @@ fn refuse_ignoring_reads(eviction: &Value, name: &str) -> Result<(), ApiError> {
     Err(ApiError::Invalid {
         kind: GroupKind::new("policy", "Eviction"),
         name: name.to_owned(),
-        errors,
+        errors: Box::new(errors),
     })
 }
 

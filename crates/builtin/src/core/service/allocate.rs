@@ -392,7 +392,7 @@ impl Allocator for ServiceAllocator {
 
 fn invalid(service: &Value, errors: FieldErrors) -> ApiError {
     let name = service.str_at(&["metadata", "name"]).to_owned();
-    ApiError::Invalid { kind: GroupKind::new("", "Service"), name, errors }
+    ApiError::Invalid { kind: GroupKind::new("", "Service"), name, errors: Box::new(errors) }
 }
 
 fn one_error(service: &Value, field: &FieldPath, value: Value, why: &str) -> ApiError {

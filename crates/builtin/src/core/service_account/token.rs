@@ -221,7 +221,11 @@ fn check_seconds(seconds: i64) -> Result<(), ApiError> {
 }
 
 fn invalid(name: &str, errors: FieldErrors) -> ApiError {
-    ApiError::Invalid { kind: GroupKind::new(GROUP, KIND), name: name.to_owned(), errors }
+    ApiError::Invalid {
+        kind: GroupKind::new(GROUP, KIND),
+        name: name.to_owned(),
+        errors: Box::new(errors),
+    }
 }
 
 /// Fills in what was left out, and what only the server knows.
