@@ -298,7 +298,7 @@ mod tests {
             std::fs::write(&file, &text).unwrap();
             match Configurations::read(&file) {
                 Ok(read) => {
-                    assert_eq!(read.names().collect::<Vec<_>>().join(" "), expected, "{text}")
+                    assert_eq!(read.names().collect::<Vec<_>>().join(" "), expected, "{text}");
                 }
                 Err(why) => {
                     assert!(!expected.is_empty() && why.contains(expected), "{text}: {why}");

@@ -227,7 +227,7 @@ mod tests {
             match decoded {
                 Ok(_) => assert_eq!(expected, "", "{text}"),
                 Err(why) => {
-                    assert!(!expected.is_empty() && why.contains(expected), "{text}: {why}")
+                    assert!(!expected.is_empty() && why.contains(expected), "{text}: {why}");
                 }
             }
         }

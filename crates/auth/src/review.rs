@@ -39,7 +39,7 @@ const BACKOFF_JITTER: f64 = 0.2;
 /// Compat: of one call, where the configuration names none.
 pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// Of all calls of a review together: no request waits for longer, whatever the webhook answers.
-const REVIEW_TIMEOUT: Duration = Duration::from_secs(60);
+const REVIEW_TIMEOUT: Duration = Duration::from_mins(1);
 /// A larger answer fails the call. Users with thousands of groups fit.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 

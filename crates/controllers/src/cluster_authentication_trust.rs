@@ -69,9 +69,8 @@ impl ClusterAuthenticationTrust {
     /// once per `interval`.
     pub async fn run(self, mut events: impl Informer, interval: Duration) {
         loop {
-            match tokio::time::timeout(interval, events.next()).await {
-                Ok(None) => return,
-                Ok(Some(_)) | Err(_) => {}
+            if let Ok(None) = tokio::time::timeout(interval, events.next()).await {
+                return;
             }
             if let Err(error) = self.sync().await {
                 tracing::warn!("cannot write {} yet: {error}", Self::NAME);

@@ -138,8 +138,11 @@ const MANAGED_FIELDS: [&[&str]; 3] = [
     &["rows", "*", "object", "metadata", "managedFields"],
 ];
 
-/// Group, resource and subresource, and where the token is.
-const TOKENS: [((&str, &str, &str), &[&str]); 2] = [
+/// Group, resource and subresource.
+type Endpoint = (&'static str, &'static str, &'static str);
+
+/// Where the token is.
+const TOKENS: [(Endpoint, &[&str]); 2] = [
     (("", "serviceaccounts", "token"), &["status", "token"]),
     (("authentication.k8s.io", "tokenreviews", ""), &["spec", "token"]),
 ];

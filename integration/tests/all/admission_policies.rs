@@ -203,6 +203,7 @@ fn images_come_from_a_known_registry() {
 
 #[test]
 fn parameters_by_name_by_selector_and_missing() {
+    type Case<'a> = (Value, &'a [(&'a str, &'a str)], u32, u16, &'a str);
     let policy = json!({
         "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
         "validations": [{
@@ -215,7 +216,6 @@ fn parameters_by_name_by_selector_and_missing() {
         param["metadata"]["labels"] = json!({"kind": "limit"});
         param
     };
-    type Case<'a> = (Value, &'a [(&'a str, &'a str)], u32, u16, &'a str);
     let cases: [Case<'_>; 6] = [
         (json!({"name": "limit"}), &[("limit", "3")], 4, 422, "at most 3"),
         (json!({"name": "limit"}), &[("limit", "3")], 3, 201, ""),

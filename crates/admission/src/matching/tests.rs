@@ -150,7 +150,7 @@ async fn matched(criteria: &Criteria, case: &Case<'_>) -> String {
 
 fn rule(operations: &[&str], path: &str, scope: &str) -> Value {
     let parts: Vec<&str> = path.splitn(3, '/').collect();
-    let operations = operations.iter().map(|text| Value::string(text)).collect();
+    let operations = operations.iter().map(Value::string).collect();
     value!({
         "operations": (Value::Array(operations)),
         "apiGroups": [(parts[0])],

@@ -218,7 +218,7 @@ impl Deciding {
             };
             match self.shared.accessor.quotas(&self.namespace).await {
                 Ok(current) => {
-                    quotas = current.into_iter().filter(is_failed).map(Quota::new).collect()
+                    quotas = current.into_iter().filter(is_failed).map(Quota::new).collect();
                 }
                 Err(_) => return fail(charged, &error),
             }

@@ -97,6 +97,9 @@ mod tests {
 
     use super::*;
 
+    /// Users, the current one, an authority, and the user that is found for it.
+    type Case<'a> = (&'a [&'a str], Option<&'a str>, &'a str, Option<&'a str>);
+
     #[test]
     fn a_configuration_is_read_strictly() {
         let of = |fields: Value| {
@@ -134,7 +137,7 @@ mod tests {
             AuthInfos::of(KubeconfigUsers { users, current: current.map(str::to_owned) })
         };
         let all = ["a.n.svc:443", "a.n.svc", "*.n.svc:8443", "*.svc", "*", "other"];
-        let cases: [(&[&str], Option<&str>, &str, Option<&str>); 9] = [
+        let cases: [Case<'_>; 9] = [
             (&all, None, "a.n.svc:443", Some("a.n.svc:443")),
             (&all, None, "a.n.svc", Some("a.n.svc:443")),
             (&all[1..], None, "a.n.svc:443", Some("a.n.svc")),

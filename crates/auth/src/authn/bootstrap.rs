@@ -130,9 +130,12 @@ mod tests {
 
     const TOKEN: &str = "abcdef.0123456789abcdef";
 
+    /// Fields of a secret that differ from those of a good one.
+    type Fields<'a> = &'a [(&'a str, &'a str)];
+
     #[test]
     fn a_token_is_a_bootstrapper_with_the_groups_of_its_secret() {
-        let cases: [(&[(&str, &str)], &[&str]); 3] = [
+        let cases: [(Fields<'_>, &[&str]); 3] = [
             (&[], &["system:bootstrap:abcdef", "system:bootstrappers"]),
             (
                 &[
@@ -155,7 +158,7 @@ mod tests {
 
     #[test]
     fn what_makes_a_token_invalid() {
-        let cases: [(&[(&str, &str)], &str, &str); 11] = [
+        let cases: [(Fields<'_>, &str, &str); 11] = [
             (&[], "abcdef.0123456789abcdeF", "form"),
             (&[], "abcdef.0123456789abcde", "form"),
             (&[], "abcde.0123456789abcdef", "form"),

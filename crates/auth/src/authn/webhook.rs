@@ -96,7 +96,7 @@ impl Inner {
         let extra = user.get("extra").and_then(Value::as_object);
         let mut extra: Vec<(Str, Vec<Str>)> = extra
             .into_iter()
-            .flat_map(|extra| extra.iter())
+            .flat_map(meta::Map::iter)
             .map(|(key, values)| (Str::new(key), texts(values, &[])))
             .collect();
         extra.sort();

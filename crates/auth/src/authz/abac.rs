@@ -151,7 +151,7 @@ impl Policy {
         }
         self.only_authenticated();
         if self.namespace.is_empty() && self.resource.is_empty() {
-            self.non_resource_path = "*".to_owned();
+            "*".clone_into(&mut self.non_resource_path);
         }
         for field in [&mut self.namespace, &mut self.resource, &mut self.api_group] {
             if field.is_empty() {

@@ -348,7 +348,7 @@ fn strict_errors_beyond_the_bound_are_counted() {
     let text = format!(r#"{{"spec":{{"volumes":[{{"{key}":[{}]}}]}}}}"#, "0,".repeat(9) + "0");
     let (_, strict) = round_trip(&types, types.pod, text.as_bytes());
     assert_eq!(strict, [format!("unknown field \"spec.volumes[0].{}...\"", "k".repeat(1024 - 16))]);
-    let text = format!("{{{}}}", [r#""x":0"#; 5000].join(","));
+    let text = format!("{{{}}}", vec![r#""x":0"#; 5000].join(","));
     let (_, strict) = round_trip(&types, types.pod, text.as_bytes());
     assert_eq!(strict, [r#"unknown field "x""#, "and 4000 more unknown or duplicate fields"]);
 

@@ -6,10 +6,10 @@ use super::{duration, path};
 use crate::flags::Parsed;
 
 pub(super) fn from_flags(parsed: &Parsed, errors: &mut Vec<String>) -> Options {
-    let backoff = match parsed.is_given("audit-webhook-initial-backoff") {
-        true => "audit-webhook-initial-backoff",
-        // The name of the same flag in old releases; both have the same default.
-        false => "audit-webhook-batch-initial-backoff",
+    let backoff = if parsed.is_given("audit-webhook-initial-backoff") {
+        "audit-webhook-initial-backoff"
+    } else {
+        "audit-webhook-batch-initial-backoff"
     };
     let options = Options {
         policy_file: path(parsed, "audit-policy-file"),

@@ -153,7 +153,7 @@ fn validate_resource(map: &Map, path: &FieldPath, errors: &mut FieldErrors) {
     let mut wrong = FieldErrors::default();
     let namespaced = !metadata.str_at(&["namespace"]).is_empty();
     validate_object_meta(metadata, namespaced, name_is_path_segment, &mut wrong);
-    for error in wrong.iter() {
+    for error in &wrong {
         // A template need not have a name.
         if error.reason == FieldReason::Required && error.field == "metadata.name" {
             continue;

@@ -29,7 +29,7 @@ async fn decide(policies: &[Value], actions: &[&str]) -> Outcome {
             DynamicKind::ValidatingAdmissionPolicy,
             vec![(name.clone(), Some(value!({"spec": (spec)})))],
         );
-        let actions = actions.iter().map(|action| Value::string(action)).collect();
+        let actions = actions.iter().map(Value::string).collect();
         let binding = value!({
             "policyName": (name.clone()), "validationActions": (Value::Array(actions)),
         });

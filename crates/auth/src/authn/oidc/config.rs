@@ -262,7 +262,7 @@ impl JwtConfig {
         self.validate_audiences(field, errors);
         if !self.certificate_authority.is_empty() {
             let pem = self.certificate_authority.as_bytes();
-            let count = CertificateDer::pem_slice_iter(pem).filter(Result::is_ok).count();
+            let count = CertificateDer::pem_slice_iter(pem).flatten().count();
             if count == 0 {
                 let why = "data does not contain any valid RSA or ECDSA certificates";
                 errors.invalid(field.child("certificateAuthority"), "<omitted>", why);

@@ -319,7 +319,9 @@ impl Search<'_> {
             return Ok(());
         }
         let mut covering = rules.clone();
-        rest.iter().for_each(|axis| intersect(&mut covering, &axis.whole));
+        for axis in rest {
+            intersect(&mut covering, &axis.whole);
+        }
         if !is_none(&covering) {
             return Ok(());
         }

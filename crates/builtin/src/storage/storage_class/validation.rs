@@ -50,8 +50,7 @@ pub(crate) fn parameters(parameters: &Field<'_>, errors: &mut FieldErrors) {
 
 fn topologies(terms: &Field<'_>, errors: &mut FieldErrors) {
     let mut seen: HashMap<Vec<(String, BTreeSet<String>)>, usize> = HashMap::new();
-    let mut checked = 0;
-    for term in terms.items() {
+    for (checked, term) in terms.items().enumerate() {
         let mut expressions: Vec<(String, BTreeSet<String>)> = Vec::new();
         let mut keys = HashSet::new();
         for expression in term.get("matchLabelExpressions").items() {
@@ -72,7 +71,6 @@ fn topologies(terms: &Field<'_>, errors: &mut FieldErrors) {
         expressions.sort();
         // Compat: upstream compares with the terms to come too, which are still empty then.
         let to_come = if expressions.is_empty() { terms.len() - checked } else { 0 };
-        checked += 1;
         let same = seen.entry(expressions).or_insert(0);
         for _ in 0..*same + to_come {
             if errors.stop_early() {
