@@ -52,6 +52,16 @@ pub(crate) fn check_name(request: &ResourceRequest<'_>) -> Result<(), ApiError> 
     Err(ApiError::BadRequest(format!("Name parameter invalid: {name}: {wrong}")))
 }
 
+/// Refuses a collection in the namespace `.` or `..`: as a path it would lead to other objects.
+pub(crate) fn check_namespace(request: &ResourceRequest<'_>) -> Result<(), ApiError> {
+    match request.info.namespace.as_str() {
+        namespace @ ("." | "..") => Err(ApiError::BadRequest(format!(
+            "Namespace parameter invalid: \"{namespace}\": may not be '{namespace}'"
+        ))),
+        _ => Ok(()),
+    }
+}
+
 pub(crate) fn storage<'a>(request: &ResourceRequest<'a>) -> Result<&'a Arc<Storage>, ApiError> {
     request.kind.storage.as_ref().ok_or(ApiError::MethodNotAllowed)
 }

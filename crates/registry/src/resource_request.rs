@@ -110,6 +110,9 @@ pub async fn serve(request: &ResourceRequest<'_>) -> Result<ResourceResponse, Ap
         return Err(request.kind.not_supported(&info.verb));
     }
     warn_of_deprecation(request);
+    if matches!(info.verb.as_str(), "list" | "watch" | "deletecollection") {
+        get::check_namespace(request)?;
+    }
     match info.verb.as_str() {
         "get" => get::get(request).await,
         "list" => list::list(request).await,

@@ -157,7 +157,9 @@ struct Arena {
 
 impl Arena {
     fn new() -> Self {
-        let server = Server::of(Flavour::from_env());
+        // CBOR is off by default.
+        let flags = ["--feature-gates=CBORServingAndStorage=true"];
+        let server = Server::with(Flavour::from_env(), &flags);
         let admin = server.http();
         admin.post("/api/v1/namespaces", &json!({"metadata": {"name": NAMESPACE}})).expect(201);
         let mut clients = BTreeMap::from([

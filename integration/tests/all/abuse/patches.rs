@@ -162,16 +162,17 @@ pub(super) fn cases() -> Vec<Case> {
         patch(
             "strategic merge patch: 60 000 containers",
             &[422, 400, 413],
-            (format!("/api/v1/namespaces/{NAMESPACE}/podtemplates/wide"), "", STRATEGIC_PATCH),
+            (format!("/apis/apps/v1/namespaces/{NAMESPACE}/deployments/wide"), "", STRATEGIC_PATCH),
             || {
-                json!({"metadata": {}, "template": {"metadata": {}, "spec": {
-                    "containers": [{"name": "a", "image": "b"}]}}})
+                json!({"metadata": {}, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": {
+                    "metadata": {"labels": {"a": "b"}},
+                    "spec": {"containers": [{"name": "a", "image": "b"}]}}}})
             },
             || {
                 let containers: Vec<_> =
                     (0..sized(60_000)).map(|i| format!(r#"{{"name":"c{i}"}}"#)).collect();
                 let list = containers.join(",");
-                format!(r#"{{"template":{{"spec":{{"containers":[{list}]}}}}}}"#)
+                format!(r#"{{"spec":{{"template":{{"spec":{{"containers":[{list}]}}}}}}}}"#)
             },
         ),
         patch(
@@ -188,7 +189,7 @@ pub(super) fn cases() -> Vec<Case> {
         ),
         patch(
             "strategic merge patch: an order of 50 000 elements",
-            &[200, 400, 422],
+            &[200, 400, 422, 500],
             (config_map("ordered"), "", STRATEGIC_PATCH),
             small,
             || {
@@ -207,6 +208,7 @@ pub(super) fn cases() -> Vec<Case> {
             small,
             || {
                 let mut object = data(sized(60_000));
+                object["metadata"]["name"] = "applied".into();
                 object["apiVersion"] = "v1".into();
                 object["kind"] = "ConfigMap".into();
                 object.to_string()
@@ -221,8 +223,9 @@ pub(super) fn cases() -> Vec<Case> {
                 let owners: Vec<_> = (0..sized(8_000))
                     .map(|i| json!({"apiVersion": "v1", "kind": "Node", "name": "n", "uid": format!("u{i}")}))
                     .collect();
-                json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"ownerReferences": owners}})
-                    .to_string()
+                json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "owned",
+                    "ownerReferences": owners}})
+                .to_string()
             },
         ),
         patch(
@@ -254,7 +257,7 @@ fn deep_apply() -> Case {
         let object = |leaf: &str| {
             let tree = format!("{}{leaf}{}", r#"{"a":"#.repeat(900), "}".repeat(900));
             format!(
-                r#"{{"apiVersion":"{}","kind":"Widget","spec":{{"free":{tree}}}}}"#,
+                r#"{{"apiVersion":"{}","kind":"Widget","metadata":{{"name":"deep-applied"}},"spec":{{"free":{tree}}}}}"#,
                 custom::API_VERSION
             )
         };
