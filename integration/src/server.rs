@@ -111,9 +111,15 @@ impl Server {
 
     /// A server over an etcd of its own.
     pub fn on_own_etcd(flavour: Flavour, members: usize) -> Self {
+        Self::on_own_etcd_with(flavour, members, &[])
+    }
+
+    /// The same with additional flags.
+    pub fn on_own_etcd_with(flavour: Flavour, members: usize, flags: &[&str]) -> Self {
         let cleanup = Arc::new(ProcessCleanup::new());
         let etcd = Some(Part::plain(Arc::new(Etcd::start(&cleanup, members))));
         let mut server = Self::new(flavour, etcd, cleanup);
+        server.set_flags(flags);
         server.start_again();
         server
     }

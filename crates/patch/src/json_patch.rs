@@ -701,8 +701,8 @@ mod tests {
         assert_eq!(patch.strict_errors(), [r#"json patch unknown field "[1].foo""#]);
         let many = format!("[{}]", vec![r#"{"foo":1}"#; 300].join(","));
         let patch = JsonPatch::decode(&value_of(&many)).unwrap();
-        assert_eq!(patch.strict_errors().len(), 101);
-        assert_eq!(patch.strict_errors()[100], "and 200 more json patch unknown fields");
+        assert_eq!(patch.strict_errors().len(), 65);
+        assert_eq!(patch.strict_errors()[64], "and 236 more json patch unknown fields");
     }
 
     fn value_of(text: &str) -> Value {

@@ -80,11 +80,13 @@ fn directory() -> PathBuf {
 fn server() -> &'static Server {
     static SERVER: LazyLock<Server> = LazyLock::new(|| {
         let flavour = Flavour::from_env();
-        let flags: &[&str] = match flavour {
-            Flavour::Peer(_) => &[],
-            _ => &["--standalone-controllers=*,-resourcequota-controller"],
-        };
-        Server::with(flavour, flags)
+        let flags = ["--standalone-controllers=*,-resourcequota-controller"];
+        match flavour {
+            Flavour::Peer(_) => Server::of(flavour),
+            Flavour::Embedded => Server::with(flavour, &flags),
+            // In a shared one the first revisions are long gone.
+            Flavour::Etcd => Server::on_own_etcd_with(flavour, 1, &flags),
+        }
     });
     &SERVER
 }
