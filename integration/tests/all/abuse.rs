@@ -192,6 +192,10 @@ impl Arena {
             (http.post(&config_maps, &config_map).code == 201).then_some(())
         });
         let accounts = format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts/default");
+        let pods = format!("/api/v1/namespaces/{NAMESPACE}/pods");
+        eventually("the namespace's admin may read", || {
+            (http.get(&pods).code == 200).then_some(())
+        });
         eventually("the default service account", || {
             (admin.get(&accounts).code == 200).then_some(())
         });

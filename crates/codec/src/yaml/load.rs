@@ -49,7 +49,7 @@ pub(super) const FLOW_ENTRIES_MAX: usize = 100_000;
 
 /// Nodes of one document, keys included: some 250 bytes each until they are converted. The largest
 /// objects that can be stored have some 180 000 where a line has an ordinary length.
-pub(super) const NODES_MAX: usize = 250_000;
+pub(super) const NODES_MAX: usize = 190_000;
 
 /// The text, if go-yaml's reader lets all of its characters through.
 pub(super) fn readable(bytes: &[u8]) -> Result<&str, YamlError> {

@@ -135,7 +135,7 @@ fn numbers_of_nodes_and_flow_entries_are_bounded() {
     let error = load(list(load::FLOW_ENTRIES_MAX).as_bytes()).unwrap_err();
     assert_eq!(error.to_string(), "yaml: exceeded max number of flow entries of 100000");
     let error = load("- 1\n".repeat(load::NODES_MAX).as_bytes()).unwrap_err();
-    assert_eq!(error.to_string(), "yaml: exceeded max number of nodes of 250000");
+    assert_eq!(error.to_string(), "yaml: exceeded max number of nodes of 190000");
     // Commas in texts are no entries.
     let commas = ",[".repeat(load::FLOW_ENTRIES_MAX);
     for text in

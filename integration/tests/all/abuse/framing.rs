@@ -130,38 +130,32 @@ fn stalled_uploads() -> Case {
 
 /// Watchers that never read do not hold up others, and what is kept for them is bounded.
 fn watches_that_are_not_read() -> Case {
-    Case::new(
-        "watches: 200 that read nothing, 300 writes",
-        Client::NamespaceAdmin,
-        &[200],
-        |http| {
-            let path = format!("/api/v1/namespaces/{NAMESPACE}/configmaps");
-            let head = format!(
-                "GET {path}?watch=1 HTTP/1.1\r\nHost: {}\r\n{}\r\n",
-                http.host(),
-                http.authorization(),
-            );
-            let mut open = Vec::new();
-            for _ in 0..sized(200) {
-                let mut stream =
-                    http.raw_blocking(Duration::from_secs(5)).expect("the server accepts");
-                stream.write_all(head.as_bytes()).expect("the server reads");
-                open.push(stream);
-            }
-            let mut connection = http.connect().expect("the server accepts");
-            for i in 0..sized(300) {
-                let body = serde_json::json!({"metadata": {"name": format!("watched-{i}")}, "data": {
+    Case::new("watches: 200 that read nothing, 80 writes", Client::NamespaceAdmin, &[200], |http| {
+        let path = format!("/api/v1/namespaces/{NAMESPACE}/configmaps");
+        let head = format!(
+            "GET {path}?watch=1 HTTP/1.1\r\nHost: {}\r\n{}\r\n",
+            http.host(),
+            http.authorization(),
+        );
+        let mut open = Vec::new();
+        for _ in 0..sized(200) {
+            let mut stream = http.raw_blocking(Duration::from_secs(5)).expect("the server accepts");
+            stream.write_all(head.as_bytes()).expect("the server reads");
+            open.push(stream);
+        }
+        let mut connection = http.connect().expect("the server accepts");
+        for i in 0..sized(300) {
+            let body = serde_json::json!({"metadata": {"name": format!("watched-{i}")}, "data": {
                 "a": "b".repeat(20_000)}});
-                let request = http::Request::post(&path)
-                    .header("content-type", "application/json")
-                    .body(body.to_string().into())
-                    .expect("a valid request");
-                let answer = connection.request(request).expect("the server answers");
-                assert_eq!(answer.code, 201, "{}", answer.text());
-            }
-            let answer = http.get(&format!("{path}?limit=1"));
-            drop(open);
-            Outcome::from(&answer)
-        },
-    )
+            let request = http::Request::post(&path)
+                .header("content-type", "application/json")
+                .body(body.to_string().into())
+                .expect("a valid request");
+            let answer = connection.request(request).expect("the server answers");
+            assert_eq!(answer.code, 201, "{}", answer.text());
+        }
+        let answer = http.get(&format!("{path}?limit=1"));
+        drop(open);
+        Outcome::from(&answer)
+    })
 }
