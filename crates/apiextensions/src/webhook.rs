@@ -1,4 +1,4 @@
-//! Conversion strategy `Webhook`: somebody else knows how objects of one version look in another.
+//! Conversion strategy `Webhook`: a webhook server converts objects from one version to another.
 
 mod call;
 mod services;

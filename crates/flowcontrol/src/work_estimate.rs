@@ -260,7 +260,7 @@ mod tests {
         }
     }
 
-    /// kube-apiserver's own cases (`TestWorkEstimator` of v1.36), among others.
+    /// Cases read from kube-apiserver's `TestWorkEstimator` of v1.36, among others.
     #[test]
     fn lists_cost_what_they_load() {
         let small = objects(799, 10_000);

@@ -17,7 +17,7 @@ pub enum ApiError {
     /// The group-version is known, the resource, subresource or path below it is not.
     #[error("the server could not find the requested resource")]
     NotServed,
-    /// Nobody knows the path: plain text, not a `Status`.
+    /// No server has the path: plain text, not a `Status`.
     #[error("404 page not found")]
     UnknownPath,
     #[error("the server does not allow this method on the requested resource")]
@@ -135,7 +135,7 @@ impl ApiError {
         Self::NotFound { resource, name: name.into() }
     }
 
-    /// Somebody else changed the object since it was read.
+    /// Another client changed the object since it was read.
     pub fn modified(resource: GroupResource, name: impl Into<String>) -> Self {
         let why = "the object has been modified; please apply your changes to the latest version \
                    and try again";

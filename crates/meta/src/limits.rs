@@ -15,8 +15,8 @@ pub const OBJECT_DEPTH_MAX: usize = 1_000;
 /// stored must be readable again.
 pub const TREE_DEPTH_MAX: usize = OBJECT_DEPTH_MAX + 24;
 
-/// The stack of every thread that handles requests. The deepest tree takes less than 1 MiB of it in a
-/// release build, and several times that in a debug build; memory that is not used is not taken.
+/// The stack of every thread that handles requests. The deepest tree fits into 2 MiB of it in a
+/// debug build, apply into 8 MiB; memory that is not used is not taken.
 pub const THREAD_STACK_BYTES: usize = 8 * 1024 * 1024;
 
 /// Values in one decoded tree. A value takes 32 to 80 bytes of memory and as little as two bytes of a

@@ -39,7 +39,7 @@ pub trait Reservation: Send + 'static {
     /// Nothing was written: what was taken is released.
     fn release(self: Box<Self>) -> Pinned<'static, ()>;
 
-    /// Nobody knows whether the object was written: nothing is released, since an object may hold
+    /// It is unknown whether the object was written: nothing is released, since an object may hold
     /// it. A periodic repair releases what no object holds.
     fn abandon(self: Box<Self>);
 }

@@ -18,10 +18,10 @@ pub fn is_costly(request: &ResourceRequest<'_>) -> bool {
     }
 }
 
-/// JSON of a built-in kind: 16 KB are decoded, validated and encoded in about half a millisecond, ten
+/// JSON of a built-in kind: 16 KB are estimated to be decoded, validated and encoded in half a millisecond, ten
 /// times what it takes to change threads.
 const BODY_BYTES: usize = 16 << 10;
-/// YAML takes ten times as long as JSON, and expressions of a custom resource's schema are bounded by
+/// YAML is estimated to take ten times as long as JSON, and expressions of a custom resource's schema are bounded by
 /// their cost, not by the size of the object.
 const SLOW_BODY_BYTES: usize = 2 << 10;
 /// The same border for an object that is read to be changed, which is also compared and encoded.

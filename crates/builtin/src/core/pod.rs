@@ -69,7 +69,7 @@ impl Strategy for Pod {
     fn graceful_deletion(&self, pod: &Value, asked: Option<i64>) -> Option<i64> {
         let spec = pod.i64_at(&["spec", "terminationGracePeriodSeconds"]).unwrap_or(DEFAULT_GRACE);
         let mut seconds = asked.unwrap_or(spec);
-        // Nobody runs it, or it has ended: there is nothing to wait for.
+        // No kubelet runs it, or it has ended: there is nothing to wait for.
         let ended = matches!(pod.str_at(&["status", "phase"]), "Succeeded" | "Failed");
         if pod.str_at(&["spec", "nodeName"]).is_empty() || ended {
             seconds = 0;

@@ -129,7 +129,7 @@ async fn requests_are_classified_by_precedence_and_name() {
     assert_eq!(controller.classify(&request).name, "second");
 }
 
-/// The limits that kube-apiserver v1.36 reports with its default objects and flags.
+/// The limits that follow from kube-apiserver v1.36's default objects and flags, by its source.
 #[tokio::test(start_paused = true)]
 async fn seats_are_divided_by_shares() {
     let controller = controller(600);

@@ -16,7 +16,7 @@ pub(crate) type Waker = tokio::sync::oneshot::Sender<()>;
 /// No request, no queue.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// A slot. Its owner gives it back once, so that it cannot be somebody else's by then.
+/// A slot. Its owner gives it back once, so that it cannot belong to another request by then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RequestId(u32);
 

@@ -12,7 +12,7 @@ use super::{
 };
 
 /// How many schemas may be nested in one another. Everything that walks a schema recurses once for each, so
-/// that a deeper one could exhaust the stack; the schemas of known projects have less than 40 levels.
+/// that a deeper one could exhaust the stack.
 pub const SCHEMA_DEPTH_MAX: usize = 128;
 
 pub(super) fn read(schema: &Value) -> Result<StructuralNode, String> {

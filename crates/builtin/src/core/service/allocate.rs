@@ -29,7 +29,7 @@ use crate::Client;
 pub(crate) struct ServiceAllocator {
     addresses: Arc<Addresses>,
     ports: Arc<NodePorts>,
-    /// Node ports that nobody seems to have, and how often they were seen so.
+    /// Node ports that no Service seems to have, and how often they were seen so.
     leaks: tokio::sync::Mutex<HashMap<u16, u32>>,
 }
 
@@ -376,7 +376,7 @@ impl Allocator for ServiceAllocator {
             if !addressing.is_external_name() && !addressing.is_headless() {
                 self.addresses.release(&addressing.cluster_ips).await;
             }
-            // Whoever makes a service of this name again must not find the old endpoints.
+            // A client that creates a Service of this name again must not find the old endpoints.
             if let Some(server) = self.addresses.server.get() {
                 let endpoints = GroupVersionResource {
                     group: "".into(),
