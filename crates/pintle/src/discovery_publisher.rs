@@ -99,7 +99,9 @@ impl DiscoveryPublisher {
             if tokio::task::spawn_blocking(move || publisher.publish()).await.is_err() {
                 tracing::error!("rendering discovery and OpenAPI panicked");
             }
-            if let Err(error) = sync_api_services(api, &self.served()).await {
+            if api.serves_api_services()
+                && let Err(error) = sync_api_services(api, &self.served()).await
+            {
                 tracing::warn!("cannot update the APIServices: {error}");
             }
         }

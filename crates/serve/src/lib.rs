@@ -14,12 +14,14 @@ pub mod gzip;
 pub mod health;
 pub mod lifecycle;
 pub mod listener;
+pub mod logs;
 pub mod metrics;
 pub mod pki;
 mod profile;
 pub mod tasks;
 pub mod tls;
 pub mod websocket;
+pub mod zpages;
 
 pub use self::audit::RequestAudit;
 pub use body::Body;

@@ -14,6 +14,7 @@ use http::{
     header::{CONTENT_LENGTH, CONTENT_TYPE},
 };
 use meta::{ApiError, Query, User};
+use parking_lot::Mutex;
 use prometheus::{
     Encoder as _, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
     IntGaugeVec, Opts, Registry, TextEncoder,
@@ -41,6 +42,7 @@ pub struct Metrics {
     in_flight_reading: IntGauge,
     in_flight_mutating: IntGauge,
     long_running: IntGaugeVec,
+    resets: Mutex<Vec<Box<dyn Fn() + Send + Sync>>>,
 }
 
 impl Metrics {
@@ -183,6 +185,7 @@ impl Metrics {
             authorization_durations,
             users,
             long_running,
+            resets: Mutex::default(),
         })
     }
 
@@ -272,6 +275,38 @@ impl Metrics {
         self.authorizations.with_label_values(&[result]).inc();
         let seconds = began.elapsed().as_secs_f64();
         self.authorization_durations.with_label_values(&[result]).observe(seconds);
+    }
+
+    /// `DELETE /metrics`: what was counted with labels begins anew. What is being counted now, such as
+    /// requests in flight, goes on.
+    pub fn reset(&self) {
+        for counter in [
+            &self.requests,
+            &self.terminations,
+            &self.authentications,
+            &self.authorizations,
+            &self.users,
+        ] {
+            counter.reset();
+        }
+        for histogram in [
+            &self.durations,
+            &self.sli_durations,
+            &self.response_sizes,
+            &self.request_sizes,
+            &self.authentication_durations,
+            &self.authorization_durations,
+        ] {
+            histogram.reset();
+        }
+        for reset in self.resets.lock().iter() {
+            reset();
+        }
+    }
+
+    /// Adds to what [`Self::reset`] begins anew.
+    pub fn on_reset(&self, reset: impl Fn() + Send + Sync + 'static) {
+        self.resets.lock().push(Box::new(reset));
     }
 
     /// The text format 0.0.4.

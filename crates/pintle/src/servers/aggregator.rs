@@ -11,7 +11,7 @@ use super::{ApiExtensionsServer, Config, GenericApiServer, delegate};
 use crate::{
     apiservice_autoregistration::sync_api_services,
     discovery_publisher::{CachedKinds, DiscoveryPublisher},
-    post_start_hooks::retry_until_deadline,
+    post_start_hooks::{HookContext, retry_until_deadline},
 };
 
 pub(crate) const REGISTRATION_GROUP: &str = "apiregistration.k8s.io";
@@ -50,7 +50,10 @@ impl AggregatorServer {
     pub(super) fn install(&self, _config: &Config, server: &mut GenericApiServer) {
         let registered = {
             let publisher = self.publisher.clone();
-            async move |cx: crate::post_start_hooks::HookContext| {
+            async move |cx: HookContext| {
+                if cx.kinds_of(REGISTRATION_GROUP, &["APIService"]).is_empty() {
+                    return Ok(());
+                }
                 retry_until_deadline(async || sync_api_services(&cx.api, &publisher.served()).await)
                     .await
             }

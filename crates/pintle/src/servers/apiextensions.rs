@@ -56,8 +56,10 @@ impl ApiExtensionsServer {
         let definitions = kinds
             .find(|kind| kind.gvk().kind == "CustomResourceDefinition")
             .and_then(|kind| kind.storage.clone());
+        // `--runtime-config` may have turned them off: there are no custom resources then.
+        let Some(definitions) = definitions else { return };
         let controller = CrdController::start(apiextensions::Options {
-            definitions: definitions.expect("definitions are always served"),
+            definitions,
             resources: self.resources.clone(),
             local,
             backend: config.backend.clone(),

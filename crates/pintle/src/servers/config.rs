@@ -70,10 +70,7 @@ impl Config {
         let file = options.encryption.as_ref().map(|config| config.file.as_path());
         let encryption =
             encryption_at_rest::encryption(file, &options.storage_prefix, &definitions)?;
-        if let Err(error) = encryption.prime().await {
-            // It may get well; until then what it encrypts can neither be read nor written.
-            tracing::error!(%error, "a KMS plugin cannot be used yet");
-        }
+        encryption_at_rest::wait_for_plugins(&encryption).await;
         let encrypted = |inner: Arc<dyn Backend>| -> Arc<dyn Backend> {
             Arc::new(Encrypted::new(inner, encryption.clone()))
         };
@@ -143,6 +140,11 @@ impl Config {
         let kinds = self.kinds.iter().filter(|kind| wanted(&kind.gvk().group)).cloned();
         let resources = Resources::new(server, self.engine.clone(), Kinds::new(kinds));
         Arc::new(resources.with_cpu_pool(self.cpu_pool.clone()))
+    }
+
+    /// Whether a built-in kind is served in any version.
+    pub(super) fn serves(&self, group: &str, kind: &str) -> bool {
+        self.kinds.iter().any(|own| own.gvk().group == group && own.gvk().kind == kind)
     }
 
     /// Admission plugins may now use the servers.

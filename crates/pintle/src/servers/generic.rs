@@ -1,6 +1,6 @@
 //! What every API server has, whatever it serves: its hooks and checks come first.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::SystemTime};
 
 use controllers::{FlowControlConfigConsumer, flow_schemas, priority_levels};
 use flowcontrol::FlowController;
@@ -39,6 +39,7 @@ impl GenericApiServer {
         let mut server = Self::default();
         server.add_check(Check::new("ping", || Ok(())));
         server.add_check(Check::new("log", || Ok(())));
+        server.add_check(serving_certificate_check(config));
         server.checks.extend(config.stores.checks(options));
         server.checks.extend(kms_check(options, &config.encryption));
         let synced = caches_synced(config.kinds.clone());
@@ -63,6 +64,8 @@ impl GenericApiServer {
         } else {
             server.add_post_start_hook("max-in-flight-filter", async |_| Ok(()));
         }
+        // Lists are weighed by the numbers of objects in the watch caches, which are always current.
+        server.add_post_start_hook("storage-object-count-tracker-hook", async |_| Ok(()));
         server
     }
 
@@ -109,11 +112,30 @@ impl GenericApiServer {
     }
 }
 
+/// Compat: named for the certificate that kube-apiserver makes for itself. Pintle calls itself without
+/// TLS; what runs out here is the generated serving certificate, if renewing it failed, and a restart makes
+/// a new one.
+fn serving_certificate_check(config: &Config) -> Check {
+    let generated = config.options.serving_cert.is_none().then(|| config.pki.clone());
+    let is_valid = move || match &generated {
+        Some(pki) if pki.serving_cert_has_expired(SystemTime::now()) => {
+            Err("loopback serving certificate is expired".to_owned())
+        }
+        _ => Ok(()),
+    };
+    Check::new("loopback-serving-certificate", is_valid).alive_only()
+}
+
 /// Starts the controller that hands FlowSchemas and PriorityLevelConfigurations to flow control, and
 /// waits until it has done so once.
 async fn consume_flow_control_config(cx: HookContext, controller: Arc<FlowController>) {
     let kinds = [flow_schemas().gvr, priority_levels().gvr];
     let kinds: Vec<_> = kinds.iter().filter_map(|resource| cx.kind_of(resource)).collect();
+    if kinds.len() < 2 {
+        // `--runtime-config` has turned them off: the mandatory ones are built in.
+        controller.configure(&[], &[]);
+        return;
+    }
     // The first configuration is complete.
     cx.after("priority-and-fairness-config-producer").await;
     let configured = Hook::default();
