@@ -78,6 +78,14 @@ impl Process {
         })
     }
 
+    /// Waits until a program that was asked to end has done so.
+    pub(crate) fn wait(mut self) -> ExitStatus {
+        let name = self.name.clone();
+        eventually(&format!("{name} ends"), || {
+            self.child.try_wait().expect("a child can be waited for")
+        })
+    }
+
     /// Ends the program without giving it a chance to do anything about it.
     pub(crate) fn kill(mut self) {
         self.kill_and_wait();

@@ -329,6 +329,16 @@ impl Server {
         self.process.take().expect("the server is running").stop()
     }
 
+    /// Sends a signal, such as `TERM`, and goes on.
+    pub fn signal(&self, name: &str) {
+        self.process.as_ref().expect("the server is running").signal(name);
+    }
+
+    /// Waits until the server has ended after a signal.
+    pub fn wait(&mut self) -> ExitStatus {
+        self.process.take().expect("the server is running").wait()
+    }
+
     /// `kill -9`.
     pub fn kill(&mut self) {
         self.process.take().expect("the server is running").kill();

@@ -16,6 +16,7 @@ mod compaction;
 mod controllers;
 mod conversion;
 mod custom_resources;
+mod debug_pages;
 mod definitions;
 mod derived;
 mod exchanges;
@@ -40,6 +41,8 @@ mod raw;
 mod rbac;
 mod service_accounts;
 mod services;
+mod shutdown;
+mod startup;
 mod storage;
 mod websocket;
 
