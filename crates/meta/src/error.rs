@@ -51,7 +51,7 @@ pub enum ApiError {
     #[error("{}", forbidden_message(.resource, .name, .why))]
     Forbidden { resource: GroupResource, name: String, why: String, causes: Vec<Cause> },
     /// Refused by an authorizer, which looks at the user, the verb and the resource. Clients get the
-    /// same `Status` as for `Forbidden`, with a header that tells browsers not to guess its type.
+    /// same `Status` as for `Forbidden`, with `X-Content-Type-Options: nosniff`.
     #[error("{}", forbidden_message(.resource, .name, .why))]
     DeniedByAuthorizer { resource: GroupResource, name: String, why: String },
     /// The same for a path that is no resource.
@@ -523,7 +523,7 @@ mod tests {
             assert_eq!(error.to_string(), expected);
             assert!(error.is_denied_by_authorizer());
         }
-        // Admission may say the same words; it is told apart by what it is, not by what it says.
+        // Admission may use the same words: the variant decides, not the text.
         let why = "User \"jane\" cannot get resource \"pods\"".to_owned();
         let resource = GroupResource::new("", "pods");
         let by_admission =

@@ -168,7 +168,7 @@ impl FieldError {
     }
 }
 
-/// Cuts a text that has more bytes in JSON than an answer has room for, and says so.
+/// Cuts a text that has more bytes in JSON than a response may have, and says so.
 pub fn cut(text: &mut String, json_bytes_max: usize) {
     if let Some(end) = json::escaped_prefix(text, json_bytes_max) {
         let more = text.len() - end;
@@ -386,7 +386,7 @@ impl FieldErrors {
         self.push_with(reason, field, || message);
     }
 
-    /// Adds an error whose message is only made if there is room for it.
+    /// Adds an error whose message is only formatted below the bound.
     pub fn push_with(
         &mut self,
         reason: FieldReason,

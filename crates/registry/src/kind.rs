@@ -7,7 +7,10 @@ use std::{
 
 use bytes::Bytes;
 use codec::raw_object::{self, FieldSet};
-use meta::{ApiError, GroupKind, GroupResource, GroupVersion, GroupVersionKind, Str, Value};
+use meta::{
+    ApiError, GroupKind, GroupResource, GroupVersion, GroupVersionKind, Str, Value,
+    limits::{TooLarge, TreeSize},
+};
 use patch::apply::{SingleVersion, VersionConverter};
 use schema::{ResourceFacts, Schema, TypeId};
 use store::Entry;
@@ -323,10 +326,13 @@ impl Kind {
         self.selectable.iter().find(|(known, _)| known == label).map(|(_, source)| source)
     }
 
-    /// Plain defaults from the definitions, then those that depend on other fields.
-    pub(crate) fn apply_defaults(&self, object: &mut Value) {
-        self.schema.apply_defaults(self.ty(), object);
-        self.strategy.default(object);
+    /// Plain defaults from the definitions, then those that depend on other fields. Err: the object of
+    /// the client was too large, or has become so.
+    pub(crate) fn apply_defaults(&self, object: &mut Value) -> Result<(), TooLarge> {
+        let mut size = TreeSize::of(object)?;
+        self.schema.apply_defaults_within(self.ty(), object, &mut size)?;
+        self.strategy.default_within(object, &mut size)?;
+        TreeSize::of(object).map(drop)
     }
 
     /// Normalizes an object as the decoder of stored objects does, so that both compare equal.

@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, collections::HashMap};
 
+use meta::cancel::Steps;
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Span, Tag};
 
 use super::{
@@ -51,6 +52,9 @@ pub(super) const FLOW_ENTRIES_MAX: usize = 100_000;
 /// objects that can be stored have some 180 000 where a line has an ordinary length.
 pub(super) const NODES_MAX: usize = 190_000;
 
+/// Anchors of one document: the parser keeps the name of each.
+pub(super) const ANCHORS_MAX: usize = 10_000;
+
 /// The text, if go-yaml's reader lets all of its characters through.
 pub(super) fn readable(bytes: &[u8]) -> Result<&str, YamlError> {
     let text = std::str::from_utf8(bytes)
@@ -93,7 +97,9 @@ impl<'a> Tree<'a> {
             cycle: None,
         };
         let mut parser = Parser::new_from_str(text);
+        let mut steps = Steps::default();
         while let Some(event) = parser.next_event() {
+            steps.step();
             let (event, span) = event.map_err(|error| loader.words_of(&error))?;
             if matches!(event, Event::DocumentEnd | Event::StreamEnd) {
                 break;
@@ -119,6 +125,9 @@ impl<'a> Loader<'a> {
     fn event(&mut self, event: Event<'a>, span: Span) -> Result<(), YamlError> {
         if self.tree.nodes.len() >= NODES_MAX {
             return Err(too_many(NODES_MAX, "nodes"));
+        }
+        if self.anchors.len() > ANCHORS_MAX {
+            return Err(too_many(ANCHORS_MAX, "anchors"));
         }
         let line = span.start.line() as u32;
         match event {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use meta::{Map, Str, Value};
+use meta::{Map, Str, Value, cancel};
 use schema::Schema;
 
 use super::atom::{
@@ -86,6 +86,7 @@ impl Walker<'_> {
         below: &mut Comparison,
     ) -> bool {
         let (old, new) = pair;
+        cancel::checkpoint();
         if depth < WHOLE_DEPTH_MAX && old == new {
             return true;
         }

@@ -144,7 +144,7 @@ fn watches_that_are_not_read() -> Case {
             open.push(stream);
         }
         let mut connection = http.connect().expect("the server accepts");
-        for i in 0..sized(300) {
+        for i in 0..sized(80) {
             let body = serde_json::json!({"metadata": {"name": format!("watched-{i}")}, "data": {
                 "a": "b".repeat(20_000)}});
             let request = http::Request::post(&path)

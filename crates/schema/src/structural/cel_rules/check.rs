@@ -121,6 +121,7 @@ fn most_elements(node: &StructuralNode) -> Option<u64> {
 
 impl RuleChecker<'_> {
     fn visit(&mut self, mut place: SchemaLocation<'_>) {
+        meta::cancel::checkpoint();
         let node = place.node;
         if !node.validations.is_empty() && place.decl.is_none() {
             place.decl = declare(node, place.is_root || node.embedded_resource);
