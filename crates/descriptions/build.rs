@@ -152,7 +152,7 @@ fn description(line: &str) -> Option<String> {
     Some(text)
 }
 
-/// The crate tells what `object` of a watch event is as a part of what the event is.
+/// The crate describes `object` of a watch event in the description of the event.
 fn split_watch_event(definitions: &mut BTreeMap<String, Definition>) {
     let name = "io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent";
     let event = definitions.get_mut(name).expect("watch events are among the types");

@@ -1,5 +1,5 @@
 //! The server as its own client: controllers and hooks go through the same verbs, validation and
-//! admission as everybody, without the network.
+//! admission as any client, without the network.
 
 use std::sync::Arc;
 

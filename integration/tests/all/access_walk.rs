@@ -13,7 +13,7 @@ use http::{Method, Request};
 use integration::{Connection, Flavour, Http, Server, eventually};
 use serde_json::{Value, json};
 
-/// `system:public-info-viewer`: GET for everyone. A trailing `*` stands for any rest.
+/// `system:public-info-viewer`: GET for every client. A trailing `*` stands for any rest.
 const PUBLIC_PATHS: [&str; 5] = ["/healthz", "/livez", "/readyz", "/version", "/version/"];
 
 /// `system:discovery`: GET for the group `system:authenticated`.

@@ -162,7 +162,7 @@ impl Load {
     /// Waits until every watch has caught up, and checks all observations.
     pub(super) fn verify(&mut self, http: &Http) -> (usize, Verified) {
         // Even, so that those who watch by label see them as well. The second one is for those who
-        // had seen the first before they were told that it is the last.
+        // had seen the first before they learned that it is the last.
         for name in ["last", "behind-the-last"] {
             let value = self.shared.values.fetch_add(2, Ordering::Relaxed) / 2 * 2 + 2;
             let last = http.post(CONFIG_MAPS, &config_map(name, value, None)).expect(201);
@@ -472,7 +472,7 @@ impl Follower {
         }
     }
 
-    /// Too old: the client has to list again, and was told so.
+    /// 410: the client has to list again.
     fn start_over(&mut self, http: &Http) {
         let found = http.connect().map(|mut connection| list(&mut connection, CONFIG_MAPS));
         if let Ok(Found::List(version, _)) = found {

@@ -13,7 +13,7 @@
 //! | initial events | end with exactly the state at the version they name |
 //! | lists | show exactly the state at their version |
 //! | kind of event | added, modified and deleted fit what was there before; a uid belongs to one object |
-//! | persistent | what was acknowledged is in the history, under the version that was told |
+//! | persistent | what was acknowledged is in the history, under the acknowledged version |
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -37,7 +37,7 @@ pub(super) enum Kind {
 pub(super) enum Event {
     /// A deletion shows the object as it was, under the version of the deletion.
     Change(Kind, Object),
-    /// Everything up to this version has been told.
+    /// Everything up to this version has been delivered.
     Bookmark(u64),
     /// The bookmark behind the initial events.
     InitialEnd(u64),
@@ -178,7 +178,7 @@ impl<'a> History<'a> {
         Ok(Self { start: record.start.0, start_state, changes, end })
     }
 
-    /// What a watch that wants some objects is told of a change.
+    /// The event of a change in a watch with a selector.
     fn told(change: &Change<'_>, wants: fn(u64) -> bool) -> Option<(Kind, Object)> {
         let wanted = |object: Option<&Object>| object.is_some_and(|object| wants(object.value));
         let now = (change.kind != Kind::Deleted).then_some(change.object);
