@@ -24,8 +24,12 @@ pub const THREAD_STACK_BYTES: usize = 8 * 1024 * 1024;
 /// numbers or empty objects) takes 25 MB; a body that takes more is refused.
 pub const TREE_BYTES_MAX: usize = 26 * 1024 * 1024;
 
-/// JSON of an object after a patch or defaults, at least: as much as a request body may have. No store
-/// takes as much.
+/// Objects in the lists of a built-in kind (containers, rules, addresses). Each may get defaults that take
+/// ten times its memory, and no object that can be stored has as many.
+pub const LIST_OBJECTS_MAX: usize = 50_000;
+
+/// JSON of an object after a patch or defaults, at least and without `managedFields`: as much as a request
+/// body may have. No store takes as much.
 pub const OBJECT_BYTES_MAX: usize = 3 * 1024 * 1024;
 
 /// The memory of a tree that is being decoded, without its texts: those are as long as in the body.
@@ -33,6 +37,8 @@ pub const OBJECT_BYTES_MAX: usize = 3 * 1024 * 1024;
 pub struct TreeSize {
     bytes: usize,
     bytes_max: usize,
+    /// Objects that are items of lists; counted by [`TreeSize::of`] only.
+    list_objects: usize,
     steps: Steps,
 }
 
@@ -46,14 +52,23 @@ impl TreeSize {
 
     /// Of a request body.
     pub const fn bounded() -> Self {
-        Self { bytes: 0, bytes_max: TREE_BYTES_MAX, steps: Steps::NONE }
+        Self { bytes: 0, bytes_max: TREE_BYTES_MAX, list_objects: 0, steps: Steps::NONE }
     }
 
     /// Of a tree that is there already, and may grow by defaults.
     pub fn of(tree: &Value) -> Result<Self, TooLarge> {
-        let (mut size, mut json_bytes) = (Self::bounded(), 0);
+        let (mut size, mut json_bytes, mut of_managed_fields) = (Self::bounded(), 0, 0);
         size.add_tree(tree, &mut json_bytes)?;
-        if json_bytes > OBJECT_BYTES_MAX { Err(TooLarge) } else { Ok(size) }
+        // They repeat the names of all fields, and are the server's own.
+        if let Some(managed) = tree.at(&["metadata", "managedFields"]) {
+            Self::unbounded().add_tree(managed, &mut of_managed_fields)?;
+        }
+        if json_bytes - of_managed_fields > OBJECT_BYTES_MAX { Err(TooLarge) } else { Ok(size) }
+    }
+
+    /// Refuses more than [`LIST_OBJECTS_MAX`].
+    pub fn check_list_objects(&self) -> Result<(), TooLarge> {
+        if self.list_objects > LIST_OBJECTS_MAX { Err(TooLarge) } else { Ok(()) }
     }
 
     /// Counts a value that is about to be copied into the tree.
@@ -70,6 +85,7 @@ impl TreeSize {
                 *json_bytes += 2 + items.len();
                 for item in items {
                     self.add_value()?;
+                    self.list_objects += usize::from(matches!(item, Value::Object(_)));
                     self.add_tree(item, json_bytes)?;
                 }
             }
@@ -91,7 +107,7 @@ impl TreeSize {
 
     /// Of bytes that were a tree before.
     pub const fn unbounded() -> Self {
-        Self { bytes: 0, bytes_max: usize::MAX, steps: Steps::NONE }
+        Self { bytes: 0, bytes_max: usize::MAX, list_objects: 0, steps: Steps::NONE }
     }
 
     /// Counts a value of a list or map. A cancelled request ends here: every decoder counts.
@@ -222,6 +238,8 @@ mod tests {
         let fitting = TREE_BYTES_MAX / 48 - 1;
         assert!(TreeSize::of(&items(fitting)).is_ok());
         assert_eq!(TreeSize::of(&items(fitting + 1)).unwrap_err(), TooLarge);
+        assert!(TreeSize::of(&items(LIST_OBJECTS_MAX)).unwrap().check_list_objects().is_ok());
+        assert!(TreeSize::of(&items(LIST_OBJECTS_MAX + 1)).unwrap().check_list_objects().is_err());
         let mut size = TreeSize::of(&items(fitting / 2)).unwrap();
         assert!(size.add_copy(&items(fitting / 2 - 2)).is_ok());
         assert_eq!(size.add_copy(&items(10)), Err(TooLarge));

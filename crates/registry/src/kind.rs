@@ -330,6 +330,9 @@ impl Kind {
     /// the client was too large, or has become so.
     pub(crate) fn apply_defaults(&self, object: &mut Value) -> Result<(), TooLarge> {
         let mut size = TreeSize::of(object)?;
+        if !self.is_custom() {
+            size.check_list_objects()?;
+        }
         self.schema.apply_defaults_within(self.ty(), object, &mut size)?;
         self.strategy.default_within(object, &mut size)?;
         TreeSize::of(object).map(drop)

@@ -305,11 +305,12 @@ impl Comparison {
             (&mut self.modified, own.modified, below.modified),
             (&mut self.added, own.added, below.added),
         ];
-        for (level, member, below) in sets {
+        for (level, member, mut below) in sets {
             if member {
                 level.members.push(element.clone());
             }
             if !(below.members.is_empty() && below.children.is_empty()) {
+                below.shrink();
                 level.children.push((element.clone(), below));
             }
         }

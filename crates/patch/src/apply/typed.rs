@@ -264,6 +264,7 @@ fn build_members(schema: &Schema, object: MapSchema<'_>, map: &Map) -> Set {
             set.children.push((element, below));
         }
     }
+    set.shrink();
     set
 }
 

@@ -3,9 +3,8 @@
 
 use meta::{
     FieldErrors, FieldPath, Map, Value, cancel,
-    field::FieldReason,
     limits::{FIELD_PATH_BYTES_MAX, cut},
-    names::{is_dns1035_label, name_is_path_segment, validate_object_meta},
+    names::{NAME_REQUIRED, is_dns1035_label, name_is_path_segment, validate_object_meta},
 };
 
 use super::{node::StructuralNode, prune::UnknownFields, typed_object_meta, value_path::ValuePath};
@@ -161,7 +160,7 @@ fn validate_resource(map: &Map, path: &FieldPath, errors: &mut FieldErrors) {
     validate_object_meta(metadata, namespaced, name_is_path_segment, &mut wrong);
     for error in &wrong {
         // A template need not have a name.
-        if error.reason == FieldReason::Required && error.field == "metadata.name" {
+        if error.rule == Some(NAME_REQUIRED) {
             continue;
         }
         errors.push(error.reason, path.child(&error.field), error.message.clone());

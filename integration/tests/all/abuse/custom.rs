@@ -129,6 +129,13 @@ fn update(name: &'static str, codes: &'static [u16], spec: impl Fn() -> String +
             spec()
         );
         let made = http.send(Method::POST, &widgets, Some(JSON), body.clone());
+        // Custom resources are updated only from a known version.
+        let text = made.text();
+        let version =
+            text.split("\"resourceVersion\":\"").nth(1).and_then(|rest| rest.split('"').next());
+        let version =
+            format!(r#""resourceVersion":"{}","name":"replaced""#, version.unwrap_or_default());
+        let body = body.replacen(r#""name":"replaced""#, &version, 1);
         let answer = http.send(Method::PUT, &path("replaced"), Some(JSON), body);
         http.delete(&path("replaced"));
         Outcome::from(if made.code == 201 { &answer } else { &made })

@@ -231,13 +231,13 @@ fn other_cases() -> Vec<Case> {
         }),
         create(
             "role: 100 000 empty rules",
-            &[422, 403],
+            &[422, 403, 413],
             rbac,
             || json!({"metadata": {}, "rules": many(100_000, |_| json!({}))}),
         ),
         create(
             "role binding: 60 000 wrong subjects",
-            &[422, 403],
+            &[422, 403, 413],
             "rbac.authorization.k8s.io/v1/rolebindings",
             || {
                 json!({"metadata": {}, "subjects": many(60_000, |_| json!({"kind": "x"})),
@@ -252,11 +252,11 @@ fn other_cases() -> Vec<Case> {
         ),
         create(
             "service: 60 000 wrong ports",
-            &[422],
+            &[413, 422],
             "v1/services",
             || json!({"metadata": {}, "spec": {"ports": many(60_000, |i| json!({"port": 0, "name": format!("-{i}")}))}}),
         ),
-        create("endpoints: 60 000 wrong addresses", &[422, 403], "v1/endpoints", || {
+        create("endpoints: 60 000 wrong addresses", &[422, 403, 413], "v1/endpoints", || {
             json!({"metadata": {}, "subsets": [{"addresses": many(60_000, |_| json!({"ip": "x"})),
                 "ports": [{"port": 80}]}]})
         }),
