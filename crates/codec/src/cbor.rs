@@ -574,7 +574,7 @@ mod tests {
             bytes
         };
         // Lists of 48 bytes each.
-        let fitting = TREE_BYTES_MAX / 48 - 1;
+        let fitting = meta::limits::TREE_BYTES_MAX / 48 - 1;
         assert!(decode(&list(fitting)).is_ok());
         assert_eq!(decode(&list(fitting + 1)), Err(CborError::TooLarge(TooLarge)));
         assert!(meta::cancel::is_interruptible(|| drop(decode(&list(fitting)))));

@@ -212,7 +212,7 @@ mod tests {
 
     fn check(schema: &Schema, object: &Value, expected: &Value) {
         let mut defaulted = object.clone();
-        let mut apply = |object: &mut Value| {
+        let apply = |object: &mut Value| {
             let mut size = TreeSize::of(object).unwrap();
             Defaults::of(schema).apply(schema, TypeId(0), object, &mut size).unwrap();
         };
@@ -239,7 +239,7 @@ mod tests {
         };
         assert_eq!(apply(100), Ok(()));
         assert_eq!(apply(10_000), Err(TooLarge));
-        assert!(cancel::is_interruptible(|| drop(apply(10))));
+        assert!(cancel::is_interruptible(|| _ = apply(10)));
     }
 
     #[test]
