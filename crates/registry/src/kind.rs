@@ -305,7 +305,7 @@ impl Kind {
             return Ok(Cow::Owned(self.metadata(&view[scanned.metadata])?.into_owned()));
         }
         let made = || self.metadata(&entry.json[range]).map(|made| made.into_owned().into());
-        Ok(Cow::Borrowed(entry.try_slot(SLOT_METADATA, made)?))
+        Ok(Cow::Borrowed(entry.try_encoding(SLOT_METADATA, made)?))
     }
 
     /// The type for server-side apply, and its schema.
