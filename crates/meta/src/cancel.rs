@@ -35,16 +35,25 @@ impl Cancel {
 
     /// Runs `work`, in which [`requested`] asks this.
     pub fn scope<T>(&self, work: impl FnOnce() -> T) -> T {
-        /// Puts the one before back, also when `work` panics.
-        struct Restore(Option<Cancel>);
-        impl Drop for Restore {
-            fn drop(&mut self) {
-                let before = self.0.take();
-                CURRENT.with(|current| *current.borrow_mut() = before);
-            }
-        }
         let _restore = Restore(CURRENT.with(|current| current.replace(Some(self.clone()))));
         work()
+    }
+}
+
+/// Runs `work` to its end even if the current work should stop: for what is made once and shared, such as a
+/// `LazyLock`, which would be poisoned for all later requests.
+pub fn shielded<T>(work: impl FnOnce() -> T) -> T {
+    let _restore = Restore(CURRENT.with(RefCell::take));
+    work()
+}
+
+/// Puts the one before back, also when the work panics.
+struct Restore(Option<Cancel>);
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        let before = self.0.take();
+        CURRENT.with(|current| *current.borrow_mut() = before);
     }
 }
 
@@ -125,6 +134,11 @@ mod tests {
         assert!(is_interruptible(&mut work));
         assert_eq!(count, 21 * STEPS - 1);
         assert!(!is_interruptible(|| ()));
+        assert!(!is_interruptible(|| shielded(checkpoint)));
+        assert!(is_interruptible(|| {
+            shielded(checkpoint);
+            checkpoint();
+        }));
         assert!(!requested());
     }
 
