@@ -169,7 +169,7 @@ impl Part {
         Self { etcd: shared(), prefix }
     }
 
-    /// The part that servers have unless they are told otherwise.
+    /// The default prefix of servers.
     pub(crate) fn plain(etcd: Arc<Etcd>) -> Self {
         Self { etcd, prefix: "/registry".to_owned() }
     }
@@ -228,7 +228,7 @@ impl TlsEtcd {
         etcd
     }
 
-    /// What a server is told to be let in.
+    /// The flags of a server that authenticates itself.
     pub fn flags(&self) -> Vec<String> {
         [("cafile", "ca.crt"), ("certfile", "client.crt"), ("keyfile", "client.key")]
             .map(|(flag, file)| format!("--etcd-{flag}={}", self.pki.join(file).display()))

@@ -17,7 +17,7 @@ pub struct AuditMetrics {
     errors: IntCounterVec,
     /// By level, in the order of `AuditLevel::ALL`.
     levels: [IntCounter; 4],
-    /// When the log last told of an error.
+    /// When an error was last logged.
     told: Arc<Mutex<Option<Instant>>>,
 }
 
@@ -66,7 +66,7 @@ impl AuditMetrics {
         self.levels[level as usize].inc();
     }
 
-    /// Counts events that are lost, and tells the log of it.
+    /// Counts lost events, and logs them.
     pub(crate) fn failed(&self, plugin: &str, events: usize, why: &dyn std::fmt::Display) {
         self.errors.with_label_values(&[plugin]).inc_by(events as u64);
         let now = Instant::now();

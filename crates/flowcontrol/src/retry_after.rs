@@ -92,7 +92,7 @@ mod tests {
             }
             told
         };
-        // Seconds, rejections in each, and what the last client is told.
+        // Seconds, rejections in each, and the last client's Retry-After.
         let cases = [
             (1, 10, 1),
             (1, 10, 2),

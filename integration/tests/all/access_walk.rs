@@ -13,7 +13,7 @@ use http::{Method, Request};
 use integration::{Connection, Flavour, Http, Server, eventually};
 use serde_json::{Value, json};
 
-/// `system:public-info-viewer`: GET for everyone. A trailing `*` stands for any rest.
+/// `system:public-info-viewer`: GET for every client. A trailing `*` stands for any rest.
 const PUBLIC_PATHS: [&str; 5] = ["/healthz", "/livez", "/readyz", "/version", "/version/"];
 
 /// `system:discovery`: GET for the group `system:authenticated`.
@@ -324,7 +324,12 @@ fn create_custom_resource(admin: &Http) {
 
 #[test]
 fn without_roles_only_the_listed_endpoints_are_open() {
-    let server = Server::start();
+    // A user of a token file has no groups but `system:authenticated`.
+    let directory = tempfile::tempdir().expect("a directory for the token file");
+    let tokens = directory.path().join("tokens.csv");
+    std::fs::write(&tokens, "powerless-token,powerless,uid\n").expect("it can be written");
+    let flag = format!("--token-auth-file={}", tokens.display());
+    let server = Server::with(Flavour::from_env(), &[&flag]);
     let admin = server.http();
     create_custom_resource(&admin);
     let endpoints = endpoints(&admin);
@@ -345,6 +350,12 @@ fn without_roles_only_the_listed_endpoints_are_open() {
     });
     assert_all_used(&DISCOVERY_PATHS, &open);
     assert_all_used(&ISSUER_PATHS, &open);
+    let user = admin.clone().with_token("powerless-token");
+    let open_to_user = walk("user of the token file", &user, &endpoints, |endpoint| {
+        let listed = endpoint.is_self_review() || endpoint.pattern_in(&DISCOVERY_PATHS).is_some();
+        if listed { None } else { Some(403) }
+    });
+    assert_all_used(&DISCOVERY_PATHS, &open_to_user);
     for (group, resource) in SELF_REVIEWS {
         let listed = (group.to_owned(), resource.to_owned());
         assert!(

@@ -2,6 +2,7 @@
 //! the server; each test works in a namespace of its own. No test sleeps: they wait for events.
 
 mod abuse;
+mod abuse_depth;
 mod abuse_serving;
 mod access_walk;
 mod admission_plugins;

@@ -28,7 +28,7 @@ pub struct Summary {
     pub bytes: u64,
 }
 
-/// Reads every record of a store that no server uses. The error tells where it is damaged.
+/// Reads every record of a store that no server uses. The error names the damaged place.
 pub fn check(dir: &Path) -> Result<Summary, StoreError> {
     let disk = ReadOnlyDisk(dir.to_owned());
     if !dir.exists() || numbers(&disk)?.is_empty() {

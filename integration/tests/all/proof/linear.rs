@@ -110,7 +110,7 @@ struct Step {
     state: State,
 }
 
-/// Far more than a good history needs. A bad one that takes longer is not told apart from a good one,
+/// Far more than a good history needs. A bad one that takes longer passes as a good one,
 /// and counts as bad.
 const STEPS_MAX: usize = 3_000_000;
 

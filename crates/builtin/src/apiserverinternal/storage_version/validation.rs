@@ -56,7 +56,7 @@ fn versions_of(server: &Field<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// The version that all servers store in, if there is one, must be told, and no other.
+/// `commonEncodingVersion` must be the version that all servers store in, if there is one.
 fn common_version(status: &Field<'_>, servers: &Field<'_>, errors: &mut FieldErrors) {
     let told = status.get("commonEncodingVersion");
     let mut versions: BTreeSet<String> = BTreeSet::new();

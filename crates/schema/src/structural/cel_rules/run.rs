@@ -123,6 +123,7 @@ impl Rules {
         if place.value.is_null() {
             return Ok(());
         }
+        meta::cancel::checkpoint();
         if !self.here.is_empty() {
             self.run(place, node, at, budget, errors)?;
         }
