@@ -38,6 +38,7 @@ pub struct Metrics {
     certificate_lifetimes: Histogram,
     authorizations: IntCounterVec,
     authorization_durations: HistogramVec,
+    filter_durations: HistogramVec,
     users: IntCounterVec,
     in_flight_reading: IntGauge,
     in_flight_mutating: IntGauge,
@@ -148,6 +149,12 @@ impl Metrics {
             &DECISION_BUCKETS,
             &["result"],
         );
+        let filter_durations = histogram(
+            "apiserver_request_filter_duration_seconds",
+            "Time that a filter of the chain takes.",
+            &FILTER_BUCKETS,
+            &["filter"],
+        );
         let users = counter(
             "authenticated_user_requests",
             "Requests by user, where the name is a known one.",
@@ -183,6 +190,7 @@ impl Metrics {
             certificate_lifetimes,
             authorizations,
             authorization_durations,
+            filter_durations,
             users,
             long_running,
             resets: Mutex::default(),
@@ -265,6 +273,12 @@ impl Metrics {
         }
     }
 
+    /// Counts what a filter took.
+    pub(crate) fn filtered(&self, filter: &str, began: Instant) {
+        let seconds = began.elapsed().as_secs_f64();
+        self.filter_durations.with_label_values(&[filter]).observe(seconds);
+    }
+
     /// Counts what was decided about a request.
     pub(crate) fn authorized(&self, decided: Result<(), &ApiError>, began: Instant) {
         let result = match decided {
@@ -296,6 +310,7 @@ impl Metrics {
             &self.request_sizes,
             &self.authentication_durations,
             &self.authorization_durations,
+            &self.filter_durations,
         ] {
             histogram.reset();
         }
@@ -348,6 +363,10 @@ const DECISION_BUCKETS: [f64; 15] = [
     0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096,
     8.192, 16.384,
 ];
+
+/// As upstream.
+const FILTER_BUCKETS: [f64; 13] =
+    [0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 5.0, 10.0, 15.0, 30.0];
 
 /// As upstream: half an hour to a year.
 const LIFETIME_BUCKETS: [f64; 14] = [

@@ -64,7 +64,7 @@ impl ApiExtensionsServer {
             local,
             backend: config.backend.clone(),
             prefix: config.options.storage_prefix.clone(),
-            from_store: config.from_store(),
+            from_store: config.bypasses_cache(),
             schema: config.schema.clone(),
             event_handler,
             establish_after: if config.options.servers > 1 {
