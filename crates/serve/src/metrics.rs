@@ -1,5 +1,6 @@
 //! `/metrics`: kube-apiserver's names, so that its dashboards and alerts work.
 
+mod exposition;
 mod flow_control;
 mod process;
 
@@ -20,6 +21,7 @@ use prometheus::{
     IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
+pub use self::exposition::MetricsConfig;
 use self::process::Process;
 use crate::{Body, context::Context};
 
@@ -44,10 +46,11 @@ pub struct Metrics {
     in_flight_mutating: IntGauge,
     long_running: IntGaugeVec,
     resets: Mutex<Vec<Box<dyn Fn() + Send + Sync>>>,
+    config: MetricsConfig,
 }
 
 impl Metrics {
-    pub fn new() -> Arc<Self> {
+    pub fn new(config: MetricsConfig) -> Arc<Self> {
         let registry = Registry::new();
         let counter = |name: &str, help: &str, labels: &[&str]| {
             let counter = IntCounterVec::new(Opts::new(name, help), labels).expect("valid names");
@@ -174,7 +177,14 @@ impl Metrics {
         let panics = IntCounter::new("apiserver_request_panics_total", "Requests that panicked.")
             .expect("valid names");
         registry.register(Box::new(panics.clone())).expect("registered once");
+        if !config.disabled.is_empty() {
+            let help = "Metrics that --disabled-metrics leaves out.";
+            let disabled = IntCounter::new("disabled_metrics_total", help).expect("valid names");
+            disabled.inc_by(config.disabled.len() as u64);
+            registry.register(Box::new(disabled)).expect("registered once");
+        }
         Arc::new(Self {
+            config,
             in_flight_reading: in_flight.with_label_values(&["readOnly"]),
             in_flight_mutating: in_flight.with_label_values(&["mutating"]),
             registry,
@@ -327,7 +337,7 @@ impl Metrics {
     /// The text format 0.0.4.
     pub fn render(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(64 * 1024);
-        let _ = TextEncoder::new().encode(&self.registry.gather(), &mut out);
+        let _ = TextEncoder::new().encode(&self.config.apply(self.registry.gather()), &mut out);
         out
     }
 }
@@ -524,7 +534,7 @@ mod tests {
     /// A thousand GETs with 60 KB paths raised the memory by 255 MB, for good.
     #[test]
     fn names_that_are_not_served_become_no_labels() {
-        let metrics = Metrics::new();
+        let metrics = Metrics::new(MetricsConfig::default());
         for verb in ["get", "list", "watch", "create"] {
             count(&metrics, &context(false, "made-up-0", verb));
         }

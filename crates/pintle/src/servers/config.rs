@@ -72,7 +72,7 @@ impl Config {
         let encryption =
             encryption_at_rest::encryption(file, &options.storage_prefix, &definitions)?;
         encryption_at_rest::wait_for_plugins(&encryption).await;
-        let metrics = Metrics::new();
+        let metrics = Metrics::new(options.metrics.clone());
         let prefix = &options.storage_prefix;
         let store_metrics = StoreMetrics::register(&metrics.registry, prefix, &definitions);
         let encrypted = |inner: Arc<dyn Backend>| -> Arc<dyn Backend> {
