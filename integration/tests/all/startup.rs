@@ -108,6 +108,19 @@ fn stages_may_be_off_or_the_start_says_why_not() {
 }
 
 #[test]
+fn feature_gates_of_any_stage_can_be_set() {
+    for gates in ["AllAlpha=true,AllBeta=true", "AllBeta=false", "AllAlpha=false,AllBeta=true"] {
+        let flag = format!("--feature-gates={gates}");
+        let config = "--runtime-config=api/all=true";
+        let server = Server::with(Flavour::Embedded, &[&flag, config]);
+        let ready = server.http().get("/readyz?verbose");
+        assert_eq!(ready.code, 200, "{gates}: {}", ready.text());
+        let listed = ready.text().contains("start-kube-apiserver-identity-lease-controller");
+        assert_eq!(listed, gates != "AllBeta=false", "the hooks of a gate go with it");
+    }
+}
+
+#[test]
 fn a_start_waits_for_a_kms_plugin_and_can_be_stopped_meanwhile() {
     let mut plugin = KmsPlugin::start("test", "key-one");
     let config = format!("--encryption-provider-config={}", plugin.config.display());

@@ -41,7 +41,7 @@ impl ApiExtensionsServer {
             Ok(())
         });
         let synced = caches_synced(kinds);
-        server.add_check(Check::new("poststarthook/crd-informer-synced", synced));
+        server.add_check(Check::new("poststarthook/crd-informer-synced", synced).boot_sequence());
     }
 
     /// Serves the custom resources that are defined already: from the first request on, a 404 means that
