@@ -9,6 +9,7 @@ mod controllers;
 mod effective_version;
 mod endpoint_reconciler;
 mod etcd;
+mod metrics;
 mod runtime_config;
 mod service_accounts;
 mod tls;
@@ -20,6 +21,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use auth::authz::config::AuthorizerType;
+use serve::metrics::MetricsConfig;
 
 use crate::feature_gates::FeatureGates;
 use crate::flags::{self, Effect, NamedCertKey, Parsed, PortRange, VersionFlag};
@@ -144,6 +146,7 @@ pub(crate) struct Options {
     /// The controllers of kube-controller-manager that this server runs.
     pub(crate) standalone_controllers: StandaloneControllers,
 
+    pub(crate) metrics: MetricsConfig,
     pub(crate) audit: audit::Options,
     pub(crate) logging: logging::Settings,
     /// Warnings that are logged at the start, one line each.
@@ -326,6 +329,7 @@ impl Options {
                 errors,
             ),
 
+            metrics: metrics::from_flags(parsed, errors),
             audit: auditing::from_flags(parsed, errors),
             logging: logging::Settings {
                 format: match parsed.text("logging-format").as_str() {

@@ -134,6 +134,7 @@ fn install_metrics(chain: &ServerChain) -> Result<(), String> {
     );
     storage_metrics::measure(registry, options.size_metric_interval, &chain.config.stores, tasks);
     tasks.register(registry)?;
+    controllers::register_workqueue_metrics(registry)?;
     chain.config.auth_metrics.register(registry)?;
     chain.aggregator.publisher.register(registry);
     chain.config.admission_metrics.register(registry);

@@ -1,7 +1,7 @@
 //! What the verbs add to the audit event of a request: bodies, as far as the policy asks for them,
 //! and annotations.
 
-use std::time::Instant;
+use std::{sync::atomic::Ordering, time::Instant};
 
 use codec::json::{Edit, compact, edit};
 use meta::{ApiError, LatencyLayer, Status, Value, value};
@@ -93,9 +93,9 @@ pub(crate) fn response_status(request: &ResourceRequest<'_>, status: &Status) {
 pub(crate) fn deprecated(request: &ResourceRequest<'_>, warning: &str) {
     let annotations = &request.audit.annotations;
     annotations.add("k8s.io/deprecated", "true");
-    // `v1beta1 Foo is deprecated in v1.25+, unavailable in v1.29+; use …`
-    let removed = warning.split_once("unavailable in v").and_then(|(_, rest)| rest.split_once('+'));
-    if let Some((release, _)) = removed.filter(|_| !request.kind.is_custom()) {
+    request.kind.deprecated_requested.store(true, Ordering::Relaxed);
+    let removed = crate::kind::removed_release(warning);
+    if let Some(release) = removed.filter(|_| !request.kind.is_custom()) {
         annotations.add("k8s.io/removed-release", release);
     }
 }

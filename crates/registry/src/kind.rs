@@ -2,7 +2,10 @@
 
 use std::{
     borrow::Cow,
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use bytes::Bytes;
@@ -67,6 +70,8 @@ pub struct Kind {
     object_meta: Option<TypeId>,
     /// Metrics of the watches of this version.
     pub watch_metrics: WatchMetrics,
+    /// Whether this version, which is deprecated, was requested.
+    pub(crate) deprecated_requested: AtomicBool,
 }
 
 /// Where a field label's value comes from.
@@ -173,7 +178,18 @@ impl Kind {
             filters,
             object_meta,
             watch_metrics: WatchMetrics::default(),
+            deprecated_requested: AtomicBool::new(false),
         }
+    }
+
+    /// Whether this version is deprecated and was requested since the start.
+    pub fn deprecated_requested(&self) -> bool {
+        self.deprecated_requested.load(Ordering::Relaxed)
+    }
+
+    /// The release that no longer has this version, `1.29`, if it is known.
+    pub fn removed_release(&self) -> Option<&str> {
+        self.behaviour.deprecation.and_then(removed_release)
     }
 
     /// Sets the handler of a kind without storage.
@@ -482,6 +498,12 @@ pub(crate) const SLOT_PROTOBUF: usize = 0;
 const SLOT_METADATA: usize = SLOT_PROTOBUF;
 pub(crate) const SLOT_CONVERTED_PROTOBUF: usize = 1;
 pub(crate) const SLOT_ROW: usize = 2;
+
+/// The release in `v1beta1 Foo is deprecated in v1.25+, unavailable in v1.29+; use …`.
+pub(crate) fn removed_release(warning: &str) -> Option<&str> {
+    let (_, rest) = warning.split_once("unavailable in v")?;
+    rest.split_once('+').map(|(release, _)| release)
+}
 
 #[cfg(test)]
 mod tests {

@@ -210,6 +210,7 @@ async fn walk(
     let user = authenticate(&server.authenticator, headers, &peer, path, mitigation).await;
     server.metrics.authenticated(user.as_ref().ok(), cx, began);
     let authenticated_in = began.elapsed();
+    server.metrics.filtered("authentication", began);
     if user.is_err() {
         request_audit::refused(server.audit.as_ref(), cx, &request);
     }
@@ -224,6 +225,8 @@ async fn walk(
     let impersonated =
         impersonate(&*server.authorizer, cx, request.headers_mut(), constrained).await;
     cx.audit.record.track(LatencyLayer::Impersonation, began.elapsed());
+    let filter = if constrained { "constrainedimpersonation" } else { "impersonation" };
+    server.metrics.filtered(filter, began);
     cx.no_sniff = impersonated.is_err();
     impersonated?;
     // So that requests that find no seat are counted by resource, except for anonymous clients.
@@ -233,10 +236,12 @@ async fn walk(
     let began = Instant::now();
     cx.seat = take_seat(&server.flow_control, cx, query, server.request_timeout).await?;
     cx.audit.record.track(LatencyLayer::QueueWait, began.elapsed());
+    server.metrics.filtered("priorityandfairness", began);
     let began = Instant::now();
     let allowed = authorize(&*server.authorizer, cx).await;
     server.metrics.authorized(allowed.as_ref().copied(), began);
     cx.audit.record.track(LatencyLayer::Authorization, began.elapsed());
+    server.metrics.filtered("authorization", began);
     cx.served = served && allowed.is_ok();
     allowed?;
     if cx.info.is_long_running() {

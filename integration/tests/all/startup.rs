@@ -71,6 +71,7 @@ fn start_without(version: &str) {
     let needed = match version {
         "v1" => "which the server itself needs",
         "rbac.authorization.k8s.io/v1" => "which --authorization-mode=RBAC needs",
+        "networking.k8s.io/v1" => "which the addresses of services are kept in",
         "flowcontrol.apiserver.k8s.io/v1" => "conflicts with --enable-priority-and-fairness=true",
         _ => {
             let server = Server::with(Flavour::Embedded, &[&config]);
@@ -100,10 +101,23 @@ fn stages_may_be_off_or_the_start_says_why_not() {
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && error.contains(expected), "{config}: {error}");
     }
-    let config =
-        "--runtime-config=api/all=false,v1=true,rbac.authorization.k8s.io/v1=true,api/beta=true";
+    let config = "--runtime-config=api/all=false,api/beta=true,v1=true,\
+                  rbac.authorization.k8s.io/v1=true,networking.k8s.io/v1=true";
     let server = Server::with(Flavour::Embedded, &[config, "--enable-priority-and-fairness=false"]);
     assert_eq!(server.http().get("/readyz").text(), "ok");
+}
+
+#[test]
+fn feature_gates_of_any_stage_can_be_set() {
+    for gates in ["AllAlpha=true,AllBeta=true", "AllBeta=false", "AllAlpha=false,AllBeta=true"] {
+        let flag = format!("--feature-gates={gates}");
+        let config = "--runtime-config=api/all=true";
+        let server = Server::with(Flavour::Embedded, &[&flag, config]);
+        let ready = server.http().get("/readyz?verbose");
+        assert_eq!(ready.code, 200, "{gates}: {}", ready.text());
+        let listed = ready.text().contains("start-kube-apiserver-identity-lease-controller");
+        assert_eq!(listed, gates != "AllBeta=false", "the hooks of a gate go with it");
+    }
 }
 
 #[test]

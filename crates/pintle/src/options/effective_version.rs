@@ -77,7 +77,8 @@ mod tests {
 
     #[test]
     fn versions_have_a_component_and_no_patch() {
-        let cases: [(&[&str], Result<Option<u32>, &str>); 8] = [
+        type Case<'a> = (&'a [&'a str], Result<Option<u32>, &'a str>);
+        let cases: [Case<'_>; 8] = [
             (&[], Ok(None)),
             (&["1.35"], Ok(Some(35))),
             (&["kube=1.35"], Ok(Some(35))),

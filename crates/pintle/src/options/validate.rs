@@ -34,6 +34,13 @@ fn needed_apis(options: &Options, errors: &mut Vec<String>) {
                 .to_owned(),
         );
     }
+    let addresses = ["ipaddresses", "servicecidrs"];
+    let networking = "networking.k8s.io";
+    if !addresses.iter().all(|resource| config.serves(networking, "v1", resource, true)) {
+        errors.push(format!(
+            "--runtime-config turns {networking}/v1 off, which the addresses of services are kept in"
+        ));
+    }
     let roles = ["roles", "clusterroles", "rolebindings", "clusterrolebindings"];
     let rbac = "rbac.authorization.k8s.io";
     if options.has_rbac() && !roles.iter().all(|role| config.serves(rbac, "v1", role, true)) {

@@ -41,7 +41,7 @@ impl ApiExtensionsServer {
             Ok(())
         });
         let synced = caches_synced(kinds);
-        server.add_check(Check::new("poststarthook/crd-informer-synced", synced));
+        server.add_check(Check::new("poststarthook/crd-informer-synced", synced).boot_sequence());
     }
 
     /// Serves the custom resources that are defined already: from the first request on, a 404 means that
@@ -64,7 +64,7 @@ impl ApiExtensionsServer {
             local,
             backend: config.backend.clone(),
             prefix: config.options.storage_prefix.clone(),
-            from_store: config.from_store(),
+            from_store: config.bypasses_cache(),
             schema: config.schema.clone(),
             event_handler,
             establish_after: if config.options.servers > 1 {

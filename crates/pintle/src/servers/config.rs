@@ -22,6 +22,7 @@ use crate::{
     auth_stack::AuthStack,
     encryption_at_rest,
     in_process::Objects,
+    measured_store::StoreMetrics,
     options::Options,
     quotas::{CountedUsage, Quotas},
     serving,
@@ -71,8 +72,11 @@ impl Config {
         let encryption =
             encryption_at_rest::encryption(file, &options.storage_prefix, &definitions)?;
         encryption_at_rest::wait_for_plugins(&encryption).await;
+        let metrics = Metrics::new(options.metrics.clone());
+        let prefix = &options.storage_prefix;
+        let store_metrics = StoreMetrics::register(&metrics.registry, prefix, &definitions);
         let encrypted = |inner: Arc<dyn Backend>| -> Arc<dyn Backend> {
-            Arc::new(Encrypted::new(inner, encryption.clone()))
+            Arc::new(Encrypted::new(store_metrics.measure(inner), encryption.clone()))
         };
         let backend = encrypted(stores.backend());
         let overrides = stores.overrides().into_iter();
@@ -83,7 +87,7 @@ impl Config {
         let auth = AuthStack::new(&options, &pki, &auth_metrics)?;
         let cpu_pool = CpuPool::start(CpuPool::threads())
             .map_err(|error| format!("cannot start threads: {error}"))?;
-        let metrics = Metrics::new();
+        metrics.on_reset(move || store_metrics.reset());
         let auditor = Auditor::start(&options.audit, AuditMetrics::register(&metrics.registry))?;
 
         let schema = Arc::new(std::mem::take(&mut definitions.schema));
@@ -154,7 +158,7 @@ impl Config {
     }
 
     /// What is read from the store each time.
-    pub(super) fn from_store(&self) -> Arc<dyn Fn(&meta::GroupResource) -> bool + Send + Sync> {
+    pub(super) fn bypasses_cache(&self) -> Arc<dyn Fn(&meta::GroupResource) -> bool + Send + Sync> {
         from_store(&self.options)
     }
 

@@ -1,11 +1,16 @@
 //! What every API server has, whatever it serves: its hooks and checks come first.
 
-use std::{sync::Arc, time::SystemTime};
+use std::{
+    io::Write as _,
+    sync::{Arc, OnceLock},
+    time::{Duration, Instant, SystemTime},
+};
 
 use controllers::{FlowControlConfigConsumer, flow_schemas, priority_levels};
 use flowcontrol::FlowController;
 use futures_util::future::LocalBoxFuture;
 use meta::Value;
+use parking_lot::Mutex;
 use registry::Kind;
 use serve::{
     health::{Check, Hook},
@@ -38,7 +43,7 @@ impl GenericApiServer {
         let options = &config.options;
         let mut server = Self::default();
         server.add_check(Check::new("ping", || Ok(())));
-        server.add_check(Check::new("log", || Ok(())));
+        server.add_check(log_check());
         server.add_check(serving_certificate_check(config));
         server.checks.extend(config.stores.checks(options));
         server.checks.extend(kms_check(options, &config.encryption));
@@ -111,6 +116,32 @@ impl GenericApiServer {
         self.add_check(Check::new("shutdown", is_stopping).ready_only());
     }
 }
+
+/// Fails when standard error was blocked for two minutes, by a full pipe for example: every line of the
+/// log would wait for it. Looking begins with the first request for the check, on a thread that may block.
+fn log_check() -> Check {
+    static FLUSHED: OnceLock<Arc<Mutex<Instant>>> = OnceLock::new();
+    Check::new("log", || {
+        let flushed = FLUSHED.get_or_init(|| {
+            let flushed = Arc::new(Mutex::new(Instant::now()));
+            let noted = flushed.clone();
+            let flush = move || {
+                loop {
+                    let _ = std::io::stderr().lock().flush();
+                    *noted.lock() = Instant::now();
+                    std::thread::park_timeout(FLUSH_INTERVAL);
+                }
+            };
+            // Without its thread the check fails after a while, which is right as well.
+            let _ = std::thread::Builder::new().name("pintle-log-check".to_owned()).spawn(flush);
+            flushed
+        });
+        let is_recent = flushed.lock().elapsed() < 2 * FLUSH_INTERVAL;
+        if is_recent { Ok(()) } else { Err("logging blocked".to_owned()) }
+    })
+}
+
+const FLUSH_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Compat: named for the certificate that kube-apiserver makes for itself. Pintle calls itself without
 /// TLS; what runs out here is the generated serving certificate, if renewing it failed, and a restart makes

@@ -38,11 +38,11 @@ impl KubeApiServer {
         vec![(self.open_id.clone(), OpenId::claims()), delegate(&self.resources)]
     }
 
-    pub(super) fn paths(&self) -> Vec<String> {
+    pub(super) fn paths() -> Vec<String> {
         OpenId::PATHS.map(str::to_owned).to_vec()
     }
 
-    pub(super) fn install(&self, config: &Config, server: &mut GenericApiServer) {
+    pub(super) fn install(config: &Config, server: &mut GenericApiServer) {
         let options = &config.options;
         let namespaces = bootstrap_objects::system_namespaces;
         server.add_post_start_hook("start-system-namespaces-controller", namespaces);
@@ -50,7 +50,10 @@ impl KubeApiServer {
             let peers = PeerEndpointHooks::new(&config.wiring);
             let stop = peers.clone();
             let name = "peer-endpoint-reconciler-controller";
-            server.add_post_start_hook(name, async |cx| peers.start(cx).await);
+            server.add_post_start_hook(name, async |cx| {
+                peers.start(cx);
+                Ok(())
+            });
             server.add_pre_shutdown_hook(name, async || stop.stop().await);
         }
         let client_ca = client_ca_file(options, &config.pki).to_owned();
@@ -58,7 +61,7 @@ impl KubeApiServer {
             cluster_authentication::start(cx, client_ca).await
         });
         if options.feature_gates.enabled("APIServerIdentity") {
-            self.install_identity(server);
+            Self::install_identity(server);
         }
         if options.feature_gates.enabled("WatchCacheInitializationPostStartHook") {
             // The port opens when the caches are filled or `--storage-initialization-timeout` is over.
@@ -96,7 +99,7 @@ impl KubeApiServer {
         server.add_post_start_hook("start-kubernetes-service-cidr-controller", cidr);
     }
 
-    fn install_identity(&self, server: &mut GenericApiServer) {
+    fn install_identity(server: &mut GenericApiServer) {
         let lease = IdentityLeaseHooks::default();
         let stop = lease.clone();
         server.add_post_start_hook("start-kube-apiserver-identity-lease-controller", async |cx| {

@@ -25,15 +25,14 @@ impl PeerEndpointHooks {
         Self { leases: wiring.peer_leases(), stopped: Arc::default() }
     }
 
-    pub(super) async fn start(self, cx: HookContext) -> Result<(), String> {
-        let Some(leases) = self.leases else { return Ok(()) };
+    pub(super) fn start(self, cx: HookContext) {
+        let Some(leases) = self.leases else { return };
         let address = cx.options.peer_advertise_ip.unwrap_or(cx.options.advertise_address);
         let port = cx.options.peer_advertise_port.unwrap_or(cx.port);
         let stopped = self.stopped;
         cx.tasks.restarting("peer-endpoint-reconciler-controller", move || {
             renew(leases.clone(), address, port, stopped.clone())
         });
-        Ok(())
     }
 
     pub(super) async fn stop(self) -> Result<(), String> {
