@@ -18,11 +18,11 @@ pub struct AuditMetrics {
     /// By level, in the order of `AuditLevel::ALL`.
     levels: [IntCounter; 4],
     /// When an error was last logged.
-    told: Arc<Mutex<Option<Instant>>>,
+    logged_at: Arc<Mutex<Option<Instant>>>,
 }
 
 /// Errors are logged at most so often: a full queue refuses an event with every request.
-const TOLD_INTERVAL: Duration = Duration::from_secs(1);
+const LOG_INTERVAL: Duration = Duration::from_secs(1);
 
 impl AuditMetrics {
     /// Metrics that are shown by a registry. Compat: they are there without a policy, too.
@@ -58,7 +58,7 @@ impl AuditMetrics {
                 "plugin",
             ),
             levels: AuditLevel::ALL.map(|level| levels.with_label_values(&[level.as_str()])),
-            told: Arc::default(),
+            logged_at: Arc::default(),
         }
     }
 
@@ -70,11 +70,11 @@ impl AuditMetrics {
     pub(crate) fn failed(&self, plugin: &str, events: usize, why: &dyn std::fmt::Display) {
         self.errors.with_label_values(&[plugin]).inc_by(events as u64);
         let now = Instant::now();
-        let mut told = self.told.lock();
-        if told.is_some_and(|told| now.duration_since(told) < TOLD_INTERVAL) {
+        let mut logged_at = self.logged_at.lock();
+        if logged_at.is_some_and(|logged_at| now.duration_since(logged_at) < LOG_INTERVAL) {
             return;
         }
-        *told = Some(now);
+        *logged_at = Some(now);
         tracing::error!("Error in audit plugin '{plugin}' affecting {events} audit events: {why}");
     }
 

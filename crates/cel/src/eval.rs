@@ -11,7 +11,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use meta::{Str, Value};
+use meta::{Str, Value, cancel::Steps};
 
 use crate::cost::actual::CallCost;
 use crate::cost::{self, CostEstimate};
@@ -92,7 +92,8 @@ impl Program {
     /// Runs the expression. It is cancelled when it costs more than `limit`.
     pub fn evaluate<'a>(&'a self, variables: &'a [Bound<'a>], limit: u64) -> Outcome<'a> {
         let locals = vec![LocalValue::Set(Ok(Val::Null)); self.locals];
-        let mut evaluator = Evaluator { variables, locals, cost: 0, limit, iterations: 0 };
+        let steps = Steps::default();
+        let mut evaluator = Evaluator { variables, locals, cost: 0, limit, iterations: 0, steps };
         let result = evaluator.eval(&self.root);
         Outcome { result, cost: evaluator.cost }
     }
@@ -111,6 +112,8 @@ struct Evaluator<'a> {
     cost: u64,
     limit: u64,
     iterations: u64,
+    /// A cancelled request ends its expressions too.
+    steps: Steps,
 }
 
 /// How many elements an evaluation may look at. Some loops and comparisons cost nothing or little,
@@ -124,6 +127,7 @@ impl<'a> Evaluator<'a> {
     }
 
     fn charge(&mut self, cost: u64) -> Result<(), EvalError> {
+        self.steps.step();
         self.cost = self.cost.saturating_add(cost);
         if self.cost > self.limit { Err(EvalError::CostLimit) } else { Ok(()) }
     }

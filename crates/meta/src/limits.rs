@@ -235,7 +235,8 @@ mod tests {
             assert_eq!(TreeSize::of(&tree).is_ok(), fits);
         }
         let items = |count| Value::Array(vec![Value::object(); count]);
-        let fitting = TREE_BYTES_MAX / 48 - 1;
+        // Of 48 bytes each, in a list of 16.
+        let fitting = (TREE_BYTES_MAX - 16) / 48;
         assert!(TreeSize::of(&items(fitting)).is_ok());
         assert_eq!(TreeSize::of(&items(fitting + 1)).unwrap_err(), TooLarge);
         assert!(TreeSize::of(&items(LIST_OBJECTS_MAX)).unwrap().check_list_objects().is_ok());

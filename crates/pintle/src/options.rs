@@ -363,11 +363,11 @@ fn unsupported(parsed: &Parsed, errors: &mut Vec<String>) -> Vec<String> {
 
 /// The advertise address: by flag, the bind address, or the address of the default route. Without a
 /// route it is loopback.
-fn advertised(told: Option<IpAddr>, bind: IpAddr, default_route: &DefaultRoute) -> IpAddr {
+fn advertised(given: Option<IpAddr>, bind: IpAddr, default_route: &DefaultRoute) -> IpAddr {
     let useful = |ip: &IpAddr| !ip.is_unspecified();
     // Endpoints must not be loopback addresses, so a loopback bind address does not count.
     let bound = Some(bind).filter(|ip| useful(ip) && !ip.is_loopback());
-    told.filter(useful).or(bound).or_else(|| default_route(bind)).unwrap_or(if bind.is_ipv6() {
+    given.filter(useful).or(bound).or_else(|| default_route(bind)).unwrap_or(if bind.is_ipv6() {
         IpAddr::V6(Ipv6Addr::LOCALHOST)
     } else {
         IpAddr::V4(Ipv4Addr::LOCALHOST)

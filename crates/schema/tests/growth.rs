@@ -40,6 +40,8 @@ fn map(count: usize, value: impl Fn(usize) -> Value) -> Value {
     Value::Object((0..count).map(|at| (Str::from(format!("k{at}")), value(at))).collect::<Map>())
 }
 
+type Make = fn(usize) -> Value;
+
 #[test]
 fn objects_are_checked_in_linear_time() {
     let text = value!({"type": "string", "maxLength": 3i64, "pattern": "^[a-z]+$"});
@@ -47,7 +49,6 @@ fn objects_are_checked_in_linear_time() {
         "properties": {"k": {"type": "string"}, "d": {"type": "string", "default": "x"}}});
     let embedded = value!({"type": "object", "x-kubernetes-embedded-resource": true,
         "x-kubernetes-preserve-unknown-fields": true});
-    type Make = fn(usize) -> Value;
     let cases: [(&str, Value, Make); 9] = [
         ("wrong items", value!({"type": "array", "items": (text.clone())}), |n| {
             list(n, |_| Value::from("ABCDE"))

@@ -125,7 +125,7 @@ impl Metrics {
         );
         let authentications = counter(
             "authentication_attempts",
-            "Requests by whether the client could be told.",
+            "Requests by whether the response reached the client.",
             &["result"],
         );
         let authentication_durations = histogram(

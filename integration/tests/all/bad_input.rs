@@ -727,7 +727,7 @@ fn a_patch_that_does_not_parse_or_apply_is_refused() {
 }
 
 #[test]
-fn strangers_are_told_so() {
+fn unknown_clients_are_refused() {
     let fixture = Fixture::new("strangers");
     let wrong = fixture.http.clone().with_token("wrong").get(&fixture.path);
     check(&wrong, 401, "Unauthorized", "Unauthorized");

@@ -142,7 +142,7 @@ async fn a_stale_version_conflicts() {
     );
     let mut fresh = stale.clone();
     fresh.data = config_map("cm", "two").data;
-    api.replace("cm", &post, &fresh).await.expect("nobody was faster");
+    api.replace("cm", &post, &fresh).await.expect("no conflict");
     assert_eq!(code(api.replace("cm", &post, &stale).await), (409, "Conflict".to_owned()));
     // Without a version the last writer wins.
     let last = api

@@ -348,7 +348,6 @@ mod tests {
         let cases = [
             ("a: [\n]\n", Problem::Indentation),
             ("a: *b\n", Problem::UnknownAnchor),
-            ("a: [b\nc: d\n", Problem::Indentation),
             ("a: \"\\xzz\"\n", Problem::HexadecimalNumber),
             ("a: \"b\n", Problem::EndOfStream),
             ("a: \"b\" c\n", Problem::ContentAfterQuoted),

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::mem::discriminant;
 
-use meta::{Number, Str, Value, json};
+use meta::{Number, Str, Value, cancel, json};
 
 use super::{DELETE, DIRECTIVE, MAP, MERGE, REPLACE, SET_ELEMENT_ORDER};
 use super::{lookup::PatchMeta, merge_map, unknown_directive, without_directives, wrong_type};
@@ -244,6 +244,7 @@ type Places = HashMap<String, usize>;
 fn places(items: &[Value], key: Option<&str>) -> Result<Places, PatchError> {
     let mut places = HashMap::with_capacity(items.len());
     for (at, item) in items.iter().enumerate() {
+        cancel::checkpoint();
         places.entry(key_of(item, key)?).or_insert(at);
     }
     Ok(places)

@@ -325,9 +325,9 @@ impl SnapshotFile {
             }
             sum.update(&buffer[..n]);
         }
-        let mut told = [0; 4];
-        file.read_exact_at(&mut told, body).map_err(in_file)?;
-        if told != sum.finalize().to_le_bytes() {
+        let mut stored = [0; 4];
+        file.read_exact_at(&mut stored, body).map_err(in_file)?;
+        if stored != sum.finalize().to_le_bytes() {
             return Err(damaged("does not match its checksum"));
         }
 

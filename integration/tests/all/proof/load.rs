@@ -565,7 +565,7 @@ fn version_of(object: &Value) -> u64 {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().expect("nobody panics while holding it")
+    mutex.lock().expect("no holder panics")
 }
 
 /// Before the next try at a server that is not there.

@@ -318,7 +318,7 @@ impl<'a> History<'a> {
             .map(|change| change.object.uid.as_str())
             .collect();
         match record.deleted.iter().find(|uid| !gone.contains(uid.as_str())) {
-            Some(uid) => Err(format!("the deletion of {uid} was acknowledged, and nobody saw it")),
+            Some(uid) => Err(format!("the deletion of {uid} was acknowledged, and not delivered")),
             None => Ok(()),
         }
     }
@@ -466,7 +466,7 @@ mod tests {
                 "should be Some((Modified",
             ),
             (
-                "lost by everybody",
+                "lost by all watches",
                 |r| {
                     r.sessions[0].events.remove(1);
                     r.sessions[2].events.remove(0);
@@ -552,7 +552,7 @@ mod tests {
                 "was acknowledged",
             ),
             ("under another version", |r| r.written[0].version = 13, "was acknowledged"),
-            ("a lost deletion", |r| r.deleted.push("uid-b".to_owned()), "nobody saw it"),
+            ("a lost deletion", |r| r.deleted.push("uid-b".to_owned()), "not delivered"),
             (
                 "a uid for two objects",
                 |r| {

@@ -308,9 +308,9 @@ mod tests {
         assert_eq!(budget.at(&["status", "conditions"]), None);
         // The last one is reported.
         take_disruption(&mut budget, "q").unwrap();
-        let told = &budget.items_at(&["status", "conditions"])[0];
+        let condition = &budget.items_at(&["status", "conditions"])[0];
         assert_eq!(
-            (told.str_at(&["status"]), told.str_at(&["reason"])),
+            (condition.str_at(&["status"]), condition.str_at(&["reason"])),
             ("False", "InsufficientPods")
         );
     }
