@@ -17,6 +17,7 @@ pub mod listener;
 pub mod metrics;
 pub mod pki;
 mod profile;
+mod take_over;
 pub mod tasks;
 pub mod tls;
 pub mod websocket;
