@@ -8,7 +8,7 @@ use controllers::{Api as _, Target, get_or_create};
 use futures_util::future::try_join_all;
 use meta::{ApiError, Value};
 
-use crate::{in_process::Api, run::REGISTRATION_GROUP};
+use crate::{in_process::Api, servers::REGISTRATION_GROUP};
 
 /// The label of APIServices of custom resources.
 const AUTOMANAGED: [&str; 3] = ["metadata", "labels", "kube-aggregator.kubernetes.io/automanaged"];

@@ -2,12 +2,14 @@
 
 mod access;
 mod apiservice_autoregistration;
+mod auth_stack;
 mod build_metrics;
 mod cache_informer;
 mod commands;
 mod discovery_publisher;
 mod dynamic_admission;
 mod egress;
+mod encryption_at_rest;
 mod feature_gates;
 mod flags;
 mod help;
@@ -18,9 +20,12 @@ mod node_relations;
 mod object_counts;
 mod options;
 mod post_start_hooks;
+mod prepare_run;
 mod quotas;
 mod roles;
 mod run;
+mod servers;
+mod serving;
 mod standalone_controllers;
 mod storage_metrics;
 mod stores;
@@ -97,7 +102,7 @@ fn start() -> Result<(), Vec<String>> {
         }
     }
     info!("Version: {}", options.version.git_version);
-    run::run(&options, definitions, verbosity).map_err(|error| vec![error])
+    run::run(options, definitions, verbosity).map_err(|error| vec![error])
 }
 
 /// Empty arguments are ignored: scripts with unset variables produce them.

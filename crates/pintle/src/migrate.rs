@@ -19,9 +19,9 @@ use store::embedded::Import;
 use store::encrypt::{Encrypted, Encryption};
 use store::{Backend, Embedded, EmbeddedOptions, KeyValue, Range, StoreError, Write};
 
+use crate::encryption_at_rest;
 use crate::flags::{self, Parsed};
 use crate::options;
-use crate::run;
 
 // Not after a backslash, which would strip the indentation of the first line.
 pub(crate) const USAGE: &str = "  pintle migrate --from PLACE --to PLACE [flags]  copy a store; a PLACE is a data directory, or etcd
@@ -175,7 +175,7 @@ async fn migrate(wanted: &Wanted) -> Result<String, String> {
     let schema = Arc::new(std::mem::take(&mut definitions.schema));
     let file = options::path(&wanted.parsed, "encryption-provider-config");
     let root = wanted.prefix.trim_end_matches('/');
-    let encryption = run::encryption(file.as_deref(), root, &definitions)?;
+    let encryption = encryption_at_rest::encryption(file.as_deref(), root, &definitions)?;
     encryption.prime().await?;
     let form = match &wanted.to {
         Place::Etcd(_) => options::storage_form(&wanted.parsed),

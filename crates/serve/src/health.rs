@@ -3,10 +3,7 @@
 mod slis;
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -16,6 +13,7 @@ use http::{
     header::{CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS},
 };
 use meta::Query;
+use tokio::sync::watch;
 
 use self::slis::Slis;
 use crate::Body;
@@ -49,19 +47,35 @@ impl Check {
     }
 }
 
-/// A post-start hook as the health endpoints see it: it fails until it is done.
-#[derive(Clone, Debug, Default)]
-pub struct Hook(Arc<AtomicBool>);
+/// A post-start hook as the health endpoints and other hooks see it: its check fails until it is done.
+#[derive(Clone, Debug)]
+pub struct Hook(watch::Sender<bool>);
+
+impl Default for Hook {
+    fn default() -> Self {
+        Self(watch::Sender::new(false))
+    }
+}
 
 impl Hook {
     pub fn done(&self) {
-        self.0.store(true, Ordering::Release);
+        self.0.send_replace(true);
+    }
+
+    pub fn is_done(&self) -> bool {
+        *self.0.borrow()
+    }
+
+    /// Waits until it is done.
+    pub async fn finished(&self) {
+        // The sender is `self`, so it cannot be gone.
+        let _ = self.0.subscribe().wait_for(|done| *done).await;
     }
 
     pub fn check(&self, name: &str) -> Check {
         let hook = self.clone();
         Check::new(format!("poststarthook/{name}"), move || {
-            if hook.0.load(Ordering::Acquire) { Ok(()) } else { Err("not finished".to_owned()) }
+            if hook.is_done() { Ok(()) } else { Err("not finished".to_owned()) }
         })
     }
 }

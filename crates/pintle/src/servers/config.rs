@@ -1,0 +1,282 @@
+//! What the three servers are made from: kube-apiserver's `Config`, completed.
+
+use std::sync::{Arc, OnceLock};
+
+use admission::DynamicAdmission;
+use aggregator::ServedGroupVersion;
+use audit::{AuditMetrics, Auditor};
+use builtin::{Definitions, StorageFormat, Wiring};
+use codec::negotiate::{OFFERED, OFFERED_WITH_CBOR, Offered};
+use endpoints::{Kinds, LoopbackClient, Resources};
+use registry::{Engine, Kind, Tuning};
+use schema::{ResourceFacts, Schema, openapi::Describe as _};
+use serve::{CpuPool, Tasks, metrics::Metrics, pki::Pki, tls::Tls};
+use store::{
+    Backend,
+    encrypt::{Encrypted, Encryption},
+};
+
+use super::server_identity;
+use crate::{
+    access::{BearerTokens, RoleRules},
+    auth_stack::AuthStack,
+    encryption_at_rest,
+    in_process::Objects,
+    options::Options,
+    quotas::{CountedUsage, Quotas},
+    serving,
+    stores::Stores,
+};
+
+pub(crate) struct Config {
+    pub(crate) options: Arc<Options>,
+    pub(crate) stores: Stores,
+    pub(crate) encryption: Arc<Encryption>,
+    /// The main store, encrypted.
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) pki: Pki,
+    pub(crate) tls: Arc<Tls>,
+    pub(crate) auth: AuthStack,
+    pub(crate) auth_metrics: auth::Metrics,
+    pub(crate) schema: Arc<Schema>,
+    /// The built-in kinds that are served, of all three servers.
+    pub(crate) kinds: Vec<Arc<Kind>>,
+    /// Their group-versions, as discovery shows them.
+    pub(crate) group_versions: Vec<ServedGroupVersion>,
+    /// What kinds do beyond keeping objects.
+    pub(crate) wiring: Arc<Wiring>,
+    pub(crate) admission_metrics: admission::Metrics,
+    /// Webhooks and policies.
+    pub(crate) dynamic_admission: Arc<DynamicAdmission>,
+    pub(crate) quotas: Arc<Quotas>,
+    engine: Arc<Engine>,
+    /// Plugins look up custom resources and write through servers that are made after them.
+    custom: Arc<OnceLock<Arc<Resources>>>,
+    local: Arc<OnceLock<LoopbackClient>>,
+    pub(crate) cpu_pool: CpuPool,
+    pub(crate) tasks: Tasks,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) auditor: Option<Arc<Auditor>>,
+}
+
+impl Config {
+    /// Opens what the options name: store, keys, files.
+    pub(crate) async fn new(
+        options: Arc<Options>,
+        mut definitions: Definitions,
+    ) -> Result<Self, String> {
+        let stores = Stores::open(&options)?;
+        stores.reachable(&options).await?;
+        let file = options.encryption.as_ref().map(|config| config.file.as_path());
+        let encryption =
+            encryption_at_rest::encryption(file, &options.storage_prefix, &definitions)?;
+        if let Err(error) = encryption.prime().await {
+            // It may get well; until then what it encrypts can neither be read nor written.
+            tracing::error!(%error, "a KMS plugin cannot be used yet");
+        }
+        let encrypted = |inner: Arc<dyn Backend>| -> Arc<dyn Backend> {
+            Arc::new(Encrypted::new(inner, encryption.clone()))
+        };
+        let backend = encrypted(stores.backend());
+        let overrides = stores.overrides().into_iter();
+        let overrides = overrides.map(|(resource, inner)| (resource, encrypted(inner))).collect();
+        let pki = serving::prepare_pki(&options)?;
+        let tls = serving::prepare_tls(&options, &pki)?;
+        let auth_metrics = auth::Metrics::new(&server_identity());
+        let auth = AuthStack::new(&options, &pki, &auth_metrics)?;
+        let cpu_pool = CpuPool::start(CpuPool::threads())
+            .map_err(|error| format!("cannot start threads: {error}"))?;
+        let metrics = Metrics::new();
+        let auditor = Auditor::start(&options.audit, AuditMetrics::register(&metrics.registry))?;
+
+        let schema = Arc::new(std::mem::take(&mut definitions.schema));
+        let served = |facts: &ResourceFacts| is_served(&options, facts);
+        let kind_options = kind_options(&options, &auth, overrides);
+        let (kinds, wiring) =
+            builtin::kinds(&definitions, &schema, &served, &backend, &kind_options);
+        let group_versions = group_versions(&definitions, &kinds);
+
+        let (custom, local) = (Arc::new(OnceLock::new()), Arc::new(OnceLock::new()));
+        let objects = Objects::new(&kinds, custom.clone(), local.clone(), schema.clone());
+        let (quotas, dynamic_admission) = (Arc::default(), Arc::new(dynamic_admission(&options)?));
+        let admission = admission_chain(&options, &auth, objects, &quotas, &dynamic_admission)?;
+        let admission_metrics = admission.metrics().clone();
+        let engine = Engine::new(
+            admission,
+            auth.authorizer.clone(),
+            tuning(&options),
+            schema.clone(),
+            Box::new(field_descriptions),
+        );
+        Ok(Self {
+            options,
+            stores,
+            encryption,
+            backend,
+            pki,
+            tls,
+            auth,
+            auth_metrics,
+            schema,
+            kinds,
+            group_versions,
+            wiring: Arc::new(wiring),
+            admission_metrics,
+            dynamic_admission,
+            quotas,
+            engine,
+            custom,
+            local,
+            cpu_pool,
+            tasks: Tasks::default(),
+            metrics,
+            auditor,
+        })
+    }
+
+    /// The built-in resources of some groups, as a server answers them.
+    pub(super) fn resources(
+        &self,
+        server: &'static str,
+        wanted: &dyn Fn(&str) -> bool,
+    ) -> Arc<Resources> {
+        let kinds = self.kinds.iter().filter(|kind| wanted(&kind.gvk().group)).cloned();
+        let resources = Resources::new(server, self.engine.clone(), Kinds::new(kinds));
+        Arc::new(resources.with_cpu_pool(self.cpu_pool.clone()))
+    }
+
+    /// Admission plugins may now use the servers.
+    pub(super) fn connect_admission(&self, custom: &Arc<Resources>, local: LoopbackClient) {
+        drop(self.custom.set(custom.clone()));
+        drop(self.local.set(local));
+    }
+
+    /// What is read from the store each time.
+    pub(super) fn from_store(&self) -> Arc<dyn Fn(&meta::GroupResource) -> bool + Send + Sync> {
+        from_store(&self.options)
+    }
+
+    /// What the quota controller counts.
+    pub(crate) fn quota_usage(&self) -> Arc<CountedUsage> {
+        let gates = &self.options.feature_gates;
+        let (custom, schema) = (self.custom.clone(), self.schema.clone());
+        Arc::new(CountedUsage {
+            evaluators: Arc::new(builtin::quota_evaluators(&|gate| gates.enabled(gate))),
+            objects: Arc::new(Objects::new(&self.kinds, custom, Arc::default(), schema)),
+        })
+    }
+}
+
+/// Whether feature gates and `--runtime-config` let a resource be served.
+fn is_served(options: &Options, facts: &ResourceFacts) -> bool {
+    let gv = facts.group_version();
+    let gate = builtin::gate_of(&facts.kind);
+    let (config, on_by_default) = (&options.runtime_config, facts.on_by_default);
+    gate.is_none_or(|gate| options.feature_gates.enabled(gate.name()))
+        && config.serves(&gv.group, &gv.version, &facts.plural, on_by_default)
+}
+
+fn kind_options(
+    options: &Options,
+    auth: &AuthStack,
+    overrides: Vec<(meta::GroupResource, Arc<dyn Backend>)>,
+) -> builtin::Options {
+    builtin::Options {
+        prefix: options.storage_prefix.clone(),
+        form: options.etcd.as_ref().map_or(StorageFormat::Own, |etcd| etcd.form),
+        overrides,
+        from_store: from_store(options),
+        event_ttl: options.event_ttl,
+        crd_strategy: Arc::new(apiextensions::definition::CustomResourceDefinition),
+        access: builtin::Access {
+            authorizer: auth.authorizer.clone(),
+            rule_resolver: Arc::new(RoleRules(auth.roles.clone())),
+            token_authenticator: Arc::new(BearerTokens(auth.authenticator.clone())),
+        },
+        tokens: auth.tokens.clone(),
+        service_cluster_ip_ranges: options
+            .service_cluster_ip_ranges
+            .iter()
+            .map(ToString::to_string)
+            .collect(),
+        service_node_ports: options.service_node_port_range.bounds(),
+        allow_privileged: options.allow_privileged,
+        features: builtin::FeatureGates::new(|gate| options.feature_gates.enabled(gate)),
+    }
+}
+
+fn dynamic_admission(options: &Options) -> Result<DynamicAdmission, String> {
+    let credentials = |plugin| options.admission_plugins.webhook_credentials(plugin);
+    Ok(DynamicAdmission::new(
+        credentials("MutatingAdmissionWebhook")?,
+        credentials("ValidatingAdmissionWebhook")?,
+    ))
+}
+
+fn admission_chain(
+    options: &Options,
+    auth: &AuthStack,
+    objects: Objects,
+    quotas: &Arc<Quotas>,
+    dynamic_admission: &Arc<DynamicAdmission>,
+) -> Result<admission::Chain, String> {
+    let gates = &options.feature_gates;
+    let plugins = options.admission_plugins.build(&|gate| gates.enabled(gate), quotas.clone())?;
+    let cluster = admission::Cluster {
+        objects: Box::new(objects),
+        authorizer: auth.authorizer.clone(),
+        dynamic_admission: dynamic_admission.clone(),
+    };
+    let chain = admission::Chain::new(plugins, cluster);
+    log_plugins(&chain);
+    Ok(chain)
+}
+
+/// Compat: in the words of kube-apiserver, which scripts look for.
+fn log_plugins(chain: &admission::Chain) {
+    for (phase, names) in ["mutating", "validating"].into_iter().zip(chain.names()) {
+        if !names.is_empty() {
+            tracing::info!(
+                "Loaded {} {phase} admission controller(s) successfully in the following order: {}.",
+                names.len(),
+                names.join(",")
+            );
+        }
+    }
+}
+
+/// The built-in group-versions with their resources, as discovery shows them.
+fn group_versions(definitions: &Definitions, kinds: &[Arc<Kind>]) -> Vec<ServedGroupVersion> {
+    let facts: Vec<Arc<ResourceFacts>> =
+        kinds.iter().map(|kind| Arc::new(kind.facts.clone())).collect();
+    let group_versions = definitions.group_versions.iter();
+    let served = group_versions.map(|group_version| ServedGroupVersion::new(group_version, &facts));
+    served.filter(|served| !served.resources.is_empty()).collect()
+}
+
+fn tuning(options: &Options) -> Tuning {
+    Tuning {
+        min_request_timeout: options.min_request_timeout,
+        offered: offered(options),
+        delete_collection_workers: options.delete_collection_workers,
+        unsafe_deletion: options.feature_gates.enabled("AllowUnsafeMalformedObjectDeletion"),
+    }
+}
+
+fn from_store(options: &Options) -> Arc<dyn Fn(&meta::GroupResource) -> bool + Send + Sync> {
+    let watch_cache = options.watch_cache.clone();
+    Arc::new(move |resource| watch_cache.is_off(resource))
+}
+
+/// The formats in which the API is spoken.
+pub(crate) fn offered(options: &Options) -> Offered {
+    if options.feature_gates.enabled("CBORServingAndStorage") { OFFERED_WITH_CBOR } else { OFFERED }
+}
+
+/// What is said about fields of types. The texts are unpacked when a table asks for those of its
+/// columns, which every kind does once.
+fn field_descriptions(fields: &[(&str, &str)]) -> Vec<String> {
+    let descriptions = descriptions::Descriptions::load();
+    let text = |(definition, field): &(&str, &str)| descriptions.field(definition, field);
+    fields.iter().map(|field| text(field).unwrap_or_default().into_owned()).collect()
+}

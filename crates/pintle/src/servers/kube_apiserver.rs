@@ -1,0 +1,89 @@
+//! The server in the middle: the built-in resources, and the objects and controllers that a cluster has
+//! from its first start on.
+
+mod bootstrap_objects;
+mod cluster_authentication;
+mod identity_lease;
+mod kubernetes_service;
+
+use std::sync::Arc;
+
+use endpoints::Resources;
+use serve::{Claims, Delegate, health::Check};
+
+pub(crate) use self::identity_lease::server_identity;
+use self::kubernetes_service::KubernetesServiceHooks;
+use super::{Config, GenericApiServer, REGISTRATION_GROUP, delegate, generic::caches_synced};
+use crate::{post_start_hooks::retry_until_deadline, serving::client_ca_file, tokens::OpenId};
+
+pub(crate) struct KubeApiServer {
+    /// The built-in groups.
+    pub(crate) resources: Arc<Resources>,
+    open_id: Arc<OpenId>,
+}
+
+impl KubeApiServer {
+    pub(super) fn new(config: &Config) -> Self {
+        let resources = config.resources("kube-apiserver", &|group| {
+            group != REGISTRATION_GROUP && group != apiextensions::GROUP
+        });
+        Self { resources, open_id: config.auth.open_id.clone() }
+    }
+
+    pub(super) fn delegates(&self) -> Vec<(Arc<dyn Delegate>, Claims)> {
+        vec![(self.open_id.clone(), OpenId::claims()), delegate(&self.resources)]
+    }
+
+    pub(super) fn paths(&self) -> Vec<String> {
+        OpenId::PATHS.map(str::to_owned).to_vec()
+    }
+
+    pub(super) fn install(&self, config: &Config, server: &mut GenericApiServer) {
+        let options = &config.options;
+        let namespaces = bootstrap_objects::system_namespaces;
+        server.add_post_start_hook("start-system-namespaces-controller", namespaces);
+        let client_ca = client_ca_file(options, &config.pki).to_owned();
+        server.add_post_start_hook("start-cluster-authentication-info-controller", async |cx| {
+            cluster_authentication::start(cx, client_ca).await
+        });
+        server.add_post_start_hook(
+            "start-kube-apiserver-identity-lease-controller",
+            identity_lease::start,
+        );
+        server.add_post_start_hook(
+            "start-kube-apiserver-identity-lease-garbage-collector",
+            async |cx| {
+                // Expired leases of other servers are deleted where the own one is renewed.
+                cx.after("start-kube-apiserver-identity-lease-controller").await;
+                Ok(())
+            },
+        );
+        let synced = caches_synced(config.kinds.clone());
+        server.add_check(Check::new("poststarthook/storage-readiness", synced));
+        let tracking = bootstrap_objects::token_tracking;
+        server.add_post_start_hook("start-legacy-token-tracking-controller", tracking);
+
+        let wiring = config.wiring.clone();
+        server.add_post_start_hook("start-service-ip-repair-controllers", async move |cx| {
+            retry_until_deadline(async || wiring.repair(&cx.kinds).await).await?;
+            cx.tasks.critical("allocation-repair", wiring.keep_repairing(&cx.kinds));
+            Ok(())
+        });
+        if options.has_rbac() {
+            let roles = bootstrap_objects::bootstrap_roles;
+            server.add_post_start_hook("rbac/bootstrap-roles", roles);
+        }
+        let classes = bootstrap_objects::priority_classes;
+        server.add_post_start_hook("scheduling/bootstrap-system-priority-classes", classes);
+        let flow_control = bootstrap_objects::flow_control;
+        server.add_post_start_hook("priority-and-fairness-config-producer", flow_control);
+        let service = KubernetesServiceHooks::new(&config.wiring);
+        let stop = service.clone();
+        server.add_post_start_hook("bootstrap-controller", async |cx| service.start(cx).await);
+        server.add_pre_shutdown_hook("stop-kubernetes-service-controller", async || {
+            stop.stop().await
+        });
+        let cidr = bootstrap_objects::service_cidr;
+        server.add_post_start_hook("start-kubernetes-service-cidr-controller", cidr);
+    }
+}
