@@ -57,6 +57,7 @@ pub use service_cidr_controller::ServiceCidrController;
 pub use system_namespaces::SystemNamespaces;
 pub use tokens_controller::{TokenGenerator, TokensController};
 pub use validating_admission_policy_status::{PolicyTypeChecker, ValidatingAdmissionPolicyStatus};
+pub use workqueue::{Key, ReconcileResult, Reconciler, run as run_workqueue};
 
 use std::{future::Future, pin::Pin, sync::Arc};
 

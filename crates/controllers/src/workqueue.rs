@@ -13,10 +13,10 @@ use tokio::time::Instant;
 use crate::{Informer, InformerEvent, ObjectEvent, Pinned};
 
 /// Namespace and name of an object.
-pub(crate) type Key = (Str, Str);
+pub type Key = (Str, Str);
 
 /// A controller that is driven by the queue.
-pub(crate) trait Reconciler: Send + Sync + 'static {
+pub trait Reconciler: Send + Sync + 'static {
     /// The keys that an event adds to the queue.
     fn keys_for(&self, event: &ObjectEvent) -> Vec<Key>;
 
@@ -25,7 +25,7 @@ pub(crate) trait Reconciler: Send + Sync + 'static {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ReconcileResult {
+pub enum ReconcileResult {
     /// Nothing to do until the next event.
     Done,
     /// Again after this time, or with the next event.
@@ -40,7 +40,7 @@ const RETRY_MIN: Duration = Duration::from_millis(10);
 const RETRY_MAX: Duration = Duration::from_secs(5);
 
 /// Runs until the server stops. The queue is bounded by the number of objects.
-pub(crate) async fn run(reconciler: impl Reconciler, mut events: impl Informer) {
+pub async fn run(reconciler: impl Reconciler, mut events: impl Informer) {
     let reconciler = &reconciler;
     let mut queue = WorkQueue::default();
     let mut running = FuturesUnordered::new();

@@ -43,8 +43,9 @@ impl KubeApiServer {
         let namespaces = bootstrap_objects::system_namespaces;
         server.add_post_start_hook("start-system-namespaces-controller", namespaces);
         let client_ca = client_ca_file(options, &config.pki).to_owned();
+        let front_proxy_ca = config.pki.front_proxy_ca_cert.clone();
         server.add_post_start_hook("start-cluster-authentication-info-controller", async |cx| {
-            cluster_authentication::start(cx, client_ca).await
+            cluster_authentication::start(cx, client_ca, front_proxy_ca).await
         });
         server.add_post_start_hook(
             "start-kube-apiserver-identity-lease-controller",

@@ -8,10 +8,12 @@ use super::protobuf::{FieldEncoding, Message, tables};
 use super::v3::reason;
 use super::{Content, DocumentEncoding, DocumentSource, Operation, Param, ParamLocation, Path};
 
-/// The document about all paths.
+/// The document about all paths. `foreign` are parts of other servers' documents, with `paths`,
+/// `definitions` and `parameters`; where they have the names of what is here, they are left out.
 pub fn v2_document(
     source: DocumentSource<'_>,
     paths: &[Path],
+    foreign: impl Iterator<Item = Value>,
     encoding: DocumentEncoding,
 ) -> Vec<u8> {
     let definitions = Definitions::new(source, Dialect::V2, None);
@@ -20,9 +22,20 @@ pub fn v2_document(
         let written = encoding.encode(&writer.path(path), &tables::V2_PATH);
         (Str::from(path.path.as_str()), written)
     };
-    let paths: EncodedMembers = paths.iter().map(member).collect();
-    let definitions =
+    let mut paths: EncodedMembers = paths.iter().map(member).collect();
+    let mut definitions =
         writer.definitions.finish(|definition| encoding.encode(definition, &tables::V2_SCHEMA));
+    for part in foreign {
+        let mut add = |to: &mut EncodedMembers, name: &str, message: &Message| {
+            let members = part.get(name).and_then(Value::as_object);
+            for (name, value) in members.into_iter().flat_map(Map::iter) {
+                to.entry(name.clone()).or_insert_with(|| encoding.encode(value, message));
+            }
+        };
+        add(&mut paths, "paths", &tables::V2_PATH);
+        add(&mut definitions, "definitions", &tables::V2_SCHEMA);
+        add(&mut writer.shared, "parameters", &Message::Parameter);
+    }
 
     let mut document = Assembler::new(encoding);
     document.value("swagger", 1, &value!("2.0"), &FieldEncoding::String);

@@ -1,0 +1,171 @@
+//! The remote group-versions that requests are proxied for: kube-aggregator's
+//! `APIServiceRegistrationController`. Handlers come and go while the server runs.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use arc_swap::ArcSwap;
+use controllers::{Api, Informer, InformerEvent, ObjectEvent, Pinned, Resource, Target};
+use meta::{GroupVersion, Value};
+use parking_lot::Mutex;
+use serve::Delegates;
+use tokio::sync::mpsc;
+
+use crate::{
+    ApiService, ProxyHandler,
+    remote_server::{RemoteServer, RemoteSettings},
+};
+
+pub struct Registration {
+    settings: RemoteSettings,
+    servers: ArcSwap<HashMap<GroupVersion, Arc<RemoteServer>>>,
+    /// Where the group-versions are claimed, once the chain is put together.
+    delegates: OnceLock<Arc<Delegates>>,
+    subscribers: Mutex<Vec<mpsc::UnboundedSender<String>>>,
+}
+
+impl Registration {
+    pub fn new(settings: RemoteSettings) -> Arc<Self> {
+        Arc::new(Self {
+            settings,
+            servers: ArcSwap::default(),
+            delegates: OnceLock::new(),
+            subscribers: Mutex::default(),
+        })
+    }
+
+    /// From now on the chain learns of remote group-versions.
+    pub fn connect(&self, delegates: Arc<Delegates>) {
+        let known = self.servers.load().keys().cloned().collect();
+        delegates.replace_group_versions(ProxyHandler::NAME, known);
+        drop(self.delegates.set(delegates));
+    }
+
+    /// The server of a remote group-version.
+    pub fn find(&self, group_version: &GroupVersion) -> Option<Arc<RemoteServer>> {
+        self.servers.load().get(group_version).cloned()
+    }
+
+    pub(crate) fn find_by_name(&self, name: &str) -> Option<Arc<RemoteServer>> {
+        let servers = self.servers.load();
+        servers.values().find(|server| server.api_service.name == name).cloned()
+    }
+
+    /// All remote servers, sorted by name.
+    pub fn servers(&self) -> Vec<Arc<RemoteServer>> {
+        let mut all: Vec<_> = self.servers.load().values().cloned().collect();
+        all.sort_by(|a, b| a.api_service.name.cmp(&b.api_service.name));
+        all
+    }
+
+    /// A server as an APIService says, with the connections that there are.
+    pub(crate) fn server_for(&self, api_service: ApiService) -> Option<RemoteServer> {
+        let known = self.find(&api_service.group_version);
+        let updated = known.and_then(|known| known.updated(&api_service));
+        updated.or_else(|| RemoteServer::new(api_service, &self.settings))
+    }
+
+    /// These are the APIServices from now on.
+    pub fn replace(&self, api_services: impl IntoIterator<Item = ApiService>) {
+        let before = self.servers.load_full();
+        let mut servers = HashMap::new();
+        let mut changed = Vec::new();
+        for api_service in api_services {
+            if api_service.service.is_none() {
+                continue;
+            }
+            let group_version = api_service.group_version.clone();
+            let known = before.get(&group_version);
+            let server = match known.filter(|known| known.api_service == api_service) {
+                Some(known) => known.clone(),
+                None => {
+                    changed.push(api_service.name.clone());
+                    let Some(server) = self.server_for(api_service) else { continue };
+                    Arc::new(server)
+                }
+            };
+            servers.insert(group_version, server);
+        }
+        let gone = before.iter().filter(|(known, _)| !servers.contains_key(known));
+        changed.extend(gone.map(|(_, server)| server.api_service.name.clone()));
+        if changed.is_empty() {
+            return;
+        }
+        let group_versions = servers.keys().cloned().collect();
+        self.servers.store(Arc::new(servers));
+        if let Some(delegates) = self.delegates.get() {
+            delegates.replace_group_versions(ProxyHandler::NAME, group_versions);
+        }
+        self.subscribers
+            .lock()
+            .retain(|subscriber| changed.iter().all(|name| subscriber.send(name.clone()).is_ok()));
+    }
+
+    /// The names of remote APIServices that were added, changed or removed, those that are there first.
+    pub fn subscribe(&self) -> RegistrationEvents {
+        // Bounded by the writes of APIServices, which few may make; a queue of names.
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let mut subscribers = self.subscribers.lock();
+        for server in self.servers() {
+            let _ = sender.send(server.api_service.name.clone());
+        }
+        subscribers.push(sender);
+        RegistrationEvents(receiver)
+    }
+
+    /// Runs until the server stops: every change of an APIService counts at once.
+    pub async fn run(self: Arc<Self>, api: Arc<dyn Api>, mut events: impl Informer) {
+        loop {
+            if let Err(error) = self.sync(&*api).await {
+                tracing::warn!(%error, "cannot list the APIServices");
+                tokio::time::sleep(RETRY_DELAY).await;
+                continue;
+            }
+            if events.next().await.is_none() {
+                return;
+            }
+            // What has arrived by now is listed at once.
+            while let Ok(event) = tokio::time::timeout(Duration::ZERO, events.next()).await {
+                if event.is_none() {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Reads all APIServices.
+    pub async fn sync(&self, api: &dyn Api) -> Result<(), meta::ApiError> {
+        let known = api.list(&api_services()).await?;
+        self.replace(known.iter().map(ApiService::read));
+        Ok(())
+    }
+}
+
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+
+/// The resource of APIServices.
+pub fn api_services() -> Target {
+    Target::cluster("apiregistration.k8s.io", "v1", "apiservices")
+}
+
+/// Changes of the table of remote servers.
+pub struct RegistrationEvents(mpsc::UnboundedReceiver<String>);
+
+impl Informer for RegistrationEvents {
+    fn next(&mut self) -> Pinned<'_, Option<InformerEvent>> {
+        Box::pin(async move {
+            let name = self.0.recv().await?;
+            let resource = Resource { gvr: api_services().gvr, namespaced: false };
+            Some(InformerEvent::Object(ObjectEvent {
+                resource: Arc::new(resource),
+                namespace: "".into(),
+                name: name.into(),
+                deleted: false,
+                metadata: Value::object(),
+            }))
+        })
+    }
+}
