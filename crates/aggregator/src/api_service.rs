@@ -83,11 +83,11 @@ const AVAILABLE: &str = "Available";
 
 /// The condition `Available`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Availability {
+pub(crate) struct Availability {
     /// `True`, `False` or `Unknown`.
-    pub status: &'static str,
-    pub reason: &'static str,
-    pub message: String,
+    pub(crate) status: &'static str,
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
 }
 
 impl Availability {

@@ -4,7 +4,7 @@ use std::{collections::HashMap, time::Duration};
 
 use parking_lot::Mutex;
 
-pub struct Backoff {
+pub(crate) struct Backoff {
     min: Duration,
     max: Duration,
     /// Bounded by the number of APIServices.
@@ -12,7 +12,7 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    pub fn new(min: Duration, max: Duration) -> Self {
+    pub(crate) fn new(min: Duration, max: Duration) -> Self {
         Self { min, max, failures: Mutex::default() }
     }
 

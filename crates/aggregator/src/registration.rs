@@ -25,15 +25,18 @@ pub struct Registration {
     /// Where the group-versions are claimed, once the chain is put together.
     delegates: OnceLock<Arc<Delegates>>,
     subscribers: Mutex<Vec<mpsc::UnboundedSender<String>>>,
+    /// Called when the table has changed.
+    changed: Box<dyn Fn() + Send + Sync>,
 }
 
 impl Registration {
-    pub fn new(settings: RemoteSettings) -> Arc<Self> {
+    pub fn new(settings: RemoteSettings, changed: impl Fn() + Send + Sync + 'static) -> Arc<Self> {
         Arc::new(Self {
             settings,
             servers: ArcSwap::default(),
             delegates: OnceLock::new(),
             subscribers: Mutex::default(),
+            changed: Box::new(changed),
         })
     }
 
@@ -99,6 +102,7 @@ impl Registration {
         if let Some(delegates) = self.delegates.get() {
             delegates.replace_group_versions(ProxyHandler::NAME, group_versions);
         }
+        (self.changed)();
         self.subscribers
             .lock()
             .retain(|subscriber| changed.iter().all(|name| subscriber.send(name.clone()).is_ok()));

@@ -26,7 +26,7 @@ pub fn v2_document(
     let mut definitions =
         writer.definitions.finish(|definition| encoding.encode(definition, &tables::V2_SCHEMA));
     for part in foreign {
-        let mut add = |to: &mut EncodedMembers, name: &str, message: &Message| {
+        let add = |to: &mut EncodedMembers, name: &str, message: &Message| {
             let members = part.get(name).and_then(Value::as_object);
             for (name, value) in members.into_iter().flat_map(Map::iter) {
                 to.entry(name.clone()).or_insert_with(|| encoding.encode(value, message));

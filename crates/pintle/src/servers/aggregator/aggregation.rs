@@ -39,7 +39,7 @@ impl Aggregation {
         } else {
             Arc::new(ClusterIp(services.clone()))
         };
-        let registration = Registration::new(RemoteSettings {
+        let settings = RemoteSettings {
             identity: proxy_client_identity(options, &config.pki),
             resolver,
             dial: Arc::new(TcpDial::default()),
@@ -48,9 +48,13 @@ impl Aggregation {
             } else {
                 Redirects::Pass
             },
-        });
-        let changed = publisher.clone();
-        let apis = RemoteApis::new(move || changed.on_remote_apis_changed());
+        };
+        let changed = || {
+            let publisher = publisher.clone();
+            move || publisher.on_remote_apis_changed()
+        };
+        let registration = Registration::new(settings, changed());
+        let apis = RemoteApis::new(changed());
         publisher.connect(registration.clone(), apis.clone());
         Self {
             registration,
