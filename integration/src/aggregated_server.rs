@@ -167,7 +167,8 @@ async fn serve(
         async move {
             let upgrade = hyper::upgrade::on(&mut request);
             let (head, body) = request.into_parts();
-            let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+            let body =
+                body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
             let path = head.uri.path_and_query().map(ToString::to_string).unwrap_or_default();
             let noted = Seen {
                 method: head.method.to_string(),

@@ -173,3 +173,93 @@ impl Informer for RegistrationEvents {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use client::{HostPort, ResolveError, ServiceResolver, TcpDial};
+    use meta::value;
+    use proxy::Redirects;
+
+    use super::*;
+
+    struct Nowhere;
+
+    impl ServiceResolver for Nowhere {
+        fn resolve<'a>(
+            &'a self,
+            _: &'a str,
+            name: &'a str,
+            _: u16,
+        ) -> client::Pinned<'a, Result<HostPort, ResolveError>> {
+            Box::pin(async move { Err(ResolveError::NotFound { name: name.to_owned() }) })
+        }
+    }
+
+    fn api_service(group: &str, service: Option<&str>, available: bool) -> ApiService {
+        let status = if available { "True" } else { "False" };
+        let mut object = value!({
+            "metadata": {"name": (format!("v1.{group}"))},
+            "spec": {"group": group, "version": "v1"},
+            "status": {"conditions": [{"type": "Available", "status": status}]},
+        });
+        if let Some(name) = service {
+            object.set_at(&["spec", "service"], value!({"namespace": "n", "name": name}));
+        }
+        ApiService::read(&object)
+    }
+
+    #[tokio::test]
+    async fn servers_come_and_go_with_their_api_services() {
+        let settings = RemoteSettings {
+            identity: None,
+            resolver: Arc::new(Nowhere),
+            dial: Arc::new(TcpDial::default()),
+            redirects: Redirects::Refuse,
+        };
+        let changes = Arc::new(AtomicUsize::new(0));
+        let counted = changes.clone();
+        let registration = Registration::new(settings, move || {
+            counted.fetch_add(1, Ordering::SeqCst);
+        });
+        let known = |registration: &Registration| -> String {
+            let servers = registration.servers();
+            let told = servers.iter().map(|server| {
+                format!("{} {}", server.api_service.name, server.api_service.available)
+            });
+            told.collect::<Vec<_>>().join(", ")
+        };
+        let local = || api_service("local", None, true);
+        registration.replace([local(), api_service("a", Some("s"), false)]);
+        assert_eq!(known(&registration), "v1.a false");
+        let mut events = registration.subscribe();
+        let cases = [
+            // Nothing new.
+            (vec![api_service("a", Some("s"), false)], "v1.a false", &[][..]),
+            (vec![api_service("a", Some("s"), true)], "v1.a true", &["v1.a"]),
+            (
+                vec![api_service("a", Some("t"), true), api_service("b", Some("s"), true)],
+                "v1.a true, v1.b true",
+                &["v1.a", "v1.b"],
+            ),
+            // One is local now, the other is gone.
+            (vec![api_service("a", None, true)], "", &["v1.a", "v1.b"]),
+        ];
+        let mut expected_events = vec!["v1.a".to_owned()];
+        for (api_services, expected, changed) in cases {
+            registration.replace(api_services);
+            assert_eq!(known(&registration), expected);
+            expected_events.extend(changed.iter().map(ToString::to_string));
+        }
+        let mut seen = Vec::new();
+        while let Ok(Some(InformerEvent::Object(event))) =
+            tokio::time::timeout(Duration::from_millis(1), events.next()).await
+        {
+            seen.push(event.name.to_string());
+        }
+        seen[3..].sort();
+        assert_eq!(seen.len(), expected_events.len(), "{seen:?}");
+        assert_eq!(changes.load(Ordering::SeqCst), 4);
+    }
+}

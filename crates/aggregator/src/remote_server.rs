@@ -104,9 +104,10 @@ impl RemoteServer {
 
 /// As messages show it: where the connection went.
 pub(crate) fn shown_url(HostPort { host, port }: &HostPort, path: &str) -> String {
-    match host.contains(':') {
-        true => format!("https://[{host}]:{port}{path}"),
-        false => format!("https://{host}:{port}{path}"),
+    if host.contains(':') {
+        format!("https://[{host}]:{port}{path}")
+    } else {
+        format!("https://{host}:{port}{path}")
     }
 }
 

@@ -195,10 +195,11 @@ impl Host {
         // The fullest first, so that those that are not needed any more become idle.
         let free =
             |shared: &&mut Idle<Http2>| shared.sender.in_use() < limits.streams_per_connection_max;
-        let shared = match self.http2.len() < limits.connections_per_host_max {
-            true => self.http2.iter_mut().filter(free).max_by_key(|one| one.sender.in_use()),
-            false => self.http2.iter_mut().min_by_key(|one| one.sender.in_use()),
-        }?;
+        let shared = if self.http2.len() < limits.connections_per_host_max {
+            self.http2.iter_mut().filter(free).max_by_key(|one| one.sender.in_use())?
+        } else {
+            self.http2.iter_mut().min_by_key(|one| one.sender.in_use())?
+        };
         shared.since = Instant::now();
         Some(Sender::Http2(shared.sender.clone()))
     }
