@@ -2,8 +2,8 @@
 //! `APIServiceRegistrationController`. Handlers come and go while the server runs.
 
 use std::{
-    collections::HashMap,
-    sync::{Arc, OnceLock},
+    collections::{BTreeSet, HashMap},
+    sync::{Arc, OnceLock, Weak},
     time::Duration,
 };
 
@@ -12,7 +12,7 @@ use controllers::{Api, Informer, InformerEvent, ObjectEvent, Pinned, Resource, T
 use meta::{GroupVersion, Value};
 use parking_lot::Mutex;
 use serve::Delegates;
-use tokio::sync::mpsc;
+use tokio::sync::Notify;
 
 use crate::{
     ApiService, ProxyHandler,
@@ -24,7 +24,7 @@ pub struct Registration {
     servers: ArcSwap<HashMap<GroupVersion, Arc<RemoteServer>>>,
     /// Where the group-versions are claimed, once the chain is put together.
     delegates: OnceLock<Arc<Delegates>>,
-    subscribers: Mutex<Vec<mpsc::UnboundedSender<String>>>,
+    subscribers: Mutex<Vec<Weak<Changes>>>,
     /// Called when the table has changed.
     changed: Box<dyn Fn() + Send + Sync>,
 }
@@ -103,21 +103,20 @@ impl Registration {
             delegates.replace_group_versions(ProxyHandler::NAME, group_versions);
         }
         (self.changed)();
-        self.subscribers
-            .lock()
-            .retain(|subscriber| changed.iter().all(|name| subscriber.send(name.clone()).is_ok()));
+        self.subscribers.lock().retain(|subscriber| {
+            let Some(subscriber) = subscriber.upgrade() else { return false };
+            subscriber.add(changed.iter().cloned());
+            true
+        });
     }
 
     /// The names of remote APIServices that were added, changed or removed, those that are there first.
     pub fn subscribe(&self) -> RegistrationEvents {
-        // Bounded by the writes of APIServices, which few may make; a queue of names.
-        let (sender, receiver) = mpsc::unbounded_channel();
+        let changes = Arc::new(Changes::default());
         let mut subscribers = self.subscribers.lock();
-        for server in self.servers() {
-            let _ = sender.send(server.api_service.name.clone());
-        }
-        subscribers.push(sender);
-        RegistrationEvents(receiver)
+        changes.add(self.servers().iter().map(|server| server.api_service.name.clone()));
+        subscribers.push(Arc::downgrade(&changes));
+        RegistrationEvents(changes)
     }
 
     /// Runs until the server stops: every change of an APIService counts at once.
@@ -156,12 +155,36 @@ pub fn api_services() -> Target {
 }
 
 /// Changes of the table of remote servers.
-pub struct RegistrationEvents(mpsc::UnboundedReceiver<String>);
+pub struct RegistrationEvents(Arc<Changes>);
+
+/// Names that wait for a subscriber; each waits once, so that there are never more than APIServices.
+#[derive(Default)]
+struct Changes {
+    names: Mutex<BTreeSet<String>>,
+    added: Notify,
+}
+
+impl Changes {
+    fn add(&self, names: impl Iterator<Item = String>) {
+        self.names.lock().extend(names);
+        self.added.notify_one();
+    }
+
+    async fn next(&self) -> String {
+        loop {
+            let next = self.names.lock().pop_first();
+            match next {
+                Some(name) => return name,
+                None => self.added.notified().await,
+            }
+        }
+    }
+}
 
 impl Informer for RegistrationEvents {
     fn next(&mut self) -> Pinned<'_, Option<InformerEvent>> {
         Box::pin(async move {
-            let name = self.0.recv().await?;
+            let name = self.0.next().await;
             let resource = Resource { gvr: api_services().gvr, namespaced: false };
             Some(InformerEvent::Object(ObjectEvent {
                 resource: Arc::new(resource),
@@ -210,6 +233,17 @@ mod tests {
         ApiService::read(&object)
     }
 
+    /// The names that wait.
+    async fn drain(events: &mut RegistrationEvents) -> Vec<String> {
+        let mut seen = Vec::new();
+        while let Ok(Some(InformerEvent::Object(event))) =
+            tokio::time::timeout(Duration::from_millis(1), events.next()).await
+        {
+            seen.push(event.name.to_string());
+        }
+        seen
+    }
+
     #[tokio::test]
     async fn servers_come_and_go_with_their_api_services() {
         let settings = RemoteSettings {
@@ -246,20 +280,13 @@ mod tests {
             // One is local now, the other is gone.
             (vec![api_service("a", None, true)], "", &["v1.a", "v1.b"]),
         ];
-        let mut expected_events = vec!["v1.a".to_owned()];
+        // Those that are there come first.
+        assert_eq!(drain(&mut events).await, ["v1.a"]);
         for (api_services, expected, changed) in cases {
             registration.replace(api_services);
             assert_eq!(known(&registration), expected);
-            expected_events.extend(changed.iter().map(ToString::to_string));
+            assert_eq!(drain(&mut events).await, changed);
         }
-        let mut seen = Vec::new();
-        while let Ok(Some(InformerEvent::Object(event))) =
-            tokio::time::timeout(Duration::from_millis(1), events.next()).await
-        {
-            seen.push(event.name.to_string());
-        }
-        seen[3..].sort();
-        assert_eq!(seen.len(), expected_events.len(), "{seen:?}");
         assert_eq!(changes.load(Ordering::SeqCst), 4);
     }
 }

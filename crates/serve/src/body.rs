@@ -238,7 +238,7 @@ impl Body {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let next = match &mut self.source {
-            Source::Empty => None,
+            Source::Empty | Source::TakeOver(_) => None,
             Source::Full(bytes) => {
                 let bytes = std::mem::take(bytes);
                 self.source = Source::Empty;
@@ -248,7 +248,6 @@ impl Body {
             Source::Pooled(chunks) => std::task::ready!(chunks.poll_next(cx)),
             Source::Events(events) => std::task::ready!(events.poll_next(cx)).map(Ok),
             Source::Foreign(foreign) => return foreign.poll_frame(cx),
-            Source::TakeOver(_) => None,
         };
         Poll::Ready(next.map(|chunk| chunk.map(Frame::data)))
     }

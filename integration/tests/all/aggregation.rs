@@ -286,7 +286,7 @@ fn a_server_that_goes_and_comes_back_is_noticed() {
 fn a_watch_is_passed_on_event_by_event() {
     let server = shared();
     for alpn in [HTTP1, HTTP2] {
-        let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
+        let (sender, receiver) = tokio::sync::mpsc::channel(4);
         let receiver = std::sync::Mutex::new(Some(receiver));
         let aggregated = Aggregated::start(&server, "watch", alpn, move |_| {
             let mut events = receiver.lock().expect("not poisoned").take().expect("one watch");
@@ -299,10 +299,10 @@ fn a_watch_is_passed_on_event_by_event() {
             let line = format!("{{\"type\":\"ADDED\",\"object\":{{\"name\":\"{name}\"}}}}\n");
             Ok(hyper::body::Frame::data(Bytes::from(line)))
         };
-        sender.send(event("a")).expect("received");
+        sender.try_send(event("a")).expect("received");
         let mut watch = server.http().stream(&aggregated.path("flunders?watch=1"));
         assert_eq!(watch.expect("ADDED")["name"], "a");
-        sender.send(event("b")).expect("received");
+        sender.try_send(event("b")).expect("received");
         assert_eq!(watch.expect("ADDED")["name"], "b");
         drop(watch);
         eventually("the server learns that the client is gone", || {

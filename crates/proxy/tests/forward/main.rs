@@ -291,3 +291,40 @@ async fn a_backend_that_is_away_is_said_in_gos_words() {
         format!("error trying to reach service: dial tcp {address}: connect: connection refused");
     assert!(got.ends_with(&expected), "{got}");
 }
+
+/// Memory of this process, in bytes: the proxy's, and the small ends on both sides of it.
+fn resident_bytes() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line");
+    let kilobytes = line.trim().trim_end_matches(" kB").parse::<usize>().expect("a number");
+    kilobytes << 10
+}
+
+#[tokio::test]
+#[ignore = "a gigabyte takes a while without optimization"]
+async fn a_gigabyte_passes_with_little_memory() {
+    const GIGABYTE: usize = 1 << 30;
+    let backend = Backend::start(|_, mut peer| async move {
+        peer.head().await;
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {GIGABYTE}\r\n\r\n");
+        peer.write(head.as_bytes()).await;
+        let chunk = vec![b'x'; 64 << 10];
+        for _ in 0..GIGABYTE / chunk.len() {
+            peer.write(&chunk).await;
+        }
+    })
+    .await;
+    let front = Front::start(&backend, Options::default()).await;
+    let mut client = front.connect().await;
+    client.write("GET /large HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await;
+    client.read_head().await;
+    let before = resident_bytes();
+    let (mut read, mut peak) = (0, 0);
+    while let Some(count) = client.skip_some().await {
+        read += count;
+        peak = peak.max(resident_bytes());
+    }
+    assert_eq!(read, GIGABYTE);
+    let grown = peak.saturating_sub(before);
+    assert!(grown < 10 << 20, "{grown} bytes more");
+}

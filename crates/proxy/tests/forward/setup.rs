@@ -146,6 +146,16 @@ impl Connection {
         }
     }
 
+    /// Reads and forgets; None at the end.
+    pub(crate) async fn skip_some(&mut self) -> Option<usize> {
+        if self.read.is_empty() && !self.read_some().await {
+            return None;
+        }
+        let count = self.read.len();
+        self.read.clear();
+        Some(count)
+    }
+
     async fn read_some(&mut self) -> bool {
         let reading = self.tls.read_buf(&mut self.read);
         let count = tokio::time::timeout(LONG, reading).await.expect("no test waits this long");

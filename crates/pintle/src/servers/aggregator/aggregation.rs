@@ -8,7 +8,7 @@ use aggregator::{
     OpenApiMetrics, OpenApiV3Controller, Registration, RemoteApis, RemoteAvailableController,
     RemoteSettings,
 };
-use client::{ClusterIp, Endpoints, Identity, Pem, ServiceResolver, TcpDial};
+use client::{ClusterIp, Endpoints, HostPort, Identity, Loopback, Pem, ServiceResolver, TcpDial};
 use prometheus::Registry;
 use proxy::Redirects;
 use registry::Kind;
@@ -34,10 +34,18 @@ impl Aggregation {
     pub(super) fn new(config: &Config, publisher: &Arc<DiscoveryPublisher>) -> Self {
         let options = &config.options;
         let services = ServiceObjects::new(&config.kinds);
-        let resolver: Arc<dyn ServiceResolver> = if options.aggregator_routing {
+        let otherwise: Arc<dyn ServiceResolver> = if options.aggregator_routing {
             Arc::new(Endpoints::new(services.clone()))
         } else {
             Arc::new(ClusterIp(services.clone()))
+        };
+        let resolver = match options.secure_port {
+            // A port that is not known yet is no place to go to.
+            0 => otherwise,
+            port => {
+                let host = options.advertise_address.to_string();
+                Arc::new(Loopback { host: HostPort { host, port }, otherwise })
+            }
         };
         let settings = RemoteSettings {
             identity: proxy_client_identity(options, &config.pki),
