@@ -54,7 +54,7 @@ fn the_sample_apiserver_works_behind_the_server() {
 apiVersion: wardle.example.com/v1beta1
 kind: Flunder
 metadata: {name: one, namespace: wardle, labels: {a: b}}
-spec: {flunderReference: fl}
+spec: {referenceType: Flunder, flunderReference: fl}
 ";
     kubectl.ok_with_yaml("apply -f -", flunder);
     kubectl.ok_with_yaml("apply -f -", flunder);
