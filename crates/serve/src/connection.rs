@@ -20,7 +20,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use futures_util::future::BoxFuture;
 use futures_util::task::AtomicWaker;
-use http::header::{CONNECTION, CONTENT_TYPE, HOST, TRANSFER_ENCODING};
+use http::header::{CONNECTION, CONTENT_TYPE, HOST, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderValue, Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
@@ -37,7 +37,7 @@ use self::streams::{Spawner, Streams};
 use self::wire::Wire;
 use crate::body::Body;
 use crate::tls::{ClientCert, PeerIdentity, Tls};
-use crate::websocket;
+use crate::{take_over, websocket};
 
 /// Answers requests.
 pub trait Handler: Send + Sync + 'static {
@@ -306,6 +306,7 @@ async fn answer(
     if let Some(refused) = refuse_malformed(&request) {
         return Ok(refused);
     }
+    let wants_upgrade = sending.is_none() && request.headers().contains_key(UPGRADE);
     let mut response = service.handler.handle(request, peer.clone()).await;
     // HTTP/2 has no such header; Go's library, and so the filters of kube-apiserver, mean GOAWAY by it.
     if sending.is_some()
@@ -322,7 +323,13 @@ async fn answer(
         None => active.send_by(send_by.map(Into::into)),
     }
     response.body_mut().hold(active);
-    Ok(websocket::change_over(response, service.limits.stall_timeout))
+    let response = take_over::hand_over(response);
+    let mut response = websocket::change_over(response, service.limits.stall_timeout);
+    // What the client has sent by now may be frames of the protocol that it did not get.
+    if wants_upgrade && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    Ok(response)
 }
 
 /// An HTTP/1.1 request must say once which host it is for, and how long it is in a way that all proxies parse alike; two

@@ -184,17 +184,17 @@ async fn a_watcher_that_falls_behind_ends_too_slow_but_one_without_events_does_n
     let (backend, cache) = start(options).await;
     let start = cache.revision();
     let mut slow = cache.watch(start, None).expect("starts");
-    let mut slow = cache.watch(start, Some(Trigger::Index("rare".into()))).expect("starts");
+    let mut rare = cache.watch(start, Some(Trigger::Index("rare".into()))).expect("starts");
     for n in 0..200 {
         put(&backend, &format!("ns/p{}", n % 7), "busy").await;
     }
     cache.fresh().await.expect("catches up");
     assert!(matches!(slow.next().await, WatchItem::TooSlow));
     assert_eq!(cache.watchers_slow(), 1);
-    assert!(slow.try_next().is_none());
-    assert_eq!(slow.progress(), Some(cache.revision()));
+    assert!(rare.try_next().is_none());
+    assert_eq!(rare.progress(), Some(cache.revision()));
     let last = put(&backend, "ns/p1", "rare").await;
-    assert_eq!(shown(&events_until(&mut slow, last).await), ["Modified p1 rare<-busy"]);
+    assert_eq!(shown(&events_until(&mut rare, last).await), ["Modified p1 rare<-busy"]);
     let refused = cache.watch(start, None).err();
     assert!(matches!(refused, Some(StoreError::Expired { oldest }) if oldest > start));
 }
