@@ -42,7 +42,7 @@ impl Process {
 
     /// The first line on stdout for which `find` has an answer.
     pub(crate) fn wait_for_line<T>(&self, find: impl Fn(&str) -> Option<T>) -> T {
-        let stdout = self.stdout.lock().expect("nobody panics while holding it");
+        let stdout = self.stdout.lock().expect("no holder panics");
         let deadline = Instant::now() + PATIENCE;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -74,6 +74,14 @@ impl Process {
         self.signal("TERM");
         let name = self.name.clone();
         eventually(&format!("{name} ends after SIGTERM"), || {
+            self.child.try_wait().expect("a child can be waited for")
+        })
+    }
+
+    /// Waits until a program that was asked to end has done so.
+    pub(crate) fn wait(mut self) -> ExitStatus {
+        let name = self.name.clone();
+        eventually(&format!("{name} ends"), || {
             self.child.try_wait().expect("a child can be waited for")
         })
     }

@@ -263,7 +263,7 @@ impl Server {
 
     /// Waits until the server has exited at its failpoint.
     pub fn wait_for_death(&mut self) {
-        let point = self.dies_at.take().expect("it was told where");
+        let point = self.dies_at.take().expect("a crash point is set");
         self.process.take().expect("the server is running").wait_for_death(&point);
     }
 
@@ -327,6 +327,16 @@ impl Server {
     /// Stops the server with SIGTERM and returns its exit status.
     pub fn stop(&mut self) -> ExitStatus {
         self.process.take().expect("the server is running").stop()
+    }
+
+    /// Sends a signal, such as `TERM`, and goes on.
+    pub fn signal(&self, name: &str) {
+        self.process.as_ref().expect("the server is running").signal(name);
+    }
+
+    /// Waits until the server has ended after a signal.
+    pub fn wait(&mut self) -> ExitStatus {
+        self.process.take().expect("the server is running").wait()
     }
 
     /// `kill -9`.

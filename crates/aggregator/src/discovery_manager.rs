@@ -229,6 +229,8 @@ fn from_legacy(list: &Value, group_version: &GroupVersion) -> Value {
 }
 
 impl Reconciler for DiscoveryManager {
+    const QUEUE: &'static str = "discovery-manager";
+
     fn keys_for(&self, event: &ObjectEvent) -> Vec<Key> {
         vec![("".into(), event.name.clone())]
     }

@@ -24,6 +24,8 @@ impl LocalAvailableController {
 }
 
 impl Reconciler for LocalAvailableController {
+    const QUEUE: &'static str = "LocalAvailabilityController";
+
     fn keys_for(&self, event: &ObjectEvent) -> Vec<Key> {
         vec![("".into(), event.name.clone())]
     }

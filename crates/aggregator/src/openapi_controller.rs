@@ -169,6 +169,8 @@ impl Wanted {
 }
 
 impl Reconciler for OpenApiController {
+    const QUEUE: &'static str = "open_api_aggregation_controller";
+
     fn keys_for(&self, event: &ObjectEvent) -> Vec<Key> {
         vec![("".into(), event.name.clone())]
     }

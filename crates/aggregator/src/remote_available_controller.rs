@@ -156,6 +156,8 @@ pub(crate) fn aggregator_user() -> User {
 }
 
 impl Reconciler for RemoteAvailableController {
+    const QUEUE: &'static str = "RemoteAvailabilityController";
+
     fn keys_for(&self, event: &ObjectEvent) -> Vec<Key> {
         let key = |name: &str| ("".into(), name.into());
         let service = match event.resource.gvr.resource.as_str() {

@@ -43,7 +43,10 @@ mod wiring;
 
 pub use access::{Access, RuleResolver, TokenAuthenticator, TokenUser};
 pub use client::Client;
-pub use core::{master_leases::MasterLeases, service_account::token::Tokens};
+pub use core::{
+    master_leases::{MasterLeases, PeerLeases},
+    service_account::token::Tokens,
+};
 pub use definitions::Definitions;
 pub use feature_gates::{FeatureGate, FeatureGates};
 pub use kind_facts::gate_of;

@@ -21,7 +21,7 @@ use crate::{
     certificates::pod_certificate_request::SignWriteAuthorizer,
     core::{
         component_status::ComponentStatuses,
-        master_leases::MasterLeases,
+        master_leases::{LeaseStore, MasterLeases, PeerLeases},
         pod::{
             binding::{Bindings, PodBinding},
             eviction::PodEviction,
@@ -42,6 +42,7 @@ pub struct Wiring {
     services: Arc<ServiceAllocator>,
     token_requests: Arc<TokenRequests>,
     master_leases: OnceLock<Arc<MasterLeases>>,
+    peer_leases: OnceLock<Arc<PeerLeases>>,
 }
 
 impl Wiring {
@@ -57,6 +58,7 @@ impl Wiring {
             services: Arc::new(services),
             token_requests: Arc::new(TokenRequests::new(options.tokens.clone())),
             master_leases: OnceLock::new(),
+            peer_leases: OnceLock::new(),
         }
     }
 
@@ -68,13 +70,23 @@ impl Wiring {
 
     /// There are several servers over this store, and each says that it is there.
     pub(crate) fn share_addresses(&self, prefix: &str, codec: Arc<dyn StorageCodec>) {
-        let (backend, prefix) = (self.backend.clone(), format!("{prefix}/masterleases/").into());
-        drop(self.master_leases.set(Arc::new(MasterLeases { backend, prefix, codec })));
+        let store = |resource| LeaseStore {
+            backend: self.backend.clone(),
+            prefix: format!("{prefix}/{resource}/").into(),
+            codec: codec.clone(),
+        };
+        drop(self.master_leases.set(Arc::new(MasterLeases(store("masterleases")))));
+        drop(self.peer_leases.set(Arc::new(PeerLeases(store("peerserverleases")))));
     }
 
     /// Where servers say that they are there. None: this one has its store to itself.
     pub fn master_leases(&self) -> Option<Arc<MasterLeases>> {
         self.master_leases.get().cloned()
+    }
+
+    /// Where servers say how other servers reach them. None: there are no others.
+    pub fn peer_leases(&self) -> Option<Arc<PeerLeases>> {
+        self.peer_leases.get().cloned()
     }
 
     /// Gives a kind what it does.
@@ -100,10 +112,10 @@ impl Wiring {
                 Arc::new(access_review(Scope::Oneself))
             }
             ("authorization.k8s.io", "SubjectAccessReview") => {
-                Arc::new(access_review(Scope::Anybody))
+                Arc::new(access_review(Scope::AnySubject))
             }
             ("authorization.k8s.io", "LocalSubjectAccessReview") => {
-                Arc::new(access_review(Scope::AnybodyInNamespace))
+                Arc::new(access_review(Scope::AnySubjectInNamespace))
             }
             ("authorization.k8s.io", "SelfSubjectRulesReview") => {
                 Arc::new(RulesReview(access.authorizer.clone()))

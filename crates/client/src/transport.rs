@@ -1,6 +1,6 @@
 //! Sends requests: finds or opens a connection, and knows when a request may be sent again.
 
-use std::sync::Arc;
+use std::{pin::Pin, sync::Arc};
 
 use http::{Method, Request, Response, header::UPGRADE};
 use http_body::Body as _;
@@ -66,12 +66,13 @@ impl Client {
     ///
     /// Dropping the future, or the body before its end, closes the connection (HTTP/1.1) or resets the
     /// stream (HTTP/2).
-    pub async fn send(
+    pub fn send(
         &self,
         request: Request<Body>,
         options: SendOptions,
-    ) -> Result<Response<ResponseBody>, Error> {
-        self.transport.send(request, options).await
+    ) -> Pin<Box<dyn Future<Output = Result<Response<ResponseBody>, Error>> + Send + '_>> {
+        // Boxed, so that hyper's client is compiled into this crate and not into every one that sends.
+        Box::pin(self.transport.send(request, options))
     }
 }
 

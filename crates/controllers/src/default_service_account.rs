@@ -34,6 +34,8 @@ impl ServiceAccountController {
 }
 
 impl Reconciler for ServiceAccountController {
+    const QUEUE: &'static str = "serviceaccount";
+
     fn keys_for(&self, event: &ObjectEvent) -> Vec<Key> {
         namespace_key(event)
     }

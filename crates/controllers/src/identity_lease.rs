@@ -14,6 +14,7 @@ pub struct IdentityLease {
     hostname: String,
     /// Differs after each start.
     holder: String,
+    stopped: tokio::sync::Mutex<bool>,
 }
 
 /// A lease that was not renewed for this long has expired.
@@ -26,15 +27,41 @@ const LABEL: &str = "apiserver.kubernetes.io/identity";
 impl IdentityLease {
     pub fn new(api: Arc<dyn Api>, identity: String, hostname: String) -> Self {
         let holder = format!("{identity}_{}", uuid::Uuid::new_v4());
-        Self { api, identity, hostname, holder }
+        Self { api, identity, hostname, holder, stopped: tokio::sync::Mutex::new(false) }
     }
 
     fn target() -> Target {
         Target::cluster("coordination.k8s.io", "v1", "leases").in_namespace("kube-system")
     }
 
-    /// Creates or renews this server's lease.
+    /// Deletes what a former process of this server has left, and creates the lease.
+    pub async fn take(&self) -> Result<(), ApiError> {
+        self.delete().await?;
+        self.renew().await
+    }
+
+    /// Deletes the lease; it is not renewed any more.
+    pub async fn stop(&self) -> Result<(), ApiError> {
+        let mut stopped = self.stopped.lock().await;
+        *stopped = true;
+        self.delete().await
+    }
+
+    async fn delete(&self) -> Result<(), ApiError> {
+        let named = Self::target().named(&self.identity);
+        match self.api.delete(&named, &Value::object()).await {
+            Ok(()) | Err(ApiError::NotFound { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Creates or renews this server's lease, unless it was stopped.
     pub async fn renew(&self) -> Result<(), ApiError> {
+        // Held to the end: a renewal that is under way must not come after the deletion.
+        let stopped = self.stopped.lock().await;
+        if *stopped {
+            return Ok(());
+        }
         let named = Self::target().named(&self.identity);
         let now = meta::time::now_micro();
         let mut lease = match self.api.get(&named).await {
@@ -110,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lease_expires_when_nobody_renews_it() {
+    fn a_lease_that_is_not_renewed_expires() {
         let lease = value!({"spec": {"renewTime": "2026-01-01T00:00:00.000000Z", "leaseDurationSeconds": 60i64}});
         let at = |text| Time::parse(text).unwrap();
         assert!(!is_expired(&lease, at("2026-01-01T00:01:00Z")));

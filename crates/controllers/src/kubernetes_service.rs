@@ -14,6 +14,10 @@ pub struct KubernetesService {
     /// `--advertise-address`
     pub advertised: IpAddr,
     pub secure_port: u16,
+    /// `--kubernetes-service-node-port`: 0 for a service of type ClusterIP.
+    pub node_port: u16,
+    /// Whether EndpointSlices are served.
+    pub writes_slices: bool,
     pub endpoints: EndpointReconciler,
 }
 
@@ -22,8 +26,10 @@ pub struct KubernetesService {
 pub enum EndpointReconciler {
     /// `none`: the apiserver does not write them.
     None,
-    /// `master-count` with a count of one: the embedded store has a single apiserver.
-    MasterCount,
+    /// This apiserver alone: no other shares its store.
+    Single,
+    /// `master-count`: each apiserver adds itself, and this many addresses are kept.
+    MasterCount(usize),
     /// `lease`: each apiserver renews a lease in the store, and the endpoints are all leases.
     Lease(Arc<dyn MasterLeases>),
 }
@@ -62,7 +68,10 @@ impl KubernetesService {
         }
         match &self.endpoints {
             EndpointReconciler::None => Ok(None),
-            EndpointReconciler::MasterCount => Ok(Some(vec![self.advertised])),
+            EndpointReconciler::Single => Ok(Some(vec![self.advertised])),
+            EndpointReconciler::MasterCount(count) => {
+                Ok(Some(with_own(self.known_addresses().await?, self.advertised, *count)))
+            }
             EndpointReconciler::Lease(leases) => {
                 leases.renew(self.advertised).await?;
                 let servers = leases.addresses().await?;
@@ -83,16 +92,34 @@ impl KubernetesService {
         let slices = Target::cluster("discovery.k8s.io", "v1", "endpointslices");
         let slices = slices.in_namespace("default");
         let (one, many) = (self.endpoints(servers), self.endpoint_slice(servers));
-        let (one, many) = tokio::join!(
-            reconcile_fields(&*self.api, &endpoints, &one, &[&["subsets"]]),
-            reconcile_fields(&*self.api, &slices, &many, &[&["endpoints"], &["ports"]]),
-        );
+        let slices = async {
+            if !self.writes_slices {
+                return Ok(());
+            }
+            reconcile_fields(&*self.api, &slices, &many, &[&["endpoints"], &["ports"]]).await
+        };
+        let endpoints = reconcile_fields(&*self.api, &endpoints, &one, &[&["subsets"]]);
+        let (one, many) = tokio::join!(endpoints, slices);
         one.and(many)
+    }
+
+    /// The addresses in the endpoints of now.
+    async fn known_addresses(&self) -> Result<Vec<IpAddr>, ApiError> {
+        let endpoints = Target::cluster("", "v1", "endpoints").in_namespace("default").named(NAME);
+        let found = match self.api.get(&endpoints).await {
+            Ok(found) => found,
+            Err(ApiError::NotFound { .. }) => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let subsets = found.items_at(&["subsets"]).iter();
+        let addresses = subsets.flat_map(|subset| subset.items_at(&["addresses"]).iter());
+        Ok(addresses.filter_map(|address| address.str_at(&["ip"]).parse().ok()).collect())
     }
 
     /// Runs until the server stops. `events` are events of the service and its endpoints.
     pub async fn run(&self, mut events: impl Informer) {
-        let renews = matches!(self.endpoints, EndpointReconciler::Lease(_));
+        let renews =
+            !matches!(self.endpoints, EndpointReconciler::None | EndpointReconciler::Single);
         loop {
             let renewal = async {
                 if renews {
@@ -118,15 +145,29 @@ impl KubernetesService {
 
     /// Removes this apiserver from the endpoints before it shuts down.
     pub async fn stop(&self) -> Result<(), ApiError> {
-        let EndpointReconciler::Lease(leases) = &self.endpoints else { return Ok(()) };
-        leases.remove(self.advertised).await?;
-        let mut others = leases.addresses().await?;
+        let mut others = match &self.endpoints {
+            EndpointReconciler::None | EndpointReconciler::Single => return Ok(()),
+            EndpointReconciler::MasterCount(_) => self.known_addresses().await?,
+            EndpointReconciler::Lease(leases) => {
+                leases.remove(self.advertised).await?;
+                leases.addresses().await?
+            }
+        };
         others.retain(|address| *address != self.advertised);
         // The last apiserver keeps its address in the endpoints: an empty list would be worse.
         if others.is_empty() { Ok(()) } else { self.write_endpoints(&others).await }
     }
 
     fn service(&self) -> Value {
+        let mut port = value!({
+            "name": "https",
+            "protocol": "TCP",
+            "port": 443i64,
+            "targetPort": (i64::from(self.secure_port)),
+        });
+        if self.node_port > 0 {
+            port.set_at(&["nodePort"], i64::from(self.node_port));
+        }
         value!({
             "kind": "Service",
             "apiVersion": "v1",
@@ -136,16 +177,11 @@ impl KubernetesService {
                 "labels": {"provider": "kubernetes", "component": "apiserver"},
             },
             "spec": {
-                "type": "ClusterIP",
+                "type": (if self.node_port > 0 { "NodePort" } else { "ClusterIP" }),
                 "clusterIP": (self.address.to_string()),
                 "ipFamilyPolicy": "SingleStack",
                 "sessionAffinity": "None",
-                "ports": [{
-                    "name": "https",
-                    "protocol": "TCP",
-                    "port": 443i64,
-                    "targetPort": (i64::from(self.secure_port)),
-                }],
+                "ports": [(port)],
             },
         })
     }
@@ -196,3 +232,41 @@ impl KubernetesService {
 }
 
 const NAME: &str = "kubernetes";
+
+/// The own address among the known ones, `count` in all. Compat: those behind it, in the order of their
+/// texts, go first, so that servers that replace each other end up with the same list.
+fn with_own(known: Vec<IpAddr>, own: IpAddr, count: usize) -> Vec<IpAddr> {
+    let mut servers = known;
+    if !servers.contains(&own) {
+        servers.push(own);
+    }
+    servers.sort_by_key(ToString::to_string);
+    servers.dedup();
+    while servers.len() > count.max(1) {
+        let at = servers.iter().position(|server| *server == own).unwrap_or_default();
+        servers.remove((at + 1) % servers.len());
+    }
+    servers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_addresses_are_kept_as_there_are_servers() {
+        let cases: [(&[&str], usize, &[&str]); 5] = [
+            (&[], 1, &["192.0.2.2"]),
+            (&["192.0.2.1"], 1, &["192.0.2.2"]),
+            (&["192.0.2.1"], 2, &["192.0.2.1", "192.0.2.2"]),
+            (&["192.0.2.1", "192.0.2.3"], 2, &["192.0.2.1", "192.0.2.2"]),
+            (&["192.0.2.2", "192.0.2.2"], 0, &["192.0.2.2"]),
+        ];
+        let parse =
+            |ips: &[&str]| ips.iter().map(|ip| ip.parse().unwrap()).collect::<Vec<IpAddr>>();
+        for (known, count, expected) in cases {
+            let own = "192.0.2.2".parse().unwrap();
+            assert_eq!(with_own(parse(known), own, count), parse(expected), "{known:?} {count}");
+        }
+    }
+}

@@ -26,6 +26,7 @@ mod testing;
 mod tokens_controller;
 mod validating_admission_policy_status;
 mod workqueue;
+mod workqueue_metrics;
 
 pub use bootstrap::{
     SYSTEM_NAMESPACES, config_map, get_or_create, namespace, priority_classes, reconcile_fields,
@@ -58,6 +59,7 @@ pub use system_namespaces::SystemNamespaces;
 pub use tokens_controller::{TokenGenerator, TokensController};
 pub use validating_admission_policy_status::{PolicyTypeChecker, ValidatingAdmissionPolicyStatus};
 pub use workqueue::{Key, ReconcileResult, Reconciler, run as run_workqueue};
+pub use workqueue_metrics::register_workqueue_metrics;
 
 use std::{future::Future, pin::Pin, sync::Arc};
 

@@ -107,6 +107,8 @@ impl NamespaceController {
 }
 
 impl Reconciler for NamespaceController {
+    const QUEUE: &'static str = "namespace";
+
     fn keys_for(&self, event: &ObjectEvent) -> Vec<Key> {
         let deleting = !event.metadata.str_at(&["deletionTimestamp"]).is_empty();
         if event.deleted || !deleting { Vec::new() } else { vec![("".into(), event.name.clone())] }

@@ -64,6 +64,8 @@ impl PvcProtectionController {
 }
 
 impl Reconciler for PvcProtectionController {
+    const QUEUE: &'static str = "pvcprotection";
+
     fn keys_for(&self, event: &ObjectEvent) -> Vec<Key> {
         let is_pod = event.resource.gvr.resource == "pods";
         match (is_pod, event.deleted) {
@@ -100,6 +102,8 @@ impl PvProtectionController {
 }
 
 impl Reconciler for PvProtectionController {
+    const QUEUE: &'static str = "pvprotection";
+
     fn keys_for(&self, event: &ObjectEvent) -> Vec<Key> {
         if event.deleted { Vec::new() } else { vec![("".into(), event.name.clone())] }
     }
@@ -159,6 +163,8 @@ impl VacProtectionController {
 }
 
 impl Reconciler for VacProtectionController {
+    const QUEUE: &'static str = "vacprotection";
+
     fn keys_for(&self, event: &ObjectEvent) -> Vec<Key> {
         let is_class = event.resource.gvr.resource == "volumeattributesclasses";
         match (is_class, event.deleted) {

@@ -90,6 +90,8 @@ fn equal_amounts(a: &Value, b: &Value) -> bool {
 }
 
 impl Reconciler for ResourceQuotaController {
+    const QUEUE: &'static str = "resourcequota_primary";
+
     fn keys_for(&self, event: &ObjectEvent) -> Vec<Key> {
         let is_gone = event.deleted && event.resource.gvr.resource == "resourcequotas";
         if event.namespace.is_empty() || is_gone {

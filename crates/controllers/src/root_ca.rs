@@ -48,6 +48,8 @@ impl RootCaPublisher {
 }
 
 impl Reconciler for RootCaPublisher {
+    const QUEUE: &'static str = "root_ca_cert_publisher";
+
     fn keys_for(&self, event: &ObjectEvent) -> Vec<Key> {
         namespace_key(event)
     }

@@ -117,6 +117,8 @@ impl ServiceCidrController {
 }
 
 impl Reconciler for ServiceCidrController {
+    const QUEUE: &'static str = "servicecidrs";
+
     fn keys_for(&self, _event: &ObjectEvent) -> Vec<Key> {
         // There are few ServiceCIDRs, and whether one can be deleted depends on all of them.
         vec![("".into(), "".into())]

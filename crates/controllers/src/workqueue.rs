@@ -10,13 +10,16 @@ use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use meta::{ApiError, Str};
 use tokio::time::Instant;
 
-use crate::{Informer, InformerEvent, ObjectEvent, Pinned};
+use crate::{Informer, InformerEvent, ObjectEvent, Pinned, workqueue_metrics::QueueMetrics};
 
 /// Namespace and name of an object.
 pub type Key = (Str, Str);
 
 /// A controller that is driven by the queue.
 pub trait Reconciler: Send + Sync + 'static {
+    /// The name of its queue in metrics: kube-controller-manager's.
+    const QUEUE: &'static str;
+
     /// The keys that an event adds to the queue.
     fn keys_for(&self, event: &ObjectEvent) -> Vec<Key>;
 
@@ -40,16 +43,20 @@ const RETRY_MIN: Duration = Duration::from_millis(10);
 const RETRY_MAX: Duration = Duration::from_secs(5);
 
 /// Runs until the server stops. The queue is bounded by the number of objects.
-pub async fn run(reconciler: impl Reconciler, mut events: impl Informer) {
+pub async fn run<R: Reconciler>(reconciler: R, mut events: impl Informer) {
     let reconciler = &reconciler;
-    let mut queue = WorkQueue::default();
+    let metrics = QueueMetrics::of(R::QUEUE);
+    let mut queue = WorkQueue { metrics: metrics.clone(), ..WorkQueue::default() };
     let mut running = FuturesUnordered::new();
     loop {
         while running.len() < WORKERS
             && let Some(key) = queue.get()
         {
+            let metrics = metrics.clone();
             running.push(async move {
+                let began = Instant::now();
                 let done = reconciler.reconcile(&key).await;
+                metrics.worked(began.elapsed());
                 (key, done)
             });
         }
@@ -86,6 +93,9 @@ struct WorkQueue {
     delayed: HashMap<Key, Instant>,
     /// Consecutive failures and requeues of a key.
     attempts: HashMap<Key, u32>,
+    /// When a queued key was added.
+    added: HashMap<Key, Instant>,
+    metrics: QueueMetrics,
 }
 
 impl WorkQueue {
@@ -94,6 +104,8 @@ impl WorkQueue {
         if let Some(again) = self.processing.get_mut(&key) {
             *again = true;
         } else if self.queued.insert(key.clone()) {
+            self.metrics.added(self.queue.len() + 1);
+            self.added.insert(key.clone(), Instant::now());
             self.queue.push_back(key);
         }
     }
@@ -101,6 +113,8 @@ impl WorkQueue {
     fn get(&mut self) -> Option<Key> {
         let key = self.queue.pop_front()?;
         self.queued.remove(&key);
+        let waited = self.added.remove(&key).map(|added| added.elapsed()).unwrap_or_default();
+        self.metrics.taken(waited, self.queue.len());
         self.processing.insert(key.clone(), false);
         Some(key)
     }
@@ -130,6 +144,7 @@ impl WorkQueue {
     }
 
     fn backoff(&mut self, key: &Key) -> Duration {
+        self.metrics.retried();
         let attempts = self.attempts.entry(key.clone()).or_default();
         *attempts = attempts.saturating_add(1);
         RETRY_MIN.saturating_mul(1 << (*attempts).min(16)).min(RETRY_MAX)

@@ -38,6 +38,24 @@ pub(crate) fn kms_check(options: &Options, encryption: &Arc<Encryption>) -> Opti
         .then(|| Check::new("kms-providers", move || encryption.health().unwrap_or(Ok(()))))
 }
 
+/// Waits until all KMS plugins can be used: what they encrypt can neither be read nor written before, and
+/// the first objects of the server are written before it is ready.
+pub(crate) async fn wait_for_plugins(encryption: &Encryption) {
+    let mut attempts: u32 = 0;
+    while let Err(error) = encryption.prime().await {
+        if attempts.is_multiple_of(ATTEMPTS_PER_LINE) {
+            tracing::error!(%error, "a KMS plugin cannot be used yet; waiting for it");
+        }
+        attempts = attempts.wrapping_add(1);
+        tokio::time::sleep(PLUGIN_INTERVAL).await;
+    }
+}
+
+/// How often a KMS plugin that is away at the start is asked again.
+const PLUGIN_INTERVAL: Duration = Duration::from_millis(500);
+/// The log says so every 10 seconds.
+const ATTEMPTS_PER_LINE: u32 = 20;
+
 /// Reloads the configuration when its file changes, if the flags say so.
 pub(crate) fn follow_file(options: &Options, encryption: &Arc<Encryption>, tasks: &Tasks) {
     let Some(config) = options.encryption.as_ref().filter(|config| config.reload) else { return };

@@ -15,13 +15,18 @@ fn is_effective(name: &str) -> bool {
 }
 
 /// The gates that the wiring asks for by name.
-const EFFECTIVE: [&str; 6] = [
+const EFFECTIVE: [&str; 11] = [
+    "APIServerIdentity",
     "AllowUnsafeMalformedObjectDeletion",
     "CBORServingAndStorage",
+    "ComponentFlagz",
+    "ComponentStatusz",
     "ConstrainedImpersonation",
     "LoggingAlphaOptions",
     "SizeBasedListCostEstimate",
     "UnauthenticatedHTTP2DOSMitigation",
+    "UnknownVersionInteroperabilityProxy",
+    "WatchCacheInitializationPostStartHook",
 ];
 
 /// The maturity of a feature.
@@ -272,11 +277,17 @@ mod tests {
         );
     }
 
-    /// `ConstrainedImpersonation` was asked for in `run.rs`, and a start with it off still warned that
-    /// it has no effect.
+    /// A start with `ConstrainedImpersonation` off warned that it has no effect, although it was asked for.
     #[test]
     fn gates_that_the_server_asks_for_are_set_without_a_warning() {
-        let sources = [include_str!("run.rs"), include_str!("options/validate.rs")].concat();
+        let sources = [
+            include_str!("options/validate.rs"),
+            include_str!("prepare_run.rs"),
+            include_str!("servers.rs"),
+            include_str!("servers/config.rs"),
+            include_str!("servers/kube_apiserver.rs"),
+        ];
+        let sources = sources.concat();
         let asked = sources.split(".enabled(\"").skip(1).filter_map(|rest| rest.split('"').next());
         let asked: std::collections::BTreeSet<&str> = asked.collect();
         assert_eq!(asked, EFFECTIVE.into(), "every gate that is asked for by name is effective");

@@ -315,6 +315,11 @@ impl controllers::Api for Api {
 }
 
 impl Api {
+    /// Whether `--runtime-config` leaves `apiregistration.k8s.io` on.
+    pub(crate) fn serves_api_services(&self) -> bool {
+        self.kinds.iter().any(|kind| kind.gvk().kind == "APIService")
+    }
+
     /// Group-versions of other servers that don't answer: what they keep in a namespace is unknown.
     fn unavailable(&self) -> Vec<(String, String)> {
         let mut kinds = self.kinds.iter();

@@ -15,6 +15,7 @@ mod flags;
 mod help;
 mod in_process;
 mod logging;
+mod measured_store;
 mod migrate;
 mod node_relations;
 mod object_counts;

@@ -6,7 +6,10 @@ mod authentication;
 mod authorization;
 mod cidr;
 mod controllers;
+mod effective_version;
+mod endpoint_reconciler;
 mod etcd;
+mod metrics;
 mod runtime_config;
 mod service_accounts;
 mod tls;
@@ -18,9 +21,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use auth::authz::config::AuthorizerType;
+use serve::metrics::MetricsConfig;
 
 use crate::feature_gates::FeatureGates;
-use crate::flags::{Effect, NamedCertKey, Parsed, PortRange, VersionFlag};
+use crate::flags::{self, Effect, NamedCertKey, Parsed, PortRange, VersionFlag};
 use crate::logging;
 use crate::version;
 
@@ -29,6 +33,7 @@ pub(crate) use authentication::{AuthenticationOptions, PublishedHeaders};
 pub(crate) use authorization::AuthorizationOptions;
 pub(crate) use cidr::Cidr;
 pub(crate) use controllers::StandaloneControllers;
+pub(crate) use endpoint_reconciler::ReconcilerType;
 pub(crate) use etcd::{Etcd, form as storage_form, prefix as storage_prefix, tls as etcd_tls};
 pub(crate) use runtime_config::RuntimeConfig;
 pub(crate) use service_accounts::ServiceAccountOptions;
@@ -78,6 +83,10 @@ pub(crate) struct Options {
     /// At least one.
     pub(crate) delete_collection_workers: usize,
     pub(crate) profiling: bool,
+    /// `/logs` shows the files below `/var/log`.
+    pub(crate) logs_handler: bool,
+    /// Name and value of every flag, for `/flagz`.
+    pub(crate) flag_values: Vec<(&'static str, String)>,
 
     pub(crate) egress_selector_config: Option<PathBuf>,
     pub(crate) kubelet_ca_file: Option<PathBuf>,
@@ -89,6 +98,8 @@ pub(crate) struct Options {
 
     // Shutdown.
     pub(crate) livez_grace_period: Duration,
+    /// How long the start waits for caches that the server itself does not depend on.
+    pub(crate) storage_initialization_timeout: Duration,
     pub(crate) shutdown_delay_duration: Duration,
     pub(crate) shutdown_send_retry_after: bool,
     pub(crate) shutdown_watch_termination_grace_period: Duration,
@@ -128,12 +139,19 @@ pub(crate) struct Options {
     pub(crate) kubernetes_service_ip: IpAddr,
     pub(crate) service_node_port_range: PortRange,
 
-    /// Whether the endpoints of service default/kubernetes are written by this server.
-    pub(crate) reconciles_endpoints: bool,
+    /// `--endpoint-reconciler-type`: who writes the endpoints of service default/kubernetes.
+    pub(crate) endpoint_reconciler: ReconcilerType,
+    /// The node port of service default/kubernetes; 0 for none.
+    pub(crate) kubernetes_service_node_port: u16,
+    /// How API servers over the same store reach this one; the advertised address and the secure port
+    /// unless they are set.
+    pub(crate) peer_advertise_ip: Option<IpAddr>,
+    pub(crate) peer_advertise_port: Option<u16>,
 
     /// The controllers of kube-controller-manager that this server runs.
     pub(crate) standalone_controllers: StandaloneControllers,
 
+    pub(crate) metrics: MetricsConfig,
     pub(crate) audit: audit::Options,
     pub(crate) logging: logging::Settings,
     /// Warnings that are logged at the start, one line each.
@@ -192,10 +210,6 @@ impl Options {
                 FeatureGates::default()
             });
         warnings.extend(feature_gates.warnings.iter().cloned());
-        if parsed.text("endpoint-reconciler-type") == "master-count" {
-            let text = "--endpoint-reconciler-type=master-count works as lease in Pintle";
-            warnings.push(text.to_owned());
-        }
         let runtime_config = RuntimeConfig::from_flag(&parsed.map("runtime-config"), api_versions)
             .unwrap_or_else(|wrong| {
                 errors.extend(wrong);
@@ -229,7 +243,7 @@ impl Options {
             external_hostname,
             permit_address_sharing: parsed.bool("permit-address-sharing"),
             permit_port_sharing: parsed.bool("permit-port-sharing"),
-            version: version::info(reported.as_deref()),
+            version: effective_version::apply(parsed, version::info(reported.as_deref()), errors),
 
             serving_cert: path(parsed, "tls-cert-file")
                 .zip(path(parsed, "tls-private-key-file"))
@@ -256,6 +270,10 @@ impl Options {
             delete_collection_workers: count(parsed, "delete-collection-workers").max(1),
             min_request_timeout: Duration::from_secs(count(parsed, "min-request-timeout") as u64),
             profiling: parsed.bool("profiling"),
+            logs_handler: parsed.bool("enable-logs-handler"),
+            flag_values: flags::all()
+                .map(|flag| (flag.name, parsed.value(flag.name).to_string()))
+                .collect(),
 
             egress_selector_config: path(parsed, "egress-selector-config-file"),
             kubelet_ca_file: path(parsed, "kubelet-certificate-authority"),
@@ -264,6 +282,7 @@ impl Options {
                 .bool("aggregator-reject-forwarding-redirect"),
 
             livez_grace_period: duration(parsed, "livez-grace-period"),
+            storage_initialization_timeout: duration(parsed, "storage-initialization-timeout"),
             shutdown_delay_duration: duration(parsed, "shutdown-delay-duration"),
             shutdown_send_retry_after: parsed.bool("shutdown-send-retry-after"),
             shutdown_watch_termination_grace_period: duration(
@@ -306,7 +325,11 @@ impl Options {
             service_cluster_ip_ranges,
             service_node_port_range: parsed.port_range("service-node-port-range"),
 
-            reconciles_endpoints: parsed.text("endpoint-reconciler-type") != "none",
+            endpoint_reconciler: ReconcilerType::from_flags(parsed),
+            kubernetes_service_node_port: u16::try_from(parsed.int("kubernetes-service-node-port"))
+                .unwrap_or(0),
+            peer_advertise_ip: parsed.text("peer-advertise-ip").parse().ok(),
+            peer_advertise_port: parsed.text("peer-advertise-port").parse().ok(),
 
             standalone_controllers: StandaloneControllers::from_flags(
                 parsed,
@@ -314,6 +337,7 @@ impl Options {
                 errors,
             ),
 
+            metrics: metrics::from_flags(parsed, errors),
             audit: auditing::from_flags(parsed, errors),
             logging: logging::Settings {
                 format: match parsed.text("logging-format").as_str() {
@@ -347,11 +371,11 @@ fn unsupported(parsed: &Parsed, errors: &mut Vec<String>) -> Vec<String> {
 
 /// The advertise address: by flag, the bind address, or the address of the default route. Without a
 /// route it is loopback.
-fn advertised(told: Option<IpAddr>, bind: IpAddr, default_route: &DefaultRoute) -> IpAddr {
+fn advertised(given: Option<IpAddr>, bind: IpAddr, default_route: &DefaultRoute) -> IpAddr {
     let useful = |ip: &IpAddr| !ip.is_unspecified();
     // Endpoints must not be loopback addresses, so a loopback bind address does not count.
     let bound = Some(bind).filter(|ip| useful(ip) && !ip.is_loopback());
-    told.filter(useful).or(bound).or_else(|| default_route(bind)).unwrap_or(if bind.is_ipv6() {
+    given.filter(useful).or(bound).or_else(|| default_route(bind)).unwrap_or(if bind.is_ipv6() {
         IpAddr::V6(Ipv6Addr::LOCALHOST)
     } else {
         IpAddr::V4(Ipv4Addr::LOCALHOST)

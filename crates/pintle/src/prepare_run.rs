@@ -1,20 +1,23 @@
 //! kube-apiserver's `PrepareRun`: caches are filled, custom resources served, health checks and metrics
 //! installed, the handler chain put together and the port bound. Nothing is accepted yet.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc, time::SystemTime};
 
 use http::HeaderValue;
+use registry::Kind;
 use serve::{
     Chain, Cors, Delegates, FlowControl, MaxInFlight,
     generic::Generic,
     health::Health,
     lifecycle::{InFlight, Lifecycle},
     listener::Listener,
+    zpages::{StatuszInfo, Zpages},
 };
 
 use crate::{
     build_metrics, dynamic_admission,
     logging::Verbosity,
+    options::Options,
     post_start_hooks::PostStartHooks,
     servers::{Config, GenericApiServer, PreShutdownHook, ServerChain, offered},
     serving, storage_metrics,
@@ -35,7 +38,7 @@ pub(crate) async fn prepare_run(
     mut chain: ServerChain,
     verbosity: Verbosity,
 ) -> Result<Prepared, String> {
-    fill_caches(&chain.config).await?;
+    fill_caches(&chain).await?;
     connect(&chain).await?;
     let (local, publisher) = (chain.local(), chain.aggregator.publisher.clone());
     chain.apiextensions.serve_definitions(&chain.config, local, publisher).await;
@@ -67,12 +70,44 @@ pub(crate) async fn prepare_run(
     })
 }
 
-/// All caches read what there is.
-async fn fill_caches(config: &Config) -> Result<(), String> {
-    for storage in config.kinds.iter().filter_map(|kind| kind.storage.as_ref()) {
-        storage.cache.ready_or_corrupt().await.map_err(|error| error.to_string())?;
+/// All caches read what there is. What the server itself decides by is waited for; other resources no
+/// longer than `--storage-initialization-timeout`.
+async fn fill_caches(chain: &ServerChain) -> Result<(), String> {
+    let (needed, others): (Vec<_>, Vec<_>) =
+        chain.config.kinds.iter().partition(|kind| is_needed(kind));
+    let fill = async |kinds: Vec<&Arc<Kind>>| {
+        for storage in kinds.iter().filter_map(|kind| kind.storage.as_ref()) {
+            storage.cache.ready_or_corrupt().await.map_err(|error| error.to_string())?;
+        }
+        Ok::<(), String>(())
+    };
+    fill(needed).await?;
+    let limit = chain.config.options.storage_initialization_timeout;
+    match tokio::time::timeout(limit, fill(others)).await {
+        Ok(filled) => filled,
+        Err(_) => {
+            tracing::warn!("Deadline exceeded while waiting for storage readiness... ignoring");
+            Ok(())
+        }
     }
-    Ok(())
+}
+
+/// Whether authorization, admission, allocation or routing depend on a kind.
+fn is_needed(kind: &Kind) -> bool {
+    match kind.gvk().group.as_str() {
+        "" => !matches!(kind.gvk().kind.as_str(), "Event" | "Pod" | "PodTemplate" | "Endpoints"),
+        "rbac.authorization.k8s.io"
+        | "admissionregistration.k8s.io"
+        | "apiextensions.k8s.io"
+        | "apiregistration.k8s.io"
+        | "flowcontrol.apiserver.k8s.io"
+        | "networking.k8s.io"
+        | "node.k8s.io"
+        | "policy"
+        | "scheduling.k8s.io"
+        | "storage.k8s.io" => true,
+        _ => false,
+    }
 }
 
 /// What was made before the servers, and needs their objects, gets them.
@@ -99,6 +134,7 @@ fn install_metrics(chain: &ServerChain) -> Result<(), String> {
     );
     storage_metrics::measure(registry, options.size_metric_interval, &chain.config.stores, tasks);
     tasks.register(registry)?;
+    controllers::register_workqueue_metrics(registry)?;
     chain.config.auth_metrics.register(registry)?;
     chain.aggregator.register_metrics(registry);
     chain.config.admission_metrics.register(registry);
@@ -113,14 +149,20 @@ fn install_metrics(chain: &ServerChain) -> Result<(), String> {
 /// Who answers which request: the generic endpoints first, then the three servers.
 fn delegates(chain: &ServerChain, health: Arc<Health>, verbosity: Verbosity) -> Arc<Delegates> {
     let (paths, health_paths) = (chain.paths(), health.paths());
+    let options = &chain.config.options;
+    let zpages = zpages(options);
+    let mut pages = Vec::new();
+    pages.extend(zpages.flags.is_some().then_some("/flagz"));
+    pages.extend(zpages.status.is_some().then_some("/statusz"));
+    pages.extend(options.logs_handler.then_some("/logs"));
     let index = move || {
         let mut paths = paths();
         paths.extend(health_paths.iter().cloned());
         paths.extend(["/metrics", "/metrics/slis", "/version"].map(str::to_owned));
+        paths.extend(pages.iter().map(|&page| page.to_owned()));
         paths.sort();
         paths
     };
-    let options = &chain.config.options;
     let generic = Generic {
         health,
         metrics: chain.config.metrics.clone(),
@@ -128,6 +170,9 @@ fn delegates(chain: &ServerChain, health: Arc<Health>, verbosity: Verbosity) -> 
         index: Box::new(index),
         flow_control: chain.flow_controller.clone(),
         profiling: options.profiling,
+        logs: options.logs_handler.then(|| Path::new(serve::logs::LOG_DIR)),
+        zpages,
+        cpu_pool: chain.config.cpu_pool.clone(),
         set_verbosity: Box::new(move |level| verbosity.set(level.unsigned_abs())),
     };
     let mut delegates: Vec<(Arc<dyn serve::Delegate>, serve::Claims)> =
@@ -140,6 +185,21 @@ fn delegates(chain: &ServerChain, health: Arc<Health>, verbosity: Verbosity) -> 
     delegates
 }
 
+fn zpages(options: &Options) -> Zpages {
+    let (gates, version) = (&options.feature_gates, &options.version);
+    let minor = |major, minor| format!("{major}.{minor}");
+    let status = StatuszInfo {
+        started: SystemTime::now(),
+        go_version: version.go_version.to_owned(),
+        binary_version: version.git_version.trim_start_matches('v').to_owned(),
+        emulation_version: minor(version.emulation_major, version.emulation_minor),
+    };
+    Zpages {
+        flags: gates.enabled("ComponentFlagz").then(|| options.flag_values.clone()),
+        status: gates.enabled("ComponentStatusz").then_some(status),
+    }
+}
+
 /// kube-apiserver's `BuildHandlerChain`; [`serve::chain`] has its order.
 fn handler_chain(
     chain: &ServerChain,
@@ -147,7 +207,7 @@ fn handler_chain(
     in_flight: &Arc<InFlight>,
 ) -> Result<Arc<Chain>, String> {
     let Config { options, auth, .. } = &chain.config;
-    let gate = |name| options.feature_gates.enabled(name);
+    let gates = &options.feature_gates;
     let hsts = match options.strict_transport_security_directives.join("; ") {
         none if none.is_empty() => None,
         directives => Some(
@@ -166,10 +226,11 @@ fn handler_chain(
         authenticator: auth.authenticator.clone(),
         authorizer: auth.authorizer.clone(),
         audit: chain.config.auditor.clone(),
-        constrained_impersonation: gate("ConstrainedImpersonation"),
-        unauthenticated_http2_dos_mitigation: gate("UnauthenticatedHTTP2DOSMitigation"),
+        constrained_impersonation: gates.enabled("ConstrainedImpersonation"),
+        unauthenticated_http2_dos_mitigation: gates.enabled("UnauthenticatedHTTP2DOSMitigation"),
         delegates,
         in_flight: in_flight.clone(),
+        send_retry_after: options.shutdown_send_retry_after,
         metrics: chain.config.metrics.clone(),
         cpu_pool: chain.config.cpu_pool.clone(),
         flow_control,

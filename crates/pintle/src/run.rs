@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use builtin::Definitions;
-use futures_util::future::join_all;
+use futures_util::{FutureExt as _, future::join_all};
 use serve::lifecycle::{ShutdownOptions, stop_signal};
 
 use crate::{
@@ -47,9 +47,17 @@ async fn serve(
     // Asked for first: a signal that comes while starting is not lost.
     let stop = stop_signal(shutdown.longest())
         .map_err(|error| format!("cannot listen to signals: {error}"))?;
-    let config = Config::new(options, definitions).await?;
-    let chain = create_server_chain(config);
-    let prepared = prepare_run(chain, verbosity).await?;
+    let stop = stop.shared();
+    let prepare = async {
+        let config = Config::new(options, definitions).await?;
+        let chain = create_server_chain(config);
+        prepare_run(chain, verbosity).await
+    };
+    // A store or a KMS plugin may be away for long; nothing is accepted yet, so nothing is to be drained.
+    let prepared = tokio::select! {
+        prepared = prepare => prepared?,
+        () = stop.clone() => return Ok(()),
+    };
     prepared.run(stop, &shutdown).await
 }
 
@@ -67,7 +75,7 @@ impl Prepared {
     /// `stop` resolves.
     async fn run(
         self,
-        stop: impl Future<Output = ()>,
+        stop: impl Future<Output = ()> + Clone,
         shutdown: &ShutdownOptions,
     ) -> Result<(), String> {
         let Self { chain, listener, handler, .. } = self;
@@ -83,9 +91,15 @@ impl Prepared {
         let api = Arc::new(chain.api());
         let kinds = &chain.config.kinds;
         let cx = HookContext::new(options.clone(), api, kinds, tasks.clone(), bound.port());
-        self.post_start_hooks.run(cx).await?;
-        start_standalone_controllers(&chain)?;
-        serving::announce(options, pki, bound)?;
+        let started = async {
+            self.post_start_hooks.run(cx).await?;
+            start_standalone_controllers(&chain)?;
+            serving::announce(options, pki, bound)
+        };
+        tokio::select! {
+            started = started => started?,
+            () = stop.clone() => tracing::info!("asked to stop before all hooks have ended"),
+        }
 
         let before = run_pre_shutdown_hooks(self.pre_shutdown_hooks);
         let flush = async {

@@ -49,7 +49,7 @@ pub(crate) fn create_server_chain(config: Config) -> ServerChain {
     // Compat: the order of the lines is that of `/readyz?verbose`.
     let mut generic = GenericApiServer::new(&config, flow_controller.as_ref());
     apiextensions.install(&config, &mut generic);
-    kube_apiserver.install(&config, &mut generic);
+    KubeApiServer::install(&config, &mut generic);
     aggregator.install(&config, &mut generic);
     generic.add_shutdown_check(&lifecycle);
     ServerChain {
@@ -99,7 +99,7 @@ impl ServerChain {
 
     /// The non-resource paths of the three servers, for the index.
     pub(crate) fn paths(&self) -> impl Fn() -> Vec<String> + Send + Sync + use<> {
-        let (aggregator, kube_apiserver) = (self.aggregator.paths(), self.kube_apiserver.paths());
+        let (aggregator, kube_apiserver) = (self.aggregator.paths(), KubeApiServer::paths());
         move || {
             let mut paths = aggregator();
             paths.extend(kube_apiserver.iter().cloned());

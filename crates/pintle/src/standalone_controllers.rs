@@ -37,7 +37,7 @@ pub(crate) struct ControllerContext<'a> {
 impl ControllerContext<'_> {
     /// Starts the enabled controllers.
     pub(crate) fn start(self, wanted: &StandaloneControllers) -> Result<(), std::io::Error> {
-        let is_enabled = |name: &str| wanted.has(name);
+        let is_enabled = |name: &str| wanted.has(name) && self.serves_kinds_of(name);
         if is_enabled("namespace-controller") {
             let (api, kinds) = (self.api.clone(), self.core(&["Namespace"]));
             self.tasks.restarting("namespace-controller", move || {
@@ -173,6 +173,25 @@ impl ControllerContext<'_> {
             });
         }
         Ok(())
+    }
+
+    /// Whether `--runtime-config` leaves on what a controller is about.
+    fn serves_kinds_of(&self, controller: &str) -> bool {
+        let (group, kind) = match controller {
+            "clusterrole-aggregation-controller" => ("rbac.authorization.k8s.io", "ClusterRole"),
+            "certificatesigningrequest-cleaner-controller" => {
+                ("certificates.k8s.io", "CertificateSigningRequest")
+            }
+            "validatingadmissionpolicy-status-controller" => {
+                ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy")
+            }
+            "service-cidr-controller" => ("networking.k8s.io", "ServiceCIDR"),
+            "volumeattributesclass-protection-controller" => {
+                ("storage.k8s.io", "VolumeAttributesClass")
+            }
+            _ => return true,
+        };
+        !self.kinds_of(group, &[kind]).is_empty()
     }
 
     fn core(&self, names: &[&str]) -> Vec<Arc<Kind>> {

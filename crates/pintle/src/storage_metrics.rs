@@ -22,8 +22,8 @@ pub(crate) fn register(
     kinds: &[Arc<Kind>],
     extensions: &Arc<Resources>,
 ) {
-    let told = |family: &&Family| options.count_metric || !COUNTS.contains(&family.name);
-    let families: Vec<&Family> = FAMILIES.iter().filter(told).collect();
+    let is_exposed = |family: &&Family| options.count_metric || !COUNTS.contains(&family.name);
+    let families: Vec<&Family> = FAMILIES.iter().filter(is_exposed).collect();
     let descs = families.iter().map(|family| family.desc()).collect();
     let extensions = extensions.clone();
     let collector = Resourceful { kinds: kinds.to_vec(), extensions, families, descs };
@@ -134,6 +134,24 @@ const FAMILIES: &[Family] = &[
         value: |kind| Some(Value::Counter(cache(kind)?.initializations())),
     },
     Family {
+        name: "apiserver_storage_events_received_total",
+        help: "Events that came from the store.",
+        labels: BY_RESOURCE,
+        value: |kind| Some(Value::Counter(cache(kind)?.events_received())),
+    },
+    Family {
+        name: "apiserver_resource_size_estimate_bytes",
+        help: "Bytes of the objects in the store, as they are served.",
+        labels: BY_RESOURCE,
+        value: |kind| Some(Value::Gauge(cache(kind)?.bytes().0 as u64)),
+    },
+    Family {
+        name: "apiserver_requested_deprecated_apis",
+        help: "Deprecated versions that were requested, with the release that removes them.",
+        labels: &["group", "removed_release", "resource", "subresource", "version"],
+        value: |kind| kind.deprecated_requested().then_some(Value::Gauge(1)),
+    },
+    Family {
         name: "watch_cache_capacity",
         help: "Events that the cache can keep.",
         labels: BY_RESOURCE,
@@ -198,12 +216,12 @@ impl Family {
             field_type = ty;
             metrics.push(metric);
         }
-        let mut told = MetricFamily::default();
-        told.set_name(self.name.to_owned());
-        told.set_help(self.help.to_owned());
-        told.set_field_type(field_type);
-        told.set_metric(metrics);
-        told
+        let mut family = MetricFamily::default();
+        family.set_name(self.name.to_owned());
+        family.set_help(self.help.to_owned());
+        family.set_field_type(field_type);
+        family.set_metric(metrics);
+        family
     }
 }
 
@@ -227,6 +245,9 @@ fn labels(family: &Family, kind: &Kind) -> Vec<(&'static str, String)> {
     let value = |label: &str| match label {
         "group" => gvk.group.to_string(),
         "version" => gvk.version.to_string(),
+        // Versions are deprecated as a whole.
+        "subresource" => String::new(),
+        "removed_release" => kind.removed_release().unwrap_or_default().to_owned(),
         // Without a group label, the resource label includes the group.
         _ if alone => format!("{plural}.{}", gvk.group),
         _ => plural.to_owned(),

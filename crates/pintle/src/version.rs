@@ -7,6 +7,7 @@ pub(crate) const GIT_VERSION: &str = "v1.36.4+pintle";
 
 const MAJOR: &str = "1";
 const MINOR: &str = "36";
+pub(crate) const MINOR_NUMBER: u32 = 36;
 /// `minCompatibilityVersion`: one minor version older.
 const MIN_COMPATIBILITY_MINOR: &str = "35";
 

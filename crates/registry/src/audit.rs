@@ -1,7 +1,7 @@
 //! What the verbs add to the audit event of a request: bodies, as far as the policy asks for them,
 //! and annotations.
 
-use std::time::Instant;
+use std::{sync::atomic::Ordering, time::Instant};
 
 use codec::json::{Edit, compact, edit};
 use meta::{ApiError, LatencyLayer, Status, Value, value};
@@ -13,7 +13,8 @@ use crate::{patch::PatchType, resource_request::ResourceRequest};
 pub(crate) fn request_object(request: &ResourceRequest<'_>, object: &Value) {
     request.audit.request_object(object, || {
         let mut object = object.clone();
-        request.kind.apply_defaults(&mut object);
+        // Too large: recorded as it is, and refused later.
+        let _ = request.kind.apply_defaults(&mut object);
         recordable(request, &request.kind.encode(&object))
     });
 }
@@ -88,13 +89,13 @@ pub(crate) fn response_status(request: &ResourceRequest<'_>, status: &Status) {
     }
 }
 
-/// Adds the annotations of a version that is deprecated; `warning` is what the client is told.
+/// Adds the annotations of a version that is deprecated; `warning` is the text that the client gets.
 pub(crate) fn deprecated(request: &ResourceRequest<'_>, warning: &str) {
     let annotations = &request.audit.annotations;
     annotations.add("k8s.io/deprecated", "true");
-    // `v1beta1 Foo is deprecated in v1.25+, unavailable in v1.29+; use …`
-    let removed = warning.split_once("unavailable in v").and_then(|(_, rest)| rest.split_once('+'));
-    if let Some((release, _)) = removed.filter(|_| !request.kind.is_custom()) {
+    request.kind.deprecated_requested.store(true, Ordering::Relaxed);
+    let removed = crate::kind::removed_release(warning);
+    if let Some(release) = removed.filter(|_| !request.kind.is_custom()) {
         annotations.add("k8s.io/removed-release", release);
     }
 }

@@ -2,12 +2,18 @@
 
 use std::{
     borrow::Cow,
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use bytes::Bytes;
 use codec::raw_object::{self, FieldSet};
-use meta::{ApiError, GroupKind, GroupResource, GroupVersion, GroupVersionKind, Str, Value};
+use meta::{
+    ApiError, GroupKind, GroupResource, GroupVersion, GroupVersionKind, Str, Value,
+    limits::{TooLarge, TreeSize},
+};
 use patch::apply::{SingleVersion, VersionConverter};
 use schema::{ResourceFacts, Schema, TypeId};
 use store::Entry;
@@ -64,6 +70,8 @@ pub struct Kind {
     object_meta: Option<TypeId>,
     /// Metrics of the watches of this version.
     pub watch_metrics: WatchMetrics,
+    /// Whether this version, which is deprecated, was requested.
+    pub(crate) deprecated_requested: AtomicBool,
 }
 
 /// Where a field label's value comes from.
@@ -170,7 +178,18 @@ impl Kind {
             filters,
             object_meta,
             watch_metrics: WatchMetrics::default(),
+            deprecated_requested: AtomicBool::new(false),
         }
+    }
+
+    /// Whether this version is deprecated and was requested since the start.
+    pub fn deprecated_requested(&self) -> bool {
+        self.deprecated_requested.load(Ordering::Relaxed)
+    }
+
+    /// The release that no longer has this version, `1.29`, if it is known.
+    pub fn removed_release(&self) -> Option<&str> {
+        self.behaviour.deprecation.and_then(removed_release)
     }
 
     /// Sets the handler of a kind without storage.
@@ -302,7 +321,7 @@ impl Kind {
             return Ok(Cow::Owned(self.metadata(&view[scanned.metadata])?.into_owned()));
         }
         let made = || self.metadata(&entry.json[range]).map(|made| made.into_owned().into());
-        Ok(Cow::Borrowed(entry.try_slot(SLOT_METADATA, made)?))
+        Ok(Cow::Borrowed(entry.try_encoding(SLOT_METADATA, made)?))
     }
 
     /// The type for server-side apply, and its schema.
@@ -323,10 +342,16 @@ impl Kind {
         self.selectable.iter().find(|(known, _)| known == label).map(|(_, source)| source)
     }
 
-    /// Plain defaults from the definitions, then those that depend on other fields.
-    pub(crate) fn apply_defaults(&self, object: &mut Value) {
-        self.schema.apply_defaults(self.ty(), object);
-        self.strategy.default(object);
+    /// Plain defaults from the definitions, then those that depend on other fields. Err: the object of
+    /// the client was too large, or has become so.
+    pub(crate) fn apply_defaults(&self, object: &mut Value) -> Result<(), TooLarge> {
+        let mut size = TreeSize::of(object)?;
+        if !self.is_custom() {
+            size.check_list_objects()?;
+        }
+        self.schema.apply_defaults_within(self.ty(), object, &mut size)?;
+        self.strategy.default_within(object, &mut size)?;
+        TreeSize::of(object).map(drop)
     }
 
     /// Normalizes an object as the decoder of stored objects does, so that both compare equal.
@@ -473,6 +498,12 @@ pub(crate) const SLOT_PROTOBUF: usize = 0;
 const SLOT_METADATA: usize = SLOT_PROTOBUF;
 pub(crate) const SLOT_CONVERTED_PROTOBUF: usize = 1;
 pub(crate) const SLOT_ROW: usize = 2;
+
+/// The release in `v1beta1 Foo is deprecated in v1.25+, unavailable in v1.29+; use …`.
+pub(crate) fn removed_release(warning: &str) -> Option<&str> {
+    let (_, rest) = warning.split_once("unavailable in v")?;
+    rest.split_once('+').map(|(release, _)| release)
+}
 
 #[cfg(test)]
 mod tests {

@@ -29,7 +29,7 @@ pub struct Body {
     guards: Vec<Box<dyn Any + Send>>,
     /// When the last byte has to be sent, if there is such a time.
     send_by: Option<Instant>,
-    /// Is told how far the client has got.
+    /// Records how far the client has read.
     sending: Option<Arc<Sending>>,
     /// Who wants to know how long it was, and how long it is so far.
     measured: Option<(Histogram, u64)>,
@@ -177,12 +177,12 @@ impl Body {
         self.send_by
     }
 
-    /// Tells `sending` of every chunk.
+    /// Reports every chunk to `sending`.
     pub(crate) fn tell(&mut self, sending: Arc<Sending>) {
         self.sending = Some(sending);
     }
 
-    /// Tells `histogram` how many bytes were handed over, when there are no more.
+    /// Observes the number of bytes sent in `histogram` at the end.
     pub(crate) fn measure(&mut self, histogram: Histogram) {
         self.measured = Some((histogram, 0));
     }

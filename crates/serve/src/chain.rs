@@ -16,7 +16,7 @@ use codec::{
 };
 use futures_util::FutureExt as _;
 use http::{
-    HeaderValue, Method, Request, Response, StatusCode, Uri,
+    HeaderValue, Method, Request, Response, StatusCode, Uri, Version,
     header::{
         ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, USER_AGENT, X_CONTENT_TYPE_OPTIONS,
     },
@@ -44,7 +44,7 @@ use crate::{
     },
     gzip,
     health::text,
-    lifecycle::InFlight,
+    lifecycle::{Draining, Ending, InFlight, drain},
     metrics::{self, Metrics},
 };
 
@@ -60,6 +60,8 @@ pub struct Server {
     pub unauthenticated_http2_dos_mitigation: bool,
     pub delegates: Arc<Delegates>,
     pub in_flight: Arc<InFlight>,
+    /// `--shutdown-send-retry-after`.
+    pub send_retry_after: bool,
     pub metrics: Arc<Metrics>,
     pub flow_control: FlowControl,
     /// Where responses are compressed.
@@ -173,9 +175,21 @@ async fn walk(
     let delegate = server.delegates.find(&cx.info);
     let served = delegate.serves(&cx.info);
     // Shutdown waits for the requests inside; watches have a count of their own.
-    let entered = server.in_flight.enter(cx.info.is_long_running()).map_err(draining)?;
-    let ending = entered.ending();
-    cx.hold(entered);
+    let ending = match server.in_flight.enter(cx.info.is_long_running()) {
+        Ok(entered) => {
+            let ending = entered.ending();
+            cx.hold(entered);
+            ending
+        }
+        Err(Draining) if drain::is_exempt(&cx.info.path, request.headers()) => Ending::never(),
+        Err(Draining) => {
+            cx.peer.close();
+            return Ok(drain::refusal(
+                server.send_retry_after,
+                request.version() == Version::HTTP_2,
+            ));
+        }
+    };
     if !cx.info.is_long_running() {
         cx.hold(server.metrics.enter(cx));
     }
@@ -196,6 +210,7 @@ async fn walk(
     let user = authenticate(&server.authenticator, headers, &peer, path, mitigation).await;
     server.metrics.authenticated(user.as_ref().ok(), cx, began);
     let authenticated_in = began.elapsed();
+    server.metrics.filtered("authentication", began);
     if user.is_err() {
         request_audit::refused(server.audit.as_ref(), cx, &request);
     }
@@ -210,6 +225,8 @@ async fn walk(
     let impersonated =
         impersonate(&*server.authorizer, cx, request.headers_mut(), constrained).await;
     cx.audit.record.track(LatencyLayer::Impersonation, began.elapsed());
+    let filter = if constrained { "constrainedimpersonation" } else { "impersonation" };
+    server.metrics.filtered(filter, began);
     cx.no_sniff = impersonated.is_err();
     impersonated?;
     // So that requests that find no seat are counted by resource, except for anonymous clients.
@@ -219,10 +236,12 @@ async fn walk(
     let began = Instant::now();
     cx.seat = take_seat(&server.flow_control, cx, query, server.request_timeout).await?;
     cx.audit.record.track(LatencyLayer::QueueWait, began.elapsed());
+    server.metrics.filtered("priorityandfairness", began);
     let began = Instant::now();
     let allowed = authorize(&*server.authorizer, cx).await;
     server.metrics.authorized(allowed.as_ref().copied(), began);
     cx.audit.record.track(LatencyLayer::Authorization, began.elapsed());
+    server.metrics.filtered("authorization", began);
     cx.served = served && allowed.is_ok();
     allowed?;
     if cx.info.is_long_running() {
@@ -246,10 +265,6 @@ async fn walk(
 
 fn chance() -> f64 {
     f64::from(getrandom::u32().unwrap_or(u32::MAX)) / f64::from(u32::MAX)
-}
-
-fn draining(_: crate::lifecycle::Draining) -> ApiError {
-    ApiError::ServiceUnavailable("apiserver is shutting down".to_owned())
 }
 
 /// A failure of the chain itself, in kube-apiserver's words.

@@ -276,7 +276,7 @@ pub(crate) async fn serve(
             .timer(timer)
             // Compat: Go writes them so, and scripts look for them with their eyes.
             .title_case_headers(true)
-            // Its clock would run while the connection is idle as well; ours tells the two apart.
+            // Its timer would also run while the connection is idle; ours does not.
             .header_read_timeout(None)
             .max_headers(limits.header_lines_max)
             .max_header_size(limits.header_bytes_max + HEADER_SLACK_BYTES)
@@ -332,7 +332,7 @@ async fn answer(
     Ok(response)
 }
 
-/// An HTTP/1.1 request must say once which host it is for, and how long it is in a way that everybody understands; two
+/// An HTTP/1.1 request must say once which host it is for, and how long it is in a way that all proxies parse alike; two
 /// hosts or an unknown encoding are how a proxy in front is fooled.
 fn refuse_malformed(request: &Request<Incoming>) -> Option<Response<Body>> {
     if request.version() != Version::HTTP_11 {
@@ -392,7 +392,7 @@ where
 }
 
 /// Polls a connection and its streams to the end, and watches the clock. Streams that are still running at the end are
-/// dropped, which tells their handlers that the client is gone.
+/// dropped, which cancels their handlers.
 async fn drive(
     connection: impl Connection,
     mut streams: Streams,

@@ -1,12 +1,12 @@
 //! The endpoints that every API server has: index, version, health, metrics, log verbosity.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use bytes::Bytes;
 use flowcontrol::FlowController;
 use http::{
     HeaderValue, Method, Request, Response, StatusCode,
-    header::{CONTENT_TYPE, LOCATION},
+    header::{ACCEPT, CONTENT_TYPE, LOCATION},
 };
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
@@ -15,9 +15,12 @@ use meta::{ApiError, Query};
 use crate::{
     Body,
     context::Context,
+    cpu_pool::CpuPool,
     delegate::{Claims, Delegate, Serving},
     health::{self, Health},
+    logs,
     metrics::Metrics,
+    zpages::Zpages,
 };
 
 pub struct Generic {
@@ -31,6 +34,11 @@ pub struct Generic {
     pub flow_control: Option<Arc<FlowController>>,
     /// `--profiling`: the other paths below `/debug/` are served.
     pub profiling: bool,
+    /// `/logs` is served from this directory; None without `--enable-logs-handler`.
+    pub logs: Option<&'static Path>,
+    pub zpages: Zpages,
+    /// Where files are read.
+    pub cpu_pool: CpuPool,
     /// Sets the verbosity of the log.
     pub set_verbosity: Box<dyn Fn(i32) + Send + Sync>,
 }
@@ -62,6 +70,10 @@ impl Generic {
             "/readyz",
             "/readyz/*",
             "/debug/*",
+            "/flagz",
+            "/statusz",
+            "/logs",
+            "/logs/*",
         ];
         Claims { paths, ..Claims::default() }
     }
@@ -81,8 +93,29 @@ impl Generic {
                 return Err(ApiError::MethodNotAllowed);
             }
             "/version" | "/version/" => json(self.version.clone()),
+            // Compat: metrics can be reset where profiling is on, SLIs always.
+            "/metrics" if self.profiling && request.method() == Method::DELETE => {
+                self.metrics.reset();
+                text("text/plain; charset=utf-8", "metrics reset\n")
+            }
             "/metrics" => text(METRICS, self.metrics.render()),
+            "/metrics/slis" if request.method() == Method::DELETE => {
+                self.health.reset_slis();
+                text("text/plain; charset=utf-8", "metrics reset\n")
+            }
             "/metrics/slis" => text(METRICS, self.health.slis()),
+            "/flagz" | "/statusz" => {
+                let accept = request.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok());
+                let answer = self.zpages.answer(path, accept, || (self.index)());
+                return answer.unwrap_or(Err(ApiError::UnknownPath));
+            }
+            path if path == "/logs" || path.starts_with("/logs/") => {
+                let Some(root) = self.logs else { return Err(ApiError::UnknownPath) };
+                if request.method() != Method::GET {
+                    return Err(ApiError::MethodNotAllowed);
+                }
+                return Ok(logs::answer(path, root, self.cpu_pool.clone()).await);
+            }
             "/debug/api_priority_and_fairness/dump_priority_levels"
             | "/debug/api_priority_and_fairness/dump_queues"
             | "/debug/api_priority_and_fairness/dump_requests" => match &self.flow_control {
@@ -96,7 +129,10 @@ impl Generic {
             }
             "/debug/pprof" if self.profiling => redirect("/debug/pprof/"),
             "/debug/pprof/" if self.profiling => {
-                text("text/plain; charset=utf-8", crate::profile::INDEX)
+                text("text/plain; charset=utf-8", crate::profile::index())
+            }
+            path if self.profiling && path.starts_with("/debug/pprof/") => {
+                crate::profile::of_go(path.trim_start_matches("/debug/pprof/"))
             }
             _ => return Err(ApiError::UnknownPath),
         })

@@ -3,6 +3,7 @@
 mod slis;
 
 use std::{
+    collections::BTreeSet,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -25,6 +26,10 @@ pub struct Check {
     pub healthz: bool,
     pub livez: bool,
     pub readyz: bool,
+    /// A part of the start: `/livez` takes it for done within `--livez-grace-period`.
+    pub boot_sequence: bool,
+    /// `?exclude=` of this name excludes the check too.
+    pub group: Option<&'static str>,
     /// Err: why it doesn't hold. Clients are not told; the log is.
     pub probe: Arc<dyn Fn() -> Result<(), String> + Send + Sync>,
 }
@@ -35,8 +40,35 @@ impl Check {
         name: impl Into<String>,
         probe: impl Fn() -> Result<(), String> + Send + Sync + 'static,
     ) -> Self {
-        let name = name.into();
-        Self { name, healthz: true, livez: true, readyz: true, probe: Arc::new(probe) }
+        Self {
+            name: name.into(),
+            healthz: true,
+            livez: true,
+            readyz: true,
+            boot_sequence: false,
+            group: None,
+            probe: Arc::new(probe),
+        }
+    }
+
+    /// A part of the start.
+    #[must_use]
+    pub fn boot_sequence(mut self) -> Self {
+        self.boot_sequence = true;
+        self
+    }
+
+    #[must_use]
+    pub fn in_group(mut self, group: &'static str) -> Self {
+        self.group = Some(group);
+        self
+    }
+
+    /// Fails where only a restart helps; whether the server may be used is for others to say.
+    #[must_use]
+    pub fn alive_only(mut self) -> Self {
+        self.readyz = false;
+        self
     }
 
     /// Says nothing about whether the process should live.
@@ -77,6 +109,7 @@ impl Hook {
         Check::new(format!("poststarthook/{name}"), move || {
             if hook.is_done() { Ok(()) } else { Err("not finished".to_owned()) }
         })
+        .boot_sequence()
     }
 }
 
@@ -84,7 +117,7 @@ impl Hook {
 pub struct Health {
     checks: Vec<Check>,
     started: Instant,
-    /// For so long after the start `/livez` forgives unfinished hooks.
+    /// For so long after the start `/livez` takes the boot sequence for done.
     livez_grace: Duration,
     slis: Slis,
 }
@@ -97,6 +130,11 @@ impl Health {
     /// The answer to `/metrics/slis`.
     pub fn slis(&self) -> Vec<u8> {
         self.slis.render()
+    }
+
+    /// `DELETE /metrics/slis`.
+    pub fn reset_slis(&self) {
+        self.slis.reset();
     }
 
     /// The paths of the endpoints and of each check.
@@ -123,7 +161,7 @@ impl Health {
             return Some(self.all(endpoint, &shown, query));
         }
         let check = shown.into_iter().find(|check| check.name == name)?;
-        Some(match self.run_check(endpoint, check) {
+        Some(match self.probe(endpoint, check) {
             // Compat: this answer alone has no `X-Content-Type-Options: nosniff`.
             Ok(()) => {
                 let mut ok = text(StatusCode::OK, "ok");
@@ -137,31 +175,41 @@ impl Health {
     }
 
     fn all(&self, endpoint: &str, checks: &[&Check], query: &Query) -> Response<Body> {
-        let mut excluded: Vec<&str> = query.all("exclude").collect();
-        let (mut lines, mut failed) = (String::new(), Vec::new());
+        let excluded: BTreeSet<&str> = query.all("exclude").collect();
+        let mut unknown = excluded.clone();
+        let (mut lines, mut failed, mut reasons) = (String::new(), Vec::new(), String::new());
         for check in checks {
-            if let Some(at) = excluded.iter().position(|name| *name == check.name) {
-                excluded.remove(at);
-                lines.push_str(&format!("[+]{} excluded: ok\n", check.name));
+            let name = check.name.as_str();
+            if excluded.contains(name) {
+                unknown.remove(name);
+                lines.push_str(&format!("[+]{name} excluded: ok\n"));
                 continue;
             }
-            match self.run_check(endpoint, check) {
-                Ok(()) => lines.push_str(&format!("[+]{} ok\n", check.name)),
+            if let Some(group) = check.group.filter(|group| excluded.contains(group)) {
+                unknown.remove(group);
+                lines.push_str(&format!("[+]{name} excluded with {group}: ok\n"));
+                continue;
+            }
+            let verdict = self.probe(endpoint, check);
+            self.slis.note(name, endpoint, verdict.is_ok());
+            match verdict {
+                Ok(()) => lines.push_str(&format!("[+]{name} ok\n")),
                 Err(why) => {
-                    lines.push_str(&format!("[-]{} failed: reason withheld\n", check.name));
-                    failed.push(format!("{}: {why}", check.name));
+                    lines.push_str(&format!("[-]{name} failed: reason withheld\n"));
+                    reasons.push_str(&format!("[-]{name} failed: {why}\n"));
+                    failed.push(name);
                 }
             }
         }
-        if !excluded.is_empty() {
-            let names: Vec<String> = excluded.iter().map(|name| meta::field::quote(name)).collect();
+        if !unknown.is_empty() {
+            let names: Vec<String> = unknown.iter().map(|name| meta::field::quote(name)).collect();
             lines.push_str(&format!(
                 "warn: some health checks cannot be excluded: no matches for {}\n",
                 names.join(", ")
             ));
         }
         if !failed.is_empty() {
-            tracing::info!(v = 4, "{endpoint} check failed: {}", failed.join("; "));
+            tracing::info!(v = 2, "{} check failed: {endpoint}\n{reasons}", failed.join(","));
             lines.push_str(&format!("{endpoint} check failed\n"));
             return text(StatusCode::INTERNAL_SERVER_ERROR, lines);
         }
@@ -172,13 +220,10 @@ impl Health {
         text(StatusCode::OK, lines)
     }
 
-    fn run_check(&self, endpoint: &str, check: &Check) -> Result<(), String> {
-        let forgiven = endpoint == "livez"
-            && check.name.starts_with("poststarthook/")
-            && self.started.elapsed() < self.livez_grace;
-        let verdict = if forgiven { Ok(()) } else { (check.probe)() };
-        self.slis.note(&check.name, endpoint, verdict.is_ok());
-        verdict
+    fn probe(&self, endpoint: &str, check: &Check) -> Result<(), String> {
+        let within_grace =
+            endpoint == "livez" && check.boot_sequence && self.started.elapsed() < self.livez_grace;
+        if within_grace { Ok(()) } else { (check.probe)() }
     }
 
     /// Whether `/readyz` would say ok.
@@ -250,17 +295,56 @@ mod tests {
     }
 
     #[test]
-    fn every_look_at_a_check_is_counted() {
+    fn exclusions_are_a_set_and_may_name_a_group() {
+        let checks = vec![
+            Check::new("etcd", || Err("down".to_owned())).in_group("etcd"),
+            Check::new("etcd-override-0", || Err("down".to_owned())).in_group("etcd"),
+        ];
+        let health = Health::new(checks, Duration::ZERO);
+        check(
+            &health,
+            "/livez",
+            "verbose&exclude=etcd&exclude=etcd&exclude=z&exclude=a",
+            "200 [+]etcd excluded: ok\n[+]etcd-override-0 excluded with etcd: ok\n\
+             warn: some health checks cannot be excluded: no matches for \"a\", \"z\"\n\
+             livez check passed\n",
+        );
+    }
+
+    #[test]
+    fn livez_alone_has_a_grace_period_for_the_boot_sequence_alone() {
+        let failing = || Err::<(), _>("not yet".to_owned());
+        let checks = vec![
+            Hook::default().check("start"),
+            Check::new("autoregister-completion", failing).boot_sequence(),
+        ];
+        let health = Health::new(checks, Duration::from_hours(1));
+        check(&health, "/livez", "", "200 ok");
+        check(&health, "/livez/autoregister-completion", "", "200 ok");
+        let not_yet = "500 internal server error: not yet\n";
+        check(&health, "/readyz/autoregister-completion", "", not_yet);
+        check(&health, "/healthz/autoregister-completion", "", not_yet);
+        let health = Health::new(vec![Check::new("etcd", failing)], Duration::from_hours(1));
+        check(&health, "/livez/etcd", "", not_yet);
+    }
+
+    #[test]
+    fn the_checks_of_an_endpoint_are_counted() {
         let (health, hook) = health();
-        check(&health, "/livez/ping", "", "200 ok");
+        check(&health, "/livez", "exclude=poststarthook/start", "200 ok");
+        // Compat: a check that is asked for alone is not.
         check(
             &health,
             "/readyz/poststarthook/start",
             "",
             "500 internal server error: not finished\n",
         );
+        assert!(!health.is_ready());
+        let failing = "500 [+]ping excluded: ok\n[+]etcd-readiness excluded: ok\n\
+             [-]poststarthook/start failed: reason withheld\nreadyz check failed\n";
+        check(&health, "/readyz", "exclude=ping&exclude=etcd-readiness", failing);
         hook.done();
-        check(&health, "/readyz/poststarthook/start", "", "200 ok");
+        check(&health, "/readyz", "exclude=ping&exclude=etcd-readiness", "200 ok");
         let rendered = String::from_utf8(health.slis()).unwrap();
         let lines: Vec<&str> = rendered.lines().filter(|line| !line.starts_with('#')).collect();
         let expected = [

@@ -14,6 +14,7 @@ pub mod gzip;
 pub mod health;
 pub mod lifecycle;
 pub mod listener;
+pub mod logs;
 pub mod metrics;
 pub mod pki;
 mod profile;
@@ -21,6 +22,7 @@ mod take_over;
 pub mod tasks;
 pub mod tls;
 pub mod websocket;
+pub mod zpages;
 
 pub use self::audit::RequestAudit;
 pub use body::Body;

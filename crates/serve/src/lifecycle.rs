@@ -1,5 +1,6 @@
 //! From the first signal to the end: shutdown in kube-apiserver's phases, and who has to be waited for.
 
+pub(crate) mod drain;
 mod in_flight;
 
 use std::future::Future;

@@ -1,5 +1,6 @@
 //! `/metrics`: kube-apiserver's names, so that its dashboards and alerts work.
 
+mod exposition;
 mod flow_control;
 mod process;
 
@@ -14,15 +15,17 @@ use http::{
     header::{CONTENT_LENGTH, CONTENT_TYPE},
 };
 use meta::{ApiError, Query, User};
+use parking_lot::Mutex;
 use prometheus::{
     Encoder as _, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
     IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
+pub use self::exposition::MetricsConfig;
 use self::process::Process;
 use crate::{Body, context::Context};
 
-/// The metrics of the request chain, and the registry that everybody registers with.
+/// The metrics of the request chain, and the registry of all other metrics.
 pub struct Metrics {
     pub registry: Registry,
     pub panics: IntCounter,
@@ -37,14 +40,17 @@ pub struct Metrics {
     certificate_lifetimes: Histogram,
     authorizations: IntCounterVec,
     authorization_durations: HistogramVec,
+    filter_durations: HistogramVec,
     users: IntCounterVec,
     in_flight_reading: IntGauge,
     in_flight_mutating: IntGauge,
     long_running: IntGaugeVec,
+    resets: Mutex<Vec<Box<dyn Fn() + Send + Sync>>>,
+    config: MetricsConfig,
 }
 
 impl Metrics {
-    pub fn new() -> Arc<Self> {
+    pub fn new(config: MetricsConfig) -> Arc<Self> {
         let registry = Registry::new();
         let counter = |name: &str, help: &str, labels: &[&str]| {
             let counter = IntCounterVec::new(Opts::new(name, help), labels).expect("valid names");
@@ -119,7 +125,7 @@ impl Metrics {
         );
         let authentications = counter(
             "authentication_attempts",
-            "Requests by whether the client could be told.",
+            "Requests by whether the response reached the client.",
             &["result"],
         );
         let authentication_durations = histogram(
@@ -146,6 +152,12 @@ impl Metrics {
             &DECISION_BUCKETS,
             &["result"],
         );
+        let filter_durations = histogram(
+            "apiserver_request_filter_duration_seconds",
+            "Time that a filter of the chain takes.",
+            &FILTER_BUCKETS,
+            &["filter"],
+        );
         let users = counter(
             "authenticated_user_requests",
             "Requests by user, where the name is a known one.",
@@ -165,7 +177,14 @@ impl Metrics {
         let panics = IntCounter::new("apiserver_request_panics_total", "Requests that panicked.")
             .expect("valid names");
         registry.register(Box::new(panics.clone())).expect("registered once");
+        if !config.disabled.is_empty() {
+            let help = "Metrics that --disabled-metrics leaves out.";
+            let disabled = IntCounter::new("disabled_metrics_total", help).expect("valid names");
+            disabled.inc_by(config.disabled.len() as u64);
+            registry.register(Box::new(disabled)).expect("registered once");
+        }
         Arc::new(Self {
+            config,
             in_flight_reading: in_flight.with_label_values(&["readOnly"]),
             in_flight_mutating: in_flight.with_label_values(&["mutating"]),
             registry,
@@ -181,8 +200,10 @@ impl Metrics {
             certificate_lifetimes,
             authorizations,
             authorization_durations,
+            filter_durations,
             users,
             long_running,
+            resets: Mutex::default(),
         })
     }
 
@@ -262,6 +283,12 @@ impl Metrics {
         }
     }
 
+    /// Counts what a filter took.
+    pub(crate) fn filtered(&self, filter: &str, began: Instant) {
+        let seconds = began.elapsed().as_secs_f64();
+        self.filter_durations.with_label_values(&[filter]).observe(seconds);
+    }
+
     /// Counts what was decided about a request.
     pub(crate) fn authorized(&self, decided: Result<(), &ApiError>, began: Instant) {
         let result = match decided {
@@ -274,10 +301,43 @@ impl Metrics {
         self.authorization_durations.with_label_values(&[result]).observe(seconds);
     }
 
+    /// `DELETE /metrics`: what was counted with labels begins anew. What is being counted now, such as
+    /// requests in flight, goes on.
+    pub fn reset(&self) {
+        for counter in [
+            &self.requests,
+            &self.terminations,
+            &self.authentications,
+            &self.authorizations,
+            &self.users,
+        ] {
+            counter.reset();
+        }
+        for histogram in [
+            &self.durations,
+            &self.sli_durations,
+            &self.response_sizes,
+            &self.request_sizes,
+            &self.authentication_durations,
+            &self.authorization_durations,
+            &self.filter_durations,
+        ] {
+            histogram.reset();
+        }
+        for reset in self.resets.lock().iter() {
+            reset();
+        }
+    }
+
+    /// Adds to what [`Self::reset`] begins anew.
+    pub fn on_reset(&self, reset: impl Fn() + Send + Sync + 'static) {
+        self.resets.lock().push(Box::new(reset));
+    }
+
     /// The text format 0.0.4.
     pub fn render(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(64 * 1024);
-        let _ = TextEncoder::new().encode(&self.registry.gather(), &mut out);
+        let _ = TextEncoder::new().encode(&self.config.apply(self.registry.gather()), &mut out);
         out
     }
 }
@@ -290,7 +350,7 @@ fn number(header: &http::HeaderValue) -> f64 {
     header.to_str().ok().and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
-/// Users are many; those that every cluster has are told apart.
+/// Users are unbounded; only those that every cluster has get a label of their own.
 fn known_user(name: &str) -> &str {
     match name {
         "admin"
@@ -313,6 +373,10 @@ const DECISION_BUCKETS: [f64; 15] = [
     0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096,
     8.192, 16.384,
 ];
+
+/// As upstream.
+const FILTER_BUCKETS: [f64; 13] =
+    [0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 5.0, 10.0, 15.0, 30.0];
 
 /// As upstream: half an hour to a year.
 const LIFETIME_BUCKETS: [f64; 14] = [
@@ -372,7 +436,7 @@ fn is_apply(headers: &HeaderMap) -> bool {
     media.is_some_and(|media| media.trim_start().starts_with("application/apply-patch+"))
 }
 
-/// How a verb is called where the sizes of bodies are told.
+/// The verb label of the body size metrics.
 fn body_verb(verb: &str) -> Option<&'static str> {
     match verb {
         "create" => Some("create"),
@@ -470,7 +534,7 @@ mod tests {
     /// A thousand GETs with 60 KB paths raised the memory by 255 MB, for good.
     #[test]
     fn names_that_are_not_served_become_no_labels() {
-        let metrics = Metrics::new();
+        let metrics = Metrics::new(MetricsConfig::default());
         for verb in ["get", "list", "watch", "create"] {
             count(&metrics, &context(false, "made-up-0", verb));
         }

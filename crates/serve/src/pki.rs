@@ -123,6 +123,13 @@ impl Pki {
         }
     }
 
+    /// Whether the generated serving certificate, as it is on disk now, can no longer be used.
+    pub fn serving_cert_has_expired(&self, now: SystemTime) -> bool {
+        let Ok(pem) = std::fs::read(&self.serving_cert) else { return false };
+        let Ok(der) = CertificateDer::from_pem_slice(&pem) else { return false };
+        not_after(&self.serving_cert, &der).is_ok_and(|not_after| not_after < now)
+    }
+
     fn at(pki_paths: &PkiPaths) -> Self {
         let data_dir = &pki_paths.data_dir;
         let file = |name: &str| data_dir.join("pki").join(name);

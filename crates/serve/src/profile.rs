@@ -5,10 +5,44 @@
 //! sampler without signals would need `perf_event_open`, which the default seccomp profile of containers
 //! denies. `perf record -p` from the host needs no feature, only the symbols of `--profile profiling`.
 
+use http::{Response, StatusCode};
+
 #[cfg(feature = "cpu-profiler")]
 pub(crate) use self::sampled::{INDEX, cpu};
 #[cfg(not(feature = "cpu-profiler"))]
 pub(crate) use self::unsupported::{INDEX, cpu};
+use crate::{Body, health::text};
+
+/// The page of `/debug/pprof/`.
+pub(crate) fn index() -> String {
+    let mut page = String::from(INDEX);
+    for (name, why) in OF_GO {
+        page.push_str(&format!("/debug/pprof/{name}: not available: {why}\n"));
+    }
+    page
+}
+
+/// The profiles that only Go's runtime can make: refused with the reason, so that nobody takes an empty
+/// one for an answer.
+pub(crate) fn of_go(name: &str) -> Response<Body> {
+    match OF_GO.iter().find(|(known, _)| *known == name) {
+        Some((_, why)) => {
+            text(StatusCode::NOT_IMPLEMENTED, format!("{name} is not available: {why}\n"))
+        }
+        None => text(StatusCode::NOT_FOUND, "Unknown profile\n"),
+    }
+}
+
+const OF_GO: [(&str, &str); 8] = [
+    ("allocs", "Rust's allocator keeps no samples; process_resident_memory_bytes is in /metrics"),
+    ("block", "there is no scheduler that records what blocks; use perf or eBPF's offcputime"),
+    ("goroutine", "there are no goroutines; pintle_background_task_up is in /metrics"),
+    ("heap", "Rust's allocator keeps no samples; process_resident_memory_bytes is in /metrics"),
+    ("mutex", "locks are not instrumented; use perf lock"),
+    ("symbol", "profiles carry their symbols"),
+    ("threadcreate", "threads are started once; /proc/PID/task has them"),
+    ("trace", "there is no execution tracer; --tracing-config-file traces requests"),
+];
 
 #[cfg(feature = "cpu-profiler")]
 mod sampled {
@@ -81,6 +115,9 @@ mod tests {
     #[tokio::test]
     async fn a_build_without_the_profiler_answers_501() {
         let response = cpu(30).await.expect("an answer");
+        assert_eq!(of_go("heap").status(), http::StatusCode::NOT_IMPLEMENTED);
+        assert_eq!(of_go("nonsense").status(), http::StatusCode::NOT_FOUND);
+        assert!(index().contains("/debug/pprof/goroutine: not available: "), "{}", index());
         assert_eq!(response.status(), http::StatusCode::NOT_IMPLEMENTED);
         assert!(INDEX.contains("--features cpu-profiler"), "{INDEX}");
     }

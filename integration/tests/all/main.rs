@@ -2,6 +2,7 @@
 //! the server; each test works in a namespace of its own. No test sleeps: they wait for events.
 
 mod abuse;
+mod abuse_depth;
 mod abuse_serving;
 mod access_walk;
 mod admission_plugins;
@@ -18,6 +19,7 @@ mod compaction;
 mod controllers;
 mod conversion;
 mod custom_resources;
+mod debug_pages;
 mod definitions;
 mod derived;
 mod exchanges;
@@ -43,6 +45,8 @@ mod rbac;
 mod sample_apiserver;
 mod service_accounts;
 mod services;
+mod shutdown;
+mod startup;
 mod storage;
 mod websocket;
 

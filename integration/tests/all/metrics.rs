@@ -1,6 +1,6 @@
 //! `/metrics`: values and names of the metrics that dashboards use.
 
-use integration::{Http, Server, eventually};
+use integration::{Flavour, Http, Server, eventually};
 use serde_json::json;
 
 /// The value of the one line that has this name and all of these labels.
@@ -103,4 +103,50 @@ fn labels_tell_dry_runs_applies_sizes_and_decisions() {
         assert!(metric(&http, name, labels) >= Some(1.0), "{name}");
     }
     assert!(metric(&http, "apiserver_tls_handshake_errors_total", &[]).is_some());
+}
+
+#[test]
+fn metrics_can_be_left_out_and_labels_folded() {
+    let flags = [
+        "--disabled-metrics=apiserver_request_sli_duration_seconds",
+        "--allow-metric-labels=apiserver_request_total,verb='LIST'",
+    ];
+    let server = Server::with(Flavour::from_env(), &flags);
+    let http = server.http();
+    http.get("/api/v1/namespaces/default").expect(200);
+    http.get("/api/v1/namespaces").expect(200);
+    let metrics = http.get("/metrics").text();
+    assert!(!metrics.contains("apiserver_request_sli_duration_seconds"));
+    assert!(metrics.contains("\ndisabled_metrics_total 1\n"), "the flag is counted");
+    let total = |line: &&str| line.starts_with("apiserver_request_total{");
+    for line in metrics.lines().filter(total) {
+        let known = [r#"verb="LIST""#, r#"verb="unexpected""#];
+        assert!(known.iter().any(|verb| line.contains(verb)), "{line}");
+    }
+}
+
+#[test]
+fn storage_queues_filters_and_deprecated_versions_are_measured() {
+    let server = Server::start();
+    let http = server.http();
+    let made = json!({"metadata": {"name": "measured"}});
+    http.post("/api/v1/namespaces/default/configmaps", &made).expect(201);
+    http.get("/api/v1/componentstatuses").expect(200);
+    let metrics = http.get("/metrics").text();
+    let mut wanted = vec![
+        r#"etcd_request_duration_seconds_count{group="",operation="create",resource="configmaps"}"#,
+        r#"etcd_requests_total{group="",operation="create",resource="configmaps"}"#,
+        r#"apiserver_request_filter_duration_seconds_count{filter="authorization"}"#,
+        r#"apiserver_requested_deprecated_apis{group="",removed_release="",resource="componentstatuses",subresource="",version="v1"} 1"#,
+        r#"apiserver_storage_events_received_total{group="",resource="configmaps"}"#,
+        "process_network_receive_bytes_total ",
+        "process_virtual_memory_max_bytes ",
+    ];
+    if !server.flavour().is_peer() {
+        wanted.push(r#"workqueue_adds_total{name="namespace"}"#);
+    }
+    for line in wanted {
+        assert!(metrics.lines().any(|found| found.starts_with(line)), "{line}");
+    }
+    assert!(metrics.contains(r#"component="kube",emulation="1.36""#), "version_info");
 }

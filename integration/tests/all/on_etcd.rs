@@ -97,7 +97,7 @@ fn every_kind() -> Vec<Kind> {
     kinds.into_iter().map(kind).collect()
 }
 
-/// Where objects can be made, listed and deleted, as discovery tells.
+/// Where objects can be made, listed and deleted, according to discovery.
 fn collections(server: &Http) -> BTreeSet<String> {
     let mut paths = BTreeSet::new();
     let mut add = |base: &str| {
@@ -200,4 +200,20 @@ impl Kind {
         let changed = types.iter().filter(|kind| **kind == "MODIFIED").count();
         assert!(types[0] == "ADDED" && changed >= 2, "{}: {types:?}", self.path);
     }
+}
+
+#[test]
+fn a_server_says_where_other_servers_reach_it_until_it_stops() {
+    let flags = ["--peer-advertise-ip=192.0.2.9", "--peer-advertise-port=6444"];
+    let mut server = Server::with(Flavour::Etcd, &flags);
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
+    let list = server.http().get(leases).expect(200);
+    let identity = list["items"][0]["metadata"]["name"].as_str().expect("one lease").to_owned();
+    let key = format!("{}/peerserverleases/{identity}", server.storage_prefix());
+    let stored = |server: &Server| server.etcd().expect("it is on etcd").value(&key);
+    let lease = eventually("the lease is there", || stored(&server));
+    let has = |part: &[u8]| lease.windows(part.len()).any(|window| window == part);
+    assert!(has(b"192.0.2.9") && has(b"apiserverIdentity"), "{lease:?}");
+    assert!(server.stop().success());
+    assert_eq!(stored(&server), None);
 }

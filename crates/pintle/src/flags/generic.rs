@@ -1,7 +1,7 @@
 //! The server as a whole: addresses, limits, timeouts, shutdown, feature gates.
 
 use super::FlagKind::{Bool, Duration, Float, Gates, Int, Ip, Text, Texts};
-use super::{Flag, done, harmless, refused};
+use super::{Flag, done};
 
 pub(super) const FLAGS: &[Flag] = &[
     done("advertise-address", Ip, "").help(
@@ -16,9 +16,9 @@ pub(super) const FLAGS: &[Flag] = &[
         "Directory of the embedded store, the generated keys and certificates, and \
          admin.kubeconfig. (Pintle's own flag.)",
     ),
-    refused("emulated-version", Texts, "")
-        .help("Behave like an earlier minor version, as kube=1.35."),
-    harmless("emulation-forward-compatible", Bool, "false")
+    done("emulated-version", Texts, "")
+        .help("Minor version to behave as; Pintle has kube=1.36 only, and refuses others."),
+    done("emulation-forward-compatible", Bool, "false")
         .help("Under --emulated-version, serve newer versions of the enabled APIs as well."),
     done("external-hostname", Text, "").help("Host name used in URLs that the server generates."),
     done("feature-gates", Gates, "").help(
@@ -39,7 +39,7 @@ pub(super) const FLAGS: &[Flag] = &[
         "Reads served at the same time; more wait, and get a 429 when a quarter of \
          --request-timeout is over. 0: no limit.",
     ),
-    refused("min-compatibility-version", Texts, "")
+    done("min-compatibility-version", Texts, "")
         .help("Oldest minor version of the control plane to stay compatible with, as kube=1.35."),
     done("min-request-timeout", Int, "1800").help(
         "Seconds that a watch without a timeout of its own stays open at least; the real time is \
@@ -47,7 +47,7 @@ pub(super) const FLAGS: &[Flag] = &[
     ),
     done("request-timeout", Duration, "1m0s")
         .help("Longest time for a request other than a watch or another stream."),
-    harmless("runtime-config-emulation-forward-compatible", Bool, "false").help(
+    done("runtime-config-emulation-forward-compatible", Bool, "false").help(
         "Under --emulated-version, allow --runtime-config to enable APIs newer than that version.",
     ),
     done("shutdown-delay-duration", Duration, "0s")
@@ -61,8 +61,10 @@ pub(super) const FLAGS: &[Flag] = &[
          -name; empty when a real controller manager runs. Unset: all with the embedded store, none \
          with --etcd-servers. (Pintle's own flag.)",
     ),
-    harmless("storage-initialization-timeout", Duration, "1m0s")
-        .help("Longest wait for the storage before the server is declared ready."),
+    done("storage-initialization-timeout", Duration, "1m0s").help(
+        "Longest wait at the start for the objects of resources that the server does not itself \
+         depend on.",
+    ),
     done("strict-transport-security-directives", Texts, "").help(
         "Directives of the Strict-Transport-Security header: max-age=N, includeSubDomains, \
          preload. Unset: no header.",

@@ -19,12 +19,12 @@ pub(super) const FLAGS: &[Flag] = &[
         .help("Coordinated leader election: wait between attempts."),
     done("enable-aggregator-routing", Bool, "false")
         .help("Call aggregated servers at their endpoints instead of their cluster address."),
-    harmless("enable-logs-handler", Bool, "false")
-        .help("Serve /logs.")
+    done("enable-logs-handler", Bool, "false")
+        .help("Serve the files below /var/log at /logs.")
         .deprecated("Log handler functionality is deprecated"),
     done("endpoint-reconciler-type", Text, "lease").help(
-        "How the endpoints of service kubernetes are reconciled: lease, none, or master-count, \
-         which is treated as lease.",
+        "How the endpoints of service kubernetes are reconciled: lease, master-count with \
+         --apiserver-count, or none.",
     ),
     done("event-ttl", Duration, "1h0m0s").help("How long events are kept."),
     done("kubelet-certificate-authority", Text, "")
@@ -47,13 +47,13 @@ pub(super) const FLAGS: &[Flag] = &[
         .deprecated("kubelet-read-only-port is deprecated and will be removed.")
         .hidden(),
     harmless("kubelet-timeout", Duration, "5s").help("Longest time for calls to kubelets."),
-    harmless("kubernetes-service-node-port", Int, "0")
+    done("kubernetes-service-node-port", Int, "0")
         .help("Node port of service kubernetes; 0: none."),
     harmless("max-connection-bytes-per-sec", Int, "0")
         .help("Bytes per second for each long-running connection; 0: no limit."),
-    harmless("peer-advertise-ip", Text, "")
+    done("peer-advertise-ip", Text, "")
         .help("Address under which other API servers reach this one."),
-    harmless("peer-advertise-port", Text, "")
+    done("peer-advertise-port", Text, "")
         .help("Port under which other API servers reach this one."),
     refused("peer-ca-file", Text, "").help("Authority of the other API servers' certificates."),
     done("proxy-client-cert-file", Text, "").help(

@@ -1,17 +1,19 @@
-//! What the server tells about itself: metrics, logs, traces.
+//! Observability: metrics, logs, traces.
 
 use super::FlagKind::{Bool, Duration, Level, Quantity, Text, TextMap, Texts, VModule};
 use super::{Flag, done, harmless};
 
 pub(super) const METRICS: &[Flag] = &[
-    harmless("allow-metric-labels", TextMap, "").help(
+    done("allow-metric-labels", TextMap, "").help(
         "Allowed values of metric labels, as metric,label='value,value'; others are counted \
          together.",
     ),
-    harmless("allow-metric-labels-manifest", Text, "").help("The same, from a file."),
-    harmless("disabled-metrics", Texts, "").help("Metrics to leave out."),
-    harmless("show-hidden-metrics-for-version", Text, "")
-        .help("Show the metrics that were hidden after this previous minor version, as 1.35."),
+    done("allow-metric-labels-manifest", Text, "").help("The same, from a file."),
+    done("disabled-metrics", Texts, "").help("Metrics to leave out."),
+    done("show-hidden-metrics-for-version", Text, "").help(
+        "Show the metrics that were hidden after this previous minor version, as 1.35; Pintle hides \
+         none.",
+    ),
 ];
 
 pub(super) const LOGS: &[Flag] = &[

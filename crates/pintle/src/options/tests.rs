@@ -5,7 +5,13 @@ use std::path::Path;
 use super::*;
 use crate::flags;
 
-const API_VERSIONS: &[&str] = &["v1", "apps/v1", "flowcontrol.apiserver.k8s.io/v1"];
+const API_VERSIONS: &[&str] = &[
+    "v1",
+    "apps/v1",
+    "flowcontrol.apiserver.k8s.io/v1",
+    "networking.k8s.io/v1",
+    "rbac.authorization.k8s.io/v1",
+];
 
 pub(super) fn read(args: &[&str]) -> Result<Options, Vec<String>> {
     let parsed = flags::parse(args.iter().map(|&arg| arg.to_owned())).expect("well-formed flags");
@@ -93,7 +99,7 @@ fn flags_reach_their_options() {
 
 #[test]
 fn every_broken_rule_is_reported() {
-    let cases: [(&[&str], &[&str]); 18] = [
+    let cases: [(&[&str], &[&str]); 21] = [
         (
             &[
                 "--secure-port=70000",
@@ -164,9 +170,36 @@ fn every_broken_rule_is_reported() {
             &["--runtime-config=api/ga=false,flowcontrol.apiserver.k8s.io/v1=false"],
             &[
                 "--runtime-config=flowcontrol.apiserver.k8s.io/v1=false conflicts with --enable-priority-and-fairness=true",
+                "--runtime-config turns v1 off, which the server itself needs for namespaces, services and config maps",
+                "--runtime-config turns networking.k8s.io/v1 off, which the addresses of services are kept in",
+                "--runtime-config turns rbac.authorization.k8s.io/v1 off, which --authorization-mode=RBAC needs",
             ],
         ),
-        (&["--runtime-config=api/ga=false,flowcontrol.apiserver.k8s.io/v1=true"], &[]),
+        (
+            &["--runtime-config=api/ga=false,v1=true,flowcontrol.apiserver.k8s.io/v1=true,\
+                 networking.k8s.io/v1=true,rbac.authorization.k8s.io/v1=true"],
+            &[],
+        ),
+        (
+            &["--runtime-config=rbac.authorization.k8s.io/v1=false", "--authorization-mode=Node"],
+            &[],
+        ),
+        (
+            &[
+                "--peer-advertise-port=x",
+                "--feature-gates=UnknownVersionInteroperabilityProxy=false",
+            ],
+            &[
+                "--peer-advertise-port requires UnknownVersionInteroperabilityProxy feature to be turned on",
+                "--peer-advertise-port \"x\" is not a port",
+            ],
+        ),
+        (
+            &["--show-hidden-metrics-for-version=1.30"],
+            &[
+                "--show-hidden-metrics-for-version must be omitted or have the value '1.35'. Only the previous minor version is allowed",
+            ],
+        ),
         (
             &["--logging-format=xml", "--vmodule=a=1", "--log-flush-frequency=0"],
             &[

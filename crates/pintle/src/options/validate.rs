@@ -18,6 +18,54 @@ pub(super) fn validate(parsed: &Parsed, options: &Options, errors: &mut Vec<Stri
     flow_control(parsed, options, errors);
     services(parsed, options, errors);
     coordination(parsed, errors);
+    needed_apis(options, errors);
+    peers(parsed, options, errors);
+}
+
+/// APIs that the server itself cannot do without. kube-apiserver starts without them, and is never
+/// ready.
+fn needed_apis(options: &Options, errors: &mut Vec<String>) {
+    let config = &options.runtime_config;
+    let core = ["namespaces", "services", "endpoints", "configmaps", "secrets", "serviceaccounts"];
+    if !core.iter().all(|resource| config.serves("", "v1", resource, true)) {
+        errors.push(
+            "--runtime-config turns v1 off, which the server itself needs for namespaces, services \
+             and config maps"
+                .to_owned(),
+        );
+    }
+    let addresses = ["ipaddresses", "servicecidrs"];
+    let networking = "networking.k8s.io";
+    if !addresses.iter().all(|resource| config.serves(networking, "v1", resource, true)) {
+        errors.push(format!(
+            "--runtime-config turns {networking}/v1 off, which the addresses of services are kept in"
+        ));
+    }
+    let roles = ["roles", "clusterroles", "rolebindings", "clusterrolebindings"];
+    let rbac = "rbac.authorization.k8s.io";
+    if options.has_rbac() && !roles.iter().all(|role| config.serves(rbac, "v1", role, true)) {
+        errors.push(format!(
+            "--runtime-config turns {rbac}/v1 off, which --authorization-mode=RBAC needs"
+        ));
+    }
+}
+
+fn peers(parsed: &Parsed, options: &Options, errors: &mut Vec<String>) {
+    let enabled = options.feature_gates.enabled("UnknownVersionInteroperabilityProxy");
+    for flag in ["peer-advertise-ip", "peer-advertise-port"] {
+        if !enabled && parsed.is_changed(flag) {
+            errors.push(format!(
+                "--{flag} requires UnknownVersionInteroperabilityProxy feature to be turned on"
+            ));
+        }
+    }
+    let (ip, port) = (parsed.text("peer-advertise-ip"), parsed.text("peer-advertise-port"));
+    if !ip.is_empty() && options.peer_advertise_ip.is_none() {
+        errors.push(format!("--peer-advertise-ip {} is not an IP address", quote(&ip)));
+    }
+    if !port.is_empty() && options.peer_advertise_port.is_none() {
+        errors.push(format!("--peer-advertise-port {} is not a port", quote(&port)));
+    }
 }
 
 fn logging(parsed: &Parsed, options: &Options, errors: &mut Vec<String>) {

@@ -101,6 +101,9 @@ impl AggregatorServer {
         });
         let publisher = self.publisher.clone();
         let hook = server.add_post_start_hook("kube-apiserver-autoregistration", async move |cx| {
+            if !cx.api.serves_api_services() {
+                return Ok(());
+            }
             let registration = Autoregistration::new(cx.api.clone(), publisher);
             retry_until_deadline(async || registration.sync_at_start().await).await?;
             registration.start(&cx);

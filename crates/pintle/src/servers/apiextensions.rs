@@ -41,7 +41,7 @@ impl ApiExtensionsServer {
             Ok(())
         });
         let synced = caches_synced(kinds);
-        server.add_check(Check::new("poststarthook/crd-informer-synced", synced));
+        server.add_check(Check::new("poststarthook/crd-informer-synced", synced).boot_sequence());
     }
 
     /// Serves the custom resources that are defined already: from the first request on, a 404 means that
@@ -56,13 +56,15 @@ impl ApiExtensionsServer {
         let definitions = kinds
             .find(|kind| kind.gvk().kind == "CustomResourceDefinition")
             .and_then(|kind| kind.storage.clone());
+        // `--runtime-config` may have turned them off: there are no custom resources then.
+        let Some(definitions) = definitions else { return };
         let controller = CrdController::start(apiextensions::Options {
-            definitions: definitions.expect("definitions are always served"),
+            definitions,
             resources: self.resources.clone(),
             local,
             backend: config.backend.clone(),
             prefix: config.options.storage_prefix.clone(),
-            from_store: config.from_store(),
+            from_store: config.bypasses_cache(),
             schema: config.schema.clone(),
             event_handler,
             establish_after: if config.options.servers > 1 {

@@ -22,6 +22,7 @@ use crate::{
     auth_stack::AuthStack,
     encryption_at_rest,
     in_process::Objects,
+    measured_store::StoreMetrics,
     options::Options,
     quotas::{CountedUsage, Quotas},
     serving,
@@ -70,12 +71,12 @@ impl Config {
         let file = options.encryption.as_ref().map(|config| config.file.as_path());
         let encryption =
             encryption_at_rest::encryption(file, &options.storage_prefix, &definitions)?;
-        if let Err(error) = encryption.prime().await {
-            // It may get well; until then what it encrypts can neither be read nor written.
-            tracing::error!(%error, "a KMS plugin cannot be used yet");
-        }
+        encryption_at_rest::wait_for_plugins(&encryption).await;
+        let metrics = Metrics::new(options.metrics.clone());
+        let prefix = &options.storage_prefix;
+        let store_metrics = StoreMetrics::register(&metrics.registry, prefix, &definitions);
         let encrypted = |inner: Arc<dyn Backend>| -> Arc<dyn Backend> {
-            Arc::new(Encrypted::new(inner, encryption.clone()))
+            Arc::new(Encrypted::new(store_metrics.measure(inner), encryption.clone()))
         };
         let backend = encrypted(stores.backend());
         let overrides = stores.overrides().into_iter();
@@ -86,7 +87,7 @@ impl Config {
         let auth = AuthStack::new(&options, &pki, &auth_metrics)?;
         let cpu_pool = CpuPool::start(CpuPool::threads())
             .map_err(|error| format!("cannot start threads: {error}"))?;
-        let metrics = Metrics::new();
+        metrics.on_reset(move || store_metrics.reset());
         let auditor = Auditor::start(&options.audit, AuditMetrics::register(&metrics.registry))?;
 
         let schema = Arc::new(std::mem::take(&mut definitions.schema));
@@ -145,6 +146,11 @@ impl Config {
         Arc::new(resources.with_cpu_pool(self.cpu_pool.clone()))
     }
 
+    /// Whether a built-in kind is served in any version.
+    pub(super) fn serves(&self, group: &str, kind: &str) -> bool {
+        self.kinds.iter().any(|own| own.gvk().group == group && own.gvk().kind == kind)
+    }
+
     /// Admission plugins may now use the servers.
     pub(super) fn connect_admission(&self, custom: &Arc<Resources>, local: LoopbackClient) {
         drop(self.custom.set(custom.clone()));
@@ -152,7 +158,7 @@ impl Config {
     }
 
     /// What is read from the store each time.
-    pub(super) fn from_store(&self) -> Arc<dyn Fn(&meta::GroupResource) -> bool + Send + Sync> {
+    pub(super) fn bypasses_cache(&self) -> Arc<dyn Fn(&meta::GroupResource) -> bool + Send + Sync> {
         from_store(&self.options)
     }
 

@@ -1,11 +1,16 @@
 //! What every API server has, whatever it serves: its hooks and checks come first.
 
-use std::sync::Arc;
+use std::{
+    io::Write as _,
+    sync::{Arc, OnceLock},
+    time::{Duration, Instant, SystemTime},
+};
 
 use controllers::{FlowControlConfigConsumer, flow_schemas, priority_levels};
 use flowcontrol::FlowController;
 use futures_util::future::LocalBoxFuture;
 use meta::Value;
+use parking_lot::Mutex;
 use registry::Kind;
 use serve::{
     health::{Check, Hook},
@@ -38,7 +43,8 @@ impl GenericApiServer {
         let options = &config.options;
         let mut server = Self::default();
         server.add_check(Check::new("ping", || Ok(())));
-        server.add_check(Check::new("log", || Ok(())));
+        server.add_check(log_check());
+        server.add_check(serving_certificate_check(config));
         server.checks.extend(config.stores.checks(options));
         server.checks.extend(kms_check(options, &config.encryption));
         let synced = caches_synced(config.kinds.clone());
@@ -63,6 +69,8 @@ impl GenericApiServer {
         } else {
             server.add_post_start_hook("max-in-flight-filter", async |_| Ok(()));
         }
+        // Lists are weighed by the numbers of objects in the watch caches, which are always current.
+        server.add_post_start_hook("storage-object-count-tracker-hook", async |_| Ok(()));
         server
     }
 
@@ -109,11 +117,56 @@ impl GenericApiServer {
     }
 }
 
+/// Fails when standard error was blocked for two minutes, by a full pipe for example: every line of the
+/// log would wait for it. Looking begins with the first request for the check, on a thread that may block.
+fn log_check() -> Check {
+    static FLUSHED: OnceLock<Arc<Mutex<Instant>>> = OnceLock::new();
+    Check::new("log", || {
+        let flushed = FLUSHED.get_or_init(|| {
+            let flushed = Arc::new(Mutex::new(Instant::now()));
+            let noted = flushed.clone();
+            let flush = move || {
+                loop {
+                    let _ = std::io::stderr().lock().flush();
+                    *noted.lock() = Instant::now();
+                    std::thread::park_timeout(FLUSH_INTERVAL);
+                }
+            };
+            // Without its thread the check fails after a while, which is right as well.
+            let _ = std::thread::Builder::new().name("pintle-log-check".to_owned()).spawn(flush);
+            flushed
+        });
+        let is_recent = flushed.lock().elapsed() < 2 * FLUSH_INTERVAL;
+        if is_recent { Ok(()) } else { Err("logging blocked".to_owned()) }
+    })
+}
+
+const FLUSH_INTERVAL: Duration = Duration::from_mins(1);
+
+/// Compat: named for the certificate that kube-apiserver makes for itself. Pintle calls itself without
+/// TLS; what runs out here is the generated serving certificate, if renewing it failed, and a restart makes
+/// a new one.
+fn serving_certificate_check(config: &Config) -> Check {
+    let generated = config.options.serving_cert.is_none().then(|| config.pki.clone());
+    let is_valid = move || match &generated {
+        Some(pki) if pki.serving_cert_has_expired(SystemTime::now()) => {
+            Err("loopback serving certificate is expired".to_owned())
+        }
+        _ => Ok(()),
+    };
+    Check::new("loopback-serving-certificate", is_valid).alive_only()
+}
+
 /// Starts the controller that hands FlowSchemas and PriorityLevelConfigurations to flow control, and
 /// waits until it has done so once.
 async fn consume_flow_control_config(cx: HookContext, controller: Arc<FlowController>) {
     let kinds = [flow_schemas().gvr, priority_levels().gvr];
     let kinds: Vec<_> = kinds.iter().filter_map(|resource| cx.kind_of(resource)).collect();
+    if kinds.len() < 2 {
+        // `--runtime-config` has turned them off: the mandatory ones are built in.
+        controller.configure(&[], &[]);
+        return;
+    }
     // The first configuration is complete.
     cx.after("priority-and-fairness-config-producer").await;
     let configured = Hook::default();

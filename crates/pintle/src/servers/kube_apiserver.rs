@@ -5,15 +5,19 @@ mod bootstrap_objects;
 mod cluster_authentication;
 mod identity_lease;
 mod kubernetes_service;
+mod peer_endpoints;
 
 use std::sync::Arc;
 
 use endpoints::Resources;
-use serve::{Claims, Delegate, health::Check};
+use serve::{Claims, Delegate};
 
 pub(crate) use self::identity_lease::server_identity;
-use self::kubernetes_service::KubernetesServiceHooks;
-use super::{Config, GenericApiServer, REGISTRATION_GROUP, delegate, generic::caches_synced};
+use self::{
+    identity_lease::IdentityLeaseHooks, kubernetes_service::KubernetesServiceHooks,
+    peer_endpoints::PeerEndpointHooks,
+};
+use super::{Config, GenericApiServer, REGISTRATION_GROUP, delegate};
 use crate::{post_start_hooks::retry_until_deadline, serving::client_ca_file, tokens::OpenId};
 
 pub(crate) struct KubeApiServer {
@@ -34,33 +38,36 @@ impl KubeApiServer {
         vec![(self.open_id.clone(), OpenId::claims()), delegate(&self.resources)]
     }
 
-    pub(super) fn paths(&self) -> Vec<String> {
+    pub(super) fn paths() -> Vec<String> {
         OpenId::PATHS.map(str::to_owned).to_vec()
     }
 
-    pub(super) fn install(&self, config: &Config, server: &mut GenericApiServer) {
+    pub(super) fn install(config: &Config, server: &mut GenericApiServer) {
         let options = &config.options;
         let namespaces = bootstrap_objects::system_namespaces;
         server.add_post_start_hook("start-system-namespaces-controller", namespaces);
+        if options.feature_gates.enabled("UnknownVersionInteroperabilityProxy") {
+            let peers = PeerEndpointHooks::new(&config.wiring);
+            let stop = peers.clone();
+            let name = "peer-endpoint-reconciler-controller";
+            server.add_post_start_hook(name, async |cx| {
+                peers.start(cx);
+                Ok(())
+            });
+            server.add_pre_shutdown_hook(name, async || stop.stop().await);
+        }
         let client_ca = client_ca_file(options, &config.pki).to_owned();
         let front_proxy_ca = config.pki.front_proxy_ca_cert.clone();
         server.add_post_start_hook("start-cluster-authentication-info-controller", async |cx| {
             cluster_authentication::start(cx, client_ca, front_proxy_ca).await
         });
-        server.add_post_start_hook(
-            "start-kube-apiserver-identity-lease-controller",
-            identity_lease::start,
-        );
-        server.add_post_start_hook(
-            "start-kube-apiserver-identity-lease-garbage-collector",
-            async |cx| {
-                // Expired leases of other servers are deleted where the own one is renewed.
-                cx.after("start-kube-apiserver-identity-lease-controller").await;
-                Ok(())
-            },
-        );
-        let synced = caches_synced(config.kinds.clone());
-        server.add_check(Check::new("poststarthook/storage-readiness", synced));
+        if options.feature_gates.enabled("APIServerIdentity") {
+            Self::install_identity(server);
+        }
+        if options.feature_gates.enabled("WatchCacheInitializationPostStartHook") {
+            // The port opens when the caches are filled or `--storage-initialization-timeout` is over.
+            server.add_post_start_hook("storage-readiness", async |_| Ok(()));
+        }
         let tracking = bootstrap_objects::token_tracking;
         server.add_post_start_hook("start-legacy-token-tracking-controller", tracking);
 
@@ -70,14 +77,19 @@ impl KubeApiServer {
             cx.tasks.critical("allocation-repair", wiring.keep_repairing(&cx.kinds));
             Ok(())
         });
-        if options.has_rbac() {
+        if options.has_rbac() && config.serves("rbac.authorization.k8s.io", "ClusterRole") {
             let roles = bootstrap_objects::bootstrap_roles;
             server.add_post_start_hook("rbac/bootstrap-roles", roles);
         }
-        let classes = bootstrap_objects::priority_classes;
-        server.add_post_start_hook("scheduling/bootstrap-system-priority-classes", classes);
-        let flow_control = bootstrap_objects::flow_control;
-        server.add_post_start_hook("priority-and-fairness-config-producer", flow_control);
+        // Compat: the hooks of a group go with it when `--runtime-config` turns it off.
+        if config.serves("scheduling.k8s.io", "PriorityClass") {
+            let classes = bootstrap_objects::priority_classes;
+            server.add_post_start_hook("scheduling/bootstrap-system-priority-classes", classes);
+        }
+        if config.serves("flowcontrol.apiserver.k8s.io", "FlowSchema") {
+            let flow_control = bootstrap_objects::flow_control;
+            server.add_post_start_hook("priority-and-fairness-config-producer", flow_control);
+        }
         let service = KubernetesServiceHooks::new(&config.wiring);
         let stop = service.clone();
         server.add_post_start_hook("bootstrap-controller", async |cx| service.start(cx).await);
@@ -86,5 +98,22 @@ impl KubeApiServer {
         });
         let cidr = bootstrap_objects::service_cidr;
         server.add_post_start_hook("start-kubernetes-service-cidr-controller", cidr);
+    }
+
+    fn install_identity(server: &mut GenericApiServer) {
+        let lease = IdentityLeaseHooks::default();
+        let stop = lease.clone();
+        server.add_post_start_hook("start-kube-apiserver-identity-lease-controller", async |cx| {
+            lease.start(cx).await
+        });
+        server.add_pre_shutdown_hook("stop-kube-apiserver-identity-lease-controller", async || {
+            stop.stop().await
+        });
+        let name = "start-kube-apiserver-identity-lease-garbage-collector";
+        server.add_post_start_hook(name, async |cx| {
+            // Expired leases of other servers are deleted where the own one is renewed.
+            cx.after("start-kube-apiserver-identity-lease-controller").await;
+            Ok(())
+        });
     }
 }

@@ -27,6 +27,11 @@ impl Slis {
         self.all.with_label_values(&[name, status, endpoint]).inc();
     }
 
+    pub(super) fn reset(&self) {
+        self.last.reset();
+        self.all.reset();
+    }
+
     pub(super) fn render(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let _ = TextEncoder::new().encode(&self.registry.gather(), &mut out);

@@ -179,6 +179,13 @@ pub struct Ending {
     waiting: Option<Waker>,
 }
 
+impl Ending {
+    /// Of a request that is not counted.
+    pub(crate) fn never() -> Self {
+        Self { slot: None, waiting: None }
+    }
+}
+
 impl Future for Ending {
     type Output = ();
 

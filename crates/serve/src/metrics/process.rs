@@ -13,23 +13,35 @@ pub(super) struct Process {
     max_fds: Gauge,
     resident_bytes: Gauge,
     virtual_bytes: Gauge,
+    virtual_bytes_max: Gauge,
     start_seconds: Gauge,
+    received_bytes: Counter,
+    transmitted_bytes: Counter,
 }
 
 impl Process {
     pub(super) fn new() -> Self {
         let gauge = |name: &str, help: &str| Gauge::new(name, help).expect("valid names");
+        let counter = |name: &str, help: &str| Counter::new(name, help).expect("valid names");
         let process = Self {
-            cpu_seconds: Counter::new(
-                "process_cpu_seconds_total",
-                "User and system CPU time spent.",
-            )
-            .expect("valid names"),
+            cpu_seconds: counter("process_cpu_seconds_total", "User and system CPU time spent."),
             open_fds: gauge("process_open_fds", "Open file descriptors."),
             max_fds: gauge("process_max_fds", "File descriptors that may be open."),
             resident_bytes: gauge("process_resident_memory_bytes", "Memory in use."),
             virtual_bytes: gauge("process_virtual_memory_bytes", "Address space in use."),
+            virtual_bytes_max: gauge(
+                "process_virtual_memory_max_bytes",
+                "Address space that may be used; -1: no limit.",
+            ),
             start_seconds: gauge("process_start_time_seconds", "Start, in seconds since 1970."),
+            received_bytes: counter(
+                "process_network_receive_bytes_total",
+                "Bytes that came in over the network, of all processes of the network namespace.",
+            ),
+            transmitted_bytes: counter(
+                "process_network_transmit_bytes_total",
+                "Bytes that went out over the network, of all processes of the network namespace.",
+            ),
         };
         process.start_seconds.set(started().unwrap_or_default());
         process
@@ -46,19 +58,28 @@ impl Process {
         if let Ok(files) = fs::read_dir("/proc/self/fd") {
             self.open_fds.set(files.count() as f64);
         }
-        if let Some(most) = max_fds() {
+        if let Some(most) = limit("Max open files") {
             self.max_fds.set(most);
+        }
+        self.virtual_bytes_max.set(limit("Max address space").unwrap_or(-1.0));
+        let octets = fs::read_to_string("/proc/self/net/netstat").ok();
+        if let Some((received, transmitted)) = octets.as_deref().and_then(network_bytes) {
+            self.received_bytes.inc_by((received - self.received_bytes.get()).max(0.0));
+            self.transmitted_bytes.inc_by((transmitted - self.transmitted_bytes.get()).max(0.0));
         }
     }
 
-    fn all(&self) -> [&dyn Collector; 6] {
+    fn all(&self) -> [&dyn Collector; 9] {
         [
             &self.cpu_seconds,
             &self.open_fds,
             &self.max_fds,
             &self.resident_bytes,
             &self.virtual_bytes,
+            &self.virtual_bytes_max,
             &self.start_seconds,
+            &self.received_bytes,
+            &self.transmitted_bytes,
         ]
     }
 }
@@ -74,7 +95,7 @@ impl Collector for Process {
     }
 }
 
-/// What Linux tells user space, whatever the kernel's own clock and pages are.
+/// `USER_HZ`, which Linux fixes independently of the kernel's own tick.
 const TICKS_PER_SECOND: f64 = 100.0;
 const PAGE_BYTES: f64 = 4096.0;
 
@@ -110,10 +131,22 @@ fn started() -> Option<f64> {
     Some(boot.trim().parse::<f64>().ok()? + Stat::read()?.start_ticks / TICKS_PER_SECOND)
 }
 
-fn max_fds() -> Option<f64> {
+/// The soft limit of this name; None: there is none.
+fn limit(name: &str) -> Option<f64> {
     let limits = fs::read_to_string("/proc/self/limits").ok()?;
-    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+    let line = limits.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse().ok()
+}
+
+/// Bytes in and out, by the line pair `IpExt:` of `/proc/self/net/netstat`: names, then values.
+fn network_bytes(netstat: &str) -> Option<(f64, f64)> {
+    let mut lines = netstat.lines().filter_map(|line| line.strip_prefix("IpExt:"));
+    let (names, values) = (lines.next()?, lines.next()?);
+    let value = |wanted: &str| {
+        let at = names.split_whitespace().position(|name| name == wanted)?;
+        values.split_whitespace().nth(at)?.parse::<f64>().ok()
+    };
+    Some((value("InOctets")?, value("OutOctets")?))
 }
 
 #[cfg(test)]
@@ -129,5 +162,8 @@ mod tests {
             (2.0, 4242.0, 8192.0, 3.0)
         );
         assert!(Stat::parse("7 (x) S 1").is_none());
+        let netstat =
+            "TcpExt: A B\nTcpExt: 1 2\nIpExt: InMcastPkts InOctets OutOctets\nIpExt: 0 71 92\n";
+        assert_eq!(network_bytes(netstat), Some((71.0, 92.0)));
     }
 }

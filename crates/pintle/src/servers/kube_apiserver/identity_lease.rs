@@ -1,23 +1,46 @@
 //! The identity of this API server, and the Lease that says it is there.
 
-use std::sync::Arc;
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use controllers::IdentityLease;
 use sha2::{Digest as _, Sha256};
 
 use crate::post_start_hooks::{HookContext, retry_until_deadline};
 
-/// Takes the lease, and starts the controller that renews it.
-pub(super) async fn start(cx: HookContext) -> Result<(), String> {
-    let lease = Arc::new(IdentityLease::new(cx.api.clone(), server_identity(), hostname()));
-    cx.after("start-system-namespaces-controller").await;
-    retry_until_deadline(async || lease.renew().await.map(drop)).await?;
-    cx.tasks.restarting("apiserver-identity-lease", move || {
-        let lease = lease.clone();
-        async move { lease.run().await }
-    });
-    Ok(())
+/// The hook that takes the lease, and the one that gives it up.
+#[derive(Clone, Default)]
+pub(super) struct IdentityLeaseHooks(Arc<OnceLock<Arc<IdentityLease>>>);
+
+impl IdentityLeaseHooks {
+    /// Takes the lease, and starts the controller that renews it.
+    pub(super) async fn start(self, cx: HookContext) -> Result<(), String> {
+        if cx.kinds_of("coordination.k8s.io", &["Lease"]).is_empty() {
+            return Ok(());
+        }
+        let lease = Arc::new(IdentityLease::new(cx.api.clone(), server_identity(), hostname()));
+        cx.after("start-system-namespaces-controller").await;
+        retry_until_deadline(async || lease.take().await).await?;
+        drop(self.0.set(lease.clone()));
+        cx.tasks.restarting("apiserver-identity-lease", move || {
+            let lease = lease.clone();
+            async move { lease.run().await }
+        });
+        Ok(())
+    }
+
+    /// Deletes the lease, so that nobody takes this server for running.
+    pub(super) async fn stop(self) -> Result<(), String> {
+        let Some(lease) = self.0.get() else { return Ok(()) };
+        let deleted = tokio::time::timeout(DELETE_TIMEOUT, lease.stop()).await;
+        deleted.map_err(|_| "the store does not answer".to_owned())?.map_err(|e| e.to_string())
+    }
 }
+
+/// A store that does not answer must not block the shutdown.
+const DELETE_TIMEOUT: Duration = Duration::from_secs(5);
 
 fn hostname() -> String {
     serve::pki::hostname().unwrap_or_else(|| "localhost".to_owned())

@@ -13,6 +13,7 @@ use registry::Kind;
 
 use crate::{
     cache_informer::CacheInformer,
+    options::ReconcilerType,
     post_start_hooks::{HookContext, retry_until_deadline},
 };
 
@@ -35,10 +36,16 @@ impl KubernetesServiceHooks {
             address: cx.options.kubernetes_service_ip,
             advertised: cx.options.advertise_address,
             secure_port: cx.port,
-            endpoints: match (cx.options.reconciles_endpoints, self.wiring.master_leases()) {
-                (false, _) => EndpointReconciler::None,
-                (true, None) => EndpointReconciler::MasterCount,
-                (true, Some(leases)) => EndpointReconciler::Lease(Arc::new(Leases(leases))),
+            node_port: cx.options.kubernetes_service_node_port,
+            writes_slices: !cx.kinds_of("discovery.k8s.io", &["EndpointSlice"]).is_empty(),
+            endpoints: match (cx.options.endpoint_reconciler, self.wiring.master_leases()) {
+                (ReconcilerType::None, _) => EndpointReconciler::None,
+                (ReconcilerType::MasterCount(count), _) => EndpointReconciler::MasterCount(count),
+                // No other server shares the embedded store.
+                (ReconcilerType::Lease, None) => EndpointReconciler::Single,
+                (ReconcilerType::Lease, Some(leases)) => {
+                    EndpointReconciler::Lease(Arc::new(Leases(leases)))
+                }
             },
         });
         cx.after("start-system-namespaces-controller").await;
