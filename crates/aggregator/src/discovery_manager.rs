@@ -229,7 +229,7 @@ fn from_legacy(list: &Value, group_version: &GroupVersion) -> Value {
 }
 
 impl Reconciler for DiscoveryManager {
-    const QUEUE: &str = "discovery-manager";
+    const QUEUE: &'static str = "discovery-manager";
 
     fn keys_for(&self, event: &ObjectEvent) -> Vec<Key> {
         vec![("".into(), event.name.clone())]

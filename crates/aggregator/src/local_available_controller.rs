@@ -24,7 +24,7 @@ impl LocalAvailableController {
 }
 
 impl Reconciler for LocalAvailableController {
-    const QUEUE: &str = "LocalAvailabilityController";
+    const QUEUE: &'static str = "LocalAvailabilityController";
 
     fn keys_for(&self, event: &ObjectEvent) -> Vec<Key> {
         vec![("".into(), event.name.clone())]

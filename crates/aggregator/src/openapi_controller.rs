@@ -169,7 +169,7 @@ impl Wanted {
 }
 
 impl Reconciler for OpenApiController {
-    const QUEUE: &str = "open_api_aggregation_controller";
+    const QUEUE: &'static str = "open_api_aggregation_controller";
 
     fn keys_for(&self, event: &ObjectEvent) -> Vec<Key> {
         vec![("".into(), event.name.clone())]

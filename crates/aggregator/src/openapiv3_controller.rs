@@ -87,7 +87,7 @@ pub(crate) const RETRY_MIN: Duration = Duration::from_secs(1);
 pub(crate) const REFRESH_INTERVAL: Duration = Duration::from_mins(1);
 
 impl Reconciler for OpenApiV3Controller {
-    const QUEUE: &str = "open_api_v3_aggregation_controller";
+    const QUEUE: &'static str = "open_api_v3_aggregation_controller";
 
     fn keys_for(&self, event: &ObjectEvent) -> Vec<Key> {
         vec![("".into(), event.name.clone())]

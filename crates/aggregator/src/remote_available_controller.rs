@@ -156,7 +156,7 @@ pub(crate) fn aggregator_user() -> User {
 }
 
 impl Reconciler for RemoteAvailableController {
-    const QUEUE: &str = "RemoteAvailabilityController";
+    const QUEUE: &'static str = "RemoteAvailabilityController";
 
     fn keys_for(&self, event: &ObjectEvent) -> Vec<Key> {
         let key = |name: &str| ("".into(), name.into());

@@ -81,6 +81,10 @@ impl Aggregation {
 
     /// Remote group-versions are answered when this returns.
     pub(super) async fn start_registration(&self, cx: &HookContext) -> Result<(), String> {
+        if !cx.api.serves_api_services() {
+            // `--runtime-config` has turned them off.
+            return Ok(());
+        }
         let api: Arc<dyn controllers::Api> = cx.api.clone();
         self.registration.sync(&*api).await.map_err(|error| error.to_string())?;
         let (registration, kinds) = (self.registration.clone(), api_services(cx));
