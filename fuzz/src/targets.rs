@@ -22,7 +22,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 29] = [
+pub const TARGETS: [Target; 31] = [
     documents::JSON,
     documents::JSON_ANY,
     documents::STORED,
@@ -48,6 +48,8 @@ pub const TARGETS: [Target; 29] = [
     connections::JWT,
     connections::DER,
     connections::WEBSOCKET,
+    connections::WEBSOCKET_MESSAGES,
+    connections::SPDY,
     storage::LOG_RECORD,
     storage::LOG_SEGMENT,
     storage::LOG_HINT,

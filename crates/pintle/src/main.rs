@@ -16,6 +16,7 @@ mod help;
 mod in_process;
 mod logging;
 mod migrate;
+mod node_connections;
 mod node_relations;
 mod object_counts;
 mod options;

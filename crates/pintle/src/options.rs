@@ -7,6 +7,7 @@ mod authorization;
 mod cidr;
 mod controllers;
 mod etcd;
+mod kubelet;
 mod runtime_config;
 mod service_accounts;
 mod tls;
@@ -30,6 +31,7 @@ pub(crate) use authorization::AuthorizationOptions;
 pub(crate) use cidr::Cidr;
 pub(crate) use controllers::StandaloneControllers;
 pub(crate) use etcd::{Etcd, form as storage_form, prefix as storage_prefix, tls as etcd_tls};
+pub(crate) use kubelet::KubeletOptions;
 pub(crate) use runtime_config::RuntimeConfig;
 pub(crate) use service_accounts::ServiceAccountOptions;
 pub(crate) use tls::{KeyExchange, TlsVersion};
@@ -80,7 +82,7 @@ pub(crate) struct Options {
     pub(crate) profiling: bool,
 
     pub(crate) egress_selector_config: Option<PathBuf>,
-    pub(crate) kubelet_ca_file: Option<PathBuf>,
+    pub(crate) kubelet: KubeletOptions,
 
     // Shutdown.
     pub(crate) livez_grace_period: Duration,
@@ -253,7 +255,7 @@ impl Options {
             profiling: parsed.bool("profiling"),
 
             egress_selector_config: path(parsed, "egress-selector-config-file"),
-            kubelet_ca_file: path(parsed, "kubelet-certificate-authority"),
+            kubelet: KubeletOptions::from_flags(parsed, errors),
 
             livez_grace_period: duration(parsed, "livez-grace-period"),
             shutdown_delay_duration: duration(parsed, "shutdown-delay-duration"),

@@ -50,7 +50,9 @@ pub(crate) async fn prepare_run(
 
     let options = &chain.config.options;
     let listener = serving::bind(options)?;
-    let address = format!("{}:{}", options.external_hostname, listener.address().port());
+    let port = listener.address().port();
+    chain.config.node_connections.own_port.set(port);
+    let address = format!("{}:{port}", options.external_hostname);
     let auth = &chain.config.auth;
     auth.open_id.publish(&auth.tokens, &options.service_accounts.jwks_uri, &address);
     chain.aggregator.publisher.open(address);
@@ -100,6 +102,7 @@ fn install_metrics(chain: &ServerChain) -> Result<(), String> {
     storage_metrics::measure(registry, options.size_metric_interval, &chain.config.stores, tasks);
     tasks.register(registry)?;
     chain.config.auth_metrics.register(registry)?;
+    chain.config.node_connections.register_metrics(registry)?;
     chain.aggregator.publisher.register(registry);
     chain.config.admission_metrics.register(registry);
     chain.config.dynamic_admission.register_metrics(registry);

@@ -328,34 +328,27 @@ fn overlap(
     }
 }
 
-/// Client certificates of flags whose calls are not made yet.
+/// Client certificates; those whose calls are not made yet with a warning.
 fn client_pairs(
     parsed: &Parsed,
     errors: &mut Vec<String>,
     warnings: &mut Vec<String>,
 ) -> Vec<(&'static str, CertKey)> {
     let flags = [
-        (
-            "kubelet-client-certificate",
-            "kubelet-client-key",
-            "Pintle does not connect to kubelets yet",
-        ),
+        ("kubelet-client-certificate", "kubelet-client-key", None),
         (
             "proxy-client-cert-file",
             "proxy-client-key-file",
-            "Pintle does not connect to aggregated API servers yet",
+            Some("Pintle does not connect to aggregated API servers yet"),
         ),
     ];
-    if parsed.is_changed("kubelet-certificate-authority") {
-        let why = flags[0].2;
-        warnings.push(format!("--kubelet-certificate-authority is checked but not used: {why}"));
-    }
     let mut pairs = Vec::new();
     for (cert, key, why) in flags {
         match (path(parsed, cert), path(parsed, key)) {
             (None, None) => {}
             (Some(cert_file), Some(key_file)) => {
-                warnings.push(format!("--{cert} and --{key} are checked but not used: {why}"));
+                let warning = |why| format!("--{cert} and --{key} are checked but not used: {why}");
+                warnings.extend(why.map(warning));
                 pairs.push((cert, CertKey { cert_file, key_file }));
             }
             _ => errors.push(format!("--{cert} and --{key} go together")),
