@@ -30,6 +30,7 @@ mod kubectl_write;
 mod lifecycle;
 mod metrics;
 mod migrate;
+mod node_connections;
 mod nodes;
 mod on_etcd;
 mod proof;
