@@ -6,12 +6,11 @@ use meta::{ApiError, Value};
 pub(crate) fn choose<'a>(asked: &'a str, pod: &'a Value) -> Result<&'a str, ApiError> {
     let name = pod.str_at(&["metadata", "name"]);
     if !asked.is_empty() {
-        return match all(pod).any(|container| container == asked) {
-            true => Ok(asked),
-            false => {
-                Err(ApiError::BadRequest(format!("container {asked} is not valid for pod {name}")))
-            }
-        };
+        if all(pod).any(|container| container == asked) {
+            return Ok(asked);
+        }
+        let message = format!("container {asked} is not valid for pod {name}");
+        return Err(ApiError::BadRequest(message));
     }
     match pod.items_at(&["spec", "containers"]) {
         [only] => Ok(only.str_at(&["name"])),

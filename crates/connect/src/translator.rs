@@ -223,9 +223,8 @@ async fn open<S: AsyncRead + AsyncWrite>(
     session: &mut Session<S>,
     streams: Streams,
 ) -> Result<Opened, SessionError> {
-    let mut stream = async |wanted: bool, name: &str| match wanted {
-        true => session.open(&[("streamtype", name)]).await.map(Some),
-        false => Ok(None),
+    let mut stream = async |wanted: bool, name: &str| {
+        if wanted { session.open(&[("streamtype", name)]).await.map(Some) } else { Ok(None) }
     };
     let error = stream(true, "error").await?.expect("it was wanted");
     Ok(Opened {

@@ -95,11 +95,7 @@ impl HtmlRewriter {
                 if self.pending == b"<!--" {
                     self.state = State::Comment;
                     self.flush();
-                } else if self.pending.len() == 2 && !is_markup(byte) {
-                    // `a < b` is text.
-                    self.state = State::Text;
-                    self.flush();
-                } else if self.pending.len() > TAG_BYTES_MAX {
+                } else if is_text(&self.pending) || self.pending.len() > TAG_BYTES_MAX {
                     self.state = State::Text;
                     self.flush();
                 }
@@ -185,9 +181,10 @@ impl io::Write for HtmlRewriter {
     }
 }
 
-/// What may follow `<` for it to be markup.
-fn is_markup(byte: u8) -> bool {
-    byte.is_ascii_alphabetic() || matches!(byte, b'/' | b'!' | b'?')
+/// Whether what follows a `<` makes it text, as in `a < b`.
+fn is_text(pending: &[u8]) -> bool {
+    let is_markup = |byte: u8| byte.is_ascii_alphabetic() || matches!(byte, b'/' | b'!' | b'?');
+    matches!(pending, [_, byte] if !is_markup(*byte))
 }
 
 /// Whether the quote at the end of a tag begins a value.
