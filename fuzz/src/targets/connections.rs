@@ -61,7 +61,7 @@ pub(super) const WEBSOCKET: Target = Target {
 };
 
 pub(super) const WEBSOCKET_MESSAGES: Target = Target {
-    name: "websocket-messages",
+    name: "websocket_messages",
     seeds: WEBSOCKET.seeds,
     words: WEBSOCKET.words,
     run: run_websocket_messages,
