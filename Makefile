@@ -100,8 +100,8 @@ bench: ## the benchmarks
 	cargo bench --package benches
 
 .PHONY: tools
-tools: ## etcd, two kubectls and an informer for the tests
-	tools/build etcd kubectl kubectl-1.32 informer sample-apiserver
+tools: ## etcd, two kubectls, an informer, a sample API server and a kubelet stand-in for the tests
+	tools/build etcd kubectl kubectl-1.32 informer sample-apiserver kubelet
 
 .PHONY: peer
 peer: tools ## the real kube-apiserver and its controllers, to compare with (takes a while)

@@ -22,7 +22,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 30] = [
+pub const TARGETS: [Target; 32] = [
     documents::JSON,
     documents::JSON_ANY,
     documents::STORED,
@@ -49,6 +49,8 @@ pub const TARGETS: [Target; 30] = [
     connections::DER,
     connections::WEBSOCKET,
     connections::KUBECONFIG,
+    connections::WEBSOCKET_MESSAGES,
+    connections::SPDY,
     storage::LOG_RECORD,
     storage::LOG_SEGMENT,
     storage::LOG_HINT,

@@ -44,6 +44,8 @@ targets![
     jwt,
     der,
     websocket,
+    websocket_messages,
+    spdy,
     log_record,
     log_segment,
     log_hint,

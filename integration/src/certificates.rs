@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
-    Issuer, KeyPair, KeyUsagePurpose, date_time_ymd,
+    Issuer, KeyPair, KeyUsagePurpose, SanType, date_time_ymd,
 };
 
 pub struct Authority {
@@ -41,6 +41,20 @@ impl Authority {
     /// A client certificate: the user and its groups.
     pub fn client(&self, user: &str, groups: &[&str]) -> Pair {
         self.sign(user, groups, |_| {})
+    }
+
+    /// A serving certificate for these names and addresses.
+    pub fn server(&self, names: &[&str]) -> Pair {
+        self.sign(names[0], &[], |params| {
+            params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+            params.subject_alt_names = names
+                .iter()
+                .map(|name| match name.parse() {
+                    Ok(address) => SanType::IpAddress(address),
+                    Err(_) => SanType::DnsName((*name).try_into().expect("a name")),
+                })
+                .collect();
+        })
     }
 
     /// One that is not good: for servers only.

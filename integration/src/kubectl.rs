@@ -91,6 +91,12 @@ impl<'a> Kubectl<'a> {
 
     /// Everything a command leaves behind.
     pub fn run(&self, line: &str, documents: &str) -> Output {
+        // kubectl takes everything that opens with a brace for JSON, unless it is told otherwise.
+        self.run_with_stdin(line, format!("---\n{documents}").into_bytes())
+    }
+
+    /// The same with exactly these bytes on its standard input.
+    pub fn run_with_stdin(&self, line: &str, stdin: Vec<u8>) -> Output {
         let mut child = self
             .command(line)
             .stdin(Stdio::piped())
@@ -99,11 +105,9 @@ impl<'a> Kubectl<'a> {
             .spawn()
             .expect("kubectl can be started");
         let mut pipe = child.stdin.take().expect("stdin was asked for above");
-        // kubectl takes everything that opens with a brace for JSON by default.
-        let stdin = format!("---\n{documents}");
         // On a thread, because kubectl may print more than a pipe holds before it has read it all;
         // it may as well end without reading, so a broken pipe is fine.
-        let writer = thread::spawn(move || pipe.write_all(stdin.as_bytes()));
+        let writer = thread::spawn(move || pipe.write_all(&stdin));
         let output = child.wait_with_output().expect("kubectl can be waited for");
         let _ = writer.join();
         output

@@ -21,6 +21,7 @@ pub mod eventually;
 pub mod http;
 mod kms;
 pub mod kubectl;
+mod node_network;
 mod peer;
 mod process;
 mod process_cleanup;
@@ -37,6 +38,7 @@ pub use self::eventually::eventually;
 pub use self::http::{Answer, Connection, Http, Protocol, RawConnection, Stream};
 pub use self::kms::KmsPlugin;
 pub use self::kubectl::{Kubectl, Version};
+pub use self::node_network::{CraftedKubelet, Kubelet, NodeNetwork};
 pub use self::programs::{
     informer, peer as peer_program, pintle as pintle_program, published_definitions,
 };

@@ -1,6 +1,8 @@
 //! The webhooks and policies of the cluster, as the watch caches have them. Requests read them
 //! without a lock.
 
+use std::sync::Arc;
+
 use prometheus::Registry;
 use tokio::sync::watch;
 
@@ -71,7 +73,7 @@ const ALL_SYNCED: u8 = (1 << DynamicKind::ALL.len()) - 1;
 impl Default for DynamicAdmission {
     /// Without any, and complete.
     fn default() -> Self {
-        let complete = Self::new(AuthInfos::default(), AuthInfos::default());
+        let complete = Self::new(AuthInfos::default(), AuthInfos::default(), None);
         complete.synced.send_replace(ALL_SYNCED);
         complete
     }
@@ -79,15 +81,19 @@ impl Default for DynamicAdmission {
 
 impl DynamicAdmission {
     /// Not read yet: requests wait until every kind is. The plugins of mutating and of validating
-    /// webhooks each have their own credentials.
-    pub fn new(mutating: AuthInfos, validating: AuthInfos) -> Self {
+    /// webhooks each have their own credentials. Webhooks behind Services are dialed by `service_dial`.
+    pub fn new(
+        mutating: AuthInfos,
+        validating: AuthInfos,
+        service_dial: Option<Arc<dyn client::Dial>>,
+    ) -> Self {
         Self {
             mutating_webhooks: Webhooks::default(),
             validating_webhooks: Webhooks::default(),
             validating_policies: ValidatingPolicies::default(),
             mutating_policies: MutatingPolicies::default(),
-            mutating_clients: Clients::new(mutating),
-            validating_clients: Clients::new(validating),
+            mutating_clients: Clients::new(mutating, service_dial.clone()),
+            validating_clients: Clients::new(validating, service_dial),
             metrics: WebhookMetrics::default(),
             policy_metrics: PolicyMetrics::default(),
             synced: watch::channel(0).0,

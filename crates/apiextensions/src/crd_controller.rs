@@ -48,6 +48,8 @@ pub struct Options {
     /// Delay between NamesAccepted and Established: apiservers that share the store need time to serve
     /// the definition as well.
     pub establish_after: Duration,
+    /// How conversion webhooks behind Services are dialed. None: directly.
+    pub service_dial: Option<Arc<dyn client::Dial>>,
 }
 
 /// Notified when the served custom kinds change.
@@ -115,6 +117,7 @@ impl CrdController {
             schema: options.schema.clone(),
             unstructured: UnstructuredType::new(&options.schema),
             local: options.local.clone(),
+            service_dial: options.service_dial.clone(),
             from_store: options.from_store.clone(),
         };
         let base = options.resources.kinds().iter().cloned().collect();

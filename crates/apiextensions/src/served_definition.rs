@@ -54,6 +54,8 @@ pub(crate) struct ServingContext {
     pub(crate) unstructured: UnstructuredType,
     /// Client for the services of conversion webhooks.
     pub(crate) local: LoopbackClient,
+    /// To conversion webhooks behind Services.
+    pub(crate) service_dial: Option<Arc<dyn client::Dial>>,
     pub(crate) from_store: Arc<dyn Fn(&GroupResource) -> bool + Send + Sync>,
 }
 
@@ -118,7 +120,8 @@ impl<'a> DefinitionBuilder<'a> {
         let apply_types = Arc::new(apply_types(serving.schema.clone(), crd));
         let all = DefinitionVersions { versions: schemas.clone(), types: apply_types.clone() };
         let all = Arc::new(all);
-        let webhook = Webhook::of(crd, schemas, &serving.local).map(Arc::new);
+        let dial = serving.service_dial.as_ref();
+        let webhook = Webhook::of(crd, schemas, &serving.local, dial).map(Arc::new);
         let replicas_paths = crd.versions.iter().map(|version| {
             let path = version.scale.as_ref().map(|scale| &scale.spec_replicas);
             let path = path.map(|path| path.iter().map(|name| PathElement::field(name)).collect());

@@ -5,7 +5,7 @@ mod services;
 
 use std::sync::Arc;
 
-use client::{ClusterIp, ServiceResolver};
+use client::{ClusterIp, Dial, ServiceResolver};
 use endpoints::LoopbackClient;
 use meta::{ApiError, FieldErrors, Map, Number, Value, field::path, names, value};
 use registry::{Conversion, Pinned, RemoteConverter};
@@ -32,6 +32,7 @@ impl Webhook {
         crd: &Crd,
         versions: Vec<Arc<VersionSchema>>,
         local: &LoopbackClient,
+        service_dial: Option<&Arc<dyn Dial>>,
     ) -> Option<Self> {
         if crd.conversion.str_at(&["strategy"]) != "Webhook" {
             return None;
@@ -44,7 +45,8 @@ impl Webhook {
             _ => None,
         });
         let config = webhook.get("clientConfig").cloned().unwrap_or_default();
-        let caller = Caller::new(config.str_at(&["caBundle"]));
+        let service_dial = service_dial.filter(|_| config.get("service").is_some());
+        let caller = Caller::new(config.str_at(&["caBundle"]), service_dial.cloned());
         let services = Arc::new(ClusterIp(LocalServices(local.clone())));
         Some(Self { config, review_version, versions, services, caller })
     }

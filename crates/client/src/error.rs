@@ -88,6 +88,9 @@ pub enum DialError {
     Connect { address: SocketAddr, source: io::Error },
     #[error("connect to {address}: no answer within the connect timeout")]
     Timeout { address: SocketAddr },
+    /// A [`Dial`](crate::Dial) that does not connect to every address.
+    #[error("address not allowed")]
+    NotAllowed { host: String },
     /// For implementations of [`Dial`](crate::Dial) that go another way.
     #[error("dial {host}:{port}: {source}")]
     Other { host: String, port: u16, source: Box<dyn std::error::Error + Send + Sync> },

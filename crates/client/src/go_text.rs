@@ -48,6 +48,7 @@ fn dial_text(error: &DialError) -> String {
         }
         DialError::Connect { address, source } => format!("dial tcp {address}: {source}"),
         DialError::Timeout { address } => format!("dial tcp {address}: i/o timeout"),
+        DialError::NotAllowed { .. } => error.to_string(),
         DialError::Other { source, .. } => source.to_string(),
     }
 }

@@ -40,6 +40,7 @@ mod secret;
 mod service_resolver;
 mod system_roots;
 mod tls;
+mod tls_streams;
 mod transport;
 mod verifier;
 
@@ -64,6 +65,7 @@ pub use self::{
         ClusterIp, Endpoints, LookupError, Loopback, ResolveError, ServiceLookup, ServiceResolver,
     },
     tls::{Identity, Pem, Tls, Trust},
+    tls_streams::TlsStreams,
     transport::{Client, SendOptions},
 };
 

@@ -4,11 +4,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use hyper::body::Incoming;
 use meta::{ApiError, GroupResource, Query, RequestInfo, Value};
 use registry::{Engine, Kind, ResourceRequest};
 use serve::{Body, Context, Serving};
+
+use crate::handle::PARTS_MAX;
 
 /// Answers the requests of one CONNECT subresource.
 pub trait Connecter: Send + Sync + 'static {
@@ -17,6 +19,19 @@ pub trait Connecter: Send + Sync + 'static {
     fn options(&self, query: &Query, info: &RequestInfo) -> Result<Value, ApiError>;
 
     fn connect<'a>(&'a self, connect: Connect<'a>) -> Serving<'a>;
+
+    /// Other methods are refused.
+    fn methods(&self) -> &'static [Method];
+
+    /// Whether something may follow the subresource in the path.
+    fn takes_path(&self) -> bool {
+        false
+    }
+
+    /// False for reads, which admission does not see.
+    fn is_admitted(&self) -> bool {
+        true
+    }
 }
 
 /// A request that authorization and admission have let through. Nothing of its body has been read: a
@@ -30,7 +45,7 @@ pub struct Connect<'a> {
 }
 
 /// The CONNECT subresources of a server.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Connecters(Vec<(GroupResource, &'static str, Arc<dyn Connecter>)>);
 
 impl Connecters {
@@ -64,7 +79,11 @@ pub(crate) async fn connect(
     connecter: &dyn Connecter,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, ApiError> {
+    check(cx, kind, connecter, request.method())?;
     let query = Query::parse(request.uri().query().unwrap_or_default())?;
+    if connecter.is_admitted() && query.all("dryRun").next().is_some() {
+        return Err(ApiError::bad_request("dryRun is not supported"));
+    }
     let mut options = connecter.options(&query, &cx.info)?;
     let admitted = ResourceRequest {
         engine,
@@ -79,6 +98,24 @@ pub(crate) async fn connect(
         audit: &cx.audit.record,
         websocket: false,
     };
-    registry::admit_connect(&admitted, &mut options).await?;
+    if connecter.is_admitted() {
+        registry::admit_connect(&admitted, &mut options).await?;
+    }
     connecter.connect(Connect { cx, kind, options, request }).await
+}
+
+/// The path and the method are those of the subresource.
+fn check(
+    cx: &Context,
+    kind: &Kind,
+    connecter: &dyn Connecter,
+    method: &Method,
+) -> Result<(), ApiError> {
+    let info = &cx.info;
+    let in_namespace = !info.namespace.is_empty();
+    let too_long = info.parts.len() > PARTS_MAX && !connecter.takes_path();
+    if kind.namespaced() != in_namespace || too_long || info.verb == "watch" {
+        return Err(ApiError::NotServed);
+    }
+    if connecter.methods().contains(method) { Ok(()) } else { Err(ApiError::MethodNotAllowed) }
 }

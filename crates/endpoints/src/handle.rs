@@ -216,7 +216,7 @@ fn check_scope(cx: &Context, kind: &Kind, method: &Method) -> Result<(), ApiErro
 }
 
 /// Resource, name and subresource.
-const PARTS_MAX: usize = 3;
+pub(crate) const PARTS_MAX: usize = 3;
 
 /// The body of a create, update, patch or delete, as far as it is allowed to go.
 pub async fn read_body(mut body: Incoming) -> Result<Bytes, ApiError> {

@@ -9,7 +9,7 @@ use admission::{Attributes, Cluster, Operation, Pinned, Plugin};
 use bytes::Bytes;
 use endpoints::{Connect, Connecter, Connecters, Kinds, Resources};
 use futures_util::StreamExt as _;
-use http::{HeaderValue, Request, Response, StatusCode, header};
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::BodyExt as _;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
@@ -32,6 +32,10 @@ impl Connecter for Echo {
         Ok(
             value!({"kind": "PodExecOptions", "apiVersion": "v1", "command": [(query.text("command"))]}),
         )
+    }
+
+    fn methods(&self) -> &'static [Method] {
+        &[Method::POST]
     }
 
     fn connect<'a>(&'a self, connect: Connect<'a>) -> Serving<'a> {

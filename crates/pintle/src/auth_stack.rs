@@ -13,7 +13,6 @@ use auth::{
 use serve::{Tasks, pki::Pki};
 
 use crate::{
-    egress,
     node_relations::NodeRelations,
     options::Options,
     roles::RoleIndex,
@@ -161,18 +160,6 @@ fn check_client_files(options: &Options) -> Result<(), String> {
             key: client::Pem::File(pair.key_file.clone()),
         };
         check(flag, client::Tls { identity: Some(identity), ..client::Tls::default() })?;
-    }
-    if let Some(file) = &options.kubelet_ca_file {
-        let trust = client::Trust::File(file.clone());
-        check("kubelet-certificate-authority", client::Tls { trust, ..client::Tls::default() })?;
-    }
-    if let Some(file) = &options.egress_selector_config {
-        let flag = "--egress-selector-config-file";
-        let warnings =
-            egress::check(file).map_err(|why| format!("{flag} {}: {why}", file.display()))?;
-        for warning in warnings {
-            tracing::warn!("{flag}: {warning}");
-        }
     }
     Ok(())
 }

@@ -17,6 +17,7 @@ mod in_process;
 mod logging;
 mod measured_store;
 mod migrate;
+mod node_connections;
 mod node_relations;
 mod object_counts;
 mod options;

@@ -9,6 +9,7 @@ mod controllers;
 mod effective_version;
 mod endpoint_reconciler;
 mod etcd;
+mod kubelet;
 mod metrics;
 mod runtime_config;
 mod service_accounts;
@@ -35,6 +36,7 @@ pub(crate) use cidr::Cidr;
 pub(crate) use controllers::StandaloneControllers;
 pub(crate) use endpoint_reconciler::ReconcilerType;
 pub(crate) use etcd::{Etcd, form as storage_form, prefix as storage_prefix, tls as etcd_tls};
+pub(crate) use kubelet::KubeletOptions;
 pub(crate) use runtime_config::RuntimeConfig;
 pub(crate) use service_accounts::ServiceAccountOptions;
 pub(crate) use tls::{KeyExchange, TlsVersion};
@@ -89,7 +91,7 @@ pub(crate) struct Options {
     pub(crate) flag_values: Vec<(&'static str, String)>,
 
     pub(crate) egress_selector_config: Option<PathBuf>,
-    pub(crate) kubelet_ca_file: Option<PathBuf>,
+    pub(crate) kubelet: KubeletOptions,
 
     // Aggregation.
     /// Aggregated servers are called at their endpoints.
@@ -276,10 +278,10 @@ impl Options {
                 .collect(),
 
             egress_selector_config: path(parsed, "egress-selector-config-file"),
-            kubelet_ca_file: path(parsed, "kubelet-certificate-authority"),
             aggregator_routing: parsed.bool("enable-aggregator-routing"),
             aggregator_reject_forwarding_redirect: parsed
                 .bool("aggregator-reject-forwarding-redirect"),
+            kubelet: KubeletOptions::from_flags(parsed, errors),
 
             livez_grace_period: duration(parsed, "livez-grace-period"),
             storage_initialization_timeout: duration(parsed, "storage-initialization-timeout"),

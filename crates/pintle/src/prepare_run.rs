@@ -53,7 +53,9 @@ pub(crate) async fn prepare_run(
 
     let options = &chain.config.options;
     let listener = serving::bind(options)?;
-    let address = format!("{}:{}", options.external_hostname, listener.address().port());
+    let port = listener.address().port();
+    chain.config.node_connections.own_port.set(port);
+    let address = format!("{}:{port}", options.external_hostname);
     let auth = &chain.config.auth;
     auth.open_id.publish(&auth.tokens, &options.service_accounts.jwks_uri, &address);
     chain.aggregator.publisher.open(address);
@@ -137,6 +139,7 @@ fn install_metrics(chain: &ServerChain) -> Result<(), String> {
     controllers::register_workqueue_metrics(registry)?;
     chain.config.auth_metrics.register(registry)?;
     chain.aggregator.register_metrics(registry);
+    chain.config.node_connections.register_metrics(registry)?;
     chain.config.admission_metrics.register(registry);
     chain.config.dynamic_admission.register_metrics(registry);
     build_metrics::register(registry, &options.version, &options.feature_gates);

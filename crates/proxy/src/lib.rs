@@ -20,5 +20,6 @@ mod upgrade;
 pub use self::{
     error::Error,
     forward::{Options, Redirects, Target, forward},
+    tunnel::Pace,
     upgrade::is_upgrade,
 };

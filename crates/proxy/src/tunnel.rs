@@ -60,22 +60,22 @@ async fn one_way(
 const BUFFER_BYTES: usize = 16 << 10;
 
 /// Lets no more than so many bytes pass per second.
-struct Pace {
+pub struct Pace {
     bytes_per_second: NonZeroU64,
     /// What passes at a time: small enough that a low rate is smooth.
-    chunk_bytes: usize,
+    pub chunk_bytes: usize,
     /// When the bytes that have passed are paid for.
     next: Instant,
 }
 
 impl Pace {
-    fn new(bytes_per_second: NonZeroU64) -> Self {
+    pub fn new(bytes_per_second: NonZeroU64) -> Self {
         let tenth = usize::try_from(bytes_per_second.get() / 10).unwrap_or(usize::MAX);
         let chunk_bytes = tenth.clamp(1, BUFFER_BYTES);
         Self { bytes_per_second, chunk_bytes, next: Instant::now() }
     }
 
-    async fn wait(&mut self, count: usize) {
+    pub async fn wait(&mut self, count: usize) {
         let cost = Duration::from_secs_f64(count as f64 / self.bytes_per_second.get() as f64);
         // Time that was not used is not saved up.
         self.next = self.next.max(Instant::now()) + cost;

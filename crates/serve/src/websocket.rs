@@ -5,6 +5,7 @@
 //! a task of its own sends the body's chunks, each as one message.
 
 mod frame;
+mod message;
 mod token;
 
 use std::time::Duration;
@@ -16,16 +17,18 @@ use http::header::{
     CONNECTION, ORIGIN, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL,
     SEC_WEBSOCKET_VERSION, UPGRADE,
 };
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
-use self::frame::{Decoder, Opcode, Received};
+use self::frame::{Decoder, Received};
 use crate::Body;
 
+pub use self::frame::{NORMAL_CLOSE, Opcode, PROTOCOL_ERROR, encode as encode_frame};
+pub use self::message::{Event, MessageDecoder, Violation, decode_messages};
 pub(crate) use self::token::{ProtocolToken, TokenError};
 
 /// Entry point for the fuzz target: what is received in these pieces, as text.
@@ -92,19 +95,62 @@ impl Upgrade {
     }
 }
 
+/// Agrees to a WebSocket whose messages the caller reads and writes: the connection, and the response
+/// that changes it over, without a body. For programs, which have no origin.
+pub fn accept_messages(
+    request: &mut Request<Incoming>,
+    protocol: Option<&str>,
+) -> Result<(OnUpgrade, Response<()>), Refusal> {
+    if request.method() != Method::GET {
+        return Err(Refusal { code: StatusCode::METHOD_NOT_ALLOWED, message: "bad method" });
+    }
+    let accept = prove(request.headers())?;
+    let mut response = Response::new(());
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    let protocol = protocol.and_then(|protocol| HeaderValue::from_str(protocol).ok());
+    add_switching_headers(response.headers_mut(), accept, protocol);
+    Ok((hyper::upgrade::on(request), response))
+}
+
+/// The subprotocols that a client offers, in its order.
+pub fn offered_protocols(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let values = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter();
+    values.flat_map(|value| text(Some(value)).split(',')).map(str::trim)
+}
+
+/// Proof that the client's key was read.
+fn prove(headers: &HeaderMap) -> Result<HeaderValue, Refusal> {
+    let refuse = |message| Err(Refusal { code: StatusCode::BAD_REQUEST, message });
+    let key = text(headers.get(SEC_WEBSOCKET_KEY));
+    if key.is_empty() {
+        return refuse("mismatch challenge/response");
+    }
+    if text(headers.get(SEC_WEBSOCKET_VERSION)) != VERSION {
+        return refuse(BAD_VERSION);
+    }
+    Ok(accept(key))
+}
+
+fn add_switching_headers(
+    headers: &mut HeaderMap,
+    accept: HeaderValue,
+    protocol: Option<HeaderValue>,
+) {
+    headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+    headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+    headers.insert(SEC_WEBSOCKET_ACCEPT, accept);
+    if let Some(protocol) = protocol {
+        headers.insert(SEC_WEBSOCKET_PROTOCOL, protocol);
+    }
+}
+
 /// The server's half: proof that the key was read, and the subprotocol.
 ///
 /// Compat: Go's library has the handshake of browsers in mind. A client that gives no origin is refused, and of several
 /// subprotocols none can be chosen for a watch, because none has a meaning there; a single one is repeated, whatever it is.
 fn shake_hands(headers: &HeaderMap) -> Result<(HeaderValue, Option<HeaderValue>), Refusal> {
     let refuse = |code, message| Err(Refusal { code, message });
-    let key = text(headers.get(SEC_WEBSOCKET_KEY));
-    if key.is_empty() {
-        return refuse(StatusCode::BAD_REQUEST, "mismatch challenge/response");
-    }
-    if text(headers.get(SEC_WEBSOCKET_VERSION)) != VERSION {
-        return refuse(StatusCode::BAD_REQUEST, BAD_VERSION);
-    }
+    let proof = prove(headers)?;
     if !is_origin(text(headers.get(ORIGIN))) {
         return refuse(StatusCode::FORBIDDEN, "");
     }
@@ -113,7 +159,7 @@ fn shake_hands(headers: &HeaderMap) -> Result<(HeaderValue, Option<HeaderValue>)
         return refuse(StatusCode::BAD_REQUEST, "");
     }
     let protocol = (!protocol.is_empty()).then(|| HeaderValue::from_str(protocol).ok()).flatten();
-    Ok((accept(key), protocol))
+    Ok((proof, protocol))
 }
 
 /// The only version there is.
@@ -173,13 +219,7 @@ pub(crate) fn change_over(mut response: Response<Body>, stall: Duration) -> Resp
     });
     let mut switching = Response::new(Body::empty());
     *switching.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
-    let headers = switching.headers_mut();
-    headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
-    headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
-    headers.insert(SEC_WEBSOCKET_ACCEPT, upgrade.accept);
-    if let Some(protocol) = upgrade.protocol {
-        headers.insert(SEC_WEBSOCKET_PROTOCOL, protocol);
-    }
+    add_switching_headers(switching.headers_mut(), upgrade.accept, upgrade.protocol);
     switching
 }
 

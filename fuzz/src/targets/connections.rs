@@ -97,6 +97,32 @@ pub(super) const KUBECONFIG: Target = Target {
     run: run_kubeconfig,
 };
 
+pub(super) const WEBSOCKET_MESSAGES: Target = Target {
+    name: "websocket_messages",
+    seeds: WEBSOCKET.seeds,
+    words: WEBSOCKET.words,
+    run: run_websocket_messages,
+};
+pub(super) const SPDY: Target = Target {
+    name: "spdy",
+    seeds: |_| {
+        let (mut encoder, mut frames) = (spdy::Encoder::default(), bytes::BytesMut::new());
+        encoder.syn_stream(1, &[("streamtype", "error")], &mut frames);
+        encoder.syn_reply(1, &[], &mut frames);
+        let opened = frames.to_vec();
+        spdy::Encoder::data_head(1, 5, true, &mut frames);
+        frames.extend_from_slice(b"hello");
+        spdy::Encoder::ping(2, &mut frames);
+        spdy::Encoder::rst_stream(1, spdy::Reset::Cancel, &mut frames);
+        spdy::Encoder::go_away(&mut frames);
+        let settings =
+            b"\x80\x03\x00\x04\x00\x00\x00\x0c\x00\x00\x00\x01\x00\x00\x00\x07\x00\x01\x00\x00";
+        vec![opened, frames.to_vec(), settings.to_vec()]
+    },
+    words: &["\u{0}", "\u{1}", "\u{3}", "\u{7f}"],
+    run: run_spdy,
+};
+
 /// Keys that sign nothing outside of these targets.
 const SEEDS: [&[u8]; 7] = [
     include_bytes!("../../testdata/p256.cert.der"),
@@ -171,6 +197,26 @@ fn run_der(input: &[u8]) -> String {
         endings.push('|');
     }
     endings
+}
+
+fn run_websocket_messages(input: &[u8]) -> String {
+    let whole = serve::websocket::decode_messages([input]);
+    assert_eq!(whole, serve::websocket::decode_messages(input.chunks(1)), "byte by byte");
+    assert_eq!(
+        whole,
+        serve::websocket::decode_messages(input.chunks(3)),
+        "in pieces of three bytes"
+    );
+    let shown: Vec<_> = whole.iter().take(4).map(ending).collect();
+    format!("{} {shown:?}", whole.len().min(8))
+}
+
+fn run_spdy(input: &[u8]) -> String {
+    let whole = spdy::decode_frames([input]);
+    assert_eq!(whole, spdy::decode_frames(input.chunks(1)), "byte by byte");
+    assert_eq!(whole, spdy::decode_frames(input.chunks(3)), "in pieces of three bytes");
+    let shown: Vec<_> = whole.iter().take(4).map(ending).collect();
+    format!("{} {shown:?}", whole.len().min(8))
 }
 
 /// What arrives does not depend on the pieces in which it arrives.

@@ -34,6 +34,7 @@ mod kubectl_write;
 mod lifecycle;
 mod metrics;
 mod migrate;
+mod node_connections;
 mod nodes;
 mod on_etcd;
 mod proof;

@@ -8,8 +8,9 @@ use std::{
 
 use bytes::Bytes;
 use client::{
-    Call, Client, ClusterIp, Config, ConfigError, Error, HostPort, LookupError, ServiceLookup,
-    ServiceResolver as _, Tls, Trust, generic_message, go_text, successful_body, url_error,
+    Call, Client, ClusterIp, Config, ConfigError, Dial, Error, HostPort, LookupError,
+    ServiceLookup, ServiceResolver as _, Tls, Trust, generic_message, go_text, successful_body,
+    url_error,
 };
 use http::{HeaderMap, HeaderValue, Method, Uri, header};
 use meta::{Str, Value, selector::LabelSelector};
@@ -28,6 +29,8 @@ const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
 pub(crate) struct Clients {
     by_key: Mutex<HashMap<ClientKey, Weak<SharedClient>>>,
     auth_infos: AuthInfos,
+    /// How Services are dialed, where an egress proxy leads to the cluster. None: directly.
+    service_dial: Option<Arc<dyn Dial>>,
 }
 
 /// Err: the bundle or the credentials cannot be used; each call says so.
@@ -38,34 +41,44 @@ struct ClientKey {
     ca_bundle: Str,
     /// The user of the kubeconfig file whose credentials are sent.
     auth_info: Option<Str>,
+    is_service: bool,
 }
 
 impl Clients {
-    pub(crate) fn new(auth_infos: AuthInfos) -> Self {
-        Self { by_key: Mutex::default(), auth_infos }
+    pub(crate) fn new(auth_infos: AuthInfos, service_dial: Option<Arc<dyn Dial>>) -> Self {
+        Self { by_key: Mutex::default(), auth_infos, service_dial }
     }
 
-    fn get(&self, ca_bundle: &str, authority: &str) -> Arc<SharedClient> {
+    fn get(&self, ca_bundle: &str, authority: &str, is_service: bool) -> Arc<SharedClient> {
         let auth_info = self.auth_infos.find(authority);
         let key = ClientKey {
             ca_bundle: Str::new(ca_bundle),
             auth_info: auth_info.map(|(name, _)| name.clone()),
+            is_service,
         };
         let mut by_key = self.by_key.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(client) = by_key.get(&key).and_then(Weak::upgrade) {
             return client;
         }
         by_key.retain(|_, client| client.strong_count() > 0);
-        let client = Arc::new(new_client(ca_bundle, auth_info.map(|(_, info)| info)));
+        let dial = self.service_dial.clone().filter(|_| is_service);
+        let client = Arc::new(new_client(ca_bundle, auth_info.map(|(_, info)| info), dial));
         by_key.insert(key, Arc::downgrade(&client));
         client
     }
 }
 
-fn new_client(ca_bundle: &str, auth_info: Option<&AuthInfo>) -> SharedClient {
+fn new_client(
+    ca_bundle: &str,
+    auth_info: Option<&AuthInfo>,
+    dial: Option<Arc<dyn Dial>>,
+) -> SharedClient {
     let pem = codec::base64::decode(ca_bundle).map_err(|error| error.to_string())?;
     let trust = if pem.trim_ascii().is_empty() { Trust::System } else { Trust::Bundle(pem) };
     let mut config = Config { tls: Tls { trust, ..Tls::default() }, ..Config::default() };
+    if let Some(dial) = dial {
+        config.dial = dial;
+    }
     if let Some(auth_info) = auth_info {
         config.tls.identity.clone_from(&auth_info.identity);
         config.credentials = auth_info.credentials.clone();
@@ -104,7 +117,8 @@ impl Endpoint {
     pub(super) fn read(config: &Value, clients: &Clients) -> Self {
         let address = Address::read(config);
         let authority = address.as_ref().map_or("", |address| address.authority.as_str());
-        let client = clients.get(config.str_at(&["caBundle"]), authority);
+        let is_service = address.as_ref().is_ok_and(|address| address.service.is_some());
+        let client = clients.get(config.str_at(&["caBundle"]), authority, is_service);
         Self { client, address }
     }
 
@@ -282,7 +296,7 @@ mod tests {
     #[test]
     fn webhooks_that_trust_the_same_certificates_share_a_client() {
         let clients = Clients::default();
-        let client = |bundle: &str| clients.get(bundle, "a:443");
+        let client = |bundle: &str| clients.get(bundle, "a:443", false);
         let (first, second) = (client(""), client(""));
         assert!(Arc::ptr_eq(&first, &second));
         let other = client("%");

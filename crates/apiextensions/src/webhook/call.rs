@@ -1,11 +1,11 @@
 //! Calls a conversion webhook: its address, its deadline, and the error of a failed call.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use client::{
-    Call, Client, Config, Error, HostPort, Tls, Trust, generic_message, go_text, successful_body,
-    url_error,
+    Call, Client, Config, Dial, Error, HostPort, Tls, Trust, generic_message, go_text,
+    successful_body, url_error,
 };
 use http::{HeaderMap, HeaderValue, Method, Uri, header};
 use tokio::time::Instant;
@@ -67,8 +67,8 @@ pub(super) struct Caller {
 
 impl Caller {
     /// `ca_bundle` is PEM in base64.
-    pub(super) fn new(ca_bundle: &str) -> Self {
-        Self { client: new_client(ca_bundle) }
+    pub(super) fn new(ca_bundle: &str, dial: Option<Arc<dyn Dial>>) -> Self {
+        Self { client: new_client(ca_bundle, dial) }
     }
 
     pub(super) async fn post(&self, address: &Address, body: Bytes) -> Result<Bytes, String> {
@@ -90,10 +90,13 @@ impl Caller {
     }
 }
 
-fn new_client(ca_bundle: &str) -> Result<Client, String> {
+fn new_client(ca_bundle: &str, dial: Option<Arc<dyn Dial>>) -> Result<Client, String> {
     let pem = codec::base64::decode(ca_bundle).map_err(|error| error.to_string())?;
     let trust = if pem.trim_ascii().is_empty() { Trust::System } else { Trust::Bundle(pem) };
-    let config = Config { tls: Tls { trust, ..Tls::default() }, ..Config::default() };
+    let mut config = Config { tls: Tls { trust, ..Tls::default() }, ..Config::default() };
+    if let Some(dial) = dial {
+        config.dial = dial;
+    }
     Client::new(config).map_err(|error| go_text(&error.into()))
 }
 
@@ -156,7 +159,7 @@ mod tests {
         ];
         for (bundle, to, why) in cases {
             let address = Address::of_url(&format!("https://{to}/c")).unwrap();
-            let failed = Caller::new(bundle).post(&address, Bytes::new()).await.unwrap_err();
+            let failed = Caller::new(bundle, None).post(&address, Bytes::new()).await.unwrap_err();
             assert_eq!(failed, format!(r#"Post "https://{to}/c?timeout=30s": {why}"#));
         }
     }

@@ -109,8 +109,8 @@ pub(super) const API_ENABLEMENT: &[Flag] = &[done("runtime-config", Configuratio
 )];
 
 pub(super) const EGRESS_SELECTOR: &[Flag] = &[done("egress-selector-config-file", Text, "").help(
-    "EgressSelectorConfiguration. Connections are direct: proxies for etcd and the control plane are \
-     refused, one for the cluster has no effect yet.",
+    "EgressSelectorConfiguration: a proxy for connections to nodes, pods and Services. Proxies for \
+     etcd and the control plane are refused.",
 )];
 
 pub(super) const ADMISSION: &[Flag] = &[

@@ -28,29 +28,31 @@ pub(super) const FLAGS: &[Flag] = &[
     ),
     done("event-ttl", Duration, "1h0m0s").help("How long events are kept."),
     done("kubelet-certificate-authority", Text, "")
-        .help("Authority of the kubelets' certificates. Checked at start, and not used yet."),
+        .help("Authority of the kubelets' certificates. Unset: they are not verified."),
     done("kubelet-client-certificate", Text, "")
-        .help("Client certificate shown to kubelets. Checked at start, and not used yet."),
+        .help("Client certificate shown to kubelets."),
     done("kubelet-client-key", Text, "").help("Private key of --kubelet-client-certificate."),
-    harmless("kubelet-port", Uint, "10250")
-        .help("Port of the kubelets.")
+    done("kubelet-port", Uint, "10250")
+        .help("Port of kubelets whose node does not name one.")
         .deprecated("kubelet-port is deprecated and will be removed.")
         .hidden(),
-    harmless(
+    done(
         "kubelet-preferred-address-types",
         Texts,
         "Hostname,InternalDNS,InternalIP,ExternalDNS,ExternalIP",
     )
-    .help("Order in which the addresses of a node are tried."),
+    .help("Which address of a node is used: the first type that it has."),
     harmless("kubelet-read-only-port", Uint, "10255")
         .help("Read-only port of the kubelets.")
         .deprecated("kubelet-read-only-port is deprecated and will be removed.")
         .hidden(),
-    harmless("kubelet-timeout", Duration, "5s").help("Longest time for calls to kubelets."),
+    done("kubelet-timeout", Duration, "5s").help("Longest time to connect to a kubelet or a pod."),
     done("kubernetes-service-node-port", Int, "0")
         .help("Node port of service kubernetes; 0: none."),
-    harmless("max-connection-bytes-per-sec", Int, "0")
-        .help("Bytes per second for each long-running connection; 0: no limit."),
+    done("max-connection-bytes-per-sec", Int, "0").help(
+        "Bytes per second and direction of each connection of exec, attach, port-forward and upgraded \
+         proxies; 0: no limit.",
+    ),
     done("peer-advertise-ip", Text, "")
         .help("Address under which other API servers reach this one."),
     done("peer-advertise-port", Text, "")

@@ -180,6 +180,7 @@ macro_rules! getters {
 getters! {
     bool: Bool -> bool,
     int: Int -> i64,
+    uint: Uint -> u64,
     int32s: Int32s -> Vec<i32>,
     float: Float -> f64,
     nanos: Duration -> i64,

@@ -132,7 +132,7 @@ impl AuthenticationOptions {
                     cache_ttl: duration(parsed, "authentication-token-webhook-cache-ttl"),
                 },
             ),
-            client_pairs: client_pairs(parsed, errors, warnings),
+            client_pairs: client_pairs(parsed, errors),
         }
     }
 }
@@ -343,31 +343,16 @@ fn overlap(
 }
 
 /// Client certificates that this server shows to others.
-fn client_pairs(
-    parsed: &Parsed,
-    errors: &mut Vec<String>,
-    warnings: &mut Vec<String>,
-) -> Vec<(&'static str, CertKey)> {
+fn client_pairs(parsed: &Parsed, errors: &mut Vec<String>) -> Vec<(&'static str, CertKey)> {
     let flags = [
-        (
-            "kubelet-client-certificate",
-            "kubelet-client-key",
-            Some("Pintle does not connect to kubelets yet"),
-        ),
-        ("proxy-client-cert-file", "proxy-client-key-file", None),
+        ("kubelet-client-certificate", "kubelet-client-key"),
+        ("proxy-client-cert-file", "proxy-client-key-file"),
     ];
-    if parsed.is_changed("kubelet-certificate-authority") {
-        let why = flags[0].2.unwrap_or_default();
-        warnings.push(format!("--kubelet-certificate-authority is checked but not used: {why}"));
-    }
     let mut pairs = Vec::new();
-    for (cert, key, why) in flags {
+    for (cert, key) in flags {
         match (path(parsed, cert), path(parsed, key)) {
             (None, None) => {}
             (Some(cert_file), Some(key_file)) => {
-                if let Some(why) = why {
-                    warnings.push(format!("--{cert} and --{key} are checked but not used: {why}"));
-                }
                 pairs.push((cert, CertKey { cert_file, key_file }));
             }
             _ => errors.push(format!("--{cert} and --{key} go together")),

@@ -110,12 +110,7 @@ fn kubeadms_flags_start_the_server() {
     assert_eq!(front.headers.extra_prefixes, ["x-remote-extra-"]);
     assert_eq!(front.published.username_headers, ["X-Remote-User"]);
     assert!(options.authentication.bootstrap_tokens);
-    let expected = [
-        "--kubelet-preferred-address-types has no effect in Pintle yet",
-        "--kubelet-client-certificate and --kubelet-client-key are checked but not used: Pintle does \
-         not connect to kubelets yet",
-    ];
-    assert_eq!(options.warnings, expected);
+    assert_eq!(options.warnings, Vec::<String>::new());
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::{cell::RefCell, rc::Rc, sync::Arc, time::Duration};
 
 use apiextensions::{CrdController, CrdEventHandler};
+use egress::EgressType;
 use endpoints::{LoopbackClient, Resources};
 use serve::{Claims, Delegate, health::Check};
 
@@ -72,6 +73,7 @@ impl ApiExtensionsServer {
             } else {
                 Duration::ZERO
             },
+            service_dial: config.node_connections.egress.proxy(EgressType::Cluster),
         });
         self.controller.replace(Some(controller.await));
     }

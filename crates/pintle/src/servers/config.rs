@@ -7,6 +7,7 @@ use aggregator::ServedGroupVersion;
 use audit::{AuditMetrics, Auditor};
 use builtin::{Definitions, StorageFormat, Wiring};
 use codec::negotiate::{OFFERED, OFFERED_WITH_CBOR, Offered};
+use egress::{EgressSelector, EgressType};
 use endpoints::{Kinds, LoopbackClient, Resources};
 use registry::{Engine, Kind, Tuning};
 use schema::{ResourceFacts, Schema, openapi::Describe as _};
@@ -23,6 +24,7 @@ use crate::{
     encryption_at_rest,
     in_process::Objects,
     measured_store::StoreMetrics,
+    node_connections::NodeConnections,
     options::Options,
     quotas::{CountedUsage, Quotas},
     serving,
@@ -54,6 +56,7 @@ pub(crate) struct Config {
     /// Plugins look up custom resources and write through servers that are made after them.
     custom: Arc<OnceLock<Arc<Resources>>>,
     local: Arc<OnceLock<LoopbackClient>>,
+    pub(crate) node_connections: NodeConnections,
     pub(crate) cpu_pool: CpuPool,
     pub(crate) tasks: Tasks,
     pub(crate) metrics: Arc<Metrics>,
@@ -98,8 +101,11 @@ impl Config {
         let group_versions = group_versions(&definitions, &kinds);
 
         let (custom, local) = (Arc::new(OnceLock::new()), Arc::new(OnceLock::new()));
+        let node_connections =
+            NodeConnections::new(&options, auth.authorizer.clone(), local.clone())?;
         let objects = Objects::new(&kinds, custom.clone(), local.clone(), schema.clone());
-        let (quotas, dynamic_admission) = (Arc::default(), Arc::new(dynamic_admission(&options)?));
+        let dynamic_admission = Arc::new(dynamic_admission(&options, &node_connections.egress)?);
+        let quotas = Arc::default();
         let admission = admission_chain(&options, &auth, objects, &quotas, &dynamic_admission)?;
         let admission_metrics = admission.metrics().clone();
         let engine = Engine::new(
@@ -128,6 +134,7 @@ impl Config {
             engine,
             custom,
             local,
+            node_connections,
             cpu_pool,
             tasks: Tasks::default(),
             metrics,
@@ -143,6 +150,7 @@ impl Config {
     ) -> Arc<Resources> {
         let kinds = self.kinds.iter().filter(|kind| wanted(&kind.gvk().group)).cloned();
         let resources = Resources::new(server, self.engine.clone(), Kinds::new(kinds));
+        let resources = resources.with_connecters(self.node_connections.connecters.clone());
         Arc::new(resources.with_cpu_pool(self.cpu_pool.clone()))
     }
 
@@ -211,11 +219,15 @@ fn kind_options(
     }
 }
 
-fn dynamic_admission(options: &Options) -> Result<DynamicAdmission, String> {
+fn dynamic_admission(
+    options: &Options,
+    egress: &EgressSelector,
+) -> Result<DynamicAdmission, String> {
     let credentials = |plugin| options.admission_plugins.webhook_credentials(plugin);
     Ok(DynamicAdmission::new(
         credentials("MutatingAdmissionWebhook")?,
         credentials("ValidatingAdmissionWebhook")?,
+        egress.proxy(EgressType::Cluster),
     ))
 }
 

@@ -2,22 +2,22 @@
 
 /// What a frame is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Opcode {
+pub enum Opcode {
     Text = 1,
     Binary = 2,
     Close = 8,
     Pong = 10,
 }
 
-const PING: u8 = 9;
+pub(super) const PING: u8 = 9;
 
 /// 1000: all is well.
-pub(super) const NORMAL_CLOSE: [u8; 2] = 1000_u16.to_be_bytes();
+pub const NORMAL_CLOSE: [u8; 2] = 1000_u16.to_be_bytes();
 /// 1002: the client broke the rules.
-pub(super) const PROTOCOL_ERROR: [u8; 2] = 1002_u16.to_be_bytes();
+pub const PROTOCOL_ERROR: [u8; 2] = 1002_u16.to_be_bytes();
 
 /// One unfragmented frame from the server, so without a mask.
-pub(super) fn encode(opcode: Opcode, payload: &[u8]) -> Vec<u8> {
+pub fn encode(opcode: Opcode, payload: &[u8]) -> Vec<u8> {
     let mut frame = Vec::with_capacity(payload.len() + 10);
     frame.push(FINAL | opcode as u8);
     match payload.len() {
@@ -35,8 +35,8 @@ pub(super) fn encode(opcode: Opcode, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-const FINAL: u8 = 0x80;
-const MASKED: u8 = 0x80;
+pub(super) const FINAL: u8 = 0x80;
+pub(super) const MASKED: u8 = 0x80;
 
 /// What a client sent that matters. Messages don't: a watch has no use for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,10 +113,10 @@ impl Payload {
 }
 
 /// What control frames may hold.
-const PING_BYTES_MAX: usize = 125;
+pub(super) const PING_BYTES_MAX: usize = 125;
 
 /// Compat: a longer message ends the connection, although its payload is not used.
-const MESSAGE_BYTES_MAX: u64 = 32 << 20;
+pub(super) const MESSAGE_BYTES_MAX: u64 = 32 << 20;
 
 enum Header {
     Incomplete,

@@ -8,7 +8,8 @@ use aggregator::{
     OpenApiMetrics, OpenApiV3Controller, Registration, RemoteApis, RemoteAvailableController,
     RemoteSettings,
 };
-use client::{ClusterIp, Endpoints, HostPort, Identity, Loopback, Pem, ServiceResolver, TcpDial};
+use client::{ClusterIp, Dial, Endpoints, HostPort, Identity, Loopback, Pem, ServiceResolver, TcpDial};
+use egress::EgressType;
 use prometheus::Registry;
 use proxy::Redirects;
 use registry::Kind;
@@ -50,7 +51,7 @@ impl Aggregation {
         let settings = RemoteSettings {
             identity: proxy_client_identity(options, &config.pki),
             resolver,
-            dial: Arc::new(TcpDial::default()),
+            dial: cluster_dial(config),
             redirects: if options.aggregator_reject_forwarding_redirect {
                 Redirects::Refuse
             } else {
@@ -148,6 +149,12 @@ impl Aggregation {
 
 fn api_services(cx: &HookContext) -> Vec<Arc<Kind>> {
     cx.kinds_of(REGISTRATION_GROUP, &["APIService"])
+}
+
+/// Aggregated servers are in the cluster.
+fn cluster_dial(config: &Config) -> Arc<dyn Dial> {
+    let proxy = config.node_connections.egress.proxy(EgressType::Cluster);
+    proxy.unwrap_or_else(|| Arc::new(TcpDial::default()))
 }
 
 /// By which aggregated servers know this one. Without flags it is the generated certificate, whose CA is
