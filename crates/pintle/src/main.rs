@@ -10,6 +10,7 @@ mod dynamic_admission;
 mod egress;
 mod feature_gates;
 mod flags;
+mod foreign_charges;
 mod help;
 mod in_process;
 mod logging;

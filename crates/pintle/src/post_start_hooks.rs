@@ -165,7 +165,7 @@ impl PostStartHooks {
         start_apiserver_controllers(&api, &servers.kinds, tasks, flow_controller, configured);
         tasks.critical("allocation-repair", servers.wiring.keep_repairing(&servers.kinds));
         let (kinds, custom) = (&servers.kinds[..], servers.started.clone());
-        let quota_usage = servers.quota_usage(options);
+        let quota_usage = servers.quota_usage();
         ControllerContext { api: &api, kinds, custom, tasks, pki, tokens, quota_usage }
             .start(&options.standalone_controllers)
             .map_err(|error| error.to_string())

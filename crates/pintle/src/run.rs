@@ -117,8 +117,10 @@ async fn serve(
     let cpu_pool = CpuPool::start(CpuPool::threads())
         .map_err(|error| format!("cannot start threads: {error}"))?;
     let gates = &options.feature_gates;
-    let quotas = Arc::new(Quotas::default());
-    let plugins = options.admission_plugins.build(&|gate| gates.enabled(gate), quotas.clone())?;
+    let enabled = |gate: &str| gates.enabled(gate);
+    let quotas = Arc::new(Quotas::new(&enabled, options.etcd.is_some()));
+    let evaluators = quotas.evaluators.clone();
+    let plugins = options.admission_plugins.build(&enabled, evaluators, quotas.clone())?;
     let credentials = |plugin| options.admission_plugins.webhook_credentials(plugin);
     let dynamic_admission = Arc::new(DynamicAdmission::new(
         credentials("MutatingAdmissionWebhook")?,
@@ -130,7 +132,7 @@ async fn serve(
         &backend,
         overrides,
         &auth_stack,
-        (plugins, dynamic_admission),
+        (plugins, dynamic_admission, quotas.clone()),
         cpu_pool,
     );
     servers.ready().await?;
@@ -495,6 +497,7 @@ pub(crate) struct Servers {
     admission_metrics: admission::Metrics,
     /// Webhooks and policies.
     dynamic_admission: Arc<DynamicAdmission>,
+    quotas: Arc<Quotas>,
     cpu_pool: CpuPool,
 }
 
@@ -520,7 +523,11 @@ impl Servers {
         backend: &Arc<dyn Backend>,
         overrides: Vec<(meta::GroupResource, Arc<dyn Backend>)>,
         auth_stack: &AuthStack,
-        (plugins, dynamic_admission): (Vec<Box<dyn admission::Plugin>>, Arc<DynamicAdmission>),
+        (plugins, dynamic_admission, quotas): (
+            Vec<Box<dyn admission::Plugin>>,
+            Arc<DynamicAdmission>,
+            Arc<Quotas>,
+        ),
         cpu_pool: CpuPool,
     ) -> Self {
         let schema = Arc::new(std::mem::take(&mut definitions.schema));
@@ -611,6 +618,7 @@ impl Servers {
             wiring,
             admission_metrics,
             dynamic_admission,
+            quotas,
             cpu_pool,
         }
     }
@@ -666,17 +674,16 @@ impl Servers {
     }
 
     /// What the quota controller counts.
-    pub(crate) fn quota_usage(&self, options: &Options) -> Arc<CountedUsage> {
-        let gates = &options.feature_gates;
+    pub(crate) fn quota_usage(&self) -> Arc<CountedUsage> {
         let custom = Arc::new(OnceLock::from(self.extensions.clone()));
         Arc::new(CountedUsage {
-            evaluators: Arc::new(builtin::quota_evaluators(&|gate| gates.enabled(gate))),
             objects: Arc::new(Objects::new(
                 &self.kinds,
                 custom,
                 Arc::default(),
                 self.schema.clone(),
             )),
+            quotas: self.quotas.clone(),
         })
     }
 
@@ -823,11 +830,12 @@ fn announce(options: &Options, pki: &Pki, bound: std::net::SocketAddr) -> Result
         bound
     };
     let url = format!("https://{host}");
-    let server_ca = match &options.serving_cert {
+    let given = options.serving_cert.as_ref().map(|pair| &pair.cert_file);
+    let server_ca = match given.or(pki.serving_cert_is_given.then_some(&pki.serving_cert)) {
         // The given certificate may be of any CA; the kubeconfig trusts the certificate itself.
-        Some(pair) => Some(
-            std::fs::read_to_string(&pair.cert_file)
-                .map_err(|error| format!("{}: {error}", pair.cert_file.display()))?,
+        Some(file) => Some(
+            std::fs::read_to_string(file)
+                .map_err(|error| format!("{}: {error}", file.display()))?,
         ),
         None => None,
     };

@@ -119,11 +119,6 @@ fn what_makes_no_sense_is_refused() {
             "disable-admission-plugins plugin \"Nothing\" is unknown",
         ),
         (
-            &["--enable-admission-plugins=JobValidation"],
-            "admission plugin JobValidation is not available in Pintle yet, and security may \
-             depend on it",
-        ),
-        (
             &[
                 "--enable-admission-plugins=ServiceAccount",
                 "--disable-admission-plugins=ServiceAccount",
