@@ -35,7 +35,8 @@ pub use self::http::{Answer, Connection, Http, Protocol, RawConnection, Stream};
 pub use self::kms::KmsPlugin;
 pub use self::kubectl::{Kubectl, Version};
 pub use self::programs::{
-    informer, peer as peer_program, pintle as pintle_program, published_definitions,
+    informer, peer as peer_program, pintle as pintle_program, pod_security_fixtures,
+    published_definitions,
 };
 pub use self::server::{Flavour, Server, Shared, shared};
 pub use self::webhook::{Reply, Webhook};
