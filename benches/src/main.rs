@@ -6,7 +6,7 @@
 //!
 //! Reading order: [`args`], [`kubeconfig`], [`client`] (how to talk to a server), [`proc`] and [`load`]
 //! (how to measure), [`bodies`] and [`verify`] (what is sent, and whether the answer was right),
-//! [`scenarios`] (the work itself), [`start`] (time to ready), [`report`] (tables and ratios).
+//! [`scenarios`] (the work itself) and [`webhook`] (that servers call), [`start`] (time to ready), [`report`] (tables and ratios).
 
 mod args;
 mod bodies;
@@ -20,6 +20,7 @@ mod run;
 mod scenarios;
 mod start;
 mod verify;
+mod webhook;
 
 use std::process::ExitCode;
 

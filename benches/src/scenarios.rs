@@ -3,6 +3,7 @@
 //! The order matters: first what needs exactly 1 000 pods, then the creates that bring the rest, then
 //! everything that reads or changes them, and at the end the deletes.
 
+mod admission;
 mod custom;
 mod reads;
 mod watch;
@@ -16,6 +17,7 @@ use crate::load::{Measured, Plan, closed_loop};
 use crate::proc::{Cost, Probe};
 use crate::report::Row;
 use crate::verify::Expect;
+use admission::Configured;
 use custom::Size;
 pub(crate) use world::{Sizes, World};
 
@@ -61,6 +63,7 @@ enum Work {
     CustomList(Size),
     CustomPatch(Size),
     Install,
+    Admission(Configured),
     Delete,
     DeleteCollection,
 }
@@ -162,6 +165,13 @@ pub(crate) const SCENARIOS: &[Scenario] = {
         scenario("cr-large-list", "LIST {customs} custom resources of 2 KB, 1 at once", Own, 1, 100, Work::CustomList(Size::Large)),
         scenario("cr-large-patch", "merge patch of a custom resource of 2 KB, 32 at once", Own, 32, 10_000, Work::CustomPatch(Size::Large)),
 
+        scenario("admission-none", "create a ConfigMap, 32 at once", Own, 32, 20_000, Work::Admission(Configured::Nothing)),
+        scenario("admission-other", "… with 50 policies and 20 webhooks that do not match", Own, 32, 20_000, Work::Admission(Configured::NotMatching)),
+        scenario("admission-policy", "… with a policy", Own, 32, 20_000, Work::Admission(Configured::Policy)),
+        scenario("admission-webhook", "… with a webhook on loopback, 1 at once", Own, 1, 20_000, Work::Admission(Configured::Webhook)),
+        scenario("admission-none-x1", "create a ConfigMap, 1 at once", Own, 1, 20_000, Work::Admission(Configured::Nothing)),
+        scenario("admission-quota", "create a ConfigMap in a namespace with a quota, 64 at once", Own, 64, 20_000, Work::Admission(Configured::Quota)),
+
         scenario("delete", "delete a pod, 32 at once", All, 32, 3_000, Work::Delete),
         scenario("delete-collection", "deletecollection, per pod", All, 1, 4, Work::DeleteCollection),
         scenario("create-64", "create a pod, 64 at once", Own, 64, 20_000, Work::CreateMore),
@@ -259,6 +269,7 @@ impl Scenario {
             Work::CustomList(size) => custom::list(world, plan, size).await,
             Work::CustomPatch(size) => custom::merge_patch(world, plan, size).await,
             Work::Install => custom::install(world, plan).await,
+            Work::Admission(configured) => admission::create(world, plan, configured).await,
             Work::Delete => writes::delete(world, plan).await,
             Work::DeleteCollection => writes::delete_collection(world, plan).await,
         }

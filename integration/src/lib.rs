@@ -40,7 +40,8 @@ pub use self::kms::KmsPlugin;
 pub use self::kubectl::{Kubectl, Version};
 pub use self::node_network::{CraftedKubelet, Kubelet, NodeNetwork};
 pub use self::programs::{
-    informer, peer as peer_program, pintle as pintle_program, published_definitions,
+    informer, peer as peer_program, pintle as pintle_program, pod_security_fixtures,
+    published_definitions,
 };
 pub use self::sample_apiserver::SampleApiServer;
 pub use self::server::{Flavour, Server, Shared, shared};

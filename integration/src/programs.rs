@@ -65,6 +65,11 @@ pub fn published_definitions() -> PathBuf {
     tool("crds")
 }
 
+/// The pods that pass and fail the Pod Security Standards: `<level>/<version>/{pass,fail}/*.yaml`.
+pub fn pod_security_fixtures() -> PathBuf {
+    tool("pod-security")
+}
+
 /// client-go's informers, watching while they write; see `tools/informer`.
 pub fn informer() -> PathBuf {
     tool("informer")

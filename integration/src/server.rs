@@ -167,8 +167,7 @@ impl Server {
         {
             let url = Http::new(&peer.kubeconfig).url().to_owned();
             self.address = Some(Address { url, kubeconfig: peer.kubeconfig.clone() });
-            let mut command = peer.command(program, etcd);
-            command.args(&self.flags);
+            let command = peer.command(program, etcd, &self.flags);
             Process::start("kube-apiserver", command, &self.cleanup)
         } else {
             let process = Process::start("pintle", self.command(), &self.cleanup);

@@ -8,5 +8,6 @@ require (
 	github.com/crossplane/crossplane v1.18.2
 	github.com/prometheus-operator/prometheus-operator v0.79.2
 	istio.io/api v1.27.3
+	k8s.io/pod-security-admission v0.36.4
 	sigs.k8s.io/gateway-api v1.2.1
 )

@@ -187,7 +187,7 @@ impl World {
     }
 
     /// Empties a collection; one that does not exist is empty.
-    async fn clear(&self, path: &str) -> Result<(), Failure> {
+    pub(super) async fn clear(&self, path: &str) -> Result<(), Failure> {
         let path = format!("{path}?gracePeriodSeconds=0");
         let call = Call::send(Method::DELETE, path, "", "");
         match self.client.ok(&call, Keep::Nothing).await {

@@ -9,6 +9,7 @@ use std::{
     },
 };
 
+use crate::quota::WriteCharges;
 use meta::{
     ApiError, AuditAnnotations, GroupVersionKind, GroupVersionResource, User, Value, Warnings,
 };
@@ -32,6 +33,8 @@ pub struct Attributes<'a> {
     pub warnings: &'a Warnings,
     pub audit: &'a AuditAnnotations,
     pub reinvocation: Reinvocation,
+    /// What quotas were charged for this write.
+    pub charges: WriteCharges,
 }
 
 impl Attributes<'_> {

@@ -265,6 +265,7 @@ impl Request {
             warnings: &warnings,
             audit: &audit,
             reinvocation: Reinvocation::default(),
+            charges: crate::quota::WriteCharges::default(),
         };
         let error = run(&attributes).err();
         Outcome { error, warnings: warnings.take(), audit: audit.take() }

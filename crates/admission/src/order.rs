@@ -23,6 +23,7 @@ use crate::{
         node_restriction::NodeRestriction,
         owner_references_permission_enforcement::OwnerReferencesPermissionEnforcement,
         persistent_volume_claim_resize::PersistentVolumeClaimResize,
+        pod_groups::{JobValidation, PodGroupProtection, PodGroupWorkloadExists},
         pod_node_selector::PodNodeSelector,
         pod_resize_validator::PodResizeValidator,
         pod_security::PodSecurity,
@@ -43,8 +44,7 @@ use crate::{
 pub struct KnownPlugin {
     pub name: &'static str,
     pub on_by_default: bool,
-    /// None: not implemented.
-    build: Option<Build>,
+    build: Build,
     pub takes_configuration: bool,
 }
 
@@ -60,13 +60,15 @@ pub struct Settings<'a> {
 }
 
 /// The feature gates that plugins look at.
-pub const FEATURE_GATES: [&str; 6] = [
+pub const FEATURE_GATES: [&str; 8] = [
     "AllowInsecureKubeletCertificateSigningRequests",
     "ClusterTrustBundle",
+    "GenericWorkload",
     "NodeDeclaredFeatures",
     "PodLevelResources",
     "PodTopologyLabelsAdmission",
     "ServiceAccountNodeAudienceRestriction",
+    "WorkloadWithJob",
 ];
 
 type Build = fn(&Settings<'_>) -> Result<Box<dyn Plugin>, String>;
@@ -131,8 +133,10 @@ pub static PLUGINS: [KnownPlugin; 41] = [
     built("ExtendedResourceToleration", |_| Ok(Box::new(ExtendedResourceToleration))).off(),
     built("DefaultStorageClass", |_| Ok(Box::new(DefaultStorageClass))),
     built("StorageObjectInUseProtection", |_| Ok(Box::new(StorageObjectInUseProtection))),
-    // Only with the gate GenericWorkload, which is alpha.
-    missing("PodGroupProtection"),
+    built("PodGroupProtection", |settings| {
+        let enabled = (settings.feature)("GenericWorkload");
+        Ok(Box::new(PodGroupProtection { enabled }))
+    }),
     built("OwnerReferencesPermissionEnforcement", |_| {
         Ok(Box::new(OwnerReferencesPermissionEnforcement))
     })
@@ -154,14 +158,19 @@ pub static PLUGINS: [KnownPlugin; 41] = [
         let enabled = (settings.feature)("PodTopologyLabelsAdmission");
         Ok(Box::new(PodTopologyLabels { enabled }))
     }),
-    // Only with the gate GenericWorkload, which is alpha.
-    missing("PodGroupWorkloadExists"),
+    built("PodGroupWorkloadExists", |settings| {
+        let enabled = (settings.feature)("GenericWorkload");
+        Ok(Box::new(PodGroupWorkloadExists { enabled }))
+    }),
     built("NodeDeclaredFeatureValidator", |settings| {
         let enabled = (settings.feature)("NodeDeclaredFeatures");
         Ok(Box::new(NodeDeclaredFeatureValidator { enabled }))
     }),
-    // Only with the gate WorkloadWithJob, which is alpha.
-    missing("JobValidation"),
+    built("JobValidation", |settings| {
+        let [generic, with_job] =
+            ["GenericWorkload", "WorkloadWithJob"].map(|gate| (settings.feature)(gate));
+        Ok(Box::new(JobValidation { enabled: generic || with_job }))
+    }),
     built("PodResizeValidator", |_| Ok(Box::new(PodResizeValidator))),
     // Policies and webhooks run after the plugins above, so that they see what these made of an
     // object.
@@ -180,11 +189,7 @@ pub static PLUGINS: [KnownPlugin; 41] = [
 ];
 
 const fn built(name: &'static str, build: Build) -> KnownPlugin {
-    KnownPlugin { name, on_by_default: true, build: Some(build), takes_configuration: false }
-}
-
-const fn missing(name: &'static str) -> KnownPlugin {
-    KnownPlugin { name, on_by_default: true, build: None, takes_configuration: false }
+    KnownPlugin { name, on_by_default: true, build, takes_configuration: false }
 }
 
 impl KnownPlugin {
@@ -194,10 +199,6 @@ impl KnownPlugin {
 
     const fn configured(self) -> Self {
         Self { takes_configuration: true, ..self }
-    }
-
-    pub fn is_built(&self) -> bool {
-        self.build.is_some()
     }
 }
 
@@ -210,8 +211,8 @@ pub fn plugins(
     is_on: &dyn Fn(&str) -> bool,
     settings: &Settings<'_>,
 ) -> Result<Vec<Box<dyn Plugin>>, String> {
-    let builds = PLUGINS.iter().filter(|known| is_on(known.name)).filter_map(|known| known.build);
-    builds.map(|build| build(settings)).collect()
+    let on = PLUGINS.iter().filter(|known| is_on(known.name));
+    on.map(|known| (known.build)(settings)).collect()
 }
 
 #[cfg(test)]
@@ -231,7 +232,7 @@ mod tests {
             not_ready_toleration_seconds: 300,
             unreachable_toleration_seconds: 300,
             quota_evaluators: Arc::default(),
-            quotas: Arc::new(NoQuotas),
+            quotas: Arc::new(NoQuotas::default()),
         };
         // EventRateLimit and ImagePolicyWebhook do not work without a configuration.
         let is_on = |name: &str| !matches!(name, "EventRateLimit" | "ImagePolicyWebhook");
@@ -239,7 +240,7 @@ mod tests {
         let names: Vec<_> = built.iter().map(|plugin| plugin.name()).collect();
         let asked: Vec<String> = asked.into_inner().into_iter().collect();
         assert_eq!(asked, FEATURE_GATES, "a gate that is not listed seems to have no effect");
-        let known = PLUGINS.iter().filter(|known| known.is_built() && is_on(known.name));
+        let known = PLUGINS.iter().filter(|known| is_on(known.name));
         assert_eq!(names, known.map(|known| known.name).collect::<Vec<_>>());
     }
 }

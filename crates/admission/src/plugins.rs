@@ -18,6 +18,7 @@ pub mod node_declared_feature_validator;
 pub mod node_restriction;
 pub mod owner_references_permission_enforcement;
 pub mod persistent_volume_claim_resize;
+pub mod pod_groups;
 pub mod pod_node_selector;
 pub mod pod_resize_validator;
 mod pod_resources;
@@ -47,6 +48,16 @@ fn aggregate(errors: Vec<String>) -> Option<String> {
         [] => None,
         [one] => Some(one.clone()),
         more => Some(format!("[{}]", more.join(", "))),
+    }
+}
+
+/// Adds a finalizer that the object does not have yet.
+fn add_finalizer(object: &mut Value, finalizer: &str) {
+    let finalizers = object.items_at(&["metadata", "finalizers"]);
+    if finalizers.iter().all(|known| known.as_str() != Some(finalizer)) {
+        let mut finalizers = finalizers.to_vec();
+        finalizers.push(Value::from(finalizer));
+        object.set_at(&["metadata", "finalizers"], finalizers);
     }
 }
 

@@ -144,6 +144,10 @@ pub mod resources {
     pub static VOLUME_ATTRIBUTES_CLASSES: GroupVersionResource =
         resource("storage.k8s.io", "v1", "volumeattributesclasses");
     pub static CSI_DRIVERS: GroupVersionResource = resource("storage.k8s.io", "v1", "csidrivers");
+    pub static POD_GROUPS: GroupVersionResource =
+        resource("scheduling.k8s.io", "v1alpha2", "podgroups");
+    pub static WORKLOADS: GroupVersionResource =
+        resource("scheduling.k8s.io", "v1alpha2", "workloads");
     pub static RESOURCE_SLICES: GroupVersionResource =
         resource("resource.k8s.io", "v1", "resourceslices");
 }

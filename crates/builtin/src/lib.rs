@@ -51,7 +51,7 @@ pub use definitions::Definitions;
 pub use feature_gates::{FeatureGate, FeatureGates};
 pub use kind_facts::gate_of;
 pub use kinds::{Options, kinds};
-pub use quota::quota_evaluators;
+pub use quota::{ClaimObjects, quota_evaluators};
 pub use storage_format::StorageFormat;
 pub use storage_transcoder::StorageTranscoder;
 pub use wiring::Wiring;

@@ -7,6 +7,9 @@ mod services;
 
 use std::sync::Arc;
 
+pub use resource_claims::ClaimObjects;
+use resource_claims::{ExtendedResources, ResourceClaims};
+
 use admission::quota::{Evaluator, Evaluators, ObjectCount, ResourceList};
 use meta::{
     GroupResource, Str, Value,
@@ -14,7 +17,12 @@ use meta::{
 };
 
 /// The evaluators of the kinds that use more than their number.
-pub fn quota_evaluators(is_enabled: &dyn Fn(&str) -> bool) -> Evaluators {
+pub fn quota_evaluators(
+    is_enabled: &dyn Fn(&str) -> bool,
+    claim_objects: Arc<dyn ClaimObjects>,
+) -> Evaluators {
+    let extended = is_enabled("DRAExtendedResource")
+        .then(|| ExtendedResources { objects: claim_objects, pods: pods::Pods::new(is_enabled) });
     let core = |resource: &'static str, evaluator: Arc<dyn Evaluator>| {
         (GroupResource { group: "".into(), resource: resource.into() }, evaluator)
     };
@@ -34,7 +42,7 @@ pub fn quota_evaluators(is_enabled: &dyn Fn(&str) -> bool) -> Evaluators {
             "persistentvolumeclaims",
             Arc::new(persistent_volume_claims::PersistentVolumeClaims::new(is_enabled)),
         ),
-        (claims, Arc::new(resource_claims::ResourceClaims)),
+        (claims, Arc::new(ResourceClaims { extended })),
     ];
     Evaluators::new(own.into_iter().chain(counted))
 }

@@ -23,6 +23,7 @@
 //! reqwest stands on the same client, and brings its own TLS and URL types on top.
 
 mod call;
+mod clean_path;
 mod connection;
 mod credentials;
 mod deadline;
@@ -51,6 +52,7 @@ use http_body_util::{BodyExt as _, Empty, Full, combinators::UnsyncBoxBody};
 
 pub use self::{
     call::Call,
+    clean_path::clean_path,
     credentials::Credentials,
     dial::{Dial, Stream, TcpDial},
     error::{ConfigError, DialError, Error, PemOrigin, Phase, UrlProblem},

@@ -52,7 +52,7 @@ pub use namespace_controller::NamespaceController;
 pub use pv_pvc_protection::{
     PvProtectionController, PvcProtectionController, VacProtectionController,
 };
-pub use resource_quota_controller::{QuotaUsage, ResourceQuotaController};
+pub use resource_quota_controller::{MeasuredUsage, QuotaUsage, ResourceQuotaController};
 pub use root_ca::RootCaPublisher;
 pub use service_cidr_controller::ServiceCidrController;
 pub use system_namespaces::SystemNamespaces;

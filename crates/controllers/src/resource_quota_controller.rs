@@ -13,8 +13,18 @@ use crate::{
 
 /// Counts what the objects of a namespace use.
 pub trait QuotaUsage: Send + Sync + 'static {
-    /// The usage of every resource that the quota limits and the server can measure.
-    fn used<'a>(&'a self, quota: &'a Value) -> Pinned<'a, Result<Map, ApiError>>;
+    /// The usage of every resource that the quota limits and the server can measure, with what admission
+    /// has charged for objects that are not stored yet. The quota has to be current.
+    fn used<'a>(&'a self, quota: &'a Value) -> Pinned<'a, Result<MeasuredUsage, ApiError>>;
+
+    /// The controller has written the quota's status.
+    fn wrote(&self, quota: &Value);
+}
+
+pub struct MeasuredUsage {
+    pub used: Map,
+    /// Set if charges are in it whose objects may never be stored.
+    pub count_again: Option<Duration>,
 }
 
 pub struct ResourceQuotaController {
@@ -41,15 +51,18 @@ impl ResourceQuotaController {
         if quotas.is_empty() {
             return Ok(ReconcileResult::Done);
         }
+        let mut wait = RESYNC;
         for quota in quotas {
-            self.sync(quota).await?;
+            wait = wait.min(self.sync(quota).await?);
         }
-        Ok(ReconcileResult::RequeueAfter(RESYNC))
+        Ok(ReconcileResult::RequeueAfter(wait))
     }
 
-    async fn sync(&self, mut quota: Value) -> Result<(), ApiError> {
+    /// Returns when to count again.
+    async fn sync(&self, mut quota: Value) -> Result<Duration, ApiError> {
         let hard = quota.at(&["spec", "hard"]).cloned().unwrap_or_else(Value::object);
-        let measured = self.usage.used(&quota).await?;
+        let MeasuredUsage { used: measured, count_again } = self.usage.used(&quota).await?;
+        let wait = count_again.unwrap_or(RESYNC);
         // What cannot be measured keeps the usage that it had.
         let mut used = Map::default();
         for (name, _) in hard.as_object().into_iter().flat_map(Map::iter) {
@@ -63,7 +76,7 @@ impl ResourceQuotaController {
             quota.at(&["status", field]).is_some_and(|known| equal_amounts(known, value))
         };
         if is_same("hard", &hard) && is_same("used", &used) {
-            return Ok(());
+            return Ok(wait);
         }
         quota.set_at(&["status", "hard"], hard);
         quota.set_at(&["status", "used"], used);
@@ -75,7 +88,9 @@ impl ResourceQuotaController {
                 .named(of("name"))
         };
         // A conflict: admission has charged for another object meanwhile, and all is counted again.
-        self.api.update(&target, &quota).await.map(drop)
+        let written = self.api.update(&target, &quota).await?;
+        self.usage.wrote(&written);
+        Ok(wait)
     }
 }
 
@@ -118,9 +133,12 @@ mod tests {
     struct Fixed(Value);
 
     impl QuotaUsage for Fixed {
-        fn used<'a>(&'a self, _: &'a Value) -> Pinned<'a, Result<Map, ApiError>> {
-            Box::pin(std::future::ready(Ok(self.0.as_object().cloned().unwrap_or_default())))
+        fn used<'a>(&'a self, _: &'a Value) -> Pinned<'a, Result<MeasuredUsage, ApiError>> {
+            let used = self.0.as_object().cloned().unwrap_or_default();
+            Box::pin(std::future::ready(Ok(MeasuredUsage { used, count_again: None })))
         }
+
+        fn wrote(&self, _: &Value) {}
     }
 
     /// Status before, measured usage, status after.

@@ -68,7 +68,7 @@ impl CustomKinds {
 pub(crate) struct CacheEvent<'a> {
     pub(crate) resource: &'a Resource,
     pub(crate) entry: &'a Entry,
-    previous: Option<&'a Entry>,
+    pub(crate) previous: Option<&'a Entry>,
     pub(crate) deleted: bool,
 }
 

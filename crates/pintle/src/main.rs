@@ -12,6 +12,7 @@ mod egress;
 mod encryption_at_rest;
 mod feature_gates;
 mod flags;
+mod foreign_charges;
 mod help;
 mod in_process;
 mod logging;

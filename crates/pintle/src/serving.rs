@@ -104,11 +104,12 @@ pub(crate) fn announce(options: &Options, pki: &Pki, bound: SocketAddr) -> Resul
         bound
     };
     let url = format!("https://{host}");
-    let server_ca = match &options.serving_cert {
+    let given = options.serving_cert.as_ref().map(|pair| &pair.cert_file);
+    let server_ca = match given.or(pki.serving_cert_is_given.then_some(&pki.serving_cert)) {
         // The given certificate may be of any CA; the kubeconfig trusts the certificate itself.
-        Some(pair) => Some(
-            std::fs::read_to_string(&pair.cert_file)
-                .map_err(|error| format!("{}: {error}", pair.cert_file.display()))?,
+        Some(file) => Some(
+            std::fs::read_to_string(file)
+                .map_err(|error| format!("{}: {error}", file.display()))?,
         ),
         None => None,
     };

@@ -83,7 +83,9 @@ impl ControllerContext<'_> {
                 (self.api.clone(), stored_once(self.kinds), self.custom.clone());
             let usage = self.quota_usage.clone();
             self.tasks.restarting(ResourceQuotaController::NAME, move || {
-                let events = CacheInformer::start(&kinds, |event| {
+                let quotas = usage.quotas.clone();
+                let events = CacheInformer::start(&kinds, move |event| {
+                    quotas.observe(event);
                     event.resource.namespaced
                         && (event.deleted || event.changes_quota() || event.frees_quota())
                 });

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use admission::{Attributes, Operation, Reinvocation, RequestOptions};
+use admission::{Attributes, Operation, Reinvocation, RequestOptions, quota::WriteCharges};
 use meta::{ApiError, GroupVersionResource, Value};
 use store::{Expect, StoreError};
 
@@ -76,7 +76,8 @@ async fn try_create(
     mut object: Value,
 ) -> Result<WrittenObject, ApiError> {
     let kind = request.kind;
-    let cx = WriteContext { kind, user: request.user, now: meta::time::Time::now() };
+    let now = meta::time::Time::now();
+    let cx = WriteContext { kind, user: request.user, now, warnings: request.warnings };
     let name = object.str_at(&["metadata", "name"]).to_owned();
     let gvr = gvr(kind);
     let mut attributes = attributes(request, &gvr, Operation::Create, &name, options, None);
@@ -106,9 +107,18 @@ async fn try_create(
     };
     let written =
         commit_create(request, storage, options, &attributes, &cx, object, &mut allocation).await;
+    settle_charges(&attributes, &written);
     // Still there only if nothing was handed to the store.
     allocation.release().await;
     written
+}
+
+/// Tells what quotas were charged that the object is stored or refused. If the store has failed, it may have
+/// stored the object all the same.
+pub(crate) fn settle_charges<T>(attributes: &Attributes<'_>, written: &Result<T, ApiError>) {
+    if written.as_ref().err().is_none_or(|error| error.status().code < 500) {
+        attributes.charges.settle();
+    }
 }
 
 /// Authorizes the write itself, for kinds where the right to create or update is not enough.
@@ -166,6 +176,7 @@ async fn commit_create(
         }
         return Ok(WrittenObject { json, created: true, stored: false });
     }
+    attributes.charges.check_age()?;
     let write = allocation.write(storage, key, Expect::Absent, &stored);
     match audit::storage_latency(request, write).await {
         Ok(revision) => {
@@ -266,6 +277,7 @@ pub(crate) fn attributes<'a>(
         warnings: request.warnings,
         audit: &request.audit.annotations,
         reinvocation: Reinvocation::default(),
+        charges: WriteCharges::default(),
     }
 }
 

@@ -217,7 +217,10 @@ async fn step(
     let kind = request.kind;
     check_preconditions(kind, options, &object, name)?;
     let gvr = gvr(kind);
-    let mut attributes = attributes(request, &gvr, Operation::Delete, name, options, Some(&object));
+    // Compat: each object of a collection is admitted, without its name.
+    let admitted = if request.info.verb == "deletecollection" { "" } else { name };
+    let mut attributes =
+        attributes(request, &gvr, Operation::Delete, admitted, options, Some(&object));
     attributes.namespace = namespace;
     if request.info.subresource.is_empty() {
         request.engine.admission.admit(&attributes, None).await?;

@@ -2,7 +2,7 @@
 //! [`DefaultStrategy`].
 
 use meta::{
-    FieldErrors, User, Value,
+    FieldErrors, User, Value, Warnings,
     limits::{TooLarge, TreeSize},
     names::{NameRule, name_is_dns_subdomain},
 };
@@ -112,6 +112,8 @@ pub struct WriteContext<'a> {
     pub kind: &'a Kind,
     pub user: &'a User,
     pub now: meta::time::Time,
+    /// For the client, about what is changed while the object is prepared.
+    pub warnings: &'a Warnings,
 }
 
 /// Facts about a kind.

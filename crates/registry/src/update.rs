@@ -14,7 +14,7 @@ use store::{Expect, StoreError};
 
 use crate::{
     Allocation, Kind, ResourceResponse, Storage, audit,
-    create::{attributes, authorize_write, create_object, gvr, invalid},
+    create::{attributes, authorize_write, create_object, gvr, invalid, settle_charges},
     decode,
     get::{check_name, storage},
     managed_fields, object_meta,
@@ -228,6 +228,7 @@ async fn try_update(
     let written =
         commit_update(request, storage, options, &attributes, current, object, &mut allocation)
             .await;
+    settle_charges(&attributes, &written);
     // Still there only if nothing was handed to the store.
     allocation.release().await;
     written
@@ -244,7 +245,8 @@ async fn commit_update(
     allocation: &mut Allocation,
 ) -> Result<Option<WrittenObject>, ApiError> {
     let (kind, old, name) = (request.kind, &current.object, request.info.name.as_str());
-    let cx = WriteContext { kind, user: request.user, now: meta::time::Time::now() };
+    let now = meta::time::Time::now();
+    let cx = WriteContext { kind, user: request.user, now, warnings: request.warnings };
     prepare_update(kind, &request.info.subresource, &mut object, old, &cx)?;
     for text in kind.strategy.warnings(&request.info.subresource, &object, Some(old)) {
         request.warnings.add(text);
@@ -268,6 +270,7 @@ async fn commit_update(
     if options.dry_run || (at_old == current.json && !storage.needs_rewrite(&key, &stored).await?) {
         return Ok(Some(WrittenObject { json: at_old, created: false, stored: false }));
     }
+    attributes.charges.check_age()?;
     let write = allocation.write(storage, key, Expect::At(current.revision), &stored);
     match audit::storage_latency(request, write).await {
         Ok(revision) => {

@@ -44,6 +44,8 @@ pub struct Pki {
     pub admin_cert: PathBuf,
     pub admin_key: PathBuf,
     admin_kubeconfig: PathBuf,
+    /// The serving certificate was in `--cert-dir` before and is of another CA: it is served as it is.
+    pub serving_cert_is_given: bool,
 }
 
 /// Where it is kept.
@@ -73,7 +75,7 @@ impl Pki {
         names: &ServerNames,
         now: SystemTime,
     ) -> Result<Self, PkiError> {
-        let pki = Self::at(pki_paths);
+        let mut pki = Self::at(pki_paths);
         let dir = pki_paths.data_dir.join("pki");
         for dir in [Some(&dir), pki_paths.cert_dir.as_ref()].into_iter().flatten() {
             make_private_dir(dir).map_err(|error| PkiError::File { path: dir.clone(), error })?;
@@ -81,8 +83,12 @@ impl Pki {
         let mut batch = Batch::default();
 
         let ca = Ca::ensure(&pki.ca_cert, &pki.ca_key, "kubernetes", now, &mut batch)?;
-        let serving = Leaf::Server { common_name: "kube-apiserver", names };
-        serving.ensure(&ca, &pki.serving_cert, &pki.serving_key, now, &mut batch)?;
+        pki.serving_cert_is_given =
+            pki_paths.cert_dir.is_some() && is_given(&ca, &pki.serving_cert, &pki.serving_key)?;
+        if !pki.serving_cert_is_given {
+            let serving = Leaf::Server { common_name: "kube-apiserver", names };
+            serving.ensure(&ca, &pki.serving_cert, &pki.serving_key, now, &mut batch)?;
+        }
         let admin =
             Leaf::Client { common_name: "kubernetes-admin", organization: Some("system:masters") };
         admin.ensure(&ca, &pki.admin_cert, &pki.admin_key, now, &mut batch)?;
@@ -150,6 +156,7 @@ impl Pki {
             admin_cert: file("admin.crt"),
             admin_key: file("admin.key"),
             admin_kubeconfig: data_dir.join("admin.kubeconfig"),
+            serving_cert_is_given: false,
         }
     }
 
@@ -414,6 +421,16 @@ impl Leaf<'_> {
         }
         Ok(params)
     }
+}
+
+/// Whether there is a pair that this CA has not issued. Compat: kube-apiserver serves the pair that it finds, and
+/// envtest puts one there.
+fn is_given(ca: &Ca, cert_path: &Path, key_path: &Path) -> Result<bool, PkiError> {
+    let (Some(cert), Some(_)) = (load(cert_path)?, load(key_path)?) else { return Ok(false) };
+    let der = certificate(cert_path, &cert)?;
+    // Valid at its own end: only the issuer counts.
+    let at = not_after(cert_path, &der)?;
+    Ok(!serves(&ca.cert, &der, at))
 }
 
 /// Lifetimes as kubeadm has them.

@@ -631,6 +631,52 @@ fn every_way_to_write_passes_the_webhooks() {
 }
 
 #[test]
+fn a_collection_is_reviewed_object_by_object_by_both_kinds_of_webhooks() {
+    let place = Place::new("collection");
+    let created = [(); 3].map(|()| place.create().expect(201)["metadata"]["name"].clone());
+    let seen: Arc<Mutex<Vec<Value>>> = Arc::default();
+    let webhook = |kind: &'static str| {
+        let seen = seen.clone();
+        Webhook::start(move |review| {
+            let mut request = review["request"].clone();
+            request["by"] = kind.into();
+            seen.lock().expect("no panic").push(request);
+            answer(&review, json!({"allowed": true}))
+        })
+    };
+    let rules = json!([{
+        "operations": ["DELETE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"],
+    }]);
+    let webhooks = [(MUTATING, webhook("mutating")), (VALIDATING, webhook("validating"))];
+    for (resource, webhook) in &webhooks {
+        let own = json!({"clientConfig": client_config(webhook), "rules": rules});
+        place.configure(resource, &[own]);
+    }
+    // kube-apiserver learns of the webhooks a moment later.
+    eventually("both webhooks are called", || {
+        let dry_run = format!("{}?dryRun=All", place.path());
+        place.http.delete(&dry_run).expect(200);
+        let seen = std::mem::take(&mut *seen.lock().expect("no panic"));
+        ["mutating", "validating"]
+            .iter()
+            .all(|kind| seen.iter().any(|request| request["by"] == *kind))
+            .then_some(())
+    });
+    let selector = "fieldSelector=metadata.name!%3Dkube-root-ca.crt";
+    place.http.delete(&format!("{}?{selector}", place.path())).expect(200);
+    let seen = seen.lock().expect("no panic");
+    for kind in ["mutating", "validating"] {
+        for name in &created {
+            let mut of_kind = seen.iter().filter(|request| request["by"] == kind);
+            let review = of_kind.find(|request| request["oldObject"]["metadata"]["name"] == *name);
+            let review = review.unwrap_or_else(|| panic!("{kind} of {name}"));
+            assert_eq!((&review["name"], &review["object"]), (&Value::Null, &Value::Null));
+            assert_eq!(review["operation"], "DELETE");
+        }
+    }
+}
+
+#[test]
 fn no_webhook_can_lock_its_own_configuration() {
     let place = Place::new("lock");
     let webhook = always(json!({"allowed": false}));

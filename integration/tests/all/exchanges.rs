@@ -17,6 +17,8 @@
 //! requests that follow, one with `-` names a list that another topic is about and that is left
 //! out. A line `? 200` sends the request until it is answered so. A body `hex:…` is bytes, one
 //! `repeat:<n>:<text>` is text over and over.
+//! Lines `flags: …` before the first request start a server of the topic's own; `{exchanges}` in them is the
+//! directory of the files.
 //! Run with `PINTLE_RECORD=1` and `PINTLE_PEER=…` to write the answers anew.
 
 use std::{collections::BTreeMap, env, fmt::Write as _, fs, path::PathBuf, sync::LazyLock};
@@ -46,6 +48,9 @@ macro_rules! topics {
 }
 
 topics![
+    admission_optional,
+    admission_plugins,
+    admission_service_accounts,
     bodies,
     columns,
     conversions,
@@ -91,10 +96,30 @@ fn server() -> &'static Server {
     &SERVER
 }
 
+/// A server with the flags of a topic. None: the topic has none. Accounts are made by the exchanges only.
+fn server_with_flags(requests: &str) -> Option<Server> {
+    let head = requests.split("###").next().unwrap_or_default();
+    let exchanges = directory().display().to_string();
+    let flags = head.lines().filter_map(|line| line.strip_prefix("flags: "));
+    let mut flags: Vec<String> =
+        flags.map(|flag| flag.replace("{exchanges}", &exchanges)).collect();
+    if flags.is_empty() {
+        return None;
+    }
+    let flavour = Flavour::from_env();
+    if !flavour.is_peer() {
+        let off = "-resourcequota-controller,-serviceaccount-controller,-root-ca-certificate-publisher-controller";
+        flags.push(format!("--standalone-controllers=*,{off}"));
+    }
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    Some(Server::with(flavour, &flags))
+}
+
 fn play(topic: &str) {
     let file = |ending: &str| directory().join(format!("{topic}.{ending}"));
     let requests = fs::read_to_string(file("http")).expect("a file of requests");
-    let server = server();
+    let own = server_with_flags(&requests);
+    let server = own.as_ref().unwrap_or_else(|| server());
     let is_peer = matches!(server.flavour(), Flavour::Peer(_));
     let namespace = server.namespace(&topic.replace('_', "-"));
     let mut variables = BTreeMap::from([("ns".to_owned(), namespace)]);
@@ -376,6 +401,7 @@ fn shown(answer: &Answer, namespace: &str) -> String {
         (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "TIME"),
         (r#"(resourceVersion(?:\\*")?: ?(?:\\*")?)\d+"#, "${1}RV"),
         (r#"("?continue"?: ?)"[^"]+""#, "${1}\"TOKEN\""),
+        (r"kube-api-access-[a-z0-9]{5}", "kube-api-access-SUFFIX"),
         (r#"("token": ?)"[^"]+""#, "${1}\"TOKEN\""),
         (r"current: \d+", "current: RV"),
         (r"in record \(\d+\)", "in record (RV)"),

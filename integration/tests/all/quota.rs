@@ -145,3 +145,73 @@ fn a_race_over_two_servers_accepts_exactly_the_quota() {
     let listed = first.http().get(&path(&namespace, "configmaps")).expect(200);
     assert_eq!(listed["items"].as_array().map(Vec::len), Some(HARD + 1));
 }
+
+/// How many objects of a quota clients have created, and how many there were at once.
+struct Churn {
+    created: usize,
+    most: usize,
+}
+
+const CHURN_HARD: usize = 5;
+
+/// Clients create and delete at once, in a namespace that may have few objects.
+fn churn(servers: &[&Server], purpose: &str) -> Churn {
+    const ROUNDS: usize = 60;
+    let http = servers[0].http();
+    let namespace = servers[0].namespace(purpose);
+    create_quota(&http, &namespace, json!({"hard": {"count/secrets": CHURN_HARD.to_string()}}));
+    let secrets = path(&namespace, "secrets");
+    let mut watch = http.stream(&format!("{secrets}?watch=true&resourceVersion=0"));
+    let clients = (0..8).map(|at| {
+        let http = servers[at % servers.len()].http();
+        let secrets = secrets.clone();
+        thread::spawn(move || {
+            let mut created = 0;
+            for i in 0..ROUNDS {
+                let name = format!("s-{at}-{i}");
+                if http.post(&secrets, &json!({"metadata": {"name": name}})).code == 201 {
+                    created += 1;
+                    http.delete(&format!("{secrets}/{name}")).expect(200);
+                }
+            }
+            created
+        })
+    });
+    let clients: Vec<_> = clients.collect();
+    let created: usize = clients.into_iter().map(|client| client.join().unwrap()).sum();
+    let (mut now, mut most, mut deleted) = (0_usize, 0, 0);
+    while deleted < created {
+        match watch.next_event().expect("the watch goes on")["type"].as_str() {
+            Some("ADDED") => now += 1,
+            Some("DELETED") => (now, deleted) = (now - 1, deleted + 1),
+            other => panic!("{other:?}"),
+        }
+        most = most.max(now);
+    }
+    Churn { created, most }
+}
+
+/// What is deleted is free again, and what is on its way to the store is not: the controller counted without it
+/// once, and the quota accepted one too many.
+#[test]
+fn creates_mixed_with_deletes_never_exceed_the_quota() {
+    let server = shared();
+    // Against kube-controller-manager this would fail.
+    if server.flavour().is_peer() {
+        return;
+    }
+    let churn = churn(&[&server], "quota-churn");
+    assert!(churn.most <= CHURN_HARD, "{} at once", churn.most);
+    // Much more than the quota, or nothing was raced.
+    assert!(churn.created > 2 * CHURN_HARD, "{}", churn.created);
+}
+
+/// A controller does not know what another server has on its way to the store.
+#[test]
+fn creates_mixed_with_deletes_never_exceed_the_quota_over_two_servers() {
+    let first = Server::on_own_etcd(Flavour::Etcd, 1);
+    let second = first.beside(Flavour::Etcd);
+    let churn = churn(&[&first, &second], "quota-churn-two");
+    assert!(churn.most <= CHURN_HARD, "{} at once", churn.most);
+    assert!(churn.created >= CHURN_HARD, "{}", churn.created);
+}

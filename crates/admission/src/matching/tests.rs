@@ -133,6 +133,7 @@ async fn matched(criteria: &Criteria, case: &Case<'_>) -> String {
         warnings: &warnings,
         audit: &audit,
         reinvocation: Reinvocation::default(),
+        charges: crate::quota::WriteCharges::default(),
     };
     let cluster = Cluster {
         objects: Box::new(Widgets),

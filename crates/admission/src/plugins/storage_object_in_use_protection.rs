@@ -31,12 +31,7 @@ impl Plugin for StorageObjectInUseProtection {
         _cluster: &'a Cluster,
     ) -> Pinned<'a, Result<(), ApiError>> {
         if let (Some(object), Some(finalizer)) = (object, finalizer(attributes)) {
-            let finalizers = object.items_at(&["metadata", "finalizers"]);
-            if finalizers.iter().all(|known| known.as_str() != Some(finalizer)) {
-                let mut finalizers = finalizers.to_vec();
-                finalizers.push(Value::from(finalizer));
-                object.set_at(&["metadata", "finalizers"], finalizers);
-            }
+            super::add_finalizer(object, finalizer);
         }
         Box::pin(std::future::ready(Ok(())))
     }

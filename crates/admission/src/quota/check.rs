@@ -73,12 +73,12 @@ impl Demand {
     }
 
     /// Raises the usage of all quotas that the request is about, or of none and says why it does not
-    /// fit. Returns whether a quota's usage was raised.
+    /// fit. Returns what was added to which quota.
     pub(super) fn charge(
         &self,
         quotas: &mut [Quota],
         limited: &[LimitedResource],
-    ) -> Result<bool, ApiError> {
+    ) -> Result<Vec<(Str, ResourceList)>, ApiError> {
         let evaluator = &*self.evaluator;
         let usage = evaluator.usage(&self.object);
         let mut matching = Vec::new();
@@ -122,19 +122,23 @@ impl Demand {
         let uncovered =
             if matching.is_empty() { self.raise(&usage, |_| true) } else { ResourceList::new() };
         if raises.is_empty() && uncovered.is_empty() {
-            return Ok(false);
+            return Ok(Vec::new());
         }
         self.check_limited(quotas, &matching, &usage, limited)?;
         for (at, raise) in &raises {
             self.check_fits(&quotas[*at], raise)?;
         }
+        let mut charged = Vec::new();
         for (at, raise) in &raises {
             let quota = &mut quotas[*at];
-            let raise: ResourceList = limited_by(quota, raise);
-            quota.changed |= !raise.is_empty();
-            add(&mut quota.used, &raise);
+            let raise = limited_by(quota, raise);
+            if !raise.is_empty() {
+                quota.changed = true;
+                add(&mut quota.used, &raise);
+                charged.push((quota.name.clone(), raise));
+            }
         }
-        Ok(!raises.is_empty())
+        Ok(charged)
     }
 
     /// By how much usage grows: an update is charged for what it adds, unless the object was outside of

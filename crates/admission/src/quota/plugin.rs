@@ -3,7 +3,8 @@
 //!
 //! Invariant: a request is accepted only after the usage that it adds was written by a
 //! compare-and-swap of the quota's status, so that several servers never accept more than the quota
-//! allows together.
+//! allows together. The charge is pending (`pending.rs`) from before that write until the outcome of the
+//! request is known.
 
 use std::{
     collections::HashMap,
@@ -18,6 +19,7 @@ use super::{
     check::{Demand, Quota},
     configuration::{LimitedResource, read_configuration},
     evaluator::Evaluators,
+    pending::{Charge, PendingCharges},
 };
 use crate::{
     Attributes, Cluster, Operation, Phases, Pinned, Plugin, configuration::PluginConfiguration,
@@ -34,6 +36,9 @@ pub trait QuotaAccessor: Send + Sync + 'static {
 
     /// Replaces the status; a conflict if the quota has changed since it was read.
     fn update_status<'a>(&'a self, quota: &'a Value) -> Pinned<'a, Result<(), ApiError>>;
+
+    /// Where charges are noted until their objects are stored.
+    fn pending(&self) -> &Arc<PendingCharges>;
 }
 
 pub struct ResourceQuota {
@@ -50,8 +55,11 @@ struct Shared {
 
 struct Waiter {
     demand: Demand,
-    decided: oneshot::Sender<Result<(), ApiError>>,
+    charge: Charge,
+    decided: oneshot::Sender<Decision>,
 }
+
+type Decision = Result<Charge, ApiError>;
 
 /// Compat: kube-apiserver's.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -83,7 +91,7 @@ impl ResourceQuota {
         Ok(Self { shared: Arc::new(Shared { evaluators, accessor, limited, waiting }) })
     }
 
-    pub(super) async fn decide(&self, namespace: &str, demand: Demand) -> Result<(), ApiError> {
+    pub(super) async fn decide(&self, namespace: &str, demand: Demand) -> Decision {
         let decided = self.shared.enqueue(namespace, demand);
         match tokio::time::timeout(PATIENCE, decided).await {
             Ok(Ok(decision)) => decision,
@@ -144,19 +152,18 @@ impl Plugin for ResourceQuota {
                 object: object.clone(),
                 old: attributes.old.cloned(),
             };
-            self.decide(attributes.namespace, demand).await
+            let charge = self.decide(attributes.namespace, demand).await?;
+            attributes.charges.hold(charge);
+            Ok(())
         })
     }
 }
 
 impl Shared {
-    fn enqueue(
-        self: &Arc<Self>,
-        namespace: &str,
-        demand: Demand,
-    ) -> oneshot::Receiver<Result<(), ApiError>> {
+    fn enqueue(self: &Arc<Self>, namespace: &str, demand: Demand) -> oneshot::Receiver<Decision> {
         let (decided, receiver) = oneshot::channel();
-        let waiter = Waiter { demand, decided };
+        let charge = self.accessor.pending().begin(namespace);
+        let waiter = Waiter { demand, charge, decided };
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         match waiting.get_mut(namespace) {
             Some(waiters) => waiters.push(waiter),
@@ -205,9 +212,9 @@ impl Deciding {
             let charged = self.charge(&mut quotas, waiters);
             let (failed, error) = self.write(quotas).await;
             let Some(error) = error else {
-                for waiter in charged {
+                for Waiter { decided, charge, .. } in charged {
                     // The request may be gone.
-                    let _ = waiter.decided.send(Ok(()));
+                    let _ = decided.send(Ok(charge));
                 }
                 return;
             };
@@ -223,6 +230,11 @@ impl Deciding {
                 Err(_) => return fail(charged, &error),
             }
             waiters = charged;
+            for waiter in &mut waiters {
+                for quota in &failed {
+                    waiter.charge.remove(quota);
+                }
+            }
         }
         fail(waiters, &ApiError::internal("the quota changed too often to be evaluated"));
     }
@@ -230,16 +242,21 @@ impl Deciding {
     /// Decides what needs no write; the rest is returned, with its usage in `quotas`.
     fn charge(&self, quotas: &mut [Quota], waiters: Vec<Waiter>) -> Vec<Waiter> {
         let mut charged = Vec::new();
-        for waiter in waiters {
+        for mut waiter in waiters {
             let limited = &self.shared.limited;
             let decision = if waiter.demand.is_dry_run {
-                waiter.demand.charge(&mut quotas.to_vec(), limited).map(|_| false)
+                waiter.demand.charge(&mut quotas.to_vec(), limited).map(|_| Vec::new())
             } else {
                 waiter.demand.charge(quotas, limited)
             };
             match decision {
-                Ok(true) => charged.push(waiter),
-                Ok(false) => drop(waiter.decided.send(Ok(()))),
+                Ok(raises) if raises.is_empty() => drop(waiter.decided.send(Ok(waiter.charge))),
+                Ok(raises) => {
+                    for (quota, usage) in raises {
+                        waiter.charge.add(&quota, usage);
+                    }
+                    charged.push(waiter);
+                }
                 Err(error) => drop(waiter.decided.send(Err(error))),
             }
         }

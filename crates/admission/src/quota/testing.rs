@@ -1,17 +1,18 @@
 //! Quotas for unit tests.
 
 use std::sync::{
-    Mutex,
+    Arc, Mutex,
     atomic::{AtomicUsize, Ordering},
 };
 
 use meta::{ApiError, GroupResource, Value};
 
-use super::QuotaAccessor;
+use super::{PendingCharges, QuotaAccessor};
 use crate::Pinned;
 
 /// A cluster without quotas.
-pub(crate) struct NoQuotas;
+#[derive(Default)]
+pub(crate) struct NoQuotas(Arc<PendingCharges>);
 
 impl QuotaAccessor for NoQuotas {
     fn has_quotas(&self, _namespace: &str) -> bool {
@@ -25,6 +26,10 @@ impl QuotaAccessor for NoQuotas {
     fn update_status<'a>(&'a self, _quota: &'a Value) -> Pinned<'a, Result<(), ApiError>> {
         Box::pin(std::future::ready(Ok(())))
     }
+
+    fn pending(&self) -> &Arc<PendingCharges> {
+        &self.0
+    }
 }
 
 /// Quotas in memory, written by compare-and-swap as the store does it.
@@ -34,6 +39,7 @@ pub(crate) struct MemoryQuotas {
     pub(crate) writes: AtomicUsize,
     /// So many writes fail, as if another server had been faster.
     pub(crate) conflicts: AtomicUsize,
+    pub(crate) pending: Arc<PendingCharges>,
 }
 
 impl QuotaAccessor for MemoryQuotas {
@@ -73,5 +79,9 @@ impl QuotaAccessor for MemoryQuotas {
             self.writes.fetch_add(1, Ordering::SeqCst);
             Ok(())
         })
+    }
+
+    fn pending(&self) -> &Arc<PendingCharges> {
+        &self.pending
     }
 }

@@ -218,7 +218,7 @@ async fn dry_runs_are_checked_and_not_charged() {
     assert!(plugin.decide("n", dry()).await.is_ok());
     assert_eq!(used(&quotas), "0");
     assert_eq!(create_pods(std::slice::from_ref(&plugin), 1).await, 1);
-    let refused = plugin.decide("n", dry()).await.unwrap_err().to_string();
+    let refused = plugin.decide("n", dry()).await.map(drop).unwrap_err().to_string();
     assert_eq!(
         refused,
         "pods \"p\" is forbidden: exceeded quota: q, requested: count/pods=1, used: count/pods=1, limited: count/pods=1"

@@ -9,7 +9,7 @@ use std::{
 use bytes::Bytes;
 use client::{
     Call, Client, ClusterIp, Config, ConfigError, Dial, Error, HostPort, LookupError,
-    ServiceLookup, ServiceResolver as _, Tls, Trust, generic_message, go_text, successful_body,
+    ServiceLookup, ServiceResolver as _, Tls, Trust, clean_path, generic_message, go_text, successful_body,
     url_error,
 };
 use http::{HeaderMap, HeaderValue, Method, Uri, header};
@@ -200,7 +200,7 @@ impl Address {
             // Its certificate must be for this name, whatever its address is.
             let authority = format!("{name}.{namespace}.svc:{port}");
             let service = Some(ServiceReference { namespace, name, port });
-            return Ok(Self { authority, path: text("path"), service });
+            return Ok(Self { authority, path: clean_path(&text("path")), service });
         }
         let url = config.str_at(&["url"]);
         if url.is_empty() {
@@ -212,13 +212,12 @@ impl Address {
             return Err(format!("{url}: the scheme must be https"));
         }
         let authority = uri.authority().map(ToString::to_string).unwrap_or_default();
-        Ok(Self { authority, path: uri.path().to_owned(), service: None })
+        Ok(Self { authority, path: clean_path(uri.path()), service: None })
     }
 
     /// The webhook is told how long it has, in whole seconds.
     fn url(&self, timeout: Duration) -> String {
-        let path = if self.path.is_empty() { "/" } else { &self.path };
-        format!("https://{}{path}?timeout={}s", self.authority, timeout.as_secs())
+        format!("https://{}{}?timeout={}s", self.authority, self.path, timeout.as_secs())
     }
 }
 
@@ -271,6 +270,7 @@ mod tests {
         let cases = [
             (value!({"url": "https://a.b/x"}), "https://a.b/x?timeout=5s"),
             (value!({"url": "https://127.0.0.1:8443"}), "https://127.0.0.1:8443/?timeout=5s"),
+            (value!({"url": "https://a.b//x/"}), "https://a.b/x?timeout=5s"),
             (
                 value!({"service": {"namespace": "n", "name": "s"}}),
                 "https://s.n.svc:443/?timeout=5s",

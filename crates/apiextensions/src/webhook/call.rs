@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use client::{
-    Call, Client, Config, Dial, Error, HostPort, Tls, Trust, generic_message, go_text,
+    Call, Client, Config, Dial, Error, HostPort, Tls, Trust, clean_path, generic_message, go_text,
     successful_body, url_error,
 };
 use http::{HeaderMap, HeaderValue, Method, Uri, header};
@@ -30,7 +30,8 @@ impl Address {
         if uri.scheme_str() != Some("https") {
             return Err(format!("{url}: the scheme must be https"));
         }
-        let path = uri.path_and_query().map(ToString::to_string).unwrap_or_default();
+        let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+        let path = format!("{}{query}", clean_path(uri.path()));
         let authority = uri.authority().map(ToString::to_string).unwrap_or_default();
         Ok(Self { authority, path, connect_to: None })
     }
@@ -38,22 +39,18 @@ impl Address {
     /// Its certificate must be for `<name>.<namespace>.svc`, whatever its address is.
     pub(super) fn of_service(namespace: &str, name: &str, port: u16, path: &str) -> Self {
         let authority = format!("{name}.{namespace}.svc:{port}");
-        Self { authority, path: path.to_owned(), connect_to: None }
-    }
-
-    fn path(&self) -> &str {
-        if self.path.is_empty() { "/" } else { &self.path }
+        Self { authority, path: clean_path(path), connect_to: None }
     }
 
     /// The deadline is passed to the webhook as `timeout`.
     fn url(&self) -> Result<Uri, http::uri::InvalidUri> {
-        let separator = if self.path().contains('?') { '&' } else { '?' };
-        format!("https://{}{}{separator}timeout=30s", self.authority, self.path()).parse()
+        let separator = if self.path.contains('?') { '&' } else { '?' };
+        format!("https://{}{}{separator}timeout=30s", self.authority, self.path).parse()
     }
 
     /// Why there is no response from there, in the words of Go.
     pub(super) fn unreachable(&self, why: &str) -> String {
-        let url = format!("https://{}{}?timeout=30s", self.authority, self.path());
+        let url = format!("https://{}{}?timeout=30s", self.authority, self.path);
         url_error(&Method::POST, &url, why)
     }
 }

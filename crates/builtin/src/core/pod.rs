@@ -1,5 +1,6 @@
 //! Pods: deleted gracefully, because the kubelet has to stop the containers first.
 
+mod app_armor;
 pub(crate) mod binding;
 mod condition;
 mod defaults;
@@ -40,6 +41,7 @@ impl Strategy for Pod {
             pod.set_at(&["status", "conditions"], gated);
         }
         label_keys::merge_into_selectors(pod);
+        app_armor::copy_annotations_to_fields(pod, cx.warnings);
     }
 
     fn prepare_for_subresource(

@@ -43,7 +43,7 @@ const NAMES: [&str; 11] = [
 const REQUIRED: [&str; 6] =
     ["cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"];
 
-const DEVICE_CLASS: &str = "deviceclass.resource.kubernetes.io/";
+pub(super) const DEVICE_CLASS: &str = "deviceclass.resource.kubernetes.io/";
 
 impl Evaluator for Pods {
     fn handles(
@@ -254,7 +254,7 @@ fn compute_usage(requests: &ResourceList, limits: &ResourceList) -> ResourceList
 }
 
 /// A resource of Kubernetes itself, not one that a device plugin or driver brings.
-fn is_native(name: &str) -> bool {
+pub(super) fn is_native(name: &str) -> bool {
     !name.contains('/') || name.contains("kubernetes.io/")
 }
 

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, fs, path::Path, sync::Arc};
 
-use meta::{ApiError, User, Value, time::Time};
+use meta::{ApiError, User, Value, Warnings, time::Time};
 use registry::{Kind, WriteContext};
 
 use crate::{Definitions, FeatureGates, feature_gated_fields, kind_facts, strategies};
@@ -180,7 +180,8 @@ pub(crate) fn steps(
     object: &Value,
 ) -> Result<(Value, Option<Value>), ApiError> {
     let user = User::default();
-    let cx = WriteContext { kind, user: &user, now: Time::from_unix(1, 0) };
+    let warnings = Warnings::default();
+    let cx = WriteContext { kind, user: &user, now: Time::from_unix(1, 0), warnings: &warnings };
     let mut old = without_nulls(object);
     let mut metadata = vec![("uid", "the-uid"), ("creationTimestamp", "2026-01-01T00:00:00Z")];
     if kind.namespaced() {

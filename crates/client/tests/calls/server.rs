@@ -17,7 +17,9 @@ use hyper_util::{
     rt::{TokioExecutor, TokioIo},
     server::conn::auto,
 };
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, NameConstraints,
+};
 use rustls::{RootCertStore, ServerConfig, crypto::ring, server::WebPkiClientVerifier};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
 use tokio::{
@@ -37,14 +39,19 @@ pub(crate) struct Pair {
 }
 
 impl Ca {
+    pub(crate) fn new() -> Self {
+        Self::constrained(None)
+    }
+
     /// Each has a name of its own: with the same one, another CA would pass for this one with a
     /// wrong signature.
-    pub(crate) fn new() -> Self {
+    pub(crate) fn constrained(constraints: Option<NameConstraints>) -> Self {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let name = format!("ca {}", NUMBER.fetch_add(1, Ordering::SeqCst));
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.distinguished_name.push(DnType::CommonName, name);
+        params.name_constraints = constraints;
         let key = KeyPair::generate().expect("a key");
         Self(CertifiedIssuer::self_signed(params, key).expect("a certificate"))
     }
@@ -58,6 +65,17 @@ impl Ca {
         let all: Vec<_> = names.iter().map(ToString::to_string).collect();
         let mut params = CertificateParams::new(all).expect("valid names");
         params.distinguished_name.push(DnType::CommonName, names[0]);
+        self.sign_params(&params)
+    }
+
+    /// A subject, and no name that counts.
+    pub(crate) fn sign_common_name(&self, name: &str) -> Pair {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        self.sign_params(&params)
+    }
+
+    fn sign_params(&self, params: &CertificateParams) -> Pair {
         let key = KeyPair::generate().expect("a key");
         let certificate = params.signed_by(&key, &self.0).expect("a certificate").pem();
         Pair { certificate, key: key.serialize_pem() }

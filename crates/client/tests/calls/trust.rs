@@ -1,6 +1,7 @@
 use std::path::Path;
 
 use client::{Call, Error, HostPort, Identity, Pem, Secret, Tls, Trust};
+use rcgen::{GeneralSubtree, NameConstraints};
 use rustls::CertificateError;
 
 use crate::{
@@ -67,6 +68,51 @@ async fn a_server_is_trusted_by_its_ca_and_its_name() {
         let shown = format!("{trust:?} {server_name:?}");
         let tls = Tls { trust, server_name: server_name.map(str::to_owned), identity: None };
         assert_eq!(outcome(tls, get(&server.url("/"))).await, expected, "{shown}");
+    }
+}
+
+/// Case H21: only subject alternative names count.
+#[tokio::test]
+async fn a_common_name_is_no_name_of_a_server() {
+    let ca = Ca::new();
+    let server = TlsServer::start(&ca.sign_common_name("hook.ns.svc"), HTTP2, None).await;
+    for name in [None, Some("hook.ns.svc".to_owned())] {
+        let tls = Tls { trust: Trust::Bundle(ca.pem()), server_name: name, identity: None };
+        assert_eq!(outcome(tls, get(&server.url("/"))).await, Outcome::WrongName);
+    }
+}
+
+/// Case H20: a CA vouches only for names within its constraints, wildcards and any case included.
+#[tokio::test]
+async fn name_constraints_of_a_ca_bind_all_names() {
+    fn permitted() -> NameConstraints {
+        let permitted_subtrees = vec![GeneralSubtree::DnsName("inside.svc".to_owned())];
+        NameConstraints { permitted_subtrees, excluded_subtrees: Vec::new() }
+    }
+    fn excluded() -> NameConstraints {
+        let excluded_subtrees = vec![GeneralSubtree::DnsName("outside.svc".to_owned())];
+        NameConstraints { permitted_subtrees: Vec::new(), excluded_subtrees }
+    }
+    // The CA's constraints, the names of the certificate, the name that is called, whether it is trusted.
+    let cases: [(fn() -> NameConstraints, &[&str], &str, bool); 9] = [
+        (permitted, &["a.inside.svc"], "a.inside.svc", true),
+        (permitted, &["*.inside.svc"], "a.inside.svc", true),
+        (permitted, &["a.outside.svc"], "a.outside.svc", false),
+        (permitted, &["A.Outside.SVC"], "a.outside.svc", false),
+        (permitted, &["*.outside.svc"], "a.outside.svc", false),
+        // One name outside spoils the others.
+        (permitted, &["a.inside.svc", "a.outside.svc"], "a.inside.svc", false),
+        (excluded, &["a.inside.svc"], "a.inside.svc", true),
+        (excluded, &["A.OUTSIDE.svc"], "a.outside.svc", false),
+        (excluded, &["*.outside.svc"], "a.outside.svc", false),
+    ];
+    for (constraints, names, called, expected) in cases {
+        let ca = Ca::constrained(Some(constraints()));
+        let server = TlsServer::start(&ca.sign(names), HTTP2, None).await;
+        let (trust, server_name) = (Trust::Bundle(ca.pem()), Some(called.to_owned()));
+        let tls = Tls { trust, server_name, identity: None };
+        let answered = client(tls).call(get(&server.url("/"))).await;
+        assert_eq!(answered.is_ok(), expected, "{names:?} called {called}: {:?}", answered.err());
     }
 }
 

@@ -9,8 +9,9 @@ pub(super) const FLAGS: &[Flag] = &[
          addresses by default, Pintle only on this machine.)",
     ),
     done("cert-dir", Text, "").help(
-        "Directory of the generated serving certificate apiserver.crt and its key apiserver.key, \
-         unless --tls-cert-file is given. Unset: pki under --data-dir.",
+        "Directory of the serving certificate apiserver.crt and its key apiserver.key, unless \
+         --tls-cert-file is given. They are generated unless they are there. Unset: pki under \
+         --data-dir.",
     ),
     done("disable-http2-serving", Bool, "false").help("Serve HTTP/1.1 only."),
     done("http2-max-streams-per-connection", Int, "0")

@@ -48,7 +48,7 @@ fn authorization_and_service_account_flags_reach_their_options() {
 
 #[test]
 fn what_makes_no_sense_is_refused() {
-    let cases: [(&[&str], &str); 19] = [
+    let cases: [(&[&str], &str); 18] = [
         (&["--authorization-mode=Nobody"], "authorization-mode \"Nobody\" is not a valid mode"),
         (
             &["--authorization-mode=RBAC,RBAC"],
@@ -119,11 +119,6 @@ fn what_makes_no_sense_is_refused() {
             "disable-admission-plugins plugin \"Nothing\" is unknown",
         ),
         (
-            &["--enable-admission-plugins=JobValidation"],
-            "admission plugin JobValidation is not available in Pintle yet, and security may \
-             depend on it",
-        ),
-        (
             &[
                 "--enable-admission-plugins=ServiceAccount",
                 "--disable-admission-plugins=ServiceAccount",
@@ -157,10 +152,9 @@ fn admission_plugins_are_kube_apiservers_default_set() {
                       from your configuration files and scripts.";
     assert!(options.warnings.iter().any(|text| text == deprecated), "{:?}", options.warnings);
     let gates = |_: &str| false;
-    let built = options
-        .admission_plugins
-        .build(&gates, std::sync::Arc::new(crate::quotas::Quotas::default()))
-        .unwrap();
+    let quotas = std::sync::Arc::new(crate::quotas::Quotas::new(&gates, false));
+    let built =
+        options.admission_plugins.build(&gates, quotas.evaluators.clone(), quotas.clone()).unwrap();
     let names: Vec<_> = built.iter().map(|plugin| plugin.name()).collect();
     assert!(
         names.starts_with(&["NamespaceLifecycle", "LimitRanger", "ServiceAccount"]),

@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc};
 use admission::{
     Configurations, Plugin,
     order::{self, KnownPlugin, PLUGINS, Settings},
-    quota::QuotaAccessor,
+    quota::{Evaluators, QuotaAccessor},
     webhook::AuthInfos,
 };
 
@@ -29,6 +29,7 @@ impl AdmissionPlugins {
     pub(crate) fn build(
         &self,
         feature: &dyn Fn(&str) -> bool,
+        quota_evaluators: Arc<Evaluators>,
         quotas: Arc<dyn QuotaAccessor>,
     ) -> Result<Vec<Box<dyn Plugin>>, String> {
         let settings = Settings {
@@ -36,7 +37,7 @@ impl AdmissionPlugins {
             feature,
             not_ready_toleration_seconds: self.not_ready_toleration_seconds,
             unreachable_toleration_seconds: self.unreachable_toleration_seconds,
-            quota_evaluators: Arc::new(builtin::quota_evaluators(feature)),
+            quota_evaluators,
             quotas,
         };
         order::plugins(&|name| self.on.contains(&name), &settings)
@@ -76,34 +77,11 @@ pub(super) fn plugins(
             "[{names}] in enable-admission-plugins and disable-admission-plugins overlapped"
         ));
     }
-    for name in &enabled {
-        if order::find(name).is_some_and(|known| !known.is_built()) {
-            errors.push(format!(
-                "admission plugin {name} is not available in Pintle yet, and security may depend \
-                 on it"
-            ));
-        }
-    }
     let is_on = |known: &&KnownPlugin| {
         let named = |names: &[String]| names.iter().any(|name| name == known.name);
         (known.on_by_default || named(&enabled)) && !named(&disabled)
     };
-    let (built, missing): (Vec<_>, Vec<_>) =
-        PLUGINS.iter().filter(is_on).partition(|known| known.is_built());
-    // Those of alpha gates do nothing in kube-apiserver either.
-    let missing: Vec<_> = missing
-        .iter()
-        .map(|known| known.name)
-        .filter(|name| !OF_ALPHA_GATES.contains(name))
-        .collect();
-    if !missing.is_empty() {
-        warnings.push(format!(
-            "admission plugins that are on by default in kube-apiserver and not available in Pintle \
-             yet: {}",
-            missing.join(", ")
-        ));
-    }
-    let on: Vec<&str> = built.iter().map(|known| known.name).collect();
+    let on: Vec<&str> = PLUGINS.iter().filter(is_on).map(|known| known.name).collect();
     for name in on.iter().filter(|name| ["AlwaysAdmit", "AlwaysDeny"].contains(name)) {
         warnings.push(format!(
             "{name} admission controller is deprecated. Please remove this controller from your \
@@ -119,8 +97,6 @@ pub(super) fn plugins(
         unreachable_toleration_seconds: parsed.int("default-unreachable-toleration-seconds"),
     }
 }
-
-const OF_ALPHA_GATES: [&str; 3] = ["PodGroupProtection", "PodGroupWorkloadExists", "JobValidation"];
 
 fn configurations(
     file: &str,
@@ -145,8 +121,6 @@ fn configurations(
             Some(known) if !known.takes_configuration => {
                 errors.push(format!("{file}: admission plugin {quoted} takes no configuration"));
             }
-            Some(known) if !known.is_built() => errors
-                .push(format!("{file}: admission plugin {quoted} is not available in Pintle yet")),
             Some(_) if !on.contains(&name) => warnings.push(format!(
                 "{file}: the configuration of admission plugin {quoted} has no effect: the plugin \
                  is off"

@@ -105,7 +105,8 @@ impl Config {
             NodeConnections::new(&options, auth.authorizer.clone(), local.clone())?;
         let objects = Objects::new(&kinds, custom.clone(), local.clone(), schema.clone());
         let dynamic_admission = Arc::new(dynamic_admission(&options, &node_connections.egress)?);
-        let quotas = Arc::default();
+        let enabled = |gate: &str| options.feature_gates.enabled(gate);
+        let quotas = Arc::new(Quotas::new(&enabled, options.etcd.is_some()));
         let admission = admission_chain(&options, &auth, objects, &quotas, &dynamic_admission)?;
         let admission_metrics = admission.metrics().clone();
         let engine = Engine::new(
@@ -172,11 +173,10 @@ impl Config {
 
     /// What the quota controller counts.
     pub(crate) fn quota_usage(&self) -> Arc<CountedUsage> {
-        let gates = &self.options.feature_gates;
         let (custom, schema) = (self.custom.clone(), self.schema.clone());
         Arc::new(CountedUsage {
-            evaluators: Arc::new(builtin::quota_evaluators(&|gate| gates.enabled(gate))),
             objects: Arc::new(Objects::new(&self.kinds, custom, Arc::default(), schema)),
+            quotas: self.quotas.clone(),
         })
     }
 }
@@ -239,7 +239,9 @@ fn admission_chain(
     dynamic_admission: &Arc<DynamicAdmission>,
 ) -> Result<admission::Chain, String> {
     let gates = &options.feature_gates;
-    let plugins = options.admission_plugins.build(&|gate| gates.enabled(gate), quotas.clone())?;
+    let enabled = |gate: &str| gates.enabled(gate);
+    let evaluators = quotas.evaluators.clone();
+    let plugins = options.admission_plugins.build(&enabled, evaluators, quotas.clone())?;
     let cluster = admission::Cluster {
         objects: Box::new(objects),
         authorizer: auth.authorizer.clone(),

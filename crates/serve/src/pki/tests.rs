@@ -233,3 +233,26 @@ fn the_serving_certificate_goes_where_it_is_wanted() {
     assert!(pki.serving_cert.exists() && pki.serving_key.exists());
     assert!(!dir.path().join("pki/apiserver.key").exists());
 }
+
+/// envtest's suites trust the certificate that they put into `--cert-dir`, and no other.
+#[test]
+fn a_serving_certificate_of_another_ca_is_served_as_it_is() {
+    let [first, second, certs] = [(); 3].map(|()| tempfile::tempdir().expect("a directory"));
+    let paths = |dir: &tempfile::TempDir| PkiPaths {
+        data_dir: dir.path().to_owned(),
+        cert_dir: Some(certs.path().to_owned()),
+    };
+    let read = |path: &Path| std::fs::read_to_string(path).expect("there");
+    let now = SystemTime::now();
+    let other = Pki::ensure(&paths(&first), &names(), now).expect("made");
+    assert!(!other.serving_cert_is_given);
+    let (cert, key) = (read(&other.serving_cert), read(&other.serving_key));
+    let pki = Pki::ensure(&paths(&second), &names(), now).expect("kept");
+    assert!(pki.serving_cert_is_given);
+    assert_eq!((read(&pki.serving_cert), read(&pki.serving_key)), (cert.clone(), key));
+    // Its own one is renewed as before, there too.
+    let late = now + LEAF_LIFETIME;
+    let own = Pki::ensure(&paths(&first), &names(), late).expect("renewed");
+    assert!(!own.serving_cert_is_given);
+    assert_ne!(read(&own.serving_cert), cert);
+}

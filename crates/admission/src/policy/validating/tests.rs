@@ -15,6 +15,10 @@ struct Outcome {
 
 /// Creates a cluster-scoped widget with these policies, each bound with these actions.
 async fn decide(policies: &[Value], actions: &[&str]) -> Outcome {
+    decide_in(&cluster_with(policies, actions)).await
+}
+
+fn cluster_with(policies: &[Value], actions: &[&str]) -> Cluster {
     let dynamic = DynamicAdmission::default();
     for (at, spec) in policies.iter().enumerate() {
         let name = Str::from(format!("p{at}"));
@@ -38,7 +42,10 @@ async fn decide(policies: &[Value], actions: &[&str]) -> Outcome {
             vec![(Str::from(format!("b{at}")), Some(value!({"spec": (binding)})))],
         );
     }
-    let cluster = Cluster { dynamic_admission: Arc::new(dynamic), ..testing::empty_cluster() };
+    Cluster { dynamic_admission: Arc::new(dynamic), ..testing::empty_cluster() }
+}
+
+async fn decide_in(cluster: &Cluster) -> Outcome {
     let gvr = GroupVersionResource {
         group: Str::new("example.com"),
         version: Str::new("v1"),
@@ -61,9 +68,10 @@ async fn decide(policies: &[Value], actions: &[&str]) -> Outcome {
         warnings: &warnings,
         audit: &audit,
         reinvocation: Reinvocation::default(),
+        charges: crate::quota::WriteCharges::default(),
     };
     let object = value!({"metadata": {"name": "w"}, "size": 3i64});
-    let decided = ValidatingAdmissionPolicy.validate(&attributes, Some(&object), &cluster).await;
+    let decided = ValidatingAdmissionPolicy.validate(&attributes, Some(&object), cluster).await;
     Outcome {
         refused: decided.err().map(|error| error.status()),
         warnings: warnings.take(),
@@ -183,4 +191,34 @@ async fn variables_are_computed_when_they_are_read_and_once() {
             (found, expected) => panic!("{found:?} instead of {expected:?}"),
         }
     }
+}
+
+/// `cargo test --release -p admission -- --ignored speed --nocapture`: the aim is under 10 µs for an expression.
+#[tokio::test]
+#[ignore = "a measurement"]
+async fn speed_of_typical_expressions() {
+    const ROUNDS: u32 = 20_000;
+    let typical = [
+        "object.size <= 5",
+        "has(object.metadata.name) && object.metadata.name.startsWith('w')",
+        "object.metadata.?labels['team'].orValue('a') in ['a', 'b']",
+        "['registry.example.com/', 'w'].exists(prefix, object.metadata.name.startsWith(prefix))",
+    ];
+    let policy = |expressions: &[&str]| {
+        let each = expressions.iter().map(|text| value!({"expression": (*text)}));
+        value!({"validations": (Value::Array(each.collect()))})
+    };
+    let mut timed = Vec::new();
+    for expressions in [&typical[..1], &typical.repeat(8)] {
+        let cluster = cluster_with(&[policy(expressions)], &["Deny"]);
+        let started = Instant::now();
+        for _ in 0..ROUNDS {
+            assert!(decide_in(&cluster).await.refused.is_none());
+        }
+        timed.push(started.elapsed() / ROUNDS);
+    }
+    let each = (timed[1] - timed[0]) / 31;
+    println!("a request with one expression: {:?}, each further expression: {each:?}", timed[0]);
+    let bound = Duration::from_micros(if cfg!(debug_assertions) { 500 } else { 10 });
+    assert!(each < bound, "{each:?}");
 }

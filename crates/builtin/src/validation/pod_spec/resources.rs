@@ -286,7 +286,8 @@ pub(crate) fn pod_claims(claims: &Field<'_>, owner: &Owner<'_>, errors: &mut Fie
     for claim in claims.items() {
         if owner.is_mirror {
             let why = "static pods do not support resource claims";
-            errors.forbidden(meta::FieldPath::new(""), why);
+            // Compat: the path is that of an empty key of nothing.
+            errors.forbidden(meta::FieldPath::root().key(""), why);
             continue;
         }
         let name = claim.get("name");
