@@ -5,6 +5,7 @@
 
 pub mod base64;
 pub mod cbor;
+pub mod config_file;
 pub mod json;
 pub mod negotiate;
 pub mod protobuf;
