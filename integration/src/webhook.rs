@@ -15,7 +15,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use rustls::ServerConfig;
-use rustls::crypto::ring;
+use rustls::crypto::aws_lc_rs;
 use rustls_pki_types::PrivateKeyDer;
 use serde_json::Value;
 use tokio::net::TcpListener;
@@ -71,7 +71,7 @@ impl Webhook {
         let own = own.expect("a certificate can be made");
         let ca_bundle = STANDARD.encode(own.cert.pem());
         let key = PrivateKeyDer::Pkcs8(own.signing_key.serialize_der().into());
-        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
             .with_safe_default_protocol_versions()
             .expect("the provider knows TLS")
             .with_no_client_auth()
