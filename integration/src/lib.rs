@@ -14,6 +14,7 @@
 //! async by nature, kube-rs, is made by [`Server::kube`].
 
 mod certificates;
+mod collector;
 mod credentials;
 mod etcd;
 pub mod eventually;
@@ -29,6 +30,7 @@ mod webhook;
 pub mod websocket;
 
 pub use self::certificates::{Authority, Pair};
+pub use self::collector::{CollectedSpan, Collector};
 pub use self::etcd::{Etcd, TlsEtcd, etcd_url};
 pub use self::eventually::eventually;
 pub use self::http::{Answer, Connection, Http, Protocol, RawConnection, Stream};

@@ -37,6 +37,8 @@ pub struct Webhook {
 struct Counts {
     calls: AtomicUsize,
     connections: AtomicUsize,
+    /// Of the last request.
+    headers: std::sync::Mutex<http::HeaderMap>,
 }
 
 /// What it answers.
@@ -110,6 +112,11 @@ impl Webhook {
         self.counts.calls.load(Ordering::SeqCst)
     }
 
+    /// The headers of the last request.
+    pub fn last_headers(&self) -> http::HeaderMap {
+        self.counts.headers.lock().expect("nobody panics while holding it").clone()
+    }
+
     /// How many connections these came over.
     pub fn connections(&self) -> usize {
         self.counts.connections.load(Ordering::SeqCst)
@@ -147,6 +154,7 @@ async fn answer(
     counts: &Counts,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     counts.calls.fetch_add(1, Ordering::SeqCst);
+    *counts.headers.lock().expect("nobody panics while holding it") = request.headers().clone();
     let path = request.uri().path().to_owned();
     let body = request.into_body().collect().await.map(http_body_util::Collected::to_bytes);
     let asked = body.ok().and_then(|body| serde_json::from_slice(&body).ok()).unwrap_or_default();

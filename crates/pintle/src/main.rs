@@ -21,6 +21,7 @@ mod post_start_hooks;
 mod quotas;
 mod roles;
 mod run;
+mod span_export;
 mod standalone_controllers;
 mod storage_metrics;
 mod stores;

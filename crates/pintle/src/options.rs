@@ -10,6 +10,7 @@ mod etcd;
 mod runtime_config;
 mod service_accounts;
 mod tls;
+mod traces;
 mod validate;
 mod watch_cache;
 
@@ -130,6 +131,8 @@ pub(crate) struct Options {
     pub(crate) standalone_controllers: StandaloneControllers,
 
     pub(crate) audit: audit::Options,
+    /// None: no spans are recorded.
+    pub(crate) tracing: Option<otlp::TracingConfig>,
     pub(crate) logging: logging::Settings,
     /// Warnings that are logged at the start, one line each.
     pub(crate) warnings: Vec<String>,
@@ -307,6 +310,7 @@ impl Options {
             ),
 
             audit: auditing::from_flags(parsed, errors),
+            tracing: traces::from_flags(parsed, errors),
             logging: logging::Settings {
                 format: match parsed.text("logging-format").as_str() {
                     "json" => logging::Format::Json,

@@ -56,7 +56,7 @@ use crate::{
     post_start_hooks::{PostStartHooks, server_identity},
     quotas::{CountedUsage, Quotas},
     roles::RoleIndex,
-    storage_metrics,
+    span_export, storage_metrics,
     stores::Stores,
     tokens::{OpenId, TokenObjects, Tokens},
 };
@@ -161,6 +161,7 @@ async fn serve(
     build_metrics::register(&metrics.registry, &options.version, &options.feature_gates);
     let in_flight = Arc::new(InFlight::default());
     let auditor = Auditor::start(&options.audit, AuditMetrics::register(&metrics.registry))?;
+    let spans = span_export::start(options.tracing.as_ref(), &metrics.registry, tasks)?;
     let server = chain(
         options,
         &servers,
@@ -169,6 +170,7 @@ async fn serve(
         &metrics,
         &in_flight,
         auditor.clone(),
+        spans.as_ref().map(|exporter| exporter.tracer.clone()),
         verbosity,
     )?;
     let flow_controller = match &server.flow_control {
@@ -218,6 +220,9 @@ async fn serve(
     let flush = async {
         if let Some(auditor) = auditor {
             auditor.flush(AUDIT_FLUSH_MAX).await;
+        }
+        if let Some(spans) = spans {
+            spans.flush(span_export::FLUSH_MAX).await;
         }
     };
     lifecycle.run(&listening, &in_flight, &shutdown, stop, before, flush).await;
@@ -719,6 +724,7 @@ fn chain(
     metrics: &Arc<Metrics>,
     in_flight: &Arc<InFlight>,
     audit: Option<Arc<Auditor>>,
+    tracer: Option<trace::Tracer>,
     verbosity: Verbosity,
 ) -> Result<Arc<serve::Server>, String> {
     let flow_controller = flow_controller(options, servers);
@@ -772,6 +778,7 @@ fn chain(
         authenticator: auth_stack.authenticator.clone(),
         authorizer: auth_stack.authorizer.clone(),
         audit,
+        tracer,
         constrained_impersonation: options.feature_gates.enabled("ConstrainedImpersonation"),
         unauthenticated_http2_dos_mitigation: options
             .feature_gates

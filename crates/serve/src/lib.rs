@@ -17,6 +17,7 @@ pub mod listener;
 pub mod metrics;
 pub mod pki;
 mod profile;
+mod request_log;
 pub mod tasks;
 pub mod tls;
 pub mod websocket;

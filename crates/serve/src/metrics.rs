@@ -5,7 +5,7 @@ mod process;
 
 use std::{
     sync::Arc,
-    time::{Instant, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use flowcontrol::FlowController;
@@ -13,14 +13,14 @@ use http::{
     HeaderMap, Request, Response,
     header::{CONTENT_LENGTH, CONTENT_TYPE},
 };
-use meta::{ApiError, Query, User};
+use meta::{Query, User};
 use prometheus::{
     Encoder as _, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
     IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
 use self::process::Process;
-use crate::{Body, context::Context};
+use crate::{Body, context::Context, filters::latency::Filter};
 
 /// The metrics of the request chain, and the registry that everybody registers with.
 pub struct Metrics {
@@ -37,6 +37,8 @@ pub struct Metrics {
     certificate_lifetimes: Histogram,
     authorizations: IntCounterVec,
     authorization_durations: HistogramVec,
+    /// In the order of [`Filter::ALL`].
+    filter_durations: [Histogram; Filter::ALL.len()],
     users: IntCounterVec,
     in_flight_reading: IntGauge,
     in_flight_mutating: IntGauge,
@@ -146,6 +148,12 @@ impl Metrics {
             &DECISION_BUCKETS,
             &["result"],
         );
+        let filter_durations = histogram(
+            "apiserver_request_filter_duration_seconds",
+            "Time that a filter of the chain takes.",
+            &FILTER_BUCKETS,
+            &["filter"],
+        );
         let users = counter(
             "authenticated_user_requests",
             "Requests by user, where the name is a known one.",
@@ -181,6 +189,8 @@ impl Metrics {
             certificate_lifetimes,
             authorizations,
             authorization_durations,
+            filter_durations: Filter::ALL
+                .map(|filter| filter_durations.with_label_values(&[filter.name()])),
             users,
             long_running,
         })
@@ -247,13 +257,17 @@ impl Metrics {
         self.terminations.with_label_values(&labels).inc();
     }
 
-    /// Counts authentications by their result and user.
-    pub(crate) fn authenticated(&self, user: Option<&User>, cx: &Context, began: Instant) {
-        let result = if user.is_some() { "success" } else { "failure" };
+    /// Counts authentications by their result and user; Err says whether there was a credential.
+    pub(crate) fn authenticated(&self, user: Result<&User, bool>, cx: &Context, began: Instant) {
+        let result = match user {
+            Ok(_) => "success",
+            Err(true) => "error",
+            Err(false) => "failure",
+        };
         self.authentications.with_label_values(&[result]).inc();
         let seconds = began.elapsed().as_secs_f64();
         self.authentication_durations.with_label_values(&[result]).observe(seconds);
-        if let Some(user) = user {
+        if let Ok(user) = user {
             self.users.with_label_values(&[known_user(&user.name)]).inc();
         }
         if let Some(verified) = &cx.peer.identity().verified {
@@ -263,15 +277,15 @@ impl Metrics {
     }
 
     /// Counts what was decided about a request.
-    pub(crate) fn authorized(&self, decided: Result<(), &ApiError>, began: Instant) {
-        let result = match decided {
-            Ok(()) => "allowed",
-            Err(ApiError::Internal(_)) => "error",
-            Err(_) => "no-opinion",
-        };
+    pub(crate) fn authorized(&self, result: &str, began: Instant) {
         self.authorizations.with_label_values(&[result]).inc();
         let seconds = began.elapsed().as_secs_f64();
         self.authorization_durations.with_label_values(&[result]).observe(seconds);
+    }
+
+    /// Counts what a filter took.
+    pub(crate) fn filtered(&self, filter: Filter, latency: Duration) {
+        self.filter_durations[filter as usize].observe(latency.as_secs_f64());
     }
 
     /// The text format 0.0.4.
@@ -313,6 +327,10 @@ const DECISION_BUCKETS: [f64; 15] = [
     0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096,
     8.192, 16.384,
 ];
+
+/// As upstream.
+const FILTER_BUCKETS: [f64; 13] =
+    [0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 5.0, 10.0, 15.0, 30.0];
 
 /// As upstream: half an hour to a year.
 const LIFETIME_BUCKETS: [f64; 14] = [
@@ -422,6 +440,11 @@ fn scope(cx: &Context) -> &'static str {
     } else {
         "namespace"
     }
+}
+
+/// The verb of a request in the log.
+pub(crate) fn logged_verb(cx: &Context, asked: &Asked) -> &'static str {
+    verb(cx, asked.apply)
 }
 
 /// Upper case, and none that a client made up.

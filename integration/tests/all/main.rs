@@ -41,6 +41,7 @@ mod rbac;
 mod service_accounts;
 mod services;
 mod storage;
+mod tracing;
 mod websocket;
 
 use integration::{Kubectl, Version, shared};

@@ -132,6 +132,21 @@ pub(super) enum Refusal {
 }
 
 impl Invocation<'_> {
+    /// Compat: kube-apiserver's names.
+    fn call_span(&self, mutating: bool, uid: &str) -> trace::Span {
+        let name = if mutating { "Call mutating webhook" } else { "Call validating webhook" };
+        let mut span = trace::start(name);
+        if span.is_recorded() {
+            span.attribute("configuration", self.webhook.configuration.as_str());
+            span.attribute("webhook", self.webhook.name.as_str());
+            span.attribute("resource", self.attributes.gvr.resource.as_str());
+            span.attribute("subresource", self.attributes.subresource);
+            span.attribute("operation", self.attributes.operation.as_str());
+            span.attribute("UID", uid);
+        }
+        span
+    }
+
     /// Asks the webhook; its warnings and audit annotations are taken over.
     pub(super) async fn call(&self, mutating: bool) -> Result<Response, Refusal> {
         let (webhook, attributes) = (self.webhook, self.attributes);
@@ -166,7 +181,11 @@ impl Invocation<'_> {
         let uid = uuid::Uuid::new_v4().to_string();
         let body =
             review::request(attributes, self.resource, self.objects, self.options, version, &uid);
-        let answer = webhook.endpoint.post(body, webhook.timeout, &*self.cluster.objects).await;
+        let mut span = self.call_span(mutating, &uid);
+        let posted = webhook.endpoint.post(body, webhook.timeout, &*self.cluster.objects);
+        let answer = span.run(posted).await;
+        span.event("Request completed", Vec::new());
+        drop(span);
         let answer = answer.map_err(|error| calling(error.message, error.code, error.answered))?;
         let response = review::response(&answer, version, &uid, mutating);
         let response = response.map_err(|why| match why {
