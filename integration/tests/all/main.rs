@@ -38,6 +38,7 @@ mod quota;
 mod races;
 mod raw;
 mod rbac;
+mod security;
 mod service_accounts;
 mod services;
 mod storage;
