@@ -1,6 +1,9 @@
 //! The path of a request, in one function, in the order it is walked. The order is
 //! kube-apiserver's; what is not built yet has its line.
 
+#[cfg(test)]
+mod cost;
+
 use std::{any::Any, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use audit::Auditor;
