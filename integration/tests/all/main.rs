@@ -13,6 +13,7 @@ mod authorization;
 mod bad_input;
 mod bootstrap;
 mod compaction;
+mod control_plane;
 mod controllers;
 mod conversion;
 mod custom_resources;
