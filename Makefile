@@ -107,6 +107,11 @@ tools: ## etcd, two kubectls, an informer, a sample API server and a kubelet sta
 peer: tools ## the real kube-apiserver and its controllers, to compare with (takes a while)
 	tools/build kube-apiserver kube-controller-manager
 
+.PHONY: control-plane
+control-plane: tools ## a deployment on a whole control plane: kube-controller-manager and kube-scheduler (takes a while)
+	tools/build kube-controller-manager kube-scheduler
+	PINTLE_CONTROL_PLANE=1 cargo test --workspace --test all control_plane:: -- --nocapture
+
 .PHONY: clean
 clean: ## remove what was built
 	cargo clean

@@ -262,7 +262,7 @@ impl Target {
 }
 
 fn tls_config(credentials: &Credentials) -> Result<rustls::ClientConfig> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder = rustls::ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(&[&rustls::version::TLS13])?;
     let builder = match &credentials.ca_pem {

@@ -35,7 +35,7 @@ impl Webhook {
         let own = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()])?;
         let ca_bundle = STANDARD.encode(own.cert.pem());
         let key = PrivateKeyDer::Pkcs8(own.signing_key.serialize_der().into());
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
             .with_no_client_auth()

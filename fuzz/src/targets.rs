@@ -22,7 +22,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 32] = [
+pub const TARGETS: [Target; 33] = [
     documents::JSON,
     documents::JSON_ANY,
     documents::STORED,
@@ -45,6 +45,7 @@ pub const TARGETS: [Target; 32] = [
     texts::CEL,
     texts::REGEX,
     texts::JSON_PATH,
+    texts::TRACEPARENT,
     connections::JWT,
     connections::DER,
     connections::WEBSOCKET,

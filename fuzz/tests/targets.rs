@@ -41,6 +41,7 @@ targets![
     cel,
     regex,
     json_path,
+    traceparent,
     jwt,
     der,
     websocket,

@@ -15,6 +15,7 @@
 
 pub mod aggregated_server;
 mod certificates;
+mod collector;
 mod credentials;
 mod etcd;
 pub mod eventually;
@@ -33,6 +34,7 @@ pub mod websocket;
 
 pub use self::aggregated_server::AggregatedServer;
 pub use self::certificates::{Authority, Pair};
+pub use self::collector::{CollectedSpan, Collector};
 pub use self::etcd::{Etcd, TlsEtcd, etcd_url};
 pub use self::eventually::eventually;
 pub use self::http::{Answer, Connection, Http, Protocol, RawConnection, Stream};

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use rustls::ServerConfig;
-use rustls::crypto::ring;
+use rustls::crypto::aws_lc_rs;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
@@ -187,7 +187,7 @@ impl CraftedKubelet {
         let pair = authority.server(&[address]);
         let certificate = CertificateDer::from_pem_slice(pair.certificate.as_bytes());
         let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes());
-        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
             .with_safe_default_protocol_versions()
             .expect("the provider knows TLS")
             .with_no_client_auth()

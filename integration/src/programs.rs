@@ -84,7 +84,12 @@ pub fn peer() -> Option<PathBuf> {
 
 /// The real kube-controller-manager, if `make peer` has built one.
 pub(crate) fn controller_manager() -> Option<PathBuf> {
-    let built = root().join("tools/bin/kube-controller-manager");
+    component("kube-controller-manager")
+}
+
+/// A component of the control plane, if `make peer` or `make control-plane` has built it.
+pub(crate) fn component(name: &str) -> Option<PathBuf> {
+    let built = root().join("tools/bin").join(name);
     built.exists().then_some(built)
 }
 

@@ -63,6 +63,7 @@ pub struct Server {
     peer: Option<Peer>,
     // Dropped in this order: clients of the server, the server, its etcd, and the directory.
     controllers: Option<Process>,
+    components: Vec<(&'static str, Process)>,
     process: Option<Process>,
     etcd: Option<Part>,
     cleanup: Arc<ProcessCleanup>,
@@ -152,6 +153,7 @@ impl Server {
             dies_at: None,
             peer,
             controllers: None,
+            components: Vec::new(),
             process: None,
             etcd,
             cleanup,
@@ -306,6 +308,23 @@ impl Server {
             .arg("--secure-port=0");
         self.controllers = Some(Process::start("kube-controller-manager", command, &self.cleanup));
         Some(())
+    }
+
+    /// A component of the control plane beside the server, such as kube-scheduler; None: `tools/build` has not
+    /// built it.
+    pub fn run_component(&mut self, name: &'static str, flags: &[String]) -> Option<()> {
+        let mut command = Command::new(programs::component(name)?);
+        command.args(flags);
+        self.components.push((name, Process::start(name, command, &self.cleanup)));
+        Some(())
+    }
+
+    /// What a component printed so far; it has to be alive.
+    pub fn component_log(&mut self, name: &str) -> String {
+        let component = self.components.iter_mut().find(|(known, _)| *known == name);
+        let (_, process) = component.expect("the component was started");
+        process.assert_alive();
+        process.log_since(0)
     }
 
     /// What the server has logged so far.

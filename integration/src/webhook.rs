@@ -15,7 +15,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use rustls::ServerConfig;
-use rustls::crypto::ring;
+use rustls::crypto::aws_lc_rs;
 use rustls_pki_types::PrivateKeyDer;
 use serde_json::Value;
 use tokio::net::TcpListener;
@@ -37,6 +37,8 @@ pub struct Webhook {
 struct Counts {
     calls: AtomicUsize,
     connections: AtomicUsize,
+    /// Of the last request.
+    headers: std::sync::Mutex<http::HeaderMap>,
 }
 
 /// What it answers.
@@ -71,7 +73,7 @@ impl Webhook {
         let own = own.expect("a certificate can be made");
         let ca_bundle = STANDARD.encode(own.cert.pem());
         let key = PrivateKeyDer::Pkcs8(own.signing_key.serialize_der().into());
-        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
             .with_safe_default_protocol_versions()
             .expect("the provider knows TLS")
             .with_no_client_auth()
@@ -108,6 +110,11 @@ impl Webhook {
     /// How many requests it has got so far.
     pub fn calls(&self) -> usize {
         self.counts.calls.load(Ordering::SeqCst)
+    }
+
+    /// The headers of the last request.
+    pub fn last_headers(&self) -> http::HeaderMap {
+        self.counts.headers.lock().expect("nobody panics while holding it").clone()
     }
 
     /// How many connections these came over.
@@ -147,6 +154,7 @@ async fn answer(
     counts: &Counts,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     counts.calls.fetch_add(1, Ordering::SeqCst);
+    *counts.headers.lock().expect("nobody panics while holding it") = request.headers().clone();
     let path = request.uri().path().to_owned();
     let body = request.into_body().collect().await.map(http_body_util::Collected::to_bytes);
     let asked = body.ok().and_then(|body| serde_json::from_slice(&body).ok()).unwrap_or_default();

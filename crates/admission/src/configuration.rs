@@ -3,7 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use meta::{FieldPath, Value, field::quote};
+use codec::config_file::{self, Document, FieldType};
+use meta::{Value, field::quote};
 
 /// The configurations of the plugins, as read.
 #[derive(Clone, Debug, Default)]
@@ -29,18 +30,11 @@ impl Configurations {
             format!("unable to read admission control configuration from {file} [{why}]")
         };
         let bytes = read_bounded(file).map_err(wrong)?;
-        let (value, duplicates) = load(&bytes).map_err(wrong)?;
-        let version = (value.str_at(&["apiVersion"]), value.str_at(&["kind"]));
-        if !VERSIONS.contains(&version) {
-            return Self::legacy(file, &value).ok_or_else(|| {
-                let (version, kind) = (quote(version.0), quote(version.1));
-                wrong(format!(
-                    "no kind {kind} is registered for version {version}: only \
-                     AdmissionConfiguration of apiserver.config.k8s.io/v1 is"
-                ))
-            });
+        let document = Document::load(&bytes).map_err(wrong)?;
+        if let Err(why) = config_file::check_kind(&document.value, &KINDS) {
+            return Self::legacy(file, &document.value).ok_or_else(|| wrong(why));
         }
-        strict(&value, &FILE, duplicates).map_err(wrong)?;
+        let value = document.check(&FILE).map_err(wrong)?;
         let mut plugins: Vec<PluginConfiguration> = Vec::new();
         for entry in value.items_at(&["plugins"]) {
             let plugin = entry.str_at(&["name"]).to_owned();
@@ -59,11 +53,9 @@ impl Configurations {
                         wrong(format!("configuration {path} of plugin {name}: {why}"))
                     };
                     let bytes = read_bounded(&path).map_err(of_plugin)?;
-                    let (value, duplicates) = load(&bytes).map_err(of_plugin)?;
-                    if !duplicates.is_empty() {
-                        return Err(of_plugin(strict_error(&duplicates)));
-                    }
-                    (value, path)
+                    let document = Document::load(&bytes).map_err(of_plugin)?;
+                    // The plugin knows the fields.
+                    (document.check(&FieldType::Any).map_err(of_plugin)?, path)
                 }
             };
             plugins.push(PluginConfiguration { plugin, value, file });
@@ -105,26 +97,14 @@ impl Configurations {
 
 impl PluginConfiguration {
     /// Checks the version, kind and fields of the configuration.
-    pub fn decode(
-        &self,
-        versions: &[(&str, &str)],
-        fields: &FieldSchema,
-    ) -> Result<&Value, String> {
-        let (version, kind) = (self.value.str_at(&["apiVersion"]), self.value.str_at(&["kind"]));
-        if kind.is_empty() {
-            return Err(self.wrong("Object 'Kind' is missing"));
-        }
-        if !versions.contains(&(version, kind)) {
-            let (version, kind) = (quote(version), quote(kind));
-            return Err(self.wrong(&format!("no kind {kind} is registered for version {version}")));
-        }
-        strict(&self.value, fields, Vec::new()).map_err(|why| self.wrong(&why))?;
-        Ok(&self.value)
+    pub fn decode(&self, kinds: &[(&str, &str)], fields: &FieldType) -> Result<&Value, String> {
+        config_file::check_kind(&self.value, kinds).map_err(|why| self.wrong(&why))?;
+        self.decode_unversioned(fields)
     }
 
     /// For configurations without version and kind.
-    pub fn decode_unversioned(&self, fields: &FieldSchema) -> Result<&Value, String> {
-        strict(&self.value, fields, Vec::new()).map_err(|why| self.wrong(&why))?;
+    pub fn decode_unversioned(&self, fields: &FieldType) -> Result<&Value, String> {
+        config_file::check_fields(&self.value, fields).map_err(|why| self.wrong(&why))?;
         Ok(&self.value)
     }
 
@@ -134,31 +114,20 @@ impl PluginConfiguration {
     }
 }
 
-const VERSIONS: [(&str, &str); 2] = [
+const KINDS: [(&str, &str); 2] = [
     ("apiserver.config.k8s.io/v1", "AdmissionConfiguration"),
     ("apiserver.k8s.io/v1alpha1", "AdmissionConfiguration"),
 ];
 
-/// The type of a field of a configuration.
-pub enum FieldSchema {
-    Any,
-    Bool,
-    Int,
-    Text,
-    TextMap,
-    List(&'static FieldSchema),
-    Fields(&'static [(&'static str, FieldSchema)]),
-}
-
-const FILE: FieldSchema = FieldSchema::Fields(&[
-    ("apiVersion", FieldSchema::Text),
-    ("kind", FieldSchema::Text),
+const FILE: FieldType = FieldType::Fields(&[
+    ("apiVersion", FieldType::Text),
+    ("kind", FieldType::Text),
     (
         "plugins",
-        FieldSchema::List(&FieldSchema::Fields(&[
-            ("name", FieldSchema::Text),
-            ("path", FieldSchema::Text),
-            ("configuration", FieldSchema::Any),
+        FieldType::List(&FieldType::Fields(&[
+            ("name", FieldType::Text),
+            ("path", FieldType::Text),
+            ("configuration", FieldType::Any),
         ])),
     ),
 ]);
@@ -169,68 +138,6 @@ fn read_bounded(file: &Path) -> Result<Vec<u8>, String> {
         return Err(format!("it is larger than {FILE_BYTES_MAX} bytes"));
     }
     std::fs::read(file).map_err(|error| error.to_string())
-}
-
-/// The value of YAML or JSON and the keys that are in it twice, with their lines.
-fn load(bytes: &[u8]) -> Result<(Value, Vec<String>), String> {
-    let converted = codec::yaml::load(bytes).map_err(|error| error.to_string())?;
-    if converted.value.as_object().is_none() {
-        let found = converted.value.type_name();
-        return Err(format!("couldn't get version/kind; json parse error: not an object: {found}"));
-    }
-    Ok((converted.value, converted.duplicates))
-}
-
-fn strict(value: &Value, fields: &FieldSchema, mut errors: Vec<String>) -> Result<(), String> {
-    check(value, fields, &FieldPath::root(), &mut errors)?;
-    if errors.is_empty() { Ok(()) } else { Err(strict_error(&errors)) }
-}
-
-fn strict_error(errors: &[String]) -> String {
-    format!("strict decoding error: {}", errors.join(", "))
-}
-
-/// A wrong type is an error at once; unknown fields are collected.
-fn check(
-    value: &Value,
-    schema: &FieldSchema,
-    at: &FieldPath,
-    unknown: &mut Vec<String>,
-) -> Result<(), String> {
-    let wrong = |wanted| {
-        let found = value.type_name();
-        Err(format!("json: cannot unmarshal {found} into field {at} of type {wanted}"))
-    };
-    match (schema, value) {
-        (_, Value::Null) | (FieldSchema::Any, _) => Ok(()),
-        (FieldSchema::Bool, _) => value.as_bool().map_or_else(|| wrong("bool"), |_| Ok(())),
-        (FieldSchema::Int, _) => value.as_i64().map_or_else(|| wrong("int32"), |_| Ok(())),
-        (FieldSchema::Text, _) => value.as_str().map_or_else(|| wrong("string"), |_| Ok(())),
-        (FieldSchema::TextMap, _) => {
-            let Some(map) = value.as_object() else { return wrong("map[string]string") };
-            map.iter().try_for_each(|(key, value)| {
-                check(value, &FieldSchema::Text, &at.key(key), unknown)
-            })
-        }
-        (FieldSchema::List(item), _) => {
-            let Some(items) = value.as_array() else { return wrong("list") };
-            let mut items = items.iter().enumerate();
-            items.try_for_each(|(n, value)| check(value, item, &at.index(n), unknown))
-        }
-        (FieldSchema::Fields(fields), _) => {
-            let Some(object) = value.as_object() else { return wrong("object") };
-            object.iter().try_for_each(|(name, value)| {
-                let at = at.child(name);
-                match fields.iter().find(|(known, _)| known == name) {
-                    Some((_, schema)) => check(value, schema, &at, unknown),
-                    None => {
-                        unknown.push(format!("unknown field {}", quote(&at.to_string())));
-                        Ok(())
-                    }
-                }
-            })
-        }
-    }
 }
 
 #[cfg(test)]
@@ -262,10 +169,13 @@ mod tests {
                 "A B",
             ),
             (format!("{head}plugins:\n- name: A\n"), ""),
-            (format!("{head}plugin: []\n"), "strict decoding error: unknown field \"plugin\""),
+            (
+                format!("{head}plugin: []\n"),
+                "strict decoding error: line 3: unknown field \"plugin\"",
+            ),
             (
                 format!("{head}plugins:\n- {{name: A, config: 1}}\n"),
-                "strict decoding error: unknown field \"plugins[0].config\"",
+                "strict decoding error: line 4: unknown field \"plugins[0].config\"",
             ),
             (
                 format!("{head}plugins: []\nkind: AdmissionConfiguration\n"),
@@ -286,7 +196,12 @@ mod tests {
                 "plugin \"A\" is configured twice",
             ),
             ("a: [".to_owned(), "yaml: line 1"),
-            ("kind: Pod\n".to_owned(), "no kind \"Pod\" is registered for version \"\""),
+            ("kind: Pod\n".to_owned(), "Object 'apiVersion' is missing"),
+            (
+                "kind: Pod\napiVersion: v1\n".to_owned(),
+                "no kind \"Pod\" is registered for version \"v1\": only AdmissionConfiguration of \
+                 apiserver.config.k8s.io/v1 is",
+            ),
             ("podNodeSelectorPluginConfig: {}\n".to_owned(), "PodNodeSelector"),
             (
                 format!("{head}plugins:\n- {{name: A, path: missing.yaml}}\n"),

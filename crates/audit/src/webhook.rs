@@ -73,7 +73,8 @@ impl Webhook {
         }
         match client::successful_body(response) {
             Ok(_) => Ok(()),
-            Err(error) => Err(error.to_string()),
+            // What the webhook says is not repeated: the message goes to the log.
+            Err(error) => Err(format!("the webhook answered with the status code {}", error.code)),
         }
     }
 }

@@ -6,19 +6,12 @@ use std::{
     time::Duration,
 };
 
-use meta::{Value, field::FieldPath, field::quote};
+use codec::config_file::{self, FieldType};
+use meta::Value;
 
 use crate::metrics::ReloadMetrics;
 
-/// The type of a field of a file.
-pub(crate) enum Shape {
-    Text,
-    Bool,
-    List(&'static Shape),
-    Fields(&'static [(&'static str, Shape)]),
-}
-
-pub(crate) const GROUP: &str = "apiserver.config.k8s.io";
+const GROUP: &str = "apiserver.config.k8s.io";
 /// A file of this size is certainly wrong.
 const FILE_BYTES_MAX: u64 = 3 * 1024 * 1024;
 
@@ -30,83 +23,21 @@ pub(crate) fn read(file: &Path) -> Result<Vec<u8>, String> {
     std::fs::read(file).map_err(|error| error.to_string())
 }
 
-/// Decodes a file and checks it against its shape: a wrong type, an unknown field and a key that comes
-/// twice are errors.
+/// Decodes a file of a kind in one of these versions of the group.
 pub(crate) fn decode(
     bytes: &[u8],
     kind: &str,
     versions: &[&str],
-    shape: &Shape,
+    ty: &FieldType,
 ) -> Result<Value, String> {
     if bytes.is_empty() {
         return Err("empty config data".to_owned());
     }
-    let converted = codec::yaml::load(bytes).map_err(|error| error.to_string())?;
-    let value = converted.value;
-    if value.as_object().is_none() {
-        return Err(format!(
-            "couldn't get version/kind; json parse error: not an object: {}",
-            value.type_name()
-        ));
-    }
-    let (version, found) = (value.str_at(&["apiVersion"]), value.str_at(&["kind"]));
-    if found.is_empty() {
-        return Err("Object 'Kind' is missing".to_owned());
-    }
-    let known = version.strip_prefix(GROUP).and_then(|rest| rest.strip_prefix('/'));
-    if found != kind || !known.is_some_and(|version| versions.contains(&version)) {
-        return Err(format!(
-            "no kind {} is registered for version {}: expected {kind} of {GROUP}/{}",
-            quote(found),
-            quote(version),
-            versions[0]
-        ));
-    }
-    let mut strict = converted.duplicates;
-    check(&value, shape, &FieldPath::root(), &mut strict)?;
-    if strict.is_empty() {
-        Ok(value)
-    } else {
-        Err(format!("strict decoding error: {}", strict.join(", ")))
-    }
-}
-
-/// A wrong type is an error at once; unknown fields are collected.
-fn check(
-    value: &Value,
-    shape: &Shape,
-    at: &FieldPath,
-    unknown: &mut Vec<String>,
-) -> Result<(), String> {
-    let wrong = |wanted| {
-        let found = value.type_name();
-        Err(format!("json: cannot unmarshal {found} into field {at} of type {wanted}"))
-    };
-    match (shape, value) {
-        (_, Value::Null) | (Shape::Text, Value::String(_)) | (Shape::Bool, Value::Bool(_)) => {
-            Ok(())
-        }
-        (Shape::Text, _) => wrong("string"),
-        (Shape::Bool, _) => wrong("bool"),
-        (Shape::List(item), _) => {
-            let Some(items) = value.as_array() else { return wrong("list") };
-            for (n, value) in items.iter().enumerate() {
-                check(value, item, &at.index(n), unknown)?;
-            }
-            Ok(())
-        }
-        (Shape::Fields(fields), _) => {
-            let Some(object) = value.as_object() else { return wrong("object") };
-            for (name, value) in object.iter() {
-                let at = at.child(name);
-                match fields.iter().find(|(known, _)| known == name) {
-                    Some((_, shape)) => check(value, shape, &at, unknown)?,
-                    None => unknown.push(format!("unknown field {}", quote(&at.to_string()))),
-                }
-            }
-            Ok(())
-        }
-    }
+    let versions: Vec<String> =
+        versions.iter().map(|version| format!("{GROUP}/{version}")).collect();
+    let kinds: Vec<(&str, &str)> =
+        versions.iter().map(|version| (version.as_str(), kind)).collect();
+    config_file::decode(bytes, &kinds, ty)
 }
 
 /// Go's `time.ParseDuration`, in nanoseconds; None: it is none.
@@ -187,58 +118,6 @@ pub(crate) async fn follow<Apply, Applying>(
                 tracing::error!(%error, "failed to update {what} config; the previous one stays");
                 metrics.failed();
             }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SHAPE: Shape = Shape::Fields(&[
-        ("apiVersion", Shape::Text),
-        ("kind", Shape::Text),
-        ("list", Shape::List(&Shape::Fields(&[("flag", Shape::Bool), ("text", Shape::Text)]))),
-    ]);
-
-    #[test]
-    fn files_are_decoded_strictly() {
-        let head = "apiVersion: apiserver.config.k8s.io/v1\nkind: K\n";
-        let cases = [
-            ("list: [{flag: true, text: x}]", ""),
-            ("list:", ""),
-            (
-                "list: [{flag: yes-please}]",
-                "cannot unmarshal string into field list[0].flag of type bool",
-            ),
-            ("list: {}", "cannot unmarshal object into field list of type list"),
-            (
-                "list: [{a: 1}]\nb: 2",
-                "strict decoding error: unknown field \"b\", unknown field \"list[0].a\"",
-            ),
-            (
-                "list: []\nlist: []",
-                "strict decoding error: line 4: key \"list\" already set in map",
-            ),
-            ("list: [", "yaml: line"),
-        ];
-        for (text, expected) in cases {
-            let decoded = decode(format!("{head}{text}").as_bytes(), "K", &["v1"], &SHAPE);
-            match decoded {
-                Ok(_) => assert_eq!(expected, "", "{text}"),
-                Err(why) => {
-                    assert!(!expected.is_empty() && why.contains(expected), "{text}: {why}");
-                }
-            }
-        }
-        for text in [
-            "",
-            "[]",
-            "kind: K",
-            "kind: K\napiVersion: v1",
-            "kind: L\napiVersion: apiserver.config.k8s.io/v1",
-        ] {
-            assert!(decode(text.as_bytes(), "K", &["v1"], &SHAPE).is_err(), "{text}");
         }
     }
 }

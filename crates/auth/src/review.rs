@@ -163,8 +163,9 @@ impl ReviewClient {
         let may_repeat = matches!(code, 429 | 500 | 504)
             || (code >= 300 && answer.headers().contains_key(RETRY_AFTER));
         let outcome = if code == 504 { Outcome::Timeout } else { Outcome::Error };
+        // What the webhook says is not repeated: the message goes to the log.
         let body = successful_body(answer).map_err(|error| ReviewError {
-            message: error.message,
+            message: format!("the webhook answered with the status code {}", error.code),
             outcome,
             may_repeat,
         })?;

@@ -108,7 +108,7 @@ impl TlsConfigs {
 }
 
 fn config(tls: &Tls) -> Result<TlsConfig, ConfigError> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
         .map_err(ConfigError::Tls)?

@@ -5,6 +5,7 @@ use std::{pin::Pin, sync::Arc};
 use http::{Method, Request, Response, header::UPGRADE};
 use http_body::Body as _;
 use tokio::time::Instant;
+use trace::{Kind, Span};
 
 use crate::{
     Body, Config,
@@ -93,6 +94,29 @@ struct Checkout {
 }
 
 impl Transport {
+    /// The receiver learns which span it is called from.
+    async fn send(
+        &self,
+        mut request: Request<Body>,
+        options: SendOptions,
+    ) -> Result<Response<ResponseBody>, Error> {
+        let mut span = call_span(&request);
+        span.run(async { trace::inject(request.headers_mut()) }).await;
+        let answered = span.run(self.send_in_span(request, options)).await;
+        match &answered {
+            Ok(response) => {
+                span.attribute("http.response.status_code", i64::from(response.status().as_u16()));
+                // Compat: a client's span is an error from 400 on.
+                if response.status().as_u16() >= 400 {
+                    span.error("");
+                }
+            }
+            Err(error) if span.is_recorded() => span.error(error.to_string()),
+            Err(_) => {}
+        }
+        answered
+    }
+
     /// A request is sent a second time, over a new connection, if the first was a kept one that turned
     /// out to be dead and either
     ///
@@ -101,7 +125,7 @@ impl Transport {
     ///
     /// Anything else may have been acted on by the server, and is never repeated here. These are the
     /// rules of Go's transport.
-    async fn send(
+    async fn send_in_span(
         &self,
         mut request: Request<Body>,
         options: SendOptions,
@@ -208,6 +232,36 @@ impl Transport {
         }
         Error::Http(error)
     }
+}
+
+/// Without the query, which may hold what is nobody's business.
+fn call_span(request: &Request<Body>) -> Span {
+    let method = request.method().as_str();
+    let mut span = trace::start_kind(
+        Kind::Client,
+        match *request.method() {
+            Method::GET => "HTTP GET",
+            Method::POST => "HTTP POST",
+            _ => "HTTP",
+        },
+    );
+    if span.is_recorded() {
+        let uri = request.uri();
+        span.attribute("http.request.method", method);
+        let (scheme, host) = (uri.scheme_str().unwrap_or("https"), uri.host().unwrap_or_default());
+        span.attribute(
+            "url.full",
+            match uri.port_u16() {
+                Some(port) => format!("{scheme}://{host}:{port}{}", uri.path()),
+                None => format!("{scheme}://{host}{}", uri.path()),
+            },
+        );
+        span.attribute("server.address", host);
+        if let Some(port) = uri.port_u16() {
+            span.attribute("server.port", i64::from(port));
+        }
+    }
+    span
 }
 
 /// A request that can be made again.

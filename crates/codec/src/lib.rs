@@ -5,6 +5,7 @@
 
 pub mod base64;
 pub mod cbor;
+pub mod config_file;
 #[cfg(test)]
 mod growth_tests;
 pub mod json;

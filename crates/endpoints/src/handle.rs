@@ -4,7 +4,11 @@ use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header::CONTENT_TYPE};
+use http::{
+    HeaderMap, HeaderValue, Method, Request, Response, StatusCode,
+    header::{ACCEPT, CONTENT_TYPE, USER_AGENT},
+    request::Parts,
+};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use meta::{ApiError, AuditRecord, Query, RequestInfo, User, Warnings};
@@ -13,6 +17,7 @@ use serve::{
     Body, Claims, Context, CpuPool, Delegate, Delegates, Serving,
     websocket::{self, Message, Upgrade},
 };
+use trace::Span;
 
 use crate::{
     Kinds,
@@ -135,12 +140,15 @@ impl Resources {
             audit: &cx.audit.record,
             websocket,
         };
+        let span = verb_span(cx, &head);
         let answer = match &self.cpu_pool {
             Some(pool) if registry::is_costly(&rest) => {
-                pool.request(OwnedRequest::new(cx, &rest).serve())?.await?
+                let serving = span.scope().run(OwnedRequest::new(cx, &rest).serve());
+                pool.request(serving)?.await?
             }
-            _ => registry::serve(&rest).await?,
+            _ => span.run(registry::serve(&rest)).await?,
         };
+        drop(span);
         let response = |answer| response(answer, self.cpu_pool.as_ref());
         // What is wrong with the request itself is said first, and over plain HTTP.
         Ok(match upgrade {
@@ -155,6 +163,48 @@ impl Resources {
             }
         })
     }
+}
+
+/// The span of a verb. Compat: kube-apiserver's names and attributes.
+fn verb_span(cx: &Context, head: &Parts) -> Span {
+    let info = &cx.info;
+    let mut span = trace::start(match info.verb.as_str() {
+        "get" => "Get",
+        "list" => "List",
+        "watch" => "WatchServer.HandleHTTP",
+        "create" => "Create",
+        "update" => "Update",
+        "patch" => "Patch",
+        "delete" | "deletecollection" => "Delete",
+        _ => "Connect",
+    });
+    if !span.is_recorded() {
+        return span;
+    }
+    let header = |name| {
+        let value = head.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+        value.unwrap_or_default()
+    };
+    let scope = match (info.name.as_str(), info.namespace.as_str()) {
+        ("", "") if info.verb != "create" => "cluster",
+        ("", _) if info.verb != "create" => "namespace",
+        _ => "resource",
+    };
+    span.attribute("accept", header(ACCEPT));
+    span.attribute("audit-id", cx.audit.id.as_str());
+    span.attribute("client", cx.peer.address.ip().to_string());
+    span.attribute("api-group", info.group.as_str());
+    span.attribute("api-version", info.version.as_str());
+    span.attribute("name", info.name.as_str());
+    span.attribute("subresource", info.subresource.as_str());
+    span.attribute("namespace", info.namespace.as_str());
+    span.attribute("protocol", format!("{:?}", head.version));
+    span.attribute("resource", info.resource.as_str());
+    span.attribute("scope", scope);
+    span.attribute("url", info.path.as_str());
+    span.attribute("user-agent", header(USER_AGENT));
+    span.attribute("verb", info.verb.to_uppercase());
+    span
 }
 
 impl Delegate for Resources {

@@ -17,10 +17,11 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::client::Grpc;
 use tonic::codec::Streaming;
-use tonic::metadata::MetadataValue;
+use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tonic::{Code, Request};
 use tonic_prost::ProstCodec;
+use trace::{Kind, Span};
 
 use crate::error::is_member_failure;
 use crate::{Options, Tls, pb};
@@ -278,10 +279,21 @@ where
     Q: Message + 'static,
     A: Message + Default + 'static,
 {
-    let mut grpc = Grpc::new(channel.clone()).max_decoding_message_size(RESPONSE_BYTES_MAX);
-    grpc.ready().await.map_err(|error| tonic::Status::from_error(error.into()))?;
-    let codec = ProstCodec::<Q, A>::default();
-    Ok(grpc.unary(with_leader(request), http_path(method), codec).await?.into_inner())
+    let mut span = call_span(method);
+    let answered = span.run(async {
+        let mut grpc = Grpc::new(channel.clone()).max_decoding_message_size(RESPONSE_BYTES_MAX);
+        grpc.ready().await.map_err(|error| tonic::Status::from_error(error.into()))?;
+        let codec = ProstCodec::<Q, A>::default();
+        let request = with_trace(with_leader(request));
+        grpc.unary(request, http_path(method), codec).await
+    });
+    let answered = answered.await.inspect_err(|status| {
+        if span.is_recorded() {
+            span.attribute("rpc.grpc.status_code", i64::from(status.code() as i32));
+            span.error(status.message());
+        }
+    })?;
+    Ok(answered.into_inner())
 }
 
 /// Ranges are large, and the round trip to etcd is short.
@@ -293,6 +305,30 @@ const WATCHES_WINDOW_BYTES: u32 = 64 << 20;
 
 fn http_path(method: &'static str) -> PathAndQuery {
     PathAndQuery::from_static(method)
+}
+
+/// Compat: named after the method, as otelgrpc does.
+fn call_span(method: &'static str) -> Span {
+    let method = method.trim_start_matches('/');
+    let mut span = trace::start_kind(Kind::Client, method);
+    if span.is_recorded() {
+        let (service, method) = method.split_once('/').unwrap_or((method, ""));
+        span.attribute("rpc.system", "grpc");
+        span.attribute("rpc.service", service);
+        span.attribute("rpc.method", method);
+    }
+    span
+}
+
+/// Tells etcd, which has traces of its own, which span it is called from.
+fn with_trace<T>(mut request: Request<T>) -> Request<T> {
+    let mut propagated = trace::propagated_headers().peekable();
+    if propagated.peek().is_some() {
+        let mut headers = std::mem::take(request.metadata_mut()).into_headers();
+        headers.extend(propagated);
+        *request.metadata_mut() = MetadataMap::from_headers(headers);
+    }
+    request
 }
 
 /// Makes a member that has lost its leader return an error instead of hanging or serving stale

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, Algorithm, LessSafeKey, Nonce, UnboundKey};
+use aws_lc_rs::digest::{SHA256, digest};
+use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Prk};
 use meta::field::quote;
 use prost::Message;
-use ring::aead::{AES_128_GCM, AES_256_GCM, Aad, Algorithm, LessSafeKey, Nonce, UnboundKey};
-use ring::digest::{SHA256, digest};
-use ring::hkdf::{HKDF_SHA256, KeyType, Prk};
 
 use crate::client::Encrypted;
 

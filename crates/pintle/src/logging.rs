@@ -5,7 +5,8 @@
 //!
 //! Kubernetes has verbosities where `tracing` has levels: errors, warnings and `info!` are always
 //! logged, `debug!` from `--v=4`, `trace!` from `--v=5`. A field `v` sets the verbosity of one
-//! event: `info!(v = 2, "compacted")`.
+//! event: `info!(v = 2, "compacted")`. The log of requests is there from `--v=3`, and whatever
+//! libraries have to say below a warning (HTTP/2 frames, gRPC) from `--v=10`.
 
 mod format;
 mod vmodule;
@@ -112,13 +113,13 @@ impl Logger {
 
 impl Subscriber for Logger {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.is_event() && lowest_verbosity(*metadata.level()) <= self.verbosity_at(metadata)
+        metadata.is_event() && lowest_verbosity(metadata) <= self.verbosity_at(metadata)
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
         Some(match self.verbosity.get().max(self.vmodule.level_max()) {
-            0..DEBUG_FROM => LevelFilter::INFO,
-            DEBUG_FROM..TRACE_FROM => LevelFilter::DEBUG,
+            0..REQUESTS_FROM => LevelFilter::INFO,
+            REQUESTS_FROM..TRACE_FROM => LevelFilter::DEBUG,
             TRACE_FROM.. => LevelFilter::TRACE,
         })
     }
@@ -151,13 +152,55 @@ impl Subscriber for Logger {
 const DEBUG_FROM: u32 = 4;
 const TRACE_FROM: u32 = 5;
 
-fn lowest_verbosity(level: Level) -> u32 {
-    match level {
-        Level::ERROR | Level::WARN | Level::INFO => 0,
+/// Compat: where kube-apiserver logs requests.
+const REQUESTS_FROM: u32 = 3;
+const REQUESTS: &str = "serve::request_log";
+/// Where libraries are listened to.
+const LIBRARIES_FROM: u32 = 10;
+
+fn lowest_verbosity(metadata: &Metadata<'_>) -> u32 {
+    match *metadata.level() {
+        Level::ERROR | Level::WARN => 0,
+        _ if !is_own(metadata.target()) => LIBRARIES_FROM,
+        Level::INFO => 0,
+        Level::DEBUG if metadata.target() == REQUESTS => REQUESTS_FROM,
         Level::DEBUG => DEBUG_FROM,
         Level::TRACE => TRACE_FROM,
     }
 }
+
+/// Whether an event is of a crate of the workspace.
+fn is_own(target: &str) -> bool {
+    let name = target.split("::").next().unwrap_or_default();
+    OWN_CRATES.contains(&name)
+}
+
+const OWN_CRATES: [&str; 24] = [
+    "admission",
+    "aggregator",
+    "apiextensions",
+    "audit",
+    "auth",
+    "builtin",
+    "cel",
+    "client",
+    "codec",
+    "controllers",
+    "descriptions",
+    "endpoints",
+    "etcd",
+    "flowcontrol",
+    "kms",
+    "meta",
+    "otlp",
+    "patch",
+    "pintle",
+    "registry",
+    "schema",
+    "serve",
+    "store",
+    "trace",
+];
 
 #[cfg(test)]
 mod tests;

@@ -30,6 +30,7 @@ mod run;
 mod servers;
 mod service_objects;
 mod serving;
+mod span_export;
 mod standalone_controllers;
 mod storage_metrics;
 mod stores;

@@ -14,6 +14,7 @@ mod metrics;
 mod runtime_config;
 mod service_accounts;
 mod tls;
+mod traces;
 mod validate;
 mod watch_cache;
 
@@ -155,6 +156,8 @@ pub(crate) struct Options {
 
     pub(crate) metrics: MetricsConfig,
     pub(crate) audit: audit::Options,
+    /// None: no spans are recorded.
+    pub(crate) tracing: Option<otlp::TracingConfig>,
     pub(crate) logging: logging::Settings,
     /// Warnings that are logged at the start, one line each.
     pub(crate) warnings: Vec<String>,
@@ -341,6 +344,7 @@ impl Options {
 
             metrics: metrics::from_flags(parsed, errors),
             audit: auditing::from_flags(parsed, errors),
+            tracing: traces::from_flags(parsed, errors),
             logging: logging::Settings {
                 format: match parsed.text("logging-format").as_str() {
                     "json" => logging::Format::Json,

@@ -229,6 +229,7 @@ fn handler_chain(
         authenticator: auth.authenticator.clone(),
         authorizer: auth.authorizer.clone(),
         audit: chain.config.auditor.clone(),
+        tracer: chain.config.spans.as_ref().map(|exporter| exporter.tracer.clone()),
         constrained_impersonation: gates.enabled("ConstrainedImpersonation"),
         unauthenticated_http2_dos_mitigation: gates.enabled("UnauthenticatedHTTP2DOSMitigation"),
         delegates,

@@ -14,7 +14,7 @@ use crate::{
     post_start_hooks::HookContext,
     prepare_run::{Prepared, prepare_run},
     servers::{Config, PreShutdownHook, ServerChain, create_server_chain},
-    serving,
+    serving, span_export,
     standalone_controllers::ControllerContext,
 };
 
@@ -105,6 +105,9 @@ impl Prepared {
         let flush = async {
             if let Some(auditor) = &chain.config.auditor {
                 auditor.flush(AUDIT_FLUSH_MAX).await;
+            }
+            if let Some(spans) = &chain.config.spans {
+                spans.flush(span_export::FLUSH_MAX).await;
             }
         };
         let lifecycle = &self.lifecycle;

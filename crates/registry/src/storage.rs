@@ -299,7 +299,14 @@ impl Storage {
         object: Option<&Encoded>,
     ) -> Result<u64, StoreError> {
         let value = object.map(|encoded| encoded.bytes.clone());
-        let revision = self.backend.write(Write { key, expect, value, ttl: self.ttl }).await?;
+        let mut span = trace::start("store.Write");
+        if span.is_recorded() {
+            span.attribute("key", key.as_str());
+            span.attribute("len", value.as_ref().map_or(0, |value| value.len() as i64));
+        }
+        let written = span.run(self.backend.write(Write { key, expect, value, ttl: self.ttl }));
+        let revision = written.await.inspect_err(|error| span.error(error.to_string()))?;
+        drop(span);
         if let Some(follower) = self.follower.get() {
             follower.reached(revision).await;
         }

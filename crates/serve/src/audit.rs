@@ -321,7 +321,7 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 }
 
 /// Path and query as they were sent, but for a token: some clients put theirs there.
-fn request_uri(uri: &Uri) -> String {
+pub(crate) fn request_uri(uri: &Uri) -> String {
     let whole = uri.path_and_query().map_or_else(|| uri.path(), |whole| whole.as_str());
     let Some(query) = uri.query().filter(|query| query.contains(TOKEN)) else {
         return whole.to_owned();

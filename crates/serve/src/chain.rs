@@ -1,12 +1,10 @@
 //! The path of a request, in one function, in the order it is walked. The order is
 //! kube-apiserver's; what is not built yet has its line.
 
-use std::{
-    any::Any,
-    panic::AssertUnwindSafe,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+#[cfg(test)]
+mod cost;
+
+use std::{any::Any, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use audit::Auditor;
 use auth::{Authenticator, Authorizer};
@@ -18,11 +16,13 @@ use futures_util::FutureExt as _;
 use http::{
     HeaderValue, Method, Request, Response, StatusCode, Uri, Version,
     header::{
-        ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, USER_AGENT, X_CONTENT_TYPE_OPTIONS,
+        ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, USER_AGENT,
+        X_CONTENT_TYPE_OPTIONS,
     },
 };
 use hyper::body::{Body as _, Incoming};
 use meta::{ApiError, LatencyLayer, Query, User};
+use trace::{Scope, Tracer};
 
 use crate::{
     Body,
@@ -38,7 +38,9 @@ use crate::{
         cors::{self, Cors},
         deadline::{set_deadline, timed_out},
         impersonate::impersonate,
+        latency::{Filter, Timed},
         request_info::request_info,
+        request_span::{self, request_span},
         response_headers,
         seats::{FlowControl, take_seat},
     },
@@ -46,6 +48,7 @@ use crate::{
     health::text,
     lifecycle::{Draining, Ending, InFlight, drain},
     metrics::{self, Metrics},
+    request_log::{Sent, log_if_slow},
 };
 
 /// Everything that the chain needs, given once.
@@ -54,6 +57,8 @@ pub struct Server {
     pub authorizer: Arc<dyn Authorizer>,
     /// None: nothing is audited.
     pub audit: Option<Arc<Auditor>>,
+    /// None: no spans are recorded.
+    pub tracer: Option<Tracer>,
     /// Feature gate `ConstrainedImpersonation`.
     pub constrained_impersonation: bool,
     /// Feature gate `UnauthenticatedHTTP2DOSMitigation`.
@@ -93,6 +98,7 @@ async fn handle(server: &Server, request: Request<Incoming>, peer: Arc<Peer>) ->
     let origin = server.cors.origin(request.headers());
     let asked = Asked::of(&request);
     let counted = metrics::Asked::of(&request);
+    let logged = Sent::of(&request);
     let gzip_wanted = gzip::is_accepted(request.headers());
     let head_only = request.method() == Method::HEAD;
     let walked = AssertUnwindSafe(walk(server, &mut cx, request)).catch_unwind().await;
@@ -124,6 +130,9 @@ async fn handle(server: &Server, request: Request<Incoming>, peer: Arc<Peer>) ->
         cors::add_headers(response.headers_mut(), origin);
     }
     server.metrics.answered(&cx, &counted, &mut response);
+    request_span::answered(&mut cx.span, response.status());
+    log_if_slow(&cx);
+    let log = logged.map(|sent| sent.answered(&mut cx, &counted, &response));
     request_audit::finish(&mut cx, &mut response, outcome).await;
     let mut response = if head_only {
         without_body(response)
@@ -137,6 +146,12 @@ async fn handle(server: &Server, request: Request<Incoming>, peer: Arc<Peer>) ->
     }
     for guard in cx.take_held() {
         response.body_mut().hold(guard);
+    }
+    if cx.span.is_recorded() {
+        response.body_mut().hold(Box::new(cx.span));
+    }
+    if let Some(log) = log {
+        response.body_mut().hold(Box::new(log));
     }
     response
 }
@@ -167,7 +182,6 @@ async fn walk(
         }
         info => info?,
     };
-    tracing::trace!(v = 6, verb = %cx.info.verb, path = cx.info.path, audit_id = cx.audit.id, "HTTP");
     if server.goaway_chance > 0.0 && chance() < server.goaway_chance {
         cx.peer.close();
     }
@@ -204,44 +218,55 @@ async fn walk(
         return Ok(answer);
     }
     let peer = cx.peer.clone();
-    let began = Instant::now();
+    let filter = Timed::start(Filter::Authentication, &Scope::default());
+    let began = filter.began();
     let mitigation = server.unauthenticated_http2_dos_mitigation;
+    let presented =
+        request.headers().contains_key(AUTHORIZATION) || !peer.certificates().is_empty();
     let (headers, path) = (request.headers_mut(), &cx.info.path);
     let user = authenticate(&server.authenticator, headers, &peer, path, mitigation).await;
-    server.metrics.authenticated(user.as_ref().ok(), cx, began);
-    let authenticated_in = began.elapsed();
-    server.metrics.filtered("authentication", began);
+    server.metrics.authenticated(user.as_ref().map_err(|_| presented), cx, began);
+    let authenticated_in = filter.complete(&server.metrics, cx);
     if user.is_err() {
         request_audit::refused(server.audit.as_ref(), cx, &request);
     }
     cx.user = user?;
-    // Not built yet, here: tracing spans.
-    if !request_audit::begin(server.audit.as_ref(), cx, &request).await {
+    // After authentication, so that only trusted clients decide what is recorded.
+    cx.span = request_span(server.tracer.as_ref(), cx, &request);
+    drop(cx.span.scope().start(Filter::Authentication.name()).began(began));
+    let span = cx.span.scope();
+    let filter = Timed::start(Filter::Audit, &span);
+    let begun = filter.run(request_audit::begin(server.audit.as_ref(), cx, &request)).await;
+    filter.complete(&server.metrics, cx);
+    if !begun {
         return Ok(internal_error(request.uri(), "failed to store audit event"));
     }
     cx.audit.record.track(LatencyLayer::Authentication, authenticated_in);
-    let began = Instant::now();
     let constrained = server.constrained_impersonation;
+    let filter = Timed::start(
+        if constrained { Filter::ConstrainedImpersonation } else { Filter::Impersonation },
+        &span,
+    );
     let impersonated =
-        impersonate(&*server.authorizer, cx, request.headers_mut(), constrained).await;
-    cx.audit.record.track(LatencyLayer::Impersonation, began.elapsed());
-    let filter = if constrained { "constrainedimpersonation" } else { "impersonation" };
-    server.metrics.filtered(filter, began);
+        filter.run(impersonate(&*server.authorizer, cx, request.headers_mut(), constrained)).await;
+    let impersonated_in = filter.complete(&server.metrics, cx);
+    cx.audit.record.track(LatencyLayer::Impersonation, impersonated_in);
     cx.no_sniff = impersonated.is_err();
     impersonated?;
     // So that requests that find no seat are counted by resource, except for anonymous clients.
     cx.served = served && cx.user.name != User::ANONYMOUS;
     // Before authorization, so that a flood of forbidden requests waits in line as well.
     let query = request.uri().query().unwrap_or_default();
-    let began = Instant::now();
-    cx.seat = take_seat(&server.flow_control, cx, query, server.request_timeout).await?;
-    cx.audit.record.track(LatencyLayer::QueueWait, began.elapsed());
-    server.metrics.filtered("priorityandfairness", began);
-    let began = Instant::now();
-    let allowed = authorize(&*server.authorizer, cx).await;
-    server.metrics.authorized(allowed.as_ref().copied(), began);
-    cx.audit.record.track(LatencyLayer::Authorization, began.elapsed());
-    server.metrics.filtered("authorization", began);
+    let filter = Timed::start(Filter::PriorityAndFairness, &span);
+    let seat = filter.run(take_seat(&server.flow_control, cx, query, server.request_timeout)).await;
+    let waited = filter.complete(&server.metrics, cx);
+    cx.seat = seat?;
+    cx.audit.record.track(LatencyLayer::QueueWait, waited);
+    let filter = Timed::start(Filter::Authorization, &span);
+    let (decision, allowed) = filter.run(authorize(&*server.authorizer, cx)).await;
+    server.metrics.authorized(decision, filter.began());
+    let authorized_in = filter.complete(&server.metrics, cx);
+    cx.audit.record.track(LatencyLayer::Authorization, authorized_in);
     cx.served = served && allowed.is_ok();
     allowed?;
     if cx.info.is_long_running() {
@@ -253,11 +278,11 @@ async fn walk(
     }
     match cx.deadline {
         None => {
-            let response = delegate.serve(cx, request).await?;
+            let response = span.run(delegate.serve(cx, request)).await?;
             Ok(response.map(|body| body.until(ending)))
         }
         Some(deadline) => {
-            let served = tokio::time::timeout_at(deadline, delegate.serve(cx, request));
+            let served = tokio::time::timeout_at(deadline, span.run(delegate.serve(cx, request)));
             served.await.unwrap_or_else(|_| Err(timed_out()))
         }
     }

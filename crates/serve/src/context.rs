@@ -9,7 +9,13 @@ use std::{
 use flowcontrol::FlowSchema;
 use meta::{RequestInfo, User, Warnings};
 
-use crate::{audit::RequestAudit, connection::Peer, filters::seats::Seat};
+use trace::Span;
+
+use crate::{
+    audit::RequestAudit,
+    connection::Peer,
+    filters::{latency::Filter, seats::Seat},
+};
 
 /// One request's companion through the chain.
 pub struct Context {
@@ -19,6 +25,8 @@ pub struct Context {
     /// The user that sent it, where that is another one (impersonation).
     pub authenticated_user: Option<User>,
     pub audit: RequestAudit,
+    /// Of the whole request, until its answer is sent.
+    pub span: Span,
     pub warnings: Arc<Warnings>,
     pub received: Instant,
     /// The request's place in flow control, held until the answer is ready to be sent. A handler may
@@ -36,6 +44,8 @@ pub struct Context {
     pub(crate) served: bool,
     /// Whether a refusal has `X-Content-Type-Options: nosniff`.
     pub(crate) no_sniff: bool,
+    /// Those that took longer than the log is silent about.
+    pub(crate) slow_filters: Vec<(Filter, Duration)>,
     /// Released when the response body has been sent.
     held: Vec<Box<dyn Any + Send + Sync>>,
 }
@@ -47,6 +57,7 @@ impl Context {
             user: User::default(),
             authenticated_user: None,
             audit: RequestAudit::default(),
+            span: Span::default(),
             warnings: Arc::default(),
             received: Instant::now(),
             seat: None,
@@ -56,6 +67,7 @@ impl Context {
             peer,
             served: false,
             no_sniff: false,
+            slow_filters: Vec::new(),
             held: Vec::new(),
         }
     }

@@ -7,6 +7,8 @@ pub(crate) mod authorize;
 pub(crate) mod cors;
 pub(crate) mod deadline;
 pub(crate) mod impersonate;
+pub(crate) mod latency;
 pub(crate) mod request_info;
+pub(crate) mod request_span;
 pub(crate) mod response_headers;
 pub(crate) mod seats;

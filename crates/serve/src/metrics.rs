@@ -6,15 +6,16 @@ mod process;
 
 use std::{
     sync::Arc,
-    time::{Instant, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use flowcontrol::FlowController;
+use arc_swap::ArcSwap;
 use http::{
     HeaderMap, Request, Response,
     header::{CONTENT_LENGTH, CONTENT_TYPE},
 };
-use meta::{ApiError, Query, User};
+use meta::{Query, User};
 use parking_lot::Mutex;
 use prometheus::{
     Encoder as _, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
@@ -23,7 +24,35 @@ use prometheus::{
 
 pub use self::exposition::MetricsConfig;
 use self::process::Process;
-use crate::{Body, context::Context};
+use crate::{Body, context::Context, filters::latency::Filter};
+
+/// `apiserver_request_filter_duration_seconds`. The histograms are looked up once: every request passes all
+/// filters.
+struct FilterDurations {
+    by_label: HistogramVec,
+    /// In the order of [`Filter::ALL`].
+    by_filter: ArcSwap<[Histogram; Filter::ALL.len()]>,
+}
+
+impl FilterDurations {
+    fn new(by_label: HistogramVec) -> Self {
+        let by_filter = ArcSwap::from_pointee(Self::histograms(&by_label));
+        Self { by_label, by_filter }
+    }
+
+    fn histograms(by_label: &HistogramVec) -> [Histogram; Filter::ALL.len()] {
+        Filter::ALL.map(|filter| by_label.with_label_values(&[filter.name()]))
+    }
+
+    fn observe(&self, filter: Filter, latency: Duration) {
+        self.by_filter.load()[filter as usize].observe(latency.as_secs_f64());
+    }
+
+    fn reset(&self) {
+        self.by_label.reset();
+        self.by_filter.store(Arc::new(Self::histograms(&self.by_label)));
+    }
+}
 
 /// The metrics of the request chain, and the registry of all other metrics.
 pub struct Metrics {
@@ -40,7 +69,7 @@ pub struct Metrics {
     certificate_lifetimes: Histogram,
     authorizations: IntCounterVec,
     authorization_durations: HistogramVec,
-    filter_durations: HistogramVec,
+    filter_durations: FilterDurations,
     users: IntCounterVec,
     in_flight_reading: IntGauge,
     in_flight_mutating: IntGauge,
@@ -200,7 +229,7 @@ impl Metrics {
             certificate_lifetimes,
             authorizations,
             authorization_durations,
-            filter_durations,
+            filter_durations: FilterDurations::new(filter_durations),
             users,
             long_running,
             resets: Mutex::default(),
@@ -268,13 +297,17 @@ impl Metrics {
         self.terminations.with_label_values(&labels).inc();
     }
 
-    /// Counts authentications by their result and user.
-    pub(crate) fn authenticated(&self, user: Option<&User>, cx: &Context, began: Instant) {
-        let result = if user.is_some() { "success" } else { "failure" };
+    /// Counts authentications by their result and user; Err says whether there was a credential.
+    pub(crate) fn authenticated(&self, user: Result<&User, bool>, cx: &Context, began: Instant) {
+        let result = match user {
+            Ok(_) => "success",
+            Err(true) => "error",
+            Err(false) => "failure",
+        };
         self.authentications.with_label_values(&[result]).inc();
         let seconds = began.elapsed().as_secs_f64();
         self.authentication_durations.with_label_values(&[result]).observe(seconds);
-        if let Some(user) = user {
+        if let Ok(user) = user {
             self.users.with_label_values(&[known_user(&user.name)]).inc();
         }
         if let Some(verified) = &cx.peer.identity().verified {
@@ -283,22 +316,16 @@ impl Metrics {
         }
     }
 
-    /// Counts what a filter took.
-    pub(crate) fn filtered(&self, filter: &str, began: Instant) {
-        let seconds = began.elapsed().as_secs_f64();
-        self.filter_durations.with_label_values(&[filter]).observe(seconds);
-    }
-
     /// Counts what was decided about a request.
-    pub(crate) fn authorized(&self, decided: Result<(), &ApiError>, began: Instant) {
-        let result = match decided {
-            Ok(()) => "allowed",
-            Err(ApiError::Internal(_)) => "error",
-            Err(_) => "no-opinion",
-        };
+    pub(crate) fn authorized(&self, result: &str, began: Instant) {
         self.authorizations.with_label_values(&[result]).inc();
         let seconds = began.elapsed().as_secs_f64();
         self.authorization_durations.with_label_values(&[result]).observe(seconds);
+    }
+
+    /// Counts what a filter took.
+    pub(crate) fn filtered(&self, filter: Filter, latency: Duration) {
+        self.filter_durations.observe(filter, latency);
     }
 
     /// `DELETE /metrics`: what was counted with labels begins anew. What is being counted now, such as
@@ -320,10 +347,10 @@ impl Metrics {
             &self.request_sizes,
             &self.authentication_durations,
             &self.authorization_durations,
-            &self.filter_durations,
         ] {
             histogram.reset();
         }
+        self.filter_durations.reset();
         for reset in self.resets.lock().iter() {
             reset();
         }
@@ -486,6 +513,11 @@ fn scope(cx: &Context) -> &'static str {
     } else {
         "namespace"
     }
+}
+
+/// The verb of a request in the log.
+pub(crate) fn logged_verb(cx: &Context, asked: &Asked) -> &'static str {
+    verb(cx, asked.apply)
 }
 
 /// Upper case, and none that a client made up.

@@ -16,7 +16,7 @@ use rcgen::{
 };
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier;
-use rustls::crypto::ring;
+use rustls::crypto::aws_lc_rs;
 use rustls::sign::CertifiedKey;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
@@ -448,7 +448,7 @@ fn serves(ca: &str, leaf: &CertificateDer<'_>, at: SystemTime) -> bool {
     if roots.add(ca).is_err() {
         return false;
     }
-    let provider = ring::default_provider().into();
+    let provider = aws_lc_rs::default_provider().into();
     let Ok(verifier) = WebPkiServerVerifier::builder_with_provider(roots.into(), provider).build()
     else {
         return false;
@@ -461,7 +461,8 @@ fn serves(ca: &str, leaf: &CertificateDer<'_>, at: SystemTime) -> bool {
 
 fn pair_matches(cert: &CertificateDer<'_>, key: &str) -> bool {
     let Ok(key) = PrivateKeyDer::from_pem_slice(key.as_bytes()) else { return false };
-    CertifiedKey::from_der(vec![cert.clone().into_owned()], key, &ring::default_provider()).is_ok()
+    CertifiedKey::from_der(vec![cert.clone().into_owned()], key, &aws_lc_rs::default_provider())
+        .is_ok()
 }
 
 /// ECDSA P-256, as for certificates: ring makes no RSA keys, and Kubernetes takes both.

@@ -15,7 +15,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use rustls::ServerConfig;
-use rustls::crypto::ring;
+use rustls::crypto::aws_lc_rs;
 
 pub(crate) use self::client::ClientCert;
 pub use self::client::{PeerIdentity, Roots, VerifiedCert, verify_chain};
@@ -222,7 +222,7 @@ fn build(parameters: &Parameters, disable_http2: bool, files: &Files) -> Result<
     // Compat: as in Go the server's order counts, not the client's.
     config.ignore_client_order = true;
     // Sessions can be resumed until the next reload, which makes new keys: a session never outlives a replaced CA.
-    config.ticketer = ring::Ticketer::new()?;
+    config.ticketer = aws_lc_rs::Ticketer::new()?;
     config.send_tls13_tickets = 1;
     let by_address = by_address.into_iter().map(|(address, table)| {
         let mut config = config.clone();

@@ -179,8 +179,8 @@ fn is_origin(origin: &str) -> bool {
 fn accept(key: &str) -> HeaderValue {
     const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
     // The protocol asks for SHA-1; nothing rests on its strength.
-    let digest = ring::digest::digest(
-        &ring::digest::SHA1_FOR_LEGACY_USE_ONLY,
+    let digest = aws_lc_rs::digest::digest(
+        &aws_lc_rs::digest::SHA1_FOR_LEGACY_USE_ONLY,
         format!("{key}{GUID}").as_bytes(),
     );
     HeaderValue::from_str(&STANDARD.encode(digest)).expect("base64 is a valid header")

@@ -13,6 +13,7 @@ use meta::{
     value,
 };
 use registry::Continue;
+use trace::SpanContext;
 
 use super::{Target, as_text, ending};
 use crate::Random;
@@ -98,6 +99,16 @@ target!(
         "1969-12-31T23:59:59+14:00"
     ],
     ["-", ":", "T", "Z", "+", ".", "00", "99", "23:59:60", "02-29", "9999", "0000", "t", " "]
+);
+target!(
+    TRACEPARENT,
+    "traceparent",
+    run_traceparent,
+    [
+        "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+        "cc-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00-more",
+    ],
+    ["-", "00", "ff", "0", "a", "F"]
 );
 target!(
     DURATION,
@@ -350,6 +361,17 @@ fn run_duration(input: &[u8]) -> String {
             "ok".to_owned()
         }
         Err(error) => ending(error),
+    }
+}
+
+fn run_traceparent(input: &[u8]) -> String {
+    match SpanContext::parse(&as_text(input)) {
+        Some(context) => {
+            let text = context.traceparent();
+            assert_eq!(SpanContext::parse(&text), Some(context));
+            "ok".to_owned()
+        }
+        None => "none".to_owned(),
     }
 }
 

@@ -372,7 +372,7 @@ fn settings_that_allow_no_frames_end_the_call() {
     let http = server.http();
     let namespace = server.namespace("settings");
     let own = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let key = rustls_pki_types::PrivateKeyDer::Pkcs8(own.signing_key.serialize_der().into());
     let mut config = rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()

@@ -2,6 +2,7 @@
 
 use std::{fs, path::Path, sync::Arc, sync::Mutex};
 
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
 use base64::{
     Engine,
     engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD},
@@ -9,7 +10,6 @@ use base64::{
 use bytes::Bytes;
 use http::Request;
 use integration::{Answer, Authority, Flavour, Http, Server, Version, Webhook, eventually};
-use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
 use serde_json::{Value, json};
 
 use crate::assert_contains;
@@ -358,10 +358,10 @@ struct Key {
 
 impl Key {
     fn new(id: &str) -> Self {
-        let random = ring::rand::SystemRandom::new();
+        let random = aws_lc_rs::rand::SystemRandom::new();
         let algorithm = &ECDSA_P256_SHA256_FIXED_SIGNING;
         let document = EcdsaKeyPair::generate_pkcs8(algorithm, &random).expect("a key");
-        let pair = EcdsaKeyPair::from_pkcs8(algorithm, document.as_ref(), &random).expect("a key");
+        let pair = EcdsaKeyPair::from_pkcs8(algorithm, document.as_ref()).expect("a key");
         Self { id: id.to_owned(), pair }
     }
 
@@ -375,7 +375,7 @@ impl Key {
         let header = json!({"alg": "ES256", "kid": self.id});
         let message =
             [&header, claims].map(|part| URL_SAFE_NO_PAD.encode(part.to_string())).join(".");
-        let random = ring::rand::SystemRandom::new();
+        let random = aws_lc_rs::rand::SystemRandom::new();
         let signature = self.pair.sign(&random, message.as_bytes()).expect("it signs");
         format!("{message}.{}", URL_SAFE_NO_PAD.encode(signature))
     }

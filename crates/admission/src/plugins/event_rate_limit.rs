@@ -8,12 +8,12 @@ use std::{
     time::Instant,
 };
 
+use codec::config_file::FieldType;
 use meta::{ApiError, FieldErrors, Status, Value, field::path};
 
 use super::aggregate;
 use crate::{
-    Attributes, Cluster, Operation, Phases, Pinned, Plugin,
-    configuration::{FieldSchema, PluginConfiguration},
+    Attributes, Cluster, Operation, Phases, Pinned, Plugin, configuration::PluginConfiguration,
 };
 
 pub struct EventRateLimit {
@@ -57,16 +57,16 @@ const KEY_BYTES_MAX: usize = 1024;
 
 const VERSIONS: [(&str, &str); 1] = [("eventratelimit.admission.k8s.io/v1alpha1", "Configuration")];
 
-const FIELDS: FieldSchema = FieldSchema::Fields(&[
-    ("apiVersion", FieldSchema::Text),
-    ("kind", FieldSchema::Text),
+const FIELDS: FieldType = FieldType::Fields(&[
+    ("apiVersion", FieldType::Text),
+    ("kind", FieldType::Text),
     (
         "limits",
-        FieldSchema::List(&FieldSchema::Fields(&[
-            ("type", FieldSchema::Text),
-            ("qps", FieldSchema::Int),
-            ("burst", FieldSchema::Int),
-            ("cacheSize", FieldSchema::Int),
+        FieldType::List(&FieldType::Fields(&[
+            ("type", FieldType::Text),
+            ("qps", FieldType::Int),
+            ("burst", FieldType::Int),
+            ("cacheSize", FieldType::Int),
         ])),
     ),
 ]);

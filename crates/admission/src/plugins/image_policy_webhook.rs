@@ -8,12 +8,12 @@ use std::{
 };
 
 use client::{Call, Client, Kubeconfig, go_text, successful_body, url_error};
+use codec::config_file::FieldType;
 use http::{HeaderMap, HeaderValue, Method, Uri, header};
 use meta::{ApiError, Value, value};
 
 use crate::{
-    Attributes, Cluster, Operation, Phases, Pinned, Plugin,
-    configuration::{FieldSchema, PluginConfiguration},
+    Attributes, Cluster, Operation, Phases, Pinned, Plugin, configuration::PluginConfiguration,
 };
 
 pub struct ImagePolicyWebhook {
@@ -45,14 +45,14 @@ const BACKOFF_FACTOR: f64 = 1.5;
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(10);
 const RESPONSE_BYTES_MAX: usize = 1 << 20;
 
-const FIELDS: FieldSchema = FieldSchema::Fields(&[(
+const FIELDS: FieldType = FieldType::Fields(&[(
     "imagePolicy",
-    FieldSchema::Fields(&[
-        ("kubeConfigFile", FieldSchema::Text),
-        ("allowTTL", FieldSchema::Int),
-        ("denyTTL", FieldSchema::Int),
-        ("retryBackoff", FieldSchema::Int),
-        ("defaultAllow", FieldSchema::Bool),
+    FieldType::Fields(&[
+        ("kubeConfigFile", FieldType::Text),
+        ("allowTTL", FieldType::Int),
+        ("denyTTL", FieldType::Int),
+        ("retryBackoff", FieldType::Int),
+        ("defaultAllow", FieldType::Bool),
     ]),
 )]);
 

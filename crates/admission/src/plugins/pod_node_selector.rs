@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use codec::config_file::FieldType;
 use meta::{
     ApiError, GroupResource, Value,
     field::quote,
@@ -9,8 +10,7 @@ use meta::{
 };
 
 use crate::{
-    Attributes, Cluster, Freshness, Operation, Pinned, Plugin,
-    configuration::{FieldSchema, PluginConfiguration},
+    Attributes, Cluster, Freshness, Operation, Pinned, Plugin, configuration::PluginConfiguration,
     resources,
 };
 
@@ -27,7 +27,7 @@ const ANNOTATION: &str = "scheduler.alpha.kubernetes.io/node-selector";
 const DEFAULT: &str = "clusterDefaultNodeSelector";
 const FIELD: &str = "podNodeSelectorPluginConfig";
 
-const FIELDS: FieldSchema = FieldSchema::Fields(&[(FIELD, FieldSchema::TextMap)]);
+const FIELDS: FieldType = FieldType::Fields(&[(FIELD, FieldType::TextMap)]);
 
 impl PodNodeSelector {
     pub(crate) fn new(configuration: Option<&PluginConfiguration>) -> Result<Self, String> {

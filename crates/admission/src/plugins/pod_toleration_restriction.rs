@@ -1,11 +1,11 @@
 //! The pods of a namespace get its default tolerations, and have no others than those that it allows.
 
+use codec::config_file::FieldType;
 use meta::{ApiError, GroupResource, Value, value};
 
 use super::{pod_resources::list_of, tolerations};
 use crate::{
-    Attributes, Cluster, Freshness, Operation, Pinned, Plugin,
-    configuration::{FieldSchema, PluginConfiguration},
+    Attributes, Cluster, Freshness, Operation, Pinned, Plugin, configuration::PluginConfiguration,
     resources,
 };
 
@@ -18,17 +18,17 @@ pub struct PodTolerationRestriction {
 const DEFAULT: &str = "scheduler.alpha.kubernetes.io/defaultTolerations";
 const ALLOWED: &str = "scheduler.alpha.kubernetes.io/tolerationsWhitelist";
 
-const TOLERATIONS: FieldSchema = FieldSchema::List(&FieldSchema::Fields(&[
-    ("key", FieldSchema::Text),
-    ("operator", FieldSchema::Text),
-    ("value", FieldSchema::Text),
-    ("effect", FieldSchema::Text),
-    ("tolerationSeconds", FieldSchema::Int),
+const TOLERATIONS: FieldType = FieldType::List(&FieldType::Fields(&[
+    ("key", FieldType::Text),
+    ("operator", FieldType::Text),
+    ("value", FieldType::Text),
+    ("effect", FieldType::Text),
+    ("tolerationSeconds", FieldType::Int),
 ]));
 
-const FIELDS: FieldSchema = FieldSchema::Fields(&[
-    ("apiVersion", FieldSchema::Text),
-    ("kind", FieldSchema::Text),
+const FIELDS: FieldType = FieldType::Fields(&[
+    ("apiVersion", FieldType::Text),
+    ("kind", FieldType::Text),
     ("default", TOLERATIONS),
     ("whitelist", TOLERATIONS),
 ]);

@@ -3,7 +3,8 @@
 use meta::{GroupResource, Value};
 
 use super::Scope;
-use crate::configuration::{FieldSchema, PluginConfiguration};
+use crate::configuration::PluginConfiguration;
+use codec::config_file::FieldType;
 
 pub(super) struct LimitedResource {
     pub(super) resource: GroupResource,
@@ -20,22 +21,22 @@ const VERSIONS: [(&str, &str); 4] = [
     ("resourcequota.admission.k8s.io/v1alpha1", "Configuration"),
 ];
 
-const TEXTS: FieldSchema = FieldSchema::List(&FieldSchema::Text);
+const TEXTS: FieldType = FieldType::TEXTS;
 
-const FIELDS: FieldSchema = FieldSchema::Fields(&[
-    ("apiVersion", FieldSchema::Text),
-    ("kind", FieldSchema::Text),
+const FIELDS: FieldType = FieldType::Fields(&[
+    ("apiVersion", FieldType::Text),
+    ("kind", FieldType::Text),
     (
         "limitedResources",
-        FieldSchema::List(&FieldSchema::Fields(&[
-            ("apiGroup", FieldSchema::Text),
-            ("resource", FieldSchema::Text),
+        FieldType::List(&FieldType::Fields(&[
+            ("apiGroup", FieldType::Text),
+            ("resource", FieldType::Text),
             ("matchContains", TEXTS),
             (
                 "matchScopes",
-                FieldSchema::List(&FieldSchema::Fields(&[
-                    ("scopeName", FieldSchema::Text),
-                    ("operator", FieldSchema::Text),
+                FieldType::List(&FieldType::Fields(&[
+                    ("scopeName", FieldType::Text),
+                    ("operator", FieldType::Text),
                     ("values", TEXTS),
                 ])),
             ),

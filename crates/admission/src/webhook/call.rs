@@ -16,7 +16,10 @@ use http::{HeaderMap, HeaderValue, Method, Uri, header};
 use meta::{Str, Value, selector::LabelSelector};
 use tokio::time::Instant;
 
-use super::credentials::{AuthInfo, AuthInfos};
+use super::{
+    credentials::{AuthInfo, AuthInfos},
+    validating::Answered,
+};
 use crate::{Freshness, ServedObjects, resources};
 
 /// A longer answer is not read to its end. Upstream has no bound; an object and a patch of it are far
@@ -132,7 +135,8 @@ impl Endpoint {
         let address = self.address.as_ref().map_err(|why| CallError::internal(why))?;
         let deadline = Instant::now() + timeout;
         let url = address.url(timeout);
-        let unreachable = |why: &str| CallError::of_call(503, url_error(&Method::POST, &url, why));
+        let unreachable =
+            |why: &str| CallError::of_call(503, url_error(&Method::POST, &url, why), Answered::No);
         let client = self.client.as_ref().as_ref().map_err(|why| CallError::internal(why))?;
         let connect_to = match &address.service {
             None => None,
@@ -155,10 +159,10 @@ impl Endpoint {
         };
         match client.call(call).await {
             Ok(response) => successful_body(response)
-                .map_err(|error| CallError::of_call(error.code, error.message)),
+                .map_err(|error| CallError::of_call(error.code, error.message, Answered::Yes)),
             Err(Error::Redirect { status, .. }) => {
                 let code = status.as_u16();
-                Err(CallError::of_call(code, generic_message(code, "")))
+                Err(CallError::of_call(code, generic_message(code, ""), Answered::Yes))
             }
             Err(error) => Err(unreachable(&go_text(&error))),
         }
@@ -170,15 +174,17 @@ impl Endpoint {
 pub(super) struct CallError {
     pub(super) code: u16,
     pub(super) message: String,
+    pub(super) answered: Answered,
 }
 
 impl CallError {
     fn internal(why: &str) -> Self {
-        Self { code: 500, message: format!("could not get REST client: {why}") }
+        let message = format!("could not get REST client: {why}");
+        Self { code: 500, message, answered: Answered::No }
     }
 
-    fn of_call(code: u16, message: String) -> Self {
-        Self { code, message: format!("failed to call webhook: {message}") }
+    fn of_call(code: u16, message: String, answered: Answered) -> Self {
+        Self { code, message: format!("failed to call webhook: {message}"), answered }
     }
 }
 

@@ -10,7 +10,7 @@ use super::{
     configuration::Webhook,
     matches, meets_conditions,
     review::{JSON_PATCH, Response},
-    validating::{Invocation, Refusal, options_json},
+    validating::{Answered, Invocation, Refusal, options_json},
 };
 use crate::{
     Attributes, Cluster, Operation, Phases, Pinned, Plugin,
@@ -175,6 +175,7 @@ fn mutate(
     let calling = |why: String| Refusal::Calling {
         message: format!("failed calling webhook {name}: {why}"),
         code: 503,
+        answered: Answered::Yes,
     };
     let undecodable =
         |why: String| calling(format!("received undecodable patch in webhook response: {why}"));

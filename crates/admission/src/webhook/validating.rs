@@ -112,11 +112,19 @@ pub(super) fn options_json(attributes: &Attributes<'_>) -> Bytes {
     json::to_string(&attributes.options.to_object(attributes.operation)).into()
 }
 
+/// Whether a failed call has an answer. Its message may repeat what the webhook says, which is for the client
+/// and not for the log: a webhook could be pointed at a server whose answers are nobody else's business.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answered {
+    Yes,
+    No,
+}
+
 /// Why a webhook did not let a request through.
 #[derive(Debug)]
 pub(super) enum Refusal {
     /// It could not be asked, or its answer was none; `failurePolicy` decides what that means.
-    Calling { message: String, code: u16 },
+    Calling { message: String, code: u16, answered: Answered },
     /// It said no.
     Rejected(ApiError),
     /// The server itself cannot go on.
@@ -124,17 +132,39 @@ pub(super) enum Refusal {
 }
 
 impl Invocation<'_> {
+    /// Compat: kube-apiserver's names.
+    fn call_span(&self, mutating: bool, uid: &str) -> trace::Span {
+        let name = if mutating { "Call mutating webhook" } else { "Call validating webhook" };
+        let mut span = trace::start(name);
+        if span.is_recorded() {
+            span.attribute("configuration", self.webhook.configuration.as_str());
+            span.attribute("webhook", self.webhook.name.as_str());
+            span.attribute("resource", self.attributes.gvr.resource.as_str());
+            span.attribute("subresource", self.attributes.subresource);
+            span.attribute("operation", self.attributes.operation.as_str());
+            span.attribute("UID", uid);
+        }
+        span
+    }
+
     /// Asks the webhook; its warnings and audit annotations are taken over.
     pub(super) async fn call(&self, mutating: bool) -> Result<Response, Refusal> {
         let (webhook, attributes) = (self.webhook, self.attributes);
-        let calling = |why: String, code: u16| {
+        let calling = |why: String, code: u16, answered: Answered| {
             let name = meta::field::quote(&webhook.name);
-            Refusal::Calling { message: format!("failed calling webhook {name}: {why}"), code }
+            let message = format!("failed calling webhook {name}: {why}");
+            Refusal::Calling { message, code, answered }
         };
         if attributes.is_dry_run() {
             match webhook.side_effects.as_str() {
                 "None" | "NoneOnDryRun" => {}
-                "" => return Err(calling("Webhook SideEffects is nil".to_owned(), 400)),
+                "" => {
+                    return Err(calling(
+                        "Webhook SideEffects is nil".to_owned(),
+                        400,
+                        Answered::No,
+                    ));
+                }
                 _ => {
                     return Err(Refusal::Internal(ApiError::BadRequest(format!(
                         "admission webhook {} does not support dry run",
@@ -146,20 +176,24 @@ impl Invocation<'_> {
         let Some(version) = webhook.review_version else {
             let why = "could not create admission objects: webhook does not accept known \
                        AdmissionReview versions (v1, v1beta1)";
-            return Err(calling(why.to_owned(), 400));
+            return Err(calling(why.to_owned(), 400, Answered::No));
         };
         let uid = uuid::Uuid::new_v4().to_string();
         let body =
             review::request(attributes, self.resource, self.objects, self.options, version, &uid);
-        let answer = webhook.endpoint.post(body, webhook.timeout, &*self.cluster.objects).await;
-        let answer = answer.map_err(|error| calling(error.message, error.code))?;
+        let mut span = self.call_span(mutating, &uid);
+        let posted = webhook.endpoint.post(body, webhook.timeout, &*self.cluster.objects);
+        let answer = span.run(posted).await;
+        span.event("Request completed", Vec::new());
+        drop(span);
+        let answer = answer.map_err(|error| calling(error.message, error.code, error.answered))?;
         let response = review::response(&answer, version, &uid, mutating);
         let response = response.map_err(|why| match why {
             InvalidAnswer::Undecodable(why) => {
-                calling(format!("failed to call webhook: {why}"), 503)
+                calling(format!("failed to call webhook: {why}"), 503, Answered::Yes)
             }
             InvalidAnswer::Invalid(why) => {
-                calling(format!("received invalid webhook response: {why}"), 503)
+                calling(format!("received invalid webhook response: {why}"), 503, Answered::Yes)
             }
         })?;
         for (key, text) in &response.audit_annotations {
@@ -186,14 +220,16 @@ impl Invocation<'_> {
         let metrics = &self.cluster.dynamic_admission.metrics;
         let (code, rejected, outcome) = match refusal {
             None => (200, None, Ok(())),
-            Some(Refusal::Calling { message, code }) if webhook.fails_open => {
-                tracing::warn!(webhook = %webhook.name, "failed calling webhook, failing open: {message}");
+            Some(Refusal::Calling { message, code, answered }) if webhook.fails_open => {
+                let why = logged(&message, answered);
+                tracing::warn!(webhook = %webhook.name, code, "failed calling webhook, failing open: {why}");
                 metrics.failed_open(&webhook.name, stage);
                 attributes.annotate(failed_open_key(), webhook.name.as_str());
                 (code, None, Ok(()))
             }
-            Some(Refusal::Calling { message, code }) => {
-                tracing::warn!(webhook = %webhook.name, "failed calling webhook, failing closed: {message}");
+            Some(Refusal::Calling { message, code, answered }) => {
+                let why = logged(&message, answered);
+                tracing::warn!(webhook = %webhook.name, code, "failed calling webhook, failing closed: {why}");
                 (code, Some("calling_webhook_error"), Err(ApiError::Internal(message)))
             }
             Some(Refusal::Rejected(error)) => (error.status().code, Some("no_error"), Err(error)),
@@ -208,6 +244,13 @@ impl Invocation<'_> {
             rejected,
         });
         outcome
+    }
+}
+
+fn logged(message: &str, answered: Answered) -> &str {
+    match answered {
+        Answered::Yes => "its answer is not good",
+        Answered::No => message,
     }
 }
 

@@ -2,7 +2,10 @@
 
 use std::{io::Read as _, path::Path};
 
-use codec::yaml;
+use codec::{
+    config_file::{self, FieldType},
+    yaml,
+};
 use meta::{
     AuditLevel, FieldErrors, FieldPath, Str, Value,
     field::{path, quote},
@@ -52,126 +55,38 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Policy, String> {
     Ok(policy)
 }
 
-/// YAML or JSON, with the fields of a policy and no others.
-///
 /// kube-apiserver warns about unknown fields and goes on without them. A rule whose misspelt field
 /// is skipped matches more than it says, so here it is an error.
 fn decode(bytes: &[u8]) -> Result<Value, String> {
-    let yaml::Converted { value, duplicates } =
-        yaml::load(bytes).map_err(|error| error.to_string())?;
-    if value.as_object().is_none() {
-        return Err(format!(
-            "couldn't get version/kind; json parse error: not an object: {}",
-            value.type_name()
-        ));
-    }
-    let (version, kind) = (value.str_at(&["apiVersion"]), value.str_at(&["kind"]));
-    if kind.is_empty() {
-        return Err("Object 'Kind' is missing".to_owned());
-    }
-    if version.is_empty() {
-        return Err("Object 'apiVersion' is missing".to_owned());
-    }
-    if (version, kind) != (GROUP_VERSION, KIND) {
-        return Err(format!(
-            "no kind {} is registered for version {}: only {KIND} of {GROUP_VERSION} is",
-            quote(kind),
-            quote(version)
-        ));
-    }
-    let mut unknown = duplicates;
-    check(bytes, &value, &FILE, &FieldPath::root(), &mut unknown)?;
-    if unknown.is_empty() {
-        return Ok(value);
-    }
-    Err(format!("strict decoding error: {}", unknown.join(", ")))
+    config_file::decode(bytes, &[(GROUP_VERSION, KIND)], &FILE)
 }
-
-enum FieldType {
-    Text,
-    Bool,
-    /// Not read here.
-    Object,
-    List(&'static FieldType),
-    Fields(&'static [(&'static str, FieldType)]),
-}
-
-const TEXTS: FieldType = FieldType::List(&FieldType::Text);
 
 const FILE: FieldType = FieldType::Fields(&[
     ("apiVersion", FieldType::Text),
     ("kind", FieldType::Text),
     ("metadata", FieldType::Object),
     ("omitManagedFields", FieldType::Bool),
-    ("omitStages", TEXTS),
+    ("omitStages", FieldType::TEXTS),
     ("rules", FieldType::List(&RULE)),
 ]);
 
 const RULE: FieldType = FieldType::Fields(&[
     ("level", FieldType::Text),
-    ("namespaces", TEXTS),
-    ("nonResourceURLs", TEXTS),
+    ("namespaces", FieldType::TEXTS),
+    ("nonResourceURLs", FieldType::TEXTS),
     ("omitManagedFields", FieldType::Bool),
-    ("omitStages", TEXTS),
+    ("omitStages", FieldType::TEXTS),
     ("resources", FieldType::List(&GROUP_RESOURCES)),
-    ("userGroups", TEXTS),
-    ("users", TEXTS),
-    ("verbs", TEXTS),
+    ("userGroups", FieldType::TEXTS),
+    ("users", FieldType::TEXTS),
+    ("verbs", FieldType::TEXTS),
 ]);
 
 const GROUP_RESOURCES: FieldType = FieldType::Fields(&[
     ("group", FieldType::Text),
-    ("resourceNames", TEXTS),
-    ("resources", TEXTS),
+    ("resourceNames", FieldType::TEXTS),
+    ("resources", FieldType::TEXTS),
 ]);
-
-/// A wrong type is an error at once; unknown fields are collected.
-fn check(
-    bytes: &[u8],
-    value: &Value,
-    ty: &FieldType,
-    at: &FieldPath,
-    unknown: &mut Vec<String>,
-) -> Result<(), String> {
-    let line = |at: &FieldPath| match yaml::line_of(bytes, &at.to_string()) {
-        Some(line) => format!("line {line}: "),
-        None => String::new(),
-    };
-    let wrong = |wanted| {
-        let found = value.type_name();
-        Err(format!("{}json: cannot unmarshal {found} into field {at} of type {wanted}", line(at)))
-    };
-    match (ty, value) {
-        (_, Value::Null) => Ok(()),
-        (FieldType::Text, _) if value.as_str().is_some() => Ok(()),
-        (FieldType::Bool, _) if value.as_bool().is_some() => Ok(()),
-        (FieldType::Object, _) if value.as_object().is_some() => Ok(()),
-        (FieldType::Text, _) => wrong("string"),
-        (FieldType::Bool, _) => wrong("bool"),
-        (FieldType::Object, _) => wrong("object"),
-        (FieldType::List(item), _) => {
-            let Some(items) = value.as_array() else { return wrong("list") };
-            for (n, value) in items.iter().enumerate() {
-                check(bytes, value, item, &at.index(n), unknown)?;
-            }
-            Ok(())
-        }
-        (FieldType::Fields(fields), _) => {
-            let Some(object) = value.as_object() else { return wrong("object") };
-            for (name, value) in object.iter() {
-                let at = at.child(name);
-                match fields.iter().find(|(known, _)| known == name) {
-                    Some((_, ty)) => check(bytes, value, ty, &at, unknown)?,
-                    None => {
-                        let field = quote(&at.to_string());
-                        unknown.push(format!("{}unknown field {field}", line(&at)));
-                    }
-                }
-            }
-            Ok(())
-        }
-    }
-}
 
 fn compile(document: &Value, errors: &mut FieldErrors) -> Policy {
     let omit_stages = stages(document, &FieldPath::root(), errors);

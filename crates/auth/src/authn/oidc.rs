@@ -3,6 +3,7 @@
 
 mod claims;
 pub mod config;
+mod distributed;
 mod provider;
 #[cfg(test)]
 mod tests;
@@ -19,6 +20,7 @@ use meta::{Number, Str, User, Value, time::Time};
 use self::{
     claims::Mapper,
     config::{AuthenticationConfig, JwtConfig},
+    distributed::ClaimResolver,
     provider::Provider,
 };
 use super::{
@@ -49,6 +51,7 @@ struct JwtAuthenticator {
     config: JwtConfig,
     provider: Arc<Provider>,
     mapper: Mapper,
+    resolver: Option<ClaimResolver>,
     signing_algorithms: Vec<String>,
     metrics: Metrics,
 }
@@ -137,6 +140,7 @@ impl Generation {
             Ok(Arc::new(JwtAuthenticator {
                 provider: Provider::start(jwt, metrics.clone())?,
                 mapper: Mapper::new(jwt)?,
+                resolver: ClaimResolver::new(jwt, metrics),
                 config: jwt.clone(),
                 signing_algorithms: signing_algorithms.to_vec(),
                 metrics: metrics.clone(),
@@ -181,7 +185,14 @@ impl JwtAuthenticator {
             )));
         }
         self.provider.verify(&token).await?;
-        self.mapper.user(&token.into_claims())
+        let mut claims = token.into_claims();
+        if let Some(resolver) = &self.resolver {
+            let expanded = resolver.expand(&mut claims, &self.provider, &self.signing_algorithms);
+            expanded
+                .await
+                .map_err(|why| format!("oidc: could not expand distributed claims: {why}"))?;
+        }
+        self.mapper.user(&claims)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use codec::config_file::FieldType;
 use meta::{
     Value,
     field::{FieldErrors, FieldPath, path, quote},
@@ -9,7 +10,7 @@ use meta::{
 };
 
 use super::webhook::{WebhookConfig, compile};
-use crate::config_file::{self, Shape, parse_duration};
+use crate::config_file::{self, parse_duration};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuthorizationConfig {
@@ -74,32 +75,35 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(30);
 const AUTHORIZED_TTL: Duration = Duration::from_mins(5);
 const UNAUTHORIZED_TTL: Duration = Duration::from_secs(30);
 
-const FILE: Shape = Shape::Fields(&[
-    ("apiVersion", Shape::Text),
-    ("kind", Shape::Text),
+const FILE: FieldType = FieldType::Fields(&[
+    ("apiVersion", FieldType::Text),
+    ("kind", FieldType::Text),
     (
         "authorizers",
-        Shape::List(&Shape::Fields(&[
-            ("type", Shape::Text),
-            ("name", Shape::Text),
+        FieldType::List(&FieldType::Fields(&[
+            ("type", FieldType::Text),
+            ("name", FieldType::Text),
             (
                 "webhook",
-                Shape::Fields(&[
-                    ("authorizedTTL", Shape::Text),
-                    ("cacheAuthorizedRequests", Shape::Bool),
-                    ("unauthorizedTTL", Shape::Text),
-                    ("cacheUnauthorizedRequests", Shape::Bool),
-                    ("timeout", Shape::Text),
-                    ("subjectAccessReviewVersion", Shape::Text),
-                    ("matchConditionSubjectAccessReviewVersion", Shape::Text),
-                    ("failurePolicy", Shape::Text),
+                FieldType::Fields(&[
+                    ("authorizedTTL", FieldType::Text),
+                    ("cacheAuthorizedRequests", FieldType::Bool),
+                    ("unauthorizedTTL", FieldType::Text),
+                    ("cacheUnauthorizedRequests", FieldType::Bool),
+                    ("timeout", FieldType::Text),
+                    ("subjectAccessReviewVersion", FieldType::Text),
+                    ("matchConditionSubjectAccessReviewVersion", FieldType::Text),
+                    ("failurePolicy", FieldType::Text),
                     (
                         "connectionInfo",
-                        Shape::Fields(&[("type", Shape::Text), ("kubeConfigFile", Shape::Text)]),
+                        FieldType::Fields(&[
+                            ("type", FieldType::Text),
+                            ("kubeConfigFile", FieldType::Text),
+                        ]),
                     ),
                     (
                         "matchConditions",
-                        Shape::List(&Shape::Fields(&[("expression", Shape::Text)])),
+                        FieldType::List(&FieldType::Fields(&[("expression", FieldType::Text)])),
                     ),
                 ]),
             ),

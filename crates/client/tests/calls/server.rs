@@ -20,7 +20,7 @@ use hyper_util::{
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, NameConstraints,
 };
-use rustls::{RootCertStore, ServerConfig, crypto::ring, server::WebPkiClientVerifier};
+use rustls::{RootCertStore, ServerConfig, crypto::aws_lc_rs, server::WebPkiClientVerifier};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -96,7 +96,7 @@ pub(crate) const HTTP1: &[&str] = &["http/1.1"];
 impl TlsServer {
     /// `clients`: the CA of clients' certificates, which a client may or may not have.
     pub(crate) async fn start(own: &Pair, alpn: &[&str], clients: Option<&Ca>) -> Self {
-        let provider = Arc::new(ring::default_provider());
+        let provider = Arc::new(aws_lc_rs::default_provider());
         let builder = ServerConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()
             .expect("the provider knows TLS");

@@ -28,12 +28,13 @@ pub(super) const LOGS: &[Flag] = &[
     harmless("log-text-split-stream", Bool, "false")
         .help("Text: errors to standard error, the rest to standard output."),
     done("logging-format", Text, "text").help("text or json."),
-    done("v", Level, "0")
-        .short('v')
-        .help("Log verbosity: 0 is quiet, 2 usual, 4 debugging, 5 and more tracing."),
+    done("v", Level, "0").short('v').help(
+        "Log verbosity: 0 is quiet, 2 usual, 3 logs requests, 4 debugging, 5 and more tracing; \
+             10 lets the libraries speak.",
+    ),
     done("vmodule", VModule, "")
         .help("Verbosity of single source files, as chain=4,watch*=5 (text format only)."),
 ];
 
-pub(super) const TRACES: &[Flag] = &[harmless("tracing-config-file", Text, "")
-    .help("TracingConfiguration file: where traces are sent and how many.")];
+pub(super) const TRACES: &[Flag] = &[done("tracing-config-file", Text, "")
+    .help("TracingConfiguration file: where spans of requests are sent, and how many.")];

@@ -137,7 +137,7 @@ pub(super) fn json(now: Timestamp, metadata: &Metadata<'_>, fields: &Fields) -> 
     let _ = write!(line, ",\"caller\":{},\"msg\":{}", Json(&caller), Json(&fields.message));
     if *metadata.level() != Level::ERROR {
         let verbosity =
-            fields.verbosity.unwrap_or_else(|| super::lowest_verbosity(*metadata.level()).into());
+            fields.verbosity.unwrap_or_else(|| super::lowest_verbosity(metadata).into());
         let _ = write!(line, ",\"v\":{verbosity}");
     }
     for (name, value) in &fields.others {

@@ -123,3 +123,33 @@ fn a_long_value_of_a_client_is_cut() {
     assert!(lines.lines().all(|line| line.len() < 5_000 && line.contains('…')), "{lines:.100}");
     assert_eq!(lines.lines().count(), 2);
 }
+
+#[test]
+fn every_crate_of_the_workspace_is_known() {
+    let crates = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a directory");
+    let entries = std::fs::read_dir(crates).expect("the crates");
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    assert_eq!(names, OWN_CRATES);
+}
+
+/// What one event of a library at each level, and the log of a request, leave at a verbosity.
+fn library_events() {
+    error!(target: "h2::codec", "E");
+    warn!(target: "h2::codec", "W");
+    info!(target: "tonic::transport", "I");
+    debug!(target: "hyper::proto", "D");
+    trace!(target: "h2::frame", "T");
+    debug!(target: "serve::request_log", "HTTP");
+}
+
+#[test]
+fn libraries_are_silent_and_requests_logged_by_verbosity() {
+    let cases = [(0, "E W"), (2, "E W"), (3, "E W HTTP"), (9, "E W HTTP"), (10, "E W I D T HTTP")];
+    for (verbosity, expected) in cases {
+        let lines = logged(&settings(Format::Text, verbosity), |_| library_events());
+        assert_eq!(messages(&lines), expected, "--v={verbosity}");
+    }
+}

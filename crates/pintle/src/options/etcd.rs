@@ -62,7 +62,12 @@ impl Etcd {
 
 /// Whether a URL has no TLS and leaves this machine.
 fn is_plain_and_remote(url: &str) -> bool {
-    let Some(rest) = url.strip_prefix("http://") else { return false };
+    let rest = match url.split_once("://") {
+        Some(("http", rest)) => rest,
+        Some(_) => return false,
+        // Compat: a name without a scheme is reached without TLS.
+        None => url,
+    };
     let host = rest.split('/').next().unwrap_or_default();
     let host = match host.strip_prefix('[').and_then(|host| host.split_once(']')) {
         Some((address, _port)) => address,
@@ -142,5 +147,36 @@ pub(super) fn validate(parsed: &Parsed, errors: &mut Vec<String>) {
     }
     if parsed.int("lease-reuse-duration-seconds") < 0 {
         errors.push("--lease-reuse-duration-seconds can not be negative value".to_owned());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Security case I14.
+    #[test]
+    fn a_remote_etcd_without_tls_is_warned_about() {
+        let cases = [
+            ("http://127.0.0.1:2379", false),
+            ("http://localhost:2379", false),
+            ("http://[::1]:2379", false),
+            ("https://etcd.example:2379", false),
+            ("unix:///run/etcd.sock", false),
+            ("http://etcd.example:2379", true),
+            ("http://10.0.0.1:2379", true),
+            ("http://[fd00::1]:2379", true),
+            ("etcd.example:2379", true),
+            ("localhost:2379", false),
+        ];
+        for (url, expected) in cases {
+            assert_eq!(is_plain_and_remote(url), expected, "{url}");
+            let flag = format!("--etcd-servers={url}");
+            let parsed = crate::flags::parse([flag]).expect("a flag");
+            let mut warnings = Vec::new();
+            Etcd::from_flags(&parsed, &mut warnings);
+            let warned = warnings.iter().any(|warning| warning.contains("without TLS"));
+            assert_eq!(warned, expected, "{url}: {warnings:?}");
+        }
     }
 }

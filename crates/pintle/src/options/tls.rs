@@ -29,6 +29,8 @@ pub(crate) enum KeyExchange {
     P256,
     P384,
     X25519,
+    P256MlKem768,
+    X25519MlKem768,
 }
 
 impl KeyExchange {
@@ -38,6 +40,8 @@ impl KeyExchange {
             Self::P256 => 23,
             Self::P384 => 24,
             Self::X25519 => 29,
+            Self::P256MlKem768 => 4587,
+            Self::X25519MlKem768 => 4588,
         }
     }
 }
@@ -161,8 +165,10 @@ fn key_exchanges(
                 23 => exchanges.push(KeyExchange::P256),
                 24 => exchanges.push(KeyExchange::P384),
                 29 => exchanges.push(KeyExchange::X25519),
-                // P-521 and the post-quantum hybrids of Go.
-                25 | 4587 | 4588 | 4589 => warnings.push(format!(
+                4587 => exchanges.push(KeyExchange::P256MlKem768),
+                4588 => exchanges.push(KeyExchange::X25519MlKem768),
+                // P-521 and SecP384r1MLKEM1024, which Go has.
+                25 | 4589 => warnings.push(format!(
                     "--tls-curve-preferences: Pintle does not offer key exchange {id}"
                 )),
                 _ => errors.push(format!("curve preference {id} is not supported")),
@@ -171,7 +177,8 @@ fn key_exchanges(
     }
     if exchanges.is_empty() && !ids.is_empty() && errors.len() == errors_before {
         errors.push(
-            "--tls-curve-preferences names none of 23, 24 and 29, which Pintle has".to_owned(),
+            "--tls-curve-preferences names none of 23, 24, 29, 4587 and 4588, which Pintle has"
+                .to_owned(),
         );
     }
     exchanges
@@ -194,18 +201,18 @@ mod tests {
             "--tls-min-version=VersionTLS11",
             "--tls-cipher-suites=TLS_AES_128_GCM_SHA256,TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305",
             "--tls-cipher-suites=TLS_RSA_WITH_RC4_128_SHA",
-            "--tls-curve-preferences=4588,29",
+            "--tls-curve-preferences=4588,29,4589",
         ]);
         assert_eq!(errors, Vec::<String>::new());
         assert_eq!(tls.min_version, TlsVersion::V12);
         assert_eq!(tls.cipher_suites, ["TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256"]);
-        assert_eq!(tls.key_exchanges, [KeyExchange::X25519]);
+        assert_eq!(tls.key_exchanges, [KeyExchange::X25519MlKem768, KeyExchange::X25519]);
         assert_eq!(
             warnings,
             [
                 "--tls-min-version=VersionTLS11: TLS 1.2 is the lowest version that Pintle speaks",
                 "--tls-cipher-suites: Pintle does not offer the weak suite TLS_RSA_WITH_RC4_128_SHA",
-                "--tls-curve-preferences: Pintle does not offer key exchange 4588",
+                "--tls-curve-preferences: Pintle does not offer key exchange 4589",
             ]
         );
     }

@@ -9,6 +9,7 @@ use builtin::{Definitions, StorageFormat, Wiring};
 use codec::negotiate::{OFFERED, OFFERED_WITH_CBOR, Offered};
 use egress::{EgressSelector, EgressType};
 use endpoints::{Kinds, LoopbackClient, Resources};
+use otlp::Exporter;
 use registry::{Engine, Kind, Tuning};
 use schema::{ResourceFacts, Schema, openapi::Describe as _};
 use serve::{CpuPool, Tasks, metrics::Metrics, pki::Pki, tls::Tls};
@@ -27,7 +28,7 @@ use crate::{
     node_connections::NodeConnections,
     options::Options,
     quotas::{CountedUsage, Quotas},
-    serving,
+    serving, span_export,
     stores::Stores,
 };
 
@@ -61,6 +62,8 @@ pub(crate) struct Config {
     pub(crate) tasks: Tasks,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) auditor: Option<Arc<Auditor>>,
+    /// None: no collector of spans is configured.
+    pub(crate) spans: Option<Arc<Exporter>>,
 }
 
 impl Config {
@@ -92,6 +95,8 @@ impl Config {
             .map_err(|error| format!("cannot start threads: {error}"))?;
         metrics.on_reset(move || store_metrics.reset());
         let auditor = Auditor::start(&options.audit, AuditMetrics::register(&metrics.registry))?;
+        let tasks = Tasks::default();
+        let spans = span_export::start(options.tracing.as_ref(), &metrics.registry, &tasks)?;
 
         let schema = Arc::new(std::mem::take(&mut definitions.schema));
         let served = |facts: &ResourceFacts| is_served(&options, facts);
@@ -137,9 +142,10 @@ impl Config {
             local,
             node_connections,
             cpu_pool,
-            tasks: Tasks::default(),
+            tasks,
             metrics,
             auditor,
+            spans,
         })
     }
 

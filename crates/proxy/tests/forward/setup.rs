@@ -88,7 +88,7 @@ impl Front {
     pub(crate) async fn connect(&self) -> Connection {
         let mut roots = rustls::RootCertStore::empty();
         roots.add(self.certificate.clone()).expect("a root");
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .expect("the provider knows TLS")

@@ -1,11 +1,15 @@
 //! May this user do this? `cx.user` is who the request acts as, not who sent it.
 
-use auth::{Attributes, Authorizer};
+use auth::{Attributes, Authorizer, authz::Decision};
 use meta::ApiError;
 
 use crate::context::Context;
 
-pub(crate) async fn authorize(authorizer: &dyn Authorizer, cx: &Context) -> Result<(), ApiError> {
+/// What is counted of a decision, and the decision.
+pub(crate) async fn authorize(
+    authorizer: &dyn Authorizer,
+    cx: &Context,
+) -> (&'static str, Result<(), ApiError>) {
     let attributes = Attributes::of_request(&cx.user, &cx.info);
     let verdict = authorizer.authorize(&attributes).await;
     if cx.audit.record.is_on() {
@@ -19,5 +23,11 @@ pub(crate) async fn authorize(authorizer: &dyn Authorizer, cx: &Context) -> Resu
             annotations.add("authorization.k8s.io/reason", "internal error");
         }
     }
-    verdict.into_result(&attributes)
+    let counted = match (verdict.decision, &verdict.error) {
+        (Decision::Allow, _) => "allowed",
+        (_, Some(_)) => "error",
+        (Decision::Deny, None) => "denied",
+        (Decision::NoOpinion, None) => "no-opinion",
+    };
+    (counted, verdict.into_result(&attributes))
 }

@@ -50,3 +50,35 @@ pub(crate) fn add_headers(headers: &mut HeaderMap, origin: HeaderValue) {
         headers.insert(name, HeaderValue::from_static(value));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Security case H24: a pattern lets in what it says and nothing around it, if it is anchored; without an
+    /// anchor it is a part of the origin, as in kube-apiserver.
+    #[test]
+    fn origins_are_let_in_as_their_pattern_says() {
+        let patterns = [r"^https://good\.example(:\d+)?$", r"//internal\.example(:|$)"];
+        let cors = Cors::new(&patterns.map(str::to_owned)).expect("patterns");
+        let cases = [
+            ("https://good.example", true),
+            ("https://good.example:8443", true),
+            ("https://internal.example", true),
+            ("https://good.example.evil", false),
+            ("https://xgood.example", false),
+            ("https://evil/https://good.example", false),
+            ("https://goodXexample", false),
+            ("https://internal.example.evil", false),
+            ("null", false),
+            ("", false),
+        ];
+        for (origin, expected) in cases {
+            let mut headers = HeaderMap::new();
+            headers.insert(ORIGIN, HeaderValue::from_static(origin));
+            assert_eq!(cors.origin(&headers).is_some(), expected, "{origin}");
+        }
+        assert!(Cors::default().origin(&HeaderMap::new()).is_none());
+        assert!(Cors::new(&["(".to_owned()]).is_err());
+    }
+}

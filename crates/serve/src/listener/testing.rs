@@ -266,10 +266,11 @@ impl Client<'_> {
         roots.add(ca).expect("a CA");
         let versions =
             if self.tls12 { vec![&rustls::version::TLS12] } else { vec![&rustls::version::TLS13] };
-        let builder =
-            ClientConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
-                .with_protocol_versions(&versions)
-                .expect("versions");
+        let builder = ClientConfig::builder_with_provider(
+            rustls::crypto::aws_lc_rs::default_provider().into(),
+        )
+        .with_protocol_versions(&versions)
+        .expect("versions");
         // An address is not in the certificates; the test wants to see which one comes, not to trust it.
         let builder = if self.server_name.parse::<std::net::IpAddr>().is_ok() {
             builder.dangerous().with_custom_certificate_verifier(Arc::new(trusting::Trusting))
@@ -545,7 +546,7 @@ mod trusting {
         }
 
         fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-            let provider = rustls::crypto::ring::default_provider();
+            let provider = rustls::crypto::aws_lc_rs::default_provider();
             provider.signature_verification_algorithms.supported_schemes()
         }
     }

@@ -120,6 +120,16 @@ async fn flags_limit_the_handshake() {
     assert!(stream.is_err(), "a client that speaks HTTP/2 only finds no protocol");
 }
 
+/// Compat: what kube-apiserver and a client of Go agree on.
+#[tokio::test]
+async fn the_key_exchange_is_the_post_quantum_one_where_both_have_it() {
+    let server = TestServer::start(Setup::default());
+    let stream = server.client().tls().await;
+    let group = stream.get_ref().1.negotiated_key_exchange_group();
+    let name = group.map(rustls::crypto::SupportedKxGroup::name);
+    assert_eq!(name, Some(rustls::NamedGroup::X25519MLKEM768));
+}
+
 #[tokio::test]
 async fn broken_requests_are_refused_in_words() {
     let limits = quick(|limits| limits.header_bytes_max = 20_000);

@@ -70,7 +70,7 @@ impl Roots {
             let added = store.add(certificate.clone());
             added.map_err(|error| format!("CA certificate {index}: {error}"))?;
         }
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(store), provider)
             .build()
             .map_err(|error| format!("CA bundle: {error}"))?;
@@ -124,7 +124,7 @@ fn signed_by_root(roots: &Roots, certificate: &X509Certificate<'_>) -> Result<()
     let signature = certificate.signature_value.as_ref();
     let signed = certificate.tbs_certificate.as_ref();
     let algorithm = algorithm_bytes(&certificate.signature_algorithm);
-    let known = rustls::crypto::ring::default_provider().signature_verification_algorithms;
+    let known = rustls::crypto::aws_lc_rs::default_provider().signature_verification_algorithms;
     for root in &roots.certificates {
         let Ok((_, root)) = X509Certificate::from_der(root) else { continue };
         if root.subject().as_raw() != certificate.issuer().as_raw() || !may_sign(&root) {

@@ -1,6 +1,10 @@
 //! The TLS flags in Go's words (versions, cipher suites, curves), as what rustls needs.
 
-use rustls::crypto::{CryptoProvider, SupportedKxGroup, ring};
+use rustls::crypto::aws_lc_rs::{
+    self,
+    kx_group::{SECP256R1, SECP256R1MLKEM768, SECP384R1, X25519, X25519MLKEM768},
+};
+use rustls::crypto::{CryptoProvider, SupportedKxGroup};
 use rustls::{NamedGroup, SupportedCipherSuite, SupportedProtocolVersion, version};
 
 use super::TlsError;
@@ -22,7 +26,7 @@ impl Parameters {
         let provider = CryptoProvider {
             cipher_suites: suites(cipher_suites)?,
             kx_groups: groups(curves)?,
-            ..ring::default_provider()
+            ..aws_lc_rs::default_provider()
         };
         Ok(Self { versions: versions(min_version)?, provider })
     }
@@ -66,7 +70,7 @@ fn suites(names: &[String]) -> Result<Vec<SupportedCipherSuite>, TlsError> {
 
 /// Go's names, in Go's order of preference: AES-128 before AES-256, which takes four more rounds for every block. The two without `_SHA256` are older names that kube-apiserver still takes.
 const SUITES: [(&str, SupportedCipherSuite); 11] = {
-    use rustls::crypto::ring::cipher_suite as suite;
+    use rustls::crypto::aws_lc_rs::cipher_suite as suite;
     [
         ("TLS_AES_128_GCM_SHA256", suite::TLS13_AES_128_GCM_SHA256),
         ("TLS_AES_256_GCM_SHA384", suite::TLS13_AES_256_GCM_SHA384),
@@ -100,8 +104,8 @@ fn groups(curves: &[i32]) -> Result<Vec<&'static dyn SupportedKxGroup>, TlsError
         if curves[..index].contains(id) {
             return Err(TlsError::Flag(format!("duplicate curve preference {id}")));
         }
-        if !ring::ALL_KX_GROUPS.iter().any(|group| curve_id(group.name()) == *id) {
-            let allowed: Vec<_> = ring::ALL_KX_GROUPS
+        if !ALL_GROUPS.iter().any(|group| curve_id(group.name()) == *id) {
+            let allowed: Vec<_> = ALL_GROUPS
                 .iter()
                 .map(|group| format!("{} ({:?})", curve_id(group.name()), group.name()))
                 .collect();
@@ -111,12 +115,16 @@ fn groups(curves: &[i32]) -> Result<Vec<&'static dyn SupportedKxGroup>, TlsError
             )));
         }
     }
-    let chosen = ring::ALL_KX_GROUPS
+    let chosen = ALL_GROUPS
         .iter()
         .copied()
         .filter(|group| curves.is_empty() || curves.contains(&curve_id(group.name())));
     Ok(chosen.collect())
 }
+
+/// In Go's order of preference. Go has two more, which rustls has not: SecP384r1MLKEM1024 and P-521.
+static ALL_GROUPS: [&dyn SupportedKxGroup; 5] =
+    [X25519MLKEM768, SECP256R1MLKEM768, X25519, SECP256R1, SECP384R1];
 
 /// Go's `CurveID` is the number of the IANA registry, as rustls has it.
 fn curve_id(group: NamedGroup) -> i32 {
@@ -166,11 +174,16 @@ mod tests {
     fn flags_choose_versions_suites_and_curves() {
         let rsa = "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256";
         let cases: [(&str, &[&str], &[i32], &str); 7] = [
-            ("", &[], &[], "2 versions, 9 suites, curves [29, 23, 24]"),
-            ("VersionTLS10", &[], &[], "2 versions, 9 suites, curves [29, 23, 24]"),
-            ("VersionTLS13", &[], &[], "1 versions, 9 suites, curves [29, 23, 24]"),
-            ("", &[rsa, rsa], &[], "2 versions, 4 suites, curves [29, 23, 24]"),
-            ("", &["TLS_AES_128_GCM_SHA256"], &[], "2 versions, 3 suites, curves [29, 23, 24]"),
+            ("", &[], &[], "2 versions, 9 suites, curves [4588, 4587, 29, 23, 24]"),
+            ("VersionTLS10", &[], &[], "2 versions, 9 suites, curves [4588, 4587, 29, 23, 24]"),
+            ("VersionTLS13", &[], &[], "1 versions, 9 suites, curves [4588, 4587, 29, 23, 24]"),
+            ("", &[rsa, rsa], &[], "2 versions, 4 suites, curves [4588, 4587, 29, 23, 24]"),
+            (
+                "",
+                &["TLS_AES_128_GCM_SHA256"],
+                &[],
+                "2 versions, 3 suites, curves [4588, 4587, 29, 23, 24]",
+            ),
             (
                 "",
                 &["TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305"],

@@ -183,7 +183,7 @@ impl ResolvesServerCert for CertTable {
 
 #[cfg(test)]
 mod tests {
-    use rustls::crypto::ring;
+    use rustls::crypto::aws_lc_rs;
 
     use super::*;
     use crate::tls::testing::self_signed;
@@ -216,7 +216,7 @@ mod tests {
     /// Certificates are identified by their common name.
     fn cert(common_name: &str, dns_names: &[&str]) -> ServingCert {
         let (cert, key) = self_signed(common_name, dns_names);
-        ServingCert::from_pem(cert.as_bytes(), key.as_bytes(), &ring::default_provider())
+        ServingCert::from_pem(cert.as_bytes(), key.as_bytes(), &aws_lc_rs::default_provider())
             .expect("just made")
     }
 
@@ -276,7 +276,7 @@ mod tests {
     fn a_key_of_another_certificate_is_refused() {
         let (cert, _) = self_signed("a", &[]);
         let (_, key) = self_signed("b", &[]);
-        let provider = ring::default_provider();
+        let provider = aws_lc_rs::default_provider();
         let error = ServingCert::from_pem(cert.as_bytes(), key.as_bytes(), &provider);
         let error = error.expect_err("the keys differ");
         assert!(error.starts_with("certificate and key: "), "{error}");

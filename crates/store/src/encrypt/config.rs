@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use codec::config_file::{self, FieldType};
 use meta::field::{FieldErrors, FieldPath, FieldReason, path, quote};
 use meta::{GroupResource, Value};
 
@@ -34,7 +35,7 @@ impl EncryptionConfig {
                  configuration file {file} is empty"
             ));
         }
-        let config = decode(bytes).map_err(|why| {
+        let config = config_file::decode(bytes, &[(GROUP_VERSION, KIND)], &FILE).map_err(|why| {
             format!(
                 "error while parsing file: error decoding encryption provider configuration file \
                  {file}: {why}"
@@ -180,74 +181,33 @@ fn written(resource: &GroupResource) -> String {
     }
 }
 
-/// Decodes YAML or JSON and checks it against the schema of the file, without unknown fields.
-fn decode(bytes: &[u8]) -> Result<Value, String> {
-    let converted = codec::yaml::load(bytes).map_err(|error| error.to_string())?;
-    let value = converted.value;
-    if value.as_object().is_none() {
-        return Err(format!(
-            "couldn't get version/kind; json parse error: not an object: {}",
-            value.type_name()
-        ));
-    }
-    let (version, kind) = (value.str_at(&["apiVersion"]), value.str_at(&["kind"]));
-    if kind.is_empty() {
-        return Err("Object 'Kind' is missing".to_owned());
-    }
-    if (version, kind) != (GROUP_VERSION, KIND) {
-        return Err(format!(
-            "no kind {} is registered for version {}: only {KIND} of {GROUP_VERSION} is",
-            quote(kind),
-            quote(version)
-        ));
-    }
-    let mut strict = converted.duplicates;
-    check(&value, &FILE, &FieldPath::root(), &mut strict)?;
-    if strict.is_empty() {
-        Ok(value)
-    } else {
-        Err(format!("strict decoding error: {}", strict.join(", ")))
-    }
-}
-
-/// The type of a field of the file.
-enum FieldSchema {
-    Text,
-    Int,
-    List(&'static FieldSchema),
-    Fields(&'static [(&'static str, FieldSchema)]),
-}
-
-const KEYS: FieldSchema = FieldSchema::Fields(&[(
+const KEYS: FieldType = FieldType::Fields(&[(
     "keys",
-    FieldSchema::List(&FieldSchema::Fields(&[
-        ("name", FieldSchema::Text),
-        ("secret", FieldSchema::Text),
-    ])),
+    FieldType::List(&FieldType::Fields(&[("name", FieldType::Text), ("secret", FieldType::Text)])),
 )]);
 
-const FILE: FieldSchema = FieldSchema::Fields(&[
-    ("apiVersion", FieldSchema::Text),
-    ("kind", FieldSchema::Text),
+const FILE: FieldType = FieldType::Fields(&[
+    ("apiVersion", FieldType::Text),
+    ("kind", FieldType::Text),
     (
         "resources",
-        FieldSchema::List(&FieldSchema::Fields(&[
-            ("resources", FieldSchema::List(&FieldSchema::Text)),
+        FieldType::List(&FieldType::Fields(&[
+            ("resources", FieldType::TEXTS),
             (
                 "providers",
-                FieldSchema::List(&FieldSchema::Fields(&[
+                FieldType::List(&FieldType::Fields(&[
                     ("aesgcm", KEYS),
                     ("aescbc", KEYS),
                     ("secretbox", KEYS),
-                    ("identity", FieldSchema::Fields(&[])),
+                    ("identity", FieldType::Fields(&[])),
                     (
                         "kms",
-                        FieldSchema::Fields(&[
-                            ("apiVersion", FieldSchema::Text),
-                            ("name", FieldSchema::Text),
-                            ("cachesize", FieldSchema::Int),
-                            ("endpoint", FieldSchema::Text),
-                            ("timeout", FieldSchema::Text),
+                        FieldType::Fields(&[
+                            ("apiVersion", FieldType::Text),
+                            ("name", FieldType::Text),
+                            ("cachesize", FieldType::Int),
+                            ("endpoint", FieldType::Text),
+                            ("timeout", FieldType::Text),
                         ]),
                     ),
                 ])),
@@ -255,46 +215,6 @@ const FILE: FieldSchema = FieldSchema::Fields(&[
         ])),
     ),
 ]);
-
-/// A wrong type is an error at once; unknown fields are collected.
-fn check(
-    value: &Value,
-    schema: &FieldSchema,
-    at: &FieldPath,
-    unknown: &mut Vec<String>,
-) -> Result<(), String> {
-    let wrong = |wanted| {
-        Err(format!(
-            "json: cannot unmarshal {} into field {at} of type {wanted}",
-            value.type_name()
-        ))
-    };
-    match (schema, value) {
-        (_, Value::Null) => Ok(()),
-        (FieldSchema::Text, _) if value.as_str().is_some() => Ok(()),
-        (FieldSchema::Int, _) if value.as_i64().is_some() => Ok(()),
-        (FieldSchema::Text, _) => wrong("string"),
-        (FieldSchema::Int, _) => wrong("int32"),
-        (FieldSchema::List(item), _) => {
-            let Some(items) = value.as_array() else { return wrong("list") };
-            for (n, value) in items.iter().enumerate() {
-                check(value, item, &at.index(n), unknown)?;
-            }
-            Ok(())
-        }
-        (FieldSchema::Fields(fields), _) => {
-            let Some(object) = value.as_object() else { return wrong("object") };
-            for (name, value) in object.iter() {
-                let at = at.child(name);
-                match fields.iter().find(|(known, _)| known == name) {
-                    Some((_, schema)) => check(value, schema, &at, unknown)?,
-                    None => unknown.push(format!("unknown field {}", quote(&at.to_string()))),
-                }
-            }
-            Ok(())
-        }
-    }
-}
 
 fn validate(config: &Value, errors: &mut FieldErrors) {
     let root = path("resources");

@@ -269,7 +269,7 @@ fn an_invalid_configuration_gets_kube_apiservers_errors() {
         ("- {resources: ['*.'], providers: [{identity: {}}]}\n- {resources: [secrets], providers: [{identity: {}}]}",
          "error while building transformers: resource \"secrets\" is masked by earlier rule \"*.\"".to_owned()),
         ("- {resources: [secrets], foo: 1, providers: [{identity: {}}]}\nbar: 2",
-         decoding("strict decoding error: unknown field \"bar\", unknown field \"resources[0].foo\"")),
+         decoding("strict decoding error: line 5: unknown field \"bar\", line 4: unknown field \"resources[0].foo\"")),
         ("- {resources: [secrets], providers: [{kms: {name: x, apiVersion: v2, endpoint: 'unix:///x'}}]}",
          "error while building transformers: no x".to_owned()),
         ("- {resources: [secrets], providers: [{kms: {name: x, apiVersion: v2, timeout: -1s, endpoint: 'unix:///x'}}]}",

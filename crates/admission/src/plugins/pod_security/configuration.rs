@@ -9,7 +9,8 @@ use meta::{
 };
 
 use super::policy::{Level, LevelVersion, Policy, Version};
-use crate::configuration::{FieldSchema, PluginConfiguration};
+use crate::configuration::PluginConfiguration;
+use codec::config_file::FieldType;
 
 pub(crate) struct Configuration {
     pub(crate) defaults: Policy,
@@ -35,25 +36,25 @@ const VERSIONS: [(&str, &str); 3] = [
     ("pod-security.admission.config.k8s.io/v1alpha1", "PodSecurityConfiguration"),
 ];
 
-const TEXTS: FieldSchema = FieldSchema::List(&FieldSchema::Text);
+const TEXTS: FieldType = FieldType::TEXTS;
 
-const FIELDS: FieldSchema = FieldSchema::Fields(&[
-    ("apiVersion", FieldSchema::Text),
-    ("kind", FieldSchema::Text),
+const FIELDS: FieldType = FieldType::Fields(&[
+    ("apiVersion", FieldType::Text),
+    ("kind", FieldType::Text),
     (
         "defaults",
-        FieldSchema::Fields(&[
-            ("enforce", FieldSchema::Text),
-            ("enforce-version", FieldSchema::Text),
-            ("audit", FieldSchema::Text),
-            ("audit-version", FieldSchema::Text),
-            ("warn", FieldSchema::Text),
-            ("warn-version", FieldSchema::Text),
+        FieldType::Fields(&[
+            ("enforce", FieldType::Text),
+            ("enforce-version", FieldType::Text),
+            ("audit", FieldType::Text),
+            ("audit-version", FieldType::Text),
+            ("warn", FieldType::Text),
+            ("warn-version", FieldType::Text),
         ]),
     ),
     (
         "exemptions",
-        FieldSchema::Fields(&[
+        FieldType::Fields(&[
             ("usernames", TEXTS),
             ("namespaces", TEXTS),
             ("runtimeClasses", TEXTS),
@@ -157,7 +158,9 @@ mod tests {
             ),
             (
                 "{apiVersion: v1, kind: Pod}".to_owned(),
-                Err("no kind \"Pod\" is registered for version \"v1\"".to_owned()),
+                Err("no kind \"Pod\" is registered for version \"v1\": only PodSecurityConfiguration \
+                     of pod-security.admission.config.k8s.io/v1 is"
+                    .to_owned()),
             ),
         ];
         for (text, expected) in cases {

@@ -6,7 +6,6 @@ pub(super) const OCTET_STRING: u8 = 0x04;
 pub(super) const OBJECT_ID: u8 = 0x06;
 pub(super) const SEQUENCE: u8 = 0x30;
 /// `[1]`, explicit.
-pub(super) const TAGGED_1: u8 = 0xa1;
 /// `[0]`, explicit.
 pub(super) const TAGGED_0: u8 = 0xa0;
 

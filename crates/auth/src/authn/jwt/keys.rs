@@ -1,28 +1,24 @@
 //! The keys of tokens, as they come in PEM files: RSA (from 2048 bits) and elliptic curves P-256,
 //! P-384 and P-521.
 
-mod p521;
-
-use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
-use meta::Value;
-use ring::{
+use aws_lc_rs::{
     rand::SystemRandom,
     rsa,
     signature::{
         ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED,
-        ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair, EcdsaSigningAlgorithm, KeyPair as _,
-        RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_2048_8192_SHA384, RSA_PKCS1_2048_8192_SHA512,
-        RSA_PKCS1_SHA256, RSA_PSS_2048_8192_SHA256, RSA_PSS_2048_8192_SHA384,
-        RSA_PSS_2048_8192_SHA512, UnparsedPublicKey, VerificationAlgorithm,
+        ECDSA_P384_SHA384_FIXED_SIGNING, ECDSA_P521_SHA512_FIXED, ECDSA_P521_SHA512_FIXED_SIGNING,
+        EcdsaKeyPair, EcdsaSigningAlgorithm, KeyPair as _, RSA_PKCS1_2048_8192_SHA256,
+        RSA_PKCS1_2048_8192_SHA384, RSA_PKCS1_2048_8192_SHA512, RSA_PKCS1_SHA256,
+        RSA_PSS_2048_8192_SHA256, RSA_PSS_2048_8192_SHA384, RSA_PSS_2048_8192_SHA512,
+        UnparsedPublicKey, VerificationAlgorithm,
     },
 };
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
+use meta::Value;
 use rustls_pki_types::pem::{PemObject as _, SectionKind};
 use sha2::{Digest as _, Sha256};
 
-use self::p521::P521Pair;
-use super::der::{
-    BIT_STRING, INTEGER, OBJECT_ID, OCTET_STRING, Reader, SEQUENCE, TAGGED_0, TAGGED_1, write,
-};
+use super::der::{BIT_STRING, INTEGER, OBJECT_ID, OCTET_STRING, Reader, SEQUENCE, TAGGED_0, write};
 
 /// What kind of key it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +59,7 @@ impl Family {
             Self::Rsa => &RSA_PKCS1_2048_8192_SHA256,
             Self::P256 => &ECDSA_P256_SHA256_FIXED,
             Self::P384 => &ECDSA_P384_SHA384_FIXED,
-            Self::P521 => return p521::verify(key, message, signature),
+            Self::P521 => &ECDSA_P521_SHA512_FIXED,
         };
         UnparsedPublicKey::new(algorithm, key).verify(message, signature).is_ok()
     }
@@ -246,8 +242,7 @@ pub struct SigningKey {
 #[derive(Debug)]
 enum Pair {
     Rsa(Box<rsa::KeyPair>),
-    Ec(Box<EcdsaKeyPair>),
-    P521(Box<P521Pair>),
+    Ec(Family, Box<EcdsaKeyPair>),
 }
 
 impl SigningKey {
@@ -268,12 +263,11 @@ impl SigningKey {
         let (random, failed) = (SystemRandom::new(), |_| "the key cannot sign".to_owned());
         match &self.pair {
             Pair::Rsa(pair) => {
-                let mut signature = vec![0; pair.public().modulus_len()];
+                let mut signature = vec![0; pair.public_modulus_len()];
                 pair.sign(&RSA_PKCS1_SHA256, &random, message, &mut signature).map_err(failed)?;
                 Ok(signature)
             }
-            Pair::P521(pair) => pair.sign(message),
-            Pair::Ec(pair) => {
+            Pair::Ec(_, pair) => {
                 pair.sign(&random, message).map(|signed| signed.as_ref().to_vec()).map_err(failed)
             }
         }
@@ -290,27 +284,18 @@ impl SigningKey {
         Some(made.and_then(|pair| {
             let public = match &pair {
                 Pair::Rsa(pair) => PublicKey::new(Family::Rsa, pair.public_key().as_ref()),
-                Pair::P521(pair) => PublicKey::new(Family::P521, &pair.point()),
-                Pair::Ec(pair) => {
-                    let point = pair.public_key().as_ref();
-                    let family =
-                        if point.len() == P256_POINT { Family::P256 } else { Family::P384 };
-                    PublicKey::new(family, point)
-                }
+                Pair::Ec(family, pair) => PublicKey::new(*family, pair.public_key().as_ref()),
             };
             Ok(Self { pair, public: public? })
         }))
     }
 }
 
-/// 4, x, y of 32 bytes.
-const P256_POINT: usize = 65;
-
 fn rsa(pair: rsa::KeyPair) -> Pair {
     Pair::Rsa(Box::new(pair))
 }
 
-fn rejected(error: ring::error::KeyRejected) -> String {
+fn rejected(error: aws_lc_rs::error::KeyRejected) -> String {
     format!("the private key cannot be used: {error}")
 }
 
@@ -323,46 +308,34 @@ fn from_pkcs8(der: &[u8]) -> Result<Pair, String> {
         Some(RSA) => rsa::KeyPair::from_pkcs8(der).map_err(rejected).map(rsa),
         Some(EC) => {
             let family = Family::of_curve(algorithm.expect(OBJECT_ID).ok_or_else(malformed)?)?;
-            let inner = key.expect(OCTET_STRING).ok_or_else(malformed)?;
-            ec_pair(family, inner)
+            ec_pair(family, der)
         }
         _ => Err("unknown private key type, must be RSA or ECDSA".to_owned()),
     }
 }
 
 fn from_sec1(der: &[u8]) -> Result<Pair, String> {
-    let curve = sec1(der).and_then(|key| key.curve).ok_or("the key does not name its curve")?;
+    let curve = sec1_curve(der).ok_or("the key does not name its curve")?;
     ec_pair(Family::of_curve(curve)?, der)
 }
 
-/// An `ECPrivateKey`.
-struct Sec1<'a> {
-    private: &'a [u8],
-    curve: Option<&'a [u8]>,
-    public: Option<&'a [u8]>,
-}
-
-fn sec1(der: &[u8]) -> Option<Sec1<'_>> {
+/// The curve of an `ECPrivateKey`.
+fn sec1_curve(der: &[u8]) -> Option<&[u8]> {
     let mut key = Reader(Reader(der).expect(SEQUENCE)?);
     key.expect(INTEGER)?;
-    let private = key.expect(OCTET_STRING)?;
-    let curve = key.optional(TAGGED_0).and_then(|curve| Reader(curve).expect(OBJECT_ID));
-    let public = key.optional(TAGGED_1).and_then(|public| Reader(public).expect(BIT_STRING));
-    Some(Sec1 { private, curve, public: public.and_then(|bits| bits.get(1..)) })
+    key.expect(OCTET_STRING)?;
+    Reader(key.optional(TAGGED_0)?).expect(OBJECT_ID)
 }
 
+/// From PKCS #8 or an `ECPrivateKey`; the public half is computed where it is not there.
 fn ec_pair(family: Family, der: &[u8]) -> Result<Pair, String> {
-    let key = sec1(der).ok_or("not an EC private key")?;
     let algorithm: &'static EcdsaSigningAlgorithm = match family {
-        Family::P521 => return P521Pair::new(key.private).map(|pair| Pair::P521(Box::new(pair))),
+        Family::P521 => &ECDSA_P521_SHA512_FIXED_SIGNING,
         Family::P384 => &ECDSA_P384_SHA384_FIXED_SIGNING,
         _ => &ECDSA_P256_SHA256_FIXED_SIGNING,
     };
-    let public = key.public.ok_or("an EC private key must come with its public half")?;
-    let random = SystemRandom::new();
-    let pair =
-        EcdsaKeyPair::from_private_key_and_public_key(algorithm, key.private, public, &random);
-    pair.map(|pair| Pair::Ec(Box::new(pair))).map_err(rejected)
+    let pair = EcdsaKeyPair::from_private_key_der(algorithm, der);
+    pair.map(|pair| Pair::Ec(family, Box::new(pair))).map_err(rejected)
 }
 
 /// Family and key of a `SubjectPublicKeyInfo`.

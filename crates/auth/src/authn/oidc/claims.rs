@@ -93,7 +93,6 @@ impl Mapper {
     }
 
     pub(super) fn user(&self, claims: &Value) -> Result<User, String> {
-        self.refuse_distributed(claims)?;
         let user = User {
             name: self.username(claims)?,
             groups: self.groups(claims)?,
@@ -126,16 +125,6 @@ impl Mapper {
             }
         }
         Ok(user)
-    }
-
-    /// Groups that another server knows are not fetched; without them the user would be another one.
-    fn refuse_distributed(&self, claims: &Value) -> Result<(), String> {
-        let groups = self.config.groups.claim.as_str();
-        let elsewhere = claims.at(&["_claim_names", groups]).is_some();
-        if !groups.is_empty() && claims.get(groups).is_none() && elsewhere {
-            return Err("oidc: distributed claims are not supported".to_owned());
-        }
-        Ok(())
     }
 
     fn username(&self, claims: &Value) -> Result<Str, String> {

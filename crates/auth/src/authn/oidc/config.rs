@@ -1,5 +1,6 @@
 //! `AuthenticationConfiguration`: the JWT authenticators and who may be anonymous.
 
+use codec::config_file::FieldType;
 use meta::{
     Str, Value,
     field::{FieldErrors, FieldPath, path},
@@ -8,10 +9,7 @@ use meta::{
 use rustls_pki_types::{CertificateDer, pem::PemObject as _};
 
 use super::claims::{claims_env, compile, user_env};
-use crate::{
-    authn::Anonymous,
-    config_file::{self, Shape},
-};
+use crate::{authn::Anonymous, config_file};
 
 /// The file, decoded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -59,64 +57,73 @@ pub struct ClaimOrExpression {
 const VERSIONS: [&str; 3] = ["v1", "v1beta1", "v1alpha1"];
 const ISSUERS_MAX: usize = 64;
 
-const MAPPING: Shape =
-    Shape::Fields(&[("claim", Shape::Text), ("prefix", Shape::Text), ("expression", Shape::Text)]);
+const MAPPING: FieldType = FieldType::Fields(&[
+    ("claim", FieldType::Text),
+    ("prefix", FieldType::Text),
+    ("expression", FieldType::Text),
+]);
 
-const FILE: Shape = Shape::Fields(&[
-    ("apiVersion", Shape::Text),
-    ("kind", Shape::Text),
+const FILE: FieldType = FieldType::Fields(&[
+    ("apiVersion", FieldType::Text),
+    ("kind", FieldType::Text),
     (
         "jwt",
-        Shape::List(&Shape::Fields(&[
+        FieldType::List(&FieldType::Fields(&[
             (
                 "issuer",
-                Shape::Fields(&[
-                    ("url", Shape::Text),
-                    ("discoveryURL", Shape::Text),
-                    ("certificateAuthority", Shape::Text),
-                    ("audiences", Shape::List(&Shape::Text)),
-                    ("audienceMatchPolicy", Shape::Text),
-                    ("egressSelectorType", Shape::Text),
+                FieldType::Fields(&[
+                    ("url", FieldType::Text),
+                    ("discoveryURL", FieldType::Text),
+                    ("certificateAuthority", FieldType::Text),
+                    ("audiences", FieldType::TEXTS),
+                    ("audienceMatchPolicy", FieldType::Text),
+                    ("egressSelectorType", FieldType::Text),
                 ]),
             ),
             (
                 "claimValidationRules",
-                Shape::List(&Shape::Fields(&[
-                    ("claim", Shape::Text),
-                    ("requiredValue", Shape::Text),
-                    ("expression", Shape::Text),
-                    ("message", Shape::Text),
+                FieldType::List(&FieldType::Fields(&[
+                    ("claim", FieldType::Text),
+                    ("requiredValue", FieldType::Text),
+                    ("expression", FieldType::Text),
+                    ("message", FieldType::Text),
                 ])),
             ),
             (
                 "claimMappings",
-                Shape::Fields(&[
+                FieldType::Fields(&[
                     ("username", MAPPING),
                     ("groups", MAPPING),
-                    ("uid", Shape::Fields(&[("claim", Shape::Text), ("expression", Shape::Text)])),
+                    (
+                        "uid",
+                        FieldType::Fields(&[
+                            ("claim", FieldType::Text),
+                            ("expression", FieldType::Text),
+                        ]),
+                    ),
                     (
                         "extra",
-                        Shape::List(&Shape::Fields(&[
-                            ("key", Shape::Text),
-                            ("valueExpression", Shape::Text),
+                        FieldType::List(&FieldType::Fields(&[
+                            ("key", FieldType::Text),
+                            ("valueExpression", FieldType::Text),
                         ])),
                     ),
                 ]),
             ),
             (
                 "userValidationRules",
-                Shape::List(&Shape::Fields(&[
-                    ("expression", Shape::Text),
-                    ("message", Shape::Text),
+                FieldType::List(&FieldType::Fields(&[
+                    ("expression", FieldType::Text),
+                    ("message", FieldType::Text),
                 ])),
             ),
         ])),
     ),
     (
         "anonymous",
-        Shape::Fields(&[
-            ("enabled", Shape::Bool),
-            ("conditions", Shape::List(&Shape::Fields(&[("path", Shape::Text)]))),
+        FieldType::Fields(&[
+            ("enabled", FieldType::Bool),
+            ("conditions", FieldType::List(&FieldType::Fields(&[("path", FieldType::Text)]))),
         ]),
     ),
 ]);

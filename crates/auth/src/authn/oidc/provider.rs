@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use client::{Call, Client, Trust, go_text, url_error};
 use codec::json::{DecodeOptions, decode_any};
-use http::{HeaderMap, Method, Uri};
+use http::{HeaderMap, HeaderValue, Method, Uri, header::AUTHORIZATION};
 use meta::{Value, field::quote};
 use tokio::sync::watch;
 
@@ -160,10 +160,26 @@ impl Provider {
     }
 
     async fn fetch(&self, url: &Uri) -> Result<Bytes, String> {
+        self.get(url, HeaderMap::new()).await
+    }
+
+    /// Fetches with a token that the issuer has given for it; none, if it is empty.
+    pub(super) async fn fetch_as(&self, url: &Uri, access_token: &str) -> Result<Bytes, String> {
+        let mut headers = HeaderMap::new();
+        if !access_token.is_empty() {
+            let value = HeaderValue::from_str(&format!("Bearer {access_token}"));
+            let mut value = value.map_err(|_| "the access token is no header".to_owned())?;
+            value.set_sensitive(true);
+            headers.insert(AUTHORIZATION, value);
+        }
+        self.get(url, headers).await
+    }
+
+    async fn get(&self, url: &Uri, headers: HeaderMap) -> Result<Bytes, String> {
         let call = Call {
             method: Method::GET,
             url: url.clone(),
-            headers: HeaderMap::new(),
+            headers,
             body: Bytes::new(),
             connect_to: None,
             deadline: tokio::time::Instant::now() + FETCH_TIMEOUT,

@@ -150,8 +150,8 @@ async fn tokens_that_are_not_good_are_refused() {
     let hmac = {
         let head = forged(r#"{"alg":"HS256"}"#, &issuer.claims(), b"");
         let head = head.trim_end_matches('.').to_owned();
-        let secret = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, jwk.as_bytes());
-        let signature = ring::hmac::sign(&secret, head.as_bytes());
+        let secret = aws_lc_rs::hmac::Key::new(aws_lc_rs::hmac::HMAC_SHA256, jwk.as_bytes());
+        let signature = aws_lc_rs::hmac::sign(&secret, head.as_bytes());
         format!("{head}.{}", BASE64URL.encode(signature))
     };
     let claims = issuer.claims();
@@ -372,4 +372,57 @@ fn configurations_are_validated_with_the_paths_of_kube_apiserver() {
             assert!(errors.contains(&expected), "{errors} instead of {expected}");
         }
     }
+}
+
+#[tokio::test]
+async fn groups_that_another_server_knows_are_fetched_and_verified() {
+    let (key, other) = (key(), key());
+    let issuer = Issuer::start(&[&key]).await;
+    let authenticators = issuer.authenticators(issuer.config()).await;
+    // The server that knows the groups signs with keys of its own.
+    let directory = Issuer::start(&[&other]).await;
+    let answers = Arc::new(Mutex::new(String::new()));
+    let served = answers.clone();
+    let endpoint =
+        TestServer::start(move |_, _, _| Answer::ok(served.lock().unwrap().clone())).await;
+    let token = |url: &str| {
+        let mut claims = issuer.claims();
+        claims.remove_at(&["groups"]);
+        let access = Time::now().unix_seconds().to_string();
+        claims.set_at(&["_claim_names"], value!({"groups": "d"}));
+        let source = value!({"d": {"endpoint": (url), "access_token": (access)}});
+        claims.set_at(&["_claim_sources"], source);
+        claims.set_at(&["jti"], url);
+        key.token(&claims).unwrap()
+    };
+    let groups = |edit: &dyn Fn(&mut Value)| {
+        let mut claims = directory.claims();
+        claims.set_at(&["groups"], vec!["far"]);
+        edit(&mut claims);
+        claims
+    };
+    let expired = |claims: &mut Value| claims.set_at(&["exp"], 1i64);
+    let without = |claims: &mut Value| drop(claims.remove_at(&["groups"]));
+    let audience = |claims: &mut Value| claims.set_at(&["aud"], "another");
+    let insecure = |claims: &mut Value| claims.set_at(&["iss"], "file://keys");
+    let cases = [
+        (other.token(&groups(&|_| {})).unwrap(), Ok(vec!["far"])),
+        (key.token(&groups(&|_| {})).unwrap(), Err("failed to verify id token signature")),
+        (other.token(&groups(&expired)).unwrap(), Err("token is expired")),
+        (other.token(&groups(&audience)).unwrap(), Err("expected audience")),
+        (other.token(&groups(&without)).unwrap(), Err("did not contain claim: groups")),
+        (other.token(&groups(&insecure)).unwrap(), Err("untrusted issuer file://keys")),
+        ("{}".to_owned(), Err("not a token")),
+    ];
+    for (at, (answer, expected)) in cases.into_iter().enumerate() {
+        *answers.lock().unwrap() = answer;
+        let found = authenticators.user(&token(&endpoint.url(&format!("/{at}")))).await;
+        match (found, expected) {
+            (Ok(user), Ok(groups)) => assert_eq!(user.expect("a user").user.groups, groups),
+            (Err(why), Err(expected)) => assert!(why.contains(expected), "{why}: {expected}"),
+            (found, expected) => panic!("{found:?} instead of {expected:?}"),
+        }
+    }
+    let nowhere = authenticators.user(&token("ftp://127.0.0.1:1/")).await.unwrap_err();
+    assert!(nowhere.contains("must be https"), "{nowhere}");
 }

@@ -88,7 +88,7 @@ async fn an_answer_that_is_no_clear_yes_is_none() {
             ),
             "answered with kind",
         ),
-        (Answer::Json(403, "no".to_owned()), "unknown"),
+        (Answer::Json(403, "no".to_owned()), "status code 403"),
         (Answer::Raw(moved.to_owned()), "redirect"),
         (Answer::Raw(endless), "length limit exceeded"),
     ];

@@ -1,5 +1,6 @@
 //! Pod certificate requests: what a kubelet asks for in the name of a pod, and what a signer answers.
 
+use aws_lc_rs::signature::{self, UnparsedPublicKey, VerificationAlgorithm};
 use base64::Engine as _;
 use meta::{
     FieldErrors, Value,
@@ -7,7 +8,6 @@ use meta::{
     names::{is_qualified_name, name_is_dns_subdomain},
     time::Time,
 };
-use ring::signature::{self, UnparsedPublicKey, VerificationAlgorithm};
 use x509_parser::{
     certification_request::X509CertificationRequest,
     extensions::GeneralName,
@@ -15,7 +15,7 @@ use x509_parser::{
     public_key::PublicKey,
 };
 
-use crate::certificates::{p521, pem};
+use crate::certificates::pem;
 use crate::validation::{
     conditions,
     cursor::{Field, IMMUTABLE},
@@ -137,9 +137,16 @@ fn is_signed(request: &X509CertificationRequest<'_>) -> bool {
     if !matches!(Key::of(&info.subject_pki), Key::Curve(Curve::P521)) {
         return request.verify_signature().is_ok();
     }
-    let point = &info.subject_pki.subject_public_key.data;
-    let hash = p521::hash_of(&request.signature_algorithm.algorithm.to_id_string());
-    hash.is_some_and(|hash| p521::is_signed(point, hash, info.raw, &request.signature_value.data))
+    // The curve is unknown to the parser.
+    let algorithm: &'static dyn VerificationAlgorithm =
+        match request.signature_algorithm.algorithm.to_id_string().as_str() {
+            "1.2.840.10045.4.3.2" => &signature::ECDSA_P521_SHA256_ASN1,
+            "1.2.840.10045.4.3.3" => &signature::ECDSA_P521_SHA384_ASN1,
+            "1.2.840.10045.4.3.4" => &signature::ECDSA_P521_SHA512_ASN1,
+            _ => return false,
+        };
+    let key = UnparsedPublicKey::new(algorithm, &info.subject_pki.subject_public_key.data);
+    key.verify(info.raw, &request.signature_value.data).is_ok()
 }
 
 /// The older way: a key, and the pod's uid signed with it.
@@ -157,13 +164,7 @@ fn public_key(key: &Field<'_>, proof: &Field<'_>, uid: &str, errors: &mut FieldE
         Key::Ed25519 => &signature::ED25519,
         Key::Curve(Curve::P256) => &signature::ECDSA_P256_SHA256_ASN1,
         Key::Curve(Curve::P384) => &signature::ECDSA_P384_SHA256_ASN1,
-        Key::Curve(Curve::P521) => {
-            let (point, hash) = (&info.subject_public_key.data, &ring::digest::SHA256);
-            if !p521::is_signed(point, hash, uid.as_bytes(), &signed) {
-                omitted(proof, NOT_PROVED, errors);
-            }
-            return;
-        }
+        Key::Curve(Curve::P521) => &signature::ECDSA_P521_SHA256_ASN1,
         Key::Curve(Curve::Other(name)) => {
             let why = "elliptic public keys must use curve P256 or P384";
             return key.invalid_value(errors, format!("curve {name}"), why);
