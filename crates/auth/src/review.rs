@@ -165,7 +165,10 @@ impl ReviewClient {
         let outcome = if code == 504 { Outcome::Timeout } else { Outcome::Error };
         // What the webhook says is not repeated: the message goes to the log.
         let body = successful_body(answer).map_err(|error| ReviewError {
-            message: format!("the webhook answered with the status code {}", error.code),
+            message: match error.code {
+                200..300 => error.message,
+                code => format!("the webhook answered with the status code {code}"),
+            },
             outcome,
             may_repeat,
         })?;
