@@ -101,7 +101,7 @@ bench: ## the benchmarks
 
 .PHONY: tools
 tools: ## etcd, two kubectls and an informer for the tests
-	tools/build etcd kubectl kubectl-1.32 informer
+	tools/build etcd kubectl kubectl-1.32 informer sample-apiserver
 
 .PHONY: peer
 peer: tools ## the real kube-apiserver and its controllers, to compare with (takes a while)

@@ -1,6 +1,6 @@
 //! `pintle-bench fairness`: one client floods the server with full lists; what do others notice?
 //!
-//! The clients differ by user, so that API Priority and Fairness tells them apart; the admin whose
+//! The clients differ by user, so that API Priority and Fairness gives each its own flow; the admin whose
 //! credentials are given impersonates them, because an admin is exempt. The flood runs in a thread of
 //! its own, so that it does not add to the latency that is measured.
 
@@ -168,7 +168,7 @@ async fn spaced(client: &Client, plan: Plan, pause: Duration, call: &Call) -> Me
     measured
 }
 
-/// Full lists on so many connections, one after the other on each, until it is told to stop.
+/// Full lists on so many connections, one after the other on each, until `stop` is set.
 async fn flood(target: &Target, connections: usize, stop: &AtomicBool) -> Result<Measured> {
     let client = Client::connect(target, connections).await?;
     let call = Call::get(objects()).identity(NOISY);

@@ -52,26 +52,43 @@ fn variable(name: &str) -> String {
     env::var(name).expect("set by cargo")
 }
 
-/// Where cargo keeps the source of a package of this workspace. Cargo downloads it if it is not there.
+/// Where cargo keeps the source of a package of this workspace. Cargo downloads it if it is not there, but
+/// not what else the tests need: it is asked about a package that has this one dependency, in the version of
+/// the workspace.
 fn source_of(package: &str) -> PathBuf {
+    let lock_file = Path::new(&variable("CARGO_MANIFEST_DIR")).join("../../Cargo.lock");
+    let lock = fs::read_to_string(&lock_file).expect("the workspace has a lock file");
+    let entry = lock
+        .split("[[package]]")
+        .find(|entry| entry.lines().any(|line| line == format!("name = \"{package}\"")));
+    let version = entry.and_then(|entry| entry.split("version = \"").nth(1)?.split('"').next());
+    let version = version.unwrap_or_else(|| panic!("{package} is not in the workspace"));
+    let asking = PathBuf::from(variable("OUT_DIR")).join("source");
+    fs::create_dir_all(asking.join("src")).expect("OUT_DIR can be written");
+    let manifest = format!(
+        "[package]\nname = \"asking\"\nedition = \"2024\"\n[workspace]\n[dependencies]\n{package} = {{ \
+         version = \"={version}\", default-features = false }}\n"
+    );
+    for (name, text) in
+        [("Cargo.toml", manifest.as_str()), ("Cargo.lock", &lock), ("src/lib.rs", "")]
+    {
+        fs::write(asking.join(name), text).expect("OUT_DIR can be written");
+    }
     let mut cargo = Command::new(variable("CARGO"));
-    cargo.args(["metadata", "--locked", "--format-version", "1"]);
+    cargo.args(["metadata", "--format-version", "1", "--manifest-path"]);
+    cargo.arg(asking.join("Cargo.toml"));
     // Without it cargo would download what other platforms need as well.
     cargo.args(["--filter-platform", &variable("HOST")]);
+    // Where the configuration of the workspace counts.
     let run = cargo.current_dir(variable("CARGO_MANIFEST_DIR")).output().expect("cargo runs");
     assert!(run.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&run.stderr));
     let metadata = String::from_utf8(run.stdout).expect("cargo writes UTF-8");
-    // The directory of a package has its name, followed by its version if it was downloaded.
-    let named = |directory: &&str| {
-        let last = directory.rsplit('/').next().unwrap_or_default();
-        let version = |c: char| c == '-' || c == '.' || c.is_ascii_digit();
-        last.strip_prefix(package).is_some_and(|rest| rest.chars().all(version))
-    };
     let manifests = metadata.split("\"manifest_path\":\"").skip(1);
     let mut directories =
         manifests.filter_map(|rest| rest.split('"').next()?.strip_suffix("/Cargo.toml"));
-    let found = directories.find(named);
-    PathBuf::from(found.unwrap_or_else(|| panic!("{package} is not in the workspace")))
+    // The directory of a package that was downloaded has its name and version.
+    let found = directories.find(|directory| directory.ends_with(&format!("/{package}-{version}")));
+    PathBuf::from(found.unwrap_or_else(|| panic!("cargo does not say where {package} is")))
 }
 
 #[derive(Default)]
@@ -152,7 +169,7 @@ fn description(line: &str) -> Option<String> {
     Some(text)
 }
 
-/// The crate tells what `object` of a watch event is as a part of what the event is.
+/// The crate describes `object` of a watch event in the description of the event.
 fn split_watch_event(definitions: &mut BTreeMap<String, Definition>) {
     let name = "io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent";
     let event = definitions.get_mut(name).expect("watch events are among the types");

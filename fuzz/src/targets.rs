@@ -22,7 +22,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 29] = [
+pub const TARGETS: [Target; 30] = [
     documents::JSON,
     documents::JSON_ANY,
     documents::STORED,
@@ -48,6 +48,7 @@ pub const TARGETS: [Target; 29] = [
     connections::JWT,
     connections::DER,
     connections::WEBSOCKET,
+    connections::KUBECONFIG,
     storage::LOG_RECORD,
     storage::LOG_SEGMENT,
     storage::LOG_HINT,

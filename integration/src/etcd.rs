@@ -70,7 +70,7 @@ impl Etcd {
             // The tests are about the server's promises, not the disk's.
             .arg("--unsafe-no-fsync");
         let process = Process::start(&name(n), command, &self.cleanup);
-        *self.members[n].lock().expect("nobody panics while holding it") = Some(process);
+        *self.members[n].lock().expect("no holder panics") = Some(process);
     }
 
     fn wait_until_healthy(&self, n: usize) {
@@ -83,7 +83,7 @@ impl Etcd {
 
     /// `kill -9` of a member.
     pub fn kill(&self, n: usize) {
-        let member = self.members[n].lock().expect("nobody panics while holding it").take();
+        let member = self.members[n].lock().expect("no holder panics").take();
         member.expect("the member runs").kill();
     }
 
@@ -147,7 +147,7 @@ impl Etcd {
     }
 
     fn with<T>(&self, n: usize, act: impl FnOnce(&mut Process) -> T) -> T {
-        let mut member = self.members[n].lock().expect("nobody panics while holding it");
+        let mut member = self.members[n].lock().expect("no holder panics");
         act(member.as_mut().expect("the member runs"))
     }
 }
@@ -169,7 +169,7 @@ impl Part {
         Self { etcd: shared(), prefix }
     }
 
-    /// The part that servers have unless they are told otherwise.
+    /// The default prefix of servers.
     pub(crate) fn plain(etcd: Arc<Etcd>) -> Self {
         Self { etcd, prefix: "/registry".to_owned() }
     }
@@ -228,7 +228,7 @@ impl TlsEtcd {
         etcd
     }
 
-    /// What a server is told to be let in.
+    /// The flags of a server that authenticates itself.
     pub fn flags(&self) -> Vec<String> {
         [("cafile", "ca.crt"), ("certfile", "client.crt"), ("keyfile", "client.key")]
             .map(|(flag, file)| format!("--etcd-{flag}={}", self.pki.join(file).display()))
@@ -237,7 +237,7 @@ impl TlsEtcd {
 
     /// `kill -9`
     pub fn kill(&self) {
-        let process = self.process.lock().expect("nobody panics while holding it").take();
+        let process = self.process.lock().expect("no holder panics").take();
         process.expect("it runs").kill();
     }
 
@@ -261,6 +261,6 @@ impl TlsEtcd {
             let answer = ask(self.ports[2], "GET", "/health", None)?;
             (answer["health"] == "true").then_some(())
         });
-        *self.process.lock().expect("nobody panics while holding it") = Some(process);
+        *self.process.lock().expect("no holder panics") = Some(process);
     }
 }

@@ -68,7 +68,7 @@ impl KmsPlugin {
 
     /// Turns the key. `ill` and `none` are not keys, but what goes wrong.
     pub fn set_key(&self, key: &str) {
-        key.clone_into(&mut self.key.lock().expect("nobody panics while holding it"));
+        key.clone_into(&mut self.key.lock().expect("no holder panics"));
     }
 
     /// Goes away, and takes its connections along.
@@ -112,7 +112,7 @@ async fn answer(
     request: Request<Incoming>,
     key: Arc<Mutex<String>>,
 ) -> Result<Response<Body>, Infallible> {
-    let key = key.lock().expect("nobody panics while holding it").clone();
+    let key = key.lock().expect("no holder panics").clone();
     let method = request.uri().path().to_owned();
     let body = request.into_body().collect().await.map(http_body_util::Collected::to_bytes);
     // Behind the five bytes that say how long it is.

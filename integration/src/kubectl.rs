@@ -99,7 +99,7 @@ impl<'a> Kubectl<'a> {
             .spawn()
             .expect("kubectl can be started");
         let mut pipe = child.stdin.take().expect("stdin was asked for above");
-        // kubectl takes everything that opens with a brace for JSON, unless it is told otherwise.
+        // kubectl takes everything that opens with a brace for JSON by default.
         let stdin = format!("---\n{documents}");
         // On a thread, because kubectl may print more than a pipe holds before it has read it all;
         // it may as well end without reading, so a broken pipe is fine.

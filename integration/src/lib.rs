@@ -13,6 +13,7 @@
 //! Everything here is blocking, and safe to call from an async test as well: the one client that is
 //! async by nature, kube-rs, is made by [`Server::kube`].
 
+pub mod aggregated_server;
 mod certificates;
 mod credentials;
 mod etcd;
@@ -24,10 +25,12 @@ mod peer;
 mod process;
 mod process_cleanup;
 mod programs;
+mod sample_apiserver;
 mod server;
 mod webhook;
 pub mod websocket;
 
+pub use self::aggregated_server::AggregatedServer;
 pub use self::certificates::{Authority, Pair};
 pub use self::etcd::{Etcd, TlsEtcd, etcd_url};
 pub use self::eventually::eventually;
@@ -37,5 +40,6 @@ pub use self::kubectl::{Kubectl, Version};
 pub use self::programs::{
     informer, peer as peer_program, pintle as pintle_program, published_definitions,
 };
+pub use self::sample_apiserver::SampleApiServer;
 pub use self::server::{Flavour, Server, Shared, shared};
 pub use self::webhook::{Reply, Webhook};

@@ -42,7 +42,7 @@ impl Process {
 
     /// The first line on stdout for which `find` has an answer.
     pub(crate) fn wait_for_line<T>(&self, find: impl Fn(&str) -> Option<T>) -> T {
-        let stdout = self.stdout.lock().expect("nobody panics while holding it");
+        let stdout = self.stdout.lock().expect("no holder panics");
         let deadline = Instant::now() + PATIENCE;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());

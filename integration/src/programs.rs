@@ -9,7 +9,7 @@ use std::sync::{Mutex, OnceLock};
 
 /// The server under test: `PINTLE_BIN`, or built here with the profile of the running tests.
 ///
-/// Cargo tells the path of a binary only to tests of the same package, and `cargo test --workspace`
+/// Cargo passes the path of a binary only to tests of the same package, and `cargo test --workspace`
 /// does not promise to build it at all.
 pub fn pintle() -> &'static Path {
     static PINTLE: OnceLock<PathBuf> = OnceLock::new();

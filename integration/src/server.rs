@@ -263,7 +263,7 @@ impl Server {
 
     /// Waits until the server has exited at its failpoint.
     pub fn wait_for_death(&mut self) {
-        let point = self.dies_at.take().expect("it was told where");
+        let point = self.dies_at.take().expect("a crash point is set");
         self.process.take().expect("the server is running").wait_for_death(&point);
     }
 

@@ -238,7 +238,7 @@ def hunt(ops,kinds):
                 if o[0]==201: ours.call('DELETE',url+'/'+name+'?gracePeriodSeconds=0')
                 continue
             report(kind,'created',(),'',compare(r,o))
-            R,O=settled(real,url+'/'+name),settled(ours,url+'/'+name)
+            R,O=stable(real,url+'/'+name),stable(ours,url+'/'+name)
             if 'update' in ops:
                 for path,label,val in mutations(base,sch):
                     if path[0] in('apiVersion','kind') or path==('metadata','name') or path==('metadata',): continue
@@ -375,8 +375,8 @@ def ratchet(kinds):
             obj=copy.deepcopy(obj); obj['metadata'].pop('resourceVersion',None); etcd.put(key[p],obj)
         gone(url)
     return total
-def settled(server,url):
-    """the object once nobody writes to it any more, so that no update conflicts"""
+def stable(server,url):
+    """the object after the last write, so that no update conflicts"""
     last=None
     while True:
         now=server.call('GET',url)[1]

@@ -226,7 +226,7 @@ func (h *history) difference(written *history) string {
 	return ""
 }
 
-// Notes what an informer tells its handlers. What the server makes by itself in a namespace is left out.
+// Records the events that an informer delivers to its handlers. What the server makes by itself in a namespace is left out.
 func recorder(seen *history) cache.ResourceEventHandler {
 	note := func(object any, gone bool) {
 		if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {

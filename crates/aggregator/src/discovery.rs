@@ -128,6 +128,9 @@ fn group_discovery(group: &Group<'_>) -> Value {
 }
 
 fn version_discovery(served: &ServedGroupVersion) -> Value {
+    if let Some(remote) = &served.remote {
+        return remote.version_discovery(&served.group_version.version);
+    }
     let mut resources: Vec<&ResourceFacts> = served.resources.iter().map(AsRef::as_ref).collect();
     resources.sort_by(|a, b| a.plural.cmp(&b.plural));
     // Compat: custom resources repeat their group and version.

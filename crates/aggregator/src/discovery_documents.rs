@@ -86,7 +86,8 @@ impl DiscoveryDocuments {
             let endpoint = DiscoveryEndpoint { plain, aggregated: None, negotiates_first: false };
             by_path.insert(format!("/apis/{}", group.name), endpoint);
         }
-        for served in served {
+        // Other servers answer for themselves.
+        for served in served.iter().filter(|served| served.remote.is_none()) {
             let root = if served.group_version.group.is_empty() { "/api" } else { "/apis" };
             let plain = renderer.meta("APIResourceList", &discovery::api_resource_list(served));
             let endpoint = DiscoveryEndpoint { plain, aggregated: None, negotiates_first: true };

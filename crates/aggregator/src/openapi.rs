@@ -25,6 +25,8 @@ pub struct OpenApi {
     inputs: Inputs,
     /// By the path below `/openapi/v3/`.
     v3: BTreeMap<String, Arc<OpenApiDocument>>,
+    /// Where the documents of other servers are, which requests are proxied for.
+    remote_v3: BTreeMap<String, String>,
     v3_index: OnceLock<Bytes>,
     v2: OpenApiDocument,
 }
@@ -62,7 +64,8 @@ struct OpenApiDocument {
 /// The paths that a document describes.
 #[derive(Clone)]
 enum DocumentScope {
-    Everything(Vec<DocumentScope>),
+    /// And the parts of other servers, as JSON.
+    Everything(Vec<DocumentScope>, Vec<Bytes>),
     Core,
     Groups,
     Version,
@@ -84,10 +87,17 @@ impl OpenApi {
     ) -> Self {
         let now = Timestamp::try_from(now).unwrap_or_default();
         let scopes = scopes(served);
+        let remote = || served.iter().filter_map(|served| Some((served, served.remote.as_ref()?)));
+        let parts = remote().filter_map(|(_, remote)| remote.openapi_v2.clone()).collect();
         let v2 = OpenApiDocument::new(
-            DocumentScope::Everything(scopes.values().cloned().collect()),
+            DocumentScope::Everything(scopes.values().cloned().collect(), parts),
             now,
         );
+        let remote_v3 = remote().filter_map(|(served, remote)| {
+            let root = if served.group_version.group.is_empty() { "api" } else { "apis" };
+            Some((format!("{root}/{}", served.group_version), remote.openapi_v3.clone()?))
+        });
+        let remote_v3 = remote_v3.collect();
         let v3 = scopes.into_iter().map(|(path, scope)| {
             let known = previous.and_then(|previous| previous.v3.get(&path));
             let document = match known.filter(|known| known.scope.is(&scope)) {
@@ -97,7 +107,7 @@ impl OpenApi {
             (path, document)
         });
         let inputs = Inputs { schema, descriptions };
-        Self { inputs, v3: v3.collect(), v3_index: OnceLock::new(), v2 }
+        Self { inputs, v3: v3.collect(), remote_v3, v3_index: OnceLock::new(), v2 }
     }
 
     /// The keys of the v3 documents, such as `apis/apps/v1`.
@@ -145,14 +155,14 @@ impl OpenApi {
     /// Needs the hashes of all documents, but does not cache their bytes: most are never requested.
     fn index(&self) -> Vec<u8> {
         let renderer = OpenApiRenderer::new(&self.inputs);
-        let paths: Map = self
-            .v3
-            .iter()
-            .map(|(path, document)| {
-                let url = hashed_path(path, document.hash(&renderer));
-                (path.as_str(), value!({"serverRelativeURL": (url)}))
-            })
-            .collect();
+        let own = self.v3.iter().map(|(path, document)| {
+            let url = hashed_path(path, document.hash(&renderer));
+            (path.as_str(), value!({"serverRelativeURL": (url)}))
+        });
+        let remote = self.remote_v3.iter();
+        let remote = remote
+            .map(|(path, url)| (path.as_str(), value!({"serverRelativeURL": (url.as_str())})));
+        let paths: Map = own.chain(remote).collect();
         let mut index = Vec::new();
         json::write_value(&mut index, &value!({"paths": (paths)}));
         index
@@ -210,6 +220,14 @@ fn scopes(served: &[ServedGroupVersion]) -> BTreeMap<String, DocumentScope> {
     ]);
     for served in served {
         let group_version = &served.group_version;
+        if served.remote.is_some() {
+            let group = &group_version.group;
+            let scope = || DocumentScope::Group(group.clone());
+            if !group.is_empty() {
+                scopes.entry(format!("apis/{group}")).or_insert_with(scope);
+            }
+            continue;
+        }
         if let Some(custom) = &served.custom {
             let scope = DocumentScope::Custom(group_version.clone(), custom.clone());
             scopes.insert(format!("apis/{group_version}"), scope);
@@ -248,7 +266,9 @@ impl DocumentScope {
 
     fn paths(&self, routes: &Routes<'_>) -> Vec<Path> {
         match self {
-            Self::Everything(parts) => parts.iter().flat_map(|part| part.paths(routes)).collect(),
+            Self::Everything(parts, _) => {
+                parts.iter().flat_map(|part| part.paths(routes)).collect()
+            }
             Self::Core => Routes::of_core(),
             Self::Groups => Routes::of_groups(),
             Self::Version => Routes::of_version(),
@@ -266,7 +286,7 @@ impl DocumentScope {
 
     fn custom(&self) -> Vec<&CustomResource> {
         match self {
-            Self::Everything(parts) => parts.iter().flat_map(Self::custom).collect(),
+            Self::Everything(parts, _) => parts.iter().flat_map(Self::custom).collect(),
             Self::Custom(_, resources) => resources.iter().map(AsRef::as_ref).collect(),
             _ => Vec::new(),
         }
@@ -363,7 +383,13 @@ impl<'a> OpenApiRenderer<'a> {
         let source = DocumentSource { schema, describe, custom: &custom, version: VERSION };
         let paths = scope.paths(&Routes { schema: self.schema, kinds: &self.kinds });
         match scope {
-            DocumentScope::Everything(_) => v2_document(source, &paths, form),
+            DocumentScope::Everything(_, foreign) => {
+                let foreign = foreign.iter().filter_map(|part| {
+                    let options = codec::json::DecodeOptions { strict: false };
+                    codec::json::decode_any(part, options).ok().map(|decoded| decoded.value)
+                });
+                v2_document(source, &paths, foreign, form)
+            }
             DocumentScope::GroupVersion(home, _) => v3_document(source, Some(home), &paths, form),
             _ => v3_document(source, None, &paths, form),
         }

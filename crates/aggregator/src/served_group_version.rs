@@ -6,7 +6,7 @@ use std::sync::Arc;
 use meta::{GroupVersion, Str};
 use schema::{GroupVersionFacts, ResourceFacts, openapi::CustomResource};
 
-use crate::compare_versions;
+use crate::{RemoteApi, compare_versions};
 
 /// A served group-version with its resources.
 #[derive(Clone, Debug)]
@@ -18,6 +18,8 @@ pub struct ServedGroupVersion {
     pub resources: Vec<Arc<ResourceFacts>>,
     /// For custom resources: their schemas.
     pub custom: Option<Vec<Arc<CustomResource>>>,
+    /// For group-versions of other servers: what they say about themselves.
+    pub remote: Option<Arc<RemoteApi>>,
 }
 
 impl ServedGroupVersion {
@@ -36,6 +38,7 @@ impl ServedGroupVersion {
             version_priority: facts.version_priority,
             resources: resources.into_iter().filter(is_ours).cloned().collect(),
             custom: None,
+            remote: None,
         }
     }
 }
@@ -99,6 +102,7 @@ mod tests {
                 version_priority,
                 resources: Vec::new(),
                 custom: None,
+                remote: None,
             });
         let told: Vec<String> = groups(&served)
             .iter()

@@ -1,6 +1,9 @@
 //! The front of the chain: discovery and OpenAPI of the whole, and the 404 for what no server owns.
 
-use std::{sync::Arc, time::SystemTime};
+use std::{
+    sync::{Arc, OnceLock},
+    time::SystemTime,
+};
 
 use arc_swap::ArcSwapOption;
 use codec::negotiate;
@@ -12,16 +15,21 @@ use http::{
     },
 };
 use hyper::body::Incoming;
-use meta::{ApiError, Query, RequestInfo};
+use meta::{ApiError, GroupVersion, Query, RequestInfo};
 use serve::{Body, Claims, Context, Delegate, Serving};
 
-use crate::{DiscoveryDocuments, DocumentRequest, DocumentResponse, OpenApi};
+use crate::{
+    DiscoveryDocuments, DocumentRequest, DocumentResponse, OpenApi, Registration,
+    remote_server::RemoteServer,
+};
 
 /// The aggregator: its documents are replaced whole when the table of served kinds changes.
 #[derive(Default)]
 pub struct Aggregator {
     documents: ArcSwapOption<DiscoveryDocuments>,
     openapi: ArcSwapOption<OpenApi>,
+    /// The group-versions of other servers, once there may be any.
+    registration: OnceLock<Arc<Registration>>,
 }
 
 impl Aggregator {
@@ -29,6 +37,24 @@ impl Aggregator {
     pub fn publish(&self, documents: DiscoveryDocuments, openapi: OpenApi) {
         self.documents.store(Some(Arc::new(documents)));
         self.openapi.store(Some(Arc::new(openapi)));
+    }
+
+    /// From now on requests about remote group-versions are proxied.
+    pub fn connect(&self, registration: Arc<Registration>) {
+        drop(self.registration.set(registration));
+    }
+
+    /// The server that answers a path about a remote group-version: its discovery, and its OpenAPI v3.
+    fn remote(&self, path: &str) -> Option<Arc<RemoteServer>> {
+        let path = path.trim_matches('/');
+        let path = path.strip_prefix("openapi/v3/").unwrap_or(path);
+        let parts: Vec<&str> = path.split('/').collect();
+        let group_version = match parts[..] {
+            ["api", version] => GroupVersion::new("", version),
+            ["apis", group, version] => GroupVersion::new(group, version),
+            _ => return None,
+        };
+        self.registration.get()?.find(&group_version)
     }
 
     /// What OpenAPI tells at the moment.
@@ -131,6 +157,11 @@ impl Delegate for Aggregator {
 
     fn serve<'a>(&'a self, cx: &'a mut Context, request: Request<Incoming>) -> Serving<'a> {
         Box::pin(async move {
+            if !cx.info.is_resource
+                && let Some(server) = self.remote(&cx.info.path)
+            {
+                return server.proxy(cx, request).await;
+            }
             if !cx.info.is_resource
                 && let Some(answer) = self.answer(&cx.info.path, &request).await
             {

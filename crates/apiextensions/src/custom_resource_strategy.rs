@@ -2,7 +2,11 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use meta::{FieldErrors, FieldPath, GroupVersionKind, Str, Value, field::quote};
+use meta::{
+    FieldErrors, FieldPath, GroupVersionKind, Str, Value,
+    field::quote,
+    limits::{TooLarge, TreeSize},
+};
 use registry::{Column, ScalePaths, Strategy, WriteContext};
 
 use crate::prune_and_default::VersionSchema;
@@ -18,6 +22,10 @@ pub(crate) struct CustomResourceStrategy {
 impl Strategy for CustomResourceStrategy {
     fn default(&self, object: &mut Value) {
         self.schema.default(object);
+    }
+
+    fn default_within(&self, object: &mut Value, size: &mut TreeSize) -> Result<(), TooLarge> {
+        self.schema.structural().map_or(Ok(()), |schema| schema.default_within(object, size))
     }
 
     /// `/status` changes the status and nothing else, not even metadata.

@@ -12,7 +12,10 @@ use meta::{Str, Value};
 use parking_lot::Mutex;
 use patch::apply::VersionConverter;
 use registry::{Conversion, LazyApplyTypes, PruneAndDefault, StorageCodec};
-use schema::{TypeId, structural::Structural};
+use schema::{
+    TypeId,
+    structural::{Structural, UnknownFields},
+};
 
 use crate::crd::{Crd, Version, schema_tree};
 
@@ -56,7 +59,7 @@ impl VersionSchema {
         &self,
         object: &mut Value,
         from_storage: bool,
-        mut unknown: Option<&mut Vec<String>>,
+        mut unknown: Option<&mut UnknownFields>,
     ) -> Result<(), String> {
         let Some(structural) = self.structural() else { return Ok(()) };
         structural.prune(object, unknown.as_deref_mut());
@@ -77,7 +80,7 @@ impl PruneAndDefault for VersionSchema {
     fn prune_and_default(
         &self,
         object: &mut Value,
-        unknown: Option<&mut Vec<String>>,
+        unknown: Option<&mut UnknownFields>,
     ) -> Result<(), String> {
         self.prune_and_coerce(object, false, unknown)
     }

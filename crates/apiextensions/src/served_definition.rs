@@ -266,12 +266,14 @@ fn apply_types(builtin: Arc<Schema>, crd: &Crd) -> LazyApplyTypes {
     let schemas: Vec<Arc<str>> =
         crd.versions.iter().map(|version| version.schema.clone()).collect();
     let open = crd.preserve_unknown;
-    LazyLock::new(Box::new(move || {
+    let build = move || {
         let mut types = DefinitionTypes::new(&builtin);
         let versions =
             schemas.iter().map(|schema| types.add_version(&schema_tree(schema), open)).collect();
         ApplyTypes { schema: types.schema, versions }
-    }))
+    };
+    // A request that is cancelled meanwhile must not poison them for all others.
+    LazyLock::new(Box::new(move || meta::cancel::shielded(build)))
 }
 
 const BEHAVIOUR: Behaviour = Behaviour {

@@ -17,12 +17,12 @@ pub struct AuditMetrics {
     errors: IntCounterVec,
     /// By level, in the order of `AuditLevel::ALL`.
     levels: [IntCounter; 4],
-    /// When the log last told of an error.
-    told: Arc<Mutex<Option<Instant>>>,
+    /// When an error was last logged.
+    logged_at: Arc<Mutex<Option<Instant>>>,
 }
 
 /// Errors are logged at most so often: a full queue refuses an event with every request.
-const TOLD_INTERVAL: Duration = Duration::from_secs(1);
+const LOG_INTERVAL: Duration = Duration::from_secs(1);
 
 impl AuditMetrics {
     /// Metrics that are shown by a registry. Compat: they are there without a policy, too.
@@ -58,7 +58,7 @@ impl AuditMetrics {
                 "plugin",
             ),
             levels: AuditLevel::ALL.map(|level| levels.with_label_values(&[level.as_str()])),
-            told: Arc::default(),
+            logged_at: Arc::default(),
         }
     }
 
@@ -66,15 +66,15 @@ impl AuditMetrics {
         self.levels[level as usize].inc();
     }
 
-    /// Counts events that are lost, and tells the log of it.
+    /// Counts lost events, and logs them.
     pub(crate) fn failed(&self, plugin: &str, events: usize, why: &dyn std::fmt::Display) {
         self.errors.with_label_values(&[plugin]).inc_by(events as u64);
         let now = Instant::now();
-        let mut told = self.told.lock();
-        if told.is_some_and(|told| now.duration_since(told) < TOLD_INTERVAL) {
+        let mut logged_at = self.logged_at.lock();
+        if logged_at.is_some_and(|logged_at| now.duration_since(logged_at) < LOG_INTERVAL) {
             return;
         }
-        *told = Some(now);
+        *logged_at = Some(now);
         tracing::error!("Error in audit plugin '{plugin}' affecting {events} audit events: {why}");
     }
 

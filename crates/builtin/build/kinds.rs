@@ -37,13 +37,13 @@ pub(super) struct GatedField {
     pub(super) used_by: Option<String>,
 }
 
-pub(super) fn read(told: &Options, kind: &GroupVersionKind, type_id: TypeId) -> KindFacts {
-    let resets = told.messages("reset");
-    let gated_fields = told.messages("gated_field");
+pub(super) fn read(declared: &Options, kind: &GroupVersionKind, type_id: TypeId) -> KindFacts {
+    let resets = declared.messages("reset");
+    let gated_fields = declared.messages("gated_field");
     KindFacts {
         kind: kind.clone(),
         type_id,
-        feature_gate: told.name("feature_gate"),
+        feature_gate: declared.name("feature_gate"),
         gated_fields: gated_fields
             .iter()
             .map(|field| GatedField {
@@ -52,34 +52,34 @@ pub(super) fn read(told: &Options, kind: &GroupVersionKind, type_id: TypeId) -> 
                 used_by: field.string("used_by"),
             })
             .collect(),
-        deprecation: told.message("deprecation").map(|told| deprecation(&told, kind)),
-        name_rule: told.name("name_rule"),
-        conditional_update: told.flag("conditional_update"),
-        create_on_update: told.flag("create_on_update"),
-        generation: told.strings("generation"),
-        status_on_create: told.flag("status_on_create"),
-        returns_deleted_object: told.has("delete_answer"),
-        two_step_delete: told.flag("two_step_delete"),
-        dependents: told.name("dependents"),
-        orphan_warning: told.string("orphan_warning"),
+        deprecation: declared.message("deprecation").map(|declared| deprecation(&declared, kind)),
+        name_rule: declared.name("name_rule"),
+        conditional_update: declared.flag("conditional_update"),
+        create_on_update: declared.flag("create_on_update"),
+        generation: declared.strings("generation"),
+        status_on_create: declared.flag("status_on_create"),
+        returns_deleted_object: declared.has("delete_answer"),
+        two_step_delete: declared.flag("two_step_delete"),
+        dependents: declared.name("dependents"),
+        orphan_warning: declared.string("orphan_warning"),
         resets: resets
             .iter()
             .map(|reset| (reset.string("subresource").unwrap_or_default(), reset.strings("field")))
             .collect(),
-        any_finalizer: told.flag("any_finalizer"),
-        recheck_on_update: told.name("recheck_on_update"),
-        recheck_on_status_update: told.name("recheck_on_status_update"),
+        any_finalizer: declared.flag("any_finalizer"),
+        recheck_on_update: declared.name("recheck_on_update"),
+        recheck_on_status_update: declared.name("recheck_on_status_update"),
     }
 }
 
 /// The text of the warning, word for word Kubernetes'.
-fn deprecation(told: &Options, kind: &GroupVersionKind) -> String {
-    let since = told.string("since").expect("required");
+fn deprecation(declared: &Options, kind: &GroupVersionKind) -> String {
+    let since = declared.string("since").expect("required");
     let mut text = format!("{} {} is deprecated in v{since}+", kind.group_version(), kind.kind);
-    if let Some(removed) = told.string("removed") {
+    if let Some(removed) = declared.string("removed") {
         let _ = write!(text, ", unavailable in v{removed}+");
     }
-    if let Some(instead) = told.string("use") {
+    if let Some(instead) = declared.string("use") {
         let _ = write!(text, "; use {instead}");
     }
     text

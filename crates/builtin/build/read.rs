@@ -106,15 +106,15 @@ impl<'a> Reader<'a> {
 
     fn file(&mut self, file: &FileDescriptor) {
         let options = Options::of(self.pool, file.options());
-        if let Some(told) = options.message("group_version") {
+        if let Some(declared) = options.message("group_version") {
             let facts = GroupVersionFacts {
-                group_version: group_version(&told),
-                group_priority: told.int("group_priority"),
-                version_priority: told.int("version_priority"),
-                on_by_default: !told.flag("off") && !told.flag("internal"),
-                internal: told.flag("internal"),
+                group_version: group_version(&declared),
+                group_priority: declared.int("group_priority"),
+                version_priority: declared.int("version_priority"),
+                on_by_default: !declared.flag("off") && !declared.flag("internal"),
+                internal: declared.flag("internal"),
             };
-            let also = told.strings("also");
+            let also = declared.strings("also");
             self.every.extend(also.iter().map(|name| parse_group_version(name)));
             // Options are kinds of the groups that Go registers them for, which these two are not.
             if !matches!(facts.group_version.group.as_str(), "meta.k8s.io" | "apidiscovery.k8s.io")
@@ -123,9 +123,9 @@ impl<'a> Reader<'a> {
             }
             self.group_versions.push((facts, file.clone()));
         }
-        for told in options.messages("enum_type") {
-            let name = told.string("name").expect("required");
-            let values = told.strings("value").iter().map(Str::new).collect();
+        for declared in options.messages("enum_type") {
+            let name = declared.string("name").expect("required");
+            let values = declared.strings("value").iter().map(Str::new).collect();
             self.enums.insert(format!("{}.{name}", file.package_name()), values);
         }
         for message in file.messages() {
@@ -368,9 +368,9 @@ impl<'a> Reader<'a> {
 
     /// The name of its OpenAPI definition; scalars may have none.
     fn definition(&self, message: &MessageDescriptor) -> Option<String> {
-        let told =
+        let declared =
             self.options(message).message("type").and_then(|facts| facts.string("definition"));
-        told.or_else(|| {
+        declared.or_else(|| {
             let file = Options::of(self.pool, message.parent_file().options());
             let prefix = file.message("group_version")?.string("definitions")?;
             Some(format!("{prefix}.{}", message.name()))
@@ -384,7 +384,7 @@ fn json_name(field: &FieldDescriptor) -> Str {
     let descriptor = field.field_descriptor_proto();
     let derived = derived_json_name(field.name());
     match &descriptor.json_name {
-        Some(told) if *told != derived => Str::new(told),
+        Some(declared) if *declared != derived => Str::new(declared),
         _ => Str::new(field.name()),
     }
 }
@@ -420,16 +420,16 @@ fn scalar(kind: &ProtoKind) -> Result<NodeType, String> {
 
 fn patch(options: &Options) -> Result<PatchStrategy, String> {
     let merge_key = options.string("merge_key").map(Str::from);
-    let told = options.name("patch");
+    let declared = options.name("patch");
     Ok(PatchStrategy {
-        merge: match told.as_deref() {
+        merge: match declared.as_deref() {
             None => merge_key.is_some(),
             Some("MERGE" | "MERGE_RETAIN_KEYS") => true,
             Some("REPLACE" | "RETAIN_KEYS") => false,
             Some(other) => return Err(format!("unknown patch strategy {other}")),
         },
-        retain_keys: matches!(told.as_deref(), Some("RETAIN_KEYS" | "MERGE_RETAIN_KEYS")),
-        replace: told.as_deref() == Some("REPLACE"),
+        retain_keys: matches!(declared.as_deref(), Some("RETAIN_KEYS" | "MERGE_RETAIN_KEYS")),
+        replace: declared.as_deref() == Some("REPLACE"),
         merge_key,
     })
 }
@@ -447,8 +447,8 @@ fn default(kind: &NodeType, text: &str) -> Result<Value, String> {
     }
 }
 
-fn group_version(told: &Options) -> GroupVersion {
-    let part = |name| told.string(name).expect("required");
+fn group_version(declared: &Options) -> GroupVersion {
+    let part = |name| declared.string(name).expect("required");
     GroupVersion::new(part("group"), part("version"))
 }
 

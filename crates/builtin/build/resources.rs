@@ -13,39 +13,47 @@ use sha2::{Digest, Sha256};
 use crate::options::Options;
 
 pub(super) fn read(
-    told: &Options,
+    declared: &Options,
     message: &MessageDescriptor,
     home: &GroupVersionFacts,
     schema: &Schema,
 ) -> Result<ResourceFacts, String> {
     let kind = home.group_version.with_kind(message.name());
-    let plural = Str::from(told.string("plural").expect("required"));
-    let verbs = or_else(told.strings("verb"), &VERBS);
+    let plural = Str::from(declared.string("plural").expect("required"));
+    let verbs = or_else(declared.strings("verb"), &VERBS);
     let (list_kind, list_type_id) = list_of(&kind, &verbs, schema)?;
     let mut subresources = Vec::new();
-    for told in told.messages("subresource") {
+    for declared in declared.messages("subresource") {
         subresources.push(SubresourceFacts {
-            name: Str::from(told.string("name").expect("required")),
-            kind: told.string("kind").map_or(Ok(kind.clone()), |name| parse_kind(&name, &kind))?,
-            verbs: or_else(told.strings("verb"), &["get", "patch", "update"]),
+            name: Str::from(declared.string("name").expect("required")),
+            kind: declared
+                .string("kind")
+                .map_or(Ok(kind.clone()), |name| parse_kind(&name, &kind))?,
+            verbs: or_else(declared.strings("verb"), &["get", "patch", "update"]),
         });
     }
-    let (selectable, unknown_label) = selectable(told)?;
+    let (selectable, unknown_label) = selectable(declared)?;
     Ok(ResourceFacts {
-        singular: Str::from(told.string("singular").unwrap_or_else(|| kind.kind.to_lowercase())),
-        short_names: told.strings("short_name").into_iter().map(Str::from).collect(),
-        categories: told.strings("category").into_iter().map(Str::from).collect(),
-        namespaced: told.name("scope").as_deref() == Some("NAMESPACED"),
+        singular: Str::from(
+            declared.string("singular").unwrap_or_else(|| kind.kind.to_lowercase()),
+        ),
+        short_names: declared.strings("short_name").into_iter().map(Str::from).collect(),
+        categories: declared.strings("category").into_iter().map(Str::from).collect(),
+        namespaced: declared.name("scope").as_deref() == Some("NAMESPACED"),
         verbs,
         type_id: type_of(&kind, schema).ok_or("its own type is missing")?,
         list_kind,
         list_type_id,
         subresources,
-        storage: if told.flag("virtual") { None } else { Some(storage(told, &plural, &kind)?) },
+        storage: if declared.flag("virtual") {
+            None
+        } else {
+            Some(storage(declared, &plural, &kind)?)
+        },
         selectable,
         unknown_label,
-        on_by_default: home.on_by_default && !told.flag("off"),
-        delete_returns_object: told.name("delete_answer").as_deref() == Some("OBJECT"),
+        on_by_default: home.on_by_default && !declared.flag("off"),
+        delete_returns_object: declared.name("delete_answer").as_deref() == Some("OBJECT"),
         plural,
         kind,
     })
@@ -54,11 +62,11 @@ pub(super) fn read(
 const VERBS: [&str; 8] =
     ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
-fn or_else(told: Vec<String>, usual: &[&'static str]) -> Vec<Str> {
-    if told.is_empty() {
+fn or_else(declared: Vec<String>, usual: &[&'static str]) -> Vec<Str> {
+    if declared.is_empty() {
         return usual.iter().copied().map(Str::new_static).collect();
     }
-    told.into_iter().map(Str::from).collect()
+    declared.into_iter().map(Str::from).collect()
 }
 
 fn list_of(
@@ -75,14 +83,18 @@ fn list_of(
     Ok((list.kind, Some(id)))
 }
 
-fn storage(told: &Options, plural: &Str, kind: &GroupVersionKind) -> Result<StorageFacts, String> {
-    let told = told.message("storage");
-    let part = |name| told.as_ref().and_then(|told| told.string(name));
+fn storage(
+    declared: &Options,
+    plural: &Str,
+    kind: &GroupVersionKind,
+) -> Result<StorageFacts, String> {
+    let declared = declared.message("storage");
+    let part = |name| declared.as_ref().and_then(|declared| declared.string(name));
     let version = match part("version") {
         Some(name) => GroupVersion::parse(&name).ok_or(format!("{name} is no group version"))?,
         None => kind.group_version(),
     };
-    let encoding = told.as_ref().and_then(|told| told.name("encoding"));
+    let encoding = declared.as_ref().and_then(|declared| declared.name("encoding"));
     Ok(StorageFacts {
         prefix: part("prefix").map_or(plural.clone(), Str::from),
         encoding: if encoding.as_deref() == Some("JSON") {
@@ -101,23 +113,23 @@ fn version_hash(version: &GroupVersion, kind: &str) -> Str {
     Str::from(STANDARD.encode(&Sha256::digest(name)[..8]))
 }
 
-fn selectable(told: &Options) -> Result<(Vec<SelectableField>, UnknownLabel), String> {
+fn selectable(declared: &Options) -> Result<(Vec<SelectableField>, UnknownLabel), String> {
     let itself = |label: &str| {
         let label = Str::new(label);
         SelectableField { paths: vec![label.clone()], label }
     };
-    let mut fields: Vec<_> = told.strings("select").iter().map(|label| itself(label)).collect();
+    let mut fields: Vec<_> = declared.strings("select").iter().map(|label| itself(label)).collect();
     if fields.is_empty() {
         return Ok((
             ["metadata.name", "metadata.namespace"].map(itself).into(),
             UnknownLabel::NotKnown,
         ));
     }
-    fields.extend(told.messages("select_from").iter().map(|told| SelectableField {
-        label: Str::from(told.string("label").expect("required")),
-        paths: told.strings("path").into_iter().map(Str::from).collect(),
+    fields.extend(declared.messages("select_from").iter().map(|declared| SelectableField {
+        label: Str::from(declared.string("label").expect("required")),
+        paths: declared.strings("path").into_iter().map(Str::from).collect(),
     }));
-    let unknown_label = match told.name("unknown_label").as_deref() {
+    let unknown_label = match declared.name("unknown_label").as_deref() {
         None | Some("NOT_SUPPORTED") => UnknownLabel::NotSupported,
         Some("NOT_SUPPORTED_FOR_KIND") => UnknownLabel::NotSupportedForKind,
         Some("NOT_SUPPORTED_FOR_VERSION_KIND") => UnknownLabel::NotSupportedForVersionKind,

@@ -1,6 +1,6 @@
 //! How cells of `kubectl get` are put into words: what several kinds show alike.
 //!
-//! Absent fields read as Go's zero values; `<none>`, `<unset>` and `<unknown>` are told apart, because
+//! Absent fields read as Go's zero values; `<none>`, `<unset>` and `<unknown>` differ, because
 //! scripts look for them.
 
 use meta::{Value, selector::LabelSelector, time::Time};

@@ -99,10 +99,10 @@ pub(crate) fn of(
             Arc::new(AccessReviewRules(Scope::Oneself))
         }
         ("authorization.k8s.io", "SubjectAccessReview") => {
-            Arc::new(AccessReviewRules(Scope::Anybody))
+            Arc::new(AccessReviewRules(Scope::AnySubject))
         }
         ("authorization.k8s.io", "LocalSubjectAccessReview") => {
-            Arc::new(AccessReviewRules(Scope::AnybodyInNamespace))
+            Arc::new(AccessReviewRules(Scope::AnySubjectInNamespace))
         }
         ("autoscaling", "HorizontalPodAutoscaler") => Arc::new(HorizontalPodAutoscaler),
         ("batch", "CronJob") => Arc::new(CronJob(pods)),

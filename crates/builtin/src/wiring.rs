@@ -112,10 +112,10 @@ impl Wiring {
                 Arc::new(access_review(Scope::Oneself))
             }
             ("authorization.k8s.io", "SubjectAccessReview") => {
-                Arc::new(access_review(Scope::Anybody))
+                Arc::new(access_review(Scope::AnySubject))
             }
             ("authorization.k8s.io", "LocalSubjectAccessReview") => {
-                Arc::new(access_review(Scope::AnybodyInNamespace))
+                Arc::new(access_review(Scope::AnySubjectInNamespace))
             }
             ("authorization.k8s.io", "SelfSubjectRulesReview") => {
                 Arc::new(RulesReview(access.authorizer.clone()))

@@ -150,7 +150,7 @@ fn field_facts(field: &Field, definitions: &Definitions) -> Vec<String> {
     facts
 }
 
-/// OpenAPI v3 tells the zero value of what Go always prints as its default, too.
+/// OpenAPI v3 also has the zero value as default of a field that Go always prints.
 fn default(field: &Field) -> Option<String> {
     if let Some(default) = &field.node.default {
         return Some(json::to_string(default));
@@ -191,7 +191,7 @@ fn is_atomic_type(node: &Node, definitions: &Definitions) -> bool {
     matches!(node.kind, NodeType::Object(id) if definitions.schema.get(id).atomic)
 }
 
-/// Definitions of types that are one value: somebody has to use them.
+/// Definitions of types that are one value: each has to be used.
 fn scalars(definitions: &Definitions) -> BTreeSet<&str> {
     fn visit<'a>(node: &'a Node, found: &mut BTreeSet<&'a str>) {
         found.extend(node.definition.as_deref());

@@ -3,23 +3,30 @@
 //! Costs are charged where cel-go charges them: one for a name, one for each step to a field or an
 //! element, calls by `cost::actual`, and nothing for what was folded into a constant.
 
+mod attribute;
+mod fold;
+mod node;
+
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use meta::{Str, Value};
+use meta::{Str, Value, cancel::Steps};
 
 use crate::cost::actual::CallCost;
 use crate::cost::{self, CostEstimate};
-use crate::decl::{Decl, DeclKind};
+use crate::decl::Decl;
 use crate::functions::{Function, Overload};
 use crate::go_text::show;
 use crate::ops;
-use crate::regex::Regex;
 use crate::types::Type;
 use crate::value::{
-    Entries, EvalError, EvalResult, Key, List, Map, NO_SUCH_OVERLOAD, TEXT_BYTES_MAX, Text, Val,
-    WEIGHT_MAX, fail, find_in_tree,
+    Entries, EvalError, EvalResult, Key, Map, NO_SUCH_OVERLOAD, TEXT_BYTES_MAX, Text, Val,
+    WEIGHT_MAX, fail,
+};
+
+pub(crate) use self::node::{
+    Attribute, Base, Call, FoldNode, MapEntry, Node, Operator, Qualifier, QualifierKind,
 };
 
 /// A compiled expression. It holds no data and can be shared.
@@ -85,146 +92,10 @@ impl Program {
     /// Runs the expression. It is cancelled when it costs more than `limit`.
     pub fn evaluate<'a>(&'a self, variables: &'a [Bound<'a>], limit: u64) -> Outcome<'a> {
         let locals = vec![LocalValue::Set(Ok(Val::Null)); self.locals];
-        let mut evaluator = Evaluator { variables, locals, cost: 0, limit, iterations: 0 };
+        let steps = Steps::default();
+        let mut evaluator = Evaluator { variables, locals, cost: 0, limit, iterations: 0, steps };
         let result = evaluator.eval(&self.root);
         Outcome { result, cost: evaluator.cost }
-    }
-}
-
-#[derive(Debug)]
-pub(crate) enum Node {
-    Const(Val<'static>),
-    Attribute(Attribute),
-    /// `has(...)`
-    Test(Attribute),
-    And(Box<[Node; 2]>),
-    Or(Box<[Node; 2]>),
-    Not(Box<Node>),
-    NotStrictlyFalse(Box<Node>),
-    Operator {
-        operator: Operator,
-        sides: Box<[Node; 2]>,
-        cost: CallCost,
-    },
-    /// Membership in a constant list of plain values.
-    InConstant(Box<[Node; 2]>),
-    OptionalOr {
-        or: Box<[Node; 2]>,
-        unwrap: bool,
-    },
-    Call(Box<Call>),
-    List {
-        items: Vec<Node>,
-        optional: Vec<bool>,
-    },
-    Map(Vec<MapEntry>),
-    /// An object by the name of its type.
-    Object(Str, Vec<MapEntry>),
-    Fold(Box<FoldNode>),
-    /// `accu + [item]`
-    Append {
-        slot: usize,
-        item: Box<Node>,
-    },
-    /// `cel.@mapInsert(accu, key, value)` or `(accu, map)`
-    Insert {
-        slot: usize,
-        args: Vec<Node>,
-        cost: CallCost,
-    },
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Operator {
-    Equal,
-    NotEqual,
-    Less,
-    LessEqual,
-    Greater,
-    GreaterEqual,
-    Add,
-    Subtract,
-    Multiply,
-    Divide,
-    Modulo,
-    In,
-}
-
-/// Something to start from, and steps from there.
-#[derive(Debug)]
-pub(crate) struct Attribute {
-    pub(crate) base: Base,
-    pub(crate) qualifiers: Vec<Arc<Qualifier>>,
-}
-
-#[derive(Debug)]
-pub(crate) enum Base {
-    Variable(usize, Str),
-    Local(usize),
-    Node(Box<Node>),
-    Conditional(Box<(Node, Attribute, Attribute)>),
-}
-
-#[derive(Debug)]
-pub(crate) struct Qualifier {
-    pub(crate) kind: QualifierKind,
-    /// `.?field`, `[?index]`
-    pub(crate) optional: bool,
-}
-
-#[derive(Debug)]
-pub(crate) enum QualifierKind {
-    /// A name as written, and the property it refers to.
-    Field((Str, Option<Str>)),
-    Test((Str, Option<Str>)),
-    Const(Val<'static>),
-    Attribute(Attribute),
-    Node(Node),
-}
-
-#[derive(Debug)]
-pub(crate) struct Call {
-    pub(crate) function: &'static Function,
-    /// None if several are possible.
-    pub(crate) overload: Option<&'static Overload>,
-    pub(crate) args: Vec<Node>,
-    pub(crate) cost: CallCost,
-    pub(crate) regex: Option<Arc<Regex>>,
-    /// Do the values have to be looked at before the call?
-    pub(crate) guard: bool,
-    /// Are all arguments evaluated even if one fails? Then the call is charged for as well.
-    pub(crate) all: bool,
-}
-
-#[derive(Debug)]
-pub(crate) struct MapEntry {
-    pub(crate) key: Node,
-    pub(crate) value: Node,
-    pub(crate) optional: bool,
-}
-
-#[derive(Debug)]
-pub(crate) struct FoldNode {
-    pub(crate) range: Node,
-    pub(crate) init: Node,
-    pub(crate) condition: Node,
-    pub(crate) step: Node,
-    pub(crate) result: Node,
-    /// Of the accumulator; the variables are in the next two.
-    pub(crate) slot: usize,
-    pub(crate) two: bool,
-}
-
-impl Attribute {
-    /// Adds a step; a conditional takes it on both sides.
-    pub(crate) fn qualify(&mut self, qualifier: &Arc<Qualifier>) {
-        match &mut self.base {
-            Base::Conditional(sides) => {
-                sides.1.qualify(qualifier);
-                sides.2.qualify(qualifier);
-            }
-            _ => self.qualifiers.push(qualifier.clone()),
-        }
     }
 }
 
@@ -241,6 +112,8 @@ struct Evaluator<'a> {
     cost: u64,
     limit: u64,
     iterations: u64,
+    /// A cancelled request ends its expressions too.
+    steps: Steps,
 }
 
 /// How many elements an evaluation may look at. Some loops and comparisons cost nothing or little,
@@ -254,6 +127,7 @@ impl<'a> Evaluator<'a> {
     }
 
     fn charge(&mut self, cost: u64) -> Result<(), EvalError> {
+        self.steps.step();
         self.cost = self.cost.saturating_add(cost);
         if self.cost > self.limit { Err(EvalError::CostLimit) } else { Ok(()) }
     }
@@ -490,281 +364,6 @@ impl<'a> Evaluator<'a> {
         map.insert(name, value);
         Ok(())
     }
-
-    fn fold(&mut self, fold: &'a FoldNode) -> EvalResult<'a> {
-        let range = self.eval(&fold.range)?;
-        self.locals[fold.slot] = LocalValue::Lazy(&fold.init);
-        match range {
-            Val::List(list) => {
-                for index in 0..list.len() {
-                    let item = list.get(index).expect("within the list");
-                    let index = || Ok(Val::Int(index as i64));
-                    let (var, var2) =
-                        if fold.two { (index(), item) } else { (item, Ok(Val::Null)) };
-                    if !self.step(fold, var, var2)? {
-                        break;
-                    }
-                }
-            }
-            Val::Map(map) => {
-                for key in map.keys() {
-                    let value = if fold.two {
-                        map.find(&key).map(Option::unwrap_or_default)
-                    } else {
-                        Ok(Val::Null)
-                    };
-                    if !self.step(fold, Ok(key), value)? {
-                        break;
-                    }
-                }
-            }
-            other if fold.two => {
-                let name = go_name(&other);
-                return fail(format!("unsupported comprehension range type: {name}"));
-            }
-            other => return fail(format!("got '{}', expected iterable type", go_name(&other))),
-        }
-        self.eval(&fold.result)
-    }
-
-    /// One turn of a loop; false if it was not entered any more.
-    fn step(
-        &mut self,
-        fold: &'a FoldNode,
-        var: EvalResult<'a>,
-        var2: EvalResult<'a>,
-    ) -> Result<bool, EvalError> {
-        self.count_iterations(1)?;
-        self.locals[fold.slot + 1] = LocalValue::Set(var);
-        self.locals[fold.slot + 2] = LocalValue::Set(var2);
-        if matches!(limited(self.eval(&fold.condition))?, Ok(Val::Bool(false))) {
-            return Ok(false);
-        }
-        let accu = limited(self.eval(&fold.step))?;
-        self.locals[fold.slot] = LocalValue::Set(accu);
-        Ok(true)
-    }
-
-    /// The accumulator, taken out of its slot to be changed in place.
-    fn take_accu(&mut self, slot: usize) -> EvalResult<'a> {
-        let value = match std::mem::replace(&mut self.locals[slot], LocalValue::Set(Ok(Val::Null)))
-        {
-            LocalValue::Set(value) => value,
-            LocalValue::Lazy(init) => limited(self.eval(init))?,
-        };
-        self.charge(cost::IDENT)?;
-        value
-    }
-
-    fn append(&mut self, slot: usize, item: &'a Node) -> EvalResult<'a> {
-        let accu = limited(self.take_accu(slot))?;
-        let item = limited(self.eval(item))?;
-        self.charge(cost::LIST + 1)?;
-        match (accu?, item?) {
-            (Val::List(List::Own(mut items)), item) => {
-                Arc::make_mut(&mut items).push(item);
-                bounded(Val::List(List::Own(items)))
-            }
-            (accu, item) => ops::add(accu, Val::list(vec![item])),
-        }
-    }
-
-    fn insert(&mut self, slot: usize, args: &'a [Node], cost: CallCost) -> EvalResult<'a> {
-        let accu = limited(self.take_accu(slot))?;
-        // With a key and a value the first error ends it, with a map both sides are evaluated.
-        let all = args.len() == 1;
-        let mut first_error = accu.as_ref().err().cloned();
-        let mut values = Vec::with_capacity(args.len());
-        for arg in args {
-            if let (Some(first_error), false) = (&first_error, all) {
-                return Err(first_error.clone());
-            }
-            match limited(self.eval(arg))? {
-                Ok(value) => values.push(value),
-                Err(error) => first_error = first_error.or(Some(error)),
-            }
-        }
-        self.charge(cost.of(None, None, None))?;
-        if let Some(first_error) = first_error {
-            return Err(first_error);
-        }
-        let Val::Map(map) = accu? else { return Err(NO_SUCH_OVERLOAD) };
-        let result = match values.as_slice() {
-            [key, value] => ops::insert(map, key, value.clone()),
-            [Val::Map(entries)] => entries.keys().iter().try_fold(map, |map, key| {
-                let value = entries.find(key)?.unwrap_or_default();
-                ops::insert(map, key, value)
-            }),
-            _ => Err(NO_SUCH_OVERLOAD),
-        };
-        bounded(Val::Map(result?))
-    }
-
-    /// What most attributes are, fields of declared objects that are there, without a value for each
-    /// step on the way. None: it takes a closer look. Nothing is charged for yet.
-    fn look_up(&self, attribute: &'a Attribute) -> Option<Val<'a>> {
-        let (mut map, mut object) = match &attribute.base {
-            Base::Variable(slot, _) => match self.variables.get(*slot)? {
-                Bound::Data(Value::Object(map), Decl { kind: DeclKind::Object(object), .. }) => {
-                    (map, object)
-                }
-                _ => return None,
-            },
-            Base::Local(slot) => match self.locals.get(*slot)? {
-                LocalValue::Set(Ok(Val::Map(Map::Tree(map, decl)))) => match &decl.kind {
-                    DeclKind::Object(object) => (*map, object),
-                    _ => return None,
-                },
-                _ => return None,
-            },
-            Base::Node(_) | Base::Conditional(_) => return None,
-        };
-        let (last, steps) = attribute.qualifiers.split_last()?;
-        for step in steps {
-            let QualifierKind::Field((_, Some(property))) = &step.kind else { return None };
-            match (map.get(property)?, &object.property(property)?.decl.kind) {
-                (Value::Object(next), DeclKind::Object(declared)) if !step.optional => {
-                    (map, object) = (next, declared);
-                }
-                _ => return None,
-            }
-        }
-        if last.optional {
-            return None;
-        }
-        let found = |property: &Str| {
-            let (value, field) = map.get(property).zip(object.property(property))?;
-            (!value.is_null()).then(|| Val::of(value, &field.decl).ok())
-        };
-        match &last.kind {
-            QualifierKind::Field((_, Some(property))) => found(property)?,
-            QualifierKind::Test((_, Some(property))) => match found(property) {
-                Some(readable) => readable.map(|_| Val::Bool(true)),
-                None => Some(Val::Bool(false)),
-            },
-            _ => None,
-        }
-    }
-
-    fn resolve(&mut self, attribute: &'a Attribute) -> EvalResult<'a> {
-        if let Base::Variable(slot, _) = &attribute.base
-            && let Some(Bound::Lazy(fields)) = self.variables.get(*slot)
-        {
-            return self.qualify_lazy(*fields, &attribute.qualifiers);
-        }
-        let base = match &attribute.base {
-            Base::Variable(slot, name) => self.variable(*slot, name)?,
-            Base::Local(slot) => match &self.locals[*slot] {
-                LocalValue::Set(value) => value.clone()?,
-                LocalValue::Lazy(init) => {
-                    let value = limited(self.eval(init))?;
-                    self.locals[*slot] = LocalValue::Set(value.clone());
-                    value?
-                }
-            },
-            Base::Node(node) => self.eval(node)?,
-            Base::Conditional(sides) => {
-                return match self.eval(&sides.0)? {
-                    Val::Bool(true) => self.resolve(&sides.1),
-                    Val::Bool(false) => self.resolve(&sides.2),
-                    _ => Err(NO_SUCH_OVERLOAD),
-                };
-            }
-        };
-        if attribute.qualifiers.is_empty() {
-            return Ok(base);
-        }
-        self.qualify(base, &attribute.qualifiers)
-    }
-
-    /// The steps from an object whose fields are computed.
-    fn qualify_lazy(
-        &mut self,
-        fields: &'a dyn LazyFields,
-        qualifiers: &'a [Arc<Qualifier>],
-    ) -> EvalResult<'a> {
-        let Some((first, others)) = qualifiers.split_first() else {
-            return fail("the variables as a whole cannot be used");
-        };
-        let name = match &first.kind {
-            QualifierKind::Field((name, _)) => Some(name.as_str()),
-            QualifierKind::Test((name, _)) => {
-                self.charge(1)?;
-                // Compat: the field is computed, and why it cannot be is the outcome.
-                return match fields.field(name) {
-                    Some(value) => limited(value)?.map(|_| Val::Bool(true)),
-                    None => Ok(Val::Bool(false)),
-                };
-            }
-            QualifierKind::Const(index) => index.as_str(),
-            _ => None,
-        };
-        let Some(name) = name else { return Err(NO_SUCH_OVERLOAD) };
-        let value = match fields.field(name) {
-            Some(value) => limited(value)?,
-            None if first.optional => return Ok(Val::Optional(None)),
-            None => return fail(format!("no such key: {name}")),
-        };
-        self.charge(1)?;
-        let value = value?;
-        let value = if first.optional { Val::some(value) } else { value };
-        if others.is_empty() { Ok(value) } else { self.qualify(value, others) }
-    }
-
-    fn variable(&self, slot: usize, name: &str) -> EvalResult<'a> {
-        match self.variables.get(slot) {
-            Some(Bound::Data(value, decl)) => Val::of(value, decl),
-            Some(Bound::Optional(None)) => Ok(Val::Optional(None)),
-            Some(Bound::Optional(Some((value, decl)))) => Val::of(value, decl).map(Val::some),
-            Some(Bound::Val(value)) => Ok(value.clone()),
-            Some(Bound::Lazy(_) | Bound::Missing) | None => {
-                fail(format!("no such attribute(s): {name}"))
-            }
-        }
-    }
-
-    /// The steps from a value. Behind an optional, what is missing is none instead of an error.
-    fn qualify(&mut self, base: Val<'a>, qualifiers: &'a [Arc<Qualifier>]) -> EvalResult<'a> {
-        let (mut value, mut optional) = match base {
-            Val::Optional(None) => return Ok(Val::Optional(None)),
-            Val::Optional(Some(value)) => ((*value).clone(), true),
-            value => (value, false),
-        };
-        for qualifier in qualifiers {
-            optional |= qualifier.optional;
-            let found = match &qualifier.kind {
-                QualifierKind::Field(name) => field(&value, name, optional),
-                QualifierKind::Test(name) => match field(&value, name, true) {
-                    Ok(found) if optional => Ok(found.map(|_| Val::Bool(true))),
-                    Ok(found) => Ok(Some(Val::Bool(found.is_some()))),
-                    Err(error) => Err(error),
-                },
-                QualifierKind::Const(index) => element(&value, index, optional),
-                QualifierKind::Attribute(index) => match limited(self.resolve(index))? {
-                    Ok(index) => element(&value, &index, optional),
-                    Err(error) => Err(error),
-                },
-                QualifierKind::Node(index) => match limited(self.eval(index))? {
-                    Ok(index) => element(&value, &index, optional),
-                    Err(error) => Err(error),
-                },
-            };
-            match found {
-                Ok(Some(next)) => {
-                    self.charge(1)?;
-                    value = next;
-                }
-                Ok(None) => return Ok(Val::Optional(None)),
-                Err(error) => {
-                    if !optional {
-                        self.charge(1)?;
-                    }
-                    return Err(error);
-                }
-            }
-        }
-        Ok(if optional { Val::some(value) } else { value })
-    }
 }
 
 /// A value that is not too large to keep.
@@ -789,73 +388,6 @@ fn borrow<'a>(value: &'a Val<'static>) -> Val<'a> {
     match value {
         Val::String(text) => Val::String(Text::Ref(text.as_str())),
         other => other.clone(),
-    }
-}
-
-/// A member by name. None if it is missing and that is fine.
-fn field<'a>(
-    value: &Val<'a>,
-    (name, property): &(Str, Option<Str>),
-    optional: bool,
-) -> Result<Option<Val<'a>>, EvalError> {
-    let found = match value {
-        Val::Map(Map::Tree(map, decl)) => match &decl.kind {
-            DeclKind::Object(object) => {
-                let property = property.as_deref();
-                match property.and_then(|p| map.get(p).zip(object.property(p))) {
-                    Some((value, field)) if !value.is_null() => Some(Val::of(value, &field.decl)?),
-                    _ => None,
-                }
-            }
-            _ => find_in_tree(map, decl, name)?,
-        },
-        Val::Map(map) => map.find(&Val::String(Text::Ref(name)))?,
-        Val::List(_) => return fail("unsupported index type 'string' in list"),
-        _ => None,
-    };
-    match found {
-        None if !optional => fail(format!("no such key: {name}")),
-        found => Ok(found),
-    }
-}
-
-/// An element by index or key. None if it is missing and that is fine.
-fn element<'a>(
-    value: &Val<'a>,
-    index: &Val<'a>,
-    optional: bool,
-) -> Result<Option<Val<'a>>, EvalError> {
-    match value {
-        Val::Map(map) => match map.find(index)? {
-            None if !optional => fail(format!("no such key: {}", show(index))),
-            found => Ok(found),
-        },
-        Val::List(list) => {
-            let at = match index {
-                Val::Int(int) => *int,
-                Val::Double(double) if double.fract() == 0.0 && double.abs() < 9e18 => {
-                    *double as i64
-                }
-                Val::Uint(uint) if i64::try_from(*uint).is_ok() => *uint as i64,
-                Val::Double(_) | Val::Uint(_) => {
-                    return fail(format!("unsupported index value {} in list", show(index)));
-                }
-                other => {
-                    let name = other.type_of();
-                    return fail(format!("unsupported index type '{}' in list", name.name()));
-                }
-            };
-            match usize::try_from(at).ok().and_then(|at| list.get(at)) {
-                Some(_) if list.is_declared() && !matches!(index, Val::Int(_)) => {
-                    fail(format!("unsupported index: {}", show(index)))
-                }
-                Some(item) => item.map(Some),
-                None if optional => Ok(None),
-                None => fail(format!("index out of bounds: {}", show(index))),
-            }
-        }
-        _ if optional => Ok(None),
-        _ => fail(format!("no such key: {}", show(index))),
     }
 }
 

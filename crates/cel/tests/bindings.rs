@@ -187,3 +187,19 @@ fn only_mutations_know_json_patch() {
     assert!(Env::new().compile(expression).is_err());
     check(&Env::new().for_mutations(), &[], &[(expression, Ok(true))]);
 }
+
+#[test]
+fn a_cancelled_evaluation_ends() {
+    let decl = decl();
+    let env = Env::new().data("self", &decl);
+    let ten = "[0,1,2,3,4,5,6,7,8,9]";
+    let expression = format!(
+        "{ten}.all(a, {ten}.all(b, {ten}.all(c, {ten}.all(d, a + b + c + d + self.size >= 0))))"
+    );
+    let program = env.compile(&expression).expect("an expression");
+    let object = value!({"size": 3i64});
+    let variables = [Bound::Data(&object, &decl)];
+    let evaluate = || drop(program.evaluate(&variables, cel::PER_CALL_LIMIT));
+    evaluate();
+    assert!(meta::cancel::is_interruptible(evaluate));
+}

@@ -8,11 +8,10 @@ use http::{
 };
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
-use hyper::body::Incoming;
 use tokio::time::Instant;
 
 use crate::{
-    Client, SendOptions,
+    Client, ResponseBody, SendOptions,
     deadline::Deadline,
     error::{Error, Phase},
     full_body,
@@ -49,7 +48,8 @@ impl Client {
         // So that the bound on the size is one on memory: a compressed response may be a thousand
         // times as large.
         request.headers_mut().insert(ACCEPT_ENCODING, IDENTITY);
-        let options = SendOptions { connect_to, deadline: Some(deadline) };
+        let options =
+            SendOptions { connect_to, deadline: Some(deadline), ..SendOptions::default() };
         let response = self.send(request, options).await?;
         refuse_redirect(&response)?;
         refuse_encoding(&response)?;
@@ -61,7 +61,7 @@ impl Client {
 
 const IDENTITY: HeaderValue = HeaderValue::from_static("identity");
 
-fn refuse_redirect(response: &Response<Incoming>) -> Result<(), Error> {
+fn refuse_redirect(response: &Response<ResponseBody>) -> Result<(), Error> {
     let status = response.status();
     if !matches!(
         status,
@@ -78,7 +78,7 @@ fn refuse_redirect(response: &Response<Incoming>) -> Result<(), Error> {
     Err(Error::Redirect { status, location: String::from_utf8_lossy(location).into_owned() })
 }
 
-fn refuse_encoding(response: &Response<Incoming>) -> Result<(), Error> {
+fn refuse_encoding(response: &Response<ResponseBody>) -> Result<(), Error> {
     match response.headers().get(CONTENT_ENCODING) {
         Some(encoding) if encoding != IDENTITY && !encoding.is_empty() => {
             let encoding = String::from_utf8_lossy(encoding.as_bytes()).into_owned();
@@ -89,7 +89,11 @@ fn refuse_encoding(response: &Response<Incoming>) -> Result<(), Error> {
 }
 
 /// Reads a body to its end, unless that is further away than allowed.
-async fn read(mut body: Incoming, bytes_max: usize, deadline: Deadline) -> Result<Bytes, Error> {
+async fn read(
+    mut body: ResponseBody,
+    bytes_max: usize,
+    deadline: Deadline,
+) -> Result<Bytes, Error> {
     let too_large = || Error::ResponseTooLarge { bytes_max };
     // Content-Length, where there is one.
     if body.size_hint().lower() > bytes_max as u64 {

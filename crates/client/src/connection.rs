@@ -28,7 +28,32 @@ pub(crate) enum Sender {
     /// One request at a time.
     Http1(http1::SendRequest<Body>),
     /// Many at a time: clones share the connection.
-    Http2(http2::SendRequest<Body>),
+    Http2(Http2),
+}
+
+/// An HTTP/2 connection. Each clone but the pool's is a call that uses it.
+#[derive(Clone)]
+pub(crate) struct Http2 {
+    sender: http2::SendRequest<Body>,
+    users: Arc<()>,
+}
+
+/// Held as long as a response is being received, so that the pool knows how full a connection is.
+pub(crate) type StreamInUse = Arc<()>;
+
+impl Http2 {
+    pub(crate) fn is_closed(&self) -> bool {
+        self.sender.is_closed()
+    }
+
+    /// Asked of the pool's own clone.
+    pub(crate) fn in_use(&self) -> usize {
+        Arc::strong_count(&self.users) - 1
+    }
+
+    pub(crate) fn stream(self) -> StreamInUse {
+        self.users
+    }
 }
 
 /// Compat: as long as client-go lets an HTTP/2 connection be silent before it sends a ping, and then
@@ -95,14 +120,23 @@ async fn http2(stream: Box<dyn Stream>, limits: &Limits) -> Result<Sender, Error
         .keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_TIMEOUT)
         .keep_alive_while_idle(true)
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        // A response that nobody reads fills its stream's window and must not fill the connection's.
+        .initial_connection_window_size(
+            STREAM_WINDOW_BYTES.saturating_mul(limits.streams_per_connection_max as u32),
+        )
+        .max_send_buf_size(STREAM_WINDOW_BYTES as usize)
         .max_header_list_size(limits.response_header_bytes_max as u32);
     let (sender, connection) =
         builder.handshake(TokioIo::new(stream)).await.map_err(Error::Http)?;
     tokio::spawn(async move {
         let _ = connection.await;
     });
-    Ok(Sender::Http2(sender))
+    Ok(Sender::Http2(Http2 { sender, users: Arc::new(()) }))
 }
+
+/// What a server may send of one response before it is read.
+const STREAM_WINDOW_BYTES: u32 = 256 << 10;
 
 /// Why there is no response.
 pub(crate) struct Failure {
@@ -122,7 +156,7 @@ impl Sender {
     ) -> Result<Response<Incoming>, Failure> {
         let sent = match self {
             Self::Http1(sender) => sender.try_send_request(for_http1(request, origin)).await,
-            Self::Http2(sender) => sender.try_send_request(for_http2(request, origin)).await,
+            Self::Http2(http2) => http2.sender.try_send_request(for_http2(request, origin)).await,
         };
         sent.map_err(|error| self.failure(error))
     }
@@ -137,7 +171,7 @@ impl Sender {
                 error.is_incomplete_message() || error.is_closed() || error.is_canceled() || is_io
             }
             // A stream can be reset without the connection.
-            Self::Http2(sender) => sender.is_closed(),
+            Self::Http2(http2) => http2.is_closed(),
         };
         Failure { error, unsent, connection_lost }
     }

@@ -97,7 +97,7 @@ impl Kubeconfig {
     }
 
     /// Relative paths in the file are relative to the directory it is in.
-    fn parse(bytes: &[u8], path: &Path) -> Result<Self, KubeconfigError> {
+    pub fn parse(bytes: &[u8], path: &Path) -> Result<Self, KubeconfigError> {
         let loaded =
             codec::yaml::load(bytes).map_err(|error| KubeconfigError::new(path, "", error))?;
         if let Some(duplicate) = loaded.duplicates.into_iter().next() {

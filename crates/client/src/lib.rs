@@ -35,6 +35,7 @@ mod origin;
 mod pool;
 mod reload;
 mod response;
+mod response_body;
 mod secret;
 mod service_resolver;
 mod system_roots;
@@ -57,6 +58,7 @@ pub use self::{
     limits::Limits,
     origin::HostPort,
     response::{ResponseError, generic_message, successful_body},
+    response_body::ResponseBody,
     secret::Secret,
     service_resolver::{
         ClusterIp, Endpoints, LookupError, Loopback, ResolveError, ServiceLookup, ServiceResolver,

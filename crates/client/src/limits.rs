@@ -8,6 +8,10 @@ pub struct Limits {
     /// more waits for its turn, within its deadline. HTTP/2 needs one connection; only calls that find
     /// none yet open more at a time, and all but one of those are closed.
     pub connections_per_host_max: usize,
+    /// Calls that share an HTTP/2 connection at a time; the next one opens another connection. Servers
+    /// allow 100 or more, and calls beyond what they allow would wait for those before them: behind
+    /// watches, for ever.
+    pub streams_per_connection_max: usize,
     /// Connections to one host that are kept for the next call; more are closed when their call is over.
     pub idle_connections_per_host_max: usize,
     /// A connection that no call has used for this long is closed.
@@ -18,12 +22,20 @@ pub struct Limits {
     pub response_headers_max: usize,
 }
 
+impl Limits {
+    /// For a proxy, whose calls include watches that each keep an HTTP/1.1 connection.
+    pub fn for_proxy() -> Self {
+        Self { connections_per_host_max: 4096, ..Self::default() }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
             // kube-apiserver has no bound; a webhook that hangs would then take a file descriptor for
             // every request that waits for it.
             connections_per_host_max: 64,
+            streams_per_connection_max: 100,
             // Compat: client-go's.
             idle_connections_per_host_max: 25,
             idle_timeout: Duration::from_secs(90),

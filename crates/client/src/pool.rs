@@ -5,14 +5,19 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use hyper::client::conn::{http1, http2};
+use hyper::client::conn::http1;
 use parking_lot::Mutex;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::Instant,
 };
 
-use crate::{Body, connection::Sender, limits::Limits, origin::HostPort};
+use crate::{
+    Body,
+    connection::{Http2, Sender},
+    limits::Limits,
+    origin::HostPort,
+};
 
 /// Connections with the same key can be used for the same calls.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -46,7 +51,8 @@ struct Host {
     permits: Arc<Semaphore>,
     /// The one used last is at the end.
     http1: Vec<Idle<http1::SendRequest<Body>>>,
-    http2: Option<Idle<http2::SendRequest<Body>>>,
+    /// Several only while there are more calls at a time than one connection takes.
+    http2: Vec<Idle<Http2>>,
 }
 
 struct Idle<S> {
@@ -90,18 +96,15 @@ impl Pool {
     /// Makes an HTTP/2 connection available to all calls. If another call was first, that one's
     /// connection is used and the new one is dropped: a burst of first calls ends with one connection.
     /// Not so with `replace`, when the connection in the pool has just failed.
-    pub(crate) fn share(
-        self: &Arc<Self>,
-        key: &Key,
-        new: http2::SendRequest<Body>,
-        replace: bool,
-    ) -> http2::SendRequest<Body> {
+    pub(crate) fn share(self: &Arc<Self>, key: &Key, new: Http2, replace: bool) -> Http2 {
         let mut state = self.state.lock();
         let host = state.hosts.entry(key.clone()).or_insert_with(|| Host::new(&self.limits));
-        if !replace && let Some(Sender::Http2(first)) = host.shared(&self.limits) {
+        if replace {
+            host.http2.clear();
+        } else if let Some(Sender::Http2(first)) = host.shared(&self.limits) {
             return first;
         }
-        host.http2 = Some(Idle { since: Instant::now(), sender: new.clone() });
+        host.http2.push(Idle { since: Instant::now(), sender: new.clone() });
         self.start_reaping(&mut state);
         new
     }
@@ -146,15 +149,15 @@ impl Pool {
         let mut state = self.state.lock();
         for host in state.hosts.values_mut() {
             host.http1.retain(|idle| is_usable(idle.since, idle.sender.is_closed(), &self.limits));
-            host.http2 = host
-                .http2
-                .take()
-                .filter(|idle| is_usable(idle.since, idle.sender.is_closed(), &self.limits));
+            host.http2
+                .retain(|shared| shared.sender.in_use() > 0 || shared.is_usable(&self.limits));
         }
         state.hosts.retain(|_, host| !host.is_unused());
         let oldest = state.hosts.values().flat_map(Host::idle_since).min();
         state.reaping = oldest.is_some();
-        oldest.map(|since| since + self.limits.idle_timeout)
+        // A shared connection in use may have been taken long ago; it is looked at again later.
+        let soonest = Instant::now() + self.limits.idle_timeout / 4;
+        oldest.map(|since| (since + self.limits.idle_timeout).max(soonest))
     }
 }
 
@@ -169,6 +172,12 @@ async fn reap(pool: Weak<Pool>, first: Instant) {
     }
 }
 
+impl Idle<Http2> {
+    fn is_usable(&self, limits: &Limits) -> bool {
+        is_usable(self.since, self.sender.is_closed(), limits)
+    }
+}
+
 fn is_usable(since: Instant, closed: bool, limits: &Limits) -> bool {
     !closed && since.elapsed() < limits.idle_timeout
 }
@@ -176,17 +185,23 @@ fn is_usable(since: Instant, closed: bool, limits: &Limits) -> bool {
 impl Host {
     fn new(limits: &Limits) -> Self {
         let permits = Arc::new(Semaphore::new(limits.connections_per_host_max));
-        Self { permits, http1: Vec::new(), http2: None }
+        Self { permits, http1: Vec::new(), http2: Vec::new() }
     }
 
+    /// A connection that takes one more call. None: all are full, and another may be opened.
     fn shared(&mut self, limits: &Limits) -> Option<Sender> {
-        let shared = self.http2.as_mut()?;
-        if is_usable(shared.since, shared.sender.is_closed(), limits) {
-            shared.since = Instant::now();
-            return Some(Sender::Http2(shared.sender.clone()));
-        }
-        self.http2 = None;
-        None
+        self.http2.retain(|shared| shared.is_usable(limits) || shared.sender.in_use() > 0);
+        self.http2.retain(|shared| !shared.sender.is_closed());
+        // The fullest first, so that those that are not needed any more become idle.
+        let free =
+            |shared: &&mut Idle<Http2>| shared.sender.in_use() < limits.streams_per_connection_max;
+        let shared = if self.http2.len() < limits.connections_per_host_max {
+            self.http2.iter_mut().filter(free).max_by_key(|one| one.sender.in_use())?
+        } else {
+            self.http2.iter_mut().min_by_key(|one| one.sender.in_use())?
+        };
+        shared.since = Instant::now();
+        Some(Sender::Http2(shared.sender.clone()))
     }
 
     fn take(&mut self, limits: &Limits) -> Option<Sender> {
@@ -206,6 +221,6 @@ impl Host {
     /// Nothing is idle, in use or waited for.
     fn is_unused(&self) -> bool {
         // Permits and calls that wait for one hold a reference to the semaphore.
-        self.http1.is_empty() && self.http2.is_none() && Arc::strong_count(&self.permits) == 1
+        self.http1.is_empty() && self.http2.is_empty() && Arc::strong_count(&self.permits) == 1
     }
 }

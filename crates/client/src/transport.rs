@@ -1,10 +1,9 @@
 //! Sends requests: finds or opens a connection, and knows when a request may be sent again.
 
-use std::sync::Arc;
+use std::{pin::Pin, sync::Arc};
 
 use http::{Method, Request, Response, header::UPGRADE};
 use http_body::Body as _;
-use hyper::body::Incoming;
 use tokio::time::Instant;
 
 use crate::{
@@ -18,6 +17,7 @@ use crate::{
     limits::Limits,
     origin::{HostPort, Origin},
     pool::{Key, Permit, Pool},
+    response_body::ResponseBody,
     tls::{TlsConfig, TlsConfigs},
 };
 
@@ -42,6 +42,9 @@ struct Transport {
 pub struct SendOptions {
     /// What to connect to instead of the URL's host: the address behind a service.
     pub connect_to: Option<HostPort>,
+    /// On a connection of its own, which is never used for another request: for upgrades, after which
+    /// a connection may not be what it seems.
+    pub dedicated: bool,
     /// Until the head of the response is there. None: the caller ends the call by dropping it.
     pub deadline: Option<Instant>,
 }
@@ -63,12 +66,13 @@ impl Client {
     ///
     /// Dropping the future, or the body before its end, closes the connection (HTTP/1.1) or resets the
     /// stream (HTTP/2).
-    pub async fn send(
+    pub fn send(
         &self,
         request: Request<Body>,
         options: SendOptions,
-    ) -> Result<Response<Incoming>, Error> {
-        self.transport.send(request, options).await
+    ) -> Pin<Box<dyn Future<Output = Result<Response<ResponseBody>, Error>> + Send + '_>> {
+        // Boxed, so that hyper's client is compiled into this crate and not into every one that sends.
+        Box::pin(self.transport.send(request, options))
     }
 }
 
@@ -101,7 +105,7 @@ impl Transport {
         &self,
         mut request: Request<Body>,
         options: SendOptions,
-    ) -> Result<Response<Incoming>, Error> {
+    ) -> Result<Response<ResponseBody>, Error> {
         let deadline = Deadline(options.deadline);
         let origin = Origin::new(request.uri(), options.connect_to, self.server_name.as_deref())?;
         let (tls_generation, tls) = self.tls.current();
@@ -114,6 +118,12 @@ impl Transport {
         self.authorization.apply(request.headers_mut());
         let replay = Replay::of(&request);
 
+        if options.dedicated {
+            let sender = self.open(&key, &tls, &origin, deadline).await?;
+            let only = Checkout { sender, permit: None, reused: false };
+            let answered = self.exchange(only, request, &key, &origin, deadline).await?;
+            return answered.map_err(|failure| self.http_error(failure.error));
+        }
         let first = self.connection(&key, &tls, &origin, Reuse::Allowed, deadline).await?;
         let reused = first.reused;
         let failure = match self.exchange(first, request, &key, &origin, deadline).await? {
@@ -147,8 +157,7 @@ impl Transport {
             let permit = matches!(sender, Sender::Http1(_)).then_some(permit);
             return Ok(Checkout { sender, permit, reused: true });
         }
-        let tls = if key.http1_only { &tls.http1 } else { &tls.any };
-        let opened = connection::open(&*self.dial, tls, origin, &self.limits, deadline).await?;
+        let opened = self.open(key, tls, origin, deadline).await?;
         Ok(match opened {
             Sender::Http1(_) => Checkout { sender: opened, permit: Some(permit), reused: false },
             Sender::Http2(new) => {
@@ -156,6 +165,17 @@ impl Transport {
                 Checkout { sender, permit: None, reused: false }
             }
         })
+    }
+
+    async fn open(
+        &self,
+        key: &Key,
+        tls: &TlsConfig,
+        origin: &Origin,
+        deadline: Deadline,
+    ) -> Result<Sender, Error> {
+        let tls = if key.http1_only { &tls.http1 } else { &tls.any };
+        connection::open(&*self.dial, tls, origin, &self.limits, deadline).await
     }
 
     /// The outer error is the deadline's, after which nothing is tried again.
@@ -166,14 +186,19 @@ impl Transport {
         key: &Key,
         origin: &Origin,
         deadline: Deadline,
-    ) -> Result<Result<Response<Incoming>, connection::Failure>, Error> {
+    ) -> Result<Result<Response<ResponseBody>, connection::Failure>, Error> {
         let Checkout { mut sender, permit, .. } = connection;
         let answer = sender.send(request, origin);
         let answer = deadline.bound(Phase::WaitingForResponse, answer).await?;
-        if let (Ok(_), Sender::Http1(sender), Some(permit)) = (&answer, sender, permit) {
-            self.pool.keep_when_ready(key.clone(), sender, permit);
-        }
-        Ok(answer)
+        let stream = match (sender, permit) {
+            (Sender::Http1(sender), Some(permit)) if answer.is_ok() => {
+                self.pool.keep_when_ready(key.clone(), sender, permit);
+                None
+            }
+            (Sender::Http1(_), _) => None,
+            (Sender::Http2(sender), _) => Some(sender.stream()),
+        };
+        Ok(answer.map(|response| response.map(|body| ResponseBody::new(body, stream))))
     }
 
     fn http_error(&self, error: hyper::Error) -> Error {

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use meta::{
     Map, Number, Str, Value,
-    limits::{FIELD_PATH_BYTES_MAX, OBJECT_DEPTH_MAX, TREE_NODES_MAX, cut},
+    limits::{FIELD_PATH_BYTES_MAX, OBJECT_DEPTH_MAX, TooLarge, TreeSize, cut},
 };
 use schema::{Node, NodeType, Schema, TypeId};
 use thiserror::Error;
@@ -28,8 +28,8 @@ pub enum CborError {
     Extraneous(usize, usize),
     #[error("cbor: exceeded max nested level {DEPTH_MAX}")]
     TooDeep,
-    #[error("cbor: exceeded max number of values of {TREE_NODES_MAX}")]
-    TooMany,
+    #[error("cbor: {0}")]
+    TooLarge(#[from] TooLarge),
     #[error("cbor: found duplicate map key {0:?}")]
     DuplicateKey(String),
     #[error("cbor: map key is of type {0} and cannot be used as a name")]
@@ -49,7 +49,7 @@ pub enum CborError {
 /// Reads one document; anything behind it is an error.
 pub fn decode(bytes: &[u8]) -> Result<Value, CborError> {
     let start = if bytes.starts_with(&SELF_DESCRIBED) { SELF_DESCRIBED.len() } else { 0 };
-    let mut reader = Reader { bytes, at: start, nodes: 0 };
+    let mut reader = Reader { bytes, at: start, size: TreeSize::bounded() };
     let value = reader.document()?;
     match bytes.len() - reader.at {
         0 => Ok(value),
@@ -100,8 +100,8 @@ const TAG_LATER_BASE64: u64 = 22;
 struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// Values so far.
-    nodes: usize,
+    /// The memory of the tree so far.
+    size: TreeSize,
 }
 
 /// A container whose members are being read: nesting costs heap and not the thread's stack.
@@ -141,8 +141,7 @@ impl Frame {
                 // time.
                 members.sort_by(|a, b| a.0.cmp(&b.0));
                 if let Some([(key, _), _]) = members.array_windows().find(|[a, b]| a.0 == b.0) {
-                    let key = cut(key, FIELD_PATH_BYTES_MAX).into_owned();
-                    return Err(CborError::DuplicateKey(key));
+                    return Err(duplicate_key(key));
                 }
                 Ok(Value::Object(Map::from_pairs(members)))
             }
@@ -170,16 +169,13 @@ impl<'a> Reader<'a> {
                     }
                 },
                 ARRAY | MAP => {
+                    self.size.add_container()?;
                     frames.push(self.open(major, info)?);
                     None
                 }
                 _ => Some(self.leaf(major, info)?),
             };
             tags = 0;
-            self.nodes += 1;
-            if self.nodes > TREE_NODES_MAX {
-                return Err(CborError::TooMany);
-            }
             // The value may be the last of its container, which then is the last of its own …
             loop {
                 let Some(frame) = frames.last_mut() else {
@@ -245,12 +241,20 @@ impl<'a> Reader<'a> {
             None => {}
         }
         if let Container::Map(members) = &mut frame.container {
+            self.size.add_member()?;
             let (major, info) = self.initial()?;
             if major != BYTES && major != TEXT {
                 return Err(CborError::Key(MAJOR_NAMES[usize::from(major)]));
             }
             let key = self.string(major, info)?;
-            members.push((Str::new(utf8(&key)?), Value::Null));
+            let key = utf8(&key)?;
+            // All are compared at the end; this ends a long run of one key before it takes memory.
+            if members.last().is_some_and(|(last, _)| last == key) {
+                return Err(duplicate_key(key));
+            }
+            members.push((Str::new(key), Value::Null));
+        } else {
+            self.size.add_value()?;
         }
         Ok(true)
     }
@@ -327,6 +331,10 @@ impl<'a> Reader<'a> {
 }
 
 const INDEFINITE: u8 = 31;
+
+fn duplicate_key(key: &str) -> CborError {
+    CborError::DuplicateKey(cut(key, FIELD_PATH_BYTES_MAX).into_owned())
+}
 
 const MAJOR_NAMES: [&str; 8] = [
     "positive integer",
@@ -547,7 +555,7 @@ mod tests {
     }
 
     #[test]
-    fn depth_and_number_of_values_are_bounded() {
+    fn depth_and_memory_are_bounded() {
         let nested = |levels: usize| [vec![0x81; levels], vec![0xf6]].concat();
         let check = move || {
             let tree = decode(&nested(DEPTH_MAX)).unwrap();
@@ -565,8 +573,11 @@ mod tests {
             bytes.resize(bytes.len() + items, 0x80);
             bytes
         };
-        assert!(decode(&list(TREE_NODES_MAX - 1)).is_ok());
-        assert_eq!(decode(&list(TREE_NODES_MAX)), Err(CborError::TooMany));
+        // Lists of 48 bytes each, in one of 16.
+        let fitting = (meta::limits::TREE_BYTES_MAX - 16) / 48;
+        assert!(decode(&list(fitting)).is_ok());
+        assert!(decode(&list(fitting + 1)) == Err(CborError::TooLarge(TooLarge)));
+        assert!(meta::cancel::is_interruptible(|| drop(decode(&list(fitting)))));
         // A length alone reserves nothing.
         assert_eq!(decode(b"\x9b\x7f\xff\xff\xff\xff\xff\xff\xff"), Err(CborError::UnexpectedEnd));
     }

@@ -15,6 +15,7 @@ pub(crate) mod lexer;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use decode::decode_any_up_to;
 pub use decode::{
     DecodeOptions, Decoded, decode, decode_any, decode_any_body, decode_body, list_strict_errors,
 };

@@ -5,6 +5,8 @@
 
 pub mod base64;
 pub mod cbor;
+#[cfg(test)]
+mod growth_tests;
 pub mod json;
 pub mod negotiate;
 pub mod protobuf;

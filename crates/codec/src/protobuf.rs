@@ -11,7 +11,7 @@ mod tables;
 mod tests;
 mod wire;
 
-use meta::{Str, Value, limits::TREE_NODES_MAX};
+use meta::{Str, Value, limits::TooLarge};
 use schema::{Schema, TypeId};
 use thiserror::Error;
 
@@ -40,8 +40,8 @@ pub enum ProtobufError {
     WrongWireType { field: String, wire_type: u8 },
     #[error("proto: exceeded max depth of {DEPTH_MAX}")]
     TooDeep,
-    #[error("proto: exceeded max number of values of {TREE_NODES_MAX}")]
-    TooMany,
+    #[error("proto: {0}")]
+    TooLarge(#[from] TooLarge),
     #[error("empty data")]
     EmptyData,
     #[error("empty body")]

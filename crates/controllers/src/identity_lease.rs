@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lease_expires_when_nobody_renews_it() {
+    fn a_lease_that_is_not_renewed_expires() {
         let lease = value!({"spec": {"renewTime": "2026-01-01T00:00:00.000000Z", "leaseDurationSeconds": 60i64}});
         let at = |text| Time::parse(text).unwrap();
         assert!(!is_expired(&lease, at("2026-01-01T00:01:00Z")));

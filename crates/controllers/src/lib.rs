@@ -58,6 +58,7 @@ pub use service_cidr_controller::ServiceCidrController;
 pub use system_namespaces::SystemNamespaces;
 pub use tokens_controller::{TokenGenerator, TokensController};
 pub use validating_admission_policy_status::{PolicyTypeChecker, ValidatingAdmissionPolicyStatus};
+pub use workqueue::{Key, ReconcileResult, Reconciler, run as run_workqueue};
 pub use workqueue_metrics::register_workqueue_metrics;
 
 use std::{future::Future, pin::Pin, sync::Arc};

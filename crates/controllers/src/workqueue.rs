@@ -13,10 +13,10 @@ use tokio::time::Instant;
 use crate::{Informer, InformerEvent, ObjectEvent, Pinned, workqueue_metrics::QueueMetrics};
 
 /// Namespace and name of an object.
-pub(crate) type Key = (Str, Str);
+pub type Key = (Str, Str);
 
 /// A controller that is driven by the queue.
-pub(crate) trait Reconciler: Send + Sync + 'static {
+pub trait Reconciler: Send + Sync + 'static {
     /// The name of its queue in metrics: kube-controller-manager's.
     const QUEUE: &'static str;
 
@@ -28,7 +28,7 @@ pub(crate) trait Reconciler: Send + Sync + 'static {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ReconcileResult {
+pub enum ReconcileResult {
     /// Nothing to do until the next event.
     Done,
     /// Again after this time, or with the next event.
@@ -43,7 +43,7 @@ const RETRY_MIN: Duration = Duration::from_millis(10);
 const RETRY_MAX: Duration = Duration::from_secs(5);
 
 /// Runs until the server stops. The queue is bounded by the number of objects.
-pub(crate) async fn run<R: Reconciler>(reconciler: R, mut events: impl Informer) {
+pub async fn run<R: Reconciler>(reconciler: R, mut events: impl Informer) {
     let reconciler = &reconciler;
     let metrics = QueueMetrics::of(R::QUEUE);
     let mut queue = WorkQueue { metrics: metrics.clone(), ..WorkQueue::default() };

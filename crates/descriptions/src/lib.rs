@@ -72,7 +72,7 @@ impl Describe for Descriptions {
         let (item, known) = self.item_of(definition)?;
         match field {
             "items" => Some(Cow::Owned(format!("The {} objects of the list.", kind(item)))),
-            "metadata" => Some(Cow::Borrowed("What is told about the list as a whole.")),
+            "metadata" => Some(Cow::Borrowed("The metadata of the list.")),
             // Lists have `kind` and `apiVersion` in common with what they are a list of.
             field => known.field(field).map(Cow::Borrowed),
         }

@@ -183,7 +183,9 @@ impl Etcd {
                     retried = true;
                     continue;
                 }
-                Err(failed) if failed.outcome_unknown => self.settle(write, txn, &failed).await,
+                Err(failed) if failed.outcome_unknown => {
+                    self.resolve_unknown_outcome(write, txn, &failed).await
+                }
                 Err(failed) => Err(store_error(&failed.status)),
             };
         }
@@ -191,7 +193,7 @@ impl Etcd {
 
     /// The outcome of the write is unknown. If its value is stored, it took effect. To learn that
     /// it did not, the write has to be retried, which is only done where that is harmless.
-    async fn settle(
+    async fn resolve_unknown_outcome(
         &self,
         write: &Write,
         txn: pb::TxnRequest,

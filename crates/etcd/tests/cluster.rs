@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 
 use common::{Cluster, options};
 
-/// Creates keys one after the other until told to stop; returns the acknowledged ones with their
+/// Creates keys one after the other until `stop` is set; returns the acknowledged ones with their
 /// revisions.
 async fn write_on(etcd: Arc<Etcd>, writer: usize, stop: Arc<AtomicBool>) -> BTreeMap<String, u64> {
     let mut acknowledged = BTreeMap::new();

@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_are_told_apart_by_user_or_namespace() {
+    fn flows_are_distinguished_by_user_or_namespace() {
         let info = resource("get - pods a");
         let anna = user("anna", &[]);
         for (method, expected) in [("ByUser", "anna"), ("ByNamespace", "a"), ("", "")] {

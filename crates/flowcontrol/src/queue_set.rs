@@ -51,7 +51,7 @@ impl LimitResponse {
         }
     }
 
-    /// Queued requests that the level has room for.
+    /// How many requests the level may queue.
     pub(crate) fn waiting_max(self) -> usize {
         match self {
             Self::Exempt | Self::Reject => 0,

@@ -83,16 +83,16 @@ mod tests {
         let retry = RetryAfter::default();
         let mut second = 0;
         let mut run = |seconds: u64, rejections: u64| {
-            let mut told = 0;
+            let mut retry_after = 0;
             for _ in 0..seconds {
                 second += 1;
                 for _ in 0..rejections {
-                    told = retry.record(second);
+                    retry_after = retry.record(second);
                 }
             }
-            told
+            retry_after
         };
-        // Seconds, rejections in each, and what the last client is told.
+        // Seconds, rejections in each, and the last client's Retry-After.
         let cases = [
             (1, 10, 1),
             (1, 10, 2),

@@ -1,11 +1,13 @@
 //! Whether the work of the current thread is still wanted.
 //!
-//! Decoding, conversion and validation are plain functions that cannot be stopped from outside. A
-//! loop over many items asks [`requested`] now and then and returns early: the client has gone or
-//! its time is up, and the result is thrown away.
+//! Decoding, conversion, validation and patching are plain functions that cannot be stopped from
+//! outside. The client may have gone or its time may be up, and then the result is thrown away: a loop
+//! over chunks of a response asks [`check`] and returns early, a walk over a tree passes [`checkpoint`]
+//! and unwinds.
 
 use std::{
     cell::RefCell,
+    panic::resume_unwind,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -33,16 +35,25 @@ impl Cancel {
 
     /// Runs `work`, in which [`requested`] asks this.
     pub fn scope<T>(&self, work: impl FnOnce() -> T) -> T {
-        /// Puts the one before back, also when `work` panics.
-        struct Restore(Option<Cancel>);
-        impl Drop for Restore {
-            fn drop(&mut self) {
-                let before = self.0.take();
-                CURRENT.with(|current| *current.borrow_mut() = before);
-            }
-        }
         let _restore = Restore(CURRENT.with(|current| current.replace(Some(self.clone()))));
         work()
+    }
+}
+
+/// Runs `work` to its end even if the current work should stop: for what is made once and shared, such as a
+/// `LazyLock`, which would be poisoned for all later requests.
+pub fn shielded<T>(work: impl FnOnce() -> T) -> T {
+    let _restore = Restore(CURRENT.with(RefCell::take));
+    work()
+}
+
+/// Puts the one before back, also when the work panics.
+struct Restore(Option<Cancel>);
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        let before = self.0.take();
+        CURRENT.with(|current| *current.borrow_mut() = before);
     }
 }
 
@@ -59,9 +70,77 @@ pub fn check() -> Result<(), ApiError> {
     Ok(())
 }
 
+/// The payload of an unwinding [`checkpoint`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cancelled;
+
+/// Unwinds the current work if it should stop. Walks over trees are many and return plain values; an
+/// error type in each of them for a result that no client receives would be noise, so this ends
+/// them as salsa ends the queries of rust-analyzer. It does not run the panic hook, so nothing is logged.
+///
+/// Invariant: only passed by pure computations, so that unwinding leaves no state half written; it does
+/// nothing outside of [`Cancel::scope`], whose caller catches the unwinding.
+#[inline]
+pub fn checkpoint() {
+    if requested() {
+        resume_unwind(Box::new(Cancelled));
+    }
+}
+
+/// Passes [`checkpoint`] once in [`STEPS`] calls: for loops whose steps take nanoseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Steps(usize);
+
+/// So many steps are made in well under a millisecond.
+const STEPS: usize = 1_024;
+
+impl Steps {
+    pub const NONE: Self = Self(0);
+
+    #[inline]
+    pub fn step(&mut self) {
+        self.0 = self.0.wrapping_add(1);
+        if self.0.is_multiple_of(STEPS) {
+            checkpoint();
+        }
+    }
+}
+
+/// Whether `work` passes a checkpoint at all: what it does in a cancelled scope. For the tests of
+/// decoders, patches and validators.
+pub fn is_interruptible(work: impl FnOnce()) -> bool {
+    let cancel = Cancel::default();
+    cancel.cancel();
+    let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| cancel.scope(work)));
+    ended.is_err_and(|payload| payload.is::<Cancelled>())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_checkpoint_unwinds_cancelled_work_only() {
+        let mut steps = Steps::default();
+        let mut count = 0;
+        let mut work = || {
+            for _ in 0..10 * STEPS {
+                steps.step();
+                count += 1;
+            }
+        };
+        work();
+        Cancel::default().scope(&mut work);
+        assert!(is_interruptible(&mut work));
+        assert_eq!(count, 21 * STEPS - 1);
+        assert!(!is_interruptible(|| ()));
+        assert!(!is_interruptible(|| shielded(checkpoint)));
+        assert!(is_interruptible(|| {
+            shielded(checkpoint);
+            checkpoint();
+        }));
+        assert!(!requested());
+    }
 
     #[test]
     fn work_learns_that_it_is_cancelled_in_its_scope_only() {

@@ -7,6 +7,7 @@ use crate::{
     authorization::Attributes,
     field::{cut, quote},
     json,
+    limits::{self, FIELD_PATH_BYTES_MAX},
 };
 
 /// A failed request, in the words that Kubernetes clients know.
@@ -51,7 +52,7 @@ pub enum ApiError {
     #[error("{}", forbidden_message(.resource, .name, .why))]
     Forbidden { resource: GroupResource, name: String, why: String, causes: Vec<Cause> },
     /// Refused by an authorizer, which looks at the user, the verb and the resource. Clients get the
-    /// same `Status` as for `Forbidden`, with a header that tells browsers not to guess its type.
+    /// same `Status` as for `Forbidden`, with `X-Content-Type-Options: nosniff`.
     #[error("{}", forbidden_message(.resource, .name, .why))]
     DeniedByAuthorizer { resource: GroupResource, name: String, why: String },
     /// The same for a path that is no resource.
@@ -144,6 +145,8 @@ impl ApiError {
 
     /// An authorizer did not allow this.
     pub fn forbidden(attributes: &Attributes<'_>, reason: &str) -> Self {
+        // A made-up name of a whole URL would be repeated in the message and its details.
+        let quote = |text: &str| quote(&limits::cut(text, FIELD_PATH_BYTES_MAX));
         let verb = attributes.verb;
         let user = quote(&attributes.user.name);
         let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
@@ -166,8 +169,9 @@ impl ApiError {
             quote(&resource),
             quote(attributes.group),
         );
-        let (resource, name) = (attributes.group_resource(), attributes.name.to_owned());
-        Self::DeniedByAuthorizer { resource, name, why }
+        let cut = |text| limits::cut(text, FIELD_PATH_BYTES_MAX);
+        let resource = GroupResource::new(cut(attributes.group), cut(attributes.resource));
+        Self::DeniedByAuthorizer { resource, name: cut(attributes.name).into_owned(), why }
     }
 
     /// Whether an authorizer refused, rather than admission.
@@ -501,6 +505,23 @@ mod tests {
         }
     }
 
+    /// 1 000 anonymous GETs of 60 KB were answered with 136 MB.
+    #[test]
+    fn a_denial_quotes_little_of_a_long_url() {
+        let (user, long) = (User::default(), "g".repeat(60_000));
+        let resource = Attributes {
+            namespace: &long,
+            name: &long,
+            subresource: &long,
+            ..Attributes::of_resource(&user, "get", &long, &long)
+        };
+        for denied in [resource, Attributes::of_path(&user, "get", &long)] {
+            let status = ApiError::forbidden(&denied, "").status();
+            assert!(status.message.contains("ggg... (58976 bytes more)"), "{}", status.message);
+            assert!(status.to_json().len() < 10_000);
+        }
+    }
+
     #[test]
     fn a_denial_names_user_verb_resource_and_scope() {
         let user = User { name: "jane".into(), ..User::default() };
@@ -523,7 +544,7 @@ mod tests {
             assert_eq!(error.to_string(), expected);
             assert!(error.is_denied_by_authorizer());
         }
-        // Admission may say the same words; it is told apart by what it is, not by what it says.
+        // Admission may use the same words: the variant decides, not the text.
         let why = "User \"jane\" cannot get resource \"pods\"".to_owned();
         let resource = GroupResource::new("", "pods");
         let by_admission =

@@ -30,7 +30,7 @@ struct Element {
     step: Step,
 }
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 enum Step {
     /// A field, or a dotted path.
     Name(Str),
@@ -76,6 +76,11 @@ impl FieldPath {
         steps
     }
 
+    /// Whether this is `ancestor` or a path below it, step by step.
+    pub fn is_within(&self, ancestor: &Self) -> bool {
+        self.steps().starts_with(&ancestor.steps())
+    }
+
     fn is_of_spec(&self) -> bool {
         self.root_field() == SPEC
     }
@@ -95,6 +100,8 @@ impl PartialEq for FieldPath {
         self.to_string() == other.to_string()
     }
 }
+
+impl Eq for FieldPath {}
 
 /// Dropping the last path of a deep object would otherwise recurse once for each of its levels.
 impl Drop for FieldPath {
@@ -134,6 +141,8 @@ impl fmt::Display for FieldPath {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError {
     pub reason: FieldReason,
+    pub path: FieldPath,
+    /// The path as text; a long one is cut.
     pub field: String,
     /// The top-level field that the error is about; empty where it is about the whole object.
     pub root_field: Str,
@@ -160,7 +169,8 @@ impl FieldError {
         let mut field = path.to_string();
         cut(&mut field, FIELD_ERROR_BYTES_MAX);
         cut(&mut message, FIELD_ERROR_BYTES_MAX);
-        Self { reason, field, root_field: path.root_field(), message, rule: None }
+        let root_field = path.root_field();
+        Self { reason, path: path.clone(), field, root_field, message, rule: None }
     }
 
     fn json_bytes(&self) -> usize {
@@ -168,7 +178,7 @@ impl FieldError {
     }
 }
 
-/// Cuts a text that has more bytes in JSON than an answer has room for, and says so.
+/// Cuts a text that has more bytes in JSON than a response may have, and says so.
 pub fn cut(text: &mut String, json_bytes_max: usize) {
     if let Some(end) = json::escaped_prefix(text, json_bytes_max) {
         let more = text.len() - end;
@@ -386,7 +396,7 @@ impl FieldErrors {
         self.push_with(reason, field, || message);
     }
 
-    /// Adds an error whose message is only made if there is room for it.
+    /// Adds an error whose message is only formatted below the bound.
     pub fn push_with(
         &mut self,
         reason: FieldReason,
@@ -473,8 +483,14 @@ pub fn show(value: &Value) -> String {
 pub fn quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
-    for c in text.chars() {
+    // Most texts are plain ASCII, which is copied as it is.
+    let is_plain = |byte: &u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
+    let plain = text.bytes().take_while(|byte| is_plain(byte)).count();
+    let (plain, rest) = text.split_at(plain);
+    out.push_str(plain);
+    for c in rest.chars() {
         match c {
+            ' '..='~' if is_plain(&(c as u8)) => out.push(c),
             '"' => out.push_str("\\\""),
             '\\' => out.push_str("\\\\"),
             '\n' => out.push_str("\\n"),

@@ -8,6 +8,8 @@ pub mod authorization;
 pub mod cancel;
 pub mod error;
 pub mod field;
+#[doc(hidden)]
+pub mod growth;
 pub mod gvk;
 pub mod json;
 pub mod limits;

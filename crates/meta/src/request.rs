@@ -95,7 +95,7 @@ impl RequestInfo {
     }
 }
 
-/// What a client is told besides the answer: `Warning` headers.
+/// The `Warning` headers of a response.
 #[derive(Debug, Default)]
 pub struct Warnings(Mutex<CollectedWarnings>);
 

@@ -2,7 +2,7 @@
 //! the end, `replace` adds a missing member, `copy` of a missing one is null.
 
 use meta::{
-    Map, Number, Value,
+    Map, Number, Value, cancel,
     field::quote,
     json,
     limits::{
@@ -84,6 +84,7 @@ impl JsonPatch {
         let mut object = object.clone();
         let mut work = Work::default();
         for operation in &self.operations {
+            cancel::checkpoint();
             apply(operation, &mut object, &mut work).map_err(|failure| match failure {
                 Failure::DoesNotApply(why) if why.len() > QUOTED_BYTES_MAX => {
                     PatchError::DoesNotApply(cut(&why, QUOTED_BYTES_MAX).into_owned())
@@ -707,5 +708,28 @@ mod tests {
 
     fn value_of(text: &str) -> Value {
         parse(text).unwrap()
+    }
+
+    #[test]
+    fn operations_cost_no_more_than_in_proportion() {
+        let object = |n: usize| meta::value!({"l": (Value::Array(vec![Value::from(1i64); n]))});
+        let operations = |operation: &str, n: usize| {
+            let operation = parse(operation).unwrap();
+            JsonPatch::decode(&Value::Array(vec![operation; n])).unwrap()
+        };
+        for operation in [
+            r#"{"op":"add","path":"/l/-","value":1}"#,
+            r#"{"op":"remove","path":"/l/-1"}"#,
+            r#"{"op":"replace","path":"/l/0","value":1}"#,
+            r#"{"op":"test","path":"/l/0","value":1}"#,
+            r#"{"op":"copy","from":"/l/0","path":"/a"}"#,
+        ] {
+            let made = |n: usize| (object(10 * n), operations(operation, n));
+            meta::growth::assert_linear(operation, 200, made, |(object, patch)| {
+                let _ = patch.apply(object);
+            });
+            let (object, patch) = made(10);
+            assert!(cancel::is_interruptible(|| drop(patch.apply(&object))));
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! JSON merge patch (RFC 7396).
 
-use meta::{Map, Value};
+use meta::{Map, Value, cancel};
 
 use crate::{PatchError, map_edit::MapEdit};
 
@@ -23,6 +23,7 @@ pub fn apply(object: &Value, patch: &Value) -> Result<Value, PatchError> {
 fn merge(object: Map, patch: &Map) -> Map {
     let mut object = MapEdit::new(object);
     for (key, new) in patch.iter() {
+        cancel::checkpoint();
         let merged = match (object.take(key), new) {
             (_, Value::Null) => continue,
             (Some(Value::Object(old)), Value::Object(new)) => merge(old, new).into(),
@@ -100,5 +101,38 @@ mod tests {
             let twice = apply(&once, &patch).unwrap();
             prop_assert_eq!(apply(&twice, &patch).unwrap(), twice);
         }
+    }
+
+    #[test]
+    fn patches_cost_no_more_than_in_proportion() {
+        let object = |from: usize, n: usize| -> Value {
+            let member = |i: usize| (meta::Str::from(format!("{:07}", i * 7919 % 10_000_019)), i);
+            let members = (from..from + n).map(member);
+            let members: Map = members.map(|(key, i)| (key, Value::from(i as i64))).collect();
+            members.into()
+        };
+        let made = |n: usize| (object(0, 3 * n), object(2 * n, n));
+        meta::growth::assert_linear("keys into keys", 1_000, made, |(object, patch)| {
+            apply(object, patch).unwrap();
+        });
+        let (object, patch) = made(10);
+        assert!(cancel::is_interruptible(|| drop(apply(&object, &patch))));
+    }
+
+    #[test]
+    fn the_deepest_patch_is_merged_on_a_small_stack() {
+        let run = || {
+            let levels = meta::limits::OBJECT_DEPTH_MAX;
+            let deep = |leaf: &str| {
+                let leaf = Value::from(leaf);
+                (0..levels).fold(leaf, |inner, _| meta::value!({"a": (inner)}))
+            };
+            let (old, new) = (deep("x"), deep("y"));
+            assert_eq!(apply(&old, &new).unwrap(), new);
+            assert_eq!(apply(&meta::value!({}), &new).unwrap(), new);
+        };
+        // Debug builds take several times the stack.
+        let stack_bytes = if cfg!(debug_assertions) { 4 << 20 } else { 1 << 20 };
+        std::thread::Builder::new().stack_size(stack_bytes).spawn(run).unwrap().join().unwrap();
     }
 }

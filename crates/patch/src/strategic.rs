@@ -9,7 +9,7 @@ mod tests;
 
 use std::collections::HashSet;
 
-use meta::{Map, Value};
+use meta::{Map, Value, cancel};
 use schema::{Schema, TypeId};
 
 use crate::{PatchError, go_text, map_edit::MapEdit};
@@ -57,6 +57,7 @@ fn merge_map(
     merge_ordered_lists(&mut original, &mut patch, lookup)?;
     let mut original = MapEdit::new(original);
     for (key, new) in patch {
+        cancel::checkpoint();
         let deletes = key.starts_with(DELETE_FROM_LIST);
         let key = if deletes {
             let bad = || malformed("invalid patch format of primitive list");

@@ -48,7 +48,7 @@ impl builtin::TokenAuthenticator for BearerTokens {
             // A review that names no audience is about this server's.
             let own = &self.0.audiences;
             let audiences = if audiences.is_empty() { own } else { audiences };
-            // Compat: an unknown token is told as an error, too.
+            // Compat: an unknown token is reported in `status.error` too.
             match self.0.token(token, audiences).await {
                 Ok(Some(found)) => {
                     Ok(Some(TokenUser { user: found.user, audiences: found.audiences }))

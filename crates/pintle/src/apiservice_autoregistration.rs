@@ -1,57 +1,173 @@
-//! Creates an APIService for every group-version that this server serves, and deletes those of custom
-//! resources that are no longer served.
+//! `kube-apiserver-autoregistration`: every group-version that this server serves has an APIService, which
+//! is put right when it was changed; those of custom resources that are no longer served are deleted.
 
-use std::collections::HashSet;
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
-use aggregator::{ServedGroupVersion, local_api_service};
-use controllers::{Api as _, Target, get_or_create};
+use aggregator::{api_services, local_api_service};
+use controllers::{Api as _, Informer as _, Target};
 use futures_util::future::try_join_all;
 use meta::{ApiError, Value};
 
-use crate::{in_process::Api, servers::REGISTRATION_GROUP};
+use crate::{
+    cache_informer::CacheInformer, discovery_publisher::DiscoveryPublisher, in_process::Api,
+    post_start_hooks::HookContext, servers::REGISTRATION_GROUP,
+};
 
-/// The label of APIServices of custom resources.
+/// `onstart` on the APIServices of built-in groups, `true` on those of custom resources. An APIService
+/// without it is its owner's, whatever it says.
 const AUTOMANAGED: [&str; 3] = ["metadata", "labels", "kube-aggregator.kubernetes.io/automanaged"];
 
-/// Creates missing APIServices and deletes those of custom resources that are no longer served.
-pub(crate) async fn sync_api_services(
-    api: &Api,
-    served: &[ServedGroupVersion],
-) -> Result<(), ApiError> {
-    let target = Target::cluster(REGISTRATION_GROUP, "v1", "apiservices");
-    let wanted = served.iter().filter(|served| served.group_version.group != REGISTRATION_GROUP);
-    let wanted: Vec<Value> = wanted.map(local_api_service).collect();
-    let known = api.list(&target).await?;
-    let name = |object: &Value| object.str_at(&["metadata", "name"]).to_owned();
-    let ready: HashSet<String> =
-        known.iter().filter(|object| is_available(object)).map(name).collect();
-    let missing = wanted.iter().filter(|object| !ready.contains(&name(object)));
-    try_join_all(missing.map(|object| register_api_service(api, &target, object))).await?;
+#[derive(Clone)]
+pub(crate) struct Autoregistration {
+    api: Arc<Api>,
+    publisher: Arc<DiscoveryPublisher>,
+}
 
-    let wanted: HashSet<String> = wanted.iter().map(name).collect();
-    let gone = known.iter().filter(|object| object.str_at(&AUTOMANAGED) == "true");
-    for object in gone.filter(|object| !wanted.contains(&name(object))) {
-        let named = target.clone().named(&name(object));
-        match api.delete(&named, &Value::object()).await {
-            Ok(()) | Err(ApiError::NotFound { .. }) => {}
-            Err(error) => return Err(error),
+impl Autoregistration {
+    pub(crate) fn new(api: Arc<Api>, publisher: Arc<DiscoveryPublisher>) -> Self {
+        Self { api, publisher }
+    }
+
+    /// Deletes APIServices of built-in groups that this server does not have as well: later they could be
+    /// those of another server, of another version.
+    pub(crate) async fn sync_at_start(&self) -> Result<(), ApiError> {
+        self.sync(&["true", "onstart"]).await
+    }
+
+    /// Follows changes of APIServices and of the group-versions that are served.
+    pub(crate) fn start(self, cx: &HookContext) {
+        let kinds = cx.kinds_of(REGISTRATION_GROUP, &["APIService"]);
+        cx.tasks.restarting("autoregister", move || {
+            self.clone().run(CacheInformer::start(&kinds, |_| true))
+        });
+    }
+
+    async fn run(self, mut events: CacheInformer) {
+        loop {
+            if let Err(error) = self.sync(&["true"]).await {
+                tracing::warn!("cannot update the APIServices: {error}");
+                tokio::time::sleep(RETRY_DELAY).await;
+                continue;
+            }
+            tokio::select! {
+                event = events.next() => if event.is_none() {
+                    return;
+                },
+                () = self.publisher.published() => {}
+            }
+            // A burst leads to one round.
+            let end = tokio::time::Instant::now() + BURST_WINDOW;
+            while let Ok(event) = tokio::time::timeout_at(end, events.next()).await {
+                if event.is_none() {
+                    return;
+                }
+            }
         }
     }
-    Ok(())
+
+    /// `deleted` are the labels of APIServices that go if nobody serves them here.
+    async fn sync(&self, deleted: &[&str]) -> Result<(), ApiError> {
+        let served = self.publisher.local();
+        let wanted =
+            served.iter().filter(|served| served.group_version.group != REGISTRATION_GROUP);
+        let wanted: Vec<Value> = wanted.map(local_api_service).collect();
+        let known = self.api.list(&api_services()).await?;
+        let by_name: HashMap<&str, &Value> =
+            known.iter().map(|object| (name(object), object)).collect();
+        try_join_all(
+            wanted.iter().map(|object| self.register(by_name.get(name(object)).copied(), object)),
+        )
+        .await?;
+        let wanted: HashSet<&str> = wanted.iter().map(name).collect();
+        let gone = known.iter().filter(|object| deleted.contains(&object.str_at(&AUTOMANAGED)));
+        for object in gone.filter(|object| !wanted.contains(name(object))) {
+            match self.api.delete(&named(object), &Value::object()).await {
+                Ok(()) | Err(ApiError::NotFound { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    async fn register(&self, known: Option<&Value>, wanted: &Value) -> Result<(), ApiError> {
+        let written = match known {
+            None => self.api.create(&api_services(), wanted).await,
+            Some(known) if known.str_at(&AUTOMANAGED).is_empty() => return Ok(()),
+            Some(known) if has_spec_of(known, wanted) => return Ok(()),
+            Some(known) => {
+                let mut right = known.clone();
+                right.set_at(&["spec"], wanted.get("spec").cloned().unwrap_or_else(Value::object));
+                self.api.update(&named(known), &right).await
+            }
+        };
+        match written {
+            // The next event says what it has become.
+            Err(
+                ApiError::AlreadyExists { .. }
+                | ApiError::Conflict { .. }
+                | ApiError::NotFound { .. },
+            ) => Ok(()),
+            other => other.map(drop),
+        }
+    }
 }
 
-fn is_available(object: &Value) -> bool {
-    !object.items_at(&["status", "conditions"]).is_empty()
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+const BURST_WINDOW: Duration = Duration::from_millis(20);
+
+fn name(object: &Value) -> &str {
+    object.str_at(&["metadata", "name"])
 }
 
-async fn register_api_service(api: &Api, target: &Target, object: &Value) -> Result<(), ApiError> {
-    let mut current = get_or_create(api, target, object).await?;
-    if is_available(&current) {
-        return Ok(());
+fn named(object: &Value) -> Target {
+    api_services().named(name(object))
+}
+
+/// Whether it says what the server would say, and nothing more: no Service, no way to trust one.
+fn has_spec_of(known: &Value, wanted: &Value) -> bool {
+    let told = known.get("spec").and_then(Value::as_object);
+    let wanted = wanted.get("spec").and_then(Value::as_object);
+    let (Some(told), Some(wanted)) = (told, wanted) else { return false };
+    let is_unset = |value: &Value| {
+        value.is_null() || value.as_str() == Some("") || value.as_bool() == Some(false)
+    };
+    wanted.iter().all(|(field, value)| told.get(field) == Some(value))
+        && told.iter().all(|(field, value)| wanted.contains_key(field) || is_unset(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use meta::value;
+
+    use super::*;
+
+    #[test]
+    fn an_api_service_that_says_more_than_the_server_is_put_right() {
+        let wanted = value!({"spec": {"group": "g", "version": "v1", "versionPriority": 1}});
+        let cases = [
+            (value!({"group": "g", "version": "v1", "versionPriority": 1}), true),
+            (value!({"group": "g", "version": "v1", "versionPriority": 2}), false),
+            (value!({"group": "g", "version": "v1"}), false),
+            (
+                value!({"group": "g", "version": "v1", "versionPriority": 1, "insecureSkipTLSVerify": false}),
+                true,
+            ),
+            (
+                value!({"group": "g", "version": "v1", "versionPriority": 1, "service": {"name": "s"}}),
+                false,
+            ),
+            (
+                value!({"group": "g", "version": "v1", "versionPriority": 1, "insecureSkipTLSVerify": true}),
+                false,
+            ),
+        ];
+        for (spec, expected) in cases {
+            let known = value!({"spec": (spec.clone())});
+            assert_eq!(has_spec_of(&known, &wanted), expected, "{spec:?}");
+        }
     }
-    let named = target.clone().named(object.str_at(&["metadata", "name"]));
-    if let Some(status) = object.get("status") {
-        current.set_at(&["status"], status.clone());
-    }
-    api.update(&Target { subresource: "status", ..named }, &current).await.map(drop)
 }

@@ -1,4 +1,4 @@
-//! Updates discovery, OpenAPI and APIServices when the served kinds change.
+//! Updates discovery and OpenAPI when the served kinds, or what remote servers say, change.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -6,7 +6,9 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use aggregator::{Aggregator, DiscoveryDocuments, OpenApi, ServedGroupVersion};
+use aggregator::{
+    Aggregator, DiscoveryDocuments, OpenApi, Registration, RemoteApis, ServedGroupVersion,
+};
 use descriptions::Descriptions;
 use endpoints::Resources;
 use meta::{GroupResource, GroupVersion};
@@ -18,8 +20,6 @@ use tokio::{
     time::Instant,
 };
 
-use crate::{apiservice_autoregistration::sync_api_services, in_process::Api};
-
 /// Renders the documents when the served kinds change.
 pub(crate) struct DiscoveryPublisher {
     aggregator: Arc<Aggregator>,
@@ -27,6 +27,10 @@ pub(crate) struct DiscoveryPublisher {
     built_in: Vec<ServedGroupVersion>,
     /// The table that the CRD controller replaces.
     extensions: Arc<Resources>,
+    /// The group-versions of other servers.
+    remote: OnceLock<(Arc<Registration>, Arc<RemoteApis>)>,
+    /// Tells the auto-registration.
+    kinds_changed: Notify,
     /// `host:port`, set by [`Self::open`].
     address: OnceLock<String>,
     changes: Debounce,
@@ -54,6 +58,8 @@ impl DiscoveryPublisher {
             schema,
             built_in,
             extensions,
+            remote: OnceLock::new(),
+            kinds_changed: Notify::new(),
             address: OnceLock::new(),
             changes: Debounce::default(),
             published: published.expect("a valid name"),
@@ -72,10 +78,36 @@ impl DiscoveryPublisher {
         self.publish();
     }
 
-    /// Every group-version that is served.
-    pub(crate) fn served(&self) -> Vec<ServedGroupVersion> {
+    /// From now on remote group-versions are published as well.
+    pub(crate) fn connect(&self, registration: Arc<Registration>, apis: Arc<RemoteApis>) {
+        drop(self.remote.set((registration, apis)));
+    }
+
+    pub(crate) fn on_remote_apis_changed(&self) {
+        self.changes.change();
+    }
+
+    /// Resolves when the kinds of this server have changed and were published.
+    pub(crate) async fn published(&self) {
+        self.kinds_changed.notified().await;
+    }
+
+    /// Every group-version that this server has.
+    pub(crate) fn local(&self) -> Vec<ServedGroupVersion> {
         let mut served = self.built_in.clone();
         served.extend(custom_group_versions(&self.extensions));
+        served
+    }
+
+    /// Every group-version that is served, here or elsewhere.
+    fn served(&self) -> Vec<ServedGroupVersion> {
+        let mut served = self.local();
+        if let Some((registration, apis)) = self.remote.get() {
+            let remote = apis.served(registration);
+            // An APIService decides who answers.
+            served.retain(|own| !remote.iter().any(|one| one.group_version == own.group_version));
+            served.extend(remote);
+        }
         served
     }
 
@@ -92,18 +124,14 @@ impl DiscoveryPublisher {
     }
 
     /// Runs until the server stops. A burst of changes is published once.
-    pub(crate) async fn run(self: Arc<Self>, api: &Api) {
+    pub(crate) async fn run(self: Arc<Self>) {
         loop {
             self.changes.next().await;
             let publisher = self.clone();
             if tokio::task::spawn_blocking(move || publisher.publish()).await.is_err() {
                 tracing::error!("rendering discovery and OpenAPI panicked");
             }
-            if api.serves_api_services()
-                && let Err(error) = sync_api_services(api, &self.served()).await
-            {
-                tracing::warn!("cannot update the APIServices: {error}");
-            }
+            self.kinds_changed.notify_one();
         }
     }
 }
@@ -186,6 +214,7 @@ fn custom_group_versions(extensions: &Resources) -> Vec<ServedGroupVersion> {
             version_priority: 100,
             resources: resources.collect(),
             custom: Some(kinds.iter().map(|(_, custom)| custom.published.clone()).collect()),
+            remote: None,
         }
     });
     served.collect()

@@ -64,7 +64,7 @@ impl Part {
                         WatchItem::Progress(_) => {}
                         WatchItem::TooSlow | WatchItem::Expired => break,
                         WatchItem::Closed => {
-                            // A write that waits for more is told at once.
+                            // A write that waits for it is notified at once.
                             self.reached.send_replace(u64::MAX);
                             return;
                         }

@@ -26,6 +26,7 @@ mod quotas;
 mod roles;
 mod run;
 mod servers;
+mod service_objects;
 mod serving;
 mod standalone_controllers;
 mod storage_metrics;

@@ -336,7 +336,7 @@ impl Copy {
                     // Events may have expired on one side first.
                     if self.is_data(&alone.key) && !self.is_event(&alone.key) => {
                         return Err(format!(
-                            "{} is only in one of the stores: was somebody writing meanwhile? Stop \
+                            "{} is only in one of the stores: was there a writer meanwhile? Stop \
                              the servers on both and migrate again",
                             alone.key
                         ));
@@ -366,7 +366,7 @@ impl Copy {
         if served(one)? != served(other)? || (same_revisions && revisions(one) != revisions(other))
         {
             return Err(format!(
-                "{key} is not the same in both stores: was somebody writing meanwhile? Stop the \
+                "{key} is not the same in both stores: was there a writer meanwhile? Stop the \
                  servers on both and migrate again"
             ));
         }
@@ -423,12 +423,12 @@ struct Progress {
     all: u64,
     keys: u64,
     bytes: u64,
-    told: Instant,
+    reported_at: Instant,
 }
 
 impl Progress {
     fn new(all: u64) -> Self {
-        Self { all, keys: 0, bytes: 0, told: Instant::now() }
+        Self { all, keys: 0, bytes: 0, reported_at: Instant::now() }
     }
 
     fn add(&mut self, item: &KeyValue) {
@@ -437,8 +437,8 @@ impl Progress {
     }
 
     fn tell(&mut self) {
-        if self.told.elapsed() > Duration::from_secs(1) || self.keys == self.all {
-            self.told = Instant::now();
+        if self.reported_at.elapsed() > Duration::from_secs(1) || self.keys == self.all {
+            self.reported_at = Instant::now();
             eprintln!("{} of {} keys, {} bytes", self.keys, self.all, self.bytes);
         }
     }

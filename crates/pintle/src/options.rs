@@ -29,7 +29,7 @@ use crate::logging;
 use crate::version;
 
 pub(crate) use admission::AdmissionPlugins;
-pub(crate) use authentication::{AuthenticationOptions, RequestHeaderOptions};
+pub(crate) use authentication::{AuthenticationOptions, PublishedHeaders};
 pub(crate) use authorization::AuthorizationOptions;
 pub(crate) use cidr::Cidr;
 pub(crate) use controllers::StandaloneControllers;
@@ -90,6 +90,11 @@ pub(crate) struct Options {
 
     pub(crate) egress_selector_config: Option<PathBuf>,
     pub(crate) kubelet_ca_file: Option<PathBuf>,
+
+    // Aggregation.
+    /// Aggregated servers are called at their endpoints.
+    pub(crate) aggregator_routing: bool,
+    pub(crate) aggregator_reject_forwarding_redirect: bool,
 
     // Shutdown.
     pub(crate) livez_grace_period: Duration,
@@ -272,6 +277,9 @@ impl Options {
 
             egress_selector_config: path(parsed, "egress-selector-config-file"),
             kubelet_ca_file: path(parsed, "kubelet-certificate-authority"),
+            aggregator_routing: parsed.bool("enable-aggregator-routing"),
+            aggregator_reject_forwarding_redirect: parsed
+                .bool("aggregator-reject-forwarding-redirect"),
 
             livez_grace_period: duration(parsed, "livez-grace-period"),
             storage_initialization_timeout: duration(parsed, "storage-initialization-timeout"),
@@ -363,11 +371,11 @@ fn unsupported(parsed: &Parsed, errors: &mut Vec<String>) -> Vec<String> {
 
 /// The advertise address: by flag, the bind address, or the address of the default route. Without a
 /// route it is loopback.
-fn advertised(told: Option<IpAddr>, bind: IpAddr, default_route: &DefaultRoute) -> IpAddr {
+fn advertised(given: Option<IpAddr>, bind: IpAddr, default_route: &DefaultRoute) -> IpAddr {
     let useful = |ip: &IpAddr| !ip.is_unspecified();
     // Endpoints must not be loopback addresses, so a loopback bind address does not count.
     let bound = Some(bind).filter(|ip| useful(ip) && !ip.is_loopback());
-    told.filter(useful).or(bound).or_else(|| default_route(bind)).unwrap_or(if bind.is_ipv6() {
+    given.filter(useful).or(bound).or_else(|| default_route(bind)).unwrap_or(if bind.is_ipv6() {
         IpAddr::V6(Ipv6Addr::LOCALHOST)
     } else {
         IpAddr::V4(Ipv4Addr::LOCALHOST)

@@ -136,7 +136,7 @@ fn install_metrics(chain: &ServerChain) -> Result<(), String> {
     tasks.register(registry)?;
     controllers::register_workqueue_metrics(registry)?;
     chain.config.auth_metrics.register(registry)?;
-    chain.aggregator.publisher.register(registry);
+    chain.aggregator.register_metrics(registry);
     chain.config.admission_metrics.register(registry);
     chain.config.dynamic_admission.register_metrics(registry);
     build_metrics::register(registry, &options.version, &options.feature_gates);
@@ -179,8 +179,9 @@ fn delegates(chain: &ServerChain, health: Arc<Health>, verbosity: Verbosity) -> 
         vec![(Arc::new(generic), Generic::claims())];
     delegates.extend(chain.delegates());
     let delegates = Delegates::new(delegates, chain.aggregator.aggregator.clone());
-    // The group-versions of custom resources come and go.
+    // The group-versions of custom resources and of other servers come and go.
     chain.apiextensions.resources.connect(delegates.clone());
+    chain.aggregator.aggregation.registration.connect(delegates.clone());
     delegates
 }
 

@@ -22,8 +22,8 @@ pub(crate) fn register(
     kinds: &[Arc<Kind>],
     extensions: &Arc<Resources>,
 ) {
-    let told = |family: &&Family| options.count_metric || !COUNTS.contains(&family.name);
-    let families: Vec<&Family> = FAMILIES.iter().filter(told).collect();
+    let is_exposed = |family: &&Family| options.count_metric || !COUNTS.contains(&family.name);
+    let families: Vec<&Family> = FAMILIES.iter().filter(is_exposed).collect();
     let descs = families.iter().map(|family| family.desc()).collect();
     let extensions = extensions.clone();
     let collector = Resourceful { kinds: kinds.to_vec(), extensions, families, descs };
@@ -216,12 +216,12 @@ impl Family {
             field_type = ty;
             metrics.push(metric);
         }
-        let mut told = MetricFamily::default();
-        told.set_name(self.name.to_owned());
-        told.set_help(self.help.to_owned());
-        told.set_field_type(field_type);
-        told.set_metric(metrics);
-        told
+        let mut family = MetricFamily::default();
+        family.set_name(self.name.to_owned());
+        family.set_help(self.help.to_owned());
+        family.set_field_type(field_type);
+        family.set_metric(metrics);
+        family
     }
 }
 

@@ -85,8 +85,8 @@ impl<'a> ActionContext<'a> {
     }
 
     /// Deletes the object without another pass through admission.
-    pub async fn delete(&self, options: &DeleteOptions) -> Result<(), ApiError> {
-        delete::delete_without_admission(self.request, options).await
+    pub fn delete<'b>(&'b self, options: &'b DeleteOptions) -> Pinned<'b, Result<(), ApiError>> {
+        Box::pin(delete::delete_without_admission(self.request, options))
     }
 }
 

@@ -28,7 +28,7 @@ impl Kind {
             let pruned = custom.prune_and_default.prune_and_default(&mut object, None);
             pruned.map_err(ApiError::internal)?;
         }
-        self.apply_defaults(&mut object);
+        self.apply_defaults(&mut object)?;
         Ok(object)
     }
 

@@ -13,7 +13,8 @@ use crate::{patch::PatchType, resource_request::ResourceRequest};
 pub(crate) fn request_object(request: &ResourceRequest<'_>, object: &Value) {
     request.audit.request_object(object, || {
         let mut object = object.clone();
-        request.kind.apply_defaults(&mut object);
+        // Too large: recorded as it is, and refused later.
+        let _ = request.kind.apply_defaults(&mut object);
         recordable(request, &request.kind.encode(&object))
     });
 }
@@ -88,7 +89,7 @@ pub(crate) fn response_status(request: &ResourceRequest<'_>, status: &Status) {
     }
 }
 
-/// Adds the annotations of a version that is deprecated; `warning` is what the client is told.
+/// Adds the annotations of a version that is deprecated; `warning` is the text that the client gets.
 pub(crate) fn deprecated(request: &ResourceRequest<'_>, warning: &str) {
     let annotations = &request.audit.annotations;
     annotations.add("k8s.io/deprecated", "true");

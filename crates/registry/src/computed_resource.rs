@@ -61,10 +61,10 @@ pub(crate) async fn create(
     let kind = request.kind;
     let gvr = gvr(kind);
     let attributes = attributes(request, &gvr, Operation::Create, "", options, None);
-    kind.apply_defaults(&mut object);
+    kind.apply_defaults(&mut object)?;
     managed_fields::track(request, options, None, &mut object);
     request.engine.admission.admit(&attributes, Some(&mut object)).await?;
-    kind.apply_defaults(&mut object);
+    kind.apply_defaults(&mut object)?;
     let mut errors = FieldErrors::default();
     kind.strategy.validate(&object, &mut errors);
     if !errors.is_empty() {

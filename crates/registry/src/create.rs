@@ -95,7 +95,7 @@ async fn try_create(
     }
     object_meta::fill_for_create(&mut object, &cx);
     owner_references::deduplicate(&mut object, false, request.warnings);
-    kind.apply_defaults(&mut object);
+    kind.apply_defaults(&mut object)?;
     managed_fields::track(request, options, None, &mut object);
     request.engine.admission.admit(&attributes, Some(&mut object)).await?;
     owner_references::deduplicate(&mut object, true, request.warnings);
@@ -178,7 +178,7 @@ async fn commit_create(
     }
 }
 
-/// The AlreadyExists error; it tells whether the existing object is being deleted.
+/// The AlreadyExists error; its text says whether the existing object is being deleted.
 async fn already_exists(
     request: &ResourceRequest<'_>,
     storage: &Storage,
@@ -197,7 +197,7 @@ pub fn prepare_create(
     cx: &WriteContext<'_>,
 ) -> Result<(), ApiError> {
     // Defaults for fields that admission has added.
-    kind.apply_defaults(object);
+    kind.apply_defaults(object)?;
     kind.gated_fields.drop_fields(object, None);
     kind.normalize(object);
     if kind.has_status() && !kind.behaviour.status_on_create {

@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use meta::Value;
 use patch::apply::{ReplicasPaths, VersionConverter};
-use schema::{Schema, TypeId, openapi::CustomResource};
+use schema::{Schema, TypeId, openapi::CustomResource, structural::UnknownFields};
 
 /// One served version of a custom resource.
 pub struct CustomKind {
@@ -46,7 +46,7 @@ pub trait PruneAndDefault: Send + Sync + 'static {
     fn prune_and_default(
         &self,
         object: &mut Value,
-        unknown: Option<&mut Vec<String>>,
+        unknown: Option<&mut UnknownFields>,
     ) -> Result<(), String>;
 
     /// The same for an object that an apply has merged, which was checked against the types

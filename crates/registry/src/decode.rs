@@ -13,7 +13,7 @@ use meta::{
     field::quote,
     limits::{QUOTED_BYTES_MAX, check_depth, cut},
 };
-use schema::{Schema, TypeId};
+use schema::{Schema, TypeId, structural::UnknownFields};
 
 use crate::{CustomKind, options::FieldValidation, resource_request::ResourceRequest};
 
@@ -147,11 +147,14 @@ fn prune_and_default(
     decoded: &mut Decoded,
     strict: bool,
 ) -> Result<(), String> {
-    let mut unknown = Vec::new();
+    let mut unknown = UnknownFields::default();
     custom
         .prune_and_default
         .prune_and_default(&mut decoded.value, strict.then_some(&mut unknown))?;
-    decoded.strict.extend(unknown.into_iter().map(StrictError::UnknownField));
+    decoded.strict.extend(unknown.paths.into_iter().map(StrictError::UnknownField));
+    if unknown.more > 0 {
+        decoded.strict.push(StrictError::More(unknown.more));
+    }
     decoded.strict = list_strict_errors(std::mem::take(&mut decoded.strict));
     Ok(())
 }

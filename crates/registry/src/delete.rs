@@ -426,7 +426,7 @@ fn seconds_of(seconds: i64) -> Duration {
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
 
-/// A finalizer tells the garbage collector how to handle dependents.
+/// The finalizer by which the garbage collector handles dependents.
 fn finalizers_for_garbage_collection(
     kind: &Kind,
     options: &DeleteOptions,

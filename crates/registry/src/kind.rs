@@ -10,7 +10,10 @@ use std::{
 
 use bytes::Bytes;
 use codec::raw_object::{self, FieldSet};
-use meta::{ApiError, GroupKind, GroupResource, GroupVersion, GroupVersionKind, Str, Value};
+use meta::{
+    ApiError, GroupKind, GroupResource, GroupVersion, GroupVersionKind, Str, Value,
+    limits::{TooLarge, TreeSize},
+};
 use patch::apply::{SingleVersion, VersionConverter};
 use schema::{ResourceFacts, Schema, TypeId};
 use store::Entry;
@@ -318,7 +321,7 @@ impl Kind {
             return Ok(Cow::Owned(self.metadata(&view[scanned.metadata])?.into_owned()));
         }
         let made = || self.metadata(&entry.json[range]).map(|made| made.into_owned().into());
-        Ok(Cow::Borrowed(entry.try_slot(SLOT_METADATA, made)?))
+        Ok(Cow::Borrowed(entry.try_encoding(SLOT_METADATA, made)?))
     }
 
     /// The type for server-side apply, and its schema.
@@ -339,10 +342,16 @@ impl Kind {
         self.selectable.iter().find(|(known, _)| known == label).map(|(_, source)| source)
     }
 
-    /// Plain defaults from the definitions, then those that depend on other fields.
-    pub(crate) fn apply_defaults(&self, object: &mut Value) {
-        self.schema.apply_defaults(self.ty(), object);
-        self.strategy.default(object);
+    /// Plain defaults from the definitions, then those that depend on other fields. Err: the object of
+    /// the client was too large, or has become so.
+    pub(crate) fn apply_defaults(&self, object: &mut Value) -> Result<(), TooLarge> {
+        let mut size = TreeSize::of(object)?;
+        if !self.is_custom() {
+            size.check_list_objects()?;
+        }
+        self.schema.apply_defaults_within(self.ty(), object, &mut size)?;
+        self.strategy.default_within(object, &mut size)?;
+        TreeSize::of(object).map(drop)
     }
 
     /// Normalizes an object as the decoder of stored objects does, so that both compare equal.

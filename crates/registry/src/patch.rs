@@ -12,7 +12,7 @@ use http::header::CONTENT_TYPE;
 use meta::{
     ApiError, FieldErrors, GroupKind, Number, Value,
     field::path,
-    limits::{QUOTED_BYTES_MAX, check_depth, cut},
+    limits::{QUOTED_BYTES_MAX, TreeSize, check_depth, cut},
 };
 
 use crate::{
@@ -46,6 +46,7 @@ pub(crate) async fn patch(request: &ResourceRequest<'_>) -> Result<ResourceRespo
     let creates = apply && request.info.subresource.is_empty();
     let written = guaranteed_update(request, &options, creates, &mut |current| {
         let patched = patch.apply(request, &options, current)?;
+        TreeSize::of(&patched)?;
         // Duplicate keys of a configuration are reported after conflicts.
         let strict =
             if apply { check_duplicate_keys(request, &options, &strict)? } else { &strict[..] };

@@ -25,7 +25,7 @@ pub(crate) fn message(engine: &Engine, kind: &Kind, entry: &Entry) -> Result<Byt
             not_encoded(&error)
         })
     };
-    entry.try_slot(slot, make).cloned()
+    entry.try_encoding(slot, make).cloned()
 }
 
 /// Compat: an encoder's error is a 500 without a reason.

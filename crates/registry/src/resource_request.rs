@@ -15,8 +15,8 @@ use meta::{
 use schema::{Schema, TypeId};
 
 use crate::{
-    FieldDescriptions, Kind, ResourceResponse, action, audit, create, delete, get, list, patch,
-    scale, update, watch,
+    FieldDescriptions, Kind, Pinned, ResourceResponse, action, audit, create, delete, get, list,
+    patch, scale, update, watch,
 };
 
 /// What all requests share.
@@ -96,15 +96,22 @@ pub struct ResourceRequest<'a> {
     pub websocket: bool,
 }
 
-/// Serves a request for a resource.
-pub async fn serve(request: &ResourceRequest<'_>) -> Result<ResourceResponse, ApiError> {
+/// Serves a request for a resource. Boxed, so that the verbs are compiled into this crate once and not into
+/// every crate that awaits them.
+pub fn serve<'a>(
+    request: &'a ResourceRequest<'_>,
+) -> Pinned<'a, Result<ResourceResponse, ApiError>> {
+    Box::pin(serve_verb(request))
+}
+
+async fn serve_verb(request: &ResourceRequest<'_>) -> Result<ResourceResponse, ApiError> {
     let info = request.info;
     if let Some(warning) = request.kind.custom.as_ref().and_then(|own| own.deprecation.as_ref()) {
         request.warnings.add(warning.clone());
         audit::deprecated(request, warning);
     }
     if !info.subresource.is_empty() {
-        return serve_subresource(request).await;
+        return Box::pin(serve_subresource(request)).await;
     }
     if !request.kind.has_verb(&info.verb) {
         return Err(request.kind.not_supported(&info.verb));
@@ -114,22 +121,23 @@ pub async fn serve(request: &ResourceRequest<'_>) -> Result<ResourceResponse, Ap
         get::check_namespace(request)?;
     }
     match info.verb.as_str() {
+        // A read is common and small; the others would make its future as large as theirs.
         "get" => get::get(request).await,
         "list" => list::list(request).await,
         "watch" => watch::watch(request).await,
         // The name is in the body.
         "create" if info.name.is_empty() || request.kind.is_custom() => {
-            create::create(request).await
+            Box::pin(create::create(request)).await
         }
         // These need a name.
         "update" | "patch" if info.name.is_empty() && request.kind.is_custom() => {
             Err(ApiError::bad_request("name must be provided"))
         }
         "update" | "patch" if info.name.is_empty() => Err(ApiError::MethodNotAllowed),
-        "update" => update::update(request).await,
-        "patch" => patch::patch(request).await,
-        "delete" => delete::delete(request).await,
-        "deletecollection" => delete::delete_collection(request).await,
+        "update" => Box::pin(update::update(request)).await,
+        "patch" => Box::pin(patch::patch(request)).await,
+        "delete" => Box::pin(delete::delete(request)).await,
+        "deletecollection" => Box::pin(delete::delete_collection(request)).await,
         _ => Err(ApiError::MethodNotAllowed),
     }
 }

@@ -11,8 +11,8 @@ use codec::raw_object::{self, FieldSet, KeyOrder};
 use meta::{ApiError, Cause, Details, GroupResource, GroupVersionKind, Status, Str, Value};
 use schema::{NodeType, Schema, TypeId};
 use store::{
-    Backend, Broken, Cache, CacheOptions, Entry, Expect, KeyValue, Materialize, ReadError,
-    Snapshot, StoreError, Write, label_bits,
+    Backend, Cache, CacheOptions, Entry, Expect, KeyValue, Materialize, ReadError, Snapshot,
+    StoreError, UnreadableObject, Write, label_bits,
 };
 
 use crate::storage_codec::{Encoded, StorageCodec};
@@ -214,7 +214,7 @@ impl Storage {
             }
             return self.cache.read_one(key).await.map_err(|error| match error {
                 ReadError::Store(error) => store_error(error),
-                ReadError::Broken(broken) => unreadable(&broken),
+                ReadError::Unreadable(broken) => unreadable(&broken),
             });
         }
         let snapshot = match revision {
@@ -249,11 +249,11 @@ impl Storage {
         };
         let (key, revision) = (&found.key, found.mod_revision);
         let value = match &found.problem {
-            Some(problem) => Err(Broken::undecrypted(key, revision, problem)),
+            Some(problem) => Err(UnreadableObject::undecrypted(key, revision, problem)),
             None => self
                 .codec
                 .decode(&found.value)
-                .map_err(|why| Broken::undecodable(key, revision, &why)),
+                .map_err(|why| UnreadableObject::undecodable(key, revision, &why)),
         };
         let value = value.map_err(|broken| unreadable(&broken))?;
         Ok(Some(KeyValue { value, ..found }))
@@ -372,11 +372,11 @@ impl Materialize for JsonObjects {
 /// The error about an object that cannot be decoded. Compat: kube-apiserver's message with the
 /// feature gate `AllowUnsafeMalformedObjectDeletion`, which names the key; without the gate it has
 /// only the decoder's message.
-pub(crate) fn unreadable(broken: &Broken) -> ApiError {
+pub(crate) fn unreadable(broken: &UnreadableObject) -> ApiError {
     ApiError::Internal(corrupt(broken))
 }
 
-fn corrupt(Broken { key, why, .. }: &Broken) -> String {
+fn corrupt(UnreadableObject { key, why, .. }: &UnreadableObject) -> String {
     format!(
         "StorageError: corrupt object, Code: 7, Key: {key}, ResourceVersion: 0, \
          AdditionalErrorMsg: {why}"
@@ -384,7 +384,7 @@ fn corrupt(Broken { key, why, .. }: &Broken) -> String {
 }
 
 /// The error about a list that contains such an object.
-pub(crate) fn unreadable_list(resource: &GroupResource, broken: &Broken) -> ApiError {
+pub(crate) fn unreadable_list(resource: &GroupResource, broken: &UnreadableObject) -> ApiError {
     let message = format!("failed to read one or more {resource} from the storage");
     let cause = Cause {
         reason: "UnexpectedServerResponse".to_owned(),

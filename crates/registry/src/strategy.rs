@@ -3,6 +3,7 @@
 
 use meta::{
     FieldErrors, User, Value,
+    limits::{TooLarge, TreeSize},
     names::{NameRule, name_is_dns_subdomain},
 };
 
@@ -13,6 +14,12 @@ use crate::{columns::Column, kind::Kind};
 pub trait Strategy: Send + Sync + 'static {
     /// Defaults that depend on other fields; plain ones are in the definition files.
     fn default(&self, _object: &mut Value) {}
+
+    /// The same for a kind whose defaults a client can choose: they may take only so much memory.
+    fn default_within(&self, object: &mut Value, _size: &mut TreeSize) -> Result<(), TooLarge> {
+        self.default(object);
+        Ok(())
+    }
 
     /// Clears what a client may not set and sets what the server decides, before validation. The
     /// status of kinds with a status subresource is already removed.

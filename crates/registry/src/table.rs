@@ -84,7 +84,7 @@ impl ItemWriter for TableWriter {
         let metadata = self.kind.metadata_of(entry)?;
         // Rows are cached for the stored version only.
         if self.kind.conversion.is_none() {
-            let row = entry.try_slot(SLOT_ROW, || Row::of(&self.kind, &entry.json))?;
+            let row = entry.try_encoding(SLOT_ROW, || Row::of(&self.kind, &entry.json))?;
             if let Some(row) = Row::read(row) {
                 out.extend_from_slice(b"{\"cells\":");
                 row.write(out, self.now);

@@ -42,8 +42,18 @@ pub(crate) async fn update(request: &ResourceRequest<'_>) -> Result<ResourceResp
     object_meta::ensure_namespace_matches(kind, &request.info.namespace, &mut object)?;
     object_meta::check_name(&object, &request.info.name)?;
     let allow_create = request.info.subresource.is_empty() && kind.behaviour.create_on_update;
-    let written =
-        guaranteed_update(request, &options, allow_create, &mut |_| Ok(object.clone())).await?;
+    // Moved into the first attempt: a copy for one more would be as large as the object. After a conflict
+    // the body is decoded again; what there was to warn about has been said.
+    let mut first = Some(object);
+    let mut next = |_: Option<&Value>| match first.take() {
+        Some(object) => Ok(object),
+        None => {
+            let mut object = decode::body(request, &expected)?;
+            object_meta::ensure_namespace_matches(kind, &request.info.namespace, &mut object)?;
+            Ok(object)
+        }
+    };
+    let written = guaranteed_update(request, &options, allow_create, &mut next).await?;
     response_format::json(request, &format, if written.created { 201 } else { 200 }, written.json)
 }
 
@@ -176,7 +186,7 @@ async fn try_update(
 ) -> Result<Option<WrittenObject>, ApiError> {
     let (kind, old) = (request.kind, &current.object);
     let mut object = loop {
-        let tracked = next(Some(old)).map(|mut object| {
+        let tracked = next(Some(old)).and_then(|mut object| {
             // Compat: upstream words the warning for a patch as if admission had added the
             // duplicates.
             owner_references::deduplicate(
@@ -184,9 +194,9 @@ async fn try_update(
                 request.info.verb == "patch",
                 request.warnings,
             );
-            kind.apply_defaults(&mut object);
+            kind.apply_defaults(&mut object)?;
             managed_fields::track(request, options, Some(old), &mut object);
-            object
+            Ok(object)
         });
         // A failure may be due to a missing conversion: retry after it.
         if !options.conversions.resolve(kind.remote()).await? {
@@ -335,7 +345,7 @@ pub fn prepare_update(
     old: &Value,
     cx: &WriteContext<'_>,
 ) -> Result<(), ApiError> {
-    kind.apply_defaults(object);
+    kind.apply_defaults(object)?;
     kind.gated_fields.drop_fields(object, Some(old));
     kind.normalize(object);
     if subresource.is_empty() {

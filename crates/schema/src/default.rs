@@ -5,7 +5,10 @@
 //! behave as their Go structs: a field without a pointer cannot tell its zero value from an absent
 //! one, and a struct without a pointer is always present.
 
-use meta::{Number, Value};
+use meta::{
+    Number, Value, cancel,
+    limits::{TooLarge, TreeSize},
+};
 
 use crate::{Field, Node, NodeType, Presence, Schema, TypeId};
 
@@ -36,52 +39,71 @@ impl Defaults {
     }
 
     /// Fills in defaults in an object of type `ty`.
-    pub fn apply(&self, schema: &Schema, ty: TypeId, object: &mut Value) {
+    pub fn apply(
+        &self,
+        schema: &Schema,
+        ty: TypeId,
+        object: &mut Value,
+        size: &mut TreeSize,
+    ) -> Result<(), TooLarge> {
         if !self.in_type(ty) {
-            return;
+            return Ok(());
         }
-        let Some(map) = object.as_object_mut() else { return };
+        let Some(map) = object.as_object_mut() else { return Ok(()) };
         for field in &schema.get(ty).fields {
             if !self.in_node(&field.node) {
                 continue;
             }
             match map.get_mut(&field.name).filter(|value| !is_absent(value, field)) {
-                Some(value) => self.apply_below(schema, &field.node, value),
+                Some(value) => self.apply_below(schema, &field.node, value, size)?,
                 None => {
-                    if let Some(mut value) = self.missing(schema, field) {
-                        self.apply_below(schema, &field.node, &mut value);
+                    if let Some(mut value) = self.missing(schema, field, size)? {
+                        self.apply_below(schema, &field.node, &mut value, size)?;
                         map.insert(&field.name, value);
                     }
                 }
             }
         }
+        Ok(())
     }
 
     /// The value of a field that a client omitted.
-    fn missing(&self, schema: &Schema, field: &Field) -> Option<Value> {
+    fn missing(
+        &self,
+        schema: &Schema,
+        field: &Field,
+        size: &mut TreeSize,
+    ) -> Result<Option<Value>, TooLarge> {
         if let Some(default) = &field.node.default {
-            return Some(default.clone());
+            size.add_copy(default)?;
+            return Ok(Some(default.clone()));
         }
-        let NodeType::Object(ty) = field.node.kind else { return None };
+        let NodeType::Object(ty) = field.node.kind else { return Ok(None) };
         if field.presence == Presence::AsGiven || field.pointer {
-            return None;
+            return Ok(None);
         }
         // A Go struct is always present, so its fields get their defaults.
         let mut object = Value::object();
-        self.apply(schema, ty, &mut object);
-        object.as_object().is_some_and(|map| !map.is_empty()).then_some(object)
+        self.apply(schema, ty, &mut object, size)?;
+        Ok(object.as_object().is_some_and(|map| !map.is_empty()).then_some(object))
     }
 
-    fn apply_below(&self, schema: &Schema, node: &Node, value: &mut Value) {
+    fn apply_below(
+        &self,
+        schema: &Schema,
+        node: &Node,
+        value: &mut Value,
+        size: &mut TreeSize,
+    ) -> Result<(), TooLarge> {
         match (&node.kind, value) {
-            (NodeType::Object(ty), value) => self.apply(schema, *ty, value),
+            (NodeType::Object(ty), value) => self.apply(schema, *ty, value, size),
             (NodeType::List(item, _), Value::Array(items)) => {
-                self.apply_each(schema, item, items.iter_mut());
+                self.apply_each(schema, item, items.iter_mut(), size)
             }
             (NodeType::Map(item), Value::Object(map)) => {
-                self.apply_each(schema, item, map.iter_mut().map(|(_, value)| value));
+                self.apply_each(schema, item, map.iter_mut().map(|(_, value)| value), size)
             }
-            _ => {}
+            _ => Ok(()),
         }
     }
 
@@ -90,16 +112,20 @@ impl Defaults {
         schema: &Schema,
         node: &Node,
         values: impl Iterator<Item = &'a mut Value>,
-    ) {
+        size: &mut TreeSize,
+    ) -> Result<(), TooLarge> {
         if !self.in_node(node) {
-            return;
+            return Ok(());
         }
         for value in values {
+            cancel::checkpoint();
             if let (Value::Null, false, Some(default)) = (&*value, node.nullable, &node.default) {
+                size.add_copy(default)?;
                 *value = default.clone();
             }
-            self.apply_below(schema, node, value);
+            self.apply_below(schema, node, value, size)?;
         }
+        Ok(())
     }
 
     fn in_type(&self, ty: TypeId) -> bool {
@@ -186,11 +212,34 @@ mod tests {
 
     fn check(schema: &Schema, object: &Value, expected: &Value) {
         let mut defaulted = object.clone();
-        Defaults::of(schema).apply(schema, TypeId(0), &mut defaulted);
+        let apply = |object: &mut Value| {
+            let mut size = TreeSize::of(object).unwrap();
+            Defaults::of(schema).apply(schema, TypeId(0), object, &mut size).unwrap();
+        };
+        apply(&mut defaulted);
         assert_eq!(&defaulted, expected);
         // Once is enough.
-        Defaults::of(schema).apply(schema, TypeId(0), &mut defaulted);
+        apply(&mut defaulted);
         assert_eq!(&defaulted, expected);
+    }
+
+    /// Two bytes of a body must not become kilobytes of memory.
+    #[test]
+    fn defaults_of_many_items_are_bounded() {
+        let text = Value::from("x");
+        let default = Value::Array(vec![text; 1_000]);
+        let item = vec![field("a", with_default(NodeType::Any, default))];
+        let list = NodeType::List(Box::new(NodeType::Object(TypeId(1)).into()), ListType::Atomic);
+        let schema = schema_of(vec![vec![field("list", list)], item]);
+        let object = |items| value!({"list": (Value::Array(vec![Value::object(); items]))});
+        let apply = |items| {
+            let mut object = object(items);
+            let mut size = TreeSize::of(&object).unwrap();
+            schema.apply_defaults_within(TypeId(0), &mut object, &mut size)
+        };
+        assert_eq!(apply(100), Ok(()));
+        assert_eq!(apply(10_000), Err(TooLarge));
+        assert!(cancel::is_interruptible(|| _ = apply(10)));
     }
 
     #[test]

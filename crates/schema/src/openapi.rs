@@ -51,7 +51,7 @@ pub struct DocumentSource<'a> {
     pub schema: &'a Schema,
     pub describe: &'a dyn Describe,
     pub custom: &'a CustomDefinitions<'a>,
-    /// As clients are told: `1.36`.
+    /// As published: `1.36`.
     pub version: &'a str,
 }
 

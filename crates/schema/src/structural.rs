@@ -23,7 +23,11 @@ mod value_path;
 
 use std::sync::OnceLock;
 
-use meta::{FieldErrors, FieldPath, Value, field::FieldReason};
+use meta::{
+    FieldErrors, FieldPath, Value,
+    field::FieldReason,
+    limits::{TooLarge, TreeSize},
+};
 
 pub use self::{
     cel_rules::RuleOptions,
@@ -31,6 +35,7 @@ pub use self::{
     json_path::has_path,
     node::{AdditionalProperties, JsonType, StructuralNode, ValidationRule, ValueValidation},
     pattern::Pattern,
+    prune::UnknownFields,
     read::{SCHEMA_DEPTH_MAX, is_too_deep},
 };
 
@@ -77,13 +82,12 @@ impl Structural {
 
     /// Prunes an object; `apiVersion`, `kind` and `metadata` of the object itself stay. Paths of
     /// removed fields are added to `unknown`, sorted: `spec.list[0].field`.
-    pub fn prune(&self, object: &mut Value, unknown: Option<&mut Vec<String>>) {
-        let mut found = Vec::new();
+    pub fn prune(&self, object: &mut Value, unknown: Option<&mut UnknownFields>) {
+        let mut found = UnknownFields::default();
         let collected = unknown.is_some().then_some(&mut found);
         prune::prune(object, Some(&self.root), true, &mut prune::Unknown::new(collected));
         if let Some(unknown) = unknown {
-            found.sort_unstable();
-            unknown.append(&mut found);
+            unknown.append(found);
         }
     }
 
@@ -94,7 +98,13 @@ impl Structural {
 
     /// Applies defaults.
     pub fn default(&self, object: &mut Value) {
-        defaulting::default(object, &self.root);
+        let unbounded = self.default_within(object, &mut TreeSize::unbounded());
+        debug_assert!(unbounded.is_ok());
+    }
+
+    /// The same for an object of a client, which may grow only so much.
+    pub fn default_within(&self, object: &mut Value, size: &mut TreeSize) -> Result<(), TooLarge> {
+        defaulting::default(object, &self.root, size)
     }
 
     /// Whether defaulting would add a status or fields of it.
@@ -110,12 +120,12 @@ impl Structural {
         &self,
         object: &mut Value,
         drop_invalid: bool,
-        unknown: Option<&mut Vec<String>>,
+        unknown: Option<&mut UnknownFields>,
     ) -> Result<(), FieldErrors> {
         if !self.root.subtree.embedded {
             return Ok(());
         }
-        let mut found = Vec::new();
+        let mut found = UnknownFields::default();
         let collected = unknown.is_some().then_some(&mut found);
         let mut how = object_meta::Coercion { drop_invalid, unknown: collected };
         let root = FieldPath::root();
@@ -127,8 +137,7 @@ impl Structural {
             &mut how,
         )?;
         if let Some(unknown) = unknown {
-            found.sort_unstable();
-            unknown.append(&mut found);
+            unknown.append(found);
         }
         Ok(())
     }

@@ -2,7 +2,10 @@
 
 use std::{collections::HashMap, sync::OnceLock};
 
-use meta::{Str, Value};
+use meta::{
+    Str, Value,
+    limits::{TooLarge, TreeSize},
+};
 
 use crate::field_index::FieldIndex;
 
@@ -189,7 +192,19 @@ impl Schema {
 
     /// Applies the defaults of a type to an object.
     pub fn apply_defaults(&self, ty: TypeId, object: &mut Value) {
-        self.defaults.get_or_init(|| crate::Defaults::of(self)).apply(self, ty, object);
+        let unbounded = self.apply_defaults_within(ty, object, &mut TreeSize::unbounded());
+        debug_assert!(unbounded.is_ok());
+    }
+
+    /// The same for an object of a client, which may grow only so much.
+    pub fn apply_defaults_within(
+        &self,
+        ty: TypeId,
+        object: &mut Value,
+        size: &mut TreeSize,
+    ) -> Result<(), TooLarge> {
+        let defaults = self.defaults.get_or_init(|| crate::Defaults::of(self));
+        defaults.apply(self, ty, object, size)
     }
 
     pub fn by_name(&self, name: &str) -> Option<TypeId> {

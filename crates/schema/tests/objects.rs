@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use meta::{FieldErrors, Map, Value, field::quote};
-use schema::structural::Structural;
+use schema::structural::{Structural, UnknownFields};
 
 const CASES: &str = include_str!("objects.yaml");
 
@@ -60,7 +60,7 @@ fn fate(structural: &Structural, case: &Value) -> Value {
     };
     let mut fate = Value::object();
     let mut new = object(case.get("new"));
-    let mut unknown = Vec::new();
+    let mut unknown = UnknownFields::default();
     structural.prune(&mut new, Some(&mut unknown));
     structural.drop_nulls(&mut new);
     if let Err(why) = structural.coerce_embedded(&mut new, false, Some(&mut unknown)) {
@@ -68,6 +68,7 @@ fn fate(structural: &Structural, case: &Value) -> Value {
         return fate;
     }
     structural.default(&mut new);
+    let unknown = unknown.paths;
     if !unknown.is_empty() && case.get("old").is_none() {
         let unknown = unknown.iter().map(|field| format!("unknown field {}", quote(field)));
         fate.set_at(&["unknown"], unknown.collect::<Vec<_>>().join(", "));

@@ -10,11 +10,13 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use futures_core::Stream;
 use http_body::{Frame, SizeHint};
+use hyper::upgrade::{OnUpgrade, Upgraded};
 use prometheus::Histogram;
 use tokio::time::Instant;
 
 use crate::connection::sending::Sending;
 use crate::cpu_pool::{CpuPool, Pooled};
+use crate::take_over::TakeOver;
 
 /// What may go wrong while a body is sent; the client then sees a reset stream or a cut connection.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -27,7 +29,7 @@ pub struct Body {
     guards: Vec<Box<dyn Any + Send>>,
     /// When the last byte has to be sent, if there is such a time.
     send_by: Option<Instant>,
-    /// Is told how far the client has got.
+    /// Records how far the client has read.
     sending: Option<Arc<Sending>>,
     /// Who wants to know how long it was, and how long it is so far.
     measured: Option<(Histogram, u64)>,
@@ -50,7 +52,26 @@ pub(crate) enum Source {
     /// Chunks that take long to make.
     Pooled(PooledChunks),
     Events(Events),
-    Foreign(Pin<Box<dyn http_body::Body<Data = Bytes, Error = BoxError> + Send>>),
+    Foreign(Foreign),
+    /// The connection is the handler's after a 101.
+    TakeOver(TakeOver),
+}
+
+/// The body of another server, until it or something else ends it.
+pub(crate) struct Foreign {
+    body: Pin<Box<dyn http_body::Body<Data = Bytes, Error = BoxError> + Send>>,
+    end: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+}
+
+impl Foreign {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if let Some(end) = &mut self.end
+            && end.as_mut().poll(cx).is_ready()
+        {
+            return Poll::Ready(None);
+        }
+        self.body.as_mut().poll_frame(cx)
+    }
 }
 
 /// Events as they come, until something else does. Polled with every event of every watcher, so it is one thing and not
@@ -125,7 +146,22 @@ impl Body {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        Self::of(Source::Foreign(Box::pin(MapError(Box::pin(body)))))
+        let body = Box::pin(MapError(Box::pin(body)));
+        Self::of(Source::Foreign(Foreign { body, end: None }))
+    }
+
+    /// The body of a 101: `run` gets the connection once the response is sent. What the response holds
+    /// (counters, audit) is held until it returns, or until the server asks long-running requests to
+    /// end, which drops it.
+    ///
+    /// `connection` is `hyper::upgrade::on` of the request.
+    pub fn take_over<R, F>(connection: OnUpgrade, run: R) -> Self
+    where
+        R: FnOnce(Upgraded) -> F + Send + 'static,
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let run = Box::new(|upgraded| Box::pin(run(upgraded)) as _);
+        Self::of(Source::TakeOver(TakeOver { connection, run, end: None }))
     }
 
     pub(crate) fn of(source: Source) -> Self {
@@ -141,12 +177,12 @@ impl Body {
         self.send_by
     }
 
-    /// Tells `sending` of every chunk.
+    /// Reports every chunk to `sending`.
     pub(crate) fn tell(&mut self, sending: Arc<Sending>) {
         self.sending = Some(sending);
     }
 
-    /// Tells `histogram` how many bytes were handed over, when there are no more.
+    /// Observes the number of bytes sent in `histogram` at the end.
     pub(crate) fn measure(&mut self, histogram: Histogram) {
         self.measured = Some((histogram, 0));
     }
@@ -164,13 +200,28 @@ impl Body {
         }
     }
 
-    /// Lets the events end when `end` comes; other bodies have an end of their own.
+    /// Lets events, bodies of other servers and connections that were taken over end when `end` comes;
+    /// other bodies have an end of their own.
     #[must_use]
     pub fn until(mut self, end: impl Future<Output = ()> + Send + 'static) -> Self {
-        if let Source::Events(events) = &mut self.source {
-            events.end = Some(Box::pin(end));
+        match &mut self.source {
+            Source::Events(events) => events.end = Some(Box::pin(end)),
+            Source::Foreign(foreign) => foreign.end = Some(Box::pin(end)),
+            Source::TakeOver(take_over) => take_over.end = Some(Box::pin(end)),
+            _ => {}
         }
         self
+    }
+
+    /// What is to be done with the connection; the guards stay with the body.
+    pub(crate) fn take_take_over(&mut self) -> Option<TakeOver> {
+        match std::mem::take(&mut self.source) {
+            Source::TakeOver(take_over) => Some(take_over),
+            other => {
+                self.source = other;
+                None
+            }
+        }
     }
 
     pub(crate) fn take_source(&mut self) -> Source {
@@ -187,7 +238,7 @@ impl Body {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let next = match &mut self.source {
-            Source::Empty => None,
+            Source::Empty | Source::TakeOver(_) => None,
             Source::Full(bytes) => {
                 let bytes = std::mem::take(bytes);
                 self.source = Source::Empty;
@@ -196,7 +247,7 @@ impl Body {
             Source::Chunks(chunks) => chunks.next(),
             Source::Pooled(chunks) => std::task::ready!(chunks.poll_next(cx)),
             Source::Events(events) => std::task::ready!(events.poll_next(cx)).map(Ok),
-            Source::Foreign(body) => return body.as_mut().poll_frame(cx),
+            Source::Foreign(foreign) => return foreign.poll_frame(cx),
         };
         Poll::Ready(next.map(|chunk| chunk.map(Frame::data)))
     }
@@ -305,17 +356,17 @@ impl http_body::Body for Body {
 
     fn is_end_stream(&self) -> bool {
         match &self.source {
-            Source::Empty => true,
-            Source::Foreign(body) => body.is_end_stream(),
+            Source::Empty | Source::TakeOver(_) => true,
+            Source::Foreign(foreign) => foreign.body.is_end_stream(),
             _ => false,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.source {
-            Source::Empty => SizeHint::with_exact(0),
+            Source::Empty | Source::TakeOver(_) => SizeHint::with_exact(0),
             Source::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Source::Foreign(body) => body.size_hint(),
+            Source::Foreign(foreign) => foreign.body.size_hint(),
             Source::Chunks(_) | Source::Pooled(_) | Source::Events(_) => SizeHint::default(),
         }
     }

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use futures_util::future::BoxFuture;
 use futures_util::task::AtomicWaker;
-use http::header::{CONNECTION, CONTENT_TYPE, HOST, TRANSFER_ENCODING};
+use http::header::{CONNECTION, CONTENT_TYPE, HOST, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderValue, Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
@@ -37,7 +37,7 @@ use self::streams::{Spawner, Streams};
 use self::wire::Wire;
 use crate::body::Body;
 use crate::tls::{ClientCert, PeerIdentity, Tls};
-use crate::websocket;
+use crate::{take_over, websocket};
 
 /// Answers requests.
 pub trait Handler: Send + Sync + 'static {
@@ -276,7 +276,7 @@ pub(crate) async fn serve(
             .timer(timer)
             // Compat: Go writes them so, and scripts look for them with their eyes.
             .title_case_headers(true)
-            // Its clock would run while the connection is idle as well; ours tells the two apart.
+            // Its timer would also run while the connection is idle; ours does not.
             .header_read_timeout(None)
             .max_headers(limits.header_lines_max)
             .max_header_size(limits.header_bytes_max + HEADER_SLACK_BYTES)
@@ -306,6 +306,7 @@ async fn answer(
     if let Some(refused) = refuse_malformed(&request) {
         return Ok(refused);
     }
+    let wants_upgrade = sending.is_none() && request.headers().contains_key(UPGRADE);
     let mut response = service.handler.handle(request, peer.clone()).await;
     // HTTP/2 has no such header; Go's library, and so the filters of kube-apiserver, mean GOAWAY by it.
     if sending.is_some()
@@ -322,10 +323,16 @@ async fn answer(
         None => active.send_by(send_by.map(Into::into)),
     }
     response.body_mut().hold(active);
-    Ok(websocket::change_over(response, service.limits.stall_timeout))
+    let response = take_over::hand_over(response);
+    let mut response = websocket::change_over(response, service.limits.stall_timeout);
+    // What the client has sent by now may be frames of the protocol that it did not get.
+    if wants_upgrade && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    Ok(response)
 }
 
-/// An HTTP/1.1 request must say once which host it is for, and how long it is in a way that everybody understands; two
+/// An HTTP/1.1 request must say once which host it is for, and how long it is in a way that all proxies parse alike; two
 /// hosts or an unknown encoding are how a proxy in front is fooled.
 fn refuse_malformed(request: &Request<Incoming>) -> Option<Response<Body>> {
     if request.version() != Version::HTTP_11 {
@@ -385,7 +392,7 @@ where
 }
 
 /// Polls a connection and its streams to the end, and watches the clock. Streams that are still running at the end are
-/// dropped, which tells their handlers that the client is gone.
+/// dropped, which cancels their handlers.
 async fn drive(
     connection: impl Connection,
     mut streams: Streams,

@@ -34,7 +34,7 @@ pub struct Context {
     /// Whether the resource and verb are served, and the user is allowed to use them: the names are
     /// labels of metrics then.
     pub(crate) served: bool,
-    /// Whether browsers are told not to guess what a refusal is.
+    /// Whether a refusal has `X-Content-Type-Options: nosniff`.
     pub(crate) no_sniff: bool,
     /// Released when the response body has been sent.
     held: Vec<Box<dyn Any + Send + Sync>>,

@@ -335,6 +335,23 @@ mod tests {
         assert_eq!(Arc::strong_count(&held), 1);
     }
 
+    /// A decoder or validator in the midst of its work.
+    #[tokio::test]
+    async fn a_walk_that_is_not_waited_for_ends_at_its_next_checkpoint() {
+        let pool = CpuPool::start(1).expect("threads");
+        let (begun, begins) = mpsc::channel();
+        let endless = pool.compute(move || {
+            begun.send(()).expect("waited for");
+            loop {
+                meta::cancel::checkpoint();
+                thread::yield_now();
+            }
+        });
+        begins.recv_timeout(Duration::from_secs(10)).expect("it computes");
+        drop::<Pooled<()>>(endless);
+        assert_eq!(pool.compute(|| 1).await, 1, "the thread is free again");
+    }
+
     #[tokio::test]
     async fn a_panic_is_the_requests_own() {
         let pool = CpuPool::start(1).expect("threads");

@@ -18,6 +18,7 @@ pub mod logs;
 pub mod metrics;
 pub mod pki;
 mod profile;
+mod take_over;
 pub mod tasks;
 pub mod tls;
 pub mod websocket;

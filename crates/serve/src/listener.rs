@@ -228,7 +228,7 @@ async fn accept(listener: TcpListener, service: Arc<Service>, connections: Arc<C
                     open.task = Some(task.abort_handle());
                 }
             }
-            // Out of file descriptors, most likely: connections will end and make room.
+            // Out of file descriptors, most likely: they are freed as connections end.
             Err(error) => {
                 tracing::warn!(%error, retry_in = ?pause, "accepting a connection failed");
                 tokio::time::sleep(pause).await;
@@ -305,7 +305,7 @@ impl Drop for HandshakeSlot<'_> {
 /// closed at once.
 const HANDSHAKES_MAX: usize = 16_384;
 
-/// A client that speaks HTTP to the HTTPS port is told so in a way it can read.
+/// A client that speaks HTTP to the HTTPS port gets a 400 in plain text.
 async fn refuse_plain_http(mut stream: TcpStream) -> io::Result<TcpStream> {
     let mut start = [0; 5];
     let length = stream.peek(&mut start).await?;

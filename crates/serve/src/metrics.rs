@@ -25,7 +25,7 @@ pub use self::exposition::MetricsConfig;
 use self::process::Process;
 use crate::{Body, context::Context};
 
-/// The metrics of the request chain, and the registry that everybody registers with.
+/// The metrics of the request chain, and the registry of all other metrics.
 pub struct Metrics {
     pub registry: Registry,
     pub panics: IntCounter,
@@ -125,7 +125,7 @@ impl Metrics {
         );
         let authentications = counter(
             "authentication_attempts",
-            "Requests by whether the client could be told.",
+            "Requests by whether the response reached the client.",
             &["result"],
         );
         let authentication_durations = histogram(
@@ -350,7 +350,7 @@ fn number(header: &http::HeaderValue) -> f64 {
     header.to_str().ok().and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
-/// Users are many; those that every cluster has are told apart.
+/// Users are unbounded; only those that every cluster has get a label of their own.
 fn known_user(name: &str) -> &str {
     match name {
         "admin"
@@ -436,7 +436,7 @@ fn is_apply(headers: &HeaderMap) -> bool {
     media.is_some_and(|media| media.trim_start().starts_with("application/apply-patch+"))
 }
 
-/// How a verb is called where the sizes of bodies are told.
+/// The verb label of the body size metrics.
 fn body_verb(verb: &str) -> Option<&'static str> {
     match verb {
         "create" => Some("create"),

@@ -16,8 +16,8 @@ use tokio::time::{Instant, timeout};
 use crate::reflector;
 use crate::ring::{CacheCounters, EndReason, Ring};
 use crate::{
-    Backend, Broken, Entry, KeyValue, Materialize, Range, RingLimits, Snapshot, StoreError,
-    Trigger, Watcher,
+    Backend, Entry, KeyValue, Materialize, Range, RingLimits, Snapshot, StoreError, Trigger,
+    UnreadableObject, Watcher,
 };
 
 /// The resource that a cache holds, and its limits.
@@ -284,7 +284,7 @@ impl Cache {
 pub enum ReadError {
     Store(StoreError),
     /// It exists and cannot be decoded or decrypted.
-    Broken(Broken),
+    Unreadable(UnreadableObject),
 }
 
 impl From<StoreError> for ReadError {
@@ -293,9 +293,9 @@ impl From<StoreError> for ReadError {
     }
 }
 
-impl From<Broken> for ReadError {
-    fn from(broken: Broken) -> Self {
-        Self::Broken(broken)
+impl From<UnreadableObject> for ReadError {
+    fn from(broken: UnreadableObject) -> Self {
+        Self::Unreadable(broken)
     }
 }
 
@@ -419,13 +419,13 @@ impl Shared {
         value: &bytes::Bytes,
         revision: u64,
         problem: Option<&Str>,
-    ) -> Result<Entry, Broken> {
+    ) -> Result<Entry, UnreadableObject> {
         entry(&*self.options.materialize, key, value, revision, problem)
     }
 }
 
 /// The entry of a stored object, or why there is none.
-type EntryResult = Result<Arc<Entry>, Broken>;
+type EntryResult = Result<Arc<Entry>, UnreadableObject>;
 
 /// The entries of a page.
 fn entries(
@@ -449,12 +449,12 @@ fn entry(
     value: &bytes::Bytes,
     revision: u64,
     problem: Option<&Str>,
-) -> Result<Entry, Broken> {
+) -> Result<Entry, UnreadableObject> {
     let made = match problem {
-        Some(problem) => Err(Broken::undecrypted(key, revision, problem)),
+        Some(problem) => Err(UnreadableObject::undecrypted(key, revision, problem)),
         None => materialize
             .entry(key, value, revision)
-            .map_err(|why| Broken::undecodable(key, revision, &why)),
+            .map_err(|why| UnreadableObject::undecodable(key, revision, &why)),
     };
     made.inspect_err(|broken| {
         tracing::error!(%key, revision, why = broken.why, "a stored object cannot be read");

@@ -51,12 +51,12 @@ struct OtherEncodings {
 
 impl Entry {
     /// The `n`th other encoding (below `SLOTS`; the caller assigns the numbers).
-    pub fn slot(&self, n: usize, make: impl FnOnce() -> Bytes) -> &Bytes {
+    pub fn encoding(&self, n: usize, make: impl FnOnce() -> Bytes) -> &Bytes {
         self.slots.0.get_or_init(Box::default).encodings[n].get_or_init(make)
     }
 
-    /// As [`Entry::slot`], for an encoding that may fail: a failure is not kept.
-    pub fn try_slot<E>(
+    /// As [`Entry::encoding`], for an encoding that may fail: a failure is not kept.
+    pub fn try_encoding<E>(
         &self,
         n: usize,
         make: impl FnOnce() -> Result<Bytes, E>,
@@ -245,9 +245,9 @@ mod tests {
     #[test]
     fn a_slot_is_made_once() {
         let entry = Entry::default();
-        assert_eq!(entry.slot(1, || Bytes::from_static(b"first")), "first");
-        assert_eq!(entry.slot(1, || Bytes::from_static(b"second")), "first");
-        assert_eq!(entry.slot(0, || Bytes::from_static(b"other")), "other");
+        assert_eq!(entry.encoding(1, || Bytes::from_static(b"first")), "first");
+        assert_eq!(entry.encoding(1, || Bytes::from_static(b"second")), "first");
+        assert_eq!(entry.encoding(0, || Bytes::from_static(b"other")), "other");
     }
 
     #[test]

@@ -34,6 +34,6 @@ pub use entry::{Entry, Materialize, SLOTS, Slots, label_bits};
 pub use event::{Event, EventKind};
 pub use memory::MemoryBackend;
 pub use ring::{RingLimits, Trigger};
-pub use snapshot::{Broken, Snapshot};
+pub use snapshot::{Snapshot, UnreadableObject};
 pub use timer::Timer;
 pub use watcher::{WatchItem, Watcher};

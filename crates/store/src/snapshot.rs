@@ -19,18 +19,18 @@ pub struct Snapshot {
     /// (value of the field, key) -> entry.
     index: OrdMap<(Str, Str), Arc<Entry>>,
     /// Objects that are stored but cannot be read.
-    broken: OrdMap<Str, Arc<Broken>>,
+    broken: OrdMap<Str, Arc<UnreadableObject>>,
 }
 
 /// A stored object that cannot be decoded or decrypted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Broken {
+pub struct UnreadableObject {
     pub key: Str,
     pub revision: u64,
     pub why: String,
 }
 
-impl Broken {
+impl UnreadableObject {
     /// Its bytes cannot be decoded.
     pub fn undecodable(key: &Str, revision: u64, why: &str) -> Self {
         // Compat: kube-apiserver's messages, here and below.
@@ -79,13 +79,17 @@ impl Snapshot {
     }
 
     /// The object at a key, if it exists and cannot be read.
-    pub fn broken(&self, key: &str) -> Option<&Arc<Broken>> {
+    pub fn broken(&self, key: &str) -> Option<&Arc<UnreadableObject>> {
         self.broken.get(key)
     }
 
     /// The first object that cannot be read among the keys that start with `prefix` and are greater
     /// than `after`.
-    pub fn first_broken(&self, prefix: &str, after: Option<&str>) -> Option<&Arc<Broken>> {
+    pub fn first_broken(
+        &self,
+        prefix: &str,
+        after: Option<&str>,
+    ) -> Option<&Arc<UnreadableObject>> {
         let start = match after {
             Some(after) if after >= prefix => Bound::Excluded(after),
             _ => Bound::Included(prefix),
@@ -129,7 +133,7 @@ impl Snapshot {
     }
 
     /// Records that the object at a key cannot be read.
-    pub(crate) fn insert_broken(&mut self, broken: Broken) {
+    pub(crate) fn insert_broken(&mut self, broken: UnreadableObject) {
         self.remove(&broken.key);
         self.broken.insert(broken.key.clone(), Arc::new(broken));
     }

@@ -1,6 +1,6 @@
 //! What a client sends before it is authenticated, or beside its requests: tokens, keys, WebSocket frames.
 
-use std::sync::LazyLock;
+use std::{path::Path, sync::LazyLock};
 
 use auth::authn::jwt::{PublicKey, SigningKey, Unverified};
 use base64::{
@@ -58,6 +58,43 @@ pub(super) const WEBSOCKET: Target = Target {
     },
     words: &["\u{7f}", "\u{7e}", "\u{0}", "\t"],
     run: run_websocket,
+};
+
+pub(super) const KUBECONFIG: Target = Target {
+    name: "kubeconfig",
+    seeds: |_| {
+        let certificate = STANDARD.encode(pem("CERTIFICATE", SEEDS[0]));
+        let key = STANDARD.encode(pem("PRIVATE KEY", SEEDS[1]));
+        let users = [
+            format!("{{client-certificate-data: {certificate}, client-key-data: {key}}}"),
+            "{token: t}".to_owned(),
+            "{username: u, password: p}".to_owned(),
+            "{}".to_owned(),
+        ];
+        let file = |user: &String| {
+            format!(
+                "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts:\n- name: c\n  context: \
+                 {{cluster: k, user: u}}\nclusters:\n- name: k\n  cluster:\n    server: \
+                 https://localhost:1/a\n    certificate-authority-data: {certificate}\nusers:\n- name: \
+                 u\n  user: {user}\n"
+            )
+        };
+        users.iter().map(|user| file(user).into_bytes()).collect()
+    },
+    words: &[
+        "current-context: ",
+        "insecure-skip-tls-verify: true",
+        "tls-server-name: a",
+        "proxy-url: http://a",
+        "exec: {}",
+        "https://",
+        "[::1]",
+        "\n- name: ",
+        "null",
+        "\"\"",
+        ": ",
+    ],
+    run: run_kubeconfig,
 };
 
 /// Keys that sign nothing outside of these targets.
@@ -145,4 +182,18 @@ fn run_websocket(input: &[u8]) -> String {
     assert_eq!(whole, thirds, "in pieces of three bytes");
     let shown: Vec<_> = whole.iter().take(4).map(ending).collect();
     format!("{} {shown:?}", whole.len().min(8))
+}
+
+/// A file of an administrator; what is not understood is an error and never ignored.
+fn run_kubeconfig(input: &[u8]) -> String {
+    match client::Kubeconfig::parse(input, Path::new("kubeconfig")) {
+        Err(error) => ending(error),
+        Ok(kubeconfig) => {
+            let scheme = kubeconfig.server.scheme_str();
+            assert!(matches!(scheme, Some("http" | "https")), "{}", kubeconfig.server);
+            let shown = format!("{kubeconfig:?}");
+            assert!(!shown.contains("BEGIN PRIVATE KEY"), "secrets are not shown");
+            "read".to_owned()
+        }
+    }
 }

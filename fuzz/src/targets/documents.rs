@@ -253,7 +253,7 @@ fn run_protobuf(input: &[u8]) -> String {
     for ty in types() {
         match protobuf::decode_object(input, tables(), schema, ty) {
             Ok(value) => {
-                // Zero values that were left out are written, so it takes one round to settle.
+                // Zero values that were left out are written, so the second round is the first stable one.
                 let write = |value| protobuf::encode_object(value, tables(), schema, ty);
                 let first = write(&value).expect("what was read can be written");
                 let again = protobuf::decode_object(&first, tables(), schema, ty);

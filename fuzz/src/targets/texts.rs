@@ -255,7 +255,7 @@ fn run_field_selector(input: &[u8]) -> String {
         Ok(selector) => {
             let text = selector.to_string();
             let again = FieldSelector::parse(&text).expect("what was written can be read");
-            // Requirements are sorted as they were spelled, so it takes one round to settle.
+            // Requirements are sorted as they were spelled, so the second round is the first stable one.
             let settled = FieldSelector::parse(&again.to_string()).expect("as above");
             assert_eq!(settled.to_string(), again.to_string());
             "ok".to_owned()

@@ -48,7 +48,7 @@ fn kinds(mut bytes: &[u8]) -> Vec<u8> {
 
 /// Each of them held a seat until it was read, so that 400 kept all other reads out.
 #[test]
-fn clients_that_do_not_read_keep_nobody_out() {
+fn clients_that_do_not_read_block_no_others() {
     let server = shared();
     let anonymous = server.http().anonymous();
     let _unread: Vec<_> = (0..8).map(|_| closed_windows(&anonymous, "/version", 100)).collect();

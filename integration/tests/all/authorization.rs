@@ -115,7 +115,7 @@ fn a_webhook_decides_and_leaves_the_rest_to_rbac() {
             unknown["message"].as_str().expect("a message"),
             &["cannot list resource", "no idea"],
         );
-        // RBAC's turn: everybody may ask about themselves.
+        // RBAC decides: every user may create self reviews.
         let kubectl = server.kubectl(Version::Current);
         assert_eq!(kubectl.ok("auth can-i list pods --as jane").trim(), "yes");
         kubectl.fail("auth can-i list secrets --as jane");

@@ -15,7 +15,7 @@ const JSON_PATCH: &str = "application/json-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
 
 /// A namespace with one ConfigMap, `cm`.
-struct Room {
+struct Fixture {
     http: Http,
     /// The path of its ConfigMaps.
     path: String,
@@ -23,7 +23,7 @@ struct Room {
     _server: integration::Shared,
 }
 
-impl Room {
+impl Fixture {
     fn new(purpose: &str) -> Self {
         let server = shared();
         let namespace = server.namespace(purpose);
@@ -74,7 +74,7 @@ fn check(answer: &Answer, code: u16, reason: &str, message: &str) {
 
 #[test]
 fn a_body_that_is_no_object_is_refused() {
-    let room = Room::new("malformed");
+    let fixture = Fixture::new("malformed");
     let nested =
         |open: &str, close: &str| format!("{}{}", open.repeat(20_000), close.repeat(20_000));
     let arrays = format!(r#"{{"metadata":{{"name":"deep"}},"x":{}}}"#, nested("[", "]"));
@@ -143,7 +143,7 @@ fn a_body_that_is_no_object_is_refused() {
         (PROTOBUF, b"k8s\0x", "unexpected EOF (6b38730078)"),
     ];
     for (content_type, body, message) in cases {
-        let answer = room.create(content_type, body.to_vec());
+        let answer = fixture.create(content_type, body.to_vec());
         let message =
             format!("the object provided is unrecognized (must be of type ConfigMap): {message}");
         check(&answer, 400, "BadRequest", &message);
@@ -162,7 +162,7 @@ h: &h [*g,*g,*g,*g,*g,*g,*g,*g,*g]
 
 #[test]
 fn a_value_of_the_wrong_type_is_named() {
-    let room = Room::new("types");
+    let fixture = Fixture::new("types");
     let cases = [
         (
             JSON,
@@ -189,10 +189,10 @@ fn a_value_of_the_wrong_type_is_named() {
         let message = format!(
             r#"ConfigMap in version "v1" cannot be handled as a ConfigMap: json: cannot unmarshal {message}"#
         );
-        check(&room.create(content_type, body), 400, "BadRequest", &message);
+        check(&fixture.create(content_type, body), 400, "BadRequest", &message);
     }
 
-    let deployments = format!("/apis/apps/v1/namespaces/{}/deployments", room.namespace);
+    let deployments = format!("/apis/apps/v1/namespaces/{}/deployments", fixture.namespace);
     let cases = [
         (json!("x"), "string into Go struct field DeploymentSpec.spec.replicas of type int32"),
         (json!(1.5), "number 1.5 into Go struct field DeploymentSpec.spec.replicas of type int32"),
@@ -202,7 +202,7 @@ fn a_value_of_the_wrong_type_is_named() {
         ),
     ];
     for (replicas, message) in cases {
-        let answer = room.http.post(
+        let answer = fixture.http.post(
             &deployments,
             &json!({"metadata": {"name": "x"}, "spec": {"replicas": replicas}}),
         );
@@ -215,7 +215,7 @@ fn a_value_of_the_wrong_type_is_named() {
 
 #[test]
 fn an_object_of_another_kind_is_refused() {
-    let room = Room::new("kinds");
+    let fixture = Fixture::new("kinds");
     let cases = [
         (
             "v1",
@@ -240,18 +240,18 @@ fn an_object_of_another_kind_is_refused() {
     ];
     for (version, kind, message) in cases {
         let object = json!({"apiVersion": version, "kind": kind, "metadata": {"name": "x"}});
-        check(&room.http.post(&room.path, &object), 400, "BadRequest", message);
+        check(&fixture.http.post(&fixture.path, &object), 400, "BadRequest", message);
     }
 }
 
 #[test]
 fn names_and_namespaces_must_agree_with_the_path() {
-    let room = Room::new("names");
+    let fixture = Fixture::new("names");
     let namespaces_differ =
         "the namespace of the provided object does not match the namespace sent on the request";
     let elsewhere = json!({"metadata": {"name": "cm", "namespace": "other"}});
-    check(&room.http.post(&room.path, &elsewhere), 400, "BadRequest", namespaces_differ);
-    check(&room.update("cm", &elsewhere), 400, "BadRequest", namespaces_differ);
+    check(&fixture.http.post(&fixture.path, &elsewhere), 400, "BadRequest", namespaces_differ);
+    check(&fixture.update("cm", &elsewhere), 400, "BadRequest", namespaces_differ);
 
     let cases = [
         (
@@ -264,9 +264,9 @@ fn names_and_namespaces_must_agree_with_the_path() {
         ),
     ];
     for (object, message) in cases {
-        check(&room.update("cm", &object), 400, "BadRequest", message);
+        check(&fixture.update("cm", &object), 400, "BadRequest", message);
     }
-    let renamed = room.patch("cm", MERGE_PATCH, r#"{"metadata":{"name":"other"}}"#);
+    let renamed = fixture.patch("cm", MERGE_PATCH, r#"{"metadata":{"name":"other"}}"#);
     check(
         &renamed,
         400,
@@ -277,12 +277,12 @@ fn names_and_namespaces_must_agree_with_the_path() {
 
 #[test]
 fn invalid_names_are_refused() {
-    let room = Room::new("invalid-names");
+    let fixture = Fixture::new("invalid-names");
     let required = r#"ConfigMap "" is invalid: metadata.name: Required value: name or generateName is required"#;
     for object in [json!({}), json!({"metadata": {}}), Value::Null] {
-        check(&room.http.post(&room.path, &object), 422, "Invalid", required);
+        check(&fixture.http.post(&fixture.path, &object), 422, "Invalid", required);
     }
-    let answer = room.http.post(&room.path, &json!({"metadata": {"name": "Bad_Name"}}));
+    let answer = fixture.http.post(&fixture.path, &json!({"metadata": {"name": "Bad_Name"}}));
     let message = r#"ConfigMap "Bad_Name" is invalid: metadata.name: Invalid value: "Bad_Name": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"#;
     check(&answer, 422, "Invalid", message);
     let details = &answer.json()["details"];
@@ -293,9 +293,9 @@ fn invalid_names_are_refused() {
 
 #[test]
 fn every_invalid_field_is_named_at_once() {
-    let room = Room::new("fields");
-    let pods = format!("/api/v1/namespaces/{}/pods", room.namespace);
-    let deployments = format!("/apis/apps/v1/namespaces/{}/deployments", room.namespace);
+    let fixture = Fixture::new("fields");
+    let pods = format!("/api/v1/namespaces/{}/pods", fixture.namespace);
+    let deployments = format!("/apis/apps/v1/namespaces/{}/deployments", fixture.namespace);
     let cases = [
         (
             &pods,
@@ -318,28 +318,28 @@ fn every_invalid_field_is_named_at_once() {
         ),
     ];
     for (path, spec, message) in cases {
-        let answer = room.http.post(path, &json!({"metadata": {"name": "x"}, "spec": spec}));
+        let answer = fixture.http.post(path, &json!({"metadata": {"name": "x"}, "spec": spec}));
         check(&answer, 422, "Invalid", message);
     }
 }
 
 #[test]
 fn what_is_not_there_is_not_found() {
-    let room = Room::new("missing");
+    let fixture = Fixture::new("missing");
     let missing = json!({"metadata": {"name": "missing"}});
     let answers = [
-        room.get("/missing"),
-        room.update("missing", &missing),
-        room.patch("missing", MERGE_PATCH, "{}"),
-        room.delete("missing", ""),
+        fixture.get("/missing"),
+        fixture.update("missing", &missing),
+        fixture.patch("missing", MERGE_PATCH, "{}"),
+        fixture.delete("missing", ""),
     ];
     for answer in &answers {
         check(answer, 404, "NotFound", r#"configmaps "missing" not found"#);
         assert_eq!(answer.json()["details"], json!({"name": "missing", "kind": "configmaps"}));
     }
-    let nowhere = room.http.post("/api/v1/namespaces/nowhere/configmaps", &missing);
+    let nowhere = fixture.http.post("/api/v1/namespaces/nowhere/configmaps", &missing);
     check(&nowhere, 404, "NotFound", r#"namespaces "nowhere" not found"#);
-    let list = room.http.get("/api/v1/namespaces/nowhere/configmaps").expect(200);
+    let list = fixture.http.get("/api/v1/namespaces/nowhere/configmaps").expect(200);
     assert_eq!(list["items"], json!([]));
 }
 
@@ -366,17 +366,17 @@ fn unknown_paths_are_not_found() {
 
 #[test]
 fn a_method_that_a_path_lacks_is_not_allowed() {
-    let room = Room::new("methods");
-    let one = format!("{}/cm", room.path);
+    let fixture = Fixture::new("methods");
+    let one = format!("{}/cm", fixture.path);
     let cases = [
         (Method::POST, &one),
-        (Method::PUT, &room.path),
-        (Method::PATCH, &room.path),
-        (Method::from_bytes(b"BREW").expect("a token"), &room.path),
+        (Method::PUT, &fixture.path),
+        (Method::PATCH, &fixture.path),
+        (Method::from_bytes(b"BREW").expect("a token"), &fixture.path),
     ];
     for (method, path) in cases {
         let content_type = if method == Method::PATCH { MERGE_PATCH } else { JSON };
-        let answer = room.http.send(method, path, Some(content_type), "{}");
+        let answer = fixture.http.send(method, path, Some(content_type), "{}");
         let message = "the server does not allow this method on the requested resource";
         check(&answer, 405, "MethodNotAllowed", message);
     }
@@ -384,20 +384,20 @@ fn a_method_that_a_path_lacks_is_not_allowed() {
 
 #[test]
 fn existing_names_and_stale_versions_conflict() {
-    let room = Room::new("conflicts");
-    let again = room.http.post(&room.path, &json!({"metadata": {"name": "cm"}}));
+    let fixture = Fixture::new("conflicts");
+    let again = fixture.http.post(&fixture.path, &json!({"metadata": {"name": "cm"}}));
     check(&again, 409, "AlreadyExists", r#"configmaps "cm" already exists"#);
     assert_eq!(again.json()["details"], json!({"name": "cm", "kind": "configmaps"}));
 
     let modified = r#"Operation cannot be fulfilled on configmaps "cm": the object has been modified; please apply your changes to the latest version and try again"#;
     let stale = json!({"metadata": {"name": "cm", "resourceVersion": "1"}});
-    check(&room.update("cm", &stale), 409, "Conflict", modified);
-    let patched = room.patch("cm", MERGE_PATCH, r#"{"metadata":{"resourceVersion":"1"}}"#);
+    check(&fixture.update("cm", &stale), 409, "Conflict", modified);
+    let patched = fixture.patch("cm", MERGE_PATCH, r#"{"metadata":{"resourceVersion":"1"}}"#);
     check(&patched, 409, "Conflict", modified);
 
     let uid =
-        room.get("/cm").json()["metadata"]["uid"].as_str().expect("objects have one").to_owned();
-    let answer = room.delete("cm", r#"{"preconditions":{"uid":"other"}}"#);
+        fixture.get("/cm").json()["metadata"]["uid"].as_str().expect("objects have one").to_owned();
+    let answer = fixture.delete("cm", r#"{"preconditions":{"uid":"other"}}"#);
     let message = format!(
         r#"Operation cannot be fulfilled on ConfigMap "cm": the UID in the precondition (other) does not match the UID in record ({uid}). The object might have been deleted and then recreated"#
     );
@@ -406,31 +406,31 @@ fn existing_names_and_stale_versions_conflict() {
 
 #[test]
 fn bodies_have_a_limit() {
-    let room = Room::new("large");
+    let fixture = Fixture::new("large");
     let object = |bytes: usize| {
         format!(r#"{{"metadata":{{"name":"large"}},"data":{{"a":"{}"}}}}"#, "x".repeat(bytes))
     };
     for protocol in [Protocol::Http1, Protocol::Http2] {
-        let http = room.http.clone().over(protocol);
-        let answer = http.send(Method::POST, &room.path, Some(JSON), object(3_200_000));
+        let http = fixture.http.clone().over(protocol);
+        let answer = http.send(Method::POST, &fixture.path, Some(JSON), object(3_200_000));
         check(&answer, 413, "RequestEntityTooLarge", "Request entity too large: limit is 3145728");
     }
     let message =
         r#"ConfigMap "large" is invalid: []: Too long: may not be more than 1048576 bytes"#;
-    check(&room.create(JSON, object(1_100_000)), 422, "Invalid", message);
-    assert_eq!(room.get("/large").code, 404);
+    check(&fixture.create(JSON, object(1_100_000)), 422, "Invalid", message);
+    assert_eq!(fixture.get("/large").code, 404);
 }
 
 #[test]
 fn invalid_utf_8_in_a_string_is_replaced() {
-    let room = Room::new("utf8");
+    let fixture = Fixture::new("utf8");
     let body = b"{\"metadata\":{\"name\":\"x\"},\"data\":{\"a\":\"<\xff>\"}}";
-    assert_eq!(room.create(JSON, body.to_vec()).expect(201)["data"]["a"], "<\u{fffd}>");
+    assert_eq!(fixture.create(JSON, body.to_vec()).expect(201)["data"]["a"], "<\u{fffd}>");
 }
 
 #[test]
 fn bad_selectors_are_explained() {
-    let room = Room::new("selectors");
+    let fixture = Fixture::new("selectors");
     let key = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
     let long = "x".repeat(64);
     let too_long =
@@ -444,7 +444,7 @@ fn bad_selectors_are_explained() {
         (&format!("a%3D{long}"), &too_long),
     ];
     for (selector, message) in labels {
-        let answer = room.get(&format!("?labelSelector={selector}"));
+        let answer = fixture.get(&format!("?labelSelector={selector}"));
         check(&answer, 400, "BadRequest", &format!("unable to parse requirement: {message}"));
     }
     let fields = [
@@ -457,14 +457,14 @@ fn bad_selectors_are_explained() {
         ("pods", "spec.foo%3Da", "field label not supported: spec.foo"),
     ];
     for (resource, selector, message) in fields {
-        let answer = room.http.get(&format!("/api/v1/{resource}?fieldSelector={selector}"));
+        let answer = fixture.http.get(&format!("/api/v1/{resource}?fieldSelector={selector}"));
         check(&answer, 400, "BadRequest", message);
     }
 }
 
 #[test]
 fn bad_list_options_are_explained() {
-    let room = Room::new("list-options");
+    let fixture = Fixture::new("list-options");
     let number = r#"strconv.ParseInt: parsing "x": invalid syntax"#;
     let version = |text: &str| {
         format!(
@@ -495,7 +495,7 @@ fn bad_list_options_are_explained() {
         ),
     ];
     for (query, message) in bad_requests {
-        check(&room.get(&format!("?{query}")), 400, "BadRequest", message);
+        check(&fixture.get(&format!("?{query}")), 400, "BadRequest", message);
     }
     let invalid = [
         (
@@ -520,7 +520,7 @@ fn bad_list_options_are_explained() {
         ),
     ];
     for (query, message) in invalid {
-        let answer = room.get(&format!("?{query}"));
+        let answer = fixture.get(&format!("?{query}"));
         check(
             &answer,
             422,
@@ -533,7 +533,7 @@ fn bad_list_options_are_explained() {
 
 #[test]
 fn bad_write_options_are_explained() {
-    let room = Room::new("write-options");
+    let fixture = Fixture::new("write-options");
     let object = json!({"metadata": {"name": "x"}});
     let long = "x".repeat(129);
     let creates = [
@@ -545,7 +545,7 @@ fn bad_write_options_are_explained() {
         (&format!("fieldManager={long}"), "fieldManager: Too long: may not be more than 128 bytes"),
     ];
     for (query, message) in creates {
-        let answer = room.http.post(&format!("{}?{query}", room.path), &object);
+        let answer = fixture.http.post(&format!("{}?{query}", fixture.path), &object);
         check(
             &answer,
             422,
@@ -577,15 +577,15 @@ fn bad_write_options_are_explained() {
         ),
     ];
     for (rest, options, code, reason, message) in deletes {
-        check(&room.delete(rest, options), code, reason, message);
+        check(&fixture.delete(rest, options), code, reason, message);
     }
-    assert_eq!(room.get("/cm").code, 200, "nothing was deleted by mistake");
+    assert_eq!(fixture.get("/cm").code, 200, "nothing was deleted by mistake");
 }
 
 #[test]
 fn strict_validation_names_unknown_and_duplicate_fields() {
-    let room = Room::new("strict");
-    let path = format!("{}?fieldValidation=Strict", room.path);
+    let fixture = Fixture::new("strict");
+    let path = format!("{}?fieldValidation=Strict", fixture.path);
     let cases = [
         (
             r#"{"metadata":{"name":"x","foo":1},"bar":2}"#,
@@ -594,14 +594,14 @@ fn strict_validation_names_unknown_and_duplicate_fields() {
         (r#"{"metadata":{"name":"x"},"data":{"a":"1","a":"2"}}"#, r#"duplicate field "data.a""#),
     ];
     for (body, message) in cases {
-        let answer = room.http.send(Method::POST, &path, Some(JSON), body);
+        let answer = fixture.http.send(Method::POST, &path, Some(JSON), body);
         let message = format!(
             r#"ConfigMap in version "v1" cannot be handled as a ConfigMap: strict decoding error: {message}"#
         );
         check(&answer, 400, "BadRequest", &message);
     }
     // By default the same is a warning, and what is unknown is dropped.
-    let answer = room.create(JSON, cases[0].0);
+    let answer = fixture.create(JSON, cases[0].0);
     let created = answer.expect(201);
     assert_eq!((&created["bar"], &created["metadata"]["foo"]), (&Value::Null, &Value::Null));
     let warnings: Vec<_> = answer.headers.get_all("warning").iter().collect();
@@ -613,16 +613,16 @@ fn strict_validation_names_unknown_and_duplicate_fields() {
 
 #[test]
 fn unsupported_media_types_are_refused() {
-    let room = Room::new("media");
+    let fixture = Fixture::new("media");
     let accepted = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
     let unknown = format!(
         "the body of the request was in an unknown format - accepted media types include: {accepted}"
     );
     for content_type in ["text/plain", "application/x-www-form-urlencoded"] {
-        let answer = room.create(content_type, r#"{"metadata":{"name":"x"}}"#);
+        let answer = fixture.create(content_type, r#"{"metadata":{"name":"x"}}"#);
         check(&answer, 415, "UnsupportedMediaType", &unknown);
     }
-    let patch = room.patch("cm", JSON, "{}");
+    let patch = fixture.patch("cm", JSON, "{}");
     check(&patch, 415, "UnsupportedMediaType", "415: Unsupported Media Type");
 
     let accepts = [
@@ -633,15 +633,15 @@ fn unsupported_media_types_are_refused() {
         ),
     ];
     for (accept, message) in accepts {
-        let request = Request::get(format!("{}/cm", room.path)).header("accept", accept);
-        let answer = room.http.request(request.body(Bytes::new()).expect("a valid request"));
+        let request = Request::get(format!("{}/cm", fixture.path)).header("accept", accept);
+        let answer = fixture.http.request(request.body(Bytes::new()).expect("a valid request"));
         check(&answer, 406, "NotAcceptable", &message);
     }
 }
 
 #[test]
 fn a_patch_that_does_not_parse_or_apply_is_refused() {
-    let room = Room::new("patches");
+    let fixture = Fixture::new("patches");
     let rejected = "the server rejected our request due to an error in our request";
     let cases = [
         (
@@ -698,7 +698,7 @@ fn a_patch_that_does_not_parse_or_apply_is_refused() {
         ),
     ];
     for (content_type, patch, code, reason, message) in cases {
-        check(&room.patch("cm", content_type, patch), code, reason, message);
+        check(&fixture.patch("cm", content_type, patch), code, reason, message);
     }
     let cases = [
         ("cm?fieldManager=m", APPLY, "{}", 400, "BadRequest", "invalid object type: /, Kind="),
@@ -720,21 +720,21 @@ fn a_patch_that_does_not_parse_or_apply_is_refused() {
         ),
     ];
     for (rest, content_type, patch, code, reason, message) in cases {
-        check(&room.patch(rest, content_type, patch), code, reason, message);
+        check(&fixture.patch(rest, content_type, patch), code, reason, message);
     }
-    let untouched = room.get("/cm").expect(200);
+    let untouched = fixture.get("/cm").expect(200);
     assert_eq!(untouched["data"], json!({"a": "b"}));
 }
 
 #[test]
-fn strangers_are_told_so() {
-    let room = Room::new("strangers");
-    let wrong = room.http.clone().with_token("wrong").get(&room.path);
+fn unknown_clients_are_refused() {
+    let fixture = Fixture::new("strangers");
+    let wrong = fixture.http.clone().with_token("wrong").get(&fixture.path);
     check(&wrong, 401, "Unauthorized", "Unauthorized");
-    let anonymous = room.http.clone().anonymous().get(&room.path);
+    let anonymous = fixture.http.clone().anonymous().get(&fixture.path);
     let message = format!(
         r#"configmaps is forbidden: User "system:anonymous" cannot list resource "configmaps" in API group "" in the namespace "{}""#,
-        room.namespace
+        fixture.namespace
     );
     check(&anonymous, 403, "Forbidden", &message);
     assert_eq!(anonymous.header("x-content-type-options"), Some("nosniff"));

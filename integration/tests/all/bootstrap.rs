@@ -9,8 +9,8 @@ const LEVELS: &str = "/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigu
 fn dangling(http: &Http, schema: &str) -> Option<String> {
     let schema = http.get(&format!("{SCHEMAS}/{schema}")).expect(200);
     let conditions = schema.pointer("/status/conditions")?.as_array()?.clone();
-    let told = conditions.iter().find(|condition| condition["type"] == "Dangling")?;
-    Some(format!("{} {}", told["status"].as_str()?, told["reason"].as_str()?))
+    let condition = conditions.iter().find(|condition| condition["type"] == "Dangling")?;
+    Some(format!("{} {}", condition["status"].as_str()?, condition["reason"].as_str()?))
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn flow_schemas_and_priority_levels_are_there_and_know_each_other() {
         assert!(lines.iter().any(|line| line == expected), "{expected} is missing in {lines:#?}");
     }
     for name in ["exempt", "catch-all", "system-leader-election"] {
-        eventually(name, || dangling(&http, name).filter(|told| told == "False Found"));
+        eventually(name, || dangling(&http, name).filter(|condition| condition == "False Found"));
     }
     let low = http.get(&format!("{LEVELS}/workload-low")).expect(200);
     assert_eq!(
@@ -63,8 +63,8 @@ fn flow_schemas_and_priority_levels_are_there_and_know_each_other() {
     lost["spec"]["matchingPrecedence"] = json!(9998);
     let name = lost["metadata"]["name"].as_str().expect("set above").to_owned();
     http.post(SCHEMAS, &lost).expect(201);
-    eventually("the missing level is told", || {
-        dangling(&http, &name).filter(|told| told == "True NotFound")
+    eventually("the missing level is condition", || {
+        dangling(&http, &name).filter(|condition| condition == "True NotFound")
     });
     http.delete(&format!("{SCHEMAS}/{name}")).expect(200);
 }
@@ -82,7 +82,7 @@ fn objects_of_the_server_have_its_field_managers() {
     let producer = "api-priority-and-fairness-config-producer-v1 Update";
     let consumer = "api-priority-and-fairness-config-consumer-v1 Apply";
     let schema = format!("{SCHEMAS}/service-accounts");
-    eventually("the state of a schema is told", || {
+    eventually("the state of a schema is condition", || {
         let mut found = managers(&schema);
         found.sort();
         (found == [consumer, producer]).then_some(())

@@ -170,8 +170,8 @@ fn a_terminating_namespace_reports_its_remaining_content() {
     let path = format!("/api/v1/namespaces/{name}");
     let namespace = eventually("the namespace tells what is left", || {
         let namespace = http.get(&path).expect(200);
-        let told = condition(&namespace, "NamespaceContentRemaining").contains("widgets");
-        told.then_some(namespace)
+        let remains = condition(&namespace, "NamespaceContentRemaining").contains("widgets");
+        remains.then_some(namespace)
     });
     assert_eq!(namespace["status"]["phase"], "Terminating");
     let cases = [
@@ -353,7 +353,7 @@ fn a_real_controller_manager_runs_beside_a_server_that_leaves_its_work_to_it() {
     let http = server.http();
     let namespace = server.namespace("managed");
     let account = format!("/api/v1/namespaces/{namespace}/serviceaccounts/default");
-    assert_eq!(http.get(&account).code, 404, "nobody makes accounts yet");
+    assert_eq!(http.get(&account).code, 404, "no controller creates accounts yet");
     if server.run_controller_manager().is_none() {
         return;
     }

@@ -121,7 +121,7 @@ async fn a_derived_kind_is_created_read_changed_and_deleted() {
     let post = PostParams::default();
     let made = api.create(&post, &lighthouse("a")).await.expect("it is created");
     assert_eq!((made.spec, made.status), (lighthouse("a").spec, None));
-    // What is left out is filled in by the server, and what it doesn't know is told of.
+    // The server fills in defaults, and warns about unknown fields.
     let bare = json!({
         "apiVersion": "derived.example.com/v1", "kind": "Lighthouse", "metadata": {"name": "b"},
         "spec": {"colour": "White", "sockets": 1, "fuel": {"current": {"volts": 230}}},

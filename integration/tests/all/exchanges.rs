@@ -152,7 +152,7 @@ fn play(topic: &str) {
     assert!(report.is_empty(), "\n{report}");
 }
 
-/// Whether an answer is as it was recorded, to the byte. Managers are told in the order of the seconds
+/// Whether an answer is as it was recorded, to the byte. Managers are listed in the order of the seconds
 /// in which they wrote, so on a slow machine they may come in another one.
 fn is_same(shown: &str, expected: &str) -> bool {
     let (shown, expected) = (shown.trim_end(), expected.trim_end());

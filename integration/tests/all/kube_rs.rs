@@ -20,7 +20,7 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, Discovery, Resource, ResourceExt};
 use serde_json::json;
 
-async fn room(purpose: &str) -> (Shared, Client, String) {
+async fn setup(purpose: &str) -> (Shared, Client, String) {
     let server = shared();
     let namespace = server.namespace(purpose);
     let client = server.kube().await;
@@ -83,7 +83,7 @@ where
 
 #[tokio::test]
 async fn typed_objects_live_their_lives() {
-    let (_server, client, namespace) = room("kube-crud").await;
+    let (_server, client, namespace) = setup("kube-crud").await;
     let containers = json!([{"name": "c", "image": "nginx"}]);
     let template =
         json!({"metadata": {"labels": {"app": "x"}}, "spec": {"containers": containers}});
@@ -116,7 +116,7 @@ async fn typed_objects_live_their_lives() {
 
 #[tokio::test]
 async fn cluster_wide_objects_need_no_namespace() {
-    let (_server, client, _) = room("kube-cluster").await;
+    let (_server, client, _) = setup("kube-cluster").await;
     let roles: Api<ClusterRole> = Api::all(client.clone());
     let role: ClusterRole = serde_json::from_value(json!({
         "metadata": {"name": "kube-rs-test"},
@@ -132,7 +132,7 @@ async fn cluster_wide_objects_need_no_namespace() {
 
 #[tokio::test]
 async fn a_stale_version_conflicts() {
-    let (_server, client, namespace) = room("kube-conflict").await;
+    let (_server, client, namespace) = setup("kube-conflict").await;
     let api: Api<ConfigMap> = Api::namespaced(client, &namespace);
     let post = PostParams::default();
     let stale = api.create(&post, &config_map("cm", "one")).await.expect("it is created");
@@ -142,7 +142,7 @@ async fn a_stale_version_conflicts() {
     );
     let mut fresh = stale.clone();
     fresh.data = config_map("cm", "two").data;
-    api.replace("cm", &post, &fresh).await.expect("nobody was faster");
+    api.replace("cm", &post, &fresh).await.expect("no conflict");
     assert_eq!(code(api.replace("cm", &post, &stale).await), (409, "Conflict".to_owned()));
     // Without a version the last writer wins.
     let last = api
@@ -154,7 +154,7 @@ async fn a_stale_version_conflicts() {
 
 #[tokio::test]
 async fn lists_are_paged() {
-    let (_server, client, namespace) = room("kube-pages").await;
+    let (_server, client, namespace) = setup("kube-pages").await;
     let api: Api<ConfigMap> = Api::namespaced(client, &namespace);
     for n in 0..11 {
         let mut object = config_map(&format!("cm-{n:02}"), "x");
@@ -187,7 +187,7 @@ async fn lists_are_paged() {
 
 #[tokio::test]
 async fn a_watch_is_resumed_where_it_ended() {
-    let (_server, client, namespace) = room("kube-watch").await;
+    let (_server, client, namespace) = setup("kube-watch").await;
     let api: Api<ConfigMap> = Api::namespaced(client, &namespace);
     let start = api
         .list(&ListParams::default())
@@ -217,7 +217,7 @@ async fn a_watch_is_resumed_where_it_ended() {
 
 #[tokio::test]
 async fn watchers_see_the_state_and_every_change() {
-    let (_server, client, namespace) = room("kube-watcher").await;
+    let (_server, client, namespace) = setup("kube-watcher").await;
     let api: Api<ConfigMap> = Api::namespaced(client, &namespace);
     let labelled = |name: &str| {
         let mut object = config_map(name, "x");
@@ -253,7 +253,7 @@ async fn watchers_see_the_state_and_every_change() {
 
 #[tokio::test]
 async fn a_watcher_outlives_the_end_of_its_watches() {
-    let (_server, client, namespace) = room("kube-rewatch").await;
+    let (_server, client, namespace) = setup("kube-rewatch").await;
     let api: Api<ConfigMap> = Api::namespaced(client, &namespace);
     // Each watch lasts a second, so the later objects are seen by a second or third one.
     let config = watcher::Config::default().fields("metadata.name!=kube-root-ca.crt").timeout(1);
@@ -271,7 +271,7 @@ async fn a_watcher_outlives_the_end_of_its_watches() {
 
 #[tokio::test]
 async fn server_side_apply_creates_and_takes_over() {
-    let (_server, client, namespace) = room("kube-apply").await;
+    let (_server, client, namespace) = setup("kube-apply").await;
     let api: Api<Deployment> = Api::namespaced(client, &namespace);
     let apply = |replicas: u32| {
         Patch::Apply(json!({
@@ -312,7 +312,7 @@ async fn server_side_apply_creates_and_takes_over() {
 
 #[tokio::test]
 async fn kinds_are_discovered_and_used_without_types() {
-    let (_server, client, namespace) = room("kube-dynamic").await;
+    let (_server, client, namespace) = setup("kube-dynamic").await;
     let discovery = Discovery::new(client.clone()).run().await.expect("discovery works");
     let kind = GroupVersionKind::gvk("apps", "v1", "Deployment");
     let (resource, capabilities) = discovery.resolve_gvk(&kind).expect("the kind is there");
@@ -335,7 +335,7 @@ async fn kinds_are_discovered_and_used_without_types() {
 
 #[tokio::test]
 async fn every_kind_of_patch_applies() {
-    let (_server, client, namespace) = room("kube-patches").await;
+    let (_server, client, namespace) = setup("kube-patches").await;
     let api: Api<Pod> = Api::namespaced(client, &namespace);
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},

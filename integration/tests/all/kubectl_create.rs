@@ -4,7 +4,7 @@ use crate::{assert_contains, with_each_kubectl};
 
 #[test]
 fn every_generator_makes_an_object_that_can_be_read_and_deleted() {
-    // (what `kubectl create` is told, the object it makes)
+    // (arguments of `kubectl create`, the object it creates)
     let cases = [
         ("configmap cm --from-literal=a=b", "configmap/cm"),
         ("secret generic opaque --from-literal=password=hunter2", "secret/opaque"),

@@ -2,11 +2,14 @@
 //! the server; each test works in a namespace of its own. No test sleeps: they wait for events.
 
 mod abuse;
+mod abuse_depth;
 mod abuse_serving;
 mod access_walk;
 mod admission_plugins;
 mod admission_policies;
 mod admission_webhooks;
+mod aggregation;
+mod aggregation_security;
 mod audit;
 mod authentication;
 mod authorization;
@@ -39,6 +42,7 @@ mod quota;
 mod races;
 mod raw;
 mod rbac;
+mod sample_apiserver;
 mod service_accounts;
 mod services;
 mod shutdown;

@@ -97,7 +97,7 @@ fn every_kind() -> Vec<Kind> {
     kinds.into_iter().map(kind).collect()
 }
 
-/// Where objects can be made, listed and deleted, as discovery tells.
+/// Where objects can be made, listed and deleted, according to discovery.
 fn collections(server: &Http) -> BTreeSet<String> {
     let mut paths = BTreeSet::new();
     let mut add = |base: &str| {

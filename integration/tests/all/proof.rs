@@ -11,7 +11,7 @@ mod linear;
 mod load;
 mod members;
 mod rivals;
-mod watched;
+mod watch_checker;
 
 /// How often something is done: the short form, or what `make prove` asks for.
 fn rounds(short: usize) -> usize {

@@ -64,7 +64,7 @@ fn every_patch_type_is_retried_on_conflict() {
         side_by_side(|writer, round| {
             http.patch(path, content_type, &patches[writer][round]).expect(200);
         });
-        assert_eq!(data(&http, path), WRITERS * ROUNDS + 1, "{content_type}: nobody's is lost");
+        assert_eq!(data(&http, path), WRITERS * ROUNDS + 1, "{content_type}: no write is lost");
     }
 }
 

@@ -81,7 +81,7 @@ fn without_its_gate_nothing_unreadable_is_deleted() {
 }
 
 #[test]
-fn a_watch_is_told_410_when_an_object_becomes_unreadable() {
+fn a_watch_gets_410_when_an_object_becomes_unreadable() {
     let server = Server::of(Flavour::Etcd);
     let http = server.http();
     let made = http.post(CONFIG_MAPS, &named("turned")).expect(201);

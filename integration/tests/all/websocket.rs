@@ -62,7 +62,7 @@ fn check_messages(http: &Http, namespace: &str, cases: &[(&str, Framing)]) {
 enum Framing {
     Lines,
     Lengths,
-    /// Each event tells by itself.
+    /// Each event is complete by itself.
     Sequence,
 }
 

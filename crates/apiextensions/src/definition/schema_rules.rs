@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use meta::{FieldErrors, FieldPath, Map, Value, field::FieldReason};
+use meta::{FieldErrors, FieldPath, Map, Value, cancel, field::FieldReason};
 use schema::structural::Structural;
 
 use super::{internal_version, validation_options::ValidationOptions};
@@ -42,6 +42,7 @@ fn check_schema(
     options: &ValidationOptions,
     errors: &mut FieldErrors,
 ) {
+    cancel::checkpoint();
     check_keywords(schema, path, scope, options, errors);
     if schema.bool_at(&["uniqueItems"]) {
         let why =
@@ -246,9 +247,9 @@ fn check_list_map(
         match given(schema, "items") {
             None => errors.required(at, "must have a schema if x-kubernetes-list-type is map"),
             Some(several) => {
-                let schemas = several.as_array().unwrap_or_default().iter();
-                let schemas: Vec<String> = schemas.map(internal_version::show_schema).collect();
-                let shown = format!("{{\"Schema\":null,\"JSONSchemas\":[{}]}}", schemas.join(","));
+                let schemas =
+                    internal_version::show_schemas(several.as_array().unwrap_or_default());
+                let shown = format!("{{\"Schema\":null,\"JSONSchemas\":{schemas}}}");
                 let why = "must only have a single schema if x-kubernetes-list-type is map";
                 errors.push(FieldReason::Invalid, at, format!("Invalid value: {shown}: {why}"));
             }
@@ -367,6 +368,7 @@ fn check_rule(
 
 /// Whether something holds for a schema or any schema inside it.
 pub(super) fn any(schema: &Value, holds: &mut dyn FnMut(&Value) -> bool) -> bool {
+    cancel::checkpoint();
     if holds(schema) {
         return true;
     }

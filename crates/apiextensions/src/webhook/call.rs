@@ -1,4 +1,4 @@
-//! Calls a conversion webhook: where it is, how long it has, and how a failure is told.
+//! Calls a conversion webhook: its address, its deadline, and the error of a failed call.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ impl Address {
         if self.path.is_empty() { "/" } else { &self.path }
     }
 
-    /// The webhook is told how long it has.
+    /// The deadline is passed to the webhook as `timeout`.
     fn url(&self) -> Result<Uri, http::uri::InvalidUri> {
         let separator = if self.path().contains('?') { '&' } else { '?' };
         format!("https://{}{}{separator}timeout=30s", self.authority, self.path()).parse()

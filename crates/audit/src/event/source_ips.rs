@@ -44,7 +44,7 @@ fn parse(text: &str) -> Option<IpAddr> {
     parts.next().is_none().then(|| Ipv4Addr::from(octets).into())
 }
 
-/// The longest spelling of an address, and room for zeros.
+/// The longest spelling of an address, with leading zeros.
 const ADDRESS_BYTES_MAX: usize = 64;
 
 pub(super) fn write(out: &mut Vec<u8>, ip: IpAddr) {

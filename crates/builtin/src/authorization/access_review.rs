@@ -19,8 +19,8 @@ use crate::access::texts;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     Oneself,
-    Anybody,
-    AnybodyInNamespace,
+    AnySubject,
+    AnySubjectInNamespace,
 }
 
 pub(crate) struct AccessReview {
@@ -37,7 +37,7 @@ impl ComputedResource for AccessReview {
         Box::pin(async move {
             let user = match self.scope {
                 Scope::Oneself => cx.user.clone(),
-                Scope::Anybody | Scope::AnybodyInNamespace => subject(&review),
+                Scope::AnySubject | Scope::AnySubjectInNamespace => subject(&review),
             };
             let (selectors, mut problems) = Selectors::read(&review);
             let attributes = attributes(&user, &review, &selectors);
@@ -201,7 +201,7 @@ impl Strategy for AccessReviewRules {
             validate("labelSelector", names::validate_label_requirement);
         }
         self.validate_metadata(review, errors);
-        if self.0 == Scope::AnybodyInNamespace {
+        if self.0 == Scope::AnySubjectInNamespace {
             let namespace = review.str_at(&["spec", "resourceAttributes", "namespace"]);
             if resource.is_some() && namespace != review.str_at(&["metadata", "namespace"]) {
                 let at = spec.child("resourceAttributes").child("namespace");
@@ -217,7 +217,7 @@ impl Strategy for AccessReviewRules {
 
 impl AccessReviewRules {
     fn validate_metadata(&self, review: &Value, errors: &mut FieldErrors) {
-        let in_namespace = self.0 == Scope::AnybodyInNamespace;
+        let in_namespace = self.0 == Scope::AnySubjectInNamespace;
         let metadata = review.get("metadata").unwrap_or(&Value::Null);
         let mut fields = metadata.as_object().into_iter().flat_map(meta::Map::iter);
         let surplus = fields.any(|(key, value)| {
@@ -320,19 +320,19 @@ mod tests {
                  nonResourceAttributes or resourceAttributes must be specified",
             ),
             (
-                Scope::Anybody,
+                Scope::AnySubject,
                 value!({"spec": {"nonResourceAttributes": {"path": "/x"}}}),
                 "spec.user: Invalid value: \"\": at least one of user or group must be specified",
             ),
             (
-                Scope::AnybodyInNamespace,
+                Scope::AnySubjectInNamespace,
                 value!({"metadata": {"namespace": "a"}, "spec": {
                     "user": "u", "resourceAttributes": {"namespace": "b"}}}),
                 "spec.resourceAttributes.namespace: Invalid value: \"b\": must match \
                  metadata.namespace",
             ),
             (
-                Scope::Anybody,
+                Scope::AnySubject,
                 value!({"spec": {"user": "u", "resourceAttributes": {"fieldSelector": {
                     "requirements": [{"operator": "In"}, {"key": "k", "operator": "Newer"}]}}}}),
                 "[spec.resourceAttributes.fieldSelector.requirements[0].key: Required value: must \
@@ -340,13 +340,13 @@ mod tests {
                  Required value: must be specified when `operator` is 'In' or 'NotIn']",
             ),
             (
-                Scope::Anybody,
+                Scope::AnySubject,
                 value!({"metadata": {"labels": {"a": "b"}, "name": "x"},
                     "spec": {"user": "u", "resourceAttributes": {}}}),
                 "metadata: Invalid value: {\"name\":\"x\",\"labels\":{\"a\":\"b\"}}: must be empty",
             ),
             (
-                Scope::Anybody,
+                Scope::AnySubject,
                 value!({"spec": {"user": "u", "resourceAttributes": {"labelSelector": {}}}}),
                 "spec.resourceAttributes.labelSelector.requirements: Required value: when \
                  spec.resourceAttributes.labelSelector is specified, requirements or rawSelector \

@@ -232,7 +232,7 @@ mod tests {
         for key in [METRICS, BEHAVIOR, CURRENT_METRICS, CONDITIONS] {
             served.set_at(&["metadata", "annotations", key], "{");
         }
-        // Without any metric there is the one that everyone starts with.
+        // Without metrics, v1's default metric applies.
         let target = value!({"type": "Utilization", "averageUtilization": 80i64});
         let cpu = value!({"type": "Resource", "resource": {"name": "cpu", "target": target}});
         let spec = value!({"maxReplicas": 1i64, "metrics": [cpu]});

@@ -47,7 +47,7 @@ fn status(component: &Value) -> &'static str {
     }
 }
 
-/// The condition that tells; null where there is none.
+/// The condition `Healthy`; null where there is none.
 fn healthy(component: &Value) -> &Value {
     let conditions = component.items_at(&["conditions"]).iter();
     let mut healthy = conditions.filter(|condition| condition.str_at(&["type"]) == "Healthy");

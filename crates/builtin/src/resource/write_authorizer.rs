@@ -1,5 +1,5 @@
 //! More than the right to write a claim: devices that others use as well are for namespaces that an
-//! administrator has marked, and who gives devices away, or reports about them, needs a right of his own.
+//! administrator has marked, and who gives devices away, or reports about them, needs a separate right.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};

@@ -17,7 +17,7 @@ struct Waiting {
     bytes: usize,
 }
 
-/// Some never come: they were refused. What is forgotten too early is decoded like anybody's.
+/// Some never come: they were refused. An entry that is dropped too early is decoded like the write of another server.
 const WRITES_MAX: usize = 256;
 const BYTES_MAX: usize = 1 << 20;
 

@@ -9,7 +9,7 @@ fn codec_of(definitions: &Definitions, schema: &Arc<Schema>, key: &str) -> Arc<d
         storage.is_some_and(|storage| key.starts_with(&format!("{}/", storage.prefix)))
             && facts.on_by_default
     });
-    let facts = resources.next().unwrap_or_else(|| panic!("nobody stores {key}"));
+    let facts = resources.next().unwrap_or_else(|| panic!("no resource stores {key}"));
     let storage = facts.storage.as_ref().expect("just seen");
     let gvk = storage.version.with_kind(&facts.kind.kind);
     let (gvk, ty) = match definitions.type_of(&gvk) {

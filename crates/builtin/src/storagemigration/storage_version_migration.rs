@@ -47,7 +47,7 @@ fn resource(migration: &Value) -> String {
     }
 }
 
-/// The last condition that is true and tells how far the migration is.
+/// The last condition that is true and describes the progress of the migration.
 fn status(migration: &Value) -> &str {
     let conditions = migration.items_at(&["status", "conditions"]).iter();
     let holding = conditions.filter(|condition| condition.str_at(&["status"]) == "True");

@@ -1,7 +1,7 @@
 //! A field of an object: its value and, should something be wrong with it, its path. The path is only
 //! written out for an error, so checking a good object costs no strings.
 
-use meta::{FieldErrors, FieldPath, Value, field::FieldReason, names::invalid_each};
+use meta::{FieldErrors, FieldPath, Value, cancel, field::FieldReason, names::invalid_each};
 
 /// A value somewhere in an object. Absent and null are the same, as they are in Go.
 #[derive(Clone, Copy)]
@@ -58,10 +58,10 @@ impl<'a> Field<'a> {
         &'a self,
     ) -> impl DoubleEndedIterator<Item = Field<'a>> + ExactSizeIterator + Clone {
         let items = self.value.and_then(Value::as_array).unwrap_or_default();
-        items.iter().enumerate().map(|(at, item)| Self {
-            value: Some(item),
-            step: Step::Index(at),
-            parent: Some(self),
+        items.iter().enumerate().map(|(at, item)| {
+            // A cancelled request ends its validation here: all validators go through lists.
+            cancel::checkpoint();
+            Self { value: Some(item), step: Step::Index(at), parent: Some(self) }
         })
     }
 
@@ -69,6 +69,7 @@ impl<'a> Field<'a> {
     pub(crate) fn entries(&'a self) -> impl Iterator<Item = (&'a str, Field<'a>)> {
         let map = self.value.and_then(Value::as_object);
         map.into_iter().flat_map(meta::Map::iter).map(|(key, value)| {
+            cancel::checkpoint();
             (key.as_str(), Self { value: Some(value), step: Step::Key(key), parent: Some(self) })
         })
     }
@@ -150,7 +151,7 @@ impl<'a> Field<'a> {
 
 /// What may be wrong with a field. Messages are word for word those of Kubernetes.
 impl Field<'_> {
-    /// Counts an error if there is no room for its text: then neither path nor value are written out.
+    /// Only counts an error beyond the bound: then neither path nor value are written out.
     fn is_omitted(&self, errors: &mut FieldErrors) -> bool {
         let full = errors.is_full();
         if full {

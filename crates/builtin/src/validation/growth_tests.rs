@@ -1,55 +1,77 @@
 //! Every list and map of a valid object of every kind, made long: validation may not cost more than in
 //! proportion.
 
-use std::{fs, sync::Arc, time::Duration};
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicUsize, Ordering},
+};
 
-use meta::{Str, Value, value};
+use meta::{
+    Str, Value,
+    cancel::is_interruptible,
+    growth::{GROWTH_MAX, cpu_time_of},
+    value,
+};
 
 use super::tests::{bases, kind, steps};
 use crate::Definitions;
 
-const SMALL: usize = 300;
-/// Where the small sizes look suspicious, these decide.
-const LARGE: usize = 2_000;
-/// Four times the items may cost this much more.
-const GROWTH_MAX: f64 = 6.0;
+/// Items at first. Where four times as many look suspicious, larger sizes decide.
+const SIZES: [usize; 3] = [300, 1_000, 2_000];
 
 #[test]
-#[ignore = "takes minutes in a debug build: run it by name"]
 fn validation_grows_no_faster_than_the_object() {
     let definitions = Definitions::load();
     let schema = Arc::new(Definitions::load().schema);
-    let mut too_fast = Vec::new();
-    let mut count = 0;
     let mut bases: Vec<(String, Value)> = bases().into_iter().collect();
     bases.sort_by(|a, b| a.0.cmp(&b.0));
-    for (name, base) in &bases {
-        let kind = kind(&definitions, &schema, base);
-        let cost = |object: &Value| {
-            let runs = (0..2).map(|_| {
-                let before = thread_cpu();
-                let _ = steps(&kind, &value!({}), object).map(drop);
-                thread_cpu().checked_sub(before).unwrap()
-            });
-            runs.min().expect("a run").as_secs_f64()
-        };
-        for path in containers(base) {
-            for distinct in [true, false] {
-                let grows = |n: usize| {
-                    let [small, large] =
-                        [n, 4 * n].map(|n| cost(&lengthened(base, &path, n, distinct)));
-                    // What takes less than this is not measured well.
-                    large / small.max(2e-4)
-                };
-                count += 1;
-                if grows(SMALL) > 0.8 * GROWTH_MAX && grows(LARGE) > GROWTH_MAX {
-                    too_fast.push(format!("{name} {} distinct={distinct}", path.join(".")));
+    let next = AtomicUsize::new(0);
+    let (count, too_fast) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let check = || {
+        while let Some((name, base)) = bases.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let kind = kind(&definitions, &schema, base);
+            for path in containers(base) {
+                for distinct in [true, false] {
+                    count.fetch_add(1, Ordering::Relaxed);
+                    let growth_at = |n: usize| {
+                        let [small, large] = [n, 4 * n].map(|n| {
+                            let object = lengthened(base, &path, n, distinct);
+                            let cost = cpu_time_of(|| drop(steps(&kind, &value!({}), &object)));
+                            cost.as_secs_f64()
+                        });
+                        // What takes less than this is not measured well.
+                        large / small.max(2e-4)
+                    };
+                    if SIZES.iter().all(|size| growth_at(*size) > GROWTH_MAX) {
+                        let what = format!("{name} {} distinct={distinct}", path.join("."));
+                        too_fast.lock().unwrap().push(what);
+                    }
                 }
             }
         }
-    }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(check);
+        check();
+    });
+    let (count, too_fast) = (count.into_inner(), too_fast.into_inner().unwrap());
     assert!(count > 200, "{count}");
     assert!(too_fast.is_empty(), "{too_fast:#?}");
+}
+
+/// A validator that goes through a list stops when its request is cancelled.
+#[test]
+fn validation_is_interruptible() {
+    let definitions = Definitions::load();
+    let schema = Arc::new(Definitions::load().schema);
+    let bases = bases();
+    let interrupted = bases.values().filter(|base| {
+        let kind = kind(&definitions, &schema, base);
+        is_interruptible(|| drop(steps(&kind, &value!({}), base)))
+    });
+    // The rest have no list, or one that is short for certain.
+    let (interrupted, all) = (interrupted.count(), bases.len());
+    assert!(interrupted * 3 > all * 2, "{interrupted} of {all}");
 }
 
 /// The shapes that made the server busy for seconds.
@@ -59,7 +81,7 @@ fn wrong_items_are_counted_without_their_texts() {
     let schema = Arc::new(Definitions::load().schema);
     let mut pod =
         value!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {}});
-    pod.set_at(&["spec", "containers"], vec![Value::object(); 50_000]);
+    pod.set_at(&["spec", "containers"], vec![Value::object(); 20_000]);
     let controllers: Vec<Value> = (0..2_000i64)
         .map(|at| {
             let (name, uid) = (format!("n{at}"), format!("u{at}"));
@@ -123,12 +145,6 @@ fn a_schema_that_is_nested_too_deeply_is_refused_on_a_small_stack() {
         }
     };
     std::thread::Builder::new().stack_size(2 << 20).spawn(test).unwrap().join().unwrap();
-}
-
-fn thread_cpu() -> Duration {
-    let text = fs::read_to_string("/proc/thread-self/schedstat").expect("Linux");
-    let nanoseconds = text.split(' ').next().and_then(|text| text.parse().ok());
-    Duration::from_nanos(nanoseconds.expect("a number"))
 }
 
 /// The paths of all lists and maps of texts, a list's items by the first.

@@ -129,7 +129,7 @@ mod tests {
         }
     }
 
-    /// The path in this error is not that of the token, so a rule told by its path never matched.
+    /// The path in this error is not that of the token, so a rule identified by its path never matched.
     #[test]
     fn a_token_path_that_was_let_in_may_stay() {
         let with_token = |path: &str| {

@@ -1,4 +1,4 @@
-//! Addresses that can be read, but not by everybody in the same way.
+//! Addresses that parse, but that not all programs parse alike.
 
 use std::net::IpAddr;
 

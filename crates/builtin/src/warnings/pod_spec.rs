@@ -255,7 +255,7 @@ fn hidden_variables(variables: &Field<'_>, texts: &mut Vec<String>) {
     }
 }
 
-/// A response has room for fewer warnings than this.
+/// More than a response may carry.
 const TEXTS_MAX: usize = meta::request::WARNINGS_CHARS_MAX;
 
 /// A port is compared with at most this many others that have the same number and protocol.

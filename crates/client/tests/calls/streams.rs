@@ -174,3 +174,39 @@ async fn a_token_is_sent_and_follows_its_file() {
     own.headers.insert(header::AUTHORIZATION, "Bearer own".parse().unwrap());
     assert!(text(&client, own).await.contains("authorization=Bearer own "));
 }
+
+/// A shared connection takes as many calls as a server allows; what waits behind them would wait for
+/// watches.
+#[tokio::test]
+async fn more_calls_than_a_connection_takes_open_another() {
+    let ca = Ca::new();
+    let server = TlsServer::start(&ca.sign(&["127.0.0.1"]), HTTP2, None).await;
+    let tls = Tls { trust: Trust::Bundle(ca.pem()), ..Tls::default() };
+    let limits = Limits { streams_per_connection_max: 3, ..Limits::default() };
+    let client = Client::new(Config { tls, limits, ..Config::default() }).unwrap();
+    let mut responses = Vec::new();
+    for expected in [1, 1, 1, 2, 2, 2, 3] {
+        let request = Request::get(server.url("/")).body(empty_body()).unwrap();
+        responses.push(client.send(request, SendOptions::default()).await.unwrap());
+        assert_eq!(server.accepted(), expected);
+    }
+    // Those that are over make room.
+    responses.clear();
+    assert!(text(&client, get(&server.url("/"))).await.starts_with("HTTP/2.0"));
+    assert_eq!(server.accepted(), 3);
+}
+
+#[tokio::test]
+async fn a_dedicated_connection_is_used_once() {
+    let server = RawServer::start(|_, mut peer| async move { peer.serve_all().await }).await;
+    let client = plain(Limits::default());
+    assert_eq!(text(&client, get(&server.url())).await, "ok");
+    for _ in 0..2 {
+        let request = Request::get(server.url()).body(empty_body()).unwrap();
+        let options = SendOptions { dedicated: true, ..SendOptions::default() };
+        let response = client.send(request, options).await.unwrap();
+        response.into_body().collect().await.unwrap();
+    }
+    assert_eq!(text(&client, get(&server.url())).await, "ok");
+    assert_eq!(server.accepted(), 3);
+}

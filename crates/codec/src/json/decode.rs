@@ -10,7 +10,7 @@ use std::{borrow::Cow, collections::HashSet, fmt::Write as _};
 
 use meta::{
     Map, Str, Value,
-    limits::{FIELD_PATH_BYTES_MAX, STRICT_ERRORS_MAX, TREE_NODES_MAX},
+    limits::{FIELD_PATH_BYTES_MAX, STRICT_ERRORS_MAX, TreeSize},
 };
 use schema::{NodeType, Schema, Type, TypeId};
 
@@ -63,7 +63,7 @@ pub fn decode(
     ty: TypeId,
     options: DecodeOptions,
 ) -> Result<Decoded, DecodeError> {
-    decode_up_to(bytes, schema, ty, options, usize::MAX)
+    decode_up_to(bytes, schema, ty, options, &mut TreeSize::unbounded())
 }
 
 /// Reads a request body: as [`decode`], with a bound on the memory that the tree takes.
@@ -73,7 +73,7 @@ pub fn decode_body(
     ty: TypeId,
     options: DecodeOptions,
 ) -> Result<Decoded, DecodeError> {
-    decode_up_to(bytes, schema, ty, options, TREE_NODES_MAX)
+    decode_up_to(bytes, schema, ty, options, &mut TreeSize::bounded())
 }
 
 fn decode_up_to(
@@ -81,11 +81,11 @@ fn decode_up_to(
     schema: &Schema,
     ty: TypeId,
     options: DecodeOptions,
-    nodes_max: usize,
+    size: &mut TreeSize,
 ) -> Result<Decoded, DecodeError> {
     let text = well_formed(bytes);
     let root = NodeType::Object(ty);
-    let decoder = Decoder::new(&text, Some(schema), options, nodes_max);
+    let decoder = Decoder::new(&text, Some(schema), options, size);
     let mut decoded = decoder.run(Target::plain(&root))?;
     if decoded.value.is_null() {
         // Go leaves the struct as it is.
@@ -96,14 +96,22 @@ fn decode_up_to(
 
 /// Reads any JSON and keeps all of it, as Kubernetes reads custom resources.
 pub fn decode_any(bytes: &[u8], options: DecodeOptions) -> Result<Decoded, DecodeError> {
-    let text = well_formed(bytes);
-    Decoder::new(&text, None, options, usize::MAX).run(Target::REPORTED)
+    decode_any_up_to(bytes, options, &mut TreeSize::unbounded())
 }
 
 /// Reads a request body: as [`decode_any`], with a bound on the memory that the tree takes.
 pub fn decode_any_body(bytes: &[u8], options: DecodeOptions) -> Result<Decoded, DecodeError> {
+    decode_any_up_to(bytes, options, &mut TreeSize::bounded())
+}
+
+/// Reads any JSON as a part of a body: its tree counts together with the others.
+pub(crate) fn decode_any_up_to(
+    bytes: &[u8],
+    options: DecodeOptions,
+    size: &mut TreeSize,
+) -> Result<Decoded, DecodeError> {
     let text = well_formed(bytes);
-    Decoder::new(&text, None, options, TREE_NODES_MAX).run(Target::REPORTED)
+    Decoder::new(&text, None, options, size).run(Target::REPORTED)
 }
 
 /// What the next value should be. Two words that stay in registers; an enum here doubled the time.
@@ -158,7 +166,7 @@ enum Frame<'a> {
     },
 }
 
-struct Decoder<'a> {
+struct Decoder<'a, 's> {
     lexer: Lexer<'a>,
     schema: Option<&'a Schema>,
     strict: bool,
@@ -168,9 +176,8 @@ struct Decoder<'a> {
     /// Strict errors so far, and those of them that are not listed.
     strict_count: usize,
     strict_more: usize,
-    /// Values so far, and how many there may be.
-    nodes: usize,
-    nodes_max: usize,
+    /// The memory of the tree so far.
+    size: &'s mut TreeSize,
     /// Buffers of closed containers. A container is copied out of its buffer when its length is known:
     /// grown one by one, a list of one item would take the memory of four.
     member_buffers: Vec<Vec<(Str, Value)>>,
@@ -181,12 +188,12 @@ struct Decoder<'a> {
     quiet_from: Option<usize>,
 }
 
-impl<'a> Decoder<'a> {
+impl<'a, 's> Decoder<'a, 's> {
     fn new(
         text: &'a str,
         schema: Option<&'a Schema>,
         options: DecodeOptions,
-        nodes_max: usize,
+        size: &'s mut TreeSize,
     ) -> Self {
         Self {
             lexer: Lexer::new(text),
@@ -197,8 +204,7 @@ impl<'a> Decoder<'a> {
             strict_errors: Vec::new(),
             strict_count: 0,
             strict_more: 0,
-            nodes: 0,
-            nodes_max,
+            size,
             member_buffers: Vec::new(),
             item_buffers: Vec::new(),
             saved: None,
@@ -241,10 +247,11 @@ impl<'a> Decoder<'a> {
     /// Reads a value and puts it where it belongs, unless it is a container with members: then says
     /// what the first one should be.
     fn begin(&mut self, target: Target<'a>) -> Result<Option<Target<'a>>, DecodeError> {
-        self.nodes += 1;
-        if self.nodes > self.nodes_max {
-            return Err(self.lexer.too_many());
-        }
+        let counted = match self.frames.last() {
+            Some(Frame::Struct { .. } | Frame::Map { .. }) => self.size.add_member(),
+            Some(Frame::List { .. }) | None => self.size.add_value(),
+        };
+        counted.map_err(|error| self.lexer.too_large(error))?;
         match self.lexer.next_token()? {
             b'{' => self.begin_object(target),
             b'[' => self.begin_array(target),
@@ -318,6 +325,7 @@ impl<'a> Decoder<'a> {
         if self.frames.len() >= TREE_DEPTH_MAX {
             return Err(self.lexer.too_deep());
         }
+        self.size.add_container().map_err(|error| self.lexer.too_large(error))?;
         self.lexer.at += 1;
         self.frames.push(frame);
         Ok(())

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use meta::limits::TREE_NODES_MAX;
+use meta::limits::TooLarge;
 
 use super::{DEPTH_MAX, DecodeError};
 
@@ -302,9 +302,8 @@ impl<'a> Lexer<'a> {
     }
 
     #[cold]
-    pub(crate) fn too_many(&self) -> DecodeError {
-        let message = format!("exceeded max number of values of {TREE_NODES_MAX}");
-        DecodeError::Syntax { message, offset: self.at + 1 }
+    pub(crate) fn too_large(&self, error: TooLarge) -> DecodeError {
+        DecodeError::Syntax { message: error.to_string(), offset: self.at + 1 }
     }
 
     /// The error for an unexpected byte at the current position. Inside a token Go treats the end

@@ -1,11 +1,11 @@
 //! Wire to tree. What Go's JSON would leave out is left out here as well, so that an object is the
 //! same tree whichever way it came.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 
 use meta::{
     Map, Str, Value,
-    limits::TREE_NODES_MAX,
+    limits::{TooLarge, TreeSize},
     quantity::Quantity,
     time::{Duration, Time},
 };
@@ -21,8 +21,8 @@ use crate::{base64, json};
 pub(super) struct Decoder<'a> {
     tables: &'a Tables,
     schema: &'a Schema,
-    /// Values so far.
-    nodes: Cell<usize>,
+    /// The memory of the tree so far. An empty message takes two bytes on the wire.
+    size: RefCell<TreeSize>,
 }
 
 /// A field under construction.
@@ -35,17 +35,15 @@ enum Slot {
     Members(Vec<(Str, Value)>),
 }
 
-type Result<T> = std::result::Result<T, ProtobufError>;
+type Result<T, E = ProtobufError> = std::result::Result<T, E>;
 
 impl<'a> Decoder<'a> {
     pub(super) fn new(tables: &'a Tables, schema: &'a Schema) -> Self {
-        Self { tables, schema, nodes: Cell::new(0) }
+        Self { tables, schema, size: RefCell::new(TreeSize::bounded()) }
     }
 
-    /// Counts another value. An empty message takes two bytes on the wire, and much more in memory.
-    fn count(&self) -> Result<()> {
-        self.nodes.update(|nodes| nodes + 1);
-        if self.nodes.get() > TREE_NODES_MAX { Err(ProtobufError::TooMany) } else { Ok(()) }
+    fn count(&self, add: fn(&mut TreeSize) -> Result<(), TooLarge>) -> Result<()> {
+        Ok(add(&mut self.size.borrow_mut())?)
     }
 
     pub(super) fn object(&self, message: &[u8], ty: TypeId, depth: usize) -> Result<Value> {
@@ -59,14 +57,23 @@ impl<'a> Decoder<'a> {
         let name = name.rsplit('.').next().unwrap_or_default();
         let mut slots = vec![Slot::Absent; fields.len()];
         self.message(message, name, self.tables.get(ty), fields, &mut slots, depth)?;
-        let mut members = Vec::with_capacity(slots.len());
+        // Exactly as many as there are: a type has up to a hundred fields, an object mostly few of them.
+        let present = slots.iter().filter(|slot| !matches!(slot, Slot::Absent)).count();
+        self.count(TreeSize::add_container)?;
+        let mut members = Vec::with_capacity(present);
         for (field, slot) in fields.iter().zip(slots) {
             let value = match slot {
                 Slot::Absent => continue,
                 Slot::Value(value) if value.is_null() || is_omitted(field, &value) => continue,
                 Slot::Value(value) => value,
-                Slot::Items(items) => Value::Array(items),
-                Slot::Members(members) => Value::Object(Map::from_pairs(members)),
+                Slot::Items(mut items) => {
+                    items.shrink_to_fit();
+                    Value::Array(items)
+                }
+                Slot::Members(mut members) => {
+                    members.shrink_to_fit();
+                    Value::Object(Map::from_pairs(members))
+                }
             };
             members.push((field.name.clone(), value));
         }
@@ -114,6 +121,7 @@ impl<'a> Decoder<'a> {
         match &field.node.kind {
             NodeType::List(item, _) if !field.node.wrapped => {
                 if !matches!(slot, Slot::Items(_)) {
+                    self.count(TreeSize::add_container)?;
                     *slot = Slot::Items(Vec::new());
                 }
                 let Slot::Items(items) = slot else { return Ok(()) };
@@ -121,21 +129,27 @@ impl<'a> Decoder<'a> {
                     let mut packed = Reader::new(reader.bytes(key, name)?);
                     let item_key = Key { wire_type: wire_type_of(&item.kind), ..key };
                     while !packed.is_empty() {
+                        self.count(TreeSize::add_value)?;
                         items.push(self.value(item, item_key, &mut packed, name, depth)?);
                     }
                     return Ok(());
                 }
+                self.count(TreeSize::add_value)?;
                 items.push(self.value(item, key, reader, name, depth)?);
             }
             NodeType::Map(item) => {
                 let entry = reader.bytes(key, name)?;
+                self.count(TreeSize::add_member)?;
                 let entry = self.map_entry(entry, item, name, depth)?;
                 match slot {
                     Slot::Members(members) => members.push(entry),
                     _ => *slot = Slot::Members(vec![entry]),
                 }
             }
-            _ => *slot = Slot::Value(self.value(&field.node, key, reader, name, depth)?),
+            _ => {
+                self.count(TreeSize::add_member)?;
+                *slot = Slot::Value(self.value(&field.node, key, reader, name, depth)?);
+            }
         }
         Ok(())
     }
@@ -180,7 +194,6 @@ impl<'a> Decoder<'a> {
         name: &str,
         depth: usize,
     ) -> Result<Value> {
-        self.count()?;
         match &node.kind {
             NodeType::Object(ty) => self.object(reader.bytes(key, name)?, *ty, depth + 1),
             NodeType::List(item, _) => {
@@ -191,6 +204,7 @@ impl<'a> Decoder<'a> {
                 let texts = matches!(node.kind, NodeType::SchemaOrStringArray(_));
                 self.schema_or_list(reader.bytes(key, name)?, *ty, texts, depth)
             }
+            NodeType::Any | NodeType::AnyObject => self.any(reader.bytes(key, name)?, name),
             kind => leaf(kind, key, reader, name),
         }
     }
@@ -201,11 +215,29 @@ impl<'a> Decoder<'a> {
         let mut reader = Reader::new(message);
         while let Some(key) = reader.key(name)? {
             match key.tag {
-                1 => items.push(self.value(item, key, &mut reader, name, depth + 1)?),
+                1 => {
+                    self.count(TreeSize::add_value)?;
+                    items.push(self.value(item, key, &mut reader, name, depth + 1)?);
+                }
                 _ => reader.skip(key)?,
             }
         }
         Ok(Value::Array(items))
+    }
+
+    /// Any JSON, in a message around it.
+    fn any(&self, message: &[u8], name: &str) -> Result<Value> {
+        let raw = match single_bytes(message, name)? {
+            None | Some([]) => return Ok(Value::Null),
+            Some(raw) => raw,
+        };
+        let options = json::DecodeOptions { strict: false };
+        match json::decode_any_up_to(raw, options, &mut self.size.borrow_mut()) {
+            Ok(decoded) => Ok(decoded.value),
+            Err(error) => {
+                Err(ProtobufError::Value { field: name.to_owned(), why: error.to_string() })
+            }
+        }
     }
 
     fn schema_or_bool(&self, message: &[u8], ty: TypeId, depth: usize) -> Result<Value> {
@@ -242,7 +274,7 @@ impl<'a> Decoder<'a> {
             match key.tag {
                 1 => schema = self.object(reader.bytes(key, "schema")?, ty, depth + 1)?,
                 2 => {
-                    self.count()?;
+                    self.count(TreeSize::add_value)?;
                     items.push(if texts {
                         Value::String(reader.text(key, "property")?)
                     } else {
@@ -301,17 +333,10 @@ fn leaf(kind: &NodeType, key: Key, reader: &mut Reader<'_>, name: &str) -> Resul
             Value::from(quantity.to_string())
         }
         NodeType::IntOrString => int_or_string(reader.bytes(key, name)?)?,
-        NodeType::Any | NodeType::AnyObject => {
-            match single_bytes(reader.bytes(key, name)?, name)? {
-                None | Some([]) => Value::Null,
-                Some(raw) => {
-                    let decoded = json::decode_any_body(raw, json::DecodeOptions { strict: false });
-                    decoded.map_err(|error| invalid(error.to_string()))?.value
-                }
-            }
-        }
         NodeType::Map(_) => return Err(invalid("a map inside of a list or a map".to_owned())),
         NodeType::Object(_)
+        | NodeType::Any
+        | NodeType::AnyObject
         | NodeType::List(..)
         | NodeType::SchemaOrBool(_)
         | NodeType::SchemaOrArray(_)

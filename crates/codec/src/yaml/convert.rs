@@ -9,13 +9,13 @@ use std::collections::HashMap;
 use meta::{
     Map, Str, Value,
     field::quote,
-    limits::{FIELD_PATH_BYTES_MAX, QUOTED_BYTES_MAX, STRICT_ERRORS_MAX, TREE_NODES_MAX, cut},
+    limits::{FIELD_PATH_BYTES_MAX, QUOTED_BYTES_MAX, STRICT_ERRORS_MAX, TreeSize, cut},
 };
 
 use super::{
     Converted, YamlError,
     emit::general_form,
-    load::{Node, NodeIndex, NodeKind, Tree, too_deep, too_many},
+    load::{Node, NodeIndex, NodeKind, Tree, too_deep},
     resolve::{Resolved, resolve},
 };
 use crate::base64;
@@ -30,7 +30,8 @@ const ALIAS_BYTES_MAX: usize = 3 * 1024 * 1024;
 pub(super) fn convert(tree: &Tree<'_>) -> Result<Converted, YamlError> {
     let Some(root) = tree.root else { return Ok(Converted::default()) };
     // The document counts as a node of its own.
-    let count = Count { all: 1, ..Count::default() };
+    let size = TreeSize::bounded();
+    let count = Count { all: 1, from_aliases: 0, bytes_from_aliases: 0, size };
     let mut converter =
         Converter { tree, duplicates: Vec::new(), more_duplicates: 0, count, aliases: 0 };
     let value = converter.node(root, 0)?;
@@ -52,11 +53,12 @@ struct Converter<'a> {
 }
 
 /// How much has been converted, and how much of it because of aliases.
-#[derive(Default)]
 struct Count {
     all: u32,
     from_aliases: u32,
     bytes_from_aliases: usize,
+    /// The memory of the tree so far; keys count as values.
+    size: TreeSize,
 }
 
 /// What a key is before it becomes a text. Keys that differ here may become the same text.
@@ -256,10 +258,8 @@ impl Converter<'_> {
         if *from_aliases > 100 && *all > 1000 && share > allowed_share(*all) {
             return Err(excessive_aliasing());
         }
-        if *all as usize > TREE_NODES_MAX {
-            return Err(too_many(TREE_NODES_MAX, "values"));
-        }
-        Ok(())
+        let counted = self.count.size.add_value();
+        counted.map_err(|error| YamlError::Yaml(error.to_string()))
     }
 
     fn count_bytes(&mut self, text: &str) -> Result<(), YamlError> {

@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, collections::HashMap};
 
+use meta::cancel::Steps;
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Span, Tag};
 
 use super::{
@@ -51,6 +52,9 @@ pub(super) const FLOW_ENTRIES_MAX: usize = 100_000;
 /// objects that can be stored have some 180 000 where a line has an ordinary length.
 pub(super) const NODES_MAX: usize = 190_000;
 
+/// Anchors of one document: the parser keeps the name of each.
+pub(super) const ANCHORS_MAX: usize = 10_000;
+
 /// The text, if go-yaml's reader lets all of its characters through.
 pub(super) fn readable(bytes: &[u8]) -> Result<&str, YamlError> {
     let text = std::str::from_utf8(bytes)
@@ -71,20 +75,23 @@ impl Tree<'_> {
         if flow_entries(text) > FLOW_ENTRIES_MAX {
             return Err(too_many(FLOW_ENTRIES_MAX, "flow entries"));
         }
-        let tree = match Tree::load_once(text) {
-            Err(error) if error.to_string().contains("invalid indentation") => {
-                let reindented = reindent(text);
-                let again = reindented.as_deref().and_then(|text| Tree::load_once(text).ok());
-                return again.map_or(Err(error), |tree| read(&tree));
-            }
-            loaded => loaded?,
+        let failure = match Tree::load_once(text) {
+            Ok(tree) => return read(&tree),
+            Err(failure) => failure,
         };
-        read(&tree)
+        if failure.problem == Some(Problem::Indentation) {
+            let reindented = reindent(text);
+            let again = reindented.as_deref().and_then(|text| Tree::load_once(text).ok());
+            if let Some(tree) = again {
+                return read(&tree);
+            }
+        }
+        Err(failure.error)
     }
 }
 
 impl<'a> Tree<'a> {
-    fn load_once(text: &'a str) -> Result<Self, YamlError> {
+    fn load_once(text: &'a str) -> Result<Self, LoadFailure> {
         let mut loader = Loader {
             text,
             tree: Self::default(),
@@ -93,14 +100,74 @@ impl<'a> Tree<'a> {
             cycle: None,
         };
         let mut parser = Parser::new_from_str(text);
+        let mut steps = Steps::default();
         while let Some(event) = parser.next_event() {
-            let (event, span) = event.map_err(|error| loader.words_of(&error))?;
+            steps.step();
+            let (event, span) = event.map_err(|error| loader.failure_of(&error))?;
             if matches!(event, Event::DocumentEnd | Event::StreamEnd) {
                 break;
             }
             loader.event(event, span)?;
         }
-        loader.cycle.map_or(Ok(loader.tree), Err)
+        match loader.cycle {
+            None => Ok(loader.tree),
+            Some(cycle) => Err(cycle.into()),
+        }
+    }
+}
+
+/// Why a text was not loaded.
+struct LoadFailure {
+    error: YamlError,
+    /// What the parser complained about, if it did.
+    problem: Option<Problem>,
+}
+
+impl From<YamlError> for LoadFailure {
+    fn from(error: YamlError) -> Self {
+        Self { error, problem: None }
+    }
+}
+
+/// What the parser complains about, where that matters here. The parser has only texts for it, which are
+/// read in [`Problem::of`] and nowhere else; a test has a document for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Problem {
+    Indentation,
+    UnknownAnchor,
+    Depth,
+    FlowSequence,
+    SimpleKey,
+    HexadecimalNumber,
+    EndOfStream,
+    ContentAfterQuoted,
+    BlockScalarTab,
+    TabIndentation,
+    TabInScalar,
+    TagHandle,
+    UnexpectedCharacter,
+}
+
+impl Problem {
+    fn of(text: &str) -> Option<Self> {
+        Some(match text {
+            "found unknown anchor" => Self::UnknownAnchor,
+            "recursion limit exceeded" => Self::Depth,
+            "expected ',' or ']'" => Self::FlowSequence,
+            "simple key expected" | "simple key expect ':'" => Self::SimpleKey,
+            "did not find expected hexadecimal number" => Self::HexadecimalNumber,
+            "found unexpected end of stream" => Self::EndOfStream,
+            "invalid trailing content after double-quoted scalar" => Self::ContentAfterQuoted,
+            "a block scalar content cannot start with a tab" => Self::BlockScalarTab,
+            "tab cannot be used as indentation"
+            | "tabs disallowed in this context"
+            | "tabs disallowed within this context (block indentation)" => Self::TabIndentation,
+            "found a tab" => Self::TabInScalar,
+            "the handle wasn't declared" => Self::TagHandle,
+            other if other.starts_with("unexpected character: ") => Self::UnexpectedCharacter,
+            other if other.contains("invalid indentation") => Self::Indentation,
+            _ => return None,
+        })
     }
 }
 
@@ -119,6 +186,9 @@ impl<'a> Loader<'a> {
     fn event(&mut self, event: Event<'a>, span: Span) -> Result<(), YamlError> {
         if self.tree.nodes.len() >= NODES_MAX {
             return Err(too_many(NODES_MAX, "nodes"));
+        }
+        if self.anchors.len() > ANCHORS_MAX {
+            return Err(too_many(ANCHORS_MAX, "anchors"));
         }
         let line = span.start.line() as u32;
         match event {
@@ -181,50 +251,56 @@ impl<'a> Loader<'a> {
         if self.open.len() > DEPTH_MAX { Err(too_deep()) } else { Ok(()) }
     }
 
+    fn failure_of(&self, error: &ScanError) -> LoadFailure {
+        let (context, problem) = error.info().split_once(", ").unwrap_or(("", error.info()));
+        let of_text = Problem::of(problem);
+        let error = self.words_of(context, problem, of_text, *error.marker());
+        LoadFailure { error, problem: of_text }
+    }
+
     /// The parser's complaint in go-yaml's words.
-    fn words_of(&self, error: &ScanError) -> YamlError {
-        let info = error.info();
-        let (context, problem) = info.split_once(", ").unwrap_or(("", info));
+    fn words_of(
+        &self,
+        context: &str,
+        text: &str,
+        problem: Option<Problem>,
+        place: Marker,
+    ) -> YamlError {
         // The parser counts lines from one, go-yaml from zero and omits the line if it is the
         // first. go-yaml adds one to lines from its scanner, but not to those from its parser.
-        let mut line = error.marker().line();
+        let mut line = place.line();
         let mut in_parser = context.starts_with("while parsing a")
             && !context.contains("quoted")
             && !context.contains("tag");
         let message = match problem {
-            "found unknown anchor" => return unknown_anchor(&self.name_at(*error.marker())),
-            "recursion limit exceeded" => return too_deep(),
-            "expected ',' or ']'" => "did not find expected ',' or ']'",
-            "simple key expected" | "simple key expect ':'" => "could not find expected ':'",
-            "did not find expected hexadecimal number" => "did not find expected hexdecimal number",
-            "found unexpected end of stream" => {
+            Some(Problem::UnknownAnchor) => return unknown_anchor(&self.name_at(place)),
+            Some(Problem::Depth) => return too_deep(),
+            Some(Problem::FlowSequence) => "did not find expected ',' or ']'",
+            Some(Problem::SimpleKey) => "could not find expected ':'",
+            Some(Problem::HexadecimalNumber) => "did not find expected hexdecimal number",
+            Some(Problem::EndOfStream) => {
                 // Noticed there, and not where the text began.
                 line = self.text.matches('\n').count() + 1;
-                problem
+                text
             }
-            "invalid trailing content after double-quoted scalar" => {
+            Some(Problem::ContentAfterQuoted) => {
                 in_parser = true;
                 "did not find expected key"
             }
-            "a block scalar content cannot start with a tab" => {
+            Some(Problem::BlockScalarTab) => {
                 "found a tab character where an indentation space is expected"
             }
-            "tab cannot be used as indentation"
-            | "tabs disallowed in this context"
-            | "tabs disallowed within this context (block indentation)" => {
+            Some(Problem::TabIndentation | Problem::UnexpectedCharacter) => {
                 "found character that cannot start any token"
             }
-            "found a tab" => {
+            Some(Problem::TabInScalar) => {
                 // Noticed where the tab is, and not where the text before it began.
                 let tab = self.text.lines().position(|line| line.starts_with('\t'));
                 line = tab.map_or(line, |tab| tab + 1);
                 "found a tab character that violates indentation"
             }
-            "the handle wasn't declared" => "found undefined tag handle",
-            other if other.starts_with("unexpected character: ") => {
-                "found character that cannot start any token"
-            }
-            other => other,
+            Some(Problem::TagHandle) => "found undefined tag handle",
+            Some(Problem::Indentation) | None => text,
         };
         let message = message.to_owned();
         line = line.saturating_sub(usize::from(in_parser));
@@ -260,4 +336,31 @@ fn tag_name(tag: &Tag) -> String {
         return format!("!!{}", tag.suffix);
     }
     format!("{}{}", tag.handle, tag.suffix)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The parser's texts are its own to change: then this fails, and not a client.
+    #[test]
+    fn every_problem_of_the_parser_is_recognized() {
+        let cases = [
+            ("a: [\n]\n", Problem::Indentation),
+            ("a: *b\n", Problem::UnknownAnchor),
+            ("a: \"\\xzz\"\n", Problem::HexadecimalNumber),
+            ("a: \"b\n", Problem::EndOfStream),
+            ("a: \"b\" c\n", Problem::ContentAfterQuoted),
+            ("a: !b!c d\n", Problem::TagHandle),
+            ("a: @b\n", Problem::UnexpectedCharacter),
+        ];
+        let mut wrong = Vec::new();
+        for (text, expected) in cases {
+            let found = Tree::load_once(text).err().and_then(|failure| failure.problem);
+            if found != Some(expected) {
+                wrong.push((text, expected, found));
+            }
+        }
+        assert!(wrong.is_empty(), "{wrong:#?}");
+    }
 }

@@ -136,6 +136,11 @@ fn numbers_of_nodes_and_flow_entries_are_bounded() {
     assert_eq!(error.to_string(), "yaml: exceeded max number of flow entries of 100000");
     let error = load("- 1\n".repeat(load::NODES_MAX).as_bytes()).unwrap_err();
     assert_eq!(error.to_string(), "yaml: exceeded max number of nodes of 190000");
+    let anchors = |count: usize| (0..count).map(|at| format!("- &a{at} 1\n")).collect::<String>();
+    assert!(load(anchors(load::ANCHORS_MAX).as_bytes()).is_ok());
+    let error = load(anchors(load::ANCHORS_MAX + 2).as_bytes()).unwrap_err();
+    assert_eq!(error.to_string(), "yaml: exceeded max number of anchors of 10000");
+    assert!(meta::cancel::is_interruptible(|| drop(load("- 1\n".repeat(2_000).as_bytes()))));
     // Commas in texts are no entries.
     let commas = ",[".repeat(load::FLOW_ENTRIES_MAX);
     for text in

@@ -225,7 +225,7 @@ async fn a_request_without_seat_is_rejected_or_waits() {
     drop(held.pop());
     held.push(waiting.await.expect("a seat got free"));
 
-    // A client that leaves makes room for the next one.
+    // A client that disconnects frees its place in the queue.
     let mut leaves = Box::pin(controller.seat(&schema, &request, in_seconds(15)));
     assert!(leaves.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     drop(leaves);

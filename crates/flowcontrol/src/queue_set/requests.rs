@@ -10,7 +10,7 @@ use crate::metrics::SchemaMetrics;
 use crate::seat_seconds::{Nanos, SeatSeconds};
 use crate::work_estimate::WorkEstimate;
 
-/// Tells a waiting request that it has been dispatched.
+/// Notifies a waiting request that it has been dispatched.
 pub(crate) type Waker = tokio::sync::oneshot::Sender<()>;
 
 /// No request, no queue.

@@ -158,7 +158,7 @@ fn requests_wait_in_their_queue_until_it_is_full() {
     waiting(bench.one(1));
     bench.leave(first);
     assert!(bench.set.is_executing(second) || bench.set.waiting == 2);
-    // A client that leaves makes room.
+    // A client that disconnects frees its place.
     bench.leave(third);
     bench.check();
 }

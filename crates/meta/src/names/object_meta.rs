@@ -33,7 +33,9 @@ pub fn validate_object_meta(
     }
     let name = meta.str_at(&["name"]);
     if name.is_empty() {
-        errors.required(at.child("name"), "name or generateName is required");
+        errors.with_rule(NAME_REQUIRED, |errors| {
+            errors.required(at.child("name"), "name or generateName is required");
+        });
     } else {
         invalid_each(errors, &at.child("name"), name, name_rule(name, false));
     }
@@ -46,6 +48,9 @@ pub fn validate_object_meta(
     validate_finalizers(meta.items_at(&["finalizers"]), &at.child("finalizers"), errors);
     validate_managed_fields(meta.items_at(&["managedFields"]), &at.child("managedFields"), errors);
 }
+
+/// An embedded object, such as a template, need not have a name.
+pub const NAME_REQUIRED: RuleId = RuleId::new("metadata.name is required");
 
 /// Checks what may not change between two versions of an object. The new one is checked on its own
 /// as well, by [`validate_object_meta`].

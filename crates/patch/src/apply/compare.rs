@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use meta::{Map, Str, Value};
+use meta::{Map, Str, Value, cancel};
 use schema::Schema;
 
 use super::atom::{
@@ -86,6 +86,7 @@ impl Walker<'_> {
         below: &mut Comparison,
     ) -> bool {
         let (old, new) = pair;
+        cancel::checkpoint();
         if depth < WHOLE_DEPTH_MAX && old == new {
             return true;
         }
@@ -304,11 +305,12 @@ impl Comparison {
             (&mut self.modified, own.modified, below.modified),
             (&mut self.added, own.added, below.added),
         ];
-        for (level, member, below) in sets {
+        for (level, member, mut below) in sets {
             if member {
                 level.members.push(element.clone());
             }
             if !(below.members.is_empty() && below.children.is_empty()) {
+                below.shrink();
                 level.children.push((element.clone(), below));
             }
         }

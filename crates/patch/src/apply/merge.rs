@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use meta::{Map, Str, Value};
+use meta::{Map, Str, Value, cancel};
 use schema::Schema;
 
 use super::atom::{DeducedAtom, ElementRelationship, ListSchema, MapSchema, TypeRef};
@@ -32,6 +32,7 @@ impl Merger<'_> {
         live: Option<&Value>,
         config: Option<&Value>,
     ) -> Result<Option<Value>, String> {
+        cancel::checkpoint();
         let Some(config) = config else { return Ok(live.cloned()) };
         match type_ref.resolve(self.schema).deduce(Some(config)) {
             DeducedAtom::Scalar(_) => Ok(Some(config.clone())),

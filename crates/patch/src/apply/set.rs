@@ -82,6 +82,13 @@ impl Set {
             })
     }
 
+    /// Gives back what the lists of this level have in reserve: one of one element, grown by pushing, would
+    /// take the memory of four.
+    pub(super) fn shrink(&mut self) {
+        self.members.shrink_to_fit();
+        self.children.shrink_to_fit();
+    }
+
     /// How many members there are.
     pub fn len(&self) -> usize {
         self.members.len() + self.children.iter().map(|(_, child)| child.len()).sum::<usize>()
@@ -228,11 +235,12 @@ impl Set {
     }
 
     fn value_of_level(&self, itself: bool) -> Value {
-        let mut pairs: Vec<(Str, Value)> = Vec::new();
+        let entries = self.entries();
+        let mut pairs: Vec<(Str, Value)> = Vec::with_capacity(entries.len() + usize::from(itself));
         if itself {
             pairs.push((".".into(), Value::object()));
         }
-        for (element, member, child) in self.entries() {
+        for (element, member, child) in entries {
             let value = child.map_or_else(Value::object, |child| child.value_of_level(member));
             pairs.push((element.encode().into(), value));
         }

@@ -1,4 +1,4 @@
-use meta::{Value, json, limits::THREAD_STACK_BYTES, value};
+use meta::{Value, cancel, growth, json, limits::THREAD_STACK_BYTES, value};
 use schema::{Field, ListType, Node, NodeType, Schema, Type, TypeId};
 
 use super::*;
@@ -541,4 +541,48 @@ fn the_deepest_object_is_applied_twice_on_a_small_stack() {
     // Debug builds take several times the stack.
     let stack_bytes = if cfg!(debug_assertions) { THREAD_STACK_BYTES } else { 1 << 20 };
     std::thread::Builder::new().stack_size(stack_bytes).spawn(run).unwrap().join().unwrap();
+}
+
+/// Applies, updates and removals of every kind of list and of maps.
+#[test]
+fn apply_costs_no_more_than_in_proportion() {
+    let (schema, ty) = foo_schema();
+    let types = TypeContext { schema: &schema, ty, fields: &Filter::All, versions: &SingleVersion };
+    let manager = Manager { name: "m", api_version: "v1", subresource: "", now: "" };
+    let named = |i: usize| value!({"name": (format!("n{i}"))});
+    let many: [(&str, &dyn Fn(usize) -> Value); 7] = [
+        ("list", &|n| (0..n).map(named).collect::<Vec<_>>().into()),
+        ("ports", &|n| {
+            let port = |i: usize| value!({"port": (i as i64), "proto": "UDP"});
+            (0..n).map(port).collect::<Vec<_>>().into()
+        }),
+        ("set", &|n| (0..n).map(|i| Value::from(format!("v{i}"))).collect::<Vec<_>>().into()),
+        ("set", &|n| (0..n).rev().map(|i| Value::from(format!("v{i}"))).collect::<Vec<_>>().into()),
+        ("atomicList", &|n| (0..n).map(named).collect::<Vec<_>>().into()),
+        ("free", &|n| {
+            let members = (0..n).map(|i| (meta::Str::from(format!("k{i}")), Value::from("v")));
+            Value::Object(members.collect())
+        }),
+        ("list", &|n| vec![value!({"name": "same"}); n].into()),
+    ];
+    for (field, make) in many {
+        let config = |n: usize| {
+            let mut spec = Value::object();
+            spec.set_at(&[field], make(n));
+            value!({"apiVersion": "v1", "kind": "Foo", "spec": (spec)})
+        };
+        growth::assert_linear(field, 200, config, |config| {
+            let Ok(live) = apply(None, config, &types, &manager, true) else { return };
+            let other = Manager { name: "o", ..manager };
+            let again = apply(Some(&live), config, &types, &other, true).unwrap();
+            let less = value!({"apiVersion": "v1", "kind": "Foo", "spec": {}});
+            let removed = apply(Some(&again), &less, &types, &manager, true).unwrap();
+            let mut updated = config.clone();
+            update(Some(&removed), &mut updated, &types, &manager);
+        });
+        let config = config(100);
+        assert!(cancel::is_interruptible(|| {
+            let _ = apply(None, &config, &types, &manager, true);
+        }));
+    }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
 
-use meta::{Map, Str, Value, limits::FIELD_PATH_BYTES_MAX};
+use meta::{Map, Str, Value, cancel, limits::FIELD_PATH_BYTES_MAX};
 use schema::Schema;
 
 use super::atom::{Atom, DeducedAtom, ElementRelationship, ListSchema, MapSchema, Scalar, TypeRef};
@@ -107,6 +107,7 @@ impl Checker<'_> {
     /// level.
     fn check(&mut self, type_ref: TypeRef<'_>, value: &Value, path: FieldTrail<'_>, open: bool) {
         let schema = self.schema;
+        cancel::checkpoint();
         match type_ref.resolve(schema).deduce(Some(value)) {
             _ if value.is_null() => {}
             DeducedAtom::Scalar(scalar) => self.check_scalar(scalar, value, path),
@@ -233,6 +234,7 @@ pub(super) fn field_set(schema: &Schema, type_ref: TypeRef<'_>, value: &Value) -
 
 /// The field set below a value, and whether the value itself is a leaf.
 fn build(schema: &Schema, type_ref: TypeRef<'_>, value: &Value) -> (Set, bool) {
+    cancel::checkpoint();
     match (type_ref.resolve(schema).deduce(Some(value)), value) {
         (
             DeducedAtom::Scalar(_)
@@ -262,6 +264,7 @@ fn build_members(schema: &Schema, object: MapSchema<'_>, map: &Map) -> Set {
             set.children.push((element, below));
         }
     }
+    set.shrink();
     set
 }
 
@@ -279,7 +282,7 @@ fn build_items(schema: &Schema, list: ListSchema<'_>, items: &[Value]) -> Set {
     };
     for (element, item) in elements.iter().zip(items) {
         set.members.push(element.clone());
-        // Items with duplicate keys cannot be told apart, so they are treated as one leaf.
+        // Items with duplicate keys are indistinguishable, so they are treated as one leaf.
         if is_single(element) {
             let below = build(schema, list.item, item).0;
             if !below.is_empty() {
@@ -300,6 +303,7 @@ pub(super) fn remove_items(
     value: &Value,
     removed: &Set,
 ) -> Option<Value> {
+    cancel::checkpoint();
     match (type_ref.resolve(schema).deduce(Some(value)), value) {
         (DeducedAtom::List(list), Value::Array(items)) => {
             if matches!(list.kind, ElementRelationship::Atomic) {

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::mem::discriminant;
 
-use meta::{Number, Str, Value, json};
+use meta::{Number, Str, Value, cancel, json};
 
 use super::{DELETE, DIRECTIVE, MAP, MERGE, REPLACE, SET_ELEMENT_ORDER};
 use super::{lookup::PatchMeta, merge_map, unknown_directive, without_directives, wrong_type};
@@ -19,8 +19,9 @@ pub(super) fn merge_field(
         return Ok(new);
     }
     if !items_are_maps(&[&old, &new])? {
-        let merged = dedup(old.iter().chain(&new).cloned().collect());
-        return in_order(merged, &new, &old, None);
+        let (order, before) = (places(&new, None)?, places(&old, None)?);
+        let merged = dedup(old.into_iter().chain(new).collect());
+        return in_order(merged, &order, &before, None);
     }
     let Some(key) = field.merge_key() else {
         return Err(contradiction(format!(
@@ -29,8 +30,11 @@ pub(super) fn merge_field(
         )));
     };
     let (old, new) = take_directives(old, new, key)?;
-    let merged = merge_items(old.clone(), new.clone(), key, field)?;
-    in_order(merged, &new, &old, Some(key))
+    // Noted before the items are moved: copies of long lists would be several times their memory. What
+    // is wrong with an item is reported by the merge first.
+    let (order, before) = (places(&new, Some(key)), places(&old, Some(key)));
+    let merged = merge_items(old, new, key, field)?;
+    in_order(merged, &order?, &before?, Some(key))
 }
 
 /// `$deleteFromPrimitiveList`: independent of the patch strategy.
@@ -75,7 +79,7 @@ pub(super) fn merge_ordered(
         return Err(contradiction("no elements in any of the given slices".to_owned()));
     }
     let key = if items_are_maps(&[old, new])? { Some(key.unwrap_or_default()) } else { None };
-    in_order(merged, order, old, key)
+    in_order(merged, &places(order, key)?, &places(old, key)?, key)
 }
 
 /// Every item is looked for in the order; the search ends at the first entry that is not an object.
@@ -203,11 +207,10 @@ fn merge_items(
 /// before the first item that they preceded there.
 fn in_order(
     merged: Vec<Value>,
-    order: &[Value],
-    old: &[Value],
+    order: &Places,
+    old: &Places,
     key: Option<&str>,
 ) -> Result<Vec<Value>, PatchError> {
-    let (order, old) = (places(order, key)?, places(old, key)?);
     let mut first = Vec::new();
     let mut others = Vec::new();
     for item in merged {
@@ -235,9 +238,13 @@ fn in_order(
     Ok(all)
 }
 
-fn places(items: &[Value], key: Option<&str>) -> Result<HashMap<String, usize>, PatchError> {
+/// Where items are in a list, by their identities.
+type Places = HashMap<String, usize>;
+
+fn places(items: &[Value], key: Option<&str>) -> Result<Places, PatchError> {
     let mut places = HashMap::with_capacity(items.len());
     for (at, item) in items.iter().enumerate() {
+        cancel::checkpoint();
         places.entry(key_of(item, key)?).or_insert(at);
     }
     Ok(places)

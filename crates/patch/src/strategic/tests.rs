@@ -355,3 +355,46 @@ proptest! {
         let _ = apply(&rename(&original), &rename(&patch), &schema, id);
     }
 }
+
+#[test]
+fn long_lists_are_merged_in_linear_time() {
+    let (schema, ty) = item_schema();
+    let cases: [(&str, fn(usize) -> (String, String)); 6] = [
+        ("new items", |n| (items(0..1), items(0..n))),
+        ("the same items", |n| (items(0..n), items(0..n))),
+        ("items in reverse order", |n| (items(0..n), items((0..n).rev()))),
+        ("deletions", |n| {
+            let gone = (0..n).map(|i| format!(r#"{{"name":"n{i}","$patch":"delete"}}"#));
+            let gone = gone.collect::<Vec<_>>().join(",");
+            (items(0..n), format!(r#"{{"mergingList":[{gone}]}}"#))
+        }),
+        ("an order", |n| {
+            let order = (0..n).rev().map(|i| format!(r#"{{"name":"n{i}"}}"#));
+            let order = order.collect::<Vec<_>>().join(",");
+            (items(0..n), format!(r#"{{"$setElementOrder/mergingList":[{order}]}}"#))
+        }),
+        ("numbers", |n| {
+            let numbers = |from: usize| {
+                let numbers: Vec<String> = (from..from + n).map(|i| i.to_string()).collect();
+                format!(r#"{{"mergingIntList":[{}]}}"#, numbers.join(","))
+            };
+            (numbers(0), numbers(n / 2))
+        }),
+    ];
+    for (name, make) in cases {
+        let made = |n: usize| {
+            let (object, patch) = make(n);
+            (parse(&object).unwrap(), parse(&patch).unwrap())
+        };
+        meta::growth::assert_linear(name, 500, made, |(object, patch)| {
+            apply(object, patch, &schema, ty).unwrap();
+        });
+        let (object, patch) = made(100);
+        assert!(meta::cancel::is_interruptible(|| drop(apply(&object, &patch, &schema, ty))));
+    }
+}
+
+fn items(of: impl Iterator<Item = usize>) -> String {
+    let items: Vec<String> = of.map(|i| format!(r#"{{"name":"n{i}","value":"v"}}"#)).collect();
+    format!(r#"{{"mergingList":[{}]}}"#, items.join(","))
+}

@@ -1,5 +1,5 @@
 //! The feature gates of Kubernetes 1.36: stage, default, whether it can still be changed, and which
-//! others it needs. (Needs that are locked on are left out: nobody can break them.)
+//! others it needs. (Dependencies that are locked on are left out: they always hold.)
 
 use super::Stage::{Alpha, Beta, Deprecated, Stable};
 use super::{Gate, gate, locked};

@@ -4,7 +4,7 @@ use super::FlagKind::{Bool, Duration, Int, PortRange, Text, Texts, Uint, Version
 use super::{Flag, done, harmless, refused};
 
 pub(super) const FLAGS: &[Flag] = &[
-    harmless("aggregator-reject-forwarding-redirect", Bool, "true")
+    done("aggregator-reject-forwarding-redirect", Bool, "true")
         .help("Turn redirects of aggregated servers into errors."),
     done("allow-privileged", Bool, "false").help("Allow pods with privileged containers."),
     done("apiserver-count", Int, "1")
@@ -17,7 +17,7 @@ pub(super) const FLAGS: &[Flag] = &[
         .help("Coordinated leader election: how long renewing may take."),
     harmless("coordinated-leadership-retry-period", Duration, "2s")
         .help("Coordinated leader election: wait between attempts."),
-    harmless("enable-aggregator-routing", Bool, "false")
+    done("enable-aggregator-routing", Bool, "false")
         .help("Call aggregated servers at their endpoints instead of their cluster address."),
     done("enable-logs-handler", Bool, "false")
         .help("Serve the files below /var/log at /logs.")
@@ -57,8 +57,8 @@ pub(super) const FLAGS: &[Flag] = &[
         .help("Port under which other API servers reach this one."),
     refused("peer-ca-file", Text, "").help("Authority of the other API servers' certificates."),
     done("proxy-client-cert-file", Text, "").help(
-        "Client certificate shown to aggregated servers and webhooks. Checked at start, and not \
-         used yet.",
+        "Client certificate shown to aggregated servers. Unset, and without \
+         --requestheader-client-ca-file: pki/front-proxy-client.crt in the data directory.",
     ),
     done("proxy-client-key-file", Text, "").help("Private key of --proxy-client-cert-file."),
     refused("service-account-signing-endpoint", Text, "")

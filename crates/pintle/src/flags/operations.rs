@@ -1,4 +1,4 @@
-//! What the server tells about itself: metrics, logs, traces.
+//! Observability: metrics, logs, traces.
 
 use super::FlagKind::{Bool, Duration, Level, Quantity, Text, TextMap, Texts, VModule};
 use super::{Flag, done, harmless};

@@ -14,7 +14,7 @@ fn logged(settings: &Settings, body: impl FnOnce(&Verbosity)) -> String {
     let verbosity = logger.verbosity.clone();
     tracing::subscriber::with_default(logger, || body(&verbosity));
     let bytes = out.0.lock().expect("no test panics while it writes").clone();
-    // The line numbers of this file are nobody's business.
+    // Line numbers of this file change with every edit.
     let text = String::from_utf8(bytes).expect("log lines are UTF-8");
     let parts =
         text.split("tests.rs:").map(|part| part.trim_start_matches(|c: char| c.is_ascii_digit()));

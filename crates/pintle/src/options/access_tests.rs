@@ -36,7 +36,7 @@ fn authorization_and_service_account_flags_reach_their_options() {
     ])
     .unwrap();
     assert_eq!(modes(&options), ["alwaysdeny", "rbac", "alwaysallow"]);
-    assert!(!options.authentication.anonymous, "everybody would be allowed everything");
+    assert!(!options.authentication.anonymous, "every client would be allowed everything");
     let accounts = &options.service_accounts;
     assert_eq!(accounts.issuers, ["https://a", "https://b"]);
     assert_eq!(accounts.audiences, ["x", "y"]);

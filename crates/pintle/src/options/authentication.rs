@@ -59,6 +59,20 @@ pub(crate) struct PublishedHeaders {
     pub(crate) extra_headers_prefix: Vec<String>,
 }
 
+impl PublishedHeaders {
+    /// Those that this server sends, under the name in the certificate that it generates.
+    pub(crate) fn generated() -> Self {
+        let only = |name: &str| vec![name.to_owned()];
+        Self {
+            allowed_names: only("front-proxy-client"),
+            username_headers: only("X-Remote-User"),
+            uid_headers: only("X-Remote-Uid"),
+            group_headers: only("X-Remote-Group"),
+            extra_headers_prefix: only("X-Remote-Extra-"),
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct TokenWebhookOptions {
     pub(crate) config_file: PathBuf,
@@ -328,7 +342,7 @@ fn overlap(
     }
 }
 
-/// Client certificates of flags whose calls are not made yet.
+/// Client certificates that this server shows to others.
 fn client_pairs(
     parsed: &Parsed,
     errors: &mut Vec<String>,
@@ -338,16 +352,12 @@ fn client_pairs(
         (
             "kubelet-client-certificate",
             "kubelet-client-key",
-            "Pintle does not connect to kubelets yet",
+            Some("Pintle does not connect to kubelets yet"),
         ),
-        (
-            "proxy-client-cert-file",
-            "proxy-client-key-file",
-            "Pintle does not connect to aggregated API servers yet",
-        ),
+        ("proxy-client-cert-file", "proxy-client-key-file", None),
     ];
     if parsed.is_changed("kubelet-certificate-authority") {
-        let why = flags[0].2;
+        let why = flags[0].2.unwrap_or_default();
         warnings.push(format!("--kubelet-certificate-authority is checked but not used: {why}"));
     }
     let mut pairs = Vec::new();
@@ -355,7 +365,9 @@ fn client_pairs(
         match (path(parsed, cert), path(parsed, key)) {
             (None, None) => {}
             (Some(cert_file), Some(key_file)) => {
-                warnings.push(format!("--{cert} and --{key} are checked but not used: {why}"));
+                if let Some(why) = why {
+                    warnings.push(format!("--{cert} and --{key} are checked but not used: {why}"));
+                }
                 pairs.push((cert, CertKey { cert_file, key_file }));
             }
             _ => errors.push(format!("--{cert} and --{key} go together")),

@@ -114,8 +114,6 @@ fn kubeadms_flags_start_the_server() {
         "--kubelet-preferred-address-types has no effect in Pintle yet",
         "--kubelet-client-certificate and --kubelet-client-key are checked but not used: Pintle does \
          not connect to kubelets yet",
-        "--proxy-client-cert-file and --proxy-client-key-file are checked but not used: Pintle does \
-         not connect to aggregated API servers yet",
     ];
     assert_eq!(options.warnings, expected);
 }

@@ -91,12 +91,12 @@ mod tests {
                 "invalid size of watch cache size: pods#x",
             ),
         ];
-        for (args, no_pods, no_deployments, told) in cases {
+        for (args, no_pods, no_deployments, expected) in cases {
             let parsed = flags::parse(args.iter().map(ToString::to_string)).expect("flags");
             let (mut errors, mut warnings) = (Vec::new(), Vec::new());
             let cache = WatchCache::from_flags(&parsed, &mut errors, &mut warnings);
             errors.append(&mut warnings);
-            assert_eq!(errors.join("; "), told, "{args:?}");
+            assert_eq!(errors.join("; "), expected, "{args:?}");
             let off = (cache.is_off(&pods), cache.is_off(&deployments));
             assert_eq!(off, (no_pods, no_deployments), "{args:?}");
         }

@@ -1,17 +1,20 @@
-//! The front server: discovery and OpenAPI of the whole, and APIServices.
+//! The front server: discovery and OpenAPI of the whole, and APIServices, local and remote.
+
+mod aggregation;
 
 use std::sync::Arc;
 
-use aggregator::Aggregator;
+use aggregator::{Aggregator, ProxyHandler};
 use endpoints::Resources;
 use serve::{Claims, Delegate, health::Check};
 use tokio::sync::watch;
 
+use self::aggregation::Aggregation;
 use super::{ApiExtensionsServer, Config, GenericApiServer, delegate};
 use crate::{
-    apiservice_autoregistration::sync_api_services,
+    apiservice_autoregistration::Autoregistration,
     discovery_publisher::{CachedKinds, DiscoveryPublisher},
-    post_start_hooks::{HookContext, retry_until_deadline},
+    post_start_hooks::retry_until_deadline,
 };
 
 pub(crate) const REGISTRATION_GROUP: &str = "apiregistration.k8s.io";
@@ -23,6 +26,8 @@ pub(crate) struct AggregatorServer {
     pub(crate) publisher: Arc<DiscoveryPublisher>,
     /// Custom resources that have a cache, for the garbage collector.
     pub(crate) custom_kinds: watch::Receiver<CachedKinds>,
+    /// APIServices of other servers.
+    pub(crate) aggregation: Arc<Aggregation>,
 }
 
 impl AggregatorServer {
@@ -35,11 +40,24 @@ impl AggregatorServer {
             apiextensions.resources.clone(),
         );
         let resources = config.resources("kube-aggregator", &|group| group == REGISTRATION_GROUP);
-        Self { aggregator, resources, publisher, custom_kinds }
+        let aggregation = Arc::new(Aggregation::new(config, &publisher));
+        aggregator.connect(aggregation.registration.clone());
+        Self { aggregator, resources, publisher, custom_kinds, aggregation }
     }
 
     pub(super) fn delegates(&self) -> Vec<(Arc<dyn Delegate>, Claims)> {
-        vec![(self.aggregator.clone(), Aggregator::claims()), delegate(&self.resources)]
+        let proxy = ProxyHandler(self.aggregation.registration.clone());
+        vec![
+            (self.aggregator.clone(), Aggregator::claims()),
+            delegate(&self.resources),
+            // Before the local servers: an APIService decides who answers a group-version.
+            (Arc::new(proxy), ProxyHandler::claims()),
+        ]
+    }
+
+    pub(crate) fn register_metrics(&self, registry: &prometheus::Registry) {
+        self.publisher.register(registry);
+        self.aggregation.register_metrics(registry);
     }
 
     pub(super) fn paths(&self) -> impl Fn() -> Vec<String> + Send + Sync + use<> {
@@ -48,41 +66,71 @@ impl AggregatorServer {
     }
 
     pub(super) fn install(&self, _config: &Config, server: &mut GenericApiServer) {
-        let registered = {
-            let publisher = self.publisher.clone();
-            async move |cx: HookContext| {
-                if cx.kinds_of(REGISTRATION_GROUP, &["APIService"]).is_empty() {
-                    return Ok(());
-                }
-                retry_until_deadline(async || sync_api_services(&cx.api, &publisher.served()).await)
-                    .await
-            }
-        };
-        let publisher = self.publisher.clone();
+        // The certificate files are looked at with each connection, so there is nothing to run.
+        server.add_post_start_hook("aggregator-reload-proxy-client-cert", async |_| Ok(()));
         server.add_post_start_hook("start-kube-aggregator-informers", async |_| Ok(()));
-        server.add_post_start_hook("apiservice-status-local-available-controller", async |cx| {
-            // An APIService of a local group is created with its condition.
-            cx.after("kube-apiserver-autoregistration").await;
+        let of = || self.aggregation.clone();
+        let own = of();
+        server.add_post_start_hook(
+            "apiservice-status-local-available-controller",
+            async move |cx| {
+                // An APIService of a local group is created with its condition.
+                cx.after("kube-apiserver-autoregistration").await;
+                if cx.api.serves_api_services() {
+                    own.start_local_availability(&cx);
+                }
+                Ok(())
+            },
+        );
+        let own = of();
+        server.add_post_start_hook(
+            "apiservice-status-remote-available-controller",
+            async move |cx| {
+                cx.after("apiservice-registration-controller").await;
+                if cx.api.serves_api_services() {
+                    own.start_remote_availability(&cx);
+                }
+                Ok(())
+            },
+        );
+        let own = of();
+        server.add_post_start_hook("apiservice-registration-controller", async move |cx| {
+            if cx.api.serves_api_services() {
+                own.start_registration(&cx).await?;
+            }
             Ok(())
         });
-        server.add_post_start_hook("apiservice-registration-controller", async |_| Ok(()));
-        let hook = server.add_post_start_hook("kube-apiserver-autoregistration", registered);
+        let own = of();
+        server.add_post_start_hook("apiservice-discovery-controller", async move |cx| {
+            cx.after("apiservice-registration-controller").await;
+            own.start_discovery(&cx);
+            Ok(())
+        });
+        let publisher = self.publisher.clone();
+        let hook = server.add_post_start_hook("kube-apiserver-autoregistration", async move |cx| {
+            if !cx.api.serves_api_services() {
+                return Ok(());
+            }
+            let registration = Autoregistration::new(cx.api.clone(), publisher);
+            retry_until_deadline(async || registration.sync_at_start().await).await?;
+            registration.start(&cx);
+            Ok(())
+        });
         server.add_check(Check {
             name: "autoregister-completion".to_owned(),
             ..hook.check("kube-apiserver-autoregistration")
         });
+        let (own, publisher) = (of(), self.publisher.clone());
         server.add_post_start_hook("apiservice-openapi-controller", async move |cx| {
-            // Registers the APIServices of custom resources as well, and must not do so at once with
-            // the hook above.
-            cx.after("kube-apiserver-autoregistration").await;
-            cx.tasks.restarting("discovery-publisher", move || {
-                let (publisher, api) = (publisher.clone(), cx.api.clone());
-                async move { publisher.run(&api).await }
-            });
+            cx.after("apiservice-registration-controller").await;
+            own.start_openapi(&cx);
+            cx.tasks.restarting("discovery-publisher", move || publisher.clone().run());
             Ok(())
         });
-        server.add_post_start_hook("apiservice-openapiv3-controller", async |cx| {
-            cx.after("apiservice-openapi-controller").await;
+        let own = of();
+        server.add_post_start_hook("apiservice-openapiv3-controller", async move |cx| {
+            cx.after("apiservice-registration-controller").await;
+            own.start_openapiv3(&cx);
             Ok(())
         });
     }

@@ -57,8 +57,9 @@ impl KubeApiServer {
             server.add_pre_shutdown_hook(name, async || stop.stop().await);
         }
         let client_ca = client_ca_file(options, &config.pki).to_owned();
+        let front_proxy_ca = config.pki.front_proxy_ca_cert.clone();
         server.add_post_start_hook("start-cluster-authentication-info-controller", async |cx| {
-            cluster_authentication::start(cx, client_ca).await
+            cluster_authentication::start(cx, client_ca, front_proxy_ca).await
         });
         if options.feature_gates.enabled("APIServerIdentity") {
             Self::install_identity(server);

@@ -3,7 +3,7 @@ use crate::testing::TestServer;
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 #[tokio::test]
-async fn long_requests_are_told_by_their_sizes() {
+async fn long_requests_are_recognized_by_their_sizes() {
     let server = TestServer::start().await;
     let (small, large) = ("x".repeat(1 << 10), "x".repeat(40 << 10));
     let widget = |name: &str, note: &str| {

@@ -143,7 +143,7 @@ async fn status_and_spec_are_written_at_their_own_endpoints() {
     server.check_all(&cases).await;
 }
 
-/// Errors were told apart by how the text of their field begins.
+/// Errors used to be classified by the prefix of their field's text.
 #[tokio::test]
 async fn a_status_is_not_refused_for_its_spec_but_for_everything_else() {
     let server = TestServer::start().await;

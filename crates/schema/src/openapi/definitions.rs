@@ -151,14 +151,14 @@ impl<'a> Definitions<'a> {
     /// Options and watch events are a kind of every group version. A document about one of them tells
     /// of that one, and of the version that they have in common.
     fn kinds(&self, ty: &Type) -> Vec<Value> {
-        let told = |kind: &&GroupVersionKind| match self.home {
+        let is_listed = |kind: &&GroupVersionKind| match self.home {
             Some(home) if ty.kinds.len() > 1 => {
                 let group_version = kind.group_version();
                 group_version == *home || group_version == GroupVersion::new("", "v1")
             }
             _ => true,
         };
-        let mut kinds: Vec<_> = ty.kinds.iter().filter(told).collect();
+        let mut kinds: Vec<_> = ty.kinds.iter().filter(is_listed).collect();
         kinds.sort();
         kinds.into_iter().map(group_version_kind).collect()
     }

@@ -138,7 +138,10 @@ const OPTIONS: [(&str, &str); 17] = [
     ("command", "What to run, without a shell."),
     ("container", "In which container, if the pod has several."),
     ("follow", "Whether to go on with lines as they are written."),
-    ("insecureSkipTLSVerifyBackend", "Whether to trust whoever answers for the kubelet."),
+    (
+        "insecureSkipTLSVerifyBackend",
+        "Whether to skip verification of the kubelet's serving certificate.",
+    ),
     ("limitBytes", "How many bytes to answer at most."),
     ("path", "The path to connect to."),
     ("ports", "The ports to forward."),

@@ -8,10 +8,13 @@ use super::protobuf::{FieldEncoding, Message, tables};
 use super::v3::reason;
 use super::{Content, DocumentEncoding, DocumentSource, Operation, Param, ParamLocation, Path};
 
-/// The document about all paths.
+/// The document about all paths. `foreign` are parts of other servers' documents, with `paths`,
+/// `definitions` and `parameters`. Their definitions get other names where one of another content is here;
+/// paths and parameters that are here are left out.
 pub fn v2_document(
     source: DocumentSource<'_>,
     paths: &[Path],
+    foreign: impl Iterator<Item = Value>,
     encoding: DocumentEncoding,
 ) -> Vec<u8> {
     let definitions = Definitions::new(source, Dialect::V2, None);
@@ -20,9 +23,20 @@ pub fn v2_document(
         let written = encoding.encode(&writer.path(path), &tables::V2_PATH);
         (Str::from(path.path.as_str()), written)
     };
-    let paths: EncodedMembers = paths.iter().map(member).collect();
-    let definitions =
+    let mut paths: EncodedMembers = paths.iter().map(member).collect();
+    let mut definitions =
         writer.definitions.finish(|definition| encoding.encode(definition, &tables::V2_SCHEMA));
+    for part in foreign {
+        let part = with_free_names(part, &definitions, encoding);
+        let add = |to: &mut EncodedMembers, name: &str, message: &Message| {
+            for (name, value) in members(&part, name) {
+                to.entry(name.clone()).or_insert_with(|| encoding.encode(value, message));
+            }
+        };
+        add(&mut paths, "paths", &tables::V2_PATH);
+        add(&mut definitions, "definitions", &tables::V2_SCHEMA);
+        add(&mut writer.shared, "parameters", &Message::Parameter);
+    }
 
     let mut document = Assembler::new(encoding);
     document.value("swagger", 1, &value!("2.0"), &FieldEncoding::String);
@@ -49,6 +63,75 @@ pub fn v2_document(
     let encoding = FieldEncoding::SubMessage(&tables::V2_SECURITY_DEFINITIONS);
     document.value("securityDefinitions", 13, &bearer, &encoding);
     document.finish()
+}
+
+fn members<'v>(part: &'v Value, name: &str) -> impl Iterator<Item = (&'v Str, &'v Value)> {
+    part.get(name).and_then(Value::as_object).into_iter().flat_map(Map::iter)
+}
+
+/// A part whose definitions have the names of none that is here, unless they are the same. Compat: the
+/// names get the suffix that kube-apiserver gives them, `_v2`.
+fn with_free_names(part: Value, known: &EncodedMembers, encoding: DocumentEncoding) -> Value {
+    let encode = |definition: &Value| encoding.encode(definition, &tables::V2_SCHEMA);
+    let taken: Vec<Str> = members(&part, "definitions")
+        .filter(|(name, value)| known.get(*name).is_some_and(|known| *known != encode(value)))
+        .map(|(name, _)| name.clone())
+        .collect();
+    if taken.is_empty() {
+        return part;
+    }
+    for number in 2..=SUFFIXES_MAX {
+        let mut renamed = part.clone();
+        rename(&mut renamed, &taken, number);
+        // Another version of the same server has brought the same ones.
+        let fits = taken.iter().all(|name| {
+            let name = format!("{name}_v{number}");
+            let own = renamed.at(&["definitions", &name]);
+            known
+                .get(name.as_str())
+                .is_none_or(|known| own.is_some_and(|own| *known == encode(own)))
+        });
+        if fits {
+            return renamed;
+        }
+    }
+    // What is here already counts for those that are left.
+    part
+}
+
+/// More servers than have different ideas of the same definition.
+const SUFFIXES_MAX: usize = 100;
+
+/// Gives definitions another name, and what refers to them. The decoder has bounded the depth.
+fn rename(part: &mut Value, names: &[Str], number: usize) {
+    if let Some(Value::Object(definitions)) = part.get_mut("definitions") {
+        for name in names {
+            if let Some(definition) = definitions.remove(name) {
+                definitions.insert(format!("{name}_v{number}"), definition);
+            }
+        }
+    }
+    rename_references(part, names, number);
+}
+
+fn rename_references(value: &mut Value, names: &[Str], number: usize) {
+    match value {
+        Value::Object(members) => {
+            for (key, member) in members.iter_mut() {
+                let name = member.as_str().and_then(|text| text.strip_prefix("#/definitions/"));
+                match name.filter(|_| key == "$ref") {
+                    Some(name) if names.iter().any(|taken| taken == name) => {
+                        *member = Value::string(format!("#/definitions/{name}_v{number}"));
+                    }
+                    _ => rename_references(member, names, number),
+                }
+            }
+        }
+        Value::Array(items) => {
+            items.iter_mut().for_each(|item| rename_references(item, names, number));
+        }
+        _ => {}
+    }
 }
 
 struct Writer<'a> {
@@ -165,6 +248,42 @@ fn hash(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn definitions_of_others_get_names_that_are_free() {
+        let json = DocumentEncoding::Json;
+        let here = [("A", value!({"type": "object"})), ("B", value!({"type": "string"}))];
+        let mut known: EncodedMembers = here
+            .iter()
+            .map(|(name, value)| (Str::from(*name), json.encode(value, &tables::V2_SCHEMA)))
+            .collect();
+        let part = |kind: &str| {
+            value!({
+                "paths": {"/x": {"$ref": "#/definitions/A"}, "/y": {"$ref": "#/definitions/C"}},
+                "definitions": {
+                    "A": {"type": kind, "items": [{"$ref": "#/definitions/A"}]},
+                    "B": {"type": "string"},
+                    "C": {"$ref": "#/definitions/A"},
+                },
+            })
+        };
+        let names = |part: &Value| -> Vec<String> {
+            members(part, "definitions").map(|(name, _)| name.to_string()).collect()
+        };
+        let first = with_free_names(part("integer"), &known, json);
+        assert_eq!(names(&first), ["A_v2", "B", "C"]);
+        assert_eq!(first.str_at(&["paths", "/x", "$ref"]), "#/definitions/A_v2");
+        assert_eq!(first.str_at(&["paths", "/y", "$ref"]), "#/definitions/C");
+        assert_eq!(first.str_at(&["definitions", "C", "$ref"]), "#/definitions/A_v2");
+        for (name, value) in members(&first, "definitions") {
+            known.insert(name.clone(), json.encode(value, &tables::V2_SCHEMA));
+        }
+        // The same again, and others.
+        let again = with_free_names(part("integer"), &known, json);
+        assert!(names(&again).contains(&"A_v2".to_owned()), "{again:?}");
+        let other = with_free_names(part("number"), &known, json);
+        assert!(names(&other).contains(&"A_v3".to_owned()), "{other:?}");
+    }
 
     #[test]
     fn hashes_are_those_of_kube_apiserver() {

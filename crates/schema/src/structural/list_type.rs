@@ -1,8 +1,8 @@
 //! Lists of type `set` and `map` must not contain duplicates.
 
-use std::collections::HashMap;
+use std::cmp::Ordering;
 
-use meta::{FieldErrors, Map, Number, Str, Value};
+use meta::{FieldErrors, Map, Number, Str, Value, cancel};
 
 use super::{node::StructuralNode, value_path::ValuePath};
 
@@ -77,21 +77,59 @@ fn repeated<'a>(values: impl ExactSizeIterator<Item = Option<&'a Value>>) -> Vec
     if values.len() <= 1 {
         return Vec::new();
     }
-    let mut seen: HashMap<String, u32> = HashMap::with_capacity(values.len());
-    let mut again = Vec::new();
-    for (index, value) in values.enumerate() {
-        let mut text = value.map(meta::json::to_string).unwrap_or_default();
-        // 1 and 1.0 are two values.
-        if let Some(Value::Number(Number::Float(_))) = value {
-            text.push('f');
-        }
-        let times = seen.entry(text).or_insert(0);
-        *times += 1;
-        if *times == 2 {
-            again.push(index);
-        }
-    }
+    // Sorted instead of collected in a set: a list of numbers takes no more memory than it has.
+    let mut sorted: Vec<(Option<&Value>, u32)> = values.zip(0..).collect();
+    sorted.sort_unstable_by(|(a, at), (b, other)| {
+        cancel::checkpoint();
+        compare(*a, *b).then(at.cmp(other))
+    });
+    let equal = |a: &(Option<&Value>, u32), b: &(Option<&Value>, u32)| compare(a.0, b.0).is_eq();
+    let runs = sorted.chunk_by(equal);
+    let mut again: Vec<usize> =
+        runs.filter_map(|run| run.get(1)).map(|(_, index)| *index as usize).collect();
+    again.sort_unstable();
     again
+}
+
+/// A total order in which only equal values are equal. Compat: 1 and 1.0 are two values.
+fn compare(a: Option<&Value>, b: Option<&Value>) -> Ordering {
+    let rank = |value: Option<&Value>| match value {
+        None => 0,
+        Some(Value::Null) => 1,
+        Some(Value::Bool(_)) => 2,
+        Some(Value::Number(Number::Int(_))) => 3,
+        Some(Value::Number(Number::Float(_))) => 4,
+        Some(Value::String(_)) => 5,
+        Some(Value::Array(_)) => 6,
+        Some(Value::Object(_)) => 7,
+    };
+    match (a, b) {
+        (Some(Value::Bool(a)), Some(Value::Bool(b))) => a.cmp(b),
+        (Some(Value::Number(Number::Int(a))), Some(Value::Number(Number::Int(b)))) => a.cmp(b),
+        (Some(Value::Number(Number::Float(a))), Some(Value::Number(Number::Float(b)))) => {
+            a.total_cmp(b)
+        }
+        (Some(Value::String(a)), Some(Value::String(b))) => a.as_str().cmp(b.as_str()),
+        (Some(Value::Array(a)), Some(Value::Array(b))) => {
+            for (item, other) in a.iter().zip(b) {
+                let order = compare(Some(item), Some(other));
+                if order.is_ne() {
+                    return order;
+                }
+            }
+            a.len().cmp(&b.len())
+        }
+        (Some(Value::Object(a)), Some(Value::Object(b))) => {
+            for ((key, value), (other_key, other)) in a.iter().zip(b.iter()) {
+                let order = key.cmp(other_key).then_with(|| compare(Some(value), Some(other)));
+                if order.is_ne() {
+                    return order;
+                }
+            }
+            a.len().cmp(&b.len())
+        }
+        (a, b) => rank(a).cmp(&rank(b)),
+    }
 }
 
 /// Whether no value is in the list twice. Compat: 1 and 1.0 are two values.

@@ -2,19 +2,19 @@
 //! schema.
 
 use meta::{
-    FieldErrors, FieldPath, Map, Value,
-    field::FieldReason,
-    names::{is_dns1035_label, name_is_path_segment, validate_object_meta},
+    FieldErrors, FieldPath, Map, Value, cancel,
+    limits::{FIELD_PATH_BYTES_MAX, cut},
+    names::{NAME_REQUIRED, is_dns1035_label, name_is_path_segment, validate_object_meta},
 };
 
-use super::{node::StructuralNode, typed_object_meta, value_path::ValuePath};
+use super::{node::StructuralNode, prune::UnknownFields, typed_object_meta, value_path::ValuePath};
 
 /// How embedded metadata is read.
 pub(super) struct Coercion<'a> {
     /// Drop fields of the wrong type instead of rejecting them (objects from storage).
     pub drop_invalid: bool,
     /// Collects the unknown fields of `metadata`.
-    pub unknown: Option<&'a mut Vec<String>>,
+    pub unknown: Option<&'a mut UnknownFields>,
 }
 
 /// Coerces the metadata of embedded resources to its typed form. `embedded` says whether this value
@@ -26,6 +26,7 @@ pub(super) fn coerce(
     at: &ValuePath<'_>,
     how: &mut Coercion<'_>,
 ) -> Result<(), FieldErrors> {
+    cancel::checkpoint();
     match value {
         Value::Object(map) => {
             if embedded {
@@ -82,11 +83,14 @@ fn coerce_resource(
         let Some(fields) = metadata.as_object_mut() else { return Ok(()) };
         typed_object_meta::drop_malformed(fields);
     }
-    let mut unknown = Vec::new();
+    let mut unknown = UnknownFields::default();
     typed_object_meta::normalize(metadata, how.unknown.is_some().then_some(&mut unknown));
     if let Some(found) = &mut how.unknown {
         let prefix = at.path().child("metadata");
-        found.extend(unknown.iter().map(|field| format!("{prefix}.{field}")));
+        for field in &unknown.paths {
+            found.add(|| cut(&format!("{prefix}.{field}"), FIELD_PATH_BYTES_MAX).into_owned());
+        }
+        found.more += unknown.more;
     }
     Ok(())
 }
@@ -99,6 +103,7 @@ pub(super) fn validate(
     at: &ValuePath<'_>,
     errors: &mut FieldErrors,
 ) {
+    cancel::checkpoint();
     match value {
         Value::Object(map) => {
             if embedded {
@@ -155,7 +160,7 @@ fn validate_resource(map: &Map, path: &FieldPath, errors: &mut FieldErrors) {
     validate_object_meta(metadata, namespaced, name_is_path_segment, &mut wrong);
     for error in &wrong {
         // A template need not have a name.
-        if error.reason == FieldReason::Required && error.field == "metadata.name" {
+        if error.rule == Some(NAME_REQUIRED) {
             continue;
         }
         errors.push(error.reason, path.child(&error.field), error.message.clone());

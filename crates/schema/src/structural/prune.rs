@@ -1,17 +1,49 @@
 //! Pruning: removes the fields that a schema does not specify.
 
-use meta::Value;
+use meta::{
+    Value, cancel,
+    limits::{FIELD_PATH_BYTES_MAX, STRICT_ERRORS_MAX},
+};
 
 use super::node::{AdditionalProperties, StructuralNode};
 
-/// Paths of unknown fields, in upstream's spelling: `spec.list[0].field`.
+/// Unknown fields that were removed from an object, in upstream's spelling: `spec.list[0].field`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UnknownFields {
+    pub paths: Vec<String>,
+    /// Those that are not listed.
+    pub more: usize,
+}
+
+/// Paths that are listed. More than a response lists, because they are sorted afterwards.
+const PATHS_MAX: usize = 4 * STRICT_ERRORS_MAX;
+
+impl UnknownFields {
+    /// Adds a path that is written out only if it is listed.
+    pub(super) fn add(&mut self, path: impl FnOnce() -> String) {
+        if self.paths.len() < PATHS_MAX {
+            self.paths.push(path());
+        } else {
+            self.more += 1;
+        }
+    }
+
+    /// Adds the paths of one walk, sorted.
+    pub(super) fn append(&mut self, mut walk: Self) {
+        walk.paths.sort_unstable();
+        self.paths.append(&mut walk.paths);
+        self.more += walk.more;
+    }
+}
+
+/// Where pruning is, and what it has removed.
 pub(super) struct Unknown<'a> {
-    found: Option<&'a mut Vec<String>>,
+    found: Option<&'a mut UnknownFields>,
     here: String,
 }
 
 impl<'a> Unknown<'a> {
-    pub(super) fn new(found: Option<&'a mut Vec<String>>) -> Self {
+    pub(super) fn new(found: Option<&'a mut UnknownFields>) -> Self {
         Self { found, here: String::new() }
     }
 
@@ -21,14 +53,16 @@ impl<'a> Unknown<'a> {
             if length > 0 {
                 self.here.push('.');
             }
-            self.here.push_str(key);
+            // A key of a megabyte would otherwise be copied for each unknown field below it.
+            let rest = (FIELD_PATH_BYTES_MAX + 1).saturating_sub(length);
+            self.here.push_str(&key[..key.floor_char_boundary(rest)]);
         }
         length
     }
 
     fn index(&mut self, at: usize) -> usize {
         let length = self.here.len();
-        if self.found.is_some() {
+        if self.found.is_some() && length <= FIELD_PATH_BYTES_MAX {
             self.here.push_str(&format!("[{at}]"));
         }
         length
@@ -41,7 +75,7 @@ impl<'a> Unknown<'a> {
     fn record(&mut self, key: &str) {
         let length = self.key(key);
         if let Some(found) = &mut self.found {
-            found.push(self.here.clone());
+            found.add(|| meta::limits::cut(&self.here, FIELD_PATH_BYTES_MAX).into_owned());
         }
         self.back(length);
     }
@@ -54,6 +88,7 @@ pub(super) fn prune(
     embedded: bool,
     unknown: &mut Unknown<'_>,
 ) {
+    cancel::checkpoint();
     if let Some(node) = node.filter(|node| node.preserve_unknown) {
         return below_preserved(value, node, embedded, unknown);
     }

@@ -55,6 +55,7 @@ fn read_node(schema: &Value, depth: usize) -> Result<StructuralNode, String> {
     let Some(depth) = depth.checked_sub(1) else {
         return Err(format!("must not be nested more than {SCHEMA_DEPTH_MAX} levels deep"));
     };
+    meta::cancel::checkpoint();
     let schema = schema.as_object().unwrap_or(&NOTHING);
     unsupported(schema)?;
     let value_validation = read_checks(schema, depth)?;

@@ -25,6 +25,7 @@ pub(super) fn check(root: &StructuralNode, path: &FieldPath, errors: &mut FieldE
 }
 
 fn check_node(node: &StructuralNode, level: Level, path: &FieldPath, errors: &mut FieldErrors) {
+    meta::cancel::checkpoint();
     match &node.items {
         Some(items) => check_node(items, Level::Item, &path.child("items"), errors),
         None if node.ty == JsonType::Array => {

@@ -1,7 +1,13 @@
 //! `ObjectMeta` as Go decodes it, for the metadata inside custom resources, which has no schema
 //! type.
 
-use meta::{Map, Number, Value, time::Time};
+use meta::{
+    Map, Number, Value,
+    limits::{FIELD_PATH_BYTES_MAX, cut},
+    time::Time,
+};
+
+use super::prune::UnknownFields;
 
 /// What a field of `ObjectMeta` holds.
 #[derive(Clone, Copy)]
@@ -76,7 +82,7 @@ pub(super) fn drop_malformed(metadata: &mut Map) {
 
 /// Round-trips metadata as Go would: unknown fields are removed (and reported), and so are empty
 /// ones. The metadata has passed [`check`].
-pub(super) fn normalize(metadata: &mut Value, mut unknown: Option<&mut Vec<String>>) {
+pub(super) fn normalize(metadata: &mut Value, mut unknown: Option<&mut UnknownFields>) {
     let Some(map) = metadata.as_object_mut() else {
         // Null decodes to an absent value.
         *metadata = Value::object();
@@ -162,12 +168,12 @@ fn normalize_struct(
     map: &mut Map,
     fields: &[(&str, MetaFieldType)],
     path: &str,
-    unknown: &mut Option<&mut Vec<String>>,
+    unknown: &mut Option<&mut UnknownFields>,
 ) {
     map.retain(|name, value| {
         let Some(field_type) = field_type(fields, name) else {
             if let Some(unknown) = unknown {
-                unknown.push(format!("{path}{name}"));
+                unknown.add(|| cut(&format!("{path}{name}"), FIELD_PATH_BYTES_MAX).into_owned());
             }
             return false;
         };

@@ -76,7 +76,7 @@ struct Failure {
 }
 
 impl Outcome {
-    /// Adds a failure that is only made if there is room for it.
+    /// Adds a failure that is only formatted below the bound.
     fn fail(&mut self, failure: impl FnOnce() -> Failure) {
         if self.failures.len() >= FIELD_ERRORS_MAX || self.bytes >= FIELD_ERRORS_BYTES_MAX {
             self.omitted += 1;
@@ -193,6 +193,7 @@ fn check(
     at: &ValuePath<'_>,
     correlated: Option<&Correlated<'_>>,
 ) -> Outcome {
+    meta::cancel::checkpoint();
     let mut outcome = Outcome::default();
     let value_validation = node.value_validation.as_deref();
     check_type(value, node, value_validation, at, &mut outcome);

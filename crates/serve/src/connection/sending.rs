@@ -1,7 +1,7 @@
 //! How a response gets on with its client: one that reads nothing is given up, on HTTP/2 without
 //! its connection.
 //!
-//! The HTTP/2 library asks a body for more only when the client's window has room, so neither the
+//! The HTTP/2 library polls a body only while the client's window is open, so neither the
 //! body nor its watcher notices a client that reads nothing. The stream does, with this.
 
 use std::pin::Pin;

@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::activity::Activity;
 
-/// Tells [`Activity`] about reads and writes, and gives the library's own error answers a text.
+/// Reports reads and writes to [`Activity`], and gives the library's own error answers a text.
 pub(super) struct Wire<T> {
     inner: T,
     activity: Arc<Activity>,

@@ -229,9 +229,9 @@ fn describe(peer: &Peer) -> String {
     let who = match (&identity.verified, &identity.error) {
         (Some(cert), _) => format!("{} of {}", cert.common_name, cert.organizations.join(",")),
         (None, Some(error)) => {
-            format!("nobody: {}", error.split_once(" failed: ").expect("a reason").1)
+            format!("unauthenticated: {}", error.split_once(" failed: ").expect("a reason").1)
         }
-        (None, None) => "nobody".to_owned(),
+        (None, None) => "unauthenticated".to_owned(),
     };
     let tls = peer.tls.as_ref().expect("a connection with TLS");
     format!("{who} over {:?}", tls.version.expect("after the handshake"))

@@ -27,12 +27,12 @@ async fn both_protocols_answer_and_know_the_peer() {
         ..Leaf::client("old", "")
     };
     let expired = server.client_ca.sign(&expired);
-    let unknown = "nobody: x509: certificate signed by unknown authority";
+    let unknown = "unauthenticated: x509: certificate signed by unknown authority";
     let cases = [
-        (None, "nobody"),
+        (None, "unauthenticated"),
         (Some(&jane), "jane of dev"),
         (Some(&stranger), unknown),
-        (Some(&expired), "nobody: x509: certificate has expired or is not yet valid"),
+        (Some(&expired), "unauthenticated: x509: certificate has expired or is not yet valid"),
     ];
     for http2 in [false, true] {
         for tls12 in [false, true] {
@@ -89,11 +89,11 @@ async fn new_files_are_used_without_a_restart() {
     assert!(changed && errors.is_empty(), "{errors:?}");
 
     let answer = before.get("/whoami").await;
-    assert!(answer.text().starts_with("nobody: "), "an open connection loses its trust");
+    assert!(answer.text().starts_with("unauthenticated: "), "an open connection loses its trust");
     let mut after = client.connect().await;
     assert_eq!(after.server_common_name, "renewed");
     assert!(!after.resumed, "a session does not survive the CA that it was made under");
-    assert!(after.get("/whoami").await.text().starts_with("nobody: "));
+    assert!(after.get("/whoami").await.text().starts_with("unauthenticated: "));
     let joe = new_ca.sign(&Leaf::client("joe", ""));
     let mut joe = Client { certificate: Some(&joe), ..server.client() }.connect().await;
     assert!(joe.get("/whoami").await.text().starts_with("joe"));

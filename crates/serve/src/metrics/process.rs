@@ -95,7 +95,7 @@ impl Collector for Process {
     }
 }
 
-/// What Linux tells user space, whatever the kernel's own clock and pages are.
+/// `USER_HZ`, which Linux fixes independently of the kernel's own tick.
 const TICKS_PER_SECOND: f64 = 100.0;
 const PAGE_BYTES: f64 = 4096.0;
 

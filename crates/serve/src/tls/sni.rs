@@ -213,7 +213,7 @@ mod tests {
         }
     }
 
-    /// Certificates are told apart by their common name.
+    /// Certificates are identified by their common name.
     fn cert(common_name: &str, dns_names: &[&str]) -> ServingCert {
         let (cert, key) = self_signed(common_name, dns_names);
         ServingCert::from_pem(cert.as_bytes(), key.as_bytes(), &ring::default_provider())

@@ -72,7 +72,7 @@ async fn events_until(watcher: &mut Watcher, revision: u64) -> Vec<Arc<Event>> {
     events
 }
 
-fn told(events: &[Arc<Event>]) -> Vec<String> {
+fn shown(events: &[Arc<Event>]) -> Vec<String> {
     let tell = |event: &Arc<Event>| {
         let before = event.previous.as_ref().map_or("-", |entry| entry.fields[0].as_str());
         format!("{:?} {} {}<-{before}", event.kind, event.entry.name, event.entry.fields[0])
@@ -121,7 +121,7 @@ async fn events_have_their_type_the_new_and_the_previous_state() {
     put(&backend, "ns/a", "n2").await;
     let gone = delete(&backend, "ns/a").await;
     let events = events_until(&mut watcher, gone).await;
-    assert_eq!(told(&events), ["Added a n1<--", "Modified a n2<-n1", "Deleted a n2<-n2"]);
+    assert_eq!(shown(&events), ["Added a n1<--", "Modified a n2<-n1", "Deleted a n2<-n2"]);
     let resource_version = format!(r#""resourceVersion":"{gone}""#);
     let json = std::str::from_utf8(&events[2].entry.json).expect("is text");
     assert!(json.contains(&resource_version), "{json}");
@@ -148,15 +148,15 @@ async fn a_trigger_selects_events_by_key_namespace_or_indexed_value() {
 
     let events = events_until(&mut by_node, last).await;
     let expected = ["Added a n1<--", "Modified a n2<-n1", "Modified b n1<-n2", "Deleted b n1<-n1"];
-    assert_eq!(told(&events), expected);
+    assert_eq!(shown(&events), expected);
     let expected = ["Added b n2<--", "Modified b n1<-n2", "Deleted b n1<-n1"];
-    assert_eq!(told(&events_until(&mut by_key, last).await), expected);
-    assert_eq!(told(&events_until(&mut by_namespace, last).await), expected);
+    assert_eq!(shown(&events_until(&mut by_key, last).await), expected);
+    assert_eq!(shown(&events_until(&mut by_namespace, last).await), expected);
     // One that starts later but further back sees the same.
     let mut late = trigger(Trigger::Index("n2".into()));
     let expected = ["Added b n2<--", "Modified a n2<-n1", "Modified b n1<-n2"];
     let until = last - 1;
-    assert_eq!(told(&events_until(&mut late, until).await), expected);
+    assert_eq!(shown(&events_until(&mut late, until).await), expected);
 }
 
 #[tokio::test]
@@ -184,17 +184,17 @@ async fn a_watcher_that_falls_behind_ends_too_slow_but_one_without_events_does_n
     let (backend, cache) = start(options).await;
     let start = cache.revision();
     let mut slow = cache.watch(start, None).expect("starts");
-    let mut patient = cache.watch(start, Some(Trigger::Index("rare".into()))).expect("starts");
+    let mut rare = cache.watch(start, Some(Trigger::Index("rare".into()))).expect("starts");
     for n in 0..200 {
         put(&backend, &format!("ns/p{}", n % 7), "busy").await;
     }
     cache.fresh().await.expect("catches up");
     assert!(matches!(slow.next().await, WatchItem::TooSlow));
     assert_eq!(cache.watchers_slow(), 1);
-    assert!(patient.try_next().is_none());
-    assert_eq!(patient.progress(), Some(cache.revision()));
+    assert!(rare.try_next().is_none());
+    assert_eq!(rare.progress(), Some(cache.revision()));
     let last = put(&backend, "ns/p1", "rare").await;
-    assert_eq!(told(&events_until(&mut patient, last).await), ["Modified p1 rare<-busy"]);
+    assert_eq!(shown(&events_until(&mut rare, last).await), ["Modified p1 rare<-busy"]);
     let refused = cache.watch(start, None).err();
     assert!(matches!(refused, Some(StoreError::Expired { oldest }) if oldest > start));
 }
@@ -347,7 +347,7 @@ async fn a_broken_watch_resumes_and_a_gap_ends_the_watchers() {
     backend.fail(None);
     let revision = put(&backend, "ns/b", "n2").await;
     let events = events_until(&mut watcher, revision).await;
-    assert_eq!(told(&events), ["Added a n1<--", "Added b n2<--"]);
+    assert_eq!(shown(&events), ["Added a n1<--", "Added b n2<--"]);
 
     backend.fail(outage());
     tokio::time::sleep(Duration::from_secs(1)).await;

@@ -28,7 +28,7 @@ pub struct Summary {
     pub bytes: u64,
 }
 
-/// Reads every record of a store that no server uses. The error tells where it is damaged.
+/// Reads every record of a store that no server uses. The error names the damaged place.
 pub fn check(dir: &Path) -> Result<Summary, StoreError> {
     let disk = ReadOnlyDisk(dir.to_owned());
     if !dir.exists() || numbers(&disk)?.is_empty() {
@@ -325,9 +325,9 @@ impl SnapshotFile {
             }
             sum.update(&buffer[..n]);
         }
-        let mut told = [0; 4];
-        file.read_exact_at(&mut told, body).map_err(in_file)?;
-        if told != sum.finalize().to_le_bytes() {
+        let mut stored = [0; 4];
+        file.read_exact_at(&mut stored, body).map_err(in_file)?;
+        if stored != sum.finalize().to_le_bytes() {
             return Err(damaged("does not match its checksum"));
         }
 

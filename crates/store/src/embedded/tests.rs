@@ -75,8 +75,8 @@ async fn a_revision_is_returned_only_after_watches_have_it() {
     while !writer.is_finished() {
         let named = revision(&*store).await;
         watch.request_progress();
-        let told = watch.next().await.expect("goes on").revision;
-        assert!(told >= named, "{named} was named, and {told} told");
+        let delivered = watch.next().await.expect("goes on").revision;
+        assert!(delivered >= named, "{named} was returned, and {delivered} delivered");
     }
     writer.await.expect("writes all");
 }
@@ -654,8 +654,8 @@ async fn keys_expire_also_after_a_restart_unless_they_were_renewed() {
     now.fetch_add(1_800_000, Ordering::SeqCst);
     store.write(Write::create("/nudge", "v")).await.expect("writes");
     let changes = contract::collect(&mut watch, before + 2).await;
-    let told: Vec<_> = changes.iter().map(|c| (c.key.as_str(), c.value.is_some())).collect();
-    assert_eq!(told, [("/nudge", true), ("/old", false)]);
+    let delivered: Vec<_> = changes.iter().map(|c| (c.key.as_str(), c.value.is_some())).collect();
+    assert_eq!(delivered, [("/nudge", true), ("/old", false)]);
     now.fetch_add(1_800_000, Ordering::SeqCst);
     drop(store);
     let store = open();

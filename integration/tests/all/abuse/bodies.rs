@@ -1,8 +1,8 @@
-//! Bodies in every media type. The attacker has no role: a self review is decoded for everyone.
+//! Bodies in every media type. The attacker has no role: a self review is decoded for every user.
 
 use http::Method;
 
-use super::{CBOR, Case, Client, JSON, PROTOBUF, YAML, sized};
+use super::{CBOR, Case, Client, JSON, NAMESPACE, PROTOBUF, YAML, sized};
 
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 
@@ -222,6 +222,20 @@ fn binary_cases() -> Vec<Case> {
             field(&mut meta, 1, &[0x6a, 0x00].repeat(sized(LARGEST) / 2 - 100));
             envelope(&meta)
         }),
+        Case::send(
+            "protobuf: 600 000 containers",
+            Client::NamespaceAdmin,
+            &[400, 413, 422],
+            (Method::POST, &format!("/api/v1/namespaces/{NAMESPACE}/pods"), PROTOBUF),
+            || {
+                let mut body = b"k8s\0".to_vec();
+                field(&mut body, 1, &message(1, b"v1", message(2, b"Pod", Vec::new())));
+                // Each has a name of one byte.
+                let containers = [0x12, 0x03, 0x0a, 0x01, b'c'].repeat(sized(600_000));
+                field(&mut body, 2, &message(2, &containers, Vec::new()));
+                body
+            },
+        ),
         bytes("protobuf: a length beyond the end", PROTOBUF, &[400], move || {
             envelope(&[0x0a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f])
         }),

@@ -56,6 +56,11 @@ pub(super) fn install(admin: &Http) {
                     "items": {"type": "object", "required": ["k"], "properties": {
                         "k": {"type": "string"}}}},
                 "text": {"type": "string", "pattern": "^(a+)+$"},
+                "named": {"type": "object", "additionalProperties": {
+                    "type": "object", "properties": {"a": {"type": "string"}}}},
+                "defaulted": {"type": "array", "items": {"type": "object", "properties": {
+                    "list": {"type": "array", "items": {"type": "string"},
+                        "default": ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"]}}}},
             },
         }),
     );
@@ -112,6 +117,28 @@ fn object(name: &'static str, codes: &'static [u16], spec: impl Fn() -> String +
             http.delete(&path("hostile"));
         }
         Outcome::from(&answer)
+    })
+}
+
+/// Creates an object, and replaces it by itself.
+fn update(name: &'static str, codes: &'static [u16], spec: impl Fn() -> String + 'static) -> Case {
+    let widgets = format!("/apis/{API_VERSION}/namespaces/{NAMESPACE}/widgets");
+    Case::new(name, Client::NamespaceAdmin, codes, move |http| {
+        let body = format!(
+            r#"{{"apiVersion":"{API_VERSION}","kind":"Widget","metadata":{{"name":"replaced"}},"spec":{}}}"#,
+            spec()
+        );
+        let made = http.send(Method::POST, &widgets, Some(JSON), body.clone());
+        // Custom resources are updated only from a known version.
+        let text = made.text();
+        let version =
+            text.split("\"resourceVersion\":\"").nth(1).and_then(|rest| rest.split('"').next());
+        let version =
+            format!(r#""resourceVersion":"{}","name":"replaced""#, version.unwrap_or_default());
+        let body = body.replacen(r#""name":"replaced""#, &version, 1);
+        let answer = http.send(Method::PUT, &path("replaced"), Some(JSON), body);
+        http.delete(&path("replaced"));
+        Outcome::from(if made.code == 201 { &answer } else { &made })
     })
 }
 
@@ -199,6 +226,20 @@ pub(super) fn cases() -> Vec<Case> {
             });
             definition["spec"]["versions"] = versions.collect();
         }),
+        define_whole(
+            "definition: two versions with 20 000 properties, none stored",
+            &[422],
+            |definition| {
+                let version = |name: &str| {
+                    let properties: serde_json::Map<_, _> = (0..sized(20_000))
+                        .map(|i| (format!("{name}{i}"), json!({"type": "string"})))
+                        .collect();
+                    json!({"name": name, "served": true, "storage": false, "schema": {"openAPIV3Schema": {
+                    "type": "object", "properties": {"spec": {"type": "object", "properties": properties}}}}})
+                };
+                definition["spec"]["versions"] = json!([version("v1"), version("v2")]);
+            },
+        ),
         define_whole("definition: 20 000 printer columns", &[201, 422], |definition| {
             let columns: Vec<_> = (0..sized(20_000))
                 .map(|i| json!({"name": format!("c{i}"), "type": "string", "jsonPath": ".spec.a"}))
@@ -236,6 +277,32 @@ pub(super) fn cases() -> Vec<Case> {
         }),
         object("custom object: a text that makes a pattern backtrack", &[422], || {
             format!(r#"{{"text":"{}b"}}"#, "a".repeat(sized(500_000)))
+        }),
+        object(
+            "custom object: 100 000 unknown fields below a key of 1 MB",
+            &[201, 413, 422, 500],
+            || {
+                let unknown: Vec<_> = (0..sized(100_000)).map(|i| format!(r#""u{i}":0"#)).collect();
+                let key = "k".repeat(sized(1_000_000));
+                format!(r#"{{"named":{{"{key}":{{{}}}}}}}"#, unknown.join(","))
+            },
+        ),
+        object(
+            "custom object: 400 000 small objects in a free field",
+            &[201, 400, 413, 500],
+            || format!(r#"{{"free":{{"l":[{}{{}}]}}}}"#, r#"{"":0},"#.repeat(sized(400_000))),
+        ),
+        object(
+            "custom object: 500 000 items that get defaults",
+            &[201, 400, 413, 422, 500],
+            || format!(r#"{{"defaulted":[{}{{}}]}}"#, "{},".repeat(sized(500_000))),
+        ),
+        object("custom object: 200 000 free fields", &[201, 400, 413, 500], || {
+            let fields: Vec<_> = (0..sized(200_000)).map(|i| format!(r#""{i}":"""#)).collect();
+            format!(r#"{{"free":{{{}}}}}"#, fields.join(","))
+        }),
+        update("custom object: 650 000 numbers over themselves", &[200, 413, 500], || {
+            format!(r#"{{"numbers":[{}1]}}"#, "1,".repeat(sized(650_000)))
         }),
         object("custom object: 1 000 levels of free fields", &[400, 422], || {
             format!(r#"{{"free":{}}}"#, nested(r#""a":"#, "1", 1_100))

@@ -140,7 +140,7 @@ fn metadata_cases() -> Vec<Case> {
 
 fn pod_cases() -> Vec<Case> {
     let pods = |name, field: &'static str, value: fn() -> Value| {
-        create(name, &[201, 413, 422, 500], "v1/pods", move || {
+        create(name, &[201, 400, 413, 422, 500], "v1/pods", move || {
             let mut spec = json!({});
             spec[field] = value();
             pod(spec)
@@ -152,6 +152,10 @@ fn pod_cases() -> Vec<Case> {
     };
     vec![
         pods("pod: 50 000 empty containers", "containers", || many(50_000, |_| json!({}))),
+        pods("pod: 1 000 000 empty containers", "containers", || {
+            // As many as a body may have; the others of their kind are counted in objects.
+            many(1_000_000, |_| json!({}))
+        }),
         pods("pod: 50 000 equal containers", "containers", || {
             many(50_000, |_| json!({"name": "a", "image": "b"}))
         }),
@@ -227,13 +231,13 @@ fn other_cases() -> Vec<Case> {
         }),
         create(
             "role: 100 000 empty rules",
-            &[422, 403],
+            &[422, 403, 413],
             rbac,
             || json!({"metadata": {}, "rules": many(100_000, |_| json!({}))}),
         ),
         create(
             "role binding: 60 000 wrong subjects",
-            &[422, 403],
+            &[422, 403, 413],
             "rbac.authorization.k8s.io/v1/rolebindings",
             || {
                 json!({"metadata": {}, "subjects": many(60_000, |_| json!({"kind": "x"})),
@@ -248,11 +252,11 @@ fn other_cases() -> Vec<Case> {
         ),
         create(
             "service: 60 000 wrong ports",
-            &[422],
+            &[413, 422],
             "v1/services",
             || json!({"metadata": {}, "spec": {"ports": many(60_000, |i| json!({"port": 0, "name": format!("-{i}")}))}}),
         ),
-        create("endpoints: 60 000 wrong addresses", &[422, 403], "v1/endpoints", || {
+        create("endpoints: 60 000 wrong addresses", &[422, 403, 413], "v1/endpoints", || {
             json!({"metadata": {}, "subsets": [{"addresses": many(60_000, |_| json!({"ip": "x"})),
                 "ports": [{"port": 80}]}]})
         }),
@@ -302,6 +306,10 @@ fn other_cases() -> Vec<Case> {
             let labels = Value::Object(labels.collect());
             json!({"metadata": {}, "spec": {"selector": {"matchLabels": labels}, "template": {
                 "metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "a", "image": "b"}]}}}})
+        }),
+        create("config map: 200 000 keys", &[201, 413, 422, 500], "v1/configmaps", || {
+            let data = (0..sized(200_000)).map(|i| (i.to_string(), json!("")));
+            json!({"metadata": {}, "data": Value::Object(data.collect())})
         }),
         create("config map: 300 000 wrong keys", &[422], "v1/configmaps", || {
             let data = (0..sized(150_000)).map(|i| (format!("/{i}"), json!("v")));

@@ -20,7 +20,7 @@ fn a_snapshot_under_load_restores_to_what_was_there_at_its_revision() {
         .map(|n| {
             // Under load: clients have written since the last one.
             let before = version(&server);
-            eventually("somebody writes", || (version(&server) > before + 20).then_some(()));
+            eventually("the writer writes", || (version(&server) > before + 20).then_some(()));
             let file = server.scratch("snapshots").join(n.to_string());
             let name = file.display().to_string();
             let revision = revision(&good(&server.pintle(&["snapshot", "save", &name])));

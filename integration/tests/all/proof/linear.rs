@@ -110,7 +110,7 @@ struct Step {
     state: State,
 }
 
-/// Far more than a good history needs. A bad one that takes longer is not told apart from a good one,
+/// Far more than a good history needs. A bad one that takes longer passes as a good one,
 /// and counts as bad.
 const STEPS_MAX: usize = 3_000_000;
 
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn good_histories_are_told_from_bad_ones() {
+    fn good_and_bad_histories_are_distinguished() {
         #[rustfmt::skip]
         let cases: &[(&str, &[Line], bool)] = &[
             ("nothing there", &[(0, 1, Read(None), Done)], true),
@@ -291,7 +291,7 @@ mod tests {
                 &[MADE, (2, 9, swap(1, 2), Done), (3, 4, Read(Some(2)), Done), (5, 6, Read(Some(1)), Done)], false),
             ("a stale read", &[MADE, (2, 3, swap(1, 2), Done), (4, 5, Read(Some(1)), Done)], false),
             ("a read from the future", &[(0, 1, Read(Some(1)), Done), (2, 3, Create(1), Done)], false),
-            ("what nobody wrote", &[MADE, (2, 3, Read(Some(7)), Done)], false),
+            ("a value that was not written", &[MADE, (2, 3, Read(Some(7)), Done)], false),
             ("two updates of the same state", &[MADE, (2, 5, swap(1, 2), Done), (3, 6, swap(1, 3), Done)], false),
             ("a conflict with a reason", &[MADE, (2, 5, swap(1, 2), Done), (3, 6, swap(1, 3), Conflict)], true),
             ("a conflict without one", &[MADE, (2, 3, swap(1, 2), Conflict)], false),
@@ -306,7 +306,7 @@ mod tests {
             ("back from the dead", &[MADE, (2, 3, Delete { from: Some(1) }, Done), (4, 5, Read(Some(1)), Done)], false),
             ("an update of what is not there", &[(0, 1, Update { from: None, to: 2 }, Done)], false),
             ("that is refused", &[(0, 1, Update { from: None, to: 2 }, Missing)], true),
-            ("an unknown write that nobody saw", &[MADE, (2, NEVER, swap(1, 2), Unknown), (3, 4, Read(Some(1)), Done)], true),
+            ("an unknown write that was not seen", &[MADE, (2, NEVER, swap(1, 2), Unknown), (3, 4, Read(Some(1)), Done)], true),
             ("one that was seen", &[MADE, (2, NEVER, swap(1, 2), Unknown), (3, 4, Read(Some(2)), Done)], true),
             ("one that happened late",
                 &[MADE, (2, NEVER, swap(1, 2), Unknown), (3, 4, Read(Some(1)), Done), (5, 6, Read(Some(2)), Done)], true),

@@ -12,7 +12,7 @@ use integration::{Connection, Http};
 use serde_json::{Value, json};
 
 use super::linear::{self, NEVER, Operation, Outcome, What};
-use super::watched::{self, Event, Kind, Object, Record, Session, Verified, everything};
+use super::watch_checker::{self, Event, Kind, Object, Record, Session, Verified, everything};
 
 pub(super) const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const WRITERS: usize = 5;
@@ -154,7 +154,7 @@ impl Load {
         let found = list(&mut http.connect().expect("the server is there"), CONFIG_MAPS);
         let mut record = lock(&self.shared.record);
         record.lists.push((version, found.expect("there is a list").1));
-        if let Err(wrong) = watched::verify(&record) {
+        if let Err(wrong) = watch_checker::verify(&record) {
             panic!("not what was there at {version}: {wrong}");
         }
     }
@@ -162,7 +162,7 @@ impl Load {
     /// Waits until every watch has caught up, and checks all observations.
     pub(super) fn verify(&mut self, http: &Http) -> (usize, Verified) {
         // Even, so that those who watch by label see them as well. The second one is for those who
-        // had seen the first before they were told that it is the last.
+        // had seen the first before they learned that it is the last.
         for name in ["last", "behind-the-last"] {
             let value = self.shared.values.fetch_add(2, Ordering::Relaxed) / 2 * 2 + 2;
             let last = http.post(CONFIG_MAPS, &config_map(name, value, None)).expect(201);
@@ -178,7 +178,7 @@ impl Load {
             lock(&self.shared.record).sessions.append(&mut follower.sessions);
         }
         self.look(http);
-        let verified = watched::verify(&lock(&self.shared.record));
+        let verified = watch_checker::verify(&lock(&self.shared.record));
         let verified =
             verified.unwrap_or_else(|wrong| panic!("watches or lists are wrong: {wrong}"));
         let last = self.shared.target.load(Ordering::Relaxed);
@@ -472,7 +472,7 @@ impl Follower {
         }
     }
 
-    /// Too old: the client has to list again, and was told so.
+    /// 410: the client has to list again.
     fn start_over(&mut self, http: &Http) {
         let found = http.connect().map(|mut connection| list(&mut connection, CONFIG_MAPS));
         if let Ok(Found::List(version, _)) = found {
@@ -565,7 +565,7 @@ fn version_of(object: &Value) -> u64 {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().expect("nobody panics while holding it")
+    mutex.lock().expect("no holder panics")
 }
 
 /// Before the next try at a server that is not there.

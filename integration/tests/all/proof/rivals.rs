@@ -21,7 +21,7 @@ fn clients_of_two_servers_over_one_etcd_see_one_order() {
     race(&[one.http(), two.http()]);
 }
 
-#[expect(clippy::disallowed_methods, reason = "the race takes as long as it is told to")]
+#[expect(clippy::disallowed_methods, reason = "the race takes a configured time")]
 fn race(servers: &[Http]) {
     let mut load = Load::new(&servers[0]);
     load.begin(servers);

@@ -56,24 +56,24 @@ fn versions_of(server: &Field<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// The version that all servers store in, if there is one, must be told, and no other.
+/// `commonEncodingVersion` must be the version that all servers store in, if there is one.
 fn common_version(status: &Field<'_>, servers: &Field<'_>, errors: &mut FieldErrors) {
-    let told = status.get("commonEncodingVersion");
+    let given = status.get("commonEncodingVersion");
     let mut versions: BTreeSet<String> = BTreeSet::new();
     versions.extend(servers.items().map(|server| server.str_at(&["encodingVersion"]).to_owned()));
     let common = versions.first().filter(|_| versions.len() == 1);
     let why = match common {
-        None if told.is_set() => "should be nil if servers do not agree on the same encoding \
+        None if given.is_set() => "should be nil if servers do not agree on the same encoding \
                                   version, or if there is no server reporting the supported \
                                   versions yet"
             .to_owned(),
-        Some(common) if !told.is_set() => format!("the common encoding version is {common}"),
-        Some(common) if common != told.str() => {
+        Some(common) if !given.is_set() => format!("the common encoding version is {common}"),
+        Some(common) if common != given.str() => {
             format!("the actual common encoding version is {common}")
         }
         _ => return,
     };
-    told.invalid(errors, &why);
+    given.invalid(errors, &why);
 }
 
 fn conditions(status: &Field<'_>, errors: &mut FieldErrors) {

@@ -399,7 +399,7 @@ pub(crate) fn validate_update(
     ratchet(old, |old, errors| validate(old, options, errors), errors);
 }
 
-/// A job that was never started, or is suspended, can still be told where and with what to run.
+/// The scheduling directives and resources of a job that was never started, or is suspended, may still change.
 fn template_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
     let path = ["spec", "template"];
     let (Some(new), Some(old_template)) = (object.at(&path), old.at(&path)) else { return };

@@ -79,7 +79,7 @@ fn validate(binding: &Value) -> Result<(), ApiError> {
     if binding.str_at(&["target", "name"]).is_empty() {
         errors.required(path("target").child("name"), "");
     }
-    // Compat: these errors are told as they are, as a fault of the server.
+    // Compat: these errors are passed on as 500.
     if errors.is_empty() { Ok(()) } else { Err(ApiError::Storage(errors.to_string())) }
 }
 

@@ -1,5 +1,5 @@
 //! The defaults that pods have and templates have not: what an admission plugin or a newer server
-//! would fill in otherwise shows up when a pod is made, not in everyone's deployments.
+//! would fill in otherwise shows up when a pod is made, not in every deployment.
 
 use std::collections::BTreeMap;
 

@@ -306,11 +306,11 @@ mod tests {
         assert_eq!(budget.i64_at(&["status", "disruptionsAllowed"]), Some(1));
         assert!(!budget.str_at(&["status", "disruptedPods", "p"]).is_empty());
         assert_eq!(budget.at(&["status", "conditions"]), None);
-        // The last one is told.
+        // The last one is reported.
         take_disruption(&mut budget, "q").unwrap();
-        let told = &budget.items_at(&["status", "conditions"])[0];
+        let condition = &budget.items_at(&["status", "conditions"])[0];
         assert_eq!(
-            (told.str_at(&["status"]), told.str_at(&["reason"])),
+            (condition.str_at(&["status"]), condition.str_at(&["reason"])),
             ("False", "InsufficientPods")
         );
     }

@@ -58,7 +58,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Walks until an init container that is not done; tells whether there is one.
+    /// Walks until an init container that is not done; returns whether there is one.
     fn init_containers(&mut self) -> bool {
         let specs = crate::validation::by_name(self.pod.items_at(&["spec", "initContainers"]));
         let statuses = self.pod.items_at(&["status", "initContainerStatuses"]);

@@ -137,7 +137,7 @@ impl ServiceAllocator {
     ) -> Result<(), ApiError> {
         let mut addressing = Addressing::of(service);
         addressing.normalize(None);
-        self.settle(service, &mut addressing, None)?;
+        self.init_ip_families(service, &mut addressing, None)?;
         if !addressing.is_external_name() && !addressing.is_headless() {
             self.fill_addresses(service, &mut addressing, 0, taken).await?;
         }
@@ -175,7 +175,7 @@ impl ServiceAllocator {
         keep_ports(service, old_service);
         let mut addressing = Addressing::of(service);
         addressing.normalize(Some(&old));
-        self.settle(service, &mut addressing, Some(&old))?;
+        self.init_ip_families(service, &mut addressing, Some(&old))?;
         let mut addresses = Vec::new();
         if addressing.keeps_preference(Some(&old)) {
             // Untouched.
@@ -197,7 +197,7 @@ impl ServiceAllocator {
         Ok(Released { addresses, ports })
     }
 
-    fn settle(
+    fn init_ip_families(
         &self,
         service: &Value,
         addressing: &mut Addressing,

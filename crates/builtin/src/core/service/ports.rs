@@ -172,7 +172,7 @@ impl PortOperation {
         self.ports.clone()
     }
 
-    /// What was taken so far, to be settled elsewhere.
+    /// What was allocated so far; the caller commits or releases it.
     pub(crate) fn take(&mut self) -> Self {
         let allocated = std::mem::take(&mut self.allocated);
         Self { ports: self.ports.clone(), dry_run: self.dry_run, allocated, kept: false }

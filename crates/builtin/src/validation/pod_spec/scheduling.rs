@@ -82,7 +82,7 @@ pub(crate) fn gates(gates: &Field<'_>, errors: &mut FieldErrors) {
 pub(crate) fn removed_gates_only(new: &Field<'_>, old: &Field<'_>, errors: &mut FieldErrors) {
     let before: HashSet<&str> = old.items().map(|gate| gate.str_at(&["name"])).collect();
     let names = new.items().map(|gate| gate.str_at(&["name"])).enumerate();
-    // Of two with one name the last is told of.
+    // Of two with one name the last is reported.
     let last: HashMap<&str, usize> = names.map(|(at, name)| (name, at)).collect();
     for (at, gate) in new.items().enumerate() {
         let name = gate.get("name");

@@ -101,7 +101,7 @@ pub(crate) fn iscsi(source: &Field<'_>, errors: &mut FieldErrors) {
     iscsi_named(source, "must be valid format starting with iqn, eui, or naa", errors);
 }
 
-/// Of a persistent volume, which is told less.
+/// Of a persistent volume, which has fewer checks.
 pub(crate) fn iscsi_of_volume(source: &Field<'_>, errors: &mut FieldErrors) {
     iscsi_target(source, "must be valid format", errors);
 }

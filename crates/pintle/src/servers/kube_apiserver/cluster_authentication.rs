@@ -6,15 +6,22 @@ use controllers::{AuthenticationInfo, ClusterAuthenticationTrust, RequestHeaderI
 
 use crate::{
     cache_informer::CacheInformer,
-    options::RequestHeaderOptions,
+    options::PublishedHeaders,
     post_start_hooks::{HookContext, retry_until_deadline},
     serving::RELOAD_INTERVAL,
 };
 
-/// Creates the ConfigMap, and starts the controller that keeps it current.
-pub(super) async fn start(cx: HookContext, client_ca: PathBuf) -> Result<(), String> {
+/// Creates the ConfigMap, and starts the controller that keeps it current. `front_proxy_ca` signs the
+/// certificate that this server shows to aggregated servers unless flags name another one.
+pub(super) async fn start(
+    cx: HookContext,
+    client_ca: PathBuf,
+    front_proxy_ca: PathBuf,
+) -> Result<(), String> {
     let front = cx.options.authentication.request_header.clone();
-    let read = Box::new(move || authentication_info(&client_ca, front.as_ref()));
+    let front = front.map(|front| (front.client_ca_file, front.published));
+    let front = front.unwrap_or_else(|| (front_proxy_ca, PublishedHeaders::generated()));
+    let read = Box::new(move || authentication_info(&client_ca, &front));
     let trust = ClusterAuthenticationTrust { api: cx.api.clone(), read };
     cx.after("start-system-namespaces-controller").await;
     retry_until_deadline(async || trust.sync().await).await?;
@@ -29,24 +36,21 @@ pub(super) async fn start(cx: HookContext, client_ca: PathBuf) -> Result<(), Str
 /// What aggregated API servers need to know, from the files of now.
 fn authentication_info(
     client_ca: &Path,
-    front: Option<&RequestHeaderOptions>,
+    (front_proxy_ca, headers): &(PathBuf, PublishedHeaders),
 ) -> Result<AuthenticationInfo, String> {
     let read = |file: &Path| {
         std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))
     };
-    let request_header = front.map(|front| {
-        let headers = front.published.clone();
-        Ok::<_, String>(RequestHeaderInfo {
-            client_ca: read(&front.client_ca_file)?,
+    let headers = headers.clone();
+    Ok(AuthenticationInfo {
+        client_ca: read(client_ca)?,
+        request_header: Some(RequestHeaderInfo {
+            client_ca: read(front_proxy_ca)?,
             allowed_names: headers.allowed_names,
             username_headers: headers.username_headers,
             uid_headers: headers.uid_headers,
             group_headers: headers.group_headers,
             extra_headers_prefix: headers.extra_headers_prefix,
-        })
-    });
-    Ok(AuthenticationInfo {
-        client_ca: read(client_ca)?,
-        request_header: request_header.transpose()?,
+        }),
     })
 }

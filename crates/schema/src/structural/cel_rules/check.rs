@@ -121,6 +121,7 @@ fn most_elements(node: &StructuralNode) -> Option<u64> {
 
 impl RuleChecker<'_> {
     fn visit(&mut self, mut place: SchemaLocation<'_>) {
+        meta::cancel::checkpoint();
         let node = place.node;
         if !node.validations.is_empty() && place.decl.is_none() {
             place.decl = declare(node, place.is_root || node.embedded_resource);
@@ -154,14 +155,7 @@ impl RuleChecker<'_> {
     }
 
     fn is_broken(&self, path: &FieldPath) -> bool {
-        if self.how.broken.is_empty() {
-            return false;
-        }
-        let path = path.to_string();
-        self.how.broken.iter().any(|error| {
-            let rest = error.field.strip_prefix(&path);
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
-        })
+        self.how.broken.iter().any(|error| error.path.is_within(path))
     }
 
     fn check_rule(

@@ -63,7 +63,11 @@ impl Rules {
         let properties = properties.collect();
         let rules = decl.as_ref().map_or(&[][..], |_| &node.validations);
         let compile = |decl: &Arc<Decl>| {
-            rules.iter().map(|rule| Compiled::new(rule, node, decl)).collect::<Vec<_>>()
+            let compiled = rules.iter().map(|rule| {
+                meta::cancel::checkpoint();
+                Compiled::new(rule, node, decl)
+            });
+            compiled.collect::<Vec<_>>()
         };
         Some(Self {
             here: decl.as_ref().map(compile).unwrap_or_default(),
@@ -123,6 +127,7 @@ impl Rules {
         if place.value.is_null() {
             return Ok(());
         }
+        meta::cancel::checkpoint();
         if !self.here.is_empty() {
             self.run(place, node, at, budget, errors)?;
         }

@@ -1,5 +1,5 @@
 //! Constrained impersonation: rights to act as certain users for certain verbs. The modes are tried one after the other, the right to be
-//! anybody for anything (`impersonate`) last; what the first one said is what a refused sender hears.
+//! any user for any request (`impersonate`) last; a refusal has the reason of the first check.
 
 use auth::{Attributes, Authorizer};
 use meta::{ApiError, RequestInfo, Str, User, field::quote, names::is_dns1123_subdomain};
@@ -13,7 +13,7 @@ enum Mode {
     AssociatedNode,
     ArbitraryNode,
     ServiceAccount,
-    /// Everybody who is neither.
+    /// All other users.
     UserInfo,
     Legacy,
 }

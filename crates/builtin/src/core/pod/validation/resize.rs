@@ -52,7 +52,7 @@ pub(crate) fn validate(
     }
 }
 
-/// A node that knows about resizes tells what its containers have.
+/// A node that supports resizes reports the resources of its containers.
 fn node_can_resize(pod: &Value) -> bool {
     let mut statuses = pod.items_at(&["status", "containerStatuses"]).iter();
     let running = statuses.find(|status| status.at(&["state", "running"]).is_some());

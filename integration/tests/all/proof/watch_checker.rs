@@ -13,7 +13,7 @@
 //! | initial events | end with exactly the state at the version they name |
 //! | lists | show exactly the state at their version |
 //! | kind of event | added, modified and deleted fit what was there before; a uid belongs to one object |
-//! | persistent | what was acknowledged is in the history, under the version that was told |
+//! | persistent | what was acknowledged is in the history, under the acknowledged version |
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -37,7 +37,7 @@ pub(super) enum Kind {
 pub(super) enum Event {
     /// A deletion shows the object as it was, under the version of the deletion.
     Change(Kind, Object),
-    /// Everything up to this version has been told.
+    /// Everything up to this version has been delivered.
     Bookmark(u64),
     /// The bookmark behind the initial events.
     InitialEnd(u64),
@@ -178,8 +178,8 @@ impl<'a> History<'a> {
         Ok(Self { start: record.start.0, start_state, changes, end })
     }
 
-    /// What a watch that wants some objects is told of a change.
-    fn told(change: &Change<'_>, wants: fn(u64) -> bool) -> Option<(Kind, Object)> {
+    /// The event of a change in a watch with a selector.
+    fn delivered(change: &Change<'_>, wants: fn(u64) -> bool) -> Option<(Kind, Object)> {
         let wanted = |object: Option<&Object>| object.is_some_and(|object| wants(object.value));
         let now = (change.kind != Kind::Deleted).then_some(change.object);
         match (wanted(change.before.as_ref()), wanted(now)) {
@@ -200,7 +200,7 @@ impl<'a> History<'a> {
             at = self.verify_initial_events(session)?;
         }
         let from = at;
-        let mut told = Vec::new();
+        let mut delivered = Vec::new();
         for event in session.later_events() {
             match event {
                 Event::Change(kind, object) => {
@@ -208,7 +208,7 @@ impl<'a> History<'a> {
                         return Err(format!("{kind:?} {object:?} came after version {at}"));
                     }
                     at = object.version;
-                    told.push((*kind, object.clone()));
+                    delivered.push((*kind, object.clone()));
                 }
                 Event::Bookmark(version) | Event::InitialEnd(version) => {
                     if *version < at {
@@ -220,19 +220,19 @@ impl<'a> History<'a> {
         }
         // A watch by label may know of a later version than those who watch everything.
         let to = at.min(self.end);
-        told.retain(|(_, object)| object.version <= to);
+        delivered.retain(|(_, object)| object.version <= to);
         let behind = self.changes.range(from.max(self.start) + 1..);
         let expected: Vec<(Kind, Object)> = behind
             .take_while(|(version, _)| **version <= to)
-            .filter_map(|(_, change)| Self::told(change, session.wants))
+            .filter_map(|(_, change)| Self::delivered(change, session.wants))
             .collect();
-        if told != expected {
-            let longest = told.len().max(expected.len());
-            let differs = (0..longest).find(|n| told.get(*n) != expected.get(*n));
+        if delivered != expected {
+            let longest = delivered.len().max(expected.len());
+            let differs = (0..longest).find(|n| delivered.get(*n) != expected.get(*n));
             let differs = differs.unwrap_or_default();
             return Err(format!(
                 "event {differs} of those behind {from} up to {to} is {:?}, and should be {:?}",
-                told.get(differs),
+                delivered.get(differs),
                 expected.get(differs)
             ));
         }
@@ -318,7 +318,7 @@ impl<'a> History<'a> {
             .map(|change| change.object.uid.as_str())
             .collect();
         match record.deleted.iter().find(|uid| !gone.contains(uid.as_str())) {
-            Some(uid) => Err(format!("the deletion of {uid} was acknowledged, and nobody saw it")),
+            Some(uid) => Err(format!("the deletion of {uid} was acknowledged, and not delivered")),
             None => Ok(()),
         }
     }
@@ -466,7 +466,7 @@ mod tests {
                 "should be Some((Modified",
             ),
             (
-                "lost by everybody",
+                "lost by all watches",
                 |r| {
                     r.sessions[0].events.remove(1);
                     r.sessions[2].events.remove(0);
@@ -518,7 +518,7 @@ mod tests {
                 "event 0",
             ),
             (
-                "a move out of sight that is not told",
+                "a move out of sight that is not delivered",
                 |r| r.sessions[3].events.insert(1, modified("a", 13, 4)),
                 "event 1",
             ),
@@ -552,7 +552,7 @@ mod tests {
                 "was acknowledged",
             ),
             ("under another version", |r| r.written[0].version = 13, "was acknowledged"),
-            ("a lost deletion", |r| r.deleted.push("uid-b".to_owned()), "nobody saw it"),
+            ("a lost deletion", |r| r.deleted.push("uid-b".to_owned()), "not delivered"),
             (
                 "a uid for two objects",
                 |r| {
