@@ -14,8 +14,7 @@ fn refused(flags: &[&str]) -> Output {
     command.args(flags).stdin(Stdio::null()).output().expect("pintle can be started")
 }
 
-/// The health checks of kube-apiserver v1.36 with its default flags, in its order; those of remote
-/// APIServices are the aggregator's.
+/// The health checks of kube-apiserver v1.36 with its default flags, in its order.
 const READYZ: &str = include_str!("readyz-checks.txt");
 
 #[test]
