@@ -112,9 +112,9 @@ impl AggregatedServer {
         seen.iter().filter(|seen| !is_own(seen)).cloned().collect()
     }
 
-    /// All requests so far.
-    pub fn seen_at_all(&self) -> Vec<Seen> {
-        self.seen.lock().expect("not poisoned").clone()
+    /// Forgets the requests so far.
+    pub fn forget(&self) {
+        self.seen.lock().expect("not poisoned").clear();
     }
 }
 

@@ -173,7 +173,9 @@ fn with_kinds(mut version: Value) -> Value {
     for resource in resources.into_iter().flatten() {
         add_kind(resource);
         let subresources = resource.at_mut(&["subresources"]).and_then(Value::as_array_mut);
-        subresources.into_iter().flatten().for_each(add_kind);
+        for subresource in subresources.into_iter().flatten() {
+            add_kind(subresource);
+        }
     }
     version
 }

@@ -160,9 +160,15 @@ impl Wanted {
                 {
                     self.next.push(reference.to_owned());
                 }
-                members.values().for_each(|member| self.add_references(member));
+                for member in members.values() {
+                    self.add_references(member);
+                }
             }
-            Value::Array(items) => items.iter().for_each(|item| self.add_references(item)),
+            Value::Array(items) => {
+                for item in items {
+                    self.add_references(item);
+                }
+            }
             _ => {}
         }
     }

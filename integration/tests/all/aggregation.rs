@@ -44,6 +44,12 @@ impl Aggregated {
         let aggregated = Self { group, namespace, backend, http: server.http() };
         aggregated.register();
         aggregated.wait_for("True", "Passed");
+        // The condition is written a moment before it counts.
+        eventually("requests are proxied", || {
+            (aggregated.http.get(&format!("/apis/{}/v1", aggregated.group)).code == 200)
+                .then_some(())
+        });
+        aggregated.backend.forget();
         aggregated
     }
 

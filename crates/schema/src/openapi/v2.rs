@@ -128,7 +128,9 @@ fn rename_references(value: &mut Value, names: &[Str], number: usize) {
             }
         }
         Value::Array(items) => {
-            items.iter_mut().for_each(|item| rename_references(item, names, number));
+            for item in items {
+                rename_references(item, names, number);
+            }
         }
         _ => {}
     }
