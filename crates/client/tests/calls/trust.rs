@@ -82,6 +82,8 @@ async fn a_common_name_is_no_name_of_a_server() {
     }
 }
 
+type NameCase = (fn() -> NameConstraints, &'static [&'static str], &'static str, bool);
+
 /// Case H20: a CA vouches only for names within its constraints, wildcards and any case included.
 #[tokio::test]
 async fn name_constraints_of_a_ca_bind_all_names() {
@@ -94,7 +96,7 @@ async fn name_constraints_of_a_ca_bind_all_names() {
         NameConstraints { permitted_subtrees: Vec::new(), excluded_subtrees }
     }
     // The CA's constraints, the names of the certificate, the name that is called, whether it is trusted.
-    let cases: [(fn() -> NameConstraints, &[&str], &str, bool); 9] = [
+    let cases: [NameCase; 9] = [
         (permitted, &["a.inside.svc"], "a.inside.svc", true),
         (permitted, &["*.inside.svc"], "a.inside.svc", true),
         (permitted, &["a.outside.svc"], "a.outside.svc", false),
