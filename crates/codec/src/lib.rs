@@ -5,6 +5,7 @@
 
 pub mod base64;
 pub mod cbor;
+mod growing;
 #[cfg(test)]
 mod growth_tests;
 pub mod json;
