@@ -12,7 +12,7 @@ use meta::{
 use schema::{Node, NodeType, Schema, TypeId};
 use thiserror::Error;
 
-use crate::base64;
+use crate::{base64, growing};
 
 /// Every document begins with this: the self-described CBOR tag.
 const SELF_DESCRIBED: [u8; 3] = [0xd9, 0xd9, 0xf7];
@@ -120,7 +120,7 @@ enum Container {
 impl Frame {
     fn add(&mut self, value: Value) {
         match &mut self.container {
-            Container::List(items) => items.push(value),
+            Container::List(items) => growing::push(items, value),
             Container::Map(members) => {
                 if let Some((_, place)) = members.last_mut() {
                     *place = value;
@@ -252,7 +252,7 @@ impl<'a> Reader<'a> {
             if members.last().is_some_and(|(last, _)| last == key) {
                 return Err(duplicate_key(key));
             }
-            members.push((Str::new(key), Value::Null));
+            growing::push(members, (Str::new(key), Value::Null));
         } else {
             self.size.add_value()?;
         }

@@ -6,6 +6,7 @@
 pub mod base64;
 pub mod cbor;
 pub mod config_file;
+mod growing;
 #[cfg(test)]
 mod growth_tests;
 pub mod json;

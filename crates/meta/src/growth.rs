@@ -46,6 +46,8 @@ pub fn cpu_time_of(work: impl FnOnce()) -> Duration {
 }
 
 fn thread_cpu() -> Duration {
+    // The kernel counts at its ticks, some milliseconds apart, and when a thread stops running.
+    std::thread::park_timeout(Duration::from_micros(1));
     let text = fs::read_to_string("/proc/thread-self/schedstat").expect("Linux");
     let nanoseconds = text.split(' ').next().and_then(|text| text.parse().ok());
     Duration::from_nanos(nanoseconds.expect("a number"))

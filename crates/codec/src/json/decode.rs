@@ -19,6 +19,7 @@ use super::{
     leaf::{self, LeafError},
     lexer::{Lexer, well_formed},
 };
+use crate::growing;
 
 /// How to read a document.
 #[derive(Clone, Copy, Debug)]
@@ -353,7 +354,7 @@ impl<'a, 's> Decoder<'a, 's> {
             }
             Some(Frame::Struct { members, .. }) => set_last(members, value),
             Some(Frame::Map { members, of, .. }) => set_last(members, or_zero(value, *of)),
-            Some(Frame::List { items, of }) => items.push(or_zero(value, *of)),
+            Some(Frame::List { items, of }) => growing::push(items, or_zero(value, *of)),
         }
     }
 
@@ -391,7 +392,7 @@ impl<'a, 's> Decoder<'a, 's> {
                 let Some(index) = *field else {
                     if ty.preserve_unknown {
                         let repeated = strict && keys.repeats(members, &key);
-                        members.push((leaf::to_str(key), Value::Null));
+                        growing::push(members, (leaf::to_str(key), Value::Null));
                         if repeated {
                             self.duplicate();
                         }
@@ -421,7 +422,7 @@ impl<'a, 's> Decoder<'a, 's> {
                 let raw = matches!((of.kind, of.mode), (NodeType::Any, Mode::Plain));
                 let reported = strict && !raw;
                 let repeated = reported && keys.repeats(members, &key);
-                members.push((leaf::to_str(key), Value::Null));
+                growing::push(members, (leaf::to_str(key), Value::Null));
                 if repeated {
                     self.duplicate();
                 }

@@ -16,7 +16,7 @@ use super::{
     tables::{Message, Tables, TagTarget},
     wire::{BYTES, FIXED64, Key, Reader, VARINT},
 };
-use crate::{base64, json};
+use crate::{base64, growing, json};
 
 pub(super) struct Decoder<'a> {
     tables: &'a Tables,
@@ -130,19 +130,20 @@ impl<'a> Decoder<'a> {
                     let item_key = Key { wire_type: wire_type_of(&item.kind), ..key };
                     while !packed.is_empty() {
                         self.count(TreeSize::add_value)?;
-                        items.push(self.value(item, item_key, &mut packed, name, depth)?);
+                        let value = self.value(item, item_key, &mut packed, name, depth)?;
+                        growing::push(items, value);
                     }
                     return Ok(());
                 }
                 self.count(TreeSize::add_value)?;
-                items.push(self.value(item, key, reader, name, depth)?);
+                growing::push(items, self.value(item, key, reader, name, depth)?);
             }
             NodeType::Map(item) => {
                 let entry = reader.bytes(key, name)?;
                 self.count(TreeSize::add_member)?;
                 let entry = self.map_entry(entry, item, name, depth)?;
                 match slot {
-                    Slot::Members(members) => members.push(entry),
+                    Slot::Members(members) => growing::push(members, entry),
                     _ => *slot = Slot::Members(vec![entry]),
                 }
             }
