@@ -74,12 +74,13 @@ impl AggregatedServer {
         let own = own.expect("a certificate can be made");
         let ca_bundle = STANDARD.encode(own.cert.pem());
         let key = PrivateKeyDer::Pkcs8(own.signing_key.serialize_der().into());
-        let mut config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-            .with_safe_default_protocol_versions()
-            .expect("the provider knows TLS")
-            .with_client_cert_verifier(Arc::new(AnyCertificate))
-            .with_single_cert(vec![own.cert.der().clone()], key)
-            .expect("key and certificate belong together");
+        let mut config =
+            ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+                .with_safe_default_protocol_versions()
+                .expect("the provider knows TLS")
+                .with_client_cert_verifier(Arc::new(AnyCertificate))
+                .with_single_cert(vec![own.cert.der().clone()], key)
+                .expect("key and certificate belong together");
         config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");

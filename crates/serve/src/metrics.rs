@@ -9,8 +9,8 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use flowcontrol::FlowController;
 use arc_swap::ArcSwap;
+use flowcontrol::FlowController;
 use http::{
     HeaderMap, Request, Response,
     header::{CONTENT_LENGTH, CONTENT_TYPE},

@@ -9,8 +9,8 @@ use std::{
 use bytes::Bytes;
 use client::{
     Call, Client, ClusterIp, Config, ConfigError, Dial, Error, HostPort, LookupError,
-    ServiceLookup, ServiceResolver as _, Tls, Trust, clean_path, generic_message, go_text, successful_body,
-    url_error,
+    ServiceLookup, ServiceResolver as _, Tls, Trust, clean_path, generic_message, go_text,
+    successful_body, url_error,
 };
 use http::{HeaderMap, HeaderValue, Method, Uri, header};
 use meta::{Str, Value, selector::LabelSelector};

@@ -8,7 +8,9 @@ use aggregator::{
     OpenApiMetrics, OpenApiV3Controller, Registration, RemoteApis, RemoteAvailableController,
     RemoteSettings,
 };
-use client::{ClusterIp, Dial, Endpoints, HostPort, Identity, Loopback, Pem, ServiceResolver, TcpDial};
+use client::{
+    ClusterIp, Dial, Endpoints, HostPort, Identity, Loopback, Pem, ServiceResolver, TcpDial,
+};
 use egress::EgressType;
 use prometheus::Registry;
 use proxy::Redirects;
