@@ -47,6 +47,7 @@ targets![
     websocket,
     websocket_messages,
     spdy,
+    kubeconfig,
     log_record,
     log_segment,
     log_hint,

@@ -223,6 +223,7 @@ impl CrdController {
 
     /// Reconciles one definition. A large one takes a tenth of a second: the connections and timers of this
     /// thread go on meanwhile on another.
+    #[allow(clippy::disallowed_methods)] // Called on a multi-threaded runtime only.
     fn sync_definition(&mut self, entry: &Entry) {
         let runtime = tokio::runtime::Handle::try_current().map(|handle| handle.runtime_flavor());
         match runtime {

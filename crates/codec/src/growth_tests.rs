@@ -14,6 +14,7 @@ use crate::{
 const STRICT: DecodeOptions = DecodeOptions { strict: true };
 
 type Make = fn(usize) -> String;
+type MakeBytes = fn(usize) -> Vec<u8>;
 
 /// Name, size, and the text of that size. JSON is YAML as well.
 const TEXTS: [(&str, usize, Make); 12] = [
@@ -45,7 +46,7 @@ fn json_is_decoded_and_encoded_in_linear_time() {
     let types = types();
     for (name, size, make) in TEXTS {
         assert_linear(name, size, make, |text| {
-            drop(json::decode_any_body(text.as_bytes(), STRICT))
+            drop(json::decode_any_body(text.as_bytes(), STRICT));
         });
         assert_linear(name, size, make, |text| {
             drop(json::decode_body(text.as_bytes(), &types.schema, types.config_map, STRICT));
@@ -88,12 +89,13 @@ fn yaml_is_decoded_in_linear_time() {
 
 #[test]
 fn binary_formats_are_decoded_in_linear_time() {
-    let lists: [(&str, fn(usize) -> Vec<u8>); 4] = [
+    let lists: [(&str, MakeBytes); 4] = [
         ("cbor: empty lists", |n| [&[0x9f][..], &vec![0x80; n], &[0xff]].concat()),
         ("cbor: keys", |n| {
             let key =
                 |i: usize| [&[0x44][..], &u32::try_from(i).unwrap().to_be_bytes(), &[0]].concat();
-            let keys = (0..n).map(|i| key(i * 7919 % n & 0x7f7f_7f7f)).collect::<Vec<_>>().concat();
+            let keys =
+                (0..n).map(|i| key((i * 7919 % n) & 0x7f7f_7f7f)).collect::<Vec<_>>().concat();
             [&[0xbf][..], &keys, &[0xff]].concat()
         }),
         ("cbor: pieces of a text", |n| [&[0x7f][..], &[0x61, 0x61].repeat(n), &[0xff]].concat()),
@@ -104,7 +106,7 @@ fn binary_formats_are_decoded_in_linear_time() {
     }
     let types = types();
     let tables = protobuf::Tables::new(&types.schema);
-    let messages: [(&str, fn(usize) -> Vec<u8>); 4] = [
+    let messages: [(&str, MakeBytes); 4] = [
         // metadata.finalizers, data, unknown fields, and the metadata again and again.
         ("protobuf: a list", |n| message(1, &[0x72, 0x01, b'f'].repeat(n))),
         ("protobuf: a map", |n| {

@@ -254,7 +254,7 @@ mod tests {
                 "{stream: x}",
                 true,
                 invalid(
-                    r#"stream: Unsupported value: "x": supported values: "All", "Stderr", "Stdout""#,
+                    r#"stream: Unsupported value: "x": supported values: "All", "Stdout", "Stderr""#,
                 ),
             ),
             (

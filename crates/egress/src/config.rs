@@ -300,7 +300,7 @@ mod tests {
             (
                 "{name: cluster}".to_owned(),
                 Err("service.connection.protocol: Unsupported value: \"\": supported values: \
-                     \"Direct\", \"GRPC\", \"HTTPConnect\""),
+                     \"Direct\", \"HTTPConnect\", \"GRPC\""),
             ),
             (
                 "{name: cluster, connection: {proxyProtocol: Direct}, port: 1}".to_owned(),

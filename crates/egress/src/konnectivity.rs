@@ -155,10 +155,8 @@ async fn carry(
         while let Ok(Some(packet)) = received.message().await {
             match packet.payload {
                 Some(Payload::Data(data)) if data.connect_id == connection => {
-                    if to_user.write_all(&data.data).await.is_err() {
-                        // The user is gone; what comes until the close is answered is of no use.
-                        continue;
-                    }
+                    // An error: the user is gone, and what comes until the close is answered is of no use.
+                    let _ = to_user.write_all(&data.data).await;
                 }
                 Some(Payload::CloseResponse(closed)) if closed.connect_id == connection => break,
                 _ => {}
@@ -271,6 +269,7 @@ struct CloseDial {
     random: i64,
 }
 
+#[allow(clippy::struct_field_names)] // konnectivity's names.
 #[derive(Clone, PartialEq, Message)]
 struct Data {
     #[prost(int64, tag = "1")]

@@ -175,7 +175,7 @@ fn is_own(target: &str) -> bool {
     OWN_CRATES.contains(&name)
 }
 
-const OWN_CRATES: [&str; 24] = [
+const OWN_CRATES: [&str; 28] = [
     "admission",
     "aggregator",
     "apiextensions",
@@ -185,8 +185,10 @@ const OWN_CRATES: [&str; 24] = [
     "cel",
     "client",
     "codec",
+    "connect",
     "controllers",
     "descriptions",
+    "egress",
     "endpoints",
     "etcd",
     "flowcontrol",
@@ -195,9 +197,11 @@ const OWN_CRATES: [&str; 24] = [
     "otlp",
     "patch",
     "pintle",
+    "proxy",
     "registry",
     "schema",
     "serve",
+    "spdy",
     "store",
     "trace",
 ];

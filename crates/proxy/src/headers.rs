@@ -106,6 +106,8 @@ pub(crate) fn prepare_response(headers: &mut HeaderMap) {
 mod tests {
     use super::*;
 
+    type Sent = &'static [(&'static str, &'static str)];
+
     fn headers(lines: &[(&str, &str)]) -> HeaderMap {
         let mut headers = HeaderMap::new();
         for (name, value) in lines {
@@ -127,7 +129,7 @@ mod tests {
     #[test]
     fn own_headers_are_set_after_those_of_the_hop_are_gone() {
         let own = headers(&[("x-remote-user", "jane"), ("x-remote-group", "a")]);
-        let cases: [(&[(&str, &str)], &[&str]); 6] = [
+        let cases: [(Sent, &[&str]); 6] = [
             (&[("accept", "a/b"), ("cookie", "c=d")], &["accept: a/b", "cookie: c=d"]),
             // C14: a client that wants our headers to be dropped.
             (&[("connection", "X-Remote-User, X-Remote-Group, close")], &[]),

@@ -358,8 +358,9 @@ proptest! {
 
 #[test]
 fn long_lists_are_merged_in_linear_time() {
+    type Make = fn(usize) -> (String, String);
     let (schema, ty) = item_schema();
-    let cases: [(&str, fn(usize) -> (String, String)); 6] = [
+    let cases: [(&str, Make); 6] = [
         ("new items", |n| (items(0..1), items(0..n))),
         ("the same items", |n| (items(0..n), items(0..n))),
         ("items in reverse order", |n| (items(0..n), items((0..n).rev()))),

@@ -35,7 +35,7 @@ async fn an_upgraded_connection_is_copied_both_ways() {
         peer.write(&said).await;
     })
     .await;
-    let front = Front::start(&backend, Options::default()).await;
+    let front = Front::start(&backend, Options::default());
     let mut client = front.connect().await;
     // What the client sends early is kept until the backend has agreed.
     client.write(&format!("{UPGRADE}world")).await;
@@ -76,7 +76,7 @@ async fn c01_a_failed_upgrade_leaves_no_way_to_the_backend() {
             }
         })
         .await;
-        let front = Front::start(&backend, Options::default()).await;
+        let front = Front::start(&backend, Options::default());
         let mut client = front.connect().await;
         // The second request is what an attacker wants the backend to get, as if it were the server's.
         client
@@ -102,29 +102,29 @@ async fn c02_c03_redirects_are_refused_or_passed_as_the_option_says() {
         let answer =
             format!("HTTP/1.1 {code} X\r\nlocation: https://evil/\r\ncontent-length: 0\r\n\r\n");
         let backend = Backend::answering(answer).await;
-        let refusing = Front::start(&backend, Options::default()).await;
+        let refusing = Front::start(&backend, Options::default());
         let got = refusing.get("/a").await;
         assert!(got.starts_with("HTTP/1.1 502 "), "{got}");
         assert!(!got.to_lowercase().contains("location"), "{got}");
         let refused = "the backend attempted to redirect this request, which is not permitted";
         assert!(got.ends_with(refused), "{got}");
         let options = Options { redirects: Redirects::Pass, ..Options::default() };
-        let got = Front::start(&backend, options).await.get("/a").await;
+        let got = Front::start(&backend, options).get("/a").await;
         assert!(got.starts_with(&format!("HTTP/1.1 {code} ")), "{got}");
     }
     // Without a place to go to it is no redirect.
     let backend = Backend::answering("HTTP/1.1 304 X\r\netag: \"1\"\r\n\r\n").await;
-    let got = Front::start(&backend, Options::default()).await.get("/a").await;
+    let got = Front::start(&backend, Options::default()).get("/a").await;
     assert!(got.starts_with("HTTP/1.1 304 "), "{got}");
 }
 
 #[tokio::test]
 async fn an_upgrade_that_was_not_asked_for_is_refused() {
     let backend = Backend::answering(String::from_utf8_lossy(SWITCHED)).await;
-    let got = Front::start(&backend, Options::default()).await.get("/a").await;
+    let got = Front::start(&backend, Options::default()).get("/a").await;
     assert!(got.starts_with("HTTP/1.1 503 "), "{got}");
     let options = Options { upgrade_required: true, ..Options::default() };
-    let got = Front::start(&backend, options).await.get("/a").await;
+    let got = Front::start(&backend, options).get("/a").await;
     assert!(got.ends_with("Upgrade request required"), "{got}");
 }
 
@@ -134,7 +134,7 @@ async fn c13_c14_the_backend_sees_the_proxys_headers_and_not_those_of_the_hop() 
     let mut options = Options::default();
     options.headers.insert("x-remote-user", "jane".parse().expect("a value"));
     options.client_address = Some([127, 0, 0, 1].into());
-    let front = Front::start(&backend, options).await;
+    let front = Front::start(&backend, options);
     let mut client = front.connect().await;
     client
         .write(
@@ -171,7 +171,7 @@ async fn c15_expect_continue_does_not_wedge_the_next_request() {
         }
     })
     .await;
-    let front = Front::start(&backend, Options::default()).await;
+    let front = Front::start(&backend, Options::default());
     for _ in 0..3 {
         let mut client = front.connect().await;
         client
@@ -200,7 +200,7 @@ async fn a_client_that_leaves_takes_its_request_with_it() {
         peer.head().await;
     })
     .await;
-    let front = Front::start(&backend, Options::default()).await;
+    let front = Front::start(&backend, Options::default());
     let mut client = front.connect().await;
     client.write("GET /watch HTTP/1.1\r\nHost: x\r\n\r\n").await;
     client.read_until("one").await;
@@ -219,7 +219,7 @@ async fn a_client_that_leaves_takes_its_request_with_it() {
         }
     })
     .await;
-    let front = Front::start(&backend, Options::default()).await;
+    let front = Front::start(&backend, Options::default());
     let mut client = front.connect().await;
     client.write("GET /slow HTTP/1.1\r\nHost: x\r\n\r\n").await;
     waiting.notified().await;
@@ -243,7 +243,7 @@ async fn a_client_that_does_not_read_stops_the_backend_from_sending() {
         }
     })
     .await;
-    let front = Front::start(&backend, Options::default()).await;
+    let front = Front::start(&backend, Options::default());
     let mut client = front.connect().await;
     client.write("GET /endless HTTP/1.1\r\nHost: x\r\n\r\n").await;
     client.read_head().await;
@@ -270,7 +270,7 @@ async fn an_upload_is_passed_on_as_it_comes() {
         peer.write(b"\r\n0\r\n\r\n").await;
     })
     .await;
-    let front = Front::start(&backend, Options::default()).await;
+    let front = Front::start(&backend, Options::default());
     let mut client = front.connect().await;
     client.write("POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n01234").await;
     let head = client.read_head().await;
@@ -282,7 +282,7 @@ async fn an_upload_is_passed_on_as_it_comes() {
 #[tokio::test]
 async fn a_backend_that_is_away_is_said_in_gos_words() {
     let backend = Backend::answering("").await;
-    let front = Front::start(&backend, Options::default()).await;
+    let front = Front::start(&backend, Options::default());
     let address = backend.address;
     drop(backend);
     tokio::task::yield_now().await;
@@ -314,7 +314,7 @@ async fn a_gigabyte_passes_with_little_memory() {
         }
     })
     .await;
-    let front = Front::start(&backend, Options::default()).await;
+    let front = Front::start(&backend, Options::default());
     let mut client = front.connect().await;
     client.write("GET /large HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await;
     client.read_head().await;

@@ -64,7 +64,7 @@ impl Handler for Forwarder {
 }
 
 impl Front {
-    pub(crate) async fn start(backend: &Backend, options: Options) -> Self {
+    pub(crate) fn start(backend: &Backend, options: Options) -> Self {
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a pair");
         let dir = tempfile::tempdir().expect("a directory");
         let (cert_file, key_file) = (dir.path().join("crt"), dir.path().join("key"));
