@@ -1,7 +1,7 @@
 //! What the expressions of admission webhooks and policies can refer to: `object`, `oldObject`,
 //! `namespaceObject`, `request`, `params`, `authorizer` and `variables`.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use crate::decl::{Decl, ListType};
 use crate::env::Env;
@@ -50,10 +50,8 @@ impl Variables<'_> {
                 .variable("authorizer", Type::authorizer())
                 .variable("authorizer.requestResource", Type::resource_check());
         }
-        if let Some(ComposedVariables(variables)) = self.composed {
-            let fields = variables.iter().map(|(name, decl)| (name, decl.clone(), true));
-            let decl = Arc::new(Decl::object(fields));
-            env = env.variable("variables", Type::of(&decl, "kubernetes.variables"));
+        if let Some(composed) = self.composed {
+            env = env.variable("variables", Type::of(composed.decl(), "kubernetes.variables"));
         }
         env
     }
@@ -82,14 +80,26 @@ impl Variables<'_> {
 
 /// The variables of a policy, each of which can use those before it.
 #[derive(Clone, Debug, Default)]
-pub struct ComposedVariables(Vec<(String, Arc<Decl>)>);
+pub struct ComposedVariables {
+    variables: Vec<(String, Arc<Decl>)>,
+    /// Of all variables so far: made once for the many expressions that use them.
+    decl: OnceLock<Arc<Decl>>,
+}
 
 impl ComposedVariables {
     /// Adds a variable by the type of its expression; None: the expression does not compile.
     pub fn declare(&mut self, name: &str, ty: Option<&Type>) {
         let decl = ty.map_or_else(Decl::dynamic, declared);
-        self.0.retain(|(known, _)| known != name);
-        self.0.push((name.to_owned(), Arc::new(decl)));
+        self.variables.retain(|(known, _)| known != name);
+        self.variables.push((name.to_owned(), Arc::new(decl)));
+        self.decl = OnceLock::new();
+    }
+
+    fn decl(&self) -> &Arc<Decl> {
+        self.decl.get_or_init(|| {
+            let fields = self.variables.iter().map(|(name, decl)| (name, decl.clone(), true));
+            Arc::new(Decl::object(fields))
+        })
     }
 }
 

@@ -182,7 +182,13 @@ pub(crate) fn match_resources(resources: &Field<'_>, errors: &mut FieldErrors) {
     }
 }
 
+/// Each variable is compiled with the declarations of all before it, so that their number counts squared.
+const VARIABLES_MAX: usize = 1000;
+
 pub(crate) fn variables(variables: &Field<'_>, scope: &mut Scope, errors: &mut FieldErrors) {
+    if variables.len() > VARIABLES_MAX {
+        return errors.too_many(variables.path(), variables.len(), VARIABLES_MAX);
+    }
     for variable in variables.items() {
         let (name, expression) = (variable.get("name"), variable.get("expression"));
         if name.str().trim().is_empty() {
@@ -239,3 +245,28 @@ pub(crate) fn mutable_operations(resources: &Field<'_>, errors: &mut FieldErrors
 
 /// What has an object to change.
 pub(crate) const MUTABLE: [&str; 4] = ["*", "CONNECT", "CREATE", "UPDATE"];
+
+#[cfg(test)]
+mod tests {
+    use meta::value;
+
+    use super::*;
+
+    #[test]
+    fn the_number_of_variables_is_bounded() {
+        let said = |count: usize| {
+            let variable = |n: usize| {
+                let name = format!("v{n}");
+                value!({"name": (name), "expression": "1"})
+            };
+            let list = Value::Array((0..count).map(variable).collect());
+            let spec = value!({"variables": (list)});
+            let mut errors = FieldErrors::default();
+            let spec = Field::root(&spec);
+            variables(&spec.get("variables"), &mut Scope::new(false, true), &mut errors);
+            errors.to_string()
+        };
+        assert_eq!(said(VARIABLES_MAX), "");
+        assert_eq!(said(1001), "variables: Too many: 1001: must have at most 1000 items");
+    }
+}
