@@ -1,7 +1,7 @@
 //! The reverse proxy to aggregated API servers, kubelets, pods and services: kube-apiserver's
 //! `UpgradeAwareHandler`.
 //!
-//! [`forward`] sends a request on with its body unread and gives back the response with its body
+//! [`forward()`] sends a request on with its body unread and gives back the response with its body
 //! unread; neither is ever held in memory beyond a chunk. An upgrade (WebSocket, SPDY) becomes two
 //! connections that are copied into each other, and only after the backend has agreed to it.
 //!

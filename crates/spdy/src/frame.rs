@@ -245,6 +245,8 @@ fn control(kind: u16, length: usize, out: &mut BytesMut) {
 /// its pieces are those in which it came.
 #[doc(hidden)]
 pub fn decode_frames<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<String> {
+    // Escaped data never has it.
+    const FIN: char = '\n';
     let (mut decoder, mut buffer) = (Decoder::default(), BytesMut::new());
     let mut frames: Vec<String> = Vec::new();
     for piece in pieces {
@@ -255,13 +257,13 @@ pub fn decode_frames<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<Stri
                     let head = format!("data {stream} ");
                     let text = bytes.escape_ascii().to_string();
                     match frames.last_mut() {
-                        Some(last) if last.starts_with(&head) && !last.ends_with('|') => {
+                        Some(last) if last.starts_with(&head) && !last.ends_with(FIN) => {
                             last.push_str(&text);
                         }
                         _ => frames.push(format!("{head}{text}")),
                     }
                     if fin && let Some(last) = frames.last_mut() {
-                        last.push('|');
+                        last.push(FIN);
                     }
                 }
                 Ok(Some(frame)) => frames.push(format!("{frame:?}")),

@@ -266,7 +266,7 @@ mod tests {
             variables(&spec.get("variables"), &mut Scope::new(false, true), &mut errors);
             errors.to_string()
         };
-        assert_eq!(said(VARIABLES_MAX), "");
+        assert_eq!(said(VARIABLES_MAX), "[]");
         assert_eq!(said(1001), "variables: Too many: 1001: must have at most 1000 items");
     }
 }
