@@ -1,17 +1,14 @@
 //! The work of every decoder, patch and encoder grows with its input, and not with the square of it: four
 //! times the input may take at most six times the CPU time.
 
-use std::time::Duration;
-
 use codec::{cbor, json as codec_json, protobuf, yaml};
 use fuzz::{definitions, tables};
-use meta::{GroupVersionKind, Map, Value, json, value};
+use meta::{GroupVersionKind, Map, Value, growth::assert_linear, json, value};
 use patch::{
     apply::{self, Filter, Manager, SingleVersion, TypeContext},
     json_patch::JsonPatch,
     merge, strategic,
 };
-use rustix::time::{ClockId, clock_gettime};
 use schema::TypeId;
 
 /// A piece of work, prepared for an input of a size.
@@ -408,40 +405,13 @@ fn an_object_applied_deep_can_be_applied_to_again() {
 
 #[track_caller]
 fn check(cases: &[Case]) {
-    let mut failures = Vec::new();
     for (name, prepare) in cases {
-        // Large enough that other costs do not matter.
-        let mut n = 400;
-        let mut short = cpu_time(prepare(n).as_ref());
-        while short < Duration::from_millis(2) && n < 12_800 {
-            n *= 2;
-            short = cpu_time(prepare(n).as_ref());
-        }
-        let long = cpu_time(prepare(4 * n).as_ref());
-        let factor = long.as_secs_f64() / short.as_secs_f64();
-        println!("{name}: {n} in {short:?}, {} in {long:?}: {factor:.1} times", 4 * n);
-        // A case that takes no time at all is not measured.
-        if factor > 6.0 && long > Duration::from_millis(2) {
-            failures.push(format!("{name}: {short:?} for {n}, {long:?} for {}", 4 * n));
-        }
+        assert_linear(name, SIZE, prepare, |work| work());
     }
-    assert!(failures.is_empty(), "more than linear:\n{}", failures.join("\n"));
 }
 
-/// The least CPU time of this thread in several runs: other processes and the first touch of memory do not
-/// count.
-fn cpu_time(work: &dyn Fn()) -> Duration {
-    let now = || {
-        let time = clock_gettime(ClockId::ThreadCPUTime);
-        Duration::new(time.tv_sec.cast_unsigned(), u32::try_from(time.tv_nsec).unwrap_or_default())
-    };
-    let run = |_| {
-        let start = now();
-        work();
-        now().checked_sub(start).unwrap()
-    };
-    (0..4).map(run).min().unwrap_or_default()
-}
+/// Large enough that other costs do not matter.
+const SIZE: usize = 1600;
 
 fn read_json(text: String) -> Work {
     Box::new(move || {
