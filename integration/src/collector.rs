@@ -59,7 +59,7 @@ impl Collector {
 
     /// All spans so far.
     pub fn spans(&self) -> Vec<CollectedSpan> {
-        self.spans.lock().expect("nobody panics while holding it").clone()
+        self.spans.lock().expect("no thread panics while holding it").clone()
     }
 }
 
@@ -94,7 +94,7 @@ async fn answer(
     let message = body.ok().and_then(|body| Export::decode(body.slice(5.min(body.len())..)).ok());
     let status = match message.filter(|_| known) {
         Some(message) => {
-            spans.lock().expect("nobody panics while holding it").extend(collected(message));
+            spans.lock().expect("no thread panics while holding it").extend(collected(message));
             "0"
         }
         None => "12",

@@ -114,7 +114,7 @@ impl Webhook {
 
     /// The headers of the last request.
     pub fn last_headers(&self) -> http::HeaderMap {
-        self.counts.headers.lock().expect("nobody panics while holding it").clone()
+        self.counts.headers.lock().expect("no thread panics while holding it").clone()
     }
 
     /// How many connections these came over.
@@ -154,7 +154,7 @@ async fn answer(
     counts: &Counts,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     counts.calls.fetch_add(1, Ordering::SeqCst);
-    *counts.headers.lock().expect("nobody panics while holding it") = request.headers().clone();
+    *counts.headers.lock().expect("no thread panics while holding it") = request.headers().clone();
     let path = request.uri().path().to_owned();
     let body = request.into_body().collect().await.map(http_body_util::Collected::to_bytes);
     let asked = body.ok().and_then(|body| serde_json::from_slice(&body).ok()).unwrap_or_default();

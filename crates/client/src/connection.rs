@@ -121,7 +121,7 @@ async fn http2(stream: Box<dyn Stream>, limits: &Limits) -> Result<Sender, Error
         .keep_alive_timeout(PING_TIMEOUT)
         .keep_alive_while_idle(true)
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
-        // A response that nobody reads fills its stream's window and must not fill the connection's.
+        // A response that the client does not read fills its stream's window and must not fill the connection's.
         .initial_connection_window_size(
             STREAM_WINDOW_BYTES.saturating_mul(limits.streams_per_connection_max as u32),
         )

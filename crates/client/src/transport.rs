@@ -234,7 +234,7 @@ impl Transport {
     }
 }
 
-/// Without the query, which may hold what is nobody's business.
+/// Without the query, which may hold secrets.
 fn call_span(request: &Request<Body>) -> Span {
     let method = request.method().as_str();
     let mut span = trace::start_kind(

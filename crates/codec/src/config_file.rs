@@ -10,7 +10,7 @@ use crate::yaml;
 
 /// The type of a field of a file. Null is a value of every type.
 pub enum FieldType {
-    /// Checked by whoever reads it.
+    /// Checked by its reader.
     Any,
     Bool,
     Int,

@@ -1,4 +1,4 @@
-//! Which addresses the server connects to on behalf of clients. Whoever may write a node's, pod's or
+//! Which addresses the server connects to on behalf of clients. A client that may write a node's, pod's or
 //! Service's addresses must not be able to point the server at itself or at its own machine.
 
 use std::{

@@ -116,7 +116,7 @@ impl<W: AsyncWrite + Unpin> MessageWriter<W> {
         self.close(&NORMAL_CLOSE).await
     }
 
-    /// If another message is being written, the ping is answered behind it: whoever reads from the
+    /// If another message is being written, the ping is answered behind it: what reads from the
     /// client must not wait for the client to read.
     async fn answer_ping(&self) -> io::Result<()> {
         match self.inner.try_lock() {

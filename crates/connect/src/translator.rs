@@ -64,7 +64,7 @@ enum Outcome {
     ExitCode(u8),
     /// In words, for a 500.
     Failed(String),
-    /// The client is gone: there is nobody to tell.
+    /// The client is gone: there is no one to answer.
     ClientGone,
 }
 

@@ -9,7 +9,7 @@ use crate::endpoint::{Endpoint, unsupported_scheme};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TracingConfig {
     pub endpoint: Endpoint,
-    /// Of requests that nobody else records.
+    /// Of requests that no caller records.
     pub sampling_rate_per_million: u32,
 }
 

@@ -211,7 +211,7 @@ mod tests {
 
     fn exporter() -> (Arc<Exporter>, Registry) {
         let registry = Registry::new();
-        // Nobody listens there.
+        // No server listens there.
         let config = TracingConfig::parse(
             b"apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\n\
               endpoint: 127.0.0.1:1\nsamplingRatePerMillion: 1000000",

@@ -69,7 +69,7 @@ impl Autoregistration {
         }
     }
 
-    /// `deleted` are the labels of APIServices that go if nobody serves them here.
+    /// `deleted` are the labels of APIServices that are deleted if this server does not serve them.
     async fn sync(&self, deleted: &[&str]) -> Result<(), ApiError> {
         let served = self.publisher.local();
         let wanted =

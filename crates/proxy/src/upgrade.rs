@@ -90,8 +90,8 @@ pub(crate) fn answer(
     Ok(switched)
 }
 
-/// The protocol that both want; one that the client did not name would make of the connection what
-/// nobody has checked.
+/// The protocol that both want: one that the client did not name would turn the connection into something
+/// that no filter has checked.
 fn agreed_protocol(asked: &Asked, headers: &HeaderMap) -> Result<HeaderValue, Error> {
     let wrong = |why: &str| Error::WrongProtocol(why.to_owned());
     if !has_token(headers, "upgrade") {

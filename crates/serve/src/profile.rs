@@ -22,7 +22,7 @@ pub(crate) fn index() -> String {
     page
 }
 
-/// The profiles that only Go's runtime can make: refused with the reason, so that nobody takes an empty
+/// The profiles that only Go's runtime can make: refused with the reason, so that no user takes an empty
 /// one for an answer.
 pub(crate) fn of_go(name: &str) -> Response<Body> {
     match OF_GO.iter().find(|(known, _)| *known == name) {

@@ -28,7 +28,7 @@ pub(crate) struct RequestLog {
     code: StatusCode,
 }
 
-/// What is taken from the request before it goes down the chain; None: nobody wants to read it.
+/// What is taken from the request before it goes down the chain; None: no filter reads it.
 pub(crate) struct Sent {
     uri: String,
     user_agent: String,

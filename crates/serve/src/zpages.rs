@@ -130,7 +130,7 @@ enum PageVersion {
 }
 
 impl Format {
-    /// Structured formats have to name group, version and kind: they are no stable API, and nobody should
+    /// Structured formats have to name group, version and kind: they are no stable API, and no client should
     /// get one by accident.
     fn negotiate(accept: Option<&str>, kind: &str) -> Result<Self, ApiError> {
         let accept = accept.map(str::trim).filter(|accept| !accept.is_empty());

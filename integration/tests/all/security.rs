@@ -195,7 +195,7 @@ fn paths_lead_to_no_file() {
     assert!(began.elapsed().as_secs() < 5);
 }
 
-/// R12: nobody below an administrator points a Service at other namespaces.
+/// R12: no user below an administrator points a Service at other namespaces.
 #[test]
 fn built_in_roles_do_not_write_endpoints() {
     let http = shared().http();
@@ -215,7 +215,7 @@ fn built_in_roles_do_not_write_endpoints() {
     }
 }
 
-/// R11: addresses that are the machine's own divert no traffic, whoever asks.
+/// R11: addresses that are the machine's own divert no traffic, for any user.
 #[test]
 fn services_refuse_addresses_of_the_machine_itself() {
     let server = shared();

@@ -61,7 +61,7 @@ fn a_shutdown_loses_neither_requests_nor_watches() {
     wait_for_uploads(&http, uploads.len());
 
     server.signal("TERM");
-    eventually("nobody is let in any more", || http.raw().is_err().then_some(()));
+    eventually("no connection is accepted any more", || http.raw().is_err().then_some(()));
     for upload in uploads {
         assert_eq!(upload.finish(), "HTTP/1.1 201 Created");
     }

@@ -169,7 +169,7 @@ fn other_clients_do_not_decide_what_is_recorded() {
     assert_eq!(spans.iter().filter(|span| span.kind == 2).count(), 20, "{spans:#?}");
 }
 
-/// The requests that nobody else records are sampled by the configured rate, and begin a trace.
+/// The requests that no caller records are sampled by the configured rate, and begin a trace.
 #[test]
 fn a_share_of_all_requests_is_recorded() {
     let collector = Collector::start();

@@ -111,7 +111,7 @@ impl Charge {
         }
     }
 
-    /// The write may have been handed to the store, and nobody waits for its outcome.
+    /// The write may have been handed to the store, and no request waits for its outcome.
     fn abandon(mut self) {
         let expires = Instant::now() + CHARGE_SETTLED_AFTER;
         for quota in std::mem::take(&mut self.quotas) {

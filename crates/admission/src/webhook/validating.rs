@@ -113,7 +113,7 @@ pub(super) fn options_json(attributes: &Attributes<'_>) -> Bytes {
 }
 
 /// Whether a failed call has an answer. Its message may repeat what the webhook says, which is for the client
-/// and not for the log: a webhook could be pointed at a server whose answers are nobody else's business.
+/// and not for the log: a webhook could be pointed at a server whose answers are confidential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answered {
     Yes,

@@ -20,8 +20,7 @@ use crate::Definitions;
 const SIZES: [usize; 3] = [300, 1_000, 2_000];
 
 #[test]
-// Finds `spec.variables` of admission policies: each one is compiled with the declarations of all before it.
-#[ignore = "takes minutes in a debug build, and finds the variables of policies: run it by name"]
+#[ignore = "takes minutes in a debug build: run it by name"]
 fn validation_grows_no_faster_than_the_object() {
     let definitions = Definitions::load();
     let schema = Arc::new(Definitions::load().schema);

@@ -101,7 +101,7 @@ async fn a_connection_goes_through_a_stream_of_packets() {
 async fn a_proxy_says_why_it_does_not_connect() {
     let home = tempfile::tempdir().unwrap();
     let socket = home.path().join("s");
-    assert!(connect(&socket).await.is_err(), "nobody listens");
+    assert!(connect(&socket).await.is_err(), "no server listens");
     serve(&socket);
     let channel = connect(&socket).await.unwrap();
     let Err(error) = dial(channel, "192.0.2.1", 1).await else { panic!("it is refused") };

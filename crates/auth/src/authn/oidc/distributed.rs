@@ -52,7 +52,7 @@ impl ClaimResolver {
             |why: String| format!("while getting distributed claim {}: {why}", quote(claim));
         let endpoint: Uri =
             url.parse().map_err(|_| failed(format!("{} is no URL", quote(&url))))?;
-        // Groups that anyone on the way can replace would be nobody's.
+        // Without TLS anyone on the path could replace the groups.
         if endpoint.scheme_str() != scheme(&self.config.url) {
             return Err(failed(format!("{} must be https", quote(&url))));
         }

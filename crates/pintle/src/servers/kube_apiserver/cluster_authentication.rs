@@ -1,4 +1,4 @@
-//! ConfigMap `kube-system/extension-apiserver-authentication`: whom aggregated API servers may trust.
+//! ConfigMap `kube-system/extension-apiserver-authentication`: which clients aggregated API servers may trust.
 
 use std::path::{Path, PathBuf};
 

@@ -31,7 +31,7 @@ impl IdentityLeaseHooks {
         Ok(())
     }
 
-    /// Deletes the lease, so that nobody takes this server for running.
+    /// Deletes the lease, so that no other server takes this one for running.
     pub(super) async fn stop(self) -> Result<(), String> {
         let Some(lease) = self.0.get() else { return Ok(()) };
         let deleted = tokio::time::timeout(DELETE_TIMEOUT, lease.stop()).await;
