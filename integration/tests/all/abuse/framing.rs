@@ -70,8 +70,7 @@ pub(super) fn cases() -> Vec<Case> {
             let head = head("POST", host, "Transfer-Encoding: chunked\r\n");
             format!("{head}400000000000000000\r\n").into()
         }),
-        // 0: the server closes the connection while the client still writes, which can discard the response.
-        raw("http/1.1: a chunk extension of 1 MB", &[0, 400, 403], |host| {
+        raw("http/1.1: a chunk extension of 1 MB", &[400, 403], |host| {
             let head = head("POST", host, "Transfer-Encoding: chunked\r\n");
             format!("{head}1;{}\r\na\r\n0\r\n\r\n", "x".repeat(1_000_000)).into()
         }),
