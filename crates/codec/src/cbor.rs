@@ -7,6 +7,7 @@ use std::borrow::Cow;
 
 use meta::{
     Map, Number, Str, Value,
+    cancel::interruptible,
     limits::{FIELD_PATH_BYTES_MAX, OBJECT_DEPTH_MAX, TooLarge, TreeSize, cut},
 };
 use schema::{Node, NodeType, Schema, TypeId};
@@ -385,7 +386,7 @@ fn write(value: &Value, place: Option<(&Node, &Schema)>, out: &mut Vec<u8>) {
                 NodeType::List(item, _) => Some((&**item, schema)),
                 _ => None,
             });
-            for item in items {
+            for item in interruptible(items.iter()) {
                 write(item, item_place, out);
             }
         }
@@ -398,6 +399,7 @@ fn write(value: &Value, place: Option<(&Node, &Schema)>, out: &mut Vec<u8>) {
             }
             _ => write_map(map, |_| None, out),
         },
+        Value::Raw(raw) => write(raw.tree(), None, out),
     }
 }
 
@@ -416,7 +418,7 @@ fn write_map<'a>(
     // In the order of the encoded bytes: shorter keys first, because their length leads.
     let mut members: Vec<_> = map.iter().collect();
     members.sort_by_key(|(key, _)| (key.len(), *key));
-    for (key, value) in members {
+    for (key, value) in interruptible(members.into_iter()) {
         text(out, key);
         write(value, place_of(key), out);
     }

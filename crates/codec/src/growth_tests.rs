@@ -140,6 +140,43 @@ fn every_decoder_is_interruptible() {
     }));
 }
 
+#[test]
+fn every_encoder_is_interruptible() {
+    let types = types();
+    let tables = protobuf::Tables::new(&types.schema);
+    let (schema, ty) = (&types.schema, types.config_map);
+    let texts = |field: &str, list: bool| {
+        let names: Vec<String> = (0..2_000).map(|at| format!("{at:04}")).collect();
+        let values = if list {
+            Value::Array(names.iter().map(|name| Value::from(name.as_str())).collect())
+        } else {
+            let member = |name: &String| (meta::Str::from(name.as_str()), Value::from("v"));
+            Value::Object(names.iter().map(member).collect())
+        };
+        let mut object = Value::object();
+        object.set_at(&["metadata", field], values);
+        object
+    };
+    for object in [texts("finalizers", true), texts("labels", false)] {
+        let json = meta::json::to_string(&object).into_bytes();
+        let encoders: [(&str, &dyn Fn()); 9] = [
+            ("json", &|| json::encode(&object, schema, ty, &mut Vec::new())),
+            ("any json", &|| json::encode_any(&object, &mut Vec::new())),
+            ("pretty json", &|| drop(json::indent(&json))),
+            ("normalize", &|| json::normalize(&mut object.clone(), schema, ty)),
+            ("yaml", &|| drop(yaml::emit(&object))),
+            ("cbor", &|| drop(cbor::encode(&object))),
+            ("typed cbor", &|| drop(cbor::encode_typed(&object, schema, ty))),
+            ("protobuf", &|| drop(protobuf::encode(&object, &tables, schema, ty))),
+            ("protobuf of json", &|| drop(protobuf::encode_json(&json, &tables, schema, ty))),
+        ];
+        for (name, encode) in encoders {
+            encode();
+            assert!(is_interruptible(encode), "{name}");
+        }
+    }
+}
+
 /// A length-delimited field.
 fn message(tag: u8, content: &[u8]) -> Vec<u8> {
     let mut out = vec![tag << 3 | 2];

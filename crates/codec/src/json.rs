@@ -17,7 +17,8 @@ mod tests;
 
 pub(crate) use decode::decode_any_up_to;
 pub use decode::{
-    DecodeOptions, Decoded, decode, decode_any, decode_any_body, decode_body, list_strict_errors,
+    DecodeOptions, Decoded, decode, decode_any, decode_any_body, decode_any_within, decode_body,
+    list_strict_errors,
 };
 pub use edit::{Edit, compact, edit};
 pub use encode::{encode, encode_any, encode_node, normalize, remove_empty_fields};

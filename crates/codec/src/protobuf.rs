@@ -6,6 +6,7 @@
 
 mod decode;
 mod encode;
+mod from_json;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -163,6 +164,26 @@ pub fn encode(
     let mut writer = Writer::with_capacity(1024);
     encode::Encoder { tables, schema }.object(value, ty, 0, &mut writer)?;
     Ok(writer.finish())
+}
+
+/// Writes a message of a type, given as compact JSON: the same bytes, without a tree in between.
+pub fn encode_json(
+    json: &[u8],
+    tables: &Tables,
+    schema: &Schema,
+    ty: TypeId,
+) -> Result<Vec<u8>, ProtobufError> {
+    let mut writer = Writer::with_capacity(json.len() + 64);
+    from_json::JsonEncoder::new(tables, schema).object(json, ty, 0, &mut writer)?;
+    Ok(writer.finish())
+}
+
+/// The length of a message's first field with its key, if that is a text or a message with this tag.
+pub fn first_field_len(message: &[u8], tag: u32) -> Option<usize> {
+    let mut reader = Reader::new(message);
+    let key = reader.key("").ok()?.filter(|key| key.tag == tag)?;
+    reader.bytes(key, "").ok()?;
+    Some(message.len() - reader.remaining())
 }
 
 /// Reads an object with its envelope; `kind` and `apiVersion` come from there.

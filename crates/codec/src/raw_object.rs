@@ -5,7 +5,7 @@
 //! `metadata.resourceVersion`: it is the revision under which they are stored, and is inserted
 //! here.
 
-mod cursor;
+pub(crate) mod cursor;
 #[cfg(test)]
 mod tests;
 

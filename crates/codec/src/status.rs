@@ -11,14 +11,19 @@ use crate::{
 
 /// A body and what it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Encoded {
+pub struct EncodedStatus {
     pub content_type: &'static str,
     pub body: Vec<u8>,
 }
 
 /// Encodes a `Status` for a client's `Accept` header. If the client accepts none of the offered
 /// types, or only a transformed object, it gets indented JSON.
-pub fn encode(status: &Status, accept: Option<&str>, pretty: bool, offered: Offered) -> Encoded {
+pub fn encode(
+    status: &Status,
+    accept: Option<&str>,
+    pretty: bool,
+    offered: Offered,
+) -> EncodedStatus {
     match negotiate::accept_as_is(accept, offered) {
         Some(accepted) => encode_as(status, accepted.media_type, pretty || accepted.pretty),
         None => encode_as(status, MediaType::Json, true),
@@ -26,7 +31,7 @@ pub fn encode(status: &Status, accept: Option<&str>, pretty: bool, offered: Offe
 }
 
 /// The `Status` in this format.
-pub fn encode_as(status: &Status, media_type: MediaType, pretty: bool) -> Encoded {
+pub fn encode_as(status: &Status, media_type: MediaType, pretty: bool) -> EncodedStatus {
     let body = match media_type {
         MediaType::Json if pretty => json::indent(&status.to_json()),
         MediaType::Json => {
@@ -38,7 +43,7 @@ pub fn encode_as(status: &Status, media_type: MediaType, pretty: bool) -> Encode
         MediaType::Yaml => yaml::emit(&tree(status)).into_bytes(),
         MediaType::Cbor => crate::cbor::encode(&tree(status)),
     };
-    Encoded { content_type: media_type.name(), body }
+    EncodedStatus { content_type: media_type.name(), body }
 }
 
 fn tree(status: &Status) -> meta::Value {

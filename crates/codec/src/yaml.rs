@@ -116,6 +116,8 @@ fn is_same_in_yaml(value: &Value) -> bool {
         Value::Null | Value::Bool(_) | Value::String(_) | Value::Number(Number::Int(_)) => true,
         // `1.0` and `1e3` are integers there.
         Value::Number(Number::Float(number)) => number.fract() != 0.0,
+        // Its text would have sorted keys and no white space.
+        Value::Raw(_) => false,
         Value::Array(items) => items.iter().all(is_same_in_yaml),
         Value::Object(map) => {
             map.iter().all(|(key, value)| key.len() <= KEY_BYTES_MAX && is_same_in_yaml(value))

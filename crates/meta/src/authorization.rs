@@ -1,5 +1,5 @@
-//! The one interface to authorization: who wants to do what ([`Attributes`]), who decides
-//! ([`Authorizer`]) and what comes of it ([`Verdict`]). The handler chain, escalation checks,
+//! The one interface to authorization: the request ([`Attributes`]), the [`Authorizer`] and its
+//! [`Verdict`]. The handler chain, escalation checks,
 //! admission, access reviews and CEL's `authorizer` all use it.
 
 use std::{
@@ -8,7 +8,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use crate::{ApiError, GroupResource, RequestInfo, Str, User};
+use crate::{ApiError, BoxFuture, GroupResource, RequestInfo, Str, User};
 
 /// What a decision is about. Borrowed, so that it costs nothing to make one per request, and so that
 /// a caller can ask the same with another verb: `Attributes { verb: "create", ..attributes }`.
@@ -142,7 +142,7 @@ pub trait Authorizer: Send + Sync + 'static {
 pub enum Authorize<'a> {
     Ready(Verdict),
     /// Nothing has been sent yet: a webhook is called when this is polled.
-    Pending(Pin<Box<dyn Future<Output = Verdict> + Send + 'a>>),
+    Pending(BoxFuture<'a, Verdict>),
 }
 
 impl<'a> Authorize<'a> {

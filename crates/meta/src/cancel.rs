@@ -106,6 +106,19 @@ impl Steps {
     }
 }
 
+/// Passes [`checkpoint`] with one item of [`ITEMS`]: for loops over lists and maps in walks that have no counter.
+pub fn interruptible<I: Iterator>(items: I) -> impl Iterator<Item = I::Item> {
+    items.enumerate().map(|(at, item)| {
+        if at % ITEMS == ITEMS - 1 {
+            checkpoint();
+        }
+        item
+    })
+}
+
+/// So few items are not worth a look at the flag.
+const ITEMS: usize = 256;
+
 /// Whether `work` passes a checkpoint at all: what it does in a cancelled scope. For the tests of
 /// decoders, patches and validators.
 pub fn is_interruptible(work: impl FnOnce()) -> bool {
@@ -134,6 +147,8 @@ mod tests {
         assert!(is_interruptible(&mut work));
         assert_eq!(count, 21 * STEPS - 1);
         assert!(!is_interruptible(|| ()));
+        assert!(is_interruptible(|| interruptible(0..ITEMS).for_each(drop)));
+        assert!(!is_interruptible(|| interruptible(0..ITEMS - 1).for_each(drop)));
         assert!(!is_interruptible(|| shielded(checkpoint)));
         assert!(is_interruptible(|| {
             shielded(checkpoint);

@@ -86,7 +86,7 @@ pub enum ApiError {
     ServiceUnavailable(String),
     #[error("Internal error occurred: {0}")]
     Internal(String),
-    /// A 500 whose message is not ours to prefix and that has no reason (storage errors).
+    /// A 500 whose message is not ours to prefix and that has no reason (storage errors, plain Go errors).
     #[error("{0}")]
     Storage(String),
     /// Made elsewhere (a webhook, a remote server).

@@ -232,7 +232,12 @@ pub struct FieldErrors {
     stopped_early: bool,
     /// The rule that is being checked.
     rule: Option<RuleId>,
+    /// For the client, about errors that an update may leave as they were.
+    warnings: Vec<String>,
 }
+
+/// How many warnings about one object are kept: the header has no more room than for some of them.
+const FIELD_WARNINGS_MAX: usize = 100;
 
 /// What is remembered of errors that were not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -306,6 +311,17 @@ impl FieldErrors {
         self.kept.retain(|error| error.root_field != SPEC);
         self.omitted.retain(|(omitted, _)| !omitted.of_spec);
         self.kept_json_bytes = self.kept.iter().map(FieldError::json_bytes).sum();
+    }
+
+    /// Notes an error that does not count, because the client has not made it.
+    pub fn warn(&mut self, error: &FieldError) {
+        if self.warnings.len() < FIELD_WARNINGS_MAX {
+            self.warnings.push(error.to_string());
+        }
+    }
+
+    pub fn take_warnings(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.warnings)
     }
 
     /// Whether the next error is only counted.
@@ -441,6 +457,7 @@ impl FieldErrors {
             self.add_omitted(Omitted { rule: self.rule.or(omitted.rule), ..omitted }, count);
         }
         self.stopped_early |= others.stopped_early;
+        self.warnings.extend(others.warnings);
     }
 }
 

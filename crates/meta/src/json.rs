@@ -1,6 +1,6 @@
 //! JSON text as Go writes it, for code that prints JSON without a schema.
 
-use crate::{Number, Value};
+use crate::{Number, Value, cancel::interruptible};
 
 /// Appends a quoted string, escaped as Go's `encoding/json` does: `<`, `>`, `&`, U+2028 and U+2029
 /// are escaped too, because clients compare bytes (`last-applied-configuration`).
@@ -147,6 +147,34 @@ pub fn show_float(value: f64) -> String {
     }
 }
 
+/// Appends JSON text without its white space, escaped as [`write_string`] does: what Go makes of a raw
+/// message when it prints the object around it.
+pub fn write_compact(out: &mut Vec<u8>, text: &str) {
+    let bytes = text.as_bytes();
+    let (mut written, mut at, mut quoted) = (0, 0, false);
+    while let Some(&byte) = bytes.get(at) {
+        let (skipped, escape): (usize, &[u8]) = match byte {
+            b' ' | b'\t' | b'\n' | b'\r' if !quoted => (1, b""),
+            b'<' => (1, b"\\u003c"),
+            b'>' => (1, b"\\u003e"),
+            b'&' => (1, b"\\u0026"),
+            0xE2 if bytes[at..].starts_with(&[0xE2, 0x80, 0xA8]) => (3, b"\\u2028"),
+            0xE2 if bytes[at..].starts_with(&[0xE2, 0x80, 0xA9]) => (3, b"\\u2029"),
+            _ => {
+                quoted ^= byte == b'"';
+                // What follows a backslash ends no string.
+                at += if byte == b'\\' && quoted { 2 } else { 1 };
+                continue;
+            }
+        };
+        out.extend_from_slice(&bytes[written..at]);
+        out.extend_from_slice(escape);
+        at += skipped;
+        written = at;
+    }
+    out.extend_from_slice(&bytes[written..]);
+}
+
 /// Appends any value, compact, keys in their (sorted) order.
 pub fn write_value(out: &mut Vec<u8>, value: &Value) {
     match value {
@@ -157,7 +185,7 @@ pub fn write_value(out: &mut Vec<u8>, value: &Value) {
         Value::String(text) => write_string(out, text),
         Value::Array(items) => {
             out.push(b'[');
-            for (at, item) in items.iter().enumerate() {
+            for (at, item) in interruptible(items.iter().enumerate()) {
                 if at > 0 {
                     out.push(b',');
                 }
@@ -167,7 +195,7 @@ pub fn write_value(out: &mut Vec<u8>, value: &Value) {
         }
         Value::Object(map) => {
             out.push(b'{');
-            for (at, (key, item)) in map.iter().enumerate() {
+            for (at, (key, item)) in interruptible(map.iter().enumerate()) {
                 if at > 0 {
                     out.push(b',');
                 }
@@ -177,6 +205,7 @@ pub fn write_value(out: &mut Vec<u8>, value: &Value) {
             }
             out.push(b'}');
         }
+        Value::Raw(raw) => write_compact(out, raw.text()),
     }
 }
 
@@ -190,6 +219,21 @@ pub fn to_string(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn raw_text_is_compacted_and_nothing_else() {
+        let cases = [
+            (r#" { "b" : [ 1.50 , 1e2 ] , "a" : null } "#, r#"{"b":[1.50,1e2],"a":null}"#),
+            (r#"{"a b":" c\\\" d ", "e": "\\\\" }"#, r#"{"a b":" c\\\" d ","e":"\\\\"}"#),
+            ("\"<a&b>\u{2028}\"", r#""\u003ca\u0026b\u003e\u2028""#),
+            ("{\"a\":\r\n1}", r#"{"a":1}"#),
+        ];
+        for (text, expected) in cases {
+            let mut out = Vec::new();
+            write_compact(&mut out, text);
+            assert_eq!(String::from_utf8(out).unwrap(), expected);
+        }
+    }
 
     #[test]
     fn strings_are_escaped_as_in_go() {

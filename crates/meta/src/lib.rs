@@ -16,17 +16,24 @@ pub mod limits;
 pub mod names;
 pub mod quantity;
 pub mod query;
+mod raw_json;
 pub mod request;
 pub mod selector;
 pub mod time;
 pub mod value;
 mod version_order;
 
+use std::pin::Pin;
+
 pub use audit::{AuditAnnotations, AuditLevel, AuditRecord, LatencyLayer};
 pub use error::{ApiError, Cause, Details, Status};
 pub use field::{FieldError, FieldErrors, FieldPath};
 pub use gvk::{GroupKind, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource};
 pub use query::Query;
+pub use raw_json::RawJson;
 pub use request::{RequestInfo, User, Warnings};
 pub use value::{Map, Number, Str, Value};
 pub use version_order::compare_versions;
+
+/// What an asynchronous method of a trait object returns.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -55,6 +55,11 @@ impl TreeSize {
         Self { bytes: 0, bytes_max: TREE_BYTES_MAX, list_objects: 0, steps: Steps::NONE }
     }
 
+    /// Of an answer whose size depends on what was asked.
+    pub const fn bounded_by(bytes_max: usize) -> Self {
+        Self { bytes: 0, bytes_max, list_objects: 0, steps: Steps::NONE }
+    }
+
     /// Of a tree that is there already, and may grow by defaults.
     pub fn of(tree: &Value) -> Result<Self, TooLarge> {
         let (mut size, mut json_bytes, mut of_managed_fields) = (Self::bounded(), 0, 0);
@@ -97,6 +102,10 @@ impl TreeSize {
                     *json_bytes += key.len();
                     self.add_tree(value, json_bytes)?;
                 }
+            }
+            Value::Raw(raw) => {
+                *json_bytes += raw.text().len();
+                self.add_tree(raw.tree(), &mut 0)?;
             }
             Value::String(text) => *json_bytes += text.len() + 2,
             Value::Number(_) => *json_bytes += 1,
@@ -190,6 +199,7 @@ pub fn fits(tree: &Value, levels: usize, visited: &mut usize) -> bool {
             }
             levels > 0
         }
+        Value::Raw(raw) => fits(raw.tree(), levels, visited),
         _ => true,
     }
 }

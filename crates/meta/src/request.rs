@@ -7,7 +7,7 @@ use std::{
 
 use crate::{GroupResource, Str};
 
-/// Who sent a request, or who it acts as.
+/// The authenticated or the impersonated user of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct User {
     pub name: Str,

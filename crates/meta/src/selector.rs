@@ -1,6 +1,7 @@
 //! Label selectors and field selectors: parsed once per request, matched against every object.
 
 mod field;
+mod key_index;
 mod label;
 mod parse;
 

@@ -6,9 +6,11 @@
 //! insertion order is never needed; a sorted vector makes equality, merging and lookups cheap and
 //! cannot be attacked through hash collisions.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use smol_str::SmolStr;
+
+use crate::raw_json::RawJson;
 
 /// Short strings are stored inline, long ones are shared: a clone never copies text.
 pub type Str = SmolStr;
@@ -22,6 +24,9 @@ pub enum Value {
     String(Str),
     Array(Vec<Value>),
     Object(Map),
+    /// A field whose text is kept (`RawExtension`). It reads as its tree, and becomes that tree when it
+    /// is changed.
+    Raw(Arc<RawJson>),
 }
 
 /// A number as JSON has it. Kubernetes keeps integers apart from floats: `1` and `1.0` differ.
@@ -54,6 +59,7 @@ impl Value {
     pub fn as_str(&self) -> Option<&str> {
         match self {
             Self::String(text) => Some(text),
+            Self::Raw(raw) => raw.tree().as_str(),
             _ => None,
         }
     }
@@ -61,6 +67,7 @@ impl Value {
     pub fn as_bool(&self) -> Option<bool> {
         match self {
             Self::Bool(value) => Some(*value),
+            Self::Raw(raw) => raw.tree().as_bool(),
             _ => None,
         }
     }
@@ -68,6 +75,7 @@ impl Value {
     pub fn as_i64(&self) -> Option<i64> {
         match self {
             Self::Number(Number::Int(value)) => Some(*value),
+            Self::Raw(raw) => raw.tree().as_i64(),
             _ => None,
         }
     }
@@ -75,12 +83,13 @@ impl Value {
     pub fn as_array(&self) -> Option<&[Value]> {
         match self {
             Self::Array(items) => Some(items),
+            Self::Raw(raw) => raw.tree().as_array(),
             _ => None,
         }
     }
 
     pub fn as_array_mut(&mut self) -> Option<&mut Vec<Value>> {
-        match self {
+        match self.tree_mut() {
             Self::Array(items) => Some(items),
             _ => None,
         }
@@ -89,14 +98,61 @@ impl Value {
     pub fn as_object(&self) -> Option<&Map> {
         match self {
             Self::Object(map) => Some(map),
+            Self::Raw(raw) => raw.tree().as_object(),
             _ => None,
         }
     }
 
     pub fn as_object_mut(&mut self) -> Option<&mut Map> {
-        match self {
+        match self.tree_mut() {
             Self::Object(map) => Some(map),
             _ => None,
+        }
+    }
+
+    /// The value without the text of a raw field: what code that matches on variants looks at.
+    pub fn tree(&self) -> &Value {
+        match self {
+            Self::Raw(raw) => raw.tree(),
+            other => other,
+        }
+    }
+
+    /// The same to be changed: a raw field gives up its text.
+    pub fn tree_mut(&mut self) -> &mut Value {
+        if let Self::Raw(_) = self {
+            *self = std::mem::take(self).into_tree();
+        }
+        self
+    }
+
+    #[must_use]
+    pub fn into_tree(self) -> Value {
+        match self {
+            Self::Raw(raw) => Arc::unwrap_or_clone(raw).into_tree(),
+            other => other,
+        }
+    }
+
+    /// Replaces all raw fields by their trees: what Go does to objects that it converts to unstructured
+    /// ones.
+    pub fn flatten_raw(&mut self) {
+        // Plain loops, because adapters would take stack on every level.
+        match self {
+            Self::Raw(_) => {
+                self.tree_mut();
+            }
+            Self::Array(items) => {
+                for item in items {
+                    item.flatten_raw();
+                }
+            }
+            Self::Object(map) => {
+                for (_, value) in &mut map.entries {
+                    value.flatten_raw();
+                }
+            }
+            _ => {}
         }
     }
 
@@ -158,7 +214,7 @@ impl Value {
     }
 
     fn make_object(&mut self) -> &mut Map {
-        if !matches!(self, Self::Object(_)) {
+        if !matches!(self.tree_mut(), Self::Object(_)) {
             *self = Self::object();
         }
         self.as_object_mut().expect("made an object above")
@@ -173,6 +229,7 @@ impl Value {
             Self::String(_) => "string",
             Self::Array(_) => "array",
             Self::Object(_) => "object",
+            Self::Raw(raw) => raw.tree().type_name(),
         }
     }
 }
@@ -337,6 +394,12 @@ impl From<i64> for Value {
 impl From<f64> for Value {
     fn from(value: f64) -> Self {
         Self::Number(Number::Float(value))
+    }
+}
+
+impl From<RawJson> for Value {
+    fn from(raw: RawJson) -> Self {
+        Self::Raw(Arc::new(raw))
     }
 }
 

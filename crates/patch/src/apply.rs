@@ -251,6 +251,8 @@ pub fn apply(
     let mut managed_fields = managed_fields::decode(&live)
         .map_err(|why| ApplyError::Untyped(format!("failed to decode managed fields: {why}")))?;
     live.remove_at(&["metadata", "managedFields"]);
+    // Compat: Go merges unstructured objects, so raw fields get sorted keys.
+    live.flatten_raw();
     if managed_fields.is_empty() {
         // The existing fields have no manager yet.
         let before = Manager { name: "before-first-apply", ..*manager };
@@ -284,6 +286,8 @@ fn check_config(
 ) -> Result<(), ApplyError> {
     let (version, kind) = (config.str_at(&["apiVersion"]), config.str_at(&["kind"]));
     let gvk = match version.split_once('/') {
+        // Go does not read such a version at all.
+        Some((_, version)) if version.contains('/') => "/, Kind=".to_owned(),
         Some((group, version)) => format!("{group}/{version}, Kind={kind}"),
         None => format!("/{version}, Kind={kind}"),
     };

@@ -20,6 +20,9 @@ pub enum PatchError {
     /// The patch is valid, but cannot be applied to this object.
     #[error("{0}")]
     DoesNotApply(String),
+    /// A `test` operation of a JSON patch found another value.
+    #[error("{0}")]
+    TestFailed(String),
     /// The patch contradicts the type of the object or itself. Compat: upstream answers 500 for
     /// these.
     #[error("{0}")]
@@ -34,7 +37,7 @@ impl From<PatchError> for ApiError {
                 Self::TooLarge(error.to_string())
             }
             PatchError::TooDeep(why) => Self::BadRequest(why.to_string()),
-            PatchError::DoesNotApply(_) => Self::Unprocessable,
+            PatchError::DoesNotApply(_) | PatchError::TestFailed(_) => Self::Unprocessable,
             PatchError::Contradiction(why) => Self::Storage(why),
         }
     }

@@ -35,6 +35,7 @@ fn write(value: &Value, out: &mut String) {
         Value::String(text) => out.push_str(text),
         Value::Array(items) => write_list(items, out, write),
         Value::Object(map) => write_map(map, out, write),
+        Value::Raw(raw) => write(raw.tree(), out),
     }
 }
 
@@ -112,7 +113,7 @@ pub(crate) fn type_name(value: &Value) -> &'static str {
         Value::Number(Number::Float(_)) => "float64",
         Value::String(_) => "string",
         Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
+        Value::Object(_) | Value::Raw(_) => "map[string]interface {}",
     }
 }
 

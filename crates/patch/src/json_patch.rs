@@ -86,16 +86,18 @@ impl JsonPatch {
         for operation in &self.operations {
             cancel::checkpoint();
             apply(operation, &mut object, &mut work).map_err(|failure| match failure {
-                Failure::DoesNotApply(why) if why.len() > QUOTED_BYTES_MAX => {
-                    PatchError::DoesNotApply(cut(&why, QUOTED_BYTES_MAX).into_owned())
-                }
-                Failure::DoesNotApply(why) => PatchError::DoesNotApply(why),
+                Failure::DoesNotApply(why) => PatchError::DoesNotApply(shortened(why)),
+                Failure::TestFailed(why) => PatchError::TestFailed(shortened(why)),
                 Failure::TooDeep => PatchError::TooDeep(TooDeep),
                 Failure::TooMuchWork => PatchError::TooMuchWork,
             })?;
         }
         Ok(object)
     }
+}
+
+fn shortened(why: String) -> String {
+    if why.len() > QUOTED_BYTES_MAX { cut(&why, QUOTED_BYTES_MAX).into_owned() } else { why }
 }
 
 /// What the operations of a patch have cost so far.
@@ -114,6 +116,7 @@ impl Work {
 
 enum Failure {
     DoesNotApply(String),
+    TestFailed(String),
     TooDeep,
     TooMuchWork,
 }
@@ -197,7 +200,7 @@ fn apply(operation: &Map, object: &mut Value, work: &mut Work) -> Result<()> {
             }
             add(object, path, moved, kind, work)
         }
-        "test" => Ok(test(object, path()?, &value())?),
+        "test" => test(object, path()?, &value()),
         _ => {
             let copy = copy_of(object, from()?, work, path)?;
             add(object, path()?, copy, kind, work)
@@ -334,14 +337,15 @@ fn replace(object: &mut Value, path: &str, value: Value, work: &mut Work) -> Res
     }
 }
 
-fn test(object: &mut Value, path: &str, expected: &Value) -> Result<(), String> {
+fn test(object: &mut Value, path: &str, expected: &Value) -> Result<()> {
     let found = if path.is_empty() {
         Some(&*object)
     } else {
         let Some((parent, key)) = find(object, path) else {
             return Err(format!(
                 "test operation does not apply: is missing path: {path}: {MISSING}"
-            ));
+            )
+            .into());
         };
         let found = member(parent, &key);
         found.map_err(|why| format!("error in test for path: '{path}': {why}"))?
@@ -350,16 +354,16 @@ fn test(object: &mut Value, path: &str, expected: &Value) -> Result<(), String> 
     if same(found.unwrap_or(&Value::Null), expected) {
         return Ok(());
     }
-    Err(format!("testing value {path} failed: test failed"))
+    Err(Failure::TestFailed(format!("testing value {path} failed: test failed")))
 }
 
 /// Equal as JSON. Numbers are equal as they are written, so `1` is not `1.0`.
 fn same(a: &Value, b: &Value) -> bool {
-    match (a, b) {
+    match (a.tree(), b) {
         (Value::Number(Number::Float(a)), Value::Number(Number::Float(b))) => {
             a.to_bits() == b.to_bits()
         }
-        _ => a == b,
+        (a, b) => a == b,
     }
 }
 
@@ -372,7 +376,7 @@ fn find<'a>(object: &'a mut Value, path: &str) -> Option<(&'a mut Value, String)
     let mut parent = object;
     for step in parents {
         let step = unescape(step);
-        parent = match parent {
+        parent = match parent.tree_mut() {
             Value::Object(map) => map.get_mut(&step)?,
             Value::Array(items) => {
                 let at = index(&step, items.len()).ok()?;
@@ -381,7 +385,8 @@ fn find<'a>(object: &'a mut Value, path: &str) -> Option<(&'a mut Value, String)
             _ => return None,
         };
     }
-    matches!(parent, Value::Object(_) | Value::Array(_)).then(|| (parent, unescape(last)))
+    matches!(parent.tree_mut(), Value::Object(_) | Value::Array(_))
+        .then(|| (parent, unescape(last)))
 }
 
 fn member<'a>(parent: &'a Value, key: &str) -> Result<Option<&'a Value>, String> {
@@ -460,10 +465,27 @@ mod tests {
         let patch = JsonPatch::decode(&parse(patch).unwrap());
         let got = match patch.and_then(|patch| patch.apply(&parse(object).unwrap())) {
             Ok(object) => json::to_string(&object),
-            Err(PatchError::DoesNotApply(why)) => format!("422 {why}"),
+            Err(PatchError::DoesNotApply(why) | PatchError::TestFailed(why)) => {
+                format!("422 {why}")
+            }
             Err(error) => format!("error {error}"),
         };
         assert_eq!(got, expected);
+    }
+
+    /// Admission policies ignore a patch whose test fails, and only that.
+    #[test]
+    fn a_failed_test_is_an_error_of_its_own() {
+        let cases = [
+            (r#"[{"op":"test","path":"/a","value":2}]"#, true),
+            (r#"[{"op":"test","path":"/missing/path","value":2}]"#, false),
+            (r#"[{"op":"remove","path":"/test failed"}]"#, false),
+        ];
+        for (patch, expected) in cases {
+            let patch = JsonPatch::decode(&parse(patch).unwrap()).unwrap();
+            let error = patch.apply(&value!({"a": 1i64})).unwrap_err();
+            assert_eq!(matches!(error, PatchError::TestFailed(_)), expected, "{error:?}");
+        }
     }
 
     #[test]

@@ -10,6 +10,8 @@ pub mod json_patch;
 mod json_text;
 mod map_edit;
 pub mod merge;
+#[cfg(test)]
+mod raw_tests;
 pub mod strategic;
 
 pub use error::PatchError;

@@ -24,7 +24,7 @@ fn merge(object: Map, patch: &Map) -> Map {
     let mut object = MapEdit::new(object);
     for (key, new) in patch.iter() {
         cancel::checkpoint();
-        let merged = match (object.take(key), new) {
+        let merged = match (object.take(key).map(Value::into_tree), new) {
             (_, Value::Null) => continue,
             (Some(Value::Object(old)), Value::Object(new)) => merge(old, new).into(),
             // Compat: a list that replaces an object is the only new value that keeps its nulls.

@@ -32,7 +32,14 @@ pub fn apply(
             )));
         }
     };
-    let original = original.as_object().cloned().unwrap_or_default();
+    let mut original = original.clone();
+    // Compat: Go merges unstructured objects, so raw fields get sorted keys even if the patch is about
+    // other fields. A ControllerRevision with unsorted data cannot be patched this way.
+    original.flatten_raw();
+    let original = match original {
+        Value::Object(map) => map,
+        _ => Map::new(),
+    };
     merge_map(original, patch, &PatchMetaLookup::of_type(schema, ty)).map(Value::Object)
 }
 

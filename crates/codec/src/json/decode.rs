@@ -9,7 +9,7 @@
 use std::{borrow::Cow, collections::HashSet, fmt::Write as _};
 
 use meta::{
-    Map, Str, Value,
+    Map, RawJson, Str, Value,
     limits::{FIELD_PATH_BYTES_MAX, STRICT_ERRORS_MAX, TreeSize},
 };
 use schema::{NodeType, Schema, Type, TypeId};
@@ -105,6 +105,15 @@ pub fn decode_any_body(bytes: &[u8], options: DecodeOptions) -> Result<Decoded, 
     decode_any_up_to(bytes, options, &mut TreeSize::bounded())
 }
 
+/// Reads an answer: as [`decode_any`], with this bound on the memory that the tree takes.
+pub fn decode_any_within(
+    bytes: &[u8],
+    options: DecodeOptions,
+    tree_bytes_max: usize,
+) -> Result<Decoded, DecodeError> {
+    decode_any_up_to(bytes, options, &mut TreeSize::bounded_by(tree_bytes_max))
+}
+
 /// Reads any JSON as a part of a body: its tree counts together with the others.
 pub(crate) fn decode_any_up_to(
     bytes: &[u8],
@@ -187,7 +196,13 @@ struct Decoder<'a, 's> {
     fatal: Option<DecodeError>,
     /// From this depth on nothing is reported: Go reads these values with a plain decoder.
     quiet_from: Option<usize>,
+    /// The depth of the raw field that is being read, and where its text starts.
+    raw_depth: usize,
+    raw_start: usize,
 }
+
+/// No raw field is being read.
+const NO_RAW: usize = usize::MAX;
 
 impl<'a, 's> Decoder<'a, 's> {
     fn new(
@@ -211,6 +226,8 @@ impl<'a, 's> Decoder<'a, 's> {
             saved: None,
             fatal: None,
             quiet_from: None,
+            raw_depth: NO_RAW,
+            raw_start: 0,
         }
     }
 
@@ -253,11 +270,28 @@ impl<'a, 's> Decoder<'a, 's> {
             Some(Frame::List { .. }) | None => self.size.add_value(),
         };
         counted.map_err(|error| self.lexer.too_large(error))?;
-        match self.lexer.next_token()? {
+        let byte = self.lexer.next_token()?;
+        let target = if let NodeType::Raw = target.kind { self.begin_raw() } else { target };
+        match byte {
             b'{' => self.begin_object(target),
             b'[' => self.begin_array(target),
             byte => self.leaf(byte, target).map(|()| None),
         }
+    }
+
+    /// A raw field is read as any JSON; its text is added at its end.
+    fn begin_raw(&mut self) -> Target<'a> {
+        (self.raw_depth, self.raw_start) = (self.frames.len(), self.lexer.at);
+        Target::plain(&NodeType::Any)
+    }
+
+    #[cold]
+    fn end_raw(&mut self, tree: Value) -> Value {
+        self.raw_depth = NO_RAW;
+        if tree.is_null() {
+            return tree;
+        }
+        RawJson::new(&self.lexer.text[self.raw_start..self.lexer.at], tree).into()
     }
 
     fn begin_object(&mut self, target: Target<'a>) -> Result<Option<Target<'a>>, DecodeError> {
@@ -346,6 +380,7 @@ impl<'a, 's> Decoder<'a, 's> {
     /// Puts a finished value where it belongs.
     #[inline]
     fn attach(&mut self, value: Value) {
+        let value = if self.frames.len() == self.raw_depth { self.end_raw(value) } else { value };
         match self.frames.last_mut() {
             None => self.root = value,
             // To a struct, null is the same as absent.
@@ -482,7 +517,10 @@ impl<'a, 's> Decoder<'a, 's> {
             _ => return Err(self.lexer.unexpected("looking for beginning of value")),
         };
         let value = read.unwrap_or_else(|error| {
-            self.report(error, target);
+            // Go does not read what is raw, so a number may be too large there.
+            if self.raw_depth == NO_RAW {
+                self.report(error, target);
+            }
             Value::Null
         });
         self.attach(value);

@@ -1,33 +1,13 @@
 //! Changes of JSON text that keep everything else byte for byte: audit events carry objects in the
 //! order of their fields, which a tree does not know.
 
-use super::{DecodeOptions, decode_any};
+use super::{DecodeOptions, decode_any, lexer::well_formed};
 
 /// Removes whitespace and escapes as Go's `json.Compact` in an encoder does. None: not JSON.
 pub fn compact(json: &[u8]) -> Option<Vec<u8>> {
     decode_any(json, DecodeOptions { strict: false }).ok()?;
     let mut out = Vec::with_capacity(json.len());
-    let (mut in_string, mut escaped) = (false, false);
-    let mut at = 0;
-    while let Some(&byte) = json.get(at) {
-        at += 1;
-        if !in_string && matches!(byte, b' ' | b'\n' | b'\r' | b'\t') {
-            continue;
-        }
-        match byte {
-            b'<' => out.extend_from_slice(b"\\u003c"),
-            b'>' => out.extend_from_slice(b"\\u003e"),
-            b'&' => out.extend_from_slice(b"\\u0026"),
-            // U+2028 and U+2029.
-            0xE2 if matches!(json.get(at..at + 2), Some([0x80, 0xA8 | 0xA9])) => {
-                out.extend_from_slice(if json[at + 1] == 0xA8 { b"\\u2028" } else { b"\\u2029" });
-                at += 2;
-            }
-            _ => out.push(byte),
-        }
-        in_string ^= byte == b'"' && !escaped;
-        escaped = in_string && byte == b'\\' && !escaped;
-    }
+    meta::json::write_compact(&mut out, &well_formed(json));
     Some(out)
 }
 

@@ -2,6 +2,7 @@
 
 use meta::{
     Map, Number, Value,
+    cancel::interruptible,
     json::{write_string, write_value},
     quantity::Quantity,
 };
@@ -39,7 +40,7 @@ pub fn encode_node(value: &Value, node: &Node, schema: &Schema, out: &mut Vec<u8
         }
         (NodeType::Map(item), Value::Object(map)) => {
             let mut members = ObjectWriter::open(out);
-            for (key, value) in map.iter() {
+            for (key, value) in interruptible(map.iter()) {
                 encode_node(value, item, schema, members.key(key));
             }
             members.close();
@@ -76,17 +77,17 @@ fn remove_empty_fields_in_node(value: &mut Value, node: &Node, schema: &Schema) 
             value @ Value::Object(_),
         ) => remove_empty_fields(value, schema, *id),
         (NodeType::SchemaOrArray(id), Value::Array(items)) => {
-            for value in items {
+            for value in interruptible(items.iter_mut()) {
                 remove_empty_fields(value, schema, *id);
             }
         }
         (NodeType::List(item, _), Value::Array(items)) => {
-            for value in items {
+            for value in interruptible(items.iter_mut()) {
                 remove_empty_fields_in_node(value, item, schema);
             }
         }
         (NodeType::Map(item), Value::Object(map)) => {
-            for (_, value) in map.iter_mut() {
+            for (_, value) in interruptible(map.iter_mut()) {
                 remove_empty_fields_in_node(value, item, schema);
             }
         }
@@ -124,12 +125,12 @@ fn fill_zeros_in_node(value: &mut Value, node: &Node, schema: &Schema) {
     match (&node.kind, value) {
         (NodeType::Object(id), value @ Value::Object(_)) => fill_zeros(value, schema, *id),
         (NodeType::List(item, _), Value::Array(items)) => {
-            for value in items {
+            for value in interruptible(items.iter_mut()) {
                 fill_zeros_in_node(value, item, schema);
             }
         }
         (NodeType::Map(item), Value::Object(map)) => {
-            for (_, value) in map.iter_mut() {
+            for (_, value) in interruptible(map.iter_mut()) {
                 fill_zeros_in_node(value, item, schema);
             }
         }
@@ -160,7 +161,7 @@ fn zero(field: &Field, schema: &Schema) -> Value {
 fn write_struct(map: &Map, ty: &Type, schema: &Schema, out: &mut Vec<u8>) {
     let mut members = ObjectWriter::open(out);
     if ty.preserve_unknown {
-        for (key, value) in map.iter() {
+        for (key, value) in interruptible(map.iter()) {
             let out = members.key(key);
             match ty.field(key) {
                 Some(field) => encode_node(value, &field.node, schema, out),
@@ -223,7 +224,7 @@ impl<'a> FieldValues<'a> {
 
 fn write_list(items: &[Value], out: &mut Vec<u8>, write: impl Fn(&Value, &mut Vec<u8>)) {
     out.push(b'[');
-    for (at, item) in items.iter().enumerate() {
+    for (at, item) in interruptible(items.iter().enumerate()) {
         if at > 0 {
             out.push(b',');
         }
@@ -248,6 +249,7 @@ fn write_zero(field: &Field, schema: &Schema, out: &mut Vec<u8>) {
         NodeType::Duration => out.extend_from_slice(b"\"0s\""),
         NodeType::Quantity => out.extend_from_slice(b"\"0\""),
         NodeType::Any
+        | NodeType::Raw
         | NodeType::AnyObject
         | NodeType::Bytes
         | NodeType::Time
@@ -266,13 +268,15 @@ fn is_zero(value: &Value, node: &Node, schema: &Schema) -> bool {
         (_, Value::Null) => true,
         (
             NodeType::Any
+            | NodeType::Raw
             | NodeType::SchemaOrBool(_)
             | NodeType::SchemaOrArray(_)
             | NodeType::SchemaOrStringArray(_),
             _,
         )
         // The empty text is a value of its own there.
-        | (NodeType::IntOrString, Value::String(_)) => false,
+        | (NodeType::IntOrString, Value::String(_))
+        | (_, Value::Raw(_)) => false,
         (NodeType::Quantity, Value::String(text)) => {
             Quantity::parse(text).is_ok_and(|quantity| quantity.is_zero())
         }

@@ -22,7 +22,8 @@ pub(super) fn of_kind(kind: &NodeType, schema: &Schema) -> GoType {
         NodeType::Bytes | NodeType::List(..) => GoKind::Slice,
         NodeType::Object(_) => GoKind::Struct,
         // Structs too, but read from and printed as one text or number.
-        NodeType::Time
+        NodeType::Raw
+        | NodeType::Time
         | NodeType::MicroTime
         | NodeType::Duration
         | NodeType::Quantity
@@ -37,6 +38,7 @@ pub(super) fn of_kind(kind: &NodeType, schema: &Schema) -> GoType {
 fn name_of(kind: &NodeType, schema: &Schema) -> String {
     match kind {
         NodeType::Any => "interface {}".to_owned(),
+        NodeType::Raw => "runtime.RawExtension".to_owned(),
         NodeType::AnyObject => "map[string]interface {}".to_owned(),
         NodeType::Bool => "bool".to_owned(),
         NodeType::Int32 => "int32".to_owned(),

@@ -1,5 +1,7 @@
 //! Indented JSON, for people who look at it (`?pretty=true`).
 
+use meta::cancel::Steps;
+
 use super::lexer::find_special;
 
 /// Indents compact JSON by two spaces a level, as Go's `json.Indent` does. The output for invalid
@@ -8,7 +10,9 @@ pub fn indent(compact: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(compact.len() * 2);
     let mut depth = 0usize;
     let mut at = 0;
+    let mut steps = Steps::default();
     while let Some(&byte) = compact.get(at) {
+        steps.step();
         match byte {
             b'"' => {
                 let end = string_end(compact, at);

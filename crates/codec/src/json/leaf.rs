@@ -148,6 +148,7 @@ pub(super) fn zero(kind: &NodeType) -> Value {
         NodeType::Quantity => Value::from("0"),
         NodeType::Object(_) => Value::object(),
         NodeType::Any
+        | NodeType::Raw
         | NodeType::AnyObject
         | NodeType::Time
         | NodeType::MicroTime

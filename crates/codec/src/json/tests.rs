@@ -2,7 +2,7 @@
 
 use meta::{Value, value};
 use proptest::prelude::*;
-use schema::TypeId;
+use schema::{NodeType, Schema, TypeId};
 
 use super::*;
 use crate::testing::{Types, types};
@@ -108,6 +108,54 @@ fn objects_are_read_and_printed_as_in_go() {
         ),
     ];
     check(&types, types.props, &cases);
+}
+
+/// A type whose field `raw` is kept with its text.
+fn with_raw_field() -> (Schema, TypeId) {
+    let mut schema = Schema::default();
+    let mut ty = schema::Type::default();
+    let field = |name: &str, kind: NodeType| schema::Field {
+        name: name.into(),
+        node: kind.into(),
+        ..schema::Field::default()
+    };
+    ty.fields = vec![field("raw", NodeType::Raw), field("any", NodeType::Any)];
+    let id = schema.add(ty);
+    (schema, id)
+}
+
+#[test]
+fn raw_fields_keep_their_text() {
+    let (schema, ty) = with_raw_field();
+    let cases = [
+        (
+            r#"{"raw":{"b":1.50,"a":{"z":1,"y":[1e2]}}}"#,
+            r#"{"raw":{"b":1.50,"a":{"z":1,"y":[1e2]}}}"#,
+        ),
+        // White space goes when the object is printed.
+        (
+            r#"{"raw": { "b" : [1, 2] } ,"any":{"b":1,"a":2}}"#,
+            r#"{"raw":{"b":[1,2]},"any":{"a":2,"b":1}}"#,
+        ),
+        (r#"{"raw":{"a":1,"a":2}}"#, r#"{"raw":{"a":1,"a":2}}"#),
+        (r#"{"raw":12345678901234567890}"#, r#"{"raw":12345678901234567890}"#),
+        (r#"{"raw":{"a":1e999}}"#, r#"{"raw":{"a":1e999}}"#),
+        (r#"{"raw":[]}"#, r#"{"raw":[]}"#),
+        (r#"{"raw":"<"}"#, r#"{"raw":"\u003c"}"#),
+        (r#"{"raw":null}"#, "{}"),
+    ];
+    for (text, expected) in cases {
+        let decoded = decode(text.as_bytes(), &schema, ty, DecodeOptions::default()).unwrap();
+        assert_eq!(decoded.strict, []);
+        let mut out = Vec::new();
+        encode(&decoded.value, &schema, ty, &mut out);
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+    let nested = format!("{{\"raw\":{}1{}}}", "[".repeat(2_000), "]".repeat(2_000));
+    let error = decode(nested.as_bytes(), &schema, ty, DecodeOptions::default()).unwrap_err();
+    assert!(error.to_string().contains("max depth"), "{error}");
+    let broken = decode(br#"{"raw":{"a":}}"#, &schema, ty, DecodeOptions::default());
+    assert!(broken.unwrap_err().to_string().contains("looking for beginning of value"));
 }
 
 #[test]

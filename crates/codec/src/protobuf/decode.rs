@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 
 use meta::{
-    Map, Str, Value,
+    Map, RawJson, Str, Value,
     limits::{TooLarge, TreeSize},
     quantity::Quantity,
     time::{Duration, Time},
@@ -205,7 +205,10 @@ impl<'a> Decoder<'a> {
                 let texts = matches!(node.kind, NodeType::SchemaOrStringArray(_));
                 self.schema_or_list(reader.bytes(key, name)?, *ty, texts, depth)
             }
-            NodeType::Any | NodeType::AnyObject => self.any(reader.bytes(key, name)?, name),
+            NodeType::Any | NodeType::AnyObject => {
+                Ok(self.any(reader.bytes(key, name)?, name)?.into_tree())
+            }
+            NodeType::Raw => self.any(reader.bytes(key, name)?, name),
             kind => leaf(kind, key, reader, name),
         }
     }
@@ -234,7 +237,8 @@ impl<'a> Decoder<'a> {
         };
         let options = json::DecodeOptions { strict: false };
         match json::decode_any_up_to(raw, options, &mut self.size.borrow_mut()) {
-            Ok(decoded) => Ok(decoded.value),
+            Ok(decoded) if decoded.value.is_null() => Ok(Value::Null),
+            Ok(decoded) => Ok(RawJson::new(String::from_utf8_lossy(raw), decoded.value).into()),
             Err(error) => {
                 Err(ProtobufError::Value { field: name.to_owned(), why: error.to_string() })
             }
@@ -337,6 +341,7 @@ fn leaf(kind: &NodeType, key: Key, reader: &mut Reader<'_>, name: &str) -> Resul
         NodeType::Map(_) => return Err(invalid("a map inside of a list or a map".to_owned())),
         NodeType::Object(_)
         | NodeType::Any
+        | NodeType::Raw
         | NodeType::AnyObject
         | NodeType::List(..)
         | NodeType::SchemaOrBool(_)
@@ -354,7 +359,7 @@ fn is_omitted(field: &Field, value: &Value) -> bool {
         return false;
     }
     match (&field.node.kind, value) {
-        (NodeType::Any | NodeType::Bytes | NodeType::IntOrString, _) => false,
+        (NodeType::Any | NodeType::Raw | NodeType::Bytes | NodeType::IntOrString, _) => false,
         (NodeType::Quantity, Value::String(text)) => text == "0",
         (NodeType::Duration, Value::String(text)) => text == "0s",
         (_, Value::Bool(value)) => !value,

@@ -2,6 +2,7 @@
 
 use meta::{
     Map, Number, Value,
+    cancel::interruptible,
     quantity::Quantity,
     time::{Duration, Time},
 };
@@ -66,7 +67,7 @@ impl Encoder<'_> {
         Ok(())
     }
 
-    fn field(
+    pub(super) fn field(
         &self,
         field: &Field,
         value: Option<&Value>,
@@ -76,13 +77,13 @@ impl Encoder<'_> {
         let (tag, node) = (field.tag, &field.node);
         match (&node.kind, value) {
             (NodeType::List(item, _), Some(Value::Array(items))) if !node.wrapped => {
-                for value in items.iter().rev() {
+                for value in interruptible(items.iter().rev()) {
                     self.value(item, tag, value, &field.name, depth, writer)?;
                 }
                 Ok(())
             }
             (NodeType::Map(item), Some(Value::Object(map))) => {
-                for (key, value) in map.iter().rev() {
+                for (key, value) in interruptible(map.iter().rev()) {
                     let start = writer.len();
                     self.value(item, 2, value, &field.name, depth, writer)?;
                     writer.field_bytes(1, key.as_bytes());
@@ -111,7 +112,7 @@ impl Encoder<'_> {
 
     /// Writes a value with its tag; null is the zero value. Only recursive types are handled here:
     /// the rest would enlarge the stack frame of each level of nesting.
-    fn value(
+    pub(super) fn value(
         &self,
         node: &Node,
         tag: u32,
@@ -124,7 +125,7 @@ impl Encoder<'_> {
         match &node.kind {
             NodeType::Object(ty) => self.object(value, *ty, depth + 1, writer)?,
             NodeType::List(item, _) => {
-                for value in items(value, name)?.iter().rev() {
+                for value in interruptible(items(value, name)?.iter().rev()) {
                     self.value(item, 1, value, name, depth + 1, writer)?;
                 }
             }
@@ -235,13 +236,15 @@ fn leaf(kind: &NodeType, tag: u32, value: &Value, name: &str, writer: &mut Write
             writer.field_varint(2, number as u64);
             writer.field_varint(1, kind);
         }
-        NodeType::Any | NodeType::AnyObject => {
-            if !value.is_null() {
+        NodeType::Any | NodeType::Raw | NodeType::AnyObject => match value {
+            Value::Null => {}
+            Value::Raw(raw) => writer.field_bytes(1, raw.text().as_bytes()),
+            value => {
                 let mut raw = Vec::new();
                 json::encode_any(value, &mut raw);
                 writer.field_bytes(1, &raw);
             }
-        }
+        },
         NodeType::Map(_) => return Err(invalid("a map inside of a list or a map".to_owned())),
         NodeType::Object(_)
         | NodeType::List(..)

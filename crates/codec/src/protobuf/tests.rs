@@ -305,3 +305,30 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn raw_fields_are_carried_as_they_were_sent() {
+    let mut schema = Schema::default();
+    let mut ty = Type::default();
+    ty.fields = vec![Field {
+        name: "data".into(),
+        node: NodeType::Raw.into(),
+        tag: 2,
+        pointer: true,
+        ..Field::default()
+    }];
+    let ty = schema.add(ty);
+    let tables = Tables::new(&schema);
+    let text = br#"{"data":{"b": 1.0, "a":1}}"#;
+    let sent = json::decode(text, &schema, ty, DecodeOptions::default()).unwrap().value;
+    let bytes = encode(&sent, &tables, &schema, ty).unwrap();
+    let raw = br#"{"b": 1.0, "a":1}"#;
+    let expected = [&[0x12, 2 + raw.len() as u8, 0x0a, raw.len() as u8][..], raw].concat();
+    assert_eq!(bytes, expected);
+    let read = decode(&bytes, &tables, &schema, ty).unwrap();
+    assert_eq!(encode(&read, &tables, &schema, ty).unwrap(), expected);
+    assert_eq!(meta::json::to_string(&read), r#"{"data":{"b":1.0,"a":1}}"#);
+    // What is no JSON cannot be printed.
+    let broken = [0x12, 3, 0x0a, 1, b'{'];
+    assert!(decode(&broken, &tables, &schema, ty).is_err());
+}

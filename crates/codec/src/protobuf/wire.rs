@@ -33,6 +33,10 @@ impl<'a> Reader<'a> {
         self.rest.is_empty()
     }
 
+    pub(super) fn remaining(&self) -> usize {
+        self.rest.len()
+    }
+
     /// The next field, or none at the end of the message.
     pub(super) fn key(&mut self, message: &str) -> Result<Option<Key>, ProtobufError> {
         if self.rest.is_empty() {

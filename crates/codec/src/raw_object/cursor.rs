@@ -6,38 +6,38 @@ use meta::Str;
 use super::ScanError;
 use crate::json::lexer::{Lexer, find_special};
 
-pub(super) struct Cursor<'a> {
+pub(crate) struct Cursor<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
 impl<'a> Cursor<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Self {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0 }
     }
 
-    pub(super) fn at(&self) -> usize {
+    pub(crate) fn at(&self) -> usize {
         self.at
     }
 
-    pub(super) fn rest(&self) -> &'a [u8] {
+    pub(crate) fn rest(&self) -> &'a [u8] {
         &self.bytes[self.at..]
     }
 
-    pub(super) fn peek(&self) -> Option<u8> {
+    pub(crate) fn peek(&self) -> Option<u8> {
         self.bytes.get(self.at).copied()
     }
 
-    pub(super) fn byte_before(&self, at: usize) -> Option<u8> {
+    pub(crate) fn byte_before(&self, at: usize) -> Option<u8> {
         self.bytes.get(at.checked_sub(1)?).copied()
     }
 
-    pub(super) fn unexpected(&self) -> ScanError {
+    pub(crate) fn unexpected(&self) -> ScanError {
         ScanError::Syntax(self.at)
     }
 
     /// Reads an opening bracket; false if the closing one follows, which then is read too.
-    pub(super) fn open(&mut self, bracket: u8) -> Result<bool, ScanError> {
+    pub(crate) fn open(&mut self, bracket: u8) -> Result<bool, ScanError> {
         self.expect(bracket)?;
         if self.peek() == Some(bracket + 2) {
             self.at += 1;
@@ -47,7 +47,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Behind a member: true if another one follows, false at the closing bracket, which is read.
-    pub(super) fn another(&mut self, close: u8) -> Result<bool, ScanError> {
+    pub(crate) fn another(&mut self, close: u8) -> Result<bool, ScanError> {
         match self.peek() {
             Some(b',') => {
                 self.at += 1;
@@ -62,21 +62,21 @@ impl<'a> Cursor<'a> {
     }
 
     /// A key and its colon, as it is spelt.
-    pub(super) fn key(&mut self) -> Result<&'a [u8], ScanError> {
+    pub(crate) fn key(&mut self) -> Result<&'a [u8], ScanError> {
         let key = self.string()?;
         self.expect(b':')?;
         Ok(key)
     }
 
     /// A key and its colon, escapes resolved.
-    pub(super) fn key_text(&mut self) -> Result<Str, ScanError> {
+    pub(crate) fn key_text(&mut self) -> Result<Str, ScanError> {
         let key = self.string_text()?;
         self.expect(b':')?;
         Ok(key)
     }
 
     /// The raw text between a string's quotes.
-    pub(super) fn string(&mut self) -> Result<&'a [u8], ScanError> {
+    pub(crate) fn string(&mut self) -> Result<&'a [u8], ScanError> {
         self.expect(b'"')?;
         let start = self.at;
         loop {
@@ -93,7 +93,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// The text of a leaf: a string's, or a number or truth value as it is spelt.
-    pub(super) fn text(&mut self) -> Result<Option<Str>, ScanError> {
+    pub(crate) fn text(&mut self) -> Result<Option<Str>, ScanError> {
         match self.peek() {
             Some(b'"') => self.string_text().map(Some),
             Some(b'{' | b'[') => self.skip().map(|()| None),
@@ -119,7 +119,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Any value.
-    pub(super) fn skip(&mut self) -> Result<(), ScanError> {
+    pub(crate) fn skip(&mut self) -> Result<(), ScanError> {
         match self.peek() {
             Some(b'"') => self.string().map(drop),
             Some(b'{' | b'[') => self.skip_container(),

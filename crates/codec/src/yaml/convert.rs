@@ -391,7 +391,9 @@ fn write_go_syntax(value: &Value, out: &mut String) {
             }
             out.push('}');
         }
-        Value::Bool(_) | Value::Number(_) => out.push_str(&meta::json::to_string(value)),
+        Value::Bool(_) | Value::Number(_) | Value::Raw(_) => {
+            out.push_str(&meta::json::to_string(value));
+        }
     }
 }
 

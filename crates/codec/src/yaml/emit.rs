@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use meta::{Number, Value};
+use meta::{Number, Value, cancel::interruptible};
 
 use super::{
     key_order,
@@ -51,6 +51,7 @@ impl Emitter {
     fn node(&mut self, value: &Value, place: EmitContext) {
         match value {
             Value::Null => self.plain("null", false),
+            Value::Raw(raw) => self.node(raw.tree(), place),
             Value::Bool(true) => self.plain("true", false),
             Value::Bool(false) => self.plain("false", false),
             Value::Number(number) => self.plain(&number_text(*number), false),
@@ -67,7 +68,7 @@ impl Emitter {
                 if nested {
                     self.indent += INDENT;
                 }
-                for item in items {
+                for item in interruptible(items.iter()) {
                     self.write_indent();
                     self.indicator("-", true, false, true);
                     self.node(item, EmitContext::Item);
@@ -84,7 +85,7 @@ impl Emitter {
                     self.indent += INDENT;
                 }
                 let members = map.iter().map(|(key, value)| (key.as_str(), value)).collect();
-                for (key, value) in key_order::sorted(members) {
+                for (key, value) in interruptible(key_order::sorted(members).into_iter()) {
                     self.member(key, value);
                 }
                 self.indent = indent;

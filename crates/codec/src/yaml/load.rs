@@ -130,7 +130,7 @@ impl From<YamlError> for LoadFailure {
 }
 
 /// What the parser complains about, where that matters here. The parser has only texts for it, which are
-/// read in [`Problem::of`] and nowhere else; a test has a document for each.
+/// read here and nowhere else; a test has a document for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Problem {
     Indentation,
@@ -168,6 +168,13 @@ impl Problem {
             other if other.contains("invalid indentation") => Self::Indentation,
             _ => return None,
         })
+    }
+
+    /// Whether go-yaml's parser would report it, and not its scanner.
+    fn is_in_parser(context: &str) -> bool {
+        context.starts_with("while parsing a")
+            && !context.contains("quoted")
+            && !context.contains("tag")
     }
 }
 
@@ -254,12 +261,12 @@ impl<'a> Loader<'a> {
     fn failure_of(&self, error: &ScanError) -> LoadFailure {
         let (context, problem) = error.info().split_once(", ").unwrap_or(("", error.info()));
         let of_text = Problem::of(problem);
-        let error = self.words_of(context, problem, of_text, *error.marker());
+        let error = self.go_yaml_error(context, problem, of_text, *error.marker());
         LoadFailure { error, problem: of_text }
     }
 
     /// The parser's complaint in go-yaml's words.
-    fn words_of(
+    fn go_yaml_error(
         &self,
         context: &str,
         text: &str,
@@ -269,9 +276,7 @@ impl<'a> Loader<'a> {
         // The parser counts lines from one, go-yaml from zero and omits the line if it is the
         // first. go-yaml adds one to lines from its scanner, but not to those from its parser.
         let mut line = place.line();
-        let mut in_parser = context.starts_with("while parsing a")
-            && !context.contains("quoted")
-            && !context.contains("tag");
+        let mut in_parser = Problem::is_in_parser(context);
         let message = match problem {
             Some(Problem::UnknownAnchor) => return unknown_anchor(&self.name_at(place)),
             Some(Problem::Depth) => return too_deep(),

@@ -1,29 +1,54 @@
 //! Label selectors: what they require and whether labels fulfil it.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
-use super::parse;
+use super::{
+    key_index::{KEYS_INDEXED, KeyIndex},
+    parse,
+};
 use crate::{
     FieldErrors, FieldPath, Map, Str, Value,
     field::quote,
     names::{is_label_value, is_qualified_name},
 };
 
-/// Requirements that must all be met.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Requirements that must all be met. A copy shares them: a watch keeps its selector for as long as it lasts.
+#[derive(Clone, Debug, Default)]
 pub struct LabelSelector {
     // Invariant: sorted by key.
-    requirements: Vec<Requirement>,
+    requirements: Arc<Vec<Requirement>>,
+    /// Where there are so many requirements that labels are looked up in them and not the other way round.
+    index: Option<Arc<KeyIndex>>,
     nothing: bool,
 }
+
+impl PartialEq for LabelSelector {
+    fn eq(&self, other: &Self) -> bool {
+        // The index is made from the requirements.
+        self.requirements == other.requirements && self.nothing == other.nothing
+    }
+}
+
+impl Eq for LabelSelector {}
 
 /// What one label has to be. Made by [`Requirement::new`] only, so it is well-formed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requirement {
     key: Str,
     operator: Operator,
-    values: Vec<Str>,
+    /// None: none. Boxed, because a selector may have thousands of requirements, and a server thousands of watches.
+    values: Option<Box<Values>>,
 }
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Values {
+    listed: Vec<Str>,
+    /// The values in order, where they are too many to compare each of them with the label of every object.
+    sorted: Option<Vec<Str>>,
+}
+
+/// A search is faster from here on.
+const SEARCHED_VALUES: usize = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operator {
@@ -84,29 +109,43 @@ impl LabelSelector {
     /// everything.
     pub fn from_labels(labels: &Value) -> Self {
         let labels = labels.as_object().into_iter().flat_map(Map::iter);
-        let requirements = labels.map(|(key, value)| Requirement {
-            key: key.clone(),
-            operator: Operator::Equals,
-            values: vec![Str::new(value.as_str().unwrap_or_default())],
+        let requirements = labels.map(|(key, value)| {
+            let values = vec![Str::new(value.as_str().unwrap_or_default())];
+            Requirement {
+                key: key.clone(),
+                operator: Operator::Equals,
+                values: Values::new(values),
+            }
         });
         Self::of(requirements.collect())
     }
 
     fn of(mut requirements: Vec<Requirement>) -> Self {
         requirements.sort_by(|a, b| a.key.cmp(&b.key));
-        Self { requirements, nothing: false }
+        requirements.shrink_to_fit();
+        let index = (requirements.len() >= KEYS_INDEXED).then(|| KeyIndex::of(&requirements));
+        let index = index.map(Arc::new);
+        Self { requirements: Arc::new(requirements), index, nothing: false }
     }
 
     /// Adds a requirement. Nothing stays nothing.
     pub fn and(&mut self, requirement: Requirement) {
         if !self.nothing {
-            let at = self.requirements.partition_point(|other| other.key <= requirement.key);
-            self.requirements.insert(at, requirement);
+            let mut requirements = Vec::clone(&self.requirements);
+            requirements.push(requirement);
+            *self = Self::of(requirements);
         }
     }
 
     /// `labels` are sorted by key.
     pub fn matches(&self, labels: &[(Str, Str)]) -> bool {
+        // Whichever are fewer are looked up.
+        if let Some(index) = &self.index
+            && labels.len() <= self.requirements.len()
+        {
+            let labels = labels.iter().map(|(key, value)| (key.as_str(), Some(value.as_str())));
+            return !self.nothing && index.matches(&self.requirements, labels);
+        }
         let value = |key: &str| {
             let at = labels.binary_search_by(|(probe, _)| probe.as_str().cmp(key)).ok()?;
             Some(labels[at].1.as_str())
@@ -117,6 +156,11 @@ impl LabelSelector {
     /// Matches the `metadata.labels` of an object.
     pub fn matches_object(&self, object: &Value) -> bool {
         let labels = object.at(&["metadata", "labels"]);
+        if let Some(index) = &self.index {
+            let labels = labels.and_then(Value::as_object).into_iter().flat_map(Map::iter);
+            let labels = labels.map(|(key, value)| (key.as_str(), value.as_str()));
+            return !self.nothing && index.matches(&self.requirements, labels);
+        }
         self.matches_with(|key| labels.and_then(|labels| labels.get(key)?.as_str()))
     }
 
@@ -142,7 +186,7 @@ impl LabelSelector {
     /// The only value that a label may have, if it may have only one.
     pub fn exact_value(&self, key: &str) -> Option<&str> {
         let requirement = self.requirements.iter().find(|requirement| requirement.key == key)?;
-        match (requirement.operator, requirement.values.as_slice()) {
+        match (requirement.operator, requirement.values()) {
             (Operator::Equals | Operator::DoubleEquals | Operator::In, [value]) => Some(value),
             _ => None,
         }
@@ -178,7 +222,7 @@ impl Requirement {
         if !errors.is_empty() {
             return Err(errors.to_string());
         }
-        Ok(Self { key: Str::new(key), operator, values })
+        Ok(Self { key: Str::new(key), operator, values: Values::new(values) })
     }
 
     pub fn key(&self) -> &str {
@@ -190,12 +234,15 @@ impl Requirement {
     }
 
     pub fn values(&self) -> &[Str] {
-        &self.values
+        self.values.as_ref().map_or(&[], |values| &values.listed)
     }
 
     /// Whether a label with this value (or its absence) is fine.
     pub fn matches(&self, value: Option<&str>) -> bool {
-        let has = |value: &str| self.values.iter().any(|own| own == value);
+        let has = |value: &str| match self.values.as_ref().and_then(|own| own.sorted.as_ref()) {
+            Some(sorted) => sorted.binary_search_by(|own| own.as_str().cmp(value)).is_ok(),
+            None => self.values().iter().any(|own| own == value),
+        };
         match (self.operator, value) {
             (Operator::Exists, value) => value.is_some(),
             (Operator::DoesNotExist, value) => value.is_none(),
@@ -213,11 +260,31 @@ impl Requirement {
     }
 
     fn numbers(&self, value: &str) -> Option<(i64, i64)> {
-        Some((value.parse().ok()?, self.values.first()?.parse().ok()?))
+        Some((value.parse().ok()?, self.values().first()?.parse().ok()?))
+    }
+}
+
+impl Values {
+    fn new(mut listed: Vec<Str>) -> Option<Box<Self>> {
+        if listed.is_empty() {
+            return None;
+        }
+        listed.shrink_to_fit();
+        let sorted = (listed.len() >= SEARCHED_VALUES).then(|| {
+            let mut sorted = listed.clone();
+            sorted.sort_unstable();
+            sorted
+        });
+        Some(Box::new(Self { listed, sorted }))
     }
 }
 
 impl Operator {
+    /// Whether a label must be there.
+    pub(super) fn needs_label(self) -> bool {
+        !matches!(self, Self::NotEquals | Self::NotIn | Self::DoesNotExist)
+    }
+
     fn compares_numbers(self) -> bool {
         matches!(self, Self::GreaterThan | Self::LessThan)
     }
@@ -257,7 +324,7 @@ impl fmt::Display for LabelSelector {
 impl fmt::Display for Requirement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let key = &self.key;
-        let mut values: Vec<&str> = self.values.iter().map(Str::as_str).collect();
+        let mut values: Vec<&str> = self.values().iter().map(Str::as_str).collect();
         values.sort_unstable();
         let values = values.join(",");
         match self.operator {

@@ -81,7 +81,7 @@ impl<'a> TypeRef<'a> {
             Self::Node(node) => node,
         };
         match &node.kind {
-            NodeType::Any if is_raw_extension(node) => any(Self::Opaque, true),
+            NodeType::Raw => any(Self::Opaque, true),
             NodeType::Any
             | NodeType::SchemaOrBool(_)
             | NodeType::SchemaOrArray(_)
@@ -120,10 +120,6 @@ impl<'a> TypeRef<'a> {
     }
 }
 
-fn is_raw_extension(node: &Node) -> bool {
-    node.definition.as_deref().is_some_and(|name| name.ends_with(".RawExtension"))
-}
-
 impl<'a> MapSchema<'a> {
     fn of(ty: &'a Type, atomic: bool) -> Self {
         // An object without declared fields accepts any field.
@@ -155,7 +151,7 @@ impl<'a> Atom<'a> {
     /// Chooses the alternative for a value. A value of the wrong type is handled as the expected
     /// type.
     pub(super) fn deduce(&self, value: Option<&Value>) -> DeducedAtom<'a> {
-        let fitting = match value {
+        let fitting = match value.map(Value::tree) {
             Some(Value::Object(_)) => self.map.map(DeducedAtom::Map),
             Some(Value::Array(_)) => self.list.map(DeducedAtom::List),
             None | Some(Value::Null) => None,
@@ -249,6 +245,7 @@ fn default_of(field: &Field) -> Option<&Value> {
 
 /// A value as Go's structs would serialize it, for comparing atomic values.
 pub(super) fn normalize(schema: &Schema, type_ref: TypeRef<'_>, value: &Value) -> Value {
+    let value = value.tree();
     match (type_ref.resolve(schema).deduce(Some(value)), value) {
         (DeducedAtom::List(list), Value::Array(items)) => {
             Value::Array(items.iter().map(|item| normalize(schema, list.item, item)).collect())
@@ -278,6 +275,7 @@ fn is_zero(value: &Value) -> bool {
         Value::String(text) => text.is_empty(),
         Value::Array(items) => items.is_empty(),
         Value::Object(map) => map.is_empty(),
+        Value::Raw(_) => false,
     }
 }
 

@@ -159,7 +159,7 @@ impl Walker<'_> {
     fn same(&self, type_ref: TypeRef<'_>, old: &Value, new: &Value) -> bool {
         let normalized = |value: &Value| normalize(self.schema, type_ref, value);
         same_value(old, new)
-            || match (old, self.kind) {
+            || match (old.tree(), self.kind) {
                 (Value::Array(_) | Value::Object(_), NewObject::Merged) => {
                     same_value(&normalized(old), new)
                 }

@@ -117,7 +117,7 @@ fn compare_fields(a: &[(Str, Value)], b: &[(Str, Value)]) -> Ordering {
 /// A total order over all JSON: numbers (compared as numbers), strings, booleans, lists, objects,
 /// null.
 pub(super) fn compare_values(a: &Value, b: &Value) -> Ordering {
-    match (a, b) {
+    match (a.tree(), b.tree()) {
         (Value::Number(Number::Int(a)), Value::Number(Number::Int(b))) => a.cmp(b),
         (Value::Number(a), Value::Number(b)) => as_float(*a).total_cmp(&as_float(*b)),
         (Value::String(a), Value::String(b)) => a.cmp(b),
@@ -133,7 +133,7 @@ pub(super) fn compare_values(a: &Value, b: &Value) -> Ordering {
             let different = a.iter().zip(b.iter()).map(pair).find(|order| order.is_ne());
             different.unwrap_or(a.len().cmp(&b.len()))
         }
-        _ => rank(a).cmp(&rank(b)),
+        (a, b) => rank(a).cmp(&rank(b)),
     }
 }
 
@@ -156,7 +156,7 @@ fn rank(value: &Value) -> u8 {
         Value::String(_) => 1,
         Value::Bool(_) => 2,
         Value::Array(_) => 3,
-        Value::Object(_) => 4,
+        Value::Object(_) | Value::Raw(_) => 4,
         Value::Null => 5,
     }
 }

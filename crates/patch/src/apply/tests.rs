@@ -350,6 +350,9 @@ fn configurations_must_fit_the_schema() {
     body.set_at(&["apiVersion"], "ex.com/v2");
     let error = world.with("a", |types, manager, _| apply(None, &body, types, manager, false));
     assert_eq!(error.unwrap_err().to_string(), "invalid object type: ex.com/v2, Kind=Foo");
+    body.set_at(&["apiVersion"], "ex.com/v1/z");
+    let error = world.with("a", |types, manager, _| apply(None, &body, types, manager, false));
+    assert_eq!(error.unwrap_err().to_string(), "invalid object type: /, Kind=");
 }
 
 #[test]

@@ -104,7 +104,7 @@ const VIOLATIONS_MAX: usize = 100;
 
 impl Checker<'_> {
     /// `open` is inherited: below a node that preserves unknown fields, they are preserved at every
-    /// level.
+    /// level, but not in types that have a name.
     fn check(&mut self, type_ref: TypeRef<'_>, value: &Value, path: FieldTrail<'_>, open: bool) {
         let schema = self.schema;
         cancel::checkpoint();
@@ -113,11 +113,11 @@ impl Checker<'_> {
             DeducedAtom::Scalar(scalar) => self.check_scalar(scalar, value, path),
             DeducedAtom::List(list) => match value {
                 Value::Array(items) => self.check_items(list, items, path, open),
-                other => self.say(path, &format!("expected list, got {}", show(other))),
+                other => self.add_violation(path, &format!("expected list, got {}", show(other))),
             },
             DeducedAtom::Map(object) => match value {
                 Value::Object(map) => self.check_members(object, map, path, open),
-                other => self.say(path, &format!("expected map, got {}", show(other))),
+                other => self.add_violation(path, &format!("expected map, got {}", show(other))),
             },
         }
     }
@@ -143,7 +143,7 @@ impl Checker<'_> {
             Scalar::Bool => format!("expected boolean, got {}", show(value)),
             Scalar::Any => format!("expected any scalar, got {}", show(value)),
         };
-        self.say(path, &why);
+        self.add_violation(path, &why);
     }
 
     fn check_items(
@@ -165,10 +165,10 @@ impl Checker<'_> {
         for (at, item) in items.iter().enumerate() {
             let element = match list.element(self.schema, item) {
                 Ok(element) => element,
-                Err(why) => return self.say(path, &format!("element {at}: {why}")),
+                Err(why) => return self.add_violation(path, &format!("element {at}: {why}")),
             };
             if seen.contains(&element) {
-                self.say(path, &format!("duplicate entries for key {element}"));
+                self.add_violation(path, &format!("duplicate entries for key {element}"));
             }
             let at = FieldTrail { to: Some(&path), step: Step::Item(&element) };
             self.check(list.item, item, at, open);
@@ -183,18 +183,20 @@ impl Checker<'_> {
         path: FieldTrail<'_>,
         open: bool,
     ) {
-        let open = open || object.ty.is_some_and(|ty| ty.preserve_unknown);
+        // Compat: a type that has a name (the metadata of an embedded resource) is as strict as anywhere.
+        let open = open && object.ty.is_none_or(|ty| ty.name.is_empty())
+            || object.ty.is_some_and(|ty| ty.preserve_unknown);
         for (name, value) in map.iter() {
             let path = FieldTrail { to: Some(&path), step: Step::Member(name) };
             if object.field(name).is_none() && object.others.is_none() && !open {
                 // Compat: upstream stops at the first duplicate, so an object reports at most one.
-                return self.say(path, "field not declared in schema");
+                return self.add_violation(path, "field not declared in schema");
             }
             self.check(object.member(name), value, path, open);
         }
     }
 
-    fn say(&mut self, path: FieldTrail<'_>, why: &str) {
+    fn add_violation(&mut self, path: FieldTrail<'_>, why: &str) {
         if self.violations.len() == VIOLATIONS_MAX {
             self.more += 1;
             return;

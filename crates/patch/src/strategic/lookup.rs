@@ -95,6 +95,7 @@ impl<'a> PatchMetaLookup<'a> {
             | NodeType::SchemaOrArray(ty)
             | NodeType::SchemaOrStringArray(ty) => LookupTarget::Type(*ty),
             NodeType::Any
+            | NodeType::Raw
             | NodeType::AnyObject
             | NodeType::Time
             | NodeType::MicroTime
