@@ -23,6 +23,8 @@ pub struct Decl {
     pub min_json_bytes: u64,
     /// May the value be null?
     pub nullable: bool,
+    /// Keys of a map, or of anything, may be named by their escape: `a__dot__b` for `a.b`.
+    pub unescapes_keys: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -93,7 +95,13 @@ pub struct Field {
 
 impl Decl {
     fn new(kind: DeclKind, max_elements: u64, min_json_bytes: u64) -> Self {
-        Self { kind, max_elements, min_json_bytes, nullable: false }
+        Self { kind, max_elements, min_json_bytes, nullable: false, unescapes_keys: false }
+    }
+
+    /// The same with keys that may be named by their escape.
+    #[must_use]
+    pub fn unescaping_keys(self) -> Self {
+        Self { unescapes_keys: true, ..self }
     }
 
     pub fn bool() -> Self {

@@ -435,7 +435,7 @@ impl Call {
                 let types: Vec<Type> = args.iter().map(Val::type_of).collect();
                 let types: Vec<&str> = types.iter().map(Type::name).collect();
                 let name = self.function.name;
-                fail(format!("no such overload: {name}({})", types.join(", ")))
+                ops::no_overload(&format!("{name}({})", types.join(", ")))
             }
         }
     }

@@ -10,7 +10,8 @@ use crate::escape::escape;
 use crate::go_text::show;
 use crate::time::Duration;
 use crate::value::{
-    Entries, EvalError, EvalResult, Items, Key, List, Map, NO_SUCH_OVERLOAD, Text, Val, fail,
+    Entries, EvalError, EvalResult, Items, Key, List, Map, NO_SUCH_OVERLOAD, TEXT_BYTES_MAX, Text,
+    Val, fail,
 };
 
 const INT_OVERFLOW: EvalError = EvalError::Failed(Str::new_static("integer overflow"));
@@ -20,7 +21,7 @@ const NAN: EvalError = EvalError::Failed(Str::new_static("NaN values cannot be o
 
 /// An operator without an overload for its left side.
 pub(crate) fn no_overload<T>(function: &str) -> Result<T, EvalError> {
-    fail(format!("no such overload: {function}"))
+    Err(EvalError::NoSuchOverload(format!("no such overload: {function}").into()))
 }
 
 pub(crate) fn equal(left: &Val<'_>, right: &Val<'_>) -> Result<bool, EvalError> {
@@ -297,6 +298,11 @@ fn compare_numbers(left: &Val<'_>, right: &Val<'_>) -> Option<Ordering> {
     }
 }
 
+/// Costs are summed up afterwards, when the text is there already.
+fn check_length(a: usize, b: usize) -> Result<(), EvalError> {
+    if a.saturating_add(b) > TEXT_BYTES_MAX { Err(EvalError::CostLimit) } else { Ok(()) }
+}
+
 pub(crate) fn add<'a>(left: Val<'a>, right: Val<'a>) -> EvalResult<'a> {
     Ok(match (left, right) {
         (Val::Int(a), Val::Int(b)) => Val::Int(a.checked_add(b).ok_or(INT_OVERFLOW)?),
@@ -304,12 +310,16 @@ pub(crate) fn add<'a>(left: Val<'a>, right: Val<'a>) -> EvalResult<'a> {
         (Val::Double(a), Val::Double(b)) => Val::Double(a + b),
         (Val::String(a), Val::String(b)) => {
             let (a, b) = (a.as_str(), b.as_str());
+            check_length(a.len(), b.len())?;
             let mut sum = String::with_capacity(a.len() + b.len());
             sum.push_str(a);
             sum.push_str(b);
             Val::text(sum)
         }
-        (Val::Bytes(a), Val::Bytes(b)) => Val::Bytes([&*a, &*b].concat().into()),
+        (Val::Bytes(a), Val::Bytes(b)) => {
+            check_length(a.len(), b.len())?;
+            Val::Bytes([&*a, &*b].concat().into())
+        }
         (Val::Duration(a), Val::Duration(b)) => {
             Val::Duration(Duration(a.0.checked_add(b.0).ok_or(INT_OVERFLOW)?))
         }

@@ -350,7 +350,13 @@ impl Parser<'_> {
         while self.peek() != Token::RightBrace {
             let optional = self.take(Token::Question).is_some();
             if !matches!(self.peek(), Token::Ident | Token::QuotedIdent) {
-                let expected = [Token::RightBrace, Token::Comma, Token::Question, Token::Ident];
+                let expected = [
+                    Token::RightBrace,
+                    Token::Comma,
+                    Token::Question,
+                    Token::Ident,
+                    Token::QuotedIdent,
+                ];
                 return Err(self.mismatch(&expected));
             }
             let (name, _) = self.field_name(optional)?;

@@ -19,6 +19,9 @@ pub enum EvalError {
     /// An error in the data or the expression; `&&` and `||` can absorb it.
     #[error("{0}")]
     Failed(Str),
+    /// No overload of a function takes the arguments; absorbed like [`EvalError::Failed`].
+    #[error("{0}")]
+    NoSuchOverload(Str),
     /// The cost limit is exceeded; no operator absorbs that.
     #[error("operation cancelled: actual cost limit exceeded")]
     CostLimit,
@@ -35,16 +38,16 @@ pub type EvalResult<'a> = Result<Val<'a>, EvalError>;
 /// memory.
 pub(crate) const WEIGHT_MAX: u64 = 4_000_000;
 
-/// The longest string that an expression may build; reading a longer one would exceed the cost
-/// limit.
-pub(crate) const TEXT_BYTES_MAX: usize = 32 << 20;
+/// The longest string or bytes that an expression may build: more than any object has. From 10 MB on it would exceed
+/// kube-apiserver's cost limit of one expression, a tenth of each byte.
+pub(crate) const TEXT_BYTES_MAX: usize = 5 << 20;
 
 pub(crate) fn fail<T>(message: impl AsRef<str>) -> Result<T, EvalError> {
     Err(EvalError::Failed(Str::new(message)))
 }
 
 pub(crate) const NO_SUCH_OVERLOAD: EvalError =
-    EvalError::Failed(Str::new_static("no such overload"));
+    EvalError::NoSuchOverload(Str::new_static("no such overload"));
 
 #[derive(Clone, Debug, Default)]
 pub enum Val<'a> {
@@ -242,6 +245,7 @@ impl<'a> Val<'a> {
             Value::String(text) => Self::String(Text::Ref(text)),
             Value::Array(items) => Self::List(List::Tree(items, decl)),
             Value::Object(map) => Self::Map(Map::Tree(map, decl)),
+            Value::Raw(raw) => Self::untyped(raw.tree(), decl),
         }
     }
 
@@ -322,7 +326,7 @@ fn go_type(value: &Value) -> &'static str {
         Value::Number(Number::Float(_)) => "float64",
         Value::String(_) => "string",
         Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
+        Value::Object(_) | Value::Raw(_) => "map[string]interface {}",
     }
 }
 
@@ -485,14 +489,15 @@ pub(crate) fn find_in_tree<'a>(
                 _ => Ok(None),
             }
         }
-        DeclKind::Map { values, .. } => match map.get(name) {
-            Some(value) => Val::of(value, values).map(Some),
-            None => Ok(None),
-        },
-        _ => match map.get(name) {
-            Some(value) => Val::of(value, decl).map(Some),
-            None => Ok(None),
-        },
+        kind => {
+            let unescaped = (decl.unescapes_keys && name.contains("__")).then(|| unescape(name));
+            let unescaped = unescaped.flatten();
+            let Some(value) = map.get(unescaped.as_deref().unwrap_or(name)) else {
+                return Ok(None);
+            };
+            let decl = if let DeclKind::Map { values, .. } = kind { values } else { decl };
+            Val::of(value, decl).map(Some)
+        }
     }
 }
 

@@ -61,6 +61,7 @@ impl Declarer<'_> {
             NodeType::Map(values) => Decl::map(self.node(values), None),
             // Text or number, or of no fixed shape.
             NodeType::Any
+            | NodeType::Raw
             | NodeType::AnyObject
             | NodeType::Quantity
             | NodeType::IntOrString

@@ -180,7 +180,7 @@ fn is_absent(value: &Value, field: &Field) -> bool {
         Value::Number(Number::Int(number)) => *number == 0,
         Value::Number(Number::Float(number)) => *number == 0.0,
         Value::Bool(value) => !value,
-        Value::Array(_) | Value::Object(_) => false,
+        Value::Array(_) | Value::Object(_) | Value::Raw(_) => false,
     };
     is_zero && !field.pointer && field.presence != Presence::AsGiven
 }

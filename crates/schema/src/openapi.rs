@@ -4,6 +4,7 @@
 //! `v2` and `v3` combine both in their dialect, as JSON or as gnostic protobuf.
 
 mod assemble;
+mod convert;
 mod custom;
 mod definitions;
 mod params;
@@ -18,9 +19,10 @@ use std::collections::HashMap;
 use meta::{GroupVersionKind, Str};
 
 pub use assemble::DocumentEncoding;
+pub use convert::v3_from_v2;
 pub use custom::{CustomDefinitions, CustomResource};
 pub use params::{Param, ParamLocation};
-pub use routes::{Action, Content, Operation, Path, Response, Routes};
+pub use routes::{Action, CUSTOM_PATCHES, Content, Operation, PATCHES, Path, Response, Routes};
 pub use v2::v2_document;
 pub use v3::v3_document;
 

@@ -16,6 +16,7 @@ mod pattern;
 mod prune;
 mod read;
 mod structural_rules;
+mod timing;
 mod typed_object_meta;
 mod validate;
 mod validate_defaults;
@@ -37,7 +38,10 @@ pub use self::{
     pattern::Pattern,
     prune::UnknownFields,
     read::{SCHEMA_DEPTH_MAX, is_too_deep},
+    timing::{Observer, TimedStep, observe_with},
 };
+
+use self::timing::{ratcheted, timed};
 
 /// The schema of one version of a custom resource.
 #[derive(Debug, Default)]
@@ -167,13 +171,15 @@ impl Structural {
         others: impl FnOnce(&mut FieldErrors),
         errors: &mut FieldErrors,
     ) {
-        let root = FieldPath::root();
-        validate::validate(object, Some(old), &self.root, &root, errors);
-        others(errors);
-        let at = value_path::ValuePath::root(&root);
-        object_meta::validate(object, &self.root, false, &at, errors);
-        self.validate_new_lists(object, old, errors);
-        self.run_rules(object, Some(old), errors);
+        ratcheted(|| {
+            let root = FieldPath::root();
+            validate::validate(object, Some(old), &self.root, &root, errors);
+            others(errors);
+            let at = value_path::ValuePath::root(&root);
+            object_meta::validate(object, &self.root, false, &at, errors);
+            self.validate_new_lists(object, old, errors);
+            self.run_rules(object, Some(old), errors);
+        });
     }
 
     /// Validates a status update: only the status is checked.
@@ -184,18 +190,22 @@ impl Structural {
         others: impl FnOnce(&mut FieldErrors),
         errors: &mut FieldErrors,
     ) {
-        if let (Some(status), Some(node)) = (object.get("status"), self.root.property("status")) {
-            let at = FieldPath::new("status");
-            validate::validate(status, old.get("status"), node, &at, errors);
-        }
-        others(errors);
-        self.validate_new_lists(object, old, errors);
-        self.run_rules(object, Some(old), errors);
+        ratcheted(|| {
+            let (status, node) = (object.get("status"), self.root.property("status"));
+            if let (Some(status), Some(node)) = (status, node) {
+                let at = FieldPath::new("status");
+                validate::validate(status, old.get("status"), node, &at, errors);
+            }
+            others(errors);
+            self.validate_new_lists(object, old, errors);
+            self.run_rules(object, Some(old), errors);
+        });
     }
 
     /// Rules are only evaluated on objects that have the declared types and sizes.
     fn run_rules(&self, object: &Value, old: Option<&Value>, errors: &mut FieldErrors) {
-        let rules = self.rules.get_or_init(|| cel_rules::Rules::compile(&self.root));
+        let compile = || timed(TimedStep::Compilation, || cel_rules::Rules::compile(&self.root));
+        let rules = self.rules.get_or_init(compile);
         let Some(rules) = rules else { return };
         let root = FieldPath::root();
         let blocks = |reason| {
@@ -207,7 +217,7 @@ impl Structural {
                        correct the existing errors to complete validation";
             return errors.invalid(root, Value::Null, why);
         }
-        rules.validate(object, old, &self.root, &root, errors);
+        timed(TimedStep::Evaluation, || rules.validate(object, old, &self.root, &root, errors));
     }
 
     /// Duplicates in sets and maps may stay if the old object had duplicates.

@@ -1,6 +1,9 @@
 //! The schema: an arena of object types, and nodes that refer to them.
 
-use std::{collections::HashMap, sync::OnceLock};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::OnceLock,
+};
 
 use meta::{
     Str, Value,
@@ -17,6 +20,8 @@ pub struct Schema {
     by_name: HashMap<Str, TypeId>,
     /// Which types have defaults; computed on first use.
     defaults: OnceLock<crate::Defaults>,
+    /// Types with raw fields, at any depth; computed on first use.
+    with_raw_fields: OnceLock<HashSet<TypeId>>,
 }
 
 /// The index of a type in its [`Schema`].
@@ -108,9 +113,11 @@ pub struct Node {
 
 #[derive(Clone, Debug, Default)]
 pub enum NodeType {
-    /// Any JSON, kept as it is (`RawExtension`, `FieldsV1`, `JSON`).
+    /// Any JSON, kept as it is (`FieldsV1`, `JSON`).
     #[default]
     Any,
+    /// Any JSON, kept with its text (`RawExtension`).
+    Raw,
     /// Any JSON object, kept as it is.
     AnyObject,
     Bool,
@@ -205,6 +212,34 @@ impl Schema {
     ) -> Result<(), TooLarge> {
         let defaults = self.defaults.get_or_init(|| crate::Defaults::of(self));
         defaults.apply(self, ty, object, size)
+    }
+
+    /// Whether objects of a type may have raw fields, which only a decoder that knows the type keeps.
+    pub fn has_raw_fields(&self, ty: TypeId) -> bool {
+        self.with_raw_fields.get_or_init(|| self.find_raw_fields()).contains(&ty)
+    }
+
+    fn find_raw_fields(&self) -> HashSet<TypeId> {
+        fn holds_raw(kind: &NodeType, found: &HashSet<TypeId>) -> bool {
+            match kind {
+                NodeType::Raw => true,
+                NodeType::Object(id) => found.contains(id),
+                NodeType::List(item, _) | NodeType::Map(item) => holds_raw(&item.kind, found),
+                _ => false,
+            }
+        }
+        let mut found = HashSet::new();
+        loop {
+            let before = found.len();
+            for (id, ty) in self.types() {
+                if ty.fields.iter().any(|field| holds_raw(&field.node.kind, &found)) {
+                    found.insert(id);
+                }
+            }
+            if found.len() == before {
+                return found;
+            }
+        }
     }
 
     pub fn by_name(&self, name: &str) -> Option<TypeId> {

@@ -22,7 +22,7 @@ use crate::kubernetes_value::KubernetesValue;
 use crate::types::Type;
 use crate::value::{EvalError, EvalResult, NO_SUCH_OVERLOAD, Val, fail};
 
-/// The value of the variable `authorizer`: who decides, about which user.
+/// The value of the variable `authorizer`: the authorizer, and the user that it is asked about.
 #[derive(Clone, Debug)]
 pub struct AuthorizerBinding {
     pub checks: Arc<AuthorizerChecks>,

@@ -89,7 +89,7 @@ fn slice<'a>(args: &[Val<'a>]) -> EvalResult<'a> {
 fn flatten_op<'a>(args: &[Val<'a>]) -> EvalResult<'a> {
     let Val::List(list) = &args[0] else {
         let of = args[0].type_of();
-        return fail(format!("no such overload: {}.flatten()", of.name()));
+        return crate::ops::no_overload(&format!("{}.flatten()", of.name()));
     };
     let depth = match args.get(1) {
         None => 1,

@@ -1,11 +1,13 @@
 //! Types, written out as OpenAPI definitions, and with them all the types that they refer to.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
+use std::fmt::Write as _;
 
 use meta::{GroupVersion, GroupVersionKind, Map, Str, Value, value};
 
-use super::DocumentSource;
 use super::assemble::EncodedMembers;
+use super::{Describe, DocumentSource};
 use crate::{Field, ListType, Node, NodeType, Presence, Type, TypeId};
 
 /// What v2 and v3 write differently.
@@ -30,6 +32,10 @@ pub(super) struct Definitions<'a> {
 }
 
 impl<'a> Definitions<'a> {
+    pub(super) fn describe(&self) -> &'a dyn Describe {
+        self.source.describe
+    }
+
     pub(super) fn new(
         source: DocumentSource<'a>,
         dialect: Dialect,
@@ -171,6 +177,7 @@ impl<'a> Definitions<'a> {
             written.insert("default", default);
         }
         let text = self.source.describe.field(&ty.name, &field.name);
+        let text = text.map(|text| with_enum_values(text, &field.node.enum_values));
         set_description(&mut written, text.as_deref());
         self.add_merging(field, &mut written);
         self.wrap_reference(written)
@@ -282,6 +289,7 @@ impl<'a> Definitions<'a> {
     fn scalar(&self, name: &str) -> Map {
         match self.scalars.get(name) {
             // Arbitrary JSON may be anything; extensions and sets of fields are always objects.
+            Some(NodeType::Raw) => typed("object", None),
             Some(NodeType::Any) if name.rsplit('.').next() != Some("JSON") => typed("object", None),
             Some(kind) => self.simple(kind),
             None => Map::new(),
@@ -325,6 +333,18 @@ fn typed(name: &str, format: Option<&str>) -> Map {
         written.insert("format", format);
     }
     written
+}
+
+/// Adds the values that a field may have to what is said about it. What each of them means is not known here.
+fn with_enum_values<'a>(text: Cow<'a, str>, values: &[Str]) -> Cow<'a, str> {
+    if values.is_empty() {
+        return text;
+    }
+    let mut text = format!("{text}\n\nPossible enum values:");
+    for value in values {
+        let _ = write!(text, "\n - `\"{value}\"`");
+    }
+    Cow::Owned(text)
 }
 
 fn set_description(written: &mut Map, text: Option<&str>) {

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use meta::Str;
 
+use super::Describe;
 use crate::{Node, NodeType};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +57,16 @@ impl Param {
         let described = OPTIONS.iter().find(|(known, _)| known == name);
         let description = Cow::Borrowed(described.map_or("", |(_, description)| *description));
         Some(Self { name: name.clone(), location: ParamLocation::Query, kind, description })
+    }
+
+    /// What the parameter means: as the field of DeleteOptions, where it is one of them. The texts are the same,
+    /// `dryRun` in other options included.
+    pub(super) fn described<'a>(&'a self, describe: &'a dyn Describe) -> Cow<'a, str> {
+        let options = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions";
+        let is_query = self.location == ParamLocation::Query;
+        let known = DELETE.contains(&self.name.as_str()) && is_query;
+        let text = known.then(|| describe.field(options, &self.name)).flatten();
+        text.unwrap_or(Cow::Borrowed(&self.description))
     }
 
     pub fn required(&self) -> bool {

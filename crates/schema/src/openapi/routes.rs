@@ -7,6 +7,7 @@ use meta::{GroupVersion, GroupVersionKind, Str};
 use super::{CustomResource, Param, TypesByKind, meta_v1};
 use crate::{ResourceFacts, Schema};
 use resource::PathBuilder;
+pub use resource::{CUSTOM_PATCHES, PATCHES};
 
 /// A path and what can be done there.
 #[derive(Debug, Default)]
@@ -111,7 +112,7 @@ impl Routes<'_> {
             &format!("/apis/{group}/"),
             format!("get{name}APIGroup"),
             lower_first(&name),
-            "get information about the group",
+            "get information of a group",
             "APIGroup",
         )]
     }
@@ -136,7 +137,7 @@ impl Routes<'_> {
             Operation {
                 id: "getCodeVersion".into(),
                 tag: "version".into(),
-                description: "get the version of this server".into(),
+                description: "get the version information for this server".into(),
                 consumes: &["application/json"],
                 produces: vec!["application/json"],
                 responses: vec![ok(Content::Definition(info))],
@@ -177,7 +178,7 @@ impl Routes<'_> {
     }
 }
 
-const VERSIONS: &str = "get the versions that are served";
+const VERSIONS: &str = "get available API versions";
 
 fn alone(path: &str, operation: Operation) -> Path {
     let operation = Operation { method: "get", ..operation };
@@ -225,7 +226,7 @@ impl Names {
             &format!("{}/", self.root),
             format!("get{}APIResources", self.id),
             self.tag.clone(),
-            "get the resources that are served",
+            "get available resources",
             "APIResourceList",
         )
     }

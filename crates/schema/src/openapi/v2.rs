@@ -213,7 +213,7 @@ impl Writer<'_> {
         let mut written = Map::new();
         written.insert("name", param.name.clone());
         written.insert("in", if param.location == ParamLocation::Path { "path" } else { "query" });
-        written.insert("description", param.description.as_ref());
+        written.insert("description", param.described(self.definitions.describe()).into_owned());
         written.insert("type", param.kind);
         written.insert("uniqueItems", true);
         if param.required() {

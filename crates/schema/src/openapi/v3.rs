@@ -5,7 +5,9 @@ use meta::{GroupVersion, Map, Str, Value, value};
 use super::assemble::{Assembler, EncodedMembers};
 use super::definitions::{Definitions, Dialect, group_version_kind};
 use super::protobuf::{FieldEncoding, tables};
-use super::{Content, DocumentEncoding, DocumentSource, Operation, Param, ParamLocation, Path};
+use super::{
+    Content, Describe, DocumentEncoding, DocumentSource, Operation, Param, ParamLocation, Path,
+};
 
 /// A document about some paths. `home` is the group version that they belong to, if it is one.
 pub fn v3_document(
@@ -70,9 +72,13 @@ impl Writer<'_> {
             .map(|operation| (operation.method, self.operation(operation)))
             .collect();
         if !path.params.is_empty() {
-            written.insert("parameters", path.params.iter().map(param).collect::<Vec<_>>());
+            written.insert("parameters", self.params(&path.params));
         }
         written.into()
+    }
+
+    fn params(&self, params: &[Param]) -> Vec<Value> {
+        params.iter().map(|shown| param(shown, self.definitions.describe())).collect()
     }
 
     fn operation(&mut self, operation: &Operation) -> Value {
@@ -81,7 +87,7 @@ impl Writer<'_> {
         written.insert("description", operation.description.clone());
         written.insert("operationId", operation.id.clone());
         if !operation.params.is_empty() {
-            written.insert("parameters", operation.params.iter().map(param).collect::<Vec<_>>());
+            written.insert("parameters", self.params(&operation.params));
         }
         if let Some((definition, required)) = &operation.body {
             let schema = self.definitions.reference(definition);
@@ -130,11 +136,11 @@ fn content(media: &[&str], schema: &Value) -> Value {
         .into()
 }
 
-fn param(param: &Param) -> Value {
+fn param(param: &Param, describe: &dyn Describe) -> Value {
     let mut written = Map::new();
     written.insert("name", param.name.clone());
     written.insert("in", if param.location == ParamLocation::Path { "path" } else { "query" });
-    written.insert("description", param.description.as_ref());
+    written.insert("description", param.described(describe).into_owned());
     if param.required() {
         written.insert("required", true);
     }

@@ -101,7 +101,7 @@ fn compare(a: Option<&Value>, b: Option<&Value>) -> Ordering {
         Some(Value::Number(Number::Float(_))) => 4,
         Some(Value::String(_)) => 5,
         Some(Value::Array(_)) => 6,
-        Some(Value::Object(_)) => 7,
+        Some(Value::Object(_) | Value::Raw(_)) => 7,
     };
     match (a, b) {
         (Some(Value::Bool(a)), Some(Value::Bool(b))) => a.cmp(b),

@@ -156,7 +156,7 @@ impl StructuralNode {
 
 impl StructuralNode {
     /// Whether there is no keyword but `type`, `default` and `properties`.
-    pub(super) fn says_nothing_of_its_own(&self) -> bool {
+    pub(super) fn is_unconstrained(&self) -> bool {
         !self.nullable
             && !self.preserve_unknown
             && !self.embedded_resource

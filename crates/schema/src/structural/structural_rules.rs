@@ -126,7 +126,7 @@ fn check_type_and_object_meta(
 fn restricts_names_only(metadata: &StructuralNode) -> bool {
     let is_name =
         |(name, _): &(Str, StructuralNode)| matches!(name.as_str(), "name" | "generateName");
-    metadata.properties.iter().all(is_name) && metadata.says_nothing_of_its_own()
+    metadata.properties.iter().all(is_name) && metadata.is_unconstrained()
 }
 
 /// `anyOf: [{type: integer}, {type: string}]`, the only alternatives that may have types.
@@ -135,7 +135,7 @@ fn is_int_or_string(any_of: &[StructuralNode]) -> bool {
         node.ty == ty
             && node.default.is_none()
             && node.properties.is_empty()
-            && node.says_nothing_of_its_own()
+            && node.is_unconstrained()
     };
     matches!(any_of, [first, second]
         if is_bare(first, JsonType::Integer) && is_bare(second, JsonType::String))

@@ -133,13 +133,13 @@ impl PathBuilder<'_> {
                 let method_name = method.to_uppercase();
                 let mut params = self.option_params(options);
                 if *with_path {
-                    params.push(Param::path("path", "the path to pass the request on to"));
+                    params.push(Param::path("path", "path to the resource"));
                 }
                 Operation {
                     method,
                     id: format!("{verb}{on}{suffix}"),
                     description: format!(
-                        "pass on {method_name} requests to {name} of a {}",
+                        "connect {method_name} requests to {name} of {}",
                         self.kind()
                     ),
                     action: Some(Action { name: "connect", kind: kind.clone() }),
@@ -159,7 +159,11 @@ impl PathBuilder<'_> {
         Operation {
             method: "get",
             id: format!("list{}{named}", self.names.id),
-            description: format!("list or watch {} objects", self.kind()),
+            description: {
+                let watches = self.resource.verbs.iter().any(|verb| verb == "watch");
+                let verb = if watches { "list or watch" } else { "list" };
+                format!("{verb} objects of kind {}", self.kind())
+            },
             params: query(LIST),
             produces: STREAM.to_vec(),
             responses: vec![ok(Content::Definition(list.clone()))],
@@ -171,10 +175,19 @@ impl PathBuilder<'_> {
         Operation {
             method: "get",
             id: format!("watch{}{named}", self.names.id),
-            description: format!(
-                "deprecated: list {} objects with the parameter `watch`",
-                self.kind()
-            ),
+            description: if action == "watchlist" {
+                format!(
+                    "watch individual changes to a list of {}. deprecated: use the 'watch' parameter with a list \
+                     operation instead.",
+                    self.kind()
+                )
+            } else {
+                format!(
+                    "watch changes to an object of kind {}. deprecated: use the 'watch' parameter with a list \
+                     operation instead, filtered to a single item with the 'fieldSelector' parameter.",
+                    self.kind()
+                )
+            },
             params: query(LIST),
             produces: STREAM.to_vec(),
             responses: vec![ok(Content::Definition(meta_v1("WatchEvent")))],
@@ -198,7 +211,7 @@ impl PathBuilder<'_> {
         Operation {
             method: "get",
             id: format!("read{}{}", self.names.id, self.scoped(subresource)),
-            description: self.describe("read", subresource),
+            description: self.describe_existing("read", subresource),
             params: self.custom.map(|_| Param::query("resourceVersion")).into_iter().collect(),
             responses: vec![ok(content)],
             ..operation("get", kind)
@@ -218,7 +231,7 @@ impl PathBuilder<'_> {
         Operation {
             method: "put",
             id: format!("replace{}{}", self.names.id, self.scoped(subresource)),
-            description: self.describe("replace", subresource),
+            description: self.describe_existing("replace", subresource),
             params: query(CREATE),
             body: Some((object.clone(), true)),
             responses: responses(&[200, 201], object),
@@ -230,7 +243,7 @@ impl PathBuilder<'_> {
         Operation {
             method: "patch",
             id: format!("patch{}{}", self.names.id, self.scoped(subresource)),
-            description: self.describe("change parts of", subresource),
+            description: self.describe_existing("partially update", subresource),
             params: query(PATCH),
             body: Some((meta_v1("Patch"), true)),
             consumes: &PATCHES,
@@ -266,7 +279,7 @@ impl PathBuilder<'_> {
         Operation {
             method: "delete",
             id: format!("delete{}Collection{}", self.names.id, self.scoped("")),
-            description: format!("delete {} objects", self.kind()),
+            description: format!("delete collection of {}", self.kind()),
             params,
             body,
             responses: responses(&[200], &meta_v1("Status")),
@@ -290,9 +303,7 @@ impl PathBuilder<'_> {
                 operation.produces = CUSTOM.to_vec();
             }
             if path.contains("{name}") {
-                operation
-                    .params
-                    .push(Param::path("name", format!("the name of the {}", self.kind())));
+                operation.params.push(Param::path("name", format!("name of the {}", self.kind())));
             }
             if path.contains("{namespace}") {
                 operation.params.push(Param::path("namespace", "the namespace"));
@@ -317,9 +328,25 @@ impl PathBuilder<'_> {
     }
 
     fn describe(&self, what: &str, subresource: &str) -> String {
+        let kind = self.kind();
+        // Compat: by the spelling of the kind, so that Endpoints has none.
+        let article = if kind.ends_with('s') && !kind.ends_with("ss") {
+            ""
+        } else if kind.starts_with(['A', 'E', 'I', 'O', 'U']) {
+            "an "
+        } else {
+            "a "
+        };
         match subresource {
-            "" => format!("{what} a {}", self.kind()),
-            subresource => format!("{what} {subresource} of a {}", self.kind()),
+            "" => format!("{what} {article}{kind}"),
+            subresource => format!("{what} {subresource} of {article}{kind}"),
+        }
+    }
+
+    fn describe_existing(&self, what: &str, subresource: &str) -> String {
+        match subresource {
+            "" => format!("{what} the specified {}", self.kind()),
+            subresource => format!("{what} {subresource} of the specified {}", self.kind()),
         }
     }
 
@@ -374,7 +401,8 @@ const STREAM: [&str; 5] = [
     "application/vnd.kubernetes.protobuf;stream=watch",
 ];
 
-const PATCHES: [&str; 4] = [
+/// The media types of patches that built-in kinds take.
+pub const PATCHES: [&str; 4] = [
     "application/json-patch+json",
     "application/merge-patch+json",
     "application/strategic-merge-patch+json",
@@ -384,7 +412,8 @@ const PATCHES: [&str; 4] = [
 /// The media types of custom resources.
 const CUSTOM: [&str; 2] = ["application/json", "application/yaml"];
 
-const CUSTOM_PATCHES: [&str; 3] =
+/// The media types of patches that custom resources take.
+pub const CUSTOM_PATCHES: [&str; 3] =
     ["application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml"];
 
 const CONNECTED: [&str; 4] = ["attach", "exec", "portforward", "proxy"];

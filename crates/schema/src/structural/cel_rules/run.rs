@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use cel::{Bound, Decl, EvalError, PER_CALL_LIMIT};
-use meta::{FieldErrors, FieldPath, Str, Value, field::FieldReason, field::show};
+use meta::{FieldError, FieldErrors, FieldPath, Str, Value, field::FieldReason, field::show};
 
 use super::{Compiled, child_decl};
 use crate::structural::{
     cel_decl::declare,
     correlate::{Correlated, OldList},
     node::{AdditionalProperties, JsonType, StructuralNode},
+    timing::compare,
     value_path::ValuePath,
 };
 
@@ -219,8 +220,8 @@ impl Rules {
             *budget -= outcome.cost;
             match outcome.result {
                 Ok(value) if value.as_bool() == Some(true) => {}
-                Ok(_) => tell(compiled, place, node, at, &variables, budget, errors)?,
-                Err(fault) => tell_fault(compiled, &fault, ty, at, errors)?,
+                Ok(_) => report_violation(compiled, place, node, at, &variables, budget, errors)?,
+                Err(fault) => report_eval_error(compiled, &fault, ty, at, errors)?,
             }
         }
         Ok(())
@@ -228,7 +229,7 @@ impl Rules {
 }
 
 /// A rule evaluated to false.
-fn tell(
+fn report_violation(
     compiled: &Compiled,
     place: ValueWithOld<'_>,
     node: &StructuralNode,
@@ -238,10 +239,9 @@ fn tell(
     errors: &mut FieldErrors,
 ) -> Result<(), OutOfBudget> {
     let unchanged = || match place.old {
-        Some(old) => Correlated { new: place.value, old, node }.is_unchanged(),
-        None => place.above.is_some_and(|above| above.is_unchanged()),
+        Some(old) => compare(|| Correlated { new: place.value, old, node }.is_unchanged()),
+        None => place.above.is_some_and(|above| compare(|| above.is_unchanged())),
     };
-    // Upstream runs the expression of the message all the same; only its cost could tell.
     let ratcheted = place.ratchet && !compiled.uses_old_self && unchanged();
     let path = match &compiled.field_path {
         Some(below) => at.path().child(below),
@@ -250,15 +250,11 @@ fn tell(
     let message = match message_of(compiled, variables, budget) {
         Ok(message) => message,
         Err(why) => {
-            if !ratcheted {
-                errors.invalid(path, node.ty.as_str(), &why);
-            }
+            let message = format!("Invalid value: {}: {why}", show(&node.ty.as_str().into()));
+            add(errors, ratcheted, FieldReason::Invalid, &path, message);
             return Err(OutOfBudget);
         }
     };
-    if ratcheted {
-        return Ok(());
-    }
     let shown = match node.ty {
         JsonType::Object | JsonType::Array => String::new(),
         _ => format!(": {}", show(place.value)),
@@ -269,11 +265,26 @@ fn tell(
         "FieldValueDuplicate" => (FieldReason::Duplicate, format!("Duplicate value{shown}")),
         _ => (FieldReason::Invalid, format!("Invalid value{shown}: {message}")),
     };
-    errors.push(reason, path, message);
+    add(errors, ratcheted, reason, &path, message);
     Ok(())
 }
 
-fn tell_fault(
+/// An error, or a warning about what an update leaves as it was.
+fn add(
+    errors: &mut FieldErrors,
+    ratcheted: bool,
+    reason: FieldReason,
+    path: &FieldPath,
+    message: String,
+) {
+    if ratcheted {
+        errors.warn(&FieldError::new(reason, path, message));
+    } else {
+        errors.push(reason, path, message);
+    }
+}
+
+fn report_eval_error(
     compiled: &Compiled,
     fault: &EvalError,
     ty: &str,
@@ -287,7 +298,7 @@ fn tell_fault(
             "'{text}': no further validation rules will be run due to call cost exceeds limit for \
              rule: {shown}"
         ),
-        EvalError::Failed(_) if text.starts_with("no such overload") => format!(
+        EvalError::NoSuchOverload(_) => format!(
             "'{text}': call arguments did not match a supported operator, function or macro \
              signature for rule: {shown}"
         ),
