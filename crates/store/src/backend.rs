@@ -4,14 +4,12 @@
 //! names the revision at which it expects its key (compare-and-swap), so concurrent writers do not
 //! overwrite each other. Old revisions can be read and watched from until they are compacted.
 
-use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::Bytes;
 use meta::Str;
 
-/// A future that can be returned from a trait object.
-pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub use meta::BoxFuture;
 
 /// An MVCC key-value store.
 pub trait Backend: Send + Sync + 'static {
@@ -32,6 +30,12 @@ pub trait Backend: Send + Sync + 'static {
     /// Drops what was overwritten or deleted up to `revision`: afterwards ranges below it and
     /// watches from before it fail with `Compacted`. Idempotent.
     fn compact(&self, revision: u64) -> BoxFuture<'_, Result<(), StoreError>>;
+
+    /// The oldest revision whose state can still be read, as far as this server knows; 0: it does not.
+    /// Compaction by another server may be learned of late.
+    fn oldest_revision(&self) -> u64 {
+        0
+    }
 
     /// Every change of a key under `prefix` with a revision above `after`, in order.
     fn watch(&self, prefix: &str, after: u64) -> BoxFuture<'_, Result<WatchStream, StoreError>>;

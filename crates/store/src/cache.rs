@@ -16,8 +16,8 @@ use tokio::time::{Instant, timeout};
 use crate::reflector;
 use crate::ring::{CacheCounters, EndReason, Ring};
 use crate::{
-    Backend, Entry, KeyValue, Materialize, Range, RingLimits, Snapshot, StoreError, Trigger,
-    UnreadableObject, Watcher,
+    Backend, Entry, KeyValue, Materialize, Range, ReadMetrics, RingLimits, Snapshot, StoreError,
+    Trigger, UnreadableObject, Watcher,
 };
 
 /// The resource that a cache holds, and its limits.
@@ -76,6 +76,9 @@ pub(crate) struct Shared {
     exact_snapshots: Mutex<VecDeque<Arc<Snapshot>>>,
     pub(crate) progress_wanted: Arc<Notify>,
     pub(crate) counters: Arc<CacheCounters>,
+    pub(crate) reads: Arc<ReadMetrics>,
+    /// Makes the reflector list again.
+    pub(crate) relist_wanted: Notify,
     /// Why the cache does not make progress, if so.
     pub(crate) failure: Mutex<Option<StoreError>>,
     /// No new watchers are accepted.
@@ -101,6 +104,8 @@ impl Cache {
             exact_snapshots: Mutex::default(),
             progress_wanted,
             counters,
+            reads: Arc::default(),
+            relist_wanted: Notify::new(),
             failure: Mutex::default(),
             retired: AtomicBool::new(false),
         });
@@ -161,17 +166,29 @@ impl Cache {
         let ready = |snapshot: &Snapshot| snapshot.revision >= revision.max(1);
         let current = self.snapshot();
         if ready(&current) {
+            // Counted without a look at the clock: most reads wait for nothing.
+            self.shared.reads.read_wait.observe(Duration::ZERO);
             return Ok(current);
         }
+        let began = Instant::now();
+        let reached = self.wait_for(revision, began + REVISION_WAIT).await;
+        self.shared.reads.read_wait.observe(began.elapsed());
+        reached
+    }
+
+    async fn wait_for(
+        &self,
+        revision: u64,
+        deadline: Instant,
+    ) -> Result<Arc<Snapshot>, StoreError> {
         let mut reached = self.shared.revision.subscribe();
-        let deadline = Instant::now() + REVISION_WAIT;
         loop {
             self.shared.progress_wanted.notify_one();
             let wait = reached.wait_for(|now| *now >= revision.max(1));
             // The request for progress is repeated: over a network a response may get lost.
             let _ = timeout(PROGRESS_RETRY, wait).await;
             let current = self.snapshot();
-            if ready(&current) {
+            if current.revision >= revision.max(1) {
                 return Ok(current);
             }
             if Instant::now() >= deadline {
@@ -202,8 +219,14 @@ impl Cache {
     }
 
     /// The state at exactly this revision: from memory as far as the ring reaches, else from the
-    /// backend, until it is compacted there.
+    /// backend. Compat: in both cases until the revision is compacted, when clients expect the tokens of
+    /// paged lists to expire.
     pub async fn exact(&self, revision: u64) -> Result<Arc<Snapshot>, StoreError> {
+        let oldest = self.shared.backend.oldest_revision();
+        if revision < oldest {
+            self.shared.exact_snapshots.lock().retain(|snapshot| snapshot.revision >= oldest);
+            return Err(StoreError::Compacted { oldest });
+        }
         let current = self.at_least(revision).await?;
         if current.revision == revision {
             return Ok(current);
@@ -251,6 +274,20 @@ impl Cache {
     /// How many events were received from the backend.
     pub fn events_received(&self) -> u64 {
         self.shared.counters.received.load(Ordering::Relaxed)
+    }
+
+    /// Counters of reads.
+    pub fn read_metrics(&self) -> &Arc<ReadMetrics> {
+        &self.shared.reads
+    }
+
+    pub(crate) fn backend(&self) -> &dyn Backend {
+        &*self.shared.backend
+    }
+
+    /// Fills the cache again, from the newest state of the backend.
+    pub(crate) fn relist(&self) {
+        self.shared.relist_wanted.notify_one();
     }
 
     /// How many watchers were terminated because they did not keep up.
@@ -370,6 +407,7 @@ impl Shared {
     pub(crate) async fn list(&self, revision: Option<u64>) -> Result<Snapshot, StoreError> {
         let known = self.current.load_full();
         let mut snapshot = Snapshot::new(0, self.options.index);
+        self.reads.storage_lists.begin();
         let mut range = Range::of(self.options.prefix.clone()).limit(LIST_PAGE);
         range.revision = revision;
         // Pages are decoded on all cores while further ones are being read: with a large resource
@@ -388,6 +426,7 @@ impl Shared {
         loop {
             let page = self.backend.range(range.clone()).await?;
             let more = page.more;
+            self.reads.storage_lists.add(page.items.len(), page.items.len());
             snapshot.revision = page.revision;
             range.revision = Some(page.revision);
             range.after = page.items.last().map(|item| item.key.clone());

@@ -12,6 +12,7 @@ pub mod fuzzing;
 mod hint;
 mod import;
 mod index;
+mod memory_disk;
 mod reclaim;
 mod record;
 mod recover;
@@ -37,6 +38,7 @@ pub use self::import::Import;
 
 use self::disk::{Disk, RealDisk};
 use self::index::{Index, StoredVersion, Version};
+use self::memory_disk::MemoryDisk;
 use self::record::RecordHeader;
 use self::segment::Segment;
 use self::watch::{EmbeddedWatch, WatcherGroup};
@@ -109,6 +111,8 @@ impl Tuning {
     }
 }
 
+/// A segment in memory is garbage for as long as one record in it is needed, so it is small.
+const MEMORY_SEGMENT_BYTES: u64 = 1 << 20;
 /// Writes that may wait for the writer thread; far more than the server admits at once.
 const REQUESTS_MAX: usize = 8192;
 
@@ -125,6 +129,13 @@ impl Embedded {
         let mut embedded = Self::start(Box::new(disk), Tuning::new(options.compact_every))?;
         embedded.lock = Some(lock);
         Ok(embedded)
+    }
+
+    /// An empty store that has no files and ends with its last reference. The log is kept in
+    /// memory, so history, compaction, TTLs and watches are those of the store on disk.
+    pub fn in_memory(compact_every: Option<Duration>) -> Result<Self, StoreError> {
+        let tuning = Tuning { segment_bytes: MEMORY_SEGMENT_BYTES, ..Tuning::new(compact_every) };
+        Self::start(Box::new(MemoryDisk), tuning)
     }
 
     fn start(disk: Box<dyn Disk>, tuning: Tuning) -> Result<Self, StoreError> {
@@ -290,6 +301,10 @@ impl Backend for Embedded {
             self.ask(Request::Compact(revision, reply))?;
             answer.await.unwrap_or_else(|_| Err(StoreError::Unavailable(CLOSED.into())))
         })
+    }
+
+    fn oldest_revision(&self) -> u64 {
+        self.store.index.read().compacted
     }
 
     fn watch(&self, prefix: &str, after: u64) -> BoxFuture<'_, Result<WatchStream, StoreError>> {

@@ -31,28 +31,28 @@ pub struct Entry {
     /// The selectable fields, in the order in which the resource declares them.
     pub fields: Box<[Str]>,
     /// Other encodings, made on demand.
-    pub slots: Slots,
+    pub cached_encodings: CachedEncodings,
 }
 
 /// How many other encodings an entry can hold.
-pub const SLOTS: usize = 3;
+pub const CACHED_ENCODINGS: usize = 3;
 
 /// Encodings made on demand. Most objects are only ever read as JSON, so an unused set costs two
 /// words.
 #[derive(Debug, Default)]
-pub struct Slots(OnceLock<Box<OtherEncodings>>);
+pub struct CachedEncodings(OnceLock<Box<OtherEncodings>>);
 
 #[derive(Debug, Default)]
 struct OtherEncodings {
-    encodings: [OnceLock<Bytes>; SLOTS],
+    encodings: [OnceLock<Bytes>; CACHED_ENCODINGS],
     /// The object in other served versions. There may be any number of them.
     views: Mutex<Vec<(usize, Bytes)>>,
 }
 
 impl Entry {
-    /// The `n`th other encoding (below `SLOTS`; the caller assigns the numbers).
+    /// The `n`th other encoding (below `CACHED_ENCODINGS`; the caller assigns the numbers).
     pub fn encoding(&self, n: usize, make: impl FnOnce() -> Bytes) -> &Bytes {
-        self.slots.0.get_or_init(Box::default).encodings[n].get_or_init(make)
+        self.cached_encodings.0.get_or_init(Box::default).encodings[n].get_or_init(make)
     }
 
     /// As [`Entry::encoding`], for an encoding that may fail: a failure is not kept.
@@ -61,22 +61,27 @@ impl Entry {
         n: usize,
         make: impl FnOnce() -> Result<Bytes, E>,
     ) -> Result<&Bytes, E> {
-        let slot = &self.slots.0.get_or_init(Box::default).encodings[n];
+        let slot = &self.cached_encodings.0.get_or_init(Box::default).encodings[n];
         match slot.get() {
             Some(kept) => Ok(kept),
             None => make().map(|made| slot.get_or_init(|| made)),
         }
     }
 
+    /// The `n`th other encoding, if it was made already.
+    pub fn cached_encoding(&self, n: usize) -> Option<&Bytes> {
+        self.cached_encodings.0.get()?.encodings[n].get()
+    }
+
     /// The object in another served version, if it was converted already.
     pub fn view(&self, version: usize) -> Option<Bytes> {
-        let views = self.slots.0.get()?.views.lock();
+        let views = self.cached_encodings.0.get()?.views.lock();
         views.iter().find(|(have, _)| *have == version).map(|(_, view)| view.clone())
     }
 
     /// Caches the object in another served version.
     pub fn keep_view(&self, version: usize, view: Bytes) {
-        let mut views = self.slots.0.get_or_init(Box::default).views.lock();
+        let mut views = self.cached_encodings.0.get_or_init(Box::default).views.lock();
         if !views.iter().any(|(have, _)| *have == version) {
             views.push((version, view));
         }
@@ -124,7 +129,7 @@ impl Entry {
             labels: self.labels.clone(),
             label_bits: self.label_bits,
             fields: self.fields.clone(),
-            slots: Slots::default(),
+            cached_encodings: CachedEncodings::default(),
         })
     }
 }
@@ -243,9 +248,11 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_is_made_once() {
+    fn an_encoding_is_made_once() {
         let entry = Entry::default();
+        assert_eq!(entry.cached_encoding(1), None);
         assert_eq!(entry.encoding(1, || Bytes::from_static(b"first")), "first");
+        assert_eq!(entry.cached_encoding(1).map(|kept| &kept[..]), Some(&b"first"[..]));
         assert_eq!(entry.encoding(1, || Bytes::from_static(b"second")), "first");
         assert_eq!(entry.encoding(0, || Bytes::from_static(b"other")), "other");
     }

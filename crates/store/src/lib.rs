@@ -3,7 +3,8 @@
 //!
 //! Reading order: `backend` (the interface), `memory` (its model), `embedded` (the default store on
 //! disk), `encrypt` (encryption at rest, wraps a backend), then the read path: `entry`, `snapshot`,
-//! `event`, `ring`, `watcher` (and its `timer`), `cache`, `reflector`. `failpoint` has the points
+//! `event`, `ring`, `watcher` (and its `timer`), `cache`, `reflector`, and `consistency`, which compares a
+//! cache with its backend. `read_metrics` has counters. `failpoint` has the points
 //! at which tests crash the store.
 
 pub mod backend;
@@ -12,9 +13,11 @@ pub mod encrypt;
 pub mod memory;
 
 mod cache;
+mod consistency;
 mod entry;
 mod event;
 mod failpoint;
+mod read_metrics;
 mod reflector;
 mod ring;
 mod snapshot;
@@ -29,10 +32,12 @@ pub use backend::{
     WatchStream, Write,
 };
 pub use cache::{Cache, CacheOptions, ReadError};
+pub use consistency::Consistency;
 pub use embedded::{Embedded, EmbeddedOptions};
-pub use entry::{Entry, Materialize, SLOTS, Slots, label_bits};
+pub use entry::{CACHED_ENCODINGS, CachedEncodings, Entry, Materialize, label_bits};
 pub use event::{Event, EventKind};
 pub use memory::MemoryBackend;
+pub use read_metrics::{DurationHistogram, ListCounters, ReadMetrics};
 pub use ring::{RingLimits, Trigger};
 pub use snapshot::{Snapshot, UnreadableObject};
 pub use timer::Timer;

@@ -189,6 +189,10 @@ impl Record {
 }
 
 impl Backend for MemoryBackend {
+    fn oldest_revision(&self) -> u64 {
+        self.shared.state.lock().compacted
+    }
+
     fn get(&self, key: &str) -> BoxFuture<'_, Result<Option<KeyValue>, StoreError>> {
         let state = self.shared.state.lock();
         let found = state.check().map(|()| state.current(key).map(Record::key_value));

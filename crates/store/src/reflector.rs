@@ -143,7 +143,9 @@ async fn consume(shared: &Shared, stream: &mut dyn Watch) -> (bool, StoreError) 
                     Err(error) => return (taken, error),
                 };
                 taken = true;
-                if !batch.changes.is_empty() {
+                if batch.changes.is_empty() {
+                    shared.reads.bookmarks.fetch_add(1, Ordering::Relaxed);
+                } else {
                     evict_at.get_or_insert_with(|| Instant::now() + EVICT_INTERVAL);
                 }
                 if let Err(error) = apply(shared, batch) {
@@ -151,6 +153,10 @@ async fn consume(shared: &Shared, stream: &mut dyn Watch) -> (bool, StoreError) 
                 }
             }
             () = shared.progress_wanted.notified() => stream.request_progress(),
+            () = shared.relist_wanted.notified() => {
+                let why = "the watch cache differs from the store".to_owned();
+                return (taken, StoreError::Corrupt(why));
+            }
             () = sleep_until(evict_at.unwrap_or_else(Instant::now)), if evict_at.is_some() => {
                 let now = Instant::now();
                 let ring = shared.ring.load();

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::contract::Random;
-use crate::{Event, EventKind, Expect, MemoryBackend, WatchItem, Write};
+use crate::{Consistency, Event, EventKind, Expect, MemoryBackend, WatchItem, Write};
 
 /// Stores a node name; serves it as an object with metadata.
 struct Nodes;
@@ -253,6 +253,26 @@ async fn exact_revisions_agree_with_history_from_memory_and_from_the_backend() {
     assert!(matches!(refused, StoreError::Compacted { oldest: 1000 }));
 }
 
+/// Continue tokens never expired while the ring reached back to their revision, however often the store was
+/// compacted.
+#[tokio::test]
+async fn what_is_compacted_is_not_read_from_memory_either() {
+    let (backend, cache) = start(options()).await;
+    let first = put(&backend, "ns/a", "n1").await;
+    let second = put(&backend, "ns/b", "n2").await;
+    put(&backend, "ns/c", "n3").await;
+    cache.fresh().await.expect("catches up");
+    for revision in [first, second] {
+        assert_eq!(cache.exact(revision).await.expect("is kept").revision, revision);
+    }
+    backend.compact(second).await.expect("compacts");
+    let refused = cache.exact(first).await.expect_err("is compacted");
+    assert!(matches!(refused, StoreError::Compacted { oldest } if oldest == second));
+    assert_eq!(cache.exact(second).await.expect("is kept").len(), 2);
+    // A watch needs the events only, and the ring has them.
+    assert!(cache.watch(first, None).is_ok());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn watchers_starting_anywhere_see_every_revision_once_and_in_order() {
     const WRITES: u64 = 1500;
@@ -492,4 +512,49 @@ async fn a_reflector_that_panics_lists_again() {
         cache.get("/registry/pods/ns/a").is_none() && cache.get("/registry/pods/ns/b").is_some()
     );
     assert!(matches!(watcher.next().await, WatchItem::Expired | WatchItem::Events(_)));
+}
+
+/// Makes a cache differ from its backend.
+type Damage = fn(&mut Snapshot);
+
+#[tokio::test]
+async fn a_cache_that_differs_from_its_backend_is_found_and_filled_again() {
+    let (backend, cache) = start(options()).await;
+    for name in ["n/a", "n/b", "n/c"] {
+        put(&backend, name, "node").await;
+    }
+    let checked = cache.check_consistency().await.expect("the backend answers");
+    assert!(matches!(checked, Consistency::Same { .. }), "{checked:?}");
+    let damages: [(Damage, &str); 3] = [
+        (|snapshot| drop(snapshot.remove("/registry/pods/n/b")), "/registry/pods/n/b"),
+        (|snapshot| drop(snapshot.remove("/registry/pods/n/c")), "/registry/pods/n/c"),
+        (
+            |snapshot| {
+                let surplus = Nodes.entry(&"/registry/pods/n/d".into(), &"x".into(), 1);
+                drop(snapshot.insert(Arc::new(surplus.expect("an entry"))));
+            },
+            "/registry/pods/n/d",
+        ),
+    ];
+    for (damage, expected) in damages {
+        let mut snapshot = Snapshot::clone(&cache.snapshot());
+        damage(&mut snapshot);
+        cache.shared.current.store(Arc::new(snapshot));
+        let before = cache.initializations();
+        let checked = cache.check_consistency().await.expect("the backend answers");
+        let Consistency::Different { key, .. } = checked else { panic!("{checked:?}") };
+        assert_eq!(key.as_str(), expected);
+        let filled = async {
+            while cache.initializations() == before {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(Duration::from_secs(5), filled).await.expect("it is filled again");
+        assert_eq!(cache.snapshot().len(), 3);
+    }
+    let reads = cache.read_metrics();
+    let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+    assert_eq!((count(&reads.checks_passed), count(&reads.checks_failed)), (1, 3));
+    assert!(count(&reads.storage_lists.lists) >= 4);
+    assert!(count(&reads.storage_lists.returned) >= 9);
 }

@@ -665,6 +665,51 @@ async fn keys_expire_also_after_a_restart_unless_they_were_renewed() {
     assert_eq!(state(&store, None).await.len(), 2);
 }
 
+/// O09: a clock that jumps moves no revision, loses no key, and delays or hastens expiry by the jump only.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn o09_a_clock_that_jumps_changes_no_revision() {
+    let disk = FakeDisk::default();
+    let start = 1_000_000_000;
+    let now = Arc::new(AtomicU64::new(start));
+    let open = || {
+        let now = Arc::clone(&now);
+        let clock = Arc::new(move || now.load(Ordering::SeqCst));
+        Embedded::start(Box::new(disk.clone()), Tuning { clock, ..tuning() }).expect("opens")
+    };
+    let mut store = open();
+    let ttl = Some(Duration::from_mins(1));
+    let mut last = revision(&store).await;
+    // A day back, and to the epoch; each time also over a restart.
+    for (step, at) in [start, start - 86_400_000, 0].into_iter().enumerate() {
+        now.store(at, Ordering::SeqCst);
+        for restart in [false, true] {
+            if restart {
+                drop(store);
+                store = open();
+            }
+            for (key, ttl) in [("kept", None), ("leased", ttl)] {
+                let write = Write::create(format!("/{key}-{step}-{restart}"), "v").with_ttl(ttl);
+                let written = store.write(write).await.expect("writes");
+                assert_eq!(written, last + 1, "step {step}");
+                last = written;
+            }
+        }
+    }
+    let mut watch = store.watch("/leased", last).await.expect("starts");
+    for (at, expired, leased) in [(start, 4, 2), (start + 61_000, 2, 0)] {
+        now.store(at, Ordering::SeqCst);
+        let nudge = store.write(Write::create(format!("/nudge-{at}"), "v")).await.expect("writes");
+        // Keys may expire before it.
+        assert!((last + 1..=last + 1 + expired).contains(&nudge), "{nudge} after {last}");
+        last += 1 + expired;
+        let changes = contract::collect(&mut watch, last).await;
+        assert!(changes.iter().all(|change| change.value.is_none()), "{changes:?}");
+        let found = state(&store, None).await;
+        let count = |prefix: &str| found.keys().filter(|key| key.starts_with(prefix)).count();
+        assert_eq!((count("/kept"), count("/leased")), (6, leased));
+    }
+}
+
 /// Keys with a TTL are renewed, made permanent and deleted at random: they expire when the model
 /// says, each once, also while the store is closed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -34,6 +34,10 @@ impl Encryption {
 }
 
 impl Backend for Encrypted {
+    fn oldest_revision(&self) -> u64 {
+        self.inner.oldest_revision()
+    }
+
     fn get(&self, key: &str) -> BoxFuture<'_, Result<Option<KeyValue>, StoreError>> {
         let found = self.inner.get(key);
         Box::pin(async move {
