@@ -1,6 +1,7 @@
 //! [`store::Backend`] on an etcd cluster.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -33,21 +34,24 @@ pub struct Etcd {
     /// Ends all watches when it turns true or is dropped.
     closing: watch::Sender<bool>,
     compactor: Option<JoinHandle<()>>,
+    /// The revision of the last compaction that this server knows of.
+    compacted: Arc<AtomicU64>,
 }
 
 impl Etcd {
     /// Prepares the connections, which are opened by the first call. Needs a Tokio runtime.
     pub fn new(options: &Options) -> Result<Self, String> {
         let client = Arc::new(Client::new(options)?);
-        let compactor = options
-            .compact_every
-            .map(|every| tokio::spawn(compactor::run(Arc::clone(&client), every)));
+        let compacted = Arc::default();
+        let run = |every| compactor::run(Arc::clone(&client), every, Arc::clone(&compacted));
+        let compactor = options.compact_every.map(|every| tokio::spawn(run(every)));
         Ok(Self {
             leases: Leases::new(options.lease_reuse_seconds),
             revisions: Revisions::start(Arc::clone(&client)),
             closing: watch::Sender::new(false),
             client,
             compactor,
+            compacted,
         })
     }
 
@@ -66,7 +70,7 @@ impl Etcd {
         &self,
         known: CompactionState,
     ) -> Result<CompactionState, StoreError> {
-        compactor::step(&self.client, known).await
+        compactor::step(&self.client, known, &self.compacted).await
     }
 
     /// Ends all watches and background tasks.
@@ -88,7 +92,7 @@ impl Etcd {
     }
 
     /// The oldest revision that can be read. etcd reports it only to a watch that starts before it.
-    async fn compacted(&self) -> Result<u64, StoreError> {
+    async fn find_compacted(&self) -> Result<u64, StoreError> {
         let (start, end) = (Bytes::from_static(b"\0"), Bytes::from_static(b"\0\0"));
         let mut watch = self.watch_range(start, end, 0);
         let answer = async {
@@ -107,7 +111,7 @@ impl Etcd {
     /// Adds the revisions that etcd leaves out of its errors.
     async fn with_numbers(&self, error: StoreError, asked: u64) -> StoreError {
         match error {
-            StoreError::Compacted { .. } => match self.compacted().await {
+            StoreError::Compacted { .. } => match self.find_compacted().await {
                 Ok(oldest) => StoreError::Compacted { oldest },
                 Err(other) => other,
             },
@@ -282,9 +286,16 @@ impl Backend for Etcd {
         Box::pin(async move {
             match compactor::compact(&self.client, revision).await {
                 Err(error) => Err(self.with_numbers(error, revision).await),
-                done => done,
+                Ok(()) => {
+                    self.compacted.fetch_max(revision, Ordering::Release);
+                    Ok(())
+                }
             }
         })
+    }
+
+    fn oldest_revision(&self) -> u64 {
+        self.compacted.load(Ordering::Acquire)
     }
 
     fn watch(&self, prefix: &str, after: u64) -> BoxFuture<'_, Result<WatchStream, StoreError>> {

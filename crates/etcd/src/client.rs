@@ -24,6 +24,7 @@ use tonic_prost::ProstCodec;
 use trace::{Kind, Span};
 
 use crate::error::is_member_failure;
+use crate::metrics::{self, CallType};
 use crate::{Options, Tls, pb};
 
 /// The gRPC methods in use.
@@ -81,7 +82,9 @@ pub(crate) struct CallError {
 impl Client {
     pub(crate) fn new(options: &Options) -> Result<Self, String> {
         let tls = read_tls(&options.tls)?;
-        let members = options.servers.iter().map(|url| Member::new(url, tls.as_ref()));
+        let members = options.servers.iter();
+        let dialer = options.dialer.as_ref();
+        let members = members.map(|url| Member::new(url, tls.as_ref(), dialer));
         let members = members.collect::<Result<Vec<_>, _>>()?;
         if members.is_empty() {
             return Err("no etcd servers are given".to_owned());
@@ -226,7 +229,11 @@ const TIMED_OUT: &str = "etcdserver: request timed out";
 const RESPONSE_BYTES_MAX: usize = 1 << 30;
 
 impl Member {
-    fn new(url: &str, tls: Option<&ClientTlsConfig>) -> Result<Self, String> {
+    fn new(
+        url: &str,
+        tls: Option<&ClientTlsConfig>,
+        dialer: Option<&grpc::Dialer>,
+    ) -> Result<Self, String> {
         let failed = |error: &dyn std::error::Error| format!("etcd server {url}: {error}");
         let full = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
         let mut endpoint = Endpoint::from_shared(full.clone())
@@ -242,7 +249,11 @@ impl Member {
         }
         let with_windows = |stream, connection| {
             let endpoint = endpoint.clone().initial_stream_window_size(stream);
-            endpoint.initial_connection_window_size(connection).connect_lazy()
+            let endpoint = endpoint.initial_connection_window_size(connection);
+            match dialer {
+                Some(dialer) => endpoint.connect_with_connector_lazy(dialer.clone()),
+                None => endpoint.connect_lazy(),
+            }
         };
         let calls = with_windows(CALLS_WINDOW_BYTES, CALLS_WINDOW_BYTES);
         let watches = with_windows(WATCH_WINDOW_BYTES, WATCHES_WINDOW_BYTES);
@@ -266,7 +277,12 @@ impl Member {
         grpc.ready().await.map_err(|error| tonic::Status::from_error(error.into()))?;
         let codec = ProstCodec::<pb::WatchRequest, pb::WatchResponse>::default();
         let path = http_path(method::WATCH);
-        Ok(grpc.streaming(with_leader(requests), path, codec).await?.into_inner())
+        metrics::started(method::WATCH, CallType::BidiStream);
+        let opened = grpc.streaming(with_leader(requests), path, codec).await;
+        let opened = opened.inspect_err(|status| {
+            metrics::handled(method::WATCH, CallType::BidiStream, status.code());
+        });
+        Ok(opened?.into_inner())
     }
 }
 
@@ -280,6 +296,8 @@ where
     A: Message + Default + 'static,
 {
     let mut span = call_span(method);
+    metrics::started(method, CallType::Unary);
+    metrics::sent(method, CallType::Unary);
     let answered = span.run(async {
         let mut grpc = Grpc::new(channel.clone()).max_decoding_message_size(RESPONSE_BYTES_MAX);
         grpc.ready().await.map_err(|error| tonic::Status::from_error(error.into()))?;
@@ -287,7 +305,15 @@ where
         let request = with_trace(with_leader(request));
         grpc.unary(request, http_path(method), codec).await
     });
-    let answered = answered.await.inspect_err(|status| {
+    let answered = answered.await;
+    match &answered {
+        Ok(_) => {
+            metrics::received(method, CallType::Unary);
+            metrics::handled(method, CallType::Unary, Code::Ok);
+        }
+        Err(status) => metrics::handled(method, CallType::Unary, status.code()),
+    }
+    let answered = answered.inspect_err(|status| {
         if span.is_recorded() {
             span.attribute("rpc.grpc.status_code", i64::from(status.code() as i32));
             span.error(status.message());

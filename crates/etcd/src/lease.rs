@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::backend::seconds;
 use crate::client::{Client, Retry, method};
 use crate::error::store_error;
-use crate::pb;
+use crate::{metrics, pb};
 
 pub(crate) struct Leases {
     reuse_seconds: i64,
@@ -47,6 +47,8 @@ impl Leases {
             return Err(StoreError::Unavailable(granted.error));
         }
         let expires = now + Duration::from_secs((ttl + extra) as u64);
+        // Compat: with the object that did not fit any more.
+        metrics::lease_closed(newest.map_or(1, |lease| lease.keys + 1));
         *newest = Some(Lease { id: granted.id, expires, keys: 1 });
         Ok(granted.id)
     }

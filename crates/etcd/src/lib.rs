@@ -13,6 +13,7 @@ mod client;
 mod compactor;
 mod error;
 mod lease;
+mod metrics;
 mod options;
 mod revision;
 mod watch;
@@ -20,6 +21,7 @@ mod watch_state;
 
 pub use backend::{CompactionState, Etcd};
 pub use client::Status;
+pub use metrics::register_metrics;
 pub use options::{Options, Tls};
 
 /// The messages of `proto/etcd.proto`.

@@ -13,6 +13,8 @@ pub struct Options {
     pub compact_every: Option<Duration>,
     /// For how long a lease is shared with further keys, in seconds.
     pub lease_reuse_seconds: u64,
+    /// How members are reached, where an egress selector says so. None: directly.
+    pub dialer: Option<grpc::Dialer>,
 }
 
 impl Options {
@@ -23,6 +25,7 @@ impl Options {
             // Compat: the defaults of kube-apiserver's flags.
             compact_every: Some(Duration::from_mins(5)),
             lease_reuse_seconds: 60,
+            dialer: None,
         }
     }
 }

@@ -16,9 +16,11 @@ use store::{Batch, BoxFuture, StoreError, Watch};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_stream::wrappers::ReceiverStream;
+use tonic::Code;
 use tonic::codec::Streaming;
 
-use crate::client::Client;
+use crate::client::{Client, method};
+use crate::metrics::{self, CallType};
 use crate::pb;
 use crate::pb::watch_request::Request;
 use crate::watch_state::WatchState;
@@ -120,6 +122,7 @@ impl EtcdWatch {
             let (requests, queue) = mpsc::channel(REQUESTS_MAX);
             // The channel is new and has capacity.
             let _ = requests.try_send(create);
+            metrics::sent(method::WATCH, CallType::BidiStream);
             let member = client.current();
             let opened = client.watch(member, ReceiverStream::new(queue));
             let open = match timeout(OPEN_TIMEOUT, opened).await {
@@ -180,6 +183,7 @@ async fn follow(open: &mut OpenStream, state: &mut WatchState) -> StreamOutcome 
             if open.requests.try_send(question).is_err() {
                 return StreamOutcome::Broken("the member takes no more requests".to_owned());
             }
+            metrics::sent(method::WATCH, CallType::BidiStream);
         }
         if state.is_overdue() && open.probe.is_none() {
             return StreamOutcome::Silent;
@@ -188,6 +192,7 @@ async fn follow(open: &mut OpenStream, state: &mut WatchState) -> StreamOutcome 
         tokio::select! {
             message = open.messages.message() => match message {
                 Ok(Some(message)) => {
+                    metrics::received(method::WATCH, CallType::BidiStream);
                     open.probe = None;
                     match state.receive(message) {
                         Ok(Some(batch)) => return StreamOutcome::Batch(batch),
@@ -195,8 +200,14 @@ async fn follow(open: &mut OpenStream, state: &mut WatchState) -> StreamOutcome 
                         Err(error) => return StreamOutcome::Ended(error),
                     }
                 }
-                Ok(None) => return StreamOutcome::Broken("the stream ended".to_owned()),
-                Err(status) => return StreamOutcome::Broken(status.message().to_owned()),
+                Ok(None) => {
+                    metrics::handled(method::WATCH, CallType::BidiStream, Code::Ok);
+                    return StreamOutcome::Broken("the stream ended".to_owned());
+                }
+                Err(status) => {
+                    metrics::handled(method::WATCH, CallType::BidiStream, status.code());
+                    return StreamOutcome::Broken(status.message().to_owned());
+                }
             },
             there = async { open.probe.as_mut().expect("only polled if there is one").await }, if probing => {
                 open.probe = None;
@@ -220,6 +231,7 @@ fn coalesce(
     while batch.changes.len() < COALESCE_CHANGES_MAX {
         // The end of the stream is found again by the next poll.
         let Some(Ok(Some(message))) = open.messages.message().now_or_never() else { break };
+        metrics::received(method::WATCH, CallType::BidiStream);
         if let Some(more) = state.receive(message)? {
             batch.changes.extend(more.changes);
             batch.revision = more.revision;

@@ -138,6 +138,7 @@ async fn apiservers_take_turns_to_compact() {
     // The other one notices that it was too late, and compacts in the next round.
     know_one = one.compact_step(know_one).await.expect("looks");
     assert_eq!(know_one.time, 2);
+    assert_eq!((one.oldest_revision(), two.oldest_revision()), (compacts_to, compacts_to));
     know_one = one.compact_step(know_one).await.expect("compacts");
     assert_eq!(know_one.time, 3);
 }

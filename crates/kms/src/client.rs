@@ -1,25 +1,19 @@
 //! gRPC client of a KMS v2 plugin: its three calls.
 
 use std::collections::BTreeMap;
-use std::future::Future;
-use std::io;
-use std::pin::Pin;
-use std::task::{Context, Poll};
-use std::time::Duration;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
-use http::Uri;
-use http::uri::PathAndQuery;
-use hyper_util::rt::TokioIo;
+use grpc::Channel;
 use prost::Message;
-use tokio::net::UnixStream;
-use tonic::Request;
-use tonic::client::Grpc;
-use tonic::transport::{Channel, Endpoint};
-use tonic_prost::ProstCodec;
+
+use crate::metrics;
 
 pub(crate) struct Client {
     channel: Channel,
     timeout: Duration,
+    /// The name of the provider, for metrics.
+    name: String,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -78,22 +72,18 @@ pub(crate) struct Encrypted {
 impl Client {
     /// Prepares a connection, which is opened by the first call. `endpoint` is
     /// `unix:///path/of/the.sock`, or `unix:///@name` for an abstract socket.
-    pub(crate) fn new(endpoint: &str, timeout: Duration) -> Result<Self, String> {
+    pub(crate) fn new(name: &str, endpoint: &str, timeout: Duration) -> Result<Self, String> {
         let path = endpoint.strip_prefix("unix://").filter(|path| path.starts_with('/'));
         let path = path.ok_or_else(|| {
             let why = "not the path of a socket: unix:///path";
             format!("failed to create connection to {endpoint}, error: {why}")
         })?;
-        let path = match path.strip_prefix("/@") {
-            // How Linux spells the name of an abstract socket.
-            Some(name) => format!("\0{name}"),
-            None => path.to_owned(),
+        let socket = match path.strip_prefix("/@") {
+            Some(name) => grpc::Socket::abstract_name(name),
+            None => grpc::Socket::file(Path::new(path)),
         };
-        // Compat: the authority that plugins see from kube-apiserver.
-        let channel = Endpoint::from_static("http://localhost")
-            .connect_timeout(timeout)
-            .connect_with_connector_lazy(Socket { path });
-        Ok(Self { channel, timeout })
+        let channel = grpc::lazy_channel(socket, timeout);
+        Ok(Self { channel, timeout, name: name.to_owned() })
     }
 
     pub(crate) async fn status(&self) -> Result<Status, String> {
@@ -118,43 +108,11 @@ impl Client {
         Q: Message + 'static,
         A: Message + Default + 'static,
     {
-        let call = async {
-            let mut grpc = Grpc::new(self.channel.clone());
-            grpc.ready().await.map_err(|error| tonic::Status::from_error(error.into()))?;
-            let codec = ProstCodec::<Q, A>::default();
-            let path = PathAndQuery::from_static(method);
-            grpc.unary(Request::new(request), path, codec).await
-        };
-        match tokio::time::timeout(self.timeout, call).await {
-            Ok(Ok(answer)) => Ok(answer.into_inner()),
-            Ok(Err(status)) => {
-                Err(format!("rpc error: code = {:?} desc = {}", status.code(), status.message()))
-            }
-            Err(_) => {
-                Err("rpc error: code = DeadlineExceeded desc = context deadline exceeded"
-                    .to_owned())
-            }
-        }
-    }
-}
-
-/// Connects to the plugin's socket, whatever the URI.
-struct Socket {
-    path: String,
-}
-
-impl tower_service::Service<Uri> for Socket {
-    type Response = TokioIo<UnixStream>;
-    type Error = io::Error;
-    type Future = Pin<Box<dyn Future<Output = io::Result<Self::Response>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, _: Uri) -> Self::Future {
-        let path = self.path.clone();
-        Box::pin(async move { UnixStream::connect(path).await.map(TokioIo::new) })
+        let began = Instant::now();
+        let answer = grpc::call(&self.channel, method, request, self.timeout).await;
+        let code = answer.as_ref().map_or_else(|error| error.code, |_| "OK");
+        metrics::called(&self.name, method, code, began.elapsed());
+        answer.map_err(|error| error.to_string())
     }
 }
 

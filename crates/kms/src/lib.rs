@@ -9,8 +9,10 @@
 
 mod client;
 mod envelope;
+mod metrics;
 mod provider;
 
+pub use metrics::register_metrics;
 pub use provider::connect;
 
 /// Entry points for the fuzz target: envelopes whose seed is known, so that no plugin is called.

@@ -18,6 +18,7 @@ use crate::client::{Client, Encrypted, Status};
 use crate::envelope::{
     Dek, EncryptedObject, SEED_BYTES, SOURCE_TYPE_SEED, key_id_hash, validate_key_id,
 };
+use crate::metrics::{self, Transformation};
 
 /// Compat: how long a seed may encrypt writes after the plugin was last healthy with its key, so
 /// that the time until a key rotation is complete is bounded.
@@ -34,7 +35,7 @@ const SEEDS_MAX: usize = 10_000;
 /// Creates a provider. It probes the plugin in a background task on the current runtime until it is
 /// dropped.
 pub fn connect(config: &KmsConfig) -> Result<Arc<dyn RemoteProvider>, String> {
-    let client = Client::new(&config.endpoint, config.timeout).map_err(|error| {
+    let client = Client::new(&config.name, &config.endpoint, config.timeout).map_err(|error| {
         format!("could not configure KMSv2-Plugin's probe {}, error: {error}", quote(&config.name))
     })?;
     let provider = Arc::new(Provider {
@@ -124,8 +125,12 @@ impl Provider {
             errors.push(format!("expected KMSv2 API version v2, got {}", status.version));
         }
         match validate_key_id(&status.key_id) {
-            Ok(()) => errors.extend(self.rotate(&status.key_id).await.err()),
+            Ok(()) => {
+                metrics::key_of_status(&self.name, &status.key_id);
+                errors.extend(self.rotate(&status.key_id).await.err());
+            }
             Err(why) => {
+                metrics::invalid_key_id(&self.name, &status.key_id);
                 errors.push(format!(
                     "got invalid KMSv2 KeyID hash {}: {why}",
                     quote(&key_id_hash(&status.key_id))
@@ -153,7 +158,10 @@ impl Provider {
             return Ok(());
         }
         let mut secret = [0; SEED_BYTES];
-        getrandom::fill(&mut secret).map_err(|error| error.to_string())?;
+        let began = Instant::now();
+        let filled = getrandom::fill(&mut secret);
+        metrics::key_generated(filled.map(|()| began.elapsed()).map_err(drop));
+        filled.map_err(|error| error.to_string())?;
         let failed = |why: &str, other: &str| {
             format!(
                 "failed to rotate DEK, error: {why}, statusKeyIDHash={}, encryptKeyIDHash={}",
@@ -186,6 +194,7 @@ impl Provider {
             seeds.clear();
         }
         seeds.insert(id, Arc::clone(seed));
+        metrics::seeds_kept(&self.name, seeds.len());
     }
 
     async fn cached_or_decrypted_seed(
@@ -196,6 +205,7 @@ impl Provider {
         if let Some(seed) = self.seeds.lock().get(&id) {
             return Ok(Arc::clone(seed));
         }
+        metrics::cache_missed();
         let secret = self.client.decrypt(object.encrypted()).await.map_err(|why| {
             RemoteError::Unavailable(format!("failed to decrypt DEK, error: {why}"))
         })?;
@@ -224,6 +234,8 @@ impl RemoteProvider for Provider {
             ));
         }
         let data = write_seed.seed.seal(value, context)?;
+        let key_id = &write_seed.encrypted.key_id;
+        metrics::key_used(Transformation::ToStorage, &self.name, key_id);
         Ok(EncryptedObject::new(&write_seed.encrypted, data).encode_to_vec())
     }
 
@@ -236,6 +248,7 @@ impl RemoteProvider for Provider {
             let object = EncryptedObject::read(sealed).map_err(RemoteError::Unreadable)?;
             let seed = self.cached_or_decrypted_seed(&object).await?;
             let value = seed.open(&object.data, context).map_err(RemoteError::Unreadable)?;
+            metrics::key_used(Transformation::FromStorage, &self.name, &object.key_id);
             let write_seed = self.write_seed.load();
             let stale = object.source_type != SOURCE_TYPE_SEED
                 || write_seed.as_ref().is_some_and(|now| now.encrypted.key_id != object.key_id);

@@ -1,16 +1,8 @@
 //! Where the collector is, in the notation of gRPC's names.
 
-use std::{
-    future::Future,
-    io,
-    pin::Pin,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{path::Path, time::Duration};
 
 use http::Uri;
-use hyper_util::rt::TokioIo;
-use tokio::net::UnixStream;
 use tonic::transport::{self, Channel};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,40 +41,31 @@ impl Endpoint {
         if known { Ok(Self::Tcp(url)) } else { Err("not an address of a collector".to_owned()) }
     }
 
-    /// Prepares a connection, which is opened by the first call.
-    pub(crate) fn connect(&self, timeout: Duration) -> Result<Channel, String> {
+    /// Prepares a connection, which is opened by the first call. A `dialer` is for collectors on other
+    /// machines.
+    pub(crate) fn connect(
+        &self,
+        timeout: Duration,
+        dialer: Option<grpc::Dialer>,
+    ) -> Result<Channel, String> {
         match self {
             Self::Tcp(url) => {
                 let endpoint = transport::Endpoint::from_shared(url.clone());
                 let endpoint = endpoint.map_err(|error| format!("{url}: {error}"))?;
-                Ok(endpoint.connect_timeout(timeout).connect_lazy())
+                let endpoint = endpoint.connect_timeout(timeout);
+                Ok(match dialer {
+                    Some(dialer) => endpoint.connect_with_connector_lazy(dialer),
+                    None => endpoint.connect_lazy(),
+                })
             }
             Self::Unix(path) => {
-                let endpoint = transport::Endpoint::from_static("http://localhost");
-                let socket = Socket { path: path.clone() };
-                Ok(endpoint.connect_timeout(timeout).connect_with_connector_lazy(socket))
+                let socket = match path.strip_prefix('\0') {
+                    Some(name) => grpc::Socket::abstract_name(name),
+                    None => grpc::Socket::file(Path::new(path)),
+                };
+                Ok(grpc::lazy_channel(socket, timeout))
             }
         }
-    }
-}
-
-/// Connects to a socket, whatever the URI.
-struct Socket {
-    path: String,
-}
-
-impl tower_service::Service<Uri> for Socket {
-    type Response = TokioIo<UnixStream>;
-    type Error = io::Error;
-    type Future = Pin<Box<dyn Future<Output = io::Result<Self::Response>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, _: Uri) -> Self::Future {
-        let path = self.path.clone();
-        Box::pin(async move { UnixStream::connect(path).await.map(TokioIo::new) })
     }
 }
 

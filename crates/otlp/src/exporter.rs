@@ -68,13 +68,14 @@ impl Exporter {
         config: &TracingConfig,
         instance: &str,
         registry: &Registry,
+        dialer: Option<grpc::Dialer>,
     ) -> Result<Self, String> {
         let name = "pintle_tracing_spans_total";
         let help = "Spans by what became of them: exported, dropped because the queue was full, \
                     failed because the collector did not take them.";
         let spans = IntCounterVec::new(Opts::new(name, help), &["result"]).expect("valid names");
         registry.register(Box::new(spans.clone())).map_err(|error| error.to_string())?;
-        let channel = config.endpoint.connect(CALL_TIMEOUT)?;
+        let channel = config.endpoint.connect(CALL_TIMEOUT, dialer)?;
         let (sender, receiver) = mpsc::channel(QUEUE_MAX);
         let queue = Arc::new(Queue { sender, dropped: spans.with_label_values(&["dropped"]) });
         let tracer = Tracer {
@@ -216,7 +217,7 @@ mod tests {
             b"apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\n\
               endpoint: 127.0.0.1:1\nsamplingRatePerMillion: 1000000",
         );
-        let exporter = Exporter::new(&config.expect("a config"), "test", &registry);
+        let exporter = Exporter::new(&config.expect("a config"), "test", &registry, None);
         (Arc::new(exporter.expect("an exporter")), registry)
     }
 

@@ -1,4 +1,4 @@
-//! Who a span is, and which traces are recorded.
+//! The identity of a span, and which traces are sampled.
 
 use std::fmt::Write as _;
 

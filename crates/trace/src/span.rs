@@ -124,7 +124,7 @@ impl Span {
     /// The span of a request that has just been authenticated.
     ///
     /// A request of a trusted client belongs to the trace that it came with, and is recorded if its sender
-    /// records it. Any other request begins a trace of its own, whatever its headers say: everybody
+    /// records it. Any other request begins a trace of its own, and its headers are ignored: any client
     /// could have everything recorded otherwise. Without a tracer the context of a trusted client is passed on.
     pub fn of_request(
         tracer: Option<&Tracer>,
@@ -165,7 +165,7 @@ impl Span {
         Self { current: Some(current), recorded }
     }
 
-    /// Whether anybody will see what is said of it.
+    /// Whether the span is recorded; attributes of any other span need not be made.
     pub fn is_recorded(&self) -> bool {
         self.recorded.is_some()
     }
