@@ -15,6 +15,7 @@ use crate::{
     deadline::Deadline,
     error::{Error, Phase},
     full_body,
+    metrics::{self, Called},
     origin::HostPort,
 };
 
@@ -40,6 +41,17 @@ impl Client {
     ///
     /// Dropping the future abandons the call.
     pub async fn call(&self, call: Call) -> Result<Response<Bytes>, Error> {
+        let (method, url, sent) = (call.method.clone(), call.url.clone(), call.body.len());
+        let began = Instant::now();
+        let mut code = None;
+        let answered = self.exchange(call, &mut code).await;
+        let received = answered.as_ref().ok().map(|response| response.body().len());
+        metrics::count(&method, &url, &Called { code, took: began.elapsed(), sent, received });
+        answered
+    }
+
+    /// `code` is that of the response, also of one that is refused.
+    async fn exchange(&self, call: Call, code: &mut Option<u16>) -> Result<Response<Bytes>, Error> {
         let Call { method, url, headers, body, connect_to, deadline, response_bytes_max } = call;
         let mut request = Request::new(full_body(body));
         *request.method_mut() = method;
@@ -51,6 +63,7 @@ impl Client {
         let options =
             SendOptions { connect_to, deadline: Some(deadline), ..SendOptions::default() };
         let response = self.send(request, options).await?;
+        *code = Some(response.status().as_u16());
         refuse_redirect(&response)?;
         refuse_encoding(&response)?;
         let (head, body) = response.into_parts();

@@ -14,11 +14,13 @@ use tokio_rustls::TlsConnector;
 
 use crate::{
     Body,
+    counted_stream::CountedStream,
     deadline::Deadline,
     dial::{Dial, Stream},
     error::{Error, Phase},
     limits::Limits,
     origin::Origin,
+    pool::Permit,
     tls,
 };
 
@@ -62,16 +64,21 @@ impl Http2 {
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Opens a connection: dial, TLS, HTTP.
+/// Opens a connection: dial, TLS, HTTP. A permit is held until the connection is closed, also when it is
+/// upgraded.
 pub(crate) async fn open(
     dial: &dyn Dial,
     tls: &Arc<ClientConfig>,
     origin: &Origin,
     limits: &Limits,
     deadline: Deadline,
+    permit: Option<Permit>,
 ) -> Result<Sender, Error> {
     let to = &origin.dial;
-    let tcp = deadline.bound(Phase::Dialing, dial.dial(&to.host, to.port)).await??;
+    let mut tcp = deadline.bound(Phase::Dialing, dial.dial(&to.host, to.port)).await??;
+    if let Some(permit) = permit {
+        tcp = Box::new(CountedStream::new(tcp, permit));
+    }
     let Some(server_name) = origin.server_name.clone() else {
         return http1(tcp, limits).await;
     };

@@ -1,4 +1,4 @@
-//! What a call says about who makes it: the `Authorization` header. Client certificates are part of
+//! The credentials of a call: the `Authorization` header. Client certificates are part of
 //! [`Tls`](crate::Tls).
 
 use std::path::{Path, PathBuf};

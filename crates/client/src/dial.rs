@@ -1,6 +1,6 @@
 //! How a connection to a host is opened. The default is TCP; egress proxies implement [`Dial`].
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use socket2::{SockRef, TcpKeepalive};
 use tokio::{
@@ -9,7 +9,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use crate::{Pinned, error::DialError};
+use crate::{BoxFuture, error::DialError};
 
 /// Opens a byte stream to a host; TLS and HTTP are spoken over it.
 pub trait Dial: Send + Sync {
@@ -18,13 +18,28 @@ pub trait Dial: Send + Sync {
         &'a self,
         host: &'a str,
         port: u16,
-    ) -> Pinned<'a, Result<Box<dyn Stream>, DialError>>;
+    ) -> BoxFuture<'a, Result<Box<dyn Stream>, DialError>>;
 }
 
 /// Anything that bytes go through in both directions.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+/// How webhooks of the cluster's users are dialed, where an egress selector says so. None: directly.
+#[derive(Clone, Default)]
+pub struct WebhookDials {
+    /// Those behind Services, which are in the cluster.
+    pub service: Option<Arc<dyn Dial>>,
+    /// Those with a URL.
+    pub url: Option<Arc<dyn Dial>>,
+}
+
+impl WebhookDials {
+    pub fn of(&self, is_service: bool) -> Option<Arc<dyn Dial>> {
+        if is_service { self.service.clone() } else { self.url.clone() }
+    }
+}
 
 /// Plain TCP: every address of a name is tried in the order of the resolver.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +66,7 @@ impl Dial for TcpDial {
         &'a self,
         host: &'a str,
         port: u16,
-    ) -> Pinned<'a, Result<Box<dyn Stream>, DialError>> {
+    ) -> BoxFuture<'a, Result<Box<dyn Stream>, DialError>> {
         Box::pin(async move {
             let tcp = self.connect(host, port).await?;
             // Neither is worth failing for: without them calls are slower, or die later.

@@ -17,6 +17,8 @@ pub enum Error {
     DeadlineExceeded(Phase),
     #[error(transparent)]
     Dial(#[from] DialError),
+    #[error("{connections_max} connections to {host} are upgraded, which is the limit")]
+    TooManyUpgrades { host: String, connections_max: usize },
     /// The certificate of the server, or its TLS, is not acceptable.
     #[error("TLS with {server_name}: {source}")]
     Tls { server_name: String, source: rustls::Error },
@@ -31,6 +33,8 @@ pub enum Error {
     ResponseTooLarge { bytes_max: usize },
     #[error("the headers of the response are larger than {bytes_max} bytes")]
     ResponseHeadersTooLarge { bytes_max: usize },
+    #[error("the server sends informational responses and no other")]
+    TooManyInformationalResponses,
     /// The request said that only `identity` is acceptable.
     #[error("the response has the unrequested Content-Encoding {encoding:?}")]
     ContentEncoding { encoding: String },

@@ -31,8 +31,10 @@ pub fn go_text(error: &Error) -> String {
         Error::ResponseTooLarge { .. } => "length limit exceeded".to_owned(),
         Error::Config(error) => config_text(error),
         Error::Url { .. }
+        | Error::TooManyUpgrades { .. }
         | Error::Redirect { .. }
         | Error::ResponseHeadersTooLarge { .. }
+        | Error::TooManyInformationalResponses
         | Error::ContentEncoding { .. }
         | Error::Http(_) => error.to_string(),
     }

@@ -13,6 +13,7 @@ use meta::Value;
 
 use crate::{
     Config, Credentials, Identity, Pem, Secret, Tls, Trust,
+    certificate_metrics::CertificateMetrics,
     credentials::Authorization,
     error::{ConfigError, Error, UrlProblem},
     origin::Origin,
@@ -148,8 +149,12 @@ pub struct KubeconfigUser {
 impl KubeconfigUsers {
     pub fn load(path: &Path) -> Result<Self, KubeconfigError> {
         let bytes = reload::read(path).map_err(|error| KubeconfigError::new(path, "", error))?;
+        Self::parse(&bytes, path)
+    }
+
+    pub fn parse(bytes: &[u8], path: &Path) -> Result<Self, KubeconfigError> {
         let loaded =
-            codec::yaml::load(&bytes).map_err(|error| KubeconfigError::new(path, "", error))?;
+            codec::yaml::load(bytes).map_err(|error| KubeconfigError::new(path, "", error))?;
         if let Some(duplicate) = loaded.duplicates.into_iter().next() {
             let problem = KubeconfigProblem::DuplicateKey(duplicate);
             return Err(KubeconfigError::new(path, "", problem));
@@ -336,11 +341,13 @@ impl<'a> Section<'a> {
             (_, _, true) => (Trust::Insecure, INSECURE),
             (None, None, false) => (Trust::System, FILE),
         };
-        let tls = Tls { trust, server_name: None, identity: None };
+        // Only webhooks are configured by kubeconfigs.
+        let certificate_metrics = CertificateMetrics::Webhooks;
+        let tls = Tls { trust, certificate_metrics, ..Tls::default() };
         TlsConfigs::new(tls.clone()).map_err(|error| self.error(field, error))?;
         let server_name = self.text("tls-server-name")?.map(str::to_owned);
-        let named =
-            Tls { trust: Trust::Insecure, server_name: server_name.clone(), identity: None };
+        let server_name_only = server_name.clone();
+        let named = Tls { trust: Trust::Insecure, server_name: server_name_only, ..Tls::default() };
         TlsConfigs::new(named).map_err(|error| self.error("tls-server-name", error))?;
         Ok(Tls { server_name, ..tls })
     }
@@ -375,8 +382,8 @@ impl<'a> Section<'a> {
             }
         };
         let identity = Identity { certificate, key };
-        let tls =
-            Tls { trust: Trust::Insecure, server_name: None, identity: Some(identity.clone()) };
+        let presented = Some(identity.clone());
+        let tls = Tls { trust: Trust::Insecure, identity: presented, ..Tls::default() };
         TlsConfigs::new(tls).map_err(|error| {
             let of_key = match &error {
                 ConfigError::ClientKey { .. } => true,

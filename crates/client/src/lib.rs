@@ -23,8 +23,10 @@
 //! reqwest stands on the same client, and brings its own TLS and URL types on top.
 
 mod call;
+mod certificate_metrics;
 mod clean_path;
 mod connection;
+mod counted_stream;
 mod credentials;
 mod deadline;
 mod dial;
@@ -32,6 +34,7 @@ mod error;
 mod go_text;
 mod kubeconfig;
 mod limits;
+mod metrics;
 mod origin;
 mod pool;
 mod reload;
@@ -45,20 +48,22 @@ mod tls_streams;
 mod transport;
 mod verifier;
 
-use std::{pin::Pin, sync::Arc};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Empty, Full, combinators::UnsyncBoxBody};
 
 pub use self::{
     call::Call,
+    certificate_metrics::CertificateMetrics,
     clean_path::clean_path,
     credentials::Credentials,
-    dial::{Dial, Stream, TcpDial},
+    dial::{Dial, Stream, TcpDial, WebhookDials},
     error::{ConfigError, DialError, Error, PemOrigin, Phase, UrlProblem},
     go_text::{go_text, url_error},
     kubeconfig::{Kubeconfig, KubeconfigError, KubeconfigProblem, KubeconfigUser, KubeconfigUsers},
     limits::Limits,
+    metrics::register_metrics,
     origin::HostPort,
     response::{ResponseError, generic_message, successful_body},
     response_body::ResponseBody,
@@ -81,7 +86,7 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// Trusts the host's roots, and says nothing about who calls.
+    /// Trusts the host's roots, and sends no credentials.
     fn default() -> Self {
         Self {
             tls: Tls::default(),
@@ -103,5 +108,4 @@ pub fn full_body(bytes: Bytes) -> Body {
     Full::new(bytes).map_err(|never| match never {}).boxed_unsync()
 }
 
-/// A future behind a trait object.
-pub type Pinned<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub use meta::BoxFuture;

@@ -7,6 +7,9 @@ pub struct Limits {
     /// HTTP/1.1 connections to one host that are open at a time, in use or not. A call that needs one
     /// more waits for its turn, within its deadline. HTTP/2 needs one connection; only calls that find
     /// none yet open more at a time, and all but one of those are closed.
+    ///
+    /// As many connections again may be upgraded, and count until they are closed. A request for one
+    /// more fails at once.
     pub connections_per_host_max: usize,
     /// Calls that share an HTTP/2 connection at a time; the next one opens another connection. Servers
     /// allow 100 or more, and calls beyond what they allow would wait for those before them: behind

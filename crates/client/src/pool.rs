@@ -25,6 +25,7 @@ pub(crate) struct Key {
     pub(crate) dial: HostPort,
     /// None: plain HTTP.
     pub(crate) server_name: Option<String>,
+    /// The request asks for an upgrade.
     pub(crate) http1_only: bool,
     /// Which certificates it was made with.
     pub(crate) tls_generation: u64,
@@ -43,7 +44,8 @@ struct State {
 }
 
 struct Host {
-    /// One permit for each HTTP/1.1 connection that is in use and for each connection being opened.
+    /// One permit for each HTTP/1.1 connection that is in use, for each upgraded one and for each
+    /// connection being opened.
     ///
     /// Invariant: a connection is opened only by a call that holds a permit and has found none idle,
     /// and becomes idle before its permit is returned; so idle ones and those in use together never
@@ -74,16 +76,23 @@ impl Pool {
     }
 
     pub(crate) async fn permit(&self, key: &Key) -> Permit {
-        let permits = {
-            let mut state = self.state.lock();
-            if !state.hosts.contains_key(key) {
-                // Hosts come and go with the addresses of services; old generations go for good.
-                state.hosts.retain(|_, host| !host.is_unused());
-            }
-            let host = state.hosts.entry(key.clone()).or_insert_with(|| Host::new(&self.limits));
-            host.permits.clone()
-        };
+        let permits = self.permits(key);
         permits.acquire_owned().await.expect("the semaphore is never closed")
+    }
+
+    /// A permit, unless all are in use.
+    pub(crate) fn try_permit(&self, key: &Key) -> Option<Permit> {
+        self.permits(key).try_acquire_owned().ok()
+    }
+
+    fn permits(&self, key: &Key) -> Arc<Semaphore> {
+        let mut state = self.state.lock();
+        if !state.hosts.contains_key(key) {
+            // Hosts come and go with the addresses of services; old generations go for good.
+            state.hosts.retain(|_, host| !host.is_unused());
+        }
+        let host = state.hosts.entry(key.clone()).or_insert_with(|| Host::new(&self.limits));
+        host.permits.clone()
     }
 
     /// An idle connection, if there is one.

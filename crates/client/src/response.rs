@@ -21,8 +21,10 @@ pub fn successful_body(response: Response<Bytes>) -> Result<Bytes, ResponseError
     let content_type = content_type.unwrap_or_default();
     if (200..=206).contains(&code) {
         if body.is_empty() {
+            // Compat: where the server names no type, it is the one that was asked for.
+            let asked = if content_type.is_empty() { "application/json" } else { content_type };
             return failed(format!(
-                "0-length response with status code: {code} and content type: {content_type}"
+                "0-length response with status code: {code} and content type: {asked}"
             ));
         }
         return Ok(body);

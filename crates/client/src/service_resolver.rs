@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use meta::{Value, field::quote};
 
-use crate::{Pinned, origin::HostPort};
+use crate::{BoxFuture, origin::HostPort};
 
 /// Finds an address behind a port of a Service.
 pub trait ServiceResolver: Send + Sync {
@@ -14,7 +14,7 @@ pub trait ServiceResolver: Send + Sync {
         namespace: &'a str,
         name: &'a str,
         port: u16,
-    ) -> Pinned<'a, Result<HostPort, ResolveError>>;
+    ) -> BoxFuture<'a, Result<HostPort, ResolveError>>;
 }
 
 /// Where resolvers find objects.
@@ -24,7 +24,7 @@ pub trait ServiceLookup: Send + Sync {
         &'a self,
         namespace: &'a str,
         name: &'a str,
-    ) -> Pinned<'a, Result<Option<Value>, LookupError>>;
+    ) -> BoxFuture<'a, Result<Option<Value>, LookupError>>;
 
     /// The EndpointSlices (`discovery.k8s.io/v1`) of a Service: those with the label
     /// `kubernetes.io/service-name`.
@@ -32,7 +32,7 @@ pub trait ServiceLookup: Send + Sync {
         &'a self,
         namespace: &'a str,
         service: &'a str,
-    ) -> Pinned<'a, Result<Vec<Value>, LookupError>>;
+    ) -> BoxFuture<'a, Result<Vec<Value>, LookupError>>;
 }
 
 /// The lookup itself has failed.
@@ -66,7 +66,7 @@ impl<L: ServiceLookup> ServiceResolver for ClusterIp<L> {
         namespace: &'a str,
         name: &'a str,
         port: u16,
-    ) -> Pinned<'a, Result<HostPort, ResolveError>> {
+    ) -> BoxFuture<'a, Result<HostPort, ResolveError>> {
         Box::pin(async move {
             let service = find_service(&self.0, namespace, name).await?;
             match service_type(&service) {
@@ -113,7 +113,7 @@ impl<L: ServiceLookup> ServiceResolver for Endpoints<L> {
         namespace: &'a str,
         name: &'a str,
         port: u16,
-    ) -> Pinned<'a, Result<HostPort, ResolveError>> {
+    ) -> BoxFuture<'a, Result<HostPort, ResolveError>> {
         Box::pin(async move {
             let service = find_service(&self.lookup, namespace, name).await?;
             let service_type = service_type(&service);
@@ -176,7 +176,7 @@ impl ServiceResolver for Loopback {
         namespace: &'a str,
         name: &'a str,
         port: u16,
-    ) -> Pinned<'a, Result<HostPort, ResolveError>> {
+    ) -> BoxFuture<'a, Result<HostPort, ResolveError>> {
         if (namespace, name, port) == ("default", "kubernetes", 443) {
             let host = self.host.clone();
             return Box::pin(async move { Ok(host) });
@@ -220,7 +220,7 @@ mod tests {
             &'a self,
             _: &'a str,
             name: &'a str,
-        ) -> Pinned<'a, Result<Option<Value>, LookupError>> {
+        ) -> BoxFuture<'a, Result<Option<Value>, LookupError>> {
             let service = codec::yaml::load(self.0.as_bytes()).unwrap().value;
             Box::pin(async move { Ok((name == "s").then_some(service)) })
         }
@@ -229,7 +229,7 @@ mod tests {
             &'a self,
             _: &'a str,
             _: &'a str,
-        ) -> Pinned<'a, Result<Vec<Value>, LookupError>> {
+        ) -> BoxFuture<'a, Result<Vec<Value>, LookupError>> {
             let slices = codec::yaml::load(self.1.as_bytes()).unwrap().value;
             Box::pin(async move { Ok(slices.as_array().unwrap_or_default().to_vec()) })
         }

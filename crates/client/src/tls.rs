@@ -6,6 +6,7 @@ use rustls::{ClientConfig, client::danger::ServerCertVerifier, crypto::CryptoPro
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject as _};
 
 use crate::{
+    certificate_metrics::CertificateMetrics,
     error::{ConfigError, PemOrigin},
     reload::{Reloaded, read},
     secret::Secret,
@@ -20,6 +21,8 @@ pub struct Tls {
     pub server_name: Option<String>,
     /// Presented to servers that ask for a certificate.
     pub identity: Option<Identity>,
+    /// Where certificates of old kinds are counted.
+    pub certificate_metrics: CertificateMetrics,
 }
 
 /// Which servers are trusted.
@@ -113,7 +116,7 @@ fn config(tls: &Tls) -> Result<TlsConfig, ConfigError> {
         .with_safe_default_protocol_versions()
         .map_err(ConfigError::Tls)?
         .dangerous()
-        .with_custom_certificate_verifier(verifier(&tls.trust, provider)?);
+        .with_custom_certificate_verifier(verifier(tls, provider)?);
     let mut any = match &tls.identity {
         None => builder.with_no_client_auth(),
         Some(identity) => {
@@ -135,16 +138,17 @@ pub(crate) const HTTP2: &[u8] = b"h2";
 const HTTP1: &[u8] = b"http/1.1";
 
 fn verifier(
-    trust: &Trust,
+    tls: &Tls,
     provider: Arc<CryptoProvider>,
 ) -> Result<Arc<dyn ServerCertVerifier>, ConfigError> {
-    let roots = match trust {
-        Trust::Insecure => return Ok(Arc::new(InsecureVerifier::new(&provider))),
+    let metrics = tls.certificate_metrics;
+    let roots = match &tls.trust {
+        Trust::Insecure => return Ok(Arc::new(InsecureVerifier::new(&provider, metrics))),
         Trust::System => system_roots::load(),
         Trust::Bundle(pem) => certificates(pem, &PemOrigin::Inline)?,
         Trust::File(path) => certificates(&read(path)?, &PemOrigin::File(path.clone()))?,
     };
-    Ok(Arc::new(RootsVerifier::new(roots, provider)?))
+    Ok(Arc::new(RootsVerifier::new(roots, provider, metrics)?))
 }
 
 /// Compat: blocks that cannot be read are left out, as by Go; a bundle of which nothing remains is

@@ -1,10 +1,16 @@
 //! Sends requests: finds or opens a connection, and knows when a request may be sent again.
 
-use std::{pin::Pin, sync::Arc};
+use std::{
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 use http::{Method, Request, Response, header::UPGRADE};
 use http_body::Body as _;
-use tokio::time::Instant;
+use tokio::{sync::Notify, time::Instant};
 use trace::{Kind, Span};
 
 use crate::{
@@ -43,8 +49,8 @@ struct Transport {
 pub struct SendOptions {
     /// What to connect to instead of the URL's host: the address behind a service.
     pub connect_to: Option<HostPort>,
-    /// On a connection of its own, which is never used for another request: for upgrades, after which
-    /// a connection may not be what it seems.
+    /// On a connection of its own, which is never used for another request, as every request with an
+    /// `Upgrade` header is: after it a connection may not be what it seems.
     pub dedicated: bool,
     /// Until the head of the response is there. None: the caller ends the call by dropping it.
     pub deadline: Option<Instant>,
@@ -142,8 +148,14 @@ impl Transport {
         self.authorization.apply(request.headers_mut());
         let replay = Replay::of(&request);
 
-        if options.dedicated {
-            let sender = self.open(&key, &tls, &origin, deadline).await?;
+        if options.dedicated || key.http1_only {
+            // It may last for days, so that waiting for another one to end would be in vain.
+            let permit = self.pool.try_permit(&key);
+            let permit = permit.ok_or_else(|| Error::TooManyUpgrades {
+                host: format!("{}:{}", key.dial.host, key.dial.port),
+                connections_max: self.limits.connections_per_host_max,
+            })?;
+            let sender = self.open(&key, &tls, &origin, deadline, Some(permit)).await?;
             let only = Checkout { sender, permit: None, reused: false };
             let answered = self.exchange(only, request, &key, &origin, deadline).await?;
             return answered.map_err(|failure| self.http_error(failure.error));
@@ -181,7 +193,7 @@ impl Transport {
             let permit = matches!(sender, Sender::Http1(_)).then_some(permit);
             return Ok(Checkout { sender, permit, reused: true });
         }
-        let opened = self.open(key, tls, origin, deadline).await?;
+        let opened = self.open(key, tls, origin, deadline, None).await?;
         Ok(match opened {
             Sender::Http1(_) => Checkout { sender: opened, permit: Some(permit), reused: false },
             Sender::Http2(new) => {
@@ -197,23 +209,30 @@ impl Transport {
         tls: &TlsConfig,
         origin: &Origin,
         deadline: Deadline,
+        permit: Option<Permit>,
     ) -> Result<Sender, Error> {
         let tls = if key.http1_only { &tls.http1 } else { &tls.any };
-        connection::open(&*self.dial, tls, origin, &self.limits, deadline).await
+        connection::open(&*self.dial, tls, origin, &self.limits, deadline, permit).await
     }
 
     /// The outer error is the deadline's, after which nothing is tried again.
     async fn exchange(
         &self,
         connection: Checkout,
-        request: Request<Body>,
+        mut request: Request<Body>,
         key: &Key,
         origin: &Origin,
         deadline: Deadline,
     ) -> Result<Result<Response<ResponseBody>, connection::Failure>, Error> {
         let Checkout { mut sender, permit, .. } = connection;
-        let answer = sender.send(request, origin);
-        let answer = deadline.bound(Phase::WaitingForResponse, answer).await?;
+        let informational = InformationalResponses::of(&mut request);
+        let answer = async {
+            tokio::select! {
+                answer = sender.send(request, origin) => Ok(answer),
+                () = informational.too_many() => Err(Error::TooManyInformationalResponses),
+            }
+        };
+        let answer = deadline.bound(Phase::WaitingForResponse, answer).await??;
         let stream = match (sender, permit) {
             (Sender::Http1(sender), Some(permit)) if answer.is_ok() => {
                 self.pool.keep_when_ready(key.clone(), sender, permit);
@@ -231,6 +250,30 @@ impl Transport {
             return Error::ResponseHeadersTooLarge { bytes_max };
         }
         Error::Http(error)
+    }
+}
+
+/// Responses 100 to 199 that precede the response over HTTP/1.1. Each takes its turn in the connection's buffer, so
+/// that the bound on a head does not hold them.
+struct InformationalResponses(Arc<Notify>);
+
+/// More fail the call. Compat: Go's transport gives up after as many bytes as a head may have.
+const INFORMATIONAL_RESPONSES_MAX: usize = 64;
+
+impl InformationalResponses {
+    fn of(request: &mut Request<Body>) -> Self {
+        let too_many = Arc::new(Notify::new());
+        let (count, notify) = (AtomicUsize::new(0), too_many.clone());
+        hyper::ext::on_informational(request, move |_| {
+            if count.fetch_add(1, Ordering::Relaxed) == INFORMATIONAL_RESPONSES_MAX {
+                notify.notify_one();
+            }
+        });
+        Self(too_many)
+    }
+
+    async fn too_many(&self) {
+        self.0.notified().await;
     }
 }
 

@@ -19,7 +19,7 @@ use rustls::{
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use crate::error::ConfigError;
+use crate::{certificate_metrics::CertificateMetrics, error::ConfigError};
 
 #[derive(Debug)]
 pub(crate) struct RootsVerifier {
@@ -27,6 +27,7 @@ pub(crate) struct RootsVerifier {
     /// None: there are no roots, so nothing is trusted.
     signed: Option<Arc<WebPkiServerVerifier>>,
     algorithms: WebPkiSupportedAlgorithms,
+    metrics: CertificateMetrics,
 }
 
 impl RootsVerifier {
@@ -34,16 +35,17 @@ impl RootsVerifier {
     pub(crate) fn new(
         given: Vec<CertificateDer<'static>>,
         provider: Arc<CryptoProvider>,
+        metrics: CertificateMetrics,
     ) -> Result<Self, ConfigError> {
         let algorithms = provider.signature_verification_algorithms;
         if given.is_empty() {
-            return Ok(Self { given, signed: None, algorithms });
+            return Ok(Self { given, signed: None, algorithms, metrics });
         }
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(given.iter().cloned());
         let signed = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();
         let signed = signed.map_err(|source| ConfigError::Roots { source })?;
-        Ok(Self { given, signed: Some(signed), algorithms })
+        Ok(Self { given, signed: Some(signed), algorithms, metrics })
     }
 
     /// The very certificate that is trusted, for this server and at this time.
@@ -69,10 +71,8 @@ impl RootsVerifier {
         }
         Ok(true)
     }
-}
 
-impl ServerCertVerifier for RootsVerifier {
-    fn verify_server_cert(
+    fn verify(
         &self,
         end_entity: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],
@@ -87,6 +87,21 @@ impl ServerCertVerifier for RootsVerifier {
             return Err(Error::InvalidCertificate(CertificateError::UnknownIssuer));
         };
         signed.verify_server_cert(end_entity, intermediates, server, ocsp, now)
+    }
+}
+
+impl ServerCertVerifier for RootsVerifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let verified = self.verify(end_entity, intermediates, server, ocsp, now);
+        self.metrics.count(end_entity, intermediates, server, verified.is_ok());
+        verified
     }
 
     fn verify_tls12_signature(
@@ -115,23 +130,24 @@ impl ServerCertVerifier for RootsVerifier {
 /// Accepts every certificate. The server still has to prove that it holds the certificate's key,
 /// which costs nothing and keeps the handshake well-formed.
 #[derive(Debug)]
-pub(crate) struct InsecureVerifier(WebPkiSupportedAlgorithms);
+pub(crate) struct InsecureVerifier(WebPkiSupportedAlgorithms, CertificateMetrics);
 
 impl InsecureVerifier {
-    pub(crate) fn new(provider: &CryptoProvider) -> Self {
-        Self(provider.signature_verification_algorithms)
+    pub(crate) fn new(provider: &CryptoProvider, metrics: CertificateMetrics) -> Self {
+        Self(provider.signature_verification_algorithms, metrics)
     }
 }
 
 impl ServerCertVerifier for InsecureVerifier {
     fn verify_server_cert(
         &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server: &ServerName<'_>,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server: &ServerName<'_>,
         _ocsp: &[u8],
         _now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
+        self.1.count(end_entity, intermediates, server, true);
         Ok(ServerCertVerified::assertion())
     }
 

@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use client::{Dial, DialError, Pinned, Stream};
+use client::{BoxFuture, Dial, DialError, Stream};
 
 /// Compat: Go's `IP.IsGlobalUnicast`. Neither loopback, link-local, multicast, broadcast nor
 /// unspecified, also where IPv6 wraps such an IPv4 address.
@@ -34,14 +34,14 @@ pub fn is_allowed(address: IpAddr) -> bool {
 
 /// Turns names into addresses.
 pub trait Resolver: Send + Sync {
-    fn lookup<'a>(&'a self, host: &'a str) -> Pinned<'a, io::Result<Vec<IpAddr>>>;
+    fn lookup<'a>(&'a self, host: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>>;
 }
 
 /// The host's own resolver.
 pub struct SystemResolver;
 
 impl Resolver for SystemResolver {
-    fn lookup<'a>(&'a self, host: &'a str) -> Pinned<'a, io::Result<Vec<IpAddr>>> {
+    fn lookup<'a>(&'a self, host: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
         Box::pin(async move {
             let found = tokio::net::lookup_host((host, 0)).await?;
             Ok(found.map(|address| address.ip()).collect())
@@ -153,7 +153,7 @@ impl Dial for AllowedDial {
         &'a self,
         host: &'a str,
         port: u16,
-    ) -> Pinned<'a, Result<Box<dyn Stream>, DialError>> {
+    ) -> BoxFuture<'a, Result<Box<dyn Stream>, DialError>> {
         Box::pin(self.dial_allowed(host, port))
     }
 }
@@ -195,7 +195,7 @@ mod tests {
     struct Answers(Mutex<Vec<Vec<&'static str>>>);
 
     impl Resolver for Answers {
-        fn lookup<'a>(&'a self, _host: &'a str) -> Pinned<'a, io::Result<Vec<IpAddr>>> {
+        fn lookup<'a>(&'a self, _host: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
             let answer = self.0.lock().remove(0);
             let addresses = answer.iter().map(|text| text.parse().unwrap()).collect();
             Box::pin(async move { Ok(addresses) })
@@ -211,7 +211,7 @@ mod tests {
             &'a self,
             host: &'a str,
             port: u16,
-        ) -> Pinned<'a, Result<Box<dyn Stream>, DialError>> {
+        ) -> BoxFuture<'a, Result<Box<dyn Stream>, DialError>> {
             self.0.lock().push(format!("{host} {port}"));
             let source = "refused".into();
             Box::pin(async move { Err(DialError::Other { host: host.to_owned(), port, source }) })

@@ -52,7 +52,7 @@ impl Kubelets {
                 key: Pem::File(key),
             });
             Client::new(Config {
-                tls: Tls { trust, identity, server_name: None },
+                tls: Tls { trust, identity, ..Tls::default() },
                 dial: dial.clone() as Arc<dyn Dial>,
                 limits: Limits::for_proxy(),
                 ..Config::default()

@@ -240,7 +240,7 @@ impl Proxy {
         Err(unavailable(&info.name))
     }
 
-    /// Compat: only addresses that are really a pod's, of this namespace: whoever may write endpoints
+    /// Compat: only addresses that are really a pod's, of this namespace: a client that may write endpoints
     /// must not choose what the server connects to.
     async fn is_pods(&self, address: &Value, namespace: &str) -> bool {
         let target = |field| address.str_at(&["targetRef", field]);

@@ -6,7 +6,7 @@ use std::{
 };
 
 use client::Client;
-use endpoints::{LoopbackClient, Target};
+use endpoints::{LoopbackClient, ResourceRef};
 use http::Uri;
 use meta::{ApiError, Value, authorization::Authorizer};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
@@ -54,7 +54,8 @@ impl Shared {
         name: &str,
     ) -> Result<Value, ApiError> {
         let local = self.local.get().ok_or_else(|| ApiError::internal("still starting"))?;
-        let target = Target { version: "v1", resource, namespace, name, ..Target::default() };
+        let target =
+            ResourceRef { version: "v1", resource, namespace, name, ..ResourceRef::default() };
         local.get(&target).await
     }
 

@@ -10,7 +10,7 @@ use http_body_util::BodyExt as _;
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use meta::{Value, field::quote, value};
-use proxy::Pace;
+use proxy::RateLimit;
 use spdy::{Frame, Session, SessionError, SessionReader, SessionWriter, StreamId};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -285,7 +285,7 @@ async fn inputs<W: AsyncWrite + Unpin>(
     rate: Option<NonZeroU64>,
 ) -> Outcome {
     let (mut stdin, mut resize) = (opened.stdin, opened.resize);
-    let mut pace = rate.map(Pace::new);
+    let mut pace = rate.map(RateLimit::new);
     let mut sizes = Vec::new();
     // The channel of the message that is being read; None before its first byte.
     let mut channel = None;
@@ -345,7 +345,7 @@ async fn paced<W: AsyncWrite + Unpin>(
     to_kubelet: &Mutex<SessionWriter<W>>,
     stream: StreamId,
     bytes: &[u8],
-    pace: Option<&mut Pace>,
+    pace: Option<&mut RateLimit>,
 ) -> Result<(), SessionError> {
     let Some(pace) = pace else { return to_kubelet.lock().await.data(stream, bytes).await };
     for chunk in bytes.chunks(pace.chunk_bytes) {
@@ -386,7 +386,7 @@ async fn outputs<R: AsyncRead + Unpin>(
     opened: &Opened,
     rate: Option<NonZeroU64>,
 ) -> Outcome {
-    let mut pace = rate.map(Pace::new);
+    let mut pace = rate.map(RateLimit::new);
     let mut open = vec![Some(opened.error), opened.stdout, opened.stderr];
     let mut said = Vec::new();
     while open.iter().any(Option::is_some) {

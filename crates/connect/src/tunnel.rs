@@ -11,7 +11,7 @@ use http::{
 use hyper::{body::Incoming, upgrade::Upgraded};
 use hyper_util::rt::TokioIo;
 use meta::ApiError;
-use proxy::Pace;
+use proxy::RateLimit;
 use serve::{Body, websocket};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -145,7 +145,7 @@ async fn inward(
     mut to_kubelet: impl tokio::io::AsyncWrite + Unpin,
     rate: Option<NonZeroU64>,
 ) {
-    let mut pace = rate.map(Pace::new);
+    let mut pace = rate.map(RateLimit::new);
     loop {
         let piece = match from_client.next(to_client).await {
             Ok(Some(piece)) if piece.binary => piece,
@@ -178,7 +178,7 @@ async fn outward(
     to_client: &ClientWriter,
     rate: Option<NonZeroU64>,
 ) {
-    let mut pace = rate.map(Pace::new);
+    let mut pace = rate.map(RateLimit::new);
     let mut buffer = vec![0; MESSAGE_BYTES];
     loop {
         let length = pace.as_ref().map_or(MESSAGE_BYTES, |pace| pace.chunk_bytes);

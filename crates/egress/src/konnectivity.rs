@@ -1,31 +1,19 @@
 //! A konnectivity server (apiserver-network-proxy) over gRPC on a unix socket: one stream of packets
 //! for each connection, as its Go client does it.
 
-use std::{
-    io,
-    path::{Path, PathBuf},
-    pin::Pin,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{path::Path, time::Duration};
 
 use bytes::Bytes;
 use client::Stream;
-use http::{Uri, uri::PathAndQuery};
-use hyper_util::rt::TokioIo;
+use http::uri::PathAndQuery;
 use prost::Message;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream},
-    net::UnixStream,
     sync::mpsc,
     time::timeout,
 };
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::{
-    Request, Streaming,
-    client::Grpc,
-    transport::{Channel, Endpoint},
-};
+use tonic::{Request, Streaming, client::Grpc, transport::Channel};
 use tonic_prost::ProstCodec;
 
 use crate::selector::join_host_port;
@@ -62,10 +50,7 @@ pub(crate) enum DialError {
 
 /// Opens the gRPC connection.
 pub(crate) async fn connect(socket: &Path) -> Result<Channel, DialError> {
-    // The authority is not used: the connector knows the socket.
-    let endpoint =
-        Endpoint::from_static("http://localhost").connect_timeout(CONNECT_TIMEOUT).clone();
-    Ok(endpoint.connect_with_connector(Socket { path: socket.to_owned() }).await?)
+    Ok(grpc::connect(grpc::Socket::file(socket), CONNECT_TIMEOUT).await?)
 }
 
 /// Asks the konnectivity server for a connection to the target.
@@ -165,26 +150,6 @@ async fn carry(
         let _ = to_user.shutdown().await;
     };
     tokio::select! { () = outgoing => {}, () = incoming => {} }
-}
-
-#[derive(Clone)]
-struct Socket {
-    path: PathBuf,
-}
-
-impl tower_service::Service<Uri> for Socket {
-    type Response = TokioIo<UnixStream>;
-    type Error = io::Error;
-    type Future = Pin<Box<dyn Future<Output = io::Result<Self::Response>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, _: Uri) -> Self::Future {
-        let path = self.path.clone();
-        Box::pin(async move { UnixStream::connect(path).await.map(TokioIo::new) })
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]

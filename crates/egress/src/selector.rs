@@ -6,7 +6,7 @@ use std::{
     time::Instant,
 };
 
-use client::{Dial, DialError, Identity, Pem, Pinned, Stream, TcpDial, Tls, TlsStreams, Trust};
+use client::{BoxFuture, Dial, DialError, Identity, Pem, Stream, TcpDial, Tls, TlsStreams, Trust};
 use prometheus::Registry;
 use tokio::net::UnixStream;
 
@@ -41,20 +41,23 @@ impl EgressType {
 #[derive(Clone, Default)]
 pub struct EgressSelector {
     proxies: Vec<(EgressType, Arc<ProxyDial>)>,
+    /// Those that the configuration names, direct ones included.
+    named: Vec<EgressType>,
     metrics: Option<Metrics>,
 }
 
 impl EgressSelector {
     pub fn read(file: &Path) -> Result<Self, ConfigError> {
         let metrics = Metrics::new();
-        let mut proxies = Vec::new();
+        let (mut proxies, mut named) = (Vec::new(), Vec::new());
         for selection in config::read(file)? {
+            named.push(selection.egress);
             if let Some(proxy) = Proxy::new(selection.connection)? {
                 let dial = ProxyDial { proxy, metrics: metrics.clone() };
                 proxies.push((selection.egress, Arc::new(dial)));
             }
         }
-        Ok(Self { proxies, metrics: Some(metrics) })
+        Ok(Self { proxies, named, metrics: Some(metrics) })
     }
 
     /// The proxy for these connections. None: they are direct.
@@ -63,9 +66,17 @@ impl EgressSelector {
         Some(dial.clone())
     }
 
-    /// The proxy for these connections, or a direct way.
-    pub fn dial(&self, egress: EgressType) -> Arc<dyn Dial> {
-        self.proxy(egress).unwrap_or_else(|| Arc::new(TcpDial::default()))
+    /// The way that the configuration names for these connections, a direct one included.
+    pub fn named(&self, egress: EgressType) -> Option<Arc<dyn Dial>> {
+        if !self.named.contains(&egress) {
+            return None;
+        }
+        Some(self.proxy(egress).unwrap_or_else(|| Arc::new(TcpDial::default())))
+    }
+
+    /// Whether there is a configuration.
+    pub fn is_configured(&self) -> bool {
+        self.metrics.is_some()
     }
 
     pub fn register_metrics(&self, registry: &Registry) -> Result<(), prometheus::Error> {
@@ -113,6 +124,7 @@ fn trust(files: TlsFiles) -> Tls {
             certificate: Pem::File(files.client_cert),
             key: Pem::File(files.client_key),
         }),
+        ..Tls::default()
     }
 }
 
@@ -129,7 +141,7 @@ impl Dial for ProxyDial {
         &'a self,
         host: &'a str,
         port: u16,
-    ) -> Pinned<'a, Result<Box<dyn Stream>, DialError>> {
+    ) -> BoxFuture<'a, Result<Box<dyn Stream>, DialError>> {
         Box::pin(async move {
             let labels = self.proxy.labels();
             self.metrics.started(labels);

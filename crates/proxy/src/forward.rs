@@ -62,7 +62,7 @@ pub async fn forward(
     target: Target,
     options: Options,
 ) -> Result<Response<Body>, Error> {
-    let upgrade = is_upgrade(&request).then(|| upgrade::Asked::take(&mut request));
+    let upgrade = is_upgrade(&request).then(|| upgrade::UpgradeRequest::take(&mut request));
     if upgrade.is_none() && options.upgrade_required {
         return Err(Error::UpgradeRequired);
     }

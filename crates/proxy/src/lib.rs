@@ -20,6 +20,6 @@ mod upgrade;
 pub use self::{
     error::Error,
     forward::{Options, Redirects, Target, forward},
-    tunnel::Pace,
+    tunnel::RateLimit,
     upgrade::is_upgrade,
 };

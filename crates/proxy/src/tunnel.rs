@@ -35,14 +35,14 @@ where
 /// say its last words to a client that has closed its half.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// Until the reader ends, which is told to the writer.
+/// Copies until the reader ends, and then shuts the writer down.
 async fn one_way(
     from: &mut (impl AsyncRead + Unpin),
     to: &mut (impl AsyncWrite + Unpin),
     rate: Option<NonZeroU64>,
 ) -> io::Result<()> {
     let mut buffer = vec![0; BUFFER_BYTES];
-    let mut pace = rate.map(Pace::new);
+    let mut pace = rate.map(RateLimit::new);
     loop {
         let room = pace.as_ref().map_or(BUFFER_BYTES, |pace| pace.chunk_bytes);
         let count = from.read(&mut buffer[..room]).await?;
@@ -60,7 +60,7 @@ async fn one_way(
 const BUFFER_BYTES: usize = 16 << 10;
 
 /// Lets no more than so many bytes pass per second.
-pub struct Pace {
+pub struct RateLimit {
     bytes_per_second: NonZeroU64,
     /// What passes at a time: small enough that a low rate is smooth.
     pub chunk_bytes: usize,
@@ -68,7 +68,7 @@ pub struct Pace {
     next: Instant,
 }
 
-impl Pace {
+impl RateLimit {
     pub fn new(bytes_per_second: NonZeroU64) -> Self {
         let tenth = usize::try_from(bytes_per_second.get() / 10).unwrap_or(usize::MAX);
         let chunk_bytes = tenth.clamp(1, BUFFER_BYTES);

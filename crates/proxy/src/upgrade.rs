@@ -26,12 +26,12 @@ fn has_token(headers: &HeaderMap, token: &str) -> bool {
 }
 
 /// What the client asks for, and its connection.
-pub(crate) struct Asked {
+pub(crate) struct UpgradeRequest {
     connection: OnUpgrade,
     protocols: Vec<HeaderValue>,
 }
 
-impl Asked {
+impl UpgradeRequest {
     pub(crate) fn take<B>(request: &mut Request<B>) -> Self {
         let connection = hyper::upgrade::on(&mut *request);
         let protocols = request.headers().get_all(UPGRADE).iter().cloned().collect();
@@ -55,7 +55,7 @@ impl Asked {
 /// Bytes flow only after a 101 for the protocol that was asked for. Errors of the backend are passed on
 /// as responses like any other; anything else is an error.
 pub(crate) fn answer(
-    asked: Asked,
+    asked: UpgradeRequest,
     mut response: Response<ResponseBody>,
     guard: Option<ResponseGuard>,
     bytes_per_second_max: Option<NonZeroU64>,
@@ -92,7 +92,7 @@ pub(crate) fn answer(
 
 /// The protocol that both want: one that the client did not name would turn the connection into something
 /// that no filter has checked.
-fn agreed_protocol(asked: &Asked, headers: &HeaderMap) -> Result<HeaderValue, Error> {
+fn agreed_protocol(asked: &UpgradeRequest, headers: &HeaderMap) -> Result<HeaderValue, Error> {
     let wrong = |why: &str| Error::WrongProtocol(why.to_owned());
     if !has_token(headers, "upgrade") {
         return Err(wrong("Connection does not say upgrade"));

@@ -174,7 +174,7 @@ impl<W: AsyncWrite + Unpin> SessionWriter<W> {
         self.write(&frame).await
     }
 
-    /// Resets the streams and says goodbye, so that the other side ends what it runs for them.
+    /// Resets the streams and sends GOAWAY, so that the other side ends what it runs for them.
     pub async fn close(&mut self) -> Result<(), SessionError> {
         let mut frames = BytesMut::new();
         for stream in (1..self.next_stream).step_by(2) {

@@ -37,7 +37,12 @@ async fn a_response_is_bounded() {
     let long = "x".repeat(300_000);
     let many: String = (0..300).map(|number| format!("\r\nx-{number}: y")).collect();
     let headers_too_large = "the headers of the response are larger than 262144 bytes";
+    let early = |count: usize| answer("100 Continue", "").repeat(count);
+    let informational = "the server sends informational responses and no other";
     let cases = [
+        ([early(3), answer("200 OK\r\ncontent-length: 2", "ok")].concat(), "200 ok"),
+        (early(65), informational),
+        (early(10_000), informational),
         (answer("200 OK\r\ncontent-length: 10", "0123456789"), "200 0123456789"),
         (answer("200 OK\r\ncontent-length: 0", ""), "200 "),
         (answer(chunked, "5\r\n01234\r\n5\r\n56789\r\n0\r\n\r\n"), "200 0123456789"),

@@ -5,9 +5,9 @@ use http::Method;
 use tokio::sync::{Notify, Semaphore};
 
 use crate::{
-    call, get, plain, post,
+    call, get, plain, post, run_all_tasks,
     server::{Ca, HTTP1, HTTP2, OK, RawServer, TlsServer},
-    settle, text, trusting,
+    text, trusting,
 };
 
 #[tokio::test]
@@ -20,7 +20,7 @@ async fn a_connection_is_used_again_over_http1_and_http2() {
             let call = if number % 2 == 0 { get } else { post };
             let seen = text(&client, call(&server.url("/"))).await;
             assert!(seen.starts_with(version), "{seen}");
-            settle().await;
+            run_all_tasks().await;
         }
         assert_eq!(server.accepted(), 1, "{version}");
     }
@@ -71,7 +71,7 @@ async fn no_more_connections_than_allowed_are_open() {
         })
         .collect();
     asked.acquire_many(2).await.unwrap().forget();
-    settle().await;
+    run_all_tasks().await;
     assert_eq!((server.accepted(), server.requests()), (2, 2));
     answers.add_permits(5);
     for call in calls {
@@ -119,7 +119,7 @@ async fn an_idle_connection_is_closed_after_a_while() {
     let limits = Limits { idle_timeout: Duration::from_mins(1), ..Limits::default() };
     let client = plain(limits);
     assert_eq!(text(&client, get(&server.url())).await, "ok");
-    settle().await;
+    run_all_tasks().await;
     let begin = tokio::time::Instant::now();
     tokio::time::pause();
     closed.notified().await;
@@ -150,7 +150,7 @@ async fn a_connection_that_the_server_has_closed_does_not_fail_the_next_call() {
         assert_eq!(text(&client, call(&server.url())).await, "ok");
         closed.notified().await;
         // hyper has noticed, so nothing was sent in vain, of a POST neither.
-        settle().await;
+        run_all_tasks().await;
         assert_eq!(server.requests(), number + 1);
     }
     assert_eq!(server.accepted(), 4);
@@ -171,10 +171,10 @@ async fn second_call(method: Method) -> (Result<String, Error>, usize, usize) {
     let server = closes_upon_second().await;
     let client = plain(Limits::default());
     assert_eq!(text(&client, get(&server.url())).await, "ok");
-    settle().await;
+    run_all_tasks().await;
     let second = client.call(call(method, &server.url())).await;
     let second = second.map(|response| String::from_utf8_lossy(response.body()).into_owned());
-    settle().await;
+    run_all_tasks().await;
     (second, server.accepted(), server.requests())
 }
 

@@ -1,15 +1,14 @@
 use std::{sync::Arc, time::Duration};
 
-use client::{Call, Client, Config, Dial, DialError, Error, Limits, Phase, Pinned, Stream};
+use client::{BoxFuture, Call, Client, Config, Dial, DialError, Error, Limits, Phase, Stream};
 use tokio::{
     sync::{Notify, oneshot},
     time::Instant,
 };
 
 use crate::{
-    get, plain,
+    get, plain, run_all_tasks,
     server::{OK, RawServer},
-    settle,
 };
 
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -21,7 +20,7 @@ async fn timed_out(client: Client, url: String, stalled: Arc<Notify>) -> Phase {
     let call = Call { deadline: begin + DEADLINE, ..get(&url) };
     let call = tokio::spawn(async move { client.call(call).await });
     stalled.notified().await;
-    settle().await;
+    run_all_tasks().await;
     tokio::time::pause();
     let ended = call.await.expect("the call does not panic");
     assert!(begin.elapsed() < DEADLINE + Duration::from_secs(1), "{:?}", begin.elapsed());
@@ -104,7 +103,7 @@ async fn a_server_that_trickles_ends_the_call() {
 struct DialNever(Arc<Notify>);
 
 impl Dial for DialNever {
-    fn dial<'a>(&'a self, _: &'a str, _: u16) -> Pinned<'a, Result<Box<dyn Stream>, DialError>> {
+    fn dial<'a>(&'a self, _: &'a str, _: u16) -> BoxFuture<'a, Result<Box<dyn Stream>, DialError>> {
         self.0.notify_one();
         Box::pin(std::future::pending())
     }

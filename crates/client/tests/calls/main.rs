@@ -59,7 +59,7 @@ async fn text(client: &Client, call: Call) -> String {
 
 /// Lets all tasks run until none of them has anything to do: what was written on loopback has been
 /// read then.
-async fn settle() {
+async fn run_all_tasks() {
     for _ in 0..1000 {
         tokio::task::yield_now().await;
     }

@@ -2,8 +2,8 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use client::{
-    Client, Config, Credentials, Dial, DialError, Limits, Pinned, SendOptions, Stream, TcpDial,
-    Tls, Trust, empty_body, full_body,
+    BoxFuture, Client, Config, Credentials, Dial, DialError, Error, Limits, SendOptions, Stream,
+    TcpDial, Tls, Trust, empty_body, full_body,
 };
 use http::{Method, Request, StatusCode, header};
 use http_body_util::BodyExt as _;
@@ -14,8 +14,8 @@ use tokio::{
 };
 
 use crate::{
-    get, plain,
-    server::{Ca, HTTP1, HTTP2, RawServer, TlsServer},
+    get, plain, run_all_tasks,
+    server::{Ca, HTTP1, HTTP2, OK, RawServer, TlsServer},
     text, trusting,
 };
 
@@ -94,6 +94,55 @@ async fn a_connection_can_be_upgraded() {
     assert_eq!(&echoed, b"hello");
 }
 
+/// An upgraded connection belongs to its caller, who may keep it for days; hyper's sender, which the
+/// pool has, ends with the 101.
+#[tokio::test]
+async fn upgraded_connections_count_until_they_are_closed() {
+    let server = RawServer::start(|_, mut peer| async move {
+        let request = peer.request().await.unwrap();
+        if request.starts_with("GET /echo") {
+            peer.write(
+                b"HTTP/1.1 101 Switching Protocols\r\nconnection: Upgrade\r\nupgrade: echo\r\n\r\n",
+            )
+            .await;
+            // Until the client closes it.
+            let _ = peer.tcp.read(&mut [0]).await;
+        } else {
+            peer.write(OK).await;
+            peer.serve_all().await;
+        }
+    })
+    .await;
+    let client = plain(Limits { connections_per_host_max: 2, ..Limits::default() });
+    let upgrade = |dedicated| {
+        let request = Request::get(format!("{}echo", server.url()))
+            .header(header::CONNECTION, "Upgrade")
+            .header(header::UPGRADE, "echo")
+            .body(empty_body())
+            .unwrap();
+        client.send(request, SendOptions { dedicated, ..SendOptions::default() })
+    };
+    let mut open = Vec::new();
+    for dedicated in [true, false] {
+        let response = upgrade(dedicated).await.unwrap();
+        assert_eq!(response.status(), StatusCode::SWITCHING_PROTOCOLS);
+        open.push(hyper::upgrade::on(response).await.unwrap());
+    }
+    run_all_tasks().await;
+    for dedicated in [true, false] {
+        let refused = upgrade(dedicated).await.err();
+        assert!(
+            matches!(refused, Some(Error::TooManyUpgrades { connections_max: 2, .. })),
+            "{refused:?}"
+        );
+    }
+    // Other calls to the host have their own bound.
+    assert_eq!(text(&client, get(&server.url())).await, "ok");
+    open.pop();
+    run_all_tasks().await;
+    assert_eq!(upgrade(true).await.unwrap().status(), StatusCode::SWITCHING_PROTOCOLS);
+}
+
 #[tokio::test]
 async fn an_upgrade_is_asked_for_over_http1() {
     let ca = Ca::new();
@@ -117,7 +166,7 @@ impl Dial for Egress {
         &'a self,
         host: &'a str,
         port: u16,
-    ) -> Pinned<'a, Result<Box<dyn Stream>, DialError>> {
+    ) -> BoxFuture<'a, Result<Box<dyn Stream>, DialError>> {
         self.asked.lock().unwrap().push(format!("{host} {port}"));
         Box::pin(async move {
             let to = self.to.ip().to_string();

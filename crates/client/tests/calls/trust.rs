@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use client::{Call, Error, HostPort, Identity, Pem, Secret, Tls, Trust};
+use client::{Call, CertificateMetrics, Error, HostPort, Identity, Pem, Secret, Tls, Trust};
 use rcgen::{GeneralSubtree, NameConstraints};
 use rustls::CertificateError;
 
@@ -66,7 +66,7 @@ async fn a_server_is_trusted_by_its_ca_and_its_name() {
     ];
     for (trust, server_name, server, expected) in cases {
         let shown = format!("{trust:?} {server_name:?}");
-        let tls = Tls { trust, server_name: server_name.map(str::to_owned), identity: None };
+        let tls = Tls { trust, server_name: server_name.map(str::to_owned), ..Tls::default() };
         assert_eq!(outcome(tls, get(&server.url("/"))).await, expected, "{shown}");
     }
 }
@@ -76,11 +76,24 @@ async fn a_server_is_trusted_by_its_ca_and_its_name() {
 async fn a_common_name_is_no_name_of_a_server() {
     let ca = Ca::new();
     let server = TlsServer::start(&ca.sign_common_name("hook.ns.svc"), HTTP2, None).await;
-    for name in [None, Some("hook.ns.svc".to_owned())] {
-        let tls = Tls { trust: Trust::Bundle(ca.pem()), server_name: name, identity: None };
+    let registry = prometheus::Registry::new();
+    client::register_metrics(&registry).expect("registered once");
+    let counted = || {
+        let families = registry.gather();
+        let mut counters = families.iter().filter(|own| own.name() == MISSING_SAN);
+        counters.next().map(|own| own.get_metric()[0].get_counter().get_value())
+    };
+    // Only where the common name is the name that is called, as in Go.
+    for (name, expected) in [(None, 0.0), (Some("hook.ns.svc".to_owned()), 1.0)] {
+        let certificate_metrics = CertificateMetrics::Webhooks;
+        let trust = Trust::Bundle(ca.pem());
+        let tls = Tls { trust, server_name: name, certificate_metrics, ..Tls::default() };
         assert_eq!(outcome(tls, get(&server.url("/"))).await, Outcome::WrongName);
+        assert_eq!(counted(), Some(expected));
     }
 }
+
+const MISSING_SAN: &str = "apiserver_webhooks_x509_missing_san_total";
 
 type NameCase = (fn() -> NameConstraints, &'static [&'static str], &'static str, bool);
 
@@ -112,7 +125,7 @@ async fn name_constraints_of_a_ca_bind_all_names() {
         let ca = Ca::constrained(Some(constraints()));
         let server = TlsServer::start(&ca.sign(names), HTTP2, None).await;
         let (trust, server_name) = (Trust::Bundle(ca.pem()), Some(called.to_owned()));
-        let tls = Tls { trust, server_name, identity: None };
+        let tls = Tls { trust, server_name, ..Tls::default() };
         let answered = client(tls).call(get(&server.url("/"))).await;
         assert_eq!(answered.is_ok(), expected, "{names:?} called {called}: {:?}", answered.err());
     }
@@ -146,7 +159,7 @@ async fn a_client_certificate_is_presented() {
     let ca = Ca::new();
     let server = TlsServer::start(&ca.sign(&["127.0.0.1"]), HTTP2, Some(&ca)).await;
     let me = identity(&ca.sign(&["me"]));
-    let with = |identity| Tls { trust: Trust::Bundle(ca.pem()), server_name: None, identity };
+    let with = |identity| Tls { trust: Trust::Bundle(ca.pem()), identity, ..Tls::default() };
     let seen = text(&client(with(Some(me.clone()))), get(&server.url("/"))).await;
     assert!(seen.contains("client=me "), "{seen}");
     let seen = text(&client(with(None)), get(&server.url("/"))).await;
@@ -170,7 +183,7 @@ async fn a_rotated_client_certificate_is_presented_on_a_new_connection() {
     replace("key", &first.key);
     let file = |name: &str| Pem::File(Path::join(dir.path(), name));
     let identity = Some(Identity { certificate: file("crt"), key: file("key") });
-    let client = client(Tls { trust: Trust::Bundle(ca.pem()), server_name: None, identity });
+    let client = client(Tls { trust: Trust::Bundle(ca.pem()), identity, ..Tls::default() });
     let url = server.url("/");
     assert!(text(&client, get(&url)).await.contains("client=first "));
     // The key does not fit yet: the old pair goes on.

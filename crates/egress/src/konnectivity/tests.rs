@@ -5,7 +5,7 @@ use hyper::{
     server::conn::http2,
     service::service_fn,
 };
-use hyper_util::rt::TokioExecutor;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::UnixListener;
 use tokio_stream::{StreamExt as _, wrappers::ReceiverStream};
 

@@ -1,4 +1,4 @@
-//! The proxy between a client that speaks TLS by hand and a backend of which a test decides every byte.
+//! The proxy between a client on a bare TLS connection and a backend of which a test decides every byte.
 
 mod setup;
 

@@ -70,6 +70,7 @@ impl Front {
         let (cert_file, key_file) = (dir.path().join("crt"), dir.path().join("key"));
         std::fs::write(&cert_file, made.cert.pem()).expect("writable");
         std::fs::write(&key_file, made.signing_key.serialize_pem()).expect("writable");
+        let (cert_file, key_file) = (cert_file.into(), key_file.into());
         let tls = TlsOptions { cert_file, key_file, ..TlsOptions::default() };
         let tls = serve::tls::Tls::new(&tls).expect("valid options");
         let config = Config {
